@@ -1,0 +1,41 @@
+import { STATUS_CODES } from 'node:http';
+import type { Hono } from 'hono';
+import type { Exchange } from '../exchange.ts';
+import { sendError } from '../forward/errors.ts';
+import { RouterError } from '../kit/errors.ts';
+import { ownHead } from '../wire/response-head.ts';
+import { ownPathTest } from './app.ts';
+
+/** Hands requests for the router's own endpoints to the app as web `Request`s and writes its `Response`s back. */
+export function ownEndpoints(app: Hono): (x: Exchange) => boolean {
+  const isOwn = ownPathTest(app);
+  return (x) => {
+    if (!isOwn(x.path)) return false;
+    x.body.whenComplete(() => void answer(app, x));
+    return true;
+  };
+}
+
+async function answer(app: Hono, x: Exchange): Promise<void> {
+  const { head, body, sink } = x;
+  try {
+    const query = head.target.indexOf('?');
+    const request = new Request(`http://turnout${x.path}${query < 0 ? '' : head.target.slice(query)}`, {
+      method: head.method,
+      headers: head.pairs(),
+      ...(head.method === 'GET' || head.method === 'HEAD' ? {} : { body: new Uint8Array(body.join()) }),
+    });
+    const response = await app.fetch(request);
+    const bytes = Buffer.from(await response.arrayBuffer());
+    let fields = '';
+    for (const [name, value] of response.headers) if (name !== 'content-length') fields += `${name}: ${value}\r\n`;
+    sink.head(ownHead(response.status, STATUS_CODES[response.status] ?? '', fields, bytes.length));
+    if (head.method !== 'HEAD') sink.body(bytes, 0, bytes.length, true);
+    sink.end();
+  } catch (error) {
+    sendError(sink, new RouterError('internal_error', (error as Error).message), 'plain');
+  } finally {
+    body.release();
+    x.outcome = 'complete';
+  }
+}

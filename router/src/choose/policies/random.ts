@@ -1,0 +1,9 @@
+import type { Policy, PolicyContext } from '../policy.ts';
+
+/** Any worker, each as likely as the others. */
+export function random({ random: chance }: PolicyContext): Policy {
+  return {
+    needs: 'nothing',
+    choose: (_x, workers) => workers[Math.floor(chance() * workers.length)]!.alone,
+  };
+}

@@ -1,0 +1,44 @@
+import { Command, Option } from 'commander';
+import { z } from 'zod';
+import { ConfigError, fromText, loadConfig, splitList } from '../config/load.ts';
+import { type Config, type OptionName, envName, kebab, options } from '../config/options.ts';
+
+/** Adds every option of the list to a command, grouped as the list says. */
+export function addOptions(command: Command): Command {
+  for (const [key, spec] of Object.entries(options)) {
+    const name = key as OptionName;
+    const flag = new Option(`--${kebab(name)}${spec.value === '' ? '' : ` ${spec.value}`}`, spec.help);
+    flag.helpGroup(`${spec.group}:`);
+    const { schema } = spec;
+    const fallback = schema instanceof z.ZodDefault ? (schema.def.defaultValue as unknown) : undefined;
+    const shown = fallback === undefined || fallback === false || (Array.isArray(fallback) && fallback.length === 0);
+    flag.description = `${spec.help}${shown ? '' : ` (default: ${JSON.stringify(fallback)})`} [${envName(name)}]`;
+    if (spec.value.endsWith('...>'))
+      flag.argParser((text: string, all: unknown) => [...((all as string[]) ?? []), ...splitList([text])]);
+    else if (spec.value !== '') flag.argParser((text: string) => fromText(name, text));
+    command.addOption(flag);
+  }
+  return command.option('--config <file>', 'YAML file with any of these options (flags and environment win over it).');
+}
+
+function configOf(flags: Record<string, unknown>): Config {
+  const { config, ...values } = flags;
+  return loadConfig(values, process.env, config as string | undefined);
+}
+
+const program = new Command('turnout');
+program
+  .description('The router between RL training code and a fleet of LLM inference engines.')
+  .showHelpAfterError('(turnout --help shows all options)');
+
+addOptions(program.command('serve', { isDefault: true }).description('Run the router (the default verb).')).action(
+  async (flags: Record<string, unknown>) => (await import('./serve.ts')).serve(configOf(flags)),
+);
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  if (!(error instanceof ConfigError)) throw error;
+  process.stderr.write(`turnout: ${error.message}\n`);
+  process.exitCode = 2;
+}

@@ -1,0 +1,20 @@
+import { ConfigError } from '../config/load.ts';
+import type { Config } from '../config/options.ts';
+import { startRouter } from '../router.ts';
+
+/** Runs a router until it is told to stop. */
+export async function serve(config: Config): Promise<void> {
+  const router = await startRouter(config).catch((error: unknown) => {
+    throw new ConfigError((error as Error).message);
+  });
+  process.on('SIGHUP', () => router.reload());
+  let isStopping = false;
+  const stop = (): void => {
+    // A second signal means: now.
+    if (isStopping) process.exit(1);
+    isStopping = true;
+    void router.close(config.shutdownGracePeriodSecs * 1000).then(() => process.exit(0));
+  };
+  process.on('SIGTERM', stop);
+  process.on('SIGINT', stop);
+}

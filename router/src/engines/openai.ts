@@ -1,0 +1,28 @@
+import { type Asker, askJson } from './ask.ts';
+import type { Engine } from './engine.ts';
+
+/** @returns the first model that /v1/models lists. */
+export async function servedModel(ask: Asker): Promise<string | null> {
+  const models = (await askJson(ask, '/v1/models'))?.['data'];
+  const first: unknown = Array.isArray(models) ? models[0] : null;
+  if (typeof first !== 'object' || first === null || !('id' in first)) return null;
+  return typeof first.id === 'string' ? first.id : null;
+}
+
+/** Any other server with the OpenAI API: it is routed to, and nothing more is known of it. */
+export const openai: Engine = {
+  kind: 'openai',
+  pausedPath: null,
+  async read(ask) {
+    return {
+      kind: 'openai',
+      engineVersion: null,
+      model: await servedModel(ask),
+      weightVersion: null,
+      hasPrefixCache: null,
+      returnsRoutedExperts: null,
+      hasControlCalls: null,
+    };
+  },
+  readWeightVersion: () => Promise.resolve(null),
+};

@@ -1,0 +1,28 @@
+import { type Asker, askJson } from './ask.ts';
+import { type Engine, text } from './engine.ts';
+
+/** Newer releases answer /model_info and /server_info; until 0.5.2 they were /get_model_info and /get_server_info. */
+const either = async (ask: Asker, path: string, old: string) => (await askJson(ask, path)) ?? (await askJson(ask, old));
+
+/** SGLang (facts of 0.5.2 to 0.5.23). */
+export const sglang: Engine = {
+  kind: 'sglang',
+  pausedPath: '/ready',
+  async read(ask) {
+    const model = await either(ask, '/model_info', '/get_model_info');
+    if (model === null || !('model_path' in model)) return null;
+    const server = await either(ask, '/server_info', '/get_server_info');
+    return {
+      kind: 'sglang',
+      engineVersion: text(server?.['version']),
+      model: text(model['served_model_name']) ?? text(server?.['served_model_name']) ?? text(model['model_path']),
+      weightVersion: text(model['weight_version']),
+      hasPrefixCache: server === null ? null : server['disable_radix_cache'] !== true,
+      returnsRoutedExperts: server === null ? null : server['enable_return_routed_experts'] === true,
+      hasControlCalls: true,
+    };
+  },
+  async readWeightVersion(ask) {
+    return text((await either(ask, '/model_info', '/get_model_info'))?.['weight_version']);
+  },
+};

@@ -1,0 +1,120 @@
+import type { EngineKind } from '../engines/engine.ts';
+import type { Endpoint } from '../wire/upstream-connection.ts';
+import { type PoolOptions, UpstreamPool } from '../wire/upstream-pool.ts';
+
+export type Role = 'regular' | 'prefill' | 'decode';
+
+/** Why a worker gets no new work: bits, so that any number of reasons can hold at once. */
+export const REASONS = {
+  /** Failed its health checks: in quarantine until it passes them again. */
+  unhealthy: 1,
+  /** Too many failed generations (set by the circuit breaker). */
+  breaker: 2,
+  /** Being removed: finishes what it has. */
+  draining: 4,
+  /** Not a worker for whole requests, but one half of a prefill/decode pair. */
+  role: 8,
+  /** Its weights are not, or not yet known to be, those of the serving workers. */
+  version: 16,
+} as const;
+export type Reason = keyof typeof REASONS;
+
+/** One part of an exchange's work and who does it. */
+export interface Leg {
+  readonly worker: Worker;
+  readonly role: Role;
+}
+
+/** Who serves an exchange: one worker, or several legs (prefill and decode). */
+export interface Placement {
+  readonly legs: readonly Leg[];
+}
+
+/** One engine endpoint. Counters that change with every request live in the fleet's flat arrays, by `slot`. */
+export class Worker {
+  readonly id: string;
+  /** As it was given, without a trailing slash: what users recognise. */
+  readonly url: string;
+  readonly slot: number;
+  readonly role: Role;
+  /** Value of Host for requests to it. */
+  readonly authority: string;
+  /** Path in front of every request's own, '' for none. */
+  readonly basePath: string;
+  readonly pool: UpstreamPool;
+  /** This worker alone serves an exchange: the placement of every policy without pairs. */
+  readonly alone: Placement;
+  readonly labels: Readonly<Record<string, string>>;
+  /** Bits of `REASONS`; 0: eligible. */
+  reasons = 0;
+  /** Passed a health check, and none failed since. */
+  isProven = false;
+  /** The weight version for which it is held back and that was reported, so that it is reported once. */
+  heldBackFor: string | null = null;
+  /** What the engine says its weights are; null when it says nothing. */
+  weightVersion: string | null = null;
+  /** null until its first good health check. */
+  engine: EngineKind | null = null;
+
+  constructor(
+    id: string,
+    slot: number,
+    address: WorkerAddress,
+    options: { role: Role; pool: PoolOptions; labels: Readonly<Record<string, string>> },
+  ) {
+    this.id = id;
+    this.slot = slot;
+    this.url = address.url;
+    this.authority = address.authority;
+    this.basePath = address.basePath;
+    this.role = options.role;
+    this.labels = options.labels;
+    this.pool = new UpstreamPool(address.endpoint, options.pool);
+    this.alone = { legs: [{ worker: this, role: options.role }] };
+    if (options.role !== 'regular') this.reasons = REASONS.role;
+  }
+
+  get isHealthy(): boolean {
+    return this.isProven && (this.reasons & REASONS.unhealthy) === 0;
+  }
+
+  /** The reasons in words, for people. */
+  reasonNames(): Reason[] {
+    return (Object.keys(REASONS) as Reason[]).filter((reason) => (this.reasons & REASONS[reason]) !== 0);
+  }
+}
+
+export interface WorkerAddress {
+  readonly url: string;
+  readonly authority: string;
+  readonly basePath: string;
+  readonly endpoint: Endpoint;
+}
+
+/** Reads a worker's URL. @returns words for the user when it can't be one. */
+export function readWorkerUrl(text: string, ca: string | null): WorkerAddress | string {
+  const url = text.trim().replace(/\/+$/, '');
+  let parsed: URL;
+  try {
+    parsed = new URL(/^[a-z]+:\/\//i.test(url) ? url : `http://${url}`);
+  } catch {
+    return `"${text}" is not a URL: give a worker as http://host:port.`;
+  }
+  if (parsed.protocol !== 'http:' && parsed.protocol !== 'https:') {
+    return `"${text}" is neither http nor https: give a worker as http://host:port.`;
+  }
+  if (parsed.username !== '' || parsed.password !== '') return 'A worker URL must not carry a user name or password.';
+  if (parsed.search !== '' || parsed.hash !== '') return `"${text}" has a query or fragment: give http://host:port.`;
+  const isTls = parsed.protocol === 'https:';
+  return {
+    url: /^[a-z]+:\/\//i.test(url) ? url : `http://${url}`,
+    authority: parsed.host,
+    basePath: parsed.pathname === '/' ? '' : parsed.pathname.replace(/\/+$/, ''),
+    endpoint: {
+      host: parsed.hostname.replace(/^\[|\]$/g, ''),
+      port: parsed.port === '' ? (isTls ? 443 : 80) : Number(parsed.port),
+      isTls,
+      ca: isTls ? ca : null,
+    },
+  };
+}

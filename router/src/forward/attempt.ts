@@ -1,0 +1,288 @@
+import type { Exchange } from '../exchange.ts';
+import type { Worker } from '../fleet/worker.ts';
+import type { CoarseClock } from '../kit/clock.ts';
+import { BAD, INCOMPLETE } from '../wire/fields.ts';
+import { ChunkedReader } from '../wire/chunked.ts';
+import type { BodyTaker } from '../wire/request-body.ts';
+import { ResponseHead } from '../wire/response-head.ts';
+import type { Sink, Source } from '../wire/sink.ts';
+import type { UpstreamConnection, UpstreamUser } from '../wire/upstream-connection.ts';
+import { upstreamHead } from './headers.ts';
+
+/** How an attempt ended before the first byte of an answer. */
+export type Failure =
+  /** No connection came about: the engine knows nothing of the request. */
+  | 'connect'
+  /** A kept-alive connection was closed without a byte of answer: see `Attempt.onGone`. */
+  | 'stale'
+  /** The connection broke after the request, or a part of it, went out. */
+  | 'reset'
+  /** What came back is not HTTP. */
+  | 'bad_answer';
+
+/** Who started the attempt and hears how it goes. Exactly one of the three ends is called, once. */
+export interface AttemptOwner {
+  readonly clock: CoarseClock;
+  readonly coalescer: { push(attempt: Attempt): void } | null;
+  onAnswerBegins(attempt: Attempt, head: ResponseHead): void;
+  onFailed(attempt: Attempt, failure: Failure, detail: string): void;
+  onComplete(attempt: Attempt): void;
+  onCut(attempt: Attempt, detail: string): void;
+}
+
+/** Bodies up to this size go out with the head in one write, as one string. */
+const SMALL_BYTES = 16_384;
+/** Answers 1xx before the real one; more is a flood (some engines and proxies send 102 while they work). */
+const MAX_INTERIM = 10_000;
+/** Reads of an event stream that are never delayed: time to first token is what people see. */
+const PROMPT_READS = 3;
+
+/** One try at one worker: the request out, the answer relayed into the sink as it comes. */
+export class Attempt implements UpstreamUser, BodyTaker, Source {
+  readonly x: Exchange;
+  readonly worker: Worker;
+  readonly sink: Sink;
+  /** True once the head of an answer is on its way to the client: from here nothing can be tried again. */
+  hasAnswer = false;
+  /** The attempt gave the connection away, or it is gone. */
+  isOver = false;
+  readonly #owner: AttemptOwner;
+  #connection!: UpstreamConnection;
+  #isFresh = false;
+  #head: ResponseHead | null = null;
+  /** The beginning of a head whose rest has not come. */
+  #partial: Buffer | null = null;
+  #interim = 0;
+  #left = 0;
+  #chunks: ChunkedReader | null = null;
+  #isUntilClose = false;
+  #isRequestSent = false;
+  #isSinkFull = false;
+  #isOwned = false;
+  #reads = 0;
+
+  constructor(x: Exchange, worker: Worker, sink: Sink, owner: AttemptOwner) {
+    this.x = x;
+    this.worker = worker;
+    this.sink = sink;
+    this.#owner = owner;
+  }
+
+  /** Sends the request. `changed`: a body that a plugin made, in place of the client's. */
+  start(isFresh: boolean, changed: Buffer | null): void {
+    const { x, worker } = this;
+    const { body } = x;
+    this.#isFresh = isFresh;
+    this.#connection = worker.pool.acquire(this, isFresh, this.#owner.clock.nowMs);
+    this.sink.source = this;
+    const { socket } = this.#connection;
+    if (changed !== null) {
+      socket.write(upstreamHead(x, worker, changed.length), 'latin1');
+      if (changed.length > 0) socket.write(changed);
+      this.#isRequestSent = true;
+      return;
+    }
+    if (body.isComplete && body.bytes <= SMALL_BYTES) {
+      let text = upstreamHead(x, worker, x.head.isChunked ? body.bytes : -1);
+      for (const piece of body.pieces) text += piece.toString('latin1');
+      socket.write(text, 'latin1');
+      this.#isRequestSent = true;
+      return;
+    }
+    socket.cork();
+    socket.write(upstreamHead(x, worker, -1), 'latin1');
+    body.attach(this);
+    socket.uncork();
+  }
+
+  /** Stops at once; the engine sees its connection close and stops generating. Nobody is told. */
+  abort(): void {
+    if (this.isOver) return;
+    this.#leave();
+    this.#connection.destroy();
+  }
+
+  // ---- the request's body ----
+
+  takeBody(piece: Buffer): boolean {
+    const { socket } = this.#connection;
+    if (!this.x.head.isChunked) return socket.write(piece);
+    socket.cork();
+    socket.write(`${piece.length.toString(16)}\r\n`, 'latin1');
+    socket.write(piece);
+    const wantsMore = socket.write('\r\n', 'latin1');
+    socket.uncork();
+    return wantsMore;
+  }
+
+  endBody(): void {
+    if (this.x.head.isChunked) this.#connection.socket.write('0\r\n\r\n', 'latin1');
+    this.#isRequestSent = true;
+  }
+
+  onConnected(): void {}
+
+  onDrain(): void {
+    if (!this.#isRequestSent) this.x.body.resume();
+  }
+
+  // ---- the answer ----
+
+  /** The sink has room again, or a delayed stream's time has come. */
+  resume(): void {
+    this.#isSinkFull = false;
+    if (!this.isOver) this.#connection.resume();
+  }
+
+  /** A stream that was read a while ago may be read again (`--stream-coalesce-ms`). */
+  resumeDelayed(): void {
+    if (!this.isOver && !this.#isSinkFull) this.#connection.resume();
+  }
+
+  onBytes(bytes: Buffer, count: number, isOwned: boolean): boolean {
+    this.#isOwned = isOwned;
+    if (this.#head !== null) return this.#relay(bytes, 0, count);
+    let all = bytes;
+    let end = count;
+    if (this.#partial !== null) {
+      all = Buffer.concat([this.#partial, bytes.subarray(0, count)]);
+      end = all.length;
+      this.#isOwned = true;
+    }
+    let start = 0;
+    for (;;) {
+      const head = new ResponseHead();
+      const next = head.read(all, start, end);
+      if (next === INCOMPLETE) {
+        this.#partial = Buffer.from(all.subarray(start, end));
+        return true;
+      }
+      if (next === BAD || head.status === 101 || ++this.#interim > MAX_INTERIM) {
+        this.#fail('bad_answer', head.refusal === '' ? `an unexpected ${head.status}` : head.refusal);
+        return true;
+      }
+      if (head.status >= 200) {
+        this.#partial = null;
+        this.#begin(head);
+        return this.isOver || this.#relay(all, next, end);
+      }
+      // 1xx are for this hop (RFC 9110 section 15.2): the client's own 100 was sent when it asked for it.
+      start = next;
+    }
+  }
+
+  #begin(head: ResponseHead): void {
+    this.#head = head;
+    this.hasAnswer = true;
+    if (this.sink === this.x.sink) this.x.isAnswerOut = true;
+    this.#owner.onAnswerBegins(this, head);
+    if (head.hasNoBody(this.x.head.method)) this.#left = 0;
+    else if (head.isChunked) {
+      const { sink } = this;
+      this.#left = -1;
+      this.#chunks = new ChunkedReader(sink.takesFraming, (bytes, start, end) =>
+        sink.body(bytes, start, end, this.#isOwned),
+      );
+    } else if (head.contentLength >= 0) this.#left = head.contentLength;
+    else {
+      this.#left = -1;
+      this.#isUntilClose = true;
+    }
+    this.sink.head(head);
+  }
+
+  #relay(bytes: Buffer, start: number, end: number): boolean {
+    const chunks = this.#chunks;
+    let surplus = 0;
+    if (chunks !== null) {
+      if (!chunks.read(bytes, start, end)) {
+        this.#cut(chunks.refusal);
+        return true;
+      }
+      if (chunks.end >= 0) {
+        surplus = end - chunks.end;
+        this.#left = 0;
+      }
+    } else if (this.#isUntilClose) {
+      if (end > start) this.sink.body(bytes, start, end, this.#isOwned);
+    } else {
+      const available = end - start;
+      const taken = available < this.#left ? available : this.#left;
+      if (taken > 0) this.sink.body(bytes, start, start + taken, this.#isOwned);
+      this.#left -= taken;
+      surplus = available - taken;
+    }
+    if (this.#left === 0) {
+      this.#complete(surplus);
+      return true;
+    }
+    if (!this.sink.flush()) {
+      this.#isSinkFull = true;
+      return false;
+    }
+    const { coalescer } = this.#owner;
+    if (coalescer !== null && this.#head!.isEventStream && ++this.#reads > PROMPT_READS) {
+      coalescer.push(this);
+      return false;
+    }
+    return true;
+  }
+
+  #complete(surplus: number): void {
+    const connection = this.#connection;
+    // A slice of the connection's own buffer may still wait to be written: then nobody else may read into it.
+    connection.releaseBuffer(this.#isOwned && !this.sink.flush());
+    const isReusable = this.#isRequestSent && surplus === 0 && !this.#head!.isLast && connection.isUsable;
+    this.#leave();
+    if (isReusable) this.worker.pool.release(connection, this.#owner.clock.nowMs);
+    else connection.destroy();
+    this.sink.end();
+    this.#owner.onComplete(this);
+  }
+
+  onGone(error: NodeJS.ErrnoException | null): void {
+    if (this.isOver) return;
+    const connection = this.#connection;
+    if (this.hasAnswer) {
+      if (this.#isUntilClose && error === null) {
+        this.#leave();
+        this.sink.end();
+        this.#owner.onComplete(this);
+      } else this.#cut(error?.code ?? 'closed early');
+      return;
+    }
+    const detail = error?.code ?? 'closed without an answer';
+    if (!connection.isConnected) this.#fail('connect', detail);
+    // Engines close idle connections (uvicorn after 5 s) and may do so while a request is on its way. A server that
+    // closes a connection on its idle timer has not read that request, so sending it again on a fresh connection can't
+    // make it run twice (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1). Only a reused connection without a single
+    // byte of answer qualifies, and only once.
+    else if (connection.uses > 0 && !connection.hasRead && !this.#isFresh) this.#fail('stale', detail);
+    else this.#fail('reset', detail);
+  }
+
+  #fail(failure: Failure, detail: string): void {
+    this.#leave();
+    this.#connection.destroy();
+    this.#owner.onFailed(this, failure, detail);
+  }
+
+  /** Breaks the answer off so that nobody takes it for complete. */
+  #cut(detail: string): void {
+    this.#leave();
+    this.#connection.destroy();
+    this.#owner.onCut(this, detail);
+  }
+
+  /** True when an event of the stream was just completed: an error event may be put in here. */
+  get isBetweenEvents(): boolean {
+    const chunks = this.#chunks;
+    return this.#head!.isEventStream && chunks !== null && chunks.isBetweenChunks && chunks.isBetweenEvents;
+  }
+
+  #leave(): void {
+    this.isOver = true;
+    this.x.body.detach();
+    if (this.sink.source === this) this.sink.source = null;
+  }
+}

@@ -1,0 +1,33 @@
+import { STATUS_CODES } from 'node:http';
+import type { Dialect } from '../exchange.ts';
+import type { RouterError } from '../kit/errors.ts';
+import { type ResponseHead, ownHead } from '../wire/response-head.ts';
+import type { Sink } from '../wire/sink.ts';
+
+/** An error's JSON in the dialect of the API that was called. */
+export function errorJson(error: RouterError, dialect: Dialect): string {
+  const { message, code, status } = error;
+  const type = status < 500 ? 'invalid_request_error' : 'server_error';
+  if (dialect === 'openai') return JSON.stringify({ error: { message, type, param: null, code } });
+  if (dialect === 'sglang')
+    return JSON.stringify({ error: { message, type, code: status, retryable: error.isRetryable } });
+  return JSON.stringify({ error: message, code });
+}
+
+function errorHead(error: RouterError, bodyBytes: number): ResponseHead {
+  const retryAfter = error.retryAfterSecs > 0 ? `retry-after: ${error.retryAfterSecs}\r\n` : '';
+  return ownHead(
+    error.status,
+    STATUS_CODES[error.status] ?? 'Error',
+    `content-type: application/json\r\nx-turnout-error: ${error.code}\r\n${retryAfter}`,
+    bodyBytes,
+  );
+}
+
+/** Answers with the router's own error: the whole answer, none of it the engine's. */
+export function sendError(sink: Sink, error: RouterError, dialect: Dialect): void {
+  const body = Buffer.from(errorJson(error, dialect));
+  sink.head(errorHead(error, body.length));
+  sink.body(body, 0, body.length, true);
+  sink.end();
+}

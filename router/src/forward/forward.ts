@@ -1,0 +1,155 @@
+import type { Chooser } from '../choose/choose.ts';
+import type { WaitingRoom } from '../choose/waiting-room.ts';
+import type { Exchange } from '../exchange.ts';
+import type { Worker } from '../fleet/worker.ts';
+import { type CoarseClock, DelayQueue } from '../kit/clock.ts';
+import { RouterError } from '../kit/errors.ts';
+import type { Plugin } from '../plugin.ts';
+import type { ResponseHead } from '../wire/response-head.ts';
+import { Attempt, type AttemptOwner, type Failure } from './attempt.ts';
+import { errorJson } from './errors.ts';
+import { answerSink } from './plugin-sink.ts';
+
+export interface ForwardOptions {
+  readonly maxRetries: number;
+  readonly streamCoalesceMs: number;
+}
+
+/** What the pipeline hears of an exchange that it sent forward. */
+export interface ForwardEvents {
+  onAnswerBegins(x: Exchange, head: ResponseHead): void;
+  /** An attempt failed before an answer; `willRetry`: another one follows. */
+  onAttemptFailed(x: Exchange, worker: Worker, failure: Failure, detail: string, willRetry: boolean): void;
+  onComplete(x: Exchange): void;
+  onCut(x: Exchange, detail: string, lastWords: string): void;
+  onFailed(x: Exchange, error: RouterError): void;
+}
+
+/** Takes an exchange to a worker; when that fails before the first byte of an answer, to the next one. */
+export class Forwarder implements AttemptOwner {
+  readonly coalescer: DelayQueue<Attempt> | null;
+  readonly clock: CoarseClock;
+  readonly #chooser: Chooser;
+  readonly #room: WaitingRoom;
+  readonly #options: ForwardOptions;
+  readonly #events: ForwardEvents;
+
+  constructor(clock: CoarseClock, chooser: Chooser, room: WaitingRoom, options: ForwardOptions, events: ForwardEvents) {
+    this.clock = clock;
+    this.#chooser = chooser;
+    this.#room = room;
+    this.#options = options;
+    this.#events = events;
+    const delayMs = options.streamCoalesceMs;
+    this.coalescer = delayMs > 0 ? new DelayQueue(delayMs, (attempt) => attempt.resumeDelayed()) : null;
+  }
+
+  forward(x: Exchange): void {
+    if (this.#chooser.policy.needs === 'body') x.body.whenComplete(() => this.#choose(x));
+    else this.#choose(x);
+  }
+
+  #choose(x: Exchange): void {
+    if (x.outcome !== null) return;
+    const choice = this.#chooser.choose(x);
+    if (choice === null) this.#events.onFailed(x, nobodyLeft(x));
+    else if ('hold' in choice) {
+      const expired = new RouterError('queue_timeout', `Held for ${choice.maxMs} ms (${choice.hold}). Retry later.`, {
+        retryAfterSecs: 1,
+      });
+      const tellExpired = () => this.#events.onFailed(x, expired);
+      this.#room.hold(x, choice.hold, choice.maxMs, () => this.#choose(x), tellExpired);
+    } else this.#attempt(x, choice.legs[0]!.worker, false);
+  }
+
+  #attempt(x: Exchange, worker: Worker, isFresh: boolean): void {
+    x.attempts++;
+    if (x.plugins.length > 0) {
+      this.#attemptWithPlugins(x, worker, isFresh);
+      return;
+    }
+    const attempt = new Attempt(x, worker, x.sink, this);
+    x.underWay = attempt;
+    attempt.start(isFresh, null);
+  }
+
+  #attemptWithPlugins(x: Exchange, worker: Worker, isFresh: boolean): void {
+    const attempt = new Attempt(x, worker, answerSink(x, this.#onPluginFailure), this);
+    x.underWay = attempt;
+    const plugins = x.plugins.filter((plugin) => plugin.requestBody !== undefined);
+    if (plugins.length === 0) {
+      attempt.start(isFresh, null);
+      return;
+    }
+    x.body.whenComplete(async (body) => {
+      let changed = body.join();
+      for (const plugin of plugins) {
+        try {
+          changed = await plugin.requestBody!(x, changed, worker);
+        } catch (error) {
+          this.#onPluginFailure(x, plugin, error);
+          return;
+        }
+        if (attempt.isOver) return;
+      }
+      attempt.start(isFresh, changed);
+    });
+  }
+
+  readonly #onPluginFailure = (x: Exchange, plugin: Plugin, error: unknown): void => {
+    x.underWay?.abort();
+    const reason = error instanceof Error ? error.message : String(error);
+    const failure = new RouterError('plugin_failed', `The plugin "${plugin.name}" failed: ${reason}`);
+    if (!x.isAnswerOut) this.#events.onFailed(x, failure);
+    else this.#events.onCut(x, failure.message, '');
+  };
+
+  onAnswerBegins(attempt: Attempt, head: ResponseHead): void {
+    this.#events.onAnswerBegins(attempt.x, head);
+  }
+
+  onComplete(attempt: Attempt): void {
+    this.#events.onComplete(attempt.x);
+  }
+
+  onCut(attempt: Attempt, detail: string): void {
+    const { x } = attempt;
+    const error = new RouterError('upstream_reset', 'The engine broke off in the middle of its answer.');
+    x.error = error;
+    const lastWords = attempt.isBetweenEvents ? `data: ${errorJson(error, x.dialect)}\n\n` : '';
+    this.#events.onCut(x, detail, lastWords);
+  }
+
+  onFailed(attempt: Attempt, failure: Failure, detail: string): void {
+    const { x, worker } = attempt;
+    if (failure === 'stale') {
+      this.#events.onAttemptFailed(x, worker, failure, detail, true);
+      this.#attempt(x, worker, true);
+      return;
+    }
+    this.#chooser.release(x);
+    x.tried = [...x.tried, worker];
+    x.failures = [...x.failures, failure];
+    // Only the same bytes may be sent again: a body that flowed through without being kept can't be.
+    const canRetry = failure !== 'bad_answer' && x.body.isWhole && x.tried.length <= this.#options.maxRetries;
+    this.#events.onAttemptFailed(x, worker, failure, detail, canRetry);
+    if (canRetry) this.#choose(x);
+    else this.#events.onFailed(x, nobodyLeft(x));
+  }
+}
+
+/** What to tell a client whose request no worker answered. */
+function nobodyLeft(x: Exchange): RouterError {
+  const last = x.failures.at(-1);
+  if (last === 'bad_answer') {
+    return new RouterError('upstream_bad_answer', 'The engine answered with something that is not HTTP/1.1.');
+  }
+  if (x.failures.includes('reset')) {
+    return new RouterError('upstream_reset', 'The engine closed the connection before it answered. Retry.');
+  }
+  const message =
+    x.failures.length > 0
+      ? `No engine accepts connections (${x.failures.length} tried).`
+      : 'No available workers: none is registered, or none is healthy. See GET /workers for the reasons.';
+  return new RouterError('no_available_workers', message, { retryAfterSecs: 1 });
+}

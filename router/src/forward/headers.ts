@@ -1,0 +1,36 @@
+import type { Exchange } from '../exchange.ts';
+import type { Worker } from '../fleet/worker.ts';
+
+/** What the router tells engines about the client's side, by option. */
+export interface ForwardedInfo {
+  readonly clientAddress: string;
+  readonly scheme: 'http' | 'https';
+}
+
+/**
+ * The head that goes to the worker: the client's own lines, its Host replaced by the worker's, and the framing of what
+ * follows. `bodyBytes`: length of a body that is known to differ from the client's framing; -1: as the client framed it.
+ */
+export function upstreamHead(x: Exchange, worker: Worker, bodyBytes: number): string {
+  const { head } = x;
+  let out = `${head.method} ${worker.basePath}${head.target} HTTP/1.1\r\nhost: ${worker.authority}\r\n${head.passedOn()}`;
+  if (x.isRequestIdOurs) out += `x-request-id: ${head.requestId}\r\n`;
+  if (bodyBytes >= 0) out += `content-length: ${bodyBytes}\r\n`;
+  else if (head.isChunked) out += 'transfer-encoding: chunked\r\n';
+  return `${out}\r\n`;
+}
+
+/** Adds to the request who sent it (`--forwarded-headers`); what an earlier proxy wrote is kept and extended. */
+export function addForwarded(x: Exchange, info: ForwardedInfo): string {
+  const { head } = x;
+  const before = head.get('x-forwarded-for');
+  const via = head.get('via');
+  const host = head.get('x-forwarded-host') ?? head.get('host') ?? '';
+  const scheme = head.get('x-forwarded-proto') ?? info.scheme;
+  for (const name of ['x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'via']) head.drop(name);
+  return (
+    `x-forwarded-for: ${before === undefined ? '' : `${before}, `}${info.clientAddress}\r\n` +
+    `x-forwarded-proto: ${scheme}\r\nx-forwarded-host: ${host}\r\n` +
+    `via: ${via === undefined ? '' : `${via}, `}1.1 turnout\r\n`
+  );
+}

@@ -1,0 +1,50 @@
+/** Byte classes of HTTP/1.1 (RFC 9110 section 5.5 and 5.6.2) as lookup tables, one entry a byte value. */
+
+export const CR = 13;
+export const LF = 10;
+export const SP = 32;
+export const HTAB = 9;
+export const COLON = 58;
+
+function classOf(test: (byte: number) => boolean): Uint8Array {
+  return Uint8Array.from({ length: 256 }, (_, byte) => (test(byte) ? 1 : 0));
+}
+
+const tokenPunctuation = new Set([..."!#$%&'*+-.^_`|~"].map((c) => c.charCodeAt(0)));
+
+/** tchar: what names of fields and methods are made of. */
+export const IS_TOKEN = classOf(
+  (b) => (b >= 48 && b <= 57) || (b >= 65 && b <= 90) || (b >= 97 && b <= 122) || tokenPunctuation.has(b),
+);
+
+/** What may stand in a field value: visible characters, obs-text, space and tab. */
+export const IS_VALUE = classOf((b) => b === HTAB || (b >= 32 && b !== 127));
+
+/** What may stand in a request target. The fragment mark `#` is left out: it never goes over the wire. */
+export const IS_TARGET = classOf((b) => b > 32 && b < 127 && b !== 35);
+
+/** What a Host may be made of (RFC 3986 section 3.2.2): names, addresses, a port. */
+export const IS_HOST = classOf((b) => b > 32 && b < 127 && !'"#/<>?@\\^`{|}'.includes(String.fromCharCode(b)));
+
+/** Value of a hex digit, 255 for every other byte. */
+export const HEX_VALUE = Uint8Array.from({ length: 256 }, (_, b) => {
+  if (b >= 48 && b <= 57) return b - 48;
+  const lower = b | 0x20;
+  return lower >= 97 && lower <= 102 ? lower - 87 : 255;
+});
+
+/** True when `bytes[start, end)` spells `lowerName` whatever its case. `lowerName` holds ASCII letters and `-` only. */
+export function spells(bytes: Uint8Array, start: number, end: number, lowerName: Uint8Array): boolean {
+  if (end - start !== lowerName.length) return false;
+  for (let i = 0; i < lowerName.length; i++) {
+    const byte = bytes[start + i]!;
+    const folded = byte >= 65 && byte <= 90 ? byte | 0x20 : byte;
+    if (folded !== lowerName[i]) return false;
+  }
+  return true;
+}
+
+/** The bytes of an ASCII word, for `spells`. */
+export function ascii(word: string): Uint8Array {
+  return Uint8Array.from(word, (c) => c.charCodeAt(0));
+}

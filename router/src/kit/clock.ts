@@ -1,0 +1,48 @@
+/**
+ * Monotonic time that is read for nothing: refreshed by its owner's tick, so good to one tick. For deadlines of seconds.
+ */
+export interface CoarseClock {
+  /** Milliseconds since an arbitrary point. */
+  nowMs: number;
+}
+
+/**
+ * Callbacks that all wait equally long: a queue, and one timer for its head. Cheaper than a timer each when thousands
+ * of streams wait at once.
+ */
+export class DelayQueue<T> {
+  readonly #delayMs: number;
+  readonly #onDue: (item: T) => void;
+  #items: { item: T; dueMs: number }[] = [];
+  #first = 0;
+  #timer: NodeJS.Timeout | null = null;
+
+  constructor(delayMs: number, onDue: (item: T) => void) {
+    this.#delayMs = delayMs;
+    this.#onDue = onDue;
+  }
+
+  push(item: T): void {
+    this.#items.push({ item, dueMs: performance.now() + this.#delayMs });
+    this.#timer ??= setTimeout(this.#run, this.#delayMs);
+  }
+
+  readonly #run = (): void => {
+    this.#timer = null;
+    // Half a millisecond early is on time: timers are that coarse, and a second wake-up costs more.
+    const now = performance.now() + 0.5;
+    while (this.#first < this.#items.length && this.#items[this.#first]!.dueMs <= now) {
+      this.#onDue(this.#items[this.#first++]!.item);
+    }
+    if (this.#first === this.#items.length) {
+      this.#items = [];
+      this.#first = 0;
+      return;
+    }
+    if (this.#first > 1024) {
+      this.#items = this.#items.slice(this.#first);
+      this.#first = 0;
+    }
+    this.#timer = setTimeout(this.#run, Math.max(1, this.#items[this.#first]!.dueMs - now));
+  };
+}

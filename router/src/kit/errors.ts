@@ -1,0 +1,39 @@
+/**
+ * Every way in which the router itself can fail a request: one table, one line each. An engine's own errors are not
+ * here: they pass through untouched.
+ */
+export const errorTable = {
+  bad_request: { status: 400, isRetryable: false },
+  payload_too_large: { status: 413, isRetryable: false },
+  too_many_requests: { status: 429, isRetryable: true },
+  plugin_failed: { status: 500, isRetryable: false },
+  internal_error: { status: 500, isRetryable: false },
+  upstream_bad_answer: { status: 502, isRetryable: true },
+  upstream_connect_failed: { status: 502, isRetryable: true },
+  upstream_reset: { status: 502, isRetryable: true },
+  queue_timeout: { status: 503, isRetryable: true },
+  no_available_workers: { status: 503, isRetryable: true },
+  shutting_down: { status: 503, isRetryable: true },
+  request_timeout: { status: 504, isRetryable: false },
+} as const;
+
+export type ErrorCode = keyof typeof errorTable;
+
+/** A refusal or failure of the router as a value: it is passed along, not thrown, and carries no stack. */
+export class RouterError {
+  readonly code: ErrorCode;
+  readonly status: number;
+  readonly isRetryable: boolean;
+  /** For the client: what happened and what to do. Names no address of an engine. */
+  readonly message: string;
+  /** Seconds after which a retry makes sense; 0: say nothing about it. */
+  readonly retryAfterSecs: number;
+
+  constructor(code: ErrorCode, message: string, options: { status?: number; retryAfterSecs?: number } = {}) {
+    this.code = code;
+    this.message = message;
+    this.status = options.status ?? errorTable[code].status;
+    this.isRetryable = errorTable[code].isRetryable;
+    this.retryAfterSecs = options.retryAfterSecs ?? 0;
+  }
+}

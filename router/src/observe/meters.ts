@@ -1,0 +1,71 @@
+import type { Exchange } from '../exchange.ts';
+import type { Worker } from '../fleet/worker.ts';
+import type { Observer } from './observer.ts';
+
+/** Upper bounds of the duration buckets, in seconds: from a cache hit to a rollout of hours. */
+export const SECONDS_BUCKETS = [
+  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1200, 3600, 14_400,
+];
+
+/** Counts of durations by bucket, in flat arrays: one addition per observation. */
+export class Histogram {
+  readonly counts = new Float64Array(SECONDS_BUCKETS.length + 1);
+  sumSecs = 0;
+  count = 0;
+
+  observe(seconds: number): void {
+    let bucket = 0;
+    while (bucket < SECONDS_BUCKETS.length && seconds > SECONDS_BUCKETS[bucket]!) bucket++;
+    this.counts[bucket]!++;
+    this.sumSecs += seconds;
+    this.count++;
+  }
+}
+
+/** Counters of one worker's URL; they outlive the worker, as counters must. */
+export class WorkerMeters {
+  /** Answers by first digit of their status. */
+  readonly byStatusClass = new Float64Array(6);
+  failedAttempts = 0;
+  cut = 0;
+}
+
+/** Counters that change with every request: plain numbers here, named and described in `metrics.ts`. */
+export class Meters implements Observer {
+  readonly duration = new Histogram();
+  readonly firstByte = new Histogram();
+  readonly outcomes = { complete: 0, refused: 0, cut: 0, client_left: 0 };
+  /** The router's own errors, by code. */
+  readonly errors = new Map<string, number>();
+  /** Failed attempts that were followed by another, by how they failed. */
+  readonly retries = new Map<string, number>();
+  readonly byWorker = new Map<string, WorkerMeters>();
+  refusedHeads = 0;
+
+  worker(worker: Worker): WorkerMeters {
+    let meters = this.byWorker.get(worker.url);
+    if (meters === undefined) this.byWorker.set(worker.url, (meters = new WorkerMeters()));
+    return meters;
+  }
+
+  attemptFailed(_x: Exchange, worker: Worker, failure: string, _detail: string, willRetry: boolean): void {
+    this.worker(worker).failedAttempts++;
+    if (willRetry) add(this.retries, failure);
+  }
+
+  finished(x: Exchange): void {
+    this.outcomes[x.outcome!]++;
+    this.duration.observe((x.endMs - x.startMs) / 1000);
+    if (x.firstByteMs > 0) this.firstByte.observe((x.firstByteMs - x.startMs) / 1000);
+    if (x.error !== null) add(this.errors, x.error.code);
+    const { worker } = x;
+    if (worker === null) return;
+    const meters = this.worker(worker);
+    if (x.status > 0 && x.error === null) meters.byStatusClass[Math.floor(x.status / 100)]!++;
+    if (x.outcome === 'cut') meters.cut++;
+  }
+}
+
+export function add(counts: Map<string, number>, key: string): void {
+  counts.set(key, (counts.get(key) ?? 0) + 1);
+}

@@ -1,0 +1,175 @@
+import { Registry } from 'prom-client';
+import type { Fleet } from '../fleet/fleet.ts';
+import { type Histogram, type Meters, SECONDS_BUCKETS } from './meters.ts';
+
+type Labels = Record<string, string>;
+interface Sample {
+  readonly labels: Labels;
+  readonly value: number;
+  readonly metricName?: string;
+}
+
+/** What the metrics are read from. */
+export interface MetricSources {
+  readonly meters: Meters;
+  readonly fleet: Fleet;
+  readonly openConnections: () => number;
+  readonly inFlight: () => number;
+  readonly held: () => Map<string, number>;
+  readonly retryBufferBytes: () => number;
+}
+
+interface MetricSpec {
+  readonly name: string;
+  readonly type: 'counter' | 'gauge' | 'histogram';
+  readonly help: string;
+  readonly read: (sources: MetricSources) => Sample[];
+}
+
+const one = (value: number): Sample[] => [{ labels: {}, value }];
+const each = <K extends string>(label: string, entries: Iterable<[K, number]>): Sample[] =>
+  Array.from(entries, ([key, value]) => ({ labels: { [label]: key }, value }));
+
+function buckets(name: string, histogram: Histogram): Sample[] {
+  let total = 0;
+  const samples: Sample[] = SECONDS_BUCKETS.map((le, i) => {
+    total += histogram.counts[i]!;
+    return { metricName: `${name}_bucket`, labels: { le: String(le) }, value: total };
+  });
+  samples.push({ metricName: `${name}_bucket`, labels: { le: '+Inf' }, value: histogram.count });
+  samples.push({ metricName: `${name}_sum`, labels: {}, value: histogram.sumSecs });
+  samples.push({ metricName: `${name}_count`, labels: {}, value: histogram.count });
+  return samples;
+}
+
+/** Every metric, once: name, type, help, and where its numbers are. */
+export const metrics: readonly MetricSpec[] = [
+  {
+    name: 'turnout_requests_total',
+    type: 'counter',
+    help: 'Exchanges that ended, by how: complete (whatever the status), refused by the router, cut, client_left.',
+    read: ({ meters }) => each('outcome', Object.entries(meters.outcomes)),
+  },
+  {
+    name: 'turnout_requests_in_flight',
+    type: 'gauge',
+    help: 'Exchanges under way.',
+    read: ({ inFlight }) => one(inFlight()),
+  },
+  {
+    name: 'turnout_request_duration_seconds',
+    type: 'histogram',
+    help: 'Seconds from the request head to the end of the answer.',
+    read: ({ meters }) => buckets('turnout_request_duration_seconds', meters.duration),
+  },
+  {
+    name: 'turnout_time_to_first_byte_seconds',
+    type: 'histogram',
+    help: 'Seconds from the request head to the first byte of the answer.',
+    read: ({ meters }) => buckets('turnout_time_to_first_byte_seconds', meters.firstByte),
+  },
+  {
+    name: 'turnout_errors_total',
+    type: 'counter',
+    help: "The router's own errors, by code (also in the answer's x-turnout-error).",
+    read: ({ meters }) => each('code', meters.errors),
+  },
+  {
+    name: 'turnout_refused_heads_total',
+    type: 'counter',
+    help: 'Requests refused before they became exchanges: malformed or oversized heads.',
+    read: ({ meters }) => one(meters.refusedHeads),
+  },
+  {
+    name: 'turnout_retries_total',
+    type: 'counter',
+    help: 'Attempts that failed and were followed by another, by how they failed (connect, stale, reset).',
+    read: ({ meters }) => each('failure', meters.retries),
+  },
+  {
+    name: 'turnout_held_requests',
+    type: 'gauge',
+    help: 'Exchanges that a policy holds back, by reason.',
+    read: ({ held }) => each('reason', held()),
+  },
+  {
+    name: 'turnout_retry_buffer_bytes',
+    type: 'gauge',
+    help: 'Request body bytes kept for another try.',
+    read: ({ retryBufferBytes }) => one(retryBufferBytes()),
+  },
+  {
+    name: 'turnout_client_connections',
+    type: 'gauge',
+    help: 'Open client connections.',
+    read: ({ openConnections }) => one(openConnections()),
+  },
+  {
+    name: 'turnout_workers',
+    type: 'gauge',
+    help: 'Registered workers, by whether they get new work.',
+    read: ({ fleet }) =>
+      each('eligible', [
+        ['true', fleet.eligible.length],
+        ['false', fleet.workers.length - fleet.eligible.length],
+      ]),
+  },
+  {
+    name: 'turnout_worker_in_flight',
+    type: 'gauge',
+    help: 'Exchanges under way at a worker.',
+    read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: fleet.load(w) })),
+  },
+  {
+    name: 'turnout_worker_healthy',
+    type: 'gauge',
+    help: '1: passed its last health checks.',
+    read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(w.isHealthy) })),
+  },
+  {
+    name: 'turnout_worker_connections',
+    type: 'gauge',
+    help: 'Open connections to a worker, idle ones too.',
+    read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: w.pool.openCount })),
+  },
+  {
+    name: 'turnout_worker_responses_total',
+    type: 'counter',
+    help: "A worker's answers, by the first digit of their status.",
+    read: ({ meters }) =>
+      [...meters.byWorker].flatMap(([worker, { byStatusClass }]) =>
+        Array.from(byStatusClass, (value, digit) => ({ labels: { worker, status: `${digit}xx` }, value })).filter(
+          ({ value }) => value > 0,
+        ),
+      ),
+  },
+  {
+    name: 'turnout_worker_failed_attempts_total',
+    type: 'counter',
+    help: 'Attempts at a worker that ended before an answer.',
+    read: ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.failedAttempts })),
+  },
+  {
+    name: 'turnout_worker_cut_answers_total',
+    type: 'counter',
+    help: 'Answers of a worker that broke off after their first byte.',
+    read: ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.cut })),
+  },
+];
+
+/** Exposes the flat counters through prom-client's registry: a metric there is anything that answers `get()`. */
+export function createRegistry(sources: MetricSources): Registry {
+  const registry = new Registry();
+  for (const { name, type, help, read } of metrics) {
+    const metric = {
+      name,
+      type,
+      help,
+      aggregator: 'sum',
+      get: () => Promise.resolve({ name, help, type, aggregator: 'sum', values: read(sources) }),
+      reset: () => {},
+    };
+    registry.registerMetric(metric as never);
+  }
+  return registry;
+}

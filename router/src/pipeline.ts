@@ -1,0 +1,142 @@
+import type { ConcurrencyLimit } from './admit/limits.ts';
+import type { Chooser } from './choose/choose.ts';
+import type { WaitingRoom } from './choose/waiting-room.ts';
+import { classify } from './classify/classify.ts';
+import { Exchange, type Outcome, type Road } from './exchange.ts';
+import type { Worker } from './fleet/worker.ts';
+import type { Failure } from './forward/attempt.ts';
+import { sendError } from './forward/errors.ts';
+import type { ForwardEvents, Forwarder } from './forward/forward.ts';
+import { RouterError } from './kit/errors.ts';
+import type { Plugin } from './plugin.ts';
+import type { Observer } from './observe/observer.ts';
+import type { RequestBody } from './wire/request-body.ts';
+import type { Refusal, RequestHead } from './wire/request-head.ts';
+import type { ResponseHead } from './wire/response-head.ts';
+import type { Sink } from './wire/sink.ts';
+
+/** The rooms along the road. */
+export interface Stages {
+  /** Answers the router's own endpoints. @returns false: this is not one of them. */
+  readonly serveOwn: (x: Exchange) => boolean;
+  readonly limit: ConcurrencyLimit;
+  readonly chooser: Chooser;
+  readonly waitingRoom: WaitingRoom;
+  /** Made with the pipeline as the listener of its events. */
+  readonly makeForwarder: (events: ForwardEvents) => Forwarder;
+  readonly plugins: readonly Plugin[];
+  readonly observers: readonly Observer[];
+  /** Milliseconds an exchange may take in all; 0: no limit. */
+  readonly requestTimeoutMs: number;
+}
+
+/** The road of a request: listen → classify → admit → choose → forward → observe. This file alone knows the order. */
+export class Pipeline implements Road, ForwardEvents {
+  readonly #stages: Stages;
+  readonly #forwarder: Forwarder;
+  /** Exchanges under way. */
+  readonly underWay = new Set<Exchange>();
+
+  constructor(stages: Stages) {
+    this.#stages = stages;
+    this.#forwarder = stages.makeForwarder(this);
+  }
+
+  /** A request and the sink of its answer: a client's socket, memory, a stream. @returns the exchange, to follow or stop it. */
+  dispatch(head: RequestHead, body: RequestBody, sink: Sink): Exchange {
+    const x = new Exchange(this, head, body, sink, performance.now());
+    const { serveOwn, limit, plugins, requestTimeoutMs } = this.#stages;
+    // First what the head tells: everything after asks for it.
+    classify(x);
+    // The router's own endpoints stand before all limits: health and control must work when the fleet is full.
+    if (serveOwn(x)) return x;
+    // Before anything is spent on it: a request that can't be taken is refused.
+    const refusal = limit.enter();
+    if (refusal !== null) {
+      this.#refuse(x, refusal);
+      return x;
+    }
+    this.underWay.add(x);
+    if (requestTimeoutMs > 0) x.timer = setTimeout(() => this.#timeOut(x), requestTimeoutMs);
+    if (plugins.length > 0) x.plugins = plugins.filter((plugin) => plugin.appliesTo?.(x) ?? true);
+    // Chooses a worker, sends, relays; on failure before an answer it chooses again.
+    this.#forwarder.forward(x);
+    return x;
+  }
+
+  onAnswerBegins(x: Exchange, head: ResponseHead): void {
+    x.status = head.status;
+    x.firstByteMs = performance.now();
+    // From here no other worker can be tried, so nothing needs the body any more.
+    x.body.release();
+  }
+
+  onComplete(x: Exchange): void {
+    this.#finish(x, 'complete');
+  }
+
+  onCut(x: Exchange, detail: string, lastWords: string): void {
+    x.sink.cut(detail, lastWords);
+    this.#finish(x, 'cut');
+  }
+
+  onFailed(x: Exchange, error: RouterError): void {
+    this.#refuse(x, error);
+  }
+
+  onAttemptFailed(x: Exchange, worker: Worker, failure: Failure, detail: string, willRetry: boolean): void {
+    for (const observer of this.#stages.observers) observer.attemptFailed?.(x, worker, failure, detail, willRetry);
+  }
+
+  clientLeft(x: Exchange): void {
+    if (x.outcome !== null) return;
+    // Closing the engine's connection is what makes it stop generating.
+    x.underWay?.abort();
+    this.#finish(x, 'client_left');
+  }
+
+  bodyRefused(x: Exchange, { status, message }: Refusal): void {
+    this.#stop(x, new RouterError(status === 413 ? 'payload_too_large' : 'bad_request', message, { status }));
+  }
+
+  #timeOut(x: Exchange): void {
+    const secs = this.#stages.requestTimeoutMs / 1000;
+    this.#stop(x, new RouterError('request_timeout', `Not finished after ${secs} s (--request-timeout-secs).`));
+  }
+
+  /** Ends an exchange whatever it is doing: with the error where that can still be said, else by a cut. */
+  #stop(x: Exchange, error: RouterError): void {
+    if (x.outcome !== null) return;
+    x.underWay?.abort();
+    if (!x.isAnswerOut) {
+      this.#refuse(x, error);
+      return;
+    }
+    x.error = error;
+    this.onCut(x, error.message, '');
+  }
+
+  #refuse(x: Exchange, error: RouterError): void {
+    if (x.outcome !== null) return;
+    x.error = error;
+    x.status = error.status;
+    x.isAnswerOut = true;
+    sendError(x.sink, error, x.dialect);
+    this.#finish(x, 'refused');
+  }
+
+  /** Last: everything an exchange held is given back, then whoever listens is told. */
+  #finish(x: Exchange, outcome: Outcome): void {
+    const { chooser, limit, observers, waitingRoom } = this.#stages;
+    x.outcome = outcome;
+    x.endMs = performance.now();
+    x.underWay = null;
+    if (x.timer !== null) clearTimeout(x.timer);
+    chooser.release(x);
+    x.body.release();
+    if (this.underWay.delete(x)) limit.leave();
+    for (const observer of observers) observer.finished(x);
+    for (const plugin of x.plugins) plugin.finished?.(x);
+    waitingRoom.knock();
+  }
+}

@@ -1,0 +1,25 @@
+import type { Exchange } from './exchange.ts';
+import type { Worker } from './fleet/worker.ts';
+import type { ResponseHead } from './wire/response-head.ts';
+
+/**
+ * What changes bytes on the road: named phases, all optional. A phase that no loaded plugin has costs nothing.
+ *
+ * A phase gets bytes and answers bytes; answering the same buffer means "unchanged". Numbers in a body may exceed 2^53
+ * (bootstrap_room, seq_id, seeds): change your own field in the bytes, never parse and re-serialise the whole.
+ */
+export interface Plugin {
+  readonly name: string;
+  /** Whether it takes part in this exchange; asked once, when the request's head is known. Default: always. */
+  appliesTo?(exchange: Exchange): boolean;
+  /** The whole request body, once per attempt: the worker that will get it is chosen already. */
+  requestBody?(exchange: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer>;
+  /** Before the answer's head goes out. */
+  responseHead?(exchange: Exchange, head: ResponseHead): void;
+  /** One event of an event stream, with the empty line that ends it. An empty buffer drops the event. */
+  responseEvent?(exchange: Exchange, event: Buffer): Buffer;
+  /** The whole body of an answer that is not an event stream. */
+  responseBody?(exchange: Exchange, body: Buffer): Buffer;
+  /** The exchange is over; `exchange.outcome` says how. */
+  finished?(exchange: Exchange): void;
+}

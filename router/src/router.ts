@@ -1,0 +1,222 @@
+import { readFileSync } from 'node:fs';
+import { type Server, createServer } from 'node:http';
+import { createAdminApp } from './admin/app.ts';
+import { ownEndpoints } from './admin/own-endpoints.ts';
+import { ConcurrencyLimit } from './admit/limits.ts';
+import { Chooser } from './choose/choose.ts';
+import { policies } from './choose/policies.ts';
+import { WaitingRoom } from './choose/waiting-room.ts';
+import { splitList } from './config/load.ts';
+import type { Config } from './config/options.ts';
+import { Fleet } from './fleet/fleet.ts';
+import { Health } from './fleet/health.ts';
+import { sendError } from './forward/errors.ts';
+import { Forwarder } from './forward/forward.ts';
+import type { CoarseClock } from './kit/clock.ts';
+import { RouterError } from './kit/errors.ts';
+import { seededRandom } from './kit/rng.ts';
+import { type Logger, createLogger, logObserver } from './observe/log.ts';
+import { Meters } from './observe/meters.ts';
+import { createRegistry } from './observe/metrics.ts';
+import { Pipeline } from './pipeline.ts';
+import type { Plugin } from './plugin.ts';
+import { Listener, TICK_MS } from './wire/listener.ts';
+import { RetryBudget } from './wire/request-body.ts';
+
+export interface RouterParts {
+  readonly plugins?: readonly Plugin[];
+  readonly log?: Logger;
+}
+
+/** A running router. */
+export interface Router {
+  /** Where it listens, for example `http://127.0.0.1:30000`. */
+  readonly url: string;
+  readonly metricsUrl: string;
+  readonly fleet: Fleet;
+  readonly pipeline: Pipeline;
+  /** Reads certificates again; open connections go on. */
+  reload(): void;
+  /** Stops taking requests, lets those under way finish for at most `graceMs`, then cuts them. */
+  close(graceMs?: number): Promise<void>;
+}
+
+/** Puts the rooms together and opens the doors. Rejects when an address can't be listened on. */
+export async function startRouter(config: Config, parts: RouterParts = {}): Promise<Router> {
+  const log = parts.log ?? createLogger(config.logLevel);
+  const random = seededRandom(Math.floor(Math.random() * 2 ** 32));
+  const clock: CoarseClock = { nowMs: performance.now() };
+  const retryBudget = new RetryBudget(config.retryBufferBytes);
+  const meters = new Meters();
+
+  const fleet = new Fleet({
+    pool: { connectTimeoutMs: config.connectTimeoutMs, idleTimeoutMs: config.workerIdleTimeoutMs },
+    ca: config.caCertPath === undefined ? null : readFileSync(config.caCertPath, 'utf8'),
+  });
+  const health = new Health(
+    fleet,
+    {
+      path: config.healthCheckEndpoint,
+      intervalMs: config.healthCheckIntervalSecs * 1000,
+      timeoutMs: config.healthCheckTimeoutSecs * 1000,
+      failureThreshold: config.healthFailureThreshold,
+      successThreshold: config.healthSuccessThreshold,
+      isEnabled: !config.disableHealthCheck,
+    },
+    random,
+    (event, worker, detail) => {
+      log[event === 'readmitted' ? 'info' : 'warn'](
+        { worker: worker.url, detail },
+        `worker ${event.replace('_', ' ')}`,
+      );
+    },
+  );
+  const chooser = new Chooser(fleet, policies[config.policy]({ fleet, random }));
+  const waitingRoom = new WaitingRoom();
+  fleet.onEvent((event, worker) => {
+    waitingRoom.knock();
+    if (event !== 'changed') log.info({ worker: worker.url }, `worker ${event}`);
+  });
+
+  const registry = createRegistry({
+    meters,
+    fleet,
+    openConnections: () => listener.connections.size,
+    inFlight: () => pipeline.underWay.size,
+    held: () => waitingRoom.counts(),
+    retryBufferBytes: () => retryBudget.usedBytes,
+  });
+  const metricsText = async () => ({ contentType: registry.contentType, text: await registry.metrics() });
+  const app = createAdminApp({ fleet, metricsText, isDraining: () => listener.isDraining });
+
+  const pipeline = new Pipeline({
+    serveOwn: ownEndpoints(app),
+    limit: new ConcurrencyLimit(config.maxConcurrentRequests),
+    chooser,
+    waitingRoom,
+    makeForwarder: (events) =>
+      new Forwarder(
+        clock,
+        chooser,
+        waitingRoom,
+        {
+          maxRetries: config.disableRetries ? 0 : config.retryMaxRetries,
+          streamCoalesceMs: config.streamCoalesceMs,
+        },
+        events,
+      ),
+    plugins: parts.plugins ?? [],
+    observers: [
+      meters,
+      logObserver(log),
+      {
+        attemptFailed: (_x, worker, failure) => {
+          if (failure !== 'stale') health.suspect(worker);
+        },
+        finished: () => {},
+      },
+    ],
+    requestTimeoutMs: config.requestTimeoutSecs * 1000,
+  });
+
+  const readTls = () =>
+    config.tlsCertPath === undefined
+      ? null
+      : { cert: readFileSync(config.tlsCertPath), key: readFileSync(config.tlsKeyPath!) };
+  const listener = new Listener(
+    clock,
+    retryBudget,
+    {
+      host: config.host,
+      port: config.port,
+      tls: readTls(),
+      maxPayloadBytes: config.maxPayloadSize,
+      allowsHalfClose: config.allowHalfClose,
+      timeouts: { headMs: 30_000, bodyIdleMs: 60_000, keepAliveMs: 3_600_000 },
+    },
+    {
+      onRequest(head, body, connection) {
+        const x = pipeline.dispatch(head, body, connection);
+        if (x.outcome === null) connection.watcher = x;
+      },
+      onRefused({ status, message }, connection) {
+        meters.refusedHeads++;
+        sendError(connection, new RouterError('bad_request', message, { status }), 'plain');
+      },
+    },
+  );
+
+  const metricsServer = createServer((_request, response) => {
+    void metricsText().then(({ contentType, text }) => {
+      response.writeHead(200, { 'content-type': contentType }).end(text);
+    });
+  });
+  const port = await listenOr(() => listener.listen(), `--port ${config.port}`);
+  const metricsPort = await listenOr(
+    () => listen(metricsServer, config.prometheusPort, config.prometheusHost),
+    `--prometheus-port ${config.prometheusPort}`,
+  ).catch((error: unknown) => {
+    listener.close();
+    throw error;
+  });
+  const ticker = setInterval(() => {
+    clock.nowMs = performance.now();
+    listener.sweep();
+    for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
+  }, TICK_MS);
+
+  for (const url of splitList(config.workerUrls)) {
+    const worker = fleet.add(url);
+    if (typeof worker === 'string') log.error(`--worker-urls: ${worker}`);
+  }
+  const scheme = listener.isTls ? 'https' : 'http';
+  const hostText = config.host.includes(':') ? `[${config.host}]` : config.host;
+  const url = `${scheme}://${hostText}:${port}`;
+  log.info({ policy: config.policy, workers: fleet.workers.length }, `listening on ${url}`);
+
+  return {
+    url,
+    metricsUrl: `http://${config.prometheusHost}:${metricsPort}/metrics`,
+    fleet,
+    pipeline,
+    reload() {
+      const tls = readTls();
+      if (tls !== null) listener.reloadTls(tls);
+    },
+    async close(graceMs = 0) {
+      listener.drain();
+      const deadline = performance.now() + graceMs;
+      while (pipeline.underWay.size > 0 && performance.now() < deadline) {
+        await new Promise((resolve) => setTimeout(resolve, Math.min(50, graceMs)));
+      }
+      health.close();
+      clearInterval(ticker);
+      listener.close();
+      for (const worker of fleet.workers) worker.pool.closeIdle();
+      await new Promise((resolve) => metricsServer.close(resolve));
+    },
+  };
+}
+
+function listen(server: Server, port: number, host: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, host, () => resolve((server.address() as { port: number }).port));
+  });
+}
+
+const listenProblems: Readonly<Record<string, (flag: string) => string>> = {
+  EADDRINUSE: (flag) => `${flag}: another process listens there already. Choose another port.`,
+  EACCES: (flag) => `${flag}: not allowed to listen there. Choose a port above 1023.`,
+  EADDRNOTAVAIL: () => '--host: this machine has no such address.',
+};
+
+/** Rewords what goes wrong most often when a server starts. */
+async function listenOr(start: () => Promise<number>, flag: string): Promise<number> {
+  try {
+    return await start();
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    throw new Error(listenProblems[code ?? '']?.(flag) ?? `${flag}: ${message}`, { cause: error });
+  }
+}

@@ -1,0 +1,164 @@
+import { CR, HEX_VALUE, LF } from '../kit/bytes.ts';
+
+const SEMICOLON = 59;
+
+/** Chunk extensions and trailers are never passed on; more of them than this in one message is an attack. */
+export const MAX_IGNORED_BYTES = 16_384;
+
+const SIZE = 0;
+const EXTENSION = 1;
+const SIZE_LF = 2;
+const DATA = 3;
+const DATA_CR = 4;
+const DATA_LF = 5;
+const TRAILER_START = 6;
+const TRAILER = 7;
+const TRAILER_LF = 8;
+const END_LF = 9;
+const DONE = 10;
+
+/** Takes the parts of a chunked body: `bytes[start, end)`, valid during the call only. */
+export type TakePart = (bytes: Uint8Array, start: number, end: number) => void;
+
+/**
+ * Follows a chunked body (RFC 9112 section 7.1) through any split of its bytes.
+ *
+ * With `keepsFraming` it hands on everything but chunk extensions and trailers, so that an answer goes out with the
+ * chunk lines its engine wrote; without, only the payload.
+ */
+export class ChunkedReader {
+  /** Index after the message's last byte in the read that ended it; -1 before. */
+  end = -1;
+  /** Payload bytes seen. */
+  payloadBytes = 0;
+  /** Why the body is refused, '' while it is well-formed. */
+  refusal = '';
+  readonly #keepsFraming: boolean;
+  readonly #take: TakePart;
+  #state = SIZE;
+  #size = 0;
+  #digits = 0;
+  #ignored = 0;
+  /** The last four payload bytes, to tell whether an event of a stream was just completed. */
+  #tail = 0;
+
+  constructor(keepsFraming: boolean, take: TakePart) {
+    this.#keepsFraming = keepsFraming;
+    this.#take = take;
+  }
+
+  /** True between two chunks (and before the first): another chunk may be put in here. */
+  get isBetweenChunks(): boolean {
+    return this.#state === SIZE && this.#digits === 0;
+  }
+
+  /** True when the payload so far ends with an empty line, as every event of an event stream does. */
+  get isBetweenEvents(): boolean {
+    const two = this.#tail & 0xffff;
+    return this.payloadBytes === 0 || two === 0x0a0a || two === 0x0d0d || this.#tail === 0x0d0a0d0a;
+  }
+
+  /** @returns false when the body is malformed; what came before the fault has been handed on. */
+  read(bytes: Uint8Array, start: number, end: number): boolean {
+    const keeps = this.#keepsFraming;
+    let from = start;
+    let i = start;
+    let state = this.#state;
+    while (i < end) {
+      if (state === DATA) {
+        const left = this.#size;
+        const available = end - i;
+        const taken = left < available ? left : available;
+        if (!keeps) this.#take(bytes, i, i + taken);
+        i += taken;
+        this.payloadBytes += taken;
+        this.#remember(bytes, i, taken);
+        if (taken === left) state = DATA_CR;
+        else this.#size = left - taken;
+        continue;
+      }
+      const byte = bytes[i]!;
+      switch (state) {
+        case SIZE: {
+          const digit = HEX_VALUE[byte]!;
+          if (digit < 16) {
+            if (++this.#digits > 12) return this.#refuse('a chunk size beyond all limits');
+            this.#size = this.#digits === 1 ? digit : this.#size * 16 + digit;
+          } else if (this.#digits === 0) {
+            return this.#refuse('a chunk without a size');
+          } else if (byte === CR) {
+            state = SIZE_LF;
+          } else if (byte === SEMICOLON) {
+            if (keeps && i > from) this.#take(bytes, from, i);
+            from = i + 1;
+            state = EXTENSION;
+          } else return this.#refuse('a malformed chunk size');
+          break;
+        }
+        case EXTENSION:
+          if (byte === CR) {
+            state = SIZE_LF;
+            from = i;
+          } else if (byte === LF || ++this.#ignored > MAX_IGNORED_BYTES) {
+            return this.#refuse('a malformed or endless chunk extension');
+          } else from = i + 1;
+          break;
+        case SIZE_LF:
+          if (byte !== LF) return this.#refuse('a chunk size that does not end in CRLF');
+          state = this.#size === 0 ? TRAILER_START : DATA;
+          break;
+        case DATA_CR:
+          if (byte !== CR) return this.#refuse('a chunk that is longer than its size');
+          state = DATA_LF;
+          break;
+        case DATA_LF:
+          if (byte !== LF) return this.#refuse('a chunk that does not end in CRLF');
+          this.#digits = 0;
+          state = SIZE;
+          break;
+        case TRAILER_START:
+          if (byte === CR) state = END_LF;
+          else {
+            if (keeps && i > from) this.#take(bytes, from, i);
+            from = i + 1;
+            if (byte === LF) return this.#refuse('a malformed trailer');
+            state = TRAILER;
+          }
+          break;
+        case TRAILER:
+          if (byte === CR) state = TRAILER_LF;
+          else if (byte === LF || ++this.#ignored > MAX_IGNORED_BYTES) {
+            return this.#refuse('a malformed or endless trailer');
+          }
+          from = i + 1;
+          break;
+        case TRAILER_LF:
+          if (byte !== LF) return this.#refuse('a trailer line that does not end in CRLF');
+          from = i + 1;
+          state = TRAILER_START;
+          break;
+        case END_LF:
+          if (byte !== LF) return this.#refuse('a body whose end is not CRLF');
+          state = DONE;
+          this.end = i + 1;
+          break;
+      }
+      i++;
+      if (state === DONE) break;
+    }
+    this.#state = state;
+    if (keeps && i > from) this.#take(bytes, from, i);
+    return true;
+  }
+
+  #remember(bytes: Uint8Array, end: number, count: number): void {
+    let tail = this.#tail;
+    for (let k = end - (count < 4 ? count : 4); k < end; k++) tail = (tail << 8) | bytes[k]!;
+    this.#tail = tail;
+  }
+
+  #refuse(refusal: string): false {
+    this.refusal = refusal;
+    return false;
+  }
+}

@@ -1,0 +1,216 @@
+import { COLON, CR, HTAB, IS_TOKEN, IS_VALUE, LF, SP, ascii, spells } from '../kit/bytes.ts';
+
+/**
+ * The field lines of a message head, checked against RFC 9112 section 5 while they are read.
+ *
+ * Nothing is taken apart that the router does not need: the fields that frame the message or end at this hop are
+ * noted, all others stay bytes in `raw` and are passed on as they came.
+ */
+
+/** Fields that concern this connection only (RFC 9110 section 7.6.1), or that the router writes itself. */
+export const HOST = 1;
+export const CONNECTION = 2;
+export const CONTENT_LENGTH = 3;
+export const TRANSFER_ENCODING = 4;
+export const EXPECT = 5;
+export const UPGRADE = 6;
+export const REQUEST_ID = 7;
+export const CONTENT_TYPE = 8;
+/** `te`, `trailer`, `keep-alive`, `proxy-connection`: dropped, never read. */
+export const HOP = 9;
+
+const known: { name: Uint8Array; kind: number }[][] = [];
+for (const [name, kind] of [
+  ['te', HOP],
+  ['host', HOST],
+  ['expect', EXPECT],
+  ['upgrade', UPGRADE],
+  ['trailer', HOP],
+  ['connection', CONNECTION],
+  ['keep-alive', HOP],
+  ['content-type', CONTENT_TYPE],
+  ['x-request-id', REQUEST_ID],
+  ['content-length', CONTENT_LENGTH],
+  ['proxy-connection', HOP],
+  ['transfer-encoding', TRANSFER_ENCODING],
+] as const) {
+  (known[name.length] ??= []).push({ name: ascii(name), kind });
+}
+
+/** Outcomes of reading one line, below zero so that an index can stand beside them. */
+export const INCOMPLETE = -1;
+export const BAD = -2;
+
+/** Where the last line read by `readField` had its parts. One object for the process: the reader is synchronous. */
+export const field = { kind: 0, nameStart: 0, nameEnd: 0, valueStart: 0, valueEnd: 0, refusal: '' };
+
+/**
+ * Reads one field line that starts at `at`.
+ *
+ * @returns the index after its CRLF, `INCOMPLETE`, or `BAD` with `field.refusal` saying why. A line that is wrong but
+ *   not whole yet is `INCOMPLETE`, so that the verdict does not depend on how the bytes were split.
+ */
+export function readField(bytes: Uint8Array, at: number, end: number): number {
+  let i = at;
+  while (i < end && IS_TOKEN[bytes[i]!] === 1) i++;
+  if (i === end) return INCOMPLETE;
+  if (i === at || bytes[i] !== COLON) {
+    const first = bytes[at]!;
+    return bad(
+      bytes,
+      i,
+      end,
+      first === SP || first === HTAB
+        ? 'a folded or indented header line (RFC 9112 section 5.2)'
+        : 'a header name that is not a token directly followed by ":" (RFC 9112 section 5.1)',
+    );
+  }
+  const nameEnd = i;
+  i++;
+  while (i < end && (bytes[i] === SP || bytes[i] === HTAB)) i++;
+  const valueStart = i;
+  while (i < end && IS_VALUE[bytes[i]!] === 1) i++;
+  if (i === end) return INCOMPLETE;
+  if (bytes[i] !== CR) {
+    return bad(bytes, i, end, bytes[i] === LF ? 'a bare LF (RFC 9112 section 2.2)' : 'a control character in a header');
+  }
+  if (i + 1 === end) return INCOMPLETE;
+  if (bytes[i + 1] !== LF) return bad(bytes, i + 1, end, 'a bare CR (RFC 9112 section 2.2)');
+  let valueEnd = i;
+  while (valueEnd > valueStart && (bytes[valueEnd - 1] === SP || bytes[valueEnd - 1] === HTAB)) valueEnd--;
+  field.nameStart = at;
+  field.nameEnd = nameEnd;
+  field.valueStart = valueStart;
+  field.valueEnd = valueEnd;
+  field.kind = 0;
+  const sameLength = known[nameEnd - at];
+  if (sameLength !== undefined) {
+    for (const candidate of sameLength) {
+      if (spells(bytes, at, nameEnd, candidate.name)) {
+        field.kind = candidate.kind;
+        break;
+      }
+    }
+  }
+  return i + 2;
+}
+
+/** A line is refused only once it is whole: until its LF is there, more bytes are asked for. */
+function bad(bytes: Uint8Array, at: number, end: number, refusal: string): number {
+  for (let i = at; i < end; i++) {
+    if (bytes[i] === LF) {
+      field.refusal = refusal;
+      return BAD;
+    }
+  }
+  return INCOMPLETE;
+}
+
+/** Content-Length is 1*DIGIT (RFC 9110 section 8.6). @returns the bytes announced, -1 for anything else or above 2^53-1. */
+export function readLength(bytes: Uint8Array, start: number, end: number): number {
+  if (start === end || end - start > 16) return -1;
+  let length = 0;
+  for (let i = start; i < end; i++) {
+    const digit = bytes[i]! - 48;
+    if (digit < 0 || digit > 9) return -1;
+    length = length * 10 + digit;
+  }
+  return length <= Number.MAX_SAFE_INTEGER ? length : -1;
+}
+
+const CHUNKED = ascii('chunked');
+export const isChunkedWord = (bytes: Uint8Array, start: number, end: number): boolean =>
+  spells(bytes, start, end, CHUNKED);
+
+/** What a message head has in common in both directions: its text and which of its lines end at this hop. */
+export abstract class Head {
+  /** The whole head, start line to empty line, one character a byte (latin1). */
+  raw = '';
+  /** Index in `raw` of the first field line. */
+  fieldsStart = 0;
+  /** Body bytes announced; -1: no Content-Length. */
+  contentLength = -1;
+  isChunked = false;
+  /** The sender closes, or asked to close, the connection after this message. */
+  isLast = false;
+  /** Value of x-request-id, '' when absent. */
+  requestId = '';
+  /** Start and end in `raw` of the lines that are not passed on, in order: start, end, start, end, … */
+  readonly drops: number[] = [];
+  lengthLine = -1;
+  #lower = '';
+
+  /** The first value of a field, or undefined. `name` in lower case. */
+  get(name: string): string | undefined {
+    const at = this.#find(name, this.fieldsStart - 2);
+    if (at < 0) return undefined;
+    const start = at + name.length + 3;
+    return this.raw.slice(start, this.raw.indexOf('\r', start)).trim();
+  }
+
+  /** All fields but those that end at this hop, as they came: name and value by turns. */
+  pairs(): [string, string][] {
+    const lines = this.passedOn().split('\r\n');
+    lines.pop();
+    return lines.map((line) => {
+      const colon = line.indexOf(':');
+      return [line.slice(0, colon), line.slice(colon + 1).trim()];
+    });
+  }
+
+  /** The field lines that are passed on, each with its CRLF. */
+  passedOn(): string {
+    const { raw, drops } = this;
+    const end = raw.length - 2;
+    if (drops.length === 0) return raw.slice(this.fieldsStart, end);
+    let out = '';
+    let from = this.fieldsStart;
+    for (let i = 0; i < drops.length; i += 2) {
+      if (drops[i]! > from) out += raw.slice(from, drops[i]);
+      from = drops[i + 1]!;
+    }
+    return from < end ? out + raw.slice(from, end) : out;
+  }
+
+  /** Leaves every line of this name out of what is passed on. */
+  drop(name: string): void {
+    for (let at = this.#find(name, this.fieldsStart - 2); at >= 0; at = this.#find(name, at + 2)) {
+      this.dropLine(at + 2, this.raw.indexOf('\n', at + 2) + 1);
+    }
+  }
+
+  /** Announces a body of this many bytes in place of whatever framing there was (its lines are dropped before). */
+  setLength(bodyBytes: number): void {
+    this.contentLength = bodyBytes;
+    this.isChunked = false;
+    this.raw = `${this.raw.slice(0, -2)}content-length: ${bodyBytes}\r\n\r\n`;
+  }
+
+  /** Keeps `drops` in order; a line that is there already is not added twice. */
+  protected dropLine(start: number, end: number): void {
+    const { drops } = this;
+    let i = drops.length;
+    while (i > 0 && drops[i - 2]! >= start) {
+      if (drops[i - 2] === start) return;
+      i -= 2;
+    }
+    drops.splice(i, 0, start, end);
+  }
+
+  /** Drops the fields that Connection names (RFC 9110 section 7.6.1). @returns false when it names one that frames or routes. */
+  protected dropNamed(connection: string): boolean {
+    for (const option of connection.toLowerCase().split(',')) {
+      const name = option.trim();
+      if (name === '' || name === 'keep-alive') continue;
+      if (name === 'close') this.isLast = true;
+      else if (name === 'content-length' || name === 'transfer-encoding' || name === 'host') return false;
+      else this.drop(name);
+    }
+    return true;
+  }
+
+  #find(name: string, from: number): number {
+    if (this.#lower === '') this.#lower = this.raw.toLowerCase();
+    return this.#lower.indexOf(`\r\n${name}:`, from);
+  }
+}

@@ -1,0 +1,237 @@
+import { METHODS } from 'node:http';
+import { CR, IS_HOST, IS_TARGET, IS_TOKEN, LF, SP, ascii } from '../kit/bytes.ts';
+import {
+  BAD,
+  CONNECTION,
+  CONTENT_LENGTH,
+  EXPECT,
+  HOP,
+  HOST,
+  Head,
+  INCOMPLETE,
+  REQUEST_ID,
+  TRANSFER_ENCODING,
+  UPGRADE,
+  field,
+  isChunkedWord,
+  readField,
+  readLength,
+} from './fields.ts';
+
+/** Bytes of a whole head, lines of it, and characters of its target: beyond them 431, 431 and 414. */
+export const MAX_HEAD_BYTES = 65_536;
+export const MAX_FIELDS = 200;
+export const MAX_TARGET_BYTES = 16_384;
+
+const methods = new Set(METHODS);
+
+const OTHER_MAJOR = 2;
+const MALFORMED = 3;
+const HTTP_1 = ascii('HTTP/1.');
+
+/** @returns the minor version of `HTTP/1.x`, or why it is not one that is spoken here. */
+function httpMinor(bytes: Buffer, start: number, end: number): number {
+  if (end - start !== 8) return MALFORMED;
+  for (let i = 0; i < 7; i++) {
+    if (bytes[start + i] !== HTTP_1[i]) {
+      return /^HTTP\/\d\.\d$/.test(bytes.toString('latin1', start, end)) ? OTHER_MAJOR : MALFORMED;
+    }
+  }
+  const minor = bytes[start + 7]! - 48;
+  if (minor === 0 || minor === 1) return minor;
+  return minor > 1 && minor <= 9 ? OTHER_MAJOR : MALFORMED;
+}
+
+/** Why a head is refused: the status, and words for the person who sent it. */
+export interface Refusal {
+  readonly status: number;
+  readonly message: string;
+}
+
+/** The head of one request (RFC 9112 sections 2 to 6), refused wherever two readers could disagree about it. */
+export class RequestHead extends Head {
+  method = '';
+  /** Path and query as the client spelled them; `*` only for `OPTIONS *`. */
+  target = '';
+  isHttp10 = false;
+  /** The client waits for `100 Continue` before it sends its body. */
+  expectsContinue = false;
+  refusal: Refusal | null = null;
+  #hasHost = false;
+
+  /**
+   * Reads a head that starts at `bytes[start]`.
+   *
+   * @returns the index after its empty line; `INCOMPLETE` when bytes are missing; `BAD` with `refusal` set. The
+   *   verdict is that of the first wrong line, however the bytes were split.
+   */
+  read(bytes: Buffer, start: number, end: number): number {
+    const lineEnd = this.#readRequestLine(bytes, start, end);
+    if (lineEnd < 0) return lineEnd === INCOMPLETE ? this.#incomplete(start, end) : BAD;
+    let at = lineEnd;
+    let connectionValue = '';
+    for (let count = 0; ; count++) {
+      if (at >= end) return this.#incomplete(start, end);
+      if (bytes[at] === CR) {
+        if (at + 1 >= end) return this.#incomplete(start, end);
+        if (bytes[at + 1] === LF) break;
+      }
+      const next = readField(bytes, at, end);
+      if (next === INCOMPLETE) return this.#incomplete(start, end);
+      if (next === BAD) {
+        const lineEnd = bytes.indexOf(LF, at) + 1;
+        if (lineEnd - start > MAX_HEAD_BYTES) return this.#tooLarge();
+        return this.#refuse(400, `The request has ${field.refusal}.`);
+      }
+      if (next - start > MAX_HEAD_BYTES) return this.#tooLarge();
+      if (count === MAX_FIELDS) return this.#refuse(431, `The request has more than ${MAX_FIELDS} header lines.`);
+      if (field.kind !== 0) {
+        if (field.kind === CONNECTION) {
+          connectionValue += `,${bytes.toString('latin1', field.valueStart, field.valueEnd)}`;
+        }
+        if (!this.#note(bytes, start, at, next)) return BAD;
+      }
+      at = next;
+    }
+    this.raw = bytes.toString('latin1', start, at + 2);
+    this.fieldsStart = lineEnd - start;
+    return this.#settle(connectionValue) ? at + 2 : BAD;
+  }
+
+  #readRequestLine(bytes: Buffer, start: number, end: number): number {
+    let i = start;
+    while (i < end && IS_TOKEN[bytes[i]!] === 1) i++;
+    const methodEnd = i;
+    if (i < end && bytes[i] === SP && i > start) {
+      i++;
+      while (i < end && IS_TARGET[bytes[i]!] === 1) i++;
+    }
+    const targetEnd = i;
+    // The line is judged once it is whole, or once it can't become a line within the limits any more.
+    let lineEnd = i + 11 <= end && bytes[i + 10] === LF ? i + 11 : bytes.indexOf(LF, i) + 1;
+    if (lineEnd === 0 || lineEnd > end) lineEnd = -1;
+    if ((lineEnd < 0 ? end : lineEnd) - start > MAX_TARGET_BYTES + 64) {
+      return this.#refuse(414, `The request target is longer than ${MAX_TARGET_BYTES} bytes.`);
+    }
+    if (lineEnd < 0) return INCOMPLETE;
+    if (lineEnd - start < 2 || bytes[lineEnd - 2] !== CR) {
+      return this.#refuse(400, 'The request line does not end in CRLF (RFC 9112 section 2.2).');
+    }
+    if (targetEnd === methodEnd || targetEnd === methodEnd + 1 || bytes[targetEnd] !== SP) {
+      return this.#refuse(400, 'The request line is not "METHOD target HTTP/1.1" (RFC 9112 section 3).');
+    }
+    const version = httpMinor(bytes, targetEnd + 1, lineEnd - 2);
+    if (version === MALFORMED) {
+      return this.#refuse(400, 'The request line does not end in an HTTP version (RFC 9112 section 3).');
+    }
+    if (version === OTHER_MAJOR) return this.#refuse(505, 'Only HTTP/1.1 and HTTP/1.0 are spoken here.');
+    this.isHttp10 = version === 0;
+    this.isLast = this.isHttp10;
+    const line = bytes.toString('latin1', start, targetEnd);
+    this.method = line.slice(0, methodEnd - start);
+    this.target = line.slice(methodEnd + 1 - start);
+    return this.#checkMethod() ? lineEnd : BAD;
+  }
+
+  #checkMethod(): boolean {
+    const { method } = this;
+    if (method === 'CONNECT') {
+      return this.#fail(501, 'CONNECT is refused: this is a router to inference engines, not a tunnel.');
+    }
+    if (method === 'TRACE') return this.#fail(405, 'TRACE is refused.');
+    if (!methods.has(method)) return this.#fail(501, 'This method is not known (RFC 9110 section 9.1).');
+    if (this.target.charCodeAt(0) === 47) return true;
+    if (this.target === '*' && method === 'OPTIONS') return true;
+    // absolute-form (RFC 9112 section 3.2.2): its authority never chooses an engine.
+    const absolute = /^https?:\/\/(?:[\w.-]+|\[[\da-f:.]+\])(?::\d{1,5})?(\/[^\s]*|\?[^\s]*)?$/i.exec(this.target);
+    if (absolute === null) return this.#fail(400, 'The request target is neither a path nor an http URL.');
+    const path = absolute[1] ?? '/';
+    this.target = path.startsWith('?') ? `/${path}` : path;
+    return true;
+  }
+
+  /** Takes note of a field that frames the message or ends at this hop. */
+  #note(bytes: Buffer, start: number, lineStart: number, lineEnd: number): boolean {
+    const { kind, valueStart, valueEnd } = field;
+    switch (kind) {
+      case CONTENT_LENGTH: {
+        if (this.contentLength >= 0) return this.#fail(400, 'The request has more than one Content-Length.');
+        this.contentLength = readLength(bytes, valueStart, valueEnd);
+        this.lengthLine = lineStart - start;
+        return this.contentLength >= 0 || this.#fail(400, 'The Content-Length is not a number of bytes.');
+      }
+      case TRANSFER_ENCODING:
+        if (this.isChunked) return this.#fail(400, 'The request has more than one Transfer-Encoding.');
+        if (this.isHttp10) return this.#fail(400, 'HTTP/1.0 has no Transfer-Encoding (RFC 9112 section 6.1).');
+        if (!isChunkedWord(bytes, valueStart, valueEnd)) return this.#failCoding(bytes, valueStart, valueEnd);
+        this.isChunked = true;
+        break;
+      case HOST:
+        if (this.#hasHost) return this.#fail(400, 'The request has more than one Host.');
+        this.#hasHost = true;
+        for (let i = valueStart; i < valueEnd; i++) {
+          if (IS_HOST[bytes[i]!] === 0) return this.#fail(400, 'The Host is not a host name.');
+        }
+        break;
+      case EXPECT:
+        if (bytes.toString('latin1', valueStart, valueEnd).toLowerCase() !== '100-continue') {
+          return this.#fail(417, 'Only the expectation "100-continue" can be met (RFC 9110 section 10.1.1).');
+        }
+        this.expectsContinue = !this.isHttp10;
+        break;
+      case UPGRADE:
+        if (/\bwebsocket\b/i.test(bytes.toString('latin1', valueStart, valueEnd))) {
+          return this.#fail(501, 'WebSocket is not routed here.');
+        }
+        break;
+      case REQUEST_ID:
+        if (this.requestId === '') this.requestId = bytes.toString('latin1', valueStart, valueEnd);
+        return true;
+      case CONNECTION:
+      case HOP:
+        break;
+      default:
+        return true;
+    }
+    this.drops.push(lineStart - start, lineEnd - start);
+    return true;
+  }
+
+  /** What can be said only when all fields are known. */
+  #settle(connection: string): boolean {
+    if (this.isChunked && this.contentLength >= 0) {
+      return this.#fail(400, 'The request has both Content-Length and Transfer-Encoding (RFC 9112 section 6.1).');
+    }
+    if (!this.#hasHost && !this.isHttp10) return this.#fail(400, 'The request has no Host (RFC 9112 section 3.2).');
+    if (connection !== '' && !this.dropNamed(connection)) {
+      return this.#fail(400, 'Connection names a field that frames or routes the request.');
+    }
+    return true;
+  }
+
+  #failCoding(bytes: Buffer, start: number, end: number): boolean {
+    const codings = bytes.toString('latin1', start, end).toLowerCase();
+    // Words that name real codings are merely not supported; everything else is an attempt to be read in two ways.
+    return /^(gzip|x-gzip|deflate|compress|x-compress|br|zstd)$/.test(codings)
+      ? this.#fail(501, `Transfer-Encoding "${codings}" is not supported: send chunked or a Content-Length.`)
+      : this.#fail(400, 'Transfer-Encoding must be exactly "chunked" (RFC 9112 section 6.1).');
+  }
+
+  #incomplete(start: number, end: number): number {
+    return end - start > MAX_HEAD_BYTES + 2 ? this.#tooLarge() : INCOMPLETE;
+  }
+
+  #tooLarge(): number {
+    return this.#refuse(431, `The request head is larger than ${MAX_HEAD_BYTES} bytes.`);
+  }
+
+  #fail(status: number, message: string): false {
+    this.refusal = { status, message };
+    return false;
+  }
+
+  #refuse(status: number, message: string): number {
+    this.#fail(status, message);
+    return BAD;
+  }
+}

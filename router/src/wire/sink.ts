@@ -1,0 +1,28 @@
+import type { ResponseHead } from './response-head.ts';
+
+/** Where an answer comes from: paused while its sink can't take more. */
+export interface Source {
+  resume(): void;
+}
+
+/**
+ * Where an answer goes. A client's socket is one sink and takes bytes verbatim; memory and streams are others, so that
+ * everything that asks engines for work (a client, a prefill leg, a session, a replay) takes the same road.
+ *
+ * Order of calls: `head`, then any number of `body`, then `end` or `cut`; `flush` after each batch of them.
+ */
+export interface Sink {
+  /** True: body bytes come with their chunk lines (if chunked). False: payload only. */
+  readonly takesFraming: boolean;
+  /** Called back when there is room again after `flush` answered false. */
+  source: Source | null;
+  head(head: ResponseHead): void;
+  /** `bytes[start, end)` is valid during the call only, unless `isOwned`: then the sink may keep it. */
+  body(bytes: Uint8Array, start: number, end: number, isOwned: boolean): void;
+  /** All that one read brought has been handed over. @returns false: pause the source until `source.resume()`. */
+  flush(): boolean;
+  /** The answer is complete. */
+  end(): void;
+  /** The answer will never be complete. `lastWords` are payload that may still go out, '' for none. */
+  cut(reason: string, lastWords: string): void;
+}

@@ -1,0 +1,138 @@
+import { type Socket, connect } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+
+/** Where an engine listens. */
+export interface Endpoint {
+  readonly host: string;
+  readonly port: number;
+  readonly isTls: boolean;
+  /** PEM certificates that are trusted besides the system's. */
+  readonly ca: string | null;
+}
+
+/** What uses a connection for one exchange. */
+export interface UpstreamUser {
+  onConnected(): void;
+  /**
+   * `bytes[0, count)` were read. They are valid during the call only, unless `isOwned`.
+   *
+   * @returns false: read nothing more until `connection.resume()`
+   */
+  onBytes(bytes: Buffer, count: number, isOwned: boolean): boolean;
+  /** What was written has gone out. */
+  onDrain(): void;
+  /** The engine ended its side, or the connection broke (`error`). Called once; the connection is gone. */
+  onGone(error: NodeJS.ErrnoException | null): void;
+}
+
+const READ_BYTES = 65_536;
+/** All engines' sockets read into this one buffer: what is read is used up before the next read (see `onread`). */
+const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
+/** Reads at least this large change over to a buffer of the connection's own, whose slices need not be copied. */
+const LARGE_READ_BYTES = 16_384;
+const spareBuffers: Buffer[] = [];
+const MAX_SPARE_BUFFERS = 64;
+
+/** One keep-alive connection to an engine, used by one exchange at a time. */
+export class UpstreamConnection {
+  readonly socket: Socket;
+  user: UpstreamUser | null = null;
+  isConnected = false;
+  /** Exchanges that went over it before the present one. */
+  uses = 0;
+  idleSinceMs = 0;
+  /** Bytes of answers came in for the present exchange. */
+  hasRead = false;
+  #ownBuffer: Buffer | null = null;
+  #error: NodeJS.ErrnoException | null = null;
+  #isGone = false;
+  readonly #onClosed: (connection: UpstreamConnection) => void;
+
+  constructor(endpoint: Endpoint, connectTimeoutMs: number, onClosed: (connection: UpstreamConnection) => void) {
+    this.#onClosed = onClosed;
+    const { host, port } = endpoint;
+    if (endpoint.isTls) {
+      const servername = /^[\d.]+$|:/.test(host) ? {} : { servername: host };
+      this.socket = connectTls({ host, port, ...servername, ...(endpoint.ca === null ? {} : { ca: endpoint.ca }) });
+      this.socket.on('data', (bytes: Buffer) => {
+        if (!this.#onBytes(bytes, bytes.length, true)) this.socket.pause();
+      });
+    } else {
+      this.socket = connect({
+        host,
+        port,
+        onread: {
+          buffer: () => this.#ownBuffer ?? sharedBuffer,
+          callback: (count, buffer) => this.#onBytes(buffer as Buffer, count, false),
+        },
+      });
+    }
+    const { socket } = this;
+    socket.setNoDelay(true);
+    socket.setTimeout(connectTimeoutMs, () => {
+      socket.destroy(Object.assign(new Error('connect timed out'), { code: 'ETIMEDOUT' }));
+    });
+    socket.once(endpoint.isTls ? 'secureConnect' : 'connect', () => {
+      socket.setTimeout(0);
+      this.isConnected = true;
+      this.user?.onConnected();
+    });
+    socket.on('drain', () => this.user?.onDrain());
+    socket.on('error', (error) => {
+      this.#error = error;
+    });
+    socket.on('end', () => this.#gone());
+    socket.on('close', () => this.#gone());
+  }
+
+  /** True while the engine's side is open as far as is known. */
+  get isUsable(): boolean {
+    return !this.#isGone && !this.socket.destroyed;
+  }
+
+  resume(): void {
+    this.socket.resume();
+  }
+
+  /** Gives up the connection without a word to its user: what was under way on it stops at the engine. */
+  destroy(): void {
+    this.user = null;
+    this.socket.destroy();
+  }
+
+  #onBytes(bytes: Buffer, count: number, isOwned: boolean): boolean {
+    if (this.user === null) {
+      // An answer that nobody asked for: what follows on this connection can't be trusted.
+      this.socket.destroy();
+      return true;
+    }
+    this.hasRead = true;
+    if (isOwned) return this.user.onBytes(bytes, count, true);
+    if (count < LARGE_READ_BYTES) {
+      // Small parts are copied by whoever takes them, so the buffer is free again after the call.
+      const wantsMore = this.user.onBytes(bytes, count, false);
+      if (wantsMore) this.releaseBuffer(false);
+      return wantsMore;
+    }
+    const isOwnBuffer = bytes === this.#ownBuffer;
+    if (!isOwnBuffer) this.#ownBuffer = spareBuffers.pop() ?? Buffer.allocUnsafeSlow(READ_BYTES);
+    return this.user.onBytes(bytes, count, isOwnBuffer);
+  }
+
+  /** Back to the shared buffer. `isPinned`: a slice of the own one is still to be written, so nobody may reuse it. */
+  releaseBuffer(isPinned: boolean): void {
+    if (this.#ownBuffer === null) return;
+    if (!isPinned && spareBuffers.length < MAX_SPARE_BUFFERS) spareBuffers.push(this.#ownBuffer);
+    this.#ownBuffer = null;
+  }
+
+  #gone(): void {
+    if (this.#isGone) return;
+    this.#isGone = true;
+    const { user } = this;
+    this.user = null;
+    this.socket.destroy();
+    this.#onClosed(this);
+    user?.onGone(this.#error);
+  }
+}
