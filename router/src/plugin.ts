@@ -12,7 +12,7 @@ export interface Plugin {
   readonly name: string;
   /** Whether it takes part in this exchange; asked once, when the request's head is known. Default: always. */
   appliesTo?(exchange: Exchange): boolean;
-  /** The whole request body, once per attempt: the worker that will get it is chosen already. */
+  /** The whole request body (not called without one), once per attempt: the worker that will get it is chosen already. */
   requestBody?(exchange: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer>;
   /** Before the answer's head goes out. */
   responseHead?(exchange: Exchange, head: ResponseHead): void;

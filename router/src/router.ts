@@ -11,6 +11,7 @@ import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
 import { Health } from './fleet/health.ts';
 import { sendError } from './forward/errors.ts';
+import { addForwarded } from './forward/headers.ts';
 import { Forwarder } from './forward/forward.ts';
 import type { CoarseClock } from './kit/clock.ts';
 import { RouterError } from './kit/errors.ts';
@@ -136,6 +137,10 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     },
     {
       onRequest(head, body, connection) {
+        if (config.forwardedHeaders) {
+          const clientAddress = connection.socket.remoteAddress ?? 'unknown';
+          addForwarded(head, { clientAddress, scheme: listener.isTls ? 'https' : 'http' });
+        }
         const x = pipeline.dispatch(head, body, connection);
         if (x.outcome === null) connection.watcher = x;
       },

@@ -1,5 +1,6 @@
 import { Command, Option } from 'commander';
 import { z } from 'zod';
+import type { SimFlags } from './sim.ts';
 import { ConfigError, fromText, loadConfig, splitList } from '../config/load.ts';
 import { type Config, type OptionName, envName, kebab, options } from '../config/options.ts';
 
@@ -34,6 +35,24 @@ program
 addOptions(program.command('serve', { isDefault: true }).description('Run the router (the default verb).')).action(
   async (flags: Record<string, unknown>) => (await import('./serve.ts')).serve(configOf(flags)),
 );
+
+addOptions(
+  program
+    .command('doctor')
+    .description('Check this machine, the ports and every worker, and say what is missing for what.'),
+).action(async (flags: Record<string, unknown>) => {
+  const { doctor } = await import('./doctor.ts');
+  process.exitCode = await doctor(configOf(flags), (line) => process.stdout.write(`${line}\n`));
+});
+
+program
+  .command('sim')
+  .description('Run simulated engines (no GPU, made-up tokens, a model of time and memory) to try things with.')
+  .option('--workers <count>', 'How many.', '4')
+  .option('--first-port <port>', 'Port of the first; the others follow it. 0: any free ones.', '0')
+  .option('--kind <engine>', 'What they claim to be: sglang or vllm.', 'sglang')
+  .option('--set <name=value...>', 'Any constant of the model, for example timeScale=0 kvTokens=450000.')
+  .action(async (flags: SimFlags) => (await import('./sim.ts')).sim(flags));
 
 try {
   await program.parseAsync();

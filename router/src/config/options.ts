@@ -1,5 +1,8 @@
 import { z } from 'zod';
-import { policyNames } from '../choose/policies.ts';
+
+/** Names of the routing policies; `choose/policies.ts` has one for each. */
+export const policyNames = ['least_inflight', 'consistent_hash', 'power_of_two', 'random', 'round_robin'] as const;
+export type PolicyName = (typeof policyNames)[number];
 
 /** Where an option stands in `--help` and in the reference. */
 export type OptionGroup = 'Server' | 'Workers' | 'Routing' | 'Health' | 'Limits' | 'Observability' | 'TLS';
@@ -83,7 +86,7 @@ export const options = {
       .transform((name) => name.replaceAll('-', '_'))
       .pipe(z.enum(policyNames))
       .default('least_inflight'),
-    `How a worker is chosen: ${policyNames.join(', ')}.`,
+    `How a worker is chosen: ${policyNames.join(', ')}. consistent_hash keeps the requests of a session header on one worker.`,
   ),
   retryMaxRetries: option(
     'Routing',

@@ -82,6 +82,10 @@ export class Forwarder implements AttemptOwner {
       return;
     }
     x.body.whenComplete(async (body) => {
+      if (body.bytes === 0) {
+        attempt.start(isFresh, null);
+        return;
+      }
       let changed = body.join();
       for (const plugin of plugins) {
         try {

@@ -1,5 +1,6 @@
 import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
+import type { RequestHead } from '../wire/request-head.ts';
 
 /** What the router tells engines about the client's side, by option. */
 export interface ForwardedInfo {
@@ -13,6 +14,7 @@ export interface ForwardedInfo {
  */
 export function upstreamHead(x: Exchange, worker: Worker, bodyBytes: number): string {
   const { head } = x;
+  if (bodyBytes >= 0) head.drop('content-length');
   let out = `${head.method} ${worker.basePath}${head.target} HTTP/1.1\r\nhost: ${worker.authority}\r\n${head.passedOn()}`;
   if (x.isRequestIdOurs) out += `x-request-id: ${head.requestId}\r\n`;
   if (bodyBytes >= 0) out += `content-length: ${bodyBytes}\r\n`;
@@ -20,17 +22,16 @@ export function upstreamHead(x: Exchange, worker: Worker, bodyBytes: number): st
   return `${out}\r\n`;
 }
 
-/** Adds to the request who sent it (`--forwarded-headers`); what an earlier proxy wrote is kept and extended. */
-export function addForwarded(x: Exchange, info: ForwardedInfo): string {
-  const { head } = x;
+/** Adds to a request who sent it (`--forwarded-headers`); what an earlier proxy wrote is kept and extended. */
+export function addForwarded(head: RequestHead, { clientAddress, scheme }: ForwardedInfo): void {
   const before = head.get('x-forwarded-for');
   const via = head.get('via');
   const host = head.get('x-forwarded-host') ?? head.get('host') ?? '';
-  const scheme = head.get('x-forwarded-proto') ?? info.scheme;
+  const proto = head.get('x-forwarded-proto') ?? scheme;
   for (const name of ['x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'via']) head.drop(name);
-  return (
-    `x-forwarded-for: ${before === undefined ? '' : `${before}, `}${info.clientAddress}\r\n` +
-    `x-forwarded-proto: ${scheme}\r\nx-forwarded-host: ${host}\r\n` +
-    `via: ${via === undefined ? '' : `${via}, `}1.1 turnout\r\n`
+  head.add(
+    `x-forwarded-for: ${before === undefined ? '' : `${before}, `}${clientAddress}\r\n` +
+      `x-forwarded-proto: ${proto}\r\nx-forwarded-host: ${host}\r\n` +
+      `via: ${via === undefined ? '' : `${via}, `}1.1 turnout\r\n`,
   );
 }

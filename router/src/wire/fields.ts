@@ -137,7 +137,6 @@ export abstract class Head {
   requestId = '';
   /** Start and end in `raw` of the lines that are not passed on, in order: start, end, start, end, … */
   readonly drops: number[] = [];
-  lengthLine = -1;
   #lower = '';
 
   /** The first value of a field, or undefined. `name` in lower case. */
@@ -183,7 +182,13 @@ export abstract class Head {
   setLength(bodyBytes: number): void {
     this.contentLength = bodyBytes;
     this.isChunked = false;
-    this.raw = `${this.raw.slice(0, -2)}content-length: ${bodyBytes}\r\n\r\n`;
+    this.add(`content-length: ${bodyBytes}\r\n`);
+  }
+
+  /** Adds field lines, each with its CRLF, after those that are there. */
+  add(lines: string): void {
+    this.raw = `${this.raw.slice(0, -2)}${lines}\r\n`;
+    this.#lower = '';
   }
 
   /** Keeps `drops` in order; a line that is there already is not added twice. */

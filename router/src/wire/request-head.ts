@@ -157,7 +157,6 @@ export class RequestHead extends Head {
       case CONTENT_LENGTH: {
         if (this.contentLength >= 0) return this.#fail(400, 'The request has more than one Content-Length.');
         this.contentLength = readLength(bytes, valueStart, valueEnd);
-        this.lengthLine = lineStart - start;
         return this.contentLength >= 0 || this.#fail(400, 'The Content-Length is not a number of bytes.');
       }
       case TRANSFER_ENCODING:

@@ -91,7 +91,6 @@ export class ResponseHead extends Head {
         if (length < 0) return 'a Content-Length that is not a number';
         if (this.contentLength >= 0) return 'more than one Content-Length';
         this.contentLength = length;
-        this.lengthLine = lineStart - start;
         return '';
       }
       case TRANSFER_ENCODING:
@@ -133,7 +132,6 @@ export function ownHead(status: number, statusText: string, fields: string, body
   const start = `HTTP/1.1 ${head.statusText}\r\n`;
   head.fieldsStart = start.length;
   head.contentLength = bodyBytes;
-  head.lengthLine = start.length + fields.length;
   head.raw = `${start}${fields}content-length: ${bodyBytes}\r\n\r\n`;
   return head;
 }

@@ -1,0 +1,116 @@
+import { createServer } from 'node:net';
+import { readFileSync } from 'node:fs';
+import { splitList } from '../config/load.ts';
+import type { Config } from '../config/options.ts';
+import { type Asker, ask } from '../engines/ask.ts';
+import type { EngineFacts } from '../engines/engine.ts';
+import { identify } from '../engines/engines.ts';
+import { readWorkerUrl } from '../fleet/worker.ts';
+
+/** One thing that was looked at. */
+interface Finding {
+  readonly state: 'ok' | 'note' | 'problem';
+  readonly text: string;
+}
+
+const ok = (text: string): Finding => ({ state: 'ok', text });
+const note = (text: string): Finding => ({ state: 'note', text });
+const problem = (text: string): Finding => ({ state: 'problem', text });
+
+const marks = { ok: 'ok     ', note: 'note   ', problem: 'PROBLEM' } as const;
+
+/** Looks at everything a router of this configuration needs and says what is missing for what. @returns the exit code. */
+export async function doctor(config: Config, print: (line: string) => void): Promise<number> {
+  const urls = splitList(config.workerUrls);
+  let problems = 0;
+  const show = (findings: readonly Finding[]): void => {
+    for (const { state, text } of findings) {
+      print(`  ${marks[state]}  ${text}`);
+      if (state === 'problem') problems++;
+    }
+  };
+  print('This machine');
+  show([
+    ok(`Node.js ${process.versions.node}`),
+    await checkPort(config.host, config.port, '--port'),
+    await checkPort(config.prometheusHost, config.prometheusPort, '--prometheus-port'),
+  ]);
+  if (urls.length === 0) show([note('no workers given: name them with --worker-urls, or add them while running')]);
+  const versions = new Map<string, string[]>();
+  for (const url of urls) {
+    print(`Worker ${url}`);
+    const { findings, facts } = await checkWorker(url, config);
+    show(findings);
+    const version = facts?.weightVersion;
+    if (version != null) versions.set(version, [...(versions.get(version) ?? []), url]);
+  }
+  if (versions.size > 1) {
+    print('Fleet');
+    const list = [...versions].map(([version, holders]) => `"${version}" (${holders.join(', ')})`).join(' and ');
+    show([problem(`the engines hold different weights: ${list}. Update all of them to one version.`)]);
+  }
+  print(problems === 0 ? 'No problems found.' : `${problems} problem${problems === 1 ? '' : 's'} found.`);
+  return problems === 0 ? 0 : 1;
+}
+
+function checkPort(host: string, port: number, flag: string): Promise<Finding> {
+  if (port === 0) return Promise.resolve(ok(`${flag} 0: any free port`));
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', ({ code }: NodeJS.ErrnoException) =>
+      resolve(problem(`${flag} ${port} on ${host} can't be listened on (${code}): choose another`)),
+    );
+    server.listen(port, host, () => server.close(() => resolve(ok(`${flag} ${port} on ${host} is free`))));
+  });
+}
+
+async function checkWorker(url: string, config: Config): Promise<{ findings: Finding[]; facts: EngineFacts | null }> {
+  const ca = config.caCertPath === undefined ? null : readFileSync(config.caCertPath, 'utf8');
+  const address = readWorkerUrl(url, ca);
+  if (typeof address === 'string') return { findings: [problem(address)], facts: null };
+  const timeoutMs = config.healthCheckTimeoutSecs * 1000;
+  const asker: Asker = (path) => ask(address.endpoint, address.basePath + path, timeoutMs, { host: address.authority });
+  const findings: Finding[] = [];
+  try {
+    const { status } = await asker(config.healthCheckEndpoint);
+    findings.push(
+      status === 200
+        ? ok(`${config.healthCheckEndpoint} answers 200`)
+        : problem(`${config.healthCheckEndpoint} answers ${status}: the router would not send it work`),
+    );
+  } catch (error) {
+    const reason = (error as NodeJS.ErrnoException).code ?? (error as Error).message;
+    return { findings: [problem(`not reachable (${reason}): is the engine up, and the address right?`)], facts: null };
+  }
+  const facts = await identify(asker);
+  return { findings: [...findings, ...describe(facts)], facts };
+}
+
+/** What the engine's facts mean for the features of the router. */
+function describe(facts: EngineFacts): Finding[] {
+  if (facts.kind === 'openai') {
+    return [
+      note(`not SGLang or vLLM (model ${facts.model ?? 'unknown'}): routed, but weights and pauses are not known`),
+    ];
+  }
+  const name = facts.kind === 'sglang' ? 'SGLang' : 'vLLM';
+  const findings = [ok(`${name} ${facts.engineVersion ?? '(unknown version)'}, model ${facts.model ?? 'unknown'}`)];
+  findings.push(
+    facts.weightVersion === null
+      ? note(`tells no weight version: one that comes back with old weights can't be told from the others`)
+      : ok(`weights "${facts.weightVersion}"`),
+  );
+  if (facts.hasPrefixCache === true) findings.push(ok('prefix caching is on'));
+  else if (facts.hasPrefixCache === false) {
+    const flag =
+      facts.kind === 'sglang' ? 'start it without --disable-radix-cache' : 'start it with --enable-prefix-caching';
+    findings.push(problem(`prefix caching is off, so keeping a trajectory on one engine gains nothing: ${flag}`));
+  } else findings.push(note('does not tell whether prefix caching is on'));
+  if (facts.returnsRoutedExperts === false) {
+    findings.push(note('returns no routed experts (needed for routing replay): --enable-return-routed-experts'));
+  } else if (facts.returnsRoutedExperts === true) findings.push(ok('returns routed experts when asked'));
+  if (facts.hasControlCalls === false) {
+    findings.push(note('can not be paused or given new weights over HTTP: start it with VLLM_SERVER_DEV_MODE=1'));
+  }
+  return findings;
+}

@@ -1,0 +1,59 @@
+import { once } from 'node:events';
+import { ConfigError } from '../config/load.ts';
+import { type SimOptions, simDefaults } from '../sim/options.ts';
+import { type SpawnedSimEngine, spawnSimEngine } from '../sim/spawn.ts';
+
+export interface SimFlags {
+  readonly workers: string;
+  readonly firstPort: string;
+  readonly kind: string;
+  readonly set?: readonly string[];
+}
+
+type SimSettings = Partial<Omit<SimOptions, 'onFinished'>>;
+
+/** Runs simulated engines, each a process of its own, until it is told to stop. */
+export async function sim(flags: SimFlags): Promise<void> {
+  const count = Number(flags.workers);
+  const firstPort = Number(flags.firstPort);
+  if (!Number.isInteger(count) || count < 1 || count > 512) throw new ConfigError('--workers: a number from 1 to 512');
+  if (!Number.isInteger(firstPort) || firstPort < 0 || firstPort + count > 65_535) {
+    throw new ConfigError('--first-port: a port, 0 for any free ones');
+  }
+  if (flags.kind !== 'sglang' && flags.kind !== 'vllm') throw new ConfigError('--kind: sglang or vllm');
+  const settings: SimSettings = { ...readSettings(flags.set ?? []), kind: flags.kind };
+
+  process.stdout.write(
+    `Starting ${count} SIMULATED engines: they make up their tokens and only model time and memory.\n`,
+  );
+  const engines: SpawnedSimEngine[] = [];
+  for (let i = 0; i < count; i++) {
+    const engine = await spawnSimEngine({ ...settings, port: firstPort === 0 ? 0 : firstPort + i });
+    engines.push(engine);
+    process.stdout.write(`  ${engine.url}  (pid ${engine.pid})\n`);
+  }
+  process.stdout.write(`Route to them:\n  turnout serve --worker-urls ${engines.map(({ url }) => url).join(' ')}\n`);
+  process.stdout.write('Ctrl-C stops them.\n');
+  await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
+  await Promise.all(engines.map((engine) => engine.kill('SIGTERM')));
+}
+
+/** Reads `name=value` pairs for any constant of the model. */
+export function readSettings(pairs: readonly string[]): SimSettings {
+  const settings: Record<string, unknown> = {};
+  for (const pair of pairs) {
+    const equals = pair.indexOf('=');
+    const name = pair.slice(0, equals);
+    const value = pair.slice(equals + 1);
+    const fallback: unknown = simDefaults[name as keyof SimOptions];
+    if (equals < 1 || fallback === undefined) {
+      throw new ConfigError(`--set ${pair}: expected name=value with one of ${Object.keys(simDefaults).join(', ')}`);
+    }
+    if (typeof fallback === 'number' && (value === '' || Number.isNaN(Number(value)))) {
+      throw new ConfigError(`--set ${pair}: ${name} is a number`);
+    }
+    settings[name] =
+      typeof fallback === 'number' ? Number(value) : typeof fallback === 'boolean' ? value === 'true' : value;
+  }
+  return settings;
+}

@@ -1,0 +1,8 @@
+/** What other programs may build on: a router inside their process, and plugins for it. */
+export { ConfigError, loadConfig } from './config/load.ts';
+export type { Config } from './config/options.ts';
+export type { Exchange, Outcome } from './exchange.ts';
+export type { Worker } from './fleet/worker.ts';
+export type { Plugin } from './plugin.ts';
+export { type Router, type RouterParts, startRouter } from './router.ts';
+export type { ResponseHead } from './wire/response-head.ts';

@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import { test } from 'node:test';
+
+const source = resolve(import.meta.dirname, '../../src');
+
+/** The rooms in import order: a file imports from its own room and from those before it. */
+const order = [
+  'kit',
+  'config',
+  'wire',
+  'engines',
+  'fleet',
+  // The record of an exchange names its plugins, and a plugin is called with the record: one room.
+  'exchange.ts plugin.ts',
+  'classify',
+  'admit',
+  'choose',
+  'forward',
+  'observe',
+  'pipeline.ts',
+  'trajectory',
+  'plugins',
+  'swap',
+  'tinker',
+  'admin',
+  'launch',
+  'sim',
+  'router.ts',
+  'cli',
+  'index.ts',
+];
+
+const files = readdirSync(source, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
+const sources = files.filter((file) => !file.endsWith('.test.ts'));
+
+function roomOf(file: string): number {
+  const first = file.split('/')[0]!;
+  return order.findIndex((room) => room.split(' ').includes(first));
+}
+
+function importsOf(file: string): string[] {
+  const text = readFileSync(join(source, file), 'utf8');
+  return [...text.matchAll(/(?:from|import\()\s*['"](\.[^'"]+)['"]/g)].map((match) =>
+    relative(source, resolve(dirname(join(source, file)), match[1]!)),
+  );
+}
+
+test('every file stands in a room of the list', () => {
+  assert.deepEqual(
+    files.filter((file) => roomOf(file) < 0),
+    [],
+  );
+});
+
+test('a file imports from its own room and from those before it', () => {
+  const wrong = sources.flatMap((file) =>
+    importsOf(file)
+      .filter((imported) => roomOf(imported) > roomOf(file))
+      .map((imported) => `${file} → ${imported}`),
+  );
+  assert.deepEqual(wrong, []);
+  assert.ok(sources.flatMap(importsOf).length > 100, 'the imports were really read');
+});
+
+test('only the pipeline and the composition root know the forwarder', () => {
+  const users = sources.filter((file) => importsOf(file).includes('forward/forward.ts'));
+  assert.deepEqual(users.toSorted(), ['pipeline.ts', 'router.ts']);
+});
+
+test('the simulated engine is started by the demo and the sim verb only', () => {
+  const users = sources.filter((file) => !file.startsWith('sim/') && importsOf(file).some((f) => f.startsWith('sim/')));
+  assert.deepEqual(users, ['cli/sim.ts']);
+});
+
+test('files are small, shallow and named for what they are', () => {
+  const lengths = sources
+    .map((file) => readFileSync(join(source, file), 'utf8').split('\n').length)
+    .toSorted((a, b) => a - b);
+  assert.ok(lengths[Math.floor(lengths.length / 2)]! <= 100, `median ${lengths[Math.floor(lengths.length / 2)]}`);
+  assert.ok(lengths[Math.floor(lengths.length * 0.9)]! <= 250, `p90 ${lengths[Math.floor(lengths.length * 0.9)]}`);
+  assert.ok(lengths.at(-1)! <= 400, `longest ${lengths.at(-1)}`);
+  const pipeline = readFileSync(join(source, 'pipeline.ts'), 'utf8').split('\n').length;
+  assert.ok(pipeline <= 151, `pipeline.ts is the picture of the product: ${pipeline} lines`);
+  assert.deepEqual(
+    files.filter((file) => file.split('/').length > 4),
+    [],
+  );
+  assert.deepEqual(
+    files.filter((file) => /(^|\/)(utils?|helpers?|types|common)(\/|\.ts$)/i.test(file)),
+    [],
+  );
+  const words = sources.flatMap((file) =>
+    [
+      ...readFileSync(join(source, file), 'utf8').matchAll(/(?:class|interface|type) \w*(?:Manager|Service|Impl)\b/g),
+    ].map(([word]) => `${file}: ${word}`),
+  );
+  assert.deepEqual(words, []);
+});

@@ -1,0 +1,37 @@
+import { globSync } from 'node:fs';
+import { join } from 'node:path';
+import { run } from 'node:test';
+import { spec } from 'node:test/reporters';
+
+/** `npm test`: everything that needs nothing but this checkout. The others are named at the end. */
+
+const root = join(import.meta.dirname, '../..');
+/** Folders of tests that need more: real engines, installed peers, an apiserver, minutes, other clients. */
+const elsewhere = ['real', 'peers', 'k8s', 'chaos', 'clients'];
+const wanted = process.argv.slice(2);
+
+const files = globSync(['router/src/**/*.test.ts', 'router/test/**/*.test.ts', 'examples/**/*.test.ts'], { cwd: root })
+  .filter((file) => !elsewhere.some((folder) => file.startsWith(`router/test/${folder}/`)))
+  .filter((file) => wanted.length === 0 || wanted.some((part) => file.includes(part)))
+  .toSorted()
+  .map((file) => join(root, file));
+
+const counts = { passed: 0, failed: 0, skipped: 0 };
+const stream = run({ files, concurrency: 2, timeout: 300_000 });
+stream.on('test:summary', ({ file, counts: summary }) => {
+  if (file !== undefined) return;
+  counts.passed = summary.passed;
+  counts.failed = summary.tests - summary.passed - summary.skipped - summary.todo;
+  counts.skipped = summary.skipped;
+});
+stream.compose(new spec()).pipe(process.stdout);
+stream.on('end', () => {
+  process.exitCode = counts.failed > 0 || counts.passed === 0 ? 1 : 0;
+  process.on('exit', () => {
+    const skipped = counts.skipped > 0 ? `, ${counts.skipped} skipped` : '';
+    process.stdout.write(
+      `\nNext: npm run demo (rollouts over simulated engines) · npm run test:real (real vLLM and SGLang on the CPU) · npm run bench\n` +
+        `${counts.passed} passed, ${counts.failed} failed${skipped}\n`,
+    );
+  });
+});
