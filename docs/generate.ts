@@ -1,0 +1,81 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { type OptionSpec, envName, kebab, options, policyNames } from '../router/src/config/options.ts';
+import { errorTable } from '../router/src/kit/errors.ts';
+import { metrics } from '../router/src/observe/metrics.ts';
+
+/** Writes `docs/reference/` from the tables in the code: `npm run docs`. A test fails when they differ. */
+
+const cell = (text: string): string => text.replaceAll('|', '\\|');
+const table = (head: readonly string[], rows: readonly (readonly string[])[]): string =>
+  [head, head.map(() => '---'), ...rows].map((row) => `| ${row.map(cell).join(' | ')} |`).join('\n');
+
+function defaultOf({ schema }: OptionSpec): string {
+  const fallback: unknown = schema instanceof z.ZodDefault ? schema.def.defaultValue : undefined;
+  if (fallback === undefined || (Array.isArray(fallback) && fallback.length === 0)) return 'none';
+  return fallback === false ? 'off' : `\`${String(fallback)}\``;
+}
+
+function optionsPage(): string {
+  const specs: [string, OptionSpec][] = Object.entries(options);
+  const groups = [...new Set(specs.map(([, { group }]) => group))];
+  const sections = groups.map((group) => {
+    const rows = specs
+      .filter(([, spec]) => spec.group === group)
+      .map(([name, spec]) => [
+        `\`--${kebab(name)}${spec.value === '' ? '' : ` ${spec.value}`}\``,
+        defaultOf(spec),
+        spec.help,
+      ]);
+    return `## ${group}\n\n${table(['option', 'default', 'meaning'], rows)}`;
+  });
+  return `# Options of \`turnout serve\`
+
+Generated from \`router/src/config/options.ts\`. Every option can also be given by environment (\`--${kebab('workerUrls')}\` is
+\`${envName('workerUrls')}\`) and in the YAML file of \`--config\` (\`worker-urls: [http://host:8000]\`). Flags win over the
+environment, the environment over the file.
+
+${sections.join('\n\n')}
+
+Policies: ${policyNames.map((name) => `\`${name}\``).join(', ')}; \`-\` and \`_\` are the same in their names.
+`;
+}
+
+function metricsPage(): string {
+  const rows = metrics.map(({ name, type, help }) => [`\`${name}\``, type, help]);
+  return `# Metrics
+
+Generated from \`router/src/observe/metrics.ts\`. Prometheus text on \`GET /metrics\` of the main port and of
+\`--prometheus-port\`.
+
+${table(['metric', 'type', 'meaning'], rows)}
+`;
+}
+
+function errorsPage(): string {
+  const rows = Object.entries(errorTable).map(([code, { status, isRetryable }]) => [
+    `\`${code}\``,
+    String(status),
+    isRetryable ? 'yes' : 'no',
+  ]);
+  return `# Errors
+
+Generated from \`router/src/kit/errors.ts\`. The router's own errors carry their code in \`x-turnout-error\` and are worded in
+the dialect of the API that was called. A malformed request keeps the status that fits it best (400, 408, 414, 417, 431,
+501, 505). An engine's own errors pass untouched.
+
+${table(['code', 'status', 'worth a retry'], rows)}
+`;
+}
+
+/** The pages by file name. */
+export const pages: Readonly<Record<string, () => string>> = {
+  'options.md': optionsPage,
+  'metrics.md': metricsPage,
+  'errors.md': errorsPage,
+};
+
+if (import.meta.main) {
+  for (const [file, page] of Object.entries(pages)) writeFileSync(join(import.meta.dirname, 'reference', file), page());
+}

@@ -1,0 +1,12 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { pages } from '../../../docs/generate.ts';
+
+for (const [file, page] of Object.entries(pages)) {
+  test(`docs/reference/${file} says what the code says`, () => {
+    const written = readFileSync(join(import.meta.dirname, '../../../docs/reference', file), 'utf8');
+    assert.equal(written, page(), 'run: npm run docs');
+  });
+}
