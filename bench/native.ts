@@ -1,0 +1,86 @@
+// The two C programs at the ends of a measurement: built on demand, started, and their answers read.
+import { execFile, spawnSync } from 'node:child_process';
+import { mkdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { endsWithUs, startChild, type Child } from './child.ts';
+import type { LoadShape, Row } from './rows.ts';
+
+const sources = join(import.meta.dirname, 'native');
+const binaries = join(import.meta.dirname, 'bin');
+const loadTimeoutMs = 300_000;
+const compiler = process.env['CC'] ?? 'cc';
+
+function modifiedAt(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+}
+
+export function buildPrograms(): void {
+  mkdirSync(binaries, { recursive: true });
+  const headers = ['http1.h', 'content.h'].map((name) => modifiedAt(join(sources, name)));
+  for (const name of ['mock', 'load']) {
+    const source = join(sources, `${name}.c`);
+    const binary = join(binaries, name);
+    if (modifiedAt(binary) > Math.max(modifiedAt(source), ...headers)) continue;
+    const built = spawnSync(compiler, ['-O2', '-Wall', '-o', binary, source], { encoding: 'utf8' });
+    if (built.error)
+      throw new Error(
+        `the benchmark needs a C compiler, and ${compiler} is not there (Debian: apt install gcc libc6-dev)`,
+      );
+    if (built.status !== 0) throw new Error(`${compiler} failed on ${source}:\n${built.stderr}`);
+  }
+}
+
+export interface Mock {
+  readonly child: Child;
+  readonly url: string;
+}
+
+export async function startMock(mode: Row['mockMode'], logFile: string): Promise<Mock> {
+  const child = startChild([join(binaries, 'mock'), '--mode', mode], logFile);
+  for (let waited = 0; waited < 2000; waited += 20) {
+    const port = readFileSync(logFile, 'utf8').trim();
+    if (/^\d+$/.test(port)) return { child, url: `http://127.0.0.1:${port}` };
+    await sleep(20);
+  }
+  throw new Error(`a mock engine did not start: ${child.lastWords()}`);
+}
+
+/** What the load generator prints. */
+export interface LoadResult {
+  readonly requests: number;
+  readonly errors: number;
+  readonly firstError: string;
+  readonly seconds: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  readonly chunks: number;
+  readonly cpuUs: number;
+}
+
+export type LoadLimit = { readonly seconds: number } | { readonly requests: number };
+
+export async function runLoad(port: number, shape: LoadShape, limit: LoadLimit): Promise<LoadResult> {
+  const options: Record<string, string | number | undefined> = {
+    port,
+    connections: shape.connections,
+    'body-bytes': shape.bodyBytes,
+    events: shape.events,
+    'answer-mib': shape.answerMib,
+    header: shape.header,
+    ids: shape.ids,
+    ...limit,
+  };
+  const args = Object.entries(options).flatMap(([name, value]) =>
+    value === undefined ? [] : [`--${name}`, String(value)],
+  );
+  const ended = promisify(execFile)(join(binaries, 'load'), args, { timeout: loadTimeoutMs, killSignal: 'SIGKILL' });
+  endsWithUs(ended.child);
+  // Its exit code says that there were errors, and so does what it printed.
+  const { stdout } = await ended.catch((error: { stdout?: string }) => {
+    if (error.stdout) return { stdout: error.stdout };
+    throw error;
+  });
+  return JSON.parse(stdout) as LoadResult;
+}

@@ -1,0 +1,115 @@
+// What travels in the benchmark. Both ends can say byte for byte what any request or answer must hold, so every one is
+// checked in full at the price of a memcmp, whatever size it has.
+//
+// A prompt is `id=0000000123;n=00200;` and then the pattern. The mock finds the id wherever a router that re-serialises
+// bodies has moved the prompt to, counts the pattern bytes that arrived intact, and puts both numbers into its answer:
+// answers handed to the wrong client, and prompts cut or altered, come to light.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PATTERN_PERIOD 65521 // a prime, so that no power-of-two buffer can be dropped or repeated unnoticed
+#define PATTERN_WINDOW 65536 // bytes that lie in one piece from any position on
+#define PROMPT_KEY_LEN 22
+#define ANSWER_KEY_LEN 21
+#define DONE_EVENT "data: [DONE]\n\n"
+#define DONE_LEN (sizeof DONE_EVENT - 1)
+
+static char pattern[PATTERN_PERIOD + PATTERN_WINDOW];
+
+// Letters and blanks only: nothing that JSON escapes, so that a router can't change it without breaking it.
+static inline void pattern_init(void) {
+  uint32_t seed = 12345;
+  for (size_t i = 0; i < PATTERN_PERIOD; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    uint32_t r = (seed >> 16) % 31;
+    pattern[i] = r < 26 ? (char)('a' + r) : ' ';
+  }
+  for (size_t i = PATTERN_PERIOD; i < sizeof pattern; i++) pattern[i] = pattern[i - PATTERN_PERIOD];
+}
+
+static inline const char *pattern_at(uint64_t pos, size_t *avail) {
+  if (*avail > PATTERN_WINDOW) *avail = PATTERN_WINDOW;
+  return pattern + pos % PATTERN_PERIOD;
+}
+
+// How many of the bytes continue the pattern from `pos` on.
+static inline size_t pattern_match(uint64_t pos, const char *bytes, size_t n) {
+  size_t done = 0;
+  while (done < n) {
+    const char *want = pattern + (pos + done) % PATTERN_PERIOD;
+    size_t block = n - done < 256 ? n - done : 256;
+    if (memcmp(want, bytes + done, block)) {
+      while (*want == bytes[done]) {
+        want++;
+        done++;
+      }
+      return done;
+    }
+    done += block;
+  }
+  return done;
+}
+
+static inline void put_digits(char *at, int width, uint64_t value) {
+  for (int i = width - 1; i >= 0; i--, value /= 10) at[i] = (char)('0' + value % 10);
+}
+
+static inline uint64_t read_digits(const char *at, int width) {
+  uint64_t value = 0;
+  for (int i = 0; i < width; i++) value = value * 10 + (uint64_t)(at[i] - '0');
+  return value;
+}
+
+// One piece of text with a key in it and the pattern between two fixed parts: the whole JSON answer, or one event.
+struct shape {
+  char prefix[256];
+  size_t prefix_len;
+  size_t key_at;
+  const char *suffix;
+  size_t suffix_len;
+  size_t size;
+};
+
+static inline void shape_init(struct shape *s, const char *open, const char *object, const char *suffix, size_t size) {
+  s->key_at = (size_t)snprintf(s->prefix, sizeof s->prefix, "%s{\"id\":\"cmpl-", open);
+  s->prefix_len = (size_t)snprintf(s->prefix, sizeof s->prefix,
+      "%s{\"id\":\"cmpl-0000000000-0000000000\",\"object\":\"%s\",\"created\":1700000000,\"model\":\"mock\","
+      "\"choices\":[{\"index\":0,\"text\":\"", open, object);
+  s->suffix = suffix;
+  s->suffix_len = strlen(suffix);
+  size_t least = s->prefix_len + s->suffix_len + 1;
+  s->size = size < least ? least : size;
+}
+
+// The bytes of a shape from `off` on, as far as they lie in one piece. `text_at` is where its text starts in the pattern.
+static inline const char *shape_at(struct shape *s, uint64_t text_at, uint64_t off, size_t *avail) {
+  uint64_t text_end = s->size - s->suffix_len;
+  if (off < s->prefix_len) {
+    *avail = s->prefix_len - (size_t)off;
+    return s->prefix + off;
+  }
+  if (off < text_end) {
+    *avail = (size_t)(text_end - off < PATTERN_WINDOW ? text_end - off : PATTERN_WINDOW);
+    return pattern_at(text_at + off - s->prefix_len, avail);
+  }
+  *avail = (size_t)(s->size - off);
+  return s->suffix + (off - text_end);
+}
+
+static inline void shape_key(struct shape *s, uint64_t id, uint64_t prompt_bytes) {
+  put_digits(s->prefix + s->key_at, 10, id);
+  put_digits(s->prefix + s->key_at + 11, 10, prompt_bytes);
+}
+
+static struct shape answer_json, answer_event;
+
+static inline void content_init(size_t answer_bytes, size_t event_bytes) {
+  pattern_init();
+  shape_init(&answer_json, "", "text_completion",
+      "\",\"logprobs\":null,\"finish_reason\":\"length\"}],"
+      "\"usage\":{\"prompt_tokens\":16,\"completion_tokens\":16,\"total_tokens\":32}}", answer_bytes);
+  shape_init(&answer_event, "data: ", "text_completion", "\",\"logprobs\":null,\"finish_reason\":null}]}\n\n", event_bytes);
+}

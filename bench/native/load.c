@@ -1,0 +1,341 @@
+// The load generator: a closed loop over keep-alive connections that checks every byte of every answer. Linux only.
+//   load --port P [--connections C] [--seconds S] [--requests N] [--body-bytes B] [--path /v1/completions]
+//        [--answer-bytes N | --answer-mib N | --events N --event-bytes N] [--ids K] [--header "x-session-id: s%d"]
+// With --events the request asks for a stream of so many events. %d is the connection's number. Request numbers count
+// up and start again after --ids, for work in which prompts come back. The result is one line of JSON on stdout.
+#define _GNU_SOURCE
+#include "content.h"
+#include "http1.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { READ_MAX = 256 * 1024, IOV_MAX_USED = 64, MAX_ERRORS = 50, GRACE_S = 20, MAX_CONNECTING = 32 };
+enum phase { CONNECTING, ASKING, RESTING };
+
+struct conn {
+  int fd, number, wants_write;
+  enum phase phase;
+  struct http in;
+  char open[1024]; // head, and body up to the pattern
+  size_t open_len, key_at;
+  uint64_t request_bytes, sent, id, started_us;
+  uint64_t got; // bytes of the answer that were as they should be
+  int is_wrong;
+};
+
+static struct sockaddr_in target = {.sin_family = AF_INET};
+static const char *path = "/v1/completions", *header = NULL;
+static struct conn *conns;
+static int poller, connections = 32, opened, asking;
+static uint64_t body_bytes = 2048, max_requests = UINT64_MAX, ids = 9999999999ull, stop_us = UINT64_MAX;
+static uint32_t events, answer_mib; // no events: a JSON answer is expected
+static char tail[64];
+static size_t tail_len;
+static uint64_t prompt_bytes, answer_bytes_wanted;
+static uint64_t started, done, errors, reconnects, reads, bytes_in;
+static char first_error[200];
+static uint32_t *latencies_us;
+static size_t latency_count, latency_cap;
+static char shared[READ_MAX];
+
+static uint64_t now_us(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static void die(const char *what) {
+  perror(what);
+  exit(1);
+}
+
+static void error(struct conn *c, const char *what) {
+  errors++;
+  if (first_error[0]) return;
+  int n = snprintf(first_error, sizeof first_error, "%s; answer: %.90s", what, c->in.head_len ? c->in.head : "(none)");
+  for (int i = 0; i < n && i < (int)sizeof first_error - 1; i++)
+    if (first_error[i] < ' ' || first_error[i] == '"' || first_error[i] == '\\') first_error[i] = ' ';
+}
+
+static int may_ask(void) {
+  return started < max_requests && errors < MAX_ERRORS && now_us() < stop_us;
+}
+
+static void watch(struct conn *c, int wants_write) {
+  if (c->wants_write == wants_write) return;
+  c->wants_write = wants_write;
+  struct epoll_event e = {.events = wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN, .data.ptr = c};
+  epoll_ctl(poller, EPOLL_CTL_MOD, c->fd, &e);
+}
+
+static void rest(struct conn *c) {
+  if (c->phase != RESTING) asking--;
+  c->phase = RESTING;
+}
+
+static void conn_open(struct conn *c) {
+  int on = 1;
+  c->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (c->fd < 0) die("socket");
+  setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (c->phase == RESTING) asking++;
+  c->phase = CONNECTING;
+  c->wants_write = 1;
+  if (connect(c->fd, (struct sockaddr *)&target, sizeof target) && errno != EINPROGRESS) die("connect");
+  struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.ptr = c};
+  epoll_ctl(poller, EPOLL_CTL_ADD, c->fd, &e);
+}
+
+// Opens the connections a few at a time: a burst of SYNs beyond a router's backlog would wait a second for a resend.
+static void open_next(void) {
+  if (opened < connections && may_ask()) conn_open(&conns[opened++]);
+}
+
+static void reopen(struct conn *c) {
+  close(c->fd);
+  if (may_ask()) conn_open(c);
+  else rest(c);
+}
+
+// Writes what the socket takes. The prompt's pattern is not kept anywhere: it is sent from its one period again and again.
+static int send_request(struct conn *c) {
+  while (c->sent < c->request_bytes) {
+    struct iovec v[IOV_MAX_USED];
+    int count = 0;
+    uint64_t at = c->sent, pattern_end = c->open_len + prompt_bytes;
+    if (at < c->open_len) {
+      v[count++] = (struct iovec){c->open + at, c->open_len - at};
+      at = c->open_len;
+    }
+    while (at < pattern_end && count < IOV_MAX_USED - 1) {
+      size_t avail = pattern_end - at;
+      const char *p = pattern_at(at - c->open_len, &avail);
+      v[count++] = (struct iovec){(char *)p, avail};
+      at += avail;
+    }
+    if (at >= pattern_end) v[count++] = (struct iovec){tail + (at - pattern_end), tail_len - (at - pattern_end)};
+    ssize_t n = writev(c->fd, v, count);
+    if (n < 0 && errno == EAGAIN) return watch(c, 1), 0;
+    if (n < 0) return -1;
+    c->sent += (uint64_t)n;
+  }
+  watch(c, 0);
+  return 0;
+}
+
+static int ask(struct conn *c) {
+  c->id = started++ % ids;
+  c->sent = c->got = 0;
+  c->is_wrong = 0;
+  http_reset(&c->in, 0);
+  put_digits(c->open + c->key_at, 10, c->id);
+  c->phase = ASKING;
+  c->started_us = now_us();
+  return send_request(c);
+}
+
+// The bytes that should come next, as far as they lie in one piece.
+static const char *expected(struct conn *c, size_t *avail) {
+  uint64_t stream_end = (uint64_t)events * answer_event.size;
+  struct shape *s = events ? &answer_event : &answer_json;
+  uint64_t text_at = events ? c->got - c->got % s->size : 0;
+  if (events && c->got >= stream_end) {
+    *avail = (size_t)(answer_bytes_wanted - c->got);
+    return DONE_EVENT + (c->got - stream_end);
+  }
+  return shape_at(s, text_at, c->got - text_at, avail);
+}
+
+static void on_body(void *arg, const char *bytes, size_t n) {
+  struct conn *c = arg;
+  shape_key(events ? &answer_event : &answer_json, c->id, prompt_bytes);
+  while (n && !c->is_wrong) {
+    size_t avail;
+    const char *want = expected(c, &avail);
+    size_t piece = n < avail ? n : avail;
+    if (!piece || memcmp(want, bytes, piece)) {
+      c->is_wrong = 1;
+      return;
+    }
+    bytes += piece;
+    n -= piece;
+    c->got += piece;
+  }
+}
+
+static void record(struct conn *c) {
+  if (latency_count == latency_cap) {
+    latency_cap = latency_cap ? latency_cap * 2 : 1 << 16;
+    latencies_us = realloc(latencies_us, latency_cap * sizeof *latencies_us);
+    if (!latencies_us) die("realloc");
+  }
+  latencies_us[latency_count++] = (uint32_t)(now_us() - c->started_us);
+}
+
+static void on_answer(struct conn *c) {
+  if (strncmp(c->in.head, "HTTP/1.1 200", 12)) error(c, "status is not 200");
+  else if (c->is_wrong) error(c, "an answer's content is not the one for this request");
+  else if (c->got != answer_bytes_wanted) error(c, "an answer is cut");
+  else if (c->sent < c->request_bytes) error(c, "an answer before the request was read");
+  else {
+    done++;
+    record(c);
+  }
+  int is_whole = c->sent == c->request_bytes;
+  if (!c->in.keep_alive || !is_whole) {
+    reconnects++;
+    reopen(c);
+  } else if (!may_ask()) {
+    rest(c);
+  } else if (ask(c)) {
+    error(c, "write failed");
+    reopen(c);
+  }
+}
+
+static void on_readable(struct conn *c) {
+  ssize_t n = read(c->fd, shared, sizeof shared);
+  if (n < 0 && errno == EAGAIN) return;
+  if (n <= 0) {
+    if (c->phase != RESTING) {
+      error(c, n ? "connection broke" : "connection ended before the answer did");
+      reopen(c);
+    } else {
+      close(c->fd);
+    }
+    return;
+  }
+  reads++;
+  bytes_in += (uint64_t)n;
+  size_t used = http_feed(&c->in, shared, (size_t)n, on_body, c);
+  if (c->phase != ASKING || c->in.state == HTTP_BAD || used < (size_t)n) {
+    error(c, "an answer's framing is wrong");
+    reopen(c);
+  } else if (c->in.state == HTTP_DONE) {
+    on_answer(c);
+  }
+}
+
+static void on_writable(struct conn *c) {
+  if (c->phase == CONNECTING) {
+    int failed = 0;
+    socklen_t len = sizeof failed;
+    getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &failed, &len);
+    c->in.head_len = 0;
+    open_next();
+    if (!failed && !may_ask()) {
+      watch(c, 0);
+      rest(c);
+      return;
+    }
+    if (!failed && !ask(c)) return;
+    error(c, failed ? "connect failed" : "write failed");
+    reopen(c);
+  } else if (c->phase == ASKING && send_request(c)) {
+    error(c, "write failed");
+    reopen(c);
+  }
+}
+
+// All of a request but its number is the same each time, so it is laid out once per connection.
+static void conn_init(struct conn *c, int number) {
+  char line[200] = "", body[200];
+  c->number = number;
+  c->phase = RESTING;
+  if (header) {
+    size_t n = (size_t)snprintf(line, sizeof line - 2, header, number); // the format is the one of the command line
+    memcpy(line + (n < sizeof line - 3 ? n : sizeof line - 3), "\r\n", 3);
+  }
+  size_t lead = (size_t)snprintf(body, sizeof body, "{\"model\":\"mock\",\"prompt\":\"id=0000000000;n=%05u;", events ? events : answer_mib);
+  c->open_len = (size_t)snprintf(c->open, sizeof c->open,
+      "POST %s HTTP/1.1\r\nhost: 127.0.0.1:%d\r\nuser-agent: bench\r\naccept: */*\r\ncontent-type: application/json\r\n"
+      "%scontent-length: %llu\r\n\r\n%s",
+      path, ntohs(target.sin_port), line, (unsigned long long)body_bytes, body);
+  if (c->open_len >= sizeof c->open || lead + tail_len > body_bytes) die("a request does not fit");
+  c->key_at = c->open_len - PROMPT_KEY_LEN + 3;
+  prompt_bytes = body_bytes - lead - tail_len;
+  c->request_bytes = c->open_len + prompt_bytes + tail_len;
+}
+
+static int by_value(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return (x > y) - (x < y);
+}
+
+static double percentile_ms(double share) {
+  return latency_count ? latencies_us[(size_t)(share * (double)(latency_count - 1))] / 1000.0 : 0;
+}
+
+static void report(uint64_t begin_us, uint64_t end_us) {
+  struct rusage u;
+  getrusage(RUSAGE_SELF, &u);
+  double cpu_us = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+  qsort(latencies_us, latency_count, sizeof *latencies_us, by_value);
+  printf("{\"requests\":%llu,\"errors\":%llu,\"firstError\":\"%s\",\"reconnects\":%llu,\"seconds\":%.4f,\"p50Ms\":%.3f,"
+         "\"p99Ms\":%.3f,\"chunks\":%llu,\"reads\":%llu,\"bytes\":%llu,\"cpuUs\":%.0f}\n",
+      (unsigned long long)done, (unsigned long long)errors, first_error, (unsigned long long)reconnects,
+      (double)(end_us - begin_us) / 1e6, percentile_ms(0.5), percentile_ms(0.99), (unsigned long long)(done * events),
+      (unsigned long long)reads, (unsigned long long)bytes_in, cpu_us);
+}
+
+int main(int argc, char **argv) {
+  size_t answer_bytes = 2048, event_bytes = 220;
+  double seconds = 0;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const char *name = argv[i], *value = argv[i + 1];
+    if (!strcmp(name, "--port")) target.sin_port = htons((uint16_t)atoi(value));
+    else if (!strcmp(name, "--connections")) connections = atoi(value);
+    else if (!strcmp(name, "--seconds")) seconds = atof(value);
+    else if (!strcmp(name, "--requests")) max_requests = strtoull(value, NULL, 10);
+    else if (!strcmp(name, "--body-bytes")) body_bytes = strtoull(value, NULL, 10);
+    else if (!strcmp(name, "--path")) path = value;
+    else if (!strcmp(name, "--answer-bytes")) answer_bytes = strtoull(value, NULL, 10);
+    else if (!strcmp(name, "--answer-mib")) answer_bytes = (size_t)(answer_mib = (uint32_t)atoi(value)) << 20;
+    else if (!strcmp(name, "--events")) events = (uint32_t)atoi(value);
+    else if (!strcmp(name, "--event-bytes")) event_bytes = strtoull(value, NULL, 10);
+    else if (!strcmp(name, "--ids")) ids = strtoull(value, NULL, 10);
+    else if (!strcmp(name, "--header")) header = value;
+    else return fprintf(stderr, "load: unknown option %s\n", name), 2;
+  }
+  struct rlimit files;
+  getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+  signal(SIGPIPE, SIG_IGN);
+  target.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  content_init(answer_bytes, event_bytes);
+  answer_bytes_wanted = events ? events * answer_event.size + DONE_LEN : answer_json.size;
+  tail_len = (size_t)snprintf(tail, sizeof tail, "\",\"max_tokens\":16%s}", events ? ",\"stream\":true" : "");
+  poller = epoll_create1(EPOLL_CLOEXEC);
+  conns = calloc((size_t)connections, sizeof *conns);
+  if (!conns) die("calloc");
+  uint64_t begin = now_us(), end = begin;
+  if (seconds > 0) stop_us = begin + (uint64_t)(seconds * 1e6);
+  for (int i = 0; i < connections; i++) conn_init(&conns[i], i);
+  for (int i = 0; i < MAX_CONNECTING; i++) open_next();
+  while (asking > 0) {
+    struct epoll_event ready[256];
+    int count = epoll_wait(poller, ready, 256, 1000);
+    for (int i = 0; i < count; i++) {
+      struct conn *c = ready[i].data.ptr;
+      if (ready[i].events & EPOLLOUT) on_writable(c);
+      else on_readable(c);
+    }
+    end = now_us();
+    if (stop_us != UINT64_MAX && end > stop_us + GRACE_S * 1000000ull) {
+      snprintf(first_error, sizeof first_error, "%d requests were never answered", asking);
+      errors += (uint64_t)asking;
+      break;
+    }
+  }
+  report(begin, end);
+  return errors > 0;
+}

@@ -1,0 +1,162 @@
+// bench/report.md: the figures, the machine they are true for, and how to get them again.
+import { arch, cpus, release, totalmem } from 'node:os';
+import type { ContenderResult, Sample } from './measure.ts';
+import { nginxConfig } from './nginx.ts';
+import { rows, type Row, type Target } from './rows.ts';
+
+export interface RowResult {
+  readonly row: Row;
+  readonly contenders: readonly ContenderResult[];
+}
+
+export interface Settings {
+  readonly runs: number;
+  readonly seconds: number;
+}
+
+function median(numbers: readonly number[]): number {
+  const sorted = numbers.toSorted((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  const high = sorted[middle] ?? Number.NaN;
+  return sorted.length % 2 === 1 ? high : ((sorted[middle - 1] ?? Number.NaN) + high) / 2;
+}
+
+function of(result: ContenderResult, figure: (sample: Sample) => number): number {
+  return median(result.samples.map(figure));
+}
+
+function short(value: number): string {
+  if (Number.isNaN(value)) return '–';
+  if (Math.abs(value) >= 100) return Math.round(value).toLocaleString('en-US');
+  return value.toFixed(Math.abs(value) >= 10 ? 1 : 2);
+}
+
+function table(head: readonly string[], lines: readonly (readonly string[])[]): string {
+  const rule = head.map((_, index) => (index === 0 ? '---' : '---:'));
+  return [head, rule, ...lines].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
+}
+
+/** The router's CPU per request, or its memory's growth, with the spread of the runs. */
+function figures({ row, contenders }: RowResult): string {
+  const isCpu = row.figure === 'cpu';
+  const measured = contenders.filter((each) => each.samples.length > 0);
+  const first = measured.find((each) => each.contender.label === 'turnout');
+  const head = [
+    'system',
+    isCpu ? `CPU µs per ${row.unit}` : 'growth, MB',
+    'min – max',
+    'turnout ÷ it',
+    ...(isCpu ? [`${row.unit}s/s`, 'p50 ms', 'p99 ms'] : ['seconds']),
+    'errors',
+  ];
+  const lines = measured.map((each) => {
+    const all = each.samples.map((sample) => sample.figure);
+    const value = median(all);
+    const ratio = first && first !== each && value > 0.05 ? (of(first, (s) => s.figure) / value).toFixed(2) : '';
+    const speed = isCpu
+      ? [short(of(each, (s) => s.unitsPerSecond)), short(of(each, (s) => s.p50Ms)), short(of(each, (s) => s.p99Ms))]
+      : [short(of(each, (s) => s.p50Ms) / 1000)];
+    const errors = each.samples.reduce((sum, sample) => sum + sample.errors, 0);
+    const spread = `${short(Math.min(...all))} – ${short(Math.max(...all))}`;
+    return [each.contender.label, `**${short(value)}**`, spread, ratio, ...speed, errors === 0 ? '0' : `**${errors}**`];
+  });
+  return table(head, lines);
+}
+
+function targetLine({ row, contenders }: RowResult, target: Target): string[] {
+  const result = (label: string | undefined) => contenders.find((each) => each.contender.label === label);
+  const subject = result(target.subject);
+  const worst = row.figure === 'memory' ? Math.max(...(subject?.samples.map((s) => s.figure) ?? [])) : undefined;
+  const peer = result(target.peer);
+  const ratio = subject && peer ? of(subject, (s) => s.figure) / of(peer, (s) => s.figure) : Number.NaN;
+  const value = subject?.samples.length ? (worst ?? ratio) : Number.NaN;
+  const limit = target.peer === undefined ? `< ${target.atMost} MB` : `≤ ${target.atMost} × ${target.peer}`;
+  const isMet = target.peer === undefined ? value < target.atMost : value <= target.atMost;
+  const verdict = Number.isNaN(value) ? 'not measured' : isMet ? 'yes' : '**no**';
+  return [row.title, target.subject, limit, Number.isNaN(value) ? '–' : value.toFixed(2), verdict];
+}
+
+function section(result: RowResult): string {
+  const { row, contenders } = result;
+  const absent = contenders.filter((each) => each.samples.length === 0);
+  const notes = absent.map((each) => `- ${each.contender.label}: ${each.absence ?? 'no samples'}`);
+  for (const each of contenders) {
+    const failed = each.samples.find((sample) => sample.errors > 0);
+    if (failed) notes.push(`- ${each.contender.label}: ${failed.firstError}`);
+  }
+  const samples = contenders.flatMap((each) => each.samples);
+  if (row.figure === 'cpu' && samples.length > 0) {
+    const load = short(median(samples.map((sample) => sample.loadUs)));
+    const mock = short(median(samples.map((sample) => sample.mockUs)));
+    notes.push(`- the two ends of the measurement: load generator ${load} µs, mock engines ${mock} µs per ${row.unit}`);
+  }
+  const foreign = Math.round(median(samples.map((sample) => sample.foreignShare)) * 100);
+  if (row.figure === 'cpu' && foreign >= 5)
+    notes.push(`- **other work took ${foreign} % of the machine's cores: figures are too high**`);
+  return [`## ${row.title} (\`${row.name}\`)`, figures(result), notes.join('\n')]
+    .filter((part) => part !== '')
+    .join('\n\n');
+}
+
+function versions(results: readonly RowResult[]): string {
+  const seen = new Map<string, string>();
+  for (const { contenders } of results) {
+    for (const { contender, version } of contenders) seen.set(contender.system, version ?? 'not installed');
+  }
+  return [...seen].map(([system, version]) => `${system} ${version}`).join(', ');
+}
+
+function machine(): string {
+  const cores = cpus();
+  const memory = `${Math.round(totalmem() / 2 ** 30)} GB`;
+  return `${cores[0]?.model.trim() ?? 'unknown CPU'}, ${cores.length} cores, ${memory}, Linux ${release()} ${arch()}, Node ${process.version}`;
+}
+
+function method({ runs, seconds }: Settings): string {
+  const tuned = rows.flatMap((row) => {
+    const directives = row.contenders.find((each) => each.system === 'nginx')?.args ?? [];
+    return directives.length > 0 ? [`${row.name}: \`${directives.join('; ')};\``] : [];
+  });
+  return `## How it is measured
+
+- Everything runs on one machine over loopback: the load generator (\`native/load.c\`, a closed loop over keep-alive
+  connections), the router, and two mock engines (\`native/mock.c\`). The load generator compares every byte of every answer
+  with what it must be; an answer that is not exact is an error.
+- The figure is CPU time, not speed: nanoseconds that the kernel's scheduler counted (\`/proc/PID/task/*/schedstat\`) for all
+  threads of the router's processes between the start and the end of the load, divided by the requests (or chunks) that were
+  answered. Rates and latencies are those of a machine on which load generator and engines take their share of the cores.
+- Runs: ${runs} of ${seconds} s each after a warm-up; all systems of a row stay up and are measured in turn; medians, and ratios of medians.
+- Memory: resident bytes after a warm-up with small requests are the base; the figure is how far the kernel's high-water mark
+  (VmHWM, reset before each request) rises above it, summed over the router's processes. One request per run.
+- Peers run with their defaults, \`--log-level warn\` and the policy named here. turnout runs with \`--policy least_inflight\`
+  and \`--prometheus-port 0\`.
+- nginx's configuration is the one below. Added to its location: ${tuned.join(', ')}.
+
+\`\`\`nginx
+${nginxConfig(8080, ['http://127.0.0.1:8001', 'http://127.0.0.1:8002'], [], '/tmp/bench')
+  .replace(/^user.*\n/, '')
+  .trim()}
+\`\`\`
+
+## How to repeat
+
+\`\`\`sh
+npm ci
+apt install gcc libc6-dev nginx-light python3-venv   # or your system's
+npm run bench -- --install-peers                     # later runs without the option
+\`\`\`
+`;
+}
+
+export function renderReport(results: readonly RowResult[], settings: Settings): string {
+  const targets = results.flatMap((result) => result.row.targets.map((target) => targetLine(result, target)));
+  return [
+    '# Benchmark',
+    `${new Date().toISOString().slice(0, 10)} · ${machine()}`,
+    `Versions: ${versions(results)}.`,
+    '## Targets',
+    table(['work', 'subject', 'target', 'measured', 'met?'], targets),
+    ...results.map(section),
+    method(settings),
+  ].join('\n\n');
+}

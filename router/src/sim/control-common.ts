@@ -1,0 +1,66 @@
+/** Endpoints that both engines have, and the simulation's own. */
+
+import { readMessages, renderChat } from './chat-template.ts';
+import type { HttpCall } from './http-call.ts';
+import { metricsText } from './metrics.ts';
+import { chatCompletions, completions } from './openai.ts';
+import type { Routes } from './server.ts';
+import { generate } from './sglang-generate.ts';
+import { decode, encode } from './tokenizer.ts';
+
+export const commonRoutes: Routes = {
+  'POST /generate': generate,
+  'PUT /generate': generate,
+  'POST /v1/completions': completions,
+  'POST /v1/chat/completions': chatCompletions,
+  'GET /v1/models': models,
+  'POST /tokenize': tokenize,
+  'POST /detokenize': detokenize,
+  'GET /metrics': (call) => call.send(200, 'text/plain; version=0.0.4; charset=utf-8', metricsText(call.core)),
+  'GET /sim/stats': (call) => call.json(200, call.core.stats()),
+};
+
+function models(call: HttpCall): void {
+  const { core } = call;
+  const { kind, model, maxModelTokens } = core.options;
+  const created = Math.floor(Date.now() / 1000);
+  const data = [...core.modelNames].map(([id, root]) => ({
+    id,
+    object: 'model',
+    created,
+    owned_by: kind,
+    root,
+    parent: id === model ? null : model,
+    max_model_len: maxModelTokens,
+  }));
+  call.json(200, { object: 'list', data });
+}
+
+function tokenize(call: HttpCall): void {
+  const { prompt, messages } = call.body ?? {};
+  let text: string;
+  if (typeof prompt === 'string') text = prompt;
+  else {
+    const read = readMessages(messages);
+    if (typeof read === 'string') return call.json(400, { error: { message: read, code: 400 } });
+    text = renderChat(read, {
+      addGenerationPrompt: call.body?.add_generation_prompt !== false,
+      continueFinalMessage: false,
+    });
+  }
+  const tokens = encode(text);
+  call.json(200, {
+    count: tokens.length,
+    max_model_len: call.core.options.maxModelTokens,
+    tokens,
+    token_strs: null,
+  });
+}
+
+function detokenize(call: HttpCall): void {
+  const tokens = call.body?.tokens;
+  if (!Array.isArray(tokens)) return call.json(400, { error: { message: 'tokens must be a list of ids', code: 400 } });
+  const text = decode(tokens as number[]);
+  // vLLM's name for it, and SGLang's.
+  call.json(200, { prompt: text, text });
+}

@@ -1,0 +1,173 @@
+/** SGLang's control endpoints: what identifies it, its health, and what an operator or trainer does to it. */
+
+import type { HttpCall } from './http-call.ts';
+import type { Routes } from './server.ts';
+
+export const sglangRoutes: Routes = {
+  'GET /health': health,
+  'GET /health_generate': health,
+  'GET /ready': (call) => call.empty(),
+  'GET /model_info': modelInfo,
+  'GET /get_model_info': modelInfo,
+  'GET /server_info': serverInfo,
+  'GET /get_server_info': serverInfo,
+  'GET /v1/loads': loads,
+  'POST /flush_cache': flushCache,
+  'GET /flush_cache': flushCache,
+  'POST /abort_request': abortRequest,
+  'POST /pause_generation': pauseGeneration,
+  'POST /continue_generation': (call) => {
+    call.core.resume();
+    call.json(200, { message: 'Generation continued successfully.', status: 'ok' });
+  },
+  'POST /update_weight_version': updateWeightVersion,
+  'POST /update_weights_from_disk': updateWeights,
+  'POST /update_weights_from_tensor': updateWeights,
+  'POST /update_weights_from_distributed': updateWeights,
+};
+
+/** The real one generates a token, so it is slow when busy and answers 503 while paused. */
+function health(call: HttpCall): void {
+  const { options, paused } = call.core;
+  const ms = paused ? options.pausedHealthDelayMs : options.healthDelayMs;
+  if (ms <= 0) return call.empty(paused ? 503 : 200);
+  setTimeout(() => call.empty(call.core.paused ? 503 : 200), ms).unref();
+}
+
+function modelInfo(call: HttpCall): void {
+  const { core } = call;
+  call.json(200, {
+    model_path: core.modelPath,
+    tokenizer_path: core.options.modelPath,
+    is_generation: true,
+    preferred_sampling_params: null,
+    weight_version: core.weightVersion,
+    has_image_understanding: false,
+    has_audio_understanding: false,
+    model_type: 'turnout-sim',
+    disaggregation_mode: 'null',
+    served_model_name: core.options.model,
+  });
+}
+
+function serverInfo(call: HttpCall): void {
+  const { core } = call;
+  const { options } = core;
+  call.json(200, {
+    model_path: core.modelPath,
+    served_model_name: options.model,
+    tp_size: 1,
+    dp_size: 1,
+    page_size: options.blockTokens,
+    max_total_num_tokens: core.kvTokensTotal,
+    max_running_requests: options.maxRunning,
+    context_length: options.maxModelTokens,
+    random_seed: options.seed,
+    weight_version: core.weightVersion,
+    incremental_streaming_output: options.incrementalStreamingOutput,
+    disaggregation_mode: 'null',
+    disaggregation_bootstrap_port: 8998,
+    kv_events: null,
+    version: 'turnout-sim',
+    internal_states: [
+      {
+        memory_usage: { token_capacity: core.kvTokensTotal },
+        effective_max_running_requests_per_dp: options.maxRunning,
+      },
+    ],
+  });
+}
+
+function loads(call: HttpCall): void {
+  const { core } = call;
+  const { scheduler } = core;
+  const waiting = [...scheduler.waiting, ...scheduler.held];
+  const waitingTokens = waiting.reduce((sum, sequence) => sum + sequence.length, 0);
+  const used = core.kvTokensUsed;
+  const load = {
+    dp_rank: 0,
+    num_running_reqs: core.running,
+    num_waiting_reqs: core.waiting,
+    num_waiting_uncached_tokens: waitingTokens,
+    num_used_tokens: used,
+    num_total_tokens: used + waitingTokens,
+    max_total_num_tokens: core.kvTokensTotal,
+    max_running_requests: core.options.maxRunning,
+    token_usage: used / core.kvTokensTotal,
+    gen_throughput: 0,
+    cache_hit_rate: scheduler.promptTokens > 0 ? scheduler.cachedTokens / scheduler.promptTokens : 0,
+    utilization: core.running / core.options.maxRunning,
+    disaggregation: { mode: 'null' },
+    queues: { waiting: core.waiting, grammar: 0, paused: 0, retracted: 0, prealloc_ready: 0 },
+  };
+  call.json(200, {
+    timestamp: new Date().toISOString(),
+    version: 'turnout-sim',
+    accelerator: 'simulated',
+    num_accelerators: 1,
+    loads: [load],
+  });
+}
+
+function flushCache(call: HttpCall): void {
+  const isFlushed = call.core.flushCache();
+  call.text(
+    isFlushed ? 200 : 400,
+    'Cache flushed.\nPlease check backend logs for more details. ' +
+      '(When there are running or waiting requests, the operation will not be performed.)\n',
+  );
+}
+
+/** 200 and an empty body even when nothing matched, as the real one. */
+function abortRequest(call: HttpCall): void {
+  const { rid, abort_all: all } = call.body ?? {};
+  if (all === true) call.core.abort(() => true);
+  else if (typeof rid === 'string') call.core.abort((job, sequence) => job.id === rid || sequence.id === rid);
+  call.empty();
+}
+
+const pauseModes = new Map<unknown, 'abort' | 'keep' | 'retract'>([
+  [undefined, 'abort'],
+  ['abort', 'abort'],
+  ['in_place', 'keep'],
+  ['retract', 'retract'],
+]);
+
+async function pauseGeneration(call: HttpCall): Promise<void> {
+  const mode = pauseModes.get(call.body?.mode);
+  if (!mode) return call.json(400, { error: { message: 'mode must be abort, in_place or retract' } });
+  await call.core.pause(mode);
+  call.json(200, { message: 'Generation paused successfully.', status: 'ok' });
+}
+
+function updateWeightVersion(call: HttpCall): void {
+  const version = call.body?.new_version;
+  if (typeof version !== 'string') return call.json(400, { error: 'new_version must be a string' });
+  if (call.body?.abort_all_requests !== false) call.core.abort(() => true);
+  call.core.scheduler.weightVersion = version;
+  call.json(200, {
+    success: true,
+    message: `Weight version updated to ${version}`,
+    new_version: version,
+  });
+}
+
+/** Weights from a trainer's memory have no path here: the version names them, so that all engines agree on the tokens. */
+async function updateWeights(call: HttpCall): Promise<void> {
+  const { core, body } = call;
+  const version = typeof body?.weight_version === 'string' ? body.weight_version : undefined;
+  const isDisk = body?.model_path !== undefined;
+  if (isDisk && typeof body.model_path !== 'string') return call.json(400, { error: 'model_path must be a string' });
+  const path = isDisk ? (body.model_path as string) : `weights ${version ?? 'unnamed'}`;
+  if (body?.abort_all_requests === true) core.abort(() => true);
+  await core.loadWeights(path, version);
+  const isFlushed = body?.flush_cache === false || core.flushCache();
+  const message = isFlushed
+    ? 'Succeeded to update model weights.'
+    : 'Weights were updated, but the cache was not flushed because requests are running.';
+  call.json(isFlushed ? 200 : 400, {
+    success: isFlushed,
+    message: version === undefined ? message : `${message} Weight version updated to ${version}.`,
+    ...(isDisk ? { num_paused_requests: 0 } : {}),
+  });
+}

@@ -1,0 +1,92 @@
+/** vLLM's control endpoints, the ones of its development mode included. */
+
+import type { HttpCall } from './http-call.ts';
+import type { Routes } from './server.ts';
+
+export const vllmRoutes: Routes = {
+  'GET /health': (call) => call.empty(),
+  'GET /ping': (call) => call.empty(),
+  'GET /version': (call) => call.json(200, { version: 'turnout-sim' }),
+  'GET /load': (call) => call.json(200, { server_load: call.core.running + call.core.waiting }),
+  'GET /weight_info': (call) => call.json(200, { weight_version: call.core.weightVersion }),
+  'GET /is_paused': (call) => call.json(200, { is_paused: call.core.paused }),
+  'GET /get_world_size': (call) => call.json(200, { world_size: 1 }),
+  'POST /pause': pause,
+  'POST /resume': (call) => {
+    call.core.resume();
+    call.json(200, { status: 'resumed' });
+  },
+  'POST /reset_prefix_cache': resetPrefixCache,
+  'POST /abort_requests': abortRequests,
+  'POST /update_weight_version': updateWeightVersion,
+  'POST /collective_rpc': collectiveRpc,
+  'POST /v1/load_lora_adapter': loadAdapter,
+  'POST /v1/unload_lora_adapter': unloadAdapter,
+};
+
+async function pause(call: HttpCall): Promise<void> {
+  const mode = call.query.get('mode') ?? 'abort';
+  if (mode !== 'keep' && mode !== 'wait' && mode !== 'abort') return error(call, 400, `Invalid mode '${mode}'`, 'mode');
+  await call.core.pause(mode);
+  call.json(200, { status: 'paused' });
+}
+
+/** A paused engine resets although it holds KV; a busy one says false and is to be asked again (both measured). */
+function resetPrefixCache(call: HttpCall): void {
+  const { core } = call;
+  const isReset = core.flushCache() || core.paused;
+  if (isReset) core.scheduler.cache.flush();
+  call.json(200, { success: isReset });
+}
+
+/** Only full internal ids abort anything, whatever the answer says (measured); no ids at all abort everything. */
+function abortRequests(call: HttpCall): void {
+  const ids = call.body?.request_ids;
+  const wanted = Array.isArray(ids) ? new Set(ids as unknown[]) : null;
+  const count = call.core.abort((_, sequence) => wanted === null || wanted.has(sequence.id));
+  call.json(200, { status: 'aborted', aborted: wanted?.size ?? count });
+}
+
+function updateWeightVersion(call: HttpCall): void {
+  const version = call.body?.new_version;
+  if (typeof version !== 'string') return error(call, 400, 'new_version must be a string', 'new_version');
+  call.core.scheduler.weightVersion = version;
+  call.json(200, { weight_version: version });
+}
+
+/** `reload_weights` changes the tokens and leaves the version label alone, as the real one. */
+async function collectiveRpc(call: HttpCall): Promise<void> {
+  const { method, kwargs } = call.body ?? {};
+  if (method !== 'reload_weights') return error(call, 500, `unknown method ${String(method)}`, null);
+  const path = (kwargs as { weights_path?: unknown } | undefined)?.weights_path;
+  await call.core.loadWeights(typeof path === 'string' ? path : call.core.options.modelPath, undefined);
+  call.json(200, { results: [null] });
+}
+
+function loadAdapter(call: HttpCall): void {
+  const { lora_name: name, lora_path: path, load_inplace: inPlace } = call.body ?? {};
+  if (typeof name !== 'string' || typeof path !== 'string') {
+    return error(call, 400, "Both 'lora_name' and 'lora_path' must be provided.", null);
+  }
+  if (call.core.modelNames.has(name) && inPlace !== true) {
+    return error(call, 400, `The lora adapter '${name}' has already been loaded.`, null);
+  }
+  call.core.modelNames.set(name, path);
+  call.text(200, `Success: LoRA adapter '${name}' added successfully.`);
+}
+
+function unloadAdapter(call: HttpCall): void {
+  const name = call.body?.lora_name;
+  if (typeof name !== 'string' || name === call.core.options.model || !call.core.modelNames.delete(name)) {
+    return error(call, 404, `The lora adapter '${String(name)}' cannot be found.`, 'lora_name');
+  }
+  call.text(200, `Success: LoRA adapter '${name}' removed successfully.`);
+}
+
+const errorTypes: Record<number, string> = { 400: 'InvalidUserInput', 404: 'NotFoundError' };
+
+function error(call: HttpCall, status: number, message: string, param: string | null): void {
+  call.json(status, {
+    error: { message, type: errorTypes[status] ?? 'InternalServerError', param, code: status },
+  });
+}

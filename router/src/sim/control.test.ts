@@ -1,0 +1,151 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { startSimEngine, type SimEngine } from './engine.ts';
+
+let sglang: SimEngine;
+let vllm: SimEngine;
+before(async () => {
+  sglang = await startSimEngine({ timeScale: 0, pausedHealthDelayMs: 0 });
+  vllm = await startSimEngine({ timeScale: 0, kind: 'vllm' });
+});
+after(() => Promise.all([sglang.close(), vllm.close()]));
+
+type Json = Record<string, unknown>;
+const get = (engine: SimEngine, path: string): Promise<Response> => fetch(engine.url + path);
+const getJson = async (engine: SimEngine, path: string): Promise<Json> =>
+  (await (await get(engine, path)).json()) as Json;
+const post = (engine: SimEngine, path: string, body: object = {}): Promise<Response> =>
+  fetch(engine.url + path, { method: 'POST', body: JSON.stringify(body) });
+const postJson = async (engine: SimEngine, path: string, body: object = {}): Promise<Json> =>
+  (await (await post(engine, path, body)).json()) as Json;
+
+async function greedy(engine: SimEngine): Promise<{ text: string; meta_info: Json }> {
+  const body = { text: 'who are you', sampling_params: { temperature: 0, max_new_tokens: 8, ignore_eos: true } };
+  return (await postJson(engine, '/generate', body)) as { text: string; meta_info: Json };
+}
+
+test('each kind answers its own identification and 404 on the other’s', async () => {
+  const ofSglang = [
+    '/server_info',
+    '/get_server_info',
+    '/model_info',
+    '/get_model_info',
+    '/ready',
+    '/health_generate',
+    '/v1/loads',
+  ];
+  const ofVllm = ['/version', '/weight_info', '/load', '/is_paused'];
+  for (const [own, other, paths] of [
+    [sglang, vllm, ofSglang],
+    [vllm, sglang, ofVllm],
+  ] as const) {
+    for (const path of [...paths, '/health', '/v1/models', '/metrics'])
+      assert.equal((await get(own, path)).status, 200, path);
+    for (const path of paths) assert.equal((await get(other, path)).status, 404, path);
+  }
+});
+
+test('loads and metrics use the real names', async () => {
+  await greedy(sglang);
+  const { loads } = (await getJson(sglang, '/v1/loads')) as { loads: [Json] };
+  for (const name of [
+    'num_running_reqs',
+    'num_waiting_reqs',
+    'num_used_tokens',
+    'max_total_num_tokens',
+    'token_usage',
+  ]) {
+    assert.equal(typeof loads[0][name], 'number');
+  }
+  assert.match(await (await get(sglang, '/metrics')).text(), /^sglang:num_running_reqs\{model_name="sim"\} 0$/m);
+  const text = await (await get(vllm, '/metrics')).text();
+  for (const name of [
+    'num_requests_running',
+    'num_requests_waiting',
+    'prefix_cache_queries_total',
+    'prefix_cache_hits_total',
+  ]) {
+    assert.match(text, new RegExp(`^vllm:${name}\\{model_name="sim",engine="0"\\} \\d+$`, 'm'));
+  }
+});
+
+test('a new label changes the version and not the tokens; new weights change the tokens, the old ones restore them', async () => {
+  const before = await greedy(sglang);
+  assert.equal((await postJson(sglang, '/update_weight_version', { new_version: 'v2' })).success, true);
+  const labelled = await greedy(sglang);
+  assert.equal(labelled.text, before.text);
+  assert.equal(labelled.meta_info.weight_version, 'v2');
+  assert.equal((await getJson(sglang, '/model_info')).weight_version, 'v2');
+
+  const loaded = await postJson(sglang, '/update_weights_from_disk', { model_path: '/step-3', weight_version: 'v3' });
+  assert.deepEqual(loaded, {
+    success: true,
+    message: 'Succeeded to update model weights. Weight version updated to v3.',
+    num_paused_requests: 0,
+  });
+  const swapped = await greedy(sglang);
+  assert.notEqual(swapped.text, before.text);
+  assert.equal(swapped.meta_info.weight_version, 'v3');
+  assert.equal(swapped.meta_info.cached_tokens, 0);
+  await post(sglang, '/update_weights_from_disk', { model_path: 'sim' });
+  assert.equal((await greedy(sglang)).text, before.text);
+});
+
+test('paused: new work waits and continues, health says 503, readiness stays', async () => {
+  assert.deepEqual(await postJson(sglang, '/pause_generation', { mode: 'in_place' }), {
+    message: 'Generation paused successfully.',
+    status: 'ok',
+  });
+  assert.equal((await get(sglang, '/health')).status, 503);
+  assert.equal((await get(sglang, '/ready')).status, 200);
+  const waiting = greedy(sglang);
+  while (sglang.stats().waiting === 0) await new Promise((resolve) => setImmediate(resolve));
+  await postJson(sglang, '/continue_generation');
+  assert.equal((await waiting).meta_info.completion_tokens, 8);
+  assert.equal((await post(sglang, '/pause_generation', { mode: 'constructor' })).status, 400);
+});
+
+test('vLLM: pause, reload, label, resume; abort by the full id only', async () => {
+  const before = await greedy(vllm);
+  assert.deepEqual(await postJson(vllm, '/pause?mode=keep'), { status: 'paused' });
+  assert.deepEqual(await getJson(vllm, '/is_paused'), { is_paused: true });
+  const body = JSON.stringify({ prompt: 'a', max_tokens: 5 });
+  const held = fetch(`${vllm.url}/v1/completions`, { method: 'POST', body, headers: { 'x-request-id': 'r1' } });
+  while (vllm.stats().waiting === 0) await new Promise((resolve) => setImmediate(resolve));
+  await postJson(vllm, '/abort_requests', { request_ids: ['r1', 'cmpl-r1'] });
+  assert.equal(vllm.stats().waiting, 1);
+  await postJson(vllm, '/abort_requests', { request_ids: ['cmpl-r1-0'] });
+  const { choices } = (await (await held).json()) as { choices: [Json] };
+  assert.equal(choices[0].finish_reason, 'abort');
+  assert.deepEqual(await postJson(vllm, '/reset_prefix_cache'), { success: true });
+  const reload = { method: 'reload_weights', kwargs: { weights_path: '/b' } };
+  assert.deepEqual(await postJson(vllm, '/collective_rpc', reload), { results: [null] });
+  await postJson(vllm, '/update_weight_version', { new_version: 'b' });
+  assert.deepEqual(await getJson(vllm, '/weight_info'), { weight_version: 'b' });
+  assert.deepEqual(await postJson(vllm, '/resume'), { status: 'resumed' });
+  assert.notEqual((await greedy(vllm)).text, before.text);
+  assert.equal((await post(vllm, '/pause?mode=other')).status, 400);
+});
+
+test('adapters are models', async () => {
+  const adapter = { lora_name: 'ad-1', lora_path: '/ad' };
+  const load = await post(vllm, '/v1/load_lora_adapter', adapter);
+  assert.equal(await load.text(), "Success: LoRA adapter 'ad-1' added successfully.");
+  assert.equal((await post(vllm, '/v1/load_lora_adapter', adapter)).status, 400);
+  const { data } = (await getJson(vllm, '/v1/models')) as { data: Json[] };
+  assert.deepEqual(
+    data.map(({ id, parent }) => [id, parent]),
+    [
+      ['sim', null],
+      ['ad-1', 'sim'],
+    ],
+  );
+  assert.equal((await post(vllm, '/v1/completions', { model: 'ad-1', prompt: 'a' })).status, 200);
+  assert.equal((await post(vllm, '/v1/unload_lora_adapter', { lora_name: 'ad-1' })).status, 200);
+  assert.equal((await post(vllm, '/v1/completions', { model: 'ad-1', prompt: 'a' })).status, 404);
+});
+
+test('text goes to ids and back', async () => {
+  const { tokens } = await postJson(vllm, '/tokenize', { prompt: 'what is this é' });
+  assert.equal((await postJson(vllm, '/detokenize', { tokens })).prompt, 'what is this é');
+});

@@ -1,0 +1,77 @@
+/**
+ * Runs a scheduler on the wall clock. A step's tokens are shown when its time is over; the next step starts where the
+ * last one ended, not where the timer fired, so late timers do not add up. At time scale 0 nothing waits and no timer
+ * is set: steps run in slices between which the event loop gets its turn.
+ */
+
+import type { Scheduler, Step } from './scheduler.ts';
+import type { Sequence } from './sequence.ts';
+
+/** Longest run of steps without letting sockets have a turn. */
+const sliceMs = 4;
+
+export class Driver {
+  readonly #scheduler: Scheduler;
+  readonly #timeScale: number;
+  readonly #deliver: (progressed: Sequence[]) => void;
+  #state: 'idle' | 'scheduled' | 'running' | 'stopped' = 'idle';
+  #pending: Step | null = null;
+  #dueMs = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #immediate: NodeJS.Immediate | undefined;
+
+  constructor(scheduler: Scheduler, timeScale: number, deliver: (progressed: Sequence[]) => void) {
+    this.#scheduler = scheduler;
+    this.#timeScale = timeScale;
+    this.#deliver = deliver;
+  }
+
+  /** Call after giving the scheduler something to do. */
+  kick(): void {
+    if (this.#state !== 'idle') return;
+    this.#dueMs = performance.now();
+    this.#yield();
+  }
+
+  stop(): void {
+    this.#state = 'stopped';
+    clearTimeout(this.#timer);
+    clearImmediate(this.#immediate);
+  }
+
+  #yield(): void {
+    this.#state = 'scheduled';
+    this.#immediate = setImmediate(() => this.#run());
+  }
+
+  #run(): void {
+    this.#state = 'running';
+    const sliceEndMs = performance.now() + sliceMs;
+    for (;;) {
+      const nowMs = performance.now();
+      if (this.#pending) {
+        if (this.#dueMs > nowMs) {
+          this.#state = 'scheduled';
+          this.#timer = setTimeout(() => this.#run(), Math.ceil(this.#dueMs - nowMs));
+          return;
+        }
+        const { progressed } = this.#pending;
+        this.#pending = null;
+        this.#deliver(progressed);
+        if (this.#isStopped()) return;
+      }
+      if (nowMs > sliceEndMs) return this.#yield();
+      this.#pending = this.#scheduler.step(this.#dueMs);
+      if (!this.#pending) {
+        this.#state = 'idle';
+        return;
+      }
+      this.#dueMs += this.#pending.durationMs * this.#timeScale;
+    }
+  }
+
+  // Its own method: the compiler otherwise takes the state it saw before the call for granted.
+  #isStopped(): boolean {
+    return this.#state === 'stopped';
+  }
+}

@@ -1,0 +1,59 @@
+/** Starts a simulated engine in this process. */
+
+import type { AddressInfo, Socket } from 'node:net';
+import { commonRoutes } from './control-common.ts';
+import { sglangRoutes } from './control-sglang.ts';
+import { vllmRoutes } from './control-vllm.ts';
+import { Core, type SimStats } from './core.ts';
+import { resolveSimOptions, type SimOptions } from './options.ts';
+import { createEngineServer } from './server.ts';
+
+export interface SimEngine {
+  url: string;
+  port: number;
+  /** Process that runs it: this one. */
+  pid: number;
+  core: Core;
+  stats(): SimStats;
+  /** Stops listening and closes what is open. */
+  close(): Promise<void>;
+  /** Goes as in a crash: every socket is reset, nothing is answered any more. */
+  kill(): Promise<void>;
+}
+
+export async function startSimEngine(given: Partial<SimOptions> = {}): Promise<SimEngine> {
+  const options = resolveSimOptions(given);
+  const core = new Core(options);
+  const server = createEngineServer(core, {
+    ...commonRoutes,
+    ...(options.kind === 'vllm' ? vllmRoutes : sglangRoutes),
+  });
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket: Socket) => {
+    socket.setNoDelay(true);
+    sockets.add(socket);
+    socket.on('error', () => {});
+    socket.on('close', () => sockets.delete(socket));
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(options.port, options.host, resolve);
+  });
+  const { port } = server.address() as AddressInfo;
+
+  const end = async (drop: (socket: Socket) => void): Promise<void> => {
+    core.stop();
+    const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+    for (const socket of sockets) drop(socket);
+    await closed;
+  };
+  return {
+    url: `http://${options.host.includes(':') ? `[${options.host}]` : options.host}:${port}`,
+    port,
+    pid: process.pid,
+    core,
+    stats: () => core.stats(),
+    close: () => end((socket) => socket.destroy()),
+    kill: () => end((socket) => socket.resetAndDestroy()),
+  };
+}

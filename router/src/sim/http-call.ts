@@ -1,0 +1,107 @@
+/** One HTTP request and its answer, as the faces see it. */
+
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Core, Job } from './core.ts';
+import type { Fields } from './read-request.ts';
+
+export class HttpCall {
+  readonly core: Core;
+  readonly request: IncomingMessage;
+  readonly query: URLSearchParams;
+  /** The JSON object of the body, {} without a body, null when it is not a JSON object. */
+  readonly body: Fields | null;
+  readonly #response: ServerResponse;
+
+  constructor(core: Core, request: IncomingMessage, response: ServerResponse, query: string, body: Buffer) {
+    this.core = core;
+    this.request = request;
+    this.query = new URLSearchParams(query);
+    this.body = parse(body);
+    this.#response = response;
+  }
+
+  header(name: string): string | undefined {
+    const value = this.request.headers[name];
+    return Array.isArray(value) ? value[0] : value;
+  }
+
+  json(status: number, value: unknown): void {
+    this.send(status, 'application/json', JSON.stringify(value));
+  }
+
+  text(status: number, text: string): void {
+    this.send(status, 'text/plain; charset=utf-8', text);
+  }
+
+  empty(status = 200): void {
+    this.#response.writeHead(status, { server: serverName, 'content-length': 0 });
+    this.#response.end();
+  }
+
+  send(status: number, type: string, text: string): void {
+    if (this.#response.destroyed) return;
+    const body = Buffer.from(text);
+    this.#response.writeHead(status, {
+      server: serverName,
+      'content-type': type,
+      'content-length': body.length,
+    });
+    this.#response.end(body);
+  }
+
+  /** A client that leaves before its answer is complete takes its job along. */
+  tie(job: Job): void {
+    this.#response.on('close', () => {
+      if (!this.#response.writableFinished) this.core.abandon(job);
+    });
+  }
+
+  openStream(): SseStream {
+    return new SseStream(this.#response);
+  }
+}
+
+/** Says what it is: nobody should take its numbers for a GPU's. */
+const serverName = 'turnout-sim';
+
+/** More unsent bytes than this and progress is merged until the client has caught up. */
+const behindBytes = 256 * 1024;
+
+export class SseStream {
+  readonly #response: ServerResponse;
+
+  constructor(response: ServerResponse) {
+    this.#response = response;
+    response.writeHead(200, {
+      server: serverName,
+      'content-type': 'text/event-stream; charset=utf-8',
+    });
+    response.flushHeaders();
+  }
+
+  get isBehind(): boolean {
+    return this.#response.writableLength > behindBytes;
+  }
+
+  onCaughtUp(listener: () => void): void {
+    this.#response.on('drain', listener);
+  }
+
+  event(value: object): void {
+    this.#response.write(`data: ${JSON.stringify(value)}\n\n`);
+  }
+
+  done(): void {
+    this.#response.end('data: [DONE]\n\n');
+  }
+}
+
+function parse(body: Buffer): Fields | null {
+  if (body.length === 0) return {};
+  try {
+    const value: unknown = JSON.parse(body.toString('utf8'));
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : null;
+  } catch {
+    return null;
+  }
+}

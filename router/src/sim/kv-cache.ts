@@ -1,0 +1,128 @@
+/**
+ * Paged KV memory with a prefix cache, as vLLM's block pool: a block belongs to the sequences that hold it, a full
+ * block is also known by the hash of all tokens up to its end, and a block nobody holds stays findable until it is
+ * the least recently used one when memory is needed. No I/O, no time: order of use is order of release.
+ */
+
+const none = -1;
+
+export class KvCache {
+  readonly blockCount: number;
+  readonly #holders: Int32Array;
+  /** Prefix key a block is published under; NaN when it is not. */
+  readonly #keys: Float64Array;
+  readonly #byKey = new Map<number, number>();
+  // Free list: blocks without a holder, least recently used first. Slot `blockCount` is head and tail of the ring.
+  readonly #next: Int32Array;
+  readonly #previous: Int32Array;
+  #freeCount: number;
+
+  constructor(blockCount: number) {
+    this.blockCount = blockCount;
+    this.#holders = new Int32Array(blockCount);
+    this.#keys = new Float64Array(blockCount).fill(Number.NaN);
+    this.#next = Int32Array.from({ length: blockCount + 1 }, (_, i) => (i + 1) % (blockCount + 1));
+    this.#previous = Int32Array.from({ length: blockCount + 1 }, (_, i) => (i + blockCount) % (blockCount + 1));
+    this.#freeCount = blockCount;
+  }
+
+  /** Blocks without a holder: empty ones and cached ones that may be evicted. */
+  get freeCount(): number {
+    return this.#freeCount;
+  }
+
+  /** Blocks that a future prompt could hit. */
+  get cachedCount(): number {
+    return this.#byKey.size;
+  }
+
+  holders(block: number): number {
+    return this.#holders[block] ?? 0;
+  }
+
+  /** Blocks of the longest cached prefix of `keys`, none of them held by this call. */
+  match(keys: ArrayLike<number>, limit: number): number[] {
+    const blocks: number[] = [];
+    for (let i = 0; i < limit; i += 1) {
+      const block = this.#byKey.get(keys[i]!);
+      if (block === undefined) break;
+      blocks.push(block);
+    }
+    return blocks;
+  }
+
+  /** How many of `blocks` lie on the free list now, thus would be taken from it by `hold`. */
+  countFree(blocks: readonly number[]): number {
+    let count = 0;
+    for (const block of blocks) if (this.#holders[block] === 0) count += 1;
+    return count;
+  }
+
+  hold(blocks: readonly number[]): void {
+    for (const block of blocks) {
+      if (this.#holders[block] === 0) this.#unlink(block);
+      this.#holders[block]! += 1;
+    }
+  }
+
+  /** A block for new tokens; the least recently used cached one is forgotten for it. None when every block is held. */
+  allocate(): number | undefined {
+    const block = this.#next[this.blockCount]!;
+    if (block === this.blockCount) return undefined;
+    this.#unlink(block);
+    this.#forget(block);
+    this.#holders[block] = 1;
+    return block;
+  }
+
+  /** Makes a full block findable. A key already known keeps its first block; the copy stays private. */
+  publish(block: number, key: number): void {
+    if (this.#byKey.has(key)) return;
+    this.#forget(block);
+    this.#byKey.set(key, block);
+    this.#keys[block] = key;
+  }
+
+  /** Ends one hold on each block, last block first: a prefix outlives its continuations. */
+  release(blocks: readonly number[]): void {
+    for (let i = blocks.length - 1; i >= 0; i -= 1) {
+      const block = blocks[i]!;
+      if (this.#holders[block]! <= 0) throw new Error(`block ${block} released more often than held`);
+      this.#holders[block]! -= 1;
+      if (this.#holders[block] === 0) this.#append(block);
+    }
+  }
+
+  /** Forgets every prefix. Held blocks stay with their holders. */
+  flush(): void {
+    this.#byKey.clear();
+    this.#keys.fill(Number.NaN);
+  }
+
+  #forget(block: number): void {
+    const key = this.#keys[block]!;
+    if (Number.isNaN(key)) return;
+    this.#byKey.delete(key);
+    this.#keys[block] = Number.NaN;
+  }
+
+  #unlink(block: number): void {
+    const next = this.#next[block]!;
+    const previous = this.#previous[block]!;
+    this.#next[previous] = next;
+    this.#previous[next] = previous;
+    this.#next[block] = none;
+    this.#previous[block] = none;
+    this.#freeCount -= 1;
+  }
+
+  #append(block: number): void {
+    const end = this.blockCount;
+    const last = this.#previous[end]!;
+    this.#next[last] = block;
+    this.#previous[block] = last;
+    this.#next[block] = end;
+    this.#previous[end] = block;
+    this.#freeCount += 1;
+  }
+}

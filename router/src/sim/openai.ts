@@ -1,0 +1,146 @@
+/** `POST /v1/completions` and `POST /v1/chat/completions`. */
+
+import { randomUUID } from 'node:crypto';
+import { readMessages, renderChat } from './chat-template.ts';
+import type { HttpCall } from './http-call.ts';
+import type { OpenAiDialect, OpenAiRequest } from './openai-dialect.ts';
+import { Problem, readPrompts, readSampling, type Fields } from './read-request.ts';
+import { Sequence } from './sequence.ts';
+import { sglangDialect } from './sglang-dialect.ts';
+import { StreamOut } from './stream-out.ts';
+import { encode } from './tokenizer.ts';
+import { vllmDialect } from './vllm-dialect.ts';
+import { WholeOut } from './whole-out.ts';
+
+const chatNames = {
+  maxTokens: ['max_completion_tokens', 'max_tokens'],
+  minTokens: 'min_tokens',
+  seed: 'seed',
+};
+const completionNames = { maxTokens: ['max_tokens'], minTokens: 'min_tokens', seed: 'seed' };
+/** OpenAI's default for completions, kept by both engines; chat goes on to the end of the context. */
+const completionMaxTokens = 16;
+
+export function completions(call: HttpCall): void {
+  answer(call, false);
+}
+
+export function chatCompletions(call: HttpCall): void {
+  answer(call, true);
+}
+
+function answer(call: HttpCall, isChat: boolean): void {
+  const { core, body } = call;
+  const dialect: OpenAiDialect = core.options.kind === 'vllm' ? vllmDialect : sglangDialect;
+  const refuse = (status: number, problem: Problem): void =>
+    call.json(status, dialect.error(status, problem.message, problem.param));
+  if (!body) return refuse(400, new Problem('the body is not a JSON object'));
+
+  const { model } = core.options;
+  // SGLang takes any model name, vLLM answers 404 (both measured).
+  if (core.options.kind === 'vllm' && typeof body.model === 'string' && !core.modelNames.has(body.model)) {
+    return refuse(404, new Problem(`The model \`${body.model}\` does not exist. Valid aliases: ${model}.`, 'model'));
+  }
+  if (body.cache_salt === '') {
+    return refuse(400, new Problem("Parameter 'cache_salt' must be a non-empty string if provided.", 'cache_salt'));
+  }
+  const request = read(call, body, isChat);
+  if (request instanceof Problem) return refuse(400, request);
+
+  const { sequences } = request;
+  const job = { id: request.id, sequences };
+  call.tie(job);
+  if (body.stream === true) {
+    const out = new StreamOut(
+      call.openStream(),
+      sequences,
+      (delta) => dialect.events(request, delta),
+      () => dialect.finale(request),
+    );
+    core.start(job, out);
+  } else {
+    core.start(job, new WholeOut(sequences.length, () => call.json(200, dialect.answer(request))));
+  }
+}
+
+function read(call: HttpCall, body: Fields, isChat: boolean): OpenAiRequest | Problem {
+  const { core } = call;
+  const prompts = isChat ? readChatPrompt(body) : readPrompts(body.prompt, 'prompt');
+  if (prompts instanceof Problem) return prompts;
+  const sampling = readSampling(body, isChat ? chatNames : completionNames, core.nextUnseeded());
+  if (sampling instanceof Problem) return sampling;
+  const { maxTokens, samples } = sampling;
+  if (maxTokens !== undefined && maxTokens < 1) {
+    return new Problem(`max_tokens must be at least 1, got ${maxTokens}.`, 'max_tokens');
+  }
+
+  const id = requestId(call, body, isChat);
+  const namespace = [body.cache_salt, body.extra_key, body.model === core.options.model ? '' : body.model]
+    .map((part) => (typeof part === 'string' && part !== 'default' ? part : ''))
+    .join('\n');
+  const limit = core.scheduler.maxSequenceTokens;
+  const sequences: Sequence[] = [];
+  for (const [p, prompt] of prompts.prompts.entries()) {
+    const tokens = maxTokens ?? (isChat ? limit - prompt.length : Math.min(completionMaxTokens, limit - prompt.length));
+    if (tokens < 1 || prompt.length + tokens > limit) {
+      return new Problem(
+        `This model's maximum context length is ${limit} tokens. However, you requested ${maxTokens ?? 1} output ` +
+          `tokens and your prompt contains at least ${prompt.length} input tokens.`,
+        'input_tokens',
+      );
+    }
+    for (let s = 0; s < samples; s += 1) {
+      sequences.push(new Sequence(sequenceId(call, id, isChat, p, s), prompt, sampling.sample(s, tokens), namespace));
+    }
+  }
+
+  const streamOptions = body.stream_options as { include_usage?: unknown } | null | undefined;
+  return {
+    core,
+    id,
+    created: Math.floor(Date.now() / 1000),
+    model: typeof body.model === 'string' ? body.model : core.options.model,
+    isChat,
+    samples,
+    sequences,
+    topLogprobs: readTopLogprobs(body, isChat),
+    tokensAsIds: body.return_tokens_as_token_ids === true,
+    returnTokenIds: body.return_token_ids === true,
+    returnMetaInfo: body.return_meta_info === true,
+    echo: !isChat && body.echo === true,
+    includeUsage: streamOptions?.include_usage === true,
+  };
+}
+
+function readChatPrompt(body: Fields): { prompts: number[][] } | Problem {
+  // SGLang: ids in place of the rendered messages.
+  if (body.input_ids !== undefined && body.input_ids !== null) return readPrompts(body.input_ids, 'input_ids');
+  const messages = readMessages(body.messages);
+  if (typeof messages === 'string') return new Problem(messages, 'messages');
+  const text = renderChat(messages, {
+    addGenerationPrompt: body.add_generation_prompt !== false,
+    continueFinalMessage: body.continue_final_message === true,
+  });
+  return { prompts: [encode(text)] };
+}
+
+function readTopLogprobs(body: Fields, isChat: boolean): number | null {
+  const count = isChat ? body.top_logprobs : body.logprobs;
+  if (isChat ? body.logprobs !== true : typeof count !== 'number') return null;
+  return typeof count === 'number' ? Math.max(0, Math.min(count, 100)) : 0;
+}
+
+/** vLLM takes the id from the header, SGLang from the body's `rid`. */
+function requestId(call: HttpCall, body: Fields, isChat: boolean): string {
+  const random = (): string => randomUUID().replaceAll('-', '');
+  if (call.core.options.kind === 'sglang') return typeof body.rid === 'string' ? body.rid : random();
+  const given = call.header('x-request-id') ?? random().slice(0, 16);
+  return `${isChat ? 'chatcmpl' : 'cmpl'}-${given}`;
+}
+
+/** The id that vLLM's /abort_requests knows: completions carry the prompt's number (measured), samples are prefixed. */
+function sequenceId(call: HttpCall, id: string, isChat: boolean, prompt: number, sample: number): string {
+  if (call.core.options.kind === 'sglang') return id;
+  const base = isChat ? id : `${id}-${prompt}`;
+  return sample === 0 ? base : `${sample}_${base}`;
+}

@@ -1,0 +1,105 @@
+/** What a simulated engine is: every constant of its model of time and memory, with its unit and where it comes from. */
+
+import type { FinishedRecord } from './sequence.ts';
+
+export interface SimOptions {
+  /** Which engine the control endpoints claim to be, and which dialect the OpenAI endpoints speak. */
+  kind: 'sglang' | 'vllm';
+  host: string;
+  /** 0 takes any free port. */
+  port: number;
+  /** Model name on the wire. */
+  model: string;
+  /** Path of the weights it starts with; loading another path changes the tokens, loading this one restores them. */
+  modelPath: string;
+  weightVersion: string;
+  /** Engines with the same seed (and weights) give the same tokens for the same context. */
+  seed: number;
+
+  /** Wall time per model time: 1 is real, 0.1 is ten times as fast, 0 answers at once and sets no timer. */
+  timeScale: number;
+  /** ms a step: reading 15.2 GB of weights at ~2.6 TB/s, launches, sampling (Qwen2.5-7B bf16 on one H100). */
+  stepBaseMs: number;
+  /** ms per decoding sequence and step: its dense FLOPs and sampling. */
+  stepPerSequenceMs: number;
+  /** ms per KV token that a decode step reads: 57,344 B at ~2.4 TB/s. */
+  stepPerKvTokenMs: number;
+  /** ms per prefilled token: 2 x 7.6e9 FLOP at ~50 % of 989 TFLOPS. */
+  prefillPerTokenMs: number;
+  /** ms per prefilled token and position before it: attention FLOPs. */
+  prefillPerTokenPositionMs: number;
+  /** ms (model time) that loading weights from disk takes. */
+  weightLoadMs: number;
+
+  /** Tokens (decode + prefill) of one step; vLLM's max_num_batched_tokens on an H100. */
+  maxStepTokens: number;
+  /** Sequences running together; the others wait. */
+  maxRunning: number;
+  /** Tokens of KV memory: 450k is a colocated trainer's share of 80 GB, a dedicated GPU has about 800k. */
+  kvTokens: number;
+  /** Tokens per KV block: the unit of allocation and of prefix hits. */
+  blockTokens: number;
+  /** Prompt + output of one sequence. */
+  maxModelTokens: number;
+
+  /** A sequence ends by itself with this mean length (memoryless, so that a resumed one ends alike); 0 = never. */
+  meanOutputTokens: number;
+  /** Also emit pieces that a tokenizer would join when it reads the text again, as real models sometimes do. */
+  retokenizationDrift: boolean;
+  /** Sampled requests (temperature > 0) without a seed differ from each other; off, equal requests give equal answers. */
+  variedSampling: boolean;
+
+  /** SGLang's `--incremental-streaming-output`: stream events carry what is new, instead of everything so far. */
+  incrementalStreamingOutput: boolean;
+  /** ms (wall) before /health answers; SGLang's real one takes 1,000 because it makes a token. */
+  healthDelayMs: number;
+  /** ms (wall) after which a paused SGLang engine's /health answers 503 (20,000 measured on 0.5.23). */
+  pausedHealthDelayMs: number;
+  maxBodyBytes: number;
+
+  /** Called once per sequence with what really happened: the ground truth of tests. */
+  onFinished?: (record: FinishedRecord) => void;
+  /** The same records appended to this file, one JSON line each (for engines in another process). */
+  logPath?: string;
+}
+
+export const simDefaults: SimOptions = {
+  kind: 'sglang',
+  host: '127.0.0.1',
+  port: 0,
+  model: 'sim',
+  modelPath: 'sim',
+  weightVersion: 'default',
+  seed: 1,
+  timeScale: 1,
+  stepBaseMs: 7,
+  stepPerSequenceMs: 0.03,
+  stepPerKvTokenMs: 24e-6,
+  prefillPerTokenMs: 0.031,
+  prefillPerTokenPositionMs: 1e-6,
+  weightLoadMs: 1000,
+  maxStepTokens: 8192,
+  maxRunning: 256,
+  kvTokens: 450_000,
+  blockTokens: 16,
+  maxModelTokens: 32_768,
+  meanOutputTokens: 256,
+  retokenizationDrift: false,
+  variedSampling: false,
+  incrementalStreamingOutput: false,
+  healthDelayMs: 0,
+  pausedHealthDelayMs: 20_000,
+  maxBodyBytes: 256 * 1024 * 1024,
+};
+
+/** Fills in defaults and refuses what no engine could run with. */
+export function resolveSimOptions(given: Partial<SimOptions> = {}): SimOptions {
+  const options = { ...simDefaults, ...given };
+  for (const name of ['maxStepTokens', 'maxRunning', 'blockTokens', 'maxModelTokens'] as const) {
+    if (!Number.isInteger(options[name]) || options[name] < 1)
+      throw new RangeError(`${name} must be a positive integer`);
+  }
+  if (options.kvTokens < 2 * options.blockTokens) throw new RangeError('kvTokens must hold at least two blocks');
+  if (!(options.timeScale >= 0)) throw new RangeError('timeScale must be 0 or more');
+  return options;
+}

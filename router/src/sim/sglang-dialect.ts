@@ -1,0 +1,118 @@
+/** The OpenAI endpoints as SGLang 0.5.23 writes them. */
+
+import { countTokens, type OpenAiDialect, type OpenAiRequest } from './openai-dialect.ts';
+import { chatLogprobs, completionLogprobs } from './openai-logprobs.ts';
+import type { Finish, Sequence } from './sequence.ts';
+import { metaInfo } from './sglang-meta.ts';
+import { decode } from './tokenizer.ts';
+
+export const sglangDialect: OpenAiDialect = {
+  answer(request) {
+    return {
+      ...top(request, request.isChat ? 'chat.completion' : 'text_completion'),
+      choices: request.sequences.map((sequence, index) =>
+        request.isChat ? chatChoice(request, sequence, index) : completionChoice(request, sequence, index),
+      ),
+      usage: usage(request),
+      metadata: {
+        weight_version: request.core.weightVersion,
+        weight_versions: request.sequences[0]!.spans,
+      },
+    };
+  },
+
+  events(request, { sequence, index, from, to, text, isFirst }) {
+    const finish = sequence.finish;
+    if (!request.isChat) {
+      const choice = {
+        index,
+        text: isFirst && request.echo ? decode(sequence.prompt, false) + text : text,
+        logprobs: completionLogprobs(request, sequence, from, to, false),
+        finish_reason: finish?.type ?? null,
+        matched_stop: matchedStop(finish),
+        ...(request.returnTokenIds ? { token_ids: sequence.output.slice(from, to) } : {}),
+        ...(request.returnTokenIds && isFirst ? { prompt_token_ids: sequence.prompt } : {}),
+      };
+      return [{ ...top(request, 'text_completion'), choices: [choice], usage: null }];
+    }
+    const event = (delta: object, logprobs: object | null, ended: Finish | null, ids: object = {}): object => ({
+      ...top(request, 'chat.completion.chunk'),
+      choices: [
+        {
+          index,
+          delta: { role: null, content: null, reasoning_content: null, tool_calls: null, ...delta },
+          logprobs,
+          finish_reason: ended?.type ?? null,
+          matched_stop: matchedStop(ended),
+          ...ids,
+        },
+      ],
+      usage: null,
+    });
+    const events: object[] = [];
+    if (isFirst) {
+      const ids = request.returnTokenIds ? { prompt_token_ids: sequence.prompt } : {};
+      events.push(event({ role: 'assistant', content: '' }, null, null, ids));
+    }
+    if (to > from) {
+      const ids = request.returnTokenIds ? { response_token_ids: sequence.output.slice(from, to) } : {};
+      events.push(event({ content: text }, chatLogprobs(request, sequence, from, to), null, ids));
+    }
+    // Unlike vLLM it says why it ended in an event of its own.
+    if (finish) events.push(event({}, null, finish));
+    return events;
+  },
+
+  finale(request) {
+    if (!request.includeUsage) return [];
+    const object = request.isChat ? 'chat.completion.chunk' : 'text_completion';
+    return [{ ...top(request, object), choices: [], usage: usage(request) }];
+  },
+
+  error(status, message, param) {
+    return { object: 'error', message, type: 'BadRequestError', param, code: status };
+  },
+};
+
+function top(request: OpenAiRequest, object: string): object {
+  return { id: request.id, object, created: request.created, model: request.model };
+}
+
+/** As with --enable-cache-report, without which prompt_tokens_details is null. */
+function usage(request: OpenAiRequest): object {
+  const { counts, cached } = countTokens(request);
+  return { ...counts, prompt_tokens_details: { cached_tokens: cached }, reasoning_tokens: 0 };
+}
+
+function matchedStop(finish: Finish | null): string | number | null {
+  return finish?.type === 'stop' ? finish.matched : null;
+}
+
+function completionChoice(request: OpenAiRequest, sequence: Sequence, index: number): object {
+  return {
+    index,
+    text: request.echo ? decode(sequence.prompt, false) + sequence.text() : sequence.text(),
+    logprobs: completionLogprobs(request, sequence, 0, sequence.output.length, false),
+    finish_reason: sequence.finish?.type ?? null,
+    matched_stop: matchedStop(sequence.finish),
+    ...(request.returnTokenIds ? { token_ids: sequence.output, prompt_token_ids: sequence.prompt } : {}),
+  };
+}
+
+function chatChoice(request: OpenAiRequest, sequence: Sequence, index: number): object {
+  const show = { logprobs: true, startLen: -1, top: request.topLogprobs ?? 0, text: true };
+  return {
+    index,
+    message: {
+      role: 'assistant',
+      content: sequence.text(),
+      reasoning_content: null,
+      tool_calls: null,
+    },
+    logprobs: chatLogprobs(request, sequence, 0, sequence.output.length),
+    finish_reason: sequence.finish?.type ?? null,
+    matched_stop: matchedStop(sequence.finish),
+    ...(request.returnTokenIds ? { prompt_token_ids: sequence.prompt, response_token_ids: sequence.output } : {}),
+    ...(request.returnMetaInfo ? { meta_info: metaInfo(request.core, sequence, show) } : {}),
+  };
+}

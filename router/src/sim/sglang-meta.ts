@@ -1,0 +1,85 @@
+/** SGLang's `meta_info`: how a generation went, and its logprobs as [logprob, id, text] triples. */
+
+import type { Core } from './core.ts';
+import { contextOf, readToken } from './sampler.ts';
+import type { Sequence } from './sequence.ts';
+import { piece } from './tokenizer.ts';
+
+export interface MetaInfoOptions {
+  logprobs: boolean;
+  /** First prompt position with a logprob; -1 for none. */
+  startLen: number;
+  /** Alternatives per position. */
+  top: number;
+  /** Put the text of tokens beside their ids. */
+  text: boolean;
+}
+
+type Triple = [logprob: number | null, id: number, text: string | null];
+
+/** `from`: first output token whose logprobs are shown. */
+export function metaInfo(core: Core, sequence: Sequence, show: MetaInfoOptions, from = 0): Record<string, unknown> {
+  const { output, finish } = sequence;
+  const cached = Math.max(0, sequence.cachedTokens);
+  const info: Record<string, unknown> = {
+    id: sequence.id,
+    finish_reason: finishReason(sequence),
+    prompt_tokens: sequence.prompt.length,
+    weight_version: core.weightVersion,
+    num_retractions: sequence.preemptions,
+    completion_tokens: output.length,
+    cached_tokens: cached,
+    cached_tokens_details: cached > 0 ? { device: cached, host: 0 } : null,
+    dp_rank: null,
+  };
+  if (show.logprobs) {
+    const { sampler } = core.scheduler;
+    info.input_token_logprobs = [];
+    if (show.top > 0) info.input_top_logprobs = [];
+    if (show.startLen >= 0) Object.assign(info, inputLogprobs(core, sequence, show));
+    const views = sequence.views.slice(from);
+    info.output_token_logprobs = views.map((view, i): Triple =>
+      triple(sampler.logprob(view, output[from + i]!), output[from + i]!, show),
+    );
+    info.output_token_logprobs_length = output.length;
+    if (show.top > 0) {
+      info.output_top_logprobs = views.map((view) =>
+        sampler.top(view, show.top).map(({ id, logprob }) => triple(logprob, id, show)),
+      );
+    }
+  }
+  if (finish) {
+    info.weight_versions = sequence.spans;
+    info.e2e_latency = (performance.now() - sequence.arrivedMs) / 1000;
+  }
+  return info;
+}
+
+function finishReason(sequence: Sequence): object | null {
+  const { finish } = sequence;
+  if (!finish) return null;
+  if (finish.type === 'length') return { type: 'length', length: sequence.output.length };
+  if (finish.type === 'abort') return { type: 'abort', message: finish.message, status_code: null, err_type: null };
+  return { type: 'stop', matched: finish.matched };
+}
+
+/** The first position shown has no logprob: nothing before it was scored. */
+function inputLogprobs(core: Core, { prompt }: Sequence, show: MetaInfoOptions): object {
+  const { sampler } = core.scheduler;
+  const start = Math.min(show.startLen, prompt.length - 1);
+  let context = contextOf(prompt.slice(0, start));
+  const tokens: Triple[] = [];
+  const tops: (Triple[] | null)[] = [];
+  for (let i = start; i < prompt.length; i += 1) {
+    const id = prompt[i]!;
+    const view = sampler.view(context);
+    tokens.push(triple(i === start ? null : sampler.logprob(view, id), id, show));
+    tops.push(i === start ? null : sampler.top(view, show.top).map((t) => triple(t.logprob, t.id, show)));
+    context = readToken(context, id);
+  }
+  return { input_token_logprobs: tokens, ...(show.top > 0 ? { input_top_logprobs: tops } : {}) };
+}
+
+function triple(logprob: number | null, id: number, show: MetaInfoOptions): Triple {
+  return [logprob, id, show.text ? piece(id) : null];
+}

@@ -1,0 +1,46 @@
+/** Starts a simulated engine as a child process, one that can be killed with any signal. */
+
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import type { SimStats } from './core.ts';
+import type { SimOptions } from './options.ts';
+
+export interface SpawnedSimEngine {
+  url: string;
+  pid: number;
+  stats(): Promise<SimStats>;
+  /** Resolves when the process is gone. */
+  kill(signal?: NodeJS.Signals): Promise<void>;
+  exited: Promise<void>;
+}
+
+export async function spawnSimEngine(options: Partial<Omit<SimOptions, 'onFinished'>> = {}): Promise<SpawnedSimEngine> {
+  // Beside this file: .ts in the repository, .js in the published package.
+  const source = new URL('./process.ts', import.meta.url);
+  const built = new URL('./process.js', import.meta.url);
+  const entry = fileURLToPath(existsSync(source) ? source : built);
+  const child = spawn(process.execPath, [entry, JSON.stringify(options)], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  child.stdin.on('error', () => {});
+  const exited = once(child, 'exit').then(() => {});
+  const lines = createInterface({ input: child.stdout });
+  const first = await Promise.race([
+    once(lines, 'line').then(([line]) => String(line)),
+    exited.then(() => Promise.reject(new Error('the simulated engine ended before it listened'))),
+  ]);
+  const { url, pid } = JSON.parse(first) as { url: string; pid: number };
+  return {
+    url,
+    pid,
+    stats: async () => (await (await fetch(`${url}/sim/stats`)).json()) as SimStats,
+    kill: async (signal = 'SIGKILL') => {
+      child.kill(signal);
+      await exited;
+    },
+    exited,
+  };
+}

@@ -1,0 +1,77 @@
+/** Turns a job's progress into stream events. A client that reads slowly gets fewer, larger ones, as from real engines. */
+
+import type { Sink } from './core.ts';
+import type { SseStream } from './http-call.ts';
+import type { Sequence } from './sequence.ts';
+
+/** What is new for one sequence since its last event: output tokens [from, to) and their text. */
+export interface Delta {
+  sequence: Sequence;
+  /** Position in the answer's list of choices. */
+  index: number;
+  from: number;
+  to: number;
+  text: string;
+  /** Length of all text before this delta. */
+  textStart: number;
+  isFirst: boolean;
+}
+
+export class StreamOut implements Sink {
+  readonly #stream: SseStream;
+  readonly #render: (delta: Delta) => readonly object[];
+  readonly #finale: () => readonly object[];
+  readonly #sent: Map<Sequence, { index: number; tokens: number; chars: number; isFirst: boolean }>;
+  readonly #late = new Set<Sequence>();
+  #open: number;
+
+  constructor(
+    stream: SseStream,
+    sequences: readonly Sequence[],
+    render: (delta: Delta) => readonly object[],
+    finale: () => readonly object[],
+  ) {
+    this.#stream = stream;
+    this.#render = render;
+    this.#finale = finale;
+    this.#open = sequences.length;
+    this.#sent = new Map(sequences.map((sequence, index) => [sequence, { index, tokens: 0, chars: 0, isFirst: true }]));
+    stream.onCaughtUp(() => {
+      for (const sequence of this.#late) this.#send(sequence);
+      this.#late.clear();
+    });
+  }
+
+  progressed(sequence: Sequence): void {
+    if (this.#stream.isBehind) this.#late.add(sequence);
+    else this.#send(sequence);
+  }
+
+  ended(sequence: Sequence): void {
+    this.#late.delete(sequence);
+    this.#send(sequence);
+    this.#open -= 1;
+    if (this.#open > 0) return;
+    for (const event of this.#finale()) this.#stream.event(event);
+    this.#stream.done();
+  }
+
+  #send(sequence: Sequence): void {
+    const sent = this.#sent.get(sequence)!;
+    const text = sequence.text();
+    const to = sequence.output.length;
+    const delta: Delta = {
+      sequence,
+      index: sent.index,
+      from: sent.tokens,
+      to,
+      text: text.slice(sent.chars),
+      textStart: sent.chars,
+      isFirst: sent.isFirst,
+    };
+    sent.tokens = to;
+    sent.chars = Math.max(sent.chars, text.length);
+    sent.isFirst = false;
+    for (const event of this.#render(delta)) this.#stream.event(event);
+  }
+}

@@ -1,0 +1,20 @@
+/** Waits for every sequence of a job, then answers once. */
+
+import type { Sink } from './core.ts';
+
+export class WholeOut implements Sink {
+  readonly #answer: () => void;
+  #open: number;
+
+  constructor(sequenceCount: number, answer: () => void) {
+    this.#open = sequenceCount;
+    this.#answer = answer;
+  }
+
+  progressed(): void {}
+
+  ended(): void {
+    this.#open -= 1;
+    if (this.#open === 0) this.#answer();
+  }
+}
