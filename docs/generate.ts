@@ -14,7 +14,7 @@ const table = (head: readonly string[], rows: readonly (readonly string[])[]): s
 function defaultOf({ schema }: OptionSpec): string {
   const fallback: unknown = schema instanceof z.ZodDefault ? schema.def.defaultValue : undefined;
   if (fallback === undefined || (Array.isArray(fallback) && fallback.length === 0)) return 'none';
-  return fallback === false ? 'off' : `\`${String(fallback)}\``;
+  return fallback === false ? 'off' : `\`${JSON.stringify(fallback).replaceAll('"', '')}\``;
 }
 
 function optionsPage(): string {

@@ -100,21 +100,19 @@ async function ask(client: OpenAI, question: Question): Promise<Omit<Turn, 'grou
 
 async function stream(client: OpenAI, { messages, seed, maxTokens, session }: Question) {
   const startMs = performance.now();
+  const request: OpenAI.ChatCompletionCreateParamsStreaming & { return_token_ids: boolean } = {
+    model: 'sim',
+    messages: [...messages],
+    stream: true,
+    stream_options: { include_usage: true },
+    temperature: 1,
+    seed,
+    max_tokens: maxTokens,
+    // Not an OpenAI field: engines know it, and the router passes on what it doesn't know.
+    return_token_ids: true,
+  };
   const { data, response } = await client.chat.completions
-    .create(
-      {
-        model: 'sim',
-        messages: [...messages],
-        stream: true,
-        stream_options: { include_usage: true },
-        temperature: 1,
-        seed,
-        max_tokens: maxTokens,
-        // Not an OpenAI field: engines know it, and the router passes on what it doesn't know.
-        ...{ return_token_ids: true },
-      },
-      { headers: { 'x-session-id': session } },
-    )
+    .create(request, { headers: { 'x-session-id': session } })
     .withResponse();
   let text = '';
   let ttftMs = 0;
@@ -122,7 +120,7 @@ async function stream(client: OpenAI, { messages, seed, maxTokens, session }: Qu
   let usage: OpenAI.CompletionUsage | null | undefined = null;
   const tokenIds: number[] = [];
   for await (const chunk of data) {
-    const choice = chunk.choices[0] as (OpenAI.ChatCompletionChunk.Choice & { token_ids?: number[] }) | undefined;
+    const choice: (OpenAI.ChatCompletionChunk.Choice & { token_ids?: number[] }) | undefined = chunk.choices[0];
     if (ttftMs === 0 && choice?.delta.content) ttftMs = performance.now() - startMs;
     text += choice?.delta.content ?? '';
     tokenIds.push(...(choice?.token_ids ?? []));

@@ -67,8 +67,6 @@ export class Pipeline implements Road, ForwardEvents {
   onAnswerBegins(x: Exchange, head: ResponseHead): void {
     x.status = head.status;
     x.firstByteMs = performance.now();
-    // From here no other worker can be tried, so nothing needs the body any more.
-    x.body.release();
   }
 
   onComplete(x: Exchange): void {

@@ -156,24 +156,29 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       response.writeHead(200, { 'content-type': contentType }).end(text);
     });
   });
-  const port = await listenOr(() => listener.listen(), `--port ${config.port}`);
-  const metricsPort = await listenOr(
-    () => listen(metricsServer, config.prometheusPort, config.prometheusHost),
-    `--prometheus-port ${config.prometheusPort}`,
-  ).catch((error: unknown) => {
+  for (const url of splitList(config.workerUrls)) {
+    const worker = fleet.add(url);
+    if (typeof worker === 'string') throw new Error(`--worker-urls: ${worker}`);
+  }
+  let port: number;
+  let metricsPort: number;
+  try {
+    port = await listenOr(() => listener.listen(), `--port ${config.port}`);
+    metricsPort = await listenOr(
+      () => listen(metricsServer, config.prometheusPort, config.prometheusHost),
+      `--prometheus-port ${config.prometheusPort}`,
+    );
+  } catch (error) {
+    health.close();
     listener.close();
     throw error;
-  });
+  }
   const ticker = setInterval(() => {
     clock.nowMs = performance.now();
     listener.sweep();
     for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
   }, TICK_MS);
 
-  for (const url of splitList(config.workerUrls)) {
-    const worker = fleet.add(url);
-    if (typeof worker === 'string') log.error(`--worker-urls: ${worker}`);
-  }
   const scheme = listener.isTls ? 'https' : 'http';
   const hostText = config.host.includes(':') ? `[${config.host}]` : config.host;
   const url = `${scheme}://${hostText}:${port}`;

@@ -175,6 +175,10 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     this.#head = head;
     this.hasAnswer = true;
     if (this.sink === this.x.sink) this.x.isAnswerOut = true;
+    const isSent = this.#isRequestSent && this.#connection.socket.writableLength === 0;
+    // From here no other worker can be tried, so nothing needs the body any more. Plugins may have kept a part of it.
+    if (isSent && this.x.plugins.length === 0) this.x.body.free();
+    else this.x.body.release();
     this.#owner.onAnswerBegins(this, head);
     if (head.hasNoBody(this.x.head.method)) this.#left = 0;
     else if (head.isChunked) {

@@ -115,7 +115,6 @@ export class ClientConnection implements Sink {
     // One empty line before a request is forgiven (RFC 9112 section 2.2).
     if (bytes.length >= 2 && bytes[0] === 13 && bytes[1] === 10) start = 2;
     if (start === bytes.length) return;
-    if (this.deadlineMs === Infinity) this.deadlineMs = this.#owner.clock.nowMs + this.#owner.timeouts.headMs;
     if (seen > 0 && bytes.indexOf(10, seen) < 0 && bytes.length <= 65_536) {
       this.#ahead = bytes;
       return;
@@ -123,6 +122,7 @@ export class ClientConnection implements Sink {
     const head = new RequestHead();
     const next = head.read(bytes, start, bytes.length);
     if (next === INCOMPLETE) {
+      if (seen === 0) this.deadlineMs = this.#owner.clock.nowMs + this.#owner.timeouts.headMs;
       this.#ahead = bytes;
       return;
     }
@@ -200,7 +200,8 @@ export class ClientConnection implements Sink {
   #endBody(bytes: Buffer, end: number): void {
     this.#chunks = null;
     this.deadlineMs = Infinity;
-    if (end < bytes.length) this.#stash(bytes.subarray(end));
+    // A copy: the body's buffers are freed by hand once they are sent.
+    if (end < bytes.length) this.#stash(Buffer.from(bytes.subarray(end)));
     this.#body!.finish();
     if (this.#isBodyPaused) this.#setBodyPaused(false);
   }
@@ -330,7 +331,6 @@ export class ClientConnection implements Sink {
     this.deadlineMs = this.#owner.clock.nowMs + this.#owner.timeouts.keepAliveMs;
     this.#setReading(true);
     if (ahead !== null) {
-      this.deadlineMs = Infinity;
       // Not in this stack: a thousand pipelined requests would nest a thousand deep.
       setImmediate(() => {
         if (this.#body === null && !this.socket.destroyed && this.#ahead !== null) this.#readHead(this.#ahead, 0);

@@ -1,0 +1,56 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+
+const bin = join(import.meta.dirname, '../../bin/turnout.js');
+
+/** A `turnout` process and what it has printed. */
+export interface Turnout {
+  readonly child: ChildProcess;
+  output(): string;
+  /** Resolves with the match once the output has it; rejects when the process ends or 20 s pass before. */
+  says(pattern: RegExp): Promise<RegExpExecArray>;
+  /** Resolves with the exit code. */
+  readonly ended: Promise<number>;
+}
+
+/** Runs the command line as a user would. It is ended with the test. */
+export function turnout(t: TestContext, args: readonly string[], env: NodeJS.ProcessEnv = {}): Turnout {
+  const child = spawn(process.execPath, [bin, ...args], { env: { ...process.env, ...env } });
+  let text = '';
+  const waiting = new Set<() => void>();
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (part: Buffer) => {
+      text += part.toString();
+      for (const look of waiting) look();
+    });
+  }
+  const ended = once(child, 'close').then(([code]) => Number(code));
+  t.after(async () => {
+    child.kill('SIGKILL');
+    await ended;
+  });
+  return {
+    child,
+    ended,
+    output: () => text,
+    says: (pattern) =>
+      new Promise((resolve, reject) => {
+        const timer = setTimeout(() => reject(new Error(`never said ${pattern}:\n${text}`)), 20_000);
+        const look = (): void => {
+          const match = pattern.exec(text);
+          if (match === null) return;
+          clearTimeout(timer);
+          waiting.delete(look);
+          resolve(match);
+        };
+        waiting.add(look);
+        void ended.then(() => {
+          look();
+          reject(new Error(`ended before it said ${pattern}:\n${text}`));
+        });
+        look();
+      }),
+  };
+}
