@@ -16,25 +16,6 @@ if (version[0] < 22 || (version[0] === 22 && version[1] < 19)) {
   process.exit(1);
 }
 
-/*
- * Request bodies arrive in buffers that live for a moment outside of V8's heap, which learns late that they are garbage.
- * With a small young generation it learns early: half the CPU for 200 KB bodies, no difference for small ones. The
- * setting can only be made at start, so this process replaces itself once (same process id).
- */
-var flag = '--max-semi-space-size';
-var isSet =
-  process.execArgv
-    .concat(process.env.NODE_OPTIONS || '')
-    .join(' ')
-    .indexOf(flag) >= 0;
-if (!isSet && typeof process.execve === 'function') {
-  process.execve(
-    process.execPath,
-    [process.execPath, flag + '=1'].concat(process.execArgv, process.argv.slice(1)),
-    process.env,
-  );
-}
-
 var built = path.join(__dirname, '..', 'dist', 'cli', 'main.js');
 var source = path.join(__dirname, '..', 'src', 'cli', 'main.ts');
 /* A checkout runs its sources, whatever was built from them before. */

@@ -32,6 +32,8 @@ export interface AttemptOwner {
 
 /** Bodies up to this size go out with the head in one write, as one string. */
 const SMALL_BYTES = 16_384;
+/** Body bytes that may wait for an engine to read them before the client is paused. */
+const MAX_UNSENT_BYTES = 262_144;
 /** Answers 1xx before the real one; more is a flood (some engines and proxies send 102 while they work). */
 const MAX_INTERIM = 10_000;
 /** Reads of an event stream that are never delayed: time to first token is what people see. */
@@ -58,6 +60,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   #isUntilClose = false;
   #isRequestSent = false;
   #isSinkFull = false;
+  #isCorked = false;
   #isOwned = false;
   #reads = 0;
 
@@ -89,10 +92,9 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
       this.#isRequestSent = true;
       return;
     }
-    socket.cork();
+    this.#cork();
     socket.write(upstreamHead(x, worker, -1), 'latin1');
     body.attach(this);
-    socket.uncork();
   }
 
   /** Stops at once; the engine sees its connection close and stops generating. Nobody is told. */
@@ -106,13 +108,25 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
 
   takeBody(piece: Buffer): boolean {
     const { socket } = this.#connection;
-    if (!this.x.head.isChunked) return socket.write(piece);
+    this.#cork();
+    if (this.x.head.isChunked) {
+      socket.write(`${piece.length.toString(16)}\r\n`, 'latin1');
+      socket.write(piece);
+      socket.write('\r\n', 'latin1');
+    } else socket.write(piece);
+    return socket.writableLength < MAX_UNSENT_BYTES;
+  }
+
+  /** What one round of the event loop reads from the client goes out in one write. */
+  #cork(): void {
+    if (this.#isCorked) return;
+    this.#isCorked = true;
+    const { socket } = this.#connection;
     socket.cork();
-    socket.write(`${piece.length.toString(16)}\r\n`, 'latin1');
-    socket.write(piece);
-    const wantsMore = socket.write('\r\n', 'latin1');
-    socket.uncork();
-    return wantsMore;
+    setImmediate(() => {
+      this.#isCorked = false;
+      socket.uncork();
+    });
   }
 
   endBody(): void {
