@@ -5,10 +5,10 @@ import { classify } from './classify/classify.ts';
 import { Exchange, type Outcome, type Road } from './exchange.ts';
 import type { Worker } from './fleet/worker.ts';
 import type { Failure } from './forward/attempt.ts';
-import { sendError } from './forward/errors.ts';
+import { refusalError, sendError } from './forward/errors.ts';
 import type { ForwardEvents, Forwarder } from './forward/forward.ts';
 import { RouterError } from './kit/errors.ts';
-import type { Plugin } from './plugin.ts';
+import { type Plugin, takePart } from './plugin.ts';
 import type { Observer } from './observe/observer.ts';
 import type { RequestBody } from './wire/request-body.ts';
 import type { Refusal, RequestHead } from './wire/request-head.ts';
@@ -58,9 +58,10 @@ export class Pipeline implements Road, ForwardEvents {
     }
     this.underWay.add(x);
     if (requestTimeoutMs > 0) x.timer = setTimeout(() => this.#timeOut(x), requestTimeoutMs);
-    if (plugins.length > 0) x.plugins = plugins.filter((plugin) => plugin.appliesTo?.(x) ?? true);
+    const failure = plugins.length > 0 ? takePart(x, plugins) : null;
     // Chooses a worker, sends, relays; on failure before an answer it chooses again.
-    this.#forwarder.forward(x);
+    if (failure === null) this.#forwarder.forward(x);
+    else this.#refuse(x, failure);
     return x;
   }
 
@@ -74,6 +75,9 @@ export class Pipeline implements Road, ForwardEvents {
   }
 
   onCut(x: Exchange, detail: string, lastWords: string): void {
+    // An answer that a plugin still held back never began for the client.
+    if (!x.isAnswerOut && x.error !== null) return this.#refuse(x, x.error);
+    if (x.outcome !== null) return;
     x.sink.cut(detail, lastWords);
     this.#finish(x, 'cut');
   }
@@ -93,8 +97,14 @@ export class Pipeline implements Road, ForwardEvents {
     this.#finish(x, 'client_left');
   }
 
-  bodyRefused(x: Exchange, { status, message }: Refusal): void {
-    this.#stop(x, new RouterError(status === 413 ? 'payload_too_large' : 'bad_request', message, { status }));
+  bodyRefused(x: Exchange, refusal: Refusal): void {
+    this.#stop(x, refusalError(refusal));
+  }
+
+  /** Ends whatever is still under way: the router is going away. */
+  close(): void {
+    const error = new RouterError('shutting_down', 'The router is shutting down.', { retryAfterSecs: 1 });
+    for (const x of this.underWay) this.#stop(x, error);
   }
 
   #timeOut(x: Exchange): void {
@@ -125,6 +135,7 @@ export class Pipeline implements Road, ForwardEvents {
 
   /** Last: everything an exchange held is given back, then whoever listens is told. */
   #finish(x: Exchange, outcome: Outcome): void {
+    if (x.outcome !== null) return;
     const { chooser, limit, observers, waitingRoom } = this.#stages;
     x.outcome = outcome;
     x.endMs = performance.now();
@@ -134,7 +145,6 @@ export class Pipeline implements Road, ForwardEvents {
     x.body.release();
     if (this.underWay.delete(x)) limit.leave();
     for (const observer of observers) observer.finished(x);
-    for (const plugin of x.plugins) plugin.finished?.(x);
     waitingRoom.knock();
   }
 }

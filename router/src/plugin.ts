@@ -1,4 +1,5 @@
 import type { Exchange } from './exchange.ts';
+import { RouterError } from './kit/errors.ts';
 import type { Worker } from './fleet/worker.ts';
 import type { ResponseHead } from './wire/response-head.ts';
 
@@ -22,4 +23,23 @@ export interface Plugin {
   responseBody?(exchange: Exchange, body: Buffer): Buffer;
   /** The exchange is over; `exchange.outcome` says how. */
   finished?(exchange: Exchange): void;
+}
+
+/** A plugin's fault, as its client is told. */
+export function pluginError(plugin: Plugin, error: unknown): RouterError {
+  const reason = error instanceof Error ? error.message : String(error);
+  return new RouterError('plugin_failed', `The plugin "${plugin.name}" failed: ${reason}`);
+}
+
+/** Settles which plugins take part in an exchange. @returns the failure of one that could not say. */
+export function takePart(x: Exchange, plugins: readonly Plugin[]): RouterError | null {
+  let failure: RouterError | null = null;
+  for (const plugin of plugins) {
+    try {
+      if (plugin.appliesTo?.(x) ?? true) x.plugins = [...x.plugins, plugin];
+    } catch (error) {
+      failure ??= pluginError(plugin, error);
+    }
+  }
+  return failure;
 }

@@ -6,19 +6,21 @@ import { ConcurrencyLimit } from './admit/limits.ts';
 import { Chooser } from './choose/choose.ts';
 import { policies } from './choose/policies.ts';
 import { WaitingRoom } from './choose/waiting-room.ts';
+import { dialectOf } from './classify/classify.ts';
+import { normalPath } from './classify/path.ts';
 import { splitList } from './config/load.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
 import { Health } from './fleet/health.ts';
-import { sendError } from './forward/errors.ts';
+import { refusalError, sendError } from './forward/errors.ts';
 import { addForwarded } from './forward/headers.ts';
 import { Forwarder } from './forward/forward.ts';
 import type { CoarseClock } from './kit/clock.ts';
-import { RouterError } from './kit/errors.ts';
 import { seededRandom } from './kit/rng.ts';
 import { type Logger, createLogger, logObserver } from './observe/log.ts';
 import { Meters } from './observe/meters.ts';
 import { createRegistry } from './observe/metrics.ts';
+import { pluginEnds } from './observe/plugin-ends.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
 import { Listener, TICK_MS } from './wire/listener.ts';
@@ -110,6 +112,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     observers: [
       meters,
       logObserver(log),
+      pluginEnds(log),
       {
         attemptFailed: (_x, worker, failure) => {
           if (failure !== 'stale') health.suspect(worker);
@@ -144,9 +147,9 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
         const x = pipeline.dispatch(head, body, connection);
         if (x.outcome === null) connection.watcher = x;
       },
-      onRefused({ status, message }, connection) {
+      onRefused(refusal, target, connection) {
         meters.refusedHeads++;
-        sendError(connection, new RouterError('bad_request', message, { status }), 'plain');
+        sendError(connection, refusalError(refusal), dialectOf(normalPath(target)));
       },
     },
   );
@@ -201,6 +204,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       }
       health.close();
       clearInterval(ticker);
+      pipeline.close();
       listener.close();
       for (const worker of fleet.workers) worker.pool.closeIdle();
       await new Promise((resolve) => metricsServer.close(resolve));

@@ -14,13 +14,13 @@ export function classify(x: Exchange): void {
   x.path = normalPath(head.target);
   x.dialect = dialectOf(x.path);
   if (head.requestId === '' || !SAFE_ID.test(head.requestId)) {
-    if (head.requestId !== '') head.drop('x-request-id');
+    if (head.hasRequestIdLine) head.drop('x-request-id');
     head.requestId = idPrefix + (idCount++).toString(36);
     x.isRequestIdOurs = true;
   }
 }
 
-function dialectOf(path: string): Dialect {
+export function dialectOf(path: string): Dialect {
   if (path.startsWith('/v1/') || path.startsWith('/inference/')) return 'openai';
   return path === '/generate' || path === '/encode' || path === '/classify' ? 'sglang' : 'plain';
 }

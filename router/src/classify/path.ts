@@ -6,10 +6,11 @@
 export function normalPath(target: string): string {
   const query = target.indexOf('?');
   const path = query < 0 ? target : target.slice(0, query);
-  if (!path.includes('%') && !path.includes('//') && !path.includes('/.')) return path;
+  if (!path.includes('%') && !path.includes('//') && !path.includes('/.') && !path.endsWith('/')) return path;
   const decoded = path.replace(/%([0-9a-f]{2})/gi, (escape, hex: string) => {
     const char = String.fromCharCode(Number.parseInt(hex, 16));
-    return /[\w.~-]/.test(char) ? char : escape.toUpperCase();
+    // The slash is reserved, but the engines' servers decode it before they look for a route (uvicorn).
+    return /[\w.~/-]/.test(char) ? char : escape.toUpperCase();
   });
   const segments: string[] = [];
   for (const segment of decoded.split('/')) {

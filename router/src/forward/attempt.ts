@@ -49,7 +49,9 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   /** The attempt gave the connection away, or it is gone. */
   isOver = false;
   readonly #owner: AttemptOwner;
+  /** Set by `start`. */
   #connection!: UpstreamConnection;
+  #isStarted = false;
   #isFresh = false;
   #head: ResponseHead | null = null;
   /** The beginning of a head whose rest has not come. */
@@ -76,6 +78,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     const { x, worker } = this;
     const { body } = x;
     this.#isFresh = isFresh;
+    this.#isStarted = true;
     this.#connection = worker.pool.acquire(this, isFresh, this.#owner.clock.nowMs);
     this.sink.source = this;
     const { socket } = this.#connection;
@@ -101,7 +104,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   abort(): void {
     if (this.isOver) return;
     this.#leave();
-    this.#connection.destroy();
+    if (this.#isStarted) this.#connection.destroy();
   }
 
   // ---- the request's body ----
@@ -230,6 +233,8 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
       this.#left -= taken;
       surplus = available - taken;
     }
+    // A plugin that failed on these bytes has ended the attempt.
+    if (this.isOver) return true;
     if (this.#left === 0) {
       this.#complete(surplus);
       return true;

@@ -1,6 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Dialect } from '../exchange.ts';
-import type { RouterError } from '../kit/errors.ts';
+import { RouterError } from '../kit/errors.ts';
+import type { Refusal } from '../wire/request-head.ts';
 import { type ResponseHead, ownHead } from '../wire/response-head.ts';
 import type { Sink } from '../wire/sink.ts';
 
@@ -22,6 +23,11 @@ function errorHead(error: RouterError, bodyBytes: number): ResponseHead {
     `content-type: application/json\r\nx-turnout-error: ${error.code}\r\n${retryAfter}`,
     bodyBytes,
   );
+}
+
+/** What the wire refused, as an error of the table. It keeps the status that fits it best. */
+export function refusalError({ status, message }: Refusal): RouterError {
+  return new RouterError(status === 413 ? 'payload_too_large' : 'bad_request', message, { status });
 }
 
 /** Answers with the router's own error: the whole answer, none of it the engine's. */

@@ -4,7 +4,7 @@ import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { type CoarseClock, DelayQueue } from '../kit/clock.ts';
 import { RouterError } from '../kit/errors.ts';
-import type { Plugin } from '../plugin.ts';
+import { type Plugin, pluginError } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import { Attempt, type AttemptOwner, type Failure } from './attempt.ts';
 import { errorJson } from './errors.ts';
@@ -102,10 +102,13 @@ export class Forwarder implements AttemptOwner {
 
   readonly #onPluginFailure = (x: Exchange, plugin: Plugin, error: unknown): void => {
     x.underWay?.abort();
-    const reason = error instanceof Error ? error.message : String(error);
-    const failure = new RouterError('plugin_failed', `The plugin "${plugin.name}" failed: ${reason}`);
-    if (!x.isAnswerOut) this.#events.onFailed(x, failure);
-    else this.#events.onCut(x, failure.message, '');
+    const failure = pluginError(plugin, error);
+    if (!x.isAnswerOut) {
+      this.#events.onFailed(x, failure);
+      return;
+    }
+    x.error = failure;
+    this.#events.onCut(x, failure.message, '');
   };
 
   onAnswerBegins(attempt: Attempt, head: ResponseHead): void {
@@ -126,7 +129,7 @@ export class Forwarder implements AttemptOwner {
 
   onFailed(attempt: Attempt, failure: Failure, detail: string): void {
     const { x, worker } = attempt;
-    if (failure === 'stale') {
+    if (failure === 'stale' && x.body.isWhole) {
       this.#events.onAttemptFailed(x, worker, failure, detail, true);
       this.#attempt(x, worker, true);
       return;
@@ -134,8 +137,11 @@ export class Forwarder implements AttemptOwner {
     this.#chooser.release(x);
     x.tried = [...x.tried, worker];
     x.failures = [...x.failures, failure];
-    // Only the same bytes may be sent again: a body that flowed through without being kept can't be.
-    const canRetry = failure !== 'bad_answer' && x.body.isWhole && x.tried.length <= this.#options.maxRetries;
+    // Only the same bytes may be sent again, which a body that flowed through without being kept can't be; and work that
+    // an engine may have begun is given to one other engine at most.
+    const mayRunTwice = x.failures.filter((earlier) => earlier !== 'connect').length > 1;
+    const isWithinLimits = x.body.isWhole && !mayRunTwice && x.tried.length <= this.#options.maxRetries;
+    const canRetry = failure !== 'bad_answer' && isWithinLimits;
     this.#events.onAttemptFailed(x, worker, failure, detail, canRetry);
     if (canRetry) this.#choose(x);
     else this.#events.onFailed(x, nobodyLeft(x));
@@ -148,7 +154,7 @@ function nobodyLeft(x: Exchange): RouterError {
   if (last === 'bad_answer') {
     return new RouterError('upstream_bad_answer', 'The engine answered with something that is not HTTP/1.1.');
   }
-  if (x.failures.includes('reset')) {
+  if (x.failures.some((failure) => failure !== 'connect')) {
     return new RouterError('upstream_reset', 'The engine closed the connection before it answered. Retry.');
   }
   const message =

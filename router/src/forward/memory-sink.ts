@@ -26,6 +26,8 @@ export class MemorySink implements Sink {
       this.#resolve = resolve;
       this.#reject = reject;
     });
+    // Whoever asked may look at the answer only later.
+    this.answer.catch(() => {});
   }
 
   head(head: ResponseHead): void {

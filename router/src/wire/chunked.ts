@@ -5,6 +5,11 @@ const SEMICOLON = 59;
 /** Chunk extensions and trailers are never passed on; more of them than this in one message is an attack. */
 export const MAX_IGNORED_BYTES = 16_384;
 
+/** Although ignored, they are checked: where readers differ about what is in them, they differ about where they end. */
+const EXTENSIONS =
+  /^(?:;[\w!#$%&'*+.^`|~-]+(?:=(?:[\w!#$%&'*+.^`|~-]+|"(?:[\t !#-[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"))?)+$/;
+const TRAILER_LINE = /^(?!content-length:|transfer-encoding:)[\w!#$%&'*+.^`|~-]+:[\t -~\x80-\xff]*$/i;
+
 const SIZE = 0;
 const EXTENSION = 1;
 const SIZE_LF = 2;
@@ -39,6 +44,8 @@ export class ChunkedReader {
   #size = 0;
   #digits = 0;
   #ignored = 0;
+  /** The chunk extensions or the trailer line that is being read. */
+  #line = '';
   /** The last four payload bytes, to tell whether an event of a stream was just completed. */
   #tail = 0;
 
@@ -64,6 +71,7 @@ export class ChunkedReader {
     let from = start;
     let i = start;
     let state = this.#state;
+    let refusal = '';
     while (i < end) {
       if (state === DATA) {
         const left = this.#size;
@@ -82,72 +90,82 @@ export class ChunkedReader {
         case SIZE: {
           const digit = HEX_VALUE[byte]!;
           if (digit < 16) {
-            if (++this.#digits > 12) return this.#refuse('a chunk size beyond all limits');
-            this.#size = this.#digits === 1 ? digit : this.#size * 16 + digit;
-          } else if (this.#digits === 0) {
-            return this.#refuse('a chunk without a size');
-          } else if (byte === CR) {
+            if (++this.#digits > 12) refusal = 'a chunk size beyond all limits';
+            else this.#size = this.#digits === 1 ? digit : this.#size * 16 + digit;
+          } else if (this.#digits === 0) refusal = 'a chunk without a size';
+          else if (byte === CR) {
             state = SIZE_LF;
           } else if (byte === SEMICOLON) {
             if (keeps && i > from) this.#take(bytes, from, i);
             from = i + 1;
+            this.#line = ';';
             state = EXTENSION;
-          } else return this.#refuse('a malformed chunk size');
+          } else refusal = 'a malformed chunk size';
           break;
         }
         case EXTENSION:
-          if (byte === CR) {
-            state = SIZE_LF;
-            from = i;
-          } else if (byte === LF || ++this.#ignored > MAX_IGNORED_BYTES) {
-            return this.#refuse('a malformed or endless chunk extension');
-          } else from = i + 1;
+          from = i;
+          if (byte === CR && EXTENSIONS.test(this.#line)) state = SIZE_LF;
+          else if (!this.#ignore(byte)) refusal = 'a malformed or endless chunk extension';
+          else from = i + 1;
           break;
         case SIZE_LF:
-          if (byte !== LF) return this.#refuse('a chunk size that does not end in CRLF');
-          state = this.#size === 0 ? TRAILER_START : DATA;
+          if (byte !== LF) refusal = 'a chunk size that does not end in CRLF';
+          else state = this.#size === 0 ? TRAILER_START : DATA;
           break;
         case DATA_CR:
-          if (byte !== CR) return this.#refuse('a chunk that is longer than its size');
-          state = DATA_LF;
+          if (byte !== CR) refusal = 'a chunk that is longer than its size';
+          else state = DATA_LF;
           break;
         case DATA_LF:
-          if (byte !== LF) return this.#refuse('a chunk that does not end in CRLF');
-          this.#digits = 0;
-          state = SIZE;
+          if (byte !== LF) refusal = 'a chunk that does not end in CRLF';
+          else {
+            this.#digits = 0;
+            state = SIZE;
+          }
           break;
         case TRAILER_START:
           if (byte === CR) state = END_LF;
           else {
             if (keeps && i > from) this.#take(bytes, from, i);
             from = i + 1;
-            if (byte === LF) return this.#refuse('a malformed trailer');
-            state = TRAILER;
+            this.#line = '';
+            if (this.#ignore(byte)) state = TRAILER;
+            else refusal = 'a malformed trailer';
           }
           break;
         case TRAILER:
-          if (byte === CR) state = TRAILER_LF;
-          else if (byte === LF || ++this.#ignored > MAX_IGNORED_BYTES) {
-            return this.#refuse('a malformed or endless trailer');
-          }
           from = i + 1;
+          if (byte === CR && TRAILER_LINE.test(this.#line)) state = TRAILER_LF;
+          else if (!this.#ignore(byte)) refusal = 'a malformed or endless trailer';
           break;
         case TRAILER_LF:
-          if (byte !== LF) return this.#refuse('a trailer line that does not end in CRLF');
           from = i + 1;
-          state = TRAILER_START;
+          if (byte !== LF) refusal = 'a trailer line that does not end in CRLF';
+          else state = TRAILER_START;
           break;
         case END_LF:
-          if (byte !== LF) return this.#refuse('a body whose end is not CRLF');
-          state = DONE;
-          this.end = i + 1;
+          if (byte !== LF) refusal = 'a body whose end is not CRLF';
+          else {
+            state = DONE;
+            this.end = i + 1;
+          }
           break;
       }
+      if (refusal !== '') break;
       i++;
       if (state === DONE) break;
     }
     this.#state = state;
     if (keeps && i > from) this.#take(bytes, from, i);
+    this.refusal = refusal;
+    return refusal === '';
+  }
+
+  /** Keeps a byte of a line that is not passed on until the line can be judged. @returns false when it can't be right. */
+  #ignore(byte: number): boolean {
+    if (byte === CR || byte === LF || ++this.#ignored > MAX_IGNORED_BYTES) return false;
+    this.#line += String.fromCharCode(byte);
     return true;
   }
 
@@ -155,10 +173,5 @@ export class ChunkedReader {
     let tail = this.#tail;
     for (let k = end - (count < 4 ? count : 4); k < end; k++) tail = (tail << 8) | bytes[k]!;
     this.#tail = tail;
-  }
-
-  #refuse(refusal: string): false {
-    this.refusal = refusal;
-    return false;
   }
 }

@@ -25,8 +25,8 @@ export interface ConnectionOwner {
   /** True while the router shuts down: answers end their connections. */
   readonly isDraining: boolean;
   onRequest(head: RequestHead, body: RequestBody, connection: ClientConnection): void;
-  /** A head that was refused before it became a request. */
-  onRefused(refusal: Refusal, connection: ClientConnection): void;
+  /** What was refused before it became a request. `target` is '' where it isn't known. */
+  onRefused(refusal: Refusal, target: string, connection: ClientConnection): void;
   onClosed(connection: ClientConnection): void;
 }
 
@@ -49,6 +49,7 @@ export class ClientConnection implements Sink {
   watcher: ClientWatcher | null = null;
   /** Bytes of answers written. */
   bytesOut = 0;
+  readonly #tcp: Socket;
   readonly #owner: ConnectionOwner;
   #ahead: Buffer | null = null;
   #head: RequestHead | null = null;
@@ -59,13 +60,17 @@ export class ClientConnection implements Sink {
   #isReading = true;
   #hasEnded = false;
   #isLast = false;
+  /** HEAD, 204, 304: whatever is handed over as a body is not sent. */
+  #isBodiless = false;
   #isChunkedOut = false;
   #isFramedByClose = false;
   #out = '';
   #isClosing = false;
 
-  constructor(socket: Socket, owner: ConnectionOwner) {
+  /** @param tcp what `socket` runs over: itself, or the socket under its TLS */
+  constructor(socket: Socket, tcp: Socket, owner: ConnectionOwner) {
     this.socket = socket;
+    this.#tcp = tcp;
     this.#owner = owner;
     this.deadlineMs = owner.clock.nowMs + owner.timeouts.headMs;
     socket.on('data', (bytes: Buffer) => this.#onData(bytes));
@@ -112,8 +117,8 @@ export class ClientConnection implements Sink {
   #readHead(bytes: Buffer, seen: number): void {
     this.#ahead = null;
     let start = 0;
-    // One empty line before a request is forgiven (RFC 9112 section 2.2).
-    if (bytes.length >= 2 && bytes[0] === 13 && bytes[1] === 10) start = 2;
+    // Empty lines before a request are forgiven (RFC 9112 section 2.2): all, as they may come in reads of their own.
+    while (bytes[start] === 13 && bytes[start + 1] === 10) start += 2;
     if (start === bytes.length) return;
     if (seen > 0 && bytes.indexOf(10, seen) < 0 && bytes.length <= 65_536) {
       this.#ahead = bytes;
@@ -122,6 +127,10 @@ export class ClientConnection implements Sink {
     const head = new RequestHead();
     const next = head.read(bytes, start, bytes.length);
     if (next === INCOMPLETE) {
+      if (this.#hasEnded) {
+        this.socket.destroySoon();
+        return;
+      }
       if (seen === 0) this.deadlineMs = this.#owner.clock.nowMs + this.#owner.timeouts.headMs;
       this.#ahead = bytes;
       return;
@@ -137,7 +146,7 @@ export class ClientConnection implements Sink {
     this.#isLast = true;
     this.#isClosing = true;
     this.#body = new RequestBody(this.#owner.retryBudget, () => {});
-    this.#owner.onRefused(refusal, this);
+    this.#owner.onRefused(refusal, this.#head?.target ?? '', this);
   }
 
   #begin(head: RequestHead, bytes: Buffer, next: number): void {
@@ -155,8 +164,9 @@ export class ClientConnection implements Sink {
     if (head.isChunked) {
       // The parts of a read are copied out of it: chunk lines and all, the read would stay in memory for a retry.
       this.#chunks = new ChunkedReader(false, (from, start, end) => body.push(Buffer.from(from.subarray(start, end))));
-    } else if (this.#bodyLeft === 0) {
-      body.isComplete = true;
+    } else {
+      body.holdsReads = true;
+      body.isComplete = this.#bodyLeft === 0;
     }
     const hasBytes = next < bytes.length;
     if (head.expectsContinue && !body.isComplete && !hasBytes) this.socket.write('HTTP/1.1 100 Continue\r\n\r\n');
@@ -240,11 +250,11 @@ export class ClientConnection implements Sink {
 
   head(head: ResponseHead): void {
     const request = this.#head;
-    const isHead = request !== null && head.hasNoBody(request.method);
+    this.#isBodiless = request !== null && head.hasNoBody(request.method);
     this.#isChunkedOut = false;
     this.#isFramedByClose = false;
     let out = `HTTP/1.1 ${head.statusText}\r\n${head.passedOn()}`;
-    if (!isHead && head.contentLength < 0) {
+    if (!this.#isBodiless && head.contentLength < 0) {
       if (head.isChunked && this.takesFraming) {
         this.#isChunkedOut = true;
         out += 'transfer-encoding: chunked\r\n';
@@ -266,6 +276,7 @@ export class ClientConnection implements Sink {
   }
 
   body(bytes: Uint8Array, start: number, end: number, isOwned: boolean): void {
+    if (this.#isBodiless) return;
     const size = end - start;
     if (size <= SMALL_BYTES) {
       this.#out += (bytes as Buffer).toString('latin1', start, end);
@@ -295,7 +306,7 @@ export class ClientConnection implements Sink {
   end(): void {
     if (this.#out !== '') this.#write();
     this.#settle();
-    if (this.#isLast || this.#hasEnded) this.#close();
+    if (this.#isLast || (this.#hasEnded && this.#ahead === null)) this.#close();
     else this.#next();
   }
 
@@ -303,7 +314,7 @@ export class ClientConnection implements Sink {
     this.#settle();
     if (this.#isFramedByClose || this.socket.destroyed) {
       // Only a reset tells this client that more should have come.
-      this.socket.resetAndDestroy();
+      this.#tcp.resetAndDestroy();
       return;
     }
     if (lastWords !== '') {
@@ -359,7 +370,8 @@ export class ClientConnection implements Sink {
   #onEnd(): void {
     this.#hasEnded = true;
     const isUnderWay = this.#body !== null && !this.#isClosing;
-    if (isUnderWay && this.#owner.allowsHalfClose && this.#body!.isComplete) return;
+    const isComplete = this.#body === null ? this.#ahead !== null : this.#body.isComplete;
+    if (this.#owner.allowsHalfClose && isComplete && !this.#isClosing) return;
     if (isUnderWay) this.socket.destroy();
     else this.socket.destroySoon();
   }

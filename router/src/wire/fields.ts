@@ -122,6 +122,17 @@ const CHUNKED = ascii('chunked');
 export const isChunkedWord = (bytes: Uint8Array, start: number, end: number): boolean =>
   spells(bytes, start, end, CHUNKED);
 
+/** Without the whitespace around it. Not `trim`: that takes 0xA0 too, the last byte of many a UTF-8 character. */
+function trimmed(value: string): string {
+  let start = 0;
+  let end = value.length;
+  while (start < end && isBlank(value.charCodeAt(start))) start++;
+  while (end > start && isBlank(value.charCodeAt(end - 1))) end--;
+  return value.slice(start, end);
+}
+
+const isBlank = (code: number): boolean => code === SP || code === HTAB;
+
 /** What a message head has in common in both directions: its text and which of its lines end at this hop. */
 export abstract class Head {
   /** The whole head, start line to empty line, one character a byte (latin1). */
@@ -144,7 +155,7 @@ export abstract class Head {
     const at = this.#find(name, this.fieldsStart - 2);
     if (at < 0) return undefined;
     const start = at + name.length + 3;
-    return this.raw.slice(start, this.raw.indexOf('\r', start)).trim();
+    return trimmed(this.raw.slice(start, this.raw.indexOf('\r', start)));
   }
 
   /** All fields but those that end at this hop, as they came: name and value by turns. */
@@ -153,7 +164,7 @@ export abstract class Head {
     lines.pop();
     return lines.map((line) => {
       const colon = line.indexOf(':');
-      return [line.slice(0, colon), line.slice(colon + 1).trim()];
+      return [line.slice(0, colon), trimmed(line.slice(colon + 1))];
     });
   }
 

@@ -1,5 +1,5 @@
 import { type Server, type Socket, createServer } from 'node:net';
-import { type SecureContextOptions, type Server as TlsServer, createServer as createTlsServer } from 'node:tls';
+import { type SecureContext, type SecureContextOptions, TLSSocket, createSecureContext } from 'node:tls';
 import type { CoarseClock } from '../kit/clock.ts';
 import { ClientConnection, type ConnectionOwner } from './client-connection.ts';
 import type { RequestBody, RetryBudget } from './request-body.ts';
@@ -21,7 +21,7 @@ export interface ListenerOptions {
 /** Who takes the requests that come in. */
 export interface RequestTaker {
   onRequest(head: RequestHead, body: RequestBody, connection: ClientConnection): void;
-  onRefused(refusal: Refusal, connection: ClientConnection): void;
+  onRefused(refusal: Refusal, target: string, connection: ClientConnection): void;
 }
 
 /** The listening socket and all client connections. */
@@ -32,9 +32,9 @@ export class Listener implements ConnectionOwner {
   readonly allowsHalfClose: boolean;
   readonly timeouts: ConnectionOwner['timeouts'];
   isDraining = false;
-  readonly isTls: boolean;
+  #secureContext: SecureContext | null;
   readonly connections = new Set<ClientConnection>();
-  readonly #server: Server | TlsServer;
+  readonly #server: Server;
   readonly #taker: RequestTaker;
   readonly #options: ListenerOptions;
 
@@ -46,24 +46,21 @@ export class Listener implements ConnectionOwner {
     this.timeouts = options.timeouts;
     this.#options = options;
     this.#taker = taker;
-    this.isTls = options.tls !== null;
-    const take = (socket: Socket): void => {
-      this.connections.add(new ClientConnection(socket, this));
-    };
+    this.#secureContext = options.tls === null ? null : createSecureContext(options.tls);
     // Half-open: a client's FIN is answered by the connection itself, which knows what is under way.
-    if (options.tls === null) this.#server = createServer({ allowHalfOpen: true, noDelay: true }, take);
-    else {
-      const server = createTlsServer({
-        ...options.tls,
-        allowHalfOpen: true,
-        noDelay: true,
-        ALPNProtocols: ['http/1.1'],
-      });
-      server.on('secureConnection', take);
-      // A failed handshake is the client's affair: its socket is closed, nobody else is concerned.
-      server.on('tlsClientError', (_error, socket) => socket.destroy());
-      this.#server = server;
-    }
+    this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (tcp) => this.#take(tcp));
+  }
+
+  get isTls(): boolean {
+    return this.#secureContext !== null;
+  }
+
+  /** A handshake that fails or drags on ends like a head that does: by the connection's error or deadline. */
+  #take(tcp: Socket): void {
+    const secureContext = this.#secureContext;
+    const socket =
+      secureContext === null ? tcp : new TLSSocket(tcp, { isServer: true, secureContext, ALPNProtocols: ['http/1.1'] });
+    this.connections.add(new ClientConnection(socket, tcp, this));
   }
 
   /** @returns the port, which differs from the one asked for when that was 0. */
@@ -78,7 +75,7 @@ export class Listener implements ConnectionOwner {
 
   /** New connections get this certificate; open ones go on. */
   reloadTls(tls: SecureContextOptions): void {
-    if ('setSecureContext' in this.#server) this.#server.setSecureContext(tls);
+    this.#secureContext = createSecureContext(tls);
   }
 
   /** Closes connections whose awaited bytes have not come in time. */
@@ -91,8 +88,8 @@ export class Listener implements ConnectionOwner {
     this.#taker.onRequest(head, body, connection);
   }
 
-  onRefused(refusal: Refusal, connection: ClientConnection): void {
-    this.#taker.onRefused(refusal, connection);
+  onRefused(refusal: Refusal, target: string, connection: ClientConnection): void {
+    this.#taker.onRefused(refusal, target, connection);
   }
 
   onClosed(connection: ClientConnection): void {

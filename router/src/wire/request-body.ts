@@ -33,6 +33,8 @@ export class RequestBody {
   isComplete = false;
   /** True while `pieces` holds everything from the first byte on. */
   isWhole = true;
+  /** Every piece is the whole of a buffer that a socket was read into: memory that `free` may give back. */
+  holdsReads = false;
   readonly #budget: RetryBudget;
   /** Pauses or resumes the client's socket. */
   readonly #setPaused: (isPaused: boolean) => void;
@@ -101,7 +103,10 @@ export class RequestBody {
       const wantsMore = taker.takeBody(this.pieces[this.#next++]!);
       if (this.#taker !== taker) return;
       if (this.#isReleased) this.#dropTaken();
-      if (!wantsMore) return;
+      if (!wantsMore) {
+        if (!this.isComplete) this.#setPaused(true);
+        return;
+      }
     }
     if (this.isComplete) taker.endBody();
     else this.#setPaused(false);
@@ -118,14 +123,17 @@ export class RequestBody {
   }
 
   /**
-   * As `release`, and gives the memory back at once. Only when every piece has been sent, nobody else holds one, and each
-   * has its buffer to itself: V8 would learn of such garbage late, and go through the whole heap to find it.
+   * As `release`, and gives the memory back at once: V8 would learn of such garbage late, and go through the whole heap to
+   * find it. Only when every piece has been sent and nobody else holds one.
    */
   free(): void {
     const { pieces } = this;
     this.release();
-    for (const { buffer } of pieces) {
-      if (buffer.byteLength >= LARGE_BYTES && buffer instanceof ArrayBuffer && !buffer.detached) buffer.transfer(0);
+    if (!this.holdsReads) return;
+    for (const { buffer, length } of pieces) {
+      // Less than half of a buffer may be a slice of the pool that Node's small buffers share: that can't be given back.
+      if (length < buffer.byteLength / 2) continue;
+      if (buffer.byteLength >= LARGE_BYTES && buffer instanceof ArrayBuffer) buffer.transfer(0);
     }
   }
 

@@ -54,6 +54,8 @@ export class RequestHead extends Head {
   /** Path and query as the client spelled them; `*` only for `OPTIONS *`. */
   target = '';
   isHttp10 = false;
+  /** There is an x-request-id, be it empty. */
+  hasRequestIdLine = false;
   /** The client waits for `100 Continue` before it sends its body. */
   expectsContinue = false;
   refusal: Refusal | null = null;
@@ -162,7 +164,8 @@ export class RequestHead extends Head {
       case TRANSFER_ENCODING:
         if (this.isChunked) return this.#fail(400, 'The request has more than one Transfer-Encoding.');
         if (this.isHttp10) return this.#fail(400, 'HTTP/1.0 has no Transfer-Encoding (RFC 9112 section 6.1).');
-        if (!isChunkedWord(bytes, valueStart, valueEnd)) return this.#failCoding(bytes, valueStart, valueEnd);
+        // Whitespace after the word is allowed, but readers are known to overlook the coding then (llhttp: a tab).
+        if (!isChunkedWord(bytes, valueStart, lineEnd - 2)) return this.#failCoding(bytes, valueStart, lineEnd - 2);
         this.isChunked = true;
         break;
       case HOST:
@@ -184,6 +187,7 @@ export class RequestHead extends Head {
         }
         break;
       case REQUEST_ID:
+        this.hasRequestIdLine = true;
         if (this.requestId === '') this.requestId = bytes.toString('latin1', valueStart, valueEnd);
         return true;
       case CONNECTION:

@@ -48,6 +48,7 @@ export class ResponseHead extends Head {
     for (let i = start + 12; i < lf - 1; i++) {
       if (IS_VALUE[bytes[i]!] === 0) return this.#refuse('a control character in the status line');
     }
+    if (lf + 1 - start > MAX_HEAD_BYTES) return this.#refuse('a head beyond the limits');
     this.isLast = minor === 0;
     let at = lf + 1;
     let connection = '';
@@ -94,7 +95,7 @@ export class ResponseHead extends Head {
         return '';
       }
       case TRANSFER_ENCODING:
-        if (this.isChunked || !isChunkedWord(bytes, valueStart, valueEnd)) return 'an unknown Transfer-Encoding';
+        if (this.isChunked || !isChunkedWord(bytes, valueStart, lineEnd - 2)) return 'an unknown Transfer-Encoding';
         this.isChunked = true;
         break;
       case CONTENT_TYPE:
@@ -115,7 +116,7 @@ export class ResponseHead extends Head {
   }
 
   #incomplete(start: number, end: number): number {
-    return end - start > MAX_HEAD_BYTES ? this.#refuse('a head beyond the limits') : INCOMPLETE;
+    return end - start > MAX_HEAD_BYTES + 2 ? this.#refuse('a head beyond the limits') : INCOMPLETE;
   }
 
   #refuse(refusal: string): number {

@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import type { Exchange } from '../../exchange.ts';
+import { Fleet } from '../../fleet/fleet.ts';
+import type { Placement, Worker } from '../../fleet/worker.ts';
+import { leastInflight } from './least-inflight.ts';
+
+const x = { tried: [] as readonly Worker[] } as Exchange;
+
+/** A fleet whose workers have this many exchanges under way. */
+function fleetOf(loads: readonly number[]): { fleet: Fleet; workers: Worker[] } {
+  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null });
+  const workers = loads.map((load, i) => {
+    const worker = fleet.add(`http://w${i}:1`) as Worker;
+    for (let left = load; left > 0; left--) fleet.begin(worker);
+    return worker;
+  });
+  return { fleet, workers };
+}
+
+test('the choice is always one with the least in flight', () => {
+  fc.assert(
+    fc.property(fc.array(fc.nat(5), { minLength: 1, maxLength: 10 }), fc.nat(20), (loads, rounds) => {
+      const { fleet, workers } = fleetOf(loads);
+      const policy = leastInflight({ fleet, random: Math.random });
+      for (let round = 0; round <= rounds; round++) {
+        const { worker } = (policy.choose(x, workers) as Placement).legs[0]!;
+        assert.equal(fleet.load(worker), Math.min(...workers.map((each) => fleet.load(each))));
+        fleet.begin(worker);
+      }
+    }),
+  );
+});
+
+test('ties rotate, idle or busy', () => {
+  for (const load of [0, 2]) {
+    const { fleet, workers } = fleetOf([load, load, load]);
+    const policy = leastInflight({ fleet, random: Math.random });
+    const order = Array.from({ length: 7 }, () => policy.choose(x, workers));
+    assert.deepEqual(
+      order,
+      [0, 1, 2, 0, 1, 2, 0].map((i) => workers[i]!.alone),
+    );
+  }
+});
+
+test('ties rotate among the least loaded only', () => {
+  const { fleet, workers } = fleetOf([1, 0, 3, 0]);
+  const policy = leastInflight({ fleet, random: Math.random });
+  const order = Array.from({ length: 4 }, () => policy.choose(x, workers));
+  assert.deepEqual(
+    order,
+    [1, 3, 1, 3].map((i) => workers[i]!.alone),
+  );
+});
+
+test('work spreads evenly and stays so when the fleet shrinks', () => {
+  const { fleet, workers } = fleetOf([0, 0, 0, 0]);
+  const policy = leastInflight({ fleet, random: Math.random });
+  const give = (to: readonly Worker[], count: number): void => {
+    for (let left = count; left > 0; left--) fleet.begin((policy.choose(x, to) as Placement).legs[0]!.worker);
+  };
+  give(workers, 20);
+  assert.deepEqual(
+    workers.map((worker) => fleet.load(worker)),
+    [5, 5, 5, 5],
+  );
+  give(workers.slice(0, 2), 6);
+  assert.deepEqual(
+    workers.map((worker) => fleet.load(worker)),
+    [8, 8, 5, 5],
+  );
+});

@@ -1,0 +1,122 @@
+import assert from 'node:assert/strict';
+import { setImmediate as nextTick } from 'node:timers/promises';
+import { test } from 'node:test';
+import { Exchange, type Road } from '../exchange.ts';
+import { RequestBody, RetryBudget } from '../wire/request-body.ts';
+import { RequestHead } from '../wire/request-head.ts';
+import type { Sink } from '../wire/sink.ts';
+import { WaitingRoom } from './waiting-room.ts';
+
+const makeExchange = (): Exchange =>
+  new Exchange({} as Road, new RequestHead(), new RequestBody(new RetryBudget(0), () => {}), {} as Sink, 0);
+const never = (): void => assert.fail('called');
+const LONG_MS = 60_000;
+
+test('a knock asks everybody again, first come first, once for all knocks of a tick', async () => {
+  const room = new WaitingRoom();
+  const asked: number[] = [];
+  const guests = [0, 1, 2].map((i) => {
+    const x = makeExchange();
+    room.hold(x, 'busy', LONG_MS, () => asked.push(i), never);
+    return x;
+  });
+  assert.equal(room.size, 3);
+  room.knock();
+  room.knock();
+  assert.deepEqual(asked, []);
+  await nextTick();
+  assert.deepEqual(asked, [0, 1, 2]);
+  assert.equal(room.size, 0);
+  for (const x of guests) assert.equal(x.underWay, null);
+  room.knock();
+  await nextTick();
+  assert.equal(asked.length, 3);
+});
+
+test('who is held again waits for the next knock', async () => {
+  const room = new WaitingRoom();
+  const x = makeExchange();
+  let asked = 0;
+  const hold = (): void => {
+    if (asked++ < 3) room.hold(x, 'busy', LONG_MS, hold, never);
+  };
+  hold();
+  for (let knocks = 1; knocks <= 3; knocks++) {
+    assert.equal(room.size, 1);
+    room.knock();
+    await nextTick();
+    assert.equal(asked, knocks + 1);
+  }
+  assert.equal(room.size, 0);
+});
+
+test('who waits too long is told so, and not asked any more', async () => {
+  const room = new WaitingRoom();
+  const x = makeExchange();
+  const startMs = performance.now();
+  await new Promise<void>((resolve) => room.hold(x, 'busy', 20, never, resolve));
+  assert.ok(performance.now() - startMs >= 19);
+  assert.equal(room.size, 0);
+  assert.equal(x.underWay, null);
+  room.knock();
+  await nextTick();
+});
+
+test('who leaves, by itself or because it is stopped, is neither asked nor told', async () => {
+  const room = new WaitingRoom();
+  const [left, stopped, stays] = [makeExchange(), makeExchange(), makeExchange()];
+  let asked = 0;
+  room.hold(left, 'a', 5, never, never);
+  room.hold(stopped, 'a', 5, never, never);
+  room.hold(stays, 'b', LONG_MS, () => asked++, never);
+  assert.deepEqual(
+    [...room.counts()],
+    [
+      ['a', 2],
+      ['b', 1],
+    ],
+  );
+  room.leave(left);
+  room.leave(left);
+  stopped.underWay!.abort();
+  assert.equal(stopped.underWay, null);
+  room.knock();
+  await nextTick();
+  assert.equal(asked, 1);
+  assert.deepEqual([...room.counts()], []);
+  await new Promise((resolve) => {
+    setTimeout(resolve, 10);
+  });
+});
+
+test('who leaves because another was asked is not asked', async () => {
+  const room = new WaitingRoom();
+  const [first, second] = [makeExchange(), makeExchange()];
+  room.hold(first, 'busy', LONG_MS, () => second.underWay?.abort(), never);
+  room.hold(second, 'busy', LONG_MS, never, never);
+  room.knock();
+  await nextTick();
+  assert.equal(room.size, 0);
+});
+
+test('the longest wait counts from the first hold, however often one is asked again', async () => {
+  const room = new WaitingRoom();
+  const x = makeExchange();
+  const startMs = performance.now();
+  const isExpired = await new Promise<boolean>((resolve) => {
+    // Knocks come faster than the wait is long; without an end to it the last of them gives up.
+    const knocking = setInterval(() => {
+      if (performance.now() - startMs > 1_000) done(false);
+      else room.knock();
+    }, 5);
+    const done = (isExpired: boolean): void => {
+      clearInterval(knocking);
+      room.leave(x);
+      resolve(isExpired);
+    };
+    const hold = (): void => room.hold(x, 'busy', 40, hold, () => done(true));
+    hold();
+  });
+  assert.ok(isExpired, 'held for ever');
+  assert.ok(performance.now() - startMs >= 39);
+});

@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { ConfigError, fromText, loadConfig, splitList } from './load.ts';
+import { type OptionName, envName, kebab, options } from './options.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'turnout-config-'));
+after(() => rmSync(folder, { recursive: true }));
+
+function fileOf(text: string): string {
+  const path = join(folder, 'turnout.yaml');
+  writeFileSync(path, text);
+  return path;
+}
+
+const errorOf = (load: () => unknown): string => {
+  try {
+    load();
+  } catch (error) {
+    assert.ok(error instanceof ConfigError);
+    return error.message;
+  }
+  return assert.fail('no error');
+};
+
+const names = Object.keys(options) as OptionName[];
+const defaults = loadConfig({}, {}, undefined);
+
+/** Text of a flag or variable that is right for the option and differs from its default, and what it comes to. */
+function sampleOf(name: OptionName): { text: string; value: unknown } {
+  const before = defaults[name];
+  if (typeof before === 'boolean') return { text: before ? 'no' : 'yes', value: !before };
+  if (typeof before === 'number') return { text: `${before + 1}`, value: before + 1 };
+  if (Array.isArray(before)) return { text: 'http://a:1, http://b:2', value: ['http://a:1', 'http://b:2'] };
+  const texts: Partial<Record<OptionName, string>> = {
+    policy: 'round-robin',
+    logLevel: 'debug',
+    healthCheckEndpoint: '/up',
+  };
+  const text = texts[name] ?? 'other';
+  return { text, value: name === 'policy' ? 'round_robin' : text };
+}
+
+/** Options that are given only together with another. */
+const partners: Partial<Record<OptionName, OptionName>> = { tlsCertPath: 'tlsKeyPath', tlsKeyPath: 'tlsCertPath' };
+
+test('every option can be set by flag, by variable and in the file', () => {
+  for (const name of names) {
+    const partner = partners[name];
+    const set = partner === undefined ? [name] : [name, partner];
+    const { text, value } = sampleOf(name);
+    const flags = Object.fromEntries(set.map((each) => [each, fromText(each, text)]));
+    assert.deepEqual(loadConfig(flags, {}, undefined)[name], value, `--${kebab(name)}`);
+    const env = Object.fromEntries(set.map((each) => [envName(each), text]));
+    assert.deepEqual(loadConfig({}, env, undefined)[name], value, envName(name));
+    for (const keyOf of [kebab, (name: string) => kebab(name).replaceAll('-', '_')]) {
+      const file = fileOf(set.map((each) => `${keyOf(each)}: ${JSON.stringify(value)}\n`).join(''));
+      assert.deepEqual(loadConfig({}, {}, file)[name], value, keyOf(name));
+    }
+  }
+});
+
+test('a flag wins over a variable, that over the file, that over the default', () => {
+  const file = fileOf('port: 1\n');
+  assert.equal(loadConfig({ port: 3 }, { TURNOUT_PORT: '2' }, file).port, 3);
+  assert.equal(loadConfig({}, { TURNOUT_PORT: '2' }, file).port, 2);
+  assert.equal(loadConfig({}, {}, file).port, 1);
+  assert.equal(loadConfig({}, {}, undefined).port, 30_000);
+});
+
+test('an unknown key in the file names the nearest option', () => {
+  const messageOf = (text: string): string => errorOf(() => loadConfig({}, {}, fileOf(text)));
+  assert.match(messageOf('prot: 1\n'), /unknown option "prot": did you mean "port"\?/);
+  assert.match(messageOf('worker_url: []\n'), /unknown option "worker_url": did you mean "worker-urls"\?/);
+  assert.match(messageOf('max-payload-sise: 1\n'), /"max-payload-sise": did you mean "max-payload-size"\?/);
+  assert.match(messageOf('constructor: 1\n'), /unknown option "constructor"$/);
+  assert.match(messageOf('nothing-like-it: 1\n'), /unknown option "nothing-like-it"$/);
+});
+
+test('a file that is no list of options is refused with its path', () => {
+  for (const text of ['- port\n', 'port\n', '"a: b', '42\n']) {
+    assert.match(
+      errorOf(() => loadConfig({}, {}, fileOf(text))),
+      /^--config .*turnout\.yaml: ./,
+    );
+  }
+  assert.match(
+    errorOf(() => loadConfig({}, {}, join(folder, 'missing.yaml'))),
+    /--config .*missing\.yaml: .*ENOENT/,
+  );
+  assert.deepEqual(loadConfig({}, {}, fileOf('# nothing\n')), defaults);
+});
+
+test('a wrong value is worded with the name of its flag, all of them at once', () => {
+  const message = errorOf(() =>
+    loadConfig({ port: 70_000 }, { TURNOUT_LOG_LEVEL: 'loud', TURNOUT_DISABLE_RETRIES: 'perhaps' }, undefined),
+  );
+  assert.match(message, /^--port: .*65535/m);
+  assert.match(message, /^--log-level: .*debug/m);
+  assert.match(message, /^--disable-retries: .*boolean/m);
+  for (const [name, text] of [
+    ['port', '80a'],
+    ['port', ''],
+    ['port', '1.5'],
+    ['port', '-1'],
+    ['requestTimeoutSecs', 'soon'],
+    ['healthFailureThreshold', '0'],
+    ['healthCheckEndpoint', 'health'],
+    ['policy', 'best'],
+  ] as const) {
+    const message = errorOf(() => loadConfig({}, { [envName(name)]: text }, undefined));
+    assert.ok(message.startsWith(`--${kebab(name)}: `), message);
+  }
+});
+
+test('a certificate is of no use without its key', () => {
+  assert.match(
+    errorOf(() => loadConfig({ tlsCertPath: 'a' }, {}, undefined)),
+    /--tls-cert-path and --tls-key-path/,
+  );
+  assert.match(
+    errorOf(() => loadConfig({ tlsKeyPath: 'a' }, {}, undefined)),
+    /--tls-cert-path and --tls-key-path/,
+  );
+});
+
+test('lists are separated by spaces, commas or both', () => {
+  assert.deepEqual(splitList(['a b,c', ' d ,, e\n']), ['a', 'b', 'c', 'd', 'e']);
+  assert.deepEqual(splitList(['', ' , ']), []);
+  assert.deepEqual(fromText('workerUrls', 'a, b'), ['a', 'b']);
+});
+
+test('texts of flags and numbers are read, wrong ones left for the schema to refuse', () => {
+  for (const text of ['1', 'true', 'YES', 'on']) assert.equal(fromText('disableRetries', text), true);
+  for (const text of ['0', 'false', 'No', 'off', '']) assert.equal(fromText('disableRetries', text), false);
+  assert.equal(fromText('disableRetries', '2'), '2');
+  assert.equal(fromText('healthCheckIntervalSecs', ' 0.5 '), 0.5);
+  for (const text of ['1e3', '0x10', '', 'NaN', 'Infinity']) assert.equal(fromText('port', text), text);
+});

@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { DelayQueue } from './clock.ts';
+
+/** Pushes `count` items and waits until the last one came out. */
+function collect(queueOf: (onDue: (item: number) => void) => DelayQueue<number>, count: number): Promise<number[]> {
+  return new Promise((resolve) => {
+    const due: number[] = [];
+    const queue = queueOf((item) => {
+      due.push(item);
+      if (due.length === count) resolve(due);
+    });
+    for (let i = 0; i < count; i++) queue.push(i);
+  });
+}
+
+test('items come out in the order they went in, all of them, more than one block too', async () => {
+  const due = await collect((onDue) => new DelayQueue(2, onDue), 5_000);
+  assert.deepEqual(
+    due,
+    Array.from({ length: 5_000 }, (_, i) => i),
+  );
+});
+
+test('no item comes out before its time', async () => {
+  const delayMs = 12;
+  const pushedMs: number[] = [];
+  const waits: number[] = [];
+  await new Promise<void>((resolve) => {
+    const queue = new DelayQueue<number>(delayMs, (item) => {
+      waits.push(performance.now() - pushedMs[item]!);
+      if (waits.length === 6) resolve();
+    });
+    const push = (item: number): void => {
+      pushedMs[item] = performance.now();
+      queue.push(item);
+      if (item < 5) setTimeout(push, 3, item + 1);
+    };
+    push(0);
+  });
+  for (const wait of waits) assert.ok(wait >= delayMs - 1, `after ${wait} ms`);
+});
+
+test('an item that is pushed while others come out waits its full time', async () => {
+  const startMs = performance.now();
+  const laps = await new Promise<number>((resolve) => {
+    let laps = 0;
+    const queue = new DelayQueue<string>(5, (item) => {
+      if (++laps === 4) resolve(laps);
+      else queue.push(item);
+    });
+    queue.push('again');
+  });
+  assert.equal(laps, 4);
+  assert.ok(performance.now() - startMs >= 4 * 4);
+});
+
+test('it can be used again after it ran empty', async () => {
+  const due: string[] = [];
+  let tell = (): void => {};
+  const queue = new DelayQueue<string>(1, (item) => {
+    due.push(item);
+    tell();
+  });
+  for (const item of ['first', 'second']) {
+    await new Promise<void>((resolve) => {
+      tell = resolve;
+      queue.push(item);
+    });
+  }
+  assert.deepEqual(due, ['first', 'second']);
+});

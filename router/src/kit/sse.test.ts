@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { EventSplitter } from './sse.ts';
+
+/** What comes out of a splitter that is fed the text in parts. The cuts are places in the text. */
+function split(text: string, cuts: readonly number[] = []): { events: string[]; rest: string } {
+  const bytes = Buffer.from(text, 'latin1');
+  const splitter = new EventSplitter();
+  const events: string[] = [];
+  let from = 0;
+  for (const cut of [...cuts.toSorted((a, b) => a - b), bytes.length]) {
+    for (const event of splitter.push(bytes.subarray(from, cut))) events.push(event.toString('latin1'));
+    from = cut;
+  }
+  return { events, rest: splitter.end().toString('latin1') };
+}
+
+const lineEnd = fc.constantFrom('\n', '\r', '\r\n');
+const line = fc.constantFrom('data: a', 'data: {"x":"\\n"}', ':', 'id: 1', 'é');
+const text = fc.array(fc.oneof(line, lineEnd, lineEnd), { maxLength: 30 }).map((parts) => parts.join(''));
+const cutText = text.chain((text) => fc.tuple(fc.constant(text), fc.array(fc.nat(text.length), { maxLength: 8 })));
+
+test('any split gives the same events', () => {
+  fc.assert(
+    fc.property(cutText, ([text, cuts]) => {
+      assert.deepEqual(split(text, cuts), split(text));
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+test('a byte at a time gives the same events', () => {
+  fc.assert(
+    fc.property(text, (text) => {
+      assert.deepEqual(
+        split(
+          text,
+          Array.from({ length: text.length }, (_, i) => i),
+        ),
+        split(text),
+      );
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test('events and rest joined are what went in', () => {
+  fc.assert(
+    fc.property(cutText, ([text, cuts]) => {
+      const { events, rest } = split(text, cuts);
+      assert.equal(events.join('') + rest, text);
+    }),
+  );
+});
+
+test('an event ends at its first empty line, and the rest holds none', () => {
+  const emptyLine = /(?:\r\n|\n|\r(?!\n)){2}/;
+  fc.assert(
+    fc.property(text, (text) => {
+      const { events, rest } = split(text);
+      for (const event of events) {
+        const at = emptyLine.exec(event)!;
+        assert.equal(at.index + at[0].length, event.length, JSON.stringify(event));
+      }
+      // Whether a CR at the very end is a line end by itself can't be told yet.
+      assert.doesNotMatch(rest.replace(/\r$/, ''), emptyLine);
+    }),
+  );
+});
+
+test('every pair of line ends closes an event', () => {
+  for (const first of ['\n', '\r', '\r\n']) {
+    for (const second of ['\n', '\r', '\r\n']) {
+      // CR and LF together are one line end, not two.
+      if (first === '\r' && second === '\n') continue;
+      const { events, rest } = split(`data: a${first}${second}data: b`);
+      assert.deepEqual(events, [`data: a${first}${second}`]);
+      assert.equal(rest, 'data: b');
+    }
+  }
+});
+
+test('after its end a splitter starts anew', () => {
+  const splitter = new EventSplitter();
+  splitter.push(Buffer.from('data: a\n'));
+  assert.equal(splitter.end().toString(), 'data: a\n');
+  assert.deepEqual(splitter.push(Buffer.from('\n')), []);
+  assert.equal(splitter.end().toString(), '\n');
+  assert.equal(splitter.end().length, 0);
+});

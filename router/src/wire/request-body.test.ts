@@ -1,0 +1,194 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type BodyTaker, RequestBody, RetryBudget } from './request-body.ts';
+
+/** Takes what it is given, and says "no more" while `isFull`. */
+class Taker implements BodyTaker {
+  text = '';
+  isEnded = false;
+  isFull = false;
+
+  takeBody(piece: Buffer): boolean {
+    assert.ok(!this.isEnded, 'a piece after the end');
+    this.text += piece.toString();
+    return !this.isFull;
+  }
+
+  endBody(): void {
+    assert.ok(!this.isEnded, 'a second end');
+    this.isEnded = true;
+  }
+}
+
+/** A body whose socket is paused or not. */
+function makeBody(budget = new RetryBudget(1_000_000)): {
+  body: RequestBody;
+  budget: RetryBudget;
+  socket: { isPaused: boolean };
+} {
+  const socket = { isPaused: false };
+  const body = new RequestBody(budget, (isPaused) => {
+    socket.isPaused = isPaused;
+  });
+  return { body, budget, socket };
+}
+
+function push(body: RequestBody, ...texts: string[]): void {
+  for (const text of texts) body.push(Buffer.from(text));
+}
+
+test('a taker gets what came before it and what comes after, then the end', () => {
+  const { body } = makeBody();
+  const taker = new Taker();
+  push(body, 'a', 'b');
+  body.attach(taker);
+  push(body, 'c');
+  assert.equal(taker.text, 'abc');
+  assert.ok(!taker.isEnded);
+  body.finish();
+  assert.ok(taker.isEnded);
+  assert.equal(body.bytes, 3);
+});
+
+test('a second taker gets all from the first byte on', () => {
+  const { body } = makeBody();
+  const first = new Taker();
+  body.attach(first);
+  push(body, 'a', 'b');
+  body.detach();
+  push(body, 'c');
+  assert.equal(first.text, 'ab');
+  assert.ok(body.isWhole);
+  const second = new Taker();
+  body.attach(second);
+  push(body, 'd');
+  body.finish();
+  assert.equal(second.text, 'abcd');
+  assert.ok(second.isEnded && !first.isEnded);
+});
+
+test('a taker that is full pauses the socket, and goes on with what waits when it has room', () => {
+  const { body, socket } = makeBody();
+  const taker = new Taker();
+  push(body, 'a', 'b');
+  taker.isFull = true;
+  body.attach(taker);
+  assert.equal(taker.text, 'a');
+  taker.isFull = false;
+  body.resume();
+  assert.equal(taker.text, 'ab');
+  taker.isFull = true;
+  push(body, 'c');
+  assert.ok(socket.isPaused);
+  taker.isFull = false;
+  body.resume();
+  assert.ok(!socket.isPaused);
+  body.finish();
+  assert.equal(taker.text, 'abc');
+  assert.ok(taker.isEnded);
+});
+
+test('the socket is paused while nobody takes the body, unless somebody waits for all of it', () => {
+  const large = 'x'.repeat(40_000);
+  const { body, socket } = makeBody();
+  push(body, large);
+  assert.ok(!socket.isPaused);
+  push(body, large);
+  assert.ok(socket.isPaused);
+  let whole = '';
+  body.whenComplete((body) => {
+    whole = body.join().toString();
+  });
+  assert.ok(!socket.isPaused);
+  push(body, large);
+  assert.ok(!socket.isPaused);
+  assert.equal(whole, '');
+  body.finish();
+  assert.equal(whole.length, 120_000);
+});
+
+test('whoever asks for a complete body when it is here is answered at once', () => {
+  const { body } = makeBody();
+  push(body, 'a');
+  body.finish();
+  let calls = 0;
+  body.whenComplete(() => calls++);
+  assert.equal(calls, 1);
+});
+
+test('the budget counts what is kept and gets it back', () => {
+  const budget = new RetryBudget(10);
+  const bodies = [makeBody(budget).body, makeBody(budget).body];
+  for (const body of bodies) push(body, 'four');
+  assert.equal(budget.usedBytes, 8);
+  bodies[0]!.release();
+  bodies[0]!.release();
+  assert.equal(budget.usedBytes, 4);
+  bodies[1]!.release();
+  assert.equal(budget.usedBytes, 0);
+});
+
+test('past the budget a body flows through and can not be tried again', () => {
+  const { body, budget } = makeBody(new RetryBudget(5));
+  const taker = new Taker();
+  body.attach(taker);
+  push(body, 'four');
+  assert.ok(body.isWhole);
+  push(body, 'more', 'and more');
+  assert.equal(taker.text, 'fourmoreand more');
+  assert.ok(!body.isWhole);
+  assert.equal(budget.usedBytes, 0);
+  assert.deepEqual(body.pieces, []);
+  body.finish();
+  assert.ok(taker.isEnded);
+});
+
+test('past the budget nothing is lost that nobody has taken yet', () => {
+  const { body } = makeBody(new RetryBudget(2));
+  push(body, 'four', 'five');
+  const taker = new Taker();
+  body.attach(taker);
+  body.finish();
+  assert.equal(taker.text, 'fourfive');
+  assert.ok(taker.isEnded);
+});
+
+test('after the release what was sent is freed, and the rest still goes out', () => {
+  const { body, budget } = makeBody();
+  const taker = new Taker();
+  taker.isFull = true;
+  push(body, 'a', 'b');
+  body.attach(taker);
+  body.release();
+  assert.equal(budget.usedBytes, 0);
+  assert.ok(!body.isWhole);
+  taker.isFull = false;
+  body.resume();
+  push(body, 'c');
+  body.finish();
+  assert.equal(taker.text, 'abc');
+  assert.ok(taker.isEnded);
+  assert.deepEqual(body.pieces, []);
+});
+
+test('a body without bytes is whole and only ends', () => {
+  const { body } = makeBody();
+  body.release();
+  const taker = new Taker();
+  body.attach(taker);
+  body.finish();
+  assert.ok(body.isWhole && taker.isEnded);
+});
+
+test('freeing a body leaves the buffers of others alone', () => {
+  const { body } = makeBody();
+  // Small buffers are slices of a pool that all of Node shares.
+  const other = Buffer.from('of somebody else');
+  push(body, 'a small piece');
+  body.push(Buffer.alloc(100_000));
+  body.finish();
+  body.attach(new Taker());
+  body.free();
+  assert.equal(other.toString(), 'of somebody else');
+  assert.equal(Buffer.from('after').toString(), 'after');
+});

@@ -1,0 +1,42 @@
+import { setTimeout as delay } from 'node:timers/promises';
+
+/** How long a test waits for something that should come at once: generous, for machines under load. */
+export const PATIENCE_MS = 5_000;
+
+/** `promise`, or a failure that names what did not happen in time. */
+export async function within<T>(promise: Promise<T>, claim: string, ms: number = PATIENCE_MS): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const tooLate = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`not within ${ms} ms: ${claim}`)), ms);
+  });
+  try {
+    return await Promise.race([promise, tooLate]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Waits for a state that only asking can tell. */
+export async function until(claim: string, isSo: () => boolean | Promise<boolean>, ms = PATIENCE_MS): Promise<void> {
+  const deadline = performance.now() + ms;
+  while (!(await isSo())) {
+    if (performance.now() > deadline) throw new Error(`not within ${ms} ms: ${claim}`);
+    await delay(2);
+  }
+}
+
+/** Waits until a number that moves has stood still for `quietMs`. @returns where it stopped. */
+export async function settled(claim: string, read: () => number, quietMs = 250, ms = 15_000): Promise<number> {
+  let last = read();
+  let sinceMs = performance.now();
+  await until(
+    `${claim} stands still`,
+    () => {
+      const now = read();
+      if (now !== last) [last, sinceMs] = [now, performance.now()];
+      return performance.now() - sinceMs >= quietMs;
+    },
+    ms,
+  );
+  return last;
+}

@@ -1,0 +1,55 @@
+import { equal } from 'node:assert/strict';
+import { test } from 'node:test';
+import { answer } from '../harness/engine.ts';
+import { startScene } from '../harness/router.ts';
+
+const EXPECTING = 'POST /u HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n';
+
+test('a client that waits for 100 Continue gets it, once, and its body then flows', async (t) => {
+  const { client, engine } = await startScene(t);
+  client.write(EXPECTING);
+  equal(await client.read('\r\n\r\n'), 'HTTP/1.1 100 Continue\r\n\r\n');
+  client.write('hello');
+  const asked = await engine.next();
+  equal((await asked.payload()).toString(), 'hello');
+  equal(asked.head.get('expect'), undefined);
+  // The engine's own 100 is for its hop.
+  asked.connection.write(`HTTP/1.1 100 Continue\r\n\r\n${answer(201, 'done')}`);
+  const got = await client.answer();
+  equal(got.status, 201);
+  equal(got.text, 'done');
+});
+
+test('a client that sent its body without waiting gets no 100', async (t) => {
+  const { client, engine } = await startScene(t);
+  client.write(`${EXPECTING}hello`);
+  const asked = await engine.next();
+  equal((await asked.payload()).toString(), 'hello');
+  asked.answer('{}');
+  equal((await client.answer()).status, 200);
+});
+
+test('an expectation in HTTP/1.0 is ignored', async (t) => {
+  const { client, engine } = await startScene(t);
+  client.write('POST /u HTTP/1.0\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n');
+  client.write('hello');
+  const asked = await engine.next();
+  await asked.payload();
+  asked.answer('{}');
+  equal((await client.answer()).status, 200);
+});
+
+test('an expectation that nobody can meet is refused with 417', async (t) => {
+  const { client, engine } = await startScene(t);
+  client.write('POST /u HTTP/1.1\r\nhost: h\r\nexpect: 200-ok\r\ncontent-length: 5\r\n\r\n');
+  equal((await client.answer()).status, 417);
+  equal(await client.untilEnded(), 'end');
+  equal(engine.connections.length, 0);
+});
+
+test('too large a body is refused instead of waved through', async (t) => {
+  const { client, engine } = await startScene(t, { maxPayloadSize: 4 });
+  client.write(EXPECTING);
+  equal((await client.answer()).status, 413);
+  equal(engine.connections.length, 0);
+});
