@@ -91,10 +91,10 @@ export class Pipeline implements Road, ForwardEvents {
   }
 
   clientLeft(x: Exchange): void {
-    if (x.outcome !== null) return;
-    // Closing the engine's connection is what makes it stop generating.
+    // Closing the engine's connection is what makes it stop generating. The router's own endpoints are no exchanges.
     x.underWay?.abort();
-    this.#finish(x, 'client_left');
+    if (this.underWay.has(x)) this.#finish(x, 'client_left');
+    else x.outcome ??= 'client_left';
   }
 
   bodyRefused(x: Exchange, refusal: Refusal): void {

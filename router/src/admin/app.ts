@@ -94,13 +94,13 @@ export function createAdminApp({ fleet, metricsText, isDraining }: AdminContext)
     const accepted = { status: 'accepted', worker_id: worker.id, url: worker.url, location };
     return c.json({ ...accepted, message: 'Worker added; its health decides when it serves' }, 202, { location });
   });
-  app.get('/workers/:id', (c) => {
+  app.get('/workers/:id{.+}', (c) => {
     const id = c.req.param('id');
     if (!UUID.test(id)) return c.json({ error: 'The worker id is not a UUID', code: 'BAD_REQUEST' }, 400);
     const worker = byId(id);
     return worker === undefined ? c.json(notFound, 404) : c.json(describe(fleet, worker));
   });
-  app.delete('/workers/:id', (c) => {
+  app.delete('/workers/:id{.+}', (c) => {
     const id = c.req.param('id');
     if (!UUID.test(id)) return c.json({ error: 'The worker id is not a UUID', code: 'BAD_REQUEST' }, 400);
     const worker = byId(id);

@@ -38,7 +38,8 @@ export class Fleet {
   }
 
   get(url: string): Worker | undefined {
-    return this.#byUrl.get(url.trim().replace(/\/+$/, ''));
+    const address = readWorkerUrl(url, null);
+    return typeof address === 'string' ? undefined : this.#byUrl.get(address.url);
   }
 
   /** @returns the worker (the one that was there when the URL is known), or words why it can't be one. */

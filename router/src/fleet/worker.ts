@@ -93,10 +93,11 @@ export interface WorkerAddress {
 
 /** Reads a worker's URL. @returns words for the user when it can't be one. */
 export function readWorkerUrl(text: string, ca: string | null): WorkerAddress | string {
-  const url = text.trim().replace(/\/+$/, '');
+  const trimmed = text.trim();
+  const url = /^[a-z]+:\/\//i.test(trimmed) ? trimmed : `http://${trimmed}`;
   let parsed: URL;
   try {
-    parsed = new URL(/^[a-z]+:\/\//i.test(url) ? url : `http://${url}`);
+    parsed = new URL(url);
   } catch {
     return `"${text}" is not a URL: give a worker as http://host:port.`;
   }
@@ -107,7 +108,7 @@ export function readWorkerUrl(text: string, ca: string | null): WorkerAddress | 
   if (parsed.search !== '' || parsed.hash !== '') return `"${text}" has a query or fragment: give http://host:port.`;
   const isTls = parsed.protocol === 'https:';
   return {
-    url: /^[a-z]+:\/\//i.test(url) ? url : `http://${url}`,
+    url: url.replace(/\/+$/, ''),
     authority: parsed.host,
     basePath: parsed.pathname === '/' ? '' : parsed.pathname.replace(/\/+$/, ''),
     endpoint: {

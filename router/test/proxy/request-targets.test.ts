@@ -22,6 +22,13 @@ test('OPTIONS * reaches the engine as it is', async (t) => {
   equal((await ask(request('OPTIONS', '*'))).target, '*');
 });
 
+test('OPTIONS * stays as it is in front of a worker with a base path', async (t) => {
+  const { ask, engine, router } = await startScene(t);
+  router.fleet.remove(router.fleet.workers[0]!);
+  router.fleet.add(`${engine.url}/base`);
+  equal((await ask(request('OPTIONS', '*'))).target, '*');
+});
+
 test('a target that begins with // is a path, not an authority', async (t) => {
   const { ask } = await startScene(t);
   equal((await ask(request('GET', '//evil.example/x'))).target, '//evil.example/x');

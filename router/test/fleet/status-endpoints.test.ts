@@ -1,0 +1,85 @@
+import { deepEqual, equal, match } from 'node:assert/strict';
+import { test } from 'node:test';
+import { connectClient, request, send } from '../harness/client.ts';
+import { answer, startEngine } from '../harness/engine.ts';
+import { HELLO, startScene, startTestRouter } from '../harness/router.ts';
+import { until } from '../harness/within.ts';
+
+test('/liveness and /health answer whatever the fleet', async (t) => {
+  const router = await startTestRouter(t);
+  for (const path of ['/liveness', '/health']) {
+    const got = await send(t, router.url, request('GET', path));
+    deepEqual([got.status, got.text], [200, 'OK']);
+  }
+});
+
+test('/readiness: 503 without a healthy worker, 200 with one', async (t) => {
+  const engine = await startEngine(t);
+  const router = await startTestRouter(t, { disableHealthCheck: false });
+  const empty = await send(t, router.url, request('GET', '/readiness'));
+  equal(empty.status, 503);
+  deepEqual(JSON.parse(empty.text), {
+    status: 'not ready',
+    reason: 'insufficient healthy workers',
+    healthy_workers: 0,
+    total_workers: 0,
+  });
+  router.fleet.add(engine.url);
+  await until('it is healthy', () => router.fleet.workers[0]!.isHealthy);
+  const ready = await send(t, router.url, request('GET', '/readiness'));
+  deepEqual([ready.status, JSON.parse(ready.text)], [200, { status: 'ready', healthy_workers: 1, total_workers: 1 }]);
+});
+
+test('/get_loads tells what each worker has under way', async (t) => {
+  const { router, engine, ask, client } = await startScene(t);
+  const asked = await ask(HELLO);
+  const loads = async (): Promise<unknown> =>
+    JSON.parse((await send(t, router.url, request('GET', '/get_loads'))).text);
+  deepEqual(await loads(), { workers: [{ worker: engine.url, load: 1 }] });
+  asked.answer('{}');
+  await client.answer();
+  deepEqual(await loads(), { workers: [{ worker: engine.url, load: 0 }] });
+});
+
+test('/metrics on both ports tells what happened', async (t) => {
+  const { router, engine, exchange } = await startScene(t);
+  await exchange(HELLO, answer(200, ''));
+  await exchange(HELLO, answer(404, ''));
+  const own = await send(t, router.url, request('GET', '/metrics'));
+  match(own.get('content-type')!, /^text\/plain/);
+  const other = await fetch(router.metricsUrl);
+  match(other.headers.get('content-type')!, /^text\/plain/);
+  for (const text of [own.text, await other.text()]) {
+    match(text, /^turnout_requests_total\{outcome="complete"\} 2$/m);
+    match(text, /^turnout_requests_in_flight 0$/m);
+    match(text, new RegExp(`^turnout_worker_responses_total\\{worker="${engine.url}",status="2xx"\\} 1$`, 'm'));
+    match(text, new RegExp(`^turnout_worker_responses_total\\{worker="${engine.url}",status="4xx"\\} 1$`, 'm'));
+    match(text, new RegExp(`^turnout_worker_in_flight\\{worker="${engine.url}"\\} 0$`, 'm'));
+    match(text, /^# HELP turnout_request_duration_seconds .+$/m);
+    match(text, /^turnout_request_duration_seconds_bucket\{le="\+Inf"\} 2$/m);
+  }
+});
+
+test('the router\u2019s own endpoints answer while the fleet is full', async (t) => {
+  const { router, ask } = await startScene(t, { maxConcurrentRequests: 1 });
+  await ask(HELLO);
+  for (const path of ['/liveness', '/metrics', '/workers', '/get_loads', '/list_workers']) {
+    equal((await send(t, router.url, request('GET', path))).status, 200);
+  }
+});
+
+test('requests for the router\u2019s own endpoints are no exchanges in the metrics', async (t) => {
+  const router = await startTestRouter(t);
+  for (let i = 0; i < 3; i++) await send(t, router.url, request('GET', '/liveness'));
+  const client = await connectClient(t, router.url);
+  client.write(request('POST', '/add_worker', '{"url":"http://127.0.0.1:1"}').slice(0, -5));
+  const isSeen = async (count: number): Promise<boolean> =>
+    (await (await fetch(router.metricsUrl)).text()).includes(`turnout_client_connections ${count}\n`);
+  await until('the client is connected', () => isSeen(1));
+  client.reset();
+  await until('the client is gone', () => isSeen(0));
+  const text = await (await fetch(router.metricsUrl)).text();
+  for (const outcome of ['complete', 'refused', 'cut', 'client_left']) {
+    match(text, new RegExp(`^turnout_requests_total\\{outcome="${outcome}"\\} 0$`, 'm'));
+  }
+});
