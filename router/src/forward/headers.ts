@@ -15,7 +15,9 @@ export interface ForwardedInfo {
 export function upstreamHead(x: Exchange, worker: Worker, bodyBytes: number): string {
   const { head } = x;
   if (bodyBytes >= 0) head.drop('content-length');
-  let out = `${head.method} ${worker.basePath}${head.target} HTTP/1.1\r\nhost: ${worker.authority}\r\n${head.passedOn()}`;
+  // `OPTIONS *` is about the server, not about a path on it (RFC 9112 section 3.2.4).
+  const target = head.target === '*' ? '*' : worker.basePath + head.target;
+  let out = `${head.method} ${target} HTTP/1.1\r\nhost: ${worker.authority}\r\n${head.passedOn()}`;
   if (x.isRequestIdOurs) out += `x-request-id: ${head.requestId}\r\n`;
   if (bodyBytes >= 0) out += `content-length: ${bodyBytes}\r\n`;
   else if (head.isChunked) out += 'transfer-encoding: chunked\r\n';
