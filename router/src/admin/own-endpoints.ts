@@ -30,7 +30,7 @@ async function answer(app: Hono, x: Exchange): Promise<void> {
     let fields = '';
     for (const [name, value] of response.headers) if (name !== 'content-length') fields += `${name}: ${value}\r\n`;
     sink.head(ownHead(response.status, STATUS_CODES[response.status] ?? '', fields, bytes.length));
-    if (head.method !== 'HEAD') sink.body(bytes, 0, bytes.length, true);
+    if (head.method !== 'HEAD') sink.body(bytes, 0, bytes.length);
     sink.end();
   } catch (error) {
     sendError(sink, new RouterError('internal_error', (error as Error).message), 'plain');

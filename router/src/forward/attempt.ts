@@ -63,7 +63,6 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   #isRequestSent = false;
   #isSinkFull = false;
   #isCorked = false;
-  #isOwned = false;
   #reads = 0;
 
   constructor(x: Exchange, worker: Worker, sink: Sink, owner: AttemptOwner) {
@@ -156,15 +155,13 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     if (!this.isOver && !this.#isSinkFull) this.#connection.resume();
   }
 
-  onBytes(bytes: Buffer, count: number, isOwned: boolean): boolean {
-    this.#isOwned = isOwned;
+  onBytes(bytes: Buffer, count: number): boolean {
     if (this.#head !== null) return this.#relay(bytes, 0, count);
     let all = bytes;
     let end = count;
     if (this.#partial !== null) {
       all = Buffer.concat([this.#partial, bytes.subarray(0, count)]);
       end = all.length;
-      this.#isOwned = true;
     }
     let start = 0;
     for (;;) {
@@ -201,9 +198,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     else if (head.isChunked) {
       const { sink } = this;
       this.#left = -1;
-      this.#chunks = new ChunkedReader(sink.takesFraming, (bytes, start, end) =>
-        sink.body(bytes, start, end, this.#isOwned),
-      );
+      this.#chunks = new ChunkedReader(sink.takesFraming, (bytes, start, end) => sink.body(bytes, start, end));
     } else if (head.contentLength >= 0) this.#left = head.contentLength;
     else {
       this.#left = -1;
@@ -225,11 +220,11 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
         this.#left = 0;
       }
     } else if (this.#isUntilClose) {
-      if (end > start) this.sink.body(bytes, start, end, this.#isOwned);
+      if (end > start) this.sink.body(bytes, start, end);
     } else {
       const available = end - start;
       const taken = available < this.#left ? available : this.#left;
-      if (taken > 0) this.sink.body(bytes, start, start + taken, this.#isOwned);
+      if (taken > 0) this.sink.body(bytes, start, start + taken);
       this.#left -= taken;
       surplus = available - taken;
     }
@@ -253,8 +248,6 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
 
   #complete(surplus: number): void {
     const connection = this.#connection;
-    // A slice of the connection's own buffer may still wait to be written: then nobody else may read into it.
-    connection.releaseBuffer(this.#isOwned && !this.sink.flush());
     const isReusable = this.#isRequestSent && surplus === 0 && !this.#head!.isLast && connection.isUsable;
     this.#leave();
     if (isReusable) this.worker.pool.release(connection, this.#owner.clock.nowMs);

@@ -34,6 +34,6 @@ export function refusalError({ status, message }: Refusal): RouterError {
 export function sendError(sink: Sink, error: RouterError, dialect: Dialect): void {
   const body = Buffer.from(errorJson(error, dialect));
   sink.head(errorHead(error, body.length));
-  sink.body(body, 0, body.length, true);
+  sink.body(body, 0, body.length);
   sink.end();
 }

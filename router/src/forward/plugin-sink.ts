@@ -126,7 +126,7 @@ class PluginSink implements Sink {
   }
 
   #pass(bytes: Buffer): void {
-    this.#inner.body(bytes, 0, bytes.length, true);
+    this.#inner.body(bytes, 0, bytes.length);
   }
 
   #transform(bytes: Buffer, phase: 'responseEvent' | 'responseBody'): Buffer {

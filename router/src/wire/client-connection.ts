@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { CoarseClock } from '../kit/clock.ts';
+import { CopyPool } from '../kit/copy-pool.ts';
 import { ChunkedReader } from './chunked.ts';
 import { BAD, INCOMPLETE } from './fields.ts';
 import { RequestBody, type RetryBudget } from './request-body.ts';
@@ -11,6 +12,8 @@ import type { Sink, Source } from './sink.ts';
 const SMALL_BYTES = 16_384;
 /** Bytes of pipelined requests kept while one is being answered; beyond them the socket is paused. */
 const MAX_AHEAD_BYTES = 65_536;
+/** Large parts are copied out of the buffer that all engines' sockets read into. */
+const copies = new CopyPool(65_536, 64);
 /** How long a client may go on sending after an early answer, so that it reads the answer before a reset. */
 const LINGER_MS = 2_000;
 
@@ -65,6 +68,8 @@ export class ClientConnection implements Sink {
   #isChunkedOut = false;
   #isFramedByClose = false;
   #out = '';
+  /** Copies that wait to be written. */
+  #unsent: Buffer[] = [];
   #isClosing = false;
 
   /** @param tcp what `socket` runs over: itself, or the socket under its TLS */
@@ -73,6 +78,7 @@ export class ClientConnection implements Sink {
     this.#tcp = tcp;
     this.#owner = owner;
     this.deadlineMs = owner.clock.nowMs + owner.timeouts.headMs;
+    socket.setDefaultEncoding('latin1');
     socket.on('data', (bytes: Buffer) => this.#onData(bytes));
     socket.on('end', () => this.#onEnd());
     socket.on('error', () => socket.destroy());
@@ -275,7 +281,7 @@ export class ClientConnection implements Sink {
     this.#out = `${out}\r\n`;
   }
 
-  body(bytes: Uint8Array, start: number, end: number, isOwned: boolean): void {
+  body(bytes: Uint8Array, start: number, end: number): void {
     if (this.#isBodiless) return;
     const size = end - start;
     if (size <= SMALL_BYTES) {
@@ -284,8 +290,10 @@ export class ClientConnection implements Sink {
     } else {
       if (this.#out !== '') this.#write();
       this.bytesOut += size;
-      const part = bytes.subarray(start, end);
-      this.socket.write(isOwned ? part : Buffer.from(part));
+      const copy = copies.take(bytes, start, end);
+      this.socket.write(copy);
+      if (this.socket.writableLength === 0) copies.giveBack(copy);
+      else this.#unsent.push(copy);
     }
   }
 
@@ -299,7 +307,7 @@ export class ClientConnection implements Sink {
 
   #write(): void {
     this.bytesOut += this.#out.length;
-    this.socket.write(this.#out, 'latin1');
+    this.socket.write(this.#out);
     this.#out = '';
   }
 
@@ -321,9 +329,8 @@ export class ClientConnection implements Sink {
       const size = Buffer.byteLength(lastWords);
       if (this.#out !== '') this.#write();
       this.#isClosing = true;
-      this.socket.end(this.#isChunkedOut ? `${size.toString(16)}\r\n${lastWords}\r\n` : '', () =>
-        this.socket.destroy(),
-      );
+      const part = this.#isChunkedOut ? `${size.toString(16)}\r\n${lastWords}\r\n` : '';
+      this.socket.end(part, 'utf8', () => this.socket.destroy());
       return;
     }
     this.socket.destroy();
@@ -362,7 +369,9 @@ export class ClientConnection implements Sink {
   }
 
   readonly #onDrained = (): void => {
-    if (this.socket.writableLength === 0) this.source?.resume();
+    if (this.socket.writableLength > 0) return;
+    for (const copy of this.#unsent.splice(0)) copies.giveBack(copy);
+    this.source?.resume();
   };
 
   // ---- leaving ----

@@ -17,8 +17,8 @@ export interface Sink {
   /** Called back when there is room again after `flush` answered false. */
   source: Source | null;
   head(head: ResponseHead): void;
-  /** `bytes[start, end)` is valid during the call only, unless `isOwned`: then the sink may keep it. */
-  body(bytes: Uint8Array, start: number, end: number, isOwned: boolean): void;
+  /** `bytes[start, end)` is valid during the call only. */
+  body(bytes: Uint8Array, start: number, end: number): void;
   /** All that one read brought has been handed over. @returns false: pause the source until `source.resume()`. */
   flush(): boolean;
   /** The answer is complete. */

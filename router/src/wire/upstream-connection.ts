@@ -14,11 +14,11 @@ export interface Endpoint {
 export interface UpstreamUser {
   onConnected(): void;
   /**
-   * `bytes[0, count)` were read. They are valid during the call only, unless `isOwned`.
+   * `bytes[0, count)` were read. They are valid during the call only.
    *
    * @returns false: read nothing more until `connection.resume()`
    */
-  onBytes(bytes: Buffer, count: number, isOwned: boolean): boolean;
+  onBytes(bytes: Buffer, count: number): boolean;
   /** What was written has gone out. */
   onDrain(): void;
   /** The engine ended its side, or the connection broke (`error`). Called once; the connection is gone. */
@@ -28,11 +28,6 @@ export interface UpstreamUser {
 const READ_BYTES = 65_536;
 /** All engines' sockets read into this one buffer: what is read is used up before the next read (see `onread`). */
 const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
-/** Reads at least this large change over to a buffer of the connection's own, whose slices need not be copied. */
-const LARGE_READ_BYTES = 16_384;
-const spareBuffers: Buffer[] = [];
-const MAX_SPARE_BUFFERS = 64;
-
 /** One keep-alive connection to an engine, used by one exchange at a time. */
 export class UpstreamConnection {
   readonly socket: Socket;
@@ -43,7 +38,6 @@ export class UpstreamConnection {
   idleSinceMs = 0;
   /** Bytes of answers came in for the present exchange. */
   hasRead = false;
-  #ownBuffer: Buffer | null = null;
   #error: NodeJS.ErrnoException | null = null;
   #isGone = false;
   readonly #onClosed: (connection: UpstreamConnection) => void;
@@ -55,15 +49,15 @@ export class UpstreamConnection {
       const servername = /^[\d.]+$|:/.test(host) ? {} : { servername: host };
       this.socket = connectTls({ host, port, ...servername, ...(endpoint.ca === null ? {} : { ca: endpoint.ca }) });
       this.socket.on('data', (bytes: Buffer) => {
-        if (!this.#onBytes(bytes, bytes.length, true)) this.socket.pause();
+        if (!this.#onBytes(bytes, bytes.length)) this.socket.pause();
       });
     } else {
       this.socket = connect({
         host,
         port,
         onread: {
-          buffer: () => this.#ownBuffer ?? sharedBuffer,
-          callback: (count, buffer) => this.#onBytes(buffer as Buffer, count, false),
+          buffer: sharedBuffer,
+          callback: (count) => this.#onBytes(sharedBuffer, count),
         },
       });
     }
@@ -100,30 +94,14 @@ export class UpstreamConnection {
     this.socket.destroy();
   }
 
-  #onBytes(bytes: Buffer, count: number, isOwned: boolean): boolean {
+  #onBytes(bytes: Buffer, count: number): boolean {
     if (this.user === null) {
       // An answer that nobody asked for: what follows on this connection can't be trusted.
       this.socket.destroy();
       return true;
     }
     this.hasRead = true;
-    if (isOwned) return this.user.onBytes(bytes, count, true);
-    if (count < LARGE_READ_BYTES) {
-      // Small parts are copied by whoever takes them, so the buffer is free again after the call.
-      const wantsMore = this.user.onBytes(bytes, count, false);
-      if (wantsMore) this.releaseBuffer(false);
-      return wantsMore;
-    }
-    const isOwnBuffer = bytes === this.#ownBuffer;
-    if (!isOwnBuffer) this.#ownBuffer = spareBuffers.pop() ?? Buffer.allocUnsafeSlow(READ_BYTES);
-    return this.user.onBytes(bytes, count, isOwnBuffer);
-  }
-
-  /** Back to the shared buffer. `isPinned`: a slice of the own one is still to be written, so nobody may reuse it. */
-  releaseBuffer(isPinned: boolean): void {
-    if (this.#ownBuffer === null) return;
-    if (!isPinned && spareBuffers.length < MAX_SPARE_BUFFERS) spareBuffers.push(this.#ownBuffer);
-    this.#ownBuffer = null;
+    return this.user.onBytes(bytes, count);
   }
 
   #gone(): void {
