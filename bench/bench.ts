@@ -74,7 +74,7 @@ async function main(): Promise<void> {
   const results: RowResult[] = [];
   for (const each of chosen) {
     const contenders = each.contenders.filter(
-      ({ system }) => system === 'turnout' || (wanted?.includes(system) ?? true),
+      ({ system }) => system === 'turnout' || system === 'node-copy' || (wanted?.includes(system) ?? true),
     );
     const row: Row = { ...each, contenders };
     const rowFolder = join(folder, row.name);

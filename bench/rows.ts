@@ -13,7 +13,7 @@ export interface LoadShape {
   readonly ids?: number;
 }
 
-export type SystemName = 'turnout' | 'nginx' | 'vllm-router' | 'sglang-router' | 'smg';
+export type SystemName = 'turnout' | 'node-copy' | 'nginx' | 'vllm-router' | 'sglang-router' | 'smg';
 
 /** A system in one configuration. Its args are command line options, for nginx directives of the location. */
 export interface Contender {
@@ -64,6 +64,9 @@ const coalescing: Contender = {
   args: ['--policy', 'least_inflight', '--stream-coalesce-ms', '50'],
 };
 
+/** What Node itself costs: a proxy that looks at no byte. */
+const copy: Contender = { label: 'node-copy (the floor)', system: 'node-copy', args: [] };
+
 export const rows: readonly Row[] = [
   {
     name: 'json-2k',
@@ -98,7 +101,7 @@ export const rows: readonly Row[] = [
     unit: 'chunk',
     mockMode: 'paced',
     load: { connections: 256, bodyBytes: 2048 },
-    contenders: [...plain(), coalescing],
+    contenders: [...plain(), coalescing, copy],
     targets: [
       { subject: 'turnout', peer: 'vllm-router', atMost: 0.85 },
       { subject: 'turnout', peer: 'nginx', atMost: 1.25 },

@@ -44,6 +44,16 @@ function turnout(): Found | undefined {
   };
 }
 
+function nodeCopy(): Found {
+  return {
+    version: `Node ${process.version}`,
+    command: async (port, urls) => {
+      const enginePorts = urls.map((url) => new URL(url).port);
+      return [process.execPath, join(import.meta.dirname, 'node-copy.ts'), String(port), ...enginePorts];
+    },
+  };
+}
+
 function nginx(installed: InstalledPeer | undefined): Found | undefined {
   if (!installed) return undefined;
   return {
@@ -80,6 +90,7 @@ function peer(name: SystemName, installed: InstalledPeer | undefined): Found | u
 
 export function findSystem(name: SystemName, turnoutCommand: string | undefined): Found | undefined {
   if (name === 'turnout') return turnoutCommand === undefined ? turnout() : custom(turnoutCommand);
+  if (name === 'node-copy') return nodeCopy();
   if (name === 'nginx') return nginx(findNginx());
   return peer(name, findPeer(name));
 }
