@@ -43,9 +43,9 @@ interface Result {
   readonly awayFromHome: number;
 }
 
-async function start(policy: string, plugins: readonly Plugin[], port = 0) {
+async function start(policy: string, plugins: readonly Plugin[], kind: 'sglang' | 'vllm', port = 0) {
   const settings = {
-    kind: 'vllm' as const,
+    kind,
     timeScale: Number(flags['time-scale']),
     meanOutputTokens: 80,
     kvTokens: 60_000,
@@ -68,7 +68,7 @@ async function measure(run: Run, progress: (done: number) => void): Promise<Resu
     name: 'demo-recorder',
     finished: (x) => void workerOf.set(x.head.requestId, x.worker?.url ?? ''),
   };
-  const { router, engines } = await start(run.policy, [recorder]);
+  const { router, engines } = await start(run.policy, [recorder], 'vllm');
   const total = turnsPerBatch(samplesPerPrompt);
   const turns: Turn[] = [];
   let failed = 0;
@@ -150,7 +150,7 @@ Every turn with its token ids: out/trajectories.jsonl
 `);
 
 if (flags.keep) {
-  const { router, engines } = await start('consistent_hash', [], 30_000);
+  const { router, engines } = await start('consistent_hash', [], 'sglang', 30_000);
   process.stdout.write(`Still serving on ${router.url} (Ctrl-C stops it). Try:
   curl ${router.url}/workers
   curl ${router.url}/v1/chat/completions -H 'content-type: application/json' -H 'x-session-id: me' \\

@@ -136,8 +136,6 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     this.#isRequestSent = true;
   }
 
-  onConnected(): void {}
-
   onDrain(): void {
     if (!this.#isRequestSent) this.x.body.resume();
   }

@@ -12,7 +12,6 @@ export interface Endpoint {
 
 /** What uses a connection for one exchange. */
 export interface UpstreamUser {
-  onConnected(): void;
   /**
    * `bytes[0, count)` were read. They are valid during the call only.
    *
@@ -69,7 +68,6 @@ export class UpstreamConnection {
     socket.once(endpoint.isTls ? 'secureConnect' : 'connect', () => {
       socket.setTimeout(0);
       this.isConnected = true;
-      this.user?.onConnected();
     });
     socket.on('drain', () => this.user?.onDrain());
     socket.on('error', (error) => {
