@@ -4,13 +4,12 @@ import { readMessages, renderChat } from './chat-template.ts';
 import type { HttpCall } from './http-call.ts';
 import { metricsText } from './metrics.ts';
 import { chatCompletions, completions } from './openai.ts';
+import { SchemaProblem } from './read-request.ts';
+import { refuse } from './refusal.ts';
 import type { Routes } from './server.ts';
-import { generate } from './sglang-generate.ts';
 import { decode, encode } from './tokenizer.ts';
 
 export const commonRoutes: Routes = {
-  'POST /generate': generate,
-  'PUT /generate': generate,
   'POST /v1/completions': completions,
   'POST /v1/chat/completions': chatCompletions,
   'GET /v1/models': models,
@@ -37,30 +36,28 @@ function models(call: HttpCall): void {
 }
 
 function tokenize(call: HttpCall): void {
-  const { prompt, messages } = call.body ?? {};
+  const { prompt, messages, add_generation_prompt: addGenerationPrompt } = call.body;
   let text: string;
   if (typeof prompt === 'string') text = prompt;
   else {
     const read = readMessages(messages);
-    if (typeof read === 'string') return call.json(400, { error: { message: read, code: 400 } });
-    text = renderChat(read, {
-      addGenerationPrompt: call.body?.add_generation_prompt !== false,
-      continueFinalMessage: false,
-    });
+    if (typeof read === 'string') return refuse(call, 400, new SchemaProblem(read, 'body.messages'));
+    text = renderChat(read, { addGenerationPrompt: addGenerationPrompt !== false, continueFinalMessage: false });
   }
   const tokens = encode(text);
+  const { kind, maxModelTokens } = call.core.options;
   call.json(200, {
     count: tokens.length,
-    max_model_len: call.core.options.maxModelTokens,
+    max_model_len: maxModelTokens,
     tokens,
-    token_strs: null,
+    ...(kind === 'vllm' ? { token_strs: null } : {}),
   });
 }
 
 function detokenize(call: HttpCall): void {
-  const tokens = call.body?.tokens;
-  if (!Array.isArray(tokens)) return call.json(400, { error: { message: 'tokens must be a list of ids', code: 400 } });
+  const { tokens } = call.body;
+  if (!Array.isArray(tokens))
+    return refuse(call, 400, new SchemaProblem('tokens must be a list of ids', 'body.tokens'));
   const text = decode(tokens as number[]);
-  // vLLM's name for it, and SGLang's.
-  call.json(200, { prompt: text, text });
+  call.json(200, call.core.options.kind === 'vllm' ? { prompt: text } : { text });
 }

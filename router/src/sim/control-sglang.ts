@@ -1,9 +1,14 @@
 /** SGLang's control endpoints: what identifies it, its health, and what an operator or trainer does to it. */
 
 import type { HttpCall } from './http-call.ts';
+import { SchemaProblem } from './read-request.ts';
+import { refuse } from './refusal.ts';
 import type { Routes } from './server.ts';
+import { generate } from './sglang-generate.ts';
 
 export const sglangRoutes: Routes = {
+  'POST /generate': generate,
+  'PUT /generate': generate,
   'GET /health': health,
   'GET /health_generate': health,
   'GET /ready': (call) => call.empty(),
@@ -109,10 +114,12 @@ function loads(call: HttpCall): void {
   });
 }
 
+/** Text that the real one sends without a content type. */
 function flushCache(call: HttpCall): void {
   const isFlushed = call.core.flushCache();
-  call.text(
+  call.send(
     isFlushed ? 200 : 400,
+    null,
     'Cache flushed.\nPlease check backend logs for more details. ' +
       '(When there are running or waiting requests, the operation will not be performed.)\n',
   );
@@ -120,7 +127,7 @@ function flushCache(call: HttpCall): void {
 
 /** 200 and an empty body even when nothing matched, as the real one. */
 function abortRequest(call: HttpCall): void {
-  const { rid, abort_all: all } = call.body ?? {};
+  const { rid, abort_all: all } = call.body;
   if (all === true) call.core.abort(() => true);
   else if (typeof rid === 'string') call.core.abort((job, sequence) => job.id === rid || sequence.id === rid);
   call.empty();
@@ -134,16 +141,18 @@ const pauseModes = new Map<unknown, 'abort' | 'keep' | 'retract'>([
 ]);
 
 async function pauseGeneration(call: HttpCall): Promise<void> {
-  const mode = pauseModes.get(call.body?.mode);
-  if (!mode) return call.json(400, { error: { message: 'mode must be abort, in_place or retract' } });
+  const mode = pauseModes.get(call.body.mode);
+  if (!mode) return refuse(call, 400, new SchemaProblem('mode must be abort, in_place or retract', 'body.mode'));
   await call.core.pause(mode);
   call.json(200, { message: 'Generation paused successfully.', status: 'ok' });
 }
 
 function updateWeightVersion(call: HttpCall): void {
-  const version = call.body?.new_version;
-  if (typeof version !== 'string') return call.json(400, { error: 'new_version must be a string' });
-  if (call.body?.abort_all_requests !== false) call.core.abort(() => true);
+  const version = call.body.new_version;
+  if (typeof version !== 'string') {
+    return refuse(call, 400, new SchemaProblem('new_version must be a string', 'body.new_version'));
+  }
+  if (call.body.abort_all_requests !== false) call.core.abort(() => true);
   call.core.scheduler.weightVersion = version;
   call.json(200, {
     success: true,
@@ -155,13 +164,15 @@ function updateWeightVersion(call: HttpCall): void {
 /** Weights from a trainer's memory have no path here: the version names them, so that all engines agree on the tokens. */
 async function updateWeights(call: HttpCall): Promise<void> {
   const { core, body } = call;
-  const version = typeof body?.weight_version === 'string' ? body.weight_version : undefined;
-  const isDisk = body?.model_path !== undefined;
-  if (isDisk && typeof body.model_path !== 'string') return call.json(400, { error: 'model_path must be a string' });
+  const version = typeof body.weight_version === 'string' ? body.weight_version : undefined;
+  const isDisk = body.model_path !== undefined;
+  if (isDisk && typeof body.model_path !== 'string') {
+    return refuse(call, 400, new SchemaProblem('model_path must be a string', 'body.model_path'));
+  }
   const path = isDisk ? (body.model_path as string) : `weights ${version ?? 'unnamed'}`;
-  if (body?.abort_all_requests === true) core.abort(() => true);
+  if (body.abort_all_requests === true) core.abort(() => true);
   await core.loadWeights(path, version);
-  const isFlushed = body?.flush_cache === false || core.flushCache();
+  const isFlushed = body.flush_cache === false || core.flushCache();
   const message = isFlushed
     ? 'Succeeded to update model weights.'
     : 'Weights were updated, but the cache was not flushed because requests are running.';

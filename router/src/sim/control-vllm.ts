@@ -1,6 +1,8 @@
 /** vLLM's control endpoints, the ones of its development mode included. */
 
 import type { HttpCall } from './http-call.ts';
+import { Problem, SchemaProblem } from './read-request.ts';
+import { refuse } from './refusal.ts';
 import type { Routes } from './server.ts';
 
 export const vllmRoutes: Routes = {
@@ -26,7 +28,9 @@ export const vllmRoutes: Routes = {
 
 async function pause(call: HttpCall): Promise<void> {
   const mode = call.query.get('mode') ?? 'abort';
-  if (mode !== 'keep' && mode !== 'wait' && mode !== 'abort') return error(call, 400, `Invalid mode '${mode}'`, 'mode');
+  if (mode !== 'keep' && mode !== 'wait' && mode !== 'abort') {
+    return refuse(call, 400, new SchemaProblem(`Invalid mode '${mode}'`, 'query.mode'));
+  }
   await call.core.pause(mode);
   call.json(200, { status: 'paused' });
 }
@@ -41,52 +45,47 @@ function resetPrefixCache(call: HttpCall): void {
 
 /** Only full internal ids abort anything, whatever the answer says (measured); no ids at all abort everything. */
 function abortRequests(call: HttpCall): void {
-  const ids = call.body?.request_ids;
+  const ids = call.body.request_ids;
   const wanted = Array.isArray(ids) ? new Set(ids as unknown[]) : null;
   const count = call.core.abort((_, sequence) => wanted === null || wanted.has(sequence.id));
   call.json(200, { status: 'aborted', aborted: wanted?.size ?? count });
 }
 
 function updateWeightVersion(call: HttpCall): void {
-  const version = call.body?.new_version;
-  if (typeof version !== 'string') return error(call, 400, 'new_version must be a string', 'new_version');
+  const version = call.body.new_version;
+  if (typeof version !== 'string') {
+    return refuse(call, 400, new SchemaProblem('new_version must be a string', 'body.new_version'));
+  }
   call.core.scheduler.weightVersion = version;
-  call.json(200, { weight_version: version });
+  call.json(200, { success: true, new_version: version });
 }
 
 /** `reload_weights` changes the tokens and leaves the version label alone, as the real one. */
 async function collectiveRpc(call: HttpCall): Promise<void> {
-  const { method, kwargs } = call.body ?? {};
-  if (method !== 'reload_weights') return error(call, 500, `unknown method ${String(method)}`, null);
+  const { method, kwargs } = call.body;
+  if (method !== 'reload_weights') return refuse(call, 500, new Problem(`unknown method ${String(method)}`));
   const path = (kwargs as { weights_path?: unknown } | undefined)?.weights_path;
   await call.core.loadWeights(typeof path === 'string' ? path : call.core.options.modelPath, undefined);
   call.json(200, { results: [null] });
 }
 
 function loadAdapter(call: HttpCall): void {
-  const { lora_name: name, lora_path: path, load_inplace: inPlace } = call.body ?? {};
-  if (typeof name !== 'string' || typeof path !== 'string') {
-    return error(call, 400, "Both 'lora_name' and 'lora_path' must be provided.", null);
-  }
+  const { lora_name: name, lora_path: path, load_inplace: inPlace } = call.body;
+  if (typeof name !== 'string') return refuse(call, 400, new SchemaProblem('Field required', 'body.lora_name'));
+  if (typeof path !== 'string') return refuse(call, 400, new SchemaProblem('Field required', 'body.lora_path'));
   if (call.core.modelNames.has(name) && inPlace !== true) {
-    return error(call, 400, `The lora adapter '${name}' has already been loaded.`, null);
+    const message = `The lora adapter '${name}' has already been loaded.`;
+    return call.json(400, { error: { message, type: 'InvalidUserInput', param: null, code: 400 } });
   }
   call.core.modelNames.set(name, path);
   call.text(200, `Success: LoRA adapter '${name}' added successfully.`);
 }
 
 function unloadAdapter(call: HttpCall): void {
-  const name = call.body?.lora_name;
-  if (typeof name !== 'string' || name === call.core.options.model || !call.core.modelNames.delete(name)) {
-    return error(call, 404, `The lora adapter '${String(name)}' cannot be found.`, 'lora_name');
+  const name = call.body.lora_name;
+  if (typeof name !== 'string') return refuse(call, 400, new SchemaProblem('Field required', 'body.lora_name'));
+  if (name === call.core.options.model || !call.core.modelNames.delete(name)) {
+    return refuse(call, 404, new Problem(`The lora adapter '${name}' cannot be found.`));
   }
   call.text(200, `Success: LoRA adapter '${name}' removed successfully.`);
-}
-
-const errorTypes: Record<number, string> = { 400: 'InvalidUserInput', 404: 'NotFoundError' };
-
-function error(call: HttpCall, status: number, message: string, param: string | null): void {
-  call.json(status, {
-    error: { message, type: errorTypes[status] ?? 'InternalServerError', param, code: status },
-  });
 }

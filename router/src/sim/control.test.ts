@@ -19,6 +19,12 @@ const post = (engine: SimEngine, path: string, body: object = {}): Promise<Respo
 const postJson = async (engine: SimEngine, path: string, body: object = {}): Promise<Json> =>
   (await (await post(engine, path, body)).json()) as Json;
 
+async function greedyText(engine: SimEngine): Promise<string> {
+  const body = { prompt: 'who are you', temperature: 0, max_tokens: 8, ignore_eos: true };
+  const { choices } = (await postJson(engine, '/v1/completions', body)) as { choices: [{ text: string }] };
+  return choices[0].text;
+}
+
 async function greedy(engine: SimEngine): Promise<{ text: string; meta_info: Json }> {
   const body = { text: 'who are you', sampling_params: { temperature: 0, max_new_tokens: 8, ignore_eos: true } };
   return (await postJson(engine, '/generate', body)) as { text: string; meta_info: Json };
@@ -43,6 +49,9 @@ test('each kind answers its own identification and 404 on the other’s', async 
       assert.equal((await get(own, path)).status, 200, path);
     for (const path of paths) assert.equal((await get(other, path)).status, 404, path);
   }
+  const generate = await post(vllm, '/generate', { text: 'a' });
+  assert.equal(generate.status, 404);
+  assert.deepEqual(await generate.json(), { detail: 'Not Found' });
 });
 
 test('loads and metrics use the real names', async () => {
@@ -102,11 +111,17 @@ test('paused: new work waits and continues, health says 503, readiness stays', a
   while (sglang.stats().waiting === 0) await new Promise((resolve) => setImmediate(resolve));
   await postJson(sglang, '/continue_generation');
   assert.equal((await waiting).meta_info.completion_tokens, 8);
-  assert.equal((await post(sglang, '/pause_generation', { mode: 'constructor' })).status, 400);
+  assert.deepEqual(await postJson(sglang, '/pause_generation', { mode: 'constructor' }), {
+    object: 'error',
+    message: 'mode must be abort, in_place or retract',
+    type: 'Bad Request',
+    param: null,
+    code: 400,
+  });
 });
 
 test('vLLM: pause, reload, label, resume; abort by the full id only', async () => {
-  const before = await greedy(vllm);
+  const before = await greedyText(vllm);
   assert.deepEqual(await postJson(vllm, '/pause?mode=keep'), { status: 'paused' });
   assert.deepEqual(await getJson(vllm, '/is_paused'), { is_paused: true });
   const body = JSON.stringify({ prompt: 'a', max_tokens: 5 });
@@ -120,10 +135,13 @@ test('vLLM: pause, reload, label, resume; abort by the full id only', async () =
   assert.deepEqual(await postJson(vllm, '/reset_prefix_cache'), { success: true });
   const reload = { method: 'reload_weights', kwargs: { weights_path: '/b' } };
   assert.deepEqual(await postJson(vllm, '/collective_rpc', reload), { results: [null] });
-  await postJson(vllm, '/update_weight_version', { new_version: 'b' });
+  assert.deepEqual(await postJson(vllm, '/update_weight_version', { new_version: 'b' }), {
+    success: true,
+    new_version: 'b',
+  });
   assert.deepEqual(await getJson(vllm, '/weight_info'), { weight_version: 'b' });
   assert.deepEqual(await postJson(vllm, '/resume'), { status: 'resumed' });
-  assert.notEqual((await greedy(vllm)).text, before.text);
+  assert.notEqual(await greedyText(vllm), before);
   assert.equal((await post(vllm, '/pause?mode=other')).status, 400);
 });
 
@@ -145,7 +163,37 @@ test('adapters are models', async () => {
   assert.equal((await post(vllm, '/v1/completions', { model: 'ad-1', prompt: 'a' })).status, 404);
 });
 
+test('vLLM says what is wrong with an adapter', async () => {
+  const refusal = async (path: string, body: object): Promise<unknown> => (await postJson(vllm, path, body)).error;
+  assert.deepEqual(await refusal('/v1/load_lora_adapter', { lora_name: 'ad-2' }), {
+    message: 'Field required',
+    type: 'Bad Request',
+    param: 'body.lora_path',
+    code: 400,
+  });
+  assert.deepEqual(await refusal('/v1/unload_lora_adapter', { lora_name: 'nobody' }), {
+    message: "The lora adapter 'nobody' cannot be found.",
+    type: 'NotFoundError',
+    param: null,
+    code: 404,
+  });
+});
+
+test('a flush answers text without a content type', async () => {
+  for (const response of [await post(sglang, '/flush_cache'), await get(sglang, '/flush_cache')]) {
+    assert.equal(response.status, 200);
+    assert.equal(response.headers.get('content-type'), null);
+    assert.match(await response.text(), /^Cache flushed\./);
+  }
+});
+
 test('text goes to ids and back', async () => {
-  const { tokens } = await postJson(vllm, '/tokenize', { prompt: 'what is this é' });
-  assert.equal((await postJson(vllm, '/detokenize', { tokens })).prompt, 'what is this é');
+  const prompt = 'what is this é';
+  const fromVllm = await postJson(vllm, '/tokenize', { prompt });
+  const { tokens } = fromVllm;
+  assert.deepEqual(await postJson(vllm, '/detokenize', { tokens }), { prompt });
+  assert.deepEqual(await postJson(sglang, '/detokenize', { tokens }), { text: prompt });
+  const { token_strs: strings, ...shared } = fromVllm;
+  assert.equal(strings, null);
+  assert.deepEqual(await postJson(sglang, '/tokenize', { prompt }), shared);
 });

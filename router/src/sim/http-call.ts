@@ -2,22 +2,27 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Core, Job } from './core.ts';
-import type { Fields } from './read-request.ts';
+import { SchemaProblem, type Fields } from './read-request.ts';
 
 export class HttpCall {
   readonly core: Core;
   readonly request: IncomingMessage;
   readonly query: URLSearchParams;
-  /** The JSON object of the body, {} without a body, null when it is not a JSON object. */
-  readonly body: Fields | null;
+  /** The JSON object of the body, {} without a body, or why there is none in it. */
+  readonly given: Fields | SchemaProblem;
   readonly #response: ServerResponse;
 
   constructor(core: Core, request: IncomingMessage, response: ServerResponse, query: string, body: Buffer) {
     this.core = core;
     this.request = request;
     this.query = new URLSearchParams(query);
-    this.body = parse(body);
+    this.given = parse(body);
     this.#response = response;
+  }
+
+  /** `given` to those who can do without: {} when it is not a JSON object. */
+  get body(): Fields {
+    return this.given instanceof SchemaProblem ? {} : this.given;
   }
 
   header(name: string): string | undefined {
@@ -34,16 +39,15 @@ export class HttpCall {
   }
 
   empty(status = 200): void {
-    this.#response.writeHead(status, { server: serverName, 'content-length': 0 });
-    this.#response.end();
+    this.send(status, null, '');
   }
 
-  send(status: number, type: string, text: string): void {
+  send(status: number, type: string | null, text: string): void {
     if (this.#response.destroyed) return;
     const body = Buffer.from(text);
     this.#response.writeHead(status, {
       server: serverName,
-      'content-type': type,
+      ...(type === null ? {} : { 'content-type': type }),
       'content-length': body.length,
     });
     this.#response.end(body);
@@ -96,12 +100,17 @@ export class SseStream {
   }
 }
 
-function parse(body: Buffer): Fields | null {
+function parse(body: Buffer): Fields | SchemaProblem {
   if (body.length === 0) return {};
+  const text = body.toString('utf8');
   try {
-    const value: unknown = JSON.parse(body.toString('utf8'));
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : null;
-  } catch {
-    return null;
+    const value: unknown = JSON.parse(text);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Fields;
+    return new SchemaProblem('the body is not a JSON object', 'body');
+  } catch (error) {
+    const { message } = error as SyntaxError;
+    // The engines always say where, V8 only sometimes.
+    const position = /at position (\d+)/.exec(message)?.[1] ?? (message.includes('end of JSON') ? text.length : 0);
+    return new SchemaProblem(`JSON decode error: ${message}`, `body.${position}`);
   }
 }

@@ -31,7 +31,6 @@ export interface OpenAiDialect {
   events(request: OpenAiRequest, delta: Delta): object[];
   /** Between the last choice's last event and [DONE]. */
   finale(request: OpenAiRequest): object[];
-  error(status: number, message: string, param: string | null): object;
 }
 
 export interface TokenCounts {

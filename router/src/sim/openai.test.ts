@@ -20,10 +20,11 @@ type Json = Record<string, unknown>;
 async function post(
   engine: SimEngine,
   path: string,
-  body: object,
+  body: object | string,
   headers = {},
 ): Promise<{ status: number; text: string }> {
-  const response = await fetch(engine.url + path, { method: 'POST', body: JSON.stringify(body), headers });
+  const sent = typeof body === 'string' ? body : JSON.stringify(body);
+  const response = await fetch(engine.url + path, { method: 'POST', body: sent, headers });
   return { status: response.status, text: await response.text() };
 }
 
@@ -163,6 +164,7 @@ test('vLLM streams: prompt ids on the first chunk, ids on each, usage on one of 
     choices.map((choice) => choice.finish_reason),
     [null, null, null, 'length'],
   );
+  assert.ok(all.slice(0, 4).every((chunk) => !('usage' in chunk)));
   assert.deepEqual(all[4]!.choices, []);
   assert.deepEqual(all[4]!.usage, {
     prompt_tokens: 2,
@@ -170,6 +172,23 @@ test('vLLM streams: prompt ids on the first chunk, ids on each, usage on one of 
     completion_tokens: 4,
     prompt_tokens_details: { cached_tokens: 0 },
   });
+});
+
+test('SGLang’s chat: the role comes first, the end says nothing else, usage has a chunk of its own', async () => {
+  const body = { messages, max_tokens: 3, temperature: 0, ignore_eos: true };
+  const whole = await json(sglang, '/v1/chat/completions', body);
+  const { message } = (whole.choices as [{ message: Json }])[0];
+  assert.deepEqual(Object.keys(message).toSorted(), ['content', 'reasoning_content', 'role']);
+  const streamed = { ...body, stream: true, stream_options: { include_usage: true } };
+  const all = chunks((await post(sglang, '/v1/chat/completions', streamed)).text);
+  const usage = all.pop()!;
+  assert.deepEqual([usage.choices, usage.usage], [[], whole.usage]);
+  assert.ok(all.every((chunk) => !('usage' in chunk)));
+  const deltas = all.map((chunk) => (chunk.choices as [{ delta: Json }])[0].delta);
+  assert.deepEqual(deltas.shift(), { reasoning_content: null, role: 'assistant', content: '' });
+  assert.deepEqual(deltas.pop(), { reasoning_content: null });
+  assert.ok(deltas.every((delta) => Object.keys(delta).join() === 'reasoning_content,content'));
+  assert.equal(deltas.map((delta) => delta.content as string).join(''), message.content);
 });
 
 test('chat ids: vLLM puts prompt ids at the top, SGLang in the choice', async () => {
@@ -223,21 +242,30 @@ test('each refuses in its own words', async () => {
     },
   });
   assert.equal((await post(sglang, '/v1/completions', { model: 'nope', prompt: 'a' })).status, 200);
-  for (const body of [
-    {},
-    { prompt: '' },
-    { prompt: 'a', max_tokens: 0 },
-    { prompt: 'a', max_tokens: 99_999 },
-    { prompt: 'a', n: 0 },
-  ]) {
-    const { status, text } = await post(vllm, '/v1/completions', body);
-    assert.equal(status, 400);
-    assert.equal((JSON.parse(text) as { error: Json }).error.type, 'BadRequestError');
-    assert.equal((await json(sglang, '/v1/completions', body)).object, 'error');
+  const [bad, refused] = ['Bad Request', 'BadRequestError'];
+  const cases: [path: string, body: object | string, param: string, vllmType: string, sglangType: string][] = [
+    ['completions', {}, 'body.prompt', bad, bad],
+    ['completions', { prompt: '' }, 'prompt', refused, refused],
+    ['completions', { prompt: 'a', max_tokens: -1 }, 'max_tokens', refused, bad],
+    ['completions', { prompt: 'a', max_tokens: 99_999 }, 'input_tokens', refused, refused],
+    ['completions', { prompt: 'a', n: 0 }, 'n', refused, refused],
+    ['completions', '{"a":', 'body.5', bad, bad],
+    ['completions', '{"prompt": [1, 2', 'body.16', bad, bad],
+    ['completions', '[1]', 'body', bad, bad],
+    ['chat/completions', 'hello', 'body.0', bad, bad],
+    ['chat/completions', {}, 'body.messages', bad, bad],
+    ['chat/completions', { messages, max_tokens: -1 }, 'max_tokens', refused, refused],
+    ['chat/completions', { messages, stop: 5 }, 'body.stop', bad, bad],
+  ];
+  for (const [path, body, param, vllmType, sglangType] of cases) {
+    const fromVllm = await post(vllm, `/v1/${path}`, body);
+    const { error } = JSON.parse(fromVllm.text) as { error: Json };
+    const { message, ...rest } = error;
+    assert.deepEqual([fromVllm.status, rest], [400, { type: vllmType, param, code: 400 }]);
+    const fromSglang = await post(sglang, `/v1/${path}`, body);
+    const words = { object: 'error', message, type: sglangType, param: null, code: 400 };
+    assert.deepEqual([fromSglang.status, JSON.parse(fromSglang.text)], [400, words]);
   }
-  assert.equal((await post(vllm, '/v1/chat/completions', { messages: [] })).status, 400);
-  const broken = await fetch(`${vllm.url}/v1/completions`, { method: 'POST', body: '{"a":' });
-  assert.equal(broken.status, 400);
   assert.equal((await fetch(`${vllm.url}/v1/completions`)).status, 405);
   assert.equal((await fetch(`${vllm.url}/nothing`)).status, 404);
 });

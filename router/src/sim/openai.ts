@@ -4,7 +4,8 @@ import { randomUUID } from 'node:crypto';
 import { readMessages, renderChat } from './chat-template.ts';
 import type { HttpCall } from './http-call.ts';
 import type { OpenAiDialect, OpenAiRequest } from './openai-dialect.ts';
-import { Problem, readPrompts, readSampling, type Fields } from './read-request.ts';
+import { Problem, SchemaProblem, readPrompts, readSampling, type Fields } from './read-request.ts';
+import { refuse } from './refusal.ts';
 import { Sequence } from './sequence.ts';
 import { sglangDialect } from './sglang-dialect.ts';
 import { StreamOut } from './stream-out.ts';
@@ -30,22 +31,22 @@ export function chatCompletions(call: HttpCall): void {
 }
 
 function answer(call: HttpCall, isChat: boolean): void {
-  const { core, body } = call;
+  const { core, given: body } = call;
   const dialect: OpenAiDialect = core.options.kind === 'vllm' ? vllmDialect : sglangDialect;
-  const refuse = (status: number, problem: Problem): void =>
-    call.json(status, dialect.error(status, problem.message, problem.param));
-  if (!body) return refuse(400, new Problem('the body is not a JSON object'));
+  if (body instanceof SchemaProblem) return refuse(call, 400, body);
 
   const { model } = core.options;
   // SGLang takes any model name, vLLM answers 404 (both measured).
   if (core.options.kind === 'vllm' && typeof body.model === 'string' && !core.modelNames.has(body.model)) {
-    return refuse(404, new Problem(`The model \`${body.model}\` does not exist. Valid aliases: ${model}.`, 'model'));
+    const message = `The model \`${body.model}\` does not exist. Valid aliases: ${model}.`;
+    return refuse(call, 404, new Problem(message, 'model'));
   }
   if (body.cache_salt === '') {
-    return refuse(400, new Problem("Parameter 'cache_salt' must be a non-empty string if provided.", 'cache_salt'));
+    const message = "Parameter 'cache_salt' must be a non-empty string if provided.";
+    return refuse(call, 400, new Problem(message, 'cache_salt'));
   }
   const request = read(call, body, isChat);
-  if (request instanceof Problem) return refuse(400, request);
+  if (request instanceof Problem) return refuse(call, 400, request);
 
   const { sequences } = request;
   const job = { id: request.id, sequences };
@@ -71,7 +72,9 @@ function read(call: HttpCall, body: Fields, isChat: boolean): OpenAiRequest | Pr
   if (sampling instanceof Problem) return sampling;
   const { maxTokens, samples } = sampling;
   if (maxTokens !== undefined && maxTokens < 1) {
-    return new Problem(`max_tokens must be at least 1, got ${maxTokens}.`, 'max_tokens');
+    const message = `max_tokens must be at least 1, got ${maxTokens}.`;
+    const isOfSchema = core.options.kind === 'sglang' && !isChat;
+    return isOfSchema ? new SchemaProblem(message, 'body.max_tokens') : new Problem(message, 'max_tokens');
   }
 
   const id = requestId(call, body, isChat);
@@ -114,9 +117,9 @@ function read(call: HttpCall, body: Fields, isChat: boolean): OpenAiRequest | Pr
 
 function readChatPrompt(body: Fields): { prompts: number[][] } | Problem {
   // SGLang: ids in place of the rendered messages.
-  if (body.input_ids !== undefined && body.input_ids !== null) return readPrompts(body.input_ids, 'input_ids');
+  if (body.input_ids !== undefined && body.input_ids !== null) return readPrompts(body.input_ids, 'input_ids', ['ids']);
   const messages = readMessages(body.messages);
-  if (typeof messages === 'string') return new Problem(messages, 'messages');
+  if (typeof messages === 'string') return new SchemaProblem(messages, 'body.messages');
   const text = renderChat(messages, {
     addGenerationPrompt: body.add_generation_prompt !== false,
     continueFinalMessage: body.continue_final_message === true,

@@ -1,4 +1,4 @@
-/** Reads the fields that both faces share. A value that can't be understood is a Problem, in plain words. */
+/** Reads the fields that both faces share. A value that can't be taken is a Problem, in plain words. */
 
 import { mix } from './mix.ts';
 import type { Sampling } from './sequence.ts';
@@ -12,6 +12,12 @@ export class Problem {
     this.param = param;
   }
 }
+
+/**
+ * A value of a wrong type or none at all, which the engines refuse before they look at the request as a whole.
+ * `param` is its path, as in `body.n`.
+ */
+export class SchemaProblem extends Problem {}
 
 export type Fields = Readonly<Record<string, unknown>>;
 
@@ -38,8 +44,10 @@ export function readSampling(fields: Fields, names: SamplingNames, unseeded: num
   for (const name of [...names.maxTokens, names.minTokens, names.seed, 'temperature', 'top_k', 'n']) {
     const value = fields[name];
     if (value === undefined || value === null) continue;
-    if (typeof value !== 'number') return new Problem(`${name} must be a number`, name);
-    if (name !== 'temperature' && !Number.isInteger(value)) return new Problem(`${name} must be an integer`, name);
+    if (typeof value !== 'number') return new SchemaProblem(`${name} must be a number`, `body.${name}`);
+    if (name !== 'temperature' && !Number.isInteger(value)) {
+      return new SchemaProblem(`${name} must be an integer`, `body.${name}`);
+    }
     numbers[name] = value;
   }
   const maxName = names.maxTokens.find((name) => numbers[name] !== undefined);
@@ -49,10 +57,13 @@ export function readSampling(fields: Fields, names: SamplingNames, unseeded: num
   const samples = numbers.n ?? 1;
   if (samples < 1 || samples > maxSamples) return new Problem(`n must be between 1 and ${maxSamples}`, 'n');
   const stopTexts = typeof fields.stop === 'string' ? [fields.stop] : (fields.stop ?? []);
-  if (!isListOf<string>(stopTexts, 'string')) return new Problem('stop must be a string or a list of strings', 'stop');
+  if (!isListOf<string>(stopTexts, 'string')) {
+    return new SchemaProblem('stop must be a string or a list of strings', 'body.stop');
+  }
   const stopIds = fields.stop_token_ids ?? [];
-  if (!isListOf<number>(stopIds, 'number'))
-    return new Problem('stop_token_ids must be a list of ids', 'stop_token_ids');
+  if (!isListOf<number>(stopIds, 'number')) {
+    return new SchemaProblem('stop_token_ids must be a list of ids', 'body.stop_token_ids');
+  }
 
   const shared = {
     minTokens: numbers[names.minTokens] ?? 0,
@@ -72,27 +83,41 @@ export function readSampling(fields: Fields, names: SamplingNames, unseeded: num
   };
 }
 
-/** A prompt as text, ids, or a list of either. `isBatch` tells a list of prompts from one prompt. */
-export function readPrompts(value: unknown, name: string): { prompts: number[][]; isBatch: boolean } | Problem {
-  if (typeof value === 'string') return checkPrompts([encode(value)], false, name);
+type PromptForm = 'text' | 'ids';
+
+/** Prompts as token ids. `isBatch` tells a list of prompts from one prompt. */
+interface Prompts {
+  prompts: number[][];
+  isBatch: boolean;
+}
+
+/** A prompt in one of `forms`, or a list of these. */
+export function readPrompts(
+  value: unknown,
+  name: string,
+  forms: readonly PromptForm[] = ['text', 'ids'],
+): Prompts | Problem {
+  const formNames = forms.map((form) => (form === 'text' ? 'text' : 'a list of token ids')).join(' or ');
+  const single = readPrompt(value, forms);
+  if (single) return checkPrompts([single], false, name);
   if (!Array.isArray(value) || value.length === 0) {
-    return new Problem(`${name} must be a non-empty string, list of ids, or list of these`, name);
+    return new SchemaProblem(`${name} must be ${formNames}, or a list of these`, `body.${name}`);
   }
-  if (isTokenList(value)) return checkPrompts([value], false, name);
   const prompts: number[][] = [];
   for (const item of value as unknown[]) {
-    if (typeof item === 'string') prompts.push(encode(item));
-    else if (isTokenList(item)) prompts.push(item);
-    else return new Problem(`${name} holds something that is neither text nor a list of token ids`, name);
+    const prompt = readPrompt(item, forms);
+    if (!prompt) return new SchemaProblem(`${name} holds something that is not ${formNames}`, `body.${name}`);
+    prompts.push(prompt);
   }
   return checkPrompts(prompts, true, name);
 }
 
-function checkPrompts(
-  prompts: number[][],
-  isBatch: boolean,
-  name: string,
-): { prompts: number[][]; isBatch: boolean } | Problem {
+function readPrompt(value: unknown, forms: readonly PromptForm[]): number[] | null {
+  if (typeof value === 'string') return forms.includes('text') ? encode(value) : null;
+  return forms.includes('ids') && isTokenList(value) ? value : null;
+}
+
+function checkPrompts(prompts: number[][], isBatch: boolean, name: string): Prompts | Problem {
   if (prompts.some((prompt) => prompt.length === 0)) return new Problem(`${name} must not be empty`, name);
   return { prompts, isBatch };
 }

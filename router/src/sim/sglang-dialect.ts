@@ -40,14 +40,13 @@ export const sglangDialect: OpenAiDialect = {
       choices: [
         {
           index,
-          delta: { role: null, content: null, reasoning_content: null, tool_calls: null, ...delta },
+          delta: { reasoning_content: null, ...delta },
           logprobs,
           finish_reason: ended?.type ?? null,
           matched_stop: matchedStop(ended),
           ...ids,
         },
       ],
-      usage: null,
     });
     const events: object[] = [];
     if (isFirst) {
@@ -67,10 +66,6 @@ export const sglangDialect: OpenAiDialect = {
     if (!request.includeUsage) return [];
     const object = request.isChat ? 'chat.completion.chunk' : 'text_completion';
     return [{ ...top(request, object), choices: [], usage: usage(request) }];
-  },
-
-  error(status, message, param) {
-    return { object: 'error', message, type: 'BadRequestError', param, code: status };
   },
 };
 
@@ -107,7 +102,6 @@ function chatChoice(request: OpenAiRequest, sequence: Sequence, index: number): 
       role: 'assistant',
       content: sequence.text(),
       reasoning_content: null,
-      tool_calls: null,
     },
     logprobs: chatLogprobs(request, sequence, 0, sequence.output.length),
     finish_reason: sequence.finish?.type ?? null,

@@ -206,22 +206,49 @@ test('cached tokens show, a salt separates, a flush forgets', async () => {
 });
 
 test('refuses in SGLang’s words', async () => {
-  const cases: [unknown, RegExp][] = [
-    [{}, /Either text, input_ids/],
-    [{ text: 'a', input_ids: [1] }, /Either text, input_ids/],
-    [{ text: 5 }, /text must be/],
-    [{ input_ids: ['a', {}] }, /neither text nor/],
-    [{ text: 'a', sampling_params: { max_new_tokens: 'x' } }, /max_new_tokens must be a number/],
-    [{ text: 'a', sampling_params: { max_new_tokens: 40_000 } }, /maximum context length/],
-    [{ text: 'a', sampling_params: 5 }, /sampling_params must be/],
-    [[1], /not a JSON object/],
+  const ofSchema = (message: string): object => ({
+    object: 'error',
+    message,
+    type: 'Bad Request',
+    param: null,
+    code: 400,
+  });
+  const ofContract = (message: string): object => ({ error: message });
+  const ofRequest = (message: string): object => ({ error: { message } });
+  const cases: [unknown, RegExp, (message: string) => object][] = [
+    [{}, /Either text, input_ids/, ofRequest],
+    [{ text: 'a', input_ids: [1] }, /Either text, input_ids/, ofRequest],
+    [{ text: 5 }, /text must be text, or a list/, ofSchema],
+    [{ input_ids: 'no' }, /input_ids must be a list of token ids/, ofSchema],
+    [{ input_ids: [[1], 'a'] }, /holds something that is not a list of token ids/, ofSchema],
+    [{ text: 'a', sampling_params: { max_new_tokens: 'x' } }, /max_new_tokens must be a number/, ofContract],
+    [{ text: 'a', sampling_params: { max_new_tokens: 40_000 } }, /maximum context length/, ofRequest],
+    [{ text: 'a', sampling_params: 5 }, /sampling_params must be/, ofSchema],
+    [[1], /not a JSON object/, ofSchema],
   ];
-  for (const [body, message] of cases) {
+  for (const [body, words, shape] of cases) {
     const { status, text } = await post('/generate', body);
     assert.equal(status, 400);
-    const { error } = JSON.parse(text) as { error: string | { message: string } };
-    assert.match(typeof error === 'string' ? error : error.message, message);
+    const said = JSON.parse(text) as { message?: string; error?: string | { message: string } };
+    const { error = said.message! } = said;
+    const message = typeof error === 'string' ? error : error.message;
+    assert.match(message, words);
+    assert.deepEqual(said, shape(message));
   }
+  const broken = await fetch(`${engine.url}/generate`, { method: 'POST', body: '{bad' });
+  const { message } = (await broken.clone().json()) as { message: string };
+  assert.deepEqual([broken.status, await broken.json()], [400, ofSchema(message)]);
   const unknown = await generate({ text: 'a', sampling_params: { ...greedy, what: 1 }, whatever: [1] });
   assert.equal(unknown.output_ids.length, 6);
+});
+
+test('a stream beyond the context has begun when it is refused', async () => {
+  const body = { text: 'a', stream: true, sampling_params: { max_new_tokens: 40_000 } };
+  const { status, text } = await post('/generate', body);
+  assert.equal(status, 200);
+  const [{ error }] = events(text) as unknown as [{ error: { message: string } }];
+  const { message, ...rest } = error;
+  assert.match(message, /maximum context length/);
+  assert.deepEqual(rest, { type: 'invalid_request_error', code: 400, retryable: false });
+  assert.equal((await post('/generate', { ...body, text: 5 })).status, 400);
 });

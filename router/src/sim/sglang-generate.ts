@@ -2,7 +2,15 @@
 
 import { randomUUID } from 'node:crypto';
 import type { HttpCall } from './http-call.ts';
-import { Problem, readPrompts, readSampling, type Fields, type SamplingRequest } from './read-request.ts';
+import {
+  Problem,
+  SchemaProblem,
+  readPrompts,
+  readSampling,
+  type Fields,
+  type SamplingRequest,
+} from './read-request.ts';
+import { refuse } from './refusal.ts';
 import { Sequence } from './sequence.ts';
 import { metaInfo, type MetaInfoOptions } from './sglang-meta.ts';
 import { StreamOut } from './stream-out.ts';
@@ -12,14 +20,10 @@ const names = { maxTokens: ['max_new_tokens'], minTokens: 'min_new_tokens', seed
 const defaultMaxTokens = 128;
 
 export function generate(call: HttpCall): void {
-  const { body, core } = call;
-  if (!body) return call.json(400, { error: { message: 'the body is not a JSON object' } });
+  const { given: body, core } = call;
+  if (body instanceof SchemaProblem) return refuse(call, 400, body);
   const request = read(call, body);
-  if (request instanceof Problem) {
-    // Contract checks name the field and answer with bare text, other refusals with an object.
-    const error = request.param === null ? { message: request.message } : request.message;
-    return call.json(400, { error });
-  }
+  if (request instanceof Problem) return refuseGeneration(call, request, body.stream === true);
   const { sequences, isList, show } = request;
   const job = { id: request.id, sequences };
   call.tie(job);
@@ -52,6 +56,20 @@ export function generate(call: HttpCall): void {
   core.start(job, out);
 }
 
+/** What is inside sampling_params has a check of its own, with words of its own. */
+class ContractProblem extends Problem {}
+
+/** A stream has begun by the time that the request as a whole is looked at. */
+function refuseGeneration(call: HttpCall, problem: Problem, isStream: boolean): void {
+  const { message } = problem;
+  if (problem instanceof SchemaProblem) return refuse(call, 400, problem);
+  if (problem instanceof ContractProblem) return call.json(400, { error: message });
+  if (!isStream) return call.json(400, { error: { message } });
+  const stream = call.openStream();
+  stream.event({ error: { message, type: 'invalid_request_error', code: 400, retryable: false } });
+  stream.done();
+}
+
 interface GenerateRequest {
   id: string;
   sequences: Sequence[];
@@ -63,7 +81,7 @@ function read(call: HttpCall, body: Fields): GenerateRequest | Problem {
   const hasText = body.text !== undefined && body.text !== null;
   const hasIds = body.input_ids !== undefined && body.input_ids !== null;
   if (hasText === hasIds) return new Problem('Either text, input_ids or input_embeds should be provided.');
-  const read = readPrompts(hasText ? body.text : body.input_ids, hasText ? 'text' : 'input_ids');
+  const read = hasText ? readPrompts(body.text, 'text', ['text']) : readPrompts(body.input_ids, 'input_ids', ['ids']);
   if (read instanceof Problem) return read;
   const { prompts, isBatch } = read;
 
@@ -71,9 +89,10 @@ function read(call: HttpCall, body: Fields): GenerateRequest | Problem {
   for (let i = 0; i < prompts.length; i += 1) {
     const given = Array.isArray(body.sampling_params) ? (body.sampling_params as unknown[])[i] : body.sampling_params;
     if (given !== undefined && given !== null && typeof given !== 'object') {
-      return new Problem('sampling_params must be an object', 'sampling_params');
+      return new SchemaProblem('sampling_params must be an object', 'body.sampling_params');
     }
     const sampling = readSampling((given ?? {}) as Fields, names, call.core.nextUnseeded());
+    if (sampling instanceof SchemaProblem) return new ContractProblem(sampling.message);
     if (sampling instanceof Problem) return sampling;
     samplings.push(sampling);
   }
@@ -86,7 +105,7 @@ function read(call: HttpCall, body: Fields): GenerateRequest | Problem {
   for (const [p, prompt] of prompts.entries()) {
     const { maxTokens = defaultMaxTokens, sample } = samplings[p]!;
     const limit = call.core.scheduler.maxSequenceTokens;
-    if (maxTokens < 0) return new Problem('max_new_tokens must be at least 0', 'max_new_tokens');
+    if (maxTokens < 0) return new Problem('max_new_tokens must be at least 0');
     if (prompt.length + maxTokens > limit) {
       return new Problem(
         `Requested token count exceeds the model's maximum context length of ${limit} tokens. ` +

@@ -5,8 +5,6 @@ import { chatLogprobs, completionLogprobs } from './openai-logprobs.ts';
 import type { Finish, Sequence } from './sequence.ts';
 import { decode, endOfTurn } from './tokenizer.ts';
 
-const errorTypes: Record<number, string> = { 400: 'BadRequestError', 404: 'NotFoundError' };
-
 export const vllmDialect: OpenAiDialect = {
   answer(request) {
     const head = { ...top(request, request.isChat ? 'chat.completion' : 'text_completion') };
@@ -53,7 +51,7 @@ export const vllmDialect: OpenAiDialect = {
         prompt_token_ids: request.returnTokenIds && isFirst ? sequence.prompt : null,
         token_ids: tokenIds,
       };
-      return [{ ...top(request, 'text_completion'), choices: [choice], usage: null }];
+      return [{ ...top(request, 'text_completion'), choices: [choice] }];
     }
     const events: object[] = [];
     if (isFirst) {
@@ -89,12 +87,6 @@ export const vllmDialect: OpenAiDialect = {
         usage: { ...counts, prompt_tokens_details: { cached_tokens: cached } },
       },
     ];
-  },
-
-  error(status, message, param) {
-    return {
-      error: { message, type: errorTypes[status] ?? 'InternalServerError', param, code: status },
-    };
   },
 };
 
