@@ -193,8 +193,13 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     fleet,
     pipeline,
     reload() {
-      const tls = readTls();
-      if (tls !== null) listener.reloadTls(tls);
+      try {
+        const tls = readTls();
+        if (tls !== null) listener.reloadTls(tls);
+      } catch (error) {
+        // A certificate that is half written must not take the router down; the old one goes on.
+        log.error({ error: (error as Error).message }, 'certificate not reloaded, the old one stays');
+      }
     },
     async close(graceMs = 0) {
       listener.drain();

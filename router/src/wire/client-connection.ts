@@ -50,8 +50,6 @@ export class ClientConnection implements Sink {
   deadlineMs: number;
   source: Source | null = null;
   watcher: ClientWatcher | null = null;
-  /** Bytes of answers written. */
-  bytesOut = 0;
   readonly #tcp: Socket;
   readonly #owner: ConnectionOwner;
   #ahead: Buffer | null = null;
@@ -289,7 +287,6 @@ export class ClientConnection implements Sink {
       if (this.#out.length > SMALL_BYTES) this.#write();
     } else {
       if (this.#out !== '') this.#write();
-      this.bytesOut += size;
       const copy = copies.take(bytes, start, end);
       this.socket.write(copy);
       if (this.socket.writableLength === 0) copies.giveBack(copy);
@@ -306,7 +303,6 @@ export class ClientConnection implements Sink {
   }
 
   #write(): void {
-    this.bytesOut += this.#out.length;
     this.socket.write(this.#out);
     this.#out = '';
   }

@@ -1,3 +1,4 @@
+import { rmSync, writeFileSync } from 'node:fs';
 import { equal, notEqual, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TLSSocket } from 'node:tls';
@@ -101,6 +102,19 @@ test('reload: new connections get the new certificate, an open one goes on', asy
   equal(await open.read('0\r\n\r\n'), `${chunk('data: 1\n\n')}0\r\n\r\n`);
   open.write(request('GET', '/liveness'));
   equal((await open.answer()).text, 'OK');
+});
+
+test('reload with a broken or missing certificate keeps the old one', async (t) => {
+  const certificate = makeCertificate(t, 'old');
+  if (certificate === null) return;
+  const { certPath: tlsCertPath, keyPath: tlsKeyPath, cert: ca } = certificate;
+  const router = await startTestRouter(t, { tlsCertPath, tlsKeyPath });
+  for (const spoil of [() => writeFileSync(tlsCertPath, 'half a certifi'), () => rmSync(tlsCertPath)]) {
+    spoil();
+    router.reload();
+    const client = await connectClient(t, router.url, { ca });
+    equal(commonName(client.socket), 'old');
+  }
 });
 
 test('https workers with --ca-cert-path: large bodies both ways, connection used again', async (t) => {
