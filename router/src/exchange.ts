@@ -23,6 +23,48 @@ export interface Road {
   bodyRefused(x: Exchange, refusal: Refusal): void;
 }
 
+/** What a key says of the exchanges that share it. All kinds may steer a hash; only a session's makes state. */
+export type KeyKind = 'session' | 'tenant' | 'request' | 'content';
+
+export interface RoutingKey {
+  readonly kind: KeyKind;
+  readonly value: string;
+  /** Where it was found, for people: `header:x-session-id`, `body:user`. */
+  readonly source: string;
+}
+
+/** The prompt of a request as bytes of its body: never decoded. */
+export interface Prompt {
+  /** The body's key under which it stands, for example `messages`. */
+  readonly field: string;
+  /** Chained hashes of its leading blocks (`kit/block-hash.ts`): equal hash, equal prompt up to there. */
+  readonly blocks: Uint32Array;
+  readonly bytes: number;
+  /** How many tokens that is, as far as can be told without a tokenizer; not rounded, so that their ratio holds. */
+  readonly tokens: number;
+  /** Hash of all of it. */
+  readonly hash: number;
+}
+
+/** Hears the payload of an answer as it passes; can't change it. */
+export interface AnswerEar {
+  hear(bytes: Uint8Array, start: number, end: number): void;
+}
+
+/** A worker as a policy saw it when it chose: what speaks for or against it, in the policy's own terms. */
+export interface Candidate {
+  readonly worker: string;
+  readonly terms: Readonly<Record<string, number>>;
+}
+
+/** Who chooses the workers of exchanges, as far as those who are not choosing know it. */
+export interface Placer {
+  /** Work it placed is over: answered (`x.outcome`), or failed and to be tried elsewhere (`x.outcome` is null still). */
+  ended?(x: Exchange, worker: Worker): void;
+  /** Which of the exchanges it holds back to ask next; null: none can be placed now. Without it: first come first. */
+  nextHeld?(held: Iterable<Exchange>): Exchange | null;
+}
+
 const NOBODY: readonly Worker[] = [];
 const NO_FAILURES: readonly string[] = [];
 const NO_PLUGINS: readonly Plugin[] = [];
@@ -38,8 +80,25 @@ export class Exchange {
   /** The one normal form of the path, without the query: what routes and access are decided on. */
   path = '';
   dialect: Dialect = 'plain';
+  /** The first key found, in the configured order; null: none, or no policy asked. */
+  key: RoutingKey | null = null;
+  /** Exchanges of one prompt (GRPO) share it; '' when unknown. */
+  group = '';
+  /** null: none was found, or no policy asked. */
+  prompt: Prompt | null = null;
+  /** The model that the request names, '' when it was not looked for. */
+  model = '';
+  /** The client says that its session ends with this exchange. */
+  isLastTurn = false;
+  answerEar: AnswerEar | null = null;
+  /** Whose choice the present placement, or hold, is. */
+  placer: Placer | null = null;
+  /** It was held for as long as it may be: now it is placed, or refused. */
+  isOverdue = false;
   /** Who does the work of the present attempt. */
   placement: Placement | null = null;
+  /** Between whom its policy chose last, and why; null where nobody asked or the policy can't tell. */
+  candidates: readonly Candidate[] | null = null;
   /** The placement's work is counted as in flight. */
   isCounted = false;
   /** Workers that failed this exchange. */
@@ -80,6 +139,11 @@ export class Exchange {
   /** The request's body broke its framing or its limits after the exchange began. */
   onBodyRefused(refusal: Refusal): void {
     this.#road.bodyRefused(this, refusal);
+  }
+
+  /** What makes its exchanges one trajectory; '' when the client named no session. */
+  get session(): string {
+    return this.key !== null && this.key.kind === 'session' ? this.key.value : '';
   }
 
   get worker(): Worker | null {

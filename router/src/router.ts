@@ -1,12 +1,16 @@
 import { readFileSync } from 'node:fs';
 import { type Server, createServer } from 'node:http';
 import { createAdminApp } from './admin/app.ts';
+import { startChoosing } from './admin/policy-control.ts';
 import { ownEndpoints } from './admin/own-endpoints.ts';
 import { ConcurrencyLimit } from './admit/limits.ts';
 import { Chooser } from './choose/choose.ts';
-import { policies } from './choose/policies.ts';
+import { fileStore } from './choose/state-files.ts';
+import { memoryStore } from './choose/state.ts';
 import { WaitingRoom } from './choose/waiting-room.ts';
+import { BodyReader } from './classify/body-reader.ts';
 import { dialectOf } from './classify/classify.ts';
+import { orders } from './classify/keys.ts';
 import { normalPath } from './classify/path.ts';
 import { splitList } from './config/load.ts';
 import type { Config } from './config/options.ts';
@@ -74,8 +78,21 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       );
     },
   );
-  const chooser = new Chooser(fleet, policies[config.policy]({ fleet, random }));
   const waitingRoom = new WaitingRoom();
+  const store =
+    config.dataDir === undefined
+      ? memoryStore()
+      : fileStore(config.dataDir, (error) => log.error({ error: error.message }, '--data-dir: state not written'));
+  const choosing = await startChoosing(config, {
+    fleet,
+    random,
+    nowMs: () => clock.nowMs,
+    state: (name) => store.open(name),
+    knock: () => waitingRoom.knock(),
+    log,
+  });
+  const reader = new BodyReader(orders[config.keyOrder](config.sessionHeaders));
+  const chooser = new Chooser(fleet, choosing.table, reader, log.isLevelEnabled('debug'));
   fleet.onEvent((event, worker) => {
     waitingRoom.knock();
     if (event !== 'changed') log.info({ worker: worker.url }, `worker ${event}`);
@@ -90,7 +107,15 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     retryBufferBytes: () => retryBudget.usedBytes,
   });
   const metricsText = async () => ({ contentType: registry.contentType, text: await registry.metrics() });
-  const app = createAdminApp({ fleet, metricsText, isDraining: () => listener.isDraining });
+  const policies = {
+    ...choosing.control,
+    async set(model: string, policy: string) {
+      await choosing.control.set(model, policy);
+      log.info({ policy, model }, 'policy changed');
+      waitingRoom.askAll();
+    },
+  };
+  const app = createAdminApp({ fleet, metricsText, isDraining: () => listener.isDraining, policies });
 
   const pipeline = new Pipeline({
     serveOwn: ownEndpoints(app),
@@ -159,13 +184,13 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       response.writeHead(200, { 'content-type': contentType }).end(text);
     });
   });
-  for (const url of splitList(config.workerUrls)) {
-    const worker = fleet.add(url);
-    if (typeof worker === 'string') throw new Error(`--worker-urls: ${worker}`);
-  }
   let port: number;
   let metricsPort: number;
   try {
+    for (const url of splitList(config.workerUrls)) {
+      const worker = fleet.add(url);
+      if (typeof worker === 'string') throw new Error(`--worker-urls: ${worker}`);
+    }
     port = await listenOr(() => listener.listen(), `--port ${config.port}`);
     metricsPort = await listenOr(
       () => listen(metricsServer, config.prometheusPort, config.prometheusHost),
@@ -173,6 +198,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     );
   } catch (error) {
     health.close();
+    choosing.table.close();
     listener.close();
     throw error;
   }
@@ -212,6 +238,8 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       pipeline.close();
       listener.close();
       for (const worker of fleet.workers) worker.pool.closeIdle();
+      choosing.table.close();
+      await store.flush();
       await new Promise((resolve) => metricsServer.close(resolve));
     },
   };

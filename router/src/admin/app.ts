@@ -2,12 +2,15 @@ import { Hono } from 'hono';
 import { z } from 'zod';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
+import { parseJson } from './parse-json.ts';
+import { type PolicyControl, addPolicyRoutes } from './policies.ts';
 
 /** What the control API reads and steers. */
 export interface AdminContext {
   readonly fleet: Fleet;
   readonly metricsText: () => Promise<{ contentType: string; text: string }>;
   readonly isDraining: () => boolean;
+  readonly policies: PolicyControl;
 }
 
 /** `POST /workers`, as today's SGLang gateway takes it. Fields that have no effect here are kept and shown again. */
@@ -20,7 +23,7 @@ const newWorker = z.looseObject({
 const UUID = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/i;
 
 /** The router's own endpoints: fleet, health, metrics. Everything else goes to the engines. */
-export function createAdminApp({ fleet, metricsText, isDraining }: AdminContext): Hono {
+export function createAdminApp({ fleet, metricsText, isDraining, policies }: AdminContext): Hono {
   const app = new Hono();
   const inFlightByUrl = () => Object.fromEntries(fleet.workers.map((worker) => [worker.url, fleet.load(worker)]));
   const healthyCount = () => fleet.workers.filter((worker) => worker.isHealthy).length;
@@ -109,6 +112,8 @@ export function createAdminApp({ fleet, metricsText, isDraining }: AdminContext)
     return c.json({ status: 'accepted', worker_id: id, message: 'Worker removed; it finishes what it has' }, 202);
   });
 
+  addPolicyRoutes(app, policies);
+
   const ownPaths = new Set(app.routes.map(({ path }) => path));
   app.notFound((c) => {
     const allow = app.routes.filter(
@@ -139,6 +144,7 @@ function describe(fleet: Fleet, worker: Worker) {
     priority: Number(labels['priority'] ?? 50),
     cost: Number(labels['cost'] ?? 1),
     worker_type: worker.role,
+    dp_rank: worker.rank,
     is_healthy: worker.isHealthy,
     load: fleet.load(worker),
     connection_mode: 'http',
@@ -147,12 +153,4 @@ function describe(fleet: Fleet, worker: Worker) {
     weight_version: worker.weightVersion,
     not_serving_because: worker.reasonNames(),
   };
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
 }

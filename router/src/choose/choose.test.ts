@@ -1,73 +1,142 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Exchange, type Road } from '../exchange.ts';
-import { Fleet } from '../fleet/fleet.ts';
+import { exchangeOf, fleetOf, policyContext } from '../../test/harness/policy.ts';
+import { BodyReader } from '../classify/body-reader.ts';
+import { orders } from '../classify/keys.ts';
+import type { Fleet } from '../fleet/fleet.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import { Chooser } from './choose.ts';
-import { RequestBody, RetryBudget } from '../wire/request-body.ts';
-import { RequestHead } from '../wire/request-head.ts';
-import type { Sink } from '../wire/sink.ts';
 import { leastInflight } from './policies/least-inflight.ts';
-import type { Hold } from './policy.ts';
+import type { Hold, Policy } from './policy.ts';
+import { PolicyTable } from './policy-table.ts';
 
-const makeExchange = (): Exchange =>
-  new Exchange({} as Road, new RequestHead(), new RequestBody(new RetryBudget(0), () => {}), {} as Sink, 0);
+const urls = ['http://a:1', 'http://b:1'] as const;
 
-function makeFleet(): { fleet: Fleet; a: Worker; b: Worker } {
-  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null });
-  return { fleet, a: fleet.add('http://a:1') as Worker, b: fleet.add('http://b:1') as Worker };
+const chooserOf = (fleet: Fleet, policy: Policy): Chooser =>
+  new Chooser(fleet, new PolicyTable({ name: 'tested', policy }), new BodyReader(orders.turnout([])));
+
+function twoWorkers(): { fleet: Fleet; a: Worker; b: Worker; loads: () => number[] } {
+  const { fleet, workers } = fleetOf(...urls);
+  const [a, b] = workers as [Worker, Worker];
+  return { fleet, a, b, loads: () => [fleet.load(a), fleet.load(b)] };
 }
 
 test('what is chosen counts as in flight at once, and until it is released, once', () => {
-  const { fleet, a, b } = makeFleet();
-  const chooser = new Chooser(fleet, leastInflight({ fleet, random: Math.random }));
-  const x = makeExchange();
+  const { fleet, loads } = twoWorkers();
+  const chooser = chooserOf(fleet, leastInflight(policyContext(fleet)));
+  const x = exchangeOf();
   chooser.choose(x);
-  assert.equal(fleet.load(a) + fleet.load(b), 1);
+  assert.deepEqual(loads(), [1, 0]);
   assert.ok(x.isCounted);
   chooser.release(x);
   chooser.release(x);
-  assert.equal(fleet.load(a) + fleet.load(b), 0);
+  assert.deepEqual(loads(), [0, 0]);
 });
 
 test('two exchanges of one tick see each other', () => {
-  const { fleet, a, b } = makeFleet();
-  const chooser = new Chooser(fleet, leastInflight({ fleet, random: Math.random }));
-  for (let left = 4; left > 0; left--) chooser.choose(makeExchange());
-  assert.deepEqual([fleet.load(a), fleet.load(b)], [2, 2]);
+  const { fleet, loads } = twoWorkers();
+  const chooser = chooserOf(fleet, leastInflight(policyContext(fleet)));
+  for (let left = 4; left > 0; left--) chooser.choose(exchangeOf());
+  assert.deepEqual(loads(), [2, 2]);
 });
 
-test('all legs of a placement are counted', () => {
-  const { fleet, a, b } = makeFleet();
+test('all legs of a placement are counted, and the policy hears of each', () => {
+  const { fleet, a, b, loads } = twoWorkers();
   const pair: Placement = {
     legs: [
       { worker: a, role: 'prefill' },
       { worker: b, role: 'decode' },
     ],
   };
-  const chooser = new Chooser(fleet, { needs: 'nothing', choose: () => pair });
-  const x = makeExchange();
+  const heard: string[] = [];
+  const chooser = chooserOf(fleet, {
+    needs: 'nothing',
+    choose: () => pair,
+    begun: (_x, { url }) => heard.push(`begun ${url} with ${fleet.load(fleet.get(url)!)}`),
+    ended: (_x, { url }) => heard.push(`ended ${url}`),
+  });
+  const x = exchangeOf();
   assert.equal(chooser.choose(x), pair);
-  assert.deepEqual([fleet.load(a), fleet.load(b)], [1, 1]);
+  assert.deepEqual(loads(), [1, 1]);
   chooser.release(x);
-  assert.deepEqual([fleet.load(a), fleet.load(b)], [0, 0]);
+  chooser.release(x);
+  assert.deepEqual(loads(), [0, 0]);
+  assert.deepEqual(heard, [
+    'begun http://a:1 with 1',
+    'begun http://b:1 with 1',
+    'ended http://a:1',
+    'ended http://b:1',
+  ]);
 });
 
 test('a hold counts nothing, and an exchange that was never placed has nothing to release', () => {
-  const { fleet, a, b } = makeFleet();
+  const { fleet, loads } = twoWorkers();
   const hold: Hold = { hold: 'session busy', maxMs: 10 };
-  const chooser = new Chooser(fleet, { needs: 'nothing', choose: () => hold });
-  const x = makeExchange();
+  const chooser = chooserOf(fleet, { needs: 'nothing', choose: () => hold });
+  const x = exchangeOf();
   assert.equal(chooser.choose(x), hold);
   assert.equal(x.placement, null);
   chooser.release(x);
-  assert.deepEqual([fleet.load(a), fleet.load(b)], [0, 0]);
+  assert.deepEqual(loads(), [0, 0]);
 });
 
 test('without a worker the policy is not asked', () => {
-  const { fleet, a, b } = makeFleet();
-  const chooser = new Chooser(fleet, { needs: 'nothing', choose: () => assert.fail('asked') });
-  const x = makeExchange();
+  const { fleet, a, b } = twoWorkers();
+  const chooser = chooserOf(fleet, { needs: 'nothing', choose: () => assert.fail('asked') });
+  const x = exchangeOf();
   x.tried = [a, b];
   assert.equal(chooser.choose(x), null);
+});
+
+test('the end of a session is told when its last turn was answered, not when that failed', () => {
+  const { fleet } = twoWorkers();
+  const ended: string[] = [];
+  const chooser = chooserOf(fleet, {
+    ...leastInflight(policyContext(fleet)),
+    sessionEnded: (session) => ended.push(session) > 0,
+  });
+  const failed = exchangeOf({ session: 'failed', isLastTurn: true });
+  chooser.choose(failed);
+  chooser.release(failed);
+  const answered = exchangeOf({ session: 'answered', isLastTurn: true });
+  chooser.choose(answered);
+  answered.outcome = 'complete';
+  chooser.release(answered);
+  const goesOn = exchangeOf({ session: 'goes on' });
+  chooser.choose(goesOn);
+  goesOn.outcome = 'complete';
+  chooser.release(goesOn);
+  assert.deepEqual(ended, ['answered']);
+});
+
+test('what a policy placed is reported to it, also when another one has taken its place', () => {
+  const { fleet } = twoWorkers();
+  const reported: string[] = [];
+  const named = (name: string) => ({
+    name,
+    policy: { ...leastInflight(policyContext(fleet)), ended: () => void reported.push(name) },
+  });
+  const table = new PolicyTable(named('old'));
+  const chooser = new Chooser(fleet, table, new BodyReader(orders.turnout([])));
+  const x = exchangeOf();
+  chooser.choose(x);
+  table.set('', named('new'));
+  chooser.release(x);
+  assert.deepEqual(reported, ['old']);
+});
+
+test('a policy that needs nothing has its exchange at once; one that needs more has what it needs', () => {
+  const { fleet } = twoWorkers();
+  const policy = leastInflight(policyContext(fleet));
+  const body = JSON.stringify({ model: 'm', user: 'u', prompt: 'p'.repeat(100) });
+  const seen = Object.fromEntries(
+    (['nothing', 'headers', 'key', 'prompt'] as const).map((needs) => {
+      const x = exchangeOf({ headers: ['content-type: application/json', `content-length: ${body.length}`], body });
+      let calls = 0;
+      chooserOf(fleet, { ...policy, needs }).prepare(x, () => calls++);
+      assert.equal(calls, 1);
+      return [needs, [x.key?.value ?? null, x.prompt?.bytes ?? null]];
+    }),
+  );
+  assert.deepEqual(seen, { nothing: [null, null], headers: [null, null], key: ['u', null], prompt: ['u', 100] });
 });

@@ -1,38 +1,83 @@
+import type { BodyReader } from '../classify/body-reader.ts';
+import { flushingPaths } from '../engines/controls.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
-import type { Placement } from '../fleet/worker.ts';
-import type { Hold, Policy } from './policy.ts';
+import type { Placement, Worker } from '../fleet/worker.ts';
+import { RouterError } from '../kit/errors.ts';
+import type { Hold } from './policy.ts';
+import type { PolicyTable } from './policy-table.ts';
 
 /** What came of choosing: a placement (its work is counted already), a hold, or nobody. */
 export type Choice = Placement | Hold | null;
 
 /** Eligible workers → policy → placement. Counts the placement's legs as in flight before anybody else can choose. */
 export class Chooser {
-  policy: Policy;
+  readonly table: PolicyTable;
   readonly #fleet: Fleet;
+  readonly #reader: BodyReader;
+  readonly #explains: boolean;
 
-  constructor(fleet: Fleet, policy: Policy) {
+  /** @param explains whether each choice is put down with its reasons (`Exchange.candidates`) */
+  constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, explains = false) {
     this.#fleet = fleet;
-    this.policy = policy;
+    this.table = table;
+    this.#reader = reader;
+    this.#explains = explains;
   }
 
+  /** Calls `then` when all is known of the request that a policy asks for: at once, or with its body's last byte. */
+  prepare(x: Exchange, then: () => void): void {
+    const { needs, needsModel } = this.table;
+    if (needs === 'nothing' && !needsModel) return then();
+    const isKeyKnown = this.#reader.readHead(x);
+    const hasEnough = needs === 'headers' || needs === 'nothing' || (needs === 'key' && isKeyKnown);
+    if (hasEnough && !needsModel) return then();
+    x.body.whenComplete(() => {
+      this.#reader.readBody(x, needs === 'prompt');
+      then();
+    });
+  }
+
+  /** Throws what the policy throws: see `faultOf`. */
   choose(x: Exchange): Choice {
-    let workers = this.#fleet.eligible;
-    if (x.tried.length > 0) workers = workers.filter((worker) => !x.tried.includes(worker));
+    const workers = this.candidates(x);
     if (workers.length === 0) return null;
-    const choice = this.policy.choose(x, workers);
+    const policy = this.table.for(x);
+    x.placer = policy;
+    if (this.#explains) x.candidates = policy.explain?.(x, workers) ?? null;
+    const choice = policy.choose(x, workers);
     if ('legs' in choice) {
-      for (const leg of choice.legs) this.#fleet.begin(leg.worker);
       x.placement = choice;
       x.isCounted = true;
+      for (const { worker } of choice.legs) {
+        this.#fleet.begin(worker);
+        policy.begun?.(x, worker);
+      }
     }
     return choice;
+  }
+
+  /** What to tell a client whose exchange its policy failed to place. */
+  faultOf(x: Exchange, error: unknown): RouterError {
+    const reason = error instanceof Error ? error.message : String(error);
+    return new RouterError('policy_failed', `The policy "${this.table.nameFor(x)}" failed: ${reason}`);
+  }
+
+  /** Who could get it: eligible, and did not fail it before. */
+  candidates(x: Exchange): readonly Worker[] {
+    const { eligible } = this.#fleet;
+    return x.tried.length === 0 ? eligible : eligible.filter((worker) => !x.tried.includes(worker));
   }
 
   /** The placement's work is over, however it ended. */
   release(x: Exchange): void {
     if (x.placement === null || !x.isCounted) return;
     x.isCounted = false;
-    for (const leg of x.placement.legs) this.#fleet.finish(leg.worker);
+    for (const { worker } of x.placement.legs) {
+      this.#fleet.finish(worker);
+      x.placer?.ended?.(x, worker);
+      if (flushingPaths.has(x.path) && x.status < 300 && x.outcome === 'complete') this.table.flushed(worker);
+    }
+    if (x.isLastTurn && x.outcome === 'complete' && x.session !== '') this.table.sessionEnded(x.session);
   }
 }

@@ -10,6 +10,7 @@ import { WaitingRoom } from './waiting-room.ts';
 const makeExchange = (): Exchange =>
   new Exchange({} as Road, new RequestHead(), new RequestBody(new RetryBudget(0), () => {}), {} as Sink, 0);
 const never = (): void => assert.fail('called');
+const policy = {};
 const LONG_MS = 60_000;
 
 test('a knock asks everybody again, first come first, once for all knocks of a tick', async () => {
@@ -17,7 +18,7 @@ test('a knock asks everybody again, first come first, once for all knocks of a t
   const asked: number[] = [];
   const guests = [0, 1, 2].map((i) => {
     const x = makeExchange();
-    room.hold(x, 'busy', LONG_MS, () => asked.push(i), never);
+    room.hold(x, 'busy', LONG_MS, policy, () => asked.push(i), never);
     return x;
   });
   assert.equal(room.size, 3);
@@ -38,7 +39,7 @@ test('who is held again waits for the next knock', async () => {
   const x = makeExchange();
   let asked = 0;
   const hold = (): void => {
-    if (asked++ < 3) room.hold(x, 'busy', LONG_MS, hold, never);
+    if (asked++ < 3) room.hold(x, 'busy', LONG_MS, policy, hold, never);
   };
   hold();
   for (let knocks = 1; knocks <= 3; knocks++) {
@@ -54,7 +55,7 @@ test('who waits too long is told so, and not asked any more', async () => {
   const room = new WaitingRoom();
   const x = makeExchange();
   const startMs = performance.now();
-  await new Promise<void>((resolve) => room.hold(x, 'busy', 20, never, resolve));
+  await new Promise<void>((resolve) => room.hold(x, 'busy', 20, policy, never, resolve));
   assert.ok(performance.now() - startMs >= 19);
   assert.equal(room.size, 0);
   assert.equal(x.underWay, null);
@@ -66,9 +67,9 @@ test('who leaves, by itself or because it is stopped, is neither asked nor told'
   const room = new WaitingRoom();
   const [left, stopped, stays] = [makeExchange(), makeExchange(), makeExchange()];
   let asked = 0;
-  room.hold(left, 'a', 5, never, never);
-  room.hold(stopped, 'a', 5, never, never);
-  room.hold(stays, 'b', LONG_MS, () => asked++, never);
+  room.hold(left, 'a', 5, policy, never, never);
+  room.hold(stopped, 'a', 5, policy, never, never);
+  room.hold(stays, 'b', LONG_MS, policy, () => asked++, never);
   assert.deepEqual(
     [...room.counts()],
     [
@@ -92,8 +93,8 @@ test('who leaves, by itself or because it is stopped, is neither asked nor told'
 test('who leaves because another was asked is not asked', async () => {
   const room = new WaitingRoom();
   const [first, second] = [makeExchange(), makeExchange()];
-  room.hold(first, 'busy', LONG_MS, () => second.underWay?.abort(), never);
-  room.hold(second, 'busy', LONG_MS, never, never);
+  room.hold(first, 'busy', LONG_MS, policy, () => second.underWay?.abort(), never);
+  room.hold(second, 'busy', LONG_MS, policy, never, never);
   room.knock();
   await nextTick();
   assert.equal(room.size, 0);
@@ -114,7 +115,7 @@ test('the longest wait counts from the first hold, however often one is asked ag
       room.leave(x);
       resolve(isExpired);
     };
-    const hold = (): void => room.hold(x, 'busy', 40, hold, () => done(true));
+    const hold = (): void => room.hold(x, 'busy', 40, policy, hold, () => done(true));
     hold();
   });
   assert.ok(isExpired, 'held for ever');

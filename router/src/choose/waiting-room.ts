@@ -1,19 +1,27 @@
-import type { Exchange } from '../exchange.ts';
+import type { Exchange, Placer } from '../exchange.ts';
 
 interface Guest {
   readonly x: Exchange;
+  readonly line: Line;
   readonly reason: string;
   readonly sinceMs: number;
   readonly retry: () => void;
   readonly timer: NodeJS.Timeout;
 }
 
+/** Those whom one policy holds: asked in the order that it gives, else first come first. */
+interface Line {
+  readonly holder: Placer;
+  readonly held: Set<Exchange>;
+}
+
 /**
- * Exchanges that their policy holds back though workers are eligible. Each has a reason and a maximum wait; all are
- * asked again, first come first, whenever work ends or the fleet changes.
+ * Exchanges that their policy holds back though workers are eligible. Each has a reason and a maximum wait; they are asked
+ * again whenever work ends or the fleet changes, in the order their policy gives.
  */
 export class WaitingRoom {
   readonly #guests = new Map<Exchange, Guest>();
+  readonly #lines = new Map<Placer, Line>();
   /** How long each exchange was held before, in all. */
   readonly #heldMs = new WeakMap<Exchange, number>();
   #isKnocking = false;
@@ -30,7 +38,7 @@ export class WaitingRoom {
   }
 
   /** `retry` asks the policy again; `expired` is called after `maxMs` in all (of every hold of this exchange). */
-  hold(x: Exchange, reason: string, maxMs: number, retry: () => void, expired: () => void): void {
+  hold(x: Exchange, reason: string, maxMs: number, holder: Placer, retry: () => void, expired: () => void): void {
     const timer = setTimeout(
       () => {
         this.leave(x);
@@ -38,7 +46,10 @@ export class WaitingRoom {
       },
       Math.max(0, maxMs - (this.#heldMs.get(x) ?? 0)),
     );
-    this.#guests.set(x, { x, reason, sinceMs: performance.now(), retry, timer });
+    let line = this.#lines.get(holder);
+    if (line === undefined) this.#lines.set(holder, (line = { holder, held: new Set() }));
+    line.held.add(x);
+    this.#guests.set(x, { x, line, reason, sinceMs: performance.now(), retry, timer });
     x.underWay = { abort: () => this.leave(x) };
   }
 
@@ -47,6 +58,9 @@ export class WaitingRoom {
     if (guest === undefined) return;
     clearTimeout(guest.timer);
     this.#guests.delete(x);
+    const { line } = guest;
+    line.held.delete(x);
+    if (line.held.size === 0) this.#lines.delete(line.holder);
     this.#heldMs.set(x, (this.#heldMs.get(x) ?? 0) + performance.now() - guest.sinceMs);
     x.underWay = null;
   }
@@ -57,14 +71,41 @@ export class WaitingRoom {
     this.#isKnocking = true;
     setImmediate(() => {
       this.#isKnocking = false;
-      // Those of now: who is held again waits for the next knock.
-      const guests = [...this.#guests.values()];
-      for (const guest of guests) {
-        // Asking one may have made another leave.
-        if (this.#guests.get(guest.x) !== guest) continue;
-        this.leave(guest.x);
-        guest.retry();
+      const lines = [...this.#lines.values()];
+      for (const line of lines) {
+        if (line.holder.nextHeld === undefined) this.#askAll(line);
+        else this.#askInOrder(line);
       }
     });
+  }
+
+  /** The policies have changed: everybody is asked, whatever order the old ones gave. */
+  askAll(): void {
+    const lines = [...this.#lines.values()];
+    for (const line of lines) this.#askAll(line);
+  }
+
+  #askAll(line: Line): void {
+    // Those of now: who is held again waits for the next knock.
+    const now = [...line.held];
+    for (const x of now) this.#ask(x);
+  }
+
+  #askInOrder({ holder, held }: Line): void {
+    for (;;) {
+      const x = holder.nextHeld!(held);
+      if (x === null) return;
+      this.#ask(x);
+      // Held again: it would be the next one for ever.
+      if (this.#guests.has(x)) return;
+    }
+  }
+
+  #ask(x: Exchange): void {
+    const guest = this.#guests.get(x);
+    // Asking one may have made another leave.
+    if (guest === undefined) return;
+    this.leave(x);
+    guest.retry();
   }
 }

@@ -28,19 +28,31 @@ const errorOf = (load: () => unknown): string => {
 const names = Object.keys(options) as OptionName[];
 const defaults = loadConfig({}, {}, undefined);
 
+/** What can't be made up: text, and its value where that is not the text. */
+const samples: Partial<Record<OptionName, readonly [text: string, value?: unknown]>> = {
+  policy: ['round-robin', 'round_robin'],
+  modelPolicy: ['m=random, org/n=cache_aware', ['m=random', 'org/n=cache_aware']],
+  sessionHeaders: ['X-Rollout x-session-id', ['x-rollout', 'x-session-id']],
+  keyOrder: ['vllm-router'],
+  assignmentMode: ['min_load'],
+  hashLoadFactor: ['1.5', 1.5],
+  cacheThreshold: ['0.25', 0.25],
+  evictionIntervalSecs: ['60', 60],
+  kvEventEndpoints: ['http://a:1=tcp://a:2', ['http://a:1=tcp://a:2']],
+  kvReplayPort: ['5558', 5558],
+  logLevel: ['debug'],
+  healthCheckEndpoint: ['/up'],
+};
+
 /** Text of a flag or variable that is right for the option and differs from its default, and what it comes to. */
 function sampleOf(name: OptionName): { text: string; value: unknown } {
   const before = defaults[name];
+  const sample = samples[name];
+  if (sample !== undefined) return { text: sample[0], value: sample[1] ?? sample[0] };
   if (typeof before === 'boolean') return { text: before ? 'no' : 'yes', value: !before };
   if (typeof before === 'number') return { text: `${before + 1}`, value: before + 1 };
   if (Array.isArray(before)) return { text: 'http://a:1, http://b:2', value: ['http://a:1', 'http://b:2'] };
-  const texts: Partial<Record<OptionName, string>> = {
-    policy: 'round-robin',
-    logLevel: 'debug',
-    healthCheckEndpoint: '/up',
-  };
-  const text = texts[name] ?? 'other';
-  return { text, value: name === 'policy' ? 'round_robin' : text };
+  return { text: 'other', value: 'other' };
 }
 
 /** Options that are given only together with another. */
@@ -137,5 +149,7 @@ test('texts of flags and numbers are read, wrong ones left for the schema to ref
   for (const text of ['0', 'false', 'No', 'off', '']) assert.equal(fromText('disableRetries', text), false);
   assert.equal(fromText('disableRetries', '2'), '2');
   assert.equal(fromText('healthCheckIntervalSecs', ' 0.5 '), 0.5);
+  // One without a default.
+  assert.equal(fromText('hashLoadFactor', '1.25'), 1.25);
   for (const text of ['1e3', '0x10', '', 'NaN', 'Infinity']) assert.equal(fromText('port', text), text);
 });

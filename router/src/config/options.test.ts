@@ -19,7 +19,7 @@ test('every option has words, and a value in its help unless it is a flag', () =
     assert.match(help, /\.$/, name);
     const isFlag = schema.safeParse(true).success;
     assert.equal(value === '', isFlag, name);
-    if (!isFlag) assert.match(value, /^<[a-z]+(\.\.\.)?>$/, name);
+    if (!isFlag) assert.match(value, /^<[a-z]+(=[a-z]+)?(\.\.\.)?>$/, name);
   }
 });
 

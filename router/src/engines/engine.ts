@@ -9,6 +9,8 @@ export interface EngineFacts {
   readonly model: string | null;
   readonly weightVersion: string | null;
   readonly hasPrefixCache: boolean | null;
+  /** Tokens of context that the KV cache holds. */
+  readonly kvTokens: number | null;
   readonly returnsRoutedExperts: boolean | null;
   /** Whether the calls that steer weights and pauses are there. */
   readonly hasControlCalls: boolean | null;
@@ -30,3 +32,5 @@ export interface Engine {
 
 export const text = (value: unknown): string | null =>
   typeof value === 'string' ? value : typeof value === 'number' ? String(value) : null;
+
+export const count = (value: unknown): number | null => (typeof value === 'number' && value > 0 ? value : null);

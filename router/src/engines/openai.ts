@@ -20,6 +20,7 @@ export const openai: Engine = {
       model: await servedModel(ask),
       weightVersion: null,
       hasPrefixCache: null,
+      kvTokens: null,
       returnsRoutedExperts: null,
       hasControlCalls: null,
     };

@@ -1,5 +1,5 @@
 import { type Asker, askJson } from './ask.ts';
-import { type Engine, text } from './engine.ts';
+import { type Engine, count, text } from './engine.ts';
 
 /** Newer releases answer /model_info and /server_info; until 0.5.2 they were /get_model_info and /get_server_info. */
 const either = async (ask: Asker, path: string, old: string) => (await askJson(ask, path)) ?? (await askJson(ask, old));
@@ -18,6 +18,7 @@ export const sglang: Engine = {
       model: text(model['served_model_name']) ?? text(server?.['served_model_name']) ?? text(model['model_path']),
       weightVersion: text(model['weight_version']),
       hasPrefixCache: server === null ? null : server['disable_radix_cache'] !== true,
+      kvTokens: count(server?.['max_total_num_tokens']),
       returnsRoutedExperts: server === null ? null : server['enable_return_routed_experts'] === true,
       hasControlCalls: true,
     };

@@ -1,5 +1,5 @@
 import { askJson } from './ask.ts';
-import { type Engine, text } from './engine.ts';
+import { type Engine, count, text } from './engine.ts';
 import { servedModel } from './openai.ts';
 
 /** vLLM (facts of 0.32.0). What steers weights and pauses is there only with VLLM_SERVER_DEV_MODE=1. */
@@ -15,12 +15,15 @@ export const vllm: Engine = {
     const metrics = await ask('/metrics').catch(() => null);
     const config = metrics === null ? null : /^vllm:cache_config_info\{(.*)\}/m.exec(metrics.text)?.[1];
     const caching = config == null ? null : /enable_prefix_caching="(\w+)"/.exec(config)?.[1];
+    const blocks = config == null ? null : /num_gpu_blocks="(\d+)"/.exec(config)?.[1];
+    const blockSize = config == null ? null : /\bblock_size="(\d+)"/.exec(config)?.[1];
     return {
       kind: 'vllm',
       engineVersion: text(version['version']),
       model: await servedModel(ask),
       weightVersion: text(weights?.['weight_version']),
       hasPrefixCache: caching == null ? null : caching === 'True',
+      kvTokens: count(Number(blocks) * Number(blockSize)),
       returnsRoutedExperts: null,
       hasControlCalls: paused !== null,
     };

@@ -25,7 +25,7 @@ export class Fleet {
   readonly #options: FleetOptions;
   readonly #byUrl = new Map<string, Worker>();
   readonly #freeSlots: number[] = [];
-  readonly #listeners: ((event: FleetEvent, worker: Worker) => void)[] = [];
+  readonly #listeners = new Set<(event: FleetEvent, worker: Worker) => void>();
   #slots = 0;
 
   constructor(options: FleetOptions) {
@@ -110,8 +110,10 @@ export class Fleet {
     return this.inFlight[worker.slot]!;
   }
 
-  onEvent(listener: (event: FleetEvent, worker: Worker) => void): void {
-    this.#listeners.push(listener);
+  /** @returns the call that ends it. */
+  onEvent(listener: (event: FleetEvent, worker: Worker) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
   #freeIfDone(worker: Worker): void {

@@ -133,6 +133,7 @@ export class Health {
       const facts = await identify(asker);
       worker.engine = facts.kind;
       worker.weightVersion = facts.weightVersion;
+      worker.kvTokens = facts.kvTokens;
     }
     const isQuarantined = (worker.reasons & REASONS.unhealthy) !== 0;
     if (isQuarantined && watch.successes < this.#options.successThreshold) return;

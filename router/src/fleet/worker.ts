@@ -30,13 +30,15 @@ export interface Placement {
   readonly legs: readonly Leg[];
 }
 
-/** One engine endpoint. Counters that change with every request live in the fleet's flat arrays, by `slot`. */
+/** One engine endpoint, or one data-parallel rank of it. Counters that change with every request live in the fleet's flat arrays, by `slot`. */
 export class Worker {
   readonly id: string;
   /** As it was given, without a trailing slash: what users recognise. */
   readonly url: string;
   readonly slot: number;
   readonly role: Role;
+  /** Which of its engine's data-parallel ranks it is; null: whichever the engine takes. */
+  readonly rank: number | null;
   /** Value of Host for requests to it. */
   readonly authority: string;
   /** Path in front of every request's own, '' for none. */
@@ -53,6 +55,8 @@ export class Worker {
   heldBackFor: string | null = null;
   /** What the engine says its weights are; null when it says nothing. */
   weightVersion: string | null = null;
+  /** Tokens of context that its KV cache holds; null when the engine doesn't say. */
+  kvTokens: number | null = null;
   /** null until its first good health check. */
   engine: EngineKind | null = null;
 
@@ -67,6 +71,7 @@ export class Worker {
     this.url = address.url;
     this.authority = address.authority;
     this.basePath = address.basePath;
+    this.rank = address.rank;
     this.role = options.role;
     this.labels = options.labels;
     this.pool = new UpstreamPool(address.endpoint, options.pool);
@@ -85,15 +90,20 @@ export class Worker {
 }
 
 export interface WorkerAddress {
+  /** With the rank, as `@rank`: it is what tells the workers of one engine apart. */
   readonly url: string;
+  readonly rank: number | null;
   readonly authority: string;
   readonly basePath: string;
   readonly endpoint: Endpoint;
 }
 
+/** A data-parallel rank behind a URL, as the other routers write it: `http://host:port@3`. */
+const RANK = /\/*@(\d{1,6})\/*$/;
+
 /** Reads a worker's URL. @returns words for the user when it can't be one. */
 export function readWorkerUrl(text: string, ca: string | null): WorkerAddress | string {
-  const trimmed = text.trim();
+  const [trimmed, rank] = splitRank(text.trim());
   const url = /^[a-z]+:\/\//i.test(trimmed) ? trimmed : `http://${trimmed}`;
   let parsed: URL;
   try {
@@ -104,11 +114,15 @@ export function readWorkerUrl(text: string, ca: string | null): WorkerAddress | 
   if (parsed.protocol !== 'http:' && parsed.protocol !== 'https:') {
     return `"${text}" is neither http nor https: give a worker as http://host:port.`;
   }
-  if (parsed.username !== '' || parsed.password !== '') return 'A worker URL must not carry a user name or password.';
+  if (parsed.username !== '' || parsed.password !== '') {
+    return 'A worker URL must not carry a user name or password. (A data-parallel rank is a number: http://host:port@3.)';
+  }
   if (parsed.search !== '' || parsed.hash !== '') return `"${text}" has a query or fragment: give http://host:port.`;
   const isTls = parsed.protocol === 'https:';
+  const bare = url.replace(/\/+$/, '');
   return {
-    url: url.replace(/\/+$/, ''),
+    url: rank === null ? bare : `${bare}@${rank}`,
+    rank,
     authority: parsed.host,
     basePath: parsed.pathname === '/' ? '' : parsed.pathname.replace(/\/+$/, ''),
     endpoint: {
@@ -118,4 +132,9 @@ export function readWorkerUrl(text: string, ca: string | null): WorkerAddress | 
       ca: isTls ? ca : null,
     },
   };
+}
+
+function splitRank(text: string): [url: string, rank: number | null] {
+  const match = RANK.exec(text);
+  return match === null ? [text, null] : [text.slice(0, match.index), Number(match[1])];
 }

@@ -207,6 +207,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
 
   #relay(bytes: Buffer, start: number, end: number): boolean {
     const chunks = this.#chunks;
+    if (end > start) this.x.answerEar?.hear(bytes, start, end);
     let surplus = 0;
     if (chunks !== null) {
       if (!chunks.read(bytes, start, end)) {

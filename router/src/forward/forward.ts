@@ -1,4 +1,5 @@
-import type { Chooser } from '../choose/choose.ts';
+import type { Choice, Chooser } from '../choose/choose.ts';
+import type { Hold } from '../choose/policy.ts';
 import type { WaitingRoom } from '../choose/waiting-room.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
@@ -45,21 +46,40 @@ export class Forwarder implements AttemptOwner {
   }
 
   forward(x: Exchange): void {
-    if (this.#chooser.policy.needs === 'body') x.body.whenComplete(() => this.#choose(x));
-    else this.#choose(x);
+    this.#chooser.prepare(x, () => this.#choose(x));
   }
 
   #choose(x: Exchange): void {
     if (x.outcome !== null) return;
-    const choice = this.#chooser.choose(x);
-    if (choice === null) this.#events.onFailed(x, nobodyLeft(x));
-    else if ('hold' in choice) {
-      const expired = new RouterError('queue_timeout', `Held for ${choice.maxMs} ms (${choice.hold}). Retry later.`, {
-        retryAfterSecs: 1,
-      });
-      const tellExpired = () => this.#events.onFailed(x, expired);
-      this.#room.hold(x, choice.hold, choice.maxMs, () => this.#choose(x), tellExpired);
-    } else this.#attempt(x, choice.legs[0]!.worker, false);
+    const choice = this.#askPolicy(x);
+    if (choice instanceof RouterError) this.#events.onFailed(x, choice);
+    else if (choice === null) this.#events.onFailed(x, nobodyLeft(x));
+    else if ('hold' in choice) this.#hold(x, choice);
+    else this.#attempt(x, choice.legs[0]!.worker, false);
+  }
+
+  /** A policy may be the user's own: what it throws ends its exchange, not the router. */
+  #askPolicy(x: Exchange): Choice | RouterError {
+    try {
+      return this.#chooser.choose(x);
+    } catch (error) {
+      return this.#chooser.faultOf(x, error);
+    }
+  }
+
+  /** Waits until its policy is asked again; a last time when it has waited for as long as it may. */
+  #hold(x: Exchange, { hold, maxMs }: Hold): void {
+    if (x.isOverdue) {
+      const message = `Held for ${maxMs} ms (${hold}). Retry later.`;
+      this.#events.onFailed(x, new RouterError('queue_timeout', message, { retryAfterSecs: 1 }));
+      return;
+    }
+    const retry = () => this.#choose(x);
+    const expire = (): void => {
+      x.isOverdue = true;
+      retry();
+    };
+    this.#room.hold(x, hold, maxMs, x.placer!, retry, expire);
   }
 
   #attempt(x: Exchange, worker: Worker, isFresh: boolean): void {

@@ -19,6 +19,10 @@ export function upstreamHead(x: Exchange, worker: Worker, bodyBytes: number): st
   const target = head.target === '*' ? '*' : worker.basePath + head.target;
   let out = `${head.method} ${target} HTTP/1.1\r\nhost: ${worker.authority}\r\n${head.passedOn()}`;
   if (x.isRequestIdOurs) out += `x-request-id: ${head.requestId}\r\n`;
+  // vLLM reads it on every path, SGLang on OpenAI's. What the client says itself, it knows better.
+  if (worker.rank !== null && head.get('x-data-parallel-rank') === undefined) {
+    out += `x-data-parallel-rank: ${worker.rank}\r\n`;
+  }
   if (bodyBytes >= 0) out += `content-length: ${bodyBytes}\r\n`;
   else if (head.isChunked) out += 'transfer-encoding: chunked\r\n';
   return `${out}\r\n`;

@@ -6,6 +6,7 @@ export const errorTable = {
   bad_request: { status: 400, isRetryable: false },
   payload_too_large: { status: 413, isRetryable: false },
   too_many_requests: { status: 429, isRetryable: true },
+  policy_failed: { status: 500, isRetryable: false },
   plugin_failed: { status: 500, isRetryable: false },
   internal_error: { status: 500, isRetryable: false },
   upstream_bad_answer: { status: 502, isRetryable: true },

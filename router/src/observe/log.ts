@@ -31,6 +31,7 @@ export function logObserver(log: Logger): Observer {
           outcome: x.outcome,
           attempts: x.attempts,
           ms: Math.round((x.endMs - x.startMs) * 10) / 10,
+          ...(x.candidates === null ? {} : { candidates: x.candidates }),
           ...(x.error === null ? {} : { error: x.error.code }),
         },
         'exchange',

@@ -1,30 +1,25 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Exchange, type Road } from '../../exchange.ts';
-import { Fleet } from '../../fleet/fleet.ts';
+import { exchangeOf, fleetOf, policyContext } from '../../../test/harness/policy.ts';
+import type { Config } from '../../config/options.ts';
+import type { Exchange } from '../../exchange.ts';
+import type { Fleet } from '../../fleet/fleet.ts';
 import type { Placement, Worker } from '../../fleet/worker.ts';
-import { RequestBody, RetryBudget } from '../../wire/request-body.ts';
-import { RequestHead } from '../../wire/request-head.ts';
-import type { Sink } from '../../wire/sink.ts';
 import type { Policy } from '../policy.ts';
 import { consistentHash } from './consistent-hash.ts';
 
-function exchangeOf(session: string): Exchange {
-  const line = session === '' ? '' : `x-session-id: ${session}\r\n`;
-  const bytes = Buffer.from(`POST / HTTP/1.1\r\nhost: h\r\n${line}\r\n`);
-  const head = new RequestHead();
-  assert.ok(head.read(bytes, 0, bytes.length) > 0);
-  return new Exchange({} as Road, head, new RequestBody(new RetryBudget(0), () => {}), {} as Sink, 0);
-}
-
-function fleetOf(urls: readonly string[]): { fleet: Fleet; policy: Policy } {
-  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null });
-  for (const url of urls) fleet.add(url);
-  return { fleet, policy: consistentHash({ fleet, random: Math.random }) };
-}
-
 const urls = ['http://a:1', 'http://b:1', 'http://c:1', 'http://d:1'];
 const sessions = Array.from({ length: 200 }, (_, i) => `session-${i}`);
+
+interface Router {
+  readonly fleet: Fleet;
+  readonly policy: Policy;
+}
+
+function routerOf(members: readonly string[], options: Partial<Config> = {}): Router {
+  const { fleet } = fleetOf(...members);
+  return { fleet, policy: consistentHash(policyContext(fleet, options)) };
+}
 
 function choose(fleet: Fleet, policy: Policy, x: Exchange): Worker {
   const workers = fleet.eligible.filter((worker) => !x.tried.includes(worker));
@@ -32,18 +27,18 @@ function choose(fleet: Fleet, policy: Policy, x: Exchange): Worker {
 }
 
 /** Where every session goes. */
-const homes = ({ fleet, policy }: ReturnType<typeof fleetOf>): string[] =>
-  sessions.map((session) => choose(fleet, policy, exchangeOf(session)).url);
+const homes = ({ fleet, policy }: Router): string[] =>
+  sessions.map((session) => choose(fleet, policy, exchangeOf({ session })).url);
 
 test('a session has one worker, the same in every router that knows the same workers', () => {
-  const one = fleetOf(urls);
+  const one = routerOf(urls);
   assert.deepEqual(homes(one), homes(one));
-  assert.deepEqual(homes(fleetOf(urls.toReversed())), homes(one));
+  assert.deepEqual(homes(routerOf(urls.toReversed())), homes(one));
   assert.equal(new Set(homes(one)).size, urls.length);
 });
 
 test('while a worker is away its sessions are elsewhere, and come home with it', () => {
-  const router = fleetOf(urls);
+  const router = routerOf(urls);
   const before = homes(router);
   const away = router.fleet.get('http://b:1')!;
   router.fleet.setReason(away, 'unhealthy', true);
@@ -58,7 +53,7 @@ test('while a worker is away its sessions are elsewhere, and come home with it',
 });
 
 test('workers that come and go move no session but those they have or get', () => {
-  const router = fleetOf(urls);
+  const router = routerOf(urls);
   const before = homes(router);
   const newcomer = router.fleet.add('http://e:1') as Worker;
   const after = homes(router);
@@ -69,8 +64,8 @@ test('workers that come and go move no session but those they have or get', () =
 });
 
 test('a session whose worker failed goes on to another', () => {
-  const { fleet, policy } = fleetOf(urls);
-  const x = exchangeOf('session-7');
+  const { fleet, policy } = routerOf(urls);
+  const x = exchangeOf({ session: 'session-7' });
   const seen: Worker[] = [];
   for (let left = urls.length; left > 0; left--) {
     const worker = choose(fleet, policy, x);
@@ -81,7 +76,42 @@ test('a session whose worker failed goes on to another', () => {
 });
 
 test('without a session the least loaded worker is taken', () => {
-  const { fleet, policy } = fleetOf(urls);
+  const { fleet, policy } = routerOf(urls);
   for (const worker of fleet.workers.slice(0, 3)) fleet.begin(worker);
-  assert.equal(choose(fleet, policy, exchangeOf('')), fleet.workers[3]);
+  assert.equal(choose(fleet, policy, exchangeOf()), fleet.workers[3]);
+});
+
+test('every kind of key steers it', () => {
+  const router = routerOf(urls);
+  const workers = new Set(
+    Array.from({ length: 100 }, (_, i) => choose(router.fleet, router.policy, exchangeOf({ tenant: `tenant-${i}` }))),
+  );
+  assert.equal(workers.size, urls.length);
+  const one = choose(router.fleet, router.policy, exchangeOf({ tenant: 'tenant-1' }));
+  assert.equal(choose(router.fleet, router.policy, exchangeOf({ tenant: 'tenant-1' })), one);
+});
+
+test('with a load factor no worker takes more than so many times its share, and keys come home after', () => {
+  const { fleet, policy } = routerOf(urls, { hashLoadFactor: 1.25 });
+  const x = exchangeOf({ session: 'the only one' });
+  const home = choose(fleet, policy, x);
+  const begun: Worker[] = [];
+  for (let i = 0; i < 100; i++) {
+    const worker = choose(fleet, policy, x);
+    fleet.begin(worker);
+    begun.push(worker);
+    const most = Math.ceil((1.25 * begun.length) / urls.length);
+    for (const each of fleet.workers) assert.ok(fleet.load(each) <= most);
+  }
+  for (const worker of begun) fleet.finish(worker);
+  assert.equal(choose(fleet, policy, x), home);
+});
+
+test('it tells how it chose in the words that users of vllm-router look for', () => {
+  const { fleet } = fleetOf(...urls);
+  const lines: string[] = [];
+  const policy = consistentHash(policyContext(fleet, {}, { trace: (line) => lines.push(line) }));
+  const { url } = choose(fleet, policy, exchangeOf({ session: 'abc' }));
+  assert.ok(lines.includes("Found session key in header 'x-session-id': abc"));
+  assert.ok(lines.includes(`Hash key 'header:x-session-id:abc' mapped to worker: ${url}`), lines.join('\n'));
 });

@@ -1,38 +1,37 @@
-import { sessionKey } from '../../classify/session-key.ts';
-import type { Worker } from '../../fleet/worker.ts';
-import { HashRing } from '../../kit/ring.ts';
 import type { Policy, PolicyContext } from '../policy.ts';
+import { WorkerRing } from '../worker-ring.ts';
 import { leastInflight } from './least-inflight.ts';
 
 /**
- * All exchanges of a session to one worker, by a ring of the workers' URLs. While that worker is away its sessions go to
- * the next one clockwise, each session to its own next. Without a session key: least in flight.
+ * All exchanges of a key to one worker, by a ring of the workers' URLs. While that worker is away its keys go to the next
+ * one clockwise, each key to its own next. Without any key: least in flight.
+ *
+ * With `--hash-load-factor` no worker takes more than that many times its share of what is under way (consistent hashing
+ * with bounded loads, Mirrokni et al. 2016): what it can't take goes to the next one clockwise.
  */
 export function consistentHash(context: PolicyContext): Policy {
-  const { fleet } = context;
+  const { fleet, trace } = context;
+  const ring = new WorkerRing(fleet, context.options.hashLoadFactor ?? 0);
   const keyless = leastInflight(context);
-  let members: readonly Worker[] = [];
-  let ring = new HashRing([]);
-  let isStale = true;
-  fleet.onEvent((event) => {
-    // Health changes who is asked, not the ring: otherwise every hiccup would move other workers' sessions.
-    if (event !== 'changed') isStale = true;
-  });
   return {
-    needs: 'headers',
+    needs: 'key',
+    close: () => ring.close(),
     choose(x, workers) {
-      const key = sessionKey(x);
-      if (key === '') return keyless.choose(x, workers);
-      if (isStale) {
-        members = [...fleet.workers];
-        ring = new HashRing(members.map(({ url }) => url));
-        isStale = false;
+      const { key } = x;
+      if (key === null) return keyless.choose(x, workers);
+      const worker = ring.find(key.value, workers);
+      if (trace !== null) {
+        const text = `${key.source}:${key.value}`;
+        if (key.source.startsWith('header:')) {
+          trace(`Found session key in header '${key.source.slice(7)}': ${key.value}`);
+        }
+        trace(`Extracted hash key: ${text}`);
+        trace(`Hash key '${text}' mapped to worker: ${worker.url}`);
+        trace(
+          `Consistent hash routing: key='${text}' -> worker='${worker.url}' (index=${fleet.workers.indexOf(worker)})`,
+        );
       }
-      const found = ring.find(key, (member) => {
-        const worker = members[member]!;
-        return fleet.isEligible(worker) && !x.tried.includes(worker);
-      });
-      return found < 0 ? keyless.choose(x, workers) : members[found]!.alone;
+      return worker.alone;
     },
   };
 }

@@ -1,29 +1,24 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { Exchange } from '../../exchange.ts';
-import { Fleet } from '../../fleet/fleet.ts';
+import { exchangeOf, fleetOfSize, policyContext } from '../../../test/harness/policy.ts';
 import type { Placement, Worker } from '../../fleet/worker.ts';
+import type { Policy } from '../policy.ts';
 import { leastInflight } from './least-inflight.ts';
 
-const x = { tried: [] as readonly Worker[] } as Exchange;
+const x = exchangeOf();
 
 /** A fleet whose workers have this many exchanges under way. */
-function fleetOf(loads: readonly number[]): { fleet: Fleet; workers: Worker[] } {
-  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null });
-  const workers = loads.map((load, i) => {
-    const worker = fleet.add(`http://w${i}:1`) as Worker;
-    for (let left = load; left > 0; left--) fleet.begin(worker);
-    return worker;
-  });
-  return { fleet, workers };
+function fleetWith(loads: readonly number[]): ReturnType<typeof fleetOfSize> & { policy: Policy } {
+  const { fleet, workers } = fleetOfSize(loads.length);
+  for (const [i, load] of loads.entries()) for (let n = 0; n < load; n++) fleet.begin(workers[i]!);
+  return { fleet, workers, policy: leastInflight(policyContext(fleet)) };
 }
 
 test('the choice is always one with the least in flight', () => {
   fc.assert(
     fc.property(fc.array(fc.nat(5), { minLength: 1, maxLength: 10 }), fc.nat(20), (loads, rounds) => {
-      const { fleet, workers } = fleetOf(loads);
-      const policy = leastInflight({ fleet, random: Math.random });
+      const { fleet, workers, policy } = fleetWith(loads);
       for (let round = 0; round <= rounds; round++) {
         const { worker } = (policy.choose(x, workers) as Placement).legs[0]!;
         assert.equal(fleet.load(worker), Math.min(...workers.map((each) => fleet.load(each))));
@@ -35,8 +30,7 @@ test('the choice is always one with the least in flight', () => {
 
 test('ties rotate, idle or busy', () => {
   for (const load of [0, 2]) {
-    const { fleet, workers } = fleetOf([load, load, load]);
-    const policy = leastInflight({ fleet, random: Math.random });
+    const { workers, policy } = fleetWith([load, load, load]);
     const order = Array.from({ length: 7 }, () => policy.choose(x, workers));
     assert.deepEqual(
       order,
@@ -46,8 +40,7 @@ test('ties rotate, idle or busy', () => {
 });
 
 test('ties rotate among the least loaded only', () => {
-  const { fleet, workers } = fleetOf([1, 0, 3, 0]);
-  const policy = leastInflight({ fleet, random: Math.random });
+  const { workers, policy } = fleetWith([1, 0, 3, 0]);
   const order = Array.from({ length: 4 }, () => policy.choose(x, workers));
   assert.deepEqual(
     order,
@@ -56,8 +49,7 @@ test('ties rotate among the least loaded only', () => {
 });
 
 test('work spreads evenly and stays so when the fleet shrinks', () => {
-  const { fleet, workers } = fleetOf([0, 0, 0, 0]);
-  const policy = leastInflight({ fleet, random: Math.random });
+  const { fleet, workers, policy } = fleetWith([0, 0, 0, 0]);
   const give = (to: readonly Worker[], count: number): void => {
     for (let left = count; left > 0; left--) fleet.begin((policy.choose(x, to) as Placement).legs[0]!.worker);
   };

@@ -1,19 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Exchange } from '../../exchange.ts';
-import { Fleet } from '../../fleet/fleet.ts';
+import { exchangeOf, fleetOfSize } from '../../../test/harness/policy.ts';
 import type { Placement, Worker } from '../../fleet/worker.ts';
 import { roundRobin } from './round-robin.ts';
 
-const x = { tried: [] as readonly Worker[] } as Exchange;
-
-function workersOf(count: number): Worker[] {
-  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null });
-  return Array.from({ length: count }, (_, i) => fleet.add(`http://w${i}:1`) as Worker);
-}
+const x = exchangeOf();
 
 test('every worker gets its turn, exactly', () => {
-  const workers = workersOf(3);
+  const { workers } = fleetOfSize(3);
   const policy = roundRobin();
   const order = Array.from({ length: 9 }, () => policy.choose(x, workers));
   assert.deepEqual(
@@ -23,7 +17,7 @@ test('every worker gets its turn, exactly', () => {
 });
 
 test('it goes on when workers come and go', () => {
-  const workers = workersOf(4);
+  const { workers } = fleetOfSize(4);
   const policy = roundRobin();
   const take = (from: readonly Worker[]): number =>
     workers.indexOf((policy.choose(x, from) as Placement).legs[0]!.worker);

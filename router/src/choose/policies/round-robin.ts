@@ -1,13 +1,13 @@
 import type { Policy } from '../policy.ts';
+import { Turns } from '../turns.ts';
 
-/** One worker after the other. */
+const same = (): number => 0;
+
+/** One worker after the other, whatever they have to do. */
 export function roundRobin(): Policy {
-  let turn = 0;
+  const turns = new Turns();
   return {
     needs: 'nothing',
-    choose(_x, workers) {
-      if (turn >= workers.length) turn = 0;
-      return workers[turn++]!.alone;
-    },
+    choose: (_x, workers) => turns.least(workers, same).alone,
   };
 }

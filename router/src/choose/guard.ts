@@ -1,0 +1,73 @@
+import type { Exchange } from '../exchange.ts';
+import type { Worker } from '../fleet/worker.ts';
+import type { Policy } from './policy.ts';
+import type { NamedPolicy } from './policy-table.ts';
+
+const nothing = (): void => {};
+/** First come first: so that nobody waits for ever on its account. */
+const firstOf = (held: Iterable<Exchange>): Exchange | null => [...held][0] ?? null;
+
+/** Hears of a policy's fault: in which of its methods, and how often that one has failed by now. */
+export type OnFault = (where: keyof Policy, error: unknown, count: number) => void;
+
+/**
+ * A policy whose faults harm nobody else: an exchange it can't place fails by itself (`choose` throws on, and the forwarder
+ * tells the client), everything that it only hears of or tells is over with its fault. Each fault is reported as often as
+ * its count is a power of two: one at every request would flood the log.
+ *
+ * `checkChoice` throws on an answer of `choose` that the router can't rely on.
+ */
+export function guard(
+  { name, policy }: NamedPolicy,
+  onFault: OnFault,
+  checkChoice: ((choice: unknown, workers: readonly Worker[]) => void) | null = null,
+): NamedPolicy {
+  const counts = new Map<keyof Policy, number>();
+  const report = (where: keyof Policy, error: unknown): void => {
+    const count = (counts.get(where) ?? 0) + 1;
+    counts.set(where, count);
+    if ((count & (count - 1)) === 0) onFault(where, error, count);
+  };
+  const calm = <Args extends unknown[], Result>(
+    where: keyof Policy,
+    call: ((...args: Args) => Result) | undefined,
+    fallback: (...args: Args) => Result,
+  ): ((...args: Args) => Result) | undefined =>
+    call &&
+    ((...args) => {
+      try {
+        return call.apply(policy, args);
+      } catch (error) {
+        report(where, error);
+        return fallback(...args);
+      }
+    });
+  const hooks = {
+    begun: calm('begun', policy.begun, nothing),
+    ended: calm('ended', policy.ended, nothing),
+    nextHeld: calm('nextHeld', policy.nextHeld, firstOf),
+    sessionEnded: calm('sessionEnded', policy.sessionEnded, () => false),
+    flushed: calm('flushed', policy.flushed, nothing),
+    explain: calm('explain', policy.explain, () => []),
+    describe: calm('describe', policy.describe, () => ({})),
+    close: calm('close', policy.close, nothing),
+  };
+  return {
+    name,
+    policy: {
+      needs: policy.needs,
+      choose(x, workers) {
+        try {
+          const choice = policy.choose(x, workers);
+          checkChoice?.(choice, workers);
+          return choice;
+        } catch (error) {
+          report('choose', error);
+          throw error;
+        }
+      },
+      // A method that a policy lacks must be lacking here: it makes a difference to who asks.
+      ...(Object.fromEntries(Object.entries(hooks).filter(([, hook]) => hook !== undefined)) as Partial<Policy>),
+    },
+  };
+}

@@ -1,0 +1,188 @@
+import type { BlocksRemoved, BlocksStored, KvEvent } from '../../engines/kv-events.ts';
+import { SlotBlocks, tierOf } from './slot-blocks.ts';
+import { type Root, TokenChain, baseRoot, rootOf } from './token-chain.ts';
+
+/** Layers that read a part of the prompt only: their blocks don't tell how much of it has to be computed again. */
+const partialKinds = new Set([
+  'sliding_window',
+  'sliding_window_mla',
+  'mamba',
+  'chunked_local_attention',
+  'encoder_only_attention',
+  'cross_attention',
+]);
+
+/** Of several cache groups the one with whole prompts is followed: a kind that is known to be, else one that may be. */
+const rankOf = (kind: string | null): number => (kind === null ? 1 : partialKinds.has(kind) ? 0 : 2);
+
+/**
+ * What every engine has in its prefix cache, as the engines themselves tell: by worker's slot, the blocks under a hash of
+ * their tokens and of all tokens before them. Engines' own hashes can't be computed here, they are translated when an
+ * event comes. It holds what engines hold, 46 to 92 bytes a block as it grows, and forgets as they do.
+ */
+export class KvIndex {
+  readonly #slots: (SlotBlocks | undefined)[] = [];
+  readonly #chain = new TokenChain();
+  /** Of the prompt that is asked for: the hashes of its blocks as `lo, hi`, and how many of them are known yet. */
+  #hashes = new Uint32Array(256);
+  #hashed = 0;
+
+  apply(slot: number, event: KvEvent): void {
+    if (event.type === 'stored') this.stored(slot, event);
+    else if (event.type === 'removed') this.removed(slot, event);
+    else this.cleared(slot);
+  }
+
+  stored(slot: number, event: BlocksStored): void {
+    const held = (this.#slots[slot] ??= new SlotBlocks());
+    const { blocks, tokenIds, blockSize, extraKeys } = event;
+    if (!follows(held, event)) return;
+    const chain = this.#chain;
+    const words = new Uint32Array(blocks.buffer, blocks.byteOffset, blocks.length * 2);
+    const tier = tierOf(event.medium, event.isRemote);
+    if (tokenIds.length === 0) {
+      // A copy of what is known by its handle.
+      for (let i = 0; i < words.length; i += 2) {
+        if (held.locate(words[i]!, words[i + 1]!, chain)) held.add(words[i]!, words[i + 1]!, tier, chain);
+        else held.unplaced++;
+      }
+      return;
+    }
+    if (!fits(held, event) || !this.#begin(held, event)) {
+      held.unplaced += blocks.length;
+      return;
+    }
+    for (let i = 0; i < blocks.length; i++) {
+      chain.next(tokenIds, i * blockSize, (i + 1) * blockSize);
+      const extra = extraKeys?.[i];
+      if (extra != null) chain.mix(extra);
+      held.add(words[2 * i]!, words[2 * i + 1]!, tier, chain);
+    }
+  }
+
+  removed(slot: number, event: BlocksRemoved): void {
+    const held = this.#slots[slot];
+    if (held === undefined) return;
+    if (event.group !== null && held.group !== null && event.group !== held.group) return;
+    const { blocks } = event;
+    const words = new Uint32Array(blocks.buffer, blocks.byteOffset, blocks.length * 2);
+    const tier = tierOf(event.medium, event.isRemote);
+    for (let i = 0; i < words.length; i += 2) held.remove(words[i]!, words[i + 1]!, tier);
+  }
+
+  /** The engine emptied its cache. */
+  cleared(slot: number): void {
+    this.#slots[slot]?.clear();
+  }
+
+  /** Nothing is known of this slot any more: its worker is gone, or events were missed. */
+  drop(slot: number): void {
+    this.#slots[slot] = undefined;
+  }
+
+  /**
+   * @returns how many of the first tokens are cached there: whole blocks, those outside the GPU's memory counted for less
+   *   (`tierCredits`).
+   */
+  match(slot: number, tokenIds: Int32Array, root: Root = baseRoot): number {
+    const held = this.#slots[slot];
+    if (held === undefined || held.size === 0) return 0;
+    this.#ask(root);
+    return this.#walk(held, tokenIds);
+  }
+
+  /** `match` for several slots at once: a block is hashed once for all, and only as far as any of them goes. */
+  matchAll(slots: ArrayLike<number>, tokenIds: Int32Array, out: Float64Array, root: Root = baseRoot): void {
+    out.fill(0, 0, slots.length);
+    let doneSize = 0;
+    for (;;) {
+      // One round for each size of blocks, the smallest first.
+      let blockSize = Number.POSITIVE_INFINITY;
+      for (let i = 0; i < slots.length; i++) {
+        const held = this.#slots[slots[i]!];
+        if (held !== undefined && held.size > 0 && held.blockSize > doneSize && held.blockSize < blockSize) {
+          blockSize = held.blockSize;
+        }
+      }
+      if (blockSize > tokenIds.length) return;
+      this.#ask(root);
+      for (let i = 0; i < slots.length; i++) {
+        const held = this.#slots[slots[i]!];
+        if (held?.blockSize === blockSize) out[i] = this.#walk(held, tokenIds);
+      }
+      doneSize = blockSize;
+    }
+  }
+
+  /** Different blocks of a slot, and how many could not be placed: what the engine was not heard to begin. */
+  stateOf(slot: number): { blocks: number; unplaced: number; blockSize: number; bytes: number } {
+    const held = this.#slots[slot];
+    if (held === undefined) return { blocks: 0, unplaced: 0, blockSize: 0, bytes: 0 };
+    return { blocks: held.size, unplaced: held.unplaced, blockSize: held.blockSize, bytes: held.bytes };
+  }
+
+  #ask(root: Root): void {
+    this.#chain.start(root);
+    this.#hashed = 0;
+  }
+
+  /** From the prompt's first block on, as far as the slot holds it. What was hashed for another slot is not hashed again. */
+  #walk(held: SlotBlocks, tokenIds: Int32Array): number {
+    const { blockSize } = held;
+    const blocks = Math.floor(tokenIds.length / blockSize);
+    let matched = 0;
+    for (let i = 0; i < blocks; i++) {
+      if (i === this.#hashed) this.#hashNext(tokenIds, blockSize);
+      const credit = held.credit(this.#hashes[2 * i]!, this.#hashes[2 * i + 1]!);
+      if (credit === 0) break;
+      matched += credit * blockSize;
+    }
+    return matched;
+  }
+
+  #hashNext(tokenIds: Int32Array, blockSize: number): void {
+    const chain = this.#chain;
+    const i = this.#hashed++;
+    chain.next(tokenIds, i * blockSize, (i + 1) * blockSize);
+    if (2 * i === this.#hashes.length) {
+      const larger = new Uint32Array(this.#hashes.length * 2);
+      larger.set(this.#hashes);
+      this.#hashes = larger;
+    }
+    this.#hashes[2 * i] = chain.lo;
+    this.#hashes[2 * i + 1] = chain.hi;
+  }
+
+  /** Sets the chain to where the event's first block goes on. @returns false: that place is unknown. */
+  #begin(held: SlotBlocks, { parent, lora, salt }: BlocksStored): boolean {
+    if (parent === null) {
+      this.#chain.start(rootOf(lora, salt));
+      return true;
+    }
+    const lo = Number(parent & 0xffff_ffffn);
+    return held.locate(lo, Number(parent >> 32n), this.#chain);
+  }
+}
+
+/** Whether the event is of the cache group that is followed here, or of a better one, which is followed from now on. */
+function follows(held: SlotBlocks, { group, groupKind, tokenIds }: BlocksStored): boolean {
+  if (group === null) return true;
+  // Without tokens the kind is not told either: it says nothing about which group to follow.
+  const rank = tokenIds.length === 0 ? -1 : rankOf(groupKind);
+  if (rank > held.groupRank && group !== held.group) {
+    if (held.group !== null) held.clear();
+    held.group = group;
+  }
+  if (group === held.group) held.groupRank = Math.max(rank, held.groupRank);
+  return held.group === null || group === held.group;
+}
+
+/** Whether the event's blocks are of the size of all others here: an engine may tell of parts of blocks too. */
+function fits(held: SlotBlocks, { blocks, tokenIds, blockSize }: BlocksStored): boolean {
+  if (blockSize === 0 || tokenIds.length !== blocks.length * blockSize) return false;
+  if (blockSize > held.blockSize) {
+    held.clear();
+    held.blockSize = blockSize;
+  }
+  return blockSize === held.blockSize;
+}

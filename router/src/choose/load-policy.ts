@@ -1,0 +1,75 @@
+import { statSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { isPath, policyName, policyNames } from '../config/options.ts';
+import type { Leg, Placement, Worker } from '../fleet/worker.ts';
+import { type OnFault, guard } from './guard.ts';
+import { policies } from './policies.ts';
+import type { CustomPolicy, Hold, Needs, Policy, PolicyContext } from './policy.ts';
+import type { NamedPolicy } from './policy-table.ts';
+
+const allNeeds: readonly Needs[] = ['nothing', 'headers', 'key', 'prompt'];
+
+/**
+ * Makes the policy of that name, or of the module at that path. Throws, in words for the user, when it can't be had.
+ *
+ * A module exports, by default, what the built-in ones are: a function from the context to a policy.
+ */
+export async function loadPolicy(nameOrPath: string, context: PolicyContext, onFault: OnFault): Promise<NamedPolicy> {
+  const name = policyName(nameOrPath);
+  if (isPath(name)) return guard({ name, policy: await makeCustom(name, context) }, onFault, checkChoice);
+  return guard({ name, policy: makeBuiltIn(name, context) }, onFault);
+}
+
+function makeBuiltIn(name: string, context: PolicyContext): Policy {
+  const factory = Object.hasOwn(policies, name) ? policies[name as keyof typeof policies] : undefined;
+  if (factory !== undefined) return factory(context);
+  throw new Error(`There is no policy "${name}". There are ${policyNames.join(', ')}; or give a module's path.`);
+}
+
+async function makeCustom(path: string, context: PolicyContext): Promise<Policy> {
+  const factory = await importFactory(path);
+  let policy: Policy;
+  try {
+    policy = await factory({ ...context, builtIn: (name) => makeBuiltIn(policyName(name), context) });
+  } catch (error) {
+    throw new Error(`The policy "${path}" can't be made: ${messageOf(error)}`, { cause: error });
+  }
+  const problem = problemOf(policy);
+  if (problem !== null) throw new Error(`The policy "${path}" ${problem}: see docs/guides/write-a-policy.md.`);
+  return policy;
+}
+
+async function importFactory(path: string): Promise<CustomPolicy> {
+  let module: { default?: unknown };
+  try {
+    const file = resolve(path);
+    // A module is kept by its URL: one that was edited since is another one.
+    const url = `${pathToFileURL(file).href}?${statSync(file).mtimeMs}`;
+    module = (await import(url)) as typeof module;
+  } catch (error) {
+    throw new Error(`The policy "${path}" can't be loaded: ${messageOf(error)}`, { cause: error });
+  }
+  if (typeof module.default === 'function') return module.default as CustomPolicy;
+  throw new Error(`The policy "${path}" has no default export that is a function: see docs/guides/write-a-policy.md.`);
+}
+
+/** What TypeScript would have told its author. */
+function problemOf(policy: Policy): string | null {
+  if (typeof policy?.choose !== 'function') return 'made nothing with a choose() method';
+  if (allNeeds.includes(policy.needs)) return null;
+  return `has needs: ${JSON.stringify(policy.needs)}, expected one of ${allNeeds.join(', ')}`;
+}
+
+/** What TypeScript would have told it too, about what it chose. */
+function checkChoice(choice: unknown, workers: readonly Worker[]): void {
+  const { legs, hold, maxMs } = (choice ?? {}) as { [Key in keyof Placement | keyof Hold]?: unknown };
+  const isPlacement =
+    Array.isArray(legs) && legs.length > 0 && legs.every((leg) => isLegOf(leg as Leg | null, workers));
+  if (isPlacement || (typeof hold === 'string' && Number.isFinite(maxMs))) return;
+  throw new TypeError('choose() has to answer worker.alone of a worker that it was given, or { hold, maxMs }');
+}
+
+const isLegOf = (leg: Leg | null, workers: readonly Worker[]): boolean => leg !== null && workers.includes(leg.worker);
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -1,0 +1,39 @@
+import type { Exchange } from '../../exchange.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import { isImbalanced } from '../imbalance.ts';
+import type { Policy, PolicyContext } from '../policy.ts';
+import { PromptBands } from '../prompt-bands.ts';
+import { Turns } from '../turns.ts';
+
+/**
+ * For prefill: prompts of like length to the same workers, short ones to the first, so that none waits behind a long one.
+ * The bands are cut anew every `--bucket-adjust-interval-secs` from the lengths seen, each with the same sum of bytes.
+ * When loads lie too far apart (`--balance-abs-threshold`, `--balance-rel-threshold`), or without a prompt: least in
+ * flight.
+ */
+export function bucket({ fleet, nowMs, options }: PolicyContext): Policy {
+  const bands = new PromptBands(options.bucketAdjustIntervalSecs * 1_000, nowMs());
+  const turns = new Turns();
+  const load = (worker: Worker): number => fleet.load(worker);
+  const inBand = (x: Exchange, workers: readonly Worker[]): readonly Worker[] => {
+    if (x.prompt === null || isImbalanced(fleet, workers, options)) return workers;
+    const [first, end] = bands.membersFor(x.prompt.bytes, workers.length);
+    return workers.slice(first, end);
+  };
+  return {
+    needs: 'prompt',
+    choose(x, workers) {
+      // A prompt counts once, however often it is tried.
+      if (x.prompt !== null && x.tried.length === 0) bands.see(x.prompt.bytes, nowMs());
+      return turns.least(inBand(x, workers), load).alone;
+    },
+    explain(x, workers) {
+      const members = inBand(x, workers);
+      return workers.map((worker) => ({
+        worker: worker.url,
+        terms: { inBand: members.includes(worker) ? 1 : 0, load: fleet.load(worker) },
+      }));
+    },
+    describe: () => ({ upToBytes: bands.ends(fleet.eligible.length) }),
+  };
+}

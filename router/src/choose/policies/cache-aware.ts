@@ -1,0 +1,72 @@
+import type { Exchange, Prompt } from '../../exchange.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import { unitsOf } from '../../kit/block-hash.ts';
+import { isImbalanced } from '../imbalance.ts';
+import type { Policy, PolicyContext } from '../policy.ts';
+import { PrefixIndex } from '../prefix-index/prefix-index.ts';
+import { Turns } from '../turns.ts';
+
+/**
+ * The worker that has seen most of the prompt, if that is more than `--cache-threshold` of it; else the one that has seen
+ * least of all prompts, and so has most room. When loads lie too far apart (`--balance-abs-threshold`,
+ * `--balance-rel-threshold`), or without a prompt: least in flight. Ties: least in flight, then in turn.
+ *
+ * What a worker has seen is what it was sent; the least recently used goes first, beyond `--max-tree-size`.
+ */
+export function cacheAware({ fleet, options }: PolicyContext): Policy {
+  const index = new PrefixIndex(options.maxTreeSize);
+  const turns = new Turns();
+  const load = (worker: Worker): number => fleet.load(worker);
+  const stopListening = fleet.onEvent((event, worker) => {
+    if (event === 'removed') index.drop(worker.slot);
+  });
+
+  /** Those that the cache speaks for: at least one. */
+  const preferred = (prompt: Prompt, workers: readonly Worker[]): readonly Worker[] => {
+    const path = pathOf(prompt);
+    const matches = workers.map(({ slot }) => index.match(slot, path));
+    const longest = Math.max(...matches);
+    if (bytesOf(longest, prompt) > options.cacheThreshold * prompt.bytes) {
+      return workers.filter((_, i) => matches[i] === longest);
+    }
+    let fewest = Infinity;
+    for (const { slot } of workers) fewest = Math.min(fewest, index.blocks(slot));
+    return workers.filter(({ slot }) => index.blocks(slot) === fewest);
+  };
+
+  return {
+    needs: 'prompt',
+    choose({ prompt }: Exchange, workers) {
+      if (prompt === null || prompt.bytes === 0) return turns.least(workers, load).alone;
+      const candidates = isImbalanced(fleet, workers, options) ? workers : preferred(prompt, workers);
+      const worker = turns.least(candidates, load);
+      index.insert(worker.slot, pathOf(prompt));
+      return worker.alone;
+    },
+    explain: ({ prompt }, workers) =>
+      workers.map((worker) => ({
+        worker: worker.url,
+        terms: {
+          matchedBytes: prompt === null ? 0 : bytesOf(index.match(worker.slot, pathOf(prompt)), prompt),
+          load: fleet.load(worker),
+          blocks: index.blocks(worker.slot),
+        },
+      })),
+    describe: () => ({
+      blocks: index.size,
+      maxBlocks: options.maxTreeSize,
+      byWorker: Object.fromEntries(fleet.workers.map(({ url, slot }) => [url, index.blocks(slot)])),
+    }),
+    close: stopListening,
+  };
+}
+
+/** A prompt without a whole block is one block of its own, so that the same one still finds its worker. */
+function pathOf({ blocks, hash }: Prompt): Uint32Array {
+  return blocks.length > 0 ? blocks : Uint32Array.of(hash);
+}
+
+/** How much of the prompt so many blocks of its path cover. */
+function bytesOf(blocks: number, prompt: Prompt): number {
+  return Math.min(unitsOf(blocks), prompt.bytes);
+}

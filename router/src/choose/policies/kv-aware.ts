@@ -1,0 +1,92 @@
+import { PromptIdReader, type PromptIds } from '../../classify/prompt-ids.ts';
+import { openKvEventFeed } from '../../engines/kv-events-feed.ts';
+import { whyNoKvEvents } from '../../engines/kv-events-package.ts';
+import type { Exchange } from '../../exchange.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import { KvFeeds, type OpenFeed } from '../kv-index/kv-feeds.ts';
+import { KvIndex } from '../kv-index/kv-index.ts';
+import { rootOf } from '../kv-index/token-chain.ts';
+import type { Policy, PolicyContext } from '../policy.ts';
+import { Turns } from '../turns.ts';
+
+/**
+ * The worker that has the fewest tokens before the answer begins: those of the prompt that are not in its cache, as the
+ * engines themselves tell (`--kv-event-endpoints`, `--kv-event-port`), and those of the prompts that it works on already.
+ * Ties take turns.
+ *
+ * A token to compute and a token of a prompt under way weigh the same, as in Dynamo's router by default: a cached prompt is
+ * worth as much as a difference in load of its own size. What a worker has in slower memory counts for less; of a worker
+ * that is not heard, nothing. Prompts sent as text or chat can't be looked up without a tokenizer: least in flight.
+ */
+export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed, whyNot = whyNoKvEvents): Policy {
+  const { fleet, options, warn } = context;
+  const problem = whyNot();
+  if (problem !== null) throw new Error(`kv_aware: ${problem}`);
+  const index = new KvIndex();
+  const feeds = new KvFeeds(fleet, index, options, open, warn);
+  const reader = new PromptIdReader();
+  const turns = new Turns();
+  /** By slot. */
+  const underWay: number[] = [];
+  const cached: number[] = [];
+  let slots = new Int32Array(0);
+  let found = new Float64Array(0);
+
+  const load = (worker: Worker): number => fleet.load(worker);
+  const count = ({ prompt }: Exchange, { slot }: Worker, sign: 1 | -1): void => {
+    underWay[slot] = (underWay[slot] ?? 0) + sign * (prompt?.tokens ?? 0);
+  };
+  const idsOf = ({ prompt, body }: Exchange): PromptIds | null => prompt && reader.read(body, prompt.field);
+
+  /** Sets in `cached`, by slot, how much of the prompt these workers have. */
+  const lookUp = ({ ids, salt }: PromptIds, { model }: Exchange, workers: readonly Worker[]): void => {
+    if (slots.length !== workers.length) {
+      slots = new Int32Array(workers.length);
+      found = new Float64Array(workers.length);
+    }
+    for (const [i, { slot }] of workers.entries()) slots[i] = slot;
+    index.matchAll(slots, ids, found, rootOf(feeds.isLora(model) ? model : null, salt));
+    for (const [i, { slot }] of workers.entries()) cached[slot] = found[i]!;
+  };
+
+  return {
+    needs: 'prompt',
+    choose(x, workers) {
+      const prompt = idsOf(x);
+      if (prompt === null) return turns.least(workers, load).alone;
+      lookUp(prompt, x, workers);
+      return turns.least(workers, ({ slot }) => prompt.ids.length - cached[slot]! + (underWay[slot] ?? 0)).alone;
+    },
+    begun: (x, worker) => count(x, worker, 1),
+    ended(x, worker) {
+      count(x, worker, -1);
+      if (x.outcome === 'complete') feeds.serves(worker);
+    },
+    flushed: ({ slot }) => index.cleared(slot),
+    explain(x, workers) {
+      const prompt = idsOf(x);
+      if (prompt !== null) lookUp(prompt, x, workers);
+      const tokens = prompt?.ids.length ?? x.prompt?.tokens ?? 0;
+      return workers.map((worker) => {
+        const cachedTokens = prompt === null ? 0 : cached[worker.slot]!;
+        const tokensUnderWay = underWay[worker.slot] ?? 0;
+        const terms = { cachedTokens, tokensToCompute: tokens - cachedTokens, tokensUnderWay, load: load(worker) };
+        return { worker: worker.url, terms };
+      });
+    },
+    describe() {
+      const byWorker = fleet.workers.map((worker) => {
+        const { blocks, unplaced, blockSize } = index.stateOf(worker.slot);
+        return [worker.url, { ...feeds.stateOf(worker), blocks, blockSize, unplaced }] as const;
+      });
+      const states = byWorker.map(([, state]) => state);
+      return {
+        connected: states.filter(({ isConnected }) => isConnected).length,
+        blocks: states.reduce((sum, { blocks }) => sum + blocks, 0),
+        losses: states.reduce((sum, { losses }) => sum + losses, 0),
+        byWorker: Object.fromEntries(byWorker),
+      };
+    },
+    close: () => feeds.close(),
+  };
+}

@@ -1,0 +1,62 @@
+import type { Worker } from '../../fleet/worker.ts';
+import { hash32 } from '../../kit/hash.ts';
+import type { Policy, PolicyContext } from '../policy.ts';
+import { SessionTable } from '../session-table.ts';
+import { leastInflight } from './least-inflight.ts';
+
+/**
+ * A session stays at its worker. A new one goes to the worker with the fewest open sessions; it is open until the client
+ * ends it or `--session-ttl-secs` pass without an exchange. A session whose worker can't serve it moves, and stays where
+ * it moved to: there its KV cache is from then on. Without a session: least in flight.
+ */
+export function stickyLeastLoaded(context: PolicyContext): Policy {
+  const { fleet, nowMs } = context;
+  const wallMs = (): number => performance.timeOrigin + nowMs();
+  const ttlMs = context.options.sessionTtlSecs * 1_000;
+  const table = new SessionTable(fleet, context.state('sticky-sessions'), { ttlMs, homesPerKey: 1 }, wallMs());
+  const keyless = leastInflight(context);
+  return {
+    needs: 'key',
+    choose(x, workers) {
+      const { session } = x;
+      if (session === '') return keyless.choose(x, workers);
+      return table.place(session, workers, wallMs(), () => fewestSessions(table, session, workers)).alone;
+    },
+    begun(x) {
+      if (x.session !== '') table.begun(x.session);
+    },
+    ended(x) {
+      if (x.session !== '') table.ended(x.session, wallMs());
+    },
+    sessionEnded: (session) => table.forget(session),
+    explain(x, workers) {
+      const home = x.session === '' ? null : table.find(x.session);
+      return workers.map((worker) => ({
+        worker: worker.url,
+        terms: { home: worker === home ? 1 : 0, sessions: table.keysAt(worker), load: fleet.load(worker) },
+      }));
+    },
+    describe() {
+      table.forgetIdle(wallMs());
+      return { sessions: table.size, byWorker: table.counts() };
+    },
+    close: () => table.close(),
+  };
+}
+
+/** Ties go by the hash of session and worker (rendezvous): to another one each time, to the same one in every router. */
+function fewestSessions(table: SessionTable, session: string, workers: readonly Worker[]): Worker {
+  let fewest = Infinity;
+  for (const worker of workers) fewest = Math.min(fewest, table.keysAt(worker));
+  let best = workers[0]!;
+  let highest = -1;
+  for (const worker of workers) {
+    if (table.keysAt(worker) > fewest) continue;
+    const hash = hash32(`${worker.url} ${session}`);
+    if (hash > highest) {
+      highest = hash;
+      best = worker;
+    }
+  }
+  return best;
+}

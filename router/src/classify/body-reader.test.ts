@@ -1,0 +1,243 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { loadConfig } from '../config/load.ts';
+import type { KeyOrder } from '../config/options.ts';
+import { Exchange, type Road } from '../exchange.ts';
+import { RequestBody, RetryBudget } from '../wire/request-body.ts';
+import { RequestHead } from '../wire/request-head.ts';
+import type { Sink } from '../wire/sink.ts';
+import { BodyReader } from './body-reader.ts';
+import { classify } from './classify.ts';
+import { orders } from './keys.ts';
+
+const { sessionHeaders } = loadConfig({}, {}, undefined);
+
+function exchange(headers: readonly string[], body: string | readonly string[]): Exchange {
+  const bytes = Buffer.from(['POST /generate HTTP/1.1', 'host: h', ...headers, '', ''].join('\r\n'));
+  const head = new RequestHead();
+  assert.ok(head.read(bytes, 0, bytes.length) > 0);
+  const pieces = typeof body === 'string' ? [body] : body;
+  const requestBody = new RequestBody(new RetryBudget(1e9), () => {});
+  for (const piece of pieces) if (piece !== '') requestBody.push(Buffer.from(piece));
+  requestBody.finish();
+  const x = new Exchange({} as Road, head, requestBody, {} as Sink, 0);
+  classify(x);
+  return x;
+}
+
+function read(
+  headers: readonly string[],
+  body: string | readonly string[] = '',
+  order: KeyOrder = 'turnout',
+  names: readonly string[] = sessionHeaders,
+): Exchange {
+  const x = exchange(headers, body);
+  const reader = new BodyReader(orders[order](names));
+  if (!reader.readHead(x)) reader.readBody(x, true);
+  return x;
+}
+
+const keyOf = (x: Exchange): string => (x.key === null ? 'none' : `${x.key.kind} ${x.key.source} ${x.key.value}`);
+
+const allHeaders = [
+  'X-Trace-Id: trace',
+  'X-Correlation-Id: correlation',
+  'X-Request-Id: request',
+  'X-Tenant-Id: tenant',
+  'X-User-Id: user',
+  'X-Session-Id: id',
+  'X-Session-Affinity: affinity',
+  'X-Multi-Turn-Session-Id: multi',
+  'X-SMG-Routing-Key: smg',
+];
+const allFields = {
+  user_id: 'b-user-id',
+  user: 'b-user',
+  session_id: 'b-id',
+  prompt_cache_key: 'b-cache',
+  session_params: { session_id: 'b-params' },
+};
+
+/** Takes the key that was found away, again and again: the order in which keys are believed. */
+function findingOrder(order: KeyOrder): string[] {
+  const headers = [...allHeaders];
+  const fields: Record<string, unknown> = structuredClone(allFields);
+  const found: string[] = [];
+  for (;;) {
+    const x = read(headers, JSON.stringify(fields), order);
+    const { source, kind } = x.key!;
+    if (kind === 'content') return found;
+    found.push(`${kind} ${source}`);
+    const [place, name] = source.split(':') as [string, string];
+    if (place === 'header')
+      headers.splice(
+        headers.findIndex((line) => line.toLowerCase().startsWith(`${name}:`)),
+        1,
+      );
+    else delete fields[name.split('.')[0]!];
+  }
+}
+
+test('keys are believed in the order of what they say', () => {
+  assert.deepEqual(findingOrder('turnout'), [
+    'session header:x-smg-routing-key',
+    'session header:x-multi-turn-session-id',
+    'session header:x-session-affinity',
+    'session header:x-session-id',
+    'session body:session_params.session_id',
+    'session body:prompt_cache_key',
+    'session body:session_id',
+    'tenant header:x-user-id',
+    'tenant header:x-tenant-id',
+    'tenant body:user',
+    'tenant body:user_id',
+    'request header:x-request-id',
+    'request header:x-correlation-id',
+    'request header:x-trace-id',
+  ]);
+});
+
+test("vllm-router's order is that of its documentation, with the hash of the body as the eleventh", () => {
+  assert.deepEqual(findingOrder('vllm-router'), [
+    'session header:x-session-id',
+    'tenant header:x-user-id',
+    'tenant header:x-tenant-id',
+    'request header:x-request-id',
+    'request header:x-correlation-id',
+    'request header:x-trace-id',
+    'session body:session_params.session_id',
+    'tenant body:user',
+    'session body:session_id',
+    'tenant body:user_id',
+  ]);
+});
+
+test('a session header is enough: the body is not waited for', () => {
+  const reader = new BodyReader(orders.turnout(sessionHeaders));
+  assert.equal(reader.readHead(exchange(['x-session-id: s'], '{"session_id":"other"}')), true);
+  assert.equal(reader.readHead(exchange(['x-user-id: u'], '{"session_id":"s"}')), false);
+  assert.equal(reader.readHead(exchange(['x-user-id: u'], '')), true);
+  const vllm = new BodyReader(orders['vllm-router']([]));
+  assert.equal(vllm.readHead(exchange(['x-trace-id: t'], '{"session_params":{"session_id":"s"}}')), true);
+});
+
+test('session headers can be chosen', () => {
+  assert.equal(
+    keyOf(read(['x-rollout: r', 'x-session-id: s'], '', 'turnout', ['x-rollout'])),
+    'session header:x-rollout r',
+  );
+  assert.equal(keyOf(read(['x-session-id: s'], '', 'turnout', ['x-rollout'])), 'none');
+});
+
+test('text in a prompt is never a key', () => {
+  const prompt = 'user_id: 7, "user": "eve", {"session_id": "x"} \\" "session_params": {"session_id": "y"}';
+  for (const body of [
+    { prompt },
+    { messages: [{ role: 'user', content: prompt, user: 'nested', session_id: 'nested' }] },
+    { text: prompt, session_params: { other: { session_id: 'deeper' } } },
+    { metadata: { user_id: 'nested', user: 'nested' } },
+    { input_ids: [1, 2, 3], session_params: ['session_id', 's'] },
+  ]) {
+    assert.equal(read([], JSON.stringify(body)).key?.kind, 'content', JSON.stringify(body));
+  }
+});
+
+test('keys are numbers of any size, strings with escapes, never null, empty or a structure', () => {
+  assert.equal(keyOf(read([], '{"session_id": 18446744073709551617}')), 'session body:session_id 18446744073709551617');
+  assert.equal(keyOf(read([], '{"\\u0075ser": "a\\n\\u00e9"}')), 'tenant body:user a\né');
+  for (const value of ['null', '""', '{}', '["a"]']) {
+    assert.equal(read([], `{"session_id": ${value}, "user": "u"}`).key?.kind, 'tenant', value);
+  }
+  assert.equal(keyOf(read([], '{"user":"first","user":"last"}')), 'tenant body:user last');
+});
+
+test('a request id that the router made up is no key; one of the client is', () => {
+  assert.equal(keyOf(read([])), 'none');
+  assert.equal(keyOf(read(['x-request-id: mine'])), 'request header:x-request-id mine');
+  assert.equal(keyOf(read(['x-request-id: \u00e9'])), 'none');
+});
+
+test('without any key the body is one, however it was cut into pieces', () => {
+  const whole = read([], '{"prompt":"hello","n":1}');
+  assert.equal(whole.key?.kind, 'content');
+  assert.deepEqual(read([], ['{"pro', 'mpt":"hello"', ',"n":1}']).key, whole.key);
+  assert.notDeepEqual(read([], '{"prompt":"hello","n":2}').key, whole.key);
+  assert.equal(read([], 'not json').key?.kind, 'content');
+  assert.equal(whole.session, '');
+});
+
+test('a key that is very long is replaced by its hash', () => {
+  const key = read(['x-session-id: ' + 'k'.repeat(2_000)]).key!;
+  assert.ok(key.value.length < 40);
+  assert.notEqual(read(['x-session-id: ' + 'k'.repeat(1_999)]).key!.value, key.value);
+});
+
+test('a key in the body that is very long is replaced by its hash, the same as in a header', () => {
+  const long = 'k'.repeat(600);
+  const longer = 'k'.repeat(1_000_000);
+  const valueOf = (text: string): string => read([], `{"session_id":${text}}`).key!.value;
+  assert.equal(valueOf(`"${long}"`), read([`x-session-id: ${long}`]).key!.value);
+  assert.equal(valueOf(`"${long.replace('k', '\\u006b')}"`), valueOf(`"${long}"`));
+  assert.match(valueOf(`"${longer}"`), /^hash:[\da-z]+:1000000$/);
+  assert.notEqual(valueOf(`"${longer}"`), valueOf(`"${longer.slice(1)}j"`));
+  // As long as a key may be, in the longest way to write it.
+  assert.equal(valueOf(`"${'\\u00e9'.repeat(512)}"`), 'é'.repeat(512));
+  for (const structure of [`["${longer}"]`, `{"a":"${longer}"}`, '9'.repeat(10_000)]) {
+    assert.equal(read([], `{"session_id":${structure}}`).key!.kind, 'content');
+  }
+});
+
+test('a group that is very long is replaced by its hash, a model name is none', () => {
+  assert.match(read(['x-turnout-group: ' + 'g'.repeat(600)]).group, /^hash:[\da-z]+:600$/);
+  const modelOf = (name: string): string => read([], JSON.stringify({ model: name })).model;
+  assert.equal(modelOf('m'.repeat(512)).length, 512);
+  for (const chars of [513, 5_000, 1_000_000]) assert.equal(modelOf('m'.repeat(chars)), '');
+});
+
+test('group, last turn and model are read', () => {
+  const x = read(['x-turnout-group: g7', 'x-turnout-session-end: 1'], '{"model":"m","prompt":"p"}');
+  assert.deepEqual([x.group, x.isLastTurn, x.model], ['g7', true, 'm']);
+  assert.equal(read(['x-turnout-session-end: 0']).isLastTurn, false);
+});
+
+const story = 'Once upon a time there was a router that lost nothing. '.repeat(40);
+const ids = Array.from({ length: 600 }, (_, i) => 1_000 + i);
+
+for (const [field, value, longer] of [
+  ['text', story, `${story}And then`],
+  ['prompt', story, `${story}And then`],
+  ['input_ids', ids, [...ids, 7, 8]],
+  ['token_ids', ids, [...ids, 7, 8]],
+  ['prompt', [ids], [[...ids, 7, 8]]],
+  [
+    'messages',
+    [{ role: 'user', content: story }],
+    [
+      { role: 'user', content: story },
+      { role: 'assistant', content: 'hm' },
+    ],
+  ],
+] as const) {
+  test(`the prompt in ${field} (${typeof value === 'string' ? 'text' : 'list'}): a later turn begins with it`, () => {
+    const body = (prompt: unknown): string[] => {
+      const text = JSON.stringify({ temperature: 1, [field]: prompt, max_tokens: 5 });
+      return [text.slice(0, 100), text.slice(100, 777), text.slice(777)];
+    };
+    const one = read([], body(value)).prompt!;
+    const two = read([], body(longer)).prompt!;
+    assert.equal(one.field, field);
+    assert.ok(one.blocks.length > 10);
+    assert.deepEqual([...two.blocks.subarray(0, one.blocks.length)], [...one.blocks]);
+    assert.notEqual(one.hash, two.hash);
+    assert.equal(read([], body(value)).prompt!.hash, one.hash);
+    if (typeof value !== 'string' && field !== 'messages')
+      assert.ok(Math.abs(one.tokens - 600) < 12, String(one.tokens));
+    else assert.ok(Math.abs(one.tokens - one.bytes / 4) <= 1);
+  });
+}
+
+test('no prompt: none is made up', () => {
+  for (const body of ['', '{}', '{"prompt":null}', '{"prompt":7}', '{"text":', 'x'.repeat(100)]) {
+    assert.equal(read([], body).prompt, null, body);
+  }
+});

@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Fleet } from './fleet.ts';
+import { type Worker, readWorkerUrl } from './worker.ts';
+
+function read(text: string): Record<string, unknown> {
+  const address = readWorkerUrl(text, null);
+  if (typeof address === 'string') return assert.fail(address);
+  const { url, rank, authority, basePath, endpoint } = address;
+  return { url, rank, authority, basePath, host: endpoint.host, port: endpoint.port };
+}
+
+function refusalOf(text: string): string {
+  const refusal = readWorkerUrl(text, null);
+  return typeof refusal === 'string' ? refusal : assert.fail(`${text} was taken`);
+}
+
+const plain = { url: 'http://host:8000', rank: null, authority: 'host:8000', basePath: '', host: 'host', port: 8000 };
+
+test('a URL is read to its endpoint, with or without its scheme and a slash at its end', () => {
+  for (const text of ['http://host:8000', 'host:8000', ' http://host:8000/ ', 'http://host:8000//']) {
+    assert.deepEqual(read(text), plain, text);
+  }
+  assert.deepEqual(read('http://host'), { ...plain, url: 'http://host', authority: 'host', port: 80 });
+  const v6 = { url: 'http://[::1]:9/base', rank: null, authority: '[::1]:9', basePath: '/base', host: '::1', port: 9 };
+  assert.deepEqual(read('http://[::1]:9/base/'), v6);
+});
+
+test('a number behind an @ is a data-parallel rank: another worker, the same endpoint', () => {
+  const ranked = { ...plain, url: 'http://host:8000@3', rank: 3 };
+  for (const text of [
+    'http://host:8000@3',
+    'host:8000@3',
+    'http://host:8000/@3',
+    'http://host:8000@3/',
+    'host:8000@03',
+  ]) {
+    assert.deepEqual(read(text), ranked, text);
+  }
+  assert.deepEqual(read('http://host:8000@0'), { ...plain, url: 'http://host:8000@0', rank: 0 });
+  const v6 = { url: 'http://[::1]:9/base@12', rank: 12, authority: '[::1]:9', basePath: '/base', host: '::1', port: 9 };
+  assert.deepEqual(read('http://[::1]:9/base@12'), v6);
+});
+
+test('what is no rank is no user name either, and says so', () => {
+  for (const text of [
+    'http://host:8000@x',
+    'http://host:8000@-1',
+    'http://host:8000@1.5',
+    'http://user:word@host:8000',
+  ]) {
+    assert.match(refusalOf(text), /must not carry a user name.*http:\/\/host:port@3/, text);
+  }
+  assert.match(refusalOf('http://user:word@host:8000@3'), /must not carry a user name/);
+});
+
+test('ranks of one engine are workers of their own; the same rank is the same worker', () => {
+  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null });
+  const urls = ['http://h:1', 'http://h:1@0', 'http://h:1@1', 'http://h:1@01', 'http://h:1/@0'];
+  const workers = urls.map((url) => fleet.add(url) as Worker);
+  assert.equal(new Set(workers).size, 3);
+  assert.deepEqual(
+    fleet.workers.map(({ url, rank, slot }) => [url, rank, slot]),
+    [
+      ['http://h:1', null, 0],
+      ['http://h:1@0', 0, 1],
+      ['http://h:1@1', 1, 2],
+    ],
+  );
+  assert.equal(fleet.get('h:1@1'), workers[2]);
+});

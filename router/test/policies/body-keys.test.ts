@@ -1,0 +1,96 @@
+import { deepEqual, equal, ok } from 'node:assert/strict';
+import { test } from 'node:test';
+import { connectClient } from '../harness/client.ts';
+import { post, startFleetScene } from '../harness/fleet.ts';
+import { until } from '../harness/within.ts';
+
+const HASH = { policy: 'consistent_hash' };
+/** Each API, with a prompt where it has it. */
+const apis: Readonly<Record<string, (text: string) => Record<string, unknown>>> = {
+  '/generate': (text) => ({ text, sampling_params: { temperature: 1 } }),
+  '/v1/completions': (prompt) => ({ model: 'm', prompt }),
+  '/v1/chat/completions': (content) => ({ model: 'm', messages: [{ role: 'user', content }] }),
+  '/inference/v1/generate': (text) => ({ model: 'm', token_ids: [...Buffer.from(text)] }),
+  '/nobody/knows/this': (text) => ({ text }),
+};
+const places: Readonly<Record<string, (key: string) => Record<string, unknown>>> = {
+  'session_params.session_id': (key) => ({ session_params: { session_id: key } }),
+  prompt_cache_key: (key) => ({ prompt_cache_key: key }),
+  session_id: (key) => ({ session_id: key }),
+  user: (key) => ({ user: key }),
+  user_id: (key) => ({ user_id: key }),
+};
+const names = Array.from({ length: 8 }, (_, i) => `key ${i} é "quoted"`);
+
+test('a key in the body sticks, in each of its places and on every path', async (t) => {
+  const { whoGets } = await startFleetScene(t, 4, HASH);
+  const homes: Record<string, number[]> = {};
+  for (const [place, fields] of Object.entries(places)) {
+    homes[place] = [];
+    for (const name of names) {
+      let turn = 0;
+      const requests = Object.entries(apis).map(([path, body]) =>
+        post(path, { ...body(`turn ${turn++} of many`), ...fields(name) }),
+      );
+      const workers = new Set(await whoGets(requests));
+      equal(workers.size, 1, `${place}, ${name}`);
+      homes[place].push([...workers][0]!);
+    }
+  }
+  ok(new Set(homes['session_id']).size > 1, 'keys spread');
+  // A key is what it says, not where it stands.
+  for (const place of Object.keys(places)) deepEqual(homes[place], homes['session_id'], place);
+});
+
+test('text in a prompt that looks like a key is none', async (t) => {
+  const { whoGets } = await startFleetScene(t, 4, HASH);
+  const bait = 'user_id: 7, "user": "eve", {"session_id": "x"} \\" "session_params": {"session_id": "y"} ';
+  for (const [path, body] of Object.entries(apis)) {
+    const requests = Array.from({ length: 40 }, (_, i) => post(path, body(`${bait} and question ${i}`)));
+    const workers = await whoGets(requests);
+    equal(new Set(workers).size, 4, `${path}: different requests spread`);
+    deepEqual(await whoGets(requests), workers, `${path}: the same request goes where it went`);
+  }
+});
+
+test('a session header is enough: it wins over the body, which is not waited for', async (t) => {
+  const { who, router, engines } = await startFleetScene(t, 4, HASH);
+  for (const name of ['s1', 's2', 's3', 's4', 's5']) {
+    const home = await who(post('/generate', { text: 'x' }, [`x-session-id: ${name}`]));
+    const engine = engines[home]!;
+    const answerAtOnce = engine.onRequest;
+    engine.onRequest = null;
+    const at = engine.requests.length;
+    const client = await connectClient(t, router.url);
+    const body = JSON.stringify({ text: 'y', session_id: 'somebody else' });
+    client.write(
+      `POST /generate HTTP/1.1\r\nhost: h\r\nx-session-id: ${name}\r\ncontent-length: ${body.length}\r\n\r\n`,
+    );
+    client.write(body.slice(0, 10));
+    // Here it is, and most of its body is still to come.
+    await until('the request is at its engine', () => engine.requests.length === at + 1);
+    client.write(body.slice(10));
+    const asked = engine.requests[at]!;
+    equal((await asked.payload()).toString(), body);
+    asked.answer('"late"');
+    equal((await client.answer('POST')).text, '"late"');
+    engine.onRequest = answerAtOnce;
+  }
+});
+
+test('a lesser key in a header does not keep a session in the body from being found', async (t) => {
+  const { who, router, engines } = await startFleetScene(t, 4, HASH);
+  const home = await who(post('/generate', { session_id: 's' }));
+  const count = (): number => engines.reduce((sum, { requests }) => sum + requests.length, 0);
+  for (let user = 0; user < 6; user++) {
+    const client = await connectClient(t, router.url);
+    const body = '{"session_id":"s"}';
+    const before = count();
+    client.write(`POST /generate HTTP/1.1\r\nhost: h\r\nx-user-id: u${user}\r\ncontent-length: ${body.length}\r\n\r\n`);
+    client.write(body.slice(0, 5));
+    await until('the request is known', () => router.pipeline.underWay.size === 1);
+    equal(count(), before);
+    client.write(body.slice(5));
+    equal((await client.answer('POST')).text, String(home));
+  }
+});

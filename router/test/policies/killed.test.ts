@@ -1,0 +1,49 @@
+import { deepEqual, equal } from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { turnout } from '../cli/turnout.ts';
+import { connectAsker, post, startEngines } from '../harness/fleet.ts';
+import { until } from '../harness/within.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'turnout-killed-'));
+after(() => rmSync(directory, { recursive: true, force: true }));
+
+const SESSIONS = Array.from({ length: 30 }, (_, i) => post('/v1/completions', { prompt: 'x', session_id: `s${i}` }));
+
+for (const policy of ['sticky_least_loaded', 'manual']) {
+  test(`${policy}: sessions keep their workers when the router is killed and started again`, async (t) => {
+    const dataDir = join(directory, policy);
+    const engines = await startEngines(t, 3);
+    const start = async () => {
+      const ports = ['--port', '0', '--prometheus-port', '0', '--disable-health-check'];
+      const workers = ['--worker-urls', ...engines.map(({ url }) => url)];
+      const run = turnout(t, ['serve', ...ports, ...workers, '--policy', policy, '--data-dir', dataDir]);
+      const [, url] = await run.says(/listening on (http:\/\/127\.0\.0\.1:\d+)/);
+      return { run, asker: await connectAsker(t, { url: url! }) };
+    };
+    const first = await start();
+    const homes = await first.asker.whoGets(SESSIONS);
+    equal(new Set(homes).size, 3);
+    const file = join(dataDir, policy === 'manual' ? 'manual-keys.jsonl' : 'sticky-sessions.jsonl');
+    await until('all is written', () => readFileSync(file, 'utf8').split('\n').length > SESSIONS.length);
+    first.run.child.kill('SIGKILL');
+    await first.run.ended;
+    const second = await start();
+    deepEqual(await second.asker.whoGets(SESSIONS.toReversed()), homes.toReversed());
+  });
+}
+
+test('a policy that can\u2019t be loaded stops the start, in words', async (t) => {
+  const run = turnout(t, ['serve', '--port', '0', '--prometheus-port', '0', '--policy', './not/there.ts']);
+  equal(await run.ended, 2);
+  equal(/^turnout: The policy "\.\/not\/there\.ts" can't be loaded: ENOENT/m.test(run.output()), true, run.output());
+});
+
+test('--eviction-interval-secs is taken, and said to have no effect', async (t) => {
+  const options = ['--policy', 'cache_aware', '--eviction-interval-secs', '60'];
+  const run = turnout(t, ['serve', '--port', '0', '--prometheus-port', '0', ...options]);
+  await run.says(/"level":40.*--eviction-interval-secs has no effect/);
+  await run.says(/listening on/);
+});
