@@ -1,0 +1,274 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { exchangeOf, fleetOfSize, policyContext } from '../../../test/harness/policy.ts';
+import { promptOf } from '../../../test/harness/prompt.ts';
+import type { Exchange } from '../../exchange.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import { memoryStore } from '../state.ts';
+import type { PolicyContext } from '../policy.ts';
+import { rollout } from './rollout.ts';
+
+/** Tokens of text that one worker of these fleets holds. */
+const KV_TOKENS = 20_000;
+
+/** A policy on a fleet, and what the router does around it: counting, holding, asking again. */
+function scene(workers: number, rest: Partial<PolicyContext> = {}) {
+  const { fleet, workers: all } = fleetOfSize(workers);
+  for (const worker of all) worker.kvTokens = KV_TOKENS;
+  const context = policyContext(fleet, {}, rest);
+  const policy = rollout(context);
+  const held = new Set<Exchange>();
+  const running = new Map<Exchange, Worker>();
+  const ask = (x: Exchange): Worker | null => {
+    const choice = policy.choose(
+      x,
+      fleet.eligible.filter((worker) => !x.tried.includes(worker)),
+    );
+    if ('hold' in choice) {
+      held.add(x);
+      return null;
+    }
+    held.delete(x);
+    const { worker } = choice.legs[0]!;
+    fleet.begin(worker);
+    running.set(x, worker);
+    policy.begun!(x, worker);
+    return worker;
+  };
+  const knock = (): void => {
+    for (let x = policy.nextHeld!(held); x !== null; x = policy.nextHeld!(held)) if (ask(x) === null) return;
+  };
+  const answer = (x: Exchange, answerTokens = 100): void => {
+    const worker = running.get(x)!;
+    running.delete(x);
+    const usage = Buffer.from(
+      `{"usage":{"prompt_tokens":${Math.round(x.prompt!.bytes / 4)},"completion_tokens":${answerTokens}}}`,
+    );
+    x.answerEar!.hear(usage, 0, usage.length);
+    x.outcome = 'complete';
+    x.status = 200;
+    x.endMs = context.clock.nowMs;
+    fleet.finish(worker);
+    policy.ended!(x, worker);
+    knock();
+  };
+  return { fleet, workers: all, context, policy, held, running, ask, answer, knock };
+}
+
+const text = (name: string, tokens: number): string =>
+  `${name} `.repeat(Math.ceil((tokens * 4) / (name.length + 1))).slice(0, tokens * 4);
+const turn = (session: string, prompt: string, group = ''): Exchange =>
+  exchangeOf({ session, group, prompt: promptOf(prompt, 'prompt') });
+
+/** Sessions of two turns whose ends are told: from then on the policy knows that they are. */
+function teach({ ask, answer, policy }: ReturnType<typeof scene>): void {
+  for (let i = 0; i < 12; i++) {
+    const name = `teaching ${i}`;
+    for (const tokens of [100, 300]) {
+      const x = turn(name, text(name, tokens));
+      assert.ok(ask(x) !== null);
+      answer(x);
+    }
+    assert.equal(policy.sessionEnded!(name), true);
+  }
+  assert.equal(policy.describe!()['holdsSessionsBack'], true);
+}
+
+test('the turns of a session stay together, as long as that is cheap', () => {
+  const { ask, answer, context } = scene(4);
+  const homes = new Map<string, Worker>();
+  for (let round = 0; round < 5; round++) {
+    for (let i = 0; i < 12; i++) {
+      const session = `session ${i}`;
+      const x = turn(session, text(session, 500 + 400 * round));
+      const worker = ask(x)!;
+      if (round === 0) homes.set(session, worker);
+      assert.equal(worker, homes.get(session), `${session}, turn ${round}`);
+      context.clock.nowMs += 50;
+      answer(x);
+    }
+  }
+  assert.equal(new Set(homes.values()).size, 4);
+});
+
+test('a prompt goes where its beginning is known, without any session', () => {
+  const { ask, answer } = scene(4);
+  const first = exchangeOf({ prompt: promptOf(text('shared', 4_000), 'prompt') });
+  const home = ask(first);
+  answer(first);
+  for (let i = 0; i < 5; i++) {
+    const x = exchangeOf({ prompt: promptOf(`${text('shared', 4_000)} and ${i}`, 'prompt') });
+    assert.equal(ask(x), home);
+    answer(x);
+  }
+});
+
+test('samples of one short prompt with long answers are spread, not piled up', () => {
+  const { fleet, workers, ask } = scene(4);
+  for (let i = 0; i < 16; i++) assert.ok(ask(turn(`s${i}`, text('question', 60))) !== null);
+  assert.deepEqual(
+    workers.map((worker) => fleet.load(worker)),
+    [4, 4, 4, 4],
+  );
+});
+
+test('a worker that died holds nothing: its sessions go elsewhere, and need not come back', () => {
+  const { fleet, ask, answer } = scene(3);
+  const x = turn('s', text('s', 2_000));
+  const home = ask(x)!;
+  answer(x);
+  fleet.setReason(home, 'unhealthy', true);
+  const next = turn('s', text('s', 2_400));
+  const second = ask(next)!;
+  assert.notEqual(second, home);
+  answer(next);
+  fleet.setReason(home, 'unhealthy', false);
+  assert.equal(ask(turn('s', text('s', 2_800))), second);
+});
+
+test('an attempt that failed is taken back, and the next worker is another', () => {
+  const { fleet, ask, running, policy } = scene(2);
+  const x = turn('s', text('s', 500));
+  const first = ask(x)!;
+  running.delete(x);
+  fleet.finish(first);
+  policy.ended!(x, first);
+  x.tried = [first];
+  assert.notEqual(ask(x), first);
+  assert.equal(policy.describe!()['openSessions'], 1);
+});
+
+test('sessions wait when the fleet is full, and the longest expected goes first when there is room', () => {
+  const s = scene(1);
+  teach(s);
+  const open = Array.from({ length: 6 }, (_, i) => turn(`open ${i}`, text(`open ${i}`, 3_000), `group ${i}`));
+  const placed = open.filter((x) => s.ask(x) !== null);
+  assert.ok(placed.length >= 3 && placed.length < 6, `${placed.length} placed`);
+  assert.equal(s.held.size, 6 - placed.length);
+  s.answer(placed[0]!);
+  assert.equal(s.policy.sessionEnded!(placed[0]!.session), true);
+  s.knock();
+  assert.equal(s.held.size, 5 - placed.length, 'room that was freed is used at once');
+});
+
+test('who may not wait is placed: without a session, with a deadline, or when its time is over', () => {
+  const s = scene(1);
+  teach(s);
+  for (let i = 0; i < 8; i++) s.ask(turn(`open ${i}`, text(`open ${i}`, 3_000)));
+  assert.ok(s.held.size > 0);
+  const prompt = promptOf(text('other', 3_000), 'prompt');
+  assert.ok(s.ask(exchangeOf({ prompt })) !== null);
+  assert.ok(s.ask(exchangeOf({ session: 'urgent', prompt, headers: ['x-turnout-timeout: 5'] })) !== null);
+  const [late] = s.held;
+  late!.isOverdue = true;
+  assert.ok(s.ask(late!) !== null);
+});
+
+test('without ends of sessions nobody ever waits', () => {
+  const s = scene(1);
+  for (let i = 0; i < 40; i++) {
+    for (const tokens of [500, 1_000]) {
+      const x = turn(`s${i}`, text(`s${i}`, tokens));
+      assert.ok(s.ask(x) !== null);
+      s.answer(x);
+    }
+  }
+  assert.equal(s.policy.describe!()['holdsSessionsBack'], false);
+});
+
+test('silent sessions expire, after a time learned from the gaps between turns', () => {
+  const s = scene(1);
+  for (let round = 0; round < 3; round++) {
+    for (let i = 0; i < 15; i++) {
+      const x = turn(`s${i}`, text(`s${i}`, 200 * (round + 1)));
+      s.ask(x);
+      s.answer(x);
+    }
+    s.context.clock.nowMs += 20_000;
+  }
+  assert.equal(s.policy.describe!()['sessionTtlSecs'], 80);
+  s.context.clock.nowMs += 61_000;
+  s.ask(turn('new', text('new', 100)));
+  assert.equal(s.policy.describe!()['openSessions'], 1);
+});
+
+test('nothing waits beside an engine that does nothing, and all are served in the end', () => {
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 1, max: 3 }),
+      fc.array(fc.record({ tokens: fc.integer({ min: 50, max: 30_000 }), turns: fc.integer({ min: 1, max: 4 }) }), {
+        minLength: 1,
+        maxLength: 25,
+      }),
+      fc.nat(),
+      (workers, plans, salt) => {
+        const s = scene(workers);
+        teach(s);
+        const left = plans.map(({ tokens, turns }, i) => ({ name: `${salt}/${i}`, tokens, turns }));
+        const waitingTurn = new Map<Exchange, (typeof left)[number]>();
+        const begin = (plan: (typeof left)[number]): void => {
+          const x = turn(plan.name, text(plan.name, plan.tokens));
+          waitingTurn.set(x, plan);
+          s.ask(x);
+        };
+        for (const plan of left) begin(plan);
+        for (let steps = 0; s.running.size > 0; steps++) {
+          assert.ok(steps < 1_000, 'it ends');
+          s.context.clock.nowMs += 500;
+          if (s.held.size > 0)
+            for (const worker of s.workers) assert.ok(s.fleet.load(worker) > 0, 'an idle engine, and somebody waits');
+          const [x] = s.running.keys();
+          const plan = waitingTurn.get(x!)!;
+          s.answer(x!, 50);
+          plan.turns--;
+          plan.tokens += 300;
+          if (plan.turns > 0) begin(plan);
+          else s.policy.sessionEnded!(plan.name);
+          s.knock();
+        }
+        assert.equal(s.held.size, 0);
+        assert.ok(left.every(({ turns }) => turns === 0));
+      },
+    ),
+    { numRuns: 60 },
+  );
+});
+
+test('what was learned, and where sessions are, is known after a restart', () => {
+  const store = memoryStore();
+  const before = scene(3, { state: (name) => store.open(name) });
+  teach(before);
+  const homes = Array.from({ length: 9 }, (_, i) => {
+    const x = turn(`s${i}`, text(`s${i}`, 1_000));
+    const worker = before.ask(x)!;
+    before.answer(x);
+    return worker.url;
+  });
+  before.policy.close!();
+  const after = scene(3, { state: (name) => store.open(name) });
+  assert.equal(after.policy.describe!()['holdsSessionsBack'], true);
+  for (const [i, url] of homes.entries()) assert.equal(after.ask(turn(`s${i}`, text(`s${i}`, 1_300)))?.url, url);
+});
+
+test('a choice is explained in seconds, and the cheapest is the one that is taken', () => {
+  const { workers, policy, ask } = scene(3);
+  for (let i = 0; i < 4; i++) ask(turn(`s${i}`, text(`s${i}`, 900)));
+  const x = turn('asked', text('asked', 700));
+  const candidates = policy.explain!(x, workers);
+  assert.deepEqual(Object.keys(candidates[0]!.terms), [
+    'queue',
+    'prefill',
+    'decode',
+    'others',
+    'mates',
+    'overflow',
+    'total',
+  ]);
+  for (const { terms } of candidates) {
+    const { total, ...parts } = terms;
+    assert.ok(Math.abs(Object.values(parts).reduce((sum, part) => sum + part, 0) - total!) < 1e-9);
+  }
+  const least = Math.min(...candidates.map(({ terms }) => terms['total']!));
+  assert.equal(candidates.find(({ terms }) => terms['total'] === least)!.worker, ask(x)!.url);
+});

@@ -1,0 +1,315 @@
+import type { Exchange, Prompt } from '../../exchange.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import { hash32 } from '../../kit/hash.ts';
+import { unitsOf } from '../../kit/block-hash.ts';
+import type { PolicyContext } from '../policy.ts';
+import { PrefixIndex } from '../prefix-index/prefix-index.ts';
+import type { StateMap } from '../state.ts';
+import type { Work } from './cost.ts';
+import { Lane } from './lane.ts';
+import { type Group, MAX_TTL_MS, type Session, Sessions } from './sessions.ts';
+import { Slowness, defaultSpeed, prefillSecs, stepSecs } from './speed.ts';
+import { UsageEar } from './usage.ts';
+import { Workload } from './workload.ts';
+
+/** What was learned is written down when the last session ends, or after this many ended ones. */
+const SAVE_EVERY = 64;
+/** Shorter work than this many tokens says nothing about speed. */
+const MIN_TOKENS_TIMED = 64;
+
+/** One exchange as this policy sees it. Tokens. */
+export interface Turn extends Work {
+  /** null: its client named none, so it stands for itself. */
+  readonly session: Session | null;
+  readonly group: Group;
+  readonly prompt: Prompt | null;
+  readonly tokensPerByte: number;
+  /** Where it runs now, since when, and what it was expected to take. */
+  lane: Lane | null;
+  beginMs: number;
+  prefillSecs: number;
+  queueSecs: number;
+  /** When its prompt was expected to be read (monotonic ms). */
+  readByMs: number;
+  ear: UsageEar | null;
+}
+
+/** What the policy knows: lanes, sessions, prefixes, lengths. Everything that happens is written down here. */
+export class Book {
+  readonly workload = new Workload();
+  readonly sessions = new Sessions();
+  readonly #context: PolicyContext;
+  readonly #index: PrefixIndex;
+  readonly #lanes = new Map<Worker, Lane>();
+  readonly #slowness = new Slowness();
+  /** Of exchanges that are held or under way. */
+  readonly #turns = new WeakMap<Exchange, Turn>();
+  /** Tokens per byte of prompts, by the field in which they stand, where engines said how many tokens they had. */
+  readonly #tokensPerByte = new Map<string, number>();
+  readonly #state: StateMap;
+  /** Where open sessions are and how long they are, by id, for the next process. */
+  readonly #homes: StateMap;
+  readonly #unsubscribe: () => void;
+  #placed = 0;
+  #answers = 0;
+  #ended = 0;
+
+  constructor(context: PolicyContext) {
+    this.#context = context;
+    this.#index = new PrefixIndex(context.options.maxTreeSize);
+    this.#state = context.state('rollout');
+    this.#homes = context.state('rollout-sessions');
+    for (const [id, home] of this.#homes.entries()) if (readHome(home) === null) this.#homes.delete(id);
+    const saved = this.#state.get('workload');
+    if (saved !== undefined) this.workload.load(saved);
+    this.#unsubscribe = context.fleet.onEvent((event, worker) => {
+      if (event === 'removed') {
+        this.flush(worker);
+        this.#lanes.delete(worker);
+      } else if (event === 'changed' && !context.fleet.isEligible(worker)) {
+        // It died, or will come back with other weights: nobody's context is there any more.
+        this.flush(worker);
+      }
+    });
+  }
+
+  lane(worker: Worker): Lane {
+    let lane = this.#lanes.get(worker);
+    if (lane === undefined) this.#lanes.set(worker, (lane = new Lane(worker, this.#slowness)));
+    return lane;
+  }
+
+  /** What is known of an exchange; the same object until it has ended. */
+  turn(x: Exchange): Turn {
+    let turn = this.#turns.get(x);
+    if (turn === undefined) this.#turns.set(x, (turn = this.#open(x)));
+    return turn;
+  }
+
+  /** Tokens of the turn's prompt that the lane's worker should hold. */
+  cachedTokens(turn: Turn, lane: Lane): number {
+    const { prompt, session } = turn;
+    if (prompt === null) return 0;
+    const { slot } = lane.worker;
+    const { blocks } = prompt;
+    const matched = this.#index.match(slot, blocks, blocks.length);
+    let tokens = unitsOf(matched) * turn.tokensPerByte;
+    // The session's last answer is part of this prompt, in bytes that could not be foreseen.
+    if (session !== null && session.home === lane && matched >= session.promptBlocks) {
+      if (this.#index.has(slot, session.answerEntry)) tokens = Math.max(tokens, session.contextTokens);
+    }
+    return Math.min(tokens, turn.promptTokens - 1);
+  }
+
+  begin(x: Exchange, worker: Worker): void {
+    const turn = this.turn(x);
+    const lane = this.lane(worker);
+    const { session, group, prompt, promptTokens } = turn;
+    const nowMs = this.#context.nowMs();
+    const cached = this.cachedTokens(turn, lane);
+    turn.lane = lane;
+    turn.beginMs = nowMs;
+    turn.prefillSecs = prefillSecs(lane.speed, cached, promptTokens - cached);
+    turn.queueSecs = Math.max(0, lane.queueEndMs - nowMs) / 1000;
+    lane.queueEndMs = Math.max(lane.queueEndMs, nowMs) + turn.prefillSecs * 1000;
+    turn.readByMs = lane.queueEndMs;
+    lane.sequences++;
+    lane.kvTokens += promptTokens + turn.answerTokens / 2;
+    if (turn.isFirstTurn) group.placed.set(lane, (group.placed.get(lane) ?? 0) + 1);
+    if (session !== null) {
+      if (session.order === 0) session.order = ++this.#placed;
+      session.underWay++;
+      session.grow(promptTokens);
+      session.settle(lane, cached);
+      this.#index.delete(worker.slot, session.answerEntry);
+    }
+    if (prompt !== null) this.#remember(worker, prompt, turn.tokensPerByte);
+    turn.ear = new UsageEar();
+    x.answerEar = turn.ear;
+  }
+
+  end(x: Exchange): void {
+    const turn = this.turn(x);
+    const { lane, session } = turn;
+    if (lane === null) return;
+    turn.lane = null;
+    lane.sequences--;
+    // Its prompt was read earlier than expected, and so will be those behind it.
+    lane.queueEndMs -= Math.max(0, turn.readByMs - this.#context.nowMs());
+    lane.kvTokens -= turn.promptTokens + turn.answerTokens / 2;
+    if (session !== null) {
+      session.underWay--;
+      this.sessions.rest(session, this.#context.nowMs());
+    }
+    if (x.outcome === 'complete' && x.status < 400 && turn.prompt !== null) this.#learn(x, turn, lane);
+  }
+
+  /** @returns whether it was open. */
+  endSession(id: string): boolean {
+    const session = this.sessions.get(id);
+    if (session === undefined) return false;
+    this.#close(session, true);
+    return true;
+  }
+
+  /** Closes sessions of which nothing was heard for too long. */
+  expire(): void {
+    for (const session of this.sessions.expired(this.#context.nowMs())) this.#close(session, false);
+  }
+
+  /** The worker's cache holds nothing any more. */
+  flush(worker: Worker): void {
+    this.#index.drop(worker.slot);
+    const lane = this.#lanes.get(worker);
+    if (lane === undefined) return;
+    lane.queueEndMs = 0;
+    const residents = [...lane.residents];
+    for (const session of residents) if (session.underWay === 0) session.settle(null);
+  }
+
+  describe(): Record<string, unknown> {
+    const { workload, sessions } = this;
+    return {
+      openSessions: sessions.size,
+      sessionTtlSecs: Math.round(sessions.ttlMs / 1000),
+      expectedAnswerTokens: Math.round(workload.answerTokens),
+      expectedTurnTokens: Math.round(workload.turnTokens),
+      expectedTurns: Math.round(workload.turns * 10) / 10,
+      hasTurns: workload.hasTurns,
+      hasEndSignals: workload.hasEndSignals,
+      blocks: this.#index.size,
+    };
+  }
+
+  close(): void {
+    this.#unsubscribe();
+    this.#save();
+  }
+
+  #open(x: Exchange): Turn {
+    const { prompt } = x;
+    const known = prompt === null ? undefined : this.#tokensPerByte.get(prompt.field);
+    const tokensPerByte = prompt === null ? 0 : (known ?? prompt.tokens / Math.max(1, prompt.bytes));
+    const promptTokens = prompt === null ? 1 : Math.max(1, prompt.bytes * tokensPerByte);
+    const groupId = x.group !== '' ? x.group : prompt === null ? '' : prompt.hash.toString(36);
+    const session = x.session === '' ? null : this.#openSession(x.session, groupId, promptTokens);
+    const group = session?.group ?? this.sessions.group(groupId);
+    const isFirstTurn = session === null || session.turns === 0;
+    if (!isFirstTurn) this.workload.sawLaterTurn(Math.max(0, promptTokens - session.promptTokens));
+    return {
+      session,
+      group,
+      prompt,
+      tokensPerByte,
+      promptTokens,
+      answerTokens: this.#expectedAnswer(group),
+      isFirstTurn,
+      lane: null,
+      beginMs: 0,
+      prefillSecs: 0,
+      queueSecs: 0,
+      readByMs: 0,
+      ear: null,
+    };
+  }
+
+  #openSession(id: string, groupId: string, promptTokens: number): Session {
+    const isNew = this.sessions.get(id) === undefined;
+    const session = this.sessions.touch(id, groupId, promptTokens, this.#context.nowMs());
+    if (!isNew) return session;
+    const saved = this.#homes.get(id);
+    if (saved !== undefined) this.#restore(session, saved);
+    return session;
+  }
+
+  /** A session of before the router's restart: its context lies where it lay. */
+  #restore(session: Session, saved: string): void {
+    const home = readHome(saved);
+    if (home === null) return;
+    const { url, tokens } = home;
+    const worker = this.#context.fleet.get(url);
+    session.turns = 1;
+    session.order = ++this.#placed;
+    session.contextTokens = tokens;
+    session.promptTokens = tokens;
+    if (worker === undefined || !this.#context.fleet.isEligible(worker)) return;
+    session.settle(this.lane(worker));
+    session.answerEntry = hash32(session.id);
+    this.#index.add(worker.slot, session.answerEntry, tokens);
+  }
+
+  #expectedAnswer(group: Group): number {
+    const { answerTokens, hasTurns } = this.workload;
+    // What answers once is as long as its group mates, more or less.
+    return hasTurns ? answerTokens : (group.answerTokens + answerTokens / 2) / (group.answers + 0.5);
+  }
+
+  /** The worker holds this prompt now; what it must have evicted for it is forgotten. */
+  #remember(worker: Worker, prompt: Prompt, tokensPerByte: number): void {
+    const { blocks } = prompt;
+    this.#index.insert(worker.slot, blocks, blocks.length, tokensPerByte);
+    this.#index.trim(worker.slot, this.lane(worker).capacityTokens);
+  }
+
+  #learn(x: Exchange, turn: Turn, lane: Lane): void {
+    const { session, group, prompt } = turn;
+    const ear = turn.ear!;
+    const { answerTokens } = ear;
+    if (ear.promptTokens > 0 && prompt!.bytes > 0) {
+      const seen = ear.promptTokens / prompt!.bytes;
+      const known = this.#tokensPerByte.get(prompt!.field);
+      this.#tokensPerByte.set(prompt!.field, known === undefined ? seen : known + (seen - known) / 16);
+    }
+    this.workload.sawAnswer(answerTokens);
+    group.answers++;
+    group.answerTokens += answerTokens;
+    this.#learnSpeed(x, turn, lane, answerTokens);
+    const leaf = prompt!.blocks.at(-1) ?? prompt!.hash;
+    const entry = (leaf ^ hash32(session?.id ?? String(this.#answers++))) >>> 0;
+    // The answer first: what was used last is evicted last, and an answer goes before the prompt it followed.
+    this.#index.add(lane.worker.slot, entry, answerTokens);
+    this.#remember(lane.worker, prompt!, turn.tokensPerByte);
+    if (session === null) return;
+    session.turns++;
+    session.grow((ear.promptTokens > 0 ? ear.promptTokens : turn.promptTokens) + answerTokens);
+    session.promptTokens = turn.promptTokens;
+    session.promptBlocks = prompt!.blocks.length;
+    session.answerEntry = entry;
+    this.#homes.set(session.id, homeText(lane.worker.url, session.contextTokens));
+  }
+
+  #learnSpeed(x: Exchange, turn: Turn, lane: Lane, answerTokens: number): void {
+    const firstMs = x.firstByteMs - turn.beginMs;
+    const promptRead = turn.prefillSecs / lane.slowness.prefill;
+    if (turn.queueSecs === 0 && promptRead > MIN_TOKENS_TIMED * defaultSpeed.prefillToken) {
+      lane.sawPrefill(firstMs / 1000, promptRead);
+    }
+    const steps = answerTokens - 1;
+    if (x.endMs - x.firstByteMs > firstMs && steps >= MIN_TOKENS_TIMED) {
+      const expected = steps * stepSecs(defaultSpeed, lane.sequences + 1, lane.kvTokens);
+      lane.sawDecode((x.endMs - x.firstByteMs) / 1000, expected);
+    }
+  }
+
+  #close(session: Session, isSignalled: boolean): void {
+    if (session.turns > 0) this.workload.sawEnd(session.turns, isSignalled);
+    this.sessions.close(session);
+    this.#homes.delete(session.id);
+    if (++this.#ended % SAVE_EVERY === 0 || this.sessions.size === 0) this.#save();
+  }
+
+  #save(): void {
+    this.#state.set('workload', this.workload.save());
+  }
+}
+
+/** Where a session was, how long it was, and when: `tokens wall-clock-seconds url`. */
+const homeText = (url: string, tokens: number): string =>
+  `${Math.round(tokens)} ${Math.floor(Date.now() / 1000)} ${url}`;
+
+/** @returns null for what is no such text, or too old for its session to go on */
+function readHome(text: string): { url: string; tokens: number } | null {
+  const [, tokens, secs, url] = /^(\d+) (\d+) (.+)$/.exec(text) ?? [];
+  if (url === undefined || Date.now() - Number(secs) * 1000 > MAX_TTL_MS) return null;
+  return { url, tokens: Number(tokens) };
+}

@@ -1,0 +1,166 @@
+import type { Lane } from './lane.ts';
+
+/** Sessions that no request named for this long have ended, before anything was learned of the gaps between turns (ms). */
+const FIRST_TTL_MS = 600_000;
+const MIN_TTL_MS = 60_000;
+export const MAX_TTL_MS = 7_200_000;
+/** A session may be silent for this many times the longest gap seen. */
+const GAPS = 4;
+/** Gaps seen before their longest counts. */
+const GAPS_SEEN = 20;
+/** How fast a longest gap is forgotten: by half in 700 gaps. */
+const FADE = 0.999;
+/** Groups that are remembered; the oldest go first. */
+const MAX_GROUPS = 10_000;
+
+/** The sessions of one prompt. */
+export class Group {
+  /** First turns placed at each lane. */
+  readonly placed = new Map<Lane, number>();
+  /** Answers of its members so far, and their tokens. */
+  answers = 0;
+  answerTokens = 0;
+  /** Its sessions that ended, and their turns together. */
+  ended = 0;
+  endedTurns = 0;
+  readonly open = new Set<Session>();
+
+  /** Turns that a session of this group is expected to have, where `usual` is what any session has. */
+  expectedTurns(usual: number): number {
+    let sum = this.endedTurns + usual / 2;
+    let count = this.ended + 0.5;
+    for (const { turns } of this.open) {
+      if (turns === 0) continue;
+      // Still running: it will have more than it has had.
+      sum += Math.max(1.3 * turns, 0.7 * usual);
+      count++;
+    }
+    return sum / count;
+  }
+}
+
+/** An open trajectory. */
+export class Session {
+  readonly id: string;
+  readonly group: Group;
+  /** Place in the order in which sessions were first placed; 0 before. */
+  order = 0;
+  /** Turns answered. */
+  turns = 0;
+  /** Turns under way. */
+  underWay = 0;
+  lastMs: number;
+  /** Where its context lies, if anywhere; how many tokens that is, and how many of them others there have too. */
+  home: Lane | null = null;
+  contextTokens = 0;
+  sharedTokens = 0;
+  /** Tokens of its first prompt: more than that it shares with nobody. */
+  readonly firstTokens: number;
+  /** Tokens of its last prompt, the blocks of it, and the entry for the answer that followed it, in the prefix index. */
+  promptTokens = 0;
+  promptBlocks = 0;
+  answerEntry = 0;
+
+  constructor(id: string, group: Group, firstTokens: number, nowMs: number) {
+    this.id = id;
+    this.firstTokens = firstTokens;
+    this.group = group;
+    this.lastMs = nowMs;
+  }
+
+  /**
+   * Its context lies there now; null: nowhere, or nobody knows.
+   *
+   * @param cachedTokens of it that were there before
+   */
+  settle(home: Lane | null, cachedTokens = 0): void {
+    if (home === this.home) return;
+    if (this.home !== null) {
+      this.home.residents.delete(this);
+      this.home.residentTokens -= this.contextTokens - this.sharedTokens;
+    }
+    this.home = home;
+    if (home === null) return;
+    this.sharedTokens = Math.min(cachedTokens, this.firstTokens);
+    home.residents.add(this);
+    home.residentTokens += this.contextTokens - this.sharedTokens;
+  }
+
+  grow(tokens: number): void {
+    if (this.home !== null) this.home.residentTokens += tokens - this.contextTokens;
+    this.contextTokens = tokens;
+  }
+}
+
+/** All open sessions, least recently used first, and how long they are silent between turns. */
+export class Sessions {
+  readonly #open = new Map<string, Session>();
+  readonly #groups = new Map<string, Group>();
+  #gapsSeen = 0;
+  #longestGapMs = 0;
+
+  get size(): number {
+    return this.#open.size;
+  }
+
+  /** How long a session may be silent before it counts as ended. */
+  get ttlMs(): number {
+    if (this.#gapsSeen < GAPS_SEEN) return FIRST_TTL_MS;
+    return Math.min(MAX_TTL_MS, Math.max(MIN_TTL_MS, GAPS * this.#longestGapMs));
+  }
+
+  get(id: string): Session | undefined {
+    return this.#open.get(id);
+  }
+
+  /** The session of that id, opened if need be; a turn of it begins now. */
+  touch(id: string, groupId: string, promptTokens: number, nowMs: number): Session {
+    let session = this.#open.get(id);
+    if (session === undefined) {
+      session = new Session(id, this.group(groupId), promptTokens, nowMs);
+      session.group.open.add(session);
+    } else {
+      if (session.turns > 0 && session.underWay === 0) {
+        this.#gapsSeen++;
+        this.#longestGapMs = Math.max(nowMs - session.lastMs, this.#longestGapMs * FADE);
+      }
+      session.lastMs = nowMs;
+      this.#open.delete(id);
+    }
+    this.#open.set(id, session);
+    return session;
+  }
+
+  group(id: string): Group {
+    let group = this.#groups.get(id);
+    if (group === undefined) {
+      this.#groups.set(id, (group = new Group()));
+      if (this.#groups.size > MAX_GROUPS) this.#groups.delete(this.#groups.keys().next().value!);
+    }
+    return group;
+  }
+
+  /** A turn of it ended now. */
+  rest(session: Session, nowMs: number): void {
+    session.lastMs = nowMs;
+    if (this.#open.delete(session.id)) this.#open.set(session.id, session);
+  }
+
+  close(session: Session): void {
+    this.#open.delete(session.id);
+    const { group } = session;
+    group.open.delete(session);
+    group.ended++;
+    group.endedTurns += session.turns;
+    session.settle(null);
+  }
+
+  /** Sessions that were silent for too long. */
+  *expired(nowMs: number): Iterable<Session> {
+    const ttlMs = this.ttlMs;
+    for (const session of this.#open.values()) {
+      if (nowMs - session.lastMs <= ttlMs) return;
+      if (session.underWay === 0) yield session;
+    }
+  }
+}

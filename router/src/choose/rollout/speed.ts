@@ -1,0 +1,89 @@
+/**
+ * How fast an engine works; times in seconds.
+ *
+ * One step of continuous batching takes `step + sequence·n + kvToken·k` for n sequences with k tokens of context in all;
+ * a prompt token at position p takes `prefillToken + prefillPosition·p` more.
+ */
+export interface Speed {
+  readonly step: number;
+  readonly sequence: number;
+  readonly kvToken: number;
+  readonly prefillToken: number;
+  readonly prefillPosition: number;
+}
+
+/**
+ * Where nothing is known: Qwen2.5-7B in bf16 on one H100. 15.2 GB of weights a step at 2.6 TB/s; 57,344 B of KV a token at
+ * 2.4 TB/s; 15.2 GFLOP a prompt token at half of 989 TFLOPS. A fleet that is faster or slower throughout ranks the same.
+ */
+export const defaultSpeed: Speed = {
+  step: 7e-3,
+  sequence: 30e-6,
+  kvToken: 24e-9,
+  prefillToken: 31e-6,
+  prefillPosition: 1e-9,
+};
+
+/** Tokens of context that an engine holds if it doesn't say, and sequences that it decodes at once. */
+export const DEFAULT_KV_TOKENS = 450_000;
+export const MAX_SEQUENCES = 256;
+
+export const prefillSecs = (speed: Speed, from: number, tokens: number): number =>
+  tokens * (speed.prefillToken + speed.prefillPosition * (from + tokens / 2));
+
+export const stepSecs = (speed: Speed, sequences: number, kvTokens: number): number =>
+  speed.step + speed.sequence * sequences + speed.kvToken * kvTokens;
+
+/** How much one observation below, and above, the present estimate moves it: it settles near the lowest tenth. */
+const DOWN = 0.05;
+const UP = 0.005;
+
+/** Times of one engine that must have been seen before it is told apart from the rest of its fleet. */
+const OWN_TIMES = 64;
+
+/**
+ * How many times slower than `defaultSpeed` an engine, or a fleet, is; from times seen. Queues and other requests only ever add
+ * to a time, so the estimate follows the fast ones.
+ */
+export class Slowness {
+  prefill = 1;
+  decode = 1;
+  /** Times seen, of either kind. */
+  seen = 0;
+  /** `defaultSpeed`, made so much slower. */
+  speed = defaultSpeed;
+
+  /** Seconds that it took to read a prompt, and that `defaultSpeed` would have taken. */
+  sawPrefill(seconds: number, expected: number): void {
+    this.prefill = follow(this.prefill, seconds / expected);
+    this.#changed();
+  }
+
+  sawDecode(seconds: number, expected: number): void {
+    this.decode = follow(this.decode, seconds / expected);
+    this.#changed();
+  }
+
+  /** Enough was seen to tell this engine apart from the others. */
+  get isKnown(): boolean {
+    return this.seen >= OWN_TIMES;
+  }
+
+  #changed(): void {
+    const { prefill, decode } = this;
+    this.seen++;
+    this.speed = {
+      step: defaultSpeed.step * decode,
+      sequence: defaultSpeed.sequence * decode,
+      kvToken: defaultSpeed.kvToken * decode,
+      prefillToken: defaultSpeed.prefillToken * prefill,
+      prefillPosition: defaultSpeed.prefillPosition * prefill,
+    };
+  }
+}
+
+function follow(estimate: number, seen: number): number {
+  if (!Number.isFinite(seen)) return estimate;
+  const bounded = Math.min(100, Math.max(0.01, seen));
+  return estimate + (bounded < estimate ? DOWN : UP) * (bounded - estimate);
+}
