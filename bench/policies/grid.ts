@@ -1,0 +1,77 @@
+// One run of the grid: a workload, a policy and a seed.
+import { bound, type Bound } from './bound.ts';
+import { defaultEngine } from './engine-options.ts';
+import type { RunMetrics } from './metrics.ts';
+import { policies } from './policies.ts';
+import { Simulation } from './simulation.ts';
+import { traces } from './traces.ts';
+import type { Trace } from './workload.ts';
+
+/** A trace on engines with so much memory. */
+export interface Workload {
+  readonly trace: string;
+  /** KV memory of an engine in tokens. */
+  readonly kvTokens: number;
+}
+
+export interface Cell extends Workload {
+  readonly policy: string;
+  readonly seed: number;
+  /** Engines in the fleet. */
+  readonly engines: number;
+}
+
+export interface CellResult extends Cell, RunMetrics {
+  readonly bound: Bound;
+  /** Seconds of real time that the run took. */
+  readonly wallSeconds: number;
+}
+
+/** @param text `450000` or `450k` */
+export function parseTokens(text: string): number {
+  const match = /^(\d+)(k?)$/.exec(text);
+  if (match === null) throw new Error(`not a number of tokens: ${text}`);
+  return Number(match[1]) * (match[2] === 'k' ? 1000 : 1);
+}
+
+/** @param text `agent`, or `agent@600k` for another memory than `kvTokens` */
+export function parseWorkload(text: string, kvTokens: number): Workload {
+  const [trace = '', memory] = text.split('@');
+  if (!(trace in traces)) throw new Error(`no trace "${trace}"; there are ${Object.keys(traces).join(', ')}`);
+  return { trace, kvTokens: memory === undefined ? kvTokens : parseTokens(memory) };
+}
+
+/** The batch that came before batch `seed` has this one added to its seed. */
+const earlierSeed = 1000;
+
+/** Traces made last: the cells of a grid ask for the same ones in a row. */
+const made = new Map<string, Trace>();
+
+function traceOf(name: string, seed: number): Trace {
+  const key = `${name} ${seed}`;
+  const known = made.get(key);
+  if (known !== undefined) return known;
+  const trace = traces[name]!(seed);
+  if (made.size >= 4) made.delete(made.keys().next().value!);
+  made.set(key, trace);
+  return trace;
+}
+
+export function runCell(cell: Cell): CellResult {
+  const policy = policies[cell.policy];
+  if (policy === undefined) throw new Error(`no policy "${cell.policy}"`);
+  const startedAt = performance.now();
+  const trace = traceOf(cell.trace, cell.seed);
+  const engine = { ...defaultEngine, kvTokens: cell.kvTokens };
+  const simulation = new Simulation({
+    trace,
+    policy,
+    engine,
+    engineCount: cell.engines,
+    seed: cell.seed,
+    earlierBatch: () => traceOf(cell.trace, cell.seed + earlierSeed),
+  });
+  const metrics = simulation.run();
+  const wallSeconds = (performance.now() - startedAt) / 1000;
+  return { ...cell, ...metrics, bound: bound(trace, cell.engines, engine), wallSeconds };
+}

@@ -1,0 +1,64 @@
+import type { EngineTotals } from './engine.ts';
+
+/** What a run comes to. Times in seconds. */
+export interface RunMetrics {
+  /** From the start to the last answer. */
+  readonly makespan: number;
+  /** Share of the prompt tokens that was found in a prefix cache. */
+  readonly hitShare: number;
+  /** Time to first token, from the client's send: waiting in the router counts. */
+  readonly ttftP50: number;
+  readonly ttftP99: number;
+  /** From the client's send to the last token. */
+  readonly meanEndToEnd: number;
+  /** Share of engines x makespan in which an engine computed nothing. */
+  readonly idleShare: number;
+  /** Tokens computed as prompt, and of those the ones a preemption had thrown away. */
+  readonly prefilledTokens: number;
+  readonly recomputedTokens: number;
+  readonly promptTokens: number;
+  readonly preemptions: number;
+  /** Requests finished. */
+  readonly requests: number;
+  /** Requests sent again because their engine was lost. */
+  readonly retries: number;
+}
+
+/** Latencies of the finished requests, in seconds. */
+export class Latencies {
+  readonly firstToken: number[] = [];
+  endToEndSum = 0;
+
+  add(firstToken: number, endToEnd: number): void {
+    this.firstToken.push(firstToken);
+    this.endToEndSum += endToEnd;
+  }
+}
+
+export interface RunRecord {
+  readonly totals: readonly EngineTotals[];
+  readonly latencies: Latencies;
+  /** Seconds. */
+  readonly makespan: number;
+  readonly retries: number;
+}
+
+export function summarise({ totals, latencies, makespan, retries }: RunRecord): RunMetrics {
+  const sum = (field: keyof EngineTotals): number => totals.reduce((total, engine) => total + engine[field], 0);
+  const sorted = Float64Array.from(latencies.firstToken).sort();
+  const requests = sorted.length;
+  return {
+    makespan,
+    hitShare: sum('hitTokens') / Math.max(1, sum('promptTokens')),
+    ttftP50: sorted[Math.floor(requests / 2)] ?? 0,
+    ttftP99: sorted[Math.floor(requests * 0.99)] ?? 0,
+    meanEndToEnd: latencies.endToEndSum / Math.max(1, requests),
+    idleShare: 1 - sum('busySeconds') / (totals.length * makespan),
+    prefilledTokens: sum('prefilledTokens'),
+    recomputedTokens: sum('recomputedTokens'),
+    promptTokens: sum('promptTokens'),
+    preemptions: sum('preemptions'),
+    requests,
+    retries,
+  };
+}

@@ -1,0 +1,186 @@
+// The router's own policies, the very code that is shipped, behind the simulation's interface.
+import { Chooser } from '../../router/src/choose/choose.ts';
+import { policies } from '../../router/src/choose/policies.ts';
+import { PolicyTable } from '../../router/src/choose/policy-table.ts';
+import { type StateStore, memoryStore } from '../../router/src/choose/state.ts';
+import { BodyReader } from '../../router/src/classify/body-reader.ts';
+import { loadConfig } from '../../router/src/config/load.ts';
+import type { Config, PolicyName } from '../../router/src/config/options.ts';
+import { Exchange, type Road } from '../../router/src/exchange.ts';
+import { Fleet } from '../../router/src/fleet/fleet.ts';
+import type { Worker } from '../../router/src/fleet/worker.ts';
+import { RequestBody, RetryBudget } from '../../router/src/wire/request-body.ts';
+import { RequestHead } from '../../router/src/wire/request-head.ts';
+import type { Sink } from '../../router/src/wire/sink.ts';
+import { blockHashes } from './block-hashes.ts';
+import type { Job } from './job.ts';
+import type { PolicyHost, SimPolicy, SimPolicyFactory } from './policy.ts';
+import { Simulation } from './simulation.ts';
+import type { Request } from './workload.ts';
+
+/** A unit of the router's blocks is a byte; the simulation's prompts are text of four bytes a token. */
+const BYTES_PER_TOKEN = 4;
+
+export interface ShippedOptions {
+  /** Clients say when their sessions end. */
+  readonly hasEndSignals: boolean;
+  /** One batch of the same kind of work ran before, and the router was started anew since. */
+  readonly hasHistory: boolean;
+  readonly config?: Partial<Config>;
+  /** What the engines are called: rings and ties hash it. */
+  readonly workerUrls?: readonly string[];
+}
+
+class ShippedPolicy implements SimPolicy {
+  readonly #host: PolicyHost;
+  readonly #fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null });
+  readonly #table: PolicyTable;
+  readonly #chooser: Chooser;
+  readonly #workers: readonly Worker[];
+  readonly #hasEndSignals: boolean;
+  readonly #batch: string;
+  readonly #exchanges = new Map<number, Exchange>();
+  readonly #held = new Map<Exchange, Request>();
+
+  /** @param batch set before the ids of sessions: those of one batch are not those of another */
+  constructor(host: PolicyHost, name: PolicyName, options: ShippedOptions, store: StateStore, batch: string) {
+    this.#host = host;
+    this.#batch = batch;
+    this.#hasEndSignals = options.hasEndSignals;
+    const urls = options.workerUrls ?? host.engines.map((_, index) => `http://engine-${index}:1`);
+    this.#workers = urls.map((url) => this.#fleet.add(url) as Worker);
+    for (const worker of this.#workers) worker.kvTokens = host.engineOptions.kvTokens;
+    const policy = policies[name]!({
+      fleet: this.#fleet,
+      random: host.random,
+      options: { ...loadConfig({}, {}, undefined), ...options.config },
+      nowMs: () => host.now * 1000,
+      state: (map) => store.open(map),
+      knock: () => host.pumpAt(host.now),
+      trace: null,
+      warn: () => {},
+    });
+    this.#table = new PolicyTable({ name, policy });
+    this.#chooser = new Chooser(this.#fleet, this.#table, new BodyReader([]));
+  }
+
+  route(request: Request): number | null {
+    let x = this.#exchanges.get(request.id);
+    if (x === undefined) this.#exchanges.set(request.id, (x = this.#exchangeOf(request)));
+    const engine = this.#choose(x);
+    if (engine === null) this.#held.set(x, request);
+    return engine;
+  }
+
+  sent(): void {}
+
+  finished(request: Request, _engine: number): void {
+    const x = this.#exchanges.get(request.id)!;
+    this.#exchanges.delete(request.id);
+    const { promptTokens, outputTokens } = request;
+    const usage = Buffer.from(`"usage":{"prompt_tokens":${promptTokens},"completion_tokens":${outputTokens}}`);
+    x.answerEar?.hear(usage, 0, usage.length);
+    x.outcome = 'complete';
+    x.status = 200;
+    x.firstByteMs = (request as Job).firstTokenAt * 1000;
+    x.endMs = this.#host.now * 1000;
+    this.#chooser.release(x);
+  }
+
+  closed(sessionId: string): void {
+    if (this.#hasEndSignals) this.#table.sessionEnded(this.#batch + sessionId);
+  }
+
+  down(engine: number, lost: readonly Request[]): void {
+    const worker = this.#workers[engine]!;
+    this.#fleet.setReason(worker, 'unhealthy', true);
+    for (const request of lost) {
+      const x = this.#exchanges.get(request.id)!;
+      this.#chooser.release(x);
+      x.tried = [...x.tried, worker];
+    }
+  }
+
+  upped(engine: number): void {
+    this.#fleet.setReason(this.#workers[engine]!, 'unhealthy', false);
+  }
+
+  paused(): void {}
+
+  swapped(engine: number): void {
+    this.#table.flushed(this.#workers[engine]!);
+  }
+
+  /** As the router's waiting room does it. */
+  pump(): void {
+    const [, { policy }] = this.#table.entries()[Symbol.iterator]().next().value!;
+    while (this.#held.size > 0) {
+      const x = policy.nextHeld?.(this.#held.keys()) ?? null;
+      if (x === null) return;
+      const engine = this.#choose(x);
+      if (engine === null) return;
+      const request = this.#held.get(x)!;
+      this.#held.delete(x);
+      this.#host.send(request, engine);
+    }
+  }
+
+  close(): void {
+    for (const [, { policy }] of this.#table.entries()) policy.close?.();
+  }
+
+  #choose(x: Exchange): number | null {
+    const choice = this.#chooser.choose(x);
+    return choice === null || 'hold' in choice ? null : this.#workers.indexOf(choice.legs[0]!.worker);
+  }
+
+  #exchangeOf(request: Request): Exchange {
+    const x = new Exchange(noRoad, noHead, new RequestBody(noBudget, () => {}), noSink, this.#host.now * 1000);
+    x.key = { kind: 'session', value: this.#batch + request.sessionId, source: 'header:x-session-id' };
+    x.prompt = {
+      field: 'prompt',
+      blocks: blockHashes(request),
+      bytes: request.promptTokens * BYTES_PER_TOKEN,
+      tokens: request.promptTokens,
+      hash: request.segments.at(-1)!.hash,
+    };
+    return x;
+  }
+}
+
+const noRoad = {} as Road;
+const noSink = {} as Sink;
+const noHead = new RequestHead();
+const noBudget = new RetryBudget(0);
+
+/** A shipped policy; with history, after it ran an earlier batch on a fleet of the same kind. */
+export function shippedPolicy(name: PolicyName, options: ShippedOptions): SimPolicyFactory {
+  return (host) => {
+    const store = memoryStore();
+    if (options.hasHistory) {
+      let earlier: ShippedPolicy | null = null;
+      new Simulation({
+        trace: host.earlierBatch(),
+        policy: (inner) => (earlier = new ShippedPolicy(inner, name, options, store, 'earlier/')),
+        engineCount: host.engineCount,
+        engine: host.engineOptions,
+        seed: 0,
+        earlierBatch: host.earlierBatch,
+      }).run();
+      earlier!.close();
+    }
+    return new ShippedPolicy(host, name, options, store, '');
+  };
+}
+
+/** Clients with keys and end signals; clients without; `rollout` in all the states it can be in. */
+export const shipped: Readonly<Record<string, SimPolicyFactory>> = {
+  rollout: shippedPolicy('rollout', { hasEndSignals: true, hasHistory: true }),
+  rollout_first: shippedPolicy('rollout', { hasEndSignals: true, hasHistory: false }),
+  rollout_unsignalled: shippedPolicy('rollout', { hasEndSignals: false, hasHistory: true }),
+  rollout_placement: shippedPolicy('rollout', {
+    hasEndSignals: true,
+    hasHistory: true,
+    config: { residencyMaxWaitSecs: 0 },
+  }),
+};

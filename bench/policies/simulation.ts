@@ -1,0 +1,157 @@
+// A run: clients, a policy and engines on one virtual clock.
+import { hash32 } from '../../router/src/kit/hash.ts';
+import { seededRandom, type Random } from '../../router/src/kit/rng.ts';
+import type { EngineOptions } from './engine-options.ts';
+import { Engine, type EngineHost } from './engine.ts';
+import { EventQueue } from './event-queue.ts';
+import { Job } from './job.ts';
+import { Latencies, summarise, type RunMetrics } from './metrics.ts';
+import type { PolicyHost, SimPolicy, SimPolicyFactory } from './policy.ts';
+import type { FleetEvent, Request, Session, Trace } from './workload.ts';
+
+export interface SimulationOptions {
+  readonly trace: Trace;
+  readonly policy: SimPolicyFactory;
+  /** Engines in the fleet. */
+  readonly engineCount: number;
+  readonly engine: EngineOptions;
+  /** Seeds the policy's chance; the trace has its own. */
+  readonly seed: number;
+  readonly earlierBatch: () => Trace;
+}
+
+type Event =
+  | FleetEvent
+  | { readonly kind: 'boundary'; readonly engine: Engine; readonly version: number }
+  | { readonly kind: 'turn'; readonly session: Session; readonly turn: number }
+  | { readonly kind: 'pump' };
+
+export class Simulation implements EngineHost, PolicyHost {
+  readonly engines: readonly Engine[];
+  readonly engineCount: number;
+  readonly engineOptions: EngineOptions;
+  readonly random: Random;
+  readonly earlierBatch: () => Trace;
+  readonly #policy: SimPolicy;
+  readonly #events = new EventQueue<Event>();
+  readonly #latencies = new Latencies();
+  #now = 0;
+  #requests = 0;
+  #retries = 0;
+  #openSessions: number;
+  #lastDoneAt = 0;
+
+  constructor(options: SimulationOptions) {
+    const { trace, policy, engineCount, engine, seed, earlierBatch } = options;
+    this.engineCount = engineCount;
+    this.engineOptions = engine;
+    this.random = seededRandom(hash32(`policy ${seed}`));
+    this.earlierBatch = earlierBatch;
+    this.engines = Array.from({ length: engineCount }, (_, index) => new Engine(index, engine, this));
+    this.#policy = policy(this);
+    this.#openSessions = trace.sessions.length;
+    for (const session of trace.sessions) this.#events.push(session.startSeconds, { kind: 'turn', session, turn: 0 });
+    for (const event of trace.events) {
+      if (event.kind === 'pause' || event.engine < engineCount) this.#events.push(event.atSeconds, event);
+    }
+  }
+
+  get now(): number {
+    return this.#now;
+  }
+
+  /** Runs until every session is over. */
+  run(): RunMetrics {
+    while (this.#openSessions > 0) {
+      const at = this.#events.firstKey;
+      const event = this.#events.pop();
+      if (event === undefined) throw new Error(`${this.#openSessions} sessions are open and nothing is left to happen`);
+      this.#now = at;
+      this.#handle(event);
+    }
+    return summarise({
+      totals: this.engines.map((engine) => engine.totals),
+      latencies: this.#latencies,
+      makespan: this.#lastDoneAt,
+      retries: this.#retries,
+    });
+  }
+
+  send(request: Request, engine: number): void {
+    const job = request as Job;
+    job.engine = engine;
+    job.sentAt = this.#now;
+    this.#policy.sent(job, engine);
+    this.engines[engine]!.submit(job, this.#now);
+  }
+
+  pumpAt(seconds: number): void {
+    this.#events.push(seconds, { kind: 'pump' });
+  }
+
+  wakeAt(seconds: number, engine: Engine, version: number): void {
+    this.#events.push(seconds, { kind: 'boundary', engine, version });
+  }
+
+  done(job: Job, now: number): void {
+    const { session, turn } = job;
+    this.#latencies.add(job.firstTokenAt - job.arrivedAt, now - job.arrivedAt);
+    this.#lastDoneAt = now;
+    this.#policy.finished(job, job.engine);
+    if (job.isLastTurn) {
+      this.#openSessions -= 1;
+      this.#policy.closed(session.id, session.group);
+    } else {
+      this.#events.push(now + job.plan.delaySeconds, { kind: 'turn', session, turn: turn + 1 });
+    }
+    this.#policy.pump();
+  }
+
+  #handle(event: Event): void {
+    switch (event.kind) {
+      case 'boundary':
+        if (event.engine.version === event.version) event.engine.onBoundary(this.#now);
+        break;
+      case 'turn':
+        this.#dispatch(new Job(++this.#requests, event.session, event.turn, this.#now));
+        break;
+      case 'fail':
+        this.#fail(event.engine);
+        break;
+      case 'up':
+        this.engines[event.engine]!.start(this.#now);
+        this.#policy.upped(event.engine);
+        this.#policy.pump();
+        break;
+      case 'pause':
+        for (const engine of this.engines) {
+          engine.pause();
+          this.#policy.paused(engine.index);
+        }
+        break;
+      case 'resume':
+        this.#policy.swapped(event.engine);
+        this.engines[event.engine]!.resume(this.#now);
+        this.#policy.pump();
+        break;
+      case 'pump':
+        this.#policy.pump();
+        break;
+    }
+  }
+
+  #dispatch(job: Job): void {
+    const engine = this.#policy.route(job);
+    if (engine !== null) this.send(job, engine);
+  }
+
+  #fail(engine: number): void {
+    const lost = this.engines[engine]!.fail(this.#now);
+    this.#policy.down(engine, lost);
+    for (const job of lost) {
+      this.#retries += 1;
+      job.retries += 1;
+      this.#dispatch(job);
+    }
+  }
+}

@@ -1,0 +1,103 @@
+// What the clients of a simulated fleet do: sessions of turns, known in full before the run starts.
+import { BlockChain } from './block-hashes.ts';
+import { hash32 } from '../../router/src/kit/hash.ts';
+
+/**
+ * A named piece of prompt. It stands for one text in one place: two prompts that both hold a segment hold the same
+ * tokens before it as well, so its `id` names the whole prefix that ends with it.
+ */
+export interface Segment {
+  /** Unique within a trace. */
+  readonly id: number;
+  readonly name: string;
+  /** 32 bits of the name. */
+  readonly hash: number;
+  /** Length in tokens, at least 1. */
+  readonly tokens: number;
+}
+
+export interface Turn {
+  /** Everything the engine is given: shared prefix, earlier inputs and answers, this turn's input. */
+  readonly prompt: readonly Segment[];
+  /** The prompt and the answer to it. */
+  readonly answered: readonly Segment[];
+  /** Tokens of the prompt. */
+  readonly promptTokens: number;
+  /** Tokens of the answer. */
+  readonly outputTokens: number;
+  /** Seconds the client works on the answer before it sends the next turn. */
+  readonly delaySeconds: number;
+}
+
+export interface Session {
+  readonly id: string;
+  /** Sessions of one group answer the same task, so their lengths are alike. */
+  readonly group: string;
+  /** Segments at the start of every prompt of the session. */
+  readonly prefix: readonly Segment[];
+  /** At least one. */
+  readonly turns: readonly Turn[];
+  /** When the first turn is sent, in seconds from the start of the run. */
+  readonly startSeconds: number;
+  /** Block hashes of the session's prompts, filled as they are asked for. */
+  readonly blocks: BlockChain;
+}
+
+/** Something that happens to the fleet. `pause` stops all engines; `resume` starts one with an empty prefix cache. */
+export type FleetEvent =
+  | { readonly atSeconds: number; readonly kind: 'fail' | 'up' | 'resume'; readonly engine: number }
+  | { readonly atSeconds: number; readonly kind: 'pause' };
+
+export interface Trace {
+  readonly name: string;
+  readonly sessions: readonly Session[];
+  /** Events of engines that a smaller fleet lacks are left out. */
+  readonly events: readonly FleetEvent[];
+}
+
+/** One turn before its segments exist: tokens the client adds (may be 0), tokens of the answer, seconds of delay. */
+export type TurnPlan = readonly [newTokens: number, outputTokens: number, delaySeconds: number];
+
+/** The request of a turn, as far as a router sees it. */
+export interface Request {
+  readonly id: number;
+  readonly sessionId: string;
+  readonly groupId: string;
+  /** 0 for the first of its session. */
+  readonly turn: number;
+  readonly segments: readonly Segment[];
+  /** Length of the prompt in tokens. */
+  readonly promptTokens: number;
+  /** When the client sent it, in seconds. */
+  readonly arrivedAt: number;
+  /** How often an engine lost it. */
+  readonly retries: number;
+  readonly blocks: BlockChain;
+  // Not for a policy before it is told that the request has finished:
+  readonly outputTokens: number;
+  readonly answered: readonly Segment[];
+  readonly isLastTurn: boolean;
+}
+
+/** Makes the segments and sessions of one trace. */
+export class TraceBuilder {
+  #nextId = 0;
+
+  segment(name: string, tokens: number): Segment {
+    return { id: this.#nextId++, name, hash: hash32(name), tokens };
+  }
+
+  session(start: Pick<Session, 'id' | 'group' | 'prefix' | 'startSeconds'>, plans: readonly TurnPlan[]): Session {
+    let history = start.prefix;
+    let tokens = history.reduce((sum, segment) => sum + segment.tokens, 0);
+    const turns = plans.map(([newTokens, outputTokens, delaySeconds], index): Turn => {
+      const prompt = newTokens > 0 ? [...history, this.segment(`${start.id}/u${index}`, newTokens)] : history;
+      const answered = [...prompt, this.segment(`${start.id}/o${index}`, outputTokens)];
+      const promptTokens = tokens + newTokens;
+      history = answered;
+      tokens = promptTokens + outputTokens;
+      return { prompt, answered, promptTokens, outputTokens, delaySeconds };
+    });
+    return { ...start, turns, blocks: new BlockChain() };
+  }
+}
