@@ -27,6 +27,10 @@ export interface Sample {
   /** µs of CPU per unit at the two ends, to show that they are not the bottleneck. */
   readonly loadUs: number;
   readonly mockUs: number;
+  /** Share of the answers that came from the engine with the most of them. */
+  readonly busiestShare: number;
+  /** Share of the answers that came from another engine than the session's answer before. */
+  readonly strayShare: number;
   /** Share of the machine's cores that went to anything but the measurement. */
   readonly foreignShare: number;
 }
@@ -107,6 +111,8 @@ async function measure(stage: Stage, entry: Entry): Promise<Sample> {
     firstError: load.firstError,
     loadUs: load.cpuUs / count,
     mockUs: mockUs / count,
+    busiestShare: Math.max(...load.engines) / Math.max(1, load.requests),
+    strayShare: load.strays / Math.max(1, load.requests),
     foreignShare: Math.max(0, foreignUs / elapsedUs / availableParallelism()),
   };
 }
@@ -133,7 +139,7 @@ export async function measureRow({ row, runs, seconds, folder, find, say }: RowR
   const entries: Entry[] = [];
   const mocks: Mock[] = [];
   try {
-    for (const n of [1, 2]) mocks.push(await startMock(row.mockMode, join(folder, `mock${n}.log`)));
+    for (const n of [1, 2]) mocks.push(await startMock(row.mockMode, n, join(folder, `mock${n}.log`)));
     const stage: Stage = { row, mocks, seconds };
     for (const [index, contender] of row.contenders.entries()) {
       const found = find(contender);

@@ -37,8 +37,9 @@ export interface Mock {
   readonly url: string;
 }
 
-export async function startMock(mode: Row['mockMode'], logFile: string): Promise<Mock> {
-  const child = startChild([join(binaries, 'mock'), '--mode', mode], logFile);
+/** `engine`: the digit by which its answers name it. */
+export async function startMock(mode: Row['mockMode'], engine: number, logFile: string): Promise<Mock> {
+  const child = startChild([join(binaries, 'mock'), '--mode', mode, '--engine', String(engine)], logFile);
   for (let waited = 0; waited < 2000; waited += 20) {
     const port = readFileSync(logFile, 'utf8').trim();
     if (/^\d+$/.test(port)) return { child, url: `http://127.0.0.1:${port}` };
@@ -57,9 +58,24 @@ export interface LoadResult {
   readonly p99Ms: number;
   readonly chunks: number;
   readonly cpuUs: number;
+  /** Answers from each engine. */
+  readonly engines: readonly number[];
+  /** Answers from another engine than the session's answer before. */
+  readonly strays: number;
 }
 
 export type LoadLimit = { readonly seconds: number } | { readonly requests: number };
+
+/** More requests than one load makes. */
+const idsPerLoad = 10_000_000;
+let loads = 0;
+
+/** Where the numbers of the next load begin, so that no session of an earlier one comes back. */
+function firstId({ sessions, turns }: LoadShape): number | undefined {
+  if (sessions === undefined || turns === undefined) return undefined;
+  const wave = sessions * turns;
+  return Math.ceil((loads++ * idsPerLoad) / wave) * wave;
+}
 
 export async function runLoad(port: number, shape: LoadShape, limit: LoadLimit): Promise<LoadResult> {
   const options: Record<string, string | number | undefined> = {
@@ -68,8 +84,12 @@ export async function runLoad(port: number, shape: LoadShape, limit: LoadLimit):
     'body-bytes': shape.bodyBytes,
     events: shape.events,
     'answer-mib': shape.answerMib,
+    path: shape.path,
+    sessions: shape.sessions,
+    turns: shape.turns,
     header: shape.header,
-    ids: shape.ids,
+    'last-turn-header': shape.lastTurnHeader,
+    'first-id': firstId(shape),
     ...limit,
   };
   const args = Object.entries(options).flatMap(([name, value]) =>

@@ -14,11 +14,16 @@ const peers: Readonly<Record<PeerName, { version: string; module: readonly strin
 };
 
 const ownFolder = join(import.meta.dirname, '.peers');
+const namedFolder = process.env['TURNOUT_PEERS_VENV'];
 
+/** Into the virtual environment that is searched first, so that what was installed is what is measured. */
 export function installPeers(): void {
+  const folder = namedFolder ?? ownFolder;
   const packages = Object.entries(peers).map(([name, { version }]) => `${name}==${version}`);
-  execFileSync('python3', ['-m', 'venv', ownFolder], { stdio: 'inherit' });
-  execFileSync(join(ownFolder, 'bin/pip'), ['install', ...packages], { stdio: 'inherit' });
+  // What the installers say goes to stderr: stdout is the report's.
+  const stdio = ['ignore', 2, 2] as const;
+  execFileSync('python3', ['-m', 'venv', folder], { stdio: [...stdio] });
+  execFileSync(join(folder, 'bin/python'), ['-m', 'pip', 'install', ...packages], { stdio: [...stdio] });
 }
 
 export interface InstalledPeer {
@@ -28,7 +33,7 @@ export interface InstalledPeer {
 
 /** Asks the Python of a virtual environment, or the one on PATH, whether it has the package. */
 export function findPeer(name: PeerName): InstalledPeer | undefined {
-  const venv = process.env['TURNOUT_PEERS_VENV'] ?? (existsSync(ownFolder) ? ownFolder : undefined);
+  const venv = namedFolder ?? (existsSync(ownFolder) ? ownFolder : undefined);
   const python = venv === undefined ? 'python3' : join(venv, 'bin/python');
   const question = `import importlib.metadata as m; print(m.version(${JSON.stringify(name)}))`;
   const asked = spawnSync(python, ['-c', question], { encoding: 'utf8' });

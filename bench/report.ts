@@ -76,6 +76,14 @@ function targetLine({ row, contenders }: RowResult, target: Target): string[] {
   return [row.title, target.subject, limit, Number.isNaN(value) ? '–' : value.toFixed(2), verdict];
 }
 
+/** Whether it did what its policy says: sessions stay, and engines share the work. */
+function placing(result: ContenderResult): string {
+  const busiest = of(result, (sample) => sample.busiestShare) * 100;
+  const strays = of(result, (sample) => sample.strayShare) * 100;
+  const options = result.contender.args.join(' ');
+  return `- ${result.contender.label} (\`${options}\`): ${busiest.toFixed(1)} % of the requests went to the busier engine, ${strays.toFixed(1)} % to another one than their session's request before`;
+}
+
 function section(result: RowResult): string {
   const { row, contenders } = result;
   const absent = contenders.filter((each) => each.samples.length === 0);
@@ -90,10 +98,11 @@ function section(result: RowResult): string {
     const mock = short(median(samples.map((sample) => sample.mockUs)));
     notes.push(`- the two ends of the measurement: load generator ${load} µs, mock engines ${mock} µs per ${row.unit}`);
   }
+  if (row.load.sessions !== undefined) notes.push(...contenders.filter((each) => each.samples.length > 0).map(placing));
   const foreign = Math.round(median(samples.map((sample) => sample.foreignShare)) * 100);
   if (row.figure === 'cpu' && foreign >= 5)
     notes.push(`- **other work took ${foreign} % of the machine's cores: figures are too high**`);
-  return [`## ${row.title} (\`${row.name}\`)`, figures(result), notes.join('\n')]
+  return [`## ${row.title} (\`${row.name}\`)`, row.description ?? '', figures(result), notes.join('\n')]
     .filter((part) => part !== '')
     .join('\n\n');
 }
@@ -128,8 +137,8 @@ function method({ runs, seconds }: Settings): string {
 - Runs: ${runs} of ${seconds} s each after a warm-up; all systems of a row stay up and are measured in turn; medians, and ratios of medians.
 - Memory: resident bytes after a warm-up with small requests are the base; the figure is how far the kernel's high-water mark
   (VmHWM, reset before each request) rises above it, summed over the router's processes. One request per run.
-- Peers run with their defaults, \`--log-level warn\` and the policy named here. turnout runs with \`--policy least_inflight\`
-  and \`--prometheus-port 0\`.
+- Peers run with their defaults, \`--log-level warn\` and \`--policy round_robin\`; turnout runs with \`--policy least_inflight\`
+  and \`--prometheus-port 0\`. Rows about sessions and prompts name each router's policy.
 - nginx's configuration is the one below. Added to its location: ${tuned.join(', ')}.
 
 \`\`\`nginx

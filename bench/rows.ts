@@ -7,10 +7,19 @@ export interface LoadShape {
   readonly events?: number;
   /** Size of the JSON answer where it is not the mock's usual 2 KB. */
   readonly answerMib?: number;
-  /** A header line for every request; %d is the connection's number. */
+  /** /v1/completions when not given; with `/chat/` in it, bodies have messages. */
+  readonly path?: string;
+  /** Requests come from so many sessions in turn. */
+  readonly sessions?: number;
+  /**
+   * A session has so many requests, then a new one takes its place. Its prompts grow: each begins with the one before it.
+   * Bodies have half of `bodyBytes` at first and one and a half times as much at last.
+   */
+  readonly turns?: number;
+  /** A header line for every request; %d is the session's number. */
   readonly header?: string;
-  /** Request numbers, and with them prompts, come back after so many. */
-  readonly ids?: number;
+  /** One more for the last request of each session. */
+  readonly lastTurnHeader?: string;
 }
 
 export type SystemName = 'turnout' | 'node-copy' | 'nginx' | 'vllm-router' | 'sglang-router' | 'smg';
@@ -32,6 +41,8 @@ export interface Target {
 export interface Row {
   readonly name: string;
   readonly title: string;
+  /** What the work is like and why, where the title doesn't say it all. */
+  readonly description?: string;
   /** `cpu`: µs of the router's CPU per unit. `memory`: MB by which the router's resident memory peaks above idle. */
   readonly figure: 'cpu' | 'memory';
   readonly unit: 'request' | 'chunk';
@@ -57,6 +68,31 @@ function plain(nginxDirectives: readonly string[] = []): Contender[] {
 // Unless told otherwise nginx writes a large body to a file first, and then reads it in steps of 16 KB: with its defaults
 // the row would cost it five times as much, and the comparison would be worth nothing.
 const largeBody = ['proxy_request_buffering off', 'client_body_buffer_size 256k'];
+
+function policy(label: string, system: SystemName, name: string): Contender {
+  return { label, system, args: ['--policy', name] };
+}
+
+/** The same work where the request is not looked at: what is above this is the policy's. */
+const blind = policy('turnout, least_inflight', 'turnout', 'least_inflight');
+
+const cacheAware: readonly Contender[] = [
+  policy('turnout', 'turnout', 'cache_aware'),
+  policy('vllm-router', 'vllm-router', 'cache_aware'),
+  policy('sglang-router', 'sglang-router', 'cache_aware'),
+  blind,
+];
+
+// Conversations, as in multi-turn rollouts: both matching and growing the index are in the figure, in their usual proportion.
+const conversations = { connections: 32, sessions: 64, turns: 8 };
+
+function describeCacheRow(size: string): string {
+  return `Conversations over \`/v1/completions\`: 64 sessions at a time, each of 8 turns and then replaced by a new one. The prompt
+(a string) of each turn begins with that of the turn before it, and different sessions share nothing: ${size}, so 81 % of
+what arrives was sent before. vllm-router asks an engine for the token ids of every prompt first; the mock engines answer
+with one id for every 4 bytes, and ids of five digits, as tokenizers with large vocabularies make of English. More or longer
+ids would cost vllm-router more, fewer would cost it less; the other routers compare bytes and don't ask.`;
+}
 
 const coalescing: Contender = {
   label: 'turnout, coalescing 50 ms',
@@ -120,6 +156,63 @@ export const rows: readonly Row[] = [
       { subject: 'turnout', peer: 'vllm-router', atMost: 0.5 },
       { subject: 'turnout', peer: 'nginx', atMost: 1.5 },
     ],
+  },
+  {
+    name: 'hash-2k',
+    title: '2 KB JSON by session, consistent hash',
+    description: `512 sessions in turn, named by the header \`x-session-id\`; every prompt is new.`,
+    figure: 'cpu',
+    unit: 'request',
+    mockMode: 'json',
+    load: { connections: 32, bodyBytes: 2048, sessions: 512, header: 'x-session-id: session-%d' },
+    contenders: [
+      policy('turnout', 'turnout', 'consistent_hash'),
+      policy('vllm-router', 'vllm-router', 'consistent_hash'),
+      blind,
+    ],
+    targets: [{ subject: 'turnout', peer: 'vllm-router', atMost: 0.3 }],
+  },
+  {
+    name: 'cache-2k',
+    title: '2 KB prompts, cache-aware',
+    description: describeCacheRow('1 KB at first, 3 KB at last, 2 KB on average'),
+    figure: 'cpu',
+    unit: 'request',
+    mockMode: 'json',
+    load: { ...conversations, bodyBytes: 2048 },
+    contenders: cacheAware,
+    targets: [{ subject: 'turnout', peer: 'vllm-router', atMost: 0.35 }],
+  },
+  {
+    name: 'cache-200k',
+    title: '200 KB prompts, cache-aware',
+    description: describeCacheRow('100 KB at first, 300 KB at last, 200 KB on average'),
+    figure: 'cpu',
+    unit: 'request',
+    mockMode: 'json',
+    load: { ...conversations, bodyBytes: 204_800 },
+    contenders: cacheAware,
+    targets: [{ subject: 'turnout', peer: 'vllm-router', atMost: 0.55 }],
+  },
+  {
+    name: 'rollout-2k',
+    title: '2 KB chat by session, rollout policy',
+    description: `Conversations over \`/v1/chat/completions\`: 64 sessions at a time, each of 8 turns and then replaced by a new one;
+1 KB at first, 3 KB at last, 2 KB on average. The header \`x-session-id\` names the session, and its last turn says that it is
+one (\`x-turnout-session-end: 1\`). Answers carry their \`usage\`, from which the policy learns lengths. The peer does none of
+this: it balances in turn.`,
+    figure: 'cpu',
+    unit: 'request',
+    mockMode: 'json',
+    load: {
+      ...conversations,
+      bodyBytes: 2048,
+      path: '/v1/chat/completions',
+      header: 'x-session-id: session-%d',
+      lastTurnHeader: 'x-turnout-session-end: 1',
+    },
+    contenders: [policy('turnout', 'turnout', 'rollout'), policy('vllm-router', 'vllm-router', 'round_robin'), blind],
+    targets: [{ subject: 'turnout', peer: 'vllm-router', atMost: 0.45 }],
   },
   {
     name: 'answer-100m',

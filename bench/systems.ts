@@ -110,7 +110,12 @@ export async function startSystem(
 ): Promise<Running> {
   const port = await freePort();
   const child = startChild(await found.command(port, urls, contender, folder), join(folder, 'log'));
-  const probe: LoadShape = { connections: 1, bodyBytes: 2048, ...(load.events === undefined ? {} : { events: 1 }) };
+  const probe: LoadShape = {
+    connections: 1,
+    bodyBytes: 2048,
+    ...(load.path === undefined ? {} : { path: load.path }),
+    ...(load.events === undefined ? {} : { events: 1 }),
+  };
   const deadline = Date.now() + readyTimeoutMs;
   let complaint = '';
   while (Date.now() < deadline && !child.hasEnded()) {

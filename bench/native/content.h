@@ -3,7 +3,8 @@
 //
 // A prompt is `id=0000000123;n=00200;` and then the pattern. The mock finds the id wherever a router that re-serialises
 // bodies has moved the prompt to, counts the pattern bytes that arrived intact, and puts both numbers into its answer:
-// answers handed to the wrong client, and prompts cut or altered, come to light.
+// answers handed to the wrong client, and prompts cut or altered, come to light. So does where each request went: the
+// third part of an answer's id is the engine's own name, one character, the only byte that the load generator can't foresee.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +14,7 @@
 #define PATTERN_PERIOD 65521 // a prime, so that no power-of-two buffer can be dropped or repeated unnoticed
 #define PATTERN_WINDOW 65536 // bytes that lie in one piece from any position on
 #define PROMPT_KEY_LEN 22
-#define ANSWER_KEY_LEN 21
+#define ANSWER_KEY_LEN 21 // `0000000123-0000002000`; `-1` follows
 #define DONE_EVENT "data: [DONE]\n\n"
 #define DONE_LEN (sizeof DONE_EVENT - 1)
 
@@ -73,11 +74,12 @@ struct shape {
   size_t size;
 };
 
-static inline void shape_init(struct shape *s, const char *open, const char *object, const char *suffix, size_t size) {
+static inline void shape_init(struct shape *s, const char *open, const char *object, const char *text, const char *suffix,
+    size_t size) {
   s->key_at = (size_t)snprintf(s->prefix, sizeof s->prefix, "%s{\"id\":\"cmpl-", open);
   s->prefix_len = (size_t)snprintf(s->prefix, sizeof s->prefix,
-      "%s{\"id\":\"cmpl-0000000000-0000000000\",\"object\":\"%s\",\"created\":1700000000,\"model\":\"mock\","
-      "\"choices\":[{\"index\":0,\"text\":\"", open, object);
+      "%s{\"id\":\"cmpl-0000000000-0000000000-0\",\"object\":\"%s\",\"created\":1700000000,\"model\":\"mock\","
+      "\"choices\":[{\"index\":0,%s", open, object, text);
   s->suffix = suffix;
   s->suffix_len = strlen(suffix);
   size_t least = s->prefix_len + s->suffix_len + 1;
@@ -99,17 +101,27 @@ static inline const char *shape_at(struct shape *s, uint64_t text_at, uint64_t o
   return s->suffix + (off - text_end);
 }
 
-static inline void shape_key(struct shape *s, uint64_t id, uint64_t prompt_bytes) {
-  put_digits(s->prefix + s->key_at, 10, id);
-  put_digits(s->prefix + s->key_at + 11, 10, prompt_bytes);
+static inline size_t shape_engine_at(const struct shape *s) {
+  return s->key_at + ANSWER_KEY_LEN + 1;
 }
 
-static struct shape answer_json, answer_event;
+static inline void shape_key(struct shape *s, uint64_t id, uint64_t prompt_bytes, char engine) {
+  put_digits(s->prefix + s->key_at, 10, id);
+  put_digits(s->prefix + s->key_at + 11, 10, prompt_bytes);
+  s->prefix[shape_engine_at(s)] = engine;
+}
+
+static struct shape answer_text, answer_chat, answer_event;
+
+// What the counts say is about true for 2 KB in and 2 KB out: routers learn from them.
+#define ANSWER_USAGE "\"usage\":{\"prompt_tokens\":512,\"completion_tokens\":460,\"total_tokens\":972}}"
 
 static inline void content_init(size_t answer_bytes, size_t event_bytes) {
   pattern_init();
-  shape_init(&answer_json, "", "text_completion",
-      "\",\"logprobs\":null,\"finish_reason\":\"length\"}],"
-      "\"usage\":{\"prompt_tokens\":16,\"completion_tokens\":16,\"total_tokens\":32}}", answer_bytes);
-  shape_init(&answer_event, "data: ", "text_completion", "\",\"logprobs\":null,\"finish_reason\":null}]}\n\n", event_bytes);
+  shape_init(&answer_text, "", "text_completion", "\"text\":\"",
+      "\",\"logprobs\":null,\"finish_reason\":\"length\"}]," ANSWER_USAGE, answer_bytes);
+  shape_init(&answer_chat, "", "chat.completion", "\"message\":{\"role\":\"assistant\",\"content\":\"",
+      "\"},\"logprobs\":null,\"finish_reason\":\"length\"}]," ANSWER_USAGE, answer_bytes);
+  shape_init(&answer_event, "data: ", "text_completion", "\"text\":\"",
+      "\",\"logprobs\":null,\"finish_reason\":null}]}\n\n", event_bytes);
 }

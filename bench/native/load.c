@@ -1,8 +1,16 @@
 // The load generator: a closed loop over keep-alive connections that checks every byte of every answer. Linux only.
 //   load --port P [--connections C] [--seconds S] [--requests N] [--body-bytes B] [--path /v1/completions]
-//        [--answer-bytes N | --answer-mib N | --events N --event-bytes N] [--ids K] [--header "x-session-id: s%d"]
-// With --events the request asks for a stream of so many events. %d is the connection's number. Request numbers count
-// up and start again after --ids, for work in which prompts come back. The result is one line of JSON on stdout.
+//        [--answer-bytes N | --answer-mib N | --events N --event-bytes N] [--first-id N]
+//        [--sessions N [--turns T] [--header "x-session-id: s%d"] [--last-turn-header "x-end: 1"]]
+// With --events the request asks for a stream of so many events. A path with /chat/ in it gets messages, others a prompt.
+//
+// --sessions: requests come from so many sessions in turn; %d is the session's number. With --turns each of them ends after
+// so many requests and another one takes its place. The prompt of a turn then begins with that of the turn before it: bodies
+// grow from half of --body-bytes to one and a half times as much, in equal steps. Otherwise every prompt is unlike all others.
+// Request numbers count up from --first-id, so that a later process can go on with new sessions.
+//
+// The result is one line of JSON on stdout. In it, `engines` is how many answers came from each engine, and `strays` how many
+// from another one than the session's answer before.
 #define _GNU_SOURCE
 #include "content.h"
 #include "http1.h"
@@ -17,29 +25,35 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { ENGINES = 10 };
 enum { READ_MAX = 256 * 1024, IOV_MAX_USED = 64, MAX_ERRORS = 50, GRACE_S = 20, MAX_CONNECTING = 32 };
 enum phase { CONNECTING, ASKING, RESTING };
 
 struct conn {
-  int fd, number, wants_write;
+  int fd, wants_write;
   enum phase phase;
   struct http in;
   char open[1024]; // head, and body up to the pattern
-  size_t open_len, key_at;
-  uint64_t request_bytes, sent, id, started_us;
+  size_t open_len;
+  uint64_t request_bytes, prompt_bytes, sent, started_us;
+  uint64_t number_asked, id; // the request's number, and what its prompt is called
+  char engine; // that answers
   uint64_t got; // bytes of the answer that were as they should be
   int is_wrong;
 };
 
 static struct sockaddr_in target = {.sin_family = AF_INET};
-static const char *path = "/v1/completions", *header = NULL;
+static const char *path = "/v1/completions", *header = "", *last_turn_header = "";
 static struct conn *conns;
 static int poller, connections = 32, opened, asking;
-static uint64_t body_bytes = 2048, max_requests = UINT64_MAX, ids = 9999999999ull, stop_us = UINT64_MAX;
+static uint64_t body_bytes = 2048, max_requests = UINT64_MAX, first_id, sessions, turns, stop_us = UINT64_MAX;
 static uint32_t events, answer_mib; // no events: a JSON answer is expected
 static char tail[64];
 static size_t tail_len;
-static uint64_t prompt_bytes, answer_bytes_wanted;
+static uint64_t answer_bytes_wanted;
+static struct shape *answer = &answer_text;
+static char *engine_of_session; // that answered last
+static uint64_t strays, engines[ENGINES];
 static uint64_t started, done, errors, reconnects, reads, bytes_in;
 static char first_error[200];
 static uint32_t *latencies_us;
@@ -110,7 +124,7 @@ static int send_request(struct conn *c) {
   while (c->sent < c->request_bytes) {
     struct iovec v[IOV_MAX_USED];
     int count = 0;
-    uint64_t at = c->sent, pattern_end = c->open_len + prompt_bytes;
+    uint64_t at = c->sent, pattern_end = c->open_len + c->prompt_bytes;
     if (at < c->open_len) {
       v[count++] = (struct iovec){c->open + at, c->open_len - at};
       at = c->open_len;
@@ -131,12 +145,53 @@ static int send_request(struct conn *c) {
   return 0;
 }
 
+static uint64_t turn_of(uint64_t number) {
+  return turns ? number / sessions % turns : 0;
+}
+
+static uint64_t session_of(uint64_t number) {
+  return turns ? number / (sessions * turns) * sessions + number % sessions : number % sessions;
+}
+
+static size_t add_line(char *at, size_t room, const char *line, int number) {
+  if (!*line) return 0;
+  size_t n = (size_t)snprintf(at, room, line, number); // the format is the one of the command line
+  return n + (size_t)snprintf(at + n, room > n ? room - n : 0, "\r\n");
+}
+
+// Lays out all of a request but the pattern and the tail.
+static void lay_out(struct conn *c, uint64_t number) {
+  char lines[300] = "", lead[200];
+  uint64_t turn = turn_of(number), session = sessions ? session_of(number) : number;
+  uint64_t bytes = turns > 1 ? body_bytes / 2 + body_bytes * turn / (turns - 1) : body_bytes;
+  size_t n = add_line(lines, sizeof lines, header, (int)session);
+  if (turns && turn == turns - 1) n += add_line(lines + n, sizeof lines - n, last_turn_header, (int)session);
+  c->number_asked = number;
+  c->id = turns ? session : number;
+  size_t lead_len = (size_t)snprintf(lead, sizeof lead, "{\"model\":\"mock\",%s\"id=%010llu;n=%05u;",
+      answer == &answer_chat ? "\"messages\":[{\"role\":\"user\",\"content\":" : "\"prompt\":",
+      (unsigned long long)c->id, events ? events : answer_mib);
+  c->open_len = (size_t)snprintf(c->open, sizeof c->open,
+      "POST %s HTTP/1.1\r\nhost: 127.0.0.1:%d\r\nuser-agent: bench\r\naccept: */*\r\ncontent-type: application/json\r\n"
+      "%scontent-length: %llu\r\n\r\n%s",
+      path, ntohs(target.sin_port), lines, (unsigned long long)bytes, lead);
+  if (n >= sizeof lines || c->open_len >= sizeof c->open || lead_len + tail_len > bytes) die("a request does not fit");
+  c->prompt_bytes = bytes - lead_len - tail_len;
+  c->request_bytes = c->open_len + c->prompt_bytes + tail_len;
+}
+
 static int ask(struct conn *c) {
-  c->id = started++ % ids;
+  uint64_t number = first_id + started++;
   c->sent = c->got = 0;
   c->is_wrong = 0;
+  c->engine = '0';
   http_reset(&c->in, 0);
-  put_digits(c->open + c->key_at, 10, c->id);
+  if (sessions) {
+    lay_out(c, number);
+  } else { // all of a request but its number is the same each time
+    c->number_asked = c->id = number;
+    put_digits(c->open + c->open_len - PROMPT_KEY_LEN + 3, 10, number);
+  }
   c->phase = ASKING;
   c->started_us = now_us();
   return send_request(c);
@@ -145,7 +200,7 @@ static int ask(struct conn *c) {
 // The bytes that should come next, as far as they lie in one piece.
 static const char *expected(struct conn *c, size_t *avail) {
   uint64_t stream_end = (uint64_t)events * answer_event.size;
-  struct shape *s = events ? &answer_event : &answer_json;
+  struct shape *s = answer;
   uint64_t text_at = events ? c->got - c->got % s->size : 0;
   if (events && c->got >= stream_end) {
     *avail = (size_t)(answer_bytes_wanted - c->got);
@@ -156,7 +211,9 @@ static const char *expected(struct conn *c, size_t *avail) {
 
 static void on_body(void *arg, const char *bytes, size_t n) {
   struct conn *c = arg;
-  shape_key(events ? &answer_event : &answer_json, c->id, prompt_bytes);
+  size_t engine_at = shape_engine_at(answer);
+  if (engine_at >= c->got && engine_at - c->got < n) c->engine = bytes[engine_at - c->got];
+  shape_key(answer, c->id, c->prompt_bytes, c->engine);
   while (n && !c->is_wrong) {
     size_t avail;
     const char *want = expected(c, &avail);
@@ -180,6 +237,16 @@ static void record(struct conn *c) {
   latencies_us[latency_count++] = (uint32_t)(now_us() - c->started_us);
 }
 
+static void record_engine(struct conn *c) {
+  if (c->engine < '0' || c->engine >= '0' + ENGINES) return;
+  engines[c->engine - '0']++;
+  if (!sessions) return;
+  char *last = &engine_of_session[c->number_asked % sessions];
+  if (turns && turn_of(c->number_asked) == 0) *last = 0; // a new session in this place
+  if (*last && *last != c->engine) strays++;
+  *last = c->engine;
+}
+
 static void on_answer(struct conn *c) {
   if (strncmp(c->in.head, "HTTP/1.1 200", 12)) error(c, "status is not 200");
   else if (c->is_wrong) error(c, "an answer's content is not the one for this request");
@@ -188,6 +255,7 @@ static void on_answer(struct conn *c) {
   else {
     done++;
     record(c);
+    record_engine(c);
   }
   int is_whole = c->sent == c->request_bytes;
   if (!c->in.keep_alive || !is_whole) {
@@ -245,24 +313,9 @@ static void on_writable(struct conn *c) {
   }
 }
 
-// All of a request but its number is the same each time, so it is laid out once per connection.
-static void conn_init(struct conn *c, int number) {
-  char line[200] = "", body[200];
-  c->number = number;
+static void conn_init(struct conn *c) {
   c->phase = RESTING;
-  if (header) {
-    size_t n = (size_t)snprintf(line, sizeof line - 2, header, number); // the format is the one of the command line
-    memcpy(line + (n < sizeof line - 3 ? n : sizeof line - 3), "\r\n", 3);
-  }
-  size_t lead = (size_t)snprintf(body, sizeof body, "{\"model\":\"mock\",\"prompt\":\"id=0000000000;n=%05u;", events ? events : answer_mib);
-  c->open_len = (size_t)snprintf(c->open, sizeof c->open,
-      "POST %s HTTP/1.1\r\nhost: 127.0.0.1:%d\r\nuser-agent: bench\r\naccept: */*\r\ncontent-type: application/json\r\n"
-      "%scontent-length: %llu\r\n\r\n%s",
-      path, ntohs(target.sin_port), line, (unsigned long long)body_bytes, body);
-  if (c->open_len >= sizeof c->open || lead + tail_len > body_bytes) die("a request does not fit");
-  c->key_at = c->open_len - PROMPT_KEY_LEN + 3;
-  prompt_bytes = body_bytes - lead - tail_len;
-  c->request_bytes = c->open_len + prompt_bytes + tail_len;
+  lay_out(c, first_id);
 }
 
 static int by_value(const void *a, const void *b) {
@@ -280,10 +333,12 @@ static void report(uint64_t begin_us, uint64_t end_us) {
   double cpu_us = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
   qsort(latencies_us, latency_count, sizeof *latencies_us, by_value);
   printf("{\"requests\":%llu,\"errors\":%llu,\"firstError\":\"%s\",\"reconnects\":%llu,\"seconds\":%.4f,\"p50Ms\":%.3f,"
-         "\"p99Ms\":%.3f,\"chunks\":%llu,\"reads\":%llu,\"bytes\":%llu,\"cpuUs\":%.0f}\n",
+         "\"p99Ms\":%.3f,\"chunks\":%llu,\"reads\":%llu,\"bytes\":%llu,\"strays\":%llu,\"cpuUs\":%.0f,\"engines\":[",
       (unsigned long long)done, (unsigned long long)errors, first_error, (unsigned long long)reconnects,
       (double)(end_us - begin_us) / 1e6, percentile_ms(0.5), percentile_ms(0.99), (unsigned long long)(done * events),
-      (unsigned long long)reads, (unsigned long long)bytes_in, cpu_us);
+      (unsigned long long)reads, (unsigned long long)bytes_in, (unsigned long long)strays, cpu_us);
+  for (int i = 0; i < ENGINES; i++) printf("%s%llu", i ? "," : "", (unsigned long long)engines[i]);
+  printf("]}\n");
 }
 
 int main(int argc, char **argv) {
@@ -301,8 +356,11 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "--answer-mib")) answer_bytes = (size_t)(answer_mib = (uint32_t)atoi(value)) << 20;
     else if (!strcmp(name, "--events")) events = (uint32_t)atoi(value);
     else if (!strcmp(name, "--event-bytes")) event_bytes = strtoull(value, NULL, 10);
-    else if (!strcmp(name, "--ids")) ids = strtoull(value, NULL, 10);
+    else if (!strcmp(name, "--first-id")) first_id = strtoull(value, NULL, 10);
+    else if (!strcmp(name, "--sessions")) sessions = strtoull(value, NULL, 10);
+    else if (!strcmp(name, "--turns")) turns = strtoull(value, NULL, 10);
     else if (!strcmp(name, "--header")) header = value;
+    else if (!strcmp(name, "--last-turn-header")) last_turn_header = value;
     else return fprintf(stderr, "load: unknown option %s\n", name), 2;
   }
   struct rlimit files;
@@ -312,14 +370,17 @@ int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN);
   target.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   content_init(answer_bytes, event_bytes);
-  answer_bytes_wanted = events ? events * answer_event.size + DONE_LEN : answer_json.size;
-  tail_len = (size_t)snprintf(tail, sizeof tail, "\",\"max_tokens\":16%s}", events ? ",\"stream\":true" : "");
+  int is_chat = strstr(path, "/chat/") != NULL;
+  answer = events ? &answer_event : is_chat ? &answer_chat : &answer_text;
+  answer_bytes_wanted = events ? events * answer_event.size + DONE_LEN : answer->size;
+  tail_len = (size_t)snprintf(tail, sizeof tail, "\"%s,\"max_tokens\":460%s}", is_chat ? "}]" : "", events ? ",\"stream\":true" : "");
+  if (sessions && !(engine_of_session = calloc(sessions, 1))) die("calloc");
   poller = epoll_create1(EPOLL_CLOEXEC);
   conns = calloc((size_t)connections, sizeof *conns);
   if (!conns) die("calloc");
   uint64_t begin = now_us(), end = begin;
   if (seconds > 0) stop_us = begin + (uint64_t)(seconds * 1e6);
-  for (int i = 0; i < connections; i++) conn_init(&conns[i], i);
+  for (int i = 0; i < connections; i++) conn_init(&conns[i]);
   for (int i = 0; i < MAX_CONNECTING; i++) open_next();
   while (asking > 0) {
     struct epoll_event ready[256];

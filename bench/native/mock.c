@@ -1,9 +1,11 @@
 // A mock inference engine: answers at once, or paced, with as little CPU as can be, so that what a benchmark measures is
 // the router in front of it. Linux only (epoll). One mode per process, since routers drop unknown headers and fields.
-//   mock --port P --mode json|sse|paced [--answer-bytes N] [--event-bytes N] [--interval-ms N]
+//   mock --port P --mode json|sse|paced [--answer-bytes N] [--event-bytes N] [--interval-ms N] [--engine C]
+//        [--token-bytes N]
 // json: one answer of N bytes, or of as many MiB as the prompt says. sse: all events at once, each its own HTTP chunk.
 // paced: one event per interval. What the prompt says is its `n` (content.h): the number of events, or of MiB.
-// The port is printed on stdout; 0 picks a free one.
+// --engine is the character by which answers name their engine; --token-bytes says how many bytes of a prompt make one id of
+// the answer to vLLM's render call. The port is printed on stdout; 0 picks a free one.
 #define _GNU_SOURCE
 #include "content.h"
 #include "http1.h"
@@ -28,7 +30,7 @@ struct conn {
   // What the prompt said. The lead is kept until the key was found in it, whatever reads it comes in.
   char lead[LEAD_MAX];
   size_t lead_len;
-  int has_key, is_prompt_over, is_render;
+  int has_key, is_prompt_over, is_render, is_chat;
   uint64_t id, prompt_bytes;
   uint32_t wanted; // events, or MiB
   char *prompt; // kept for render only
@@ -43,6 +45,8 @@ struct conn {
 
 static enum mode mode = MODE_JSON;
 static uint64_t interval_ms = 10, answer_bytes;
+static size_t token_bytes = 4;
+static char engine = '0';
 static int poller;
 static struct conn **paced;
 static int paced_count, paced_cap;
@@ -96,17 +100,18 @@ static void watch(struct conn *c, int wants_write) {
 
 // Sends what there is to send. -1: the connection broke.
 static int flush(struct conn *c) {
+  struct shape *body = c->is_chat ? &answer_chat : &answer_text;
   while (c->pending_len > c->pending_off || c->body_off < c->body_len) {
     struct iovec v[IOV_MAX_USED];
     int count = 0;
     uint64_t at = c->body_off;
     size_t buffered = c->pending_len - c->pending_off;
     if (buffered) v[count++] = (struct iovec){c->pending + c->pending_off, buffered};
-    shape_key(&answer_json, c->id, c->prompt_bytes);
-    answer_json.size = c->body_len;
+    shape_key(body, c->id, c->prompt_bytes, engine);
+    body->size = c->body_len;
     while (at < c->body_len && count < IOV_MAX_USED) {
       size_t avail;
-      const char *p = shape_at(&answer_json, 0, at, &avail);
+      const char *p = shape_at(body, 0, at, &avail);
       v[count++] = (struct iovec){(char *)p, avail};
       at += avail;
     }
@@ -136,7 +141,7 @@ static void pend_head(struct conn *c, const char *type, long long length) {
 static void pend_event(struct conn *c) {
   size_t left = answer_event.size, off = 0;
   pend(c, event_frame, event_frame_len);
-  shape_key(&answer_event, c->id, c->prompt_bytes);
+  shape_key(&answer_event, c->id, c->prompt_bytes, engine);
   while (off < left) {
     size_t avail;
     const char *p = shape_at(&answer_event, (uint64_t)c->events_sent * left, off, &avail);
@@ -161,17 +166,17 @@ static void answer_about(struct conn *c) {
   pend(c, about, sizeof about - 1);
 }
 
-// vLLM's render call: the prompt's token ids. Four bytes make one token, so equal prefixes give equal ids.
+// vLLM's render call: the prompt's token ids, one for every few bytes, so equal prefixes give equal ids.
 static void answer_render(struct conn *c) {
-  int is_chat = strstr(c->in.head, "/chat/") != NULL;
-  size_t tokens = (c->prompt_bytes + 3) / 4, n = 0;
+  int is_chat = c->is_chat;
+  size_t tokens = (c->prompt_bytes + token_bytes - 1) / token_bytes, n = 0;
   char *out = malloc(tokens * 7 + 64);
   if (!out) die("malloc");
   n += (size_t)sprintf(out + n, "%s{\"request_id\":\"mock\",\"token_ids\":[%d", is_chat ? "" : "[", (int)(c->id % 30000));
   for (size_t i = 0; i < tokens; i++) {
     uint32_t word = 0;
-    size_t left = (size_t)c->prompt_bytes - i * 4;
-    memcpy(&word, c->prompt + i * 4, left < 4 ? left : 4);
+    size_t left = (size_t)c->prompt_bytes - i * token_bytes;
+    memcpy(&word, c->prompt + i * token_bytes, left < 4 ? left : 4);
     char digits[6] = {','};
     put_digits(digits + 1, 5, word % 20000 + 10000);
     memcpy(out + n, digits, 6);
@@ -252,7 +257,9 @@ static void on_body(void *arg, const char *bytes, size_t n) {
   char *key = memmem(c->lead, c->lead_len, "\"id=", 4);
   if (!key || key + 1 + PROMPT_KEY_LEN > c->lead + c->lead_len) return;
   c->has_key = 1;
-  c->is_render = memmem(c->in.head, (size_t)(strchr(c->in.head, '\r') - c->in.head), "/render ", 8) != NULL;
+  size_t line_len = (size_t)(strchr(c->in.head, '\r') - c->in.head);
+  c->is_render = memmem(c->in.head, line_len, "/render ", 8) != NULL;
+  c->is_chat = memmem(c->in.head, line_len, "/chat/", 6) != NULL;
   c->id = read_digits(key + 4, 10);
   c->wanted = (uint32_t)read_digits(key + 17, 5);
   char *prompt = key + 1 + PROMPT_KEY_LEN;
@@ -263,7 +270,7 @@ static void on_body(void *arg, const char *bytes, size_t n) {
 static void next_request(struct conn *c) {
   http_reset(&c->in, 1);
   c->lead_len = 0;
-  c->has_key = c->is_prompt_over = c->is_render = 0;
+  c->has_key = c->is_prompt_over = c->is_render = c->is_chat = 0;
   c->id = c->prompt_bytes = 0;
   c->wanted = 0;
 }
@@ -321,6 +328,8 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "--answer-bytes")) json_bytes = strtoull(value, NULL, 10);
     else if (!strcmp(name, "--event-bytes")) event_bytes = strtoull(value, NULL, 10);
     else if (!strcmp(name, "--interval-ms")) interval_ms = strtoull(value, NULL, 10);
+    else if (!strcmp(name, "--engine")) engine = *value;
+    else if (!strcmp(name, "--token-bytes")) token_bytes = strtoull(value, NULL, 10);
     else return fprintf(stderr, "mock: unknown option %s\n", name), 2;
   }
   struct rlimit files;
@@ -329,7 +338,7 @@ int main(int argc, char **argv) {
   setrlimit(RLIMIT_NOFILE, &files);
   signal(SIGPIPE, SIG_IGN);
   content_init(json_bytes, event_bytes);
-  answer_bytes = answer_json.size;
+  answer_bytes = json_bytes;
   event_frame_len = (size_t)snprintf(event_frame, sizeof event_frame, "%zx\r\n", answer_event.size);
   poller = epoll_create1(EPOLL_CLOEXEC);
   int listener = listen_on(port);
