@@ -135,8 +135,12 @@ class ShippedPolicy implements SimPolicy {
   }
 
   #exchangeOf(request: Request): Exchange {
-    const x = new Exchange(noRoad, noHead, new RequestBody(noBudget, () => {}), noSink, this.#host.now * 1000);
+    const head = new RequestHead();
+    head.contentLength = request.promptTokens * BYTES_PER_TOKEN;
+    const x = new Exchange(noRoad, head, new RequestBody(noBudget, () => {}), noSink, this.#host.now * 1000);
     x.key = { kind: 'session', value: this.#batch + request.sessionId, source: 'header:x-session-id' };
+    // As in the router: who can choose without the prompt doesn't get it.
+    if (this.#table.knowsSession(x)) return x;
     x.prompt = {
       field: 'prompt',
       blocks: blockHashes(request),
@@ -150,7 +154,6 @@ class ShippedPolicy implements SimPolicy {
 
 const noRoad = {} as Road;
 const noSink = {} as Sink;
-const noHead = new RequestHead();
 const noBudget = new RetryBudget(0);
 
 /** A shipped policy; with history, after it ran an earlier batch on a fleet of the same kind. */

@@ -31,7 +31,7 @@ export class Chooser {
     if (needs === 'nothing' && !needsModel) return then();
     const isKeyKnown = this.#reader.readHead(x);
     const hasEnough = needs === 'headers' || needs === 'nothing' || (needs === 'key' && isKeyKnown);
-    if (hasEnough && !needsModel) return then();
+    if (!needsModel && (hasEnough || (x.session !== '' && this.table.knowsSession(x)))) return then();
     x.body.whenComplete(() => {
       this.#reader.readBody(x, needs === 'prompt');
       then();

@@ -45,6 +45,7 @@ export function guard(
   const hooks = {
     begun: calm('begun', policy.begun, nothing),
     ended: calm('ended', policy.ended, nothing),
+    knowsSession: calm('knowsSession', policy.knowsSession, () => false),
     nextHeld: calm('nextHeld', policy.nextHeld, firstOf),
     sessionEnded: calm('sessionEnded', policy.sessionEnded, () => false),
     flushed: calm('flushed', policy.flushed, nothing),

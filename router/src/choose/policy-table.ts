@@ -53,6 +53,11 @@ export class PolicyTable {
     return (this.#byModel.get(x.model) ?? this.#usual).name;
   }
 
+  /** Whether the policy of all models can choose for this session without what is in the body. */
+  knowsSession(x: Exchange): boolean {
+    return this.#usual.policy.knowsSession?.(x) ?? false;
+  }
+
   /** @returns whether any policy knew the session. */
   sessionEnded(session: string): boolean {
     let isKnown = false;

@@ -25,6 +25,8 @@ export interface Hold {
  */
 export interface Policy extends Placer {
   readonly needs: Needs;
+  /** Asked when the head was read and named a session: true: it can choose without what is in the body. */
+  knowsSession?(x: Exchange): boolean;
   /** @param workers eligible and untried, at least one, in the order of the fleet */
   choose(x: Exchange, workers: readonly Worker[]): Placement | Hold;
   /** Its choice is counted as in flight: called in the same tick, before anybody else can choose. */

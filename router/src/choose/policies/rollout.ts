@@ -63,13 +63,14 @@ export function rollout(context: PolicyContext): Policy {
     if (home !== null && (!workers.includes(home.worker) || mustPause(session, workload.turns))) session.settle(null);
     return cheapest(turn, workers, (lane) => {
       if (lane === session.home) return true;
-      const shared = Math.min(session.firstTokens, book.cachedTokens(turn, lane));
+      const shared = Math.min(session.first.tokens, book.cachedTokens(turn, lane));
       return fits(lane, turn.promptTokens - shared, workload.turnTokens);
     });
   }
 
   return {
     needs: 'prompt',
+    knowsSession: (x) => book.knows(x.session),
     choose(x, workers): Placement | Hold {
       book.expire();
       const turn = book.turn(x);

@@ -72,7 +72,7 @@ export class PrefixIndex {
     if (kept === 0) return;
     const tenure = this.#beginTenure(slot);
     let before = HEAD;
-    for (let i = 0; i < kept; ) {
+    for (let i = 0; i < kept;) {
       const hash = hashes[i]!;
       const known = entries.find(hash, tenure);
       if (known === 0) {

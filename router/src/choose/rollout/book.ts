@@ -1,4 +1,4 @@
-import type { Exchange, Prompt } from '../../exchange.ts';
+import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { hash32 } from '../../kit/hash.ts';
 import { unitsOf } from '../../kit/block-hash.ts';
@@ -7,13 +7,15 @@ import { PrefixIndex } from '../prefix-index/prefix-index.ts';
 import type { StateMap } from '../state.ts';
 import type { Work } from './cost.ts';
 import { Lane } from './lane.ts';
-import { type Group, MAX_TTL_MS, type Session, Sessions } from './sessions.ts';
+import { type FirstPrompt, type Group, MAX_TTL_MS, type Session, Sessions } from './sessions.ts';
 import { Slowness, defaultSpeed, prefillSecs, stepSecs } from './speed.ts';
 import { UsageEar } from './usage.ts';
 import { Workload } from './workload.ts';
 
 /** What was learned is written down when the last session ends, or after this many ended ones. */
 const SAVE_EVERY = 64;
+const NO_BLOCKS = new Uint32Array(0);
+
 /** Shorter work than this many tokens says nothing about speed. */
 const MIN_TOKENS_TIMED = 64;
 
@@ -22,8 +24,11 @@ export interface Turn extends Work {
   /** null: its client named none, so it stands for itself. */
   readonly session: Session | null;
   readonly group: Group;
-  readonly prompt: Prompt | null;
-  readonly tokensPerByte: number;
+  /** The prompt of a session's first turn, which all its prompts begin with; of what has no session, its own. */
+  readonly prompt: FirstPrompt;
+  readonly bodyBytes: number;
+  /** Where its prompt stands in the body; '' where nobody looked. */
+  readonly field: string;
   /** Where it runs now, since when, and what it was expected to take. */
   lane: Lane | null;
   beginMs: number;
@@ -87,18 +92,14 @@ export class Book {
   }
 
   /** Tokens of the turn's prompt that the lane's worker should hold. */
-  cachedTokens(turn: Turn, lane: Lane): number {
-    const { prompt, session } = turn;
-    if (prompt === null) return 0;
+  cachedTokens({ session, prompt, promptTokens }: Turn, lane: Lane): number {
     const { slot } = lane.worker;
-    const { blocks } = prompt;
-    const matched = this.#index.match(slot, blocks, blocks.length);
-    let tokens = unitsOf(matched) * turn.tokensPerByte;
-    // The session's last answer is part of this prompt, in bytes that could not be foreseen.
-    if (session !== null && session.home === lane && matched >= session.promptBlocks) {
-      if (this.#index.has(slot, session.answerEntry)) tokens = Math.max(tokens, session.contextTokens);
-    }
-    return Math.min(tokens, turn.promptTokens - 1);
+    const { blocks, tokensPerByte } = prompt;
+    const isHome = session !== null && session.home === lane && this.#index.has(slot, session.entry);
+    const tokens = isHome
+      ? session.contextTokens
+      : unitsOf(this.#index.match(slot, blocks, blocks.length)) * tokensPerByte;
+    return Math.min(tokens, promptTokens - 1);
   }
 
   begin(x: Exchange, worker: Worker): void {
@@ -119,11 +120,13 @@ export class Book {
     if (session !== null) {
       if (session.order === 0) session.order = ++this.#placed;
       session.underWay++;
+      if (session.home !== lane && session.home !== null) {
+        this.#index.delete(session.home.worker.slot, session.entry);
+      }
       session.grow(promptTokens);
       session.settle(lane, cached);
-      this.#index.delete(worker.slot, session.answerEntry);
     }
-    if (prompt !== null) this.#remember(worker, prompt, turn.tokensPerByte);
+    this.#remember(lane, turn, session?.entry ?? 0, promptTokens - prompt.tokens);
     turn.ear = new UsageEar();
     x.answerEar = turn.ear;
   }
@@ -139,9 +142,9 @@ export class Book {
     lane.kvTokens -= turn.promptTokens + turn.answerTokens / 2;
     if (session !== null) {
       session.underWay--;
-      this.sessions.rest(session, this.#context.nowMs());
+      session.lastMs = this.#context.nowMs();
     }
-    if (x.outcome === 'complete' && x.status < 400 && turn.prompt !== null) this.#learn(x, turn, lane);
+    if (x.outcome === 'complete' && x.status < 400) this.#learn(x, turn, lane);
   }
 
   /** @returns whether it was open. */
@@ -186,24 +189,55 @@ export class Book {
     this.#save();
   }
 
+  /** Whether the next turn of this session can be placed without a look into its body. */
+  knows(id: string): boolean {
+    const session = this.sessions.get(id);
+    return session !== undefined && session.turns > 0;
+  }
+
   #open(x: Exchange): Turn {
+    const nowMs = this.#context.nowMs();
+    // Its length is announced; of a body that comes in chunks, what has come is known.
+    const bodyBytes = Math.max(x.head.contentLength, x.body.bytes);
+    let session = x.session === '' ? null : (this.sessions.get(x.session) ?? null);
+    if (session !== null && session.turns > 0) {
+      const grownBytes = Math.max(0, bodyBytes - session.bodyBytes);
+      const promptTokens = session.promptTokens + grownBytes * session.first.tokensPerByte;
+      this.sessions.touch(session, nowMs);
+      this.workload.sawLaterTurn(promptTokens - session.promptTokens);
+      return this.#turn(session, session.group, session.first, promptTokens, bodyBytes, '');
+    }
     const { prompt } = x;
     const known = prompt === null ? undefined : this.#tokensPerByte.get(prompt.field);
-    const tokensPerByte = prompt === null ? 0 : (known ?? prompt.tokens / Math.max(1, prompt.bytes));
-    const promptTokens = prompt === null ? 1 : Math.max(1, prompt.bytes * tokensPerByte);
-    const groupId = x.group !== '' ? x.group : prompt === null ? '' : prompt.hash.toString(36);
-    const session = x.session === '' ? null : this.#openSession(x.session, groupId, promptTokens);
-    const group = session?.group ?? this.sessions.group(groupId);
-    const isFirstTurn = session === null || session.turns === 0;
-    if (!isFirstTurn) this.workload.sawLaterTurn(Math.max(0, promptTokens - session.promptTokens));
+    const tokensPerByte = known ?? (prompt === null ? 1 : prompt.tokens / Math.max(1, prompt.bytes));
+    const tokens = prompt === null ? 1 : Math.max(1, prompt.bytes * tokensPerByte);
+    const first = { tokens, blocks: prompt?.blocks ?? NO_BLOCKS, tokensPerByte };
+    const group = this.sessions.group(x.group !== '' ? x.group : (prompt?.hash.toString(36) ?? ''));
+    if (session !== null) this.sessions.touch(session, nowMs);
+    else if (x.session !== '') {
+      session = this.sessions.open(x.session, group, first, nowMs);
+      this.#restore(session);
+    }
+    return this.#turn(session, session?.group ?? group, first, tokens, bodyBytes, prompt?.field ?? '');
+  }
+
+  #turn(
+    session: Session | null,
+    group: Group,
+    prompt: FirstPrompt,
+    promptTokens: number,
+    bodyBytes: number,
+    field: string,
+  ): Turn {
     return {
       session,
       group,
       prompt,
-      tokensPerByte,
       promptTokens,
+      bodyBytes,
+      field,
       answerTokens: this.#expectedAnswer(group),
-      isFirstTurn,
+      isFirstTurn: session === null || session.turns === 0,
       lane: null,
       beginMs: 0,
       prefillSecs: 0,
@@ -213,29 +247,18 @@ export class Book {
     };
   }
 
-  #openSession(id: string, groupId: string, promptTokens: number): Session {
-    const isNew = this.sessions.get(id) === undefined;
-    const session = this.sessions.touch(id, groupId, promptTokens, this.#context.nowMs());
-    if (!isNew) return session;
-    const saved = this.#homes.get(id);
-    if (saved !== undefined) this.#restore(session, saved);
-    return session;
-  }
-
   /** A session of before the router's restart: its context lies where it lay. */
-  #restore(session: Session, saved: string): void {
-    const home = readHome(saved);
+  #restore(session: Session): void {
+    const saved = this.#homes.get(session.id);
+    const home = saved === undefined ? null : readHome(saved);
     if (home === null) return;
-    const { url, tokens } = home;
-    const worker = this.#context.fleet.get(url);
+    const worker = this.#context.fleet.get(home.url);
     session.turns = 1;
     session.order = ++this.#placed;
-    session.contextTokens = tokens;
-    session.promptTokens = tokens;
+    session.contextTokens = home.tokens;
     if (worker === undefined || !this.#context.fleet.isEligible(worker)) return;
     session.settle(this.lane(worker));
-    session.answerEntry = hash32(session.id);
-    this.#index.add(worker.slot, session.answerEntry, tokens);
+    this.#index.add(worker.slot, session.entry, home.tokens);
   }
 
   #expectedAnswer(group: Group): number {
@@ -244,51 +267,51 @@ export class Book {
     return hasTurns ? answerTokens : (group.answerTokens + answerTokens / 2) / (group.answers + 0.5);
   }
 
-  /** The worker holds this prompt now; what it must have evicted for it is forgotten. */
-  #remember(worker: Worker, prompt: Prompt, tokensPerByte: number): void {
-    const { blocks } = prompt;
+  /** The lane's worker holds this prompt now, and so much after it; what it must have evicted for that is forgotten. */
+  #remember({ worker, capacityTokens }: Lane, { prompt }: Turn, entry: number, moreTokens: number): void {
+    const { blocks, tokensPerByte } = prompt;
+    // What follows comes first: what was used last is evicted last, and a prompt outlives what follows it.
+    if (entry !== 0) this.#index.add(worker.slot, entry, Math.max(0, moreTokens));
     this.#index.insert(worker.slot, blocks, blocks.length, tokensPerByte);
-    this.#index.trim(worker.slot, this.lane(worker).capacityTokens);
+    this.#index.trim(worker.slot, capacityTokens);
   }
 
   #learn(x: Exchange, turn: Turn, lane: Lane): void {
-    const { session, group, prompt } = turn;
-    const ear = turn.ear!;
-    const { answerTokens } = ear;
-    if (ear.promptTokens > 0 && prompt!.bytes > 0) {
-      const seen = ear.promptTokens / prompt!.bytes;
-      const known = this.#tokensPerByte.get(prompt!.field);
-      this.#tokensPerByte.set(prompt!.field, known === undefined ? seen : known + (seen - known) / 16);
+    const { session, group, prompt, field } = turn;
+    const { answerTokens, promptTokens: counted } = turn.ear!;
+    const promptTokens = counted > 0 ? counted : turn.promptTokens;
+    if (counted > 0 && field !== '') {
+      const seen = (counted * prompt.tokensPerByte) / turn.promptTokens;
+      const known = this.#tokensPerByte.get(field) ?? seen;
+      this.#tokensPerByte.set(field, known + (seen - known) / 16);
     }
     this.workload.sawAnswer(answerTokens);
     group.answers++;
     group.answerTokens += answerTokens;
     this.#learnSpeed(x, turn, lane, answerTokens);
-    const leaf = prompt!.blocks.at(-1) ?? prompt!.hash;
-    const entry = (leaf ^ hash32(session?.id ?? String(this.#answers++))) >>> 0;
-    // The answer first: what was used last is evicted last, and an answer goes before the prompt it followed.
-    this.#index.add(lane.worker.slot, entry, answerTokens);
-    this.#remember(lane.worker, prompt!, turn.tokensPerByte);
+    const contextTokens = promptTokens + answerTokens;
+    const entry = session?.entry ?? hash32(`answer ${this.#answers++}`);
+    this.#remember(lane, turn, entry, contextTokens - prompt.tokens);
     if (session === null) return;
     session.turns++;
-    session.grow((ear.promptTokens > 0 ? ear.promptTokens : turn.promptTokens) + answerTokens);
-    session.promptTokens = turn.promptTokens;
-    session.promptBlocks = prompt!.blocks.length;
-    session.answerEntry = entry;
-    this.#homes.set(session.id, homeText(lane.worker.url, session.contextTokens));
+    session.grow(contextTokens);
+    session.promptTokens = promptTokens;
+    session.bodyBytes = turn.bodyBytes;
+    this.#homes.set(session.id, homeText(lane.worker.url, contextTokens));
   }
 
   #learnSpeed(x: Exchange, turn: Turn, lane: Lane, answerTokens: number): void {
     const firstMs = x.firstByteMs - turn.beginMs;
-    const promptRead = turn.prefillSecs / lane.slowness.prefill;
-    if (turn.queueSecs === 0 && promptRead > MIN_TOKENS_TIMED * defaultSpeed.prefillToken) {
-      lane.sawPrefill(firstMs / 1000, promptRead);
+    const streamMs = x.endMs - x.firstByteMs;
+    // An answer that came in one piece doesn't tell when its prompt was read.
+    if (streamMs < firstMs / 20) return;
+    const expected = turn.prefillSecs / lane.slowness.prefill;
+    if (turn.queueSecs === 0 && expected > MIN_TOKENS_TIMED * defaultSpeed.prefillToken) {
+      lane.sawPrefill(firstMs / 1000, expected);
     }
     const steps = answerTokens - 1;
-    if (x.endMs - x.firstByteMs > firstMs && steps >= MIN_TOKENS_TIMED) {
-      const expected = steps * stepSecs(defaultSpeed, lane.sequences + 1, lane.kvTokens);
-      lane.sawDecode((x.endMs - x.firstByteMs) / 1000, expected);
-    }
+    if (steps < MIN_TOKENS_TIMED) return;
+    lane.sawDecode(streamMs / 1000, steps * stepSecs(defaultSpeed, lane.sequences + 1, lane.kvTokens));
   }
 
   #close(session: Session, isSignalled: boolean): void {

@@ -1,3 +1,4 @@
+import { hash32 } from '../../kit/hash.ts';
 import type { Lane } from './lane.ts';
 
 /** Sessions that no request named for this long have ended, before anything was learned of the gaps between turns (ms). */
@@ -10,6 +11,8 @@ const GAPS = 4;
 const GAPS_SEEN = 20;
 /** How fast a longest gap is forgotten: by half in 700 gaps. */
 const FADE = 0.999;
+/** Looks for silent sessions in the time after which they count as ended. */
+const SWEEPS = 16;
 /** Groups that are remembered; the oldest go first. */
 const MAX_GROUPS = 10_000;
 
@@ -39,6 +42,13 @@ export class Group {
   }
 }
 
+/** The prompt with which a session begins. */
+export interface FirstPrompt {
+  readonly tokens: number;
+  readonly blocks: Uint32Array;
+  readonly tokensPerByte: number;
+}
+
 /** An open trajectory. */
 export class Session {
   readonly id: string;
@@ -54,17 +64,19 @@ export class Session {
   home: Lane | null = null;
   contextTokens = 0;
   sharedTokens = 0;
-  /** Tokens of its first prompt: more than that it shares with nobody. */
-  readonly firstTokens: number;
-  /** Tokens of its last prompt, the blocks of it, and the entry for the answer that followed it, in the prefix index. */
+  /** What it began with: more than that it shares with nobody. */
+  readonly first: FirstPrompt;
+  /** What follows that prompt has one entry in the prefix index. */
+  readonly entry: number;
+  /** Tokens of its last prompt, and bytes of the body that it came in. */
   promptTokens = 0;
-  promptBlocks = 0;
-  answerEntry = 0;
+  bodyBytes = 0;
 
-  constructor(id: string, group: Group, firstTokens: number, nowMs: number) {
+  constructor(id: string, group: Group, first: FirstPrompt, nowMs: number) {
     this.id = id;
-    this.firstTokens = firstTokens;
     this.group = group;
+    this.first = first;
+    this.entry = hash32(`session ${id}`);
     this.lastMs = nowMs;
   }
 
@@ -81,7 +93,7 @@ export class Session {
     }
     this.home = home;
     if (home === null) return;
-    this.sharedTokens = Math.min(cachedTokens, this.firstTokens);
+    this.sharedTokens = Math.min(cachedTokens, this.first.tokens);
     home.residents.add(this);
     home.residentTokens += this.contextTokens - this.sharedTokens;
   }
@@ -92,12 +104,13 @@ export class Session {
   }
 }
 
-/** All open sessions, least recently used first, and how long they are silent between turns. */
+/** All open sessions, and how long they are silent between turns. */
 export class Sessions {
   readonly #open = new Map<string, Session>();
   readonly #groups = new Map<string, Group>();
   #gapsSeen = 0;
   #longestGapMs = 0;
+  #sweptMs = 0;
 
   get size(): number {
     return this.#open.size;
@@ -113,22 +126,20 @@ export class Sessions {
     return this.#open.get(id);
   }
 
-  /** The session of that id, opened if need be; a turn of it begins now. */
-  touch(id: string, groupId: string, promptTokens: number, nowMs: number): Session {
-    let session = this.#open.get(id);
-    if (session === undefined) {
-      session = new Session(id, this.group(groupId), promptTokens, nowMs);
-      session.group.open.add(session);
-    } else {
-      if (session.turns > 0 && session.underWay === 0) {
-        this.#gapsSeen++;
-        this.#longestGapMs = Math.max(nowMs - session.lastMs, this.#longestGapMs * FADE);
-      }
-      session.lastMs = nowMs;
-      this.#open.delete(id);
-    }
+  open(id: string, group: Group, first: FirstPrompt, nowMs: number): Session {
+    const session = new Session(id, group, first, nowMs);
+    group.open.add(session);
     this.#open.set(id, session);
     return session;
+  }
+
+  /** A turn of the session begins now. */
+  touch(session: Session, nowMs: number): void {
+    if (session.turns > 0 && session.underWay === 0) {
+      this.#gapsSeen++;
+      this.#longestGapMs = Math.max(nowMs - session.lastMs, this.#longestGapMs * FADE);
+    }
+    session.lastMs = nowMs;
   }
 
   group(id: string): Group {
@@ -140,12 +151,6 @@ export class Sessions {
     return group;
   }
 
-  /** A turn of it ended now. */
-  rest(session: Session, nowMs: number): void {
-    session.lastMs = nowMs;
-    if (this.#open.delete(session.id)) this.#open.set(session.id, session);
-  }
-
   close(session: Session): void {
     this.#open.delete(session.id);
     const { group } = session;
@@ -155,12 +160,13 @@ export class Sessions {
     session.settle(null);
   }
 
-  /** Sessions that were silent for too long. */
+  /** Sessions that were silent for too long; looked for now and then, as nobody waits for it. */
   *expired(nowMs: number): Iterable<Session> {
-    const ttlMs = this.ttlMs;
+    const { ttlMs } = this;
+    if (nowMs - this.#sweptMs < ttlMs / SWEEPS) return;
+    this.#sweptMs = nowMs;
     for (const session of this.#open.values()) {
-      if (nowMs - session.lastMs <= ttlMs) return;
-      if (session.underWay === 0) yield session;
+      if (session.underWay === 0 && nowMs - session.lastMs > ttlMs) yield session;
     }
   }
 }
