@@ -48,7 +48,7 @@ export interface Prompt {
 
 /** Hears the payload of an answer as it passes; can't change it. */
 export interface AnswerEar {
-  hear(bytes: Uint8Array, start: number, end: number): void;
+  hear(bytes: Buffer, start: number, end: number): void;
 }
 
 /** A worker as a policy saw it when it chose: what speaks for or against it, in the policy's own terms. */
@@ -90,9 +90,13 @@ export class Exchange {
   model = '';
   /** The client says that its session ends with this exchange. */
   isLastTurn = false;
+  /** The client says by when it must be answered. */
+  hasDeadline = false;
   answerEar: AnswerEar | null = null;
   /** Whose choice the present placement, or hold, is. */
   placer: Placer | null = null;
+  /** What a placer keeps with it. (A WeakMap would cost the collector more than the choice costs.) */
+  placerNote: unknown = null;
   /** It was held for as long as it may be: now it is placed, or refused. */
   isOverdue = false;
   /** Who does the work of the present attempt. */

@@ -158,6 +158,11 @@ export abstract class Head {
     return trimmed(this.raw.slice(start, this.raw.indexOf('\r', start)));
   }
 
+  /** Whether any field's name begins with this; in lower case. */
+  hasPrefix(prefix: string): boolean {
+    return this.#findStart(`\r\n${prefix}`, this.fieldsStart - 2) >= 0;
+  }
+
   /** All fields but those that end at this hop, as they came: name and value by turns. */
   pairs(): [string, string][] {
     const lines = this.passedOn().split('\r\n');
@@ -226,7 +231,11 @@ export abstract class Head {
   }
 
   #find(name: string, from: number): number {
+    return this.#findStart(`\r\n${name}:`, from);
+  }
+
+  #findStart(start: string, from: number): number {
     if (this.#lower === '') this.#lower = this.raw.toLowerCase();
-    return this.#lower.indexOf(`\r\n${name}:`, from);
+    return this.#lower.indexOf(start, from);
   }
 }

@@ -51,6 +51,7 @@ export interface Known {
   readonly model?: string;
   readonly prompt?: Prompt;
   readonly isLastTurn?: boolean;
+  readonly hasDeadline?: boolean;
   /** Header lines, for tests that read them; without line ends. */
   readonly headers?: readonly string[];
   readonly body?: string;
@@ -73,5 +74,6 @@ export function exchangeOf(known: Known = {}): Exchange {
   x.model = known.model ?? '';
   x.prompt = known.prompt ?? null;
   x.isLastTurn = known.isLastTurn ?? false;
+  x.hasDeadline = known.hasDeadline ?? false;
   return x;
 }

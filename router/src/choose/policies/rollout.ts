@@ -52,10 +52,7 @@ export function rollout(context: PolicyContext): Policy {
 
   /** Waiting is for batches: not for requests without a session, nor for those that must be answered in time. */
   const mayWait = (x: Exchange, turn: Turn): boolean =>
-    turn.session !== null &&
-    !x.isOverdue &&
-    options.requestTimeoutSecs === 0 &&
-    x.head.get('x-turnout-timeout') === undefined;
+    turn.session !== null && !x.isOverdue && !x.hasDeadline && options.requestTimeoutSecs === 0;
 
   function withRoom(turn: Turn, workers: readonly Worker[]): Worker | null {
     const session = turn.session!;

@@ -14,29 +14,58 @@ import { Workload } from './workload.ts';
 
 /** What was learned is written down when the last session ends, or after this many ended ones. */
 const SAVE_EVERY = 64;
+/** A session's home is written down when it is another one, or its context has grown by so much. */
+const WRITE_GROWN = 1.5;
 const NO_BLOCKS = new Uint32Array(0);
 
 /** Shorter work than this many tokens says nothing about speed. */
 const MIN_TOKENS_TIMED = 64;
 
 /** One exchange as this policy sees it. Tokens. */
-export interface Turn extends Work {
+export class Turn implements Work {
+  /** Who made it: after a change of policies there may be others. */
+  readonly book: Book;
   /** null: its client named none, so it stands for itself. */
   readonly session: Session | null;
   readonly group: Group;
   /** The prompt of a session's first turn, which all its prompts begin with; of what has no session, its own. */
   readonly prompt: FirstPrompt;
+  readonly promptTokens: number;
+  /** Expected. */
+  readonly answerTokens: number;
+  readonly isFirstTurn: boolean;
   readonly bodyBytes: number;
   /** Where its prompt stands in the body; '' where nobody looked. */
   readonly field: string;
   /** Where it runs now, since when, and what it was expected to take. */
-  lane: Lane | null;
-  beginMs: number;
-  prefillSecs: number;
-  queueSecs: number;
+  lane: Lane | null = null;
+  beginMs = 0;
+  prefillSecs = 0;
+  queueSecs = 0;
   /** When its prompt was expected to be read (monotonic ms). */
-  readByMs: number;
-  ear: UsageEar | null;
+  readByMs = 0;
+  readonly ear = new UsageEar();
+
+  constructor(
+    book: Book,
+    session: Session | null,
+    group: Group,
+    prompt: FirstPrompt,
+    promptTokens: number,
+    answerTokens: number,
+    bodyBytes: number,
+    field: string,
+  ) {
+    this.book = book;
+    this.session = session;
+    this.group = group;
+    this.prompt = prompt;
+    this.promptTokens = promptTokens;
+    this.answerTokens = answerTokens;
+    this.isFirstTurn = session === null || session.turns === 0;
+    this.bodyBytes = bodyBytes;
+    this.field = field;
+  }
 }
 
 /** What the policy knows: lanes, sessions, prefixes, lengths. Everything that happens is written down here. */
@@ -47,8 +76,6 @@ export class Book {
   readonly #index: PrefixIndex;
   readonly #lanes = new Map<Worker, Lane>();
   readonly #slowness = new Slowness();
-  /** Of exchanges that are held or under way. */
-  readonly #turns = new WeakMap<Exchange, Turn>();
   /** Tokens per byte of prompts, by the field in which they stand, where engines said how many tokens they had. */
   readonly #tokensPerByte = new Map<string, number>();
   readonly #state: StateMap;
@@ -86,8 +113,10 @@ export class Book {
 
   /** What is known of an exchange; the same object until it has ended. */
   turn(x: Exchange): Turn {
-    let turn = this.#turns.get(x);
-    if (turn === undefined) this.#turns.set(x, (turn = this.#open(x)));
+    const note = x.placerNote;
+    if (note instanceof Turn && note.book === this) return note;
+    const turn = this.#open(x);
+    x.placerNote = turn;
     return turn;
   }
 
@@ -117,17 +146,19 @@ export class Book {
     lane.sequences++;
     lane.kvTokens += promptTokens + turn.answerTokens / 2;
     if (turn.isFirstTurn) group.placed.set(lane, (group.placed.get(lane) ?? 0) + 1);
+    const isHome = session !== null && session.home === lane;
     if (session !== null) {
       if (session.order === 0) session.order = ++this.#placed;
       session.underWay++;
-      if (session.home !== lane && session.home !== null) {
+      if (!isHome && session.home !== null) {
         this.#index.delete(session.home.worker.slot, session.entry);
       }
       session.grow(promptTokens);
       session.settle(lane, cached);
     }
-    this.#remember(lane, turn, session?.entry ?? 0, promptTokens - prompt.tokens);
-    turn.ear = new UsageEar();
+    // Where it stays home, what it finds there is touched when it ends.
+    if (!isHome) this.#remember(lane, turn, session?.entry ?? 0, promptTokens - prompt.tokens);
+    turn.ear.reset();
     x.answerEar = turn.ear;
   }
 
@@ -205,7 +236,8 @@ export class Book {
       const promptTokens = session.promptTokens + grownBytes * session.first.tokensPerByte;
       this.sessions.touch(session, nowMs);
       this.workload.sawLaterTurn(promptTokens - session.promptTokens);
-      return this.#turn(session, session.group, session.first, promptTokens, bodyBytes, '');
+      const answerTokens = this.#expectedAnswer(session.group);
+      return new Turn(this, session, session.group, session.first, promptTokens, answerTokens, bodyBytes, '');
     }
     const { prompt } = x;
     const known = prompt === null ? undefined : this.#tokensPerByte.get(prompt.field);
@@ -218,33 +250,17 @@ export class Book {
       session = this.sessions.open(x.session, group, first, nowMs);
       this.#restore(session);
     }
-    return this.#turn(session, session?.group ?? group, first, tokens, bodyBytes, prompt?.field ?? '');
-  }
-
-  #turn(
-    session: Session | null,
-    group: Group,
-    prompt: FirstPrompt,
-    promptTokens: number,
-    bodyBytes: number,
-    field: string,
-  ): Turn {
-    return {
+    const answerTokens = this.#expectedAnswer(group);
+    return new Turn(
+      this,
       session,
-      group,
-      prompt,
-      promptTokens,
+      session?.group ?? group,
+      first,
+      tokens,
+      answerTokens,
       bodyBytes,
-      field,
-      answerTokens: this.#expectedAnswer(group),
-      isFirstTurn: session === null || session.turns === 0,
-      lane: null,
-      beginMs: 0,
-      prefillSecs: 0,
-      queueSecs: 0,
-      readByMs: 0,
-      ear: null,
-    };
+      prompt?.field ?? '',
+    );
   }
 
   /** A session of before the router's restart: its context lies where it lay. */
@@ -278,7 +294,7 @@ export class Book {
 
   #learn(x: Exchange, turn: Turn, lane: Lane): void {
     const { session, group, prompt, field } = turn;
-    const { answerTokens, promptTokens: counted } = turn.ear!;
+    const { answerTokens, promptTokens: counted } = turn.ear;
     const promptTokens = counted > 0 ? counted : turn.promptTokens;
     if (counted > 0 && field !== '') {
       const seen = (counted * prompt.tokensPerByte) / turn.promptTokens;
@@ -297,7 +313,15 @@ export class Book {
     session.grow(contextTokens);
     session.promptTokens = promptTokens;
     session.bodyBytes = turn.bodyBytes;
-    this.#homes.set(session.id, homeText(lane.worker.url, contextTokens));
+    this.#writeHome(session, lane);
+  }
+
+  /** For the next process; not at every turn, as it need not be exact. */
+  #writeHome(session: Session, lane: Lane): void {
+    if (session.writtenHome === lane && session.contextTokens < WRITE_GROWN * session.writtenTokens) return;
+    session.writtenHome = lane;
+    session.writtenTokens = session.contextTokens;
+    this.#homes.set(session.id, homeText(lane.worker.url, session.contextTokens));
   }
 
   #learnSpeed(x: Exchange, turn: Turn, lane: Lane, answerTokens: number): void {

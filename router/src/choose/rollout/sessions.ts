@@ -71,6 +71,9 @@ export class Session {
   /** Tokens of its last prompt, and bytes of the body that it came in. */
   promptTokens = 0;
   bodyBytes = 0;
+  /** The home and the length that were last written down for the next process. */
+  writtenHome: Lane | null = null;
+  writtenTokens = 0;
 
   constructor(id: string, group: Group, first: FirstPrompt, nowMs: number) {
     this.id = id;
