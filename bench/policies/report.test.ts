@@ -17,7 +17,7 @@ test('a workload may name its memory', () => {
 });
 
 test('the report has a row per policy and a table per workload, whatever thread ran what', async () => {
-  const cells: Cell[] = ['round_robin', 'social'].flatMap((policy) =>
+  const cells: Cell[] = ['round_robin', 'rollout_placement'].flatMap((policy) =>
     [1, 2].map((seed) => ({ trace: 'grpo', kvTokens: 450_000, policy, seed, engines: 8 })),
   );
   const seen: string[] = [];

@@ -15,7 +15,7 @@ import { traces } from './traces.ts';
 const whole = {
   traces: [...Object.keys(traces), 'agent@600k', 'agent@800k'].join(','),
   policies: [...Object.keys(peers), ...Object.keys(shipped)].join(','),
-  seeds: '11,12,13,14,15',
+  seeds: '11,12,13,14,15,16,17,18,19,20',
   kv: '450k',
   engines: '8',
 } as const;

@@ -5,12 +5,12 @@ import { defaultEngine } from './engine-options.ts';
 import type { RunMetrics } from './metrics.ts';
 import { peers } from './peers/peers.ts';
 import type { PolicyHost, SimPolicy, SimPolicyFactory } from './policy.ts';
-import { references } from './reference/references.ts';
+import { shipped } from './shipped.ts';
 import { Simulation } from './simulation.ts';
 import { traces } from './traces.ts';
 import type { Request, Trace } from './workload.ts';
 
-const policies = { ...peers, ...references };
+const policies = { ...peers, ...shipped };
 
 /** Few sessions, on two engines with little memory: as tight as a whole trace, and soon over. */
 function part(name: string, seed: number): Trace {

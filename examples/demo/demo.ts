@@ -29,10 +29,10 @@ interface Run {
 }
 
 const runs: readonly Run[] = [
-  { title: 'round_robin', policy: 'round_robin', killAfter: 0 },
   { title: 'least_inflight', policy: 'least_inflight', killAfter: 0 },
   { title: 'consistent_hash', policy: 'consistent_hash', killAfter: 0 },
-  { title: 'consistent_hash, an engine dies', policy: 'consistent_hash', killAfter: 0.4 },
+  { title: 'rollout', policy: 'rollout', killAfter: 0 },
+  { title: 'rollout, an engine dies', policy: 'rollout', killAfter: 0.4 },
 ];
 
 interface Result {

@@ -4,6 +4,7 @@ import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
+import type { RequestHead } from '../wire/request-head.ts';
 import type { Hold } from './policy.ts';
 import type { PolicyTable } from './policy-table.ts';
 
@@ -32,6 +33,7 @@ export class Chooser {
     const isKeyKnown = this.#reader.readHead(x);
     const hasEnough = needs === 'headers' || needs === 'nothing' || (needs === 'key' && isKeyKnown);
     if (!needsModel && (hasEnough || (x.session !== '' && this.table.knowsSession(x)))) return then();
+    if (!canWaitFor(x.head)) return then();
     x.body.whenComplete(() => {
       this.#reader.readBody(x, needs === 'prompt');
       then();
@@ -80,4 +82,13 @@ export class Chooser {
     }
     if (x.isLastTurn && x.outcome === 'complete' && x.session !== '') this.table.sessionEnded(x.session);
   }
+}
+
+/** Larger bodies are passed on as they come instead: no prompt is as long as that. */
+const MAX_LOOKED_BYTES = 16_777_216;
+
+/** Whether a body may be waited for. One in chunks that is not JSON may have no end, or wait for the answer's beginning. */
+function canWaitFor(head: RequestHead): boolean {
+  if (head.isChunked) return /[/+]json\b/i.test(head.get('content-type') ?? '');
+  return head.contentLength <= MAX_LOOKED_BYTES;
 }

@@ -120,7 +120,7 @@ export const options = {
   policy: option(
     'Routing',
     '<name>',
-    policy.default('least_inflight'),
+    policy.default('rollout'),
     `How a worker is chosen: ${policyNames.join(', ')}, or the path of a module of your own.`,
   ),
   modelPolicy: option(
@@ -240,7 +240,7 @@ export const options = {
     'Routing',
     '<secs>',
     secs.default(3_600),
-    'rollout: how long a new session may wait for room in an engine when the open ones want far more context than the fleet can hold. 0: never.',
+    'rollout: how long a session may wait for room in an engine when the open ones want more context than the fleet can hold; then it is placed anyway. 0: nobody waits.',
   ),
   dataDir: option(
     'Routing',

@@ -9,13 +9,16 @@ import { until } from './within.ts';
 
 export type RouterOptions = Partial<Record<OptionName, unknown>>;
 
-/** A router in this process that says nothing. Without further word it takes every worker for healthy. */
+/**
+ * A router in this process that says nothing. Without further word it takes every worker for healthy, and goes by what is in
+ * flight: bodies are passed on as they come then.
+ */
 export async function startTestRouter(
   t: TestContext,
   options: RouterOptions = {},
   parts: RouterParts = {},
 ): Promise<Router> {
-  const defaults = { port: 0, prometheusPort: 0, disableHealthCheck: true };
+  const defaults = { port: 0, prometheusPort: 0, disableHealthCheck: true, policy: 'least_inflight' };
   const config = loadConfig({ ...defaults, ...options }, {}, undefined);
   const router = await startRouter(config, { log: pino({ level: 'silent' }), ...parts });
   t.after(() => router.close());

@@ -96,11 +96,11 @@ export class Book {
     if (saved !== undefined) this.workload.load(saved);
     this.#unsubscribe = context.fleet.onEvent((event, worker) => {
       if (event === 'removed') {
-        this.flush(worker);
+        this.#leave(worker);
         this.#lanes.delete(worker);
       } else if (event === 'changed' && !context.fleet.isEligible(worker)) {
         // It died, or will come back with other weights: nobody's context is there any more.
-        this.flush(worker);
+        this.#leave(worker);
       }
     });
   }
@@ -191,14 +191,14 @@ export class Book {
     for (const session of this.sessions.expired(this.#context.nowMs())) this.#close(session, false);
   }
 
-  /** The worker's cache holds nothing any more. */
+  /**
+   * The worker's cache holds nothing any more. Sessions stay at home there all the same: elsewhere is as little of them, and
+   * the work is spread already.
+   */
   flush(worker: Worker): void {
     this.#index.drop(worker.slot);
     const lane = this.#lanes.get(worker);
-    if (lane === undefined) return;
-    lane.queueEndMs = 0;
-    const residents = [...lane.residents];
-    for (const session of residents) if (session.underWay === 0) session.settle(null);
+    if (lane !== undefined) lane.queueEndMs = 0;
   }
 
   describe(): Record<string, unknown> {
@@ -261,6 +261,13 @@ export class Book {
       bodyBytes,
       prompt?.field ?? '',
     );
+  }
+
+  /** The worker is away, with all that it held. */
+  #leave(worker: Worker): void {
+    this.flush(worker);
+    const residents = [...(this.#lanes.get(worker)?.residents ?? [])];
+    for (const session of residents) if (session.underWay === 0) session.settle(null);
   }
 
   /** A session of before the router's restart: its context lies where it lay. */
