@@ -4,18 +4,27 @@ import { MAX_SEQUENCES } from './speed.ts';
 
 /** A session settles only where all residents have room to grow by this many turns. */
 const TURNS_AHEAD = 2;
+/** Share of its KV cache in use by running sequences up to which an engine has room for more, whoever rests there. */
+const IDLE = 0.5;
 /** Share of an engine's KV cache that its residents may fill before some give way. */
 const FULL = 0.9;
 
 /**
- * Whether a context of so many tokens can settle at the lane. An engine that does nothing takes any: nothing waits beside it.
+ * An engine works on little: what it holds belongs to sessions between their turns. It is better to read some of that again than
+ * to let the engine wait with them.
+ */
+const isIdle = (lane: Lane, tokens: number): boolean =>
+  lane.sequences === 0 || lane.kvTokens + tokens <= IDLE * lane.capacityTokens;
+
+/**
+ * Whether a context of so many tokens can settle at the lane.
  *
  * @param turnTokens by which a session usually grows in a turn
  */
 export function fits(lane: Lane, tokens: number, turnTokens: number): boolean {
-  if (lane.sequences === 0) return true;
+  if (lane.sequences >= MAX_SEQUENCES) return false;
   const growth = TURNS_AHEAD * turnTokens * lane.residents.size;
-  return lane.sequences < MAX_SEQUENCES && lane.residentTokens + tokens + growth <= lane.capacityTokens;
+  return isIdle(lane, tokens) || lane.residentTokens + tokens + growth <= lane.capacityTokens;
 }
 
 /**
@@ -28,7 +37,7 @@ export function mustPause(session: Session, usualTurns: number): boolean {
   const { home } = session;
   if (home === null || home.residents.size < 2) return false;
   const excess = home.residentTokens - FULL * home.capacityTokens;
-  if (excess <= 0) return false;
+  if (excess <= 0 || isIdle(home, 0)) return false;
   const mine = turnsLeft(session, usualTurns);
   let before = 0;
   for (const other of home.residents) {
