@@ -16,6 +16,7 @@ import { splitList } from './config/load.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
 import { Health } from './fleet/health.ts';
+import { LoadWatch } from './fleet/load-watch.ts';
 import { refusalError, sendError } from './forward/errors.ts';
 import { addForwarded } from './forward/headers.ts';
 import { Forwarder } from './forward/forward.ts';
@@ -78,6 +79,10 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       );
     },
   );
+  const loadWatch =
+    config.engineLoadIntervalSecs > 0
+      ? new LoadWatch(fleet, config.engineLoadIntervalSecs * 1000, config.healthCheckTimeoutSecs * 1000)
+      : null;
   const waitingRoom = new WaitingRoom();
   const store =
     config.dataDir === undefined
@@ -234,6 +239,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
         await new Promise((resolve) => setTimeout(resolve, Math.min(50, graceMs)));
       }
       health.close();
+      loadWatch?.close();
       clearInterval(ticker);
       pipeline.close();
       listener.close();

@@ -10,7 +10,12 @@ const root = join(import.meta.dirname, '../..');
 const elsewhere = ['real', 'peers', 'k8s', 'chaos', 'clients'];
 const wanted = process.argv.slice(2);
 
-const files = globSync(['router/src/**/*.test.ts', 'router/test/**/*.test.ts', 'examples/**/*.test.ts'], { cwd: root })
+const files = globSync(
+  ['router/src/**/*.test.ts', 'router/test/**/*.test.ts', 'examples/**/*.test.ts', 'bench/**/*.test.ts'],
+  {
+    cwd: root,
+  },
+)
   .filter((file) => !elsewhere.some((folder) => file.startsWith(`router/test/${folder}/`)))
   .filter((file) => wanted.length === 0 || wanted.some((part) => file.includes(part)))
   .toSorted()

@@ -160,6 +160,12 @@ export const options = {
     count.min(16).default(256),
     'prefix_hash: so much of the prompt steers it, in tokens (ids, or 4 bytes of text).',
   ),
+  engineLoadIntervalSecs: option(
+    'Routing',
+    '<secs>',
+    secs.default(0),
+    'power_of_two: how often engines are asked how many requests they have, so that those of other routers count too. 0: never, the own ones count.',
+  ),
   sessionTtlSecs: option(
     'Routing',
     '<secs>',

@@ -26,6 +26,8 @@ export interface Engine {
   readonly pausedPath: string | null;
   /** @returns what the engine says of itself, or null when it is not one of this kind. */
   read(ask: Asker): Promise<EngineFacts | null>;
+  /** Requests it runs or has waiting, whoever sent them; null: it doesn't say. Asked often. */
+  readLoad(ask: Asker): Promise<number | null>;
   /** Only the weight version: asked often. */
   readWeightVersion(ask: Asker): Promise<string | null>;
 }

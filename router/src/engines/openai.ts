@@ -25,5 +25,6 @@ export const openai: Engine = {
       hasControlCalls: null,
     };
   },
+  readLoad: () => Promise.resolve(null),
   readWeightVersion: () => Promise.resolve(null),
 };

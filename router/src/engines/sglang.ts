@@ -23,6 +23,15 @@ export const sglang: Engine = {
       hasControlCalls: true,
     };
   },
+  async readLoad(ask) {
+    const loads = (await askJson(ask, '/v1/loads?include=core'))?.['loads'];
+    if (!Array.isArray(loads)) return null;
+    let requests = 0;
+    for (const rank of loads as Record<string, unknown>[]) {
+      requests += (count(rank['num_running_reqs']) ?? 0) + (count(rank['num_waiting_reqs']) ?? 0);
+    }
+    return requests;
+  },
   async readWeightVersion(ask) {
     return text((await either(ask, '/model_info', '/get_model_info'))?.['weight_version']);
   },

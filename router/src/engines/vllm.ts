@@ -28,6 +28,13 @@ export const vllm: Engine = {
       hasControlCalls: paused !== null,
     };
   },
+  async readLoad(ask) {
+    // GET /load counts only with --enable-server-load-tracking; the metrics always do.
+    const metrics = await ask('/metrics').catch(() => null);
+    const found = metrics?.text.matchAll(/^vllm:num_requests_(?:running|waiting)(?:\{.*\})? (\S+)$/gm);
+    const values = Array.from(found ?? [], ([, value]) => Number(value));
+    return values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0);
+  },
   async readWeightVersion(ask) {
     return text((await askJson(ask, '/weight_info'))?.['weight_version']);
   },

@@ -55,6 +55,8 @@ export class Worker {
   heldBackFor: string | null = null;
   /** What the engine says its weights are; null when it says nothing. */
   weightVersion: string | null = null;
+  /** Requests that others than this router have there, when its engine was last asked (`--engine-load-interval-secs`). */
+  foreignLoad = 0;
   /** Tokens of context that its KV cache holds; null when the engine doesn't say. */
   kvTokens: number | null = null;
   /** null until its first good health check. */

@@ -60,6 +60,7 @@ test('answers that could be framed in two ways are refused', () => {
     refuses(withLines(`transfer-encoding: ${coding}`));
   }
   refuses(withLines('connection: content-length', 'content-length: 3'));
+  refuses('HTTP/1.1 103 Early Hints\r\ntransfer-encoding: chunked\r\n\r\n');
 });
 
 test('header lines that readers could take in two ways are refused', () => {

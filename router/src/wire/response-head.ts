@@ -75,6 +75,8 @@ export class ResponseHead extends Head {
     if (this.isChunked && this.contentLength >= 0) {
       return this.#refuse('both Content-Length and Transfer-Encoding');
     }
+    // RFC 9112 section 6.1; llhttp and others differ on where such a message ends.
+    if (this.isChunked && this.status < 200) return this.#refuse('a Transfer-Encoding in an interim answer');
     if (connection !== '' && !this.dropNamed(connection)) return this.#refuse('a Connection that names its framing');
     return at + 2;
   }

@@ -42,3 +42,11 @@ test('the ends of chance make a pair of different workers', () => {
     assert.equal(policy.choose(x, workers), workers[expected]!.alone);
   }
 });
+
+test('requests that others have there count, where the engine told of them', () => {
+  const { fleet, workers } = fleetOfSize(2);
+  const policy = powerOfTwo(policyContext(fleet));
+  fleet.begin(workers[0]!);
+  workers[1]!.foreignLoad = 2;
+  for (let i = 0; i < 100; i++) assert.equal(policy.choose(exchangeOf(), workers), workers[0]!.alone);
+});

@@ -1,7 +1,12 @@
+import type { Worker } from '../../fleet/worker.ts';
 import type { Policy, PolicyContext } from '../policy.ts';
 
-/** Two different workers by chance, the one with less in flight of them; by the router's own counts. */
+/**
+ * Two different workers by chance, the one with fewer requests of them: by the router's own counts and, with
+ * `--engine-load-interval-secs`, what engines report beyond them.
+ */
 export function powerOfTwo({ fleet, random }: PolicyContext): Policy {
+  const load = (worker: Worker): number => fleet.load(worker) + worker.foreignLoad;
   return {
     needs: 'nothing',
     choose(_x, workers) {
@@ -11,7 +16,7 @@ export function powerOfTwo({ fleet, random }: PolicyContext): Policy {
       const second = (first + 1 + Math.floor(random() * (count - 1))) % count;
       const a = workers[first]!;
       const b = workers[second]!;
-      return (fleet.load(b) < fleet.load(a) ? b : a).alone;
+      return (load(b) < load(a) ? b : a).alone;
     },
   };
 }

@@ -272,3 +272,22 @@ test('a choice is explained in seconds, and the cheapest is the one that is take
   const least = Math.min(...candidates.map(({ terms }) => terms['total']!));
   assert.equal(candidates.find(({ terms }) => terms['total'] === least)!.worker, ask(x)!.url);
 });
+
+test('requests without a prompt are spread, and teach nothing about answers', () => {
+  const { workers, ask, policy, fleet, running } = scene(2);
+  const before = policy.describe!()['expectedAnswerTokens'];
+  const seen = new Set<Worker>();
+  for (let i = 0; i < 8; i++) {
+    const x = exchangeOf(i % 2 === 0 ? { session: 'browsing' } : {});
+    const worker = ask(x)!;
+    seen.add(worker);
+    running.delete(x);
+    x.outcome = 'complete';
+    x.status = 200;
+    fleet.finish(worker);
+    policy.ended!(x, worker);
+  }
+  assert.equal(seen.size, workers.length);
+  assert.equal(policy.describe!()['expectedAnswerTokens'], before);
+  assert.equal(policy.describe!()['openSessions'], 0);
+});

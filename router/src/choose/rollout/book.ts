@@ -7,7 +7,7 @@ import { PrefixIndex } from '../prefix-index/prefix-index.ts';
 import type { StateMap } from '../state.ts';
 import type { Work } from './cost.ts';
 import { Lane } from './lane.ts';
-import { type FirstPrompt, type Group, MAX_TTL_MS, type Session, Sessions } from './sessions.ts';
+import { type FirstPrompt, Group, MAX_TTL_MS, type Session, Sessions } from './sessions.ts';
 import { Slowness, defaultSpeed, prefillSecs, stepSecs } from './speed.ts';
 import { UsageEar } from './usage.ts';
 import { Workload } from './workload.ts';
@@ -16,7 +16,10 @@ import { Workload } from './workload.ts';
 const SAVE_EVERY = 64;
 /** A session's home is written down when it is another one, or its context has grown by so much. */
 const WRITE_GROWN = 1.5;
+/** Of bodies in which no prompt was found. */
+const TOKENS_PER_BYTE = 1 / 4;
 const NO_BLOCKS = new Uint32Array(0);
+const NO_PROMPT: FirstPrompt = { tokens: 1, blocks: NO_BLOCKS, tokensPerByte: 0 };
 
 /** Shorter work than this many tokens says nothing about speed. */
 const MIN_TOKENS_TIMED = 64;
@@ -175,7 +178,9 @@ export class Book {
       session.underWay--;
       session.lastMs = this.#context.nowMs();
     }
-    if (x.outcome === 'complete' && x.status < 400) this.#learn(x, turn, lane);
+    // A request without prompt or session is no work of the kind that anything is learned from.
+    const isTurn = turn.field !== '' || session !== null;
+    if (isTurn && x.outcome === 'complete' && x.status < 400) this.#learn(x, turn, lane);
   }
 
   /** @returns whether it was open. */
@@ -240,27 +245,22 @@ export class Book {
       return new Turn(this, session, session.group, session.first, promptTokens, answerTokens, bodyBytes, '');
     }
     const { prompt } = x;
+    // Neither a prompt nor a body: GET /v1/models, for example. It is no turn of anything.
+    if (prompt === null && bodyBytes <= 0) return new Turn(this, null, new Group(), NO_PROMPT, 1, 0, 0, '');
     const known = prompt === null ? undefined : this.#tokensPerByte.get(prompt.field);
-    const tokensPerByte = known ?? (prompt === null ? 1 : prompt.tokens / Math.max(1, prompt.bytes));
-    const tokens = prompt === null ? 1 : Math.max(1, prompt.bytes * tokensPerByte);
+    const tokensPerByte = known ?? (prompt === null ? TOKENS_PER_BYTE : prompt.tokens / Math.max(1, prompt.bytes));
+    const tokens = Math.max(1, (prompt?.bytes ?? bodyBytes) * tokensPerByte);
     const first = { tokens, blocks: prompt?.blocks ?? NO_BLOCKS, tokensPerByte };
-    const group = this.sessions.group(x.group !== '' ? x.group : (prompt?.hash.toString(36) ?? ''));
+    const groupId = x.group !== '' ? x.group : (prompt?.hash.toString(36) ?? '');
+    const group = groupId === '' ? new Group() : this.sessions.group(groupId);
     if (session !== null) this.sessions.touch(session, nowMs);
     else if (x.session !== '') {
       session = this.sessions.open(x.session, group, first, nowMs);
       this.#restore(session);
     }
     const answerTokens = this.#expectedAnswer(group);
-    return new Turn(
-      this,
-      session,
-      session?.group ?? group,
-      first,
-      tokens,
-      answerTokens,
-      bodyBytes,
-      prompt?.field ?? '',
-    );
+    const field = prompt?.field ?? '';
+    return new Turn(this, session, session?.group ?? group, first, tokens, answerTokens, bodyBytes, field);
   }
 
   /** The worker is away, with all that it held. */
