@@ -1,5 +1,6 @@
 import type { Worker } from '../../fleet/worker.ts';
 import type { Policy, PolicyContext } from '../policy.ts';
+import { sessionHooks } from '../session-hooks.ts';
 import { SessionTable } from '../session-table.ts';
 import { Turns } from '../turns.ts';
 
@@ -34,24 +35,6 @@ export function manual(context: PolicyContext): Policy {
       if (session === '') return keyless(workers).alone;
       return table.place(session, workers, wallMs(), () => assign(workers)).alone;
     },
-    begun(x) {
-      if (x.session !== '') table.begun(x.session);
-    },
-    ended(x) {
-      if (x.session !== '') table.ended(x.session, wallMs());
-    },
-    sessionEnded: (session) => table.forget(session),
-    explain(x, workers) {
-      const home = x.session === '' ? null : table.find(x.session);
-      return workers.map((worker) => ({
-        worker: worker.url,
-        terms: { home: worker === home ? 1 : 0, keys: table.keysAt(worker), load: fleet.load(worker) },
-      }));
-    },
-    describe() {
-      table.forgetIdle(wallMs());
-      return { keys: table.size, byWorker: table.counts() };
-    },
-    close: () => table.close(),
+    ...sessionHooks(table, fleet, 'keys', wallMs),
   };
 }

@@ -1,6 +1,7 @@
 import type { Worker } from '../../fleet/worker.ts';
 import { hash32 } from '../../kit/hash.ts';
 import type { Policy, PolicyContext } from '../policy.ts';
+import { sessionHooks } from '../session-hooks.ts';
 import { SessionTable } from '../session-table.ts';
 import { leastInflight } from './least-inflight.ts';
 
@@ -22,25 +23,7 @@ export function stickyLeastLoaded(context: PolicyContext): Policy {
       if (session === '') return keyless.choose(x, workers);
       return table.place(session, workers, wallMs(), () => fewestSessions(table, session, workers)).alone;
     },
-    begun(x) {
-      if (x.session !== '') table.begun(x.session);
-    },
-    ended(x) {
-      if (x.session !== '') table.ended(x.session, wallMs());
-    },
-    sessionEnded: (session) => table.forget(session),
-    explain(x, workers) {
-      const home = x.session === '' ? null : table.find(x.session);
-      return workers.map((worker) => ({
-        worker: worker.url,
-        terms: { home: worker === home ? 1 : 0, sessions: table.keysAt(worker), load: fleet.load(worker) },
-      }));
-    },
-    describe() {
-      table.forgetIdle(wallMs());
-      return { sessions: table.size, byWorker: table.counts() };
-    },
-    close: () => table.close(),
+    ...sessionHooks(table, fleet, 'sessions', wallMs),
   };
 }
 
