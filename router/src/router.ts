@@ -14,11 +14,15 @@ import { normalPath } from './classify/path.ts';
 import { splitList } from './config/load.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
+import { nobodyAvailable } from './fleet/availability.ts';
+import { Breakers } from './fleet/breakers.ts';
 import { Health } from './fleet/health.ts';
 import { LoadWatch } from './fleet/load-watch.ts';
+import { breakersOptions, healthOptions } from './fleet/options.ts';
 import { refusalError, sendError } from './forward/errors.ts';
 import { addForwarded } from './forward/headers.ts';
 import { Forwarder } from './forward/forward.ts';
+import { forwardOptions } from './forward/options.ts';
 import type { CoarseClock } from './kit/clock.ts';
 import { seededRandom } from './kit/rng.ts';
 import { type Logger, createLogger, logObserver } from './observe/log.ts';
@@ -26,6 +30,7 @@ import { Meters } from './observe/meters.ts';
 import { createMetricsServer } from './observe/metrics-server.ts';
 import { createRegistry } from './observe/metrics.ts';
 import { pluginEnds } from './observe/plugin-ends.ts';
+import { verdicts } from './observe/verdicts.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
 import { listenOn, listenOr } from './wire/listen-on.ts';
@@ -62,24 +67,12 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     pool: { connectTimeoutMs: config.connectTimeoutMs, idleTimeoutMs: config.workerIdleTimeoutMs },
     ca: config.caCertPath === undefined ? null : readFileSync(config.caCertPath, 'utf8'),
   });
-  const health = new Health(
-    fleet,
-    {
-      path: config.healthCheckEndpoint,
-      intervalMs: config.healthCheckIntervalSecs * 1000,
-      timeoutMs: config.healthCheckTimeoutSecs * 1000,
-      failureThreshold: config.healthFailureThreshold,
-      successThreshold: config.healthSuccessThreshold,
-      isEnabled: !config.disableHealthCheck,
-    },
-    random,
-    (event, worker, detail) => {
-      log[event === 'readmitted' ? 'info' : 'warn'](
-        { worker: worker.url, detail },
-        `worker ${event.replace('_', ' ')}`,
-      );
-    },
-  );
+  const breakers = new Breakers(fleet, breakersOptions(config), performance.now.bind(performance), (event, worker) => {
+    log[event === 'closed' ? 'info' : 'warn']({ worker: worker.url }, `circuit breaker: ${event.replace('_', ' ')}`);
+  });
+  const health = new Health(fleet, healthOptions(config), random, breakers, (event, worker, detail) => {
+    log[event === 'readmitted' ? 'info' : 'warn']({ worker: worker.url, detail }, `worker ${event.replace('_', ' ')}`);
+  });
   const loadWatch =
     config.engineLoadIntervalSecs > 0
       ? new LoadWatch(fleet, config.engineLoadIntervalSecs * 1000, config.healthCheckTimeoutSecs * 1000)
@@ -111,6 +104,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     inFlight: () => pipeline.underWay.size,
     held: () => waitingRoom.counts(),
     retryBufferBytes: () => retryBudget.usedBytes,
+    breakers,
   });
   const metricsText = async () => ({ contentType: registry.contentType, text: await registry.metrics() });
   const policies = {
@@ -121,7 +115,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       waitingRoom.askAll();
     },
   };
-  const app = createAdminApp({ fleet, metricsText, isDraining: () => listener.isDraining, policies });
+  const app = createAdminApp({ fleet, breakers, metricsText, isDraining: () => listener.isDraining, policies });
 
   const pipeline = new Pipeline({
     serveOwn: ownEndpoints(app),
@@ -130,27 +124,18 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     waitingRoom,
     makeForwarder: (events) =>
       new Forwarder(
-        clock,
-        chooser,
-        waitingRoom,
         {
-          maxRetries: config.disableRetries ? 0 : config.retryMaxRetries,
-          streamCoalesceMs: config.streamCoalesceMs,
+          clock,
+          chooser,
+          room: waitingRoom,
+          options: forwardOptions(config),
+          random,
+          nobodyAvailable: () => nobodyAvailable(fleet, breakers),
         },
         events,
       ),
     plugins: parts.plugins ?? [],
-    observers: [
-      meters,
-      logObserver(log),
-      pluginEnds(log),
-      {
-        attemptFailed: (_x, worker, failure) => {
-          if (failure !== 'stale') health.suspect(worker);
-        },
-        finished: () => {},
-      },
-    ],
+    observers: [meters, logObserver(log), pluginEnds(log), verdicts(breakers, health)],
     requestTimeoutMs: config.requestTimeoutSecs * 1000,
   });
 
@@ -171,6 +156,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
         headMs: config.clientHeadTimeoutSecs * 1000,
         bodyIdleMs: config.clientBodyTimeoutSecs * 1000,
         keepAliveMs: config.clientIdleTimeoutSecs * 1000,
+        writeMs: config.clientWriteTimeoutSecs * 1000,
       },
     },
     {
@@ -204,6 +190,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     );
   } catch (error) {
     health.close();
+    breakers.close();
     choosing.table.close();
     listener.close();
     throw error;
@@ -240,6 +227,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
         await new Promise((resolve) => setTimeout(resolve, Math.min(50, graceMs)));
       }
       health.close();
+      breakers.close();
       loadWatch?.close();
       clearInterval(ticker);
       pipeline.close();
