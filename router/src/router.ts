@@ -18,6 +18,7 @@ import { nobodyAvailable } from './fleet/availability.ts';
 import { Breakers } from './fleet/breakers.ts';
 import { Health } from './fleet/health.ts';
 import { LoadWatch } from './fleet/load-watch.ts';
+import { StallWatch } from './fleet/stalls.ts';
 import { breakersOptions, healthOptions } from './fleet/options.ts';
 import { refusalError, sendError } from './forward/errors.ts';
 import { addForwarded } from './forward/headers.ts';
@@ -73,6 +74,10 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const health = new Health(fleet, healthOptions(config), random, breakers, (event, worker, detail) => {
     log[event === 'readmitted' ? 'info' : 'warn']({ worker: worker.url, detail }, `worker ${event.replace('_', ' ')}`);
   });
+  const stalls = new StallWatch(fleet, (worker) => {
+    log.warn({ worker: worker.url, streams: worker.openStreams }, 'worker has streams open and says nothing');
+    health.suspect(worker);
+  });
   const loadWatch =
     config.engineLoadIntervalSecs > 0
       ? new LoadWatch(fleet, config.engineLoadIntervalSecs * 1000, config.healthCheckTimeoutSecs * 1000)
@@ -105,6 +110,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     held: () => waitingRoom.counts(),
     retryBufferBytes: () => retryBudget.usedBytes,
     breakers,
+    stalls,
   });
   const metricsText = async () => ({ contentType: registry.contentType, text: await registry.metrics() });
   const policies = {
@@ -198,6 +204,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const ticker = setInterval(() => {
     clock.nowMs = performance.now();
     listener.sweep();
+    stalls.sweep(clock.nowMs);
     for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
   }, TICK_MS);
 

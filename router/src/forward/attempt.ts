@@ -163,6 +163,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
 
   onBytes(bytes: Buffer, count: number): boolean {
     this.#timer?.heard();
+    this.worker.lastReadMs = this.#owner.clock.nowMs;
     if (this.#head !== null) return this.#relay(bytes, 0, count);
     let all = bytes;
     let end = count;
@@ -210,6 +211,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     this.#head = head;
     this.hasAnswer = true;
     this.#timer?.answerBegan();
+    if (head.isEventStream) this.worker.openStreams++;
     if (this.sink === this.x.sink) this.x.isAnswerOut = true;
     const isSent = this.#isRequestSent && this.#connection.socket.writableLength === 0;
     // From here no other worker can be tried, so nothing needs the body any more. Plugins may have kept a part of it.
@@ -331,6 +333,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   #leave(): void {
     this.isOver = true;
     this.#timer?.stop();
+    if (this.#head?.isEventStream === true) this.worker.openStreams--;
     this.x.body.detach();
     if (this.sink.source === this) this.sink.source = null;
   }

@@ -53,7 +53,7 @@ export function backoffMs(options: RetryOptions, n: number, random: number): num
 export function retryAfterMs(value: string | undefined, nowEpochMs: number): number {
   if (value === undefined || value.length > 40) return 0;
   if (/^\d{1,9}$/.test(value)) return Number(value) * 1000;
-  const date = / GMT$/.test(value) ? Date.parse(value) : Number.NaN;
+  const date = value.endsWith(' GMT') ? Date.parse(value) : Number.NaN;
   return Number.isNaN(date) ? 0 : Math.max(0, date - nowEpochMs);
 }
 

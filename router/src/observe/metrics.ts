@@ -1,6 +1,7 @@
 import { Registry } from 'prom-client';
 import type { Breakers } from '../fleet/breakers.ts';
 import type { Fleet } from '../fleet/fleet.ts';
+import type { StallWatch } from '../fleet/stalls.ts';
 import { type Histogram, type Meters, SECONDS_BUCKETS } from './meters.ts';
 
 type Labels = Record<string, string>;
@@ -19,6 +20,7 @@ export interface MetricSources {
   readonly held: () => Map<string, number>;
   readonly retryBufferBytes: () => number;
   readonly breakers: Breakers;
+  readonly stalls: StallWatch;
 }
 
 interface MetricSpec {
@@ -143,6 +145,13 @@ export const metrics: readonly MetricSpec[] = [
     type: 'counter',
     help: 'Times that a failing worker stayed in, since too many others were out (--max-ejected-percent).',
     read: ({ breakers }) => one(breakers.panics),
+  },
+  {
+    name: 'turnout_worker_stalled',
+    type: 'gauge',
+    help: '1: has event streams open and said nothing on any of them for 30 s.',
+    read: ({ fleet, stalls }) =>
+      fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(stalls.isStalled(w)) })),
   },
   {
     name: 'turnout_worker_connections',

@@ -64,14 +64,14 @@ test('a stream that says something now and then goes on', async (t) => {
 });
 
 test('an engine that waits for its client is not silent', async (t) => {
-  const { client, ask, router } = await startScene(t, { streamIdleTimeoutSecs: 0.05 });
+  const { client, ask, router } = await startScene(t, { streamIdleTimeoutSecs: 0.4 });
   client.socket.pause();
   const asked = await ask(GENERATE);
   const total = 64_000_000;
   asked.connection.write(`HTTP/1.1 200 OK\r\ncontent-length: ${total}\r\n\r\n`);
   asked.connection.socket.write(Buffer.alloc(total));
   await new Promise((resolve) => {
-    setTimeout(resolve, 400);
+    setTimeout(resolve, 1_200);
   });
   equal(router.pipeline.underWay.size, 1);
   client.isRecording = false;
