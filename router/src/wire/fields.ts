@@ -224,7 +224,7 @@ export abstract class Head {
   /** Drops the fields that Connection names (RFC 9110 section 7.6.1). @returns false when it names one that frames or routes. */
   protected dropNamed(connection: string): boolean {
     for (const option of connection.toLowerCase().split(',')) {
-      const name = option.trim();
+      const name = trimmed(option);
       if (name === '' || name === 'keep-alive') continue;
       if (name === 'close') this.isLast = true;
       else if (name === 'content-length' || name === 'transfer-encoding' || name === 'host') return false;

@@ -3,7 +3,7 @@ import type { CoarseClock } from '../kit/clock.ts';
 import { ChunkedReader } from './chunked.ts';
 import { BAD, INCOMPLETE } from './fields.ts';
 import { RequestBody, type RetryBudget } from './request-body.ts';
-import { type Refusal, RequestHead } from './request-head.ts';
+import { MAX_HEAD_BYTES, MAX_LINE_BYTES, type Refusal, RequestHead } from './request-head.ts';
 
 /** Bytes of pipelined requests kept while one is being answered; beyond them the socket is paused. */
 const MAX_AHEAD_BYTES = 65_536;
