@@ -24,13 +24,7 @@ export class Chooser {
    * @param full null: no worker has a cap
    * @param explains whether each choice is put down with its reasons (`Exchange.candidates`)
    */
-  constructor(
-    fleet: Fleet,
-    table: PolicyTable,
-    reader: BodyReader,
-    full: FullWorkers | null = null,
-    explains = false,
-  ) {
+  constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, full: FullWorkers | null = null, explains = false) {
     this.#fleet = fleet;
     this.#full = full;
     this.table = table;
