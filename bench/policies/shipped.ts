@@ -132,7 +132,7 @@ class ShippedPolicy implements SimPolicy {
 
   #choose(x: Exchange): number | null {
     const choice = this.#chooser.choose(x);
-    return choice === null || 'hold' in choice ? null : this.#workers.indexOf(choice.legs[0]!.worker);
+    return choice === null || !('legs' in choice) ? null : this.#workers.indexOf(choice.legs[0]!.worker);
   }
 
   #exchangeOf(request: Request): Exchange {

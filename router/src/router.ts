@@ -2,8 +2,11 @@ import { readFileSync } from 'node:fs';
 import { createAdminApp } from './admin/app.ts';
 import { startChoosing } from './admin/policy-control.ts';
 import { ownEndpoints } from './admin/own-endpoints.ts';
-import { ConcurrencyLimit } from './admit/limits.ts';
+import { Admission } from './admit/admission.ts';
+import { fairKeys } from './admit/fair-key.ts';
+import { HeapGuard } from './admit/heap-guard.ts';
 import { Chooser } from './choose/choose.ts';
+import { FullWorkers } from './choose/full-workers.ts';
 import { fileStore } from './choose/state-files.ts';
 import { memoryStore } from './choose/state.ts';
 import { WaitingRoom } from './choose/waiting-room.ts';
@@ -67,6 +70,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const fleet = new Fleet({
     pool: { connectTimeoutMs: config.connectTimeoutMs, idleTimeoutMs: config.workerIdleTimeoutMs },
     ca: config.caCertPath === undefined ? null : readFileSync(config.caCertPath, 'utf8'),
+    workerMaxInflight: config.workerMaxInflight,
   });
   const breakers = new Breakers(fleet, breakersOptions(config), performance.now.bind(performance), (event, worker) => {
     log[event === 'closed' ? 'info' : 'warn']({ worker: worker.url }, `circuit breaker: ${event.replace('_', ' ')}`);
@@ -82,7 +86,13 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     config.engineLoadIntervalSecs > 0
       ? new LoadWatch(fleet, config.engineLoadIntervalSecs * 1000, config.healthCheckTimeoutSecs * 1000)
       : null;
-  const waitingRoom = new WaitingRoom();
+  const waitingRoom = new WaitingRoom(() => fleet.isAllFull);
+  const queueTimeoutMs = config.queueTimeoutSecs * 1000;
+  const fullWorkers = new FullWorkers(fleet, waitingRoom, {
+    // A queue has a size where somebody set the limit it stands at: caps of the router's own making refuse nobody.
+    queueSize: config.workerMaxInflight > 0 ? config.queueSize : null,
+    queueTimeoutMs,
+  });
   const store =
     config.dataDir === undefined
       ? memoryStore()
@@ -95,8 +105,25 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     knock: () => waitingRoom.knock(),
     log,
   });
-  const reader = new BodyReader(orders[config.keyOrder](config.sessionHeaders));
-  const chooser = new Chooser(fleet, choosing.table, reader, log.isLevelEnabled('debug'));
+  const keyPlaces = orders[config.keyOrder](config.sessionHeaders);
+  const reader = new BodyReader(keyPlaces);
+  const chooser = new Chooser(fleet, choosing.table, reader, fullWorkers, log.isLevelEnabled('debug'));
+  const heapGuard = new HeapGuard();
+  const nobody = () => nobodyAvailable(fleet, breakers);
+  const admission = new Admission(
+    {
+      maxConcurrent: config.maxConcurrentRequests,
+      workerMaxInflight: config.workerMaxInflight,
+      ratePerSec: config.rateLimitTokensPerSecond,
+      queueSize: config.queueSize,
+      queueTimeoutMs,
+    },
+    fleet,
+    heapGuard,
+    fairKeys(keyPlaces),
+    nobody,
+    (seconds) => meters.queueWait.observe(seconds),
+  );
   fleet.onEvent((event, worker) => {
     waitingRoom.knock();
     if (event !== 'changed') log.info({ worker: worker.url }, `worker ${event}`);
@@ -108,6 +135,9 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     openConnections: () => listener.connections.size,
     inFlight: () => pipeline.underWay.size,
     held: () => waitingRoom.counts(),
+    admission: () => admission,
+    shedByFullWorkers: () => fullWorkers.shed,
+    refusedConnections: () => listener.limits.refused,
     retryBufferBytes: () => retryBudget.usedBytes,
     breakers,
     stalls,
@@ -125,7 +155,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
 
   const pipeline = new Pipeline({
     serveOwn: ownEndpoints(app),
-    limit: new ConcurrencyLimit(config.maxConcurrentRequests),
+    admission,
     chooser,
     waitingRoom,
     makeForwarder: (events) =>
@@ -136,7 +166,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
           room: waitingRoom,
           options: forwardOptions(config),
           random,
-          nobodyAvailable: () => nobodyAvailable(fleet, breakers),
+          nobodyAvailable: nobody,
         },
         events,
       ),
@@ -158,6 +188,8 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       tls: readTls(),
       maxPayloadBytes: config.maxPayloadSize,
       allowsHalfClose: config.allowHalfClose,
+      maxConnections: config.maxConnections,
+      maxConnectionsPerClient: config.maxConnectionsPerClient,
       timeouts: {
         headMs: config.clientHeadTimeoutSecs * 1000,
         bodyIdleMs: config.clientBodyTimeoutSecs * 1000,
@@ -205,6 +237,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     clock.nowMs = performance.now();
     listener.sweep();
     stalls.sweep(clock.nowMs);
+    heapGuard.look(clock.nowMs);
     for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
   }, TICK_MS);
 

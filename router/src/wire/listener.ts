@@ -2,6 +2,7 @@ import { type Server, type Socket, createServer } from 'node:net';
 import { type SecureContext, type SecureContextOptions, TLSSocket, createSecureContext } from 'node:tls';
 import type { CoarseClock } from '../kit/clock.ts';
 import { ClientConnection, type ConnectionOwner } from './client-connection.ts';
+import { ConnectionLimits } from './connection-limits.ts';
 import { listenOn } from './listen-on.ts';
 import type { RequestBody, RetryBudget } from './request-body.ts';
 import type { Refusal, RequestHead } from './request-head.ts';
@@ -19,6 +20,9 @@ export interface ListenerOptions {
   readonly tls: SecureContextOptions | null;
   readonly maxPayloadBytes: number;
   readonly allowsHalfClose: boolean;
+  /** Client connections at once, in all and from one address; 0 or left out: no bound. */
+  readonly maxConnections?: number;
+  readonly maxConnectionsPerClient?: number;
   readonly timeouts: ConnectionOwner['timeouts'];
 }
 
@@ -38,6 +42,7 @@ export class Listener implements ConnectionOwner {
   isDraining = false;
   #secureContext: SecureContext | null;
   readonly connections = new Set<ClientConnection>();
+  readonly limits: ConnectionLimits;
   readonly #server: Server;
   readonly #taker: RequestTaker;
   readonly #options: ListenerOptions;
@@ -48,11 +53,13 @@ export class Listener implements ConnectionOwner {
     this.maxPayloadBytes = options.maxPayloadBytes;
     this.allowsHalfClose = options.allowsHalfClose;
     this.timeouts = options.timeouts;
+    this.limits = new ConnectionLimits(options.maxConnections ?? 0, options.maxConnectionsPerClient ?? 0);
     this.#options = options;
     this.#taker = taker;
     this.#secureContext = options.tls === null ? null : createSecureContext(options.tls);
     // Half-open: a client's FIN is answered by the connection itself, which knows what is under way.
     this.#server = createServer({ ...SOCKET_OPTIONS, allowHalfOpen: true }, (tcp) => this.#take(tcp));
+    this.#server.on('error', () => this.limits.refused.system++);
   }
 
   get isTls(): boolean {
@@ -61,6 +68,7 @@ export class Listener implements ConnectionOwner {
 
   /** A handshake that fails or drags on ends like a head that does: by the connection's error or deadline. */
   #take(tcp: Socket): void {
+    if (!this.limits.enter(tcp, this.connections.size)) return;
     const secureContext = this.#secureContext;
     const socket =
       secureContext === null ? tcp : new TLSSocket(tcp, { isServer: true, secureContext, ALPNProtocols: ['http/1.1'] });
