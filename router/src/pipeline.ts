@@ -1,3 +1,4 @@
+import type { Doorkeeper } from './admit/doorkeeper.ts';
 import type { ConcurrencyLimit } from './admit/limits.ts';
 import type { Chooser } from './choose/choose.ts';
 import type { WaitingRoom } from './choose/waiting-room.ts';
@@ -17,6 +18,8 @@ import type { Sink } from './wire/sink.ts';
 
 /** The rooms along the road. */
 export interface Stages {
+  /** Asks for keys; null: there are none. */
+  readonly doorkeeper: Doorkeeper | null;
   /** Answers the router's own endpoints. @returns false: this is not one of them. */
   readonly serveOwn: (x: Exchange) => boolean;
   readonly limit: ConcurrencyLimit;
@@ -45,9 +48,10 @@ export class Pipeline implements Road, ForwardEvents {
   /** A request and the sink of its answer: a client's socket, memory, a stream. @returns the exchange, to follow or stop it. */
   dispatch(head: RequestHead, body: RequestBody, sink: Sink): Exchange {
     const x = new Exchange(this, head, body, sink, performance.now());
-    const { serveOwn, limit, plugins, requestTimeoutMs } = this.#stages;
-    // First what the head tells: everything after asks for it.
+    const { doorkeeper, serveOwn, limit, plugins, requestTimeoutMs } = this.#stages;
+    // First what the head tells: everything after asks for it. Then who it is that asks, before anything is answered.
     classify(x);
+    if (doorkeeper !== null && doorkeeper.turnsAway(x, this)) return x;
     // The router's own endpoints stand before all limits: health and control must work when the fleet is full.
     if (serveOwn(x)) return x;
     // Before anything is spent on it: a request that can't be taken is refused.

@@ -1,5 +1,7 @@
 import { createServer } from 'node:net';
-import { readFileSync } from 'node:fs';
+import { createSecureContext } from 'node:tls';
+import { startAccess } from '../admit/start-access.ts';
+import { workerCertificates } from '../config/certificates.ts';
 import { splitList } from '../config/load.ts';
 import type { Config } from '../config/options.ts';
 import { type Asker, ask } from '../engines/ask.ts';
@@ -65,11 +67,11 @@ function checkPort(host: string, port: number, flag: string): Promise<Finding> {
 }
 
 async function checkWorker(url: string, config: Config): Promise<{ findings: Finding[]; facts: EngineFacts | null }> {
-  const ca = config.caCertPath === undefined ? null : readFileSync(config.caCertPath, 'utf8');
-  const address = readWorkerUrl(url, ca);
+  const address = readWorkerUrl(url, { secureContext: createSecureContext(workerCertificates(config)) });
   if (typeof address === 'string') return { findings: [problem(address)], facts: null };
   const timeoutMs = config.healthCheckTimeoutSecs * 1000;
-  const asker: Asker = (path) => ask(address.endpoint, address.basePath + path, timeoutMs, { host: address.authority });
+  const question = { host: address.authority, authorization: startAccess(config, () => false).workerKey.authorization };
+  const asker: Asker = (path) => ask(address.endpoint, address.basePath + path, timeoutMs, question);
   const findings: Finding[] = [];
   try {
     const { status } = await asker(config.healthCheckEndpoint);
