@@ -255,14 +255,17 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
         },
         keys: () => access.reload(),
       };
+      let hasFailed = false;
       for (const [what, reload] of Object.entries(reloads)) {
         try {
           reload();
         } catch (error) {
           // What is half written must not take the router down; the old one goes on.
           log.error({ error: (error as Error).message }, `${what} not reloaded, the old one stays`);
+          hasFailed = true;
         }
       }
+      if (!hasFailed) log.info('certificates and keys reloaded');
     },
     async close(graceMs = 0) {
       for (const each of listeners) each.drain();

@@ -19,8 +19,7 @@ const digestOf = (key: string): Buffer => hash('sha256', key, 'buffer');
 export class KeySet {
   readonly #source: KeySource;
   #digests: readonly Buffer[] = [];
-  /** The first one, to be presented to others. '' when there is none. */
-  first = '';
+  #first = '';
 
   constructor(source: KeySource) {
     this.#source = source;
@@ -29,6 +28,11 @@ export class KeySet {
 
   get isEmpty(): boolean {
     return this.#digests.length === 0;
+  }
+
+  /** The first one, to be presented to others. '' when there is none. */
+  get first(): string {
+    return this.#first;
   }
 
   has(presented: string): boolean {
@@ -44,7 +48,7 @@ export class KeySet {
     const { keys, file } = this.#source;
     const all = file === undefined ? keys : [...keys, ...this.#readFile(file)];
     this.#digests = all.map(digestOf);
-    this.first = all[0] ?? '';
+    this.#first = all[0] ?? '';
   }
 
   #readFile(file: string): string[] {

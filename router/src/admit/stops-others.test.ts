@@ -9,19 +9,22 @@ test('SGLang: one request by its id, and nothing else', () => {
   for (const body of ['{"rid":"a"}', '{"rid":"a","abort_all":false}', '{"abort_all":true,"abort_all":false,"rid":"a"}'])
     assert.ok(!sglang(body), body);
   for (const body of [
-    ...[
-      '{"abort_all":true}',
-      '{"rid":"a","abort_all":true}',
-      '{"rid":"a","abort_all":1}',
-      '{"rid":"a","abort_all":"yes"}',
-    ],
-    ...[
-      '{"rid":"a","abort_\\u0061ll":true}',
-      '{"abort_all":false,"abort_all":true,"rid":"a"}',
-      '{"rid":""}',
-      '{"rid":null}',
-    ],
-    ...['{}', '', 'null', '[]', '{"rid":["a"]}', '{"request_ids":["a"]}', '{"rid":"a"', '{"rid":"a","rid":""}'],
+    '{"abort_all":true}',
+    '{"rid":"a","abort_all":true}',
+    '{"rid":"a","abort_all":1}',
+    '{"rid":"a","abort_all":"yes"}',
+    '{"rid":"a","abort_\\u0061ll":true}',
+    '{"abort_all":false,"abort_all":true,"rid":"a"}',
+    '{"rid":""}',
+    '{"rid":null}',
+    '{}',
+    '',
+    'null',
+    '[]',
+    '{"rid":["a"]}',
+    '{"request_ids":["a"]}',
+    '{"rid":"a"',
+    '{"rid":"a","rid":""}',
   ]) {
     assert.ok(sglang(body), body);
   }
@@ -30,8 +33,15 @@ test('SGLang: one request by its id, and nothing else', () => {
 test('vLLM: requests in a list of ids; none is all', () => {
   for (const body of ['{"request_ids":["a"]}', '{"request_ids":[ "a" , "b" ]}']) assert.ok(!vllm(body), body);
   for (const body of [
-    ...['{"request_ids":[]}', '{"request_ids":[""]}', '{"request_ids":["a",""]}', '{"request_ids":null}'],
-    ...['{"rid":"a"}', '{}', '{"request_ids":"a"}', '{"request_ids":[1]}', '{"request_ids":["a"],"request_ids":[]}'],
+    '{"request_ids":[]}',
+    '{"request_ids":[""]}',
+    '{"request_ids":["a",""]}',
+    '{"request_ids":null}',
+    '{"rid":"a"}',
+    '{}',
+    '{"request_ids":"a"}',
+    '{"request_ids":[1]}',
+    '{"request_ids":["a"],"request_ids":[]}',
   ]) {
     assert.ok(vllm(body), body);
   }

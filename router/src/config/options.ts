@@ -42,9 +42,6 @@ export const configSchema = z.strictObject(shape).superRefine((config, context) 
   if ((config.clientCertPath === undefined) !== (config.clientKeyPath === undefined)) {
     context.addIssue({ code: 'custom', message: 'give both --client-cert-path and --client-key-path, or neither' });
   }
-  if (config.sendApiKeyToWorkers && config.apiKey === undefined && config.apiKeyFile === undefined) {
-    context.addIssue({ code: 'custom', message: '--send-api-key-to-workers needs an --api-key to send' });
-  }
   if (config.tlsClientCaPath !== undefined && config.tlsCertPath === undefined) {
     context.addIssue({
       code: 'custom',

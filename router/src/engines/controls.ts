@@ -37,8 +37,6 @@ const controls: readonly Control[] = [
   { path: '/set_*' },
   { path: '/load_lora*' },
   { path: '/unload_lora*' },
-  { path: '/v1/load_lora*' },
-  { path: '/v1/unload_lora*' },
   // Memory and caches.
   { path: '/flush_cache', flushes: true },
   { path: '/reset_prefix_cache', flushes: true },
@@ -89,7 +87,19 @@ export const pathsToldByBody: ReadonlySet<string> = new Set(
   controls.filter(({ isForAnybody }) => isForAnybody !== undefined).map(({ path }) => path),
 );
 
-/** Whether a path, in its normal form, steers an engine. */
+/** No call of an engine's has more; judging ever more of them would be work for nothing. */
+const MAX_SEGMENTS = 16;
+
+/**
+ * Whether a path, in its normal form, steers an engine. Whatever stands before a control path: engines started with a
+ * `--root-path` answer both with and without it.
+ */
 export function steersEngine(path: string): boolean {
-  return exact.has(path) || beginnings.some((beginning) => path.startsWith(beginning));
+  let segments = 0;
+  for (let at = 0; at >= 0; at = path.indexOf('/', at + 1)) {
+    const end = at === 0 ? path : path.slice(at);
+    if (exact.has(end) || beginnings.some((beginning) => end.startsWith(beginning))) return true;
+    if (++segments > MAX_SEGMENTS) return true;
+  }
+  return false;
 }

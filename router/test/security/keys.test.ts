@@ -14,19 +14,15 @@ test('with --api-key, nothing but probes is answered without a key, and no engin
   for (const target of ['/v1/models', '/generate', '/workers', '/metrics', '/get_loads', '/policies', '/', '/nothing'])
     equal(await status(target), 401, target);
   const wrong = [
-    ...[
-      'authorization: Bearer wrong',
-      'authorization: Bearer',
-      'authorization: data-key',
-      'authorization: Basic data-key',
-    ],
-    ...[
-      'authorization: Bearer data-key2',
-      'authorization: Bearer data-ke',
-      'x-api-key: wrong',
-      'x-api-key:',
-      'api-key: data-key',
-    ],
+    'authorization: Bearer wrong',
+    'authorization: Bearer',
+    'authorization: data-key',
+    'authorization: Basic data-key',
+    'authorization: Bearer data-key2',
+    'authorization: Bearer data-ke',
+    'x-api-key: wrong',
+    'x-api-key:',
+    'api-key: data-key',
   ];
   for (const field of wrong) equal(await status('/workers', [field]), 401, field);
   for (const field of [
@@ -143,9 +139,24 @@ test('the same rule holds for every spelling of a path', async (t) => {
     adminApiKey: ['admin-key'],
   });
   for (const target of [
-    ...['/workers', '/work%65rs', '//workers', '/workers/', '/v1/../workers', '/x/%2e%2e/workers', '/./workers?x'],
-    ...['http://router.test/workers', '/pause', '/p%61use', '/v1/%2E%2E/pause', '//pause', '/pause/', '/%2fpause'],
-    ...['/update%5Fweights_from_disk', 'http://elsewhere/pause?mode=keep', '/v1/load_lora_adapter', '/health/../pause'],
+    '/workers',
+    '/work%65rs',
+    '//workers',
+    '/workers/',
+    '/v1/../workers',
+    '/x/%2e%2e/workers',
+    '/./workers?x',
+    'http://router.test/workers',
+    '/pause',
+    '/p%61use',
+    '/v1/%2E%2E/pause',
+    '//pause',
+    '/pause/',
+    '/%2fpause',
+    '/update%5Fweights_from_disk',
+    'http://elsewhere/pause?mode=keep',
+    '/v1/load_lora_adapter',
+    '/health/../pause',
   ]) {
     equal((await send(t, router.url, request('POST', target, '{}', [bearer('data-key')]))).status, 403, target);
   }
