@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import fc from 'fast-check';
 import { normalPath } from '../classify/path.ts';
 import { flushingPaths, pathsToldByBody, steersEngine } from './controls.ts';
 
@@ -64,6 +65,22 @@ const FOR_CLIENTS = [
 test('what steers an engine is told from what asks it', () => {
   for (const path of STEERING) assert.ok(steersEngine(path), path);
   for (const path of FOR_CLIENTS) assert.ok(!steersEngine(path), path);
+});
+
+test('however an engine\u2019s server would decode a path to a control, it is one here', () => {
+  const spelled = fc.tuple(fc.constantFrom(...STEERING), fc.infiniteStream(fc.nat(5))).map(([path, choices]) => {
+    const next = (): number => choices.next().value as number;
+    const code = (char: string): string => char.charCodeAt(0).toString(16);
+    const chars = [...path].map((char, i) => {
+      if (i > 0 && next() === 0) return `%${next() < 3 ? code(char) : code(char).toUpperCase()}`;
+      return char;
+    });
+    return `${next() === 0 ? '/root' : ''}${chars.join('')}${next() === 0 ? '/' : ''}${next() === 0 ? '?a=/v1/models' : ''}`;
+  });
+  fc.assert(
+    fc.property(spelled, (target) => assert.ok(steersEngine(normalPath(target)), target)),
+    { numRuns: 2_000 },
+  );
 });
 
 test('a control path behind a prefix is one still: engines have a --root-path', () => {

@@ -157,6 +157,8 @@ test('the same rule holds for every spelling of a path', async (t) => {
     'http://elsewhere/pause?mode=keep',
     '/v1/load_lora_adapter',
     '/health/../pause',
+    '/sessions/x\\..\\..\\workers',
+    '/v1\\..\\pause',
   ]) {
     equal((await send(t, router.url, request('POST', target, '{}', [bearer('data-key')]))).status, 403, target);
   }

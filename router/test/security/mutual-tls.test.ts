@@ -51,6 +51,26 @@ test('--tls-client-ca-path: only clients with a certificate of that authority ar
   equal(await isHeard(client), true);
 });
 
+test('junk, resets and half a handshake harm nobody else', async (t) => {
+  const server = makeCertificate(t, 'server');
+  if (server === null) return;
+  const { certPath: tlsCertPath, keyPath: tlsKeyPath, cert, key } = server;
+  const router = await startTestRouter(t, { tlsCertPath, tlsKeyPath, tlsClientCaPath: tlsCertPath });
+  const plainUrl = router.url.replace('https', 'http');
+  const junk = await connectClient(t, plainUrl);
+  junk.write(HELLO);
+  await junk.untilEnded();
+  for (const bytes of ['', '\x16\x03\x01\x02\x00\x01']) {
+    const broken = await connectClient(t, plainUrl);
+    broken.write(bytes);
+    broken.reset();
+    await broken.untilClosed();
+  }
+  const good = await connectClient(t, router.url, { ca: cert, cert, key });
+  good.write(LIVENESS);
+  equal((await good.answer()).status, 200);
+});
+
 test('a handshake that never ends is ended', async (t) => {
   const server = makeCertificate(t, 'server');
   if (server === null) return;
