@@ -4,7 +4,7 @@ import { RouterError } from '../kit/errors.ts';
 import { type Plugin, Refused } from '../plugin.ts';
 import { NONE, type RequestHead, SEVERAL } from '../wire/request-head.ts';
 import { type Area, type Caller, type Rules, decide } from './access.ts';
-import type { KeySet } from './keys.ts';
+import { type KeySet, digestOf } from './keys.ts';
 import { MAX_TOLD_BYTES, stopsOthers } from './stops-others.ts';
 
 /** Own endpoints that probes ask, and those that clients use for their own work. The other own ones steer. */
@@ -89,8 +89,9 @@ export class Doorkeeper {
     if (!this.#hasKeys) return caller;
     const check = (lineAt: number, key: string): void => {
       if (key === '') return;
-      const isData = this.#parts.dataKeys.has(key);
-      const isAdmin = this.#parts.adminKeys.has(key);
+      const digest = digestOf(key);
+      const isData = this.#parts.dataKeys.has(digest);
+      const isAdmin = this.#parts.adminKeys.has(digest);
       if (isData || isAdmin) head.dropLineAt(lineAt);
       if (isData) caller.holdsDataKey = true;
       if (isAdmin) caller.holdsAdminKey = true;

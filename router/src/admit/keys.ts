@@ -13,7 +13,8 @@ export interface KeySource {
 /** What a key may be made of: it travels in a header. */
 const KEY = /^[\x21-\x7e]+$/;
 
-const digestOf = (key: string): Buffer => hash('sha256', key, 'buffer');
+/** What sets are asked with: once made, it serves for all of them. */
+export const digestOf = (key: string): Buffer => hash('sha256', key, 'buffer');
 
 /** Keys that are asked for. Held as digests: comparing takes the same time whatever was presented, and none can be shown. */
 export class KeySet {
@@ -35,8 +36,8 @@ export class KeySet {
     return this.#first;
   }
 
-  has(presented: string): boolean {
-    const digest = digestOf(presented);
+  /** @param digest of what was presented */
+  has(digest: Buffer): boolean {
     let isKnown = false;
     // No early end: how many keys come before the right one is nobody's business.
     for (const known of this.#digests) if (timingSafeEqual(known, digest)) isKnown = true;
