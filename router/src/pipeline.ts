@@ -1,11 +1,10 @@
 import type { ConcurrencyLimit } from './admit/limits.ts';
 import type { Chooser } from './choose/choose.ts';
 import type { WaitingRoom } from './choose/waiting-room.ts';
-import { classify } from './classify/classify.ts';
 import { Exchange, type Outcome, type Road } from './exchange.ts';
 import type { Worker } from './fleet/worker.ts';
 import type { Failure } from './forward/attempt.ts';
-import { refusalError, sendError } from './forward/errors.ts';
+import { lastWords, refusalError, sendError } from './forward/errors.ts';
 import type { ForwardEvents, Forwarder } from './forward/forward.ts';
 import { RouterError } from './kit/errors.ts';
 import { type Plugin, takePart } from './plugin.ts';
@@ -17,6 +16,8 @@ import type { Sink } from './wire/sink.ts';
 
 /** The rooms along the road. */
 export interface Stages {
+  /** Fills in what the head tells. */
+  readonly classify: (x: Exchange) => void;
   /** Answers the router's own endpoints. @returns false: this is not one of them. */
   readonly serveOwn: (x: Exchange) => boolean;
   readonly limit: ConcurrencyLimit;
@@ -45,8 +46,7 @@ export class Pipeline implements Road, ForwardEvents {
   /** A request and the sink of its answer: a client's socket, memory, a stream. @returns the exchange, to follow or stop it. */
   dispatch(head: RequestHead, body: RequestBody, sink: Sink): Exchange {
     const x = new Exchange(this, head, body, sink, performance.now());
-    const { serveOwn, limit, plugins, requestTimeoutMs } = this.#stages;
-    // First what the head tells: everything after asks for it.
+    const { classify, serveOwn, limit, plugins, requestTimeoutMs } = this.#stages;
     classify(x);
     // The router's own endpoints stand before all limits: health and control must work when the fleet is full.
     if (serveOwn(x)) return x;
@@ -121,7 +121,7 @@ export class Pipeline implements Road, ForwardEvents {
       return;
     }
     x.error = error;
-    this.onCut(x, error.message, '');
+    this.onCut(x, error.message, lastWords(x, error));
   }
 
   #refuse(x: Exchange, error: RouterError): void {

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { createAdminApp } from './admin/app.ts';
+import { drain } from './admin/drain.ts';
 import { startChoosing } from './admin/policy-control.ts';
 import { ownEndpoints } from './admin/own-endpoints.ts';
 import { ConcurrencyLimit } from './admit/limits.ts';
@@ -8,11 +9,13 @@ import { fileStore } from './choose/state-files.ts';
 import { memoryStore } from './choose/state.ts';
 import { WaitingRoom } from './choose/waiting-room.ts';
 import { BodyReader } from './classify/body-reader.ts';
-import { dialectOf } from './classify/classify.ts';
+import { classify, dialectOf } from './classify/classify.ts';
 import { orders } from './classify/keys.ts';
 import { normalPath } from './classify/path.ts';
 import { splitList } from './config/load.ts';
+import { LiveConfig } from './config/live.ts';
 import type { Config } from './config/options.ts';
+import { changeWorkers } from './fleet/change-workers.ts';
 import { Fleet } from './fleet/fleet.ts';
 import { Health } from './fleet/health.ts';
 import { LoadWatch } from './fleet/load-watch.ts';
@@ -21,7 +24,10 @@ import { addForwarded } from './forward/headers.ts';
 import { Forwarder } from './forward/forward.ts';
 import type { CoarseClock } from './kit/clock.ts';
 import { seededRandom } from './kit/rng.ts';
-import { type Logger, createLogger, logObserver } from './observe/log.ts';
+import { exchangeLog } from './observe/exchange-log.ts';
+import { type Logger, givenLog, openLog } from './observe/log.ts';
+import { RotatingFile } from './observe/log-targets.ts';
+import { LoopLag } from './observe/loop-lag.ts';
 import { Meters } from './observe/meters.ts';
 import { createMetricsServer } from './observe/metrics-server.ts';
 import { createRegistry } from './observe/metrics.ts';
@@ -42,36 +48,41 @@ export interface Router {
   /** Where it listens, for example `http://127.0.0.1:30000`. */
   readonly url: string;
   readonly metricsUrl: string;
+  /** What is in force now. */
+  readonly config: Config;
   readonly fleet: Fleet;
   readonly pipeline: Pipeline;
-  /** Reads certificates again; open connections go on. */
-  reload(): void;
+  /** Puts what `read` answers in force, and reads files of certificates and keys again; open connections go on. Never rejects. */
+  reload(read?: () => Config): Promise<void>;
   /** Stops taking requests, lets those under way finish for at most `graceMs`, then cuts them. */
   close(graceMs?: number): Promise<void>;
 }
 
 /** Puts the rooms together and opens the doors. Rejects when an address can't be listened on. */
 export async function startRouter(config: Config, parts: RouterParts = {}): Promise<Router> {
-  const log = parts.log ?? createLogger(config.logLevel);
+  const live = new LiveConfig(config);
+  const logging = parts.log === undefined ? openLog(config.logLevel, logFiles(config)) : givenLog(parts.log);
+  const log = logging.logger;
   const random = seededRandom(Math.floor(Math.random() * 2 ** 32));
   const clock: CoarseClock = { nowMs: performance.now() };
   const retryBudget = new RetryBudget(config.retryBufferBytes);
   const meters = new Meters();
+  const loopLag = new LoopLag();
 
   const fleet = new Fleet({
-    pool: { connectTimeoutMs: config.connectTimeoutMs, idleTimeoutMs: config.workerIdleTimeoutMs },
+    pool: live.of(({ connectTimeoutMs, workerIdleTimeoutMs: idleTimeoutMs }) => ({ connectTimeoutMs, idleTimeoutMs })),
     ca: config.caCertPath === undefined ? null : readFileSync(config.caCertPath, 'utf8'),
   });
   const health = new Health(
     fleet,
-    {
-      path: config.healthCheckEndpoint,
-      intervalMs: config.healthCheckIntervalSecs * 1000,
-      timeoutMs: config.healthCheckTimeoutSecs * 1000,
-      failureThreshold: config.healthFailureThreshold,
-      successThreshold: config.healthSuccessThreshold,
-      isEnabled: !config.disableHealthCheck,
-    },
+    live.of((options) => ({
+      path: options.healthCheckEndpoint,
+      intervalMs: options.healthCheckIntervalSecs * 1000,
+      timeoutMs: options.healthCheckTimeoutSecs * 1000,
+      failureThreshold: options.healthFailureThreshold,
+      successThreshold: options.healthSuccessThreshold,
+      isEnabled: !options.disableHealthCheck,
+    })),
     random,
     (event, worker, detail) => {
       log[event === 'readmitted' ? 'info' : 'warn'](
@@ -80,16 +91,15 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       );
     },
   );
-  const loadWatch =
-    config.engineLoadIntervalSecs > 0
-      ? new LoadWatch(fleet, config.engineLoadIntervalSecs * 1000, config.healthCheckTimeoutSecs * 1000)
-      : null;
+  const watchLoad = ({ engineLoadIntervalSecs: secs, healthCheckTimeoutSecs }: Config): LoadWatch | null =>
+    secs > 0 ? new LoadWatch(fleet, secs * 1000, healthCheckTimeoutSecs * 1000) : null;
+  let loadWatch = watchLoad(config);
   const waitingRoom = new WaitingRoom();
   const store =
     config.dataDir === undefined
       ? memoryStore()
       : fileStore(config.dataDir, (error) => log.error({ error: error.message }, '--data-dir: state not written'));
-  const choosing = await startChoosing(config, {
+  const choosing = await startChoosing(live, {
     fleet,
     random,
     nowMs: () => clock.nowMs,
@@ -111,6 +121,8 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     inFlight: () => pipeline.underWay.size,
     held: () => waitingRoom.counts(),
     retryBufferBytes: () => retryBudget.usedBytes,
+    loopLag: loopLag.histogram,
+    droppedLogLines: () => logging.droppedLines(),
   });
   const metricsText = async () => ({ contentType: registry.contentType, text: await registry.metrics() });
   const policies = {
@@ -123,9 +135,12 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   };
   const app = createAdminApp({ fleet, metricsText, isDraining: () => listener.isDraining, policies });
 
+  const limit = new ConcurrencyLimit(config.maxConcurrentRequests);
+  const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
   const pipeline = new Pipeline({
+    classify: (x) => classify(x, ids.requestIdHeaders),
     serveOwn: ownEndpoints(app),
-    limit: new ConcurrencyLimit(config.maxConcurrentRequests),
+    limit,
     chooser,
     waitingRoom,
     makeForwarder: (events) =>
@@ -133,16 +148,19 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
         clock,
         chooser,
         waitingRoom,
-        {
-          maxRetries: config.disableRetries ? 0 : config.retryMaxRetries,
-          streamCoalesceMs: config.streamCoalesceMs,
-        },
+        live.of((options) => ({
+          maxRetries: options.disableRetries ? 0 : options.retryMaxRetries,
+          streamCoalesceMs: options.streamCoalesceMs,
+        })),
         events,
       ),
     plugins: parts.plugins ?? [],
     observers: [
       meters,
-      logObserver(log),
+      exchangeLog(
+        log,
+        live.of(({ accessLog }) => ({ isAccessLogged: accessLog })),
+      ),
       pluginEnds(log),
       {
         attemptFailed: (_x, worker, failure) => {
@@ -151,31 +169,33 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
         finished: () => {},
       },
     ],
-    requestTimeoutMs: config.requestTimeoutSecs * 1000,
+    get requestTimeoutMs() {
+      return live.current.requestTimeoutSecs * 1000;
+    },
   });
 
-  const readTls = () =>
-    config.tlsCertPath === undefined
-      ? null
-      : { cert: readFileSync(config.tlsCertPath), key: readFileSync(config.tlsKeyPath!) };
+  const readTls = ({ tlsCertPath, tlsKeyPath }: Config) =>
+    tlsCertPath === undefined ? null : { cert: readFileSync(tlsCertPath), key: readFileSync(tlsKeyPath!) };
+  const tls = readTls(config);
   const listener = new Listener(
     clock,
     retryBudget,
-    {
-      host: config.host,
-      port: config.port,
-      tls: readTls(),
-      maxPayloadBytes: config.maxPayloadSize,
-      allowsHalfClose: config.allowHalfClose,
+    live.of((options) => ({
+      host: options.host,
+      port: options.port,
+      reusePort: options.reusePort,
+      tls,
+      maxPayloadBytes: options.maxPayloadSize,
+      allowsHalfClose: options.allowHalfClose,
       timeouts: {
-        headMs: config.clientHeadTimeoutSecs * 1000,
-        bodyIdleMs: config.clientBodyTimeoutSecs * 1000,
-        keepAliveMs: config.clientIdleTimeoutSecs * 1000,
+        headMs: options.clientHeadTimeoutSecs * 1000,
+        bodyIdleMs: options.clientBodyTimeoutSecs * 1000,
+        keepAliveMs: options.clientIdleTimeoutSecs * 1000,
       },
-    },
+    })),
     {
       onRequest(head, body, connection) {
-        if (config.forwardedHeaders) {
+        if (live.current.forwardedHeaders) {
           const clientAddress = connection.socket.remoteAddress ?? 'unknown';
           addForwarded(head, { clientAddress, scheme: listener.isTls ? 'https' : 'http' });
         }
@@ -199,11 +219,17 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     }
     port = await listenOr(() => listener.listen(), `--port ${config.port}`);
     metricsPort = await listenOr(
-      () => listenOn(metricsServer, { port: config.prometheusPort, host: config.prometheusHost }),
+      () =>
+        listenOn(metricsServer, {
+          port: config.prometheusPort,
+          host: config.prometheusHost,
+          reusePort: config.reusePort,
+        }),
       `--prometheus-port ${config.prometheusPort}`,
     );
   } catch (error) {
     health.close();
+    loopLag.close();
     choosing.table.close();
     listener.close();
     throw error;
@@ -214,6 +240,30 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
   }, TICK_MS);
 
+  live.beforeChange((next) => {
+    const renewed = readTls(next);
+    return renewed === null ? undefined : listener.prepareTls(renewed);
+  });
+  live.beforeChange((next, now) => changeWorkers(fleet, splitList(now.workerUrls), splitList(next.workerUrls)));
+  live.beforeChange((next, now) => () => {
+    retryBudget.limitBytes = next.retryBufferBytes;
+    limit.max = next.maxConcurrentRequests;
+    reader.setPlaces(orders[next.keyOrder](next.sessionHeaders));
+    if (next.logLevel !== now.logLevel) logging.setLevel(next.logLevel);
+    chooser.explains = log.isLevelEnabled('debug');
+    loadWatch?.close();
+    loadWatch = watchLoad(next);
+  });
+  // The last one: a new policy takes over what the old one knows, and nothing may be placed in between.
+  live.beforeChange(async (next, now) => {
+    const change = await choosing.prepareChange(next, now);
+    if (change === undefined) return;
+    return () => {
+      change();
+      waitingRoom.askAll();
+    };
+  });
+
   const scheme = listener.isTls ? 'https' : 'http';
   const hostText = config.host.includes(':') ? `[${config.host}]` : config.host;
   const url = `${scheme}://${hostText}:${port}`;
@@ -221,33 +271,45 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
 
   return {
     url,
+    get config() {
+      return live.current;
+    },
     metricsUrl: `http://${config.prometheusHost}:${metricsPort}/metrics`,
     fleet,
     pipeline,
-    reload() {
+    async reload(read = () => live.current) {
+      logging.reopen();
       try {
-        const tls = readTls();
-        if (tls !== null) listener.reloadTls(tls);
+        const { changed, ignored } = await live.change(read());
+        if (ignored.length > 0) log.warn({ options: ignored }, 'changed, but only a restart puts these in force');
+        log.info({ changed, workers: fleet.workers.length }, 'configuration reloaded');
       } catch (error) {
-        // A certificate that is half written must not take the router down; the old one goes on.
-        log.error({ error: (error as Error).message }, 'certificate not reloaded, the old one stays');
+        // What is half written, or wrong, must not take the router down.
+        log.error({ error: (error as Error).message }, 'configuration not reloaded, the old one stays');
       }
     },
     async close(graceMs = 0) {
-      listener.drain();
-      const deadline = performance.now() + graceMs;
-      while (pipeline.underWay.size > 0 && performance.now() < deadline) {
-        await new Promise((resolve) => setTimeout(resolve, Math.min(50, graceMs)));
-      }
+      log.info({ underWay: pipeline.underWay.size, graceSecs: graceMs / 1000 }, 'draining');
+      const cut = await drain(listener, pipeline, graceMs);
+      log[cut > 0 ? 'warn' : 'info']({ cut }, 'drained');
       health.close();
       loadWatch?.close();
+      loopLag.close();
       clearInterval(ticker);
-      pipeline.close();
-      listener.close();
       for (const worker of fleet.workers) worker.pool.closeIdle();
       choosing.table.close();
       await store.flush();
-      await new Promise((resolve) => metricsServer.close(resolve));
+      metricsServer.close();
+      metricsServer.closeAllConnections();
+      await logging.close();
     },
   };
+}
+
+function logFiles({ logDir, logMaxBytes, logMaxFiles }: Config): RotatingFile | undefined {
+  try {
+    return logDir === undefined ? undefined : new RotatingFile(logDir, logMaxBytes, logMaxFiles);
+  } catch (error) {
+    throw new Error(`--log-dir: ${(error as Error).message}`, { cause: error });
+  }
 }

@@ -2,10 +2,10 @@ import { RouterError } from '../kit/errors.ts';
 
 /** How many exchanges may be under way at once: a true bound, held until the last byte of the answer. */
 export class ConcurrencyLimit {
-  readonly max: number;
+  /** 0: no bound. */
+  max: number;
   current = 0;
 
-  /** @param max 0: no bound */
   constructor(max: number) {
     this.max = max;
   }

@@ -16,14 +16,14 @@ export class Chooser {
   readonly table: PolicyTable;
   readonly #fleet: Fleet;
   readonly #reader: BodyReader;
-  readonly #explains: boolean;
+  /** Whether each choice is put down with its reasons (`Exchange.candidates`). */
+  explains: boolean;
 
-  /** @param explains whether each choice is put down with its reasons (`Exchange.candidates`) */
   constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, explains = false) {
     this.#fleet = fleet;
     this.table = table;
     this.#reader = reader;
-    this.#explains = explains;
+    this.explains = explains;
   }
 
   /** Calls `then` when all is known of the request that a policy asks for: at once, or with its body's last byte. */
@@ -46,7 +46,7 @@ export class Chooser {
     if (workers.length === 0) return null;
     const policy = this.table.for(x);
     x.placer = policy;
-    if (this.#explains) x.candidates = policy.explain?.(x, workers) ?? null;
+    if (this.explains) x.candidates = policy.explain?.(x, workers) ?? null;
     const choice = policy.choose(x, workers);
     if ('legs' in choice) {
       x.placement = choice;

@@ -29,14 +29,19 @@ const SCRATCH_BYTES = 1_048_576;
  * JSON structure, at its top level only: text inside a prompt is never taken for a key.
  */
 export class BodyReader {
-  readonly #places: readonly KeyPlace[];
+  #places: readonly KeyPlace[] = [];
   /** Up to here, places in headers come before all places in bodies. */
-  readonly #headFirst: number;
+  #headFirst = 0;
   readonly #spans = new Int32Array(2 * fields.length);
   readonly #innerSpans = new Int32Array(2);
   #scratch: Buffer | null = null;
 
   constructor(places: readonly KeyPlace[]) {
+    this.setPlaces(places);
+  }
+
+  /** Where keys are looked for from now on. */
+  setPlaces(places: readonly KeyPlace[]): void {
     this.#places = places;
     const firstInBody = places.findIndex((place) => place.in === 'body');
     this.#headFirst = firstInBody < 0 ? places.length : firstInBody;

@@ -33,7 +33,7 @@ program
   .showHelpAfterError('(turnout --help shows all options)');
 
 addOptions(program.command('serve', { isDefault: true }).description('Run the router (the default verb).')).action(
-  async (flags: Record<string, unknown>) => (await import('./serve.ts')).serve(configOf(flags)),
+  async (flags: Record<string, unknown>) => (await import('./serve.ts')).serve(() => configOf(flags)),
 );
 
 addOptions(

@@ -2,18 +2,23 @@ import { ConfigError } from '../config/load.ts';
 import type { Config } from '../config/options.ts';
 import { startRouter } from '../router.ts';
 
-/** Runs a router until it is told to stop. */
-export async function serve(config: Config): Promise<void> {
+/**
+ * Runs a router until it is told to stop.
+ *
+ * @param readConfig reads flags, environment and file anew each time
+ */
+export async function serve(readConfig: () => Config): Promise<void> {
+  const config = readConfig();
   const router = await startRouter(config).catch((error: unknown) => {
     throw new ConfigError((error as Error).message);
   });
-  process.on('SIGHUP', () => router.reload());
+  process.on('SIGHUP', () => void router.reload(readConfig));
   let isStopping = false;
   const stop = (): void => {
     // A second signal means: now.
     if (isStopping) process.exit(1);
     isStopping = true;
-    void router.close(config.shutdownGracePeriodSecs * 1000).then(() => process.exit(0));
+    void router.close(router.config.shutdownGracePeriodSecs * 1000).then(() => process.exit(0));
   };
   process.on('SIGTERM', stop);
   process.on('SIGINT', stop);

@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import type { Dialect } from '../exchange.ts';
+import type { Dialect, Exchange } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Refusal } from '../wire/request-head.ts';
 import { type ResponseHead, ownHead } from '../wire/response-head.ts';
@@ -24,6 +24,10 @@ function errorHead(error: RouterError, bodyBytes: number): ResponseHead {
     bodyBytes,
   );
 }
+
+/** What may still be said in an answer that breaks off: an error event, where one can stand; else ''. */
+export const lastWords = (x: Exchange, error: RouterError): string =>
+  x.underWay?.isBetweenEvents === true ? `data: ${errorJson(error, x.dialect)}\n\n` : '';
 
 /** What the wire refused, as an error of the table. It keeps the status that fits it best. */
 export function refusalError({ status, message }: Refusal): RouterError {

@@ -8,7 +8,7 @@ import { RouterError } from '../kit/errors.ts';
 import { type Plugin, pluginError } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import { Attempt, type AttemptOwner, type Failure } from './attempt.ts';
-import { errorJson } from './errors.ts';
+import { lastWords } from './errors.ts';
 import { answerSink } from './plugin-sink.ts';
 
 export interface ForwardOptions {
@@ -143,8 +143,7 @@ export class Forwarder implements AttemptOwner {
     const { x } = attempt;
     const error = new RouterError('upstream_reset', 'The engine broke off in the middle of its answer.');
     x.error = error;
-    const lastWords = attempt.isBetweenEvents ? `data: ${errorJson(error, x.dialect)}\n\n` : '';
-    this.#events.onCut(x, detail, lastWords);
+    this.#events.onCut(x, detail, lastWords(x, error));
   }
 
   onFailed(attempt: Attempt, failure: Failure, detail: string): void {

@@ -18,7 +18,10 @@ export function upstreamHead(x: Exchange, worker: Worker, bodyBytes: number): st
   // `OPTIONS *` is about the server, not about a path on it (RFC 9112 section 3.2.4).
   const target = head.target === '*' ? '*' : worker.basePath + head.target;
   let out = `${head.method} ${target} HTTP/1.1\r\nhost: ${worker.authority}\r\n${head.passedOn()}`;
-  if (x.isRequestIdOurs) out += `x-request-id: ${head.requestId}\r\n`;
+  if (x.isRequestIdOurs) {
+    out += `x-request-id: ${head.requestId}\r\n`;
+    if (head.idHeader !== '') out += `${head.idHeader}: ${head.requestId}\r\n`;
+  } else if (!head.hasRequestIdLine) out += `x-request-id: ${head.requestId}\r\n`;
   // vLLM reads it on every path, SGLang on OpenAI's. What the client says itself, it knows better.
   if (worker.rank !== null && head.get('x-data-parallel-rank') === undefined) {
     out += `x-data-parallel-rank: ${worker.rank}\r\n`;

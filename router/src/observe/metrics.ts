@@ -17,6 +17,8 @@ export interface MetricSources {
   readonly inFlight: () => number;
   readonly held: () => Map<string, number>;
   readonly retryBufferBytes: () => number;
+  readonly loopLag: Histogram;
+  readonly droppedLogLines: () => number;
 }
 
 interface MetricSpec {
@@ -103,6 +105,18 @@ export const metrics: readonly MetricSpec[] = [
     type: 'gauge',
     help: 'Open client connections.',
     read: ({ openConnections }) => one(openConnections()),
+  },
+  {
+    name: 'turnout_event_loop_lag_seconds',
+    type: 'histogram',
+    help: 'How late the event loop came to a timer of 20 ms: what is over 0.01 is a fault.',
+    read: ({ loopLag }) => buckets('turnout_event_loop_lag_seconds', loopLag),
+  },
+  {
+    name: 'turnout_log_dropped_lines_total',
+    type: 'counter',
+    help: 'Lines of the log that were not written: the disk is full, or nobody reads the output.',
+    read: ({ droppedLogLines }) => one(droppedLogLines()),
   },
   {
     name: 'turnout_workers',

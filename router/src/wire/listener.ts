@@ -9,9 +9,16 @@ import type { Refusal, RequestHead } from './request-head.ts';
 /** Deadlines are looked at this often; also the resolution of the clock that they are measured with. */
 export const TICK_MS = 250;
 
+/** Rounds of the event loop without a new connection after which nobody waits to be accepted any more. */
+const QUIET_ROUNDS = 3;
+/** Where connections never stop coming, it ends after so many. */
+const MAX_ROUNDS = 100;
+
 export interface ListenerOptions {
   readonly host: string;
   readonly port: number;
+  /** Other processes may listen there too. */
+  readonly reusePort?: boolean;
   /** Certificate and key of this server, or null for plain HTTP. */
   readonly tls: SecureContextOptions | null;
   readonly maxPayloadBytes: number;
@@ -29,12 +36,10 @@ export interface RequestTaker {
 export class Listener implements ConnectionOwner {
   readonly clock: CoarseClock;
   readonly retryBudget: RetryBudget;
-  readonly maxPayloadBytes: number;
-  readonly allowsHalfClose: boolean;
-  readonly timeouts: ConnectionOwner['timeouts'];
   isDraining = false;
   #secureContext: SecureContext | null;
   readonly connections = new Set<ClientConnection>();
+  #quietRounds = 0;
   readonly #server: Server;
   readonly #taker: RequestTaker;
   readonly #options: ListenerOptions;
@@ -42,14 +47,23 @@ export class Listener implements ConnectionOwner {
   constructor(clock: CoarseClock, retryBudget: RetryBudget, options: ListenerOptions, taker: RequestTaker) {
     this.clock = clock;
     this.retryBudget = retryBudget;
-    this.maxPayloadBytes = options.maxPayloadBytes;
-    this.allowsHalfClose = options.allowsHalfClose;
-    this.timeouts = options.timeouts;
     this.#options = options;
     this.#taker = taker;
     this.#secureContext = options.tls === null ? null : createSecureContext(options.tls);
     // Half-open: a client's FIN is answered by the connection itself, which knows what is under way.
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (tcp) => this.#take(tcp));
+  }
+
+  get maxPayloadBytes(): number {
+    return this.#options.maxPayloadBytes;
+  }
+
+  get allowsHalfClose(): boolean {
+    return this.#options.allowsHalfClose;
+  }
+
+  get timeouts(): ConnectionOwner['timeouts'] {
+    return this.#options.timeouts;
   }
 
   get isTls(): boolean {
@@ -58,6 +72,7 @@ export class Listener implements ConnectionOwner {
 
   /** A handshake that fails or drags on ends like a head that does: by the connection's error or deadline. */
   #take(tcp: Socket): void {
+    this.#quietRounds = 0;
     const secureContext = this.#secureContext;
     const socket =
       secureContext === null ? tcp : new TLSSocket(tcp, { isServer: true, secureContext, ALPNProtocols: ['http/1.1'] });
@@ -66,13 +81,16 @@ export class Listener implements ConnectionOwner {
 
   /** @returns the port, which differs from the one asked for when that was 0. */
   listen(): Promise<number> {
-    const { host, port } = this.#options;
-    return listenOn(this.#server, { host, port, backlog: 4096 });
+    const { host, port, reusePort = false } = this.#options;
+    return listenOn(this.#server, { host, port, reusePort, backlog: 4096 });
   }
 
-  /** New connections get this certificate; open ones go on. */
-  reloadTls(tls: SecureContextOptions): void {
-    this.#secureContext = createSecureContext(tls);
+  /** Throws when it is no certificate with its key. @returns what puts it in force for new connections; open ones go on */
+  prepareTls(tls: SecureContextOptions): () => void {
+    const context = createSecureContext(tls);
+    return () => {
+      this.#secureContext = context;
+    };
   }
 
   /** Closes connections whose awaited bytes have not come in time. */
@@ -93,16 +111,34 @@ export class Listener implements ConnectionOwner {
     this.connections.delete(connection);
   }
 
-  /** Stops listening and lets go of connections that wait for a request; the others end after their answer. */
+  /** Every answer ends its connection from now on. Listens no more, once those are accepted who wait for it already. */
   drain(): void {
     this.isDraining = true;
-    this.#server.close();
+    this.#quietRounds = 0;
+    this.#acceptRest(MAX_ROUNDS);
+  }
+
+  /** The system resets connections that wait to be accepted when their socket is closed, so nobody may be left waiting. */
+  #acceptRest(rounds: number): void {
+    if (rounds === 0 || this.#quietRounds++ === QUIET_ROUNDS) this.#server.close();
+    else setImmediate(() => this.#acceptRest(rounds - 1));
+  }
+
+  /** Lets go of connections that wait for a request. */
+  closeIdle(): void {
     for (const connection of this.connections) if (connection.isIdle) connection.socket.destroySoon();
+  }
+
+  /** Nothing waits to be sent. */
+  get hasSentAll(): boolean {
+    for (const { socket } of this.connections) if (socket.writableLength > 0) return false;
+    return true;
   }
 
   /** Breaks off whatever is left. */
   close(): void {
-    this.drain();
+    this.isDraining = true;
+    this.#server.close();
     for (const connection of this.connections) connection.socket.destroy();
   }
 }

@@ -56,6 +56,8 @@ export class RequestHead extends Head {
   isHttp10 = false;
   /** There is an x-request-id, be it empty. */
   hasRequestIdLine = false;
+  /** The answer carries the id of the request under this name too; '' for none. */
+  idHeader = '';
   /** The client waits for `100 Continue` before it sends its body. */
   expectsContinue = false;
   refusal: Refusal | null = null;
