@@ -242,7 +242,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
 
   live.beforeChange((next) => {
     const renewed = readTls(next);
-    return renewed === null ? undefined : listener.prepareTls(renewed);
+    return renewed === null ? null : listener.prepareTls(renewed);
   });
   live.beforeChange((next, now) => changeWorkers(fleet, splitList(now.workerUrls), splitList(next.workerUrls)));
   live.beforeChange((next, now) => () => {
@@ -257,7 +257,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   // The last one: a new policy takes over what the old one knows, and nothing may be placed in between.
   live.beforeChange(async (next, now) => {
     const change = await choosing.prepareChange(next, now);
-    if (change === undefined) return;
+    if (change === null) return null;
     return () => {
       change();
       waitingRoom.askAll();
@@ -298,6 +298,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       clearInterval(ticker);
       for (const worker of fleet.workers) worker.pool.closeIdle();
       choosing.table.close();
+      reader.close();
       await store.flush();
       metricsServer.close();
       metricsServer.closeAllConnections();

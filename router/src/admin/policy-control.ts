@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { loadPolicy } from '../choose/load-policy.ts';
 import type { PolicyContext } from '../choose/policy.ts';
 import { type NamedPolicy, PolicyTable } from '../choose/policy-table.ts';
-import { boundedKey } from '../classify/body-reader.ts';
+import { boundedKey } from '../classify/body-scan.ts';
 import { routingOptions } from '../config/options/routing.ts';
 import type { LiveConfig, Preparation } from '../config/live.ts';
 import type { Config } from '../config/options.ts';
@@ -60,7 +60,7 @@ export async function startChoosing(
       for (const { policy } of made.values()) policy.close?.();
       throw error;
     }
-    if (made.size === 0 && gone.length === 0) return;
+    if (made.size === 0 && gone.length === 0) return null;
     return () => {
       for (const [model, named] of made) table.set(model, named);
       for (const model of gone) table.unset(model);

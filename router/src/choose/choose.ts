@@ -1,4 +1,4 @@
-import type { BodyReader } from '../classify/body-reader.ts';
+import { type BodyReader, MAX_LOOKED_BYTES } from '../classify/body-reader.ts';
 import { flushingPaths } from '../engines/controls.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
@@ -35,8 +35,7 @@ export class Chooser {
     if (!needsModel && (hasEnough || (x.session !== '' && this.table.knowsSession(x)))) return then();
     if (!canWaitFor(x.head)) return then();
     x.body.whenComplete(() => {
-      this.#reader.readBody(x, needs === 'prompt');
-      then();
+      this.#reader.readBody(x, needs === 'prompt', then);
     });
   }
 
@@ -83,9 +82,6 @@ export class Chooser {
     if (x.isLastTurn && x.outcome === 'complete' && x.session !== '') this.table.sessionEnded(x.session);
   }
 }
-
-/** Larger bodies are passed on as they come instead: no prompt is as long as that. */
-const MAX_LOOKED_BYTES = 16_777_216;
 
 /** Whether a body may be waited for. One in chunks that is not JSON may have no end, or wait for the answer's beginning. */
 function canWaitFor(head: RequestHead): boolean {

@@ -26,9 +26,10 @@ const presenceIsFixed: ReadonlySet<OptionName> = new Set<OptionName>(['tlsCertPa
 
 /**
  * Gets ready for the next configuration and changes nothing yet; throws, in words for the user, when it can't be had.
- * @returns what puts it in force
+ * @returns what puts it in force, null for nothing
  */
-export type Preparation = (next: Config, now: Config) => (() => void) | void | Promise<(() => void) | void>;
+export type Preparation = (next: Config, now: Config) => Step | Promise<Step>;
+type Step = (() => void) | null;
 
 /** What came of a change of the configuration, as flags: `--policy`. */
 export interface Change {
@@ -82,11 +83,11 @@ export class LiveConfig {
     const names = (Object.keys(options) as OptionName[]).filter((name) => !isDeepStrictEqual(wanted[name], now[name]));
     const ignored = names.filter((name) => isFixed(name, wanted, now));
     const kept = Object.fromEntries(ignored.map((name) => [name, now[name]]));
-    const next = Object.freeze({ ...wanted, ...kept } as Config);
+    const next = Object.freeze<Config>({ ...wanted, ...kept });
     const steps: (() => void)[] = [];
     for (const prepare of this.#preparations) {
       const step = await prepare(next, now);
-      if (step !== undefined) steps.push(step);
+      if (step !== null) steps.push(step);
     }
     this.#current = next;
     for (const refill of this.#refills) refill(next);
