@@ -30,7 +30,7 @@ import { RotatingFile } from './observe/log-targets.ts';
 import { LoopLag } from './observe/loop-lag.ts';
 import { Meters } from './observe/meters.ts';
 import { createMetricsServer } from './observe/metrics-server.ts';
-import { createRegistry } from './observe/metrics.ts';
+import { createRegistry, metricsPage } from './observe/metrics.ts';
 import { pluginEnds } from './observe/plugin-ends.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
@@ -124,7 +124,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     loopLag: loopLag.histogram,
     droppedLogLines: () => logging.droppedLines(),
   });
-  const metricsText = async () => ({ contentType: registry.contentType, text: await registry.metrics() });
+  const metricsText = async () => ({ contentType: registry.contentType, text: await metricsPage(registry) });
   const policies = {
     ...choosing.control,
     async set(model: string, policy: string) {
