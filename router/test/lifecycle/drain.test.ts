@@ -1,6 +1,8 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { test } from 'node:test';
+import { turnout } from '../cli/turnout.ts';
 import { connectClient, request } from '../harness/client.ts';
+import { startEngine } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
 import { HELLO, startScene } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
@@ -96,4 +98,58 @@ test('a scraper that never sends and one that never reads do not keep it from cl
   ok((await fine.answer()).text.includes('turnout_event_loop_lag_seconds_bucket'));
   await router.close(100);
   await silent.untilEnded();
+});
+
+test('SIGTERM with 200 streams: those that end in time end well, the others incomplete; the exit code is 0', async (t) => {
+  const engine = await startEngine(t);
+  const ports = ['--port', '0', '--prometheus-port', '0', '--disable-health-check', '--policy', 'least_inflight'];
+  const run = turnout(t, ['serve', ...ports, '--shutdown-grace-period-secs', '3', '--worker-urls', engine.url]);
+  const [, url] = await run.says(/listening on (http:\/\/127\.0\.0\.1:\d+)/);
+  const streams = await Promise.all(
+    Array.from({ length: 200 }, async () => {
+      const client = await connectClient(t, url!);
+      client.write(request('POST', '/v1/completions', '{}'));
+      const asked = await engine.next();
+      asked.beginStream();
+      asked.connection.write(chunk('data: 1\n\n'));
+      await client.read('\r\n\r\n');
+      await client.read('data: 1\n\n\r\n');
+      return { client, asked };
+    }),
+  );
+  run.child.kill('SIGTERM');
+  await run.says(/"underWay":200,.*"msg":"draining"/);
+  await until('it listens no more', () =>
+    connectClient(t, url!).then(
+      (client) => !client.reset(),
+      () => true,
+    ),
+  );
+  // Who asks and who answers may have been paired in another order.
+  for (const { asked } of streams.slice(0, 100)) asked.connection.write('0\r\n\r\n');
+  const ends = await Promise.all(
+    streams.map(async ({ client }) => {
+      await client.untilEnded(10_000);
+      return client.unread;
+    }),
+  );
+  equal(ends.filter((end) => end === '0\r\n\r\n').length, 100);
+  const isLastWord = (end: string) => /^[\da-f]+\r\ndata: \{"error":.*shutting_down.*\n\n\r\n$/.test(end);
+  equal(ends.filter(isLastWord).length, 100);
+  equal(await run.ended, 0);
+  match(run.output(), /"level":40,.*"cut":100,"msg":"drained"/);
+});
+
+test('a second signal ends it at once', async (t) => {
+  const engine = await startEngine(t);
+  const ports = ['--port', '0', '--prometheus-port', '0', '--disable-health-check', '--policy', 'least_inflight'];
+  const run = turnout(t, ['serve', ...ports, '--worker-urls', engine.url]);
+  const [, url] = await run.says(/listening on (http:\/\/127\.0\.0\.1:\d+)/);
+  const client = await connectClient(t, url!);
+  client.write(HELLO);
+  await engine.next();
+  run.child.kill('SIGTERM');
+  await run.says(/"msg":"draining"/);
+  run.child.kill('SIGTERM');
+  equal(await run.ended, 1);
 });
