@@ -36,7 +36,7 @@ const always = (): boolean => true;
 test('the thread finds what would be found here', async () => {
   const thread = new ScanThread(4_000_000);
   const answers = await Promise.all(
-    bodies.map((text) => new Promise<BodyFacts>((done) => void thread.scan(piecesOf(text), question, always, done))),
+    bodies.map((text) => new Promise<BodyFacts>((done) => thread.scan(piecesOf(text), question, always, done))),
   );
   const scan = new BodyScan();
   for (const [i, text] of bodies.entries()) assert.deepEqual(answers[i], scan.scan(Buffer.from(text), question));
@@ -69,7 +69,7 @@ test('who is not wanted any more is left out, the next one gets its turn', async
 test('a thread that fails costs one body its facts', async () => {
   const thread = new ScanThread(4_000_000);
   const ask = (of: BodyQuestion) =>
-    new Promise<BodyFacts>((done) => void thread.scan(piecesOf(bodies[0]!), of, always, done));
+    new Promise<BodyFacts>((done) => thread.scan(piecesOf(bodies[0]!), of, always, done));
   assert.equal(await ask({ ...question, places: null as never }), nothingSaid);
   assert.equal((await ask(question)).key!.value, 's1');
   thread.close();

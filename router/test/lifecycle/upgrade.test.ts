@@ -30,10 +30,9 @@ test(
     const [quick] = await startEngines(t, 1);
     const slow = await startEngine(t);
     const start = async (port: string, engineUrl: string) => {
-      const run = turnout(t, [
-        ...['serve', '--reuse-port', '--port', port, '--prometheus-port', '0', '--disable-health-check'],
-        ...['--policy', 'least_inflight', '--worker-urls', engineUrl],
-      ]);
+      const ports = ['--reuse-port', '--port', port, '--prometheus-port', '0'];
+      const routing = ['--policy', 'least_inflight', '--disable-health-check', '--worker-urls', engineUrl];
+      const run = turnout(t, ['serve', ...ports, ...routing]);
       const [, at] = await run.says(/listening on http:\/\/127\.0\.0\.1:(\d+)/);
       return { run, port: at! };
     };
