@@ -50,8 +50,9 @@ export class Admission {
   readonly #keyOf: (head: RequestHead) => string;
   readonly #nobodyAvailable: () => RouterError;
   readonly #onWaited: (seconds: number) => void;
-  readonly #hasLimits: boolean;
-  readonly #rate: RateLimit | null;
+  #hasLimits = false;
+  #rate: RateLimit | null = null;
+  #ratePerSec = 0;
   readonly #pace = new Pace(performance.now());
   readonly #inside = new Set<Exchange>();
   readonly #queue = new FairQueue<Waiter>();
@@ -78,9 +79,19 @@ export class Admission {
     this.#keyOf = keyOf;
     this.#nobodyAvailable = nobodyAvailable;
     this.#onWaited = onWaited;
-    this.#hasLimits = options.maxConcurrent > 0 || options.workerMaxInflight > 0 || options.ratePerSec > 0;
-    this.#rate = options.ratePerSec > 0 ? new RateLimit(options.ratePerSec, performance.now()) : null;
-    if (this.#hasLimits) fleet.onEvent(() => this.#onFleetChange());
+    this.onOptionsChange();
+    fleet.onEvent(() => this.#onFleetChange());
+  }
+
+  /** The options are others than before. What is under way without having been counted is not counted now. */
+  onOptionsChange(): void {
+    const { maxConcurrent, workerMaxInflight, ratePerSec } = this.#options;
+    this.#hasLimits = maxConcurrent > 0 || workerMaxInflight > 0 || ratePerSec > 0;
+    if (ratePerSec !== this.#ratePerSec) {
+      this.#ratePerSec = ratePerSec;
+      this.#rate = ratePerSec > 0 ? new RateLimit(ratePerSec, performance.now()) : null;
+    }
+    this.#admitWaiting();
   }
 
   /** Calls `goOn` at once or after a wait, which `x.underWay.abort()` ends. */
@@ -97,7 +108,7 @@ export class Admission {
 
   /** The exchange is over, whether it was let in or not. */
   leave(x: Exchange): void {
-    if (!this.#hasLimits || !this.#inside.delete(x)) return;
+    if (this.#inside.size === 0 || !this.#inside.delete(x)) return;
     this.#pace.note(x.endMs);
     this.#admitWaiting();
   }

@@ -6,8 +6,8 @@ import type { Hold } from './policy.ts';
 import type { WaitingRoom } from './waiting-room.ts';
 
 export interface FullWorkersOptions {
-  /** How many may wait; null: whoever comes. */
-  readonly queueSize: number | null;
+  /** How many may wait. */
+  readonly queueSize: number;
   readonly queueTimeoutMs: number;
 }
 
@@ -38,7 +38,7 @@ export class FullWorkers implements Placer {
 
   hold(x: Exchange): Hold | RouterError {
     const { queueSize, queueTimeoutMs } = this.#options;
-    if (queueSize !== null && x.placer === null && this.#room.sizeOf(this) >= queueSize) {
+    if (x.placer === null && this.#room.sizeOf(this) >= queueSize) {
       this.shed++;
       const message = 'Every worker has as many requests as it may (--worker-max-inflight). Retry later.';
       return new RouterError('too_many_requests', message, { retryAfterSecs: 1 });

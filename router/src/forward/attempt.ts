@@ -327,7 +327,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   /** True when an event of the stream was just completed: an error event may be put in here. */
   get isBetweenEvents(): boolean {
     const chunks = this.#chunks;
-    return this.#head!.isEventStream && chunks !== null && chunks.isBetweenChunks && chunks.isBetweenEvents;
+    return this.#head?.isEventStream === true && chunks !== null && chunks.isBetweenChunks && chunks.isBetweenEvents;
   }
 
   #leave(): void {

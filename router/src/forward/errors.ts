@@ -48,6 +48,9 @@ export function nobodyLeft(x: Exchange, detail = ''): RouterError {
   }
   return new RouterError('no_available_workers', `No engine accepts connections (${x.failures.length} tried).`, again);
 }
+/** What may still be said in an answer that breaks off: an error event, where one can stand; else ''. */
+export const lastWords = (x: Exchange, error: RouterError): string =>
+  x.underWay?.isBetweenEvents === true ? `data: ${errorJson(error, x.dialect)}\n\n` : '';
 
 /** What the wire refused, as an error of the table. It keeps the status that fits it best. */
 export function refusalError({ status, message }: Refusal): RouterError {

@@ -11,7 +11,7 @@ import { type Plugin, pluginError } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { AnswerTimeouts } from './answer-timer.ts';
 import { Attempt, type AttemptOwner, type CutCode } from './attempt.ts';
-import { errorJson, nobodyLeft } from './errors.ts';
+import { lastWords, nobodyLeft } from './errors.ts';
 import type { ForwardOptions } from './options.ts';
 import { answerSink } from './plugin-sink.ts';
 import { type NextTry, RetryAllowance, backoffMs, nextTry, retryAfterMs } from './retry.ts';
@@ -171,8 +171,7 @@ export class Forwarder implements AttemptOwner {
     const { x } = attempt;
     const error = new RouterError(code, cutMessages[code]);
     x.error = error;
-    const lastWords = attempt.isBetweenEvents ? `data: ${errorJson(error, x.dialect)}\n\n` : '';
-    this.#events.onCut(x, detail, lastWords);
+    this.#events.onCut(x, detail, lastWords(x, error));
   }
 
   rejects(attempt: Attempt, head: ResponseHead): boolean {

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Registry } from 'prom-client';
 import type { Admission } from '../admit/admission.ts';
 import type { Breakers } from '../fleet/breakers.ts';
@@ -25,6 +26,8 @@ export interface MetricSources {
   readonly retryBufferBytes: () => number;
   readonly breakers: Breakers;
   readonly stalls: StallWatch;
+  readonly loopLag: Histogram;
+  readonly droppedLogLines: () => number;
 }
 
 interface MetricSpec {
@@ -144,6 +147,18 @@ export const metrics: readonly MetricSpec[] = [
     read: ({ refusedConnections }) => each('reason', Object.entries(refusedConnections())),
   },
   {
+    name: 'turnout_event_loop_lag_seconds',
+    type: 'histogram',
+    help: 'How late the event loop came to a timer of 20 ms: what is over 0.01 is a fault.',
+    read: ({ loopLag }) => buckets('turnout_event_loop_lag_seconds', loopLag),
+  },
+  {
+    name: 'turnout_log_dropped_lines_total',
+    type: 'counter',
+    help: 'Lines of the log that were not written: the disk is full, or nobody reads the output.',
+    read: ({ droppedLogLines }) => one(droppedLogLines()),
+  },
+  {
     name: 'turnout_workers',
     type: 'gauge',
     help: 'Registered workers, by whether they get new work.',
@@ -234,4 +249,14 @@ export function createRegistry(sources: MetricSources): Registry {
     registry.registerMetric(metric as never);
   }
   return registry;
+}
+
+/** The text that scrapers get. One metric at a turn of the event loop: those of 500 workers would take it for 10 ms. */
+export async function metricsPage(registry: Registry): Promise<string> {
+  const parts: string[] = [];
+  for (const { name } of metrics) {
+    parts.push(await registry.getSingleMetricAsString(name));
+    await nextTurn();
+  }
+  return `${parts.join('\n\n')}\n`;
 }

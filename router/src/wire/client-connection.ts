@@ -123,6 +123,9 @@ export class ClientConnection implements Sink, ReaderOwner {
     if (head.requestId === '' && request !== null && request.requestId !== '') {
       out += `x-request-id: ${request.requestId}\r\n`;
     }
+    if (request !== null && request.idHeader !== '' && head.get(request.idHeader) === undefined) {
+      out += `${request.idHeader}: ${request.requestId}\r\n`;
+    }
     this.#out = `${out}\r\n`;
   }
 

@@ -4,23 +4,22 @@ import type { Socket } from 'node:net';
 export class ConnectionLimits {
   /** How many were closed, by why; `system`: it had no file for them. */
   readonly refused = { max_connections: 0, max_connections_per_client: 0, system: 0 };
-  readonly #max: number;
-  readonly #maxPerClient: number;
+  readonly #options: { readonly maxConnections: number; readonly maxConnectionsPerClient: number };
   readonly #openByClient = new Map<string, number>();
 
   /** 0: no bound. */
-  constructor(max: number, maxPerClient: number) {
-    this.#max = max;
-    this.#maxPerClient = maxPerClient;
+  constructor(options: { readonly maxConnections: number; readonly maxConnectionsPerClient: number }) {
+    this.#options = options;
   }
 
   /** @returns false: it is closed. */
   enter(tcp: Socket, openCount: number): boolean {
-    if (this.#max > 0 && openCount >= this.#max) return this.#refuse(tcp, 'max_connections');
-    if (this.#maxPerClient === 0) return true;
+    const { maxConnections, maxConnectionsPerClient } = this.#options;
+    if (maxConnections > 0 && openCount >= maxConnections) return this.#refuse(tcp, 'max_connections');
+    if (maxConnectionsPerClient === 0) return true;
     const client = clientOf(tcp.remoteAddress);
     const open = this.#openByClient.get(client) ?? 0;
-    if (open >= this.#maxPerClient) return this.#refuse(tcp, 'max_connections_per_client');
+    if (open >= maxConnectionsPerClient) return this.#refuse(tcp, 'max_connections_per_client');
     this.#openByClient.set(client, open + 1);
     // Its address is not known any more when it is closed.
     tcp.on('close', () => this.#leave(client));

@@ -13,7 +13,7 @@ const LARGE_BYTES = 16_384;
 
 /** Bytes of bodies kept for another try, of all requests together. */
 export class RetryBudget {
-  readonly limitBytes: number;
+  limitBytes: number;
   usedBytes = 0;
 
   constructor(limitBytes: number) {
