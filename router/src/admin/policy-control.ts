@@ -24,13 +24,16 @@ export async function startChoosing(
   const load = (model: string, name: string, options = live.current) => {
     // The other router's users read these lines at info.
     const level = options.keyOrder === 'vllm-router' ? 'info' : 'debug';
+    const trace = (line: string): void => log[level](`${name}: ${line}`);
     return loadPolicy(
       name,
       {
         ...surroundings,
         options,
         state: (map) => surroundings.state(model === '' ? map : `${map}@${fileWord(model)}`),
-        trace: log.isLevelEnabled(level) ? (line) => log[level](`${name}: ${line}`) : null,
+        get trace() {
+          return log.isLevelEnabled(level) ? trace : null;
+        },
         warn: (line) => log.warn(`${name}: ${line}`),
       },
       (where, error, count) => log.error({ policy: name, in: where, count, err: error }, 'policy failed'),

@@ -11,10 +11,10 @@ const BEYOND_ASCII = /[\u0080-\u00ff]/;
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /**
- * Larger bodies are read on another thread: the worst of them take 10 ns a byte, and nothing may hold the event loop for
- * 10 ms. Smaller ones that came in pieces are laid together in one place, instead of in new memory each.
+ * Larger bodies are read on another thread: the worst of them take 10 ns a byte, a policy may read them once more, and
+ * nothing may hold the event loop for 10 ms. Smaller ones that came in pieces are laid together in one place, instead of in new memory each.
  */
-const LARGE_BYTES = 524_288;
+const LARGE_BYTES = 262_144;
 /** Still larger ones are passed on as they come instead: no prompt is as long as that. */
 export const MAX_LOOKED_BYTES = 16_777_216;
 

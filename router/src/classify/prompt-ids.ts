@@ -16,9 +16,7 @@ const SALT = idFields.length;
 const finder = new MemberFinder([...idFields, 'cache_salt']);
 
 /** Larger bodies hold the event loop for too long: they count as having no ids. */
-const MAX_BYTES = 2_097_152;
-/** More than any engine's context; what comes after them is not read. */
-const MAX_IDS = 1_048_576;
+const MAX_BYTES = 1_048_576;
 const FIRST_IDS = 16_384;
 /** No vocabulary is near; and nine digits always fit into 31 bits. */
 const MAX_DIGITS = 9;
@@ -78,7 +76,6 @@ export class PromptIdReader {
         if (bytes[at] === CLOSE) return count;
         if (bytes[at] !== COMMA) return -1;
       }
-      if (count === MAX_IDS) return count;
       at++;
       if (bytes[at]! <= SP) at = skipSpace(bytes, at, end);
     }

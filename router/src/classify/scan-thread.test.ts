@@ -125,8 +125,8 @@ async function readWhole(text: string): Promise<{ x: Exchange; wasAtOnce: boolea
 test('large bodies are read by the thread, small ones at once, huge ones not at all', async () => {
   const bodyOf = (bytes: number, key: string): string => `{${key}"prompt":"${'p'.repeat(bytes)}"}`;
   for (const [bytes, atOnce] of [
-    [500_000, true],
-    [600_000, false],
+    [250_000, true],
+    [300_000, false],
     [16_000_000, false],
     [17_000_000, true],
   ] as const) {

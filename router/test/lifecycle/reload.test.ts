@@ -1,5 +1,5 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -189,13 +189,18 @@ test('SIGHUP under load: no request fails, sessions keep their engines, streams 
 
 test('SIGHUP changes the level of the log', async (t) => {
   const file = join(folderFor(t), 'turnout.yaml');
-  writeFileSync(file, 'port: 0\nprometheus-port: 0\n');
+  writeFileSync(
+    file,
+    'port: 0\nprometheus-port: 0\npolicy: consistent_hash\nworker-urls: ["127.0.0.1:9"]\ndisable-health-check: true\n',
+  );
   const run = turnout(t, ['--config', file]);
   const [, url] = await run.says(/listening on (http:\/\/127\.0\.0\.1:\d+)/);
-  writeFileSync(file, 'port: 0\nprometheus-port: 0\nlog-level: debug\n');
+  writeFileSync(file, `${readFileSync(file, 'utf8')}log-level: debug\n`);
   run.child.kill('SIGHUP');
   await run.says(/configuration reloaded/);
   const client = await connectClient(t, url!);
-  client.write(request('GET', '/x'));
+  client.write(request('GET', '/x', '', ['x-session-id: s']));
   await run.says(/"level":20.*"msg":"exchange"/);
+  // Policies and the account of each choice follow, too.
+  match(run.output(), /consistent_hash: Extracted hash key: header:x-session-id:s/);
 });

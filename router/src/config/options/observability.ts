@@ -32,5 +32,5 @@ export const observabilityOptions = {
     'A new log file is begun when one has this size.',
   ),
   logMaxFiles: option('<count>', count.min(1).default(8), 'So many log files are kept.'),
-  accessLog: option('', flag, 'Write a line for every request.'),
+  accessLog: option('', flag, 'Write a line for every request to workers, when it is over.'),
 } as const;
