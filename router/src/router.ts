@@ -17,11 +17,16 @@ import { normalPath } from './classify/path.ts';
 import { splitList } from './config/load.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
+import { nobodyAvailable } from './fleet/availability.ts';
+import { Breakers } from './fleet/breakers.ts';
 import { Health } from './fleet/health.ts';
 import { LoadWatch } from './fleet/load-watch.ts';
+import { StallWatch } from './fleet/stalls.ts';
+import { breakersOptions, healthOptions } from './fleet/options.ts';
 import { refusalError, sendError } from './forward/errors.ts';
 import { addForwarded } from './forward/headers.ts';
 import { Forwarder } from './forward/forward.ts';
+import { forwardOptions } from './forward/options.ts';
 import type { CoarseClock } from './kit/clock.ts';
 import { seededRandom } from './kit/rng.ts';
 import { type Logger, createLogger, logObserver } from './observe/log.ts';
@@ -29,6 +34,7 @@ import { Meters } from './observe/meters.ts';
 import { createMetricsServer } from './observe/metrics-server.ts';
 import { createRegistry } from './observe/metrics.ts';
 import { pluginEnds } from './observe/plugin-ends.ts';
+import { verdicts } from './observe/verdicts.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
 import { listenOn, listenOr } from './wire/listen-on.ts';
@@ -66,24 +72,16 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     ca: config.caCertPath === undefined ? null : readFileSync(config.caCertPath, 'utf8'),
     workerMaxInflight: config.workerMaxInflight,
   });
-  const health = new Health(
-    fleet,
-    {
-      path: config.healthCheckEndpoint,
-      intervalMs: config.healthCheckIntervalSecs * 1000,
-      timeoutMs: config.healthCheckTimeoutSecs * 1000,
-      failureThreshold: config.healthFailureThreshold,
-      successThreshold: config.healthSuccessThreshold,
-      isEnabled: !config.disableHealthCheck,
-    },
-    random,
-    (event, worker, detail) => {
-      log[event === 'readmitted' ? 'info' : 'warn'](
-        { worker: worker.url, detail },
-        `worker ${event.replace('_', ' ')}`,
-      );
-    },
-  );
+  const breakers = new Breakers(fleet, breakersOptions(config), performance.now.bind(performance), (event, worker) => {
+    log[event === 'closed' ? 'info' : 'warn']({ worker: worker.url }, `circuit breaker: ${event.replace('_', ' ')}`);
+  });
+  const health = new Health(fleet, healthOptions(config), random, breakers, (event, worker, detail) => {
+    log[event === 'readmitted' ? 'info' : 'warn']({ worker: worker.url, detail }, `worker ${event.replace('_', ' ')}`);
+  });
+  const stalls = new StallWatch(fleet, (worker) => {
+    log.warn({ worker: worker.url, streams: worker.openStreams }, 'worker has streams open and says nothing');
+    health.suspect(worker);
+  });
   const loadWatch =
     config.engineLoadIntervalSecs > 0
       ? new LoadWatch(fleet, config.engineLoadIntervalSecs * 1000, config.healthCheckTimeoutSecs * 1000)
@@ -111,8 +109,8 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const reader = new BodyReader(keyPlaces);
   const chooser = new Chooser(fleet, choosing.table, reader, fullWorkers, log.isLevelEnabled('debug'));
   const heapGuard = new HeapGuard();
-  const admission = new Admission(
-    {
+  const admission = new Admission({
+    options: {
       maxConcurrent: config.maxConcurrentRequests,
       workerMaxInflight: config.workerMaxInflight,
       ratePerSec: config.rateLimitTokensPerSecond,
@@ -120,10 +118,11 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       queueTimeoutMs,
     },
     fleet,
-    heapGuard,
-    fairKeys(keyPlaces),
-    (seconds) => meters.queueWait.observe(seconds),
-  );
+    heap: heapGuard,
+    keyOf: fairKeys(keyPlaces),
+    nobodyAvailable: () => nobodyAvailable(fleet, breakers),
+    onWaited: (seconds) => meters.queueWait.observe(seconds),
+  });
   fleet.onEvent((event, worker) => {
     waitingRoom.knock();
     if (event !== 'changed') log.info({ worker: worker.url }, `worker ${event}`);
@@ -139,6 +138,8 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     shedByFullWorkers: () => fullWorkers.shed,
     refusedConnections: () => listener.limits.refused,
     retryBufferBytes: () => retryBudget.usedBytes,
+    breakers,
+    stalls,
   });
   const metricsText = async () => ({ contentType: registry.contentType, text: await registry.metrics() });
   const policies = {
@@ -149,7 +150,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       waitingRoom.askAll();
     },
   };
-  const app = createAdminApp({ fleet, metricsText, isDraining: () => listener.isDraining, policies });
+  const app = createAdminApp({ fleet, breakers, metricsText, isDraining: () => listener.isDraining, policies });
 
   const pipeline = new Pipeline({
     serveOwn: ownEndpoints(app),
@@ -158,27 +159,18 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     waitingRoom,
     makeForwarder: (events) =>
       new Forwarder(
-        clock,
-        chooser,
-        waitingRoom,
         {
-          maxRetries: config.disableRetries ? 0 : config.retryMaxRetries,
-          streamCoalesceMs: config.streamCoalesceMs,
+          clock,
+          chooser,
+          room: waitingRoom,
+          options: forwardOptions(config),
+          random,
+          nobodyAvailable: () => nobodyAvailable(fleet, breakers),
         },
         events,
       ),
     plugins: parts.plugins ?? [],
-    observers: [
-      meters,
-      logObserver(log),
-      pluginEnds(log),
-      {
-        attemptFailed: (_x, worker, failure) => {
-          if (failure !== 'stale') health.suspect(worker);
-        },
-        finished: () => {},
-      },
-    ],
+    observers: [meters, logObserver(log), pluginEnds(log), verdicts(breakers, health)],
     requestTimeoutMs: config.requestTimeoutSecs * 1000,
   });
 
@@ -201,6 +193,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
         headMs: config.clientHeadTimeoutSecs * 1000,
         bodyIdleMs: config.clientBodyTimeoutSecs * 1000,
         keepAliveMs: config.clientIdleTimeoutSecs * 1000,
+        writeMs: config.clientWriteTimeoutSecs * 1000,
       },
     },
     {
@@ -234,6 +227,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     );
   } catch (error) {
     health.close();
+    breakers.close();
     choosing.table.close();
     listener.close();
     throw error;
@@ -242,6 +236,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     clock.nowMs = performance.now();
     listener.sweep();
     heapGuard.look(clock.nowMs);
+    stalls.sweep(clock.nowMs);
     for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
   }, TICK_MS);
 
@@ -271,6 +266,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
         await new Promise((resolve) => setTimeout(resolve, Math.min(50, graceMs)));
       }
       health.close();
+      breakers.close();
       loadWatch?.close();
       clearInterval(ticker);
       pipeline.close();

@@ -21,6 +21,18 @@ export interface AdmissionOptions {
 /** Why one has to wait. */
 export type WaitReason = 'concurrency' | 'rate';
 
+export interface AdmissionParts {
+  readonly options: AdmissionOptions;
+  readonly fleet: Fleet;
+  readonly heap: HeapGuard;
+  /** Under which key a request waits. */
+  readonly keyOf: (head: RequestHead) => string;
+  /** What to tell those for whom no worker is left. */
+  readonly nobodyAvailable: () => RouterError;
+  /** Hears how long each waited, however that ended. */
+  readonly onWaited: (seconds: number) => void;
+}
+
 /** The exchange may go on; or never, with the error that its client gets. */
 export type GoOn = (x: Exchange, refusal: RouterError | null) => void;
 
@@ -46,9 +58,7 @@ export class Admission {
   readonly shed = { queue_full: 0, queue_timeout: 0, heap: 0 };
   readonly #options: AdmissionOptions;
   readonly #fleet: Fleet;
-  readonly #heap: HeapGuard;
-  readonly #keyOf: (head: RequestHead) => string;
-  readonly #onWaited: (seconds: number) => void;
+  readonly #parts: AdmissionParts;
   readonly #hasLimits: boolean;
   readonly #rate: RateLimit | null;
   readonly #pace = new Pace(performance.now());
@@ -58,33 +68,27 @@ export class Admission {
   #rateTimer: NodeJS.Timeout | null = null;
   /** Nobody is to be let in from the queue now: that is being done, or is over for good. */
   #isAdmitting = false;
+  /** The fleet has changed: the queue will be looked at. */
+  #isLookingSoon = false;
 
-  /** @param onWaited hears how long each waited, however that ended */
-  constructor(
-    options: AdmissionOptions,
-    fleet: Fleet,
-    heap: HeapGuard,
-    keyOf: (head: RequestHead) => string,
-    onWaited: (seconds: number) => void,
-  ) {
+  constructor(parts: AdmissionParts) {
+    const { options, fleet } = parts;
+    this.#parts = parts;
     this.#options = options;
     this.#fleet = fleet;
-    this.#heap = heap;
-    this.#keyOf = keyOf;
-    this.#onWaited = onWaited;
     this.#hasLimits = options.maxConcurrent > 0 || options.workerMaxInflight > 0 || options.ratePerSec > 0;
     this.#rate = options.ratePerSec > 0 ? new RateLimit(options.ratePerSec, performance.now()) : null;
-    if (this.#hasLimits) fleet.onEvent(() => this.#onFleetChange());
+    if (this.#hasLimits) fleet.onEvent(this.#onFleetEvent);
   }
 
   /** Calls `goOn` at once or after a wait, which `x.underWay.abort()` ends. */
   enter(x: Exchange, goOn: GoOn): void {
-    if (this.#heap.isHigh) goOn(x, this.#overloaded());
+    if (this.#parts.heap.isHigh) goOn(x, this.#overloaded());
     else if (!this.#hasLimits) goOn(x, null);
     else if (this.#queue.size === 0 && this.#hasPlace() && (this.#rate?.take(performance.now()) ?? true)) {
       this.#inside.add(x);
       goOn(x, null);
-    } else if (this.#fleet.eligible.length === 0) goOn(x, nobodyServes());
+    } else if (this.#fleet.eligible.length === 0) goOn(x, this.#parts.nobodyAvailable());
     else if (this.#queue.size >= this.#options.queueSize) goOn(x, this.#full());
     else this.#wait(x, goOn);
   }
@@ -120,7 +124,7 @@ export class Admission {
     };
     const timer = setTimeout(expire, this.#options.queueTimeoutMs);
     const waiter: Waiter = { x, goOn, reason, sinceMs: performance.now(), timer, ticket: null };
-    waiter.ticket = this.#queue.enter(waiter, this.#keyOf(x.head));
+    waiter.ticket = this.#queue.enter(waiter, this.#parts.keyOf(x.head));
     this.waiting[reason]++;
     this.queued[reason]++;
     x.underWay = { abort: () => this.#leaveQueue(waiter) };
@@ -135,7 +139,7 @@ export class Admission {
     clearTimeout(timer);
     x.underWay = null;
     this.waiting[reason]--;
-    this.#onWaited((performance.now() - sinceMs) / 1000);
+    this.#parts.onWaited((performance.now() - sinceMs) / 1000);
     if (this.#queue.size > 0 || this.#rateTimer === null) return;
     clearTimeout(this.#rateTimer);
     this.#rateTimer = null;
@@ -170,14 +174,22 @@ export class Admission {
     this.#admitWaiting();
   };
 
-  #onFleetChange(): void {
-    if (this.#fleet.eligible.length > 0) {
-      this.#admitWaiting();
-      return;
-    }
+  /** Not within the event: it may come from the midst of a choice, and others of the same moment may undo it. */
+  readonly #onFleetEvent = (): void => {
+    if (this.#isLookingSoon || this.#queue.size === 0) return;
+    this.#isLookingSoon = true;
+    setImmediate(() => {
+      this.#isLookingSoon = false;
+      if (this.#fleet.eligible.length > 0) this.#admitWaiting();
+      else this.#sendAway();
+    });
+  };
+
+  /** There is nobody to wait for. */
+  #sendAway(): void {
     for (let waiter = this.#queue.next(); waiter !== null; waiter = this.#queue.next()) {
       this.#onLeft(waiter);
-      waiter.goOn(waiter.x, nobodyServes());
+      waiter.goOn(waiter.x, this.#parts.nobodyAvailable());
     }
   }
 
@@ -213,8 +225,3 @@ export class Admission {
     return this.#hasPlace() ? rateSecs : Math.max(rateSecs, this.#pace.secsUntil(places, nowMs));
   }
 }
-
-const nobodyServes = (): RouterError =>
-  new RouterError('no_available_workers', 'No available workers. See GET /workers for the reasons.', {
-    retryAfterSecs: 1,
-  });

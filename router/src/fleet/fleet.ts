@@ -45,6 +45,10 @@ export class Fleet {
     return worker.reasons === 0;
   }
 
+  has(worker: Worker): boolean {
+    return this.#byUrl.get(worker.url) === worker;
+  }
+
   get(url: string): Worker | undefined {
     const address = readWorkerUrl(url, null);
     return typeof address === 'string' ? undefined : this.#byUrl.get(address.url);
@@ -77,7 +81,7 @@ export class Fleet {
 
   /** No new work for it; what it has it finishes. */
   remove(worker: Worker): void {
-    if (!this.workers.includes(worker)) return;
+    if (!this.has(worker)) return;
     this.workers.splice(this.workers.indexOf(worker), 1);
     this.#byUrl.delete(worker.url);
     this.#setReasons(worker, worker.reasons | REASONS.draining);
@@ -138,6 +142,7 @@ export class Fleet {
     const count = ++this.inFlight[worker.slot]!;
     if (count === this.#caps[worker.slot]) this.fullCount++;
     if (worker.reasons !== 0) this.strandedInFlight++;
+    if (worker.isOnTrial) this.setReason(worker, 'breaker', true);
   }
 
   finish(worker: Worker): void {

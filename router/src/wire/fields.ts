@@ -16,6 +16,8 @@ export const EXPECT = 5;
 export const UPGRADE = 6;
 export const REQUEST_ID = 7;
 export const CONTENT_TYPE = 8;
+/** x-turnout-timeout: read here, since looking for it later would cost every request a search. */
+export const TIMEOUT = 10;
 /** `te`, `trailer`, `keep-alive`, `proxy-connection`: dropped, never read. */
 export const HOP = 9;
 
@@ -33,6 +35,7 @@ for (const [name, kind] of [
   ['content-length', CONTENT_LENGTH],
   ['proxy-connection', HOP],
   ['transfer-encoding', TRANSFER_ENCODING],
+  ['x-turnout-timeout', TIMEOUT],
 ] as const) {
   (known[name.length] ??= []).push({ name: ascii(name), kind });
 }

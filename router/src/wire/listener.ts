@@ -10,6 +10,9 @@ import type { Refusal, RequestHead } from './request-head.ts';
 /** Deadlines are looked at this often; also the resolution of the clock that they are measured with. */
 export const TICK_MS = 250;
 
+/** Keep-alive: a client that vanished while it waits for an answer is found out by the system, which asks it every minute. */
+const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 };
+
 export interface ListenerOptions {
   readonly host: string;
   readonly port: number;
@@ -55,7 +58,7 @@ export class Listener implements ConnectionOwner {
     this.#taker = taker;
     this.#secureContext = options.tls === null ? null : createSecureContext(options.tls);
     // Half-open: a client's FIN is answered by the connection itself, which knows what is under way.
-    this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (tcp) => this.#take(tcp));
+    this.#server = createServer({ ...SOCKET_OPTIONS, allowHalfOpen: true }, (tcp) => this.#take(tcp));
     this.#server.on('error', () => this.limits.refused.system++);
   }
 

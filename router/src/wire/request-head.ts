@@ -10,6 +10,7 @@ import {
   Head,
   INCOMPLETE,
   REQUEST_ID,
+  TIMEOUT,
   TRANSFER_ENCODING,
   UPGRADE,
   field,
@@ -56,6 +57,8 @@ export class RequestHead extends Head {
   isHttp10 = false;
   /** There is an x-request-id, be it empty. */
   hasRequestIdLine = false;
+  /** Value of x-turnout-timeout, '' when absent. */
+  timeout = '';
   /** The client waits for `100 Continue` before it sends its body. */
   expectsContinue = false;
   refusal: Refusal | null = null;
@@ -189,6 +192,9 @@ export class RequestHead extends Head {
       case REQUEST_ID:
         this.hasRequestIdLine = true;
         if (this.requestId === '') this.requestId = bytes.toString('latin1', valueStart, valueEnd);
+        return true;
+      case TIMEOUT:
+        this.timeout = bytes.toString('latin1', valueStart, valueEnd);
         return true;
       case CONNECTION:
       case HOP:
