@@ -18,6 +18,12 @@ export interface AdmissionOptions {
   readonly queueTimeoutMs: number;
 }
 
+/**
+ * Bodies up to this size are read while their request waits: the end of a connection that is not read isn't seen. Larger ones
+ * stand still until it is let in.
+ */
+const READ_BYTES = 1_048_576;
+
 /** Why one has to wait. */
 export type WaitReason = 'concurrency' | 'rate';
 
@@ -128,6 +134,8 @@ export class Admission {
     this.waiting[reason]++;
     this.queued[reason]++;
     x.underWay = { abort: () => this.#leaveQueue(waiter) };
+    const { contentLength } = x.head;
+    if (contentLength > 0 && contentLength <= READ_BYTES) x.body.whenComplete(() => {});
     if (reason === 'rate') this.#admitWaiting();
   }
 

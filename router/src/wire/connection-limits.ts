@@ -1,22 +1,25 @@
 import type { Socket } from 'node:net';
+import { filesForClients, openFileLimit } from './open-files.ts';
 
 /** How many connections clients may have. What is too much is closed as it comes: it costs nobody else's requests a file. */
 export class ConnectionLimits {
-  /** How many were closed, by why; `system`: it had no file for them. */
-  readonly refused = { max_connections: 0, max_connections_per_client: 0, system: 0 };
+  /** How many were closed, by the limit; `files`: those that the system allows, less what engines need. */
+  readonly refused = { max_connections: 0, max_connections_per_client: 0, files: 0 };
   readonly #max: number;
+  readonly #limit: 'max_connections' | 'files';
   readonly #maxPerClient: number;
   readonly #openByClient = new Map<string, number>();
 
-  /** 0: no bound. */
+  /** `max` 0: by the files that the system allows. `maxPerClient` 0: no bound. */
   constructor(max: number, maxPerClient: number) {
-    this.#max = max;
+    this.#max = max > 0 ? max : filesForClients(openFileLimit());
+    this.#limit = max > 0 ? 'max_connections' : 'files';
     this.#maxPerClient = maxPerClient;
   }
 
   /** @returns false: it is closed. */
   enter(tcp: Socket, openCount: number): boolean {
-    if (this.#max > 0 && openCount >= this.#max) return this.#refuse(tcp, 'max_connections');
+    if (openCount >= this.#max) return this.#refuse(tcp, this.#limit);
     if (this.#maxPerClient === 0) return true;
     const client = clientOf(tcp.remoteAddress);
     const open = this.#openByClient.get(client) ?? 0;

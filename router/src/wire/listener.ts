@@ -20,7 +20,7 @@ export interface ListenerOptions {
   readonly tls: SecureContextOptions | null;
   readonly maxPayloadBytes: number;
   readonly allowsHalfClose: boolean;
-  /** Client connections at once, in all and from one address; 0 or left out: no bound. */
+  /** Client connections at once, in all and from one address; 0 or left out: no bound but the system's. */
   readonly maxConnections?: number;
   readonly maxConnectionsPerClient?: number;
   readonly timeouts: ConnectionOwner['timeouts'];
@@ -59,7 +59,6 @@ export class Listener implements ConnectionOwner {
     this.#secureContext = options.tls === null ? null : createSecureContext(options.tls);
     // Half-open: a client's FIN is answered by the connection itself, which knows what is under way.
     this.#server = createServer({ ...SOCKET_OPTIONS, allowHalfOpen: true }, (tcp) => this.#take(tcp));
-    this.#server.on('error', () => this.limits.refused.system++);
   }
 
   get isTls(): boolean {
