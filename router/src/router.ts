@@ -86,7 +86,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     config.engineLoadIntervalSecs > 0
       ? new LoadWatch(fleet, config.engineLoadIntervalSecs * 1000, config.healthCheckTimeoutSecs * 1000)
       : null;
-  const waitingRoom = new WaitingRoom(() => fleet.isAllFull);
+  const waitingRoom = new WaitingRoom((holder) => holder !== fullWorkers && fleet.isAllFull);
   const queueTimeoutMs = config.queueTimeoutSecs * 1000;
   const fullWorkers = new FullWorkers(fleet, waitingRoom, {
     // A queue has a size where somebody set the limit it stands at: caps of the router's own making refuse nobody.
