@@ -34,7 +34,7 @@ export interface ShippedOptions {
 
 class ShippedPolicy implements SimPolicy {
   readonly #host: PolicyHost;
-  readonly #fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null });
+  readonly #fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
   readonly #table: PolicyTable;
   readonly #chooser: Chooser;
   readonly #workers: readonly Worker[];

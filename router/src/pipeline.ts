@@ -1,4 +1,5 @@
 import type { Admission } from './admit/admission.ts';
+import type { Doorkeeper } from './admit/doorkeeper.ts';
 import type { Chooser } from './choose/choose.ts';
 import type { WaitingRoom } from './choose/waiting-room.ts';
 import { classify } from './classify/classify.ts';
@@ -16,6 +17,8 @@ import type { Sink } from './wire/sink.ts';
 
 /** The rooms along the road. */
 export interface Stages {
+  /** Asks for keys; null: there are none. */
+  readonly doorkeeper: Doorkeeper | null;
   /** Answers the router's own endpoints. @returns false: this is not one of them. */
   readonly serveOwn: (x: Exchange) => boolean;
   readonly admission: Admission;
@@ -44,9 +47,10 @@ export class Pipeline implements Road, ForwardEvents {
   /** A request and the sink of its answer: a client's socket, memory, a stream. @returns the exchange, to follow or stop it. */
   dispatch(head: RequestHead, body: RequestBody, sink: Sink): Exchange {
     const x = new Exchange(this, head, body, sink, performance.now());
-    const { serveOwn, admission, requestTimeoutMs } = this.#stages;
-    // First what the head tells: everything after asks for it.
+    const { doorkeeper, serveOwn, admission, requestTimeoutMs } = this.#stages;
+    // First what the head tells: everything after asks for it. Then who it is that asks, before anything is answered.
     const invalid = classify(x);
+    if (doorkeeper !== null && doorkeeper.turnsAway(x, this)) return x;
     // The router's own endpoints stand before all limits: health and control must work when the fleet is full.
     if (serveOwn(x)) return x;
     this.underWay.add(x);

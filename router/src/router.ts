@@ -1,10 +1,11 @@
-import { readFileSync } from 'node:fs';
-import { createAdminApp } from './admin/app.ts';
+import { createSecureContext } from 'node:tls';
+import { createAdminApp, ownPathTest } from './admin/app.ts';
 import { startChoosing } from './admin/policy-control.ts';
 import { ownEndpoints } from './admin/own-endpoints.ts';
 import { Admission } from './admit/admission.ts';
 import { fairKeys } from './admit/fair-key.ts';
 import { HeapGuard } from './admit/heap-guard.ts';
+import { startAccess } from './admit/start-access.ts';
 import { Chooser } from './choose/choose.ts';
 import { FullWorkers } from './choose/full-workers.ts';
 import { fileStore } from './choose/state-files.ts';
@@ -14,6 +15,7 @@ import { BodyReader } from './classify/body-reader.ts';
 import { dialectOf } from './classify/classify.ts';
 import { orders } from './classify/keys.ts';
 import { normalPath } from './classify/path.ts';
+import { serverCertificates, workerCertificates } from './config/certificates.ts';
 import { splitList } from './config/load.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
@@ -23,6 +25,7 @@ import { Health } from './fleet/health.ts';
 import { LoadWatch } from './fleet/load-watch.ts';
 import { StallWatch } from './fleet/stalls.ts';
 import { breakersOptions, healthOptions } from './fleet/options.ts';
+import { WorkerPlaces } from './fleet/worker-places.ts';
 import { refusalError, sendError } from './forward/errors.ts';
 import { addForwarded } from './forward/headers.ts';
 import { Forwarder } from './forward/forward.ts';
@@ -51,9 +54,11 @@ export interface Router {
   /** Where it listens, for example `http://127.0.0.1:30000`. */
   readonly url: string;
   readonly metricsUrl: string;
+  /** Where it takes what steers it, with `--admin-port`. */
+  readonly adminUrl: string | null;
   readonly fleet: Fleet;
   readonly pipeline: Pipeline;
-  /** Reads certificates again; open connections go on. */
+  /** Reads certificates and key files again; open connections go on. */
   reload(): void;
   /** Stops taking requests, lets those under way finish for at most `graceMs`, then cuts them. */
   close(graceMs?: number): Promise<void>;
@@ -67,9 +72,13 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const retryBudget = new RetryBudget(config.retryBufferBytes);
   const meters = new Meters();
 
+  const access = startAccess(config, (path) => isOwn(path));
+  const workerTls = { secureContext: createSecureContext(workerCertificates(config)) };
   const fleet = new Fleet({
     pool: { connectTimeoutMs: config.connectTimeoutMs, idleTimeoutMs: config.workerIdleTimeoutMs },
-    ca: config.caCertPath === undefined ? null : readFileSync(config.caCertPath, 'utf8'),
+    tls: workerTls,
+    key: access.workerKey,
+    places: new WorkerPlaces(config.workerAllow),
     workerMaxInflight: config.workerMaxInflight,
   });
   const breakers = new Breakers(fleet, breakersOptions(config), performance.now.bind(performance), (event, worker) => {
@@ -109,6 +118,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const reader = new BodyReader(keyPlaces);
   const chooser = new Chooser(fleet, choosing.table, reader, fullWorkers, log.isLevelEnabled('debug'));
   const heapGuard = new HeapGuard();
+  const nobody = () => nobodyAvailable(fleet, breakers);
   const admission = new Admission({
     options: {
       maxConcurrent: config.maxConcurrentRequests,
@@ -120,7 +130,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     fleet,
     heap: heapGuard,
     keyOf: fairKeys(keyPlaces),
-    nobodyAvailable: () => nobodyAvailable(fleet, breakers),
+    nobodyAvailable: nobody,
     onWaited: (seconds) => meters.queueWait.observe(seconds),
   });
   fleet.onEvent((event, worker) => {
@@ -152,7 +162,11 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   };
   const app = createAdminApp({ fleet, breakers, metricsText, isDraining: () => listener.isDraining, policies });
 
+  const isOwn = ownPathTest(app);
+  const { doorkeeper, cors } = access;
+
   const pipeline = new Pipeline({
+    doorkeeper,
     serveOwn: ownEndpoints(app),
     admission,
     chooser,
@@ -165,26 +179,23 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
           room: waitingRoom,
           options: forwardOptions(config),
           random,
-          nobodyAvailable: () => nobodyAvailable(fleet, breakers),
+          nobodyAvailable: nobody,
         },
         events,
       ),
-    plugins: parts.plugins ?? [],
+    // The guard reads what the other plugins made of a body.
+    plugins: [...(parts.plugins ?? []), ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])],
     observers: [meters, logObserver(log), pluginEnds(log), verdicts(breakers, health)],
     requestTimeoutMs: config.requestTimeoutSecs * 1000,
   });
 
-  const readTls = () =>
-    config.tlsCertPath === undefined
-      ? null
-      : { cert: readFileSync(config.tlsCertPath), key: readFileSync(config.tlsKeyPath!) };
   const listener = new Listener(
     clock,
     retryBudget,
     {
       host: config.host,
       port: config.port,
-      tls: readTls(),
+      tls: serverCertificates(config),
       maxPayloadBytes: config.maxPayloadSize,
       allowsHalfClose: config.allowHalfClose,
       maxConnections: config.maxConnections,
@@ -202,7 +213,9 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
           const clientAddress = connection.socket.remoteAddress ?? 'unknown';
           addForwarded(head, { clientAddress, scheme: listener.isTls ? 'https' : 'http' });
         }
-        const x = pipeline.dispatch(head, body, connection);
+        const sink = cors === null ? connection : cors.sinkFor(head, connection);
+        if (sink === null) return;
+        const x = pipeline.dispatch(head, body, sink);
         if (x.outcome === null) connection.watcher = x;
       },
       onRefused(refusal, target, connection) {
@@ -212,15 +225,20 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     },
   );
 
+  const adminListener = config.adminPort === undefined ? null : listener.adminPort(config.adminHost, config.adminPort);
+  const listeners = adminListener === null ? [listener] : [listener, adminListener];
   const metricsServer = createMetricsServer(metricsText);
   let port: number;
   let metricsPort: number;
+  let adminPort = 0;
   try {
     for (const url of splitList(config.workerUrls)) {
-      const worker = fleet.add(url);
+      const worker = fleet.add(url, { isOperators: true });
       if (typeof worker === 'string') throw new Error(`--worker-urls: ${worker}`);
     }
     port = await listenOr(() => listener.listen(), `--port ${config.port}`);
+    if (adminListener !== null)
+      adminPort = await listenOr(() => adminListener.listen(), `--admin-port ${config.adminPort}`);
     metricsPort = await listenOr(
       () => listenOn(metricsServer, { port: config.prometheusPort, host: config.prometheusHost }),
       `--prometheus-port ${config.prometheusPort}`,
@@ -229,38 +247,55 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     health.close();
     breakers.close();
     choosing.table.close();
-    listener.close();
+    for (const each of listeners) each.close();
     throw error;
   }
   const ticker = setInterval(() => {
     clock.nowMs = performance.now();
-    listener.sweep();
-    heapGuard.look(clock.nowMs);
+    for (const each of listeners) each.sweep();
     stalls.sweep(clock.nowMs);
+    heapGuard.look(clock.nowMs);
     for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
   }, TICK_MS);
 
   const scheme = listener.isTls ? 'https' : 'http';
-  const hostText = config.host.includes(':') ? `[${config.host}]` : config.host;
-  const url = `${scheme}://${hostText}:${port}`;
+  const urlOf = (host: string, at: number) => `${scheme}://${host.includes(':') ? `[${host}]` : host}:${at}`;
+  const url = urlOf(config.host, port);
+  const adminUrl = adminListener === null ? null : urlOf(config.adminHost, adminPort);
+  if (adminUrl !== null) log.info(`what steers the router or engines is taken on ${adminUrl}`);
   log.info({ policy: config.policy, workers: fleet.workers.length }, `listening on ${url}`);
 
   return {
     url,
     metricsUrl: `http://${config.prometheusHost}:${metricsPort}/metrics`,
+    adminUrl,
     fleet,
     pipeline,
     reload() {
-      try {
-        const tls = readTls();
-        if (tls !== null) listener.reloadTls(tls);
-      } catch (error) {
-        // A certificate that is half written must not take the router down; the old one goes on.
-        log.error({ error: (error as Error).message }, 'certificate not reloaded, the old one stays');
+      const reloads = {
+        certificate: () => {
+          const tls = serverCertificates(config);
+          if (tls !== null) for (const each of listeners) each.reloadTls(tls);
+        },
+        'certificate for workers': () => {
+          workerTls.secureContext = createSecureContext(workerCertificates(config));
+        },
+        keys: () => access.reload(),
+      };
+      let hasFailed = false;
+      for (const [what, reload] of Object.entries(reloads)) {
+        try {
+          reload();
+        } catch (error) {
+          // What is half written must not take the router down; the old one goes on.
+          log.error({ error: (error as Error).message }, `${what} not reloaded, the old one stays`);
+          hasFailed = true;
+        }
       }
+      if (!hasFailed) log.info('certificates and keys reloaded');
     },
     async close(graceMs = 0) {
-      listener.drain();
+      for (const each of listeners) each.drain();
       const deadline = performance.now() + graceMs;
       while (pipeline.underWay.size > 0 && performance.now() < deadline) {
         await new Promise((resolve) => setTimeout(resolve, Math.min(50, graceMs)));
@@ -270,7 +305,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       loadWatch?.close();
       clearInterval(ticker);
       pipeline.close();
-      listener.close();
+      for (const each of listeners) each.close();
       for (const worker of fleet.workers) worker.pool.closeIdle();
       choosing.table.close();
       await store.flush();

@@ -5,7 +5,7 @@ import { Fleet } from './fleet.ts';
 import type { Worker } from './worker.ts';
 
 const fleetWith = (workerMaxInflight: number): Fleet =>
-  new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null, workerMaxInflight });
+  new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null, workerMaxInflight });
 
 test('a worker is full at its cap; one below what it has is reached when enough has ended', () => {
   const fleet = fleetWith(0);

@@ -1,13 +1,28 @@
 import { randomUUID } from 'node:crypto';
+import type { UpstreamTls } from '../wire/upstream-connection.ts';
 import type { PoolOptions } from '../wire/upstream-pool.ts';
-import { REASONS, type Reason, type Role, Worker, readWorkerUrl } from './worker.ts';
+import { REASONS, type Reason, type Role, Worker, type WorkerKey, readWorkerUrl } from './worker.ts';
+import { WorkerPlaces } from './worker-places.ts';
 
 export interface FleetOptions {
   readonly pool: PoolOptions;
-  /** PEM text of extra authorities for https workers. */
-  readonly ca: string | null;
+  /** What https workers are shown and must show; null: as the system says. */
+  readonly tls: UpstreamTls | null;
+  /** For the workers that have no key of their own. */
+  readonly key?: WorkerKey;
+  /** Where workers may be. */
+  readonly places?: WorkerPlaces;
   /** Exchanges under way at once at each worker; 0 or left out: no bound. */
   readonly workerMaxInflight?: number;
+}
+
+export interface NewWorker {
+  readonly role?: Role;
+  readonly labels?: Readonly<Record<string, string>>;
+  /** Key that its engine asks for. */
+  readonly apiKey?: string | undefined;
+  /** Named by whoever runs this router, not by whoever can reach it: without `--worker-allow` it may be anywhere. */
+  readonly isOperators?: boolean;
 }
 
 export type FleetEvent = 'added' | 'removed' | 'changed';
@@ -31,6 +46,7 @@ export class Fleet {
   /** How much each may have at once, by slot; 0: no bound. */
   #caps = new Int32Array(64);
   readonly #options: FleetOptions;
+  readonly #places: WorkerPlaces;
   readonly #byUrl = new Map<string, Worker>();
   readonly #freeSlots: number[] = [];
   readonly #listeners = new Set<(event: FleetEvent, worker: Worker) => void>();
@@ -38,6 +54,7 @@ export class Fleet {
 
   constructor(options: FleetOptions) {
     this.#options = options;
+    this.#places = options.places ?? new WorkerPlaces([]);
   }
 
   /** The one question that decides whether a worker gets new work. */
@@ -55,11 +72,18 @@ export class Fleet {
   }
 
   /** @returns the worker (the one that was there when the URL is known), or words why it can't be one. */
-  add(url: string, options: { role?: Role; labels?: Readonly<Record<string, string>> } = {}): Worker | string {
-    const address = readWorkerUrl(url, this.#options.ca);
+  add(url: string, options: NewWorker = {}): Worker | string {
+    const isChecked = options.isOperators !== true || this.#places.isLimited;
+    const address = readWorkerUrl(url, this.#options.tls, isChecked ? this.#places.lookup : null);
     if (typeof address === 'string') return address;
+    const refusal = isChecked ? this.#places.refusalOf(address.endpoint.host) : null;
+    if (refusal !== null) return refusal;
+    const ownKey = options.apiKey === undefined ? null : { authorization: `Bearer ${options.apiKey}` };
     const known = this.#byUrl.get(address.url);
-    if (known !== undefined) return known;
+    if (known !== undefined) {
+      if (ownKey !== null) known.key = ownKey;
+      return known;
+    }
     const slot = this.#freeSlots.pop() ?? this.#slots++;
     if (slot >= this.inFlight.length) {
       this.inFlight = twiceAsLong(this.inFlight);
@@ -69,6 +93,7 @@ export class Fleet {
     const worker = new Worker(randomUUID(), slot, address, {
       role: options.role ?? 'regular',
       labels: options.labels ?? {},
+      key: ownKey ?? this.#options.key ?? { authorization: '' },
       pool: this.#options.pool,
     });
     // Where the fleet's weights are known, a newcomer serves only once its own are known to be the same.
@@ -142,6 +167,7 @@ export class Fleet {
     const count = ++this.inFlight[worker.slot]!;
     if (count === this.#caps[worker.slot]) this.fullCount++;
     if (worker.reasons !== 0) this.strandedInFlight++;
+    // A half-open worker gets one exchange at a time.
     if (worker.isOnTrial) this.setReason(worker, 'breaker', true);
   }
 

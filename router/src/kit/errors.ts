@@ -4,6 +4,8 @@
  */
 export const errorTable = {
   bad_request: { status: 400, isRetryable: false },
+  unauthorized: { status: 401, isRetryable: false },
+  forbidden: { status: 403, isRetryable: false },
   payload_too_large: { status: 413, isRetryable: false },
   too_many_requests: { status: 429, isRetryable: true },
   policy_failed: { status: 500, isRetryable: false },

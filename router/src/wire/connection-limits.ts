@@ -8,6 +8,7 @@ export class ConnectionLimits {
   readonly #max: number;
   readonly #limit: 'max_connections' | 'files';
   readonly #maxPerClient: number;
+  #open = 0;
   readonly #openByClient = new Map<string, number>();
 
   /** `max` 0: by the files that the system allows. `maxPerClient` 0: no bound. */
@@ -17,15 +18,17 @@ export class ConnectionLimits {
     this.#maxPerClient = maxPerClient;
   }
 
-  /** @returns false: it is closed. */
-  enter(tcp: Socket, openCount: number): boolean {
-    if (openCount >= this.#max) return this.#refuse(tcp, this.#limit);
-    if (this.#maxPerClient === 0) return true;
-    const client = clientOf(tcp.remoteAddress);
-    const open = this.#openByClient.get(client) ?? 0;
-    if (open >= this.#maxPerClient) return this.#refuse(tcp, 'max_connections_per_client');
-    this.#openByClient.set(client, open + 1);
+  /** @returns false: it is closed. Else it counts from now on, before its handshake, until it is gone. */
+  enter(tcp: Socket): boolean {
+    if (this.#open >= this.#max) return this.#refuse(tcp, this.#limit);
     // Its address is not known any more when it is closed.
+    const client = this.#maxPerClient === 0 ? null : clientOf(tcp.remoteAddress);
+    if (client !== null) {
+      const open = this.#openByClient.get(client) ?? 0;
+      if (open >= this.#maxPerClient) return this.#refuse(tcp, 'max_connections_per_client');
+      this.#openByClient.set(client, open + 1);
+    }
+    this.#open++;
     tcp.on('close', () => this.#leave(client));
     return true;
   }
@@ -37,7 +40,9 @@ export class ConnectionLimits {
     return false;
   }
 
-  #leave(client: string): void {
+  #leave(client: string | null): void {
+    this.#open--;
+    if (client === null) return;
     const open = this.#openByClient.get(client)! - 1;
     if (open === 0) this.#openByClient.delete(client);
     else this.#openByClient.set(client, open);

