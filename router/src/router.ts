@@ -116,7 +116,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const watchLoad = ({ engineLoadIntervalSecs: secs, healthCheckTimeoutSecs }: Config): LoadWatch | null =>
     secs > 0 ? new LoadWatch(fleet, secs * 1000, healthCheckTimeoutSecs * 1000) : null;
   let loadWatch = watchLoad(config);
-  const waitingRoom = new WaitingRoom(() => fleet.isAllFull);
+  const waitingRoom = new WaitingRoom((holder) => holder !== fullWorkers && fleet.isAllFull);
   const fullWorkers = new FullWorkers(
     fleet,
     waitingRoom,
@@ -141,14 +141,14 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const heapGuard = new HeapGuard();
   const nobody = () => nobodyAvailable(fleet, breakers);
   const fairKey = live.of((options) => ({ of: fairKeys(keyPlaces(options)) }));
-  const admission = new Admission(
-    live.of(admissionOptions),
+  const admission = new Admission({
+    options: live.of(admissionOptions),
     fleet,
-    heapGuard,
-    (head) => fairKey.of(head),
-    nobody,
-    (seconds) => meters.queueWait.observe(seconds),
-  );
+    heap: heapGuard,
+    keyOf: (head) => fairKey.of(head),
+    nobodyAvailable: nobody,
+    onWaited: (seconds) => meters.queueWait.observe(seconds),
+  });
   fleet.onEvent((event, worker) => {
     waitingRoom.knock();
     if (event !== 'changed') log.info({ worker: worker.url }, `worker ${event}`);

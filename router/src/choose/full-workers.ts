@@ -27,7 +27,7 @@ export class FullWorkers implements Placer {
 
   /** Those of `workers` with room; none for one that comes while others wait. */
   withRoom(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
-    if (this.#fleet.fullCount === 0) return workers;
+    if (this.#fleet.fullCount === 0 && this.#room.size === 0) return workers;
     const open = workers.filter((worker) => !this.#fleet.isFull(worker));
     const isNew = x.placer === null;
     if (!isNew || open.length === 0 || this.#room.sizeOf(this) === 0) return open;

@@ -143,7 +143,7 @@ export const metrics: readonly MetricSpec[] = [
   {
     name: 'turnout_refused_connections_total',
     type: 'counter',
-    help: 'Client connections closed as they came, by the limit: max_connections, max_connections_per_client, system (no more files).',
+    help: 'Client connections closed as they came, by the limit: max_connections, max_connections_per_client, files (the system allows no more).',
     read: ({ refusedConnections }) => each('reason', Object.entries(refusedConnections())),
   },
   {

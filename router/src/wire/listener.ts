@@ -2,7 +2,7 @@ import { type Server, type Socket, createServer } from 'node:net';
 import { type SecureContext, type SecureContextOptions, TLSSocket, createSecureContext } from 'node:tls';
 import type { CoarseClock } from '../kit/clock.ts';
 import { ClientConnection, type ConnectionOwner } from './client-connection.ts';
-import { ConnectionLimits } from './connection-limits.ts';
+import { ConnectionLimits, type MaxConnections } from './connection-limits.ts';
 import { listenOn } from './listen-on.ts';
 import { MutualTls } from './mutual-tls.ts';
 import type { RequestBody, RetryBudget } from './request-body.ts';
@@ -18,7 +18,7 @@ const QUIET_ROUNDS = 3;
 /** Where connections never stop coming, it ends after so many. */
 const MAX_ROUNDS = 100;
 
-export interface ListenerOptions {
+export interface ListenerOptions extends MaxConnections {
   readonly host: string;
   readonly port: number;
   /** Requests that come in here may steer the router and engines. */
@@ -27,9 +27,6 @@ export interface ListenerOptions {
   readonly reusePort: boolean;
   readonly maxPayloadBytes: number;
   readonly allowsHalfClose: boolean;
-  /** Client connections at once, in all and from one address; 0: no bound. */
-  readonly maxConnections: number;
-  readonly maxConnectionsPerClient: number;
   readonly timeouts: ConnectionOwner['timeouts'];
 }
 
@@ -73,7 +70,6 @@ export class Listener implements ConnectionOwner {
         : new MutualTls(tls, options.timeouts.headMs, (socket, tcp) => this.#connect(socket, tcp));
     // Half-open: a client's FIN is answered by the connection itself, which knows what is under way.
     this.#server = createServer({ ...SOCKET_OPTIONS, allowHalfOpen: true }, (tcp) => this.#take(tcp));
-    this.#server.on('error', () => this.limits.refused.system++);
   }
 
   get maxPayloadBytes(): number {
@@ -95,7 +91,7 @@ export class Listener implements ConnectionOwner {
   /** A handshake that fails or drags on ends like a head that does: by the connection's error or deadline. */
   #take(tcp: Socket): void {
     this.#quietRounds = 0;
-    if (!this.limits.enter(tcp, this.connections.size)) return;
+    if (!this.limits.enter(tcp)) return;
     if (this.#mutualTls !== null) {
       this.#mutualTls.take(tcp);
       return;
