@@ -5,7 +5,8 @@ import { PolicyTable } from '../../router/src/choose/policy-table.ts';
 import { type StateStore, memoryStore } from '../../router/src/choose/state.ts';
 import { BodyReader } from '../../router/src/classify/body-reader.ts';
 import { loadConfig } from '../../router/src/config/load.ts';
-import type { Config, PolicyName } from '../../router/src/config/options.ts';
+import type { Config } from '../../router/src/config/options.ts';
+import type { PolicyName } from '../../router/src/config/options/policy-names.ts';
 import { Exchange, type Road } from '../../router/src/exchange.ts';
 import { Fleet } from '../../router/src/fleet/fleet.ts';
 import type { Worker } from '../../router/src/fleet/worker.ts';
@@ -33,7 +34,7 @@ export interface ShippedOptions {
 
 class ShippedPolicy implements SimPolicy {
   readonly #host: PolicyHost;
-  readonly #fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null });
+  readonly #fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
   readonly #table: PolicyTable;
   readonly #chooser: Chooser;
   readonly #workers: readonly Worker[];
@@ -131,7 +132,7 @@ class ShippedPolicy implements SimPolicy {
 
   #choose(x: Exchange): number | null {
     const choice = this.#chooser.choose(x);
-    return choice === null || 'hold' in choice ? null : this.#workers.indexOf(choice.legs[0]!.worker);
+    return choice === null || !('legs' in choice) ? null : this.#workers.indexOf(choice.legs[0]!.worker);
   }
 
   #exchangeOf(request: Request): Exchange {

@@ -8,11 +8,22 @@ import { MAX_HEAD_BYTES, MAX_LINE_BYTES, type Refusal, RequestHead } from './req
 /** Bytes of pipelined requests kept while one is being answered; beyond them the socket is paused. */
 const MAX_AHEAD_BYTES = 65_536;
 
+/** How long a client may take, in milliseconds. */
+export interface ClientTimeouts {
+  /** For the whole head of a request, from its first byte. */
+  readonly headMs: number;
+  /** Between two reads of a request's body. */
+  readonly bodyIdleMs: number;
+  /** Between two requests. */
+  readonly keepAliveMs: number;
+  /** Without taking a byte of its answer. */
+  readonly writeMs: number;
+}
+
 /** What the requests of a client are held to. */
 export interface RequestLimits {
   readonly clock: CoarseClock;
-  /** For the whole head of a request, between two reads of its body, and between requests. */
-  readonly timeouts: { readonly headMs: number; readonly bodyIdleMs: number; readonly keepAliveMs: number };
+  readonly timeouts: ClientTimeouts;
   readonly maxPayloadBytes: number;
   readonly allowsHalfClose: boolean;
   readonly retryBudget: RetryBudget;
