@@ -164,6 +164,7 @@ const own = [
   '//list_workers/',
   '/x/..%2flist_workers',
   '/./list_workers?a',
+  '/x\\..\\list_workers',
   'http://e/list_workers',
 ].map((target) => passed(`${target} is the router's`, 'RFC 3986 6.2.2', head(`GET ${target} HTTP/1.1`), ''));
 /** And none of these. */
