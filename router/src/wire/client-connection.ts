@@ -195,9 +195,21 @@ export class ClientConnection implements Sink, ReaderOwner {
     const requests = this.#requests;
     const { isWhole } = requests;
     requests.stop();
-    this.deadlineMs = this.#owner.clock.nowMs + LINGER_MS;
-    this.socket.end();
+    if (this.socket.writableLength === 0) {
+      this.#linger();
+      this.socket.end();
+    } else {
+      // A slow client gets its answer to the end; only one that takes nothing at all is given up.
+      this.deadlineMs = Infinity;
+      this.socket.setTimeout(this.#owner.timeouts.writeMs);
+      this.socket.end(() => this.#linger());
+    }
     if (isWhole && requests.hasEnded) this.socket.destroySoon();
+  }
+
+  #linger(): void {
+    this.socket.setTimeout(0);
+    this.deadlineMs = this.#owner.clock.nowMs + LINGER_MS;
   }
 
   readonly #onDrained = (): void => {
