@@ -5,6 +5,7 @@ import { type TestContext, test } from 'node:test';
 import { connectClient, request, send } from '../harness/client.ts';
 import { STREAM_HEAD, answer, startEngine } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
+import { policyModule } from '../harness/policy-module.ts';
 import { HELLO, startTestRouter } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 import { type Behaviour, startFaultScene, untilQuiet, well, whenRead } from './scene.ts';
@@ -23,6 +24,24 @@ async function asked(t: TestContext, begin: Behaviour, options = {}) {
   const { connection } = await scene.engines[0]!.next();
   return { ...scene, client, connection, load: () => scene.router.fleet.inFlight.reduce((sum, n) => sum + n) };
 }
+
+test('F30 a client that leaves while its request is held back: no engine ever sees it', async (t) => {
+  const policy = policyModule(t, `() => ({ needs: 'nothing', choose: () => ({ hold: 'closed', maxMs: 60_000 }) })`);
+  const scene = await startFaultScene(t, [well()], { policy });
+  const client = await connectClient(t, scene.router.url);
+  client.write(GENERATE);
+  await until('it is held', async () => (await scene.metric('turnout_held_requests{reason="closed"}')) === 1);
+  client.reset();
+  await scene.untilQuiet();
+  equal(await scene.metric('turnout_held_requests{reason="closed"}'), 0);
+  equal(await scene.metric('turnout_requests_total{outcome="client_left"}'), 1);
+  await fetch(`${scene.router.url}/policies`, { method: 'PUT', body: '{"policy":"round_robin"}' });
+  equal((await send(t, scene.router.url, HELLO)).status, 200);
+  deepEqual(
+    scene.engines[0]!.requests.map(({ target }) => target),
+    ['/hello'],
+  );
+});
 
 for (const how of ['reset', 'destroy'] as const) {
   test(`F31 a client that leaves (${how}) before the first token: the engine sees it at once, its load is 0 again`, async (t) => {

@@ -8,17 +8,17 @@ import type { Router, RouterParts } from '../../src/router.ts';
 /** What an engine does with a request. */
 export type Behaviour = (request: EngineRequest) => void;
 
-/** Answers once the whole request is here. */
-export const well =
-  (text = '"well"'): Behaviour =>
-  (asked) =>
-    void asked.payload(30_000).then(() => asked.answer(text));
-
-/** Does something to the connection once the whole request is here. */
+/** Does something once the whole request is here; nothing where that never comes. */
 export const whenRead =
   (then: Behaviour): Behaviour =>
   (asked) =>
-    void asked.payload(30_000).then(() => then(asked));
+    void asked.payload(30_000).then(
+      () => then(asked),
+      () => {},
+    );
+
+/** Answers once the whole request is here. */
+export const well = (text = '"well"'): Behaviour => whenRead((asked) => asked.answer(text));
 
 /** Engines in the order in which the router turns to them, and that router. */
 export interface FaultScene {

@@ -112,7 +112,8 @@ export class Engine {
 
   constructor(server: Server, scheme: string) {
     this.#server = server;
-    this.url = `${scheme}://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const { address, port } = server.address() as AddressInfo;
+    this.url = `${scheme}://${address}:${port}`;
   }
 
   /** Open connections, control questions too. */
@@ -176,6 +177,7 @@ export interface EngineOptions {
   readonly tls?: TlsOptions;
   /** 0: any. */
   readonly port?: number;
+  readonly host?: string;
 }
 
 /** Starts an engine that is killed after the test. */
@@ -185,7 +187,7 @@ export async function startEngine(t: TestContext, options: EngineOptions = {}): 
     options.tls === undefined
       ? createServer({ allowHalfOpen: true }, take)
       : createTlsServer({ ...options.tls, allowHalfOpen: true }, take);
-  server.listen(options.port ?? 0, '127.0.0.1');
+  server.listen(options.port ?? 0, options.host ?? '127.0.0.1');
   await once(server, 'listening');
   const engine = new Engine(server, options.tls === undefined ? 'http' : 'https');
   engine.onRequest = options.onRequest ?? null;
