@@ -180,8 +180,12 @@ test('F40 100 pipelined requests, and the client closes after 3 answers: the res
 });
 
 test('F41 a huge request and then tiny ones on one connection: order is kept, nothing is mixed up', async (t) => {
-  const echo = (name: string): Behaviour => (each) =>
-    void each.payload(20_000).then((payload) => each.answer(`${name} ${each.target} ${payload.length} ${payload.at(-1)}`));
+  const echo =
+    (name: string): Behaviour =>
+    (each) =>
+      void each
+        .payload(20_000)
+        .then((payload) => each.answer(`${name} ${each.target} ${payload.length} ${payload.at(-1)}`));
   const scene = await startFaultScene(t, [echo('a'), echo('b')]);
   const client = await connectClient(t, scene.router.url);
   for (let round = 0; round < 3; round++) {
@@ -198,7 +202,10 @@ test('F41 a huge request and then tiny ones on one connection: order is kept, no
     );
   }
   equal(client.unread, '');
-  equal(scene.hits().reduce((sum, n) => sum + n), 63);
+  equal(
+    scene.hits().reduce((sum, n) => sum + n),
+    63,
+  );
   await scene.untilQuiet();
 });
 
@@ -211,6 +218,9 @@ test('F41 tiny requests on other connections go by while a huge one is on its wa
   for (let i = 0; i < 10; i++) equal((await send(t, scene.router.url, HELLO)).status, 200);
   client.write(Buffer.alloc(500_000));
   equal((await client.answer()).status, 200);
-  equal(scene.hits().reduce((sum, n) => sum + n), 11);
+  equal(
+    scene.hits().reduce((sum, n) => sum + n),
+    11,
+  );
   await scene.untilQuiet();
 });

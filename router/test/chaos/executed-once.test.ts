@@ -47,54 +47,62 @@ async function outcomeOf(client: Client): Promise<string> {
   }
 }
 
-test('F60 over F01 to F09 no request is executed twice unless a retry was logged, and none three times', { skip: needsProc }, async (t) => {
-  const journal = new Map<string, number>();
-  const retries = new Map<string, number>();
-  const log = pino(
-    { level: 'debug' },
-    {
-      write(line: string) {
-        const said = JSON.parse(line) as { msg: string; requestId: string; willRetry: boolean };
-        if (said.msg !== 'attempt failed' || !said.willRetry) return;
-        retries.set(said.requestId, (retries.get(said.requestId) ?? 0) + 1);
+test(
+  'F60 over F01 to F09 no request is executed twice unless a retry was logged, and none three times',
+  { skip: needsProc },
+  async (t) => {
+    const journal = new Map<string, number>();
+    const retries = new Map<string, number>();
+    const log = pino(
+      { level: 'debug' },
+      {
+        write(line: string) {
+          const said = JSON.parse(line) as { msg: string; requestId: string; willRetry: boolean };
+          if (said.msg !== 'attempt failed' || !said.willRetry) return;
+          retries.set(said.requestId, (retries.get(said.requestId) ?? 0) + 1);
+        },
       },
-    },
-  );
-  const closing = await startEngine(t, { onConnection: ({ socket }) => socket.destroy() });
-  const engines: Engine[] = [];
-  for (const isFaulty of [true, false, true]) engines.push(await startJournal(t, journal, isFaulty));
-  const broken = [await deadUrl(), await startFrozen(t), closing.url];
-  const router = await startTestRouter(
-    t,
-    { workerUrls: [...broken, ...engines.map(({ url }) => url)], policy: 'round_robin', connectTimeoutMs: 50 },
-    { log },
-  );
-  const outcomes = new Map<string, number>();
-  const sent: string[] = [];
-  const names = Object.keys(faults);
-  const run = async (each: number): Promise<void> => {
-    for (let i = 0; i < 14; i++) {
-      const id = `${each}-${i}`;
-      sent.push(id);
-      const fault = names[(each + i) % names.length]!;
-      const client = await connectClient(t, router.url);
-      client.write(request('POST', '/generate', `{"id":"${id}"}`, [`x-request-id: ${id}`, `x-fault: ${fault}`]));
-      const outcome = await outcomeOf(client);
-      outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
-      client.reset();
-    }
-  };
-  await Promise.all(Array.from({ length: 12 }, (_, each) => run(each)));
-  for (const id of sent) {
-    const executed = journal.get(id) ?? 0;
-    const logged = retries.get(id) ?? 0;
-    ok(executed <= 1 + logged, `${id} was executed ${executed} times, and ${logged} retries were logged`);
+    );
+    const closing = await startEngine(t, { onConnection: ({ socket }) => socket.destroy() });
+    const engines: Engine[] = [];
+    for (const isFaulty of [true, false, true]) engines.push(await startJournal(t, journal, isFaulty));
+    const broken = [await deadUrl(), await startFrozen(t), closing.url];
+    const router = await startTestRouter(
+      t,
+      { workerUrls: [...broken, ...engines.map(({ url }) => url)], policy: 'round_robin', connectTimeoutMs: 50 },
+      { log },
+    );
+    const outcomes = new Map<string, number>();
+    const sent: string[] = [];
+    const names = Object.keys(faults);
+    const run = async (each: number): Promise<void> => {
+      for (let i = 0; i < 14; i++) {
+        const id = `${each}-${i}`;
+        sent.push(id);
+        const fault = names[(each + i) % names.length]!;
+        const client = await connectClient(t, router.url);
+        client.write(request('POST', '/generate', `{"id":"${id}"}`, [`x-request-id: ${id}`, `x-fault: ${fault}`]));
+        const outcome = await outcomeOf(client);
+        outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
+        client.reset();
+      }
+    };
+    await Promise.all(Array.from({ length: 12 }, (_, each) => run(each)));
+    for (const id of sent) {
+      const executed = journal.get(id) ?? 0;
+      const logged = retries.get(id) ?? 0;
+      ok(executed <= 1 + logged, `${id} was executed ${executed} times, and ${logged} retries were logged`);
 
-    ok(executed <= 2, `${id} was executed ${executed} times`);
-  }
-  const twice = [...journal.values()].filter((count) => count > 1).length;
-  ok(twice > 0, 'faults did fall on requests that were read whole');
-  for (const outcome of ['200', '502', 'cut']) ok((outcomes.get(outcome) ?? 0) > 0, `some end in ${outcome}`);
-  equal([...outcomes.values()].reduce((sum, count) => sum + count), sent.length, 'each has one end');
-  await untilQuiet(router, engines);
-});
+      ok(executed <= 2, `${id} was executed ${executed} times`);
+    }
+    const twice = [...journal.values()].filter((count) => count > 1).length;
+    ok(twice > 0, 'faults did fall on requests that were read whole');
+    for (const outcome of ['200', '502', 'cut']) ok((outcomes.get(outcome) ?? 0) > 0, `some end in ${outcome}`);
+    equal(
+      [...outcomes.values()].reduce((sum, count) => sum + count),
+      sent.length,
+      'each has one end',
+    );
+    await untilQuiet(router, engines);
+  },
+);

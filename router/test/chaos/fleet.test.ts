@@ -174,7 +174,7 @@ test('F29 kv_aware: the same, as soon as the restarted engine tells of its cache
   await publisher.tell({ ...block, block_hashes: [1, 2, 3, 4], token_ids: prompt });
   const asker = await connectAsker(t, router);
   const who = (): Promise<number> => asker.who(post('/v1/completions', { prompt }));
-  const bothOf = async (): Promise<number[]> => [await who(), await who()].toSorted();
+  const bothOf = async (): Promise<number[]> => [await who(), await who()].toSorted((a, b) => a - b);
   await until('its cache is known', async () => (await bothOf()).join() === '0,0');
   publisher.stop();
   const again = await KvPublisher.start(t, { endpoint, ts: 5_000 });
@@ -279,11 +279,13 @@ test('F59 two routers over one fleet, workers named in another order: a session 
   const homes = await (await connectAsker(t, one)).whoGets(requests);
   deepEqual(await (await connectAsker(t, other)).whoGets(requests.toReversed()), homes.toReversed());
   equal(new Set(homes).size, 5);
-  equal(engines.reduce((sum, engine) => sum + engine.requests.length, 0), 200);
+  equal(
+    engines.reduce((sum, engine) => sum + engine.requests.length, 0),
+    200,
+  );
   await untilIdleBoth(one, other);
 });
 
 const untilIdleBoth = async (...routers: Parameters<typeof untilQuiet>[0][]): Promise<void> => {
   for (const router of routers) await untilQuiet(router, []);
 };
-

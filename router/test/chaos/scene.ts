@@ -12,10 +12,7 @@ export type Behaviour = (request: EngineRequest) => void;
 export const whenRead =
   (then: Behaviour): Behaviour =>
   (asked) =>
-    void asked.payload(30_000).then(
-      () => then(asked),
-      () => {},
-    );
+    void asked.whole.then(() => then(asked));
 
 /** Answers once the whole request is here. */
 export const well = (text = '"well"'): Behaviour => whenRead((asked) => asked.answer(text));
@@ -83,8 +80,5 @@ export async function untilQuiet(router: Router, engines: readonly Engine[]): Pr
       () => engine.openConnections === (worker?.pool.openCount ?? 0),
     );
   }
-  await until(
-    'no body is kept',
-    async () => (await metricOf(router.metricsUrl, 'turnout_retry_buffer_bytes')) === 0,
-  );
+  await until('no body is kept', async () => (await metricOf(router.metricsUrl, 'turnout_retry_buffer_bytes')) === 0);
 }

@@ -21,9 +21,7 @@ async function begun(t: TestContext, begin: Behaviour, options: RouterOptions = 
 const PARTIAL_HEAD = 'HTTP/1.1 200 OK\r\nx-leak: 1\r\ncontent-';
 
 test('F06 reset inside the head of the answer: 502, and nothing of that head leaks', async (t) => {
-  const scene = await startFaultScene(t, [
-    ({ connection }) => void connection.writeAndReset(PARTIAL_HEAD),
-  ]);
+  const scene = await startFaultScene(t, [({ connection }) => void connection.writeAndReset(PARTIAL_HEAD)]);
   const got = await send(t, scene.router.url, GENERATE);
   equal(got.status, 502);
   deepEqual([got.get('x-leak'), got.text.includes('leak')], [undefined, false]);

@@ -56,13 +56,17 @@ test('F02 a connect that hangs: its own timer, then another engine', { skip: nee
   await untilQuiet(router, [engine]);
 });
 
-test('F02 every connect hangs: 503 at the connect timer, not at the timer of the request', { skip: needsProc }, async (t) => {
-  const frozen = await startFrozen(t);
-  const router = await startTestRouter(t, { workerUrls: [frozen], connectTimeoutMs: 200, requestTimeoutSecs: 60 });
-  const got = await send(t, router.url, GENERATE);
-  deepEqual([got.status, got.get('x-turnout-error')], [503, 'no_available_workers']);
-  await untilQuiet(router, []);
-});
+test(
+  'F02 every connect hangs: 503 at the connect timer, not at the timer of the request',
+  { skip: needsProc },
+  async (t) => {
+    const frozen = await startFrozen(t);
+    const router = await startTestRouter(t, { workerUrls: [frozen], connectTimeoutMs: 200, requestTimeoutSecs: 60 });
+    const got = await send(t, router.url, GENERATE);
+    deepEqual([got.status, got.get('x-turnout-error')], [503, 'no_available_workers']);
+    await untilQuiet(router, []);
+  },
+);
 
 test('F03 accepted and closed at once: tried elsewhere, and counted', async (t) => {
   const closing = await startEngine(t, { onConnection: ({ socket }) => socket.destroy() });
@@ -120,7 +124,10 @@ test('F05 engines that all reset: two hits in all, then 502', async (t) => {
   const scene = await startFaultScene(t, [reset, reset, reset, reset]);
   const got = await send(t, scene.router.url, GENERATE);
   deepEqual([got.status, got.get('x-turnout-error')], [502, 'upstream_reset']);
-  equal(scene.hits().reduce((sum, count) => sum + count), 2);
+  equal(
+    scene.hits().reduce((sum, count) => sum + count),
+    2,
+  );
   await scene.untilQuiet();
 });
 
@@ -187,7 +194,8 @@ test('F15 bytes behind a complete answer: connection discarded, the next client 
 /** A connection with one exchange behind it, idle in the router's pool; and what the next request gets. */
 async function idleConnection(t: Parameters<typeof startFaultScene>[0]) {
   const scene = await startFaultScene(t, [(asked) => asked.answer(JSON.stringify(asked.target))]);
-  const ask = async (target: string) => JSON.parse((await send(t, scene.router.url, request('GET', target))).text) as string;
+  const ask = async (target: string) =>
+    JSON.parse((await send(t, scene.router.url, request('GET', target))).text) as string;
   equal(await ask('/first'), '/first');
   const [connection] = scene.engines[0]!.connections;
   return { ...scene, connection: connection!, ask };

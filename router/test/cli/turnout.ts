@@ -16,12 +16,7 @@ export interface Turnout {
 }
 
 /** Runs the command line as a user would. It is ended with the test. `shell`: words before it, such as `ulimit -n 64`. */
-export function turnout(
-  t: TestContext,
-  args: readonly string[],
-  env: NodeJS.ProcessEnv = {},
-  shell?: string,
-): Turnout {
+export function turnout(t: TestContext, args: readonly string[], env: NodeJS.ProcessEnv = {}, shell?: string): Turnout {
   const command = [process.execPath, bin, ...args];
   const [program = '', ...words] =
     shell === undefined ? command : ['sh', '-c', `${shell}; exec "$@"`, 'sh', ...command];

@@ -30,6 +30,11 @@ export class EngineRequest {
     return rest;
   }
 
+  /** Resolves when the last byte of its body is here; without a timer, for engines that only then do something. */
+  get whole(): Promise<void> {
+    return this.#whole.promise;
+  }
+
   /** The payload, once all of it is here. */
   async payload(ms = PATIENCE_MS): Promise<Buffer> {
     await within(this.#whole.promise, 'the engine gets the whole request body', ms);
