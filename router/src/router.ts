@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs';
-import { type Server, createServer } from 'node:http';
 import { createAdminApp } from './admin/app.ts';
 import { startChoosing } from './admin/policy-control.ts';
 import { ownEndpoints } from './admin/own-endpoints.ts';
@@ -24,10 +23,12 @@ import type { CoarseClock } from './kit/clock.ts';
 import { seededRandom } from './kit/rng.ts';
 import { type Logger, createLogger, logObserver } from './observe/log.ts';
 import { Meters } from './observe/meters.ts';
+import { createMetricsServer } from './observe/metrics-server.ts';
 import { createRegistry } from './observe/metrics.ts';
 import { pluginEnds } from './observe/plugin-ends.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
+import { listenOn, listenOr } from './wire/listen-on.ts';
 import { Listener, TICK_MS } from './wire/listener.ts';
 import { RetryBudget } from './wire/request-body.ts';
 
@@ -166,7 +167,11 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       tls: readTls(),
       maxPayloadBytes: config.maxPayloadSize,
       allowsHalfClose: config.allowHalfClose,
-      timeouts: { headMs: 30_000, bodyIdleMs: 60_000, keepAliveMs: 3_600_000 },
+      timeouts: {
+        headMs: config.clientHeadTimeoutSecs * 1000,
+        bodyIdleMs: config.clientBodyTimeoutSecs * 1000,
+        keepAliveMs: config.clientIdleTimeoutSecs * 1000,
+      },
     },
     {
       onRequest(head, body, connection) {
@@ -184,11 +189,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     },
   );
 
-  const metricsServer = createServer((_request, response) => {
-    void metricsText().then(({ contentType, text }) => {
-      response.writeHead(200, { 'content-type': contentType }).end(text);
-    });
-  });
+  const metricsServer = createMetricsServer(metricsText);
   let port: number;
   let metricsPort: number;
   try {
@@ -198,7 +199,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     }
     port = await listenOr(() => listener.listen(), `--port ${config.port}`);
     metricsPort = await listenOr(
-      () => listen(metricsServer, config.prometheusPort, config.prometheusHost),
+      () => listenOn(metricsServer, { port: config.prometheusPort, host: config.prometheusHost }),
       `--prometheus-port ${config.prometheusPort}`,
     );
   } catch (error) {
@@ -249,27 +250,4 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       await new Promise((resolve) => metricsServer.close(resolve));
     },
   };
-}
-
-function listen(server: Server, port: number, host: string): Promise<number> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(port, host, () => resolve((server.address() as { port: number }).port));
-  });
-}
-
-const listenProblems: Readonly<Record<string, (flag: string) => string>> = {
-  EADDRINUSE: (flag) => `${flag}: another process listens there already. Choose another port.`,
-  EACCES: (flag) => `${flag}: not allowed to listen there. Choose a port above 1023.`,
-  EADDRNOTAVAIL: () => '--host: this machine has no such address.',
-};
-
-/** Rewords what goes wrong most often when a server starts. */
-async function listenOr(start: () => Promise<number>, flag: string): Promise<number> {
-  try {
-    return await start();
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    throw new Error(listenProblems[code ?? '']?.(flag) ?? `${flag}: ${message}`, { cause: error });
-  }
 }

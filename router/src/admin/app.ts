@@ -2,13 +2,14 @@ import { Hono } from 'hono';
 import { z } from 'zod';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
+import type { MetricsText } from '../observe/metrics-server.ts';
 import { parseJson } from './parse-json.ts';
 import { type PolicyControl, addPolicyRoutes } from './policies.ts';
 
 /** What the control API reads and steers. */
 export interface AdminContext {
   readonly fleet: Fleet;
-  readonly metricsText: () => Promise<{ contentType: string; text: string }>;
+  readonly metricsText: MetricsText;
   readonly isDraining: () => boolean;
   readonly policies: PolicyControl;
 }

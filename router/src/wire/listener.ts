@@ -2,6 +2,7 @@ import { type Server, type Socket, createServer } from 'node:net';
 import { type SecureContext, type SecureContextOptions, TLSSocket, createSecureContext } from 'node:tls';
 import type { CoarseClock } from '../kit/clock.ts';
 import { ClientConnection, type ConnectionOwner } from './client-connection.ts';
+import { listenOn } from './listen-on.ts';
 import type { RequestBody, RetryBudget } from './request-body.ts';
 import type { Refusal, RequestHead } from './request-head.ts';
 
@@ -64,13 +65,9 @@ export class Listener implements ConnectionOwner {
   }
 
   /** @returns the port, which differs from the one asked for when that was 0. */
-  async listen(): Promise<number> {
+  listen(): Promise<number> {
     const { host, port } = this.#options;
-    await new Promise<void>((resolve, reject) => {
-      this.#server.once('error', reject);
-      this.#server.listen({ host, port, backlog: 4096 }, resolve);
-    });
-    return (this.#server.address() as { port: number }).port;
+    return listenOn(this.#server, { host, port, backlog: 4096 });
   }
 
   /** New connections get this certificate; open ones go on. */
