@@ -165,3 +165,12 @@ test('F18 a flood of 1xx without end: 502, the connection is let go', async (t) 
   equal(await metricOf(router.metricsUrl, 'turnout_errors_total{code="upstream_bad_answer"}'), 1);
   await untilQuiet(router, [engine]);
 });
+
+test('F09 answers that engines cut short are counted, all of them together', async (t) => {
+  const cut = ({ connection }: Parameters<Behaviour>[0]): void => connection.socket.end(CHUNKED + chunk('one'));
+  const scene = await startFaultScene(t, [whenRead(cut), whenRead(cut)]);
+  for (let i = 0; i < 4; i++) await rejects(send(t, scene.router.url, GENERATE), /the connection ended before/);
+  deepEqual(scene.hits(), [2, 2]);
+  equal(await scene.metric('turnout_upstream_truncated_total'), 4);
+  await scene.untilQuiet();
+});
