@@ -51,6 +51,20 @@ test('F23 health says 200, generation says 500: ejected, and no probe alone brin
   await scene.untilQuiet();
 });
 
+test('F20 another program at the port, and no health checks: its requests take it out', async (t) => {
+  const banner = await startEngine(t, { onConnection: ({ socket }) => socket.end('SSH-2.0-OpenSSH_9.2p1\r\n') });
+  const engine = await startEngine(t, { onRequest: well() });
+  const workerUrls = [banner.url, engine.url];
+  const router = await startTestRouter(t, { workerUrls, policy: 'round_robin', cbFailureThreshold: 3 });
+  const statuses: number[] = [];
+  for (let i = 0; i < 12; i++) statuses.push((await send(t, router.url, GENERATE)).status);
+  equal(statuses.filter((status) => status === 502).length, 3, statuses.join());
+  deepEqual(statuses.slice(6), [200, 200, 200, 200, 200, 200]);
+  equal(banner.connections.length, 3);
+  equal(engine.requests.length, 9);
+  await untilQuiet(router, [banner, engine]);
+});
+
 test('F25 five of eight fail at once: ejection stops at the cap, panic is counted, traffic goes on', async (t) => {
   const scene = await startFaultScene(t, [sick, sick, sick, sick, sick, well(), well(), well()], {
     disableRetries: true,

@@ -11,7 +11,7 @@ import { until } from '../harness/within.ts';
 import { type Behaviour, startFaultScene, untilQuiet, well, whenRead } from './scene.ts';
 
 /** No timer that could end a request runs in these scenes: what ends at once ends because the client left. */
-const AT_ONCE_MS = 500;
+const AT_ONCE_MS = 1_500;
 
 const GENERATE = request('POST', '/generate', '{"text":"x"}');
 const EVENT = chunk('data: 1\n\n');

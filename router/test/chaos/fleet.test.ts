@@ -205,6 +205,19 @@ test('F52 a worker that is removed while it streams: streams finish, nothing new
   await untilQuiet(router, []);
 });
 
+test('F52 a worker that is removed by force: its streams are cut, never ended', async (t) => {
+  const engine = await startEngine(t, { onRequest: (asked) => asked.beginStream() });
+  const router = await startTestRouter(t, { workerUrls: [engine.url] });
+  const client = await connectClient(t, router.url);
+  client.write(GENERATE);
+  await client.read('\r\n\r\n');
+  equal((await send(t, router.url, request('POST', `/remove_worker?url=${engine.url}&force=true`))).status, 200);
+  await client.untilEnded();
+  equal(client.unread.includes('0\r\n\r\n'), false);
+  await engine.connections[0]!.untilEnded();
+  await untilQuiet(router, []);
+});
+
 for (const policy of ['sticky_least_loaded', 'cache_aware', 'rollout']) {
   test(`F53 ${policy}: a worker added under load gets work, and known sessions stay where they are`, async (t) => {
     const engines = await startEngines(t, 3);

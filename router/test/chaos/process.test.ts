@@ -226,11 +226,13 @@ test('F56 the wall clock jumps an hour forward and two back: no timer takes note
   await streaming.read('\r\n\r\n');
   for (const offset of [3_600_000, -3_600_000]) {
     const checks = first!.questions.length;
+    const startMs = performance.now();
     router.child.kill('SIGUSR2');
     await router.says(new RegExp(`jumped to ${offset}\\.`));
     // Health checks go on at their pace: neither stopped nor all at once.
     await until('health is checked on', () => first!.questions.length >= checks + 4);
-    ok(first!.questions.length < checks + 40);
+    const most = 10 + (performance.now() - startMs) / 40;
+    ok(first!.questions.length - checks < most, `${first!.questions.length - checks} checks, ${most} at most`);
     deepEqual(await asker.whoGets(sessions), homes, 'sessions are as old as they were');
     equal(await router.metric('turnout_requests_in_flight'), 1, 'the stream is');
   }
