@@ -31,6 +31,7 @@ test('F22 one of eight flaps under load: no client sees it', async (t) => {
   const [flapping] = router.fleet.workers;
   const lives: Engine[] = [engines[0]!];
   let isDone = false;
+  t.after(() => (isDone = true));
   let sent = 0;
   const failed: string[] = [];
   const run = async (): Promise<void> => {
@@ -233,6 +234,7 @@ for (const policy of ['sticky_least_loaded', 'cache_aware', 'rollout']) {
     const asker = await connectAsker(t, router);
     const homes = await asker.whoGets(sessions.map((session) => turn(session, 0)));
     let isDone = false;
+    t.after(() => (isDone = true));
     const load = Promise.all(
       Array.from({ length: 4 }, async (_, i) => {
         const other = await connectAsker(t, router);
@@ -256,6 +258,7 @@ test('F54 1,000 workers are added and removed under load: every request is serve
   const engines = await startEngines(t, 2);
   const router = await startTestRouter(t, { workerUrls: engines.map(({ url }) => url), policy: 'round_robin' });
   let isDone = false;
+  t.after(() => (isDone = true));
   let sent = 0;
   const run = async (): Promise<void> => {
     const client = await connectClient(t, router.url);

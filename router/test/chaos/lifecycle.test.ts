@@ -81,6 +81,7 @@ test('F48 SIGHUP under load changes engines, policy and limits: no failure, sess
   const asker = await connectAsker(t, { url });
   const homes = await asker.whoGets(sessions);
   let isDone = false;
+  t.after(() => (isDone = true));
   let sent = 0;
   const load = Promise.all(
     Array.from({ length: 6 }, async () => {
@@ -141,6 +142,7 @@ test('F49 --reuse-port: a second router takes over under load, and no stream is 
 
   const counts = { served: 0, refused: 0, reset: 0, lost: 0 };
   let isDone = false;
+  t.after(() => (isDone = true));
   /** A connection a request: the most that a change of listeners can hit. */
   const runFresh = async (): Promise<void> => {
     while (!isDone) {

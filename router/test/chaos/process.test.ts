@@ -113,6 +113,7 @@ test('F48 policy and engines change under load: no failure, and sessions keep th
   const asker = await connectAsker(t, router);
   const homes = await asker.whoGets(sessions);
   let isDone = false;
+  t.after(() => (isDone = true));
   let sent = 0;
   const load = Promise.all(
     Array.from({ length: 6 }, async () => {
