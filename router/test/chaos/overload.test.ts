@@ -6,7 +6,7 @@ import { connectClient, request, send } from '../harness/client.ts';
 import { type EngineRequest, startEngine } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
 import { startTestRouter } from '../harness/router.ts';
-import { until } from '../harness/within.ts';
+import { until, within } from '../harness/within.ts';
 import { preloaded, startRouterProcess } from './router-process.ts';
 import { startFaultScene, untilQuiet, well } from './scene.ts';
 
@@ -120,9 +120,10 @@ test('F39 --max-connections: one more is closed as it comes; those that are in a
   const { hostname, port } = new URL(router.url);
   for (let i = 0; i < 5; i++) {
     const socket: Socket = connect(Number(port), hostname);
+    t.after(() => socket.destroy());
     socket.on('error', () => {});
     socket.write(GENERATE);
-    await once(socket, 'close');
+    await within(once(socket, 'close'), 'it is closed');
     equal(socket.bytesRead, 0);
   }
   for (const client of inside) {
