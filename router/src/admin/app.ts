@@ -1,5 +1,6 @@
 import { Hono } from 'hono';
 import { z } from 'zod';
+import type { Breakers, ForcedState } from '../fleet/breakers.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { MetricsText } from '../observe/metrics-server.ts';
@@ -9,6 +10,7 @@ import { type PolicyControl, addPolicyRoutes } from './policies.ts';
 /** What the control API reads and steers. */
 export interface AdminContext {
   readonly fleet: Fleet;
+  readonly breakers: Breakers;
   readonly metricsText: MetricsText;
   readonly isDraining: () => boolean;
   readonly policies: PolicyControl;
@@ -19,12 +21,20 @@ const newWorker = z.looseObject({
   url: z.string().min(1),
   worker_type: z.enum(['regular', 'prefill', 'decode']).default('regular'),
   labels: z.record(z.string(), z.string()).default({}),
+  // For this worker, in place of --worker-api-key. Never shown again, so not among the labels.
+  api_key: z
+    .string()
+    .regex(/^[\x21-\x7e]+$/, 'a key is made of visible ASCII characters, without spaces')
+    .nullish(),
 });
+
+/** `POST /workers/{id}/breaker`: what the breaker is from now on; `auto`: what it finds itself. */
+const forcedBreaker = z.strictObject({ state: z.enum(['open', 'closed', 'auto'] satisfies ForcedState[]) });
 
 const UUID = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/i;
 
 /** The router's own endpoints: fleet, health, metrics. Everything else goes to the engines. */
-export function createAdminApp({ fleet, metricsText, isDraining, policies }: AdminContext): Hono {
+export function createAdminApp({ fleet, breakers, metricsText, isDraining, policies }: AdminContext): Hono {
   const app = new Hono();
   const inFlightByUrl = () => Object.fromEntries(fleet.workers.map((worker) => [worker.url, fleet.load(worker)]));
   const healthyCount = () => fleet.workers.filter((worker) => worker.isHealthy).length;
@@ -78,7 +88,7 @@ export function createAdminApp({ fleet, metricsText, isDraining, policies }: Adm
   app.get('/workers', (c) => {
     const count = (role: string) => fleet.workers.filter((worker) => worker.role === role).length;
     return c.json({
-      workers: fleet.workers.map((worker) => describe(fleet, worker)),
+      workers: fleet.workers.map((worker) => describe(fleet, breakers, worker)),
       total: fleet.workers.length,
       stats: {
         prefill_count: count('prefill'),
@@ -90,9 +100,11 @@ export function createAdminApp({ fleet, metricsText, isDraining, policies }: Adm
   app.post('/workers', async (c) => {
     const body = newWorker.safeParse(parseJson(await c.req.text()));
     if (!body.success) return c.json({ error: z.prettifyError(body.error), code: 'BAD_REQUEST' }, 400);
-    const { url, worker_type: role, labels, ...rest } = body.data;
-    const extra = Object.fromEntries(Object.entries(rest).map(([key, value]) => [key, String(value)]));
-    const worker = fleet.add(url, { role, labels: { ...extra, ...labels } });
+    const { url, worker_type: role, labels, api_key: apiKey, ...rest } = body.data;
+    // Without a prototype: the names in it are the caller's.
+    const all = Object.create(null) as Record<string, string>;
+    for (const [key, value] of Object.entries(rest)) all[key] = String(value);
+    const worker = fleet.add(url, { role, labels: Object.assign(all, labels), apiKey: apiKey ?? undefined });
     if (typeof worker === 'string') return c.json({ error: worker, code: 'BAD_REQUEST' }, 400);
     const location = `/workers/${worker.id}`;
     const accepted = { status: 'accepted', worker_id: worker.id, url: worker.url, location };
@@ -102,7 +114,7 @@ export function createAdminApp({ fleet, metricsText, isDraining, policies }: Adm
     const id = c.req.param('id');
     if (!UUID.test(id)) return c.json({ error: 'The worker id is not a UUID', code: 'BAD_REQUEST' }, 400);
     const worker = byId(id);
-    return worker === undefined ? c.json(notFound, 404) : c.json(describe(fleet, worker));
+    return worker === undefined ? c.json(notFound, 404) : c.json(describe(fleet, breakers, worker));
   });
   app.delete('/workers/:id{.+}', (c) => {
     const id = c.req.param('id');
@@ -111,6 +123,15 @@ export function createAdminApp({ fleet, metricsText, isDraining, policies }: Adm
     if (worker === undefined) return c.json(notFound, 404);
     fleet.remove(worker);
     return c.json({ status: 'accepted', worker_id: id, message: 'Worker removed; it finishes what it has' }, 202);
+  });
+
+  app.post('/workers/:id/breaker', async (c) => {
+    const worker = byId(c.req.param('id'));
+    if (worker === undefined) return c.json(notFound, 404);
+    const body = forcedBreaker.safeParse(parseJson(await c.req.text()));
+    if (!body.success) return c.json({ error: z.prettifyError(body.error), code: 'BAD_REQUEST' }, 400);
+    breakers.force(worker, body.data.state);
+    return c.json(describe(fleet, breakers, worker));
   });
 
   addPolicyRoutes(app, policies);
@@ -136,7 +157,7 @@ export function ownPathTest(app: Hono): (path: string) => boolean {
   return (path) => exact.has(path) || prefixes.some((prefix) => path.startsWith(prefix));
 }
 
-function describe(fleet: Fleet, worker: Worker) {
+function describe(fleet: Fleet, breakers: Breakers, worker: Worker) {
   const { labels } = worker;
   return {
     id: worker.id,
@@ -147,6 +168,7 @@ function describe(fleet: Fleet, worker: Worker) {
     worker_type: worker.role,
     dp_rank: worker.rank,
     is_healthy: worker.isHealthy,
+    circuit_breaker: breakers.stateOf(worker),
     load: fleet.load(worker),
     connection_mode: 'http',
     metadata: labels,

@@ -1,5 +1,8 @@
 import { Registry } from 'prom-client';
+import type { Admission } from '../admit/admission.ts';
+import type { Breakers } from '../fleet/breakers.ts';
 import type { Fleet } from '../fleet/fleet.ts';
+import type { StallWatch } from '../fleet/stalls.ts';
 import { type Histogram, type Meters, SECONDS_BUCKETS } from './meters.ts';
 
 type Labels = Record<string, string>;
@@ -16,7 +19,12 @@ export interface MetricSources {
   readonly openConnections: () => number;
   readonly inFlight: () => number;
   readonly held: () => Map<string, number>;
+  readonly admission: () => Pick<Admission, 'waiting' | 'queued' | 'shed'>;
+  readonly shedByFullWorkers: () => number;
+  readonly refusedConnections: () => Readonly<Record<string, number>>;
   readonly retryBufferBytes: () => number;
+  readonly breakers: Breakers;
+  readonly stalls: StallWatch;
 }
 
 interface MetricSpec {
@@ -53,7 +61,7 @@ export const metrics: readonly MetricSpec[] = [
   {
     name: 'turnout_requests_in_flight',
     type: 'gauge',
-    help: 'Exchanges under way.',
+    help: 'Exchanges under way, those that wait too.',
     read: ({ inFlight }) => one(inFlight()),
   },
   {
@@ -83,14 +91,39 @@ export const metrics: readonly MetricSpec[] = [
   {
     name: 'turnout_retries_total',
     type: 'counter',
-    help: 'Attempts that failed and were followed by another, by how they failed (connect, stale, reset).',
+    help: 'Attempts that failed and were followed by another, by how they failed (connect, stale, reset, status).',
     read: ({ meters }) => each('failure', meters.retries),
   },
   {
     name: 'turnout_held_requests',
     type: 'gauge',
-    help: 'Exchanges that a policy holds back, by reason.',
+    help: 'Exchanges let in that wait for a worker, by reason: workers_full, or that of their policy.',
     read: ({ held }) => each('reason', held()),
+  },
+  {
+    name: 'turnout_queue_depth',
+    type: 'gauge',
+    help: 'Exchanges that wait to be let in, by the limit that they met: concurrency, rate.',
+    read: ({ admission }) => each('reason', Object.entries(admission().waiting)),
+  },
+  {
+    name: 'turnout_requests_queued_total',
+    type: 'counter',
+    help: 'Exchanges that had to wait to be let in, by the same.',
+    read: ({ admission }) => each('reason', Object.entries(admission().queued)),
+  },
+  {
+    name: 'turnout_queue_wait_seconds',
+    type: 'histogram',
+    help: 'Seconds that they waited, whether they were let in then or not.',
+    read: ({ meters }) => buckets('turnout_queue_wait_seconds', meters.queueWait),
+  },
+  {
+    name: 'turnout_shed_total',
+    type: 'counter',
+    help: 'Exchanges refused for want of room, by reason: queue_full, queue_timeout, workers_full, heap (short of memory).',
+    read: ({ admission, shedByFullWorkers }) =>
+      each('reason', Object.entries({ ...admission().shed, workers_full: shedByFullWorkers() })),
   },
   {
     name: 'turnout_retry_buffer_bytes',
@@ -103,6 +136,12 @@ export const metrics: readonly MetricSpec[] = [
     type: 'gauge',
     help: 'Open client connections.',
     read: ({ openConnections }) => one(openConnections()),
+  },
+  {
+    name: 'turnout_refused_connections_total',
+    type: 'counter',
+    help: 'Client connections closed as they came, by the limit: max_connections, max_connections_per_client, system (no more files).',
+    read: ({ refusedConnections }) => each('reason', Object.entries(refusedConnections())),
   },
   {
     name: 'turnout_workers',
@@ -125,6 +164,29 @@ export const metrics: readonly MetricSpec[] = [
     type: 'gauge',
     help: '1: passed its last health checks.',
     read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(w.isHealthy) })),
+  },
+  {
+    name: 'turnout_worker_breaker_state',
+    type: 'gauge',
+    help: "A worker's circuit breaker: 0 closed, 1 open, 2 half-open.",
+    read: ({ fleet, breakers }) =>
+      fleet.workers.map((w) => ({
+        labels: { worker: w.url },
+        value: { closed: 0, open: 1, half_open: 2 }[breakers.stateOf(w)],
+      })),
+  },
+  {
+    name: 'turnout_breaker_panics_total',
+    type: 'counter',
+    help: 'Times that a failing worker stayed in, since too many others were out (--max-ejected-percent).',
+    read: ({ breakers }) => one(breakers.panics),
+  },
+  {
+    name: 'turnout_worker_stalled',
+    type: 'gauge',
+    help: '1: has event streams open and said nothing on any of them for 30 s.',
+    read: ({ fleet, stalls }) =>
+      fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(stalls.isStalled(w)) })),
   },
   {
     name: 'turnout_worker_connections',

@@ -65,6 +65,7 @@ export class ClientConnection implements Sink, ReaderOwner {
     socket.on('data', (bytes: Buffer) => requests.onData(bytes));
     socket.on('end', () => requests.onEnd());
     socket.on('error', () => socket.destroy());
+    socket.on('timeout', () => socket.destroy());
     socket.on('close', () => this.#onClose());
   }
 
@@ -145,6 +146,8 @@ export class ClientConnection implements Sink, ReaderOwner {
     if (this.socket.writableLength === 0) return true;
     // The socket's own 'drain' comes only past its high-water mark; an empty write reports when all before it is out.
     this.socket.write('', this.#onDrained);
+    // Node's own timer sees whether the system took a part of what is unsent: a slow client is no absent one.
+    if (this.socket.timeout !== this.#owner.timeouts.writeMs) this.socket.setTimeout(this.#owner.timeouts.writeMs);
     return false;
   }
 
@@ -196,6 +199,7 @@ export class ClientConnection implements Sink, ReaderOwner {
 
   readonly #onDrained = (): void => {
     if (this.socket.writableLength > 0) return;
+    this.socket.setTimeout(0);
     for (const copy of this.#unsent.splice(0)) copies.giveBack(copy);
     this.source?.resume();
   };

@@ -16,8 +16,13 @@ export const EXPECT = 5;
 export const UPGRADE = 6;
 export const REQUEST_ID = 7;
 export const CONTENT_TYPE = 8;
+/** x-turnout-timeout: read here, since looking for it later would cost every request a search. */
+export const TIMEOUT = 10;
 /** `te`, `trailer`, `keep-alive`, `proxy-connection`: dropped, never read. */
 export const HOP = 9;
+/** Where a client's key may stand. Passed on; the lines are noted so that checking them needs no search. */
+export const AUTHORIZATION = 10;
+export const API_KEY = 11;
 
 const known: { name: Uint8Array; kind: number }[][] = [];
 for (const [name, kind] of [
@@ -26,13 +31,16 @@ for (const [name, kind] of [
   ['expect', EXPECT],
   ['upgrade', UPGRADE],
   ['trailer', HOP],
+  ['x-api-key', API_KEY],
   ['connection', CONNECTION],
   ['keep-alive', HOP],
   ['content-type', CONTENT_TYPE],
   ['x-request-id', REQUEST_ID],
+  ['authorization', AUTHORIZATION],
   ['content-length', CONTENT_LENGTH],
   ['proxy-connection', HOP],
   ['transfer-encoding', TRANSFER_ENCODING],
+  ['x-turnout-timeout', TIMEOUT],
 ] as const) {
   (known[name.length] ??= []).push({ name: ascii(name), kind });
 }
@@ -221,7 +229,7 @@ export abstract class Head {
   /** Drops the fields that Connection names (RFC 9110 section 7.6.1). @returns false when it names one that frames or routes. */
   protected dropNamed(connection: string): boolean {
     for (const option of connection.toLowerCase().split(',')) {
-      const name = option.trim();
+      const name = trimmed(option);
       if (name === '' || name === 'keep-alive') continue;
       if (name === 'close') this.isLast = true;
       else if (name === 'content-length' || name === 'transfer-encoding' || name === 'host') return false;

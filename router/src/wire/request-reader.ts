@@ -3,16 +3,27 @@ import type { CoarseClock } from '../kit/clock.ts';
 import { ChunkedReader } from './chunked.ts';
 import { BAD, INCOMPLETE } from './fields.ts';
 import { RequestBody, type RetryBudget } from './request-body.ts';
-import { type Refusal, RequestHead } from './request-head.ts';
+import { MAX_HEAD_BYTES, MAX_LINE_BYTES, type Refusal, RequestHead } from './request-head.ts';
 
 /** Bytes of pipelined requests kept while one is being answered; beyond them the socket is paused. */
 const MAX_AHEAD_BYTES = 65_536;
 
+/** How long a client may take, in milliseconds. */
+export interface ClientTimeouts {
+  /** For the whole head of a request, from its first byte. */
+  readonly headMs: number;
+  /** Between two reads of a request's body. */
+  readonly bodyIdleMs: number;
+  /** Between two requests. */
+  readonly keepAliveMs: number;
+  /** Without taking a byte of its answer. */
+  readonly writeMs: number;
+}
+
 /** What the requests of a client are held to. */
 export interface RequestLimits {
   readonly clock: CoarseClock;
-  /** For the whole head of a request, between two reads of its body, and between requests. */
-  readonly timeouts: { readonly headMs: number; readonly bodyIdleMs: number; readonly keepAliveMs: number };
+  readonly timeouts: ClientTimeouts;
   readonly maxPayloadBytes: number;
   readonly allowsHalfClose: boolean;
   readonly retryBudget: RetryBudget;
@@ -128,7 +139,9 @@ export class RequestReader {
     // Empty lines before a request are forgiven (RFC 9112 section 2.2): all, as they may come in reads of their own.
     while (bytes[start] === 13 && bytes[start + 1] === 10) start += 2;
     if (start === bytes.length) return;
-    if (seen > 0 && bytes.indexOf(10, seen) < 0 && bytes.length <= 65_536) {
+    // Without a line's end there is something new to say only when a limit was crossed.
+    const limit = seen <= MAX_LINE_BYTES ? MAX_LINE_BYTES : MAX_HEAD_BYTES;
+    if (seen > 0 && bytes.indexOf(10, seen) < 0 && bytes.length <= limit) {
       this.#ahead = bytes;
       return;
     }
@@ -140,7 +153,7 @@ export class RequestReader {
         return;
       }
       if (seen === 0) this.#await(this.#limits.timeouts.headMs);
-      this.#ahead = bytes;
+      this.#ahead = start === 0 ? bytes : bytes.subarray(start);
       return;
     }
     if (next === BAD) {

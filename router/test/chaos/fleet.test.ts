@@ -100,9 +100,9 @@ test('F24 a health path that hangs: its timer ends it, one question at a time, a
 
 test('F27 a name that means another address: new connections go there, old streams live on', async (t) => {
   const before = await startEngine(t);
-  const { port } = new URL(before.url);
+  const { hostname, port } = new URL(before.url);
   const after = await startEngine(t, { host: '127.0.0.2', port: Number(port), onRequest: well('"new"') });
-  let address = '127.0.0.1';
+  let address = hostname;
   let lookups = 0;
   // Where Node hands names over to the system: every connect that isn't told otherwise asks here.
   const { lookup } = dns;

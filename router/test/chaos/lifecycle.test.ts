@@ -130,8 +130,9 @@ test('F48 a configuration that can not be read, or is wrong: the old one stays',
 
 test('F49 --reuse-port: a second router takes over under load, and no stream is lost', async (t) => {
   const engine = await startEngine(t, { onRequest: well() });
-  const port = new URL(await deadUrl()).port;
-  const start = () => startRouterProcess(t, [engine.url], ['--port', port, '--reuse-port']);
+  const { hostname, port } = new URL(await deadUrl());
+  const options = ['--host', hostname, '--port', port, '--reuse-port'];
+  const start = () => startRouterProcess(t, [engine.url], options);
   const old = await start();
   const streaming = await connectClient(t, old.url);
   engine.onRequest = ({ connection }) => connection.write(STREAM_HEAD + chunk('data: 1\n\n'));

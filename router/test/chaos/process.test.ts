@@ -173,7 +173,8 @@ test('F55 the log goes to a full disk: requests are served, and no exit', { skip
   const engine = await startEngine(t, { onRequest: well() });
   // What it would say, its address among it, can't be read: the port is chosen here.
   const url = await deadUrl();
-  const ports = ['--port', new URL(url).port, '--prometheus-port', '0', '--log-level', 'debug'];
+  const { hostname, port } = new URL(url);
+  const ports = ['--host', hostname, '--port', port, '--prometheus-port', '0', '--log-level', 'debug'];
   const run = turnout(t, ['serve', ...ports, '--worker-urls', engine.url], {}, 'exec > /dev/full');
   await until(
     'it listens',

@@ -248,7 +248,7 @@ test('F21 all engines down: 503 with retry-after at once, and service without a 
     const got = await send(t, router.url, GENERATE);
     deepEqual([got.status, got.get('x-turnout-error')], [503, 'no_available_workers']);
     ok(Number(got.get('retry-after')) >= 1);
-    equal(/127\.0\.0\.1|ECONN/.test(got.text), false, 'addresses of engines stay inside');
+    equal(/127\.|ECONN/.test(got.text), false, 'addresses of engines stay inside');
   }
   const back = await startEngine(t, { onRequest: well(), port: Number(new URL(urls[1]).port) });
   await until('it serves again', async () => (await send(t, router.url, GENERATE)).status === 200);

@@ -13,7 +13,7 @@ import type { Sink } from '../../src/wire/sink.ts';
 
 /** A fleet of workers that nobody ever connects to. */
 export function fleetOf(...urls: readonly string[]): { fleet: Fleet; workers: Worker[] } {
-  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null });
+  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
   return { fleet, workers: urls.map((url) => fleet.add(url) as Worker) };
 }
 
@@ -51,7 +51,7 @@ export interface Known {
   readonly model?: string;
   readonly prompt?: Prompt;
   readonly isLastTurn?: boolean;
-  readonly hasDeadline?: boolean;
+  readonly timeoutMs?: number;
   /** Header lines, for tests that read them; without line ends. */
   readonly headers?: readonly string[];
   readonly body?: string;
@@ -74,6 +74,6 @@ export function exchangeOf(known: Known = {}): Exchange {
   x.model = known.model ?? '';
   x.prompt = known.prompt ?? null;
   x.isLastTurn = known.isLastTurn ?? false;
-  x.hasDeadline = known.hasDeadline ?? false;
+  x.timeoutMs = known.timeoutMs ?? 0;
   return x;
 }
