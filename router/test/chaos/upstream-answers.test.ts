@@ -25,7 +25,6 @@ test('F06 reset inside the head of the answer: 502, and nothing of that head lea
   const got = await send(t, scene.router.url, GENERATE);
   equal(got.status, 502);
   deepEqual([got.get('x-leak'), got.text.includes('leak')], [undefined, false]);
-  deepEqual(scene.hits(), [1]);
   await scene.untilQuiet();
 });
 
