@@ -17,7 +17,7 @@ export const UPGRADE = 6;
 export const REQUEST_ID = 7;
 export const CONTENT_TYPE = 8;
 /** x-turnout-timeout: read here, since looking for it later would cost every request a search. */
-export const TIMEOUT = 10;
+export const TIMEOUT = 12;
 /** `te`, `trailer`, `keep-alive`, `proxy-connection`: dropped, never read. */
 export const HOP = 9;
 /** Where a client's key may stand. Passed on; the lines are noted so that checking them needs no search. */
