@@ -80,6 +80,8 @@ export type Failure =
   | 'stale'
   /** The connection broke after the request, or a part of it, went out. */
   | 'reset'
+  /** The connection broke inside the head of an answer. */
+  | 'cut_head'
   /** What came back is not HTTP. */
   | 'bad_answer'
   /** The engine answered with an error that another worker may not have (`--retry-statuses`). */

@@ -107,6 +107,8 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   );
   const health = new Health(fleet, live.of(healthOptions), random, breakers, (event, worker, detail) => {
     if (event === 'readmitted') slowStart.begin(worker);
+    // A new process has none of the prompts of the old one.
+    if (event === 'restarted') choosing.table.flushed(worker);
     log[event === 'readmitted' ? 'info' : 'warn']({ worker: worker.url, detail }, `worker ${event.replace('_', ' ')}`);
   });
   const stalls = new StallWatch(fleet, (worker) => {

@@ -31,10 +31,10 @@ test('another certificate is no other kind of server', async () => {
 });
 
 test('an option that is not given any more goes back to its default', async () => {
-  const live = new LiveConfig(configOf({ apiKeyFile: 'f', workerUrls: ['http://a:1'] }));
+  const live = new LiveConfig(configOf({ healthCheckEndpoint: '/f', workerUrls: ['http://a:1'] }));
   const { changed } = await live.change(configOf());
-  assert.deepEqual(changed, ['--worker-urls', '--api-key-file']);
-  assert.deepEqual([live.current.apiKeyFile, live.current.workerUrls], [undefined, []]);
+  assert.deepEqual(changed, ['--worker-urls', '--health-check-endpoint']);
+  assert.deepEqual([live.current.healthCheckEndpoint, live.current.workerUrls], ['/health', []]);
 });
 
 test('all or nothing: one preparation that fails leaves everything as it was', async () => {

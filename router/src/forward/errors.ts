@@ -33,6 +33,9 @@ export function nobodyLeft(x: Exchange, detail = ''): RouterError {
   if (last === 'bad_answer') {
     return new RouterError('upstream_bad_answer', 'The engine answered with something that is not HTTP/1.1.');
   }
+  if (last === 'cut_head') {
+    return new RouterError('upstream_reset', 'The engine broke off inside the head of its answer.');
+  }
   if (last === 'first_byte_timeout') {
     return new RouterError('first_byte_timeout', `The engine gave ${detail} (--first-byte-timeout-secs).`);
   }

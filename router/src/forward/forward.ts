@@ -193,13 +193,14 @@ export class Forwarder implements AttemptOwner {
 
   onFailed(attempt: Attempt, failure: Failure, detail: string): void {
     const { x, worker } = attempt;
-    if (failure === 'stale' && x.body.isWhole) {
+    const mayHaveRun = x.failures.some(hasBegun);
+    x.failures = [...x.failures, { worker, failure }];
+    if (failure === 'stale' && x.body.isWhole && !mayHaveRun) {
       this.#events.onAttemptFailed(x, worker, failure, detail, true);
       this.#attempt(x, worker, true);
       return;
     }
     this.#chooser.release(x);
-    x.failures = [...x.failures, { worker, failure }];
     const next = failure === 'status' ? this.#accepted : this.#afterFailure(x, failure);
     this.#events.onAttemptFailed(x, worker, failure, detail, next !== null);
     if (next === null) {
@@ -213,14 +214,13 @@ export class Forwarder implements AttemptOwner {
 
   /** What follows when no answer came. */
   #afterFailure(x: Exchange, failure: Failure): Next | null {
-    // Who gave up waiting must not make another one start the same work (`first_byte_timeout`), and what is not HTTP is no
-    // engine's way of saying no.
-    if (failure === 'bad_answer' || failure === 'first_byte_timeout') return null;
+    // Who gave up waiting must not make another one start the same work (`first_byte_timeout`), an engine that has begun to
+    // answer has done it, and what is not HTTP is no engine's way of saying no.
+    if (failure === 'bad_answer' || failure === 'cut_head' || failure === 'first_byte_timeout') return null;
     // What never reached an engine may go to another whatever it is.
     if (failure === 'connect' ? !x.body.isWhole : !this.#mayRunAgain(x)) return null;
     // Work that an engine may have begun and not ended is given to one other engine at most.
-    const begun = x.failures.filter((earlier) => earlier.failure === 'reset' || earlier.failure === 'stale');
-    if (begun.length > 1) return null;
+    if (x.failures.filter(hasBegun).length > 1) return null;
     const next = this.#nextTry(x.failures);
     return next === null || this.#isTooLate(x, next.waitMs) ? null : next;
   }
@@ -251,6 +251,9 @@ export class Forwarder implements AttemptOwner {
     x.underWay = { abort: () => clearTimeout(timer) };
   }
 }
+
+/** The engine may have begun the work: it got the request, or a part of it, and said nothing. */
+const hasBegun = ({ failure }: FailedAttempt): boolean => failure === 'reset' || failure === 'stale';
 
 /** Who is tried next, and how long from now. */
 interface Next extends NextTry {

@@ -98,6 +98,12 @@ export const metrics: readonly MetricSpec[] = [
     read: ({ meters }) => each('failure', meters.retries),
   },
   {
+    name: 'turnout_upstream_truncated_total',
+    type: 'counter',
+    help: 'Answers that engines broke off after their first byte.',
+    read: ({ meters }) => one([...meters.byWorker.values()].reduce((sum, { cut }) => sum + cut, 0)),
+  },
+  {
     name: 'turnout_held_requests',
     type: 'gauge',
     help: 'Exchanges let in that wait for a worker, by reason: workers_full, or that of their policy.',
@@ -229,7 +235,7 @@ export const metrics: readonly MetricSpec[] = [
   {
     name: 'turnout_worker_cut_answers_total',
     type: 'counter',
-    help: 'Answers of a worker that broke off after their first byte.',
+    help: 'The same, by worker.',
     read: ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.cut })),
   },
 ];

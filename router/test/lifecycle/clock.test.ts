@@ -11,5 +11,6 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
     .filter((file) => /Date\.now|new Date\b|timeOrigin/.test(readFileSync(join(source, file), 'utf8')));
   // They write down for a later process when something was last used, counted on from the clock at the start.
   const keepers = ['choose/policies/manual.ts', 'choose/policies/sticky-least-loaded.ts', 'choose/rollout/book.ts'];
-  assert.deepEqual(users.toSorted(), keepers);
+  // A retry-after may be a date of the wall clock; what it asks for is bounded.
+  assert.deepEqual(users.toSorted(), [...keepers, 'forward/forward.ts']);
 });
