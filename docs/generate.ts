@@ -1,7 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { type OptionSpec, envName, kebab, options, policyNames } from '../router/src/config/options.ts';
+import { type OptionSpec } from '../router/src/config/options/option.ts';
+import { envName, kebab, options } from '../router/src/config/options.ts';
+import { policyNames } from '../router/src/config/options/policy-names.ts';
 import { errorTable } from '../router/src/kit/errors.ts';
 import { metrics } from '../router/src/observe/metrics.ts';
 

@@ -1,5 +1,5 @@
 // What both sides play: one batch of agents on a small fleet that is as crowded as the large one of bench/policies.
-import type { PolicyName } from '../../router/src/config/options.ts';
+import type { PolicyName } from '../../router/src/config/options/policy-names.ts';
 import { seededRandom } from '../../router/src/kit/rng.ts';
 import { defaultEngine, type EngineOptions } from '../policies/engine-options.ts';
 import { traces } from '../policies/traces.ts';

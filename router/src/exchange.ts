@@ -65,8 +65,28 @@ export interface Placer {
   nextHeld?(held: Iterable<Exchange>): Exchange | null;
 }
 
+/** How an attempt ended before any byte of an answer was passed on. */
+export type Failure =
+  /** No connection came about: the engine knows nothing of the request. */
+  | 'connect'
+  /** A kept-alive connection was closed without a byte of answer: see `Attempt.onGone`. */
+  | 'stale'
+  /** The connection broke after the request, or a part of it, went out. */
+  | 'reset'
+  /** What came back is not HTTP. */
+  | 'bad_answer'
+  /** The engine answered with an error that another worker may not have (`--retry-statuses`). */
+  | 'status'
+  /** No answer began in time (`--first-byte-timeout-secs`). */
+  | 'first_byte_timeout';
+
+export interface FailedAttempt {
+  readonly worker: Worker;
+  readonly failure: Failure;
+}
+
 const NOBODY: readonly Worker[] = [];
-const NO_FAILURES: readonly string[] = [];
+const NO_FAILURES: readonly FailedAttempt[] = [];
 const NO_PLUGINS: readonly Plugin[] = [];
 
 /** One request through the router. All fields are set here, so that every exchange has the same shape. */
@@ -90,8 +110,10 @@ export class Exchange {
   model = '';
   /** The client says that its session ends with this exchange. */
   isLastTurn = false;
-  /** The client says by when it must be answered. */
-  hasDeadline = false;
+  /** A model's work: it may be done again elsewhere, and an engine that fails at it is broken. */
+  isGeneration = false;
+  /** Milliseconds that it may take in all, by its client's word or the router's options; 0: no limit. */
+  timeoutMs = 0;
   answerEar: AnswerEar | null = null;
   /** Whose choice the present placement, or hold, is. */
   placer: Placer | null = null;
@@ -105,10 +127,11 @@ export class Exchange {
   candidates: readonly Candidate[] | null = null;
   /** The placement's work is counted as in flight. */
   isCounted = false;
-  /** Workers that failed this exchange. */
+  /** Workers that it must not go to now: they failed it. */
   tried: readonly Worker[] = NOBODY;
-  /** How their attempts ended. */
-  failures: readonly string[] = NO_FAILURES;
+  failures: readonly FailedAttempt[] = NO_FAILURES;
+  /** Its worker's breaker is half-open: how this exchange ends decides. */
+  isTrial = false;
   attempts = 0;
   /** Status of the answer, 0 before there is one. */
   status = 0;

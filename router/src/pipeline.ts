@@ -2,9 +2,8 @@ import type { ConcurrencyLimit } from './admit/limits.ts';
 import type { Chooser } from './choose/choose.ts';
 import type { WaitingRoom } from './choose/waiting-room.ts';
 import { classify } from './classify/classify.ts';
-import { Exchange, type Outcome, type Road } from './exchange.ts';
+import { Exchange, type Failure, type Outcome, type Road } from './exchange.ts';
 import type { Worker } from './fleet/worker.ts';
-import type { Failure } from './forward/attempt.ts';
 import { refusalError, sendError } from './forward/errors.ts';
 import type { ForwardEvents, Forwarder } from './forward/forward.ts';
 import { RouterError } from './kit/errors.ts';
@@ -47,17 +46,19 @@ export class Pipeline implements Road, ForwardEvents {
     const x = new Exchange(this, head, body, sink, performance.now());
     const { serveOwn, limit, plugins, requestTimeoutMs } = this.#stages;
     // First what the head tells: everything after asks for it.
-    classify(x);
+    const invalid = classify(x);
     // The router's own endpoints stand before all limits: health and control must work when the fleet is full.
     if (serveOwn(x)) return x;
     // Before anything is spent on it: a request that can't be taken is refused.
-    const refusal = limit.enter();
+    const refusal = invalid ?? limit.enter();
     if (refusal !== null) {
       this.#refuse(x, refusal);
       return x;
     }
     this.underWay.add(x);
-    if (requestTimeoutMs > 0) x.timer = setTimeout(() => this.#timeOut(x), requestTimeoutMs);
+    // The client's own limit holds where it is the shorter one.
+    if (requestTimeoutMs > 0 && !(x.timeoutMs < requestTimeoutMs && x.timeoutMs > 0)) x.timeoutMs = requestTimeoutMs;
+    if (x.timeoutMs > 0) x.timer = setTimeout(() => this.#timeOut(x), x.timeoutMs);
     const failure = plugins.length > 0 ? takePart(x, plugins) : null;
     // Chooses a worker, sends, relays; on failure before an answer it chooses again.
     if (failure === null) this.#forwarder.forward(x);
@@ -108,8 +109,8 @@ export class Pipeline implements Road, ForwardEvents {
   }
 
   #timeOut(x: Exchange): void {
-    const secs = this.#stages.requestTimeoutMs / 1000;
-    this.#stop(x, new RouterError('request_timeout', `Not finished after ${secs} s (--request-timeout-secs).`));
+    const whose = x.timeoutMs === this.#stages.requestTimeoutMs ? '--request-timeout-secs' : 'x-turnout-timeout';
+    this.#stop(x, new RouterError('request_timeout', `Not finished after ${x.timeoutMs / 1000} s (${whose}).`));
   }
 
   /** Ends an exchange whatever it is doing: with the error where that can still be said, else by a cut. */

@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs';
-import { type Server, createServer } from 'node:http';
 import { createAdminApp } from './admin/app.ts';
 import { startChoosing } from './admin/policy-control.ts';
 import { ownEndpoints } from './admin/own-endpoints.ts';
@@ -15,19 +14,27 @@ import { normalPath } from './classify/path.ts';
 import { splitList } from './config/load.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
+import { nobodyAvailable } from './fleet/availability.ts';
+import { Breakers } from './fleet/breakers.ts';
 import { Health } from './fleet/health.ts';
 import { LoadWatch } from './fleet/load-watch.ts';
+import { StallWatch } from './fleet/stalls.ts';
+import { breakersOptions, healthOptions } from './fleet/options.ts';
 import { refusalError, sendError } from './forward/errors.ts';
 import { addForwarded } from './forward/headers.ts';
 import { Forwarder } from './forward/forward.ts';
+import { forwardOptions } from './forward/options.ts';
 import type { CoarseClock } from './kit/clock.ts';
 import { seededRandom } from './kit/rng.ts';
 import { type Logger, createLogger, logObserver } from './observe/log.ts';
 import { Meters } from './observe/meters.ts';
+import { createMetricsServer } from './observe/metrics-server.ts';
 import { createRegistry } from './observe/metrics.ts';
 import { pluginEnds } from './observe/plugin-ends.ts';
+import { verdicts } from './observe/verdicts.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
+import { listenOn, listenOr } from './wire/listen-on.ts';
 import { Listener, TICK_MS } from './wire/listener.ts';
 import { RetryBudget } from './wire/request-body.ts';
 
@@ -61,24 +68,16 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     pool: { connectTimeoutMs: config.connectTimeoutMs, idleTimeoutMs: config.workerIdleTimeoutMs },
     ca: config.caCertPath === undefined ? null : readFileSync(config.caCertPath, 'utf8'),
   });
-  const health = new Health(
-    fleet,
-    {
-      path: config.healthCheckEndpoint,
-      intervalMs: config.healthCheckIntervalSecs * 1000,
-      timeoutMs: config.healthCheckTimeoutSecs * 1000,
-      failureThreshold: config.healthFailureThreshold,
-      successThreshold: config.healthSuccessThreshold,
-      isEnabled: !config.disableHealthCheck,
-    },
-    random,
-    (event, worker, detail) => {
-      log[event === 'readmitted' ? 'info' : 'warn'](
-        { worker: worker.url, detail },
-        `worker ${event.replace('_', ' ')}`,
-      );
-    },
-  );
+  const breakers = new Breakers(fleet, breakersOptions(config), performance.now.bind(performance), (event, worker) => {
+    log[event === 'closed' ? 'info' : 'warn']({ worker: worker.url }, `circuit breaker: ${event.replace('_', ' ')}`);
+  });
+  const health = new Health(fleet, healthOptions(config), random, breakers, (event, worker, detail) => {
+    log[event === 'readmitted' ? 'info' : 'warn']({ worker: worker.url, detail }, `worker ${event.replace('_', ' ')}`);
+  });
+  const stalls = new StallWatch(fleet, (worker) => {
+    log.warn({ worker: worker.url, streams: worker.openStreams }, 'worker has streams open and says nothing');
+    health.suspect(worker);
+  });
   const loadWatch =
     config.engineLoadIntervalSecs > 0
       ? new LoadWatch(fleet, config.engineLoadIntervalSecs * 1000, config.healthCheckTimeoutSecs * 1000)
@@ -110,6 +109,8 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     inFlight: () => pipeline.underWay.size,
     held: () => waitingRoom.counts(),
     retryBufferBytes: () => retryBudget.usedBytes,
+    breakers,
+    stalls,
   });
   const metricsText = async () => ({ contentType: registry.contentType, text: await registry.metrics() });
   const policies = {
@@ -120,7 +121,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       waitingRoom.askAll();
     },
   };
-  const app = createAdminApp({ fleet, metricsText, isDraining: () => listener.isDraining, policies });
+  const app = createAdminApp({ fleet, breakers, metricsText, isDraining: () => listener.isDraining, policies });
 
   const pipeline = new Pipeline({
     serveOwn: ownEndpoints(app),
@@ -129,27 +130,18 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     waitingRoom,
     makeForwarder: (events) =>
       new Forwarder(
-        clock,
-        chooser,
-        waitingRoom,
         {
-          maxRetries: config.disableRetries ? 0 : config.retryMaxRetries,
-          streamCoalesceMs: config.streamCoalesceMs,
+          clock,
+          chooser,
+          room: waitingRoom,
+          options: forwardOptions(config),
+          random,
+          nobodyAvailable: () => nobodyAvailable(fleet, breakers),
         },
         events,
       ),
     plugins: parts.plugins ?? [],
-    observers: [
-      meters,
-      logObserver(log),
-      pluginEnds(log),
-      {
-        attemptFailed: (_x, worker, failure) => {
-          if (failure !== 'stale') health.suspect(worker);
-        },
-        finished: () => {},
-      },
-    ],
+    observers: [meters, logObserver(log), pluginEnds(log), verdicts(breakers, health)],
     requestTimeoutMs: config.requestTimeoutSecs * 1000,
   });
 
@@ -166,7 +158,12 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       tls: readTls(),
       maxPayloadBytes: config.maxPayloadSize,
       allowsHalfClose: config.allowHalfClose,
-      timeouts: { headMs: 30_000, bodyIdleMs: 60_000, keepAliveMs: 3_600_000 },
+      timeouts: {
+        headMs: config.clientHeadTimeoutSecs * 1000,
+        bodyIdleMs: config.clientBodyTimeoutSecs * 1000,
+        keepAliveMs: config.clientIdleTimeoutSecs * 1000,
+        writeMs: config.clientWriteTimeoutSecs * 1000,
+      },
     },
     {
       onRequest(head, body, connection) {
@@ -184,11 +181,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     },
   );
 
-  const metricsServer = createServer((_request, response) => {
-    void metricsText().then(({ contentType, text }) => {
-      response.writeHead(200, { 'content-type': contentType }).end(text);
-    });
-  });
+  const metricsServer = createMetricsServer(metricsText);
   let port: number;
   let metricsPort: number;
   try {
@@ -198,11 +191,12 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     }
     port = await listenOr(() => listener.listen(), `--port ${config.port}`);
     metricsPort = await listenOr(
-      () => listen(metricsServer, config.prometheusPort, config.prometheusHost),
+      () => listenOn(metricsServer, { port: config.prometheusPort, host: config.prometheusHost }),
       `--prometheus-port ${config.prometheusPort}`,
     );
   } catch (error) {
     health.close();
+    breakers.close();
     choosing.table.close();
     listener.close();
     throw error;
@@ -210,6 +204,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const ticker = setInterval(() => {
     clock.nowMs = performance.now();
     listener.sweep();
+    stalls.sweep(clock.nowMs);
     for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
   }, TICK_MS);
 
@@ -239,6 +234,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
         await new Promise((resolve) => setTimeout(resolve, Math.min(50, graceMs)));
       }
       health.close();
+      breakers.close();
       loadWatch?.close();
       clearInterval(ticker);
       pipeline.close();
@@ -249,27 +245,4 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       await new Promise((resolve) => metricsServer.close(resolve));
     },
   };
-}
-
-function listen(server: Server, port: number, host: string): Promise<number> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(port, host, () => resolve((server.address() as { port: number }).port));
-  });
-}
-
-const listenProblems: Readonly<Record<string, (flag: string) => string>> = {
-  EADDRINUSE: (flag) => `${flag}: another process listens there already. Choose another port.`,
-  EACCES: (flag) => `${flag}: not allowed to listen there. Choose a port above 1023.`,
-  EADDRNOTAVAIL: () => '--host: this machine has no such address.',
-};
-
-/** Rewords what goes wrong most often when a server starts. */
-async function listenOr(start: () => Promise<number>, flag: string): Promise<number> {
-  try {
-    return await start();
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    throw new Error(listenProblems[code ?? '']?.(flag) ?? `${flag}: ${message}`, { cause: error });
-  }
 }

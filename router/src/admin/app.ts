@@ -1,14 +1,17 @@
 import { Hono } from 'hono';
 import { z } from 'zod';
+import type { Breakers, ForcedState } from '../fleet/breakers.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
+import type { MetricsText } from '../observe/metrics-server.ts';
 import { parseJson } from './parse-json.ts';
 import { type PolicyControl, addPolicyRoutes } from './policies.ts';
 
 /** What the control API reads and steers. */
 export interface AdminContext {
   readonly fleet: Fleet;
-  readonly metricsText: () => Promise<{ contentType: string; text: string }>;
+  readonly breakers: Breakers;
+  readonly metricsText: MetricsText;
   readonly isDraining: () => boolean;
   readonly policies: PolicyControl;
 }
@@ -20,10 +23,13 @@ const newWorker = z.looseObject({
   labels: z.record(z.string(), z.string()).default({}),
 });
 
+/** `POST /workers/{id}/breaker`: what the breaker is from now on; `auto`: what it finds itself. */
+const forcedBreaker = z.strictObject({ state: z.enum(['open', 'closed', 'auto'] satisfies ForcedState[]) });
+
 const UUID = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/i;
 
 /** The router's own endpoints: fleet, health, metrics. Everything else goes to the engines. */
-export function createAdminApp({ fleet, metricsText, isDraining, policies }: AdminContext): Hono {
+export function createAdminApp({ fleet, breakers, metricsText, isDraining, policies }: AdminContext): Hono {
   const app = new Hono();
   const inFlightByUrl = () => Object.fromEntries(fleet.workers.map((worker) => [worker.url, fleet.load(worker)]));
   const healthyCount = () => fleet.workers.filter((worker) => worker.isHealthy).length;
@@ -77,7 +83,7 @@ export function createAdminApp({ fleet, metricsText, isDraining, policies }: Adm
   app.get('/workers', (c) => {
     const count = (role: string) => fleet.workers.filter((worker) => worker.role === role).length;
     return c.json({
-      workers: fleet.workers.map((worker) => describe(fleet, worker)),
+      workers: fleet.workers.map((worker) => describe(fleet, breakers, worker)),
       total: fleet.workers.length,
       stats: {
         prefill_count: count('prefill'),
@@ -101,7 +107,7 @@ export function createAdminApp({ fleet, metricsText, isDraining, policies }: Adm
     const id = c.req.param('id');
     if (!UUID.test(id)) return c.json({ error: 'The worker id is not a UUID', code: 'BAD_REQUEST' }, 400);
     const worker = byId(id);
-    return worker === undefined ? c.json(notFound, 404) : c.json(describe(fleet, worker));
+    return worker === undefined ? c.json(notFound, 404) : c.json(describe(fleet, breakers, worker));
   });
   app.delete('/workers/:id{.+}', (c) => {
     const id = c.req.param('id');
@@ -110,6 +116,15 @@ export function createAdminApp({ fleet, metricsText, isDraining, policies }: Adm
     if (worker === undefined) return c.json(notFound, 404);
     fleet.remove(worker);
     return c.json({ status: 'accepted', worker_id: id, message: 'Worker removed; it finishes what it has' }, 202);
+  });
+
+  app.post('/workers/:id/breaker', async (c) => {
+    const worker = byId(c.req.param('id'));
+    if (worker === undefined) return c.json(notFound, 404);
+    const body = forcedBreaker.safeParse(parseJson(await c.req.text()));
+    if (!body.success) return c.json({ error: z.prettifyError(body.error), code: 'BAD_REQUEST' }, 400);
+    breakers.force(worker, body.data.state);
+    return c.json(describe(fleet, breakers, worker));
   });
 
   addPolicyRoutes(app, policies);
@@ -135,7 +150,7 @@ export function ownPathTest(app: Hono): (path: string) => boolean {
   return (path) => exact.has(path) || prefixes.some((prefix) => path.startsWith(prefix));
 }
 
-function describe(fleet: Fleet, worker: Worker) {
+function describe(fleet: Fleet, breakers: Breakers, worker: Worker) {
   const { labels } = worker;
   return {
     id: worker.id,
@@ -146,6 +161,7 @@ function describe(fleet: Fleet, worker: Worker) {
     worker_type: worker.role,
     dp_rank: worker.rank,
     is_healthy: worker.isHealthy,
+    circuit_breaker: breakers.stateOf(worker),
     load: fleet.load(worker),
     connection_mode: 'http',
     metadata: labels,

@@ -52,6 +52,7 @@ export class Chooser {
       x.placement = choice;
       x.isCounted = true;
       for (const { worker } of choice.legs) {
+        x.isTrial ||= worker.isOnTrial;
         this.#fleet.begin(worker);
         policy.begun?.(x, worker);
       }
@@ -63,6 +64,11 @@ export class Chooser {
   faultOf(x: Exchange, error: unknown): RouterError {
     const reason = error instanceof Error ? error.message : String(error);
     return new RouterError('policy_failed', `The policy "${this.table.nameFor(x)}" failed: ${reason}`);
+  }
+
+  /** Workers that get new work. */
+  get eligible(): readonly Worker[] {
+    return this.#fleet.eligible;
   }
 
   /** Who could get it: eligible, and did not fail it before. */

@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { isPath, policyName, policyNames } from '../config/options.ts';
+import { isPath, policyName, policyNames } from '../config/options/policy-names.ts';
 import type { Leg, Placement, Worker } from '../fleet/worker.ts';
 import { type OnFault, guard } from './guard.ts';
 import { policies } from './policies.ts';

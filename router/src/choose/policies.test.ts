@@ -5,7 +5,7 @@ import { exchangeOf, fleetOf, fleetOfSize, type Known, policyContext } from '../
 import { promptOf } from '../../test/harness/prompt.ts';
 import { BodyReader } from '../classify/body-reader.ts';
 import { orders } from '../classify/keys.ts';
-import { policyNames } from '../config/options.ts';
+import { policyNames } from '../config/options/policy-names.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';

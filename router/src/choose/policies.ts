@@ -1,4 +1,4 @@
-import type { PolicyName } from '../config/options.ts';
+import type { PolicyName } from '../config/options/policy-names.ts';
 import { bucket } from './policies/bucket.ts';
 import { cacheAware } from './policies/cache-aware.ts';
 import { consistentHash } from './policies/consistent-hash.ts';

@@ -1,4 +1,5 @@
-import type { Config, PolicyName } from '../config/options.ts';
+import type { Config } from '../config/options.ts';
+import type { PolicyName } from '../config/options/policy-names.ts';
 import type { Candidate, Exchange, Placer } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { loadConfig } from '../config/load.ts';
-import type { KeyOrder } from '../config/options.ts';
+import type { KeyOrder } from '../config/options/routing.ts';
 import { Exchange, type Road } from '../exchange.ts';
 import { RequestBody, RetryBudget } from '../wire/request-body.ts';
 import { RequestHead } from '../wire/request-head.ts';

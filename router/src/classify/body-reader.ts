@@ -44,11 +44,10 @@ export class BodyReader {
 
   /** Reads the head. @returns true: the key is found and no field of the body could come before it. */
   readHead(x: Exchange): boolean {
-    // One search instead of three, for the many requests without any of them.
+    // One search instead of two, for the many requests without any of them.
     if (x.head.hasPrefix('x-turnout-')) {
       x.group = boundedKey(x.head.get('x-turnout-group') ?? '');
       x.isLastTurn = x.head.get('x-turnout-session-end') === '1';
-      x.hasDeadline = x.head.get('x-turnout-timeout') !== undefined;
     }
     for (let i = 0; i < this.#headFirst; i++) {
       if ((x.key = headerKey(x, this.#places[i]!)) !== null) return true;

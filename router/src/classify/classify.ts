@@ -1,5 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import { isGeneration } from '../engines/generation.ts';
 import type { Dialect, Exchange } from '../exchange.ts';
+import { RouterError } from '../kit/errors.ts';
 import { normalPath } from './path.ts';
 
 const idPrefix = `req-${randomBytes(9).toString('base64url')}-`;
@@ -8,8 +10,11 @@ let idCount = 0;
 /** What an id of a client may look like to be passed on; anything else is replaced, since ids end up in logs. */
 const SAFE_ID = /^[\x21-\x7e]{1,256}$/;
 
-/** Fills in what the request's head tells. The body is not looked at: nothing here needs it. */
-export function classify(x: Exchange): void {
+/** Seconds as a client writes them in x-turnout-timeout. */
+const SECONDS = /^\d{1,7}(\.\d{1,6})?$/;
+
+/** Fills in what the request's head tells. The body is not looked at: nothing here needs it. @returns what is wrong with it. */
+export function classify(x: Exchange): RouterError | null {
   const { head } = x;
   x.path = normalPath(head.target);
   x.dialect = dialectOf(x.path);
@@ -18,6 +23,12 @@ export function classify(x: Exchange): void {
     head.requestId = idPrefix + (idCount++).toString(36);
     x.isRequestIdOurs = true;
   }
+  x.isGeneration = isGeneration(head.method, x.path);
+  if (head.timeout === '') return null;
+  x.timeoutMs = SECONDS.test(head.timeout) ? Number(head.timeout) * 1000 : 0;
+  return x.timeoutMs > 0
+    ? null
+    : new RouterError('bad_request', 'x-turnout-timeout must be a number of seconds above 0, for example 30 or 0.5.');
 }
 
 export function dialectOf(path: string): Dialect {

@@ -1,4 +1,4 @@
-import type { KeyOrder } from '../config/options.ts';
+import type { KeyOrder } from '../config/options/routing.ts';
 import type { KeyKind } from '../exchange.ts';
 
 /** One place where a key may stand. `name`: of the header, or of the body's field (`a.b`: inside an object). */

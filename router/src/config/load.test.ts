@@ -42,6 +42,10 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   kvReplayPort: ['5558', 5558],
   logLevel: ['debug'],
   healthCheckEndpoint: ['/up'],
+  retryJitterFactor: ['0.5', 0.5],
+  retryBudget: ['0.5', 0.5],
+  retryStatuses: ['500, 503', [500, 503]],
+  adminPort: ['30001', 30_001],
 };
 
 /** Text of a flag or variable that is right for the option and differs from its default, and what it comes to. */
@@ -56,12 +60,17 @@ function sampleOf(name: OptionName): { text: string; value: unknown } {
 }
 
 /** Options that are given only together with another. */
-const partners: Partial<Record<OptionName, OptionName>> = { tlsCertPath: 'tlsKeyPath', tlsKeyPath: 'tlsCertPath' };
+const partners: Partial<Record<OptionName, readonly OptionName[]>> = {
+  tlsCertPath: ['tlsKeyPath'],
+  tlsKeyPath: ['tlsCertPath'],
+  tlsClientCaPath: ['tlsCertPath', 'tlsKeyPath'],
+  clientCertPath: ['clientKeyPath'],
+  clientKeyPath: ['clientCertPath'],
+};
 
 test('every option can be set by flag, by variable and in the file', () => {
   for (const name of names) {
-    const partner = partners[name];
-    const set = partner === undefined ? [name] : [name, partner];
+    const set = [name, ...(partners[name] ?? [])];
     const { text, value } = sampleOf(name);
     const flags = Object.fromEntries(set.map((each) => [each, fromText(each, text)]));
     assert.deepEqual(loadConfig(flags, {}, undefined)[name], value, `--${kebab(name)}`);

@@ -37,6 +37,10 @@ export class Fleet {
     return worker.reasons === 0;
   }
 
+  has(worker: Worker): boolean {
+    return this.#byUrl.get(worker.url) === worker;
+  }
+
   get(url: string): Worker | undefined {
     const address = readWorkerUrl(url, null);
     return typeof address === 'string' ? undefined : this.#byUrl.get(address.url);
@@ -69,7 +73,7 @@ export class Fleet {
 
   /** No new work for it; what it has it finishes. */
   remove(worker: Worker): void {
-    if (!this.workers.includes(worker)) return;
+    if (!this.has(worker)) return;
     this.workers.splice(this.workers.indexOf(worker), 1);
     this.#byUrl.delete(worker.url);
     worker.reasons |= REASONS.draining;
@@ -99,6 +103,7 @@ export class Fleet {
 
   begin(worker: Worker): void {
     this.inFlight[worker.slot]!++;
+    if (worker.isOnTrial) this.setReason(worker, 'breaker', true);
   }
 
   finish(worker: Worker): void {

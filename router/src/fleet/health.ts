@@ -1,6 +1,7 @@
 import { type Asker, ask } from '../engines/ask.ts';
 import { engines, identify } from '../engines/engines.ts';
 import type { Random } from '../kit/rng.ts';
+import type { Breakers } from './breakers.ts';
 import type { Fleet } from './fleet.ts';
 import { REASONS, type Worker } from './worker.ts';
 
@@ -12,21 +13,31 @@ export interface HealthOptions {
   readonly failureThreshold: number;
   /** Good checks in a row that let it out again. */
   readonly successThreshold: number;
+  /** A new worker that has not answered after so long is reported. */
+  readonly startupTimeoutMs: number;
+  /** The longest time between two checks of a worker that never answered. */
+  readonly startupIntervalMs: number;
   readonly isEnabled: boolean;
 }
 
 /** While a worker's state is in doubt it is looked at this often (at most the interval): news should travel fast. */
 const DOUBT_INTERVAL_MS = 1_000;
 
-export type HealthEvent = 'quarantined' | 'readmitted' | 'held_back';
+export type HealthEvent = 'quarantined' | 'readmitted' | 'held_back' | 'not_started';
+
+/** Checks of new workers are spread over so many milliseconds each: 500 that come at once are not asked at once. */
+const SPREAD_MS = 4;
 
 interface Watch {
+  readonly sinceMs: number;
   failures: number;
   successes: number;
   timer: NodeJS.Timeout | null;
   isAsking: boolean;
   /** It failed a check or a request since its last good check: it may be another process now. */
   isSuspect: boolean;
+  /** It was reported that it does not start. */
+  isReported: boolean;
 }
 
 /**
@@ -39,6 +50,7 @@ export class Health {
   readonly #fleet: Fleet;
   readonly #options: HealthOptions;
   readonly #random: Random;
+  readonly #breakers: Breakers;
   readonly #onEvent: (event: HealthEvent, worker: Worker, detail: string) => void;
   readonly #watches = new Map<Worker, Watch>();
 
@@ -46,11 +58,13 @@ export class Health {
     fleet: Fleet,
     options: HealthOptions,
     random: Random,
+    breakers: Breakers,
     onEvent: (event: HealthEvent, worker: Worker, detail: string) => void,
   ) {
     this.#fleet = fleet;
     this.#options = options;
     this.#random = random;
+    this.#breakers = breakers;
     this.#onEvent = onEvent;
     fleet.onEvent((event, worker) => {
       if (event === 'added') this.#start(worker);
@@ -72,9 +86,17 @@ export class Health {
   }
 
   #start(worker: Worker): void {
-    const watch: Watch = { failures: 0, successes: 0, timer: null, isAsking: false, isSuspect: false };
+    const watch: Watch = {
+      sinceMs: performance.now(),
+      failures: 0,
+      successes: 0,
+      timer: null,
+      isAsking: false,
+      isSuspect: false,
+      isReported: false,
+    };
     this.#watches.set(worker, watch);
-    if (this.#options.isEnabled) this.#schedule(worker, watch, 0);
+    if (this.#options.isEnabled) this.#schedule(worker, watch, this.#random() * SPREAD_MS * (this.#watches.size - 1));
     else {
       worker.isProven = true;
       this.#fleet.setReason(worker, 'version', false);
@@ -101,11 +123,17 @@ export class Health {
     else this.#failed(worker, watch, problem);
     watch.isAsking = false;
     if (this.#watches.get(worker) !== watch) return;
-    const { intervalMs } = this.#options;
-    const isInDoubt = watch.failures > 0 || worker.reasons !== 0;
     // Up to a tenth less, at random: checks that were started together drift apart.
-    const wait = (isInDoubt ? Math.min(DOUBT_INTERVAL_MS, intervalMs) : intervalMs) * (1 - this.#random() / 10);
-    this.#schedule(worker, watch, wait);
+    this.#schedule(worker, watch, this.#intervalOf(worker, watch) * (1 - this.#random() / 10));
+  }
+
+  #intervalOf(worker: Worker, watch: Watch): number {
+    const { intervalMs, startupIntervalMs } = this.#options;
+    if (watch.failures === 0 && worker.reasons === 0) return intervalMs;
+    const soon = Math.min(DOUBT_INTERVAL_MS, intervalMs);
+    if (worker.isProven) return soon;
+    // Engines load for minutes: the longer it takes, the less often it is asked.
+    return Math.max(soon, Math.min(startupIntervalMs, (performance.now() - watch.sinceMs) / 10));
   }
 
   /** @returns null when all is well, else what is wrong. */
@@ -129,6 +157,7 @@ export class Health {
     const asker = this.#asker(worker);
     watch.failures = 0;
     watch.successes++;
+    this.#breakers.passedCheck(worker);
     if (worker.engine === null) {
       const facts = await identify(asker);
       worker.engine = facts.kind;
@@ -142,7 +171,10 @@ export class Health {
     watch.isSuspect = false;
     const hasRightWeights = await this.#hasServingWeights(worker, isReturning);
     if (this.#watches.get(worker) !== watch) return;
-    if (isQuarantined && hasRightWeights) this.#onEvent('readmitted', worker, `${watch.successes} good checks`);
+    if (isQuarantined && hasRightWeights) {
+      this.#breakers.readmitted(worker);
+      this.#onEvent('readmitted', worker, `${watch.successes} good checks`);
+    }
     this.#fleet.setReason(worker, 'version', !hasRightWeights);
     this.#fleet.setReason(worker, 'unhealthy', false);
   }
@@ -175,6 +207,11 @@ export class Health {
     watch.successes = 0;
     watch.failures++;
     watch.isSuspect = true;
+    const { startupTimeoutMs } = this.#options;
+    if (!worker.isProven && !watch.isReported && performance.now() - watch.sinceMs > startupTimeoutMs) {
+      watch.isReported = true;
+      this.#onEvent('not_started', worker, `no good check in ${startupTimeoutMs / 1000} s: ${problem}`);
+    }
     if ((worker.reasons & REASONS.unhealthy) !== 0) return;
     // One that never answered gets no benefit of the doubt: its first failure is enough.
     if (watch.failures < this.#options.failureThreshold && worker.isProven) return;

@@ -49,6 +49,12 @@ export class Worker {
   readonly labels: Readonly<Record<string, string>>;
   /** Bits of `REASONS`; 0: eligible. */
   reasons = 0;
+  /** Event streams under way. */
+  openStreams = 0;
+  /** When any of its answers last brought a byte (monotonic ms, good to a tick). */
+  lastReadMs = 0;
+  /** Its breaker is half-open: it gets one exchange at a time. */
+  isOnTrial = false;
   /** Passed a health check, and none failed since. */
   isProven = false;
   /** The weight version for which it is held back and that was reported, so that it is reported once. */

@@ -1,4 +1,4 @@
-import type { Exchange } from '../exchange.ts';
+import type { Exchange, Failure } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { CoarseClock } from '../kit/clock.ts';
 import { BAD, INCOMPLETE } from '../wire/fields.ts';
@@ -7,28 +7,25 @@ import type { BodyTaker } from '../wire/request-body.ts';
 import { ResponseHead } from '../wire/response-head.ts';
 import type { Sink, Source } from '../wire/sink.ts';
 import type { UpstreamConnection, UpstreamUser } from '../wire/upstream-connection.ts';
+import { type AnswerTimeouts, AnswerTimer } from './answer-timer.ts';
 import { upstreamHead } from './headers.ts';
-
-/** How an attempt ended before the first byte of an answer. */
-export type Failure =
-  /** No connection came about: the engine knows nothing of the request. */
-  | 'connect'
-  /** A kept-alive connection was closed without a byte of answer: see `Attempt.onGone`. */
-  | 'stale'
-  /** The connection broke after the request, or a part of it, went out. */
-  | 'reset'
-  /** What came back is not HTTP. */
-  | 'bad_answer';
 
 /** Who started the attempt and hears how it goes. Exactly one of the three ends is called, once. */
 export interface AttemptOwner {
   readonly clock: CoarseClock;
   readonly coalescer: { push(attempt: Attempt): void } | null;
+  readonly answerTimeouts: AnswerTimeouts;
+  /** Asked about an answer with an error status: true: throw it away, the owner goes on elsewhere. */
+  rejects(attempt: Attempt, head: ResponseHead): boolean;
   onAnswerBegins(attempt: Attempt, head: ResponseHead): void;
+  /** Before an answer was passed on. */
   onFailed(attempt: Attempt, failure: Failure, detail: string): void;
   onComplete(attempt: Attempt): void;
-  onCut(attempt: Attempt, detail: string): void;
+  onCut(attempt: Attempt, code: CutCode, detail: string): void;
 }
+
+/** Why an answer broke off. */
+export type CutCode = 'upstream_reset' | 'stream_idle_timeout';
 
 /** Bodies up to this size go out with the head in one write, as one string. */
 const SMALL_BYTES = 16_384;
@@ -64,6 +61,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   #isSinkFull = false;
   #isCorked = false;
   #reads = 0;
+  #timer: AnswerTimer | null = null;
 
   constructor(x: Exchange, worker: Worker, sink: Sink, owner: AttemptOwner) {
     this.x = x;
@@ -80,18 +78,22 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     this.#isStarted = true;
     this.#connection = worker.pool.acquire(this, isFresh, this.#owner.clock.nowMs);
     this.sink.source = this;
+    const { answerTimeouts } = this.#owner;
+    if (answerTimeouts.firstByteMs > 0 || answerTimeouts.idleMs > 0) {
+      this.#timer = new AnswerTimer(answerTimeouts, this.#onSilence);
+    }
     const { socket } = this.#connection;
     if (changed !== null) {
       socket.write(upstreamHead(x, worker, changed.length), 'latin1');
       if (changed.length > 0) socket.write(changed);
-      this.#isRequestSent = true;
+      this.#onRequestSent();
       return;
     }
     if (body.isComplete && body.bytes <= SMALL_BYTES) {
       let text = upstreamHead(x, worker, x.head.isChunked ? body.bytes : -1);
       for (const piece of body.pieces) text += piece.toString('latin1');
       socket.write(text, 'latin1');
-      this.#isRequestSent = true;
+      this.#onRequestSent();
       return;
     }
     this.#cork();
@@ -133,7 +135,12 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
 
   endBody(): void {
     if (this.x.head.isChunked) this.#connection.socket.write('0\r\n\r\n', 'latin1');
+    this.#onRequestSent();
+  }
+
+  #onRequestSent(): void {
     this.#isRequestSent = true;
+    this.#timer?.requestSent();
   }
 
   onDrain(): void {
@@ -145,6 +152,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   /** The sink has room again, or a delayed stream's time has come. */
   resume(): void {
     this.#isSinkFull = false;
+    this.#timer?.heard();
     if (!this.isOver) this.#connection.resume();
   }
 
@@ -154,6 +162,8 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   }
 
   onBytes(bytes: Buffer, count: number): boolean {
+    this.#timer?.heard();
+    this.worker.lastReadMs = this.#owner.clock.nowMs;
     if (this.#head !== null) return this.#relay(bytes, 0, count);
     let all = bytes;
     let end = count;
@@ -175,6 +185,10 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
       }
       if (head.status >= 200) {
         this.#partial = null;
+        if (head.status >= 400 && this.#owner.rejects(this, head)) {
+          this.#reject(head, end - next);
+          return true;
+        }
         this.#begin(head);
         return this.isOver || this.#relay(all, next, end);
       }
@@ -183,9 +197,21 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     }
   }
 
+  /** Throws the answer away. @param bodyBytes bytes of its body that came with the head */
+  #reject(head: ResponseHead, bodyBytes: number): void {
+    const connection = this.#connection;
+    const isOver = head.contentLength === bodyBytes && this.#isRequestSent && !head.isLast && connection.isUsable;
+    this.#leave();
+    if (isOver) this.worker.pool.release(connection, this.#owner.clock.nowMs);
+    else connection.destroy();
+    this.#owner.onFailed(this, 'status', String(head.status));
+  }
+
   #begin(head: ResponseHead): void {
     this.#head = head;
     this.hasAnswer = true;
+    this.#timer?.answerBegan();
+    if (head.isEventStream) this.worker.openStreams++;
     if (this.sink === this.x.sink) this.x.isAnswerOut = true;
     const isSent = this.#isRequestSent && this.#connection.socket.writableLength === 0;
     // From here no other worker can be tried, so nothing needs the body any more. Plugins may have kept a part of it.
@@ -276,6 +302,15 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     else this.#fail('reset', detail);
   }
 
+  readonly #onSilence = (): void => {
+    if (this.isOver) return;
+    const { firstByteMs, idleMs } = this.#owner.answerTimeouts;
+    if (!this.hasAnswer) this.#fail('first_byte_timeout', `no answer began within ${firstByteMs / 1000} s`);
+    // Who does not read makes the engine wait, not the other way round.
+    else if (this.#isSinkFull) this.#timer?.answerBegan();
+    else this.#cut(`silent for ${idleMs / 1000} s`, 'stream_idle_timeout');
+  };
+
   #fail(failure: Failure, detail: string): void {
     this.#leave();
     this.#connection.destroy();
@@ -283,10 +318,10 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   }
 
   /** Breaks the answer off so that nobody takes it for complete. */
-  #cut(detail: string): void {
+  #cut(detail: string, code: CutCode = 'upstream_reset'): void {
     this.#leave();
     this.#connection.destroy();
-    this.#owner.onCut(this, detail);
+    this.#owner.onCut(this, code, detail);
   }
 
   /** True when an event of the stream was just completed: an error event may be put in here. */
@@ -297,6 +332,8 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
 
   #leave(): void {
     this.isOver = true;
+    this.#timer?.stop();
+    if (this.#head?.isEventStream === true) this.worker.openStreams--;
     this.x.body.detach();
     if (this.sink.source === this) this.sink.source = null;
   }

@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import type { Dialect } from '../exchange.ts';
+import type { Dialect, Exchange } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Refusal } from '../wire/request-head.ts';
 import { type ResponseHead, ownHead } from '../wire/response-head.ts';
@@ -23,6 +23,29 @@ function errorHead(error: RouterError, bodyBytes: number): ResponseHead {
     `content-type: application/json\r\nx-turnout-error: ${error.code}\r\n${retryAfter}`,
     bodyBytes,
   );
+}
+
+/** What to tell a client whose request no worker answered. `detail`: how the last one failed, in words without an address. */
+export function nobodyLeft(x: Exchange, detail = ''): RouterError {
+  const last = x.failures.at(-1)?.failure;
+  const again = { retryAfterSecs: 1 };
+  if (last === 'bad_answer') {
+    return new RouterError('upstream_bad_answer', 'The engine answered with something that is not HTTP/1.1.');
+  }
+  if (last === 'first_byte_timeout') {
+    return new RouterError('first_byte_timeout', `The engine gave ${detail} (--first-byte-timeout-secs).`);
+  }
+  if (last === 'status') {
+    return new RouterError(
+      'no_available_workers',
+      'The engine answered with an error, and no other is available.',
+      again,
+    );
+  }
+  if (x.failures.some(({ failure }) => failure !== 'connect')) {
+    return new RouterError('upstream_reset', 'The engine closed the connection before it answered. Retry.');
+  }
+  return new RouterError('no_available_workers', `No engine accepts connections (${x.failures.length} tried).`, again);
 }
 
 /** What the wire refused, as an error of the table. It keeps the status that fits it best. */

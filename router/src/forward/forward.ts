@@ -1,19 +1,29 @@
 import type { Choice, Chooser } from '../choose/choose.ts';
 import type { Hold } from '../choose/policy.ts';
 import type { WaitingRoom } from '../choose/waiting-room.ts';
-import type { Exchange } from '../exchange.ts';
+import { isSafe } from '../engines/generation.ts';
+import type { Exchange, FailedAttempt, Failure } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { type CoarseClock, DelayQueue } from '../kit/clock.ts';
 import { RouterError } from '../kit/errors.ts';
+import type { Random } from '../kit/rng.ts';
 import { type Plugin, pluginError } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
-import { Attempt, type AttemptOwner, type Failure } from './attempt.ts';
-import { errorJson } from './errors.ts';
+import type { AnswerTimeouts } from './answer-timer.ts';
+import { Attempt, type AttemptOwner, type CutCode } from './attempt.ts';
+import { errorJson, nobodyLeft } from './errors.ts';
+import type { ForwardOptions } from './options.ts';
 import { answerSink } from './plugin-sink.ts';
+import { type NextTry, RetryAllowance, backoffMs, nextTry, retryAfterMs } from './retry.ts';
 
-export interface ForwardOptions {
-  readonly maxRetries: number;
-  readonly streamCoalesceMs: number;
+export interface ForwarderParts {
+  readonly clock: CoarseClock;
+  readonly chooser: Chooser;
+  readonly room: WaitingRoom;
+  readonly options: ForwardOptions;
+  readonly random: Random;
+  /** What to say when no worker may get an exchange. */
+  readonly nobodyAvailable: () => RouterError;
 }
 
 /** What the pipeline hears of an exchange that it sent forward. */
@@ -26,6 +36,11 @@ export interface ForwardEvents {
   onFailed(x: Exchange, error: RouterError): void;
 }
 
+const cutMessages: Readonly<Record<CutCode, string>> = {
+  upstream_reset: 'The engine broke off in the middle of its answer.',
+  stream_idle_timeout: 'The engine fell silent in the middle of its answer (--stream-idle-timeout-secs).',
+};
+
 /** Takes an exchange to a worker; when that fails before the first byte of an answer, to the next one. */
 export class Forwarder implements AttemptOwner {
   readonly coalescer: DelayQueue<Attempt> | null;
@@ -33,19 +48,31 @@ export class Forwarder implements AttemptOwner {
   readonly #chooser: Chooser;
   readonly #room: WaitingRoom;
   readonly #options: ForwardOptions;
+  readonly #random: Random;
+  readonly #nobodyAvailable: () => RouterError;
   readonly #events: ForwardEvents;
+  readonly #allowance = new RetryAllowance();
+  /** What was decided when an answer was rejected: carried out in the same tick, when its attempt is over. */
+  #accepted: Next | null = null;
 
-  constructor(clock: CoarseClock, chooser: Chooser, room: WaitingRoom, options: ForwardOptions, events: ForwardEvents) {
+  constructor({ clock, chooser, room, options, random, nobodyAvailable }: ForwarderParts, events: ForwardEvents) {
     this.clock = clock;
     this.#chooser = chooser;
     this.#room = room;
     this.#options = options;
+    this.#random = random;
+    this.#nobodyAvailable = nobodyAvailable;
     this.#events = events;
     const delayMs = options.streamCoalesceMs;
     this.coalescer = delayMs > 0 ? new DelayQueue(delayMs, (attempt) => attempt.resumeDelayed()) : null;
   }
 
+  get answerTimeouts(): AnswerTimeouts {
+    return this.#options.answerTimeouts;
+  }
+
   forward(x: Exchange): void {
+    this.#allowance.earn(this.#options.retries.budget);
     this.#chooser.prepare(x, () => this.#choose(x));
   }
 
@@ -53,7 +80,8 @@ export class Forwarder implements AttemptOwner {
     if (x.outcome !== null) return;
     const choice = this.#askPolicy(x);
     if (choice instanceof RouterError) this.#events.onFailed(x, choice);
-    else if (choice === null) this.#events.onFailed(x, nobodyLeft(x));
+    else if (choice === null)
+      this.#events.onFailed(x, x.failures.length === 0 ? this.#nobodyAvailable() : nobodyLeft(x));
     else if ('hold' in choice) this.#hold(x, choice);
     else this.#attempt(x, choice.legs[0]!.worker, false);
   }
@@ -139,12 +167,29 @@ export class Forwarder implements AttemptOwner {
     this.#events.onComplete(attempt.x);
   }
 
-  onCut(attempt: Attempt, detail: string): void {
+  onCut(attempt: Attempt, code: CutCode, detail: string): void {
     const { x } = attempt;
-    const error = new RouterError('upstream_reset', 'The engine broke off in the middle of its answer.');
+    const error = new RouterError(code, cutMessages[code]);
     x.error = error;
     const lastWords = attempt.isBetweenEvents ? `data: ${errorJson(error, x.dialect)}\n\n` : '';
     this.#events.onCut(x, detail, lastWords);
+  }
+
+  rejects(attempt: Attempt, head: ResponseHead): boolean {
+    const { x, worker } = attempt;
+    const { retries } = this.#options;
+    if (!retries.statuses.has(head.status) || !this.#mayRunAgain(x)) return false;
+    const failures = [...x.failures, { worker, failure: 'status' as const }];
+    const next = this.#nextTry(failures);
+    if (next === null) return false;
+    if (next.isAgain) {
+      const asked = retryAfterMs(head.get('retry-after'), Date.now());
+      if (asked > retries.retryAfterMaxMs) return false;
+      next.waitMs = Math.max(next.waitMs, asked);
+    }
+    if (this.#isTooLate(x, next.waitMs) || !this.#allowance.spend(this.clock.nowMs)) return false;
+    this.#accepted = next;
+    return true;
   }
 
   onFailed(attempt: Attempt, failure: Failure, detail: string): void {
@@ -155,31 +200,60 @@ export class Forwarder implements AttemptOwner {
       return;
     }
     this.#chooser.release(x);
-    x.tried = [...x.tried, worker];
-    x.failures = [...x.failures, failure];
-    // Only the same bytes may be sent again, which a body that flowed through without being kept can't be; and work that
-    // an engine may have begun is given to one other engine at most.
-    const mayRunTwice = x.failures.filter((earlier) => earlier !== 'connect').length > 1;
-    const isWithinLimits = x.body.isWhole && !mayRunTwice && x.tried.length <= this.#options.maxRetries;
-    const canRetry = failure !== 'bad_answer' && isWithinLimits;
-    this.#events.onAttemptFailed(x, worker, failure, detail, canRetry);
-    if (canRetry) this.#choose(x);
-    else this.#events.onFailed(x, nobodyLeft(x));
+    x.failures = [...x.failures, { worker, failure }];
+    const next = failure === 'status' ? this.#accepted : this.#afterFailure(x, failure);
+    this.#events.onAttemptFailed(x, worker, failure, detail, next !== null);
+    if (next === null) {
+      this.#events.onFailed(x, nobodyLeft(x, detail));
+      return;
+    }
+    x.tried = next.tried;
+    if (next.waitMs === 0) this.#choose(x);
+    else this.#chooseLater(x, next.waitMs);
+  }
+
+  /** What follows when no answer came. */
+  #afterFailure(x: Exchange, failure: Failure): Next | null {
+    // Who gave up waiting must not make another one start the same work (`first_byte_timeout`), and what is not HTTP is no
+    // engine's way of saying no.
+    if (failure === 'bad_answer' || failure === 'first_byte_timeout') return null;
+    // What never reached an engine may go to another whatever it is.
+    if (failure === 'connect' ? !x.body.isWhole : !this.#mayRunAgain(x)) return null;
+    // Work that an engine may have begun and not ended is given to one other engine at most.
+    const begun = x.failures.filter((earlier) => earlier.failure === 'reset' || earlier.failure === 'stale');
+    if (begun.length > 1) return null;
+    const next = this.#nextTry(x.failures);
+    return next === null || this.#isTooLate(x, next.waitMs) ? null : next;
+  }
+
+  /** Only the same bytes may be sent again, which a body that flowed through without being kept can't be. */
+  #mayRunAgain(x: Exchange): boolean {
+    return x.body.isWhole && (x.isGeneration || isSafe(x.head.method));
+  }
+
+  #nextTry(failures: readonly FailedAttempt[]): Next | null {
+    const { retries } = this.#options;
+    if (failures.length > retries.maxRetries) return null;
+    const next = nextTry(failures, this.#chooser.eligible);
+    if (next === null) return null;
+    const waitMs = next.isAgain ? backoffMs(retries, failures.length - 1, this.#random()) : 0;
+    return { ...next, waitMs };
+  }
+
+  #isTooLate(x: Exchange, waitMs: number): boolean {
+    return x.timeoutMs > 0 && performance.now() + waitMs >= x.startMs + x.timeoutMs;
+  }
+
+  #chooseLater(x: Exchange, waitMs: number): void {
+    const timer = setTimeout(() => {
+      x.underWay = null;
+      this.#choose(x);
+    }, waitMs);
+    x.underWay = { abort: () => clearTimeout(timer) };
   }
 }
 
-/** What to tell a client whose request no worker answered. */
-function nobodyLeft(x: Exchange): RouterError {
-  const last = x.failures.at(-1);
-  if (last === 'bad_answer') {
-    return new RouterError('upstream_bad_answer', 'The engine answered with something that is not HTTP/1.1.');
-  }
-  if (x.failures.some((failure) => failure !== 'connect')) {
-    return new RouterError('upstream_reset', 'The engine closed the connection before it answered. Retry.');
-  }
-  const message =
-    x.failures.length > 0
-      ? `No engine accepts connections (${x.failures.length} tried).`
-      : 'No available workers: none is registered, or none is healthy. See GET /workers for the reasons.';
-  return new RouterError('no_available_workers', message, { retryAfterSecs: 1 });
+/** Who is tried next, and how long from now. */
+interface Next extends NextTry {
+  waitMs: number;
 }

@@ -23,8 +23,8 @@ export const IS_VALUE = classOf((b) => b === HTAB || (b >= 32 && b !== 127));
 /** What may stand in a request target. The fragment mark `#` is left out: it never goes over the wire. */
 export const IS_TARGET = classOf((b) => b > 32 && b < 127 && b !== 35);
 
-/** What a Host may be made of (RFC 3986 section 3.2.2): names, addresses, a port. */
-export const IS_HOST = classOf((b) => b > 32 && b < 127 && !'"#/<>?@\\^`{|}'.includes(String.fromCharCode(b)));
+/** What the name of a host may be made of (RFC 3986 section 3.2.2). */
+export const IS_HOST = classOf((b) => b > 32 && b < 127 && !'"#/:<>?@[\\]^`{|}'.includes(String.fromCharCode(b)));
 
 /** Value of a hex digit, 255 for every other byte. */
 export const HEX_VALUE = Uint8Array.from({ length: 256 }, (_, b) => {

@@ -15,6 +15,8 @@ export const errorTable = {
   queue_timeout: { status: 503, isRetryable: true },
   no_available_workers: { status: 503, isRetryable: true },
   shutting_down: { status: 503, isRetryable: true },
+  first_byte_timeout: { status: 504, isRetryable: false },
+  stream_idle_timeout: { status: 504, isRetryable: false },
   request_timeout: { status: 504, isRetryable: false },
 } as const;
 

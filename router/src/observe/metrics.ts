@@ -1,5 +1,7 @@
 import { Registry } from 'prom-client';
+import type { Breakers } from '../fleet/breakers.ts';
 import type { Fleet } from '../fleet/fleet.ts';
+import type { StallWatch } from '../fleet/stalls.ts';
 import { type Histogram, type Meters, SECONDS_BUCKETS } from './meters.ts';
 
 type Labels = Record<string, string>;
@@ -17,6 +19,8 @@ export interface MetricSources {
   readonly inFlight: () => number;
   readonly held: () => Map<string, number>;
   readonly retryBufferBytes: () => number;
+  readonly breakers: Breakers;
+  readonly stalls: StallWatch;
 }
 
 interface MetricSpec {
@@ -83,7 +87,7 @@ export const metrics: readonly MetricSpec[] = [
   {
     name: 'turnout_retries_total',
     type: 'counter',
-    help: 'Attempts that failed and were followed by another, by how they failed (connect, stale, reset).',
+    help: 'Attempts that failed and were followed by another, by how they failed (connect, stale, reset, status).',
     read: ({ meters }) => each('failure', meters.retries),
   },
   {
@@ -125,6 +129,29 @@ export const metrics: readonly MetricSpec[] = [
     type: 'gauge',
     help: '1: passed its last health checks.',
     read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(w.isHealthy) })),
+  },
+  {
+    name: 'turnout_worker_breaker_state',
+    type: 'gauge',
+    help: "A worker's circuit breaker: 0 closed, 1 open, 2 half-open.",
+    read: ({ fleet, breakers }) =>
+      fleet.workers.map((w) => ({
+        labels: { worker: w.url },
+        value: { closed: 0, open: 1, half_open: 2 }[breakers.stateOf(w)],
+      })),
+  },
+  {
+    name: 'turnout_breaker_panics_total',
+    type: 'counter',
+    help: 'Times that a failing worker stayed in, since too many others were out (--max-ejected-percent).',
+    read: ({ breakers }) => one(breakers.panics),
+  },
+  {
+    name: 'turnout_worker_stalled',
+    type: 'gauge',
+    help: '1: has event streams open and said nothing on any of them for 30 s.',
+    read: ({ fleet, stalls }) =>
+      fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(stalls.isStalled(w)) })),
   },
   {
     name: 'turnout_worker_connections',

@@ -16,6 +16,8 @@ export const EXPECT = 5;
 export const UPGRADE = 6;
 export const REQUEST_ID = 7;
 export const CONTENT_TYPE = 8;
+/** x-turnout-timeout: read here, since looking for it later would cost every request a search. */
+export const TIMEOUT = 10;
 /** `te`, `trailer`, `keep-alive`, `proxy-connection`: dropped, never read. */
 export const HOP = 9;
 
@@ -33,6 +35,7 @@ for (const [name, kind] of [
   ['content-length', CONTENT_LENGTH],
   ['proxy-connection', HOP],
   ['transfer-encoding', TRANSFER_ENCODING],
+  ['x-turnout-timeout', TIMEOUT],
 ] as const) {
   (known[name.length] ??= []).push({ name: ascii(name), kind });
 }
@@ -221,7 +224,7 @@ export abstract class Head {
   /** Drops the fields that Connection names (RFC 9110 section 7.6.1). @returns false when it names one that frames or routes. */
   protected dropNamed(connection: string): boolean {
     for (const option of connection.toLowerCase().split(',')) {
-      const name = option.trim();
+      const name = trimmed(option);
       if (name === '' || name === 'keep-alive') continue;
       if (name === 'close') this.isLast = true;
       else if (name === 'content-length' || name === 'transfer-encoding' || name === 'host') return false;

@@ -2,11 +2,15 @@ import { type Server, type Socket, createServer } from 'node:net';
 import { type SecureContext, type SecureContextOptions, TLSSocket, createSecureContext } from 'node:tls';
 import type { CoarseClock } from '../kit/clock.ts';
 import { ClientConnection, type ConnectionOwner } from './client-connection.ts';
+import { listenOn } from './listen-on.ts';
 import type { RequestBody, RetryBudget } from './request-body.ts';
 import type { Refusal, RequestHead } from './request-head.ts';
 
 /** Deadlines are looked at this often; also the resolution of the clock that they are measured with. */
 export const TICK_MS = 250;
+
+/** Keep-alive: a client that vanished while it waits for an answer is found out by the system, which asks it every minute. */
+const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 };
 
 export interface ListenerOptions {
   readonly host: string;
@@ -48,7 +52,7 @@ export class Listener implements ConnectionOwner {
     this.#taker = taker;
     this.#secureContext = options.tls === null ? null : createSecureContext(options.tls);
     // Half-open: a client's FIN is answered by the connection itself, which knows what is under way.
-    this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (tcp) => this.#take(tcp));
+    this.#server = createServer({ ...SOCKET_OPTIONS, allowHalfOpen: true }, (tcp) => this.#take(tcp));
   }
 
   get isTls(): boolean {
@@ -64,13 +68,9 @@ export class Listener implements ConnectionOwner {
   }
 
   /** @returns the port, which differs from the one asked for when that was 0. */
-  async listen(): Promise<number> {
+  listen(): Promise<number> {
     const { host, port } = this.#options;
-    await new Promise<void>((resolve, reject) => {
-      this.#server.once('error', reject);
-      this.#server.listen({ host, port, backlog: 4096 }, resolve);
-    });
-    return (this.#server.address() as { port: number }).port;
+    return listenOn(this.#server, { host, port, backlog: 4096 });
   }
 
   /** New connections get this certificate; open ones go on. */

@@ -131,10 +131,19 @@ test('Content-Length is one number of bytes', () => {
 });
 
 test('Transfer-Encoding is one "chunked", alone', () => {
-  for (const value of ['', 'identity', 'gzip, chunked', 'chunked, chunked', 'chunked,', 'xchunked', 'chunked\t']) {
+  for (const value of [
+    '',
+    'identity',
+    'gzip',
+    'chunked, gzip',
+    'chunked, chunked',
+    'chunked,',
+    'xchunked',
+    'chunked\t',
+  ]) {
     assert.equal(statusOf(withLines(`transfer-encoding: ${value}`)), 400, value);
   }
-  assert.equal(statusOf(withLines('transfer-encoding: gzip')), 501);
+  assert.equal(statusOf(withLines('transfer-encoding: gzip, chunked')), 501);
   assert.equal(statusOf(withLines('transfer-encoding: chunked', 'transfer-encoding: chunked')), 400);
   assert.equal(statusOf(withLines('transfer-encoding: chunked', 'content-length: 3')), 400);
   assert.equal(statusOf(withLines('content-length: 3', 'transfer-encoding: chunked')), 400);

@@ -1,5 +1,5 @@
 import { METHODS } from 'node:http';
-import { CR, IS_HOST, IS_TARGET, IS_TOKEN, LF, SP, ascii } from '../kit/bytes.ts';
+import { COLON, CR, IS_HOST, IS_TARGET, IS_TOKEN, LF, SP, ascii } from '../kit/bytes.ts';
 import {
   BAD,
   CONNECTION,
@@ -10,6 +10,7 @@ import {
   Head,
   INCOMPLETE,
   REQUEST_ID,
+  TIMEOUT,
   TRANSFER_ENCODING,
   UPGRADE,
   field,
@@ -22,6 +23,8 @@ import {
 export const MAX_HEAD_BYTES = 65_536;
 export const MAX_FIELDS = 200;
 export const MAX_TARGET_BYTES = 16_384;
+/** A request line of more bytes has a target that is too long, however it goes on. */
+export const MAX_LINE_BYTES: number = MAX_TARGET_BYTES + 64;
 
 const methods = new Set(METHODS);
 
@@ -42,6 +45,24 @@ function httpMinor(bytes: Buffer, start: number, end: number): number {
   return minor > 1 && minor <= 9 ? OTHER_MAJOR : MALFORMED;
 }
 
+const OPENING_BRACKET = 91;
+const CLOSING_BRACKET = 93;
+
+/** Whether this is `uri-host [ ":" port ]` (RFC 9110 section 7.2): a name, which may be empty, or an address in brackets. */
+function isHost(bytes: Buffer, start: number, end: number): boolean {
+  let i = start;
+  if (bytes[i] === OPENING_BRACKET) {
+    i++;
+    while (i < end && (IS_HOST[bytes[i]!] === 1 || bytes[i] === COLON)) i++;
+    if (i === end || bytes[i] !== CLOSING_BRACKET) return false;
+    i++;
+  } else while (i < end && IS_HOST[bytes[i]!] === 1) i++;
+  if (i === end) return true;
+  if (bytes[i] !== COLON) return false;
+  for (i++; i < end; i++) if (bytes[i]! < 48 || bytes[i]! > 57) return false;
+  return true;
+}
+
 /** Why a head is refused: the status, and words for the person who sent it. */
 export interface Refusal {
   readonly status: number;
@@ -56,6 +77,8 @@ export class RequestHead extends Head {
   isHttp10 = false;
   /** There is an x-request-id, be it empty. */
   hasRequestIdLine = false;
+  /** Value of x-turnout-timeout, '' when absent. */
+  timeout = '';
   /** The client waits for `100 Continue` before it sends its body. */
   expectsContinue = false;
   refusal: Refusal | null = null;
@@ -112,7 +135,7 @@ export class RequestHead extends Head {
     // The line is judged once it is whole, or once it can't become a line within the limits any more.
     let lineEnd = i + 11 <= end && bytes[i + 10] === LF ? i + 11 : bytes.indexOf(LF, i) + 1;
     if (lineEnd === 0 || lineEnd > end) lineEnd = -1;
-    if ((lineEnd < 0 ? end : lineEnd) - start > MAX_TARGET_BYTES + 64) {
+    if ((lineEnd < 0 ? end : lineEnd) - start > MAX_LINE_BYTES) {
       return this.#refuse(414, `The request target is longer than ${MAX_TARGET_BYTES} bytes.`);
     }
     if (lineEnd < 0) return INCOMPLETE;
@@ -145,9 +168,10 @@ export class RequestHead extends Head {
     if (this.target.charCodeAt(0) === 47) return true;
     if (this.target === '*' && method === 'OPTIONS') return true;
     // absolute-form (RFC 9112 section 3.2.2): its authority never chooses an engine.
-    const absolute = /^https?:\/\/(?:[\w.-]+|\[[\da-f:.]+\])(?::\d{1,5})?(\/[^\s]*|\?[^\s]*)?$/i.exec(this.target);
+    const absolute = /^https?:\/\/(?:[\w.-]+|\[[\da-f:.]+\])(?::\d{0,5})?(\/[^\s]*|\?[^\s]*)?$/i.exec(this.target);
     if (absolute === null) return this.#fail(400, 'The request target is neither a path nor an http URL.');
-    const path = absolute[1] ?? '/';
+    // An OPTIONS of the whole server is spelled so in this form (section 3.2.4).
+    const path = absolute[1] ?? (method === 'OPTIONS' ? '*' : '/');
     this.target = path.startsWith('?') ? `/${path}` : path;
     return true;
   }
@@ -171,9 +195,7 @@ export class RequestHead extends Head {
       case HOST:
         if (this.#hasHost) return this.#fail(400, 'The request has more than one Host.');
         this.#hasHost = true;
-        for (let i = valueStart; i < valueEnd; i++) {
-          if (IS_HOST[bytes[i]!] === 0) return this.#fail(400, 'The Host is not a host name.');
-        }
+        if (!isHost(bytes, valueStart, valueEnd)) return this.#fail(400, 'The Host is not a host name.');
         break;
       case EXPECT:
         if (bytes.toString('latin1', valueStart, valueEnd).toLowerCase() !== '100-continue') {
@@ -189,6 +211,9 @@ export class RequestHead extends Head {
       case REQUEST_ID:
         this.hasRequestIdLine = true;
         if (this.requestId === '') this.requestId = bytes.toString('latin1', valueStart, valueEnd);
+        return true;
+      case TIMEOUT:
+        this.timeout = bytes.toString('latin1', valueStart, valueEnd);
         return true;
       case CONNECTION:
       case HOP:
@@ -214,9 +239,10 @@ export class RequestHead extends Head {
 
   #failCoding(bytes: Buffer, start: number, end: number): boolean {
     const codings = bytes.toString('latin1', start, end).toLowerCase();
-    // Words that name real codings are merely not supported; everything else is an attempt to be read in two ways.
-    return /^(gzip|x-gzip|deflate|compress|x-compress|br|zstd)$/.test(codings)
-      ? this.#fail(501, `Transfer-Encoding "${codings}" is not supported: send chunked or a Content-Length.`)
+    // Real codings under a last chunked are merely not spoken here (section 6.1). Where chunked is not the last one nobody
+    // can tell where the body ends (section 6.3); everything else is an attempt to be read in two ways.
+    return /^(?:(?:gzip|x-gzip|deflate|compress|x-compress|br|zstd)[\t ]*,[\t ]*)+chunked$/.test(codings)
+      ? this.#fail(501, 'This Transfer-Encoding is not supported: send chunked alone, or a Content-Length.')
       : this.#fail(400, 'Transfer-Encoding must be exactly "chunked" (RFC 9112 section 6.1).');
   }
 

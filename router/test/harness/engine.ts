@@ -6,6 +6,14 @@ import { WireBody, type WireHead, readWireHead, wire } from './message.ts';
 import { Peer, resetSocket } from './peer.ts';
 import { PATIENCE_MS, within } from './within.ts';
 
+/**
+ * Where this process's engines listen: an address of its own, so that the port of an engine that is gone can't become that of
+ * another test's in the meantime. Other systems than Linux have but one loopback address.
+ */
+const { pid } = process;
+const HOST =
+  process.platform === 'linux' ? `127.${64 + ((pid >> 16) & 127)}.${(pid >> 8) & 255}.${pid & 255}` : '127.0.0.1';
+
 /** One request as the engine got it. */
 export class EngineRequest {
   readonly connection: EngineConnection;
@@ -112,7 +120,8 @@ export class Engine {
 
   constructor(server: Server, scheme: string) {
     this.#server = server;
-    this.url = `${scheme}://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const { address, port } = server.address() as AddressInfo;
+    this.url = `${scheme}://${address}:${port}`;
   }
 
   /** Open connections, control questions too. */
@@ -185,7 +194,8 @@ export async function startEngine(t: TestContext, options: EngineOptions = {}): 
     options.tls === undefined
       ? createServer({ allowHalfOpen: true }, take)
       : createTlsServer({ ...options.tls, allowHalfOpen: true }, take);
-  server.listen(options.port ?? 0, '127.0.0.1');
+  // Test certificates are for 127.0.0.1.
+  server.listen(options.port ?? 0, options.tls === undefined ? HOST : '127.0.0.1');
   await once(server, 'listening');
   const engine = new Engine(server, options.tls === undefined ? 'http' : 'https');
   engine.onRequest = options.onRequest ?? null;
@@ -198,10 +208,10 @@ export async function startEngine(t: TestContext, options: EngineOptions = {}): 
 /** The URL of an address where nobody listens. */
 export async function deadUrl(): Promise<string> {
   const server = createServer();
-  server.listen(0, '127.0.0.1');
+  server.listen(0, HOST);
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
   server.close();
   await once(server, 'close');
-  return `http://127.0.0.1:${port}`;
+  return `http://${HOST}:${port}`;
 }

@@ -51,7 +51,7 @@ export interface Known {
   readonly model?: string;
   readonly prompt?: Prompt;
   readonly isLastTurn?: boolean;
-  readonly hasDeadline?: boolean;
+  readonly timeoutMs?: number;
   /** Header lines, for tests that read them; without line ends. */
   readonly headers?: readonly string[];
   readonly body?: string;
@@ -74,6 +74,6 @@ export function exchangeOf(known: Known = {}): Exchange {
   x.model = known.model ?? '';
   x.prompt = known.prompt ?? null;
   x.isLastTurn = known.isLastTurn ?? false;
-  x.hasDeadline = known.hasDeadline ?? false;
+  x.timeoutMs = known.timeoutMs ?? 0;
   return x;
 }

@@ -67,7 +67,7 @@ async function listenerAt(t: TestContext, timeouts: Listener['timeouts']) {
   };
   return { client, listener, pass };
 }
-const TIMEOUTS = { headMs: 10_000, bodyIdleMs: 60_000, keepAliveMs: 3_600_000 };
+const TIMEOUTS = { headMs: 10_000, bodyIdleMs: 60_000, keepAliveMs: 3_600_000, writeMs: 600_000 };
 
 test('a head that does not come in time: 408, however steadily it drips', async (t) => {
   const { client, pass, listener } = await listenerAt(t, TIMEOUTS);

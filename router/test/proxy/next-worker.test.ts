@@ -62,7 +62,7 @@ test('a chunked upload is sent again whole too', async (t) => {
   const first = await startEngine(t);
   const { router, second } = await withSecond(t, first);
   const client = await connectClient(t, router.url);
-  client.write('POST /g HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n');
+  client.write('POST /generate HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n');
   (await first.next()).connection.reset();
   await second.next();
   client.write('3\r\ndef\r\n0\r\n\r\n');
@@ -99,7 +99,7 @@ test('all workers down: 503 with retry-after at once, and 200 as soon as one is 
   const got = await within(send(t, router.url, HELLO), 'the refusal', 1_000);
   equal(got.status, 503);
   match(got.get('retry-after')!, /^[1-9]\d*$/);
-  equal(/127\.0\.0\.1|ECONN/.test(got.text), false, 'addresses of engines stay inside');
+  equal(/127\.|ECONN/.test(got.text), false, 'addresses of engines stay inside');
   await untilIdle(router);
   await startEngine(t, { onRequest: well, port: Number(new URL(urls[1]).port) });
   equal((await send(t, router.url, HELLO)).status, 200);

@@ -66,7 +66,8 @@ test('a body that was not kept (--retry-buffer-bytes) is never sent again in par
 });
 
 test('a fresh connection that breaks is no stale one: not sent to the same engine again', async (t) => {
-  const { engine, client } = await startScene(t, { engine: { onRequest: ({ connection }) => connection.reset() } });
+  const engineOptions = { onRequest: ({ connection }: EngineRequest) => connection.reset() };
+  const { engine, client } = await startScene(t, { engine: engineOptions, disableRetries: true });
   client.write(HELLO);
   const got = await client.answer();
   equal(got.status, 502);
@@ -75,7 +76,7 @@ test('a fresh connection that breaks is no stale one: not sent to the same engin
 });
 
 test('a kept-alive connection that breaks after the first byte of an answer is no stale one', async (t) => {
-  const { engine, client } = await startScene(t);
+  const { engine, client } = await startScene(t, { disableRetries: true });
   engine.onRequest = ({ connection }) => {
     if (connection.requests.length === 1) connection.write(answer(200, ''));
     else connection.socket.end('HTTP/1.1 200');

@@ -8,8 +8,8 @@ import { settled, within } from '../harness/within.ts';
 import type { Exchange } from '../../src/exchange.ts';
 import { StreamSink } from '../../src/forward/stream-sink.ts';
 
-async function streamScene(t: TestContext) {
-  const { engine, router } = await startScene(t);
+async function streamScene(t: TestContext, options = {}) {
+  const { engine, router } = await startScene(t, options);
   let x: Exchange | null = null;
   const sink = new StreamSink(() => x?.onClientLeft());
   x = dispatch(router, request('POST', '/generate', '{}'), sink);
@@ -83,7 +83,7 @@ test('a cut reaches the reader as an error, after what came before it', async (t
 });
 
 test('an engine that dies before its head: the router\u2019s error is the answer', async (t) => {
-  const { sink, asked } = await streamScene(t);
+  const { sink, asked } = await streamScene(t, { disableRetries: true });
   asked.connection.reset();
   equal((await within(sink.headCame, 'the head')).status, 502);
   const said = await within(new Response(sink.payload).json(), 'the error');

@@ -24,7 +24,7 @@ export function bucket({ fleet, nowMs, options }: PolicyContext): Policy {
     needs: 'prompt',
     choose(x, workers) {
       // A prompt counts once, however often it is tried.
-      if (x.prompt !== null && x.tried.length === 0) bands.see(x.prompt.bytes, nowMs());
+      if (x.prompt !== null && x.attempts === 0) bands.see(x.prompt.bytes, nowMs());
       return turns.least(inBand(x, workers), load).alone;
     },
     explain(x, workers) {

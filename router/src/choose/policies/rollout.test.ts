@@ -159,7 +159,7 @@ test('who may not wait is placed: without a session, with a deadline, or when it
   assert.ok(s.held.size > 0);
   const prompt = promptOf(text('other', 3_000), 'prompt');
   assert.ok(s.ask(exchangeOf({ prompt })) !== null);
-  assert.ok(s.ask(exchangeOf({ session: 'urgent', prompt, hasDeadline: true })) !== null);
+  assert.ok(s.ask(exchangeOf({ session: 'urgent', prompt, timeoutMs: 60_000 })) !== null);
   const [late] = s.held;
   late!.isOverdue = true;
   assert.ok(s.ask(late!) !== null);

@@ -51,8 +51,7 @@ export function rollout(context: PolicyContext): Policy {
   const hasResidency = (): boolean => maxWaitMs > 0 && workload.hasTurns && workload.hasEndSignals;
 
   /** Waiting is for batches: not for requests without a session, nor for those that must be answered in time. */
-  const mayWait = (x: Exchange, turn: Turn): boolean =>
-    turn.session !== null && !x.isOverdue && !x.hasDeadline && options.requestTimeoutSecs === 0;
+  const mayWait = (x: Exchange, turn: Turn): boolean => turn.session !== null && !x.isOverdue && x.timeoutMs === 0;
 
   function withRoom(turn: Turn, workers: readonly Worker[]): Worker | null {
     const session = turn.session!;

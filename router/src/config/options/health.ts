@@ -1,0 +1,32 @@
+import { z } from 'zod';
+import { count, flag, inGroup, secs } from './option.ts';
+
+const option = inGroup('Health');
+
+export const healthOptions = {
+  healthCheckEndpoint: option('<path>', z.string().startsWith('/').default('/health'), 'Path to ask.'),
+  healthCheckIntervalSecs: option('<secs>', secs.min(0.01).default(10), 'How often each worker is asked.'),
+  healthCheckTimeoutSecs: option(
+    '<secs>',
+    secs.min(0.01).default(5),
+    'How long an answer may take; SGLang needs more than 1 s, as its /health generates a token.',
+  ),
+  healthFailureThreshold: option(
+    '<count>',
+    count.min(1).default(3),
+    'Failed checks in a row that put a worker into quarantine.',
+  ),
+  healthSuccessThreshold: option('<count>', count.min(1).default(2), 'Good checks in a row that let it out again.'),
+  disableHealthCheck: option('', flag, 'Take every worker for healthy.'),
+
+  workerStartupTimeoutSecs: option(
+    '<secs>',
+    secs.default(300),
+    'How long a new worker may take to answer its first check before that is reported as a failure. The router itself starts at once.',
+  ),
+  workerStartupCheckInterval: option(
+    '<secs>',
+    secs.min(0.01).default(10),
+    'How often a new worker is asked until it first answers.',
+  ),
+} as const;

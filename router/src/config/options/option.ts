@@ -1,0 +1,39 @@
+import { z } from 'zod';
+
+/** Where an option stands in `--help` and in the reference. */
+export type OptionGroup =
+  | 'Server'
+  | 'Workers'
+  | 'Routing'
+  | 'Retries'
+  | 'Breaker'
+  | 'Health'
+  | 'Limits'
+  | 'Security'
+  | 'TLS'
+  | 'Observability';
+
+export interface OptionSpec<S extends z.ZodType = z.ZodType> {
+  readonly group: OptionGroup;
+  readonly help: string;
+  /** How the value is written in help: `<secs>`; '' for a flag without a value. */
+  readonly value: string;
+  readonly schema: S;
+}
+
+export const inGroup =
+  (group: OptionGroup) =>
+  <S extends z.ZodType>(value: string, schema: S, help: string): OptionSpec<S> => ({ group, value, schema, help });
+
+export const port = z.int().min(0).max(65_535);
+export const secs = z
+  .number()
+  .min(0)
+  .max(86_400 * 30);
+export const ms = z.int().min(0);
+export const count = z.int().min(0);
+/** A part of something: 0 to 1. */
+export const share = z.number().min(0).max(1);
+export const flag = z.boolean().default(false);
+export const file = z.string().min(1).optional();
+export const list = z.array(z.string().min(1)).default([]);

@@ -1,0 +1,28 @@
+/** Names of the routing policies; `choose/policies.ts` has one for each. */
+export const policyNames = [
+  'rollout',
+  'least_inflight',
+  'round_robin',
+  'random',
+  'power_of_two',
+  'consistent_hash',
+  'sticky_least_loaded',
+  'manual',
+  'cache_aware',
+  'prefix_hash',
+  'bucket',
+  'kv_aware',
+] as const;
+export type PolicyName = (typeof policyNames)[number];
+
+/** Other names under which policies are known. */
+const otherNames: Readonly<Record<string, PolicyName>> = { consistent_hashing: 'consistent_hash' };
+
+/** A name in any spelling (`-` and `_` are the same), or a path to a module of the user's own, which stays as it is. */
+export function policyName(text: string): string {
+  const name = text.replaceAll('-', '_');
+  return isPath(text) ? text : (otherNames[name] ?? name);
+}
+
+/** `./my-policy.ts`, `/opt/policy.js`, `policies/mine.mjs`. */
+export const isPath = (text: string): boolean => /[/\\]|\.[cm]?[jt]s$/.test(text);

@@ -1,0 +1,41 @@
+import { z } from 'zod';
+import { file, flag, inGroup, list, port } from './option.ts';
+
+const option = inGroup('Security');
+
+export const securityOptions = {
+  apiKey: option(
+    '<keys...>',
+    list,
+    'Keys, one of which every request must carry (authorization: Bearer KEY). Rather give a file: command lines can be read by others.',
+  ),
+  apiKeyFile: option('<file>', file, 'The same, a key a line; read again on SIGHUP.'),
+  adminApiKey: option(
+    '<keys...>',
+    list,
+    'Keys for what steers the router or engines (workers, policies, weights, pauses). Without them --api-key guards that too.',
+  ),
+  adminApiKeyFile: option('<file>', file, 'The same, a key a line; read again on SIGHUP.'),
+  workerApiKey: option(
+    '<key>',
+    z.string().min(1).optional(),
+    'Key for the engines: replaces whatever authorization a request carries.',
+  ),
+  sendApiKeyToWorkers: option('', flag, 'Send the first --api-key to engines, as other routers do.'),
+  adminPort: option(
+    '<port>',
+    port.optional(),
+    'Take what steers the router or engines on this port only; 0 picks a free one.',
+  ),
+  adminHost: option('<address>', z.string().min(1).default('127.0.0.1'), 'Address for it.'),
+  workerAllow: option(
+    '<patterns...>',
+    list,
+    'Where workers may be: networks (10.0.0.0/8) and host names (*.gpu.internal). Default: anywhere but link-local and cloud metadata addresses.',
+  ),
+  corsAllowedOrigins: option(
+    '<origins...>',
+    list,
+    'Web pages that may call the router from a browser: https://host each, or *.',
+  ),
+} as const;

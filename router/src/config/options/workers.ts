@@ -1,0 +1,22 @@
+import { z } from 'zod';
+import { inGroup } from './option.ts';
+
+const option = inGroup('Workers');
+
+export const workersOptions = {
+  workerUrls: option(
+    '<urls...>',
+    z.array(z.string().min(1)).default([]),
+    'Engines to route to, http://host:port each (http://host:port@2: its data-parallel rank 2), separated by spaces or commas. More can be added while running.',
+  ),
+  connectTimeoutMs: option(
+    '<ms>',
+    z.int().min(1).default(5_000),
+    'How long connecting to an engine may take before the next one is tried.',
+  ),
+  workerIdleTimeoutMs: option(
+    '<ms>',
+    z.int().min(1).default(4_000),
+    'Idle connections to engines are closed after this long; keep it below the engines own (uvicorn: 5000).',
+  ),
+} as const;

@@ -1,0 +1,175 @@
+import { Breaker, type BreakerOptions, type BreakerState, type FailureKind } from './breaker.ts';
+import type { Fleet } from './fleet.ts';
+import { REASONS, type Worker } from './worker.ts';
+
+export interface BreakersOptions extends BreakerOptions {
+  readonly isEnabled: boolean;
+  /** The largest part of the fleet, 0 to 100, that is taken out at once; below 100 never the last worker. */
+  readonly maxEjectedPercent: number;
+}
+
+/** What a user forces; `auto`: the breaker decides by itself. */
+export type ForcedState = 'open' | 'closed' | 'auto';
+
+export type BreakerEvent = 'opened' | 'half_open' | 'closed' | 'panic';
+
+interface Circuit {
+  readonly breaker: Breaker;
+  forced: ForcedState;
+  timer: NodeJS.Timeout | null;
+}
+
+/**
+ * The circuit breakers of all workers: they take workers out (reason `breaker`) whose requests fail, and bring them back.
+ *
+ * So many are never taken out that the rest could not do the work: beyond `maxEjectedPercent` a failing worker stays in
+ * (panic mode), since a fleet that answers some requests is better than one that answers none.
+ */
+export class Breakers {
+  /** How often a worker stayed in because too many others were out. */
+  panics = 0;
+  readonly #options: BreakersOptions;
+  readonly #fleet: Fleet;
+  readonly #nowMs: () => number;
+  readonly #onEvent: (event: BreakerEvent, worker: Worker) => void;
+  readonly #circuits = new Map<Worker, Circuit>();
+
+  constructor(
+    fleet: Fleet,
+    options: BreakersOptions,
+    nowMs: () => number,
+    onEvent: (event: BreakerEvent, worker: Worker) => void,
+  ) {
+    this.#fleet = fleet;
+    this.#options = { ...options };
+    this.#nowMs = nowMs;
+    this.#onEvent = onEvent;
+    fleet.onEvent((event, worker) => {
+      if (event === 'removed') this.#forget(worker);
+    });
+  }
+
+  /** From now on; what was counted before stays. */
+  apply(options: BreakersOptions): void {
+    Object.assign(this.#options, options);
+  }
+
+  stateOf(worker: Worker): BreakerState {
+    return this.#circuits.get(worker)?.breaker.state ?? 'closed';
+  }
+
+  /** Milliseconds until the first of the open ones is tried again; 0 when none is open. */
+  get nextTrialMs(): number {
+    const waits = Array.from(this.#circuits.values(), ({ breaker }) => breaker.openForMs(this.#nowMs()));
+    const open = waits.filter((ms) => ms > 0);
+    return open.length === 0 ? 0 : Math.min(...open);
+  }
+
+  failed(worker: Worker, kind: FailureKind): void {
+    if (!this.#options.isEnabled || !this.#fleet.has(worker)) return;
+    const circuit = this.#circuitOf(worker);
+    if (!circuit.breaker.failed(kind, this.#nowMs()) || circuit.forced === 'closed') return;
+    if (this.#mayEject(worker)) this.#open(worker, circuit);
+    else {
+      this.panics++;
+      if (circuit.breaker.state === 'half_open') this.#close(worker, circuit);
+      this.#onEvent('panic', worker);
+    }
+  }
+
+  succeeded(worker: Worker, isGeneration: boolean): void {
+    // Most workers never failed: they have no circuit.
+    const circuit = this.#circuits.get(worker);
+    if (circuit !== undefined && circuit.breaker.succeeded(isGeneration)) this.#close(worker, circuit);
+  }
+
+  passedCheck(worker: Worker): void {
+    const circuit = this.#circuits.get(worker);
+    if (circuit !== undefined && circuit.breaker.passedCheck()) this.#close(worker, circuit);
+  }
+
+  /** It was in quarantine and comes back: another process, perhaps. Work may find out at once. */
+  readmitted(worker: Worker): void {
+    const circuit = this.#circuits.get(worker);
+    if (circuit?.breaker.state === 'open') this.#try(worker, circuit);
+  }
+
+  /** The one exchange that a half-open worker had is over: the next may come (see `Fleet.begin`). */
+  trialEnded(worker: Worker): void {
+    const circuit = this.#circuits.get(worker);
+    if (circuit?.breaker.state === 'half_open' && circuit.forced !== 'open') {
+      this.#fleet.setReason(worker, 'breaker', false);
+    }
+  }
+
+  /** What the user says goes, until the user says `auto`. */
+  force(worker: Worker, forced: ForcedState): void {
+    const circuit = this.#circuitOf(worker);
+    circuit.forced = forced;
+    if (forced === 'open') {
+      this.#stopTimer(circuit);
+      worker.isOnTrial = false;
+      circuit.breaker.open(this.#nowMs());
+      this.#fleet.setReason(worker, 'breaker', true);
+    } else this.#close(worker, circuit);
+  }
+
+  close(): void {
+    for (const circuit of this.#circuits.values()) this.#stopTimer(circuit);
+  }
+
+  #circuitOf(worker: Worker): Circuit {
+    let circuit = this.#circuits.get(worker);
+    if (circuit === undefined) {
+      circuit = { breaker: new Breaker(this.#options), forced: 'auto', timer: null };
+      this.#circuits.set(worker, circuit);
+    }
+    return circuit;
+  }
+
+  #mayEject(worker: Worker): boolean {
+    const { maxEjectedPercent } = this.#options;
+    const { workers, eligible } = this.#fleet;
+    if (maxEjectedPercent >= 100) return true;
+    if (!eligible.some((other) => other !== worker)) return false;
+    const ejected = workers.filter((other) => other !== worker && this.stateOf(other) !== 'closed').length;
+    return ejected < Math.max(1, Math.floor((workers.length * maxEjectedPercent) / 100));
+  }
+
+  #open(worker: Worker, circuit: Circuit): void {
+    circuit.breaker.open(this.#nowMs());
+    worker.isOnTrial = false;
+    this.#stopTimer(circuit);
+    circuit.timer = setTimeout(() => this.#try(worker, circuit), this.#options.openMs);
+    this.#onEvent('opened', worker);
+    this.#fleet.setReason(worker, 'breaker', true);
+  }
+
+  #try(worker: Worker, circuit: Circuit): void {
+    if (circuit.forced === 'open') return;
+    this.#stopTimer(circuit);
+    circuit.breaker.halfOpen();
+    worker.isOnTrial = true;
+    this.#onEvent('half_open', worker);
+    this.#fleet.setReason(worker, 'breaker', false);
+  }
+
+  #close(worker: Worker, circuit: Circuit): void {
+    this.#stopTimer(circuit);
+    circuit.breaker.close();
+    worker.isOnTrial = false;
+    this.#onEvent('closed', worker);
+    if ((worker.reasons & REASONS.breaker) !== 0) this.#fleet.setReason(worker, 'breaker', false);
+  }
+
+  #stopTimer(circuit: Circuit): void {
+    if (circuit.timer !== null) clearTimeout(circuit.timer);
+    circuit.timer = null;
+  }
+
+  #forget(worker: Worker): void {
+    const circuit = this.#circuits.get(worker);
+    if (circuit !== undefined) this.#stopTimer(circuit);
+    this.#circuits.delete(worker);
+  }
+}

@@ -1,0 +1,37 @@
+import type { Fleet } from './fleet.ts';
+import type { Worker } from './worker.ts';
+
+/** An engine with open event streams says something on one of them every few milliseconds, or has one in a long prefill. */
+const STALL_MS = 30_000;
+
+/**
+ * Finds workers that have event streams open and say nothing on any of them: engines that hang. Each is reported once, until it
+ * says something again.
+ */
+export class StallWatch {
+  readonly #fleet: Fleet;
+  readonly #onStalled: (worker: Worker) => void;
+  readonly #stalled = new Set<Worker>();
+
+  constructor(fleet: Fleet, onStalled: (worker: Worker) => void) {
+    this.#fleet = fleet;
+    this.#onStalled = onStalled;
+  }
+
+  isStalled(worker: Worker): boolean {
+    return this.#stalled.has(worker);
+  }
+
+  sweep(nowMs: number): void {
+    for (const worker of this.#fleet.workers) {
+      const isStalled = worker.openStreams > 0 && nowMs - worker.lastReadMs > STALL_MS;
+      if (isStalled === this.#stalled.has(worker)) continue;
+      if (isStalled) {
+        this.#stalled.add(worker);
+        this.#onStalled(worker);
+      } else this.#stalled.delete(worker);
+    }
+    // Removed ones are seen no more.
+    for (const worker of this.#stalled) if (!this.#fleet.has(worker)) this.#stalled.delete(worker);
+  }
+}

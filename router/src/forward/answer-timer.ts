@@ -1,0 +1,46 @@
+/** How long an engine may be silent; 0: for ever. */
+export interface AnswerTimeouts {
+  /** From the request sent to the first byte of its answer. */
+  readonly firstByteMs: number;
+  /** Between two reads of an answer. */
+  readonly idleMs: number;
+}
+
+/** Watches one attempt's engine for silence. Made only where a limit is set. */
+export class AnswerTimer {
+  readonly #timeouts: AnswerTimeouts;
+  readonly #expired: () => void;
+  #timer: NodeJS.Timeout | null = null;
+  #lastReadMs = 0;
+
+  constructor(timeouts: AnswerTimeouts, expired: () => void) {
+    this.#timeouts = timeouts;
+    this.#expired = expired;
+  }
+
+  requestSent(): void {
+    if (this.#timeouts.firstByteMs > 0) this.#timer = setTimeout(this.#expired, this.#timeouts.firstByteMs);
+  }
+
+  answerBegan(): void {
+    this.stop();
+    this.#lastReadMs = performance.now();
+    if (this.#timeouts.idleMs > 0) this.#timer = setTimeout(this.#look, this.#timeouts.idleMs);
+  }
+
+  /** Called at every read, so it only notes the time; the timer looks at it when it is due. */
+  heard(): void {
+    this.#lastReadMs = performance.now();
+  }
+
+  stop(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+  }
+
+  readonly #look = (): void => {
+    const leftMs = this.#lastReadMs + this.#timeouts.idleMs - performance.now();
+    if (leftMs <= 0) this.#expired();
+    else this.#timer = setTimeout(this.#look, leftMs);
+  };
+}

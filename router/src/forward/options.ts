@@ -1,0 +1,27 @@
+import type { Config } from '../config/options.ts';
+import type { AnswerTimeouts } from './answer-timer.ts';
+import type { RetryOptions } from './retry.ts';
+
+export interface ForwardOptions {
+  readonly retries: RetryOptions;
+  readonly answerTimeouts: AnswerTimeouts;
+  readonly streamCoalesceMs: number;
+}
+
+export const forwardOptions = (config: Config): ForwardOptions => ({
+  retries: {
+    maxRetries: config.disableRetries ? 0 : config.retryMaxRetries,
+    initialBackoffMs: config.retryInitialBackoffMs,
+    maxBackoffMs: config.retryMaxBackoffMs,
+    backoffMultiplier: config.retryBackoffMultiplier,
+    jitterFactor: config.retryJitterFactor,
+    statuses: new Set(config.retryStatuses),
+    retryAfterMaxMs: config.retryAfterMaxSecs * 1000,
+    budget: config.retryBudget,
+  },
+  answerTimeouts: {
+    firstByteMs: config.firstByteTimeoutSecs * 1000,
+    idleMs: config.streamIdleTimeoutSecs * 1000,
+  },
+  streamCoalesceMs: config.streamCoalesceMs,
+});
