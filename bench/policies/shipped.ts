@@ -34,7 +34,7 @@ export interface ShippedOptions {
 
 class ShippedPolicy implements SimPolicy {
   readonly #host: PolicyHost;
-  readonly #fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null });
+  readonly #fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
   readonly #table: PolicyTable;
   readonly #chooser: Chooser;
   readonly #workers: readonly Worker[];
@@ -132,7 +132,7 @@ class ShippedPolicy implements SimPolicy {
 
   #choose(x: Exchange): number | null {
     const choice = this.#chooser.choose(x);
-    return choice === null || 'hold' in choice ? null : this.#workers.indexOf(choice.legs[0]!.worker);
+    return choice === null || !('legs' in choice) ? null : this.#workers.indexOf(choice.legs[0]!.worker);
   }
 
   #exchangeOf(request: Request): Exchange {

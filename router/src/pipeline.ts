@@ -1,4 +1,5 @@
-import type { ConcurrencyLimit } from './admit/limits.ts';
+import type { Admission } from './admit/admission.ts';
+import type { Doorkeeper } from './admit/doorkeeper.ts';
 import type { Chooser } from './choose/choose.ts';
 import type { WaitingRoom } from './choose/waiting-room.ts';
 import { classify } from './classify/classify.ts';
@@ -16,9 +17,11 @@ import type { Sink } from './wire/sink.ts';
 
 /** The rooms along the road. */
 export interface Stages {
+  /** Asks for keys; null: there are none. */
+  readonly doorkeeper: Doorkeeper | null;
   /** Answers the router's own endpoints. @returns false: this is not one of them. */
   readonly serveOwn: (x: Exchange) => boolean;
-  readonly limit: ConcurrencyLimit;
+  readonly admission: Admission;
   readonly chooser: Chooser;
   readonly waitingRoom: WaitingRoom;
   /** Made with the pipeline as the listener of its events. */
@@ -44,27 +47,29 @@ export class Pipeline implements Road, ForwardEvents {
   /** A request and the sink of its answer: a client's socket, memory, a stream. @returns the exchange, to follow or stop it. */
   dispatch(head: RequestHead, body: RequestBody, sink: Sink): Exchange {
     const x = new Exchange(this, head, body, sink, performance.now());
-    const { serveOwn, limit, plugins, requestTimeoutMs } = this.#stages;
-    // First what the head tells: everything after asks for it.
+    const { doorkeeper, serveOwn, admission, requestTimeoutMs } = this.#stages;
+    // First what the head tells: everything after asks for it. Then who it is that asks, before anything is answered.
     const invalid = classify(x);
+    if (doorkeeper !== null && doorkeeper.turnsAway(x, this)) return x;
     // The router's own endpoints stand before all limits: health and control must work when the fleet is full.
     if (serveOwn(x)) return x;
-    // Before anything is spent on it: a request that can't be taken is refused.
-    const refusal = invalid ?? limit.enter();
-    if (refusal !== null) {
-      this.#refuse(x, refusal);
-      return x;
-    }
     this.underWay.add(x);
     // The client's own limit holds where it is the shorter one.
     if (requestTimeoutMs > 0 && !(x.timeoutMs < requestTimeoutMs && x.timeoutMs > 0)) x.timeoutMs = requestTimeoutMs;
     if (x.timeoutMs > 0) x.timer = setTimeout(() => this.#timeOut(x), x.timeoutMs);
-    const failure = plugins.length > 0 ? takePart(x, plugins) : null;
+    // Before anything is spent on it: it goes on when there is room, or is refused.
+    if (invalid === null) admission.enter(x, this.#goOn);
+    else this.#refuse(x, invalid);
+    return x;
+  }
+
+  readonly #goOn = (x: Exchange, refusal: RouterError | null): void => {
+    const { plugins } = this.#stages;
+    const failure = refusal === null && plugins.length > 0 ? takePart(x, plugins) : refusal;
     // Chooses a worker, sends, relays; on failure before an answer it chooses again.
     if (failure === null) this.#forwarder.forward(x);
     else this.#refuse(x, failure);
-    return x;
-  }
+  };
 
   onAnswerBegins(x: Exchange, head: ResponseHead): void {
     x.status = head.status;
@@ -104,6 +109,7 @@ export class Pipeline implements Road, ForwardEvents {
 
   /** Ends whatever is still under way: the router is going away. */
   close(): void {
+    this.#stages.admission.close();
     const error = new RouterError('shutting_down', 'The router is shutting down.', { retryAfterSecs: 1 });
     for (const x of this.underWay) this.#stop(x, error);
   }
@@ -137,15 +143,17 @@ export class Pipeline implements Road, ForwardEvents {
   /** Last: everything an exchange held is given back, then whoever listens is told. */
   #finish(x: Exchange, outcome: Outcome): void {
     if (x.outcome !== null) return;
-    const { chooser, limit, observers, waitingRoom } = this.#stages;
+    const { admission, chooser, observers, waitingRoom } = this.#stages;
     x.outcome = outcome;
     x.endMs = performance.now();
     x.underWay = null;
     if (x.timer !== null) clearTimeout(x.timer);
     chooser.release(x);
     x.body.release();
-    if (this.underWay.delete(x)) limit.leave();
+    this.underWay.delete(x);
     for (const observer of observers) observer.finished(x);
+    // Whoever has its place now goes on in here.
+    admission.leave(x);
     waitingRoom.knock();
   }
 }

@@ -25,8 +25,19 @@ export interface Plugin {
   finished?(exchange: Exchange): void;
 }
 
+/** Thrown by a plugin that refuses a request: no fault of its own, and in its own words. */
+export class Refused extends Error {
+  readonly refusal: RouterError;
+
+  constructor(refusal: RouterError) {
+    super(refusal.message);
+    this.refusal = refusal;
+  }
+}
+
 /** A plugin's fault, as its client is told. */
 export function pluginError(plugin: Plugin, error: unknown): RouterError {
+  if (error instanceof Refused) return error.refusal;
   const reason = error instanceof Error ? error.message : String(error);
   return new RouterError('plugin_failed', `The plugin "${plugin.name}" failed: ${reason}`);
 }

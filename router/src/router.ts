@@ -1,9 +1,13 @@
-import { readFileSync } from 'node:fs';
-import { createAdminApp } from './admin/app.ts';
+import { createSecureContext } from 'node:tls';
+import { createAdminApp, ownPathTest } from './admin/app.ts';
 import { startChoosing } from './admin/policy-control.ts';
 import { ownEndpoints } from './admin/own-endpoints.ts';
-import { ConcurrencyLimit } from './admit/limits.ts';
+import { Admission } from './admit/admission.ts';
+import { fairKeys } from './admit/fair-key.ts';
+import { HeapGuard } from './admit/heap-guard.ts';
+import { startAccess } from './admit/start-access.ts';
 import { Chooser } from './choose/choose.ts';
+import { FullWorkers } from './choose/full-workers.ts';
 import { fileStore } from './choose/state-files.ts';
 import { memoryStore } from './choose/state.ts';
 import { WaitingRoom } from './choose/waiting-room.ts';
@@ -11,6 +15,7 @@ import { BodyReader } from './classify/body-reader.ts';
 import { dialectOf } from './classify/classify.ts';
 import { orders } from './classify/keys.ts';
 import { normalPath } from './classify/path.ts';
+import { serverCertificates, workerCertificates } from './config/certificates.ts';
 import { splitList } from './config/load.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
@@ -20,6 +25,7 @@ import { Health } from './fleet/health.ts';
 import { LoadWatch } from './fleet/load-watch.ts';
 import { StallWatch } from './fleet/stalls.ts';
 import { breakersOptions, healthOptions } from './fleet/options.ts';
+import { WorkerPlaces } from './fleet/worker-places.ts';
 import { refusalError, sendError } from './forward/errors.ts';
 import { addForwarded } from './forward/headers.ts';
 import { Forwarder } from './forward/forward.ts';
@@ -48,9 +54,11 @@ export interface Router {
   /** Where it listens, for example `http://127.0.0.1:30000`. */
   readonly url: string;
   readonly metricsUrl: string;
+  /** Where it takes what steers it, with `--admin-port`. */
+  readonly adminUrl: string | null;
   readonly fleet: Fleet;
   readonly pipeline: Pipeline;
-  /** Reads certificates again; open connections go on. */
+  /** Reads certificates and key files again; open connections go on. */
   reload(): void;
   /** Stops taking requests, lets those under way finish for at most `graceMs`, then cuts them. */
   close(graceMs?: number): Promise<void>;
@@ -64,9 +72,14 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const retryBudget = new RetryBudget(config.retryBufferBytes);
   const meters = new Meters();
 
+  const access = startAccess(config, (path) => isOwn(path));
+  const workerTls = { secureContext: createSecureContext(workerCertificates(config)) };
   const fleet = new Fleet({
     pool: { connectTimeoutMs: config.connectTimeoutMs, idleTimeoutMs: config.workerIdleTimeoutMs },
-    ca: config.caCertPath === undefined ? null : readFileSync(config.caCertPath, 'utf8'),
+    tls: workerTls,
+    key: access.workerKey,
+    places: new WorkerPlaces(config.workerAllow),
+    workerMaxInflight: config.workerMaxInflight,
   });
   const breakers = new Breakers(fleet, breakersOptions(config), performance.now.bind(performance), (event, worker) => {
     log[event === 'closed' ? 'info' : 'warn']({ worker: worker.url }, `circuit breaker: ${event.replace('_', ' ')}`);
@@ -82,7 +95,13 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     config.engineLoadIntervalSecs > 0
       ? new LoadWatch(fleet, config.engineLoadIntervalSecs * 1000, config.healthCheckTimeoutSecs * 1000)
       : null;
-  const waitingRoom = new WaitingRoom();
+  const waitingRoom = new WaitingRoom(() => fleet.isAllFull);
+  const queueTimeoutMs = config.queueTimeoutSecs * 1000;
+  const fullWorkers = new FullWorkers(fleet, waitingRoom, {
+    // A queue has a size where somebody set the limit it stands at: caps of the router's own making refuse nobody.
+    queueSize: config.workerMaxInflight > 0 ? config.queueSize : null,
+    queueTimeoutMs,
+  });
   const store =
     config.dataDir === undefined
       ? memoryStore()
@@ -95,8 +114,25 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     knock: () => waitingRoom.knock(),
     log,
   });
-  const reader = new BodyReader(orders[config.keyOrder](config.sessionHeaders));
-  const chooser = new Chooser(fleet, choosing.table, reader, log.isLevelEnabled('debug'));
+  const keyPlaces = orders[config.keyOrder](config.sessionHeaders);
+  const reader = new BodyReader(keyPlaces);
+  const chooser = new Chooser(fleet, choosing.table, reader, fullWorkers, log.isLevelEnabled('debug'));
+  const heapGuard = new HeapGuard();
+  const nobody = () => nobodyAvailable(fleet, breakers);
+  const admission = new Admission(
+    {
+      maxConcurrent: config.maxConcurrentRequests,
+      workerMaxInflight: config.workerMaxInflight,
+      ratePerSec: config.rateLimitTokensPerSecond,
+      queueSize: config.queueSize,
+      queueTimeoutMs,
+    },
+    fleet,
+    heapGuard,
+    fairKeys(keyPlaces),
+    nobody,
+    (seconds) => meters.queueWait.observe(seconds),
+  );
   fleet.onEvent((event, worker) => {
     waitingRoom.knock();
     if (event !== 'changed') log.info({ worker: worker.url }, `worker ${event}`);
@@ -108,6 +144,9 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     openConnections: () => listener.connections.size,
     inFlight: () => pipeline.underWay.size,
     held: () => waitingRoom.counts(),
+    admission: () => admission,
+    shedByFullWorkers: () => fullWorkers.shed,
+    refusedConnections: () => listener.limits.refused,
     retryBufferBytes: () => retryBudget.usedBytes,
     breakers,
     stalls,
@@ -123,9 +162,13 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   };
   const app = createAdminApp({ fleet, breakers, metricsText, isDraining: () => listener.isDraining, policies });
 
+  const isOwn = ownPathTest(app);
+  const { doorkeeper, cors } = access;
+
   const pipeline = new Pipeline({
+    doorkeeper,
     serveOwn: ownEndpoints(app),
-    limit: new ConcurrencyLimit(config.maxConcurrentRequests),
+    admission,
     chooser,
     waitingRoom,
     makeForwarder: (events) =>
@@ -136,28 +179,27 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
           room: waitingRoom,
           options: forwardOptions(config),
           random,
-          nobodyAvailable: () => nobodyAvailable(fleet, breakers),
+          nobodyAvailable: nobody,
         },
         events,
       ),
-    plugins: parts.plugins ?? [],
+    // The guard reads what the other plugins made of a body.
+    plugins: [...(parts.plugins ?? []), ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])],
     observers: [meters, logObserver(log), pluginEnds(log), verdicts(breakers, health)],
     requestTimeoutMs: config.requestTimeoutSecs * 1000,
   });
 
-  const readTls = () =>
-    config.tlsCertPath === undefined
-      ? null
-      : { cert: readFileSync(config.tlsCertPath), key: readFileSync(config.tlsKeyPath!) };
   const listener = new Listener(
     clock,
     retryBudget,
     {
       host: config.host,
       port: config.port,
-      tls: readTls(),
+      tls: serverCertificates(config),
       maxPayloadBytes: config.maxPayloadSize,
       allowsHalfClose: config.allowHalfClose,
+      maxConnections: config.maxConnections,
+      maxConnectionsPerClient: config.maxConnectionsPerClient,
       timeouts: {
         headMs: config.clientHeadTimeoutSecs * 1000,
         bodyIdleMs: config.clientBodyTimeoutSecs * 1000,
@@ -171,7 +213,9 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
           const clientAddress = connection.socket.remoteAddress ?? 'unknown';
           addForwarded(head, { clientAddress, scheme: listener.isTls ? 'https' : 'http' });
         }
-        const x = pipeline.dispatch(head, body, connection);
+        const sink = cors === null ? connection : cors.sinkFor(head, connection);
+        if (sink === null) return;
+        const x = pipeline.dispatch(head, body, sink);
         if (x.outcome === null) connection.watcher = x;
       },
       onRefused(refusal, target, connection) {
@@ -181,15 +225,20 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     },
   );
 
+  const adminListener = config.adminPort === undefined ? null : listener.adminPort(config.adminHost, config.adminPort);
+  const listeners = adminListener === null ? [listener] : [listener, adminListener];
   const metricsServer = createMetricsServer(metricsText);
   let port: number;
   let metricsPort: number;
+  let adminPort = 0;
   try {
     for (const url of splitList(config.workerUrls)) {
-      const worker = fleet.add(url);
+      const worker = fleet.add(url, { isOperators: true });
       if (typeof worker === 'string') throw new Error(`--worker-urls: ${worker}`);
     }
     port = await listenOr(() => listener.listen(), `--port ${config.port}`);
+    if (adminListener !== null)
+      adminPort = await listenOr(() => adminListener.listen(), `--admin-port ${config.adminPort}`);
     metricsPort = await listenOr(
       () => listenOn(metricsServer, { port: config.prometheusPort, host: config.prometheusHost }),
       `--prometheus-port ${config.prometheusPort}`,
@@ -198,37 +247,55 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     health.close();
     breakers.close();
     choosing.table.close();
-    listener.close();
+    for (const each of listeners) each.close();
     throw error;
   }
   const ticker = setInterval(() => {
     clock.nowMs = performance.now();
-    listener.sweep();
+    for (const each of listeners) each.sweep();
     stalls.sweep(clock.nowMs);
+    heapGuard.look(clock.nowMs);
     for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
   }, TICK_MS);
 
   const scheme = listener.isTls ? 'https' : 'http';
-  const hostText = config.host.includes(':') ? `[${config.host}]` : config.host;
-  const url = `${scheme}://${hostText}:${port}`;
+  const urlOf = (host: string, at: number) => `${scheme}://${host.includes(':') ? `[${host}]` : host}:${at}`;
+  const url = urlOf(config.host, port);
+  const adminUrl = adminListener === null ? null : urlOf(config.adminHost, adminPort);
+  if (adminUrl !== null) log.info(`what steers the router or engines is taken on ${adminUrl}`);
   log.info({ policy: config.policy, workers: fleet.workers.length }, `listening on ${url}`);
 
   return {
     url,
     metricsUrl: `http://${config.prometheusHost}:${metricsPort}/metrics`,
+    adminUrl,
     fleet,
     pipeline,
     reload() {
-      try {
-        const tls = readTls();
-        if (tls !== null) listener.reloadTls(tls);
-      } catch (error) {
-        // A certificate that is half written must not take the router down; the old one goes on.
-        log.error({ error: (error as Error).message }, 'certificate not reloaded, the old one stays');
+      const reloads = {
+        certificate: () => {
+          const tls = serverCertificates(config);
+          if (tls !== null) for (const each of listeners) each.reloadTls(tls);
+        },
+        'certificate for workers': () => {
+          workerTls.secureContext = createSecureContext(workerCertificates(config));
+        },
+        keys: () => access.reload(),
+      };
+      let hasFailed = false;
+      for (const [what, reload] of Object.entries(reloads)) {
+        try {
+          reload();
+        } catch (error) {
+          // What is half written must not take the router down; the old one goes on.
+          log.error({ error: (error as Error).message }, `${what} not reloaded, the old one stays`);
+          hasFailed = true;
+        }
       }
+      if (!hasFailed) log.info('certificates and keys reloaded');
     },
     async close(graceMs = 0) {
-      listener.drain();
+      for (const each of listeners) each.drain();
       const deadline = performance.now() + graceMs;
       while (pipeline.underWay.size > 0 && performance.now() < deadline) {
         await new Promise((resolve) => setTimeout(resolve, Math.min(50, graceMs)));
@@ -238,7 +305,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       loadWatch?.close();
       clearInterval(ticker);
       pipeline.close();
-      listener.close();
+      for (const each of listeners) each.close();
       for (const worker of fleet.workers) worker.pool.closeIdle();
       choosing.table.close();
       await store.flush();

@@ -21,6 +21,11 @@ const newWorker = z.looseObject({
   url: z.string().min(1),
   worker_type: z.enum(['regular', 'prefill', 'decode']).default('regular'),
   labels: z.record(z.string(), z.string()).default({}),
+  // For this worker, in place of --worker-api-key. Never shown again, so not among the labels.
+  api_key: z
+    .string()
+    .regex(/^[\x21-\x7e]+$/, 'a key is made of visible ASCII characters, without spaces')
+    .nullish(),
 });
 
 /** `POST /workers/{id}/breaker`: what the breaker is from now on; `auto`: what it finds itself. */
@@ -95,9 +100,11 @@ export function createAdminApp({ fleet, breakers, metricsText, isDraining, polic
   app.post('/workers', async (c) => {
     const body = newWorker.safeParse(parseJson(await c.req.text()));
     if (!body.success) return c.json({ error: z.prettifyError(body.error), code: 'BAD_REQUEST' }, 400);
-    const { url, worker_type: role, labels, ...rest } = body.data;
-    const extra = Object.fromEntries(Object.entries(rest).map(([key, value]) => [key, String(value)]));
-    const worker = fleet.add(url, { role, labels: { ...extra, ...labels } });
+    const { url, worker_type: role, labels, api_key: apiKey, ...rest } = body.data;
+    // Without a prototype: the names in it are the caller's.
+    const all = Object.create(null) as Record<string, string>;
+    for (const [key, value] of Object.entries(rest)) all[key] = String(value);
+    const worker = fleet.add(url, { role, labels: Object.assign(all, labels), apiKey: apiKey ?? undefined });
     if (typeof worker === 'string') return c.json({ error: worker, code: 'BAD_REQUEST' }, 400);
     const location = `/workers/${worker.id}`;
     const accepted = { status: 'accepted', worker_id: worker.id, url: worker.url, location };

@@ -6,6 +6,9 @@ import { RouterError } from '../kit/errors.ts';
 import { ownHead } from '../wire/response-head.ts';
 import { ownPathTest } from './app.ts';
 
+/** Bodies for the router itself are small: larger ones would keep it busy reading them. */
+const MAX_OWN_BODY_BYTES = 1_048_576;
+
 /** Hands requests for the router's own endpoints to the app as web `Request`s and writes its `Response`s back. */
 export function ownEndpoints(app: Hono): (x: Exchange) => boolean {
   const isOwn = ownPathTest(app);
@@ -19,6 +22,11 @@ export function ownEndpoints(app: Hono): (x: Exchange) => boolean {
 async function answer(app: Hono, x: Exchange): Promise<void> {
   const { head, body, sink } = x;
   try {
+    if (body.bytes > MAX_OWN_BODY_BYTES) {
+      const message = `A request to the router itself has at most ${MAX_OWN_BODY_BYTES} bytes.`;
+      sendError(sink, new RouterError('payload_too_large', message), 'plain');
+      return;
+    }
     const query = head.target.indexOf('?');
     const request = new Request(`http://turnout${x.path}${query < 0 ? '' : head.target.slice(query)}`, {
       method: head.method,

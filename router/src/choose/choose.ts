@@ -5,22 +5,28 @@ import type { Fleet } from '../fleet/fleet.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { RequestHead } from '../wire/request-head.ts';
+import type { FullWorkers } from './full-workers.ts';
 import type { Hold } from './policy.ts';
 import type { PolicyTable } from './policy-table.ts';
 
-/** What came of choosing: a placement (its work is counted already), a hold, or nobody. */
-export type Choice = Placement | Hold | null;
+/** What came of choosing: a placement (its work is counted already), a hold, a refusal, or nobody. */
+export type Choice = Placement | Hold | RouterError | null;
 
 /** Eligible workers → policy → placement. Counts the placement's legs as in flight before anybody else can choose. */
 export class Chooser {
   readonly table: PolicyTable;
   readonly #fleet: Fleet;
   readonly #reader: BodyReader;
+  readonly #full: FullWorkers | null;
   readonly #explains: boolean;
 
-  /** @param explains whether each choice is put down with its reasons (`Exchange.candidates`) */
-  constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, explains = false) {
+  /**
+   * @param full null: no worker has a cap
+   * @param explains whether each choice is put down with its reasons (`Exchange.candidates`)
+   */
+  constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, full: FullWorkers | null = null, explains = false) {
     this.#fleet = fleet;
+    this.#full = full;
     this.table = table;
     this.#reader = reader;
     this.#explains = explains;
@@ -42,8 +48,10 @@ export class Chooser {
 
   /** Throws what the policy throws: see `faultOf`. */
   choose(x: Exchange): Choice {
-    const workers = this.candidates(x);
-    if (workers.length === 0) return null;
+    const untried = this.candidates(x);
+    if (untried.length === 0) return null;
+    const workers = this.#full === null ? untried : this.#full.withRoom(x, untried);
+    if (workers.length === 0) return this.#full!.hold(x);
     const policy = this.table.for(x);
     x.placer = policy;
     if (this.#explains) x.candidates = policy.explain?.(x, workers) ?? null;

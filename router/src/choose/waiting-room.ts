@@ -22,9 +22,16 @@ interface Line {
 export class WaitingRoom {
   readonly #guests = new Map<Exchange, Guest>();
   readonly #lines = new Map<Placer, Line>();
-  /** How long each exchange was held before, in all. */
-  readonly #heldMs = new WeakMap<Exchange, number>();
+  /** How long each exchange was held before, in all, by each of its holders. */
+  readonly #heldMs = new WeakMap<Placer, WeakMap<Exchange, number>>();
+  readonly #isClosed: () => boolean;
   #isKnocking = false;
+  #rounds = 0;
+
+  /** @param isClosed whether it would be in vain to ask anybody: every worker has as much as it may */
+  constructor(isClosed: () => boolean = () => false) {
+    this.#isClosed = isClosed;
+  }
 
   get size(): number {
     return this.#guests.size;
@@ -37,14 +44,19 @@ export class WaitingRoom {
     return counts;
   }
 
-  /** `retry` asks the policy again; `expired` is called after `maxMs` in all (of every hold of this exchange). */
+  /** How many one holder has here. */
+  sizeOf(holder: Placer): number {
+    return this.#lines.get(holder)?.held.size ?? 0;
+  }
+
+  /** `retry` asks again; `expired` is called after `maxMs` in all (of every hold of this exchange by this holder). */
   hold(x: Exchange, reason: string, maxMs: number, holder: Placer, retry: () => void, expired: () => void): void {
     const timer = setTimeout(
       () => {
         this.leave(x);
         expired();
       },
-      Math.max(0, maxMs - (this.#heldMs.get(x) ?? 0)),
+      Math.max(0, maxMs - (this.#heldMs.get(holder)?.get(x) ?? 0)),
     );
     let line = this.#lines.get(holder);
     if (line === undefined) this.#lines.set(holder, (line = { holder, held: new Set() }));
@@ -61,7 +73,9 @@ export class WaitingRoom {
     const { line } = guest;
     line.held.delete(x);
     if (line.held.size === 0) this.#lines.delete(line.holder);
-    this.#heldMs.set(x, (this.#heldMs.get(x) ?? 0) + performance.now() - guest.sinceMs);
+    let heldMs = this.#heldMs.get(line.holder);
+    if (heldMs === undefined) this.#heldMs.set(line.holder, (heldMs = new WeakMap()));
+    heldMs.set(x, (heldMs.get(x) ?? 0) + performance.now() - guest.sinceMs);
     x.underWay = null;
   }
 
@@ -72,7 +86,10 @@ export class WaitingRoom {
     setImmediate(() => {
       this.#isKnocking = false;
       const lines = [...this.#lines.values()];
-      for (const line of lines) {
+      // Not always the same first: where there is room for few, the others would never be asked.
+      const start = this.#rounds++;
+      for (let i = 0; i < lines.length; i++) {
+        const line = lines[(start + i) % lines.length]!;
         if (line.holder.nextHeld === undefined) this.#askAll(line);
         else this.#askInOrder(line);
       }
@@ -88,16 +105,19 @@ export class WaitingRoom {
   #askAll(line: Line): void {
     // Those of now: who is held again waits for the next knock.
     const now = [...line.held];
-    for (const x of now) this.#ask(x);
+    for (const x of now) {
+      if (this.#isClosed()) return;
+      this.#ask(x);
+    }
   }
 
   #askInOrder({ holder, held }: Line): void {
-    for (;;) {
+    while (!this.#isClosed()) {
       const x = holder.nextHeld!(held);
       if (x === null) return;
       this.#ask(x);
       // Held again: it would be the next one for ever.
-      if (this.#guests.has(x)) return;
+      if (held.has(x)) return;
     }
   }
 

@@ -49,6 +49,11 @@ test('the form is a path, and its own form, whatever was sent', () => {
   );
 });
 
+test('a backslash is a slash: URL parsers take it for one', () => {
+  assert.equal(normalPath('/sessions/x\\..\\..\\workers?a=\\b'), '/workers');
+  assert.equal(normalPath('/a\\b'), '/a/b');
+});
+
 test('dot segments never lead above the root', () => {
   assert.equal(normalPath('/../../a'), '/a');
   assert.equal(normalPath('/a/../..'), '/');

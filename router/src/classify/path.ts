@@ -1,11 +1,12 @@
 /**
  * The one normal form of a path: it decides both where a request goes and who may send it, so that no other spelling
  * gets around a rule. Percent-encoded unreserved characters are decoded, empty and dot segments resolved (RFC 3986
- * section 6.2.2); the query is left out. What goes to the engine is the client's own spelling.
+ * section 6.2.2), a backslash is the slash that URL parsers of browsers and Node take it for; the query is left out. What goes to the engine is the client's own spelling.
  */
 export function normalPath(target: string): string {
   const query = target.indexOf('?');
   const path = query < 0 ? target : target.slice(0, query);
+  if (path.includes('\\')) return normalPath(path.replaceAll('\\', '/'));
   if (!path.includes('%') && !path.includes('//') && !path.includes('/.') && !path.endsWith('/')) return path;
   const decoded = path.replace(/%([0-9a-f]{2})/gi, (escape, hex: string) => {
     const char = String.fromCharCode(Number.parseInt(hex, 16));

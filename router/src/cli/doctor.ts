@@ -1,11 +1,14 @@
 import { createServer } from 'node:net';
-import { readFileSync } from 'node:fs';
+import { createSecureContext } from 'node:tls';
+import { startAccess } from '../admit/start-access.ts';
+import { workerCertificates } from '../config/certificates.ts';
 import { splitList } from '../config/load.ts';
 import type { Config } from '../config/options.ts';
 import { type Asker, ask } from '../engines/ask.ts';
 import type { EngineFacts } from '../engines/engine.ts';
 import { identify } from '../engines/engines.ts';
 import { readWorkerUrl } from '../fleet/worker.ts';
+import { WorkerPlaces } from '../fleet/worker-places.ts';
 
 /** One thing that was looked at. */
 interface Finding {
@@ -65,11 +68,14 @@ function checkPort(host: string, port: number, flag: string): Promise<Finding> {
 }
 
 async function checkWorker(url: string, config: Config): Promise<{ findings: Finding[]; facts: EngineFacts | null }> {
-  const ca = config.caCertPath === undefined ? null : readFileSync(config.caCertPath, 'utf8');
-  const address = readWorkerUrl(url, ca);
+  const address = readWorkerUrl(url, { secureContext: createSecureContext(workerCertificates(config)) });
   if (typeof address === 'string') return { findings: [problem(address)], facts: null };
+  const places = new WorkerPlaces(config.workerAllow);
+  const refusal = places.isLimited ? places.refusalOf(address.endpoint.host) : null;
+  if (refusal !== null) return { findings: [problem(refusal)], facts: null };
   const timeoutMs = config.healthCheckTimeoutSecs * 1000;
-  const asker: Asker = (path) => ask(address.endpoint, address.basePath + path, timeoutMs, { host: address.authority });
+  const question = { host: address.authority, authorization: startAccess(config, () => false).workerKey.authorization };
+  const asker: Asker = (path) => ask(address.endpoint, address.basePath + path, timeoutMs, question);
   const findings: Finding[] = [];
   try {
     const { status } = await asker(config.healthCheckEndpoint);

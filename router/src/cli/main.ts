@@ -30,7 +30,9 @@ function configOf(flags: Record<string, unknown>): Config {
 const program = new Command('turnout');
 program
   .description('The router between RL training code and a fleet of LLM inference engines.')
-  .showHelpAfterError('(turnout --help shows all options)');
+  .showHelpAfterError('(turnout --help shows all options)')
+  // A misspelled --api-keys=KEY is named without its value: what a start prints ends up in logs.
+  .configureOutput({ outputError: (text, write) => write(text.replace(/'(--?[\w-]+)=[^']*'/, "'$1'")) });
 
 addOptions(program.command('serve', { isDefault: true }).description('Run the router (the default verb).')).action(
   async (flags: Record<string, unknown>) => (await import('./serve.ts')).serve(configOf(flags)),

@@ -45,6 +45,8 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   retryJitterFactor: ['0.5', 0.5],
   retryBudget: ['0.5', 0.5],
   retryStatuses: ['500, 503', [500, 503]],
+  apiKey: ['one, two', ['one', 'two']],
+  adminApiKey: ['one', ['one']],
   adminPort: ['30001', 30_001],
 };
 

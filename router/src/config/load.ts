@@ -41,7 +41,8 @@ function readFile(path: string): Values {
   try {
     content = parse(readFileSync(path, 'utf8')) ?? {};
   } catch (error) {
-    throw new ConfigError(`--config ${path}: ${(error as Error).message}`);
+    // The first line says what and where. The lines after it show the file's own, which may hold a key.
+    throw new ConfigError(`--config ${path}: ${(error as Error).message.split('\n')[0]}`);
   }
   if (typeof content !== 'object' || content === null || Array.isArray(content)) {
     throw new ConfigError(`--config ${path}: expected "option: value" lines`);

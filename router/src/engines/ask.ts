@@ -1,6 +1,6 @@
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import type { Endpoint } from '../wire/upstream-connection.ts';
+import { type Endpoint, reach } from '../wire/upstream-connection.ts';
 
 /** An engine's answer to a control question. */
 export interface Reply {
@@ -16,18 +16,20 @@ export function ask(
   endpoint: Endpoint,
   path: string,
   timeoutMs: number,
-  options: { method?: string; host?: string } = {},
+  options: { method?: string; host?: string; authorization?: string } = {},
 ): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const send = endpoint.isTls ? httpsRequest : httpRequest;
+    const { host, authorization } = options;
     const request = send({
-      host: endpoint.host,
-      port: endpoint.port,
+      ...reach(endpoint),
       path,
       method: options.method ?? 'GET',
       agent: false,
-      headers: options.host === undefined ? {} : { host: options.host },
-      ...(endpoint.ca === null ? {} : { ca: endpoint.ca }),
+      headers: {
+        ...(host === undefined ? {} : { host }),
+        ...(authorization === undefined || authorization === '' ? {} : { authorization }),
+      },
     });
     // The whole question, from connecting to the last byte, has this long.
     const timer = setTimeout(() => request.destroy(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs);

@@ -7,7 +7,7 @@ import type { Worker } from './worker.ts';
 function scene(t: TestContext, count: number, maxEjectedPercent: number) {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const clock = { nowMs: 0 };
-  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null });
+  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
   const workers = Array.from({ length: count }, (_, i) => fleet.add(`http://w${i}:1`) as Worker);
   const events: BreakerEvent[] = [];
   const options = { failureThreshold: 5, successThreshold: 2, openMs: 30_000, windowMs: 60_000 };

@@ -1,11 +1,28 @@
 import { randomUUID } from 'node:crypto';
+import type { UpstreamTls } from '../wire/upstream-connection.ts';
 import type { PoolOptions } from '../wire/upstream-pool.ts';
-import { REASONS, type Reason, type Role, Worker, readWorkerUrl } from './worker.ts';
+import { REASONS, type Reason, type Role, Worker, type WorkerKey, readWorkerUrl } from './worker.ts';
+import { WorkerPlaces } from './worker-places.ts';
 
 export interface FleetOptions {
   readonly pool: PoolOptions;
-  /** PEM text of extra authorities for https workers. */
-  readonly ca: string | null;
+  /** What https workers are shown and must show; null: as the system says. */
+  readonly tls: UpstreamTls | null;
+  /** For the workers that have no key of their own. */
+  readonly key?: WorkerKey;
+  /** Where workers may be. */
+  readonly places?: WorkerPlaces;
+  /** Exchanges under way at once at each worker; 0 or left out: no bound. */
+  readonly workerMaxInflight?: number;
+}
+
+export interface NewWorker {
+  readonly role?: Role;
+  readonly labels?: Readonly<Record<string, string>>;
+  /** Key that its engine asks for. */
+  readonly apiKey?: string | undefined;
+  /** Named by whoever runs this router, not by whoever can reach it: without `--worker-allow` it may be anywhere. */
+  readonly isOperators?: boolean;
 }
 
 export type FleetEvent = 'added' | 'removed' | 'changed';
@@ -22,7 +39,14 @@ export class Fleet {
   eligible: readonly Worker[] = [];
   /** Exchanges under way, by slot. */
   inFlight = new Int32Array(64);
+  /** Exchanges under way at workers that get no new work: they are finishing them. */
+  strandedInFlight = 0;
+  /** Workers that have as much as they may; 0 wherever nobody has a cap. */
+  fullCount = 0;
+  /** How much each may have at once, by slot; 0: no bound. */
+  #caps = new Int32Array(64);
   readonly #options: FleetOptions;
+  readonly #places: WorkerPlaces;
   readonly #byUrl = new Map<string, Worker>();
   readonly #freeSlots: number[] = [];
   readonly #listeners = new Set<(event: FleetEvent, worker: Worker) => void>();
@@ -30,6 +54,7 @@ export class Fleet {
 
   constructor(options: FleetOptions) {
     this.#options = options;
+    this.#places = options.places ?? new WorkerPlaces([]);
   }
 
   /** The one question that decides whether a worker gets new work. */
@@ -47,20 +72,28 @@ export class Fleet {
   }
 
   /** @returns the worker (the one that was there when the URL is known), or words why it can't be one. */
-  add(url: string, options: { role?: Role; labels?: Readonly<Record<string, string>> } = {}): Worker | string {
-    const address = readWorkerUrl(url, this.#options.ca);
+  add(url: string, options: NewWorker = {}): Worker | string {
+    const isChecked = options.isOperators !== true || this.#places.isLimited;
+    const address = readWorkerUrl(url, this.#options.tls, isChecked ? this.#places.lookup : null);
     if (typeof address === 'string') return address;
+    const refusal = isChecked ? this.#places.refusalOf(address.endpoint.host) : null;
+    if (refusal !== null) return refusal;
+    const ownKey = options.apiKey === undefined ? null : { authorization: `Bearer ${options.apiKey}` };
     const known = this.#byUrl.get(address.url);
-    if (known !== undefined) return known;
+    if (known !== undefined) {
+      if (ownKey !== null) known.key = ownKey;
+      return known;
+    }
     const slot = this.#freeSlots.pop() ?? this.#slots++;
     if (slot >= this.inFlight.length) {
-      const larger = new Int32Array(this.inFlight.length * 2);
-      larger.set(this.inFlight);
-      this.inFlight = larger;
+      this.inFlight = twiceAsLong(this.inFlight);
+      this.#caps = twiceAsLong(this.#caps);
     }
+    this.#caps[slot] = this.#options.workerMaxInflight ?? 0;
     const worker = new Worker(randomUUID(), slot, address, {
       role: options.role ?? 'regular',
       labels: options.labels ?? {},
+      key: ownKey ?? this.#options.key ?? { authorization: '' },
       pool: this.#options.pool,
     });
     // Where the fleet's weights are known, a newcomer serves only once its own are known to be the same.
@@ -76,7 +109,7 @@ export class Fleet {
     if (!this.has(worker)) return;
     this.workers.splice(this.workers.indexOf(worker), 1);
     this.#byUrl.delete(worker.url);
-    worker.reasons |= REASONS.draining;
+    this.#setReasons(worker, worker.reasons | REASONS.draining);
     this.#refresh('removed', worker);
     this.#freeIfDone(worker);
   }
@@ -84,8 +117,37 @@ export class Fleet {
   setReason(worker: Worker, reason: Reason, holds: boolean): void {
     const reasons = holds ? worker.reasons | REASONS[reason] : worker.reasons & ~REASONS[reason];
     if (reasons === worker.reasons) return;
-    worker.reasons = reasons;
+    this.#setReasons(worker, reasons);
     this.#refresh('changed', worker);
+  }
+
+  /**
+   * How much the worker may have at once, where that is less than `--worker-max-inflight`; 0: no more than that bound. What it
+   * has beyond it already, it finishes.
+   */
+  setCap(worker: Worker, count: number): void {
+    // The slot of one that is gone may be another's.
+    if (!this.workers.includes(worker)) return;
+    const general = this.#options.workerMaxInflight ?? 0;
+    const cap = count > 0 && general > 0 ? Math.min(count, general) : count || general;
+    const wasFull = this.isFull(worker);
+    this.#caps[worker.slot] = cap;
+    const isFull = this.isFull(worker);
+    if (wasFull === isFull) return;
+    this.fullCount += isFull ? 1 : -1;
+    if (!isFull) this.#tell('changed', worker);
+  }
+
+  /** It has as much as it may. */
+  isFull(worker: Worker): boolean {
+    const cap = this.#caps[worker.slot]!;
+    return cap > 0 && this.inFlight[worker.slot]! >= cap;
+  }
+
+  /** There are workers for new work, and each has as much as it may. */
+  get isAllFull(): boolean {
+    const { eligible } = this;
+    return this.fullCount > 0 && eligible.length > 0 && eligible.every((worker) => this.isFull(worker));
   }
 
   /** Weights of the workers that serve now; null when none of them tells. Where they differ: what most of them hold. */
@@ -102,12 +164,18 @@ export class Fleet {
   }
 
   begin(worker: Worker): void {
-    this.inFlight[worker.slot]!++;
+    const count = ++this.inFlight[worker.slot]!;
+    if (count === this.#caps[worker.slot]) this.fullCount++;
+    if (worker.reasons !== 0) this.strandedInFlight++;
+    // A half-open worker gets one exchange at a time.
     if (worker.isOnTrial) this.setReason(worker, 'breaker', true);
   }
 
   finish(worker: Worker): void {
-    this.inFlight[worker.slot]!--;
+    const count = --this.inFlight[worker.slot]!;
+    if (count + 1 === this.#caps[worker.slot]) this.fullCount--;
+    if (worker.reasons === 0) return;
+    this.strandedInFlight--;
     if ((worker.reasons & REASONS.draining) !== 0) this.#freeIfDone(worker);
   }
 
@@ -121,6 +189,14 @@ export class Fleet {
     return () => this.#listeners.delete(listener);
   }
 
+  #setReasons(worker: Worker, reasons: number): void {
+    const wasEligible = this.isEligible(worker);
+    worker.reasons = reasons;
+    if (wasEligible === this.isEligible(worker)) return;
+    const count = this.load(worker);
+    this.strandedInFlight += wasEligible ? count : -count;
+  }
+
   #freeIfDone(worker: Worker): void {
     if (this.inFlight[worker.slot] !== 0) return;
     worker.pool.closeIdle();
@@ -129,6 +205,16 @@ export class Fleet {
 
   #refresh(event: FleetEvent, worker: Worker): void {
     this.eligible = this.workers.filter((candidate) => this.isEligible(candidate));
+    this.#tell(event, worker);
+  }
+
+  #tell(event: FleetEvent, worker: Worker): void {
     for (const listener of this.#listeners) listener(event, worker);
   }
+}
+
+function twiceAsLong(counts: Int32Array<ArrayBuffer>): Int32Array<ArrayBuffer> {
+  const larger = new Int32Array(counts.length * 2);
+  larger.set(counts);
+  return larger;
 }

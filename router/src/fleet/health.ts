@@ -1,4 +1,4 @@
-import { type Asker, ask } from '../engines/ask.ts';
+import type { Asker } from '../engines/ask.ts';
 import { engines, identify } from '../engines/engines.ts';
 import type { Random } from '../kit/rng.ts';
 import type { Breakers } from './breakers.ts';
@@ -220,7 +220,6 @@ export class Health {
   }
 
   #asker(worker: Worker): Asker {
-    return (path) =>
-      ask(worker.pool.endpoint, worker.basePath + path, this.#options.timeoutMs, { host: worker.authority });
+    return worker.asker(this.#options.timeoutMs);
   }
 }

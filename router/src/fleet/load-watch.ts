@@ -1,4 +1,3 @@
-import { ask } from '../engines/ask.ts';
 import { engines } from '../engines/engines.ts';
 import type { Fleet } from './fleet.ts';
 import type { Worker } from './worker.ts';
@@ -32,9 +31,7 @@ export class LoadWatch {
     if (worker.engine === null) return;
     this.#asking.add(worker);
     const before = this.#fleet.load(worker);
-    const asker = (path: string) =>
-      ask(worker.pool.endpoint, worker.basePath + path, this.#timeoutMs, { host: worker.authority });
-    const reported = await engines[worker.engine].readLoad(asker).catch(() => null);
+    const reported = await engines[worker.engine].readLoad(worker.asker(this.#timeoutMs)).catch(() => null);
     this.#asking.delete(worker);
     // Own requests that came or went in between must not look like others'.
     const own = Math.max(before, this.#fleet.load(worker));

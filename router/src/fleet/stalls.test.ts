@@ -5,7 +5,7 @@ import { StallWatch } from './stalls.ts';
 import type { Worker } from './worker.ts';
 
 test('a worker with open streams that says nothing for 30 s is reported once, until it speaks', () => {
-  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null });
+  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
   const [busy, hung, idle] = ['a', 'b', 'c'].map((name) => fleet.add(`http://${name}:1`) as Worker);
   const reported: Worker[] = [];
   const stalls = new StallWatch(fleet, (worker) => reported.push(worker));

@@ -55,7 +55,7 @@ test('what is no rank is no user name either, and says so', () => {
 });
 
 test('ranks of one engine are workers of their own; the same rank is the same worker', () => {
-  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null });
+  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
   const urls = ['http://h:1', 'http://h:1@0', 'http://h:1@1', 'http://h:1@01', 'http://h:1/@0'];
   const workers = urls.map((url) => fleet.add(url) as Worker);
   assert.equal(new Set(workers).size, 3);

@@ -1,5 +1,6 @@
+import { type Asker, ask } from '../engines/ask.ts';
 import type { EngineKind } from '../engines/engine.ts';
-import type { Endpoint } from '../wire/upstream-connection.ts';
+import type { Endpoint, UpstreamTls } from '../wire/upstream-connection.ts';
 import { type PoolOptions, UpstreamPool } from '../wire/upstream-pool.ts';
 
 export type Role = 'regular' | 'prefill' | 'decode';
@@ -30,6 +31,12 @@ export interface Placement {
   readonly legs: readonly Leg[];
 }
 
+/** What an engine asks of its clients. Shared by workers, and replaced when key files are read again. */
+export interface WorkerKey {
+  /** Value of the Authorization that takes the place of a client's; '' leaves that alone. */
+  authorization: string;
+}
+
 /** One engine endpoint, or one data-parallel rank of it. Counters that change with every request live in the fleet's flat arrays, by `slot`. */
 export class Worker {
   readonly id: string;
@@ -47,6 +54,8 @@ export class Worker {
   /** This worker alone serves an exchange: the placement of every policy without pairs. */
   readonly alone: Placement;
   readonly labels: Readonly<Record<string, string>>;
+  /** Never shown: not in answers, not in logs. */
+  key: WorkerKey;
   /** Bits of `REASONS`; 0: eligible. */
   reasons = 0;
   /** Event streams under way. */
@@ -72,7 +81,7 @@ export class Worker {
     id: string,
     slot: number,
     address: WorkerAddress,
-    options: { role: Role; pool: PoolOptions; labels: Readonly<Record<string, string>> },
+    options: { role: Role; pool: PoolOptions; labels: Readonly<Record<string, string>>; key: WorkerKey },
   ) {
     this.id = id;
     this.slot = slot;
@@ -82,6 +91,7 @@ export class Worker {
     this.rank = address.rank;
     this.role = options.role;
     this.labels = options.labels;
+    this.key = options.key;
     this.pool = new UpstreamPool(address.endpoint, options.pool);
     this.alone = { legs: [{ worker: this, role: options.role }] };
     if (options.role !== 'regular') this.reasons = REASONS.role;
@@ -89,6 +99,13 @@ export class Worker {
 
   get isHealthy(): boolean {
     return this.isProven && (this.reasons & REASONS.unhealthy) === 0;
+  }
+
+  /** Asks its engine outside the request road. */
+  asker(timeoutMs: number): Asker {
+    const { endpoint } = this.pool;
+    const { basePath, authority: host } = this;
+    return (path) => ask(endpoint, basePath + path, timeoutMs, { host, authorization: this.key.authorization });
   }
 
   /** The reasons in words, for people. */
@@ -109,23 +126,32 @@ export interface WorkerAddress {
 /** A data-parallel rank behind a URL, as the other routers write it: `http://host:port@3`. */
 const RANK = /\/*@(\d{1,6})\/*$/;
 
+/** No real URL is longer; the patterns below take their time with long ones. */
+const MAX_URL_CHARS = 2_048;
+
 /** Reads a worker's URL. @returns words for the user when it can't be one. */
-export function readWorkerUrl(text: string, ca: string | null): WorkerAddress | string {
+export function readWorkerUrl(
+  text: string,
+  tls: UpstreamTls | null,
+  lookup: Endpoint['lookup'] = null,
+): WorkerAddress | string {
+  if (text.length > MAX_URL_CHARS) return `A worker URL has at most ${MAX_URL_CHARS} characters.`;
   const [trimmed, rank] = splitRank(text.trim());
   const url = /^[a-z]+:\/\//i.test(trimmed) ? trimmed : `http://${trimmed}`;
   let parsed: URL;
   try {
     parsed = new URL(url);
   } catch {
-    return `"${text}" is not a URL: give a worker as http://host:port.`;
+    return `"${shown(text)}" is not a URL: give a worker as http://host:port.`;
   }
   if (parsed.protocol !== 'http:' && parsed.protocol !== 'https:') {
-    return `"${text}" is neither http nor https: give a worker as http://host:port.`;
+    return `"${shown(text)}" is neither http nor https: give a worker as http://host:port.`;
   }
   if (parsed.username !== '' || parsed.password !== '') {
     return 'A worker URL must not carry a user name or password. (A data-parallel rank is a number: http://host:port@3.)';
   }
-  if (parsed.search !== '' || parsed.hash !== '') return `"${text}" has a query or fragment: give http://host:port.`;
+  if (parsed.search !== '' || parsed.hash !== '')
+    return `"${shown(text)}" has a query or fragment: give http://host:port.`;
   const isTls = parsed.protocol === 'https:';
   const bare = url.replace(/\/+$/, '');
   return {
@@ -137,10 +163,14 @@ export function readWorkerUrl(text: string, ca: string | null): WorkerAddress | 
       host: parsed.hostname.replace(/^\[|\]$/g, ''),
       port: parsed.port === '' ? (isTls ? 443 : 80) : Number(parsed.port),
       isTls,
-      ca: isTls ? ca : null,
+      tls,
+      lookup,
     },
   };
 }
+
+/** Without what may be a password or a token. */
+const shown = (text: string): string => text.slice(text.lastIndexOf('@') + 1).split(/[?#]/)[0]!;
 
 function splitRank(text: string): [url: string, rank: number | null] {
   const match = RANK.exec(text);

@@ -17,10 +17,11 @@ export function errorJson(error: RouterError, dialect: Dialect): string {
 
 function errorHead(error: RouterError, bodyBytes: number): ResponseHead {
   const retryAfter = error.retryAfterSecs > 0 ? `retry-after: ${error.retryAfterSecs}\r\n` : '';
+  const challenge = error.status === 401 ? 'www-authenticate: Bearer\r\n' : '';
   return ownHead(
     error.status,
     STATUS_CODES[error.status] ?? 'Error',
-    `content-type: application/json\r\nx-turnout-error: ${error.code}\r\n${retryAfter}`,
+    `content-type: application/json\r\nx-turnout-error: ${error.code}\r\n${retryAfter}${challenge}`,
     bodyBytes,
   );
 }

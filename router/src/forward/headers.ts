@@ -8,6 +8,9 @@ export interface ForwardedInfo {
   readonly scheme: 'http' | 'https';
 }
 
+/** An engine's own key takes the place of every other one: two would be read in two ways. */
+const AUTHORIZATION_LINES = /^authorization:[^\r]*\r\n/gim;
+
 /**
  * The head that goes to the worker: the client's own lines, its Host replaced by the worker's, and the framing of what
  * follows. `bodyBytes`: length of a body that is known to differ from the client's framing; -1: as the client framed it.
@@ -17,7 +20,12 @@ export function upstreamHead(x: Exchange, worker: Worker, bodyBytes: number): st
   if (bodyBytes >= 0) head.drop('content-length');
   // `OPTIONS *` is about the server, not about a path on it (RFC 9112 section 3.2.4).
   const target = head.target === '*' ? '*' : worker.basePath + head.target;
-  let out = `${head.method} ${target} HTTP/1.1\r\nhost: ${worker.authority}\r\n${head.passedOn()}`;
+  const { authorization } = worker.key;
+  const fields =
+    authorization === ''
+      ? head.passedOn()
+      : `${head.passedOn().replace(AUTHORIZATION_LINES, '')}authorization: ${authorization}\r\n`;
+  let out = `${head.method} ${target} HTTP/1.1\r\nhost: ${worker.authority}\r\n${fields}`;
   if (x.isRequestIdOurs) out += `x-request-id: ${head.requestId}\r\n`;
   // vLLM reads it on every path, SGLang on OpenAI's. What the client says itself, it knows better.
   if (worker.rank !== null && head.get('x-data-parallel-rank') === undefined) {

@@ -17,7 +17,7 @@ const OPTIONS = {
   budget: 0.2,
 };
 
-const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null });
+const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
 const [a, b, c] = ['a', 'b', 'c'].map((name) => fleet.add(`http://${name}:1`) as Worker) as [Worker, Worker, Worker];
 const failed = (...list: [Worker, Failure][]): FailedAttempt[] =>
   list.map(([worker, failure]) => ({ worker, failure }));

@@ -4,6 +4,8 @@
  */
 export const errorTable = {
   bad_request: { status: 400, isRetryable: false },
+  unauthorized: { status: 401, isRetryable: false },
+  forbidden: { status: 403, isRetryable: false },
   payload_too_large: { status: 413, isRetryable: false },
   too_many_requests: { status: 429, isRetryable: true },
   policy_failed: { status: 500, isRetryable: false },
@@ -13,6 +15,7 @@ export const errorTable = {
   upstream_connect_failed: { status: 502, isRetryable: true },
   upstream_reset: { status: 502, isRetryable: true },
   queue_timeout: { status: 503, isRetryable: true },
+  overloaded: { status: 503, isRetryable: true },
   no_available_workers: { status: 503, isRetryable: true },
   shutting_down: { status: 503, isRetryable: true },
   first_byte_timeout: { status: 504, isRetryable: false },

@@ -34,6 +34,8 @@ export class WorkerMeters {
 export class Meters implements Observer {
   readonly duration = new Histogram();
   readonly firstByte = new Histogram();
+  /** Of those that had to wait to be let in. */
+  readonly queueWait = new Histogram();
   readonly outcomes = { complete: 0, refused: 0, cut: 0, client_left: 0 };
   /** The router's own errors, by code. */
   readonly errors = new Map<string, number>();

@@ -1,4 +1,5 @@
 import { Registry } from 'prom-client';
+import type { Admission } from '../admit/admission.ts';
 import type { Breakers } from '../fleet/breakers.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { StallWatch } from '../fleet/stalls.ts';
@@ -18,6 +19,9 @@ export interface MetricSources {
   readonly openConnections: () => number;
   readonly inFlight: () => number;
   readonly held: () => Map<string, number>;
+  readonly admission: () => Pick<Admission, 'waiting' | 'queued' | 'shed'>;
+  readonly shedByFullWorkers: () => number;
+  readonly refusedConnections: () => Readonly<Record<string, number>>;
   readonly retryBufferBytes: () => number;
   readonly breakers: Breakers;
   readonly stalls: StallWatch;
@@ -57,7 +61,7 @@ export const metrics: readonly MetricSpec[] = [
   {
     name: 'turnout_requests_in_flight',
     type: 'gauge',
-    help: 'Exchanges under way.',
+    help: 'Exchanges under way, those that wait too.',
     read: ({ inFlight }) => one(inFlight()),
   },
   {
@@ -93,8 +97,33 @@ export const metrics: readonly MetricSpec[] = [
   {
     name: 'turnout_held_requests',
     type: 'gauge',
-    help: 'Exchanges that a policy holds back, by reason.',
+    help: 'Exchanges let in that wait for a worker, by reason: workers_full, or that of their policy.',
     read: ({ held }) => each('reason', held()),
+  },
+  {
+    name: 'turnout_queue_depth',
+    type: 'gauge',
+    help: 'Exchanges that wait to be let in, by the limit that they met: concurrency, rate.',
+    read: ({ admission }) => each('reason', Object.entries(admission().waiting)),
+  },
+  {
+    name: 'turnout_requests_queued_total',
+    type: 'counter',
+    help: 'Exchanges that had to wait to be let in, by the same.',
+    read: ({ admission }) => each('reason', Object.entries(admission().queued)),
+  },
+  {
+    name: 'turnout_queue_wait_seconds',
+    type: 'histogram',
+    help: 'Seconds that they waited, whether they were let in then or not.',
+    read: ({ meters }) => buckets('turnout_queue_wait_seconds', meters.queueWait),
+  },
+  {
+    name: 'turnout_shed_total',
+    type: 'counter',
+    help: 'Exchanges refused for want of room, by reason: queue_full, queue_timeout, workers_full, heap (short of memory).',
+    read: ({ admission, shedByFullWorkers }) =>
+      each('reason', Object.entries({ ...admission().shed, workers_full: shedByFullWorkers() })),
   },
   {
     name: 'turnout_retry_buffer_bytes',
@@ -107,6 +136,12 @@ export const metrics: readonly MetricSpec[] = [
     type: 'gauge',
     help: 'Open client connections.',
     read: ({ openConnections }) => one(openConnections()),
+  },
+  {
+    name: 'turnout_refused_connections_total',
+    type: 'counter',
+    help: 'Client connections closed as they came, by the limit: max_connections, max_connections_per_client, system (no more files).',
+    read: ({ refusedConnections }) => each('reason', Object.entries(refusedConnections())),
   },
   {
     name: 'turnout_workers',

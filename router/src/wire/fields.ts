@@ -17,9 +17,12 @@ export const UPGRADE = 6;
 export const REQUEST_ID = 7;
 export const CONTENT_TYPE = 8;
 /** x-turnout-timeout: read here, since looking for it later would cost every request a search. */
-export const TIMEOUT = 10;
+export const TIMEOUT = 12;
 /** `te`, `trailer`, `keep-alive`, `proxy-connection`: dropped, never read. */
 export const HOP = 9;
+/** Where a client's key may stand. Passed on; the lines are noted so that checking them needs no search. */
+export const AUTHORIZATION = 10;
+export const API_KEY = 11;
 
 const known: { name: Uint8Array; kind: number }[][] = [];
 for (const [name, kind] of [
@@ -28,10 +31,12 @@ for (const [name, kind] of [
   ['expect', EXPECT],
   ['upgrade', UPGRADE],
   ['trailer', HOP],
+  ['x-api-key', API_KEY],
   ['connection', CONNECTION],
   ['keep-alive', HOP],
   ['content-type', CONTENT_TYPE],
   ['x-request-id', REQUEST_ID],
+  ['authorization', AUTHORIZATION],
   ['content-length', CONTENT_LENGTH],
   ['proxy-connection', HOP],
   ['transfer-encoding', TRANSFER_ENCODING],

@@ -6,6 +6,8 @@ export function listenOn(server: Server, options: { port: number; host: string; 
     server.once('error', reject);
     server.listen(options, () => {
       server.removeListener('error', reject);
+      // From now on only accepting can fail, for want of files or memory; without a listener that would end the process.
+      server.on('error', () => {});
       resolve((server.address() as { port: number }).port);
     });
   });

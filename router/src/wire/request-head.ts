@@ -1,6 +1,8 @@
 import { METHODS } from 'node:http';
 import { COLON, CR, IS_HOST, IS_TARGET, IS_TOKEN, LF, SP, ascii } from '../kit/bytes.ts';
 import {
+  API_KEY,
+  AUTHORIZATION,
   BAD,
   CONNECTION,
   CONTENT_LENGTH,
@@ -25,6 +27,10 @@ export const MAX_FIELDS = 200;
 export const MAX_TARGET_BYTES = 16_384;
 /** A request line of more bytes has a target that is too long, however it goes on. */
 export const MAX_LINE_BYTES: number = MAX_TARGET_BYTES + 64;
+
+/** Where a line stands that is not there, and one that is there more than once. */
+export const NONE = -1;
+export const SEVERAL = -2;
 
 const methods = new Set(METHODS);
 
@@ -82,6 +88,11 @@ export class RequestHead extends Head {
   /** The client waits for `100 Continue` before it sends its body. */
   expectsContinue = false;
   refusal: Refusal | null = null;
+  /** Index in `raw` of the line, `NONE` or `SEVERAL`. */
+  authorizationAt = NONE;
+  apiKeyAt = NONE;
+  /** Set by the listener whose requests may steer (`--admin-port`). */
+  isOnAdminPort = false;
   #hasHost = false;
 
   /**
@@ -121,6 +132,17 @@ export class RequestHead extends Head {
     this.raw = bytes.toString('latin1', start, at + 2);
     this.fieldsStart = lineEnd - start;
     return this.#settle(connectionValue) ? at + 2 : BAD;
+  }
+
+  /** The value on the line that begins at this index of `raw`. */
+  valueAt(lineAt: number): string {
+    const { raw } = this;
+    return raw.slice(raw.indexOf(':', lineAt) + 1, raw.indexOf('\r', lineAt)).trim();
+  }
+
+  /** Leaves the line that begins at this index of `raw` out of what is passed on. */
+  dropLineAt(lineAt: number): void {
+    this.dropLine(lineAt, this.raw.indexOf('\n', lineAt) + 1);
   }
 
   #readRequestLine(bytes: Buffer, start: number, end: number): number {
@@ -214,6 +236,12 @@ export class RequestHead extends Head {
         return true;
       case TIMEOUT:
         this.timeout = bytes.toString('latin1', valueStart, valueEnd);
+        return true;
+      case AUTHORIZATION:
+        this.authorizationAt = this.authorizationAt === NONE ? lineStart - start : SEVERAL;
+        return true;
+      case API_KEY:
+        this.apiKeyAt = this.apiKeyAt === NONE ? lineStart - start : SEVERAL;
         return true;
       case CONNECTION:
       case HOP:

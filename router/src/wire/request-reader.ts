@@ -139,7 +139,9 @@ export class RequestReader {
     // Empty lines before a request are forgiven (RFC 9112 section 2.2): all, as they may come in reads of their own.
     while (bytes[start] === 13 && bytes[start + 1] === 10) start += 2;
     if (start === bytes.length) return;
-    if (seen > 0 && bytes.indexOf(10, seen) < 0 && bytes.length <= 65_536) {
+    // Without a line's end there is something new to say only when a limit was crossed.
+    const limit = seen <= MAX_LINE_BYTES ? MAX_LINE_BYTES : MAX_HEAD_BYTES;
+    if (seen > 0 && bytes.indexOf(10, seen) < 0 && bytes.length <= limit) {
       this.#ahead = bytes;
       return;
     }
@@ -151,7 +153,7 @@ export class RequestReader {
         return;
       }
       if (seen === 0) this.#await(this.#limits.timeouts.headMs);
-      this.#ahead = bytes;
+      this.#ahead = start === 0 ? bytes : bytes.subarray(start);
       return;
     }
     if (next === BAD) {

@@ -1,13 +1,35 @@
-import { type Socket, connect } from 'node:net';
-import { connect as connectTls } from 'node:tls';
+import { type LookupFunction, type Socket, connect } from 'node:net';
+import { type SecureContext, connect as connectTls } from 'node:tls';
+
+/** What https engines are shown and must show. Shared, and replaced when certificates are read again. */
+export interface UpstreamTls {
+  secureContext: SecureContext;
+}
 
 /** Where an engine listens. */
 export interface Endpoint {
   readonly host: string;
   readonly port: number;
   readonly isTls: boolean;
-  /** PEM certificates that are trusted besides the system's. */
-  readonly ca: string | null;
+  /** null: by the system's authorities, without a certificate of one's own. */
+  readonly tls: UpstreamTls | null;
+  /** Looks the host up where not every address will do; null: as usual. */
+  readonly lookup: LookupFunction | null;
+}
+
+/** How to connect to an endpoint, in Node's words. */
+export function reach({ host, port, isTls, tls, lookup }: Endpoint): {
+  host: string;
+  port: number;
+  lookup?: LookupFunction;
+  secureContext?: SecureContext;
+} {
+  return {
+    host,
+    port,
+    ...(lookup === null ? {} : { lookup }),
+    ...(isTls && tls !== null ? { secureContext: tls.secureContext } : {}),
+  };
 }
 
 /** What uses a connection for one exchange. */
@@ -43,17 +65,16 @@ export class UpstreamConnection {
 
   constructor(endpoint: Endpoint, connectTimeoutMs: number, onClosed: (connection: UpstreamConnection) => void) {
     this.#onClosed = onClosed;
-    const { host, port } = endpoint;
+    const { host } = endpoint;
     if (endpoint.isTls) {
       const servername = /^[\d.]+$|:/.test(host) ? {} : { servername: host };
-      this.socket = connectTls({ host, port, ...servername, ...(endpoint.ca === null ? {} : { ca: endpoint.ca }) });
+      this.socket = connectTls({ ...reach(endpoint), ...servername });
       this.socket.on('data', (bytes: Buffer) => {
         if (!this.#onBytes(bytes, bytes.length)) this.socket.pause();
       });
     } else {
       this.socket = connect({
-        host,
-        port,
+        ...reach(endpoint),
         onread: {
           buffer: sharedBuffer,
           callback: (count) => this.#onBytes(sharedBuffer, count),

@@ -13,7 +13,7 @@ import type { Sink } from '../../src/wire/sink.ts';
 
 /** A fleet of workers that nobody ever connects to. */
 export function fleetOf(...urls: readonly string[]): { fleet: Fleet; workers: Worker[] } {
-  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, ca: null });
+  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
   return { fleet, workers: urls.map((url) => fleet.add(url) as Worker) };
 }
 

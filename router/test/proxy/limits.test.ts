@@ -6,7 +6,7 @@ import { chunk } from '../harness/message.ts';
 import { HELLO, startScene, startTestRouter, untilIdle } from '../harness/router.ts';
 
 test('--max-concurrent-requests: one more gets 429 with retry-after, until a place is free', async (t) => {
-  const { ask, client, router, engine } = await startScene(t, { maxConcurrentRequests: 1 });
+  const { ask, client, router, engine } = await startScene(t, { maxConcurrentRequests: 1, queueSize: 0 });
   const asked = await ask(HELLO);
   asked.beginStream();
   await client.read('\r\n\r\n');
@@ -50,7 +50,7 @@ test('a place is free again after every way an exchange can end', async (t) => {
 });
 
 test('a request that is refused while its body still comes: the client gets to read why', async (t) => {
-  const { ask, router } = await startScene(t, { maxConcurrentRequests: 1 });
+  const { ask, router } = await startScene(t, { maxConcurrentRequests: 1, queueSize: 0 });
   await ask(HELLO);
   const other = await connectClient(t, router.url);
   other.write('POST /generate HTTP/1.1\r\nhost: h\r\ncontent-length: 4000000\r\n\r\n');

@@ -3,22 +3,31 @@ import { file, flag, inGroup, list, port } from './option.ts';
 
 const option = inGroup('Security');
 
+/** A key travels in a header. */
+const key = z.string().regex(/^[\x21-\x7e]+$/, 'a key is made of visible ASCII characters, without spaces');
+/** Given but empty (an unset variable in a start script) is a mistake: it would open the door. */
+const keys = z.array(key).min(1, 'no key is in it').optional();
+/** As browsers write it: no path, no slash at its end. */
+const origin = z
+  .string()
+  .regex(/^(\*|https?:\/\/[^/\s,]+)$/i, 'give each origin as https://host or https://host:port, without a path, or *');
+
 export const securityOptions = {
   apiKey: option(
     '<keys...>',
-    list,
+    keys,
     'Keys, one of which every request must carry (authorization: Bearer KEY). Rather give a file: command lines can be read by others.',
   ),
   apiKeyFile: option('<file>', file, 'The same, a key a line; read again on SIGHUP.'),
   adminApiKey: option(
     '<keys...>',
-    list,
+    keys,
     'Keys for what steers the router or engines (workers, policies, weights, pauses). Without them --api-key guards that too.',
   ),
   adminApiKeyFile: option('<file>', file, 'The same, a key a line; read again on SIGHUP.'),
   workerApiKey: option(
     '<key>',
-    z.string().min(1).optional(),
+    key.optional(),
     'Key for the engines: replaces whatever authorization a request carries.',
   ),
   sendApiKeyToWorkers: option('', flag, 'Send the first --api-key to engines, as other routers do.'),
@@ -35,7 +44,7 @@ export const securityOptions = {
   ),
   corsAllowedOrigins: option(
     '<origins...>',
-    list,
+    z.array(origin).default([]),
     'Web pages that may call the router from a browser: https://host each, or *.',
   ),
 } as const;

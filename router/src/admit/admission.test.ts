@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { exchangeOf, fleetOfSize } from '../../test/harness/policy.ts';
+import type { Exchange } from '../exchange.ts';
+import type { Fleet } from '../fleet/fleet.ts';
+import { RouterError } from '../kit/errors.ts';
+import { Admission, type AdmissionOptions } from './admission.ts';
+import { HeapGuard } from './heap-guard.ts';
+
+const unlimited: AdmissionOptions = {
+  maxConcurrent: 0,
+  workerMaxInflight: 0,
+  ratePerSec: 0,
+  queueSize: 100,
+  queueTimeoutMs: 60_000,
+};
+const guardAt = (share: () => number): HeapGuard => new HeapGuard(() => ({ usedBytes: share(), limitBytes: 1 }));
+const calm = guardAt(() => 0);
+
+function admissionOf(
+  options: Partial<AdmissionOptions>,
+  fleet: Fleet = fleetOfSize(2).fleet,
+  heap = calm,
+): { admission: Admission; enter: () => Exchange; said: Map<Exchange, RouterError | 'in'> } {
+  const admission = new Admission(
+    { ...unlimited, ...options },
+    fleet,
+    heap,
+    () => '',
+    () => new RouterError('no_available_workers', 'Nobody.', { retryAfterSecs: 1 }),
+    () => {},
+  );
+  const said = new Map<Exchange, RouterError | 'in'>();
+  const enter = (): Exchange => {
+    const x = exchangeOf();
+    admission.enter(x, (each, refusal) => {
+      assert.ok(!said.has(each), 'told once');
+      said.set(each, refusal ?? 'in');
+    });
+    return x;
+  };
+  return { admission, enter, said };
+}
+
+test('one that is over as soon as it is let in makes place for the next: thousands in one go, not nested', () => {
+  const { admission } = admissionOf({ maxConcurrent: 1, queueSize: 100_000 });
+  const first = exchangeOf();
+  admission.enter(first, () => {});
+  let served = 0;
+  for (let i = 0; i < 50_000; i++) {
+    admission.enter(exchangeOf(), (x) => {
+      served++;
+      admission.leave(x);
+    });
+  }
+  assert.equal(served, 0);
+  admission.leave(first);
+  assert.equal(served, 50_000);
+  assert.equal(admission.waiting.concurrency, 0);
+});
+
+test('leaving twice, or without having been let in, frees no place', () => {
+  const { admission, enter, said } = admissionOf({ maxConcurrent: 1, queueSize: 1 });
+  const [inside, waits, refused] = [enter(), enter(), enter()];
+  admission.leave(refused);
+  admission.leave(waits);
+  assert.ok(!said.has(waits));
+  admission.leave(inside);
+  admission.leave(inside);
+  assert.equal(said.get(waits), 'in');
+  const next = enter();
+  assert.ok(!said.has(next));
+  next.underWay!.abort();
+  waits.underWay?.abort();
+});
+
+test('short of memory: nothing new, with limits or without; who waits is let in as places become free', () => {
+  let share = 0;
+  const heap = guardAt(() => share);
+  const { admission, enter, said } = admissionOf({ maxConcurrent: 1 }, undefined, heap);
+  const [inside, waits] = [enter(), enter()];
+  share = 0.9;
+  heap.look(0);
+  const error = said.get(enter()) as RouterError;
+  assert.deepEqual([error.code, error.status, error.retryAfterSecs > 0], ['overloaded', 503, true]);
+  admission.leave(inside);
+  assert.equal(said.get(waits), 'in');
+  const free = admissionOf({}, undefined, heap);
+  assert.equal((free.said.get(free.enter()) as RouterError).code, 'overloaded');
+  share = 0.1;
+  heap.look(1);
+  assert.equal(free.said.get(free.enter()), 'in');
+});
+
+test('whatever happens: the bound holds, nobody waits while there is room, nobody is told twice or never', () => {
+  const step = fc.record({
+    what: fc.constantFrom('enter', 'enter', 'leave', 'abort', 'unhealthy', 'healthy'),
+    at: fc.nat(),
+  });
+  const limits = fc.record({ maxConcurrent: fc.nat({ max: 4 }), workerMaxInflight: fc.nat({ max: 2 }) });
+  fc.assert(
+    fc.property(limits, fc.nat({ max: 5 }), fc.array(step, { maxLength: 100 }), (bounds, queueSize, steps) => {
+      const { fleet, workers } = fleetOfSize(3);
+      const { admission, enter, said } = admissionOf({ ...bounds, queueSize }, fleet);
+      const waiting = new Set<Exchange>();
+      const inside = new Set<Exchange>();
+      const sort = (x: Exchange): void => {
+        const what = said.get(x);
+        if (what === undefined) waiting.add(x);
+        else waiting.delete(x);
+        if (what === 'in') inside.add(x);
+      };
+      for (const { what, at } of steps) {
+        if (what === 'enter') sort(enter());
+        else if (what === 'leave') {
+          const x = [...inside][at % Math.max(1, inside.size)];
+          if (x === undefined) continue;
+          inside.delete(x);
+          said.delete(x);
+          admission.leave(x);
+        } else if (what === 'abort') {
+          const x = [...waiting][at % Math.max(1, waiting.size)];
+          if (x === undefined) continue;
+          x.underWay!.abort();
+          waiting.delete(x);
+          admission.leave(x);
+        } else fleet.setReason(workers[at % 3]!, 'unhealthy', what === 'unhealthy');
+        for (const x of waiting) sort(x);
+        const count = fleet.eligible.length;
+        const { maxConcurrent, workerMaxInflight } = bounds;
+        const bound = Math.min(
+          maxConcurrent || Infinity,
+          workerMaxInflight > 0 && count > 0 ? workerMaxInflight * count : Infinity,
+        );
+        if (maxConcurrent > 0) assert.ok(inside.size <= maxConcurrent);
+        assert.ok(waiting.size <= queueSize);
+        assert.equal(admission.waiting.concurrency, waiting.size);
+        if (waiting.size > 0)
+          assert.ok(inside.size >= bound && count > 0, `${waiting.size} wait beside ${inside.size}`);
+      }
+      for (const x of waiting) x.underWay!.abort();
+    }),
+    { numRuns: 200 },
+  );
+});

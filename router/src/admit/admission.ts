@@ -1,0 +1,221 @@
+import type { Exchange } from '../exchange.ts';
+import type { Fleet } from '../fleet/fleet.ts';
+import { RouterError } from '../kit/errors.ts';
+import type { RequestHead } from '../wire/request-head.ts';
+import { FairQueue, type Ticket } from './fair-queue.ts';
+import type { HeapGuard } from './heap-guard.ts';
+import { Pace, boundedSecs } from './pace.ts';
+import { RateLimit } from './rate-limit.ts';
+
+export interface AdmissionOptions {
+  /** Exchanges under way at once, to the end of their answers; 0: no bound. */
+  readonly maxConcurrent: number;
+  /** The same for each worker; 0: no bound. */
+  readonly workerMaxInflight: number;
+  /** Exchanges let in per second; 0: no limit. */
+  readonly ratePerSec: number;
+  readonly queueSize: number;
+  readonly queueTimeoutMs: number;
+}
+
+/** Why one has to wait. */
+export type WaitReason = 'concurrency' | 'rate';
+
+/** The exchange may go on; or never, with the error that its client gets. */
+export type GoOn = (x: Exchange, refusal: RouterError | null) => void;
+
+/** An exchange in the queue. */
+interface Waiter {
+  readonly x: Exchange;
+  readonly goOn: GoOn;
+  readonly reason: WaitReason;
+  readonly sinceMs: number;
+  readonly timer: NodeJS.Timeout;
+  ticket: Ticket<Waiter> | null;
+}
+
+/**
+ * Lets exchanges in while there is room: a true bound, held until the last byte of the answer. Those that find none wait
+ * in one queue in which keys take turns; it has a size and a maximum wait. Without limits nothing is counted.
+ */
+export class Admission {
+  /** How many wait, by why they had to. */
+  readonly waiting: Record<WaitReason, number> = { concurrency: 0, rate: 0 };
+  /** How many ever waited, by the same. */
+  readonly queued: Record<WaitReason, number> = { concurrency: 0, rate: 0 };
+  readonly shed = { queue_full: 0, queue_timeout: 0, heap: 0 };
+  readonly #options: AdmissionOptions;
+  readonly #fleet: Fleet;
+  readonly #heap: HeapGuard;
+  readonly #keyOf: (head: RequestHead) => string;
+  readonly #nobodyAvailable: () => RouterError;
+  readonly #onWaited: (seconds: number) => void;
+  readonly #hasLimits: boolean;
+  readonly #rate: RateLimit | null;
+  readonly #pace = new Pace(performance.now());
+  readonly #inside = new Set<Exchange>();
+  readonly #queue = new FairQueue<Waiter>();
+  /** Runs when the next token of the rate comes, while somebody waits for it. */
+  #rateTimer: NodeJS.Timeout | null = null;
+  /** Nobody is to be let in from the queue now: that is being done, or is over for good. */
+  #isAdmitting = false;
+
+  /**
+   * @param nobodyAvailable what to say when no worker gets new work
+   * @param onWaited hears how long each waited, however that ended
+   */
+  constructor(
+    options: AdmissionOptions,
+    fleet: Fleet,
+    heap: HeapGuard,
+    keyOf: (head: RequestHead) => string,
+    nobodyAvailable: () => RouterError,
+    onWaited: (seconds: number) => void,
+  ) {
+    this.#options = options;
+    this.#fleet = fleet;
+    this.#heap = heap;
+    this.#keyOf = keyOf;
+    this.#nobodyAvailable = nobodyAvailable;
+    this.#onWaited = onWaited;
+    this.#hasLimits = options.maxConcurrent > 0 || options.workerMaxInflight > 0 || options.ratePerSec > 0;
+    this.#rate = options.ratePerSec > 0 ? new RateLimit(options.ratePerSec, performance.now()) : null;
+    if (this.#hasLimits) fleet.onEvent(() => this.#onFleetChange());
+  }
+
+  /** Calls `goOn` at once or after a wait, which `x.underWay.abort()` ends. */
+  enter(x: Exchange, goOn: GoOn): void {
+    if (this.#heap.isHigh) goOn(x, this.#overloaded());
+    else if (!this.#hasLimits) goOn(x, null);
+    else if (this.#queue.size === 0 && this.#hasPlace() && (this.#rate?.take(performance.now()) ?? true)) {
+      this.#inside.add(x);
+      goOn(x, null);
+    } else if (this.#fleet.eligible.length === 0) goOn(x, this.#nobodyAvailable());
+    else if (this.#queue.size >= this.#options.queueSize) goOn(x, this.#full());
+    else this.#wait(x, goOn);
+  }
+
+  /** The exchange is over, whether it was let in or not. */
+  leave(x: Exchange): void {
+    if (!this.#hasLimits || !this.#inside.delete(x)) return;
+    this.#pace.note(x.endMs);
+    this.#admitWaiting();
+  }
+
+  /** Lets nobody in any more: those who wait are about to be told so. */
+  close(): void {
+    this.#isAdmitting = true;
+  }
+
+  #hasPlace(): boolean {
+    const { maxConcurrent, workerMaxInflight } = this.#options;
+    const current = this.#inside.size;
+    if (maxConcurrent > 0 && current >= maxConcurrent) return false;
+    const { eligible, strandedInFlight } = this.#fleet;
+    // Without any worker it goes through: who chooses says so at once.
+    if (workerMaxInflight === 0 || eligible.length === 0) return true;
+    // What is finished by workers that get no new work takes nobody's place at the others.
+    return current - strandedInFlight < workerMaxInflight * eligible.length;
+  }
+
+  #wait(x: Exchange, goOn: GoOn): void {
+    const reason: WaitReason = this.#hasPlace() ? 'rate' : 'concurrency';
+    const expire = (): void => {
+      this.#leaveQueue(waiter);
+      goOn(x, this.#tooLate());
+    };
+    const timer = setTimeout(expire, this.#options.queueTimeoutMs);
+    const waiter: Waiter = { x, goOn, reason, sinceMs: performance.now(), timer, ticket: null };
+    waiter.ticket = this.#queue.enter(waiter, this.#keyOf(x.head));
+    this.waiting[reason]++;
+    this.queued[reason]++;
+    x.underWay = { abort: () => this.#leaveQueue(waiter) };
+    if (reason === 'rate') this.#admitWaiting();
+  }
+
+  #leaveQueue(waiter: Waiter): void {
+    if (this.#queue.leave(waiter.ticket!)) this.#onLeft(waiter);
+  }
+
+  #onLeft({ x, reason, sinceMs, timer }: Waiter): void {
+    clearTimeout(timer);
+    x.underWay = null;
+    this.waiting[reason]--;
+    this.#onWaited((performance.now() - sinceMs) / 1000);
+    if (this.#queue.size > 0 || this.#rateTimer === null) return;
+    clearTimeout(this.#rateTimer);
+    this.#rateTimer = null;
+  }
+
+  /** A loop and no recursion: one that is let in may be over, and so make place for the next, within this call. */
+  #admitWaiting(): void {
+    if (this.#isAdmitting) return;
+    this.#isAdmitting = true;
+    try {
+      while (this.#queue.size > 0 && this.#hasPlace() && this.#hasToken()) {
+        const waiter = this.#queue.next()!;
+        this.#onLeft(waiter);
+        this.#inside.add(waiter.x);
+        waiter.goOn(waiter.x, null);
+      }
+    } finally {
+      this.#isAdmitting = false;
+    }
+  }
+
+  /** Takes one, or sees to it that the queue is looked at when one comes. */
+  #hasToken(): boolean {
+    const nowMs = performance.now();
+    if (this.#rate === null || this.#rate.take(nowMs)) return true;
+    this.#rateTimer ??= setTimeout(this.#onToken, Math.ceil(this.#rate.msUntil(1, nowMs)));
+    return false;
+  }
+
+  readonly #onToken = (): void => {
+    this.#rateTimer = null;
+    this.#admitWaiting();
+  };
+
+  #onFleetChange(): void {
+    if (this.#fleet.eligible.length > 0) {
+      this.#admitWaiting();
+      return;
+    }
+    for (let waiter = this.#queue.next(); waiter !== null; waiter = this.#queue.next()) {
+      this.#onLeft(waiter);
+      waiter.goOn(waiter.x, this.#nobodyAvailable());
+    }
+  }
+
+  #overloaded(): RouterError {
+    this.shed.heap++;
+    const message = 'The router is short of memory and takes no new work. Retry later.';
+    return new RouterError('overloaded', message, { retryAfterSecs: 5 });
+  }
+
+  #full(): RouterError {
+    this.shed.queue_full++;
+    const { queueSize, ratePerSec } = this.#options;
+    const what = this.#hasPlace()
+      ? `More than ${ratePerSec} requests a second come (--rate-limit-tokens-per-second)`
+      : `${this.#inside.size} requests are under way (--max-concurrent-requests, --worker-max-inflight)`;
+    const waiting = queueSize > 0 ? ` and ${this.#queue.size} wait (--queue-size)` : '';
+    const retryAfterSecs = this.#retryAfterSecs();
+    return new RouterError('too_many_requests', `${what}${waiting}. Retry later.`, { retryAfterSecs });
+  }
+
+  #tooLate(): RouterError {
+    this.shed.queue_timeout++;
+    const secs = this.#options.queueTimeoutMs / 1000;
+    const message = `Waited ${secs} s to be let in (--queue-timeout-secs). Retry later.`;
+    return new RouterError('queue_timeout', message, { retryAfterSecs: this.#retryAfterSecs() });
+  }
+
+  /** When one who comes now would be let in. */
+  #retryAfterSecs(): number {
+    const nowMs = performance.now();
+    const places = this.#queue.size + 1;
+    const rateSecs = this.#rate === null ? 1 : boundedSecs(this.#rate.msUntil(places, nowMs) / 1000);
+    return this.#hasPlace() ? rateSecs : Math.max(rateSecs, this.#pace.secsUntil(places, nowMs));
+  }
+}

@@ -1,0 +1,95 @@
+import type { RequestHead } from '../wire/request-head.ts';
+import { type ResponseHead, ownHead } from '../wire/response-head.ts';
+import type { Sink, Source } from '../wire/sink.ts';
+
+/** How long a browser may remember what a preflight said. */
+const MAX_AGE_SECS = 600;
+const METHODS = 'GET, HEAD, POST, PUT, PATCH, DELETE';
+/** Fields of answers that pages may read, beside the few that they always may. */
+const EXPOSED = 'x-request-id, x-turnout-error, retry-after';
+/** What a list of header names is made of; anything else is not said back. */
+const NAMES = /^[\w\-, ]{1,1024}$/;
+
+/** Which web pages may call the router (the Fetch standard, section 3.2). Made only where `--cors-allowed-origins` is set. */
+export class Cors {
+  readonly #origins: ReadonlySet<string>;
+  readonly #isForAll: boolean;
+
+  constructor(origins: readonly string[]) {
+    this.#origins = new Set(origins.map((origin) => origin.toLowerCase()));
+    this.#isForAll = this.#origins.has('*');
+  }
+
+  /** Where the answer goes, with what the browser wants to read in it. @returns null: it was a preflight, now answered. */
+  sinkFor(head: RequestHead, sink: Sink): Sink | null {
+    const fields = this.#fields(head.get('origin'));
+    const isPreflight = head.method === 'OPTIONS' && head.get('access-control-request-method') !== undefined;
+    if (!isPreflight || !fields.startsWith('access')) return new CorsSink(sink, fields);
+    answerPreflight(sink, fields, head.get('access-control-request-headers') ?? '');
+    return null;
+  }
+
+  #fields(origin: string | undefined): string {
+    const expose = `access-control-expose-headers: ${EXPOSED}\r\n`;
+    if (this.#isForAll) return `access-control-allow-origin: *\r\n${expose}`;
+    // Answers differ by origin, so a cache must know, whoever asked.
+    if (origin === undefined || !this.#origins.has(origin.toLowerCase())) return 'vary: origin\r\n';
+    return `access-control-allow-origin: ${origin}\r\nvary: origin\r\n${expose}`;
+  }
+}
+
+function answerPreflight(sink: Sink, fields: string, names: string): void {
+  const allowed = NAMES.test(names) ? `access-control-allow-headers: ${names}\r\n` : '';
+  const more = `access-control-allow-methods: ${METHODS}\r\n${allowed}access-control-max-age: ${MAX_AGE_SECS}\r\n`;
+  const head = ownHead(204, 'No Content', fields + more, 0);
+  // A 204 has no Content-Length (RFC 9110 section 8.6).
+  head.drop('content-length');
+  sink.head(head);
+  sink.end();
+}
+
+/** Adds fields to the head of an answer; what an engine said of origins gives way to the router's own list. */
+class CorsSink implements Sink {
+  readonly #inner: Sink;
+  readonly #fields: string;
+
+  constructor(inner: Sink, fields: string) {
+    this.#inner = inner;
+    this.#fields = fields;
+  }
+
+  get takesFraming(): boolean {
+    return this.#inner.takesFraming;
+  }
+
+  get source(): Source | null {
+    return this.#inner.source;
+  }
+
+  set source(source: Source | null) {
+    this.#inner.source = source;
+  }
+
+  head(head: ResponseHead): void {
+    for (const what of ['origin', 'credentials']) head.drop(`access-control-allow-${what}`);
+    head.drop('access-control-expose-headers');
+    head.add(this.#fields);
+    this.#inner.head(head);
+  }
+
+  body(bytes: Uint8Array, start: number, end: number): void {
+    this.#inner.body(bytes, start, end);
+  }
+
+  flush(): boolean {
+    return this.#inner.flush();
+  }
+
+  end(): void {
+    this.#inner.end();
+  }
+
+  cut(reason: string, lastWords: string): void {
+    this.#inner.cut(reason, lastWords);
+  }
+}

@@ -1,0 +1,109 @@
+import { pathsToldByBody, steersEngine } from '../engines/controls.ts';
+import type { Exchange } from '../exchange.ts';
+import { RouterError } from '../kit/errors.ts';
+import { type Plugin, Refused } from '../plugin.ts';
+import { NONE, type RequestHead, SEVERAL } from '../wire/request-head.ts';
+import { type Area, type Caller, type Rules, decide } from './access.ts';
+import { type KeySet, digestOf } from './keys.ts';
+import { MAX_TOLD_BYTES, stopsOthers } from './stops-others.ts';
+
+/** Own endpoints that probes ask, and those that clients use for their own work. The other own ones steer. */
+const openPaths: ReadonlySet<string> = new Set(['/health', '/liveness', '/readiness']);
+const isForClients = (path: string): boolean => path === '/finish_session' || path.startsWith('/sessions/');
+
+/** Steers or not, depending on a body that is small enough to be looked at. */
+function isToldByBody({ path, head }: Exchange): boolean {
+  if (!pathsToldByBody.has(path)) return false;
+  return head.isChunked || (head.contentLength > 0 && head.contentLength <= MAX_TOLD_BYTES);
+}
+
+export interface DoorkeeperParts {
+  readonly dataKeys: KeySet;
+  readonly adminKeys: KeySet;
+  readonly hasAdminPort: boolean;
+  /** Whether the router answers the path itself. */
+  readonly isOwn: (path: string) => boolean;
+}
+
+/** Who hears that a request was turned away. */
+export interface Refuser {
+  onFailed(x: Exchange, error: RouterError): void;
+}
+
+/** Asks every request for its key, by the normal form of its path; takes keys that it knows out of what goes on. */
+export class Doorkeeper {
+  readonly #parts: DoorkeeperParts;
+
+  constructor(parts: DoorkeeperParts) {
+    this.#parts = parts;
+  }
+
+  /** @returns true: it was refused. */
+  turnsAway(x: Exchange, refuser: Refuser): boolean {
+    const denial = this.#judge(x);
+    if (denial !== null) refuser.onFailed(x, denial);
+    return denial !== null;
+  }
+
+  /** Asks again, where only the body tells what a request is. */
+  readonly bodyGuard: Plugin = {
+    name: 'access',
+    appliesTo: (x) => isToldByBody(x) && this.#decide('admin', this.#callerOf(x.head)) !== null,
+    requestBody: (x, body) => {
+      const denial = stopsOthers(x.path, body) ? this.#decide('admin', this.#callerOf(x.head)) : null;
+      if (denial !== null) throw new Refused(denial);
+      return body;
+    },
+  };
+
+  #judge(x: Exchange): RouterError | null {
+    const { head } = x;
+    if (this.#hasKeys && (head.authorizationAt === SEVERAL || head.apiKeyAt === SEVERAL)) {
+      // One of them could be looked at here, and another one by the engine.
+      return new RouterError('unauthorized', 'More than one key of a kind: send one "authorization: Bearer KEY".');
+    }
+    return this.#decide(this.#areaOf(x), this.#callerOf(head));
+  }
+
+  get #hasKeys(): boolean {
+    return !this.#parts.dataKeys.isEmpty || !this.#parts.adminKeys.isEmpty;
+  }
+
+  #areaOf(x: Exchange): Area {
+    const { path } = x;
+    if (openPaths.has(path)) return 'open';
+    if (path === '/metrics') return 'metrics';
+    if (this.#parts.isOwn(path)) return isForClients(path) ? 'data' : 'admin';
+    return steersEngine(path) && !isToldByBody(x) ? 'admin' : 'data';
+  }
+
+  #decide(area: Area, caller: Caller): RouterError | null {
+    const { dataKeys, adminKeys, hasAdminPort } = this.#parts;
+    const rules: Rules = { hasDataKeys: !dataKeys.isEmpty, hasAdminKeys: !adminKeys.isEmpty, hasAdminPort };
+    return decide(area, rules, caller);
+  }
+
+  /** Known keys are for this router alone: their lines are not passed on. A key of somebody else's is. */
+  #callerOf(head: RequestHead): Caller {
+    const caller = { holdsDataKey: false, holdsAdminKey: false, isOnAdminPort: head.isOnAdminPort };
+    if (!this.#hasKeys) return caller;
+    const check = (lineAt: number, key: string): void => {
+      if (key === '') return;
+      const digest = digestOf(key);
+      const isData = this.#parts.dataKeys.has(digest);
+      const isAdmin = this.#parts.adminKeys.has(digest);
+      if (isData || isAdmin) head.dropLineAt(lineAt);
+      if (isData) caller.holdsDataKey = true;
+      if (isAdmin) caller.holdsAdminKey = true;
+    };
+    const { authorizationAt, apiKeyAt } = head;
+    if (authorizationAt > NONE) check(authorizationAt, bearerToken(head.valueAt(authorizationAt)));
+    if (apiKeyAt > NONE) check(apiKeyAt, head.valueAt(apiKeyAt));
+    return caller;
+  }
+}
+
+/** @returns the token of `Bearer TOKEN` (RFC 6750 section 2.1; the scheme in any case), '' for anything else. */
+function bearerToken(value: string): string {
+  return value.slice(0, 7).toLowerCase() === 'bearer ' ? value.slice(7).trim() : '';
+}

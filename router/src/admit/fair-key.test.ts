@@ -1,0 +1,20 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { exchangeOf } from '../../test/harness/policy.ts';
+import { orders } from '../classify/keys.ts';
+import { fairKeys } from './fair-key.ts';
+
+const keyOf = (...headers: readonly string[]): string =>
+  fairKeys(orders.turnout(['x-session-id', 'x-smg-routing-key']))(exchangeOf({ headers }).head);
+
+test('the tenant, else the session, else the line of all without a key', () => {
+  assert.equal(keyOf('x-session-id: s', 'x-tenant-id: t'), 'tenant:t');
+  assert.equal(keyOf('x-session-id: s', 'x-user-id: u', 'x-tenant-id: t'), 'tenant:u');
+  assert.equal(keyOf('x-smg-routing-key: s'), 'session:s');
+  assert.equal(keyOf('x-request-id: r'), '', 'one of each request would make everybody the first of a line');
+});
+
+test('a tenant and a session of one name wait in two lines; a long key is kept short', () => {
+  assert.notEqual(keyOf('x-user-id: a'), keyOf('x-session-id: a'));
+  assert.ok(keyOf(`x-user-id: ${'a'.repeat(5_000)}`).length < 100);
+});

@@ -1,0 +1,67 @@
+import { Chain, type Link } from '../kit/chain.ts';
+
+/** Those who wait under one key, first come first. */
+interface Line<T> {
+  readonly key: string;
+  readonly waiting: Chain<Ticket<T>>;
+  turn: Link<Line<T>> | null;
+}
+
+/** A place in the queue. */
+export interface Ticket<T> {
+  readonly item: T;
+  readonly line: Line<T>;
+  /** null: it has left. */
+  link: Link<Ticket<T>> | null;
+}
+
+/**
+ * Keys take turns, whatever number waits under each: one of this key, one of the next. Within a key it is first come first.
+ * A key that is new, or comes back, has its turn after all others. Every operation takes the same time however many wait.
+ */
+export class FairQueue<T> {
+  size = 0;
+  readonly #lines = new Map<string, Line<T>>();
+  readonly #turns = new Chain<Line<T>>();
+
+  enter(item: T, key: string): Ticket<T> {
+    let line = this.#lines.get(key);
+    if (line === undefined) {
+      line = { key, waiting: new Chain<Ticket<T>>(), turn: null };
+      line.turn = this.#turns.push(line);
+      this.#lines.set(key, line);
+    }
+    const ticket: Ticket<T> = { item, line, link: null };
+    ticket.link = line.waiting.push(ticket);
+    this.size++;
+    return ticket;
+  }
+
+  /** Takes out whose turn it is; null: nobody waits. */
+  next(): T | null {
+    const turn = this.#turns.first;
+    if (turn === null) return null;
+    const line = turn.value;
+    const ticket = line.waiting.first!.value;
+    this.leave(ticket);
+    if (line.waiting.first !== null) {
+      this.#turns.remove(turn);
+      line.turn = this.#turns.push(line);
+    }
+    return ticket.item;
+  }
+
+  /** @returns false: it is not in the queue any more. */
+  leave(ticket: Ticket<T>): boolean {
+    const { line, link } = ticket;
+    if (link === null) return false;
+    ticket.link = null;
+    line.waiting.remove(link);
+    this.size--;
+    if (line.waiting.first === null) {
+      this.#turns.remove(line.turn!);
+      this.#lines.delete(line.key);
+    }
+    return true;
+  }
+}

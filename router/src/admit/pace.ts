@@ -1,0 +1,45 @@
+/** What is further back than a few of these is forgotten. */
+const MEMORY_MS = 10_000;
+const LEAST_SECS = 1;
+const MOST_SECS = 60;
+
+/** How fast places have become free lately, and so when a retry makes sense. Time is the caller's. */
+export class Pace {
+  /** Departures, each worth less the longer ago it was. */
+  #weight = 0;
+  #atMs: number;
+  readonly #startMs: number;
+
+  constructor(nowMs: number) {
+    this.#startMs = nowMs;
+    this.#atMs = nowMs;
+  }
+
+  /** Somebody has left. */
+  note(nowMs: number): void {
+    this.#fade(nowMs);
+    this.#weight++;
+  }
+
+  /** Departures per second. */
+  perSecond(nowMs: number): number {
+    this.#fade(nowMs);
+    // At the beginning the memory is not full yet: of what it can hold by now. And one more than were seen: where none
+    // was, the first may come at any time, but the less likely soon the longer there was none.
+    const heldMs = MEMORY_MS * (1 - Math.exp(-(nowMs - this.#startMs) / MEMORY_MS));
+    return ((this.#weight + 1) * 1000) / heldMs;
+  }
+
+  /** Seconds until so many have left, for `retry-after`. */
+  secsUntil(departures: number, nowMs: number): number {
+    return boundedSecs(departures / this.perSecond(nowMs));
+  }
+
+  #fade(nowMs: number): void {
+    this.#weight *= Math.exp(-(nowMs - this.#atMs) / MEMORY_MS);
+    this.#atMs = nowMs;
+  }
+}
+
+/** As `retry-after` says it: whole, at least 1, at most 60. */
+export const boundedSecs = (secs: number): number => Math.min(MOST_SECS, Math.max(LEAST_SECS, Math.ceil(secs)));

@@ -1,0 +1,37 @@
+/**
+ * So many a second, evenly over time: a bucket that fills at that rate and holds what comes in one second (at least one).
+ * Time is the caller's.
+ */
+export class RateLimit {
+  readonly #perMs: number;
+  readonly #burst: number;
+  #tokens: number;
+  #atMs: number;
+
+  constructor(perSecond: number, nowMs: number) {
+    this.#perMs = perSecond / 1000;
+    this.#burst = Math.max(1, perSecond);
+    this.#tokens = this.#burst;
+    this.#atMs = nowMs;
+  }
+
+  /** @returns false: none is there now. */
+  take(nowMs: number): boolean {
+    this.#fill(nowMs);
+    // A millionth too few is an error of the arithmetic: who waited for exactly one must find it.
+    if (this.#tokens < 1 - 1e-6) return false;
+    this.#tokens--;
+    return true;
+  }
+
+  /** Milliseconds until `count` of them can have been taken, if nobody else takes any. */
+  msUntil(count: number, nowMs: number): number {
+    this.#fill(nowMs);
+    return Math.max(0, (count - this.#tokens) / this.#perMs);
+  }
+
+  #fill(nowMs: number): void {
+    this.#tokens = Math.min(this.#burst, this.#tokens + (nowMs - this.#atMs) * this.#perMs);
+    this.#atMs = nowMs;
+  }
+}

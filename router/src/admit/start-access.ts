@@ -1,0 +1,43 @@
+import type { Config } from '../config/options.ts';
+import type { WorkerKey } from '../fleet/worker.ts';
+import { Cors } from './cors.ts';
+import { Doorkeeper } from './doorkeeper.ts';
+import { KeySet } from './keys.ts';
+
+export interface Access {
+  /** null: there is nothing to ask for. */
+  readonly doorkeeper: Doorkeeper | null;
+  /** What engines are shown. */
+  readonly workerKey: WorkerKey;
+  readonly cors: Cors | null;
+  /** Reads key files again. Throws when one can't be read; its old keys stay then. */
+  reload(): void;
+}
+
+/** Reads keys and makes what asks for them. Throws, in words for the user, when a key file can't be read. */
+export function startAccess(config: Config, isOwn: (path: string) => boolean): Access {
+  const dataKeys = new KeySet({ keys: config.apiKey ?? [], file: config.apiKeyFile, option: '--api-key-file' });
+  const adminKeys = new KeySet({
+    keys: config.adminApiKey ?? [],
+    file: config.adminApiKeyFile,
+    option: '--admin-api-key-file',
+  });
+  const hasAdminPort = config.adminPort !== undefined;
+  const isGuarded = !dataKeys.isEmpty || !adminKeys.isEmpty || hasAdminPort;
+  const workerKey: WorkerKey = { authorization: '' };
+  const readWorkerKey = (): void => {
+    const key = config.workerApiKey ?? (config.sendApiKeyToWorkers ? dataKeys.first : '');
+    workerKey.authorization = key === '' ? '' : `Bearer ${key}`;
+  };
+  readWorkerKey();
+  return {
+    doorkeeper: isGuarded ? new Doorkeeper({ dataKeys, adminKeys, hasAdminPort, isOwn }) : null,
+    workerKey,
+    cors: config.corsAllowedOrigins.length > 0 ? new Cors(config.corsAllowedOrigins) : null,
+    reload() {
+      dataKeys.reload();
+      adminKeys.reload();
+      readWorkerKey();
+    },
+  };
+}

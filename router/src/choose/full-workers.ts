@@ -1,0 +1,64 @@
+import type { Exchange, Placer } from '../exchange.ts';
+import type { Fleet } from '../fleet/fleet.ts';
+import type { Worker } from '../fleet/worker.ts';
+import { RouterError } from '../kit/errors.ts';
+import type { Hold } from './policy.ts';
+import type { WaitingRoom } from './waiting-room.ts';
+
+export interface FullWorkersOptions {
+  /** How many may wait; null: whoever comes. */
+  readonly queueSize: number | null;
+  readonly queueTimeoutMs: number;
+}
+
+/** Holds those whose every worker has as much as it may have: first come first, past those whose own workers are full still. */
+export class FullWorkers implements Placer {
+  /** How many were refused. */
+  shed = 0;
+  readonly #fleet: Fleet;
+  readonly #room: WaitingRoom;
+  readonly #options: FullWorkersOptions;
+
+  constructor(fleet: Fleet, room: WaitingRoom, options: FullWorkersOptions) {
+    this.#fleet = fleet;
+    this.#room = room;
+    this.#options = options;
+  }
+
+  /** Those of `workers` with room; none for one that comes while others wait. */
+  withRoom(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
+    if (this.#fleet.fullCount === 0) return workers;
+    const open = workers.filter((worker) => !this.#fleet.isFull(worker));
+    const isNew = x.placer === null;
+    if (!isNew || open.length === 0 || this.#room.sizeOf(this) === 0) return open;
+    // Its turn comes after theirs, in this same round of the event loop.
+    this.#room.knock();
+    return [];
+  }
+
+  hold(x: Exchange): Hold | RouterError {
+    const { queueSize, queueTimeoutMs } = this.#options;
+    if (queueSize !== null && x.placer === null && this.#room.sizeOf(this) >= queueSize) {
+      this.shed++;
+      const message = 'Every worker has as many requests as it may (--worker-max-inflight). Retry later.';
+      return new RouterError('too_many_requests', message, { retryAfterSecs: 1 });
+    }
+    // Its policy's patience may be over; that says nothing of this wait.
+    if (x.placer !== this) x.isOverdue = false;
+    x.placer = this;
+    return { hold: 'workers_full', maxMs: queueTimeoutMs };
+  }
+
+  nextHeld(held: Iterable<Exchange>): Exchange | null {
+    const { eligible } = this.#fleet;
+    const open = eligible.filter((worker) => !this.#fleet.isFull(worker));
+    for (const x of held) {
+      const { tried } = x;
+      if (tried.length === 0 && (open.length > 0 || eligible.length === 0)) return x;
+      // Also one that has nobody left to wait for: it is told so.
+      const left = tried.length === 0 ? eligible : eligible.filter((worker) => !tried.includes(worker));
+      if (left.length === 0 || left.some((worker) => open.includes(worker))) return x;
+    }
+    return null;
+  }
+}

@@ -1,0 +1,99 @@
+import { lookup } from 'node:dns';
+import { BlockList, type LookupFunction, isIP } from 'node:net';
+import { fitsGlob } from '../kit/glob.ts';
+
+/**
+ * Where no engine is, but what a machine in a cloud trusts with its credentials: link-local networks and the metadata
+ * services. IPv6 forms that hold an IPv4 address (mapped ones are seen through by BlockList) are listed too.
+ */
+const privileged = new BlockList();
+privileged.addSubnet('169.254.0.0', 16, 'ipv4');
+privileged.addSubnet('fe80::', 10, 'ipv6');
+for (const around of ['64:ff9b::', '::', '64:ff9b:1::']) privileged.addSubnet(`${around}169.254.0.0`, 112, 'ipv6');
+privileged.addSubnet('2002:a9fe::', 32, 'ipv6');
+// AWS and Google over IPv6; Azure, Alibaba, Oracle.
+for (const address of ['fd00:ec2::254', 'fd20:ce::254']) privileged.addAddress(address, 'ipv6');
+for (const address of ['168.63.129.16', '100.100.100.200', '192.0.0.192']) privileged.addAddress(address, 'ipv4');
+
+const privilegedNames: ReadonlySet<string> = new Set([
+  'metadata',
+  'metadata.google.internal',
+  'metadata.goog',
+  'instance-data',
+  'instance-data.ec2.internal',
+]);
+
+const family = (address: string): 'ipv4' | 'ipv6' => (isIP(address) === 6 ? 'ipv6' : 'ipv4');
+
+/** Where workers may be (`--worker-allow`), asked of a worker's URL and again of every address that its name leads to. */
+export class WorkerPlaces {
+  readonly #networks = new BlockList();
+  readonly #globs: string[] = [];
+  #hasNetworks = false;
+
+  /** Throws, in words for the user, at a pattern that is neither a network nor a host name. */
+  constructor(patterns: readonly string[]) {
+    for (const pattern of patterns) this.#read(pattern.toLowerCase());
+  }
+
+  /** Whether the operator said where workers may be. */
+  get isLimited(): boolean {
+    return this.#hasNetworks || this.#globs.length > 0;
+  }
+
+  /** @returns null, or words on why no worker may be at this host (as in a URL that was read, without brackets). */
+  refusalOf(host: string): string | null {
+    const name = host.replace(/\.$/, '');
+    if (isIP(name) > 0 ? this.#allowsAddress(name, name) : this.#allowsName(name)) return null;
+    return this.isLimited
+      ? `"${host}" is none of the places that --worker-allow names.`
+      : `"${host}" is a link-local or metadata address. If an engine really is there, name it in --worker-allow.`;
+  }
+
+  /** To connect with: a name that leads elsewhere by now (DNS rebinding) leads nowhere. */
+  readonly lookup: LookupFunction = (host, options, callback) => {
+    lookup(host, { ...options, all: true }, (error, found) => {
+      if (error !== null) return callback(error, []);
+      const allowed = found.filter(({ address }) => this.#allowsAddress(address, host.replace(/\.$/, '')));
+      if (allowed.length === 0) {
+        const refusal = new Error('the address is not allowed (--worker-allow)');
+        return callback(Object.assign(refusal, { code: 'ADDRESS_NOT_ALLOWED' }), []);
+      }
+      if (options.all === true) callback(null, allowed);
+      else callback(null, allowed[0]!.address, allowed[0]!.family);
+    });
+  };
+
+  #read(pattern: string): void {
+    const [base = '', bits] = pattern.split('/');
+    const version = isIP(base);
+    const prefix = bits === undefined ? (version === 6 ? 128 : 32) : /^\d{1,3}$/.test(bits) ? Number(bits) : -1;
+    if (version > 0 && prefix >= 0 && prefix <= (version === 6 ? 128 : 32)) {
+      this.#networks.addSubnet(base, prefix, family(base));
+      this.#hasNetworks = true;
+    } else if (bits === undefined && /^[a-z\d.*_-]+$/.test(pattern)) this.#globs.push(pattern.replace(/\.$/, ''));
+    else
+      throw new Error(`--worker-allow: "${pattern}" is neither a network (10.0.0.0/8) nor a host name (*.internal).`);
+  }
+
+  /** Of a name nothing is known before it is looked up, so networks may still allow it. */
+  #allowsName(name: string): boolean {
+    if (!this.isLimited) return !privilegedNames.has(name);
+    return this.#hasNetworks || this.#fits(name);
+  }
+
+  #allowsAddress(address: string, host: string): boolean {
+    const bare = address.split('%')[0]!;
+    if (this.#networks.check(bare, family(bare))) return true;
+    if (privileged.check(bare, family(bare))) return false;
+    return !this.isLimited || this.#fits(host);
+  }
+
+  #fits(host: string): boolean {
+    return this.#globs.some((glob) => {
+      // `10.1.*` means addresses; a name may begin so too (10.1.example.com).
+      const isForAddresses = glob !== '*' && !/[a-z]/.test(glob);
+      return (!isForAddresses || isIP(host) > 0) && fitsGlob(glob, host);
+    });
+  }
+}

@@ -1,0 +1,32 @@
+/** One member of a chain. */
+export interface Link<T> {
+  readonly value: T;
+  previous: Link<T> | null;
+  next: Link<T> | null;
+}
+
+/** A doubly linked list: for lines that people also leave from the middle. (A Set is slow at its front once it has shrunk.) */
+export class Chain<T> {
+  #first: Link<T> | null = null;
+  #last: Link<T> | null = null;
+
+  get first(): Link<T> | null {
+    return this.#first;
+  }
+
+  push(value: T): Link<T> {
+    const link: Link<T> = { value, previous: this.#last, next: null };
+    if (this.#last === null) this.#first = link;
+    else this.#last.next = link;
+    this.#last = link;
+    return link;
+  }
+
+  /** Only a link that is in this chain. */
+  remove({ previous, next }: Link<T>): void {
+    if (previous === null) this.#first = next;
+    else previous.next = next;
+    if (next === null) this.#last = previous;
+    else next.previous = previous;
+  }
+}

@@ -1,0 +1,55 @@
+import type { Socket } from 'node:net';
+import { type SecureContextOptions, type Server, type TLSSocket, createServer } from 'node:tls';
+
+/** Takes sockets through a TLS handshake in which the client must show a certificate of the given authorities. */
+export class MutualTls {
+  readonly #server: Server;
+  /** Sockets in their handshake, by the client's address and port. */
+  readonly #waiting = new Map<string, Socket>();
+
+  /** @param onSecure gets the secured socket and what it runs over */
+  constructor(tls: SecureContextOptions, handshakeMs: number, onSecure: (socket: TLSSocket, tcp: Socket) => void) {
+    // Node checks a client's certificate in its own TLS server only, which takes connections from elsewhere (`take`).
+    this.#server = createServer(
+      {
+        ...tls,
+        requestCert: true,
+        rejectUnauthorized: true,
+        handshakeTimeout: handshakeMs,
+        ALPNProtocols: ['http/1.1'],
+        allowHalfOpen: true,
+      },
+      (socket) => {
+        const name = nameOf(socket);
+        const tcp = this.#waiting.get(name);
+        this.#waiting.delete(name);
+        if (tcp === undefined) socket.destroy();
+        else onSecure(socket, tcp);
+      },
+    );
+    // Whoever shows no good certificate is hung up on; what it was is nobody's concern here.
+    this.#server.on('tlsClientError', (_error, socket) => socket.destroy());
+  }
+
+  take(tcp: Socket): void {
+    const name = nameOf(tcp);
+    this.#waiting.set(name, tcp);
+    tcp.once('close', () => {
+      if (this.#waiting.get(name) === tcp) this.#waiting.delete(name);
+    });
+    this.#server.emit('connection', tcp);
+  }
+
+  /** For new connections; open ones go on. */
+  reload(tls: SecureContextOptions): void {
+    this.#server.setSecureContext(tls);
+  }
+
+  /** Breaks off all handshakes. */
+  close(): void {
+    for (const tcp of this.#waiting.values()) tcp.destroy();
+  }
+}
+
+const nameOf = (socket: Socket): string =>
+  `${socket.localAddress} ${socket.localPort} ${socket.remoteAddress} ${socket.remotePort}`;

@@ -1,0 +1,112 @@
+import { deepEqual, equal, ok } from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { Client, connectClient, send } from '../harness/client.ts';
+import { startEngine } from '../harness/engine.ts';
+import { HELLO, startScene } from '../harness/router.ts';
+import { until } from '../harness/within.ts';
+import { metric } from './metric.ts';
+
+test('--max-connections: one more is closed as it comes; when one has gone there is room', async (t) => {
+  const { client, engine, router } = await startScene(t, { maxConnections: 2 });
+  engine.onRequest = (asked) => asked.answer('1');
+  const second = await connectClient(t, router.url);
+  second.write(HELLO);
+  equal((await second.answer()).status, 200);
+  const third = await connectClient(t, router.url);
+  await third.untilEnded();
+  equal(third.bytesReceived, 0);
+  equal(await metric(router, 'turnout_refused_connections_total{reason="max_connections"}'), 1);
+  client.end();
+  await until('it is gone', async () => (await metric(router, 'turnout_client_connections')) === 1);
+  equal((await send(t, router.url, HELLO)).status, 200);
+});
+
+test('--max-connections-per-client: one more from the same address is closed as it comes', async (t) => {
+  const { client, engine, router } = await startScene(t, { maxConnectionsPerClient: 2 });
+  engine.onRequest = (asked) => asked.answer('1');
+  const second = await connectClient(t, router.url);
+  const third = await connectClient(t, router.url);
+  await third.untilEnded();
+  equal(await metric(router, 'turnout_refused_connections_total{reason="max_connections_per_client"}'), 1);
+  const other = connect({ host: '127.0.0.1', port: Number(new URL(router.url).port), localAddress: '127.0.0.2' });
+  t.after(() => other.destroy());
+  const elsewhere = new Client(other);
+  for (const each of [elsewhere, client, second]) {
+    each.write(HELLO);
+    equal((await each.answer()).status, 200);
+  }
+  second.end();
+  await until('it is gone', async () => (await metric(router, 'turnout_client_connections')) === 2);
+  equal((await send(t, router.url, HELLO)).status, 200);
+});
+
+/** The command line with at most so many open files. */
+async function startWithFiles(t: TestContext, files: number, args: readonly string[]): Promise<string> {
+  const bin = join(import.meta.dirname, '../../bin/turnout.js');
+  const ports = ['--port', '0', '--prometheus-port', '0'];
+  const child = spawn('sh', ['-c', `ulimit -n ${files}; exec "$@"`, 'sh', process.execPath, bin, ...ports, ...args]);
+  t.after(() => child.kill('SIGKILL'));
+  let text = '';
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (part: Buffer) => (text += part.toString()));
+  const found = (): RegExpExecArray | null => /listening on (http:[^" ]+)/.exec(text);
+  await until(
+    'it listens',
+    () => {
+      ok(child.exitCode === null, text);
+      return found() !== null;
+    },
+    20_000,
+  );
+  child.on('exit', (code, signal) => signal ?? ok(false, `it ended with ${code}:\n${text}`));
+  return found()![1]!;
+}
+
+test('more connections than the system has files for: the router lives, and serves when they have gone', async (t) => {
+  const engine = await startEngine(t, { onRequest: (asked) => asked.answer('"served"') });
+  const url = await startWithFiles(t, 64, ['--worker-urls', engine.url]);
+  const { port } = new URL(url);
+  await until('it serves', async () => (await send(t, url, HELLO)).status === 200, 20_000);
+  const crowd = Array.from({ length: 200 }, () => connect(Number(port), '127.0.0.1'));
+  let refused = 0;
+  for (const socket of crowd) {
+    socket.on('error', () => {});
+    socket.on('close', () => refused++);
+    socket.resume();
+  }
+  await until('some are refused', () => refused > 50);
+  for (const socket of crowd) socket.destroy();
+  await until('it serves again', async () => (await send(t, url, HELLO).catch(() => null))?.status === 200, 20_000);
+});
+
+test('--max-connections below the files: requests are served in the middle of the crowd', async (t) => {
+  const engine = await startEngine(t, { onRequest: (asked) => asked.answer('"served"') });
+  const url = await startWithFiles(t, 64, ['--worker-urls', engine.url, '--max-connections', '10']);
+  const { port } = new URL(url);
+  const client = await connectClient(t, url);
+  await until(
+    'it serves',
+    async () => {
+      client.write(HELLO);
+      return (await client.answer()).status === 200;
+    },
+    20_000,
+  );
+  const crowd = Array.from({ length: 200 }, () => connect(Number(port), '127.0.0.1'));
+  let refused = 0;
+  for (const socket of crowd) {
+    socket.on('error', () => {});
+    socket.on('close', () => refused++);
+    socket.resume();
+  }
+  await until('most are refused', () => refused > 150);
+  const statuses = [];
+  for (let i = 0; i < 5; i++) {
+    client.write(HELLO);
+    statuses.push((await client.answer()).status);
+  }
+  deepEqual(statuses, [200, 200, 200, 200, 200]);
+  for (const socket of crowd) socket.destroy();
+});

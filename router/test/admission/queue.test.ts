@@ -1,0 +1,224 @@
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { type Client, connectClient, request, send } from '../harness/client.ts';
+import type { EngineRequest } from '../harness/engine.ts';
+import { chunk } from '../harness/message.ts';
+import { HELLO, type RouterOptions, type Scene, startScene, untilIdle } from '../harness/router.ts';
+import { until } from '../harness/within.ts';
+import { metric } from './metric.ts';
+
+const depth = (router: Scene['router'], reason = 'concurrency'): Promise<number> =>
+  metric(router, `turnout_queue_depth{reason="${reason}"}`);
+
+/** A router for one at a time, which is busy with a first request. */
+async function startBusyScene(
+  t: TestContext,
+  options: RouterOptions = {},
+): Promise<Scene & { running: EngineRequest; wait(target: string, fields?: readonly string[]): Promise<Client> }> {
+  const scene = await startScene(t, { maxConcurrentRequests: 1, ...options });
+  const running = await scene.ask(HELLO);
+  let waiting = 0;
+  const wait = async (target: string, fields: readonly string[] = []): Promise<Client> => {
+    const client = await connectClient(t, scene.router.url);
+    client.write(request('GET', target, '', fields));
+    waiting++;
+    await until('it waits', async () => (await depth(scene.router)) === waiting);
+    return client;
+  };
+  return { ...scene, running, wait };
+}
+
+test('a place is held until the last byte of the answer; then the next one has it', async (t) => {
+  const { engine, running, client, router, wait } = await startBusyScene(t);
+  const next = await wait('/next');
+  running.beginStream();
+  running.connection.write(chunk('data: 1\n\n'));
+  await client.read('data: 1\n\n');
+  running.connection.write(chunk('data: 2\n\n'));
+  await client.read('data: 2\n\n');
+  deepEqual([engine.requests.length, await depth(router)], [1, 1]);
+  running.connection.write('0\r\n\r\n');
+  const asked = await engine.next();
+  equal(asked.target, '/next');
+  asked.answer('"done"');
+  equal((await next.answer()).text, '"done"');
+  await untilIdle(router);
+  equal(await depth(router), 0);
+  equal(await metric(router, 'turnout_queue_wait_seconds_count'), 1);
+  equal(await metric(router, 'turnout_requests_queued_total{reason="concurrency"}'), 1);
+});
+
+test('the bound holds under many: never more at the engine, and everybody is served', async (t) => {
+  let most = 0;
+  let now = 0;
+  const { engine, router } = await startScene(t, { maxConcurrentRequests: 3, queueSize: 1_000 });
+  engine.onRequest = (asked) => {
+    most = Math.max(most, ++now);
+    asked.beginStream();
+    setTimeout(() => {
+      now--;
+      asked.connection.write(`${chunk('x')}0\r\n\r\n`);
+    }, 2);
+  };
+  const answers = await Promise.all(Array.from({ length: 60 }, () => send(t, router.url, HELLO)));
+  deepEqual(new Set(answers.map(({ status, text }) => `${status} ${text}`)), new Set(['200 x']));
+  equal(most, 3);
+});
+
+test('keys take turns: who has many waiting is not served before who has one', async (t) => {
+  const { engine, running, wait } = await startBusyScene(t);
+  for (const target of ['/a1', '/a2', '/a3']) await wait(target, ['x-user-id: a', `x-session-id: ${target}`]);
+  await wait('/b1', ['x-session-id: b']);
+  await wait('/c1', ['x-tenant-id: c']);
+  await wait('/none1');
+  await wait('/b2', ['x-session-id: b']);
+  await wait('/none2');
+  const order: string[] = [];
+  let asked = running;
+  for (let left = 8; left > 0; left--) {
+    asked.answer('1');
+    asked = await engine.next();
+    order.push(asked.target);
+  }
+  deepEqual(order, ['/a1', '/b1', '/c1', '/none1', '/a2', '/b2', '/none2', '/a3']);
+});
+
+test('queue full: 429 with retry-after at once, in the dialect of the API; the connection lives on', async (t) => {
+  const { router, running, wait, engine } = await startBusyScene(t, { queueSize: 1 });
+  await wait('/waits');
+  const client = await connectClient(t, router.url);
+  const said: unknown[] = [];
+  for (const path of ['/v1/chat/completions', '/generate', '/anything']) {
+    client.write(request('POST', path, '{}'));
+    const got = await client.answer();
+    equal(got.status, 429);
+    equal(got.get('x-turnout-error'), 'too_many_requests');
+    equal(got.get('connection'), undefined);
+    const secs = Number(got.get('retry-after'));
+    ok(Number.isInteger(secs) && secs >= 1 && secs <= 60, got.get('retry-after'));
+    said.push(JSON.parse(got.text.replace(/"1 requests are under way[^"]*"/, '"words"')));
+  }
+  deepEqual(said, [
+    { error: { message: 'words', type: 'invalid_request_error', param: null, code: 'too_many_requests' } },
+    { error: { message: 'words', type: 'invalid_request_error', code: 429, retryable: true } },
+    { error: 'words', code: 'too_many_requests' },
+  ]);
+  equal(await metric(router, 'turnout_shed_total{reason="queue_full"}'), 3);
+  equal(engine.requests.length, 1);
+  running.answer('1');
+  (await engine.next()).answer('2');
+});
+
+test('a refusal does not wait for the body', async (t) => {
+  const { router } = await startBusyScene(t, { queueSize: 0 });
+  const client = await connectClient(t, router.url);
+  client.write('POST /generate HTTP/1.1\r\nhost: h\r\ncontent-length: 4000000\r\n\r\n{');
+  const got = await client.answer();
+  deepEqual([got.status, got.get('connection')], [429, 'close']);
+});
+
+test('--queue-timeout-secs: 503 queue_timeout with retry-after, and the engine never hears of it', async (t) => {
+  const { router, running, wait, engine } = await startBusyScene(t, { queueTimeoutSecs: 0.05 });
+  const client = await wait('/v1/completions');
+  const got = await client.answer();
+  deepEqual([got.status, got.get('x-turnout-error')], [503, 'queue_timeout']);
+  match(got.get('retry-after')!, /^[1-9]\d*$/);
+  equal((JSON.parse(got.text) as { error: { code: string } }).error.code, 'queue_timeout');
+  equal(await depth(router), 0);
+  running.answer('1');
+  await untilIdle(router);
+  equal(engine.requests.length, 1);
+  equal(await metric(router, 'turnout_shed_total{reason="queue_timeout"}'), 1);
+});
+
+test('a client that leaves while it waits: its place in the queue is free, no engine hears of it', async (t) => {
+  const { router, running, wait, engine } = await startBusyScene(t, { queueSize: 2 });
+  const left = await wait('/left');
+  const stays = await wait('/stays');
+  left.reset();
+  await until('it has left the queue', async () => (await depth(router)) === 1);
+  running.answer('1');
+  const asked = await engine.next();
+  equal(asked.target, '/stays');
+  asked.answer('2');
+  equal((await stays.answer()).text, '2');
+  await untilIdle(router);
+  equal(engine.requests.length, 2);
+  equal(await metric(router, 'turnout_requests_total{outcome="client_left"}'), 1);
+});
+
+test('the total deadline counts the wait', async (t) => {
+  const { client, engine, router } = await startScene(t, { rateLimitTokensPerSecond: 0.1, requestTimeoutSecs: 0.2 });
+  engine.onRequest = (asked) => asked.answer('1');
+  client.write(HELLO);
+  equal((await client.answer()).status, 200);
+  client.write(HELLO);
+  deepEqual((await client.answer()).get('x-turnout-error'), 'request_timeout');
+  equal(await depth(router, 'rate'), 0);
+  equal(engine.requests.length, 1);
+});
+
+test('all workers removed: nobody waits for none, they are told at once', async (t) => {
+  const { router, wait, running } = await startBusyScene(t);
+  const clients = [await wait('/a'), await wait('/b')];
+  router.fleet.remove(router.fleet.workers[0]!);
+  for (const client of clients) {
+    const got = await client.answer();
+    deepEqual([got.status, got.get('x-turnout-error')], [503, 'no_available_workers']);
+    match(got.get('retry-after')!, /^[1-9]\d*$/);
+  }
+  equal((await send(t, router.url, HELLO)).status, 503);
+  running.answer('1');
+  await untilIdle(router);
+});
+
+test('the router goes away: who waits is told so, and not sent to an engine on the way out', async (t) => {
+  const { router, wait, engine } = await startBusyScene(t);
+  const clients = [await wait('/a'), await wait('/b')];
+  const closed = router.close();
+  for (const client of clients) equal((await client.answer()).get('x-turnout-error'), 'shutting_down');
+  await closed;
+  equal(engine.requests.length, 1);
+});
+
+test('the router’s own endpoints answer while the queue is full', async (t) => {
+  const { router } = await startBusyScene(t, { queueSize: 0 });
+  for (const path of ['/health', '/liveness', '/workers', '/get_loads', '/metrics']) {
+    equal((await send(t, router.url, request('GET', path))).status, 200);
+  }
+});
+
+test('--rate-limit-tokens-per-second: the first second’s worth at once, the rest as it comes, all served', async (t) => {
+  const { engine, router } = await startScene(t, { rateLimitTokensPerSecond: 20, queueSize: 1_000 });
+  engine.onRequest = (asked) => asked.answer('1');
+  const startMs = performance.now();
+  const answers = await Promise.all(Array.from({ length: 30 }, () => send(t, router.url, HELLO)));
+  ok(performance.now() - startMs > 400, 'ten of them had to wait for half a second');
+  deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+  equal(await metric(router, 'turnout_requests_queued_total{reason="rate"}'), 10);
+});
+
+test('over the rate with the queue full: 429 that says when', async (t) => {
+  const { engine, router } = await startScene(t, { rateLimitTokensPerSecond: 0.1, queueSize: 1 });
+  engine.onRequest = (asked) => asked.answer('1');
+  equal((await send(t, router.url, HELLO)).status, 200);
+  const waits = await connectClient(t, router.url);
+  waits.write(HELLO);
+  await until('it waits', async () => (await depth(router, 'rate')) === 1);
+  const refused = await send(t, router.url, HELLO);
+  equal(refused.status, 429);
+  const secs = Number(refused.get('retry-after'));
+  ok(secs >= 19 && secs <= 20, `two of 0.1 a second: ${secs}`);
+});
+
+test('without limits nothing waits: a thousand at once are all at the engine', async (t) => {
+  const { engine, router } = await startScene(t);
+  const clients = await Promise.all(Array.from({ length: 20 }, () => connectClient(t, router.url)));
+  const wave = Array.from({ length: 50 }, () => Promise.all(clients.map(() => connectClient(t, router.url))));
+  const all = [...clients, ...(await Promise.all(wave)).flat()];
+  for (const client of all) client.write(HELLO);
+  await until('all are there', () => engine.requests.length === all.length);
+  equal(await metric(router, 'turnout_queue_wait_seconds_count'), 0);
+  for (const asked of engine.requests) asked.answer('1');
+  for (const client of all) equal((await client.answer()).status, 200);
+});
