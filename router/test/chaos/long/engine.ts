@@ -306,7 +306,7 @@ export class EngineSocket {
 
   #stall(execution: Execution): number {
     execution.isStalled = true;
-    return 1000 + this.#engine.world.random() * 12_000;
+    return 1000 + this.#engine.world.random() * 19_000;
   }
 
   #answerStream(request: Request): void {

@@ -49,6 +49,9 @@ const routerOptions = {
   healthCheckIntervalSecs: 0.5,
   healthCheckTimeoutSecs: 1,
   requestTimeoutSecs: REQUEST_TIMEOUT_SECS,
+  firstByteTimeoutSecs: 10,
+  streamIdleTimeoutSecs: 10,
+  cbTimeoutDurationSecs: 2,
   maxTreeSize: 16_384,
   retryMaxRetries: MAX_RETRIES,
 } as const;

@@ -90,7 +90,7 @@ export class ChaosFleet {
       this.#do(
         'slowed',
         async () => {
-          one.slowness = 2 + random() * 4;
+          one.slowness = 2 + random() * 2;
           await delay(2000 + random() * 5000);
           one.slowness = 1;
         },

@@ -36,9 +36,10 @@ export function judgeLeaks(before: RouterState, now: RouterState, metrics: strin
 export async function untilAtRest(router: RouterChild, before: RouterState): Promise<string[]> {
   const deadline = performance.now() + 20_000;
   for (;;) {
-    const metrics = await call(router.port, 'GET', '/metrics');
-    const wrong = judgeLeaks(before, await router.ask('report after gc'), metrics);
+    // First the pause: the connection of the call below must be gone again.
+    await delay(300);
+    const now = await router.ask('report after gc');
+    const wrong = judgeLeaks(before, now, await call(router.port, 'GET', '/metrics'));
     if (wrong.length === 0 || performance.now() > deadline) return wrong;
-    await delay(250);
   }
 }

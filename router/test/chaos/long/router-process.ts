@@ -10,18 +10,18 @@ import { type Sabotage, sabotage } from './sabotage.ts';
 export interface RouterReport {
   readonly underWay: number;
   readonly inFlight: number;
-  /** Both ends of every connection. */
+  /** Every connection: its ports and what it has done. */
   readonly sockets: readonly string[];
 }
 
 function openSockets(): string[] {
   // Undocumented, but the only one that tells which socket is left over, not just that one is.
   const { _getActiveHandles } = process as unknown as { _getActiveHandles(): unknown[] };
-  return _getActiveHandles
-    .call(process)
-    .flatMap((handle) =>
-      handle instanceof Socket && handle.remotePort !== undefined ? [`${handle.localPort} → ${handle.remotePort}`] : [],
-    );
+  return _getActiveHandles.call(process).flatMap((handle) => {
+    if (!(handle instanceof Socket) || handle.bytesRead === undefined) return [];
+    const { localPort, remotePort, readyState, bytesRead, bytesWritten } = handle;
+    return [`${localPort} → ${remotePort} ${readyState}, ${bytesRead} read, ${bytesWritten} written`];
+  });
 }
 
 const { options, fault } = JSON.parse(process.argv[2]!) as { options: Record<string, unknown>; fault: Sabotage | null };
