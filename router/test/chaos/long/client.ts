@@ -34,6 +34,9 @@ export class ClientSocket {
   #isFramedByClose = false;
   #pausesMs = 0;
   isUsable = true;
+  /** From the last byte of the request, handed to the system, to the end of the answer. */
+  lastMs = 0;
+  #sentMs = 0;
 
   /** `patienceMs`: a client without an end for so long has lost its request. */
   constructor(port: number, journal: Journal, patienceMs: number) {
@@ -83,7 +86,11 @@ export class ClientSocket {
     const step = Math.ceil(wire.length / parts);
     const write = (n: number): void => {
       if (this.#socket.destroyed || this.#record?.id !== id) return;
-      this.#socket.write(wire.slice(n * step, (n + 1) * step));
+      this.#sentMs = performance.now();
+      // A new connection sends when it is there.
+      this.#socket.write(wire.slice(n * step, (n + 1) * step), () => {
+        if (this.#record?.id === id) this.#sentMs = performance.now();
+      });
       if (n + 1 < parts) this.#timers.push(setTimeout(write, 10, n + 1));
     };
     write(0);
@@ -95,7 +102,9 @@ export class ClientSocket {
     this.#record = null;
     for (const timer of this.#timers.splice(0)) clearTimeout(timer);
     this.#socket.resume();
-    this.#journal.end(record, end, performance.now());
+    const nowMs = performance.now();
+    this.lastMs = nowMs - this.#sentMs;
+    this.#journal.end(record, end, nowMs);
     if (end.kind !== 'whole') this.close();
     this.#resolve!(end);
   }

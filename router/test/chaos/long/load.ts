@@ -38,6 +38,15 @@ export class Clients {
 
   /** Over a kept connection where one is left, unless `isFresh`; the connection is kept again where it can be. */
   async ask(plan: Plan, isFresh: boolean, keeps: boolean): Promise<ClientEnd> {
+    return (await this.#ask(plan, isFresh, keeps)).end;
+  }
+
+  /** As `ask`, and how long it took from the last byte of the request on. */
+  async time(plan: Plan): Promise<{ end: ClientEnd; ms: number }> {
+    return this.#ask(plan, false, true);
+  }
+
+  async #ask(plan: Plan, isFresh: boolean, keeps: boolean): Promise<{ end: ClientEnd; ms: number }> {
     let socket = isFresh ? undefined : this.#idle.pop();
     while (socket?.isUsable === false) socket = this.#idle.pop();
     socket ??= new ClientSocket(this.#port, this.#journal, this.#patienceMs);
@@ -46,7 +55,7 @@ export class Clients {
     this.underWay--;
     if (keeps && socket.isUsable) this.#idle.push(socket);
     else socket.close();
-    return end;
+    return { end, ms: socket.lastMs };
   }
 
   close(): void {
