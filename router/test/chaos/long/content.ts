@@ -15,7 +15,7 @@ export interface Asked {
 }
 
 export function requestBody({ id, session, size, stream }: Asked): string {
-  return `{"model":"chaos","id":${id},"session":"${session}","size":${size},"stream":${stream},"max_tokens":64,"prompt":"${pad(`${session}`, size)}"}`;
+  return `{"model":"chaos","id":${id},"session":"${session}","size":${size},"stream":${stream},"max_tokens":64,"prompt":"${pad(session, size)}"}`;
 }
 
 /** @returns what was asked, or null where the body is not exactly what a client sends. */

@@ -98,20 +98,25 @@ export async function runFaults(phase: FaultsPhase): Promise<Outcome> {
     }, 10_000);
     const conducting = fleet.conduct(phase.eventGapMs);
     const { load } = phase;
-    if ('clients' in load) await closedLoop(clients, random, load.clients, isOver);
-    else {
-      const { sent, skipped } = await openLoop(random, {
-        perSecond: load.perSecond,
-        maxUnderWay: 1500,
-        isOver,
-        underWay: () => clients.underWay,
-        ask: () => void clients.ask(drawPlan(random), random() < 0.2, random() < 0.9),
-      });
-      figures.push(
-        `sent ${(sent / phase.seconds).toFixed(0)} requests/s of ${load.perSecond}; ${skipped} were not sent, as too many were under way`,
-      );
-    }
+    const loading =
+      'clients' in load
+        ? closedLoop(clients, random, load.clients, isOver)
+        : openLoop(random, {
+            perSecond: load.perSecond,
+            maxUnderWay: 1500,
+            isOver,
+            underWay: () => clients.underWay,
+            ask: () => void clients.ask(drawPlan(random), random() < 0.2, random() < 0.9),
+          }).then(({ sent, skipped }) => {
+            figures.push(
+              `sent ${(sent / phase.seconds).toFixed(0)} requests/s of ${load.perSecond}; ` +
+                `${skipped} were not sent, as too many were under way`,
+            );
+          });
+    while (!isOver()) await delay(50);
+    // Now, and not when the last request is over: as the load fades, so would the traces of a leak.
     const seen = await watch.stop(phase.limits);
+    await loading;
     figures.push(...seen.figures);
     for (const complaint of seen.complaints) journal.complain(complaint);
     await fleet.end();

@@ -57,7 +57,7 @@ export class ChaosFleet {
   }
 
   async removeAll(): Promise<void> {
-    for (const engine of this.engines.splice(0)) await this.#remove(engine);
+    await Promise.all(this.engines.splice(0).map(async (engine) => this.#remove(engine)));
   }
 
   /** Kills what is left, so that nothing keeps this process alive. */

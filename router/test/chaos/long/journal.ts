@@ -66,7 +66,7 @@ export interface Rules {
 
 /** An error event that the router puts behind what it has passed on of a stream. */
 const LAST_WORDS = /data: \{"error":.*\}\n\n$/;
-const TIMEOUTS = ['request_timeout', 'first_byte_timeout', 'stream_idle_timeout'];
+const TIMEOUTS = new Set(['request_timeout', 'first_byte_timeout', 'stream_idle_timeout']);
 
 /** The engine broke off, or may have, before the router can have seen the head of an answer. */
 const failedBeforeAnswer = ({ end, isHeadSent, isDoubtful }: Execution): boolean =>
@@ -106,7 +106,7 @@ function judgeEnd(record: RequestRecord, rules: Rules): string[] {
   if (end.kind === 'whole' && end.error !== '') {
     if (end.status < 400) return [`wrong: an error with status ${end.status}`];
     const isServed = last !== undefined && last.end === 'whole' && !last.isDoubtful && !last.isMalformed;
-    if (isServed && !TIMEOUTS.includes(end.error) && !rules.retryStatuses.includes(last.status))
+    if (isServed && !TIMEOUTS.has(end.error) && !rules.retryStatuses.includes(last.status))
       return [`lost: an engine answered ${last.status}, the client got ${end.error}`];
     return [];
   }

@@ -85,6 +85,7 @@ async function prove(): Promise<boolean> {
     });
     const found = outcome.complaints.find((complaint) => expected.test(complaint));
     isProven &&= found !== undefined;
+    if (found === undefined) for (const figure of outcome.figures) say(`  ${figure}`);
     say(
       `${found === undefined ? 'NOT NOTICED' : 'noticed'}: ${what}: ${found?.split('\n')[0] ?? outcome.complaints.slice(0, 3).join('; ')}`,
     );
