@@ -2,7 +2,7 @@ import { createWriteStream, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type Plugin, type Router, loadConfig, startRouter } from '../../router/src/index.ts';
-import { createLogger } from '../../router/src/observe/log.ts';
+import { openLog } from '../../router/src/observe/log.ts';
 import { type SpawnedSimEngine, spawnSimEngine } from '../../router/src/sim/spawn.ts';
 import { type Turn, runBatch, turnsPerBatch } from './rollout.ts';
 
@@ -53,7 +53,7 @@ async function start(policy: string, plugins: readonly Plugin[], kind: 'sglang' 
   const engines = await Promise.all(Array.from({ length: engineCount }, () => spawnSimEngine(settings)));
   const workerUrls = engines.map(({ url }) => url);
   const config = loadConfig({ port, prometheusPort: 0, policy, workerUrls, healthCheckIntervalSecs: 1 }, {}, undefined);
-  return { engines, router: await startRouter(config, { plugins, log: createLogger('critical') }) };
+  return { engines, router: await startRouter(config, { plugins, log: openLog('critical').logger }) };
 }
 
 async function stop(router: Router, engines: readonly SpawnedSimEngine[]): Promise<void> {

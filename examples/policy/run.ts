@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { type Plugin, type Router, loadConfig, startRouter } from '../../router/src/index.ts';
-import { createLogger } from '../../router/src/observe/log.ts';
+import { openLog } from '../../router/src/observe/log.ts';
 import { startSimEngine } from '../../router/src/sim/engine.ts';
 
 /** A policy of one's own at work: 300 sessions of 3 turns over four simulated engines, one of them the canary. */
@@ -43,7 +43,7 @@ const config = loadConfig(
   {},
   undefined,
 );
-const router = await startRouter(config, { plugins: [recorder], log: createLogger('critical') });
+const router = await startRouter(config, { plugins: [recorder], log: openLog('critical').logger });
 for (const [i, { url }] of engines.entries()) await register(router, url, i === 3);
 
 const names = Array.from({ length: SESSIONS }, (_, i) => `trajectory-${i}`);

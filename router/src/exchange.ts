@@ -17,6 +17,13 @@ export type Outcome =
   | 'cut'
   | 'client_left';
 
+/** What an exchange waits for, or who works for it. */
+export interface UnderWay {
+  abort(): void;
+  /** An event of its answer was just completed: one of the router's own may be put in here. */
+  readonly isBetweenEvents?: boolean;
+}
+
 /** What an exchange is told from outside is told to the road it is on. */
 export interface Road {
   clientLeft(x: Exchange): void;
@@ -73,6 +80,8 @@ export type Failure =
   | 'stale'
   /** The connection broke after the request, or a part of it, went out. */
   | 'reset'
+  /** The connection broke inside the head of an answer. */
+  | 'cut_head'
   /** What came back is not HTTP. */
   | 'bad_answer'
   /** The engine answered with an error that another worker may not have (`--retry-statuses`). */
@@ -143,7 +152,7 @@ export class Exchange {
   outcome: Outcome | null = null;
   error: RouterError | null = null;
   /** Whatever waits or works for this exchange now and can be stopped. */
-  underWay: { abort(): void } | null = null;
+  underWay: UnderWay | null = null;
   /** Ends the exchange when its time is up; null where no limit is set. */
   timer: NodeJS.Timeout | null = null;
   /** The plugins that take part. */

@@ -2,10 +2,9 @@ import type { Admission } from './admit/admission.ts';
 import type { Doorkeeper } from './admit/doorkeeper.ts';
 import type { Chooser } from './choose/choose.ts';
 import type { WaitingRoom } from './choose/waiting-room.ts';
-import { classify } from './classify/classify.ts';
 import { Exchange, type Failure, type Outcome, type Road } from './exchange.ts';
 import type { Worker } from './fleet/worker.ts';
-import { refusalError, sendError } from './forward/errors.ts';
+import { lastWords, refusalError, sendError } from './forward/errors.ts';
 import type { ForwardEvents, Forwarder } from './forward/forward.ts';
 import { RouterError } from './kit/errors.ts';
 import { type Plugin, takePart } from './plugin.ts';
@@ -17,6 +16,8 @@ import type { Sink } from './wire/sink.ts';
 
 /** The rooms along the road. */
 export interface Stages {
+  /** Fills in what the head tells. @returns what is wrong with it */
+  readonly classify: (x: Exchange) => RouterError | null;
   /** Asks for keys; null: there are none. */
   readonly doorkeeper: Doorkeeper | null;
   /** Answers the router's own endpoints. @returns false: this is not one of them. */
@@ -47,7 +48,7 @@ export class Pipeline implements Road, ForwardEvents {
   /** A request and the sink of its answer: a client's socket, memory, a stream. @returns the exchange, to follow or stop it. */
   dispatch(head: RequestHead, body: RequestBody, sink: Sink): Exchange {
     const x = new Exchange(this, head, body, sink, performance.now());
-    const { doorkeeper, serveOwn, admission, requestTimeoutMs } = this.#stages;
+    const { classify, doorkeeper, serveOwn, admission, requestTimeoutMs } = this.#stages;
     // First what the head tells: everything after asks for it. Then who it is that asks, before anything is answered.
     const invalid = classify(x);
     if (doorkeeper !== null && doorkeeper.turnsAway(x, this)) return x;
@@ -81,8 +82,8 @@ export class Pipeline implements Road, ForwardEvents {
   }
 
   onCut(x: Exchange, detail: string, lastWords: string): void {
-    // An answer that a plugin still held back never began for the client.
-    if (!x.isAnswerOut && x.error !== null) return this.#refuse(x, x.error);
+    // An answer that a plugin or the sink still held back never began for the client.
+    if (x.error !== null && (!x.isAnswerOut || x.sink.takeBack?.() === true)) return this.#refuse(x, x.error);
     if (x.outcome !== null) return;
     x.sink.cut(detail, lastWords);
     this.#finish(x, 'cut');
@@ -128,7 +129,7 @@ export class Pipeline implements Road, ForwardEvents {
       return;
     }
     x.error = error;
-    this.onCut(x, error.message, '');
+    this.onCut(x, error.message, lastWords(x, error));
   }
 
   #refuse(x: Exchange, error: RouterError): void {

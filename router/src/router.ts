@@ -1,26 +1,31 @@
 import { createSecureContext } from 'node:tls';
 import { createAdminApp, ownPathTest } from './admin/app.ts';
+import { drain } from './admin/drain.ts';
 import { startChoosing } from './admin/policy-control.ts';
 import { ownEndpoints } from './admin/own-endpoints.ts';
 import { Admission } from './admit/admission.ts';
 import { fairKeys } from './admit/fair-key.ts';
 import { HeapGuard } from './admit/heap-guard.ts';
+import { admissionOptions } from './admit/options.ts';
 import { startAccess } from './admit/start-access.ts';
 import { Chooser } from './choose/choose.ts';
 import { FullWorkers } from './choose/full-workers.ts';
+import { SlowStart } from './choose/slow-start.ts';
 import { fileStore } from './choose/state-files.ts';
 import { memoryStore } from './choose/state.ts';
 import { WaitingRoom } from './choose/waiting-room.ts';
 import { BodyReader } from './classify/body-reader.ts';
-import { dialectOf } from './classify/classify.ts';
+import { classify, dialectOf } from './classify/classify.ts';
 import { orders } from './classify/keys.ts';
 import { normalPath } from './classify/path.ts';
 import { serverCertificates, workerCertificates } from './config/certificates.ts';
 import { splitList } from './config/load.ts';
+import { LiveConfig } from './config/live.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
 import { nobodyAvailable } from './fleet/availability.ts';
 import { Breakers } from './fleet/breakers.ts';
+import { changeWorkers } from './fleet/change-workers.ts';
 import { Health } from './fleet/health.ts';
 import { LoadWatch } from './fleet/load-watch.ts';
 import { StallWatch } from './fleet/stalls.ts';
@@ -32,16 +37,20 @@ import { Forwarder } from './forward/forward.ts';
 import { forwardOptions } from './forward/options.ts';
 import type { CoarseClock } from './kit/clock.ts';
 import { seededRandom } from './kit/rng.ts';
-import { type Logger, createLogger, logObserver } from './observe/log.ts';
+import { exchangeLog } from './observe/exchange-log.ts';
+import { type Logger, givenLog, openLog } from './observe/log.ts';
+import { RotatingFile } from './observe/log-targets.ts';
+import { LoopLag } from './observe/loop-lag.ts';
 import { Meters } from './observe/meters.ts';
 import { createMetricsServer } from './observe/metrics-server.ts';
-import { createRegistry } from './observe/metrics.ts';
+import { createRegistry, metricsPage } from './observe/metrics.ts';
 import { pluginEnds } from './observe/plugin-ends.ts';
 import { verdicts } from './observe/verdicts.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
 import { listenOn, listenOr } from './wire/listen-on.ts';
-import { Listener, TICK_MS } from './wire/listener.ts';
+import { Listener, type RequestTaker, TICK_MS } from './wire/listener.ts';
+import { adminPort as adminPortOptions, dataPort } from './wire/options.ts';
 import { RetryBudget } from './wire/request-body.ts';
 
 export interface RouterParts {
@@ -56,57 +65,70 @@ export interface Router {
   readonly metricsUrl: string;
   /** Where it takes what steers it, with `--admin-port`. */
   readonly adminUrl: string | null;
+  /** What is in force now. */
+  readonly config: Config;
   readonly fleet: Fleet;
   readonly pipeline: Pipeline;
-  /** Reads certificates and key files again; open connections go on. */
-  reload(): void;
+  /** Puts what `read` answers in force, and reads files of certificates and keys again; open connections go on. Never rejects. */
+  reload(read?: () => Config): Promise<void>;
   /** Stops taking requests, lets those under way finish for at most `graceMs`, then cuts them. */
   close(graceMs?: number): Promise<void>;
 }
 
 /** Puts the rooms together and opens the doors. Rejects when an address can't be listened on. */
 export async function startRouter(config: Config, parts: RouterParts = {}): Promise<Router> {
-  const log = parts.log ?? createLogger(config.logLevel);
+  const live = new LiveConfig(config);
+  const logging = parts.log === undefined ? openLog(config.logLevel, logFiles(config)) : givenLog(parts.log);
+  const log = logging.logger;
   const random = seededRandom(Math.floor(Math.random() * 2 ** 32));
   const clock: CoarseClock = { nowMs: performance.now() };
   const retryBudget = new RetryBudget(config.retryBufferBytes);
   const meters = new Meters();
+  const loopLag = new LoopLag();
 
   const access = startAccess(config, (path) => isOwn(path));
   const workerTls = { secureContext: createSecureContext(workerCertificates(config)) };
   const fleet = new Fleet({
-    pool: { connectTimeoutMs: config.connectTimeoutMs, idleTimeoutMs: config.workerIdleTimeoutMs },
+    pool: live.of(({ connectTimeoutMs, workerIdleTimeoutMs: idleTimeoutMs }) => ({ connectTimeoutMs, idleTimeoutMs })),
     tls: workerTls,
     key: access.workerKey,
     places: new WorkerPlaces(config.workerAllow),
     workerMaxInflight: config.workerMaxInflight,
   });
-  const breakers = new Breakers(fleet, breakersOptions(config), performance.now.bind(performance), (event, worker) => {
-    log[event === 'closed' ? 'info' : 'warn']({ worker: worker.url }, `circuit breaker: ${event.replace('_', ' ')}`);
-  });
-  const health = new Health(fleet, healthOptions(config), random, breakers, (event, worker, detail) => {
+  const slowStart = new SlowStart(fleet, () => clock.nowMs);
+  const breakers = new Breakers(
+    fleet,
+    live.of(breakersOptions),
+    () => performance.now(),
+    (event, worker) => {
+      if (event === 'closed') slowStart.begin(worker);
+      log[event === 'closed' ? 'info' : 'warn']({ worker: worker.url }, `circuit breaker: ${event.replace('_', ' ')}`);
+    },
+  );
+  const health = new Health(fleet, live.of(healthOptions), random, breakers, (event, worker, detail) => {
+    if (event === 'readmitted') slowStart.begin(worker);
+    // A new process has none of the prompts of the old one.
+    if (event === 'restarted') choosing.table.flushed(worker);
     log[event === 'readmitted' ? 'info' : 'warn']({ worker: worker.url, detail }, `worker ${event.replace('_', ' ')}`);
   });
   const stalls = new StallWatch(fleet, (worker) => {
     log.warn({ worker: worker.url, streams: worker.openStreams }, 'worker has streams open and says nothing');
     health.suspect(worker);
   });
-  const loadWatch =
-    config.engineLoadIntervalSecs > 0
-      ? new LoadWatch(fleet, config.engineLoadIntervalSecs * 1000, config.healthCheckTimeoutSecs * 1000)
-      : null;
-  const waitingRoom = new WaitingRoom(() => fleet.isAllFull);
-  const queueTimeoutMs = config.queueTimeoutSecs * 1000;
-  const fullWorkers = new FullWorkers(fleet, waitingRoom, {
-    // A queue has a size where somebody set the limit it stands at: caps of the router's own making refuse nobody.
-    queueSize: config.workerMaxInflight > 0 ? config.queueSize : null,
-    queueTimeoutMs,
-  });
+  const watchLoad = ({ engineLoadIntervalSecs: secs, healthCheckTimeoutSecs }: Config): LoadWatch | null =>
+    secs > 0 ? new LoadWatch(fleet, secs * 1000, healthCheckTimeoutSecs * 1000) : null;
+  let loadWatch = watchLoad(config);
+  const waitingRoom = new WaitingRoom((holder) => holder !== fullWorkers && fleet.isAllFull);
+  const fullWorkers = new FullWorkers(
+    fleet,
+    waitingRoom,
+    live.of(({ queueSize, queueTimeoutSecs }) => ({ queueSize, queueTimeoutMs: queueTimeoutSecs * 1000 })),
+  );
   const store =
     config.dataDir === undefined
       ? memoryStore()
       : fileStore(config.dataDir, (error) => log.error({ error: error.message }, '--data-dir: state not written'));
-  const choosing = await startChoosing(config, {
+  const choosing = await startChoosing(live, {
     fleet,
     random,
     nowMs: () => clock.nowMs,
@@ -114,25 +136,21 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     knock: () => waitingRoom.knock(),
     log,
   });
-  const keyPlaces = orders[config.keyOrder](config.sessionHeaders);
-  const reader = new BodyReader(keyPlaces);
-  const chooser = new Chooser(fleet, choosing.table, reader, fullWorkers, log.isLevelEnabled('debug'));
+  const keyPlaces = ({ keyOrder, sessionHeaders }: Config) => orders[keyOrder](sessionHeaders);
+  const reader = new BodyReader(keyPlaces(config));
+  const explains = log.isLevelEnabled('debug');
+  const chooser = new Chooser(fleet, choosing.table, reader, { full: fullWorkers, slowStart, explains });
   const heapGuard = new HeapGuard();
   const nobody = () => nobodyAvailable(fleet, breakers);
-  const admission = new Admission(
-    {
-      maxConcurrent: config.maxConcurrentRequests,
-      workerMaxInflight: config.workerMaxInflight,
-      ratePerSec: config.rateLimitTokensPerSecond,
-      queueSize: config.queueSize,
-      queueTimeoutMs,
-    },
+  const fairKey = live.of((options) => ({ of: fairKeys(keyPlaces(options)) }));
+  const admission = new Admission({
+    options: live.of(admissionOptions),
     fleet,
-    heapGuard,
-    fairKeys(keyPlaces),
-    nobody,
-    (seconds) => meters.queueWait.observe(seconds),
-  );
+    heap: heapGuard,
+    keyOf: (head) => fairKey.of(head),
+    nobodyAvailable: nobody,
+    onWaited: (seconds) => meters.queueWait.observe(seconds),
+  });
   fleet.onEvent((event, worker) => {
     waitingRoom.knock();
     if (event !== 'changed') log.info({ worker: worker.url }, `worker ${event}`);
@@ -150,8 +168,10 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     retryBufferBytes: () => retryBudget.usedBytes,
     breakers,
     stalls,
+    loopLag: loopLag.histogram,
+    droppedLogLines: () => logging.droppedLines(),
   });
-  const metricsText = async () => ({ contentType: registry.contentType, text: await registry.metrics() });
+  const metricsText = async () => ({ contentType: registry.contentType, text: await metricsPage(registry) });
   const policies = {
     ...choosing.control,
     async set(model: string, policy: string) {
@@ -165,7 +185,9 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const isOwn = ownPathTest(app);
   const { doorkeeper, cors } = access;
 
+  const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
   const pipeline = new Pipeline({
+    classify: (x) => classify(x, ids.requestIdHeaders),
     doorkeeper,
     serveOwn: ownEndpoints(app),
     admission,
@@ -177,7 +199,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
           clock,
           chooser,
           room: waitingRoom,
-          options: forwardOptions(config),
+          options: live.of(forwardOptions),
           random,
           nobodyAvailable: nobody,
         },
@@ -185,47 +207,40 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       ),
     // The guard reads what the other plugins made of a body.
     plugins: [...(parts.plugins ?? []), ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])],
-    observers: [meters, logObserver(log), pluginEnds(log), verdicts(breakers, health)],
-    requestTimeoutMs: config.requestTimeoutSecs * 1000,
+    observers: [
+      meters,
+      exchangeLog(
+        log,
+        live.of(({ accessLog }) => ({ isAccessLogged: accessLog })),
+      ),
+      pluginEnds(log),
+      verdicts(breakers, health),
+    ],
+    get requestTimeoutMs() {
+      return live.current.requestTimeoutSecs * 1000;
+    },
   });
 
-  const listener = new Listener(
-    clock,
-    retryBudget,
-    {
-      host: config.host,
-      port: config.port,
-      tls: serverCertificates(config),
-      maxPayloadBytes: config.maxPayloadSize,
-      allowsHalfClose: config.allowHalfClose,
-      maxConnections: config.maxConnections,
-      maxConnectionsPerClient: config.maxConnectionsPerClient,
-      timeouts: {
-        headMs: config.clientHeadTimeoutSecs * 1000,
-        bodyIdleMs: config.clientBodyTimeoutSecs * 1000,
-        keepAliveMs: config.clientIdleTimeoutSecs * 1000,
-        writeMs: config.clientWriteTimeoutSecs * 1000,
-      },
+  const taker: RequestTaker = {
+    onRequest(head, body, connection) {
+      if (live.current.forwardedHeaders) {
+        const clientAddress = connection.socket.remoteAddress ?? 'unknown';
+        addForwarded(head, { clientAddress, scheme: listener.isTls ? 'https' : 'http' });
+      }
+      const sink = cors === null ? connection : cors.sinkFor(head, connection);
+      if (sink === null) return;
+      const x = pipeline.dispatch(head, body, sink);
+      if (x.outcome === null) connection.watcher = x;
     },
-    {
-      onRequest(head, body, connection) {
-        if (config.forwardedHeaders) {
-          const clientAddress = connection.socket.remoteAddress ?? 'unknown';
-          addForwarded(head, { clientAddress, scheme: listener.isTls ? 'https' : 'http' });
-        }
-        const sink = cors === null ? connection : cors.sinkFor(head, connection);
-        if (sink === null) return;
-        const x = pipeline.dispatch(head, body, sink);
-        if (x.outcome === null) connection.watcher = x;
-      },
-      onRefused(refusal, target, connection) {
-        meters.refusedHeads++;
-        sendError(connection, refusalError(refusal), dialectOf(normalPath(target)));
-      },
+    onRefused(refusal, target, connection) {
+      meters.refusedHeads++;
+      sendError(connection, refusalError(refusal), dialectOf(normalPath(target)));
     },
-  );
-
-  const adminListener = config.adminPort === undefined ? null : listener.adminPort(config.adminHost, config.adminPort);
+  };
+  const tls = serverCertificates(config);
+  const listener = new Listener(clock, retryBudget, live.of(dataPort), tls, taker);
+  const adminListener =
+    config.adminPort === undefined ? null : new Listener(clock, retryBudget, live.of(adminPortOptions), tls, taker);
   const listeners = adminListener === null ? [listener] : [listener, adminListener];
   const metricsServer = createMetricsServer(metricsText);
   let port: number;
@@ -240,12 +255,18 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     if (adminListener !== null)
       adminPort = await listenOr(() => adminListener.listen(), `--admin-port ${config.adminPort}`);
     metricsPort = await listenOr(
-      () => listenOn(metricsServer, { port: config.prometheusPort, host: config.prometheusHost }),
+      () =>
+        listenOn(metricsServer, {
+          port: config.prometheusPort,
+          host: config.prometheusHost,
+          reusePort: config.reusePort,
+        }),
       `--prometheus-port ${config.prometheusPort}`,
     );
   } catch (error) {
     health.close();
     breakers.close();
+    loopLag.close();
     choosing.table.close();
     for (const each of listeners) each.close();
     throw error;
@@ -258,6 +279,41 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
   }, TICK_MS);
 
+  live.beforeChange((next) => {
+    const renewed = serverCertificates(next);
+    return () => {
+      if (renewed !== null) for (const each of listeners) each.reloadTls(renewed);
+    };
+  });
+  live.beforeChange((next) => {
+    const secureContext = createSecureContext(workerCertificates(next));
+    return () => {
+      workerTls.secureContext = secureContext;
+    };
+  });
+  live.beforeChange(() => access.prepareReload());
+  live.beforeChange((next, now) => changeWorkers(fleet, splitList(now.workerUrls), splitList(next.workerUrls)));
+  live.beforeChange((next, now) => () => {
+    retryBudget.limitBytes = next.retryBufferBytes;
+    fleet.setCap(next.workerMaxInflight);
+    admission.onOptionsChange();
+    waitingRoom.knock();
+    reader.setPlaces(keyPlaces(next));
+    if (next.logLevel !== now.logLevel) logging.setLevel(next.logLevel);
+    chooser.explains = log.isLevelEnabled('debug');
+    loadWatch?.close();
+    loadWatch = watchLoad(next);
+  });
+  // The last one: a new policy takes over what the old one knows, and nothing may be placed in between.
+  live.beforeChange(async (next, now) => {
+    const change = await choosing.prepareChange(next, now);
+    if (change === null) return null;
+    return () => {
+      change();
+      waitingRoom.askAll();
+    };
+  });
+
   const scheme = listener.isTls ? 'https' : 'http';
   const urlOf = (host: string, at: number) => `${scheme}://${host.includes(':') ? `[${host}]` : host}:${at}`;
   const url = urlOf(config.host, port);
@@ -267,49 +323,48 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
 
   return {
     url,
+    get config() {
+      return live.current;
+    },
     metricsUrl: `http://${config.prometheusHost}:${metricsPort}/metrics`,
     adminUrl,
     fleet,
     pipeline,
-    reload() {
-      const reloads = {
-        certificate: () => {
-          const tls = serverCertificates(config);
-          if (tls !== null) for (const each of listeners) each.reloadTls(tls);
-        },
-        'certificate for workers': () => {
-          workerTls.secureContext = createSecureContext(workerCertificates(config));
-        },
-        keys: () => access.reload(),
-      };
-      let hasFailed = false;
-      for (const [what, reload] of Object.entries(reloads)) {
-        try {
-          reload();
-        } catch (error) {
-          // What is half written must not take the router down; the old one goes on.
-          log.error({ error: (error as Error).message }, `${what} not reloaded, the old one stays`);
-          hasFailed = true;
-        }
+    async reload(read = () => live.current) {
+      logging.reopen();
+      try {
+        const { changed, ignored } = await live.change(read());
+        if (ignored.length > 0) log.warn({ options: ignored }, 'changed, but only a restart puts these in force');
+        log.info({ changed, workers: fleet.workers.length }, 'configuration reloaded');
+      } catch (error) {
+        // What is half written, or wrong, must not take the router down.
+        log.error({ error: (error as Error).message }, 'configuration not reloaded, the old one stays');
       }
-      if (!hasFailed) log.info('certificates and keys reloaded');
     },
     async close(graceMs = 0) {
-      for (const each of listeners) each.drain();
-      const deadline = performance.now() + graceMs;
-      while (pipeline.underWay.size > 0 && performance.now() < deadline) {
-        await new Promise((resolve) => setTimeout(resolve, Math.min(50, graceMs)));
-      }
+      log.info({ underWay: pipeline.underWay.size, graceSecs: graceMs / 1000 }, 'draining');
+      const cut = await drain(listeners, pipeline, graceMs);
+      log[cut > 0 ? 'warn' : 'info']({ cut }, 'drained');
       health.close();
       breakers.close();
       loadWatch?.close();
+      loopLag.close();
       clearInterval(ticker);
-      pipeline.close();
-      for (const each of listeners) each.close();
       for (const worker of fleet.workers) worker.pool.closeIdle();
       choosing.table.close();
+      reader.close();
       await store.flush();
-      await new Promise((resolve) => metricsServer.close(resolve));
+      metricsServer.close();
+      metricsServer.closeAllConnections();
+      await logging.close();
     },
   };
+}
+
+function logFiles({ logDir, logMaxBytes, logMaxFiles }: Config): RotatingFile | undefined {
+  try {
+    return logDir === undefined ? undefined : new RotatingFile(logDir, logMaxBytes, logMaxFiles);
+  } catch (error) {
+    throw new Error(`--log-dir: ${(error as Error).message}`, { cause: error });
+  }
 }

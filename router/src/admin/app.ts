@@ -73,11 +73,16 @@ export function createAdminApp({ fleet, breakers, metricsText, isDraining, polic
     if (typeof worker === 'string') return c.json({ error: worker }, 400);
     return c.json({ status: 'success', worker_urls: inFlightByUrl() });
   });
+  /** It finishes what it has, or by force it doesn't. */
+  const remove = (worker: Worker, force: string | undefined): void => {
+    fleet.remove(worker);
+    if (force === 'true' || force === '1') worker.pool.breakAll();
+  };
   app.post('/remove_worker', async (c) => {
     const url = await urlOf(c.req);
     if (url === '') return c.json(noUrl, 400);
     const worker = fleet.get(url);
-    if (worker !== undefined) fleet.remove(worker);
+    if (worker !== undefined) remove(worker, c.req.query('force'));
     return c.json({ status: 'success', worker_urls: inFlightByUrl() });
   });
   app.get('/list_workers', (c) => c.json({ urls: fleet.workers.map((worker) => worker.url) }));
@@ -121,7 +126,7 @@ export function createAdminApp({ fleet, breakers, metricsText, isDraining, polic
     if (!UUID.test(id)) return c.json({ error: 'The worker id is not a UUID', code: 'BAD_REQUEST' }, 400);
     const worker = byId(id);
     if (worker === undefined) return c.json(notFound, 404);
-    fleet.remove(worker);
+    remove(worker, c.req.query('force'));
     return c.json({ status: 'accepted', worker_id: id, message: 'Worker removed; it finishes what it has' }, 202);
   });
 

@@ -6,27 +6,30 @@ import { RouterError } from '../kit/errors.ts';
 import { ownHead } from '../wire/response-head.ts';
 import { ownPathTest } from './app.ts';
 
-/** Bodies for the router itself are small: larger ones would keep it busy reading them. */
-const MAX_OWN_BODY_BYTES = 1_048_576;
+/** None of them needs more, and JSON of megabytes takes the event loop for too long to parse. */
+const MAX_BODY_BYTES = 262_144;
 
 /** Hands requests for the router's own endpoints to the app as web `Request`s and writes its `Response`s back. */
 export function ownEndpoints(app: Hono): (x: Exchange) => boolean {
   const isOwn = ownPathTest(app);
   return (x) => {
     if (!isOwn(x.path)) return false;
-    x.body.whenComplete(() => void answer(app, x));
+    if (x.head.contentLength > MAX_BODY_BYTES) refuse(x);
+    else x.body.whenComplete(({ bytes }) => (bytes > MAX_BODY_BYTES ? refuse(x) : void answer(app, x)));
     return true;
   };
+}
+
+function refuse(x: Exchange): void {
+  const message = `The router's own endpoints take at most ${MAX_BODY_BYTES} bytes.`;
+  sendError(x.sink, new RouterError('payload_too_large', message), 'plain');
+  x.body.release();
+  x.outcome = 'complete';
 }
 
 async function answer(app: Hono, x: Exchange): Promise<void> {
   const { head, body, sink } = x;
   try {
-    if (body.bytes > MAX_OWN_BODY_BYTES) {
-      const message = `A request to the router itself has at most ${MAX_OWN_BODY_BYTES} bytes.`;
-      sendError(sink, new RouterError('payload_too_large', message), 'plain');
-      return;
-    }
     const query = head.target.indexOf('?');
     const request = new Request(`http://turnout${x.path}${query < 0 ? '' : head.target.slice(query)}`, {
       method: head.method,

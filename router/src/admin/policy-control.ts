@@ -1,8 +1,11 @@
 import { createHash } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import { loadPolicy } from '../choose/load-policy.ts';
 import type { PolicyContext } from '../choose/policy.ts';
-import { PolicyTable } from '../choose/policy-table.ts';
-import { boundedKey } from '../classify/body-reader.ts';
+import { type NamedPolicy, PolicyTable } from '../choose/policy-table.ts';
+import { boundedKey } from '../classify/body-scan.ts';
+import { routingOptions } from '../config/options/routing.ts';
+import type { LiveConfig, Preparation } from '../config/live.ts';
 import type { Config } from '../config/options.ts';
 import type { Logger } from '../observe/log.ts';
 import type { PolicyControl } from './policies.ts';
@@ -14,34 +17,61 @@ const MAX_FILE_WORD = 120;
 
 /** Makes the policies that the configuration names, and what changes them later. Rejects when one can't be had. */
 export async function startChoosing(
-  config: Config,
+  live: LiveConfig,
   { log, ...surroundings }: Surroundings,
-): Promise<{ table: PolicyTable; control: PolicyControl }> {
-  // The other router's users read these lines at info.
-  const level = config.keyOrder === 'vllm-router' ? 'info' : 'debug';
-  const load = (model: string, name: string) =>
-    loadPolicy(
+): Promise<{ table: PolicyTable; control: PolicyControl; prepareChange: Preparation }> {
+  const config = live.current;
+  const load = (model: string, name: string, options = live.current) => {
+    // The other router's users read these lines at info.
+    const level = options.keyOrder === 'vllm-router' ? 'info' : 'debug';
+    const trace = (line: string): void => log[level](`${name}: ${line}`);
+    return loadPolicy(
       name,
       {
         ...surroundings,
-        options: config,
+        options,
         state: (map) => surroundings.state(model === '' ? map : `${map}@${fileWord(model)}`),
-        trace: log.isLevelEnabled(level) ? (line) => log[level](`${name}: ${line}`) : null,
+        get trace() {
+          return log.isLevelEnabled(level) ? trace : null;
+        },
         warn: (line) => log.warn(`${name}: ${line}`),
       },
       (where, error, count) => log.error({ policy: name, in: where, count, err: error }, 'policy failed'),
     );
+  };
   if (config.evictionIntervalSecs !== undefined) {
     log.warn('--eviction-interval-secs has no effect: --max-tree-size is kept at every request');
   }
   const table = new PolicyTable(await load('', config.policy));
-  for (const entry of config.modelPolicy) {
-    const at = entry.lastIndexOf('=');
-    const model = entry.slice(0, at);
-    table.set(model, await load(model, entry.slice(at + 1)));
-  }
+  for (const [model, name] of policiesOf(config)) if (model !== '') table.set(model, await load(model, name));
+
+  /** A policy whose name and options stay goes on as it is; the others are made anew and find their state again. */
+  const prepareChange: Preparation = async (next, now) => {
+    const [wanted, before] = [policiesOf(next), policiesOf(now)];
+    const isTuned = tuning.some((name) => !isDeepStrictEqual(next[name], now[name]));
+    const names = new Map(Array.from(table.entries(), ([model, { name }]) => [model, name]));
+    const made = new Map<string, NamedPolicy>();
+    const gone: string[] = [];
+    try {
+      for (const model of new Set([...names.keys(), ...wanted.keys()])) {
+        // One that was set while running stays, unless the configuration now says something new of its model.
+        const name = wanted.get(model) === before.get(model) ? names.get(model) : wanted.get(model);
+        if (name === undefined) gone.push(model);
+        else if (isTuned || name !== names.get(model)) made.set(model, await load(model, name, next));
+      }
+    } catch (error) {
+      for (const { policy } of made.values()) policy.close?.();
+      throw error;
+    }
+    if (made.size === 0 && gone.length === 0) return null;
+    return () => {
+      for (const [model, named] of made) table.set(model, named);
+      for (const model of gone) table.unset(model);
+    };
+  };
   return {
     table,
+    prepareChange,
     control: {
       list: () =>
         Array.from(table.entries(), ([model, { name, policy }]) => ({
@@ -57,6 +87,21 @@ export async function startChoosing(
     },
   };
 }
+
+/** Names of policies by model; '' for all others. */
+function policiesOf({ policy, modelPolicy }: Config): Map<string, string> {
+  const names = new Map([['', policy]]);
+  for (const entry of modelPolicy) {
+    const at = entry.lastIndexOf('=');
+    names.set(entry.slice(0, at), entry.slice(at + 1));
+  }
+  return names;
+}
+
+/** The options that policies are made with. Which headers name a session is read by others. */
+const tuning = (Object.keys(routingOptions) as (keyof typeof routingOptions)[]).filter(
+  (name) => !['policy', 'modelPolicy', 'sessionHeaders', 'dataDir', 'streamCoalesceMs'].includes(name),
+);
 
 /** A model's name as part of a file's: readable where it can be, and no two alike. */
 function fileWord(model: string): string {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { exchangeOf, fleetOfSize } from '../../test/harness/policy.ts';
@@ -23,14 +24,14 @@ function admissionOf(
   fleet: Fleet = fleetOfSize(2).fleet,
   heap = calm,
 ): { admission: Admission; enter: () => Exchange; said: Map<Exchange, RouterError | 'in'> } {
-  const admission = new Admission(
-    { ...unlimited, ...options },
+  const admission = new Admission({
+    options: { ...unlimited, ...options },
     fleet,
     heap,
-    () => '',
-    () => new RouterError('no_available_workers', 'Nobody.', { retryAfterSecs: 1 }),
-    () => {},
-  );
+    keyOf: () => '',
+    nobodyAvailable: () => new RouterError('no_available_workers', 'none'),
+    onWaited: () => {},
+  });
   const said = new Map<Exchange, RouterError | 'in'>();
   const enter = (): Exchange => {
     const x = exchangeOf();
@@ -93,54 +94,62 @@ test('short of memory: nothing new, with limits or without; who waits is let in 
   assert.equal(free.said.get(free.enter()), 'in');
 });
 
-test('whatever happens: the bound holds, nobody waits while there is room, nobody is told twice or never', () => {
+test('whatever happens: the bound holds, nobody waits while there is room, nobody is told twice or never', async () => {
   const step = fc.record({
     what: fc.constantFrom('enter', 'enter', 'leave', 'abort', 'unhealthy', 'healthy'),
     at: fc.nat(),
   });
   const limits = fc.record({ maxConcurrent: fc.nat({ max: 4 }), workerMaxInflight: fc.nat({ max: 2 }) });
-  fc.assert(
-    fc.property(limits, fc.nat({ max: 5 }), fc.array(step, { maxLength: 100 }), (bounds, queueSize, steps) => {
-      const { fleet, workers } = fleetOfSize(3);
-      const { admission, enter, said } = admissionOf({ ...bounds, queueSize }, fleet);
-      const waiting = new Set<Exchange>();
-      const inside = new Set<Exchange>();
-      const sort = (x: Exchange): void => {
-        const what = said.get(x);
-        if (what === undefined) waiting.add(x);
-        else waiting.delete(x);
-        if (what === 'in') inside.add(x);
-      };
-      for (const { what, at } of steps) {
-        if (what === 'enter') sort(enter());
-        else if (what === 'leave') {
-          const x = [...inside][at % Math.max(1, inside.size)];
-          if (x === undefined) continue;
-          inside.delete(x);
-          said.delete(x);
-          admission.leave(x);
-        } else if (what === 'abort') {
-          const x = [...waiting][at % Math.max(1, waiting.size)];
-          if (x === undefined) continue;
-          x.underWay!.abort();
-          waiting.delete(x);
-          admission.leave(x);
-        } else fleet.setReason(workers[at % 3]!, 'unhealthy', what === 'unhealthy');
-        for (const x of waiting) sort(x);
-        const count = fleet.eligible.length;
-        const { maxConcurrent, workerMaxInflight } = bounds;
-        const bound = Math.min(
-          maxConcurrent || Infinity,
-          workerMaxInflight > 0 && count > 0 ? workerMaxInflight * count : Infinity,
-        );
-        if (maxConcurrent > 0) assert.ok(inside.size <= maxConcurrent);
-        assert.ok(waiting.size <= queueSize);
-        assert.equal(admission.waiting.concurrency, waiting.size);
-        if (waiting.size > 0)
-          assert.ok(inside.size >= bound && count > 0, `${waiting.size} wait beside ${inside.size}`);
-      }
-      for (const x of waiting) x.underWay!.abort();
-    }),
+  await fc.assert(
+    fc.asyncProperty(
+      limits,
+      fc.nat({ max: 5 }),
+      fc.array(step, { maxLength: 100 }),
+      async (bounds, queueSize, steps) => {
+        const { fleet, workers } = fleetOfSize(3);
+        const { admission, enter, said } = admissionOf({ ...bounds, queueSize }, fleet);
+        const waiting = new Set<Exchange>();
+        const inside = new Set<Exchange>();
+        const sort = (x: Exchange): void => {
+          const what = said.get(x);
+          if (what === undefined) waiting.add(x);
+          else waiting.delete(x);
+          if (what === 'in') inside.add(x);
+        };
+        for (const { what, at } of steps) {
+          if (what === 'enter') sort(enter());
+          else if (what === 'leave') {
+            const x = [...inside][at % Math.max(1, inside.size)];
+            if (x === undefined) continue;
+            inside.delete(x);
+            said.delete(x);
+            admission.leave(x);
+          } else if (what === 'abort') {
+            const x = [...waiting][at % Math.max(1, waiting.size)];
+            if (x === undefined) continue;
+            x.underWay!.abort();
+            waiting.delete(x);
+            admission.leave(x);
+          } else {
+            fleet.setReason(workers[at % 3]!, 'unhealthy', what === 'unhealthy');
+            await nextTick();
+          }
+          for (const x of waiting) sort(x);
+          const count = fleet.eligible.length;
+          const { maxConcurrent, workerMaxInflight } = bounds;
+          const bound = Math.min(
+            maxConcurrent || Infinity,
+            workerMaxInflight > 0 && count > 0 ? workerMaxInflight * count : Infinity,
+          );
+          if (maxConcurrent > 0) assert.ok(inside.size <= maxConcurrent);
+          assert.ok(waiting.size <= queueSize);
+          assert.equal(admission.waiting.concurrency, waiting.size);
+          if (waiting.size > 0)
+            assert.ok(inside.size >= bound && count > 0, `${waiting.size} wait beside ${inside.size}`);
+        }
+        for (const x of waiting) x.underWay!.abort();
+      },
+    ),
     { numRuns: 200 },
   );
 });

@@ -18,8 +18,26 @@ export interface AdmissionOptions {
   readonly queueTimeoutMs: number;
 }
 
+/**
+ * Bodies up to this size are read while their request waits: the end of a connection that is not read isn't seen. Larger ones
+ * stand still until it is let in.
+ */
+const READ_BYTES = 1_048_576;
+
 /** Why one has to wait. */
 export type WaitReason = 'concurrency' | 'rate';
+
+export interface AdmissionParts {
+  readonly options: AdmissionOptions;
+  readonly fleet: Fleet;
+  readonly heap: HeapGuard;
+  /** Under which key a request waits. */
+  readonly keyOf: (head: RequestHead) => string;
+  /** What to tell those for whom no worker is left. */
+  readonly nobodyAvailable: () => RouterError;
+  /** Hears how long each waited, however that ended. */
+  readonly onWaited: (seconds: number) => void;
+}
 
 /** The exchange may go on; or never, with the error that its client gets. */
 export type GoOn = (x: Exchange, refusal: RouterError | null) => void;
@@ -46,12 +64,10 @@ export class Admission {
   readonly shed = { queue_full: 0, queue_timeout: 0, heap: 0 };
   readonly #options: AdmissionOptions;
   readonly #fleet: Fleet;
-  readonly #heap: HeapGuard;
-  readonly #keyOf: (head: RequestHead) => string;
-  readonly #nobodyAvailable: () => RouterError;
-  readonly #onWaited: (seconds: number) => void;
-  readonly #hasLimits: boolean;
-  readonly #rate: RateLimit | null;
+  readonly #parts: AdmissionParts;
+  #hasLimits = false;
+  #rate: RateLimit | null = null;
+  #ratePerSec = 0;
   readonly #pace = new Pace(performance.now());
   readonly #inside = new Set<Exchange>();
   readonly #queue = new FairQueue<Waiter>();
@@ -59,45 +75,44 @@ export class Admission {
   #rateTimer: NodeJS.Timeout | null = null;
   /** Nobody is to be let in from the queue now: that is being done, or is over for good. */
   #isAdmitting = false;
+  /** The fleet has changed: the queue will be looked at. */
+  #isLookingSoon = false;
 
-  /**
-   * @param nobodyAvailable what to say when no worker gets new work
-   * @param onWaited hears how long each waited, however that ended
-   */
-  constructor(
-    options: AdmissionOptions,
-    fleet: Fleet,
-    heap: HeapGuard,
-    keyOf: (head: RequestHead) => string,
-    nobodyAvailable: () => RouterError,
-    onWaited: (seconds: number) => void,
-  ) {
+  constructor(parts: AdmissionParts) {
+    const { options, fleet } = parts;
+    this.#parts = parts;
     this.#options = options;
     this.#fleet = fleet;
-    this.#heap = heap;
-    this.#keyOf = keyOf;
-    this.#nobodyAvailable = nobodyAvailable;
-    this.#onWaited = onWaited;
-    this.#hasLimits = options.maxConcurrent > 0 || options.workerMaxInflight > 0 || options.ratePerSec > 0;
-    this.#rate = options.ratePerSec > 0 ? new RateLimit(options.ratePerSec, performance.now()) : null;
-    if (this.#hasLimits) fleet.onEvent(() => this.#onFleetChange());
+    this.onOptionsChange();
+    fleet.onEvent(this.#onFleetEvent);
+  }
+
+  /** The options are others than before. What is under way without having been counted is not counted now. */
+  onOptionsChange(): void {
+    const { maxConcurrent, workerMaxInflight, ratePerSec } = this.#options;
+    this.#hasLimits = maxConcurrent > 0 || workerMaxInflight > 0 || ratePerSec > 0;
+    if (ratePerSec !== this.#ratePerSec) {
+      this.#ratePerSec = ratePerSec;
+      this.#rate = ratePerSec > 0 ? new RateLimit(ratePerSec, performance.now()) : null;
+    }
+    this.#admitWaiting();
   }
 
   /** Calls `goOn` at once or after a wait, which `x.underWay.abort()` ends. */
   enter(x: Exchange, goOn: GoOn): void {
-    if (this.#heap.isHigh) goOn(x, this.#overloaded());
+    if (this.#parts.heap.isHigh) goOn(x, this.#overloaded());
     else if (!this.#hasLimits) goOn(x, null);
     else if (this.#queue.size === 0 && this.#hasPlace() && (this.#rate?.take(performance.now()) ?? true)) {
       this.#inside.add(x);
       goOn(x, null);
-    } else if (this.#fleet.eligible.length === 0) goOn(x, this.#nobodyAvailable());
+    } else if (this.#fleet.eligible.length === 0) goOn(x, this.#parts.nobodyAvailable());
     else if (this.#queue.size >= this.#options.queueSize) goOn(x, this.#full());
     else this.#wait(x, goOn);
   }
 
   /** The exchange is over, whether it was let in or not. */
   leave(x: Exchange): void {
-    if (!this.#hasLimits || !this.#inside.delete(x)) return;
+    if (this.#inside.size === 0 || !this.#inside.delete(x)) return;
     this.#pace.note(x.endMs);
     this.#admitWaiting();
   }
@@ -126,10 +141,12 @@ export class Admission {
     };
     const timer = setTimeout(expire, this.#options.queueTimeoutMs);
     const waiter: Waiter = { x, goOn, reason, sinceMs: performance.now(), timer, ticket: null };
-    waiter.ticket = this.#queue.enter(waiter, this.#keyOf(x.head));
+    waiter.ticket = this.#queue.enter(waiter, this.#parts.keyOf(x.head));
     this.waiting[reason]++;
     this.queued[reason]++;
     x.underWay = { abort: () => this.#leaveQueue(waiter) };
+    const { contentLength } = x.head;
+    if (contentLength > 0 && contentLength <= READ_BYTES) x.body.whenComplete(() => {});
     if (reason === 'rate') this.#admitWaiting();
   }
 
@@ -141,7 +158,7 @@ export class Admission {
     clearTimeout(timer);
     x.underWay = null;
     this.waiting[reason]--;
-    this.#onWaited((performance.now() - sinceMs) / 1000);
+    this.#parts.onWaited((performance.now() - sinceMs) / 1000);
     if (this.#queue.size > 0 || this.#rateTimer === null) return;
     clearTimeout(this.#rateTimer);
     this.#rateTimer = null;
@@ -176,14 +193,22 @@ export class Admission {
     this.#admitWaiting();
   };
 
-  #onFleetChange(): void {
-    if (this.#fleet.eligible.length > 0) {
-      this.#admitWaiting();
-      return;
-    }
+  /** Not within the event: it may come from the midst of a choice, and others of the same moment may undo it. */
+  readonly #onFleetEvent = (): void => {
+    if (this.#isLookingSoon || this.#queue.size === 0) return;
+    this.#isLookingSoon = true;
+    setImmediate(() => {
+      this.#isLookingSoon = false;
+      if (this.#fleet.eligible.length > 0) this.#admitWaiting();
+      else this.#sendAway();
+    });
+  };
+
+  /** There is nobody to wait for. */
+  #sendAway(): void {
     for (let waiter = this.#queue.next(); waiter !== null; waiter = this.#queue.next()) {
       this.#onLeft(waiter);
-      waiter.goOn(waiter.x, this.#nobodyAvailable());
+      waiter.goOn(waiter.x, this.#parts.nobodyAvailable());
     }
   }
 

@@ -1,4 +1,4 @@
-import { boundedKey } from '../classify/body-reader.ts';
+import { boundedKey } from '../classify/body-scan.ts';
 import type { KeyPlace } from '../classify/keys.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 

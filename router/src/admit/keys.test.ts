@@ -29,15 +29,15 @@ test('a file is read again; one that can\u2019t be keeps the old keys', () => {
   const file = keyFile('one');
   const keys = new KeySet({ keys: [], file, option: '--api-key-file' });
   keyFile('two');
-  keys.reload();
+  keys.prepare()();
   assert.deepEqual([keys.has(digestOf('one')), keys.has(digestOf('two'))], [false, true]);
   for (const spoiled of ['', '# nothing\n', 'a key\n']) {
     keyFile(spoiled);
-    assert.throws(() => keys.reload(), /--api-key-file .*keys: (no key in it|line 1 is not a key)/);
+    assert.throws(() => keys.prepare()(), /--api-key-file .*keys: (no key in it|line 1 is not a key)/);
     assert.ok(keys.has(digestOf('two')));
   }
   rmSync(file);
-  assert.throws(() => keys.reload(), /not readable \(ENOENT\)/);
+  assert.throws(() => keys.prepare()(), /not readable \(ENOENT\)/);
   assert.ok(keys.has(digestOf('two')));
 });
 

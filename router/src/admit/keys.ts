@@ -24,7 +24,7 @@ export class KeySet {
 
   constructor(source: KeySource) {
     this.#source = source;
-    this.reload();
+    this.prepare()();
   }
 
   get isEmpty(): boolean {
@@ -44,12 +44,15 @@ export class KeySet {
     return isKnown;
   }
 
-  /** Reads the file again. Throws, in words without keys, and keeps the keys it had. */
-  reload(): void {
+  /** Reads the file again. Throws, in words without keys. @returns what puts its keys in force */
+  prepare(): () => void {
     const { keys, file } = this.#source;
     const all = file === undefined ? keys : [...keys, ...this.#readFile(file)];
-    this.#digests = all.map(digestOf);
-    this.#first = all[0] ?? '';
+    const digests = all.map(digestOf);
+    return () => {
+      this.#digests = digests;
+      this.#first = all[0] ?? '';
+    };
   }
 
   #readFile(file: string): string[] {

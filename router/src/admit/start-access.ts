@@ -10,8 +10,8 @@ export interface Access {
   /** What engines are shown. */
   readonly workerKey: WorkerKey;
   readonly cors: Cors | null;
-  /** Reads key files again. Throws when one can't be read; its old keys stay then. */
-  reload(): void;
+  /** Reads key files again. Throws when one can't be read. @returns what puts their keys in force */
+  prepareReload(): () => void;
 }
 
 /** Reads keys and makes what asks for them. Throws, in words for the user, when a key file can't be read. */
@@ -34,10 +34,11 @@ export function startAccess(config: Config, isOwn: (path: string) => boolean): A
     doorkeeper: isGuarded ? new Doorkeeper({ dataKeys, adminKeys, hasAdminPort, isOwn }) : null,
     workerKey,
     cors: config.corsAllowedOrigins.length > 0 ? new Cors(config.corsAllowedOrigins) : null,
-    reload() {
-      dataKeys.reload();
-      adminKeys.reload();
-      readWorkerKey();
+    prepareReload() {
+      const steps = [dataKeys.prepare(), adminKeys.prepare(), readWorkerKey];
+      return () => {
+        for (const step of steps) step();
+      };
     },
   };
 }

@@ -1,4 +1,4 @@
-import type { BodyReader } from '../classify/body-reader.ts';
+import { type BodyReader, MAX_LOOKED_BYTES } from '../classify/body-reader.ts';
 import { flushingPaths } from '../engines/controls.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
@@ -8,9 +8,17 @@ import type { RequestHead } from '../wire/request-head.ts';
 import type { FullWorkers } from './full-workers.ts';
 import type { Hold } from './policy.ts';
 import type { PolicyTable } from './policy-table.ts';
+import type { SlowStart } from './slow-start.ts';
 
 /** What came of choosing: a placement (its work is counted already), a hold, a refusal, or nobody. */
 export type Choice = Placement | Hold | RouterError | null;
+
+/** What narrows the choice; left out: nothing does. */
+export interface ChooserRooms {
+  readonly full?: FullWorkers;
+  readonly slowStart?: SlowStart;
+  readonly explains?: boolean;
+}
 
 /** Eligible workers → policy → placement. Counts the placement's legs as in flight before anybody else can choose. */
 export class Chooser {
@@ -18,18 +26,17 @@ export class Chooser {
   readonly #fleet: Fleet;
   readonly #reader: BodyReader;
   readonly #full: FullWorkers | null;
-  readonly #explains: boolean;
+  readonly #slowStart: SlowStart | null;
+  /** Whether each choice is put down with its reasons (`Exchange.candidates`). */
+  explains: boolean;
 
-  /**
-   * @param full null: no worker has a cap
-   * @param explains whether each choice is put down with its reasons (`Exchange.candidates`)
-   */
-  constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, full: FullWorkers | null = null, explains = false) {
+  constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, { full, slowStart, explains }: ChooserRooms = {}) {
     this.#fleet = fleet;
-    this.#full = full;
+    this.#full = full ?? null;
+    this.#slowStart = slowStart ?? null;
     this.table = table;
     this.#reader = reader;
-    this.#explains = explains;
+    this.explains = explains ?? false;
   }
 
   /** Calls `then` when all is known of the request that a policy asks for: at once, or with its body's last byte. */
@@ -41,8 +48,7 @@ export class Chooser {
     if (!needsModel && (hasEnough || (x.session !== '' && this.table.knowsSession(x)))) return then();
     if (!canWaitFor(x.head)) return then();
     x.body.whenComplete(() => {
-      this.#reader.readBody(x, needs === 'prompt');
-      then();
+      this.#reader.readBody(x, needs === 'prompt', then);
     });
   }
 
@@ -50,11 +56,12 @@ export class Chooser {
   choose(x: Exchange): Choice {
     const untried = this.candidates(x);
     if (untried.length === 0) return null;
-    const workers = this.#full === null ? untried : this.#full.withRoom(x, untried);
-    if (workers.length === 0) return this.#full!.hold(x);
+    const open = this.#full === null ? untried : this.#full.withRoom(x, untried);
+    if (open.length === 0) return this.#full!.hold(x);
+    const workers = this.#slowStart === null ? open : this.#slowStart.withoutSpared(open);
     const policy = this.table.for(x);
     x.placer = policy;
-    if (this.#explains) x.candidates = policy.explain?.(x, workers) ?? null;
+    if (this.explains) x.candidates = policy.explain?.(x, workers) ?? null;
     const choice = policy.choose(x, workers);
     if ('legs' in choice) {
       x.placement = choice;
@@ -97,9 +104,6 @@ export class Chooser {
     if (x.isLastTurn && x.outcome === 'complete' && x.session !== '') this.table.sessionEnded(x.session);
   }
 }
-
-/** Larger bodies are passed on as they come instead: no prompt is as long as that. */
-const MAX_LOOKED_BYTES = 16_777_216;
 
 /** Whether a body may be waited for. One in chunks that is not JSON may have no end, or wait for the answer's beginning. */
 function canWaitFor(head: RequestHead): boolean {

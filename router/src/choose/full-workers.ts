@@ -6,8 +6,8 @@ import type { Hold } from './policy.ts';
 import type { WaitingRoom } from './waiting-room.ts';
 
 export interface FullWorkersOptions {
-  /** How many may wait; null: whoever comes. */
-  readonly queueSize: number | null;
+  /** How many may wait. */
+  readonly queueSize: number;
   readonly queueTimeoutMs: number;
 }
 
@@ -27,7 +27,7 @@ export class FullWorkers implements Placer {
 
   /** Those of `workers` with room; none for one that comes while others wait. */
   withRoom(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
-    if (this.#fleet.fullCount === 0) return workers;
+    if (this.#fleet.fullCount === 0 && this.#room.size === 0) return workers;
     const open = workers.filter((worker) => !this.#fleet.isFull(worker));
     const isNew = x.placer === null;
     if (!isNew || open.length === 0 || this.#room.sizeOf(this) === 0) return open;
@@ -38,7 +38,7 @@ export class FullWorkers implements Placer {
 
   hold(x: Exchange): Hold | RouterError {
     const { queueSize, queueTimeoutMs } = this.#options;
-    if (queueSize !== null && x.placer === null && this.#room.sizeOf(this) >= queueSize) {
+    if (x.placer === null && this.#room.sizeOf(this) >= queueSize) {
       this.shed++;
       const message = 'Every worker has as many requests as it may (--worker-max-inflight). Retry later.';
       return new RouterError('too_many_requests', message, { retryAfterSecs: 1 });

@@ -24,12 +24,12 @@ export class WaitingRoom {
   readonly #lines = new Map<Placer, Line>();
   /** How long each exchange was held before, in all, by each of its holders. */
   readonly #heldMs = new WeakMap<Placer, WeakMap<Exchange, number>>();
-  readonly #isClosed: () => boolean;
+  readonly #isClosed: (holder: Placer) => boolean;
   #isKnocking = false;
   #rounds = 0;
 
-  /** @param isClosed whether it would be in vain to ask anybody: every worker has as much as it may */
-  constructor(isClosed: () => boolean = () => false) {
+  /** @param isClosed whether it would be in vain to ask those of a holder: every worker has as much as it may */
+  constructor(isClosed: (holder: Placer) => boolean = () => false) {
     this.#isClosed = isClosed;
   }
 
@@ -102,17 +102,17 @@ export class WaitingRoom {
     for (const line of lines) this.#askAll(line);
   }
 
-  #askAll(line: Line): void {
+  #askAll({ holder, held }: Line): void {
     // Those of now: who is held again waits for the next knock.
-    const now = [...line.held];
+    const now = [...held];
     for (const x of now) {
-      if (this.#isClosed()) return;
+      if (this.#isClosed(holder)) return;
       this.#ask(x);
     }
   }
 
   #askInOrder({ holder, held }: Line): void {
-    while (!this.#isClosed()) {
+    while (!this.#isClosed(holder)) {
       const x = holder.nextHeld!(held);
       if (x === null) return;
       this.#ask(x);

@@ -33,7 +33,7 @@ function read(
 ): Exchange {
   const x = exchange(headers, body);
   const reader = new BodyReader(orders[order](names));
-  if (!reader.readHead(x)) reader.readBody(x, true);
+  if (!reader.readHead(x)) reader.readBody(x, true, () => {});
   return x;
 }
 
@@ -174,11 +174,11 @@ test('a key that is very long is replaced by its hash', () => {
 
 test('a key in the body that is very long is replaced by its hash, the same as in a header', () => {
   const long = 'k'.repeat(600);
-  const longer = 'k'.repeat(1_000_000);
+  const longer = 'k'.repeat(250_000);
   const valueOf = (text: string): string => read([], `{"session_id":${text}}`).key!.value;
   assert.equal(valueOf(`"${long}"`), read([`x-session-id: ${long}`]).key!.value);
   assert.equal(valueOf(`"${long.replace('k', '\\u006b')}"`), valueOf(`"${long}"`));
-  assert.match(valueOf(`"${longer}"`), /^hash:[\da-z]+:1000000$/);
+  assert.match(valueOf(`"${longer}"`), /^hash:[\da-z]+:250000$/);
   assert.notEqual(valueOf(`"${longer}"`), valueOf(`"${longer.slice(1)}j"`));
   // As long as a key may be, in the longest way to write it.
   assert.equal(valueOf(`"${'\\u00e9'.repeat(512)}"`), 'é'.repeat(512));
@@ -191,7 +191,7 @@ test('a group that is very long is replaced by its hash, a model name is none', 
   assert.match(read(['x-turnout-group: ' + 'g'.repeat(600)]).group, /^hash:[\da-z]+:600$/);
   const modelOf = (name: string): string => read([], JSON.stringify({ model: name })).model;
   assert.equal(modelOf('m'.repeat(512)).length, 512);
-  for (const chars of [513, 5_000, 1_000_000]) assert.equal(modelOf('m'.repeat(chars)), '');
+  for (const chars of [513, 5_000, 250_000]) assert.equal(modelOf('m'.repeat(chars)), '');
 });
 
 test('group, last turn and model are read', () => {

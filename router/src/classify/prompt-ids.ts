@@ -15,8 +15,8 @@ const idFields = ['input_ids', 'token_ids', 'prompt'] satisfies (typeof promptFi
 const SALT = idFields.length;
 const finder = new MemberFinder([...idFields, 'cache_salt']);
 
-/** More than any engine's context; what comes after them is not read. */
-const MAX_IDS = 1_048_576;
+/** Larger bodies hold the event loop for too long: they count as having no ids. */
+const MAX_BYTES = 1_048_576;
 const FIRST_IDS = 16_384;
 /** No vocabulary is near; and nine digits always fit into 31 bits. */
 const MAX_DIGITS = 9;
@@ -41,7 +41,7 @@ export class PromptIdReader {
    */
   read(body: RequestBody, field: string): PromptIds | null {
     const which = (idFields as readonly string[]).indexOf(field);
-    if (which < 0 || !body.isComplete || !body.isWhole) return null;
+    if (which < 0 || !body.isComplete || !body.isWhole || body.bytes > MAX_BYTES) return null;
     const bytes = body.join();
     const spans = this.#spans;
     if (finder.find(bytes, 0, bytes.length, spans) < 0) return null;
@@ -76,7 +76,6 @@ export class PromptIdReader {
         if (bytes[at] === CLOSE) return count;
         if (bytes[at] !== COMMA) return -1;
       }
-      if (count === MAX_IDS) return count;
       at++;
       if (bytes[at]! <= SP) at = skipSpace(bytes, at, end);
     }

@@ -35,8 +35,8 @@ export async function doctor(config: Config, print: (line: string) => void): Pro
   print('This machine');
   show([
     ok(`Node.js ${process.versions.node}`),
-    await checkPort(config.host, config.port, '--port'),
-    await checkPort(config.prometheusHost, config.prometheusPort, '--prometheus-port'),
+    await checkPort(config.host, config.port, '--port', config.reusePort),
+    await checkPort(config.prometheusHost, config.prometheusPort, '--prometheus-port', config.reusePort),
   ]);
   if (urls.length === 0) show([note('no workers given: name them with --worker-urls, or add them while running')]);
   const versions = new Map<string, string[]>();
@@ -56,14 +56,16 @@ export async function doctor(config: Config, print: (line: string) => void): Pro
   return problems === 0 ? 0 : 1;
 }
 
-function checkPort(host: string, port: number, flag: string): Promise<Finding> {
+function checkPort(host: string, port: number, flag: string, reusePort: boolean): Promise<Finding> {
   if (port === 0) return Promise.resolve(ok(`${flag} 0: any free port`));
   return new Promise((resolve) => {
     const server = createServer();
     server.once('error', ({ code }: NodeJS.ErrnoException) =>
       resolve(problem(`${flag} ${port} on ${host} can't be listened on (${code}): choose another`)),
     );
-    server.listen(port, host, () => server.close(() => resolve(ok(`${flag} ${port} on ${host} is free`))));
+    server.listen({ port, host, reusePort }, () =>
+      server.close(() => resolve(ok(`${flag} ${port} on ${host} is free`))),
+    );
   });
 }
 

@@ -35,7 +35,7 @@ program
   .configureOutput({ outputError: (text, write) => write(text.replace(/'(--?[\w-]+)=[^']*'/, "'$1'")) });
 
 addOptions(program.command('serve', { isDefault: true }).description('Run the router (the default verb).')).action(
-  async (flags: Record<string, unknown>) => (await import('./serve.ts')).serve(configOf(flags)),
+  async (flags: Record<string, unknown>) => (await import('./serve.ts')).serve(() => configOf(flags)),
 );
 
 addOptions(

@@ -40,6 +40,7 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   evictionIntervalSecs: ['60', 60],
   kvEventEndpoints: ['http://a:1=tcp://a:2', ['http://a:1=tcp://a:2']],
   kvReplayPort: ['5558', 5558],
+  requestIdHeaders: ['X-Trace-Id, x-b', ['x-trace-id', 'x-b']],
   logLevel: ['debug'],
   healthCheckEndpoint: ['/up'],
   retryJitterFactor: ['0.5', 0.5],

@@ -41,17 +41,12 @@ export class Breakers {
     onEvent: (event: BreakerEvent, worker: Worker) => void,
   ) {
     this.#fleet = fleet;
-    this.#options = { ...options };
+    this.#options = options;
     this.#nowMs = nowMs;
     this.#onEvent = onEvent;
     fleet.onEvent((event, worker) => {
       if (event === 'removed') this.#forget(worker);
     });
-  }
-
-  /** From now on; what was counted before stays. */
-  apply(options: BreakersOptions): void {
-    Object.assign(this.#options, options);
   }
 
   stateOf(worker: Worker): BreakerState {

@@ -14,7 +14,7 @@ test('a worker is full at its cap; one below what it has is reached when enough 
   fleet.onEvent(() => told++);
   for (let i = 0; i < 5; i++) fleet.begin(worker);
   assert.deepEqual([fleet.fullCount, fleet.isFull(worker), fleet.isAllFull], [0, false, false]);
-  fleet.setCap(worker, 3);
+  fleet.setCap(3);
   assert.deepEqual([fleet.fullCount, fleet.isFull(worker), fleet.isAllFull], [1, true, true]);
   fleet.finish(worker);
   fleet.finish(worker);
@@ -22,39 +22,12 @@ test('a worker is full at its cap; one below what it has is reached when enough 
   fleet.finish(worker);
   assert.deepEqual([fleet.fullCount, fleet.isFull(worker), told], [0, false, 0]);
   fleet.begin(worker);
-  fleet.setCap(worker, 4);
+  fleet.setCap(4);
   assert.deepEqual([fleet.fullCount, told], [0, 1], 'who waits is told of the room');
   fleet.begin(worker);
   assert.equal(fleet.fullCount, 1);
-  fleet.setCap(worker, 0);
+  fleet.setCap(0);
   assert.deepEqual([fleet.fullCount, told], [0, 2]);
-});
-
-test('--worker-max-inflight is the most that any cap allows, and what is left when a cap is taken back', () => {
-  const fleet = fleetWith(2);
-  const worker = fleet.add('http://a:1') as Worker;
-  fleet.begin(worker);
-  fleet.setCap(worker, 100);
-  assert.equal(fleet.isFull(worker), false);
-  fleet.begin(worker);
-  assert.equal(fleet.isFull(worker), true);
-  fleet.finish(worker);
-  fleet.setCap(worker, 1);
-  assert.equal(fleet.isFull(worker), true);
-  fleet.setCap(worker, 0);
-  assert.equal(fleet.isFull(worker), false);
-});
-
-test('a cap for a worker that is gone is not one for its slot’s next', () => {
-  const fleet = fleetWith(0);
-  const gone = fleet.add('http://a:1') as Worker;
-  fleet.setCap(gone, 1);
-  fleet.remove(gone);
-  const next = fleet.add('http://b:1') as Worker;
-  assert.equal(next.slot, gone.slot);
-  fleet.setCap(gone, 1);
-  fleet.begin(next);
-  assert.deepEqual([fleet.isFull(next), fleet.fullCount], [false, 0]);
 });
 
 test('whatever happens, the counts are what counting anew gives', () => {
@@ -83,7 +56,7 @@ test('whatever happens, the counts are what counting anew gives', () => {
         else if (what === 'begin') {
           fleet.begin(worker);
           all.set(worker, all.get(worker)! + 1);
-        } else if (what === 'cap') fleet.setCap(worker, count);
+        } else if (what === 'cap') fleet.setCap(count);
         else if (what === 'remove') fleet.remove(worker);
         else fleet.setReason(worker, 'unhealthy', what === 'unhealthy');
         const busyOrThere = [...all].filter(([each, n]) => n > 0 || fleet.workers.includes(each));

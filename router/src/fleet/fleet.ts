@@ -43,17 +43,18 @@ export class Fleet {
   strandedInFlight = 0;
   /** Workers that have as much as they may; 0 wherever nobody has a cap. */
   fullCount = 0;
-  /** How much each may have at once, by slot; 0: no bound. */
-  #caps = new Int32Array(64);
   readonly #options: FleetOptions;
   readonly #places: WorkerPlaces;
   readonly #byUrl = new Map<string, Worker>();
   readonly #freeSlots: number[] = [];
   readonly #listeners = new Set<(event: FleetEvent, worker: Worker) => void>();
   #slots = 0;
+  /** How much each worker may have at once; 0: no bound. */
+  #cap: number;
 
   constructor(options: FleetOptions) {
     this.#options = options;
+    this.#cap = options.workerMaxInflight ?? 0;
     this.#places = options.places ?? new WorkerPlaces([]);
   }
 
@@ -86,10 +87,10 @@ export class Fleet {
     }
     const slot = this.#freeSlots.pop() ?? this.#slots++;
     if (slot >= this.inFlight.length) {
-      this.inFlight = twiceAsLong(this.inFlight);
-      this.#caps = twiceAsLong(this.#caps);
+      const larger = new Int32Array(this.inFlight.length * 2);
+      larger.set(this.inFlight);
+      this.inFlight = larger;
     }
-    this.#caps[slot] = this.#options.workerMaxInflight ?? 0;
     const worker = new Worker(randomUUID(), slot, address, {
       role: options.role ?? 'regular',
       labels: options.labels ?? {},
@@ -121,27 +122,17 @@ export class Fleet {
     this.#refresh('changed', worker);
   }
 
-  /**
-   * How much the worker may have at once, where that is less than `--worker-max-inflight`; 0: no more than that bound. What it
-   * has beyond it already, it finishes.
-   */
-  setCap(worker: Worker, count: number): void {
-    // The slot of one that is gone may be another's.
-    if (!this.workers.includes(worker)) return;
-    const general = this.#options.workerMaxInflight ?? 0;
-    const cap = count > 0 && general > 0 ? Math.min(count, general) : count || general;
-    const wasFull = this.isFull(worker);
-    this.#caps[worker.slot] = cap;
-    const isFull = this.isFull(worker);
-    if (wasFull === isFull) return;
-    this.fullCount += isFull ? 1 : -1;
-    if (!isFull) this.#tell('changed', worker);
+  /** How much every worker may have at once from now on; 0: no bound. */
+  setCap(count: number): void {
+    const full = this.workers.filter((worker) => this.isFull(worker));
+    this.#cap = count;
+    this.fullCount = count === 0 ? 0 : this.inFlight.filter((load) => load >= count).length;
+    for (const worker of full) if (!this.isFull(worker)) this.#tell('changed', worker);
   }
 
   /** It has as much as it may. */
   isFull(worker: Worker): boolean {
-    const cap = this.#caps[worker.slot]!;
-    return cap > 0 && this.inFlight[worker.slot]! >= cap;
+    return this.#cap > 0 && this.inFlight[worker.slot]! >= this.#cap;
   }
 
   /** There are workers for new work, and each has as much as it may. */
@@ -165,7 +156,7 @@ export class Fleet {
 
   begin(worker: Worker): void {
     const count = ++this.inFlight[worker.slot]!;
-    if (count === this.#caps[worker.slot]) this.fullCount++;
+    if (count === this.#cap) this.fullCount++;
     if (worker.reasons !== 0) this.strandedInFlight++;
     // A half-open worker gets one exchange at a time.
     if (worker.isOnTrial) this.setReason(worker, 'breaker', true);
@@ -173,7 +164,7 @@ export class Fleet {
 
   finish(worker: Worker): void {
     const count = --this.inFlight[worker.slot]!;
-    if (count + 1 === this.#caps[worker.slot]) this.fullCount--;
+    if (count + 1 === this.#cap) this.fullCount--;
     if (worker.reasons === 0) return;
     this.strandedInFlight--;
     if ((worker.reasons & REASONS.draining) !== 0) this.#freeIfDone(worker);
@@ -211,10 +202,4 @@ export class Fleet {
   #tell(event: FleetEvent, worker: Worker): void {
     for (const listener of this.#listeners) listener(event, worker);
   }
-}
-
-function twiceAsLong(counts: Int32Array<ArrayBuffer>): Int32Array<ArrayBuffer> {
-  const larger = new Int32Array(counts.length * 2);
-  larger.set(counts);
-  return larger;
 }

@@ -23,7 +23,8 @@ export interface HealthOptions {
 /** While a worker's state is in doubt it is looked at this often (at most the interval): news should travel fast. */
 const DOUBT_INTERVAL_MS = 1_000;
 
-export type HealthEvent = 'quarantined' | 'readmitted' | 'held_back' | 'not_started';
+/** `restarted`: nobody listened there for a while, so it is another process now. */
+export type HealthEvent = 'quarantined' | 'readmitted' | 'restarted' | 'held_back' | 'not_started';
 
 /** Checks of new workers are spread over so many milliseconds each: 500 that come at once are not asked at once. */
 const SPREAD_MS = 4;
@@ -36,6 +37,8 @@ interface Watch {
   isAsking: boolean;
   /** It failed a check or a request since its last good check: it may be another process now. */
   isSuspect: boolean;
+  /** Nobody listened there when it was last asked. */
+  isGone: boolean;
   /** It was reported that it does not start. */
   isReported: boolean;
 }
@@ -93,6 +96,7 @@ export class Health {
       timer: null,
       isAsking: false,
       isSuspect: false,
+      isGone: false,
       isReported: false,
     };
     this.#watches.set(worker, watch);
@@ -164,6 +168,10 @@ export class Health {
       worker.weightVersion = facts.weightVersion;
       worker.kvTokens = facts.kvTokens;
     }
+    if (watch.isGone) {
+      watch.isGone = false;
+      if (worker.isProven) this.#onEvent('restarted', worker, 'nobody listened there before');
+    }
     const isQuarantined = (worker.reasons & REASONS.unhealthy) !== 0;
     if (isQuarantined && watch.successes < this.#options.successThreshold) return;
     worker.isProven = true;
@@ -207,6 +215,7 @@ export class Health {
     watch.successes = 0;
     watch.failures++;
     watch.isSuspect = true;
+    watch.isGone ||= problem === 'ECONNREFUSED';
     const { startupTimeoutMs } = this.#options;
     if (!worker.isProven && !watch.isReported && performance.now() - watch.sinceMs > startupTimeoutMs) {
       watch.isReported = true;

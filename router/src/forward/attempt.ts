@@ -299,7 +299,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     // make it run twice (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1). Only a reused connection without a single
     // byte of answer qualifies, and only once.
     else if (connection.uses > 0 && !connection.hasRead && !this.#isFresh) this.#fail('stale', detail);
-    else this.#fail('reset', detail);
+    else this.#fail(connection.hasRead ? 'cut_head' : 'reset', detail);
   }
 
   readonly #onSilence = (): void => {
@@ -327,7 +327,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   /** True when an event of the stream was just completed: an error event may be put in here. */
   get isBetweenEvents(): boolean {
     const chunks = this.#chunks;
-    return this.#head!.isEventStream && chunks !== null && chunks.isBetweenChunks && chunks.isBetweenEvents;
+    return this.#head?.isEventStream === true && chunks !== null && chunks.isBetweenChunks && chunks.isBetweenEvents;
   }
 
   #leave(): void {

@@ -33,6 +33,9 @@ export function nobodyLeft(x: Exchange, detail = ''): RouterError {
   if (last === 'bad_answer') {
     return new RouterError('upstream_bad_answer', 'The engine answered with something that is not HTTP/1.1.');
   }
+  if (last === 'cut_head') {
+    return new RouterError('upstream_reset', 'The engine broke off inside the head of its answer.');
+  }
   if (last === 'first_byte_timeout') {
     return new RouterError('first_byte_timeout', `The engine gave ${detail} (--first-byte-timeout-secs).`);
   }
@@ -46,8 +49,13 @@ export function nobodyLeft(x: Exchange, detail = ''): RouterError {
   if (x.failures.some(({ failure }) => failure !== 'connect')) {
     return new RouterError('upstream_reset', 'The engine closed the connection before it answered. Retry.');
   }
-  return new RouterError('no_available_workers', `No engine accepts connections (${x.failures.length} tried).`, again);
+  const slow = detail === 'ETIMEDOUT' ? ', the last one not within --connect-timeout-ms' : '';
+  const message = `No engine accepts connections (${x.failures.length} tried${slow}).`;
+  return new RouterError('no_available_workers', message, again);
 }
+/** What may still be said in an answer that breaks off: an error event, where one can stand; else ''. */
+export const lastWords = (x: Exchange, error: RouterError): string =>
+  x.underWay?.isBetweenEvents === true ? `data: ${errorJson(error, x.dialect)}\n\n` : '';
 
 /** What the wire refused, as an error of the table. It keeps the status that fits it best. */
 export function refusalError({ status, message }: Refusal): RouterError {

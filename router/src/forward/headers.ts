@@ -26,7 +26,10 @@ export function upstreamHead(x: Exchange, worker: Worker, bodyBytes: number): st
       ? head.passedOn()
       : `${head.passedOn().replace(AUTHORIZATION_LINES, '')}authorization: ${authorization}\r\n`;
   let out = `${head.method} ${target} HTTP/1.1\r\nhost: ${worker.authority}\r\n${fields}`;
-  if (x.isRequestIdOurs) out += `x-request-id: ${head.requestId}\r\n`;
+  if (x.isRequestIdOurs) {
+    out += `x-request-id: ${head.requestId}\r\n`;
+    if (head.idHeader !== '') out += `${head.idHeader}: ${head.requestId}\r\n`;
+  } else if (!head.hasRequestIdLine) out += `x-request-id: ${head.requestId}\r\n`;
   // vLLM reads it on every path, SGLang on OpenAI's. What the client says itself, it knows better.
   if (worker.rank !== null && head.get('x-data-parallel-rank') === undefined) {
     out += `x-data-parallel-rank: ${worker.rank}\r\n`;

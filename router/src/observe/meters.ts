@@ -64,7 +64,7 @@ export class Meters implements Observer {
     if (worker === null) return;
     const meters = this.worker(worker);
     if (x.status > 0 && x.error === null) meters.byStatusClass[Math.floor(x.status / 100)]!++;
-    if (x.outcome === 'cut') meters.cut++;
+    if (x.outcome === 'cut' && x.error?.code === 'upstream_reset') meters.cut++;
   }
 }
 

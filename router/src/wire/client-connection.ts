@@ -50,6 +50,8 @@ export class ClientConnection implements Sink, ReaderOwner {
   #isChunkedOut = false;
   #isFramedByClose = false;
   #out = '';
+  /** A part of the present answer went to the socket. */
+  #hasWritten = false;
   /** Copies that wait to be written. */
   #unsent: Buffer[] = [];
 
@@ -123,7 +125,11 @@ export class ClientConnection implements Sink, ReaderOwner {
     if (head.requestId === '' && request !== null && request.requestId !== '') {
       out += `x-request-id: ${request.requestId}\r\n`;
     }
+    if (request !== null && request.idHeader !== '' && head.get(request.idHeader) === undefined) {
+      out += `${request.idHeader}: ${request.requestId}\r\n`;
+    }
     this.#out = `${out}\r\n`;
+    this.#hasWritten = false;
   }
 
   body(bytes: Uint8Array, start: number, end: number): void {
@@ -151,7 +157,14 @@ export class ClientConnection implements Sink, ReaderOwner {
     return false;
   }
 
+  takeBack(): boolean {
+    if (this.#hasWritten) return false;
+    this.#out = '';
+    return true;
+  }
+
   #write(): void {
+    this.#hasWritten = true;
     this.socket.write(this.#out);
     this.#out = '';
   }
@@ -192,9 +205,21 @@ export class ClientConnection implements Sink, ReaderOwner {
     const requests = this.#requests;
     const { isWhole } = requests;
     requests.stop();
-    this.deadlineMs = this.#owner.clock.nowMs + LINGER_MS;
-    this.socket.end();
+    if (this.socket.writableLength === 0) {
+      this.#linger();
+      this.socket.end();
+    } else {
+      // A slow client gets its answer to the end; only one that takes nothing at all is given up.
+      this.deadlineMs = Infinity;
+      this.socket.setTimeout(this.#owner.timeouts.writeMs);
+      this.socket.end(() => this.#linger());
+    }
     if (isWhole && requests.hasEnded) this.socket.destroySoon();
+  }
+
+  #linger(): void {
+    this.socket.setTimeout(0);
+    this.deadlineMs = this.#owner.clock.nowMs + LINGER_MS;
   }
 
   readonly #onDrained = (): void => {

@@ -1,28 +1,39 @@
 import type { Socket } from 'node:net';
+import { filesForClients, openFileLimit } from './open-files.ts';
+
+export interface MaxConnections {
+  /** In all; 0: by the files that the system allows. */
+  readonly maxConnections: number;
+  /** From one address; 0: no bound. */
+  readonly maxConnectionsPerClient: number;
+}
 
 /** How many connections clients may have. What is too much is closed as it comes: it costs nobody else's requests a file. */
 export class ConnectionLimits {
-  /** How many were closed, by why; `system`: it had no file for them. */
-  readonly refused = { max_connections: 0, max_connections_per_client: 0, system: 0 };
-  readonly #max: number;
-  readonly #maxPerClient: number;
+  /** How many were closed, by the limit; `files`: those that the system allows, less what engines need. */
+  readonly refused = { max_connections: 0, max_connections_per_client: 0, files: 0 };
+  readonly #options: MaxConnections;
+  readonly #maxByFiles = filesForClients(openFileLimit());
+  #open = 0;
   readonly #openByClient = new Map<string, number>();
 
-  /** 0: no bound. */
-  constructor(max: number, maxPerClient: number) {
-    this.#max = max;
-    this.#maxPerClient = maxPerClient;
+  constructor(options: MaxConnections) {
+    this.#options = options;
   }
 
-  /** @returns false: it is closed. */
-  enter(tcp: Socket, openCount: number): boolean {
-    if (this.#max > 0 && openCount >= this.#max) return this.#refuse(tcp, 'max_connections');
-    if (this.#maxPerClient === 0) return true;
-    const client = clientOf(tcp.remoteAddress);
-    const open = this.#openByClient.get(client) ?? 0;
-    if (open >= this.#maxPerClient) return this.#refuse(tcp, 'max_connections_per_client');
-    this.#openByClient.set(client, open + 1);
+  /** @returns false: it is closed. Else it counts from now on, before its handshake, until it is gone. */
+  enter(tcp: Socket): boolean {
+    const { maxConnections, maxConnectionsPerClient } = this.#options;
+    const max = maxConnections > 0 ? maxConnections : this.#maxByFiles;
+    if (this.#open >= max) return this.#refuse(tcp, maxConnections > 0 ? 'max_connections' : 'files');
     // Its address is not known any more when it is closed.
+    const client = maxConnectionsPerClient === 0 ? null : clientOf(tcp.remoteAddress);
+    if (client !== null) {
+      const open = this.#openByClient.get(client) ?? 0;
+      if (open >= maxConnectionsPerClient) return this.#refuse(tcp, 'max_connections_per_client');
+      this.#openByClient.set(client, open + 1);
+    }
+    this.#open++;
     tcp.on('close', () => this.#leave(client));
     return true;
   }
@@ -34,7 +45,9 @@ export class ConnectionLimits {
     return false;
   }
 
-  #leave(client: string): void {
+  #leave(client: string | null): void {
+    this.#open--;
+    if (client === null) return;
     const open = this.#openByClient.get(client)! - 1;
     if (open === 0) this.#openByClient.delete(client);
     else this.#openByClient.set(client, open);

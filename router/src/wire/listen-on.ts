@@ -1,7 +1,15 @@
 import type { Server } from 'node:net';
 
+interface ListenOptions {
+  readonly port: number;
+  readonly host: string;
+  /** Others may listen there too. */
+  readonly reusePort: boolean;
+  readonly backlog?: number;
+}
+
 /** @returns the port, which differs from the one asked for when that was 0. */
-export function listenOn(server: Server, options: { port: number; host: string; backlog?: number }): Promise<number> {
+export function listenOn(server: Server, options: ListenOptions): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once('error', reject);
     server.listen(options, () => {
@@ -14,8 +22,11 @@ export function listenOn(server: Server, options: { port: number; host: string; 
 }
 
 const listenProblems: Readonly<Record<string, (flag: string) => string>> = {
-  EADDRINUSE: (flag) => `${flag}: another process listens there already. Choose another port.`,
+  EADDRINUSE: (flag) =>
+    `${flag}: another process listens there already. Choose another port, or give --reuse-port to both for an upgrade.`,
   EACCES: (flag) => `${flag}: not allowed to listen there. Choose a port above 1023.`,
+  ENOTSUP: () =>
+    '--reuse-port: this system has no SO_REUSEPORT that shares connections out (Linux 3.9 and newer have).',
   EADDRNOTAVAIL: () => '--host: this machine has no such address.',
 };
 

@@ -2,7 +2,7 @@ import { type Server, type Socket, createServer } from 'node:net';
 import { type SecureContext, type SecureContextOptions, TLSSocket, createSecureContext } from 'node:tls';
 import type { CoarseClock } from '../kit/clock.ts';
 import { ClientConnection, type ConnectionOwner } from './client-connection.ts';
-import { ConnectionLimits } from './connection-limits.ts';
+import { ConnectionLimits, type MaxConnections } from './connection-limits.ts';
 import { listenOn } from './listen-on.ts';
 import { MutualTls } from './mutual-tls.ts';
 import type { RequestBody, RetryBudget } from './request-body.ts';
@@ -13,19 +13,20 @@ export const TICK_MS = 250;
 
 /** Keep-alive: a client that vanished while it waits for an answer is found out by the system, which asks it every minute. */
 const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 };
+/** Rounds of the event loop without a new connection after which nobody waits to be accepted any more. */
+const QUIET_ROUNDS = 3;
+/** Where connections never stop coming, it ends after so many. */
+const MAX_ROUNDS = 100;
 
-export interface ListenerOptions {
+export interface ListenerOptions extends MaxConnections {
   readonly host: string;
   readonly port: number;
   /** Requests that come in here may steer the router and engines. */
-  readonly isAdminPort?: boolean;
-  /** Certificate and key of this server, or null for plain HTTP. With `ca`, clients must show a certificate of theirs. */
-  readonly tls: SecureContextOptions | null;
+  readonly isAdminPort: boolean;
+  /** Other processes may listen there too. */
+  readonly reusePort: boolean;
   readonly maxPayloadBytes: number;
   readonly allowsHalfClose: boolean;
-  /** Client connections at once, in all and from one address; 0 or left out: no bound. */
-  readonly maxConnections?: number;
-  readonly maxConnectionsPerClient?: number;
   readonly timeouts: ConnectionOwner['timeouts'];
 }
 
@@ -39,35 +40,48 @@ export interface RequestTaker {
 export class Listener implements ConnectionOwner {
   readonly clock: CoarseClock;
   readonly retryBudget: RetryBudget;
-  readonly maxPayloadBytes: number;
-  readonly allowsHalfClose: boolean;
-  readonly timeouts: ConnectionOwner['timeouts'];
   isDraining = false;
   #secureContext: SecureContext | null;
   readonly #mutualTls: MutualTls | null;
   readonly connections = new Set<ClientConnection>();
   readonly limits: ConnectionLimits;
+  #quietRounds = 0;
   readonly #server: Server;
   readonly #taker: RequestTaker;
   readonly #options: ListenerOptions;
 
-  constructor(clock: CoarseClock, retryBudget: RetryBudget, options: ListenerOptions, taker: RequestTaker) {
+  /** @param tls certificate and key of this server, null for plain HTTP; with `ca`, clients must show a certificate of theirs */
+  constructor(
+    clock: CoarseClock,
+    retryBudget: RetryBudget,
+    options: ListenerOptions,
+    tls: SecureContextOptions | null,
+    taker: RequestTaker,
+  ) {
     this.clock = clock;
     this.retryBudget = retryBudget;
-    this.maxPayloadBytes = options.maxPayloadBytes;
-    this.allowsHalfClose = options.allowsHalfClose;
-    this.timeouts = options.timeouts;
-    this.limits = new ConnectionLimits(options.maxConnections ?? 0, options.maxConnectionsPerClient ?? 0);
     this.#options = options;
+    this.limits = new ConnectionLimits(options);
     this.#taker = taker;
-    this.#secureContext = options.tls === null ? null : createSecureContext(options.tls);
+    this.#secureContext = tls === null ? null : createSecureContext(tls);
     this.#mutualTls =
-      options.tls?.ca === undefined
+      tls?.ca === undefined
         ? null
-        : new MutualTls(options.tls, options.timeouts.headMs, (socket, tcp) => this.#connect(socket, tcp));
+        : new MutualTls(tls, options.timeouts.headMs, (socket, tcp) => this.#connect(socket, tcp));
     // Half-open: a client's FIN is answered by the connection itself, which knows what is under way.
     this.#server = createServer({ ...SOCKET_OPTIONS, allowHalfOpen: true }, (tcp) => this.#take(tcp));
-    this.#server.on('error', () => this.limits.refused.system++);
+  }
+
+  get maxPayloadBytes(): number {
+    return this.#options.maxPayloadBytes;
+  }
+
+  get allowsHalfClose(): boolean {
+    return this.#options.allowsHalfClose;
+  }
+
+  get timeouts(): ConnectionOwner['timeouts'] {
+    return this.#options.timeouts;
   }
 
   get isTls(): boolean {
@@ -76,7 +90,8 @@ export class Listener implements ConnectionOwner {
 
   /** A handshake that fails or drags on ends like a head that does: by the connection's error or deadline. */
   #take(tcp: Socket): void {
-    if (!this.limits.enter(tcp, this.connections.size)) return;
+    this.#quietRounds = 0;
+    if (!this.limits.enter(tcp)) return;
     if (this.#mutualTls !== null) {
       this.#mutualTls.take(tcp);
       return;
@@ -91,15 +106,10 @@ export class Listener implements ConnectionOwner {
     this.connections.add(new ClientConnection(socket, tcp, this));
   }
 
-  /** @returns a listener on another address that is like this one in everything else. */
-  adminPort(host: string, port: number): Listener {
-    return new Listener(this.clock, this.retryBudget, { ...this.#options, host, port, isAdminPort: true }, this.#taker);
-  }
-
   /** @returns the port, which differs from the one asked for when that was 0. */
   listen(): Promise<number> {
-    const { host, port } = this.#options;
-    return listenOn(this.#server, { host, port, backlog: 4096 });
+    const { host, port, reusePort } = this.#options;
+    return listenOn(this.#server, { host, port, reusePort, backlog: 4096 });
   }
 
   /** New connections get this certificate; open ones go on. */
@@ -115,7 +125,7 @@ export class Listener implements ConnectionOwner {
   }
 
   onRequest(head: RequestHead, body: RequestBody, connection: ClientConnection): void {
-    if (this.#options.isAdminPort === true) head.isOnAdminPort = true;
+    if (this.#options.isAdminPort) head.isOnAdminPort = true;
     this.#taker.onRequest(head, body, connection);
   }
 
@@ -127,16 +137,34 @@ export class Listener implements ConnectionOwner {
     this.connections.delete(connection);
   }
 
-  /** Stops listening and lets go of connections that wait for a request; the others end after their answer. */
+  /** Every answer ends its connection from now on. Listens no more, once those are accepted who wait for it already. */
   drain(): void {
     this.isDraining = true;
-    this.#server.close();
+    this.#quietRounds = 0;
+    this.#acceptRest(MAX_ROUNDS);
+  }
+
+  /** The system resets connections that wait to be accepted when their socket is closed, so nobody may be left waiting. */
+  #acceptRest(rounds: number): void {
+    if (rounds === 0 || this.#quietRounds++ === QUIET_ROUNDS) this.#server.close();
+    else setImmediate(() => this.#acceptRest(rounds - 1));
+  }
+
+  /** Lets go of connections that wait for a request. */
+  closeIdle(): void {
     for (const connection of this.connections) if (connection.isIdle) connection.socket.destroySoon();
+  }
+
+  /** Nothing waits to be sent. */
+  get hasSentAll(): boolean {
+    for (const { socket } of this.connections) if (socket.writableLength > 0) return false;
+    return true;
   }
 
   /** Breaks off whatever is left. */
   close(): void {
-    this.drain();
+    this.isDraining = true;
+    this.#server.close();
     this.#mutualTls?.close();
     for (const connection of this.connections) connection.socket.destroy();
   }

@@ -13,7 +13,7 @@ const LARGE_BYTES = 16_384;
 
 /** Bytes of bodies kept for another try, of all requests together. */
 export class RetryBudget {
-  readonly limitBytes: number;
+  limitBytes: number;
   usedBytes = 0;
 
   constructor(limitBytes: number) {
@@ -86,6 +86,8 @@ export class RequestBody {
   /** Sends all from the first byte on to `taker`. Only while `isWhole`. */
   attach(taker: BodyTaker): void {
     this.#taker = taker;
+    // It goes at the taker's pace from here on, whoever wanted to see the whole before.
+    this.#waiting = null;
     this.#next = 0;
     this.resume();
   }

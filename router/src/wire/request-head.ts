@@ -85,6 +85,8 @@ export class RequestHead extends Head {
   hasRequestIdLine = false;
   /** Value of x-turnout-timeout, '' when absent. */
   timeout = '';
+  /** The answer carries the id of the request under this name too; '' for none. */
+  idHeader = '';
   /** The client waits for `100 Continue` before it sends its body. */
   expectsContinue = false;
   refusal: Refusal | null = null;

@@ -11,7 +11,7 @@ export class UpstreamPool {
   readonly endpoint: Endpoint;
   readonly #options: PoolOptions;
   readonly #idle: UpstreamConnection[] = [];
-  #open = 0;
+  readonly #open = new Set<UpstreamConnection>();
 
   constructor(endpoint: Endpoint, options: PoolOptions) {
     this.endpoint = endpoint;
@@ -20,7 +20,7 @@ export class UpstreamPool {
 
   /** Open connections, idle ones too. */
   get openCount(): number {
-    return this.#open;
+    return this.#open.size;
   }
 
   /** A connection for one exchange. `isFresh`: a new one in any case, after a reused one proved dead. */
@@ -36,8 +36,8 @@ export class UpstreamPool {
       }
       connection.destroy();
     }
-    this.#open++;
     const connection = new UpstreamConnection(this.endpoint, this.#options.connectTimeoutMs, this.#onClosed);
+    this.#open.add(connection);
     connection.user = user;
     return connection;
   }
@@ -61,8 +61,13 @@ export class UpstreamPool {
     for (const connection of this.#idle.splice(0)) connection.destroy();
   }
 
+  /** Breaks off what is under way: to whoever it is for it looks as if the engine had. */
+  breakAll(): void {
+    for (const connection of this.#open) connection.socket.destroy();
+  }
+
   readonly #onClosed = (connection: UpstreamConnection): void => {
-    this.#open--;
+    this.#open.delete(connection);
     const at = this.#idle.indexOf(connection);
     if (at >= 0) this.#idle.splice(at, 1);
   };

@@ -1,9 +1,9 @@
-import { deepEqual, equal, ok } from 'node:assert/strict';
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { Client, connectClient, send } from '../harness/client.ts';
+import { Client, connectClient, request, send } from '../harness/client.ts';
 import { startEngine } from '../harness/engine.ts';
 import { HELLO, startScene } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
@@ -64,49 +64,49 @@ async function startWithFiles(t: TestContext, files: number, args: readonly stri
   return found()![1]!;
 }
 
-test('more connections than the system has files for: the router lives, and serves when they have gone', async (t) => {
+/** So many connections to `url`. @returns how many of them were refused by now, and the call that closes all */
+function crowd(url: string, count: number): { refused: () => number; leave: () => void } {
+  let refused = 0;
+  const sockets = Array.from({ length: count }, () => connect(Number(new URL(url).port), '127.0.0.1'));
+  for (const socket of sockets) {
+    socket.on('error', () => {});
+    socket.on('close', () => refused++);
+    socket.resume();
+  }
+  return {
+    refused: () => refused,
+    leave: () => {
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+test('more connections than the system has files for: the rest is refused, and who is in is served', async (t) => {
   const engine = await startEngine(t, { onRequest: (asked) => asked.answer('"served"') });
   const url = await startWithFiles(t, 64, ['--worker-urls', engine.url]);
-  const { port } = new URL(url);
   await until('it serves', async () => (await send(t, url, HELLO)).status === 200, 20_000);
-  const crowd = Array.from({ length: 200 }, () => connect(Number(port), '127.0.0.1'));
-  let refused = 0;
-  for (const socket of crowd) {
-    socket.on('error', () => {});
-    socket.on('close', () => refused++);
-    socket.resume();
-  }
-  await until('some are refused', () => refused > 50);
-  for (const socket of crowd) socket.destroy();
-  await until('it serves again', async () => (await send(t, url, HELLO).catch(() => null))?.status === 200, 20_000);
-});
-
-test('--max-connections below the files: requests are served in the middle of the crowd', async (t) => {
-  const engine = await startEngine(t, { onRequest: (asked) => asked.answer('"served"') });
-  const url = await startWithFiles(t, 64, ['--worker-urls', engine.url, '--max-connections', '10']);
-  const { port } = new URL(url);
   const client = await connectClient(t, url);
-  await until(
-    'it serves',
-    async () => {
-      client.write(HELLO);
-      return (await client.answer()).status === 200;
-    },
-    20_000,
-  );
-  const crowd = Array.from({ length: 200 }, () => connect(Number(port), '127.0.0.1'));
-  let refused = 0;
-  for (const socket of crowd) {
-    socket.on('error', () => {});
-    socket.on('close', () => refused++);
-    socket.resume();
-  }
-  await until('most are refused', () => refused > 150);
+  client.write(HELLO);
+  equal((await client.answer()).status, 200);
+  const { refused, leave } = crowd(url, 200);
+  await until('most are refused', () => refused() > 150);
   const statuses = [];
   for (let i = 0; i < 5; i++) {
     client.write(HELLO);
     statuses.push((await client.answer()).status);
   }
   deepEqual(statuses, [200, 200, 200, 200, 200]);
-  for (const socket of crowd) socket.destroy();
+  client.write(request('GET', '/metrics'));
+  match((await client.answer()).text, /turnout_refused_connections_total\{reason="files"\} [1-9]/);
+  leave();
+});
+
+test('no file left at all: the router lives, and serves when the crowd has gone', async (t) => {
+  const engine = await startEngine(t, { onRequest: (asked) => asked.answer('"served"') });
+  const url = await startWithFiles(t, 64, ['--worker-urls', engine.url, '--max-connections', '100000']);
+  await until('it serves', async () => (await send(t, url, HELLO)).status === 200, 20_000);
+  const { refused, leave } = crowd(url, 200);
+  await until('some are refused', () => refused() > 50);
+  leave();
+  await until('it serves again', async () => (await send(t, url, HELLO).catch(() => null))?.status === 200, 20_000);
 });

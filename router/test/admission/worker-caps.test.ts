@@ -116,15 +116,14 @@ test('a new worker is room for those who wait', async (t) => {
 
 test('caps set while running: all full, so the next is held with a reason and asked when a cap is raised', async (t) => {
   const { engines, flood, router } = await startCapScene(t, 1, { queueTimeoutSecs: 5 });
-  const [worker] = router.fleet.workers;
-  router.fleet.setCap(worker!, 1);
+  router.fleet.setCap(1);
   const answers = flood([HELLO, HELLO, HELLO]);
   const asked: EngineRequest[] = [await engines[0]!.next()];
   await until('two are held', async () => (await heldCount(router)) === 2);
-  router.fleet.setCap(worker!, 2);
+  router.fleet.setCap(2);
   asked.push(await engines[0]!.next());
   equal(await heldCount(router), 1);
-  router.fleet.setCap(worker!, 0);
+  router.fleet.setCap(0);
   asked.push(await engines[0]!.next());
   for (const each of asked) each.answer('1');
   deepEqual(await Promise.all(answers), [200, 200, 200]);
@@ -132,7 +131,7 @@ test('caps set while running: all full, so the next is held with a reason and as
 
 test('who comes while others are held has its turn after them', async (t) => {
   const { engines, router } = await startCapScene(t, 1, {});
-  router.fleet.setCap(router.fleet.workers[0]!, 1);
+  router.fleet.setCap(1);
   const order: string[] = [];
   const clients = [];
   for (const target of ['/1', '/2', '/3', '/4']) {
@@ -153,7 +152,7 @@ test('who comes while others are held has its turn after them', async (t) => {
 
 test('held for longer than --queue-timeout-secs: 503; a client that leaves is held no more', async (t) => {
   const { engines, router } = await startCapScene(t, 1, { queueTimeoutSecs: 0.2 });
-  router.fleet.setCap(router.fleet.workers[0]!, 1);
+  router.fleet.setCap(1);
   const running = await connectClient(t, router.url);
   running.write(HELLO);
   const asked = await engines[0]!.next();
@@ -204,7 +203,7 @@ test('a policy that holds requests back, and caps: each waits for its own reason
   engines[0]!.onRequest = (asked) => asked.answer('1');
   const answers = flood(['/a', '/b', '/c'].map((target) => request('GET', target)));
   await until('all are held', async () => (await metric(router, 'turnout_held_requests{reason="gate"}')) === 3);
-  router.fleet.setCap(router.fleet.workers[0]!, 1);
+  router.fleet.setCap(1);
   deepEqual(await Promise.all([...flood([request('GET', '/open')]), ...answers]), [200, 200, 200, 200]);
   await untilIdle(router);
 });

@@ -15,9 +15,12 @@ export interface Turnout {
   readonly ended: Promise<number>;
 }
 
-/** Runs the command line as a user would. It is ended with the test. */
-export function turnout(t: TestContext, args: readonly string[], env: NodeJS.ProcessEnv = {}): Turnout {
-  const child = spawn(process.execPath, [bin, ...args], { env: { ...process.env, ...env } });
+/** Runs the command line as a user would. It is ended with the test. `shell`: words before it, such as `ulimit -n 64`. */
+export function turnout(t: TestContext, args: readonly string[], env: NodeJS.ProcessEnv = {}, shell?: string): Turnout {
+  const command = [process.execPath, bin, ...args];
+  const [program = '', ...words] =
+    shell === undefined ? command : ['sh', '-c', `${shell}; exec "$@"`, 'sh', ...command];
+  const child = spawn(program, words, { env: { ...process.env, ...env } });
   let text = '';
   const waiting = new Set<() => void>();
   for (const stream of [child.stdout, child.stderr]) {

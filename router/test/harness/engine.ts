@@ -38,6 +38,11 @@ export class EngineRequest {
     return rest;
   }
 
+  /** Resolves when the last byte of its body is here; without a timer, for engines that only then do something. */
+  get whole(): Promise<void> {
+    return this.#whole.promise;
+  }
+
   /** The payload, once all of it is here. */
   async payload(ms = PATIENCE_MS): Promise<Buffer> {
     await within(this.#whole.promise, 'the engine gets the whole request body', ms);
@@ -185,6 +190,7 @@ export interface EngineOptions {
   readonly tls?: TlsOptions;
   /** 0: any. */
   readonly port?: number;
+  readonly host?: string;
 }
 
 /** Starts an engine that is killed after the test. */
@@ -195,7 +201,7 @@ export async function startEngine(t: TestContext, options: EngineOptions = {}): 
       ? createServer({ allowHalfOpen: true }, take)
       : createTlsServer({ ...options.tls, allowHalfOpen: true }, take);
   // Test certificates are for 127.0.0.1.
-  server.listen(options.port ?? 0, options.tls === undefined ? HOST : '127.0.0.1');
+  server.listen(options.port ?? 0, options.host ?? (options.tls === undefined ? HOST : '127.0.0.1'));
   await once(server, 'listening');
   const engine = new Engine(server, options.tls === undefined ? 'http' : 'https');
   engine.onRequest = options.onRequest ?? null;

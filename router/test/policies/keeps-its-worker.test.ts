@@ -100,7 +100,7 @@ for (const [name, options] of Object.entries(keepers)) {
   test(`${name}: a session keeps its worker over a reload`, async (t) => {
     const { router, whoGets } = await startFleetScene(t, 3, { policy, ...options });
     const homes = await whoGets(turns(0));
-    router.reload();
+    await router.reload();
     deepEqual(await whoGets(turns(1)), homes);
   });
 

@@ -35,6 +35,44 @@ for (const policy of ['sticky_least_loaded', 'manual']) {
   });
 }
 
+test('killed under load: what had been written by then is what the next one goes by', async (t) => {
+  const dataDir = join(directory, 'under-load');
+  const engines = await startEngines(t, 3);
+  const start = async () => {
+    const ports = ['--port', '0', '--prometheus-port', '0', '--disable-health-check'];
+    const workers = ['--worker-urls', ...engines.map(({ url }) => url)];
+    const policy = ['--policy', 'sticky_least_loaded', '--data-dir', dataDir];
+    const run = turnout(t, ['serve', ...ports, ...workers, ...policy]);
+    const [, url] = await run.says(/listening on (http:\/\/127\.0\.0\.1:\d+)/);
+    return { run, url: url! };
+  };
+  const sessionOf = (name: string) => post('/v1/completions', { prompt: 'x', session_id: name });
+  for (let life = 0; life < 5; life++) {
+    const { run, url } = await start();
+    const kept = new Map(readHomes(join(dataDir, 'sticky-sessions.jsonl')));
+    const asker = await connectAsker(t, { url });
+    for (const [name, home] of [...kept].slice(-40)) equal(engines[await asker.who(sessionOf(name))]!.url, home);
+    let count = 0;
+    const load = Array.from({ length: 4 }, async (_, lane) => {
+      const own = await connectAsker(t, { url });
+      for (let i = 0; ; i++, count++) await own.who(sessionOf(`${life}-${lane}-${i}`));
+    });
+    const ends = Promise.allSettled(load);
+    await until('sessions begin', () => count > 50 + 37 * life);
+    run.child.kill('SIGKILL');
+    await Promise.all([run.ended, ends]);
+  }
+});
+
+/** Where each session is, as the file says that a start has just written anew. */
+function readHomes(path: string): [string, string][] {
+  const lines = readFileSync(path, 'utf8').split('\n').filter(Boolean);
+  return lines.map((line) => {
+    const [name, value] = JSON.parse(line) as [string, string];
+    return [name, (JSON.parse(value) as [number, string])[1]];
+  });
+}
+
 test('a policy that can\u2019t be loaded stops the start, in words', async (t) => {
   const run = turnout(t, ['serve', '--port', '0', '--prometheus-port', '0', '--policy', './not/there.ts']);
   equal(await run.ended, 2);

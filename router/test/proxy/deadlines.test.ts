@@ -47,7 +47,18 @@ async function listenerAt(t: TestContext, timeouts: Listener['timeouts']) {
   const listener = new Listener(
     clock,
     new RetryBudget(1_000_000),
-    { host: '127.0.0.1', port: 0, tls: null, maxPayloadBytes: 1_000_000, allowsHalfClose: false, timeouts },
+    {
+      host: '127.0.0.1',
+      port: 0,
+      isAdminPort: false,
+      reusePort: false,
+      maxPayloadBytes: 1_000_000,
+      allowsHalfClose: false,
+      maxConnections: 0,
+      maxConnectionsPerClient: 0,
+      timeouts,
+    },
+    null,
     {
       onRequest: (head, body, connection) => {
         if (body.isComplete) sendError(connection, new RouterError('internal_error', head.target), 'plain');

@@ -95,7 +95,7 @@ test('reload: new connections get the new certificate, an open one goes on', asy
 
   certificate.renew('new');
   notEqual(certificate.cert, oldCert);
-  router.reload();
+  await router.reload();
   const fresh = await connectClient(t, router.url, { ca: certificate.cert });
   equal(commonName(fresh.socket), 'new');
   asked.connection.write(`${chunk('data: 1\n\n')}0\r\n\r\n`);
@@ -111,7 +111,7 @@ test('reload with a broken or missing certificate keeps the old one', async (t) 
   const router = await startTestRouter(t, { tlsCertPath, tlsKeyPath });
   for (const spoil of [() => writeFileSync(tlsCertPath, 'half a certifi'), () => rmSync(tlsCertPath)]) {
     spoil();
-    router.reload();
+    await router.reload();
     const client = await connectClient(t, router.url, { ca });
     equal(commonName(client.socket), 'old');
   }

@@ -43,6 +43,7 @@ export function cacheAware({ fleet, options }: PolicyContext): Policy {
       index.insert(worker.slot, pathOf(prompt));
       return worker.alone;
     },
+    flushed: ({ slot }) => index.drop(slot),
     explain: ({ prompt }, workers) =>
       workers.map((worker) => ({
         worker: worker.url,

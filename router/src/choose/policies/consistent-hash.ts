@@ -10,7 +10,7 @@ import { leastInflight } from './least-inflight.ts';
  * with bounded loads, Mirrokni et al. 2016): what it can't take goes to the next one clockwise.
  */
 export function consistentHash(context: PolicyContext): Policy {
-  const { fleet, trace } = context;
+  const { fleet } = context;
   const ring = new WorkerRing(fleet, context.options.hashLoadFactor ?? 0);
   const keyless = leastInflight(context);
   return {
@@ -20,6 +20,8 @@ export function consistentHash(context: PolicyContext): Policy {
       const { key } = x;
       if (key === null) return keyless.choose(x, workers);
       const worker = ring.find(key.value, workers);
+      // Asked each time: the level of the log may change.
+      const { trace } = context;
       if (trace !== null) {
         const text = `${key.source}:${key.value}`;
         if (key.source.startsWith('header:')) {

@@ -1,5 +1,9 @@
 import { z } from 'zod';
-import { count, flag, inGroup, list, port } from './option.ts';
+import { count, flag, headerName, inGroup, port } from './option.ts';
+
+/** What they hold is not for the router to write into requests and answers. */
+const reserved =
+  /^(host|connection|content-.*|transfer-encoding|te|trailer|upgrade|expect|cookie|set-cookie|.*authorization)$/;
 
 const option = inGroup('Observability');
 
@@ -18,7 +22,7 @@ export const observabilityOptions = {
 
   requestIdHeaders: option(
     '<names...>',
-    list,
+    z.array(headerName.refine((name) => !reserved.test(name), 'is about something else')).default([]),
     'Headers that carry the id of a request, in the order in which they are believed; x-request-id is always one.',
   ),
   logDir: option('<directory>', z.string().min(1).optional(), 'Write the log to files there too.'),
@@ -28,5 +32,5 @@ export const observabilityOptions = {
     'A new log file is begun when one has this size.',
   ),
   logMaxFiles: option('<count>', count.min(1).default(8), 'So many log files are kept.'),
-  accessLog: option('', flag, 'Write a line for every request.'),
+  accessLog: option('', flag, 'Write a line for every request to workers, when it is over.'),
 } as const;

@@ -32,6 +32,11 @@ export const secs = z
   .max(86_400 * 30);
 export const ms = z.int().min(0);
 export const count = z.int().min(0);
+/** The name of a header, in lower case. */
+export const headerName = z
+  .string()
+  .regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, 'not a header name')
+  .toLowerCase();
 /** A part of something: 0 to 1. */
 export const share = z.number().min(0).max(1);
 export const flag = z.boolean().default(false);

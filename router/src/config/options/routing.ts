@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { count, inGroup, port, secs } from './option.ts';
+import { count, headerName, inGroup, port, secs } from './option.ts';
 import { isPath, policyName, policyNames } from './policy-names.ts';
 
 const policy = z
@@ -31,14 +31,7 @@ export const routingOptions = {
   ),
   sessionHeaders: option(
     '<names...>',
-    z
-      .array(
-        z
-          .string()
-          .regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, 'not a header name')
-          .toLowerCase(),
-      )
-      .default([...sessionHeaders]),
+    z.array(headerName).default([...sessionHeaders]),
     'Headers that name a session, in the order in which they are believed.',
   ),
   keyOrder: option(

@@ -46,7 +46,7 @@ export const serverOptions = {
   maxConnections: option(
     '<count>',
     count.default(0),
-    'Client connections at once; more are closed as they come. 0: no bound but the files the system allows.',
+    'Client connections at once; more are closed as they come. 0: three quarters of the files that the system allows; engines need the rest.',
   ),
   maxConnectionsPerClient: option(
     '<count>',

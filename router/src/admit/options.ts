@@ -1,0 +1,10 @@
+import type { Config } from '../config/options.ts';
+import type { AdmissionOptions } from './admission.ts';
+
+export const admissionOptions = (config: Config): AdmissionOptions => ({
+  maxConcurrent: config.maxConcurrentRequests,
+  workerMaxInflight: config.workerMaxInflight,
+  ratePerSec: config.rateLimitTokensPerSecond,
+  queueSize: config.queueSize,
+  queueTimeoutMs: config.queueTimeoutSecs * 1000,
+});

@@ -1,0 +1,107 @@
+import assert from 'node:assert/strict';
+import { setImmediate as nextTick } from 'node:timers/promises';
+import { type TestContext, test } from 'node:test';
+import { exchangeOf, fleetOfSize, policyContext } from '../../test/harness/policy.ts';
+import { BodyReader } from '../classify/body-reader.ts';
+import type { Exchange } from '../exchange.ts';
+import type { Fleet } from '../fleet/fleet.ts';
+import type { Worker } from '../fleet/worker.ts';
+import { RouterError } from '../kit/errors.ts';
+import { type Choice, Chooser } from './choose.ts';
+import { FullWorkers } from './full-workers.ts';
+import { leastInflight } from './policies/least-inflight.ts';
+import { PolicyTable } from './policy-table.ts';
+import { WaitingRoom } from './waiting-room.ts';
+
+interface Scene {
+  readonly fleet: Fleet;
+  readonly workers: Worker[];
+  readonly chooser: Chooser;
+  /** Who was placed, in this order. */
+  readonly placed: Exchange[];
+  /** Chooses as the forwarder does: what is held waits, and is asked again. */
+  readonly choose: (x: Exchange) => Choice;
+}
+
+function sceneOf(t: TestContext, cap: number, queueSize = 100, count = 1): Scene {
+  const { fleet, workers } = fleetOfSize(count);
+  fleet.setCap(cap);
+  const room = new WaitingRoom((holder) => holder !== full && fleet.isAllFull);
+  const full: FullWorkers = new FullWorkers(fleet, room, { queueSize, queueTimeoutMs: 60_000 });
+  const table = new PolicyTable({ name: 'tested', policy: leastInflight(policyContext(fleet)) });
+  const chooser = new Chooser(fleet, table, new BodyReader([]), { full });
+  fleet.onEvent(() => room.knock());
+  const placed: Exchange[] = [];
+  const held: Exchange[] = [];
+  t.after(() => held.forEach((x) => room.leave(x)));
+  const choose = (x: Exchange): Choice => {
+    const choice = chooser.choose(x);
+    if (choice === null || choice instanceof RouterError) return choice;
+    if ('legs' in choice) placed.push(x);
+    else {
+      held.push(x);
+      room.hold(x, choice.hold, choice.maxMs, x.placer!, () => choose(x), assert.fail);
+    }
+    return choice;
+  };
+  return { fleet, workers, chooser, placed, choose };
+}
+
+test('room that has just come belongs to those who wait, not to who comes in that moment', async (t) => {
+  const { chooser, placed, choose } = sceneOf(t, 1);
+  const [first, waits, comes] = [exchangeOf(), exchangeOf(), exchangeOf()];
+  choose(first);
+  assert.deepEqual(choose(waits), { hold: 'workers_full', maxMs: 60_000 });
+  chooser.release(first);
+  choose(comes);
+  assert.deepEqual(placed, [first], 'nobody has passed by');
+  await nextTick();
+  assert.deepEqual(placed, [first, waits]);
+  chooser.release(waits);
+  // Something has to end or come for those who wait to be asked: here a newcomer.
+  choose(exchangeOf());
+  await nextTick();
+  assert.deepEqual(placed, [first, waits, comes]);
+});
+
+test('one that failed elsewhere waits for the others, and keeps nobody behind it from its worker', async (t) => {
+  const { workers, fleet, chooser, placed, choose } = sceneOf(t, 1, 100, 2);
+  const [a, b] = [exchangeOf(), exchangeOf()];
+  choose(a);
+  choose(b);
+  const [picky, easy] = [exchangeOf(), exchangeOf()];
+  picky.tried = [workers[0]!];
+  choose(picky);
+  choose(easy);
+  chooser.release(a);
+  choose(exchangeOf());
+  await nextTick();
+  assert.deepEqual(placed, [a, b, easy]);
+  fleet.remove(workers[1]!);
+  await nextTick();
+  assert.equal(picky.underWay, null, 'it was told that nobody is left');
+});
+
+test('a size holds for those who come, not for those who were let in before', (t) => {
+  const { chooser, choose, workers } = sceneOf(t, 1, 1);
+  const first = exchangeOf();
+  choose(first);
+  choose(exchangeOf());
+  const refused = choose(exchangeOf());
+  assert.ok(refused instanceof RouterError);
+  assert.deepEqual([refused.code, refused.status, refused.retryAfterSecs], ['too_many_requests', 429, 1]);
+  const again = exchangeOf();
+  again.placer = leastInflight(policyContext(sceneOf(t, 1).fleet));
+  assert.deepEqual(choose(again), { hold: 'workers_full', maxMs: 60_000 });
+  assert.equal(workers.length, 1);
+  chooser.release(first);
+});
+
+test('the patience of its policy is not that of this wait', (t) => {
+  const { choose } = sceneOf(t, 1);
+  choose(exchangeOf());
+  const x = exchangeOf();
+  x.isOverdue = true;
+  choose(x);
+  assert.equal(x.isOverdue, false);
+});

@@ -1,0 +1,119 @@
+import { existsSync } from 'node:fs';
+import { Worker } from 'node:worker_threads';
+import { type BodyFacts, type BodyQuestion, nothingSaid } from './body-scan.ts';
+
+/** Bytes that are copied in one turn of the event loop. */
+export const SLICE_BYTES = 1_048_576;
+
+/** What the thread is sent: a body lies in the first bytes of the memory that both share. */
+export interface ScanCall {
+  readonly memory: SharedArrayBuffer;
+  readonly bytes: number;
+  readonly question: BodyQuestion;
+}
+
+interface Job {
+  readonly pieces: readonly Buffer[];
+  readonly question: BodyQuestion;
+  readonly isWanted: () => boolean;
+  readonly done: (facts: BodyFacts) => void;
+}
+
+/**
+ * Reads bodies on a thread of its own, one after the other, so that the event loop goes on meanwhile. The thread starts with
+ * the first body and is started anew should it ever fail; the body that it failed over then says nothing.
+ */
+export class ScanThread {
+  readonly #memory: SharedArrayBuffer;
+  readonly #bytes: Uint8Array;
+  readonly #jobs: Job[] = [];
+  #current: Job | null = null;
+  #worker: Worker | null = null;
+
+  /** @param maxBytes of a body */
+  constructor(maxBytes: number) {
+    this.#memory = new SharedArrayBuffer(maxBytes);
+    this.#bytes = new Uint8Array(this.#memory);
+  }
+
+  /** @param isWanted asked before each step: false: `done` is not called any more */
+  scan(
+    pieces: readonly Buffer[],
+    question: BodyQuestion,
+    isWanted: () => boolean,
+    done: (facts: BodyFacts) => void,
+  ): void {
+    this.#jobs.push({ pieces, question, isWanted, done });
+    if (this.#current === null) this.#next();
+  }
+
+  close(): void {
+    this.#jobs.length = 0;
+    void this.#worker?.terminate();
+    this.#worker = null;
+  }
+
+  #next(): void {
+    const job = this.#jobs.shift() ?? null;
+    this.#current = job;
+    if (job !== null) this.#copy(job, copySlices(job.pieces, this.#bytes, SLICE_BYTES));
+  }
+
+  #copy(job: Job, slices: Iterator<number, number>): void {
+    if (!job.isWanted()) {
+      this.#next();
+      return;
+    }
+    const { done, value } = slices.next();
+    if (done !== true) {
+      setImmediate(() => this.#copy(job, slices));
+      return;
+    }
+    this.#worker ??= this.#start();
+    this.#worker.postMessage({ memory: this.#memory, bytes: value, question: job.question } satisfies ScanCall, []);
+  }
+
+  #start(): Worker {
+    // Beside this file: .ts in the repository, .js in the published package.
+    const source = new URL('./scan-in-thread.ts', import.meta.url);
+    const worker = new Worker(existsSync(source) ? source : new URL('./scan-in-thread.js', import.meta.url));
+    worker.on('message', (facts: BodyFacts) => this.#answer(facts));
+    worker.on('error', () => {
+      this.#worker = null;
+      this.#answer(nothingSaid);
+    });
+    // Last, as listening for messages counts as a reason to live.
+    worker.unref();
+    return worker;
+  }
+
+  #answer(facts: BodyFacts): void {
+    const job = this.#current;
+    this.#next();
+    if (job?.isWanted() === true) job.done(facts);
+  }
+}
+
+/** Lays pieces together, so many bytes at a step. @returns, at the end, how many there are */
+export function* copySlices(
+  pieces: readonly Uint8Array[],
+  target: Uint8Array,
+  sliceBytes: number,
+): Generator<number, number> {
+  let at = 0;
+  let inSlice = 0;
+  for (const piece of pieces) {
+    for (let from = 0; from < piece.length;) {
+      if (inSlice === sliceBytes) {
+        yield inSlice;
+        inSlice = 0;
+      }
+      const part = piece.subarray(from, from + Math.min(piece.length - from, sliceBytes - inSlice));
+      target.set(part, at);
+      at += part.length;
+      inSlice += part.length;
+      from += part.length;
+    }
+  }
+  return at;
+}

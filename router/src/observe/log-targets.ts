@@ -1,0 +1,106 @@
+import { mkdirSync, write as writeBytes, writeSync } from 'node:fs';
+import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import type { LineTarget } from './line-writer.ts';
+
+const write = promisify(writeBytes);
+
+/** How often a pipe that is full is tried again. */
+const FULL_PIPE_MS = 20;
+
+/** The standard output or error. Off the event loop, as a pipe may be one that blocks its writer. */
+export function standardTarget(fd: 1 | 2): LineTarget {
+  return {
+    async write(text) {
+      let rest = Buffer.from(text);
+      while (rest.length > 0) {
+        try {
+          rest = rest.subarray((await write(fd, rest)).bytesWritten);
+        } catch (error) {
+          // Whoever started the router may have made its pipe one that does not block.
+          if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw error;
+          await delay(FULL_PIPE_MS);
+        }
+      }
+    },
+    writeSync: (text) => void writeSync(fd, text),
+  };
+}
+
+/** The file of the log, and older ones beside it: `turnout.log`, `turnout.log.1`, … the higher, the older. */
+export class RotatingFile implements LineTarget {
+  readonly #path: string;
+  readonly #maxBytes: number;
+  readonly #maxFiles: number;
+  #file: FileHandle | null = null;
+  #bytes = 0;
+  #shouldReopen = false;
+
+  /** Makes the folder if need be; throws when that can't be done. */
+  constructor(folder: string, maxBytes: number, maxFiles: number) {
+    mkdirSync(folder, { recursive: true });
+    this.#path = join(folder, 'turnout.log');
+    this.#maxBytes = maxBytes;
+    this.#maxFiles = maxFiles;
+  }
+
+  /** Another program may have moved the file: the next line goes to one of that name. */
+  reopen(): void {
+    this.#shouldReopen = true;
+  }
+
+  async write(text: string): Promise<void> {
+    if (this.#shouldReopen) await this.#close();
+    this.#shouldReopen = false;
+    let rest = Buffer.from(text);
+    while (rest.length > 0) {
+      const file = (this.#file ??= await this.#open());
+      const end = endOfLines(rest, this.#maxBytes - this.#bytes);
+      if (end === 0 && this.#bytes > 0) {
+        await this.#rotate();
+        continue;
+      }
+      // A line that is longer than a file may be gets one of its own.
+      const part = rest.subarray(0, end === 0 ? rest.indexOf('\n') + 1 || rest.length : end);
+      await file.appendFile(part);
+      this.#bytes += part.length;
+      rest = rest.subarray(part.length);
+    }
+  }
+
+  writeSync(text: string): void {
+    if (this.#file !== null) writeSync(this.#file.fd, text);
+  }
+
+  async #open(): Promise<FileHandle> {
+    const file = await open(this.#path, 'a');
+    this.#bytes = (await file.stat()).size;
+    return file;
+  }
+
+  async #close(): Promise<void> {
+    const file = this.#file;
+    this.#file = null;
+    await file?.close();
+  }
+
+  async #rotate(): Promise<void> {
+    await this.#close();
+    if (this.#maxFiles === 1) await rm(this.#path, { force: true });
+    for (let number = this.#maxFiles - 1; number > 0; number--) {
+      await rename(number === 1 ? this.#path : `${this.#path}.${number - 1}`, `${this.#path}.${number}`).catch(
+        (error: NodeJS.ErrnoException) => {
+          if (error.code !== 'ENOENT') throw error;
+        },
+      );
+    }
+  }
+}
+
+/** How many of the first `max` bytes are whole lines. */
+function endOfLines(bytes: Buffer, max: number): number {
+  if (bytes.length <= max) return bytes.length;
+  return max <= 0 ? 0 : bytes.lastIndexOf('\n', max - 1) + 1;
+}

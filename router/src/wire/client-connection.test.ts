@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type Socket, connect, createServer } from 'node:net';
+import { type TestContext, test } from 'node:test';
+import { ClientConnection, type ConnectionOwner } from './client-connection.ts';
+import { RetryBudget } from './request-body.ts';
+import type { RequestHead } from './request-head.ts';
+import { ownHead } from './response-head.ts';
+
+/** A connection that has a request, and its client, who does not read. */
+async function asked(
+  t: TestContext,
+  clock: { nowMs: number },
+): Promise<{ connection: ClientConnection; client: Socket }> {
+  const server = createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const client = connect({ port: (server.address() as { port: number }).port, host: '127.0.0.1', allowHalfOpen: true });
+  client.pause();
+  const [tcp] = (await once(server, 'connection')) as [Socket];
+  const { promise, resolve } = Promise.withResolvers<RequestHead>();
+  const owner: ConnectionOwner = {
+    clock,
+    timeouts: { headMs: 1_000, bodyIdleMs: 1_000, keepAliveMs: 1_000, writeMs: 60_000 },
+    maxPayloadBytes: 100,
+    allowsHalfClose: false,
+    retryBudget: new RetryBudget(1_000),
+    isDraining: false,
+    onRequest: resolve,
+    onRefused() {},
+    onClosed() {},
+  };
+  const connection = new ClientConnection(tcp, tcp, owner);
+  client.write('GET / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n');
+  await promise;
+  t.after(() => {
+    tcp.destroy();
+    client.destroy();
+    server.close();
+  });
+  return { connection, client };
+}
+
+test('the last answer of a connection goes out to its last byte, however slowly the client takes it', async (t) => {
+  const clock = { nowMs: 0 };
+  const { connection, client } = await asked(t, clock);
+  const part = Buffer.alloc(65_536, 'x');
+  const parts = 400;
+  connection.head(ownHead(200, 'OK', '', part.length * parts));
+  for (let i = 0; i < parts; i++) connection.body(part, 0, part.length);
+  connection.end();
+  assert.ok(connection.socket.writableLength > 0, 'the system did not take all of it');
+  clock.nowMs = 10_000;
+  assert.ok(connection.deadlineMs > clock.nowMs);
+
+  let bytes = 0;
+  client.on('data', (read: Buffer) => (bytes += read.length));
+  client.resume();
+  await once(client, 'end');
+  assert.ok(bytes > part.length * parts);
+  // From here the client may linger, but not for ever.
+  assert.ok(connection.deadlineMs > clock.nowMs && connection.deadlineMs < clock.nowMs + 10_000);
+  connection.expire();
+  assert.ok(connection.socket.destroyed);
+});
+
+test('a client that takes nothing of its last answer is given up', async (t) => {
+  const { connection } = await asked(t, { nowMs: 0 });
+  connection.head(ownHead(200, 'OK', '', 60_000_000));
+  for (let i = 0; i < 900; i++) connection.body(Buffer.alloc(65_536), 0, 65_536);
+  connection.end();
+  assert.equal(connection.socket.timeout, 60_000);
+});

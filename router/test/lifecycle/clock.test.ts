@@ -1,0 +1,16 @@
+import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+const source = join(import.meta.dirname, '../../src');
+
+test('nothing is timed by the clock on the wall, which may be set', () => {
+  const users = readdirSync(source, { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.ts') && !file.endsWith('.test.ts') && !file.startsWith('sim/'))
+    .filter((file) => /Date\.now|new Date\b|timeOrigin/.test(readFileSync(join(source, file), 'utf8')));
+  // They write down for a later process when something was last used, counted on from the clock at the start.
+  const keepers = ['choose/policies/manual.ts', 'choose/policies/sticky-least-loaded.ts', 'choose/rollout/book.ts'];
+  // A retry-after may be a date of the wall clock; what it asks for is bounded.
+  assert.deepEqual(users.toSorted(), [...keepers, 'forward/failover.ts']);
+});

@@ -1,0 +1,173 @@
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
+import { mkdtempSync, openSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { turnout } from '../cli/turnout.ts';
+import { connectClient, request, send } from '../harness/client.ts';
+import { post, startEngines } from '../harness/fleet.ts';
+import { until } from '../harness/within.ts';
+
+const ports = ['--port', '0', '--prometheus-port', '0', '--disable-health-check'];
+const listening = /listening on (http:\/\/127\.0\.0\.1:\d+)/;
+
+function folderFor(t: TestContext): string {
+  const folder = mkdtempSync(join(tmpdir(), 'turnout-logs-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+interface Line {
+  readonly level: number;
+  readonly msg: string;
+  readonly [field: string]: unknown;
+}
+const linesOf = (text: string): Line[] =>
+  text
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line) as Line);
+
+for (const [level, atLeast] of [
+  ['debug', 20],
+  ['info', 30],
+  ['warning', 40],
+  ['error', 50],
+  ['critical', 60],
+] as const) {
+  test(`--log-level ${level}: nothing below it is written`, async (t) => {
+    const [engine] = await startEngines(t, 1);
+    const folder = folderFor(t);
+    const file = join(folder, 'turnout.yaml');
+    writeFileSync(file, `worker-urls: [${engine!.url}]\nprometheus-port: 0\ndisable-health-check: true\n`);
+    // At critical nothing says where it listens.
+    const port = await freePort(t);
+    const run = turnout(t, ['--config', file, '--port', String(port), '--log-level', level]);
+    const url = `http://127.0.0.1:${port}`;
+    await until('it listens', () => connectClient(t, url).then(Boolean, () => false), 20_000);
+    await send(t, url, request('GET', '/hello'));
+    // One line of each level from info to error.
+    writeFileSync(file, `port: ${port}\nprometheus-port: 1\nlog-level: ${level}\n`);
+    run.child.kill('SIGHUP');
+    await until(
+      'it has reloaded',
+      async () => (await send(t, url, request('GET', '/list_workers'))).text === '{"urls":[]}',
+    );
+    writeFileSync(file, 'no-such-option: 1\n');
+    run.child.kill('SIGHUP');
+    run.child.kill('SIGTERM');
+    equal(await run.ended, 0);
+    const levels = new Set(linesOf(run.output()).map((line) => line.level));
+    deepEqual(
+      [...levels].toSorted((a, b) => a - b),
+      [20, 30, 40, 50].filter((each) => each >= atLeast),
+    );
+  });
+}
+
+async function freePort(t: TestContext): Promise<number> {
+  const [engine] = await startEngines(t, 1);
+  const { port } = new URL(engine!.url);
+  engine!.kill();
+  return Number(port);
+}
+
+test('--log-dir: the log goes to files too, which rotate', async (t) => {
+  const [engine] = await startEngines(t, 1);
+  const folder = join(folderFor(t), 'logs');
+  const files = ['--log-dir', folder, '--log-max-bytes', '4096', '--log-max-files', '3', '--access-log'];
+  const run = turnout(t, ['serve', ...ports, ...files, '--worker-urls', engine!.url]);
+  const [, url] = await run.says(listening);
+  const client = await connectClient(t, url!);
+  for (let i = 0; i < 60; i++) {
+    client.write(request('GET', `/hello/${i}`));
+    await client.answer();
+  }
+  run.child.kill('SIGTERM');
+  equal(await run.ended, 0);
+  deepEqual(readdirSync(folder).toSorted(), ['turnout.log', 'turnout.log.1', 'turnout.log.2']);
+  const [newest = '', ...older] = readdirSync(folder)
+    .toSorted()
+    .map((name) => readFileSync(join(folder, name), 'utf8'));
+  for (const text of [newest, ...older]) ok(text.length <= 4_096 && linesOf(text).length > 0);
+  ok(run.output().endsWith([...older.toReversed(), newest].join('')), 'the same lines in the same order');
+  match(newest, /"msg":"drained"/);
+});
+
+test('--access-log: a line for each request, without bodies, queries and values of headers', async (t) => {
+  const [engine] = await startEngines(t, 1);
+  const run = turnout(t, ['serve', ...ports, '--access-log', '--worker-urls', engine!.url]);
+  const [, url] = await run.says(listening);
+  const secret = 'hush-hush';
+  await send(
+    t,
+    url!,
+    post(`/v1/completions?token=${secret}`, { prompt: secret }, [`authorization: ${secret}`, 'x-request-id: r1']),
+  );
+  await run.says(/"msg":"exchange"/);
+  const line = linesOf(run.output()).find(({ msg }) => msg === 'exchange');
+  const { time, ms, firstByteMs, ...rest } = line!;
+  ok(Number(ms) >= Number(firstByteMs));
+  match(String(time), /^\d{4}-/);
+  deepEqual(rest, {
+    level: 30,
+    requestId: 'r1',
+    method: 'POST',
+    path: '/v1/completions',
+    worker: engine!.url,
+    status: 200,
+    outcome: 'complete',
+    attempts: 1,
+    requestBytes: JSON.stringify({ prompt: secret }).length,
+    msg: 'exchange',
+  });
+  equal(run.output().includes(secret), false);
+});
+
+const hasFullDevice = process.platform === 'linux';
+
+test('a full disk costs lines, which are counted, and nothing else', { skip: !hasFullDevice }, async (t) => {
+  const [engine] = await startEngines(t, 1);
+  const folder = folderFor(t);
+  symlinkSync('/dev/full', join(folder, 'turnout.log'));
+  const run = turnout(t, ['serve', ...ports, '--log-dir', folder, '--access-log', '--worker-urls', engine!.url]);
+  const [, url] = await run.says(listening);
+  const client = await connectClient(t, url!);
+  for (let i = 0; i < 200; i++) {
+    client.write(request('GET', '/hello'));
+    equal((await client.answer()).status, 200);
+  }
+  await run.says(/"error":"ENOSPC[^"]*","msg":"--log-dir: not written"/);
+  const dropped = async () =>
+    Number(/turnout_log_dropped_lines_total (\d+)/.exec((await send(t, url!, request('GET', '/metrics'))).text)![1]);
+  await until('all lines are counted', async () => (await dropped()) >= 200);
+  equal(run.output().split('not written').length, 2, 'it is said once');
+});
+
+test('an output that is full, and one that nobody reads, stop nothing', { skip: !hasFullDevice }, async (t) => {
+  const [engine] = await startEngines(t, 1);
+  const bin = join(import.meta.dirname, '../../bin/turnout.js');
+  for (const output of [openSync('/dev/full', 'w'), 'pipe' as const]) {
+    const port = await freePort(t);
+    const args = ['serve', ...ports, '--port', String(port), '--access-log', '--worker-urls', engine!.url];
+    const child = spawn(process.execPath, [bin, ...args], { stdio: ['ignore', output, 'inherit'] });
+    const ended = once(child, 'exit');
+    t.after(() => child.kill('SIGKILL'));
+    child.stdout?.pause();
+    const url = `http://127.0.0.1:${port}`;
+    await until('it listens', () => connectClient(t, url).then(Boolean, () => false), 20_000);
+    const client = await connectClient(t, url);
+    // More than a pipe holds and than the router keeps.
+    const path = `/${'x'.repeat(8_000)}`;
+    for (let i = 0; i < 250; i++) {
+      client.write(request('GET', path));
+      equal((await client.answer()).status, 200);
+    }
+    const metrics = (await send(t, url, request('GET', '/metrics'))).text;
+    ok(Number(/turnout_log_dropped_lines_total (\d+)/.exec(metrics)![1]) > 0);
+    child.kill('SIGTERM');
+    deepEqual(await ended, [0, null]);
+  }
+});
