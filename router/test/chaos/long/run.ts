@@ -33,8 +33,8 @@ const say = (line: string): void => {
 const minutes = Number(values.minutes);
 const seed = values.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(values.seed);
 const options = values.policy === undefined ? {} : { policy: values.policy };
-const limits = { usedMbPerMinute: 1, rssMbPerMinute: 1, loopP99Ms: 20 };
 /** A busy process of a machine with more processes than cores is resident in steps; a leak is seen in the heap first. */
+const limits = { usedMbPerMinute: 1, rssMbPerMinute: 1, loopP99Ms: 20 };
 const common = { seed, patienceMs: 60_000, sampleMs: 5_000, sabotage: null, say } as const;
 
 const chaos: FaultsPhase = {
