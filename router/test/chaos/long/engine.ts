@@ -229,13 +229,18 @@ export class EngineSocket {
   #finish(request: Request, closes: boolean): void {
     this.#over('whole');
     this.#isAnswering = false;
-    if (closes) this.#socket.end(() => this.#socket.destroy());
+    if (closes) this.#close();
     else if (request.fault === 'close_after') {
       this.#later(this.#engine.world.random() * 100, () => {
-        // Requests that are on their way are not read any more: as engines do whose idle timer fired.
-        if (!this.#isAnswering && this.#request === null) this.#socket.end(() => this.#socket.destroy());
+        if (!this.#isAnswering && this.#request === null) this.#close();
       });
     }
+  }
+
+  /** Requests that are on their way are not read any more: as engines do whose idle timer fired. */
+  #close(): void {
+    this.#socket.removeAllListeners('data');
+    this.#socket.end(() => this.#socket.destroy());
   }
 
   #say(execution: Execution, status: number, fields: readonly string[], rest: string): void {
