@@ -22,6 +22,9 @@ export function drawPlan(random: Random): Plan {
   };
 }
 
+/** Connections that are kept for later: with every fresh one there would be one more. */
+const MAX_IDLE = 100;
+
 /** Clients of one router: their kept connections, and how many are waiting for an answer. */
 export class Clients {
   readonly #port: number;
@@ -53,7 +56,7 @@ export class Clients {
     this.underWay++;
     const end = await socket.ask(plan);
     this.underWay--;
-    if (keeps && socket.isUsable) this.#idle.push(socket);
+    if (keeps && socket.isUsable && this.#idle.length < MAX_IDLE) this.#idle.push(socket);
     else socket.close();
     return { end, ms: socket.lastMs };
   }
