@@ -102,6 +102,7 @@ test('bookmarks move the place in the history without a change of the fleet', as
   const { kube, untilFleet } = await startDiscoveryScene(t);
   kube.set('a', { ip: '127.9.0.1' });
   await untilFleet('127.9.0.1');
+  await until('it watches', () => kube.watcherCount === 1);
   kube.set('other', { labels: { app: 'database' } });
   kube.bookmark();
   kube.forget();

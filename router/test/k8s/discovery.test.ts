@@ -1,4 +1,4 @@
-import { deepEqual, equal, match, ok } from 'node:assert/strict';
+import { deepEqual, equal, ok } from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -231,8 +231,8 @@ suite('service discovery with a real kube-apiserver', { skip }, () => {
     deepEqual(seen.toSorted(), wanted.toSorted());
     equal(await metric('turnout_discovered_workers'), 100);
 
+    // Also who comes now, with a hundred pods to list of which fifty are being deleted.
     const again = await startDiscovering(t);
     await again.untilFleet(...urls());
-    match(again.lines.join(''), /service discovery: connected/);
   });
 });

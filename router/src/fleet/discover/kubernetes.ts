@@ -19,6 +19,13 @@ interface Log {
   warn(fields: object, text: string): void;
 }
 
+/** Which pods are asked for. */
+export function podsOf(config: Config, access: KubeAccess): { namespace: string; path: string; selector: string } {
+  const namespace = config.serviceDiscoveryNamespace ?? access.namespace;
+  const path = namespace === '*' ? '/api/v1/pods' : `/api/v1/namespaces/${namespace}/pods`;
+  return { namespace, path, selector: config.selector.join(',') };
+}
+
 /**
  * Keeps the fleet as the pods of `--selector` are. While the API server is away everything stays as it was last known.
  *
@@ -36,19 +43,17 @@ export async function startDiscovery(
   const access = await find().catch((error: unknown) => {
     throw new Error(`--service-discovery: ${(error as Error).message}`, { cause: error });
   });
-  const { serviceDiscoveryNamespace: named = access.namespace, serviceDiscoveryPort: port } = config;
-  const { bootstrapPortAnnotation } = config;
-  const path = named === '*' ? '/api/v1/pods' : `/api/v1/namespaces/${named}/pods`;
-  const selector = config.selector.join(',');
+  const { serviceDiscoveryPort: port, bootstrapPortAnnotation } = config;
+  const pods = podsOf(config, access);
   const roster = new Roster(fleet, { port, bootstrapPortAnnotation }, (line) => log.warn({}, line));
-  const where = { server: access.server.host, namespace: named, selector };
+  const where = { server: access.server.host, namespace: pods.namespace, selector: pods.selector };
   let isConnected = false;
   /** What was last said of an outage: one line for each thing that is wrong, not for each try. */
   let said = '';
   const watch = new ListWatch(
     access,
     find,
-    { path, selector },
+    pods,
     {
       onList: (pods) => roster.replace(pods),
       onChanges: (changes) => roster.apply(changes),

@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Random } from '../../kit/rng.ts';
 import type { KubeAccess } from './kube-access.ts';
-import { KubeError, getJson, getLines } from './kube-api.ts';
+import { KubeError, getLines } from './kube-api.ts';
+import { type PodQuery, listPods, pathOf } from './list-pods.ts';
 import type { Pod } from './pod.ts';
 import type { PodChange } from './roster.ts';
 
@@ -15,11 +16,8 @@ export interface PodListener {
   onLost(error: Error): void;
 }
 
-/** Pods a page: parsing one must not hold the event loop up, and a pod can have 20 KB. */
-const PAGE = 50;
 /** The API server ends a watch after so long, plus up to as much again: what was cut silently is found then. */
 const WATCH_SECS = 120;
-const LIST_SILENCE_MS = 30_000;
 const FIRST_WAIT_MS = 200;
 const LONGEST_WAIT_MS = 30_000;
 const LONGEST_ASKED_WAIT_MS = 60_000;
@@ -40,7 +38,7 @@ export function waitMs(failures: number, random: number): number {
  * the API server has forgotten that moment (410) or the connection was lost. It never gives up.
  */
 export class ListWatch {
-  readonly #path: string;
+  readonly #pods: PodQuery;
   readonly #listener: PodListener;
   readonly #random: Random;
   readonly #renew: () => Promise<KubeAccess>;
@@ -51,20 +49,18 @@ export class ListWatch {
   #failures = 0;
 
   /**
-   * @param path of the pods: `/api/v1/namespaces/x/pods`
-   * @param selector as in `labelSelector`
    * @param renew reads the credentials anew: after a failure they may be others
    */
   constructor(
     access: KubeAccess,
     renew: () => Promise<KubeAccess>,
-    pods: { readonly path: string; readonly selector: string },
+    pods: PodQuery,
     listener: PodListener,
     random: Random,
   ) {
     this.#access = access;
     this.#renew = renew;
-    this.#path = `${pods.path}?labelSelector=${encodeURIComponent(pods.selector)}`;
+    this.#pods = pods;
     this.#listener = listener;
     this.#random = random;
   }
@@ -110,21 +106,7 @@ export class ListWatch {
 
   /** @returns the moment of the list. */
   async #list(): Promise<string> {
-    const pods: Pod[] = [];
-    let rest: string | undefined = '';
-    let version = '';
-    do {
-      const path: string = `${this.#path}&limit=${PAGE}${rest === '' ? '' : `&continue=${encodeURIComponent(rest)}`}`;
-      const options = { signal: this.#stop.signal, silenceMs: LIST_SILENCE_MS };
-      const page = (await getJson(this.#access, path, options)) as {
-        readonly metadata?: { readonly resourceVersion?: string; readonly continue?: string };
-        readonly items?: readonly Pod[] | null;
-      };
-      version = page.metadata?.resourceVersion ?? '';
-      if (!Array.isArray(page.items) || version === '') throw new Error('the answer is no list of pods');
-      pods.push(...(page.items as readonly Pod[]));
-      rest = page.metadata?.continue;
-    } while (rest !== undefined && rest !== '');
+    const { pods, version } = await listPods(this.#access, this.#pods, this.#stop.signal);
     this.#listener.onList(pods);
     return version;
   }
@@ -132,7 +114,7 @@ export class ListWatch {
   /** Returns when the API server ended the watch as it should; throws otherwise. */
   async #watch(from: string): Promise<void> {
     const secs = Math.round(WATCH_SECS * (1 + this.#random()));
-    const path = `${this.#path}&watch=1&allowWatchBookmarks=true&resourceVersion=${from}&timeoutSeconds=${secs}`;
+    const path = `${pathOf(this.#pods)}&watch=1&allowWatchBookmarks=true&resourceVersion=${from}&timeoutSeconds=${secs}`;
     const options = { signal: this.#stop.signal, silenceMs: (secs + 15) * 1000 };
     const sinceMs = performance.now();
     const isBrief = (): boolean => performance.now() - sinceMs < 1_000;
