@@ -80,6 +80,18 @@ test('410: it lists anew, and who is still there stays the same worker', async (
   equal(await metric('turnout_discovery_connected'), 1);
 });
 
+test('410 for ever is no connection', async (t) => {
+  const { kube, untilFleet, lines, metric } = await startDiscoveryScene(t);
+  kube.set('a', { ip: '127.9.0.1' });
+  await untilFleet('127.9.0.1');
+  kube.forget(1_000);
+  kube.cut();
+  await until('it is told', () => lines.join('').includes('410: too old resource version'));
+  await untilFleet('127.9.0.1');
+  kube.forget();
+  await until('it is connected', async () => (await metric('turnout_discovery_connected')) === 1);
+});
+
 test('410 on an open watch, and in the middle of a list', async (t) => {
   const { kube, untilFleet } = await startDiscoveryScene(t);
   await until('it watches', () => kube.watcherCount === 1);

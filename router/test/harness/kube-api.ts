@@ -136,9 +136,9 @@ export class FakeKube {
     this.#happen({ version: ++this.#version, before, after: null });
   }
 
-  /** Watches from before now get 410. */
-  forget(): void {
-    this.#oldest = this.#version;
+  /** Watches from before now get 410; `ahead`: also those from so many versions after it. */
+  forget(ahead = 0): void {
+    this.#oldest = this.#version + ahead;
   }
 
   bookmark(): void {

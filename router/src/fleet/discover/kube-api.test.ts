@@ -82,5 +82,12 @@ test('closing ends what is being read', async (t) => {
   deepEqual((await lines.next()).value, []);
   const next = lines.next();
   stop.abort();
-  await rejects(next, { name: 'AbortError' });
+  await rejects(next);
+});
+
+test('credentials that never come are a failure like another', async (t) => {
+  const access = await served(t, (_, answer) => answer.end('{}'));
+  const stuck = { ...access, options: () => new Promise<never>(() => {}) };
+  const asking = getJson(stuck, '/', { ...patient, headMs: 20 });
+  await rejects(asking, /no credentials within 0.02 s/);
 });

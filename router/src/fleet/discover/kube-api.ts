@@ -1,5 +1,6 @@
 import { type IncomingMessage, request as requestPlain } from 'node:http';
-import { request as requestTls } from 'node:https';
+import { type RequestOptions, request as requestTls } from 'node:https';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { KubeAccess } from './kube-access.ts';
 
 /** The API server answered, but not what was asked for. */
@@ -18,19 +19,21 @@ export class KubeError extends Error {
 const MAX_BYTES = 128 * 2 ** 20;
 /** Probes of a silent connection begin after so long, and end it ten seconds later: nobody else tells of a dead machine. */
 const KEEP_ALIVE_MS = 15_000;
-/** How long an answer may take to begin. */
 const HEAD_MS = 30_000;
 
 export interface GetOptions {
   readonly signal: AbortSignal;
   /** Silence within the answer after which the connection counts as dead. */
   readonly silenceMs: number;
+  /** How long an answer may take to begin. */
+  readonly headMs?: number;
 }
 
 /** Asks the API server for a path. @returns its answer, of which nothing is read yet; rejects unless that is a 200. */
-async function open(access: KubeAccess, path: string, { signal, silenceMs }: GetOptions): Promise<IncomingMessage> {
+async function open(access: KubeAccess, path: string, options: GetOptions): Promise<IncomingMessage> {
+  const { signal, silenceMs, headMs = HEAD_MS } = options;
   const { server } = access;
-  const given = await access.options();
+  const given = await credentials(access, headMs);
   const send = server.protocol === 'http:' ? requestPlain : requestTls;
   const answer = await new Promise<IncomingMessage>((resolve, reject) => {
     const base = server.pathname.replace(/\/+$/, '');
@@ -43,7 +46,7 @@ async function open(access: KubeAccess, path: string, { signal, silenceMs }: Get
       headers: { ...given.headers, accept: 'application/json', 'user-agent': 'turnout' },
       // A connection each: what a pool holds may be dead when it is needed.
       agent: given.agent ?? false,
-      timeout: HEAD_MS,
+      timeout: headMs,
       signal,
     });
     asked.on('socket', (socket) => socket.setKeepAlive(true, KEEP_ALIVE_MS));
@@ -60,6 +63,19 @@ async function open(access: KubeAccess, path: string, { signal, silenceMs }: Get
   const text = await readText(answer);
   const seconds = Number(answer.headers['retry-after'] ?? 0);
   throw new KubeError(answer.statusCode ?? 0, wordsOf(text, answer.statusCode), seconds > 0 ? seconds * 1000 : 0);
+}
+
+/** They may come from a command that hangs. */
+async function credentials(access: KubeAccess, withinMs: number): Promise<RequestOptions> {
+  const came = new AbortController();
+  const tooLate = delay(withinMs, undefined, { signal: came.signal }).then(() => {
+    throw new Error(`no credentials within ${withinMs / 1000} s`);
+  });
+  try {
+    return await Promise.race([access.options(), tooLate]);
+  } finally {
+    came.abort();
+  }
 }
 
 /** Reads one JSON answer whole. */

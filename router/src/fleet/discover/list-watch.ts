@@ -21,6 +21,7 @@ const WATCH_SECS = 120;
 const FIRST_WAIT_MS = 200;
 const LONGEST_WAIT_MS = 30_000;
 const LONGEST_ASKED_WAIT_MS = 60_000;
+const FORGIVEN = 3;
 
 interface WatchEvent {
   readonly type?: string;
@@ -92,8 +93,8 @@ export class ListWatch {
     // What was missed is in doubt, and who answers next may tell another history: etcd can come back from a backup.
     this.#version = null;
     const wait = waitMs(this.#failures, this.#random());
-    // It forgot that moment, as it does: nothing is wrong with it.
-    if (error instanceof KubeError && error.status === 410) return wait;
+    // It forgot that moment, as it does: nothing is wrong with it, unless it forgets every moment.
+    if (error instanceof KubeError && error.status === 410 && this.#failures <= FORGIVEN) return wait;
     this.#listener.onLost(error);
     try {
       this.#access = await this.#renew();
