@@ -26,6 +26,7 @@ import { Fleet } from './fleet/fleet.ts';
 import { nobodyAvailable } from './fleet/availability.ts';
 import { Breakers } from './fleet/breakers.ts';
 import { changeWorkers } from './fleet/change-workers.ts';
+import { type Discovery, startDiscovery } from './fleet/discover/kubernetes.ts';
 import { Health } from './fleet/health.ts';
 import { LoadWatch } from './fleet/load-watch.ts';
 import { StallWatch } from './fleet/stalls.ts';
@@ -170,6 +171,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     stalls,
     loopLag: loopLag.histogram,
     droppedLogLines: () => logging.droppedLines(),
+    discovery: () => discovery,
   });
   const metricsText = async () => ({ contentType: registry.contentType, text: await metricsPage(registry) });
   const policies = {
@@ -246,11 +248,13 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   let port: number;
   let metricsPort: number;
   let adminPort = 0;
+  let discovery: Discovery | null = null;
   try {
     for (const url of splitList(config.workerUrls)) {
       const worker = fleet.add(url, { isOperators: true });
       if (typeof worker === 'string') throw new Error(`--worker-urls: ${worker}`);
     }
+    discovery = await startDiscovery(config, fleet, random, log);
     port = await listenOr(() => listener.listen(), `--port ${config.port}`);
     if (adminListener !== null)
       adminPort = await listenOr(() => adminListener.listen(), `--admin-port ${config.adminPort}`);
@@ -264,6 +268,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       `--prometheus-port ${config.prometheusPort}`,
     );
   } catch (error) {
+    discovery?.close();
     health.close();
     breakers.close();
     loopLag.close();
@@ -344,6 +349,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     async close(graceMs = 0) {
       log.info({ underWay: pipeline.underWay.size, graceSecs: graceMs / 1000 }, 'draining');
       const cut = await drain(listeners, pipeline, graceMs);
+      discovery?.close();
       log[cut > 0 ? 'warn' : 'info']({ cut }, 'drained');
       health.close();
       breakers.close();

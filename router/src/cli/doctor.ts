@@ -9,16 +9,8 @@ import type { EngineFacts } from '../engines/engine.ts';
 import { identify } from '../engines/engines.ts';
 import { readWorkerUrl } from '../fleet/worker.ts';
 import { WorkerPlaces } from '../fleet/worker-places.ts';
-
-/** One thing that was looked at. */
-interface Finding {
-  readonly state: 'ok' | 'note' | 'problem';
-  readonly text: string;
-}
-
-const ok = (text: string): Finding => ({ state: 'ok', text });
-const note = (text: string): Finding => ({ state: 'note', text });
-const problem = (text: string): Finding => ({ state: 'problem', text });
+import { checkDiscovery } from './doctor-discovery.ts';
+import { type Finding, note, ok, problem } from './finding.ts';
 
 const marks = { ok: 'ok     ', note: 'note   ', problem: 'PROBLEM' } as const;
 
@@ -38,7 +30,13 @@ export async function doctor(config: Config, print: (line: string) => void): Pro
     await checkPort(config.host, config.port, '--port', config.reusePort),
     await checkPort(config.prometheusHost, config.prometheusPort, '--prometheus-port', config.reusePort),
   ]);
-  if (urls.length === 0) show([note('no workers given: name them with --worker-urls, or add them while running')]);
+  if (config.serviceDiscovery) {
+    print('Service discovery');
+    const { findings, urls: found } = await checkDiscovery(config);
+    show(findings);
+    urls.push(...found.filter((url) => !urls.includes(url)));
+  } else if (urls.length === 0)
+    show([note('no workers given: name them with --worker-urls, or add them while running')]);
   const versions = new Map<string, string[]>();
   for (const url of urls) {
     print(`Worker ${url}`);

@@ -28,6 +28,11 @@ const fixed: ReadonlySet<OptionName> = new Set<OptionName>([
   'caCertPath',
   'clientCertPath',
   'clientKeyPath',
+  'serviceDiscovery',
+  'selector',
+  'serviceDiscoveryPort',
+  'serviceDiscoveryNamespace',
+  'bootstrapPortAnnotation',
 ]);
 
 /** Whether a server speaks TLS is fixed; with which certificate is not. */

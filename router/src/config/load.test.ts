@@ -49,6 +49,10 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   apiKey: ['one, two', ['one', 'two']],
   adminApiKey: ['one', ['one']],
   adminPort: ['30001', 30_001],
+  selector: ['app=vllm example.com/tier=gpu', ['app=vllm', 'example.com/tier=gpu']],
+  // Refused with anything in them.
+  prefillSelector: ['', []],
+  decodeSelector: ['', []],
 };
 
 /** Text of a flag or variable that is right for the option and differs from its default, and what it comes to. */
@@ -69,18 +73,20 @@ const partners: Partial<Record<OptionName, readonly OptionName[]>> = {
   tlsClientCaPath: ['tlsCertPath', 'tlsKeyPath'],
   clientCertPath: ['clientKeyPath'],
   clientKeyPath: ['clientCertPath'],
+  serviceDiscovery: ['selector'],
+  selector: ['serviceDiscovery'],
 };
 
 test('every option can be set by flag, by variable and in the file', () => {
   for (const name of names) {
     const set = [name, ...(partners[name] ?? [])];
-    const { text, value } = sampleOf(name);
-    const flags = Object.fromEntries(set.map((each) => [each, fromText(each, text)]));
+    const { value } = sampleOf(name);
+    const flags = Object.fromEntries(set.map((each) => [each, fromText(each, sampleOf(each).text)]));
     assert.deepEqual(loadConfig(flags, {}, undefined)[name], value, `--${kebab(name)}`);
-    const env = Object.fromEntries(set.map((each) => [envName(each), text]));
+    const env = Object.fromEntries(set.map((each) => [envName(each), sampleOf(each).text]));
     assert.deepEqual(loadConfig({}, env, undefined)[name], value, envName(name));
     for (const keyOf of [kebab, (name: string) => kebab(name).replaceAll('-', '_')]) {
-      const file = fileOf(set.map((each) => `${keyOf(each)}: ${JSON.stringify(value)}\n`).join(''));
+      const file = fileOf(set.map((each) => `${keyOf(each)}: ${JSON.stringify(sampleOf(each).value)}\n`).join(''));
       assert.deepEqual(loadConfig({}, {}, file)[name], value, keyOf(name));
     }
   }

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { breakerOptions } from './options/breaker.ts';
+import { discoveryOptions } from './options/discovery.ts';
 import { healthOptions } from './options/health.ts';
 import { limitsOptions } from './options/limits.ts';
 import { observabilityOptions } from './options/observability.ts';
@@ -19,6 +20,7 @@ import { workersOptions } from './options/workers.ts';
 export const options = {
   ...serverOptions,
   ...workersOptions,
+  ...discoveryOptions,
   ...routingOptions,
   ...retriesOptions,
   ...breakerOptions,
@@ -38,6 +40,18 @@ const shape = Object.fromEntries(Object.entries(options).map(([name, spec]) => [
 export const configSchema = z.strictObject(shape).superRefine((config, context) => {
   if ((config.tlsCertPath === undefined) !== (config.tlsKeyPath === undefined)) {
     context.addIssue({ code: 'custom', message: 'give both --tls-cert-path and --tls-key-path, or neither' });
+  }
+  if (config.serviceDiscovery && config.selector.length === 0) {
+    context.addIssue({
+      code: 'custom',
+      message: '--service-discovery needs --selector: which pods are engines, for example --selector app=vllm',
+    });
+  }
+  if (!config.serviceDiscovery && config.selector.length > 0) {
+    context.addIssue({
+      code: 'custom',
+      message: '--selector needs --service-discovery: nobody looks for pods without it',
+    });
   }
   if ((config.clientCertPath === undefined) !== (config.clientKeyPath === undefined)) {
     context.addIssue({ code: 'custom', message: 'give both --client-cert-path and --client-key-path, or neither' });

@@ -53,7 +53,8 @@ export class Worker {
   readonly pool: UpstreamPool;
   /** This worker alone serves an exchange: the placement of every policy without pairs. */
   readonly alone: Placement;
-  readonly labels: Readonly<Record<string, string>>;
+  /** What whoever added it says of it, for people. */
+  labels: Readonly<Record<string, string>>;
   /** Never shown: not in answers, not in logs. */
   key: WorkerKey;
   /** Bits of `REASONS`; 0: eligible. */

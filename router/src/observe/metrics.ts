@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Registry } from 'prom-client';
 import type { Admission } from '../admit/admission.ts';
 import type { Breakers } from '../fleet/breakers.ts';
+import type { Discovery } from '../fleet/discover/kubernetes.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { StallWatch } from '../fleet/stalls.ts';
 import { type Histogram, type Meters, SECONDS_BUCKETS } from './meters.ts';
@@ -28,6 +29,7 @@ export interface MetricSources {
   readonly stalls: StallWatch;
   readonly loopLag: Histogram;
   readonly droppedLogLines: () => number;
+  readonly discovery: () => Discovery | null;
 }
 
 interface MetricSpec {
@@ -40,6 +42,9 @@ interface MetricSpec {
 const one = (value: number): Sample[] => [{ labels: {}, value }];
 const each = <K extends string>(label: string, entries: Iterable<[K, number]>): Sample[] =>
   Array.from(entries, ([key, value]) => ({ labels: { [label]: key }, value }));
+
+const discovered = (discovery: Discovery | null, read: (discovery: Discovery) => number): Sample[] =>
+  discovery === null ? [] : one(read(discovery));
 
 function buckets(name: string, histogram: Histogram): Sample[] {
   let total = 0;
@@ -173,6 +178,18 @@ export const metrics: readonly MetricSpec[] = [
         ['true', fleet.eligible.length],
         ['false', fleet.workers.length - fleet.eligible.length],
       ]),
+  },
+  {
+    name: 'turnout_discovery_connected',
+    type: 'gauge',
+    help: '--service-discovery: 1: the API server tells of pods; 0: the last known workers stay.',
+    read: ({ discovery }) => discovered(discovery(), ({ isConnected }) => Number(isConnected)),
+  },
+  {
+    name: 'turnout_discovered_workers',
+    type: 'gauge',
+    help: 'Registered workers that --service-discovery found.',
+    read: ({ discovery }) => discovered(discovery(), ({ workerCount }) => workerCount),
   },
   {
     name: 'turnout_worker_in_flight',

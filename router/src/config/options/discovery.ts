@@ -1,0 +1,37 @@
+import { z } from 'zod';
+import { flag, inGroup, port } from './option.ts';
+
+/** Names and values of labels: Kubernetes, "Labels and Selectors", syntax and character set. */
+const LABEL =
+  /^([a-z\d]([a-z\d.-]{0,251}[a-z\d])?\/)?[A-Za-z\d]([\w.-]{0,61}[A-Za-z\d])?=([A-Za-z\d]([\w.-]{0,61}[A-Za-z\d])?)?$/;
+const selector = z.array(z.string().regex(LABEL, 'expected key=value, as in the labels of pods'));
+
+const noPairsYet = 'prefill and decode workers are not paired yet: leave it out, and select all engines by --selector';
+const refusedSelector = selector.refine((labels) => labels.length === 0, noPairsYet).default([]);
+
+const option = inGroup('Workers');
+
+export const discoveryOptions = {
+  serviceDiscovery: option(
+    '',
+    flag,
+    'Find engines among the pods of Kubernetes: those that --selector names join when they are ready, and finish what they have when they are deleted.',
+  ),
+  selector: option('<key=value...>', selector.default([]), 'Labels that a pod must have, all of them, to be a worker.'),
+  serviceDiscoveryPort: option('<port>', port.min(1).default(80), 'Where the engines in those pods listen.'),
+  serviceDiscoveryNamespace: option(
+    '<name>',
+    z
+      .string()
+      .regex(/^(\*|[a-z\d]([a-z\d-]{0,61}[a-z\d])?)$/, 'not the name of a namespace')
+      .optional(),
+    'Where those pods are; * for all namespaces (which takes a ClusterRole). Default: the namespace of this router.',
+  ),
+  bootstrapPortAnnotation: option(
+    '<name>',
+    z.string().min(1).default('sglang.ai/bootstrap-port'),
+    'An annotation of pods; its value is shown as bootstrap_port of their workers.',
+  ),
+  prefillSelector: option('<key=value...>', refusedSelector, 'Refused for now: there are no prefill/decode pairs yet.'),
+  decodeSelector: option('<key=value...>', refusedSelector, 'Refused for now: there are no prefill/decode pairs yet.'),
+} as const;

@@ -1,0 +1,132 @@
+import { type IncomingMessage, request as requestPlain } from 'node:http';
+import { type RequestOptions, request as requestTls } from 'node:https';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { KubeAccess } from './kube-access.ts';
+
+/** The API server answered, but not what was asked for. */
+export class KubeError extends Error {
+  readonly status: number;
+  readonly retryAfterMs: number;
+
+  constructor(status: number, message: string, retryAfterMs = 0) {
+    super(message);
+    this.status = status;
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+/** More than any page or event is: a pod has at most 1.5 MB in etcd. */
+const MAX_BYTES = 128 * 2 ** 20;
+/** Probes of a silent connection begin after so long, and end it ten seconds later: nobody else tells of a dead machine. */
+const KEEP_ALIVE_MS = 15_000;
+const HEAD_MS = 30_000;
+
+export interface GetOptions {
+  readonly signal: AbortSignal;
+  /** Silence within the answer after which the connection counts as dead. */
+  readonly silenceMs: number;
+  /** How long an answer may take to begin. */
+  readonly headMs?: number;
+}
+
+/** Asks the API server for a path. @returns its answer, of which nothing is read yet; rejects unless that is a 200. */
+async function open(access: KubeAccess, path: string, options: GetOptions): Promise<IncomingMessage> {
+  const { signal, silenceMs, headMs = HEAD_MS } = options;
+  const { server } = access;
+  const given = await credentials(access, headMs);
+  const send = server.protocol === 'http:' ? requestPlain : requestTls;
+  const answer = await new Promise<IncomingMessage>((resolve, reject) => {
+    const base = server.pathname.replace(/\/+$/, '');
+    let answering: IncomingMessage | null = null;
+    const asked = send({
+      ...given,
+      hostname: server.hostname.replace(/^\[|\]$/g, ''),
+      port: server.port,
+      path: base + path,
+      headers: { ...given.headers, accept: 'application/json', 'user-agent': 'turnout' },
+      // A connection each: what a pool holds may be dead when it is needed.
+      agent: given.agent ?? false,
+      timeout: headMs,
+      signal,
+    });
+    asked.on('socket', (socket) => socket.setKeepAlive(true, KEEP_ALIVE_MS));
+    asked.on('timeout', () => (answering ?? asked).destroy(new Error('the API server says nothing')));
+    asked.on('response', (message) => {
+      answering = message;
+      asked.setTimeout(silenceMs);
+      resolve(message);
+    });
+    asked.on('error', reject);
+    asked.end();
+  });
+  if (answer.statusCode === 200) return answer;
+  const text = await readText(answer);
+  const seconds = Number(answer.headers['retry-after'] ?? 0);
+  throw new KubeError(answer.statusCode ?? 0, wordsOf(text, answer.statusCode), seconds > 0 ? seconds * 1000 : 0);
+}
+
+/** They may come from a command that hangs. */
+async function credentials(access: KubeAccess, withinMs: number): Promise<RequestOptions> {
+  const came = new AbortController();
+  const tooLate = delay(withinMs, undefined, { signal: came.signal }).then(() => {
+    throw new Error(`no credentials within ${withinMs / 1000} s`);
+  });
+  try {
+    return await Promise.race([access.options(), tooLate]);
+  } finally {
+    came.abort();
+  }
+}
+
+/** Reads one JSON answer whole. */
+export async function getJson(access: KubeAccess, path: string, options: GetOptions): Promise<unknown> {
+  return JSON.parse(await readText(await open(access, path, options)));
+}
+
+/** Reads JSON lines as they come, those of one read together. It ends when the answer does, and throws where that is cut. */
+export async function* getLines(
+  access: KubeAccess,
+  path: string,
+  options: GetOptions,
+): AsyncGenerator<unknown[], void, void> {
+  const answer = await open(access, path, options);
+  yield []; // Accepted; from now on it is as long as it lasts.
+  let rest: Buffer[] = [];
+  let restBytes = 0;
+  for await (const chunk of answer as AsyncIterable<Buffer>) {
+    const end = chunk.lastIndexOf(0x0a);
+    if (end < 0) {
+      rest.push(chunk);
+      restBytes += chunk.length;
+      if (restBytes > MAX_BYTES) throw new Error('an event without an end');
+      continue;
+    }
+    const text = Buffer.concat([...rest, chunk.subarray(0, end)]).toString('utf8');
+    rest = [chunk.subarray(end + 1)];
+    restBytes = rest[0]!.length;
+    const lines = text.split('\n').filter((line) => line.trim() !== '');
+    if (lines.length > 0) yield lines.map((line) => JSON.parse(line) as unknown);
+  }
+}
+
+async function readText(answer: IncomingMessage): Promise<string> {
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of answer as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > MAX_BYTES) throw new Error('an answer without an end');
+    parts.push(chunk);
+  }
+  return Buffer.concat(parts).toString('utf8');
+}
+
+/** Errors of the API server are `Status` objects; what stands before it may answer anything. */
+function wordsOf(text: string, status: number | undefined): string {
+  try {
+    const { message } = JSON.parse(text) as { message?: unknown };
+    if (typeof message === 'string') return `${status}: ${message}`;
+  } catch {
+    // Not JSON.
+  }
+  return `status ${status}`;
+}

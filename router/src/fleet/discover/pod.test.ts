@@ -1,0 +1,80 @@
+import { deepEqual, equal, ok } from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { readWorkerUrl } from '../worker.ts';
+import { type Pod, readPod } from './pod.ts';
+
+const OPTIONS = { port: 8000, bootstrapPortAnnotation: 'sglang.ai/bootstrap-port' };
+
+const serving: Pod = {
+  metadata: { name: 'engine-0', namespace: 'rl', uid: 'u', annotations: { 'sglang.ai/bootstrap-port': '8998' } },
+  spec: { nodeName: 'gpu-1' },
+  status: { phase: 'Running', podIP: '10.0.0.7', conditions: [{ type: 'Ready', status: 'True' }] },
+};
+
+test('a ready pod is a worker, with what people want to know of it', () => {
+  deepEqual(readPod(serving, OPTIONS), {
+    standing: 'ready',
+    worker: {
+      url: 'http://10.0.0.7:8000',
+      labels: { pod: 'engine-0', namespace: 'rl', node: 'gpu-1', bootstrap_port: '8998' },
+    },
+  });
+});
+
+test('an annotation that is no port is left out', () => {
+  for (const value of ['none', '', '0', '65536', '-1', '8998 ', '1e3', '123456']) {
+    const pod = { ...serving, metadata: { ...serving.metadata, annotations: { 'sglang.ai/bootstrap-port': value } } };
+    const reading = readPod(pod, OPTIONS);
+    ok(reading.standing === 'ready' && !('bootstrap_port' in reading.worker.labels), value);
+  }
+});
+
+const condition = fc.record(
+  {
+    type: fc.constantFrom('Ready', 'ContainersReady', 'PodScheduled'),
+    status: fc.constantFrom('True', 'False', 'Unknown'),
+  },
+  { requiredKeys: [] },
+);
+const maybe = { requiredKeys: [] };
+const pods = fc.record(
+  {
+    metadata: fc.record(
+      {
+        name: fc.constantFrom('engine-0', '__proto__', 'a.b'),
+        namespace: fc.constant('rl'),
+        deletionTimestamp: fc.constantFrom('2026-01-01T00:00:00Z', null),
+        annotations: fc.dictionary(fc.constantFrom(OPTIONS.bootstrapPortAnnotation, 'x', '__proto__'), fc.string()),
+      },
+      maybe,
+    ),
+    spec: fc.record({ nodeName: fc.constant('gpu-1') }, maybe),
+    status: fc.record(
+      {
+        phase: fc.constantFrom('Pending', 'Running', 'Succeeded', 'Failed', 'Unknown'),
+        podIP: fc.oneof(fc.ipV4(), fc.ipV6(), fc.constantFrom('', null)),
+        conditions: fc.array(condition),
+      },
+      maybe,
+    ),
+  },
+  maybe,
+) as unknown as fc.Arbitrary<Pod>;
+
+test('of any pod: whatever is missing, it is ready only if everything says so', () => {
+  fc.assert(
+    fc.property(pods, (pod) => {
+      const reading = readPod(pod, OPTIONS);
+      const { status, metadata } = pod;
+      const hasEnded = status?.phase === 'Succeeded' || status?.phase === 'Failed';
+      const isAway = (metadata?.deletionTimestamp ?? null) !== null || hasEnded || !status?.podIP;
+      const isReady = status?.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') ?? false;
+      equal(reading.standing, isAway ? 'away' : isReady ? 'ready' : 'unready');
+      if (reading.standing === 'away') return;
+      const address = readWorkerUrl(reading.worker.url, null);
+      ok(typeof address !== 'string', `${reading.worker.url} can be a worker`);
+      equal(address.endpoint.port, 8000);
+    }),
+  );
+});
