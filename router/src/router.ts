@@ -35,6 +35,7 @@ import { refusalError, sendError } from './forward/errors.ts';
 import { addForwarded } from './forward/headers.ts';
 import { Forwarder } from './forward/forward.ts';
 import { forwardOptions } from './forward/options.ts';
+import { addRankField } from './forward/rank-field.ts';
 import type { CoarseClock } from './kit/clock.ts';
 import { seededRandom } from './kit/rng.ts';
 import { exchangeLog } from './observe/exchange-log.ts';
@@ -94,6 +95,8 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     key: access.workerKey,
     places: new WorkerPlaces(config.workerAllow),
     workerMaxInflight: config.workerMaxInflight,
+    ranksEach: config.intraNodeDataParallelSize,
+    asksForRanks: config.dpAware,
   });
   const slowStart = new SlowStart(fleet, () => clock.nowMs);
   const breakers = new Breakers(
@@ -186,6 +189,9 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const { doorkeeper, cors } = access;
 
   const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
+  // The guard reads what the other plugins made of a body.
+  const plugins = [...(parts.plugins ?? []), ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])];
+  addRankField(fleet, plugins);
   const pipeline = new Pipeline({
     classify: (x) => classify(x, ids.requestIdHeaders),
     doorkeeper,
@@ -205,8 +211,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
         },
         events,
       ),
-    // The guard reads what the other plugins made of a body.
-    plugins: [...(parts.plugins ?? []), ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])],
+    plugins,
     observers: [
       meters,
       exchangeLog(
