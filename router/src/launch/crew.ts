@@ -23,8 +23,8 @@ export class Crew {
   readonly #options: CrewOptions;
   readonly #screen = new LineWriter(standardTarget(2), () => {});
   readonly #files: LineWriter[];
-  readonly #progress: NodeJS.Timeout;
-  readonly #startedMs = performance.now();
+  #progress: NodeJS.Timeout | null = null;
+  #startedMs = 0;
   #onAllGivenUp = (): void => {};
   #wasReady = false;
 
@@ -46,12 +46,13 @@ export class Crew {
           onChange: (engine, what) => this.#changed(engine, what),
         }),
     );
-    this.#progress = setInterval(() => this.#tellProgress(), PROGRESS_MS);
   }
 
   /** @param onAllGivenUp none of them runs any more, and none will */
   start(onAllGivenUp: () => void): void {
     this.#onAllGivenUp = onAllGivenUp;
+    this.#startedMs = performance.now();
+    this.#progress = setInterval(() => this.#tellProgress(), PROGRESS_MS);
     for (const engine of this.engines) {
       const { index, program, args, env } = engine.plan;
       const gpus = env['CUDA_VISIBLE_DEVICES'];
@@ -62,7 +63,7 @@ export class Crew {
   }
 
   async stop(): Promise<void> {
-    clearInterval(this.#progress);
+    if (this.#progress !== null) clearInterval(this.#progress);
     await Promise.all(this.engines.map((engine) => engine.stop(this.#options.stopMs)));
     this.#say('all engines are stopped');
     await Promise.all([this.#screen, ...this.#files].map((writer) => writer.flush(FLUSH_MS)));

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { turnout } from '../cli/turnout.ts';
@@ -104,6 +106,18 @@ test('an engine program that is not there is named', async (t) => {
   const run = await startLaunched(t, logDir, [...own, '--engine-base-port', basePort(), ...flags, '--']);
   assert.equal(await run.ended, 1);
   await until('its shell is quoted', () => /\[engine 0\].*no-such-program.*not found/.test(run.output()));
+});
+
+test('a router that can not listen starts no engine', async (t) => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.after(() => server.close());
+  const { port } = server.address() as { port: number };
+  const own = ['launch', '--engine', 'sim', '--engine-base-port', basePort()];
+  const run = turnout(t, [...own, ...routerFlags(t).flags, '--port', String(port)]);
+  assert.equal(await run.ended, 2);
+  assert.match(run.output(), /another process listens there/);
+  assert.doesNotMatch(run.output(), /\[launch\]/);
 });
 
 test('wrong flags are refused before anything runs', async (t) => {

@@ -53,14 +53,14 @@ test('SGLang: each rank gets what is sent to it, by header or body as the path w
   t.after(() => delete process.env['SGLANG_CPU_OMP_THREADS_BIND']);
   const engine = await startSglang({ args: ['--dp-size', '2'] });
   const router = await routeTo(t, engine);
-  const ranks: unknown[] = [];
+  const ranks: string[] = [];
   for (let i = 0; i < 4; i++) {
     const body = { input_ids: [10, 20, 30], sampling_params: { max_new_tokens: 4, temperature: 0, ignore_eos: true } };
     const answer = await call(router.url, '/generate', { body });
     assert.equal(answer.status, 200, answer.body);
-    ranks.push((JSON.parse(answer.body) as { meta_info: { dp_rank: unknown } }).meta_info.dp_rank);
+    ranks.push(String((JSON.parse(answer.body) as { meta_info: { dp_rank: unknown } }).meta_info.dp_rank));
   }
-  assert.deepEqual(ranks.toSorted(), [0, 0, 1, 1], 'two for each');
+  assert.deepEqual(ranks.toSorted(), ['0', '0', '1', '1'], 'two for each');
   const chat = { model: 'tiny', prompt: [10, 20, 30], max_tokens: 4 };
   for (let i = 0; i < 2; i++) assert.equal((await call(router.url, '/v1/completions', { body: chat })).status, 200);
 });
