@@ -65,7 +65,7 @@ export class Worker {
   /** This worker alone serves an exchange: the placement of every policy without pairs. */
   readonly alone: Placement;
   readonly labels: Readonly<Record<string, string>>;
-  /** What it was made with. */
+  /** What it was made with. Never shown: a key is in it. */
   readonly given: WorkerOptions;
   /** Never shown: not in answers, not in logs. */
   key: WorkerKey;
