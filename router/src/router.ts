@@ -36,6 +36,7 @@ import { refusalError, sendError } from './forward/errors.ts';
 import { addForwarded } from './forward/headers.ts';
 import { Forwarder } from './forward/forward.ts';
 import { forwardOptions } from './forward/options.ts';
+import { addRankField } from './forward/rank-field.ts';
 import type { CoarseClock } from './kit/clock.ts';
 import { seededRandom } from './kit/rng.ts';
 import { exchangeLog } from './observe/exchange-log.ts';
@@ -95,6 +96,8 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     key: access.workerKey,
     places: new WorkerPlaces(config.workerAllow),
     workerMaxInflight: config.workerMaxInflight,
+    ranksEach: config.intraNodeDataParallelSize,
+    asksForRanks: config.dpAware,
   });
   const slowStart = new SlowStart(fleet, () => clock.nowMs);
   const breakers = new Breakers(
@@ -188,6 +191,9 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const { doorkeeper, cors } = access;
 
   const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
+  // The guard reads what the other plugins made of a body.
+  const plugins = [...(parts.plugins ?? []), ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])];
+  addRankField(fleet, plugins);
   const pipeline = new Pipeline({
     classify: (x) => classify(x, ids.requestIdHeaders),
     doorkeeper,
@@ -207,8 +213,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
         },
         events,
       ),
-    // The guard reads what the other plugins made of a body.
-    plugins: [...(parts.plugins ?? []), ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])],
+    plugins,
     observers: [
       meters,
       exchangeLog(

@@ -81,8 +81,7 @@ export function createAdminApp({ fleet, breakers, metricsText, isDraining, polic
   app.post('/remove_worker', async (c) => {
     const url = await urlOf(c.req);
     if (url === '') return c.json(noUrl, 400);
-    const worker = fleet.get(url);
-    if (worker !== undefined) remove(worker, c.req.query('force'));
+    for (const worker of fleet.named(url)) remove(worker, c.req.query('force'));
     return c.json({ status: 'success', worker_urls: inFlightByUrl() });
   });
   app.get('/list_workers', (c) => c.json({ urls: fleet.workers.map((worker) => worker.url) }));

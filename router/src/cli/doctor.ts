@@ -7,10 +7,10 @@ import type { Config } from '../config/options.ts';
 import { type Asker, ask } from '../engines/ask.ts';
 import type { EngineFacts } from '../engines/engine.ts';
 import { identify } from '../engines/engines.ts';
-import { readWorkerUrl } from '../fleet/worker.ts';
 import { WorkerPlaces } from '../fleet/worker-places.ts';
 import { checkDiscovery } from './doctor-discovery.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
+import { readWorkerUrls } from '../fleet/worker-url.ts';
 
 const marks = { ok: 'ok     ', note: 'note   ', problem: 'PROBLEM' } as const;
 
@@ -68,8 +68,9 @@ function checkPort(host: string, port: number, flag: string, reusePort: boolean)
 }
 
 async function checkWorker(url: string, config: Config): Promise<{ findings: Finding[]; facts: EngineFacts | null }> {
-  const address = readWorkerUrl(url, { secureContext: createSecureContext(workerCertificates(config)) });
-  if (typeof address === 'string') return { findings: [problem(address)], facts: null };
+  const addresses = readWorkerUrls(url, { secureContext: createSecureContext(workerCertificates(config)) });
+  if (typeof addresses === 'string') return { findings: [problem(addresses)], facts: null };
+  const address = addresses[0]!;
   const places = new WorkerPlaces(config.workerAllow);
   const refusal = places.isLimited ? places.refusalOf(address.endpoint.host) : null;
   if (refusal !== null) return { findings: [problem(refusal)], facts: null };
@@ -89,7 +90,13 @@ async function checkWorker(url: string, config: Config): Promise<{ findings: Fin
     return { findings: [problem(`not reachable (${reason}): is the engine up, and the address right?`)], facts: null };
   }
   const facts = await identify(asker);
-  return { findings: [...findings, ...describe(facts)], facts };
+  findings.push(...describe(facts));
+  if (facts.dpSize !== null && facts.dpSize > 1 && address.rank === null && !config.dpAware) {
+    findings.push(
+      note(`has ${facts.dpSize} data-parallel ranks and shares them out itself: --dp-aware routes to each`),
+    );
+  }
+  return { findings, facts };
 }
 
 /** What the engine's facts mean for the features of the router. */

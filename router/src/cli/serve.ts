@@ -2,27 +2,37 @@ import { ConfigError } from '../config/load.ts';
 import type { Config } from '../config/options.ts';
 import { startRouter } from '../router.ts';
 
+/** What runs beside a router and ends with it. */
+export interface Companions {
+  /** Called once the router listens. @param fail without them the router is of no use: it ends, with exit code 1 */
+  start(fail: () => void): void;
+  /** Called when the router has drained. */
+  stop(): Promise<void>;
+}
+
 /**
  * Runs a router until it is told to stop.
  *
  * @param readConfig reads flags, environment and file anew each time
  */
-export async function serve(readConfig: () => Config): Promise<void> {
+export async function serve(readConfig: () => Config, companions?: Companions): Promise<void> {
   // A signal that comes while it starts waits for that: unheard, it would end the process.
   const started = startRouter(readConfig()).catch((error: unknown) => {
     throw new ConfigError((error as Error).message);
   });
   process.on('SIGHUP', () => void started.then((router) => router.reload(readConfig)));
   let isStopping = false;
-  const stop = (): void => {
+  const stop = (exitCode: number): void => {
     // A second signal means: now.
     if (isStopping) process.exit(1);
     isStopping = true;
     void started
       .then((router) => router.close(router.config.shutdownGracePeriodSecs * 1000))
-      .then(() => process.exit(0));
+      .then(() => companions?.stop())
+      .then(() => process.exit(exitCode));
   };
-  process.on('SIGTERM', stop);
-  process.on('SIGINT', stop);
+  process.on('SIGTERM', () => stop(0));
+  process.on('SIGINT', () => stop(0));
   await started;
+  if (!isStopping) companions?.start(() => isStopping || stop(1));
 }

@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import { ConfigError } from '../config/load.ts';
+import { type EngineCommand, ENGINE_HOST } from '../launch/engine-command.ts';
 import { type SimOptions, simDefaults } from '../sim/options.ts';
-import { type SpawnedSimEngine, spawnSimEngine } from '../sim/spawn.ts';
+import { type SpawnedSimEngine, simProcessArgs, spawnSimEngine } from '../sim/spawn.ts';
 
 export interface SimFlags {
   readonly workers: string;
@@ -39,7 +40,7 @@ export async function sim(flags: SimFlags): Promise<void> {
 }
 
 /** Reads `name=value` pairs for any constant of the model. */
-export function readSettings(pairs: readonly string[]): SimSettings {
+export function readSettings(pairs: readonly string[], flag = '--set '): SimSettings {
   const settings: Record<string, unknown> = {};
   for (const pair of pairs) {
     const equals = pair.indexOf('=');
@@ -47,13 +48,24 @@ export function readSettings(pairs: readonly string[]): SimSettings {
     const value = pair.slice(equals + 1);
     const fallback: unknown = simDefaults[name as keyof SimOptions];
     if (equals < 1 || fallback === undefined) {
-      throw new ConfigError(`--set ${pair}: expected name=value with one of ${Object.keys(simDefaults).join(', ')}`);
+      throw new ConfigError(`${flag}${pair}: expected name=value with one of ${Object.keys(simDefaults).join(', ')}`);
     }
     if (typeof fallback === 'number' && (value === '' || Number.isNaN(Number(value)))) {
-      throw new ConfigError(`--set ${pair}: ${name} is a number`);
+      throw new ConfigError(`${flag}${pair}: ${name} is a number`);
     }
     settings[name] =
       typeof fallback === 'number' ? Number(value) : typeof fallback === 'boolean' ? value === 'true' : value;
   }
   return settings;
+}
+
+/** `turnout launch --engine sim -- name=value …`: any constant of the model. */
+export function simCommand(args: readonly string[]): EngineCommand {
+  const settings = readSettings(args, '--engine sim: ');
+  return {
+    program: process.execPath,
+    args: (port) => simProcessArgs({ ...settings, host: ENGINE_HOST, port }),
+    env: {},
+    gpus: 0,
+  };
 }

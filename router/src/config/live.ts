@@ -16,6 +16,8 @@ const fixed: ReadonlySet<OptionName> = new Set<OptionName>([
   'logMaxFiles',
   'streamCoalesceMs',
   'disableHealthCheck',
+  'dpAware',
+  'intraNodeDataParallelSize',
   // Keys in files and the content of certificates can change; who has to show any can't.
   'apiKey',
   'apiKeyFile',

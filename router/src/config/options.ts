@@ -56,6 +56,13 @@ export const configSchema = z.strictObject(shape).superRefine((config, context) 
   if ((config.clientCertPath === undefined) !== (config.clientKeyPath === undefined)) {
     context.addIssue({ code: 'custom', message: 'give both --client-cert-path and --client-key-path, or neither' });
   }
+  if (config.dpAware && config.intraNodeDataParallelSize === 1 && config.disableHealthCheck) {
+    context.addIssue({
+      code: 'custom',
+      message:
+        '--dp-aware asks engines with their first health check, and --disable-health-check is set: give --intra-node-data-parallel-size, or the ranks themselves (http://host:port@0-3)',
+    });
+  }
   if (config.tlsClientCaPath !== undefined && config.tlsCertPath === undefined) {
     context.addIssue({
       code: 'custom',

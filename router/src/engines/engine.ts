@@ -12,8 +12,16 @@ export interface EngineFacts {
   /** Tokens of context that the KV cache holds. */
   readonly kvTokens: number | null;
   readonly returnsRoutedExperts: boolean | null;
+  /** Data-parallel ranks behind its address, numbered from 0. */
+  readonly dpSize: number | null;
   /** Whether the calls that steer weights and pauses are there. */
   readonly hasControlCalls: boolean | null;
+}
+
+/** Requests that a data-parallel rank runs or has waiting, whoever sent them. */
+export interface RankLoad {
+  readonly rank: number;
+  readonly requests: number;
 }
 
 /** What differs between engines: one file each implements this. */
@@ -26,8 +34,8 @@ export interface Engine {
   readonly pausedPath: string | null;
   /** @returns what the engine says of itself, or null when it is not one of this kind. */
   read(ask: Asker): Promise<EngineFacts | null>;
-  /** Requests it runs or has waiting, whoever sent them; null: it doesn't say. Asked often. */
-  readLoad(ask: Asker): Promise<number | null>;
+  /** The load of each of its ranks, in their order; null: it doesn't say. Asked often. */
+  readLoads(ask: Asker): Promise<readonly RankLoad[] | null>;
   /** Only the weight version: asked often. */
   readWeightVersion(ask: Asker): Promise<string | null>;
 }

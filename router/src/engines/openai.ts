@@ -22,9 +22,10 @@ export const openai: Engine = {
       hasPrefixCache: null,
       kvTokens: null,
       returnsRoutedExperts: null,
+      dpSize: null,
       hasControlCalls: null,
     };
   },
-  readLoad: () => Promise.resolve(null),
+  readLoads: () => Promise.resolve(null),
   readWeightVersion: () => Promise.resolve(null),
 };

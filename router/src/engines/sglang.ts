@@ -20,17 +20,17 @@ export const sglang: Engine = {
       hasPrefixCache: server === null ? null : server['disable_radix_cache'] !== true,
       kvTokens: count(server?.['max_total_num_tokens']),
       returnsRoutedExperts: server === null ? null : server['enable_return_routed_experts'] === true,
+      dpSize: count(server?.['dp_size']),
       hasControlCalls: true,
     };
   },
-  async readLoad(ask) {
+  async readLoads(ask) {
     const loads = (await askJson(ask, '/v1/loads?include=core'))?.['loads'];
     if (!Array.isArray(loads)) return null;
-    let requests = 0;
-    for (const rank of loads as Record<string, unknown>[]) {
-      requests += (count(rank['num_running_reqs']) ?? 0) + (count(rank['num_waiting_reqs']) ?? 0);
-    }
-    return requests;
+    return (loads as Record<string, unknown>[]).map((load) => ({
+      rank: count(load['dp_rank']) ?? 0,
+      requests: (count(load['num_running_reqs']) ?? 0) + (count(load['num_waiting_reqs']) ?? 0),
+    }));
   },
   async readWeightVersion(ask) {
     return text((await either(ask, '/model_info', '/get_model_info'))?.['weight_version']);

@@ -1,5 +1,5 @@
 import { askJson } from './ask.ts';
-import { type Engine, count, text } from './engine.ts';
+import { type Engine, type RankLoad, count, text } from './engine.ts';
 import { servedModel } from './openai.ts';
 
 /** vLLM (facts of 0.32.0). What steers weights and pauses is there only with VLLM_SERVER_DEV_MODE=1. */
@@ -25,17 +25,30 @@ export const vllm: Engine = {
       hasPrefixCache: caching == null ? null : caching === 'True',
       kvTokens: count(Number(blocks) * Number(blockSize)),
       returnsRoutedExperts: null,
+      // /server_info would say it too, but only in development mode.
+      dpSize: metrics === null ? null : count(loadsIn(metrics.text).length),
       hasControlCalls: paused !== null,
     };
   },
-  async readLoad(ask) {
+  async readLoads(ask) {
     // GET /load counts only with --enable-server-load-tracking; the metrics always do.
     const metrics = await ask('/metrics').catch(() => null);
-    const found = metrics?.text.matchAll(/^vllm:num_requests_(?:running|waiting)(?:\{.*\})? (\S+)$/gm);
-    const values = Array.from(found ?? [], ([, value]) => Number(value));
-    return values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0);
+    const loads = loadsIn(metrics?.text ?? '');
+    return loads.length === 0 ? null : loads;
   },
   async readWeightVersion(ask) {
     return text((await askJson(ask, '/weight_info'))?.['weight_version']);
   },
 };
+
+/** By the label `engine`: the number of the rank, counted over the whole fleet where nodes share one data-parallel group. */
+function loadsIn(metrics: string): RankLoad[] {
+  const requests = new Map<number, number>();
+  for (const [, labels = '', value] of metrics.matchAll(
+    /^vllm:num_requests_(?:running|waiting)(?:\{(.*)\})? (\S+)$/gm,
+  )) {
+    const rank = Number(/(?:^|,)engine="(\d+)"/.exec(labels)?.[1] ?? 0);
+    requests.set(rank, (requests.get(rank) ?? 0) + Number(value));
+  }
+  return Array.from(requests, ([rank, sum]) => ({ rank, requests: sum })).toSorted((a, b) => a.rank - b.rank);
+}

@@ -9,6 +9,7 @@ const words: Readonly<Record<Reason, string>> = {
   draining: 'draining',
   role: 'not for whole requests',
   version: 'with other weights than the fleet',
+  ranks: 'not yet asked for their data-parallel ranks',
 };
 
 /** What to tell a client when no worker may get its request: why each can't, and when to come back. */

@@ -1,5 +1,5 @@
 import type { Fleet } from './fleet.ts';
-import { readWorkerUrl } from './worker.ts';
+import { readWorkerUrls } from './worker-url.ts';
 
 /**
  * Compares the workers that the configuration names with those that it named before; what others added or removed since is
@@ -7,19 +7,20 @@ import { readWorkerUrl } from './worker.ts';
  * @returns what adds and removes them
  */
 export function changeWorkers(fleet: Fleet, before: readonly string[], wanted: readonly string[]): () => void {
-  const old = new Map(before.map((text) => [urlOf(text), text]));
-  const next = new Map(wanted.map((text) => [urlOf(text), text]));
+  const old = new Set(before.flatMap(urlsOf));
+  const next = new Set(wanted.flatMap(urlsOf));
   return () => {
-    for (const [url, text] of next) if (!old.has(url)) fleet.add(text, { isOperators: true });
-    for (const [url, text] of old) {
-      const worker = next.has(url) ? undefined : fleet.get(text);
-      if (worker !== undefined) fleet.remove(worker);
+    for (const url of next) if (!old.has(url)) fleet.add(url, { isOperators: true });
+    for (const url of old) {
+      if (next.has(url)) continue;
+      for (const worker of fleet.named(url)) if (!next.has(worker.url)) fleet.remove(worker);
     }
   };
 }
 
-function urlOf(text: string): string {
-  const address = readWorkerUrl(text, null);
-  if (typeof address === 'string') throw new Error(`--worker-urls: ${address}`);
-  return address.url;
+/** One for each rank that it names. */
+function urlsOf(text: string): string[] {
+  const addresses = readWorkerUrls(text, null);
+  if (typeof addresses === 'string') throw new Error(`--worker-urls: ${addresses}`);
+  return addresses.map(({ url }) => url);
 }

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { UpstreamTls } from '../wire/upstream-connection.ts';
 import type { PoolOptions } from '../wire/upstream-pool.ts';
-import { REASONS, type Reason, type Role, Worker, type WorkerKey, readWorkerUrl } from './worker.ts';
+import { REASONS, type Reason, type Role, Worker, type WorkerKey, type WorkerOptions } from './worker.ts';
 import { WorkerPlaces } from './worker-places.ts';
+import { type WorkerAddress, readWorkerUrl, readWorkerUrls } from './worker-url.ts';
 
 export interface FleetOptions {
   readonly pool: PoolOptions;
@@ -14,6 +15,10 @@ export interface FleetOptions {
   readonly places?: WorkerPlaces;
   /** Exchanges under way at once at each worker; 0 or left out: no bound. */
   readonly workerMaxInflight?: number;
+  /** Data-parallel ranks of every engine whose URL names none; left out: one, without a number. */
+  readonly ranksEach?: number;
+  /** Such an engine is asked how many it has, and serves only then (`splitRanks`). */
+  readonly asksForRanks?: boolean;
 }
 
 export interface NewWorker {
@@ -72,31 +77,72 @@ export class Fleet {
     return typeof address === 'string' ? undefined : this.#byUrl.get(address.url);
   }
 
-  /** @returns the worker (the one that was there when the URL is known), or words why it can't be one. */
+  /**
+   * The workers that a URL names: that one; each rank of a range; without a rank all those of its engine, where it was
+   * added as ranks.
+   */
+  named(url: string): Worker[] {
+    const addresses = readWorkerUrls(url, null);
+    if (typeof addresses === 'string') return [];
+    const found = addresses.flatMap((address) => this.#byUrl.get(address.url) ?? []);
+    const [{ rank, engineUrl }] = addresses as [WorkerAddress];
+    if (found.length > 0 || rank !== null) return found;
+    return this.workers.filter((worker) => worker.engineUrl === engineUrl);
+  }
+
+  /**
+   * Adds what a URL names: one worker, or several ranks of an engine.
+   *
+   * @returns the worker, or the first of them (the one that was there when the URL is known), or words why it can't be one.
+   */
   add(url: string, options: NewWorker = {}): Worker | string {
+    const { tls, pool, ranksEach, asksForRanks = false } = this.#options;
     const isChecked = options.isOperators !== true || this.#places.isLimited;
-    const address = readWorkerUrl(url, this.#options.tls, isChecked ? this.#places.lookup : null);
-    if (typeof address === 'string') return address;
-    const refusal = isChecked ? this.#places.refusalOf(address.endpoint.host) : null;
+    const addresses = readWorkerUrls(url, tls, isChecked ? this.#places.lookup : null, ranksEach);
+    if (typeof addresses === 'string') return addresses;
+    const refusal = isChecked ? this.#places.refusalOf(addresses[0]!.endpoint.host) : null;
     if (refusal !== null) return refusal;
     const ownKey = options.apiKey === undefined ? null : { authorization: `Bearer ${options.apiKey}` };
-    const known = this.#byUrl.get(address.url);
-    if (known !== undefined) {
-      if (ownKey !== null) known.key = ownKey;
-      return known;
+    const known = asksForRanks && addresses[0]!.rank === null ? this.named(url) : [];
+    if (known.length > 0) {
+      if (ownKey !== null) for (const worker of known) worker.key = ownKey;
+      return known[0]!;
     }
+    const key = ownKey ?? this.#options.key ?? { authorization: '' };
+    const made = { role: options.role ?? 'regular', labels: options.labels ?? {}, pool, key };
+    const [first] = addresses.map((address) => {
+      const there = this.#byUrl.get(address.url);
+      if (there !== undefined) {
+        if (ownKey !== null) there.key = ownKey;
+        return there;
+      }
+      return this.#insert(randomUUID(), address, made, asksForRanks && address.rank === null ? REASONS.ranks : 0);
+    });
+    return first!;
+  }
+
+  /** Its engine has so many data-parallel ranks: each is a worker from now on, the first under the id that was given out. */
+  splitRanks(worker: Worker, count: number): void {
+    const { url: engineUrl, authority, basePath, id } = worker;
+    const { endpoint } = worker.pool;
+    for (let rank = 0; rank < count; rank++) {
+      const url = `${engineUrl}@${rank}`;
+      if (this.#byUrl.has(url)) continue;
+      const address = { url, engineUrl, rank, authority, basePath, endpoint };
+      this.#insert(rank === 0 ? id : randomUUID(), address, { ...worker.given, key: worker.key }, 0);
+    }
+    this.remove(worker);
+  }
+
+  #insert(id: string, address: WorkerAddress, options: WorkerOptions, reasons: number): Worker {
     const slot = this.#freeSlots.pop() ?? this.#slots++;
     if (slot >= this.inFlight.length) {
       const larger = new Int32Array(this.inFlight.length * 2);
       larger.set(this.inFlight);
       this.inFlight = larger;
     }
-    const worker = new Worker(randomUUID(), slot, address, {
-      role: options.role ?? 'regular',
-      labels: options.labels ?? {},
-      key: ownKey ?? this.#options.key ?? { authorization: '' },
-      pool: this.#options.pool,
-    });
+    const worker = new Worker(id, slot, address, options);
+    worker.reasons |= reasons;
     // Where the fleet's weights are known, a newcomer serves only once its own are known to be the same.
     if (this.servingVersion() !== null) worker.reasons |= REASONS.version;
     this.workers.push(worker);
@@ -141,13 +187,17 @@ export class Fleet {
     return this.fullCount > 0 && eligible.length > 0 && eligible.every((worker) => this.isFull(worker));
   }
 
-  /** Weights of the workers that serve now; null when none of them tells. Where they differ: what most of them hold. */
-  servingVersion(except?: Worker): string | null {
+  /**
+   * Weights of the workers that serve now; null when none of them tells. Where they differ: what most of them hold.
+   *
+   * @param except of this engine's address
+   */
+  servingVersion(except?: string): string | null {
     const counts = new Map<string, number>();
     let most: string | null = null;
     for (const worker of this.eligible) {
       const version = worker.weightVersion;
-      if (version === null || worker === except) continue;
+      if (version === null || worker.engineUrl === except) continue;
       counts.set(version, (counts.get(version) ?? 0) + 1);
       if (most === null || counts.get(version)! > counts.get(most)!) most = version;
     }

@@ -1,4 +1,5 @@
 import type { Asker } from '../engines/ask.ts';
+import type { EngineFacts } from '../engines/engine.ts';
 import { engines, identify } from '../engines/engines.ts';
 import type { Random } from '../kit/rng.ts';
 import type { Breakers } from './breakers.ts';
@@ -29,7 +30,10 @@ export type HealthEvent = 'quarantined' | 'readmitted' | 'restarted' | 'held_bac
 /** Checks of new workers are spread over so many milliseconds each: 500 that come at once are not asked at once. */
 const SPREAD_MS = 4;
 
+/** What is known of one engine: its data-parallel ranks are well or ill together. */
 interface Watch {
+  /** The workers behind its address, one for each rank; an engine whose last worker is gone is not watched. */
+  readonly workers: Set<Worker>;
   readonly sinceMs: number;
   failures: number;
   successes: number;
@@ -44,10 +48,10 @@ interface Watch {
 }
 
 /**
- * Asks every worker in turn whether it is well, spread over the interval so that a large fleet is not probed at once.
+ * Asks every engine in turn whether it is well, spread over the interval so that a large fleet is not probed at once.
  *
- * A worker that comes back after a failure may hold old weights: it serves again only after enough good checks and only
- * with the weight version of those that serve, where engines tell one.
+ * One that comes back after a failure may hold old weights: it serves again only after enough good checks and only with the
+ * weight version of those that serve, where engines tell one.
  */
 export class Health {
   readonly #fleet: Fleet;
@@ -55,7 +59,8 @@ export class Health {
   readonly #random: Random;
   readonly #breakers: Breakers;
   readonly #onEvent: (event: HealthEvent, worker: Worker, detail: string) => void;
-  readonly #watches = new Map<Worker, Watch>();
+  /** By `engineUrl`. */
+  readonly #watches = new Map<string, Watch>();
 
   constructor(
     fleet: Fleet,
@@ -77,19 +82,32 @@ export class Health {
 
   /** A request could not reach this worker: look at once instead of at the next turn. */
   suspect(worker: Worker): void {
-    const watch = this.#watches.get(worker);
+    const watch = this.#watches.get(worker.engineUrl);
     if (watch === undefined) return;
     watch.isSuspect = true;
     if (watch.isAsking || watch.failures > 0) return;
-    this.#schedule(worker, watch, 0);
+    this.#schedule(watch, 0);
   }
 
   close(): void {
-    for (const worker of this.#watches.keys()) this.#stop(worker);
+    for (const watch of this.#watches.values()) this.#end(watch);
+    this.#watches.clear();
   }
 
   #start(worker: Worker): void {
+    const known = this.#watches.get(worker.engineUrl);
+    known?.workers.add(worker);
+    if (!this.#options.isEnabled) {
+      worker.isProven = true;
+      this.#fleet.setReason(worker, 'version', false);
+    } else if (known !== undefined) {
+      // The others are proven, so their next turn may be far. An answer that is awaited counts for it too.
+      if (!known.isAsking && known.successes > 0) this.#schedule(known, 0);
+      return;
+    }
+    if (known !== undefined) return;
     const watch: Watch = {
+      workers: new Set([worker]),
       sinceMs: performance.now(),
       failures: 0,
       successes: 0,
@@ -99,50 +117,57 @@ export class Health {
       isGone: false,
       isReported: false,
     };
-    this.#watches.set(worker, watch);
-    if (this.#options.isEnabled) this.#schedule(worker, watch, this.#random() * SPREAD_MS * (this.#watches.size - 1));
-    else {
-      worker.isProven = true;
-      this.#fleet.setReason(worker, 'version', false);
-    }
+    this.#watches.set(worker.engineUrl, watch);
+    this.#schedule(watch, this.#random() * SPREAD_MS * (this.#watches.size - 1));
   }
 
   #stop(worker: Worker): void {
-    const watch = this.#watches.get(worker);
-    if (watch?.timer) clearTimeout(watch.timer);
-    this.#watches.delete(worker);
+    const watch = this.#watches.get(worker.engineUrl);
+    if (watch === undefined) return;
+    watch.workers.delete(worker);
+    if (watch.workers.size > 0) return;
+    this.#end(watch);
+    this.#watches.delete(worker.engineUrl);
   }
 
-  #schedule(worker: Worker, watch: Watch, delayMs: number): void {
+  #end(watch: Watch): void {
+    watch.workers.clear();
+    if (watch.timer !== null) clearTimeout(watch.timer);
+  }
+
+  #schedule(watch: Watch, delayMs: number): void {
     if (!this.#options.isEnabled) return;
     if (watch.timer !== null) clearTimeout(watch.timer);
-    watch.timer = setTimeout(() => void this.#look(worker, watch), delayMs);
+    watch.timer = setTimeout(() => void this.#look(watch), delayMs);
   }
 
-  async #look(worker: Worker, watch: Watch): Promise<void> {
+  async #look(watch: Watch): Promise<void> {
     watch.timer = null;
     watch.isAsking = true;
-    const problem = await this.#check(worker);
-    if (problem === null) await this.#passed(worker, watch);
-    else this.#failed(worker, watch, problem);
+    const [worker] = watch.workers as Iterable<Worker> as [Worker];
+    const asker = worker.asker(this.#options.timeoutMs);
+    const problem = await this.#check(worker, asker);
+    if (problem === null) await this.#passed(watch, asker);
+    else this.#failed(watch, problem);
     watch.isAsking = false;
-    if (this.#watches.get(worker) !== watch) return;
+    if (watch.workers.size === 0) return;
+    if (problem === null && [...watch.workers].some(({ engine }) => engine === null)) return this.#schedule(watch, 0);
     // Up to a tenth less, at random: checks that were started together drift apart.
-    this.#schedule(worker, watch, this.#intervalOf(worker, watch) * (1 - this.#random() / 10));
+    this.#schedule(watch, this.#intervalOf(watch) * (1 - this.#random() / 10));
   }
 
-  #intervalOf(worker: Worker, watch: Watch): number {
+  #intervalOf(watch: Watch): number {
     const { intervalMs, startupIntervalMs } = this.#options;
-    if (watch.failures === 0 && worker.reasons === 0) return intervalMs;
+    const workers = [...watch.workers];
+    if (watch.failures === 0 && workers.every(({ reasons }) => reasons === 0)) return intervalMs;
     const soon = Math.min(DOUBT_INTERVAL_MS, intervalMs);
-    if (worker.isProven) return soon;
+    if (workers.some(({ isProven }) => isProven)) return soon;
     // Engines load for minutes: the longer it takes, the less often it is asked.
     return Math.max(soon, Math.min(startupIntervalMs, (performance.now() - watch.sinceMs) / 10));
   }
 
   /** @returns null when all is well, else what is wrong. */
-  async #check(worker: Worker): Promise<string | null> {
-    const asker = this.#asker(worker);
+  async #check(worker: Worker, asker: Asker): Promise<string | null> {
     let problem: string;
     try {
       const { status } = await asker(this.#options.path);
@@ -157,78 +182,98 @@ export class Health {
     return paused?.status === 200 ? null : problem;
   }
 
-  async #passed(worker: Worker, watch: Watch): Promise<void> {
-    const asker = this.#asker(worker);
+  async #passed(watch: Watch, asker: Asker): Promise<void> {
     watch.failures = 0;
     watch.successes++;
-    this.#breakers.passedCheck(worker);
-    if (worker.engine === null) {
-      const facts = await identify(asker);
+    for (const worker of watch.workers) this.#breakers.passedCheck(worker);
+    if ([...watch.workers].some(({ engine }) => engine === null)) this.#learn(watch, await identify(asker));
+    if (watch.isGone) {
+      watch.isGone = false;
+      for (const worker of watch.workers) {
+        if (worker.isProven) this.#onEvent('restarted', worker, 'nobody listened there before');
+      }
+    }
+    const isQuarantined = (worker: Worker) => (worker.reasons & REASONS.unhealthy) !== 0;
+    if ([...watch.workers].some(isQuarantined) && watch.successes < this.#options.successThreshold) return;
+    let isReturning = watch.isSuspect;
+    for (const worker of watch.workers) {
+      worker.isProven = true;
+      isReturning ||= worker.reasons !== 0;
+    }
+    watch.isSuspect = false;
+    const hasRightWeights = await this.#hasServingWeights(watch, asker, isReturning);
+    for (const worker of watch.workers) {
+      // One that was added in the meantime.
+      if (worker.engine === null) continue;
+      if (isQuarantined(worker) && hasRightWeights) {
+        this.#breakers.readmitted(worker);
+        this.#onEvent('readmitted', worker, `${watch.successes} good checks`);
+      }
+      this.#fleet.setReason(worker, 'version', !hasRightWeights);
+      this.#fleet.setReason(worker, 'unhealthy', false);
+    }
+  }
+
+  #learn(watch: Watch, facts: EngineFacts): void {
+    for (const worker of watch.workers) {
+      if ((worker.reasons & REASONS.ranks) === 0) continue;
+      if (facts.dpSize !== null && facts.dpSize > 1) this.#fleet.splitRanks(worker, facts.dpSize);
+      else this.#fleet.setReason(worker, 'ranks', false);
+    }
+    for (const worker of watch.workers) {
+      if (worker.engine !== null) continue;
       worker.engine = facts.kind;
       worker.weightVersion = facts.weightVersion;
       worker.kvTokens = facts.kvTokens;
     }
-    if (watch.isGone) {
-      watch.isGone = false;
-      if (worker.isProven) this.#onEvent('restarted', worker, 'nobody listened there before');
-    }
-    const isQuarantined = (worker.reasons & REASONS.unhealthy) !== 0;
-    if (isQuarantined && watch.successes < this.#options.successThreshold) return;
-    worker.isProven = true;
-    const isReturning = watch.isSuspect || worker.reasons !== 0;
-    watch.isSuspect = false;
-    const hasRightWeights = await this.#hasServingWeights(worker, isReturning);
-    if (this.#watches.get(worker) !== watch) return;
-    if (isQuarantined && hasRightWeights) {
-      this.#breakers.readmitted(worker);
-      this.#onEvent('readmitted', worker, `${watch.successes} good checks`);
-    }
-    this.#fleet.setReason(worker, 'version', !hasRightWeights);
-    this.#fleet.setReason(worker, 'unhealthy', false);
   }
 
   /** Compares with fresh answers of those that serve: a swap may have gone past the router. */
-  async #hasServingWeights(worker: Worker, isReturning: boolean): Promise<boolean> {
-    const version = await engines[worker.engine!].readWeightVersion(this.#asker(worker));
-    worker.weightVersion = version;
+  async #hasServingWeights(watch: Watch, asker: Asker, isReturning: boolean): Promise<boolean> {
+    const [first] = watch.workers as Iterable<Worker> as [Worker | undefined];
+    if (first === undefined || first.engine === null) return true;
+    const version = await engines[first.engine].readWeightVersion(asker);
+    for (const worker of watch.workers) worker.weightVersion = version;
     if (!isReturning) return true;
     await Promise.all(
-      this.#fleet.eligible
-        .filter((other) => other !== worker && other.engine !== null)
-        .map(async (other) => {
-          other.weightVersion = await engines[other.engine!].readWeightVersion(this.#asker(other));
-        }),
+      [...this.#watches.values()].filter((other) => other !== watch).map((other) => this.#refreshVersion(other)),
     );
-    const serving = this.#fleet.servingVersion(worker);
-    if (serving === null || version === null || version === serving) {
-      worker.heldBackFor = null;
-      return true;
+    const serving = this.#fleet.servingVersion(first.engineUrl);
+    const isRight = serving === null || version === null || version === serving;
+    for (const worker of watch.workers) {
+      const heldBackFor = isRight ? null : version;
+      if (heldBackFor !== null && worker.heldBackFor !== heldBackFor) {
+        this.#onEvent('held_back', worker, `holds weights "${version}", the fleet serves "${serving}"`);
+      }
+      worker.heldBackFor = heldBackFor;
     }
-    if (worker.heldBackFor !== version) {
-      worker.heldBackFor = version;
-      this.#onEvent('held_back', worker, `holds weights "${version}", the fleet serves "${serving}"`);
-    }
-    return false;
+    return isRight;
   }
 
-  #failed(worker: Worker, watch: Watch, problem: string): void {
+  /** Asks an engine that serves. */
+  async #refreshVersion(watch: Watch): Promise<void> {
+    const serving = [...watch.workers].find((worker) => this.#fleet.isEligible(worker) && worker.engine !== null);
+    if (serving === undefined) return;
+    const version = await engines[serving.engine!].readWeightVersion(serving.asker(this.#options.timeoutMs));
+    for (const worker of watch.workers) worker.weightVersion = version;
+  }
+
+  #failed(watch: Watch, problem: string): void {
     watch.successes = 0;
     watch.failures++;
     watch.isSuspect = true;
     watch.isGone ||= problem === 'ECONNREFUSED';
-    const { startupTimeoutMs } = this.#options;
-    if (!worker.isProven && !watch.isReported && performance.now() - watch.sinceMs > startupTimeoutMs) {
-      watch.isReported = true;
-      this.#onEvent('not_started', worker, `no good check in ${startupTimeoutMs / 1000} s: ${problem}`);
+    const { startupTimeoutMs, failureThreshold } = this.#options;
+    for (const worker of watch.workers) {
+      if (!worker.isProven && !watch.isReported && performance.now() - watch.sinceMs > startupTimeoutMs) {
+        watch.isReported = true;
+        this.#onEvent('not_started', worker, `no good check in ${startupTimeoutMs / 1000} s: ${problem}`);
+      }
+      if ((worker.reasons & REASONS.unhealthy) !== 0) continue;
+      // One that never answered gets no benefit of the doubt: its first failure is enough.
+      if (watch.failures < failureThreshold && worker.isProven) continue;
+      this.#fleet.setReason(worker, 'unhealthy', true);
+      this.#onEvent('quarantined', worker, problem);
     }
-    if ((worker.reasons & REASONS.unhealthy) !== 0) return;
-    // One that never answered gets no benefit of the doubt: its first failure is enough.
-    if (watch.failures < this.#options.failureThreshold && worker.isProven) return;
-    this.#fleet.setReason(worker, 'unhealthy', true);
-    this.#onEvent('quarantined', worker, problem);
-  }
-
-  #asker(worker: Worker): Asker {
-    return worker.asker(this.#options.timeoutMs);
   }
 }

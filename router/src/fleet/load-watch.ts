@@ -1,4 +1,5 @@
 import { engines } from '../engines/engines.ts';
+import type { RankLoad } from '../engines/engine.ts';
 import type { Fleet } from './fleet.ts';
 import type { Worker } from './worker.ts';
 
@@ -10,7 +11,8 @@ export class LoadWatch {
   readonly #fleet: Fleet;
   readonly #timeoutMs: number;
   readonly #timer: NodeJS.Timeout;
-  readonly #asking = new Set<Worker>();
+  /** Addresses of the engines that are being asked. */
+  readonly #asking = new Set<string>();
 
   constructor(fleet: Fleet, intervalMs: number, timeoutMs: number) {
     this.#fleet = fleet;
@@ -23,18 +25,36 @@ export class LoadWatch {
   }
 
   #lookAtAll(): void {
-    for (const worker of this.#fleet.workers) if (!this.#asking.has(worker)) void this.#look(worker);
+    // The ranks of an engine are told with one answer.
+    const ranks = new Map<string, Worker[]>();
+    for (const worker of this.#fleet.workers) {
+      // Its kind is known from its first good health check on.
+      if (worker.engine === null || this.#asking.has(worker.engineUrl)) continue;
+      const others = ranks.get(worker.engineUrl);
+      if (others === undefined) ranks.set(worker.engineUrl, [worker]);
+      else others.push(worker);
+    }
+    for (const workers of ranks.values()) void this.#look(workers);
   }
 
-  async #look(worker: Worker): Promise<void> {
-    // Its kind is known from its first good health check on.
-    if (worker.engine === null) return;
-    this.#asking.add(worker);
-    const before = this.#fleet.load(worker);
-    const reported = await engines[worker.engine].readLoad(worker.asker(this.#timeoutMs)).catch(() => null);
-    this.#asking.delete(worker);
-    // Own requests that came or went in between must not look like others'.
-    const own = Math.max(before, this.#fleet.load(worker));
-    worker.foreignLoad = reported === null ? 0 : Math.max(0, reported - own);
+  async #look(workers: readonly Worker[]): Promise<void> {
+    const [first] = workers as [Worker];
+    this.#asking.add(first.engineUrl);
+    const before = workers.map((worker) => this.#fleet.load(worker));
+    const loads = await engines[first.engine!].readLoads(first.asker(this.#timeoutMs)).catch(() => null);
+    this.#asking.delete(first.engineUrl);
+    for (const [i, worker] of workers.entries()) {
+      // Own requests that came or went in between must not look like others'.
+      const own = Math.max(before[i]!, this.#fleet.load(worker));
+      const reported = loads === null ? null : requestsAt(loads, worker.rank);
+      worker.foreignLoad = reported === null ? 0 : Math.max(0, reported - own);
+    }
   }
+}
+
+/** @param rank null: all ranks together */
+function requestsAt(loads: readonly RankLoad[], rank: number | null): number | null {
+  if (rank === null) return loads.reduce((sum, { requests }) => sum + requests, 0);
+  // A node of a larger group may count its ranks from 0 where they are named, and over all nodes where they are measured.
+  return (loads.find((load) => load.rank === rank) ?? loads[rank])?.requests ?? null;
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type { LookupAddress } from 'node:dns';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { readWorkerUrl } from './worker.ts';
+import { readWorkerUrl } from './worker-url.ts';
 import { WorkerPlaces } from './worker-places.ts';
 
 /** As the fleet asks it: of the host in a URL that was read. */

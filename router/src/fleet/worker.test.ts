@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Fleet } from './fleet.ts';
-import { type Worker, readWorkerUrl } from './worker.ts';
+import type { Worker } from './worker.ts';
+import { readWorkerUrl, readWorkerUrls } from './worker-url.ts';
 
 function read(text: string): Record<string, unknown> {
   const address = readWorkerUrl(text, null);
@@ -52,6 +53,33 @@ test('what is no rank is no user name either, and says so', () => {
     assert.match(refusalOf(text), /must not carry a user name.*http:\/\/host:port@3/, text);
   }
   assert.match(refusalOf('http://user:word@host:8000@3'), /must not carry a user name/);
+});
+
+test('a range names each rank in it, and an engine that is known to have several has each of them', () => {
+  const urlsOf = (text: string, ranksEach = 1) => {
+    const addresses = readWorkerUrls(text, null, null, ranksEach);
+    return typeof addresses === 'string' ? addresses : addresses.map(({ url }) => url);
+  };
+  assert.deepEqual(urlsOf('host:8000@4-6'), ['http://host:8000@4', 'http://host:8000@5', 'http://host:8000@6']);
+  assert.deepEqual(urlsOf('http://host:8000@4-4/'), ['http://host:8000@4']);
+  assert.deepEqual(urlsOf('host:8000', 2), ['http://host:8000@0', 'http://host:8000@1']);
+  assert.deepEqual(urlsOf('host:8000@3', 2), ['http://host:8000@3']);
+  assert.deepEqual(urlsOf('host:8000@6-7', 4), ['http://host:8000@6', 'http://host:8000@7']);
+  for (const text of ['host:8000@5-4', 'host:8000@0-1024']) assert.match(urlsOf(text) as string, /no range of ranks/);
+  assert.match(refusalOf('http://host:8000@4-7'), /names 4 ranks/);
+});
+
+test('a URL without a rank stands for all ranks that its engine was added as', () => {
+  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
+  const first = fleet.add('h:1@0-2') as Worker;
+  assert.equal(first.rank, 0);
+  assert.equal(fleet.add('http://h:1@0'), first);
+  fleet.add('h:2');
+  assert.deepEqual(
+    ['h:1', 'h:1@1-7', 'h:2', 'h:2@0', 'h:3', 'ftp://h'].map((url) => fleet.named(url).map((worker) => worker.url)),
+    [['http://h:1@0', 'http://h:1@1', 'http://h:1@2'], ['http://h:1@1', 'http://h:1@2'], ['http://h:2'], [], [], []],
+  );
+  assert.ok(fleet.workers.every(({ engineUrl, rank }) => rank === null || engineUrl === 'http://h:1'));
 });
 
 test('ranks of one engine are workers of their own; the same rank is the same worker', () => {

@@ -1,7 +1,7 @@
 import { type Asker, ask } from '../engines/ask.ts';
 import type { EngineKind } from '../engines/engine.ts';
-import type { Endpoint, UpstreamTls } from '../wire/upstream-connection.ts';
 import { type PoolOptions, UpstreamPool } from '../wire/upstream-pool.ts';
+import type { WorkerAddress } from './worker-url.ts';
 
 export type Role = 'regular' | 'prefill' | 'decode';
 
@@ -17,6 +17,8 @@ export const REASONS = {
   role: 8,
   /** Its weights are not, or not yet known to be, those of the serving workers. */
   version: 16,
+  /** How many data-parallel ranks its engine has is not known yet (`--dp-aware`). */
+  ranks: 32,
 } as const;
 export type Reason = keyof typeof REASONS;
 
@@ -37,11 +39,20 @@ export interface WorkerKey {
   authorization: string;
 }
 
+export interface WorkerOptions {
+  readonly role: Role;
+  readonly pool: PoolOptions;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly key: WorkerKey;
+}
+
 /** One engine endpoint, or one data-parallel rank of it. Counters that change with every request live in the fleet's flat arrays, by `slot`. */
 export class Worker {
   readonly id: string;
   /** As it was given, without a trailing slash: what users recognise. */
   readonly url: string;
+  /** The same without the rank: workers with one `engineUrl` are ranks of one engine, and well or ill together. */
+  readonly engineUrl: string;
   readonly slot: number;
   readonly role: Role;
   /** Which of its engine's data-parallel ranks it is; null: whichever the engine takes. */
@@ -55,6 +66,8 @@ export class Worker {
   readonly alone: Placement;
   /** What whoever added it says of it, for people. */
   labels: Readonly<Record<string, string>>;
+  /** What it was made with. Never shown: a key is in it. */
+  readonly given: WorkerOptions;
   /** Never shown: not in answers, not in logs. */
   key: WorkerKey;
   /** Bits of `REASONS`; 0: eligible. */
@@ -78,15 +91,12 @@ export class Worker {
   /** null until its first good health check. */
   engine: EngineKind | null = null;
 
-  constructor(
-    id: string,
-    slot: number,
-    address: WorkerAddress,
-    options: { role: Role; pool: PoolOptions; labels: Readonly<Record<string, string>>; key: WorkerKey },
-  ) {
+  constructor(id: string, slot: number, address: WorkerAddress, options: WorkerOptions) {
     this.id = id;
     this.slot = slot;
+    this.given = options;
     this.url = address.url;
+    this.engineUrl = address.engineUrl;
     this.authority = address.authority;
     this.basePath = address.basePath;
     this.rank = address.rank;
@@ -113,67 +123,4 @@ export class Worker {
   reasonNames(): Reason[] {
     return (Object.keys(REASONS) as Reason[]).filter((reason) => (this.reasons & REASONS[reason]) !== 0);
   }
-}
-
-export interface WorkerAddress {
-  /** With the rank, as `@rank`: it is what tells the workers of one engine apart. */
-  readonly url: string;
-  readonly rank: number | null;
-  readonly authority: string;
-  readonly basePath: string;
-  readonly endpoint: Endpoint;
-}
-
-/** A data-parallel rank behind a URL, as the other routers write it: `http://host:port@3`. */
-const RANK = /\/*@(\d{1,6})\/*$/;
-
-/** No real URL is longer; the patterns below take their time with long ones. */
-const MAX_URL_CHARS = 2_048;
-
-/** Reads a worker's URL. @returns words for the user when it can't be one. */
-export function readWorkerUrl(
-  text: string,
-  tls: UpstreamTls | null,
-  lookup: Endpoint['lookup'] = null,
-): WorkerAddress | string {
-  if (text.length > MAX_URL_CHARS) return `A worker URL has at most ${MAX_URL_CHARS} characters.`;
-  const [trimmed, rank] = splitRank(text.trim());
-  const url = /^[a-z]+:\/\//i.test(trimmed) ? trimmed : `http://${trimmed}`;
-  let parsed: URL;
-  try {
-    parsed = new URL(url);
-  } catch {
-    return `"${shown(text)}" is not a URL: give a worker as http://host:port.`;
-  }
-  if (parsed.protocol !== 'http:' && parsed.protocol !== 'https:') {
-    return `"${shown(text)}" is neither http nor https: give a worker as http://host:port.`;
-  }
-  if (parsed.username !== '' || parsed.password !== '') {
-    return 'A worker URL must not carry a user name or password. (A data-parallel rank is a number: http://host:port@3.)';
-  }
-  if (parsed.search !== '' || parsed.hash !== '')
-    return `"${shown(text)}" has a query or fragment: give http://host:port.`;
-  const isTls = parsed.protocol === 'https:';
-  const bare = url.replace(/\/+$/, '');
-  return {
-    url: rank === null ? bare : `${bare}@${rank}`,
-    rank,
-    authority: parsed.host,
-    basePath: parsed.pathname === '/' ? '' : parsed.pathname.replace(/\/+$/, ''),
-    endpoint: {
-      host: parsed.hostname.replace(/^\[|\]$/g, ''),
-      port: parsed.port === '' ? (isTls ? 443 : 80) : Number(parsed.port),
-      isTls,
-      tls,
-      lookup,
-    },
-  };
-}
-
-/** Without what may be a password or a token. */
-const shown = (text: string): string => text.slice(text.lastIndexOf('@') + 1).split(/[?#]/)[0]!;
-
-function splitRank(text: string): [url: string, rank: number | null] {
-  const match = RANK.exec(text);
-  return match === null ? [text, null] : [text.slice(0, match.index), Number(match[1])];
 }

@@ -39,9 +39,9 @@ export class RotatingFile implements LineTarget {
   #shouldReopen = false;
 
   /** Makes the folder if need be; throws when that can't be done. */
-  constructor(folder: string, maxBytes: number, maxFiles: number) {
+  constructor(folder: string, maxBytes: number, maxFiles: number, name = 'turnout.log') {
     mkdirSync(folder, { recursive: true });
-    this.#path = join(folder, 'turnout.log');
+    this.#path = join(folder, name);
     this.#maxBytes = maxBytes;
     this.#maxFiles = maxFiles;
   }

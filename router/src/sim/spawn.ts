@@ -17,12 +17,16 @@ export interface SpawnedSimEngine {
   exited: Promise<void>;
 }
 
-export async function spawnSimEngine(options: Partial<Omit<SimOptions, 'onFinished'>> = {}): Promise<SpawnedSimEngine> {
+/** What runs a simulated engine as a process: arguments of node. It ends when its stdin does. */
+export function simProcessArgs(options: Partial<Omit<SimOptions, 'onFinished'>>): string[] {
   // Beside this file: .ts in the repository, .js in the published package.
   const source = new URL('./process.ts', import.meta.url);
   const built = new URL('./process.js', import.meta.url);
-  const entry = fileURLToPath(existsSync(source) ? source : built);
-  const child = spawn(process.execPath, [entry, JSON.stringify(options)], {
+  return [fileURLToPath(existsSync(source) ? source : built), JSON.stringify(options)];
+}
+
+export async function spawnSimEngine(options: Partial<Omit<SimOptions, 'onFinished'>> = {}): Promise<SpawnedSimEngine> {
+  const child = spawn(process.execPath, simProcessArgs(options), {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
   child.stdin.on('error', () => {});

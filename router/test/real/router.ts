@@ -13,8 +13,8 @@ const main = join(import.meta.dirname, '../../src/cli/main.ts');
 const LISTENS_WITHIN_MS = 30_000;
 const HEALTHY_WITHIN_MS = 120_000;
 
-/** The router as its user starts it: a process of its own. */
-export async function startRouter(workers: string[], args: string[] = []): Promise<Router> {
+/** The router as its user starts it: a process of its own. @param count workers that it has in the end */
+export async function startRouter(workers: string[], args: string[] = [], count = workers.length): Promise<Router> {
   const flags = '--policy round_robin --host 127.0.0.1 --port 0 --prometheus-port 0'.split(' ');
   const child = spawn(process.execPath, [main, 'serve', '--worker-urls', ...workers, ...flags, ...args], {
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -45,7 +45,7 @@ export async function startRouter(workers: string[], args: string[] = []): Promi
   // The first probe of a fresh SGLang makes its first token, which can outlast the probe's time.
   await until('the router finds all its workers healthy', HEALTHY_WITHIN_MS, async () => {
     const answer = JSON.parse((await call(url, '/workers')).body) as { workers: { is_healthy: boolean }[] };
-    return answer.workers.length === workers.length && answer.workers.every((worker) => worker.is_healthy);
+    return answer.workers.length === count && answer.workers.every((worker) => worker.is_healthy);
   }).catch((error: unknown) => {
     endWithUs();
     throw error;

@@ -1,7 +1,7 @@
 import { splitList } from '../../config/load.ts';
 import type { Config } from '../../config/options.ts';
 import type { KvFeedOptions } from '../../engines/kv-events-feed.ts';
-import { readWorkerUrl } from '../../fleet/worker.ts';
+import { readWorkerUrl } from '../../fleet/worker-url.ts';
 
 type Endpoints = Pick<KvFeedOptions, 'endpoint' | 'replayEndpoint'>;
 

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { inGroup } from './option.ts';
+import { flag, inGroup } from './option.ts';
 
 const option = inGroup('Workers');
 
@@ -7,7 +7,17 @@ export const workersOptions = {
   workerUrls: option(
     '<urls...>',
     z.array(z.string().min(1)).default([]),
-    'Engines to route to, http://host:port each (http://host:port@2: its data-parallel rank 2), separated by spaces or commas. More can be added while running.',
+    'Engines to route to, http://host:port each (http://host:port@2: its data-parallel rank 2, @4-7: each of these ranks), separated by spaces or commas. More can be added while running.',
+  ),
+  dpAware: option(
+    '',
+    flag,
+    'Ask engines how many data-parallel ranks they have, and make each rank of an engine whose URL names none a worker of its own.',
+  ),
+  intraNodeDataParallelSize: option(
+    '<count>',
+    z.int().min(1).max(1_024).default(1),
+    'Data-parallel ranks of every engine whose URL names none: each is a worker, numbered from 0. Nobody is asked.',
   ),
   connectTimeoutMs: option(
     '<ms>',

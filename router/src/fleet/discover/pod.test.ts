@@ -1,7 +1,7 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { readWorkerUrl } from '../worker.ts';
+import { readWorkerUrl } from '../worker-url.ts';
 import { type Pod, readPod } from './pod.ts';
 
 const OPTIONS = { port: 8000, bootstrapPortAnnotation: 'sglang.ai/bootstrap-port' };

@@ -1,6 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Fleet } from '../fleet.ts';
-import type { Worker } from '../worker.ts';
 import { type Pod, type PodOptions, type PodWorker, readPod } from './pod.ts';
 
 /** A pod as the API server tells of it, at one moment. */
@@ -10,11 +9,11 @@ export interface PodChange {
   readonly isGone: boolean;
 }
 
-/** Whose pod a worker is. */
+/** Whose pod a worker, or the ranks of an engine, are. */
 interface Place {
   readonly podId: string;
-  /** null: the URL was somebody else's already, or can't be a worker; discovery leaves it alone. */
-  readonly worker: Worker | null;
+  /** False: the URL was somebody else's already, or can't be a worker; discovery leaves it alone. */
+  readonly isOurs: boolean;
 }
 
 /**
@@ -38,7 +37,7 @@ export class Roster {
   /** Workers that are there because of their pods. */
   get size(): number {
     let count = 0;
-    for (const { worker } of this.#places.values()) if (worker !== null && this.#fleet.has(worker)) count++;
+    for (const [url, { isOurs }] of this.#places) if (isOurs) count += this.#fleet.named(url).length;
     return count;
   }
 
@@ -66,28 +65,34 @@ export class Roster {
 
   #settle(): void {
     // Removals first: a new pod may have the address of an old one, and is another engine all the same.
-    for (const [url, { podId, worker }] of this.#places) {
+    for (const [url, { podId, isOurs }] of this.#places) {
       if (this.#wanted.get(podId)?.url === url) continue;
       this.#places.delete(url);
-      if (worker !== null) this.#fleet.remove(worker);
+      if (isOurs) for (const worker of this.#fleet.named(url)) this.#fleet.remove(worker);
     }
     for (const [podId, wanted] of this.#wanted) {
       const place = this.#places.get(wanted.url);
-      if (place === undefined) this.#places.set(wanted.url, { podId, worker: this.#join(wanted) });
-      else if (place.podId === podId && place.worker !== null && !isDeepStrictEqual(place.worker.labels, wanted.labels))
-        place.worker.labels = wanted.labels;
+      if (place === undefined) this.#places.set(wanted.url, { podId, isOurs: this.#join(wanted) });
+      else if (place.podId === podId && place.isOurs) this.#relabel(wanted);
     }
   }
 
-  #join({ url, labels }: PodWorker): Worker | null {
-    if (this.#fleet.get(url) !== undefined) {
+  #relabel({ url, labels }: PodWorker): void {
+    for (const worker of this.#fleet.named(url)) {
+      if (!isDeepStrictEqual(worker.labels, labels)) worker.labels = labels;
+    }
+  }
+
+  /** @returns whether there is a worker of the pod now. */
+  #join({ url, labels }: PodWorker): boolean {
+    if (this.#fleet.named(url).length > 0) {
       this.#warn(`pod ${labels['pod']} is at ${url}, where a worker was before: it stays as it was`);
-      return null;
+      return false;
     }
     const worker = this.#fleet.add(url, { labels });
-    if (typeof worker !== 'string') return worker;
+    if (typeof worker !== 'string') return true;
     this.#warn(`pod ${labels['pod']} is no worker: ${worker}`);
-    return null;
+    return false;
   }
 }
 

@@ -1,0 +1,76 @@
+import { ConfigError } from '../config/load.ts';
+import type { Config } from '../config/options.ts';
+import { Crew } from '../launch/crew.ts';
+import { type EngineCommand, pythonCommand } from '../launch/engine-command.ts';
+import { plan } from '../launch/plan.ts';
+import { findGpus, findPorts } from '../launch/surroundings.ts';
+import { serve } from './serve.ts';
+import { simCommand } from './sim.ts';
+
+/** Flags of `turnout launch` that are not options of the router. */
+export interface LaunchFlags {
+  readonly engine: string;
+  readonly dpSize: string;
+  readonly engineCommand?: string;
+  readonly engineBasePort: string;
+  readonly gpus?: string;
+  readonly gpusPerEngine: string;
+  readonly engineStopSecs: string;
+  readonly engineGiveUpSecs: string;
+}
+
+/** An engine that served for a minute was not the victim of its arguments. */
+const SOUND_MS = 60_000;
+
+/** Runs engines and a router in front of them. @param readConfig as for `serve` */
+export async function launch(
+  flags: LaunchFlags,
+  engineArgs: readonly string[],
+  readConfig: () => Config,
+): Promise<void> {
+  const config = readConfig();
+  const count = whole('--dp-size', flags.dpSize, 1, 512);
+  const command = commandOf(flags, engineArgs);
+  let crew: Crew;
+  try {
+    const ports = await findPorts(whole('--engine-base-port', flags.engineBasePort, 1, 65_535), count);
+    const gpus = command.gpus === 0 ? null : await findGpus(flags.gpus, process.env);
+    const gpusPerEngine = whole('--gpus-per-engine', flags.gpusPerEngine, 0, 1_024);
+    crew = new Crew(plan(command, { ports, gpus, gpusPerEngine }, process.env), {
+      restarts: {
+        firstMs: 1_000,
+        maxMs: 30_000,
+        soundMs: SOUND_MS,
+        giveUpMs: whole('--engine-give-up-secs', flags.engineGiveUpSecs, 0, 1_000_000) * 1000,
+      },
+      stopMs: whole('--engine-stop-secs', flags.engineStopSecs, 0, 100_000) * 1000,
+      logDir: config.logDir ?? 'turnout-logs',
+      logMaxBytes: config.logMaxBytes,
+      logMaxFiles: config.logMaxFiles,
+    });
+  } catch (error) {
+    if (error instanceof ConfigError) throw error;
+    throw new ConfigError((error as Error).message);
+  }
+  const urls = crew.engines.map(({ plan: { url } }) => url);
+  await serve(() => {
+    const read = readConfig();
+    return { ...read, workerUrls: [...urls, ...read.workerUrls] };
+  }, crew);
+}
+
+function commandOf({ engine, engineCommand = '' }: LaunchFlags, args: readonly string[]): EngineCommand {
+  if (engine === 'sim') return simCommand(args);
+  if (engine !== 'sglang' && engine !== 'vllm') throw new ConfigError('--engine: sglang, vllm or sim');
+  return pythonCommand(
+    engine,
+    args,
+    engineCommand.split(/\s+/).filter((word) => word !== ''),
+  );
+}
+
+function whole(flag: string, text: string, least: number, most: number): number {
+  const value = Number(text);
+  if (text.trim() !== '' && Number.isInteger(value) && value >= least && value <= most) return value;
+  throw new ConfigError(`${flag}: a whole number from ${least} to ${most}`);
+}

@@ -1,0 +1,42 @@
+import type { Fleet } from '../fleet/fleet.ts';
+import { keyIs, scanMembers } from '../kit/json-scan.ts';
+import type { Plugin } from '../plugin.ts';
+
+const FIELD = 'data_parallel_rank';
+const OPEN_OBJECT = 0x7b;
+
+/**
+ * Names the rank in the body of SGLang's /generate, which ignores the header that its OpenAI endpoints and vLLM read (SGLang
+ * 0.5.23). The client's own bytes stay as they are, and so does a body that names a rank itself.
+ */
+export const rankField: Plugin = {
+  name: 'data-parallel-rank',
+  appliesTo: ({ path, head }) => path === '/generate' && head.get('x-data-parallel-rank') === undefined,
+  requestBody(_, body, { engine, rank }) {
+    return engine === 'sglang' && rank !== null ? withRank(body, rank) : body;
+  },
+};
+
+/** @returns the same buffer where the body is no JSON object or names a rank. */
+export function withRank(body: Buffer, rank: number): Buffer {
+  let members = 0;
+  let isNamed = false;
+  const end = scanMembers(body, 0, body.length, (keyStart, keyEnd) => {
+    members++;
+    isNamed = keyIs(body, keyStart, keyEnd, FIELD) || keyIs(body, keyStart, keyEnd, 'routed_dp_rank');
+    return !isNamed;
+  });
+  if (end < 0 || isNamed) return body;
+  const inside = body.indexOf(OPEN_OBJECT) + 1;
+  const field = Buffer.from(`"${FIELD}":${rank}${members > 0 ? ',' : ''}`, 'latin1');
+  return Buffer.concat([body.subarray(0, inside), field, body.subarray(inside)]);
+}
+
+/** Puts it before the other plugins once there is a worker that is a rank: where there is none it costs nothing. */
+export function addRankField(fleet: Fleet, plugins: Plugin[]): void {
+  const end = fleet.onEvent((event, { rank }) => {
+    if (event !== 'added' || rank === null) return;
+    plugins.unshift(rankField);
+    end();
+  });
+}

