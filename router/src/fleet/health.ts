@@ -123,6 +123,7 @@ export class Health {
     watch.timer = null;
     watch.isAsking = true;
     const problem = await this.#check(worker);
+    worker.problem = problem;
     if (problem === null) await this.#passed(worker, watch);
     else this.#failed(worker, watch, problem);
     watch.isAsking = false;

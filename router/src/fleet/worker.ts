@@ -53,7 +53,12 @@ export class Worker {
   readonly pool: UpstreamPool;
   /** This worker alone serves an exchange: the placement of every policy without pairs. */
   readonly alone: Placement;
-  readonly labels: Readonly<Record<string, string>>;
+  /** Replaced, never changed in place. */
+  labels: Readonly<Record<string, string>>;
+  /** When it was added (Unix ms). */
+  readonly addedAtMs: number = Date.now();
+  /** What was wrong when its health was last checked; null: nothing, or it was not checked yet. */
+  problem: string | null = null;
   /** Never shown: not in answers, not in logs. */
   key: WorkerKey;
   /** Bits of `REASONS`; 0: eligible. */

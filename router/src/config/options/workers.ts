@@ -3,11 +3,20 @@ import { inGroup } from './option.ts';
 
 const option = inGroup('Workers');
 
+/** Names of the forms in which the worker endpoints answer; `admin/workers/` has a file for what differs. */
+const workerApis = ['slime', 'sglang', 'vllm'] as const;
+export type WorkerApi = (typeof workerApis)[number];
+
 export const workersOptions = {
   workerUrls: option(
     '<urls...>',
     z.array(z.string().min(1)).default([]),
     'Engines to route to, http://host:port each (http://host:port@2: its data-parallel rank 2), separated by spaces or commas. More can be added while running.',
+  ),
+  workerApi: option(
+    '<form>',
+    z.enum(workerApis).default('slime'),
+    'Whose answers the worker and probe endpoints give: slime (SlimeRouter’s, and the SGLang gateway’s on /workers), sglang (older SGLang routers’ text on /add_worker) or vllm (vllm-router’s everywhere).',
   ),
   connectTimeoutMs: option(
     '<ms>',
