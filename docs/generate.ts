@@ -1,6 +1,10 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import type { AliasFlag, Peer } from '../router/src/config/alias/alias.ts';
+import { sglang } from '../router/src/config/alias/sglang.ts';
+import { slime } from '../router/src/config/alias/slime.ts';
+import { vllm } from '../router/src/config/alias/vllm.ts';
 import { type OptionSpec } from '../router/src/config/options/option.ts';
 import { envName, kebab, options } from '../router/src/config/options.ts';
 import { policyNames } from '../router/src/config/options/policy-names.ts';
@@ -71,11 +75,54 @@ ${table(['code', 'status', 'worth a retry'], rows)}
 `;
 }
 
+const values = (held: Readonly<Record<string, unknown>>): string =>
+  Object.entries(held)
+    .map(
+      ([name, value]) =>
+        `\`--${kebab(name)}${value === true ? '' : ` ${Array.isArray(value) ? value.join(' ') : String(value)}`}\``,
+    )
+    .join(', ');
+
+function compatRow({ name, ours, verdict, note, fallback, isVital }: AliasFlag): string[] {
+  const what = note.replace(/^[a-z]+(?=[ ,])/, (word) => word.charAt(0).toUpperCase() + word.slice(1));
+  return [
+    `\`--${name}\``,
+    ours.map((each) => `\`--${kebab(each)}\``).join(', '),
+    isVital === true ? 'not: refuses to start' : verdict,
+    ours.length === 0
+      ? ''
+      : fallback === undefined
+        ? defaultOf(options[ours[0]!])
+        : `\`${Object.values(fallback).flat().join(' ')}\``,
+    what,
+  ];
+}
+
+function compatPage({ name, source, verbs, flags, settings }: Peer): string {
+  const count = (verdict: string): number => flags.filter((flag) => flag.verdict === verdict).length;
+  return `# \`turnout ${verbs[0]}\`: flags of ${name}
+
+Generated from \`router/src/config/alias/\`. Of ${source}: ${flags.length} flags, ${count('same')} the same,
+${count('differs')} with a difference, ${count('not')} without effect here. A flag without effect is named in a warning at the start;
+one without which something else would be served refuses it. Lists are separated by spaces or commas, or the flag is repeated.
+
+All other [options](options.md) of \`turnout serve\` are taken too, and \`--config\`. Flags win over the environment, the
+environment over the file, the file over the defaults below.
+
+The verb itself sets: ${values(settings)}. [Guide](../guides/migrate.md).
+
+${table(['flag', 'ours', 'verdict', 'default', 'what differs'], flags.map(compatRow))}
+`;
+}
+
 /** The pages by file name. */
 export const pages: Readonly<Record<string, () => string>> = {
   'options.md': optionsPage,
   'metrics.md': metricsPage,
   'errors.md': errorsPage,
+  'compat-sglang.md': () => compatPage(sglang),
+  'compat-vllm.md': () => compatPage(vllm),
+  'compat-slime.md': () => compatPage(slime),
 };
 
 if (import.meta.main) {
