@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import type { AliasFlag, Peer } from '../router/src/config/alias/alias.ts';
+import { type AliasFlag, type Peer, type Values, readAlias } from '../router/src/config/alias/alias.ts';
 import { sglang } from '../router/src/config/alias/sglang.ts';
 import { slime } from '../router/src/config/alias/slime.ts';
 import { vllm } from '../router/src/config/alias/vllm.ts';
@@ -75,30 +75,28 @@ ${table(['code', 'status', 'worth a retry'], rows)}
 `;
 }
 
-const values = (held: Readonly<Record<string, unknown>>): string =>
+const textOf = (value: unknown): string => (Array.isArray(value) ? value.map(String).join(' ') : String(value));
+const settingsOf = (held: Values): string =>
   Object.entries(held)
-    .map(
-      ([name, value]) =>
-        `\`--${kebab(name)}${value === true ? '' : ` ${Array.isArray(value) ? value.join(' ') : String(value)}`}\``,
-    )
+    .map(([name, value]) => `\`--${kebab(name)}${value === true ? '' : ` ${textOf(value)}`}\``)
     .join(', ');
 
-function compatRow({ name, ours, verdict, note, fallback, isVital }: AliasFlag): string[] {
+function compatRow({ name, ours, verdict, note, isVital }: AliasFlag, base: Values): string[] {
+  const [first] = ours;
+  const held = first === undefined ? undefined : base[first];
   const what = note.replace(/^[a-z]+(?=[ ,])/, (word) => word.charAt(0).toUpperCase() + word.slice(1));
   return [
     `\`--${name}\``,
     ours.map((each) => `\`--${kebab(each)}\``).join(', '),
     isVital === true ? 'not: refuses to start' : verdict,
-    ours.length === 0
-      ? ''
-      : fallback === undefined
-        ? defaultOf(options[ours[0]!])
-        : `\`${Object.values(fallback).flat().join(' ')}\``,
+    first === undefined ? '' : held === undefined ? defaultOf(options[first]) : `\`${textOf(held)}\``,
     what,
   ];
 }
 
-function compatPage({ name, source, verbs, flags, settings }: Peer): string {
+function compatPage(peer: Peer): string {
+  const { name, source, verbs, flags, settings } = peer;
+  const { base } = readAlias(peer, new Map());
   const count = (verdict: string): number => flags.filter((flag) => flag.verdict === verdict).length;
   return `# \`turnout ${verbs[0]}\`: flags of ${name}
 
@@ -109,9 +107,12 @@ one without which something else would be served refuses it. Lists are separated
 All other [options](options.md) of \`turnout serve\` are taken too, and \`--config\`. Flags win over the environment, the
 environment over the file, the file over the defaults below.
 
-The verb itself sets: ${values(settings)}. [Guide](../guides/migrate.md).
+The verb itself sets: ${settingsOf(settings)}. [Guide](../guides/migrate.md).
 
-${table(['flag', 'ours', 'verdict', 'default', 'what differs'], flags.map(compatRow))}
+${table(
+  ['flag', 'ours', 'verdict', 'default', 'what differs'],
+  flags.map((flag) => compatRow(flag, base)),
+)}
 `;
 }
 

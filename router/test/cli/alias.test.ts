@@ -54,11 +54,9 @@ test('slime-router: least in flight, no time limit', () => {
 test('lists by spaces, by commas, in several flags; values after =; our own options beside theirs', async (t) => {
   const engines = await Promise.all([1, 2, 3, 4, 5].map(() => startEngine(t)));
   const [a, b, c, d, e] = engines.map(({ url }) => url);
-  const run = turnout(t, [
-    'launch-router',
-    ...['--worker-urls', `${a}`, `${b}`, '--worker-urls', `${c},${d}`, `--worker-urls=${e}`],
-    ...['--policy=round_robin', '--disable-retries', '--session-ttl-secs', '60', '--port=0', '--prometheus-port', '0'],
-  ]);
+  const workers = ['--worker-urls', `${a}`, `${b}`, '--worker-urls', `${c},${d}`, `--worker-urls=${e}`];
+  const others = ['--policy=round_robin', '--disable-retries', '--session-ttl-secs', '60'];
+  const run = turnout(t, ['launch-router', ...workers, ...others, '--port=0', '--prometheus-port', '0']);
   const url = (await run.says(listening))[1]!;
   assert.match(run.output(), /"policy":"round_robin","workers":5/);
   const { urls } = (await (await fetch(`${url}/list_workers`)).json()) as { urls: string[] };
@@ -78,18 +76,11 @@ test('flags win over the environment, that over the file, that over the peer’s
 });
 
 test('each flag without effect is named in one line, and the router starts', async (t) => {
-  const run = turnout(t, [
-    'launch_router',
-    ...anyPorts,
-    ...['--tokenizer-path', 'tok', '--enable-trace', '--eviction-interval-secs', '60', '--jwt-role-mapping'],
-  ]);
+  const flags = ['--tokenizer-path', 'tok', '--enable-trace', '--eviction-interval-secs', '60'];
+  const run = turnout(t, ['launch_router', ...anyPorts, ...flags, '--jwt-role-mapping']);
   assert.equal(await run.ended, 2);
   assert.match(run.output(), /--jwt-role-mapping: who may do what/);
-  const again = turnout(t, [
-    'launch_router',
-    ...anyPorts,
-    ...['--tokenizer-path', 'tok', '--enable-trace', '--eviction-interval-secs', '60'],
-  ]);
+  const again = turnout(t, ['launch_router', ...anyPorts, ...flags]);
   await again.says(listening);
   const lines = again
     .output()

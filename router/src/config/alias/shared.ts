@@ -43,7 +43,7 @@ const blocksFor = (chars: number): number => Math.max(1_024, Math.round(chars / 
 export function treeSize(note: string, fallbackChars?: number): AliasFlag {
   const read = (texts: readonly string[]): Values => {
     const { maxTreeSize } = readAs('maxTreeSize', texts);
-    return { maxTreeSize: typeof maxTreeSize === 'number' ? blocksFor(maxTreeSize) : maxTreeSize };
+    return { maxTreeSize: typeof maxTreeSize === 'number' && maxTreeSize >= 0 ? blocksFor(maxTreeSize) : maxTreeSize };
   };
   const flag = { ...renamed('max-tree-size', 'maxTreeSize', note), read };
   return fallbackChars === undefined ? flag : { ...flag, fallback: { maxTreeSize: blocksFor(fallbackChars) } };
