@@ -7,9 +7,30 @@ import { loadConfig } from '../config/load.ts';
 import { type Config, kebab, options } from '../config/options.ts';
 import { addOptions } from './options.ts';
 
+const peers: readonly Peer[] = [sglang, vllm, slime];
+
+/**
+ * The words of such a command line with its flags written in full: the parser of the other routers (Python's argparse) takes
+ * any beginning of a flag that is no other's. One that it does not know stands alone, so that the nearest can be named.
+ */
+export function inFull(words: readonly string[]): string[] {
+  const peer = peers.find(({ verbs }) => verbs.includes(words[0] ?? ''));
+  if (peer === undefined) return [...words];
+  const theirs = peer.flags.map(({ name }) => name);
+  const known = new Set([...theirs, ...furtherOptions(peer).map(kebab), 'config', 'help']);
+  return words.flatMap((word) => {
+    const [, name = '', value] = /^--([^=]+)(?:=(.*))?$/s.exec(word) ?? [];
+    if (name === '' || known.has(name)) return [word];
+    const [only, ...others] = theirs.filter((each) => each.startsWith(name));
+    const isOne = only !== undefined && others.length === 0;
+    if (isOne) return [`--${only}${value === undefined ? '' : `=${value}`}`];
+    return value === undefined ? [word] : [`--${name}`, value];
+  });
+}
+
 /** The command lines of other routers, each a verb that takes their flags and, beside them, our own. */
 export function addAliasVerbs(program: Command): void {
-  for (const peer of [sglang, vllm, slime]) {
+  for (const peer of peers) {
     const [verb = '', ...otherSpellings] = peer.verbs;
     const command = program.command(verb).aliases(otherSpellings);
     command.description(`Run the router as ${peer.name} is run: its flags, defaults and answers.`);

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { ConfigError, loadConfig } from '../config/load.ts';
 import type { Config } from '../config/options.ts';
-import { addAliasVerbs } from './alias.ts';
+import { addAliasVerbs, inFull } from './alias.ts';
 import { addOptions } from './options.ts';
 import type { SimFlags } from './sim.ts';
 
@@ -42,7 +42,7 @@ program
 addAliasVerbs(program);
 
 try {
-  await program.parseAsync();
+  await program.parseAsync(inFull(process.argv.slice(2)), { from: 'user' });
 } catch (error) {
   if (!(error instanceof ConfigError)) throw error;
   process.stderr.write(`turnout: ${error.message}\n`);

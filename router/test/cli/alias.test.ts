@@ -7,6 +7,7 @@ import { type Peer, readAlias } from '../../src/config/alias/alias.ts';
 import { sglang } from '../../src/config/alias/sglang.ts';
 import { slime } from '../../src/config/alias/slime.ts';
 import { vllm } from '../../src/config/alias/vllm.ts';
+import { inFull } from '../../src/cli/alias.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { startEngine } from '../harness/engine.ts';
 import { turnout } from './turnout.ts';
@@ -98,10 +99,27 @@ test('an unknown flag names the nearest one of that router', async (t) => {
     ['vllm-router', '--kv-conector', '--kv-connector'],
     ['slime-router', '--slime-router-timeuot', '--slime-router-timeout'],
   ] as const) {
-    const run = turnout(t, [verb, wrong, 'x']);
-    assert.notEqual(await run.ended, 0);
-    assert.match(run.output(), new RegExp(`unknown option '${wrong}'[\\s\\S]*${right}`));
+    for (const words of [[wrong, 'x'], [`${wrong}=x`]]) {
+      const run = turnout(t, [verb, ...words]);
+      assert.notEqual(await run.ended, 0);
+      assert.match(run.output(), new RegExp(`unknown option '${wrong}'[\\s\\S]*${right}`));
+    }
   }
+});
+
+test('a beginning that is no other flag’s will do, as in the other routers', async (t) => {
+  for (const [said, meant] of [
+    ['vllm-router --worker-u http://a:1 --pol=random', 'vllm-router --worker-urls http://a:1 --policy=random'],
+    ['vllm-router --prefill x --prometheus', 'vllm-router --prefill x --prometheus'],
+    ['vllm-router --session-ttl-secs=5 --config=f', 'vllm-router --session-ttl-secs=5 --config=f'],
+    ['serve --worker-u x --por=1', 'serve --worker-u x --por=1'],
+  ] as const) {
+    assert.equal(inFull(said.split(' ')).join(' '), meant);
+  }
+  const engine = await startEngine(t);
+  const run = turnout(t, ['vllm-router', '--worker-u', engine.url, '--pol', 'random', ...anyPorts]);
+  await run.says(listening);
+  assert.match(run.output(), /"policy":"random","workers":1/);
 });
 
 test('a wrong value is named by its flag', async (t) => {
