@@ -38,8 +38,13 @@ export interface Mock {
 }
 
 /** `engine`: the digit by which its answers name it. */
-export async function startMock(mode: Row['mockMode'], engine: number, logFile: string): Promise<Mock> {
-  const child = startChild([join(binaries, 'mock'), '--mode', mode, '--engine', String(engine)], logFile);
+export async function startMock(
+  mode: Row['mockMode'],
+  engine: number,
+  logFile: string,
+  options: readonly string[] = [],
+): Promise<Mock> {
+  const child = startChild([join(binaries, 'mock'), '--mode', mode, '--engine', String(engine), ...options], logFile);
   for (let waited = 0; waited < 2000; waited += 20) {
     const port = readFileSync(logFile, 'utf8').trim();
     if (/^\d+$/.test(port)) return { child, url: `http://127.0.0.1:${port}` };
@@ -83,6 +88,7 @@ export async function runLoad(port: number, shape: LoadShape, limit: LoadLimit):
     connections: shape.connections,
     'body-bytes': shape.bodyBytes,
     events: shape.events,
+    'event-bytes': shape.eventBytes,
     'answer-mib': shape.answerMib,
     path: shape.path,
     sessions: shape.sessions,

@@ -80,6 +80,11 @@ export function residentBytes(pids: readonly number[]): number {
   return pids.reduce((sum, pid) => sum + statusBytes(pid, 'VmRSS'), 0);
 }
 
+/** Open files, sockets among them. */
+export function openFiles(pids: readonly number[]): number {
+  return pids.reduce((sum, pid) => sum + list(`/proc/${pid}/fd`).length, 0);
+}
+
 /** Starts a new measurement of the peak: writing 5 sets the kernel's high-water mark to what is resident now (proc(5)). */
 export function resetPeak(pids: readonly number[]): void {
   for (const pid of pids) writeFileSync(`/proc/${pid}/clear_refs`, '5');

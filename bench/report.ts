@@ -3,6 +3,7 @@ import { arch, cpus, release, totalmem } from 'node:os';
 import type { ContenderResult, Sample } from './measure.ts';
 import { nginxConfig } from './nginx.ts';
 import { rows, type Row, type Target } from './rows.ts';
+import { STREAMS_ROW, streamTargets, type StreamsResult } from './streams.ts';
 
 export interface RowResult {
   readonly row: Row;
@@ -107,8 +108,55 @@ function section(result: RowResult): string {
     .join('\n\n');
 }
 
-function versions(results: readonly RowResult[]): string {
+const streamsTitle = '9,000 open SSE streams, 100 bytes every 5 s each';
+
+function streamTargetLines(streams: readonly StreamsResult[]): string[][] {
+  const sample = streams.find((each) => each.label === 'turnout')?.sample;
+  if (sample === undefined) return [];
+  const { bytesPerStream, loopP999Ms, idleLoopP999Ms } = streamTargets;
+  const kb = (bytes: number): string => (bytes / 1024).toFixed(1);
+  const late = sample.loop!.p999Ms;
+  // Where a process that does nothing is late too, the machine is.
+  const isQuiet = sample.idleLoop.p999Ms <= idleLoopP999Ms;
+  const isPrompt = late <= loopP999Ms ? 'yes' : isQuiet ? '**no**' : 'not measured: the machine is busy';
+  return [
+    [
+      streamsTitle,
+      'turnout',
+      `≤ ${kb(bytesPerStream)} KB each`,
+      kb(sample.bytesPerStream),
+      sample.bytesPerStream <= bytesPerStream ? 'yes' : '**no**',
+    ],
+    [streamsTitle, 'turnout', `loop late by ≤ ${loopP999Ms} ms (p99.9)`, late.toFixed(1), isPrompt],
+  ];
+}
+
+function streamsSection(streams: readonly StreamsResult[]): string[] {
+  if (streams.length === 0) return [];
+  const lines = streams.flatMap(({ label, sample }) => {
+    if (sample === undefined) return [];
+    const { bytesPerStream, idleBytes, loop, idleLoop, errors } = sample;
+    const late = loop === null ? '' : `${short(loop.p99Ms)} / ${short(loop.p999Ms)} / ${short(loop.maxMs)}`;
+    const idle = `${short(idleLoop.p99Ms)} / ${short(idleLoop.p999Ms)} / ${short(idleLoop.maxMs)}`;
+    const cells = [label, `**${short(bytesPerStream / 1024)}**`, short(idleBytes / 1e6), late, idle];
+    return [[...cells, errors === 0 ? '0' : `**${errors}**`]];
+  });
+  const notes = streams.flatMap(({ label, absence }) => (absence === undefined ? [] : [`- ${label}: ${absence}`]));
+  return [
+    `## ${streamsTitle} (\`${STREAMS_ROW}\`)`,
+    `Resident memory above that of the idle router, divided by the streams; and how late the event loop was over 30 s of them,
+beside that of a Node process that does nothing.`,
+    table(
+      ['system', 'KB per stream', 'idle, MB', 'loop late by ms: p99 / p99.9 / max', 'idle process', 'errors'],
+      lines,
+    ),
+    ...(notes.length > 0 ? [notes.join('\n')] : []),
+  ];
+}
+
+function versions(results: readonly RowResult[], streams: readonly StreamsResult[]): string {
   const seen = new Map<string, string>();
+  for (const { label, version } of streams) seen.set(label, version ?? 'not installed');
   for (const { contenders } of results) {
     for (const { contender, version } of contenders) seen.set(contender.system, version ?? 'not installed');
   }
@@ -157,15 +205,20 @@ npm run bench -- --install-peers                     # later runs without the op
 `;
 }
 
-export function renderReport(results: readonly RowResult[], settings: Settings): string {
+export function renderReport(
+  results: readonly RowResult[],
+  streams: readonly StreamsResult[],
+  settings: Settings,
+): string {
   const targets = results.flatMap((result) => result.row.targets.map((target) => targetLine(result, target)));
   return [
     '# Benchmark',
     `${new Date().toISOString().slice(0, 10)} · ${machine()}`,
-    `Versions: ${versions(results)}.`,
+    `Versions: ${versions(results, streams)}.`,
     '## Targets',
-    table(['work', 'subject', 'target', 'measured', 'met?'], targets),
+    table(['work', 'subject', 'target', 'measured', 'met?'], [...targets, ...streamTargetLines(streams)]),
     ...results.map(section),
+    ...streamsSection(streams),
     method(settings),
   ].join('\n\n');
 }

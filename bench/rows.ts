@@ -5,6 +5,8 @@ export interface LoadShape {
   readonly bodyBytes: number;
   /** Events of the stream that is asked for; without it a JSON answer. */
   readonly events?: number;
+  /** Size of an event where it is not the mock's usual 220 bytes. */
+  readonly eventBytes?: number;
   /** Size of the JSON answer where it is not the mock's usual 2 KB. */
   readonly answerMib?: number;
   /** /v1/completions when not given; with `/chat/` in it, bodies have messages. */

@@ -115,6 +115,7 @@ export async function startSystem(
     bodyBytes: 2048,
     ...(load.path === undefined ? {} : { path: load.path }),
     ...(load.events === undefined ? {} : { events: 1 }),
+    ...(load.eventBytes === undefined ? {} : { eventBytes: load.eventBytes }),
   };
   const deadline = Date.now() + readyTimeoutMs;
   let complaint = '';

@@ -113,6 +113,16 @@ static inline void shape_key(struct shape *s, uint64_t id, uint64_t prompt_bytes
 
 static struct shape answer_text, answer_chat, answer_event;
 
+// An event without what engines say of model and choice, for streams of events smaller than those.
+static inline void event_init_small(size_t size) {
+  struct shape *s = &answer_event;
+  s->prefix_len = (size_t)snprintf(s->prefix, sizeof s->prefix, "data: {\"id\":\"cmpl-0000000000-0000000000-0\",\"text\":\"");
+  s->suffix = "\"}\n\n";
+  s->suffix_len = strlen(s->suffix);
+  size_t least = s->prefix_len + s->suffix_len + 1;
+  s->size = size < least ? least : size;
+}
+
 // What the counts say is about true for 2 KB in and 2 KB out: routers learn from them.
 #define ANSWER_USAGE "\"usage\":{\"prompt_tokens\":512,\"completion_tokens\":460,\"total_tokens\":972}}"
 
@@ -124,4 +134,5 @@ static inline void content_init(size_t answer_bytes, size_t event_bytes) {
       "\"},\"logprobs\":null,\"finish_reason\":\"length\"}]," ANSWER_USAGE, answer_bytes);
   shape_init(&answer_event, "data: ", "text_completion", "\"text\":\"",
       "\",\"logprobs\":null,\"finish_reason\":null}]}\n\n", event_bytes);
+  if (event_bytes < answer_event.size) event_init_small(event_bytes);
 }

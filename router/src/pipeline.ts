@@ -82,8 +82,8 @@ export class Pipeline implements Road, ForwardEvents {
   }
 
   onCut(x: Exchange, detail: string, lastWords: string): void {
-    // An answer that a plugin still held back never began for the client.
-    if (!x.isAnswerOut && x.error !== null) return this.#refuse(x, x.error);
+    // An answer that a plugin or the sink still held back never began for the client.
+    if (x.error !== null && (!x.isAnswerOut || x.sink.takeBack?.() === true)) return this.#refuse(x, x.error);
     if (x.outcome !== null) return;
     x.sink.cut(detail, lastWords);
     this.#finish(x, 'cut');

@@ -49,7 +49,9 @@ export function nobodyLeft(x: Exchange, detail = ''): RouterError {
   if (x.failures.some(({ failure }) => failure !== 'connect')) {
     return new RouterError('upstream_reset', 'The engine closed the connection before it answered. Retry.');
   }
-  return new RouterError('no_available_workers', `No engine accepts connections (${x.failures.length} tried).`, again);
+  const slow = detail === 'ETIMEDOUT' ? ', the last one not within --connect-timeout-ms' : '';
+  const message = `No engine accepts connections (${x.failures.length} tried${slow}).`;
+  return new RouterError('no_available_workers', message, again);
 }
 /** What may still be said in an answer that breaks off: an error event, where one can stand; else ''. */
 export const lastWords = (x: Exchange, error: RouterError): string =>

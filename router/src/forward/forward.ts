@@ -1,8 +1,8 @@
 import type { Choice, Chooser } from '../choose/choose.ts';
 import type { Hold } from '../choose/policy.ts';
 import type { WaitingRoom } from '../choose/waiting-room.ts';
-import { isSafe } from '../engines/generation.ts';
-import type { Exchange, FailedAttempt, Failure } from '../exchange.ts';
+import { steersEngine } from '../engines/controls.ts';
+import type { Exchange, Failure } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { type CoarseClock, DelayQueue } from '../kit/clock.ts';
 import { RouterError } from '../kit/errors.ts';
@@ -12,9 +12,9 @@ import type { ResponseHead } from '../wire/response-head.ts';
 import type { AnswerTimeouts } from './answer-timer.ts';
 import { Attempt, type AttemptOwner, type CutCode } from './attempt.ts';
 import { lastWords, nobodyLeft } from './errors.ts';
+import { Failover, type NextTry, hasBegun, mayRunTwice } from './failover.ts';
 import type { ForwardOptions } from './options.ts';
 import { answerSink } from './plugin-sink.ts';
-import { type NextTry, RetryAllowance, backoffMs, nextTry, retryAfterMs } from './retry.ts';
 
 export interface ForwarderParts {
   readonly clock: CoarseClock;
@@ -48,19 +48,18 @@ export class Forwarder implements AttemptOwner {
   readonly #chooser: Chooser;
   readonly #room: WaitingRoom;
   readonly #options: ForwardOptions;
-  readonly #random: Random;
   readonly #nobodyAvailable: () => RouterError;
   readonly #events: ForwardEvents;
-  readonly #allowance = new RetryAllowance();
+  readonly #failover: Failover;
   /** What was decided when an answer was rejected: carried out in the same tick, when its attempt is over. */
-  #accepted: Next | null = null;
+  #next: NextTry | null = null;
 
   constructor({ clock, chooser, room, options, random, nobodyAvailable }: ForwarderParts, events: ForwardEvents) {
     this.clock = clock;
     this.#chooser = chooser;
     this.#room = room;
     this.#options = options;
-    this.#random = random;
+    this.#failover = new Failover(options, clock, random, () => chooser.eligible);
     this.#nobodyAvailable = nobodyAvailable;
     this.#events = events;
     const delayMs = options.streamCoalesceMs;
@@ -72,7 +71,7 @@ export class Forwarder implements AttemptOwner {
   }
 
   forward(x: Exchange): void {
-    this.#allowance.earn(this.#options.retries.budget);
+    this.#failover.began();
     this.#chooser.prepare(x, () => this.#choose(x));
   }
 
@@ -83,7 +82,8 @@ export class Forwarder implements AttemptOwner {
     else if (choice === null)
       this.#events.onFailed(x, x.failures.length === 0 ? this.#nobodyAvailable() : nobodyLeft(x));
     else if ('hold' in choice) this.#hold(x, choice);
-    else this.#attempt(x, choice.legs[0]!.worker, false);
+    // What steers an engine gets a connection of its own: it can't be sent again when a kept-alive one proves dead.
+    else this.#attempt(x, choice.legs[0]!.worker, !mayRunTwice(x) && steersEngine(x.path));
   }
 
   /** A policy may be the user's own: what it throws ends its exchange, not the router. */
@@ -175,33 +175,21 @@ export class Forwarder implements AttemptOwner {
   }
 
   rejects(attempt: Attempt, head: ResponseHead): boolean {
-    const { x, worker } = attempt;
-    const { retries } = this.#options;
-    if (!retries.statuses.has(head.status) || !this.#mayRunAgain(x)) return false;
-    const failures = [...x.failures, { worker, failure: 'status' as const }];
-    const next = this.#nextTry(failures);
-    if (next === null) return false;
-    if (next.isAgain) {
-      const asked = retryAfterMs(head.get('retry-after'), Date.now());
-      if (asked > retries.retryAfterMaxMs) return false;
-      next.waitMs = Math.max(next.waitMs, asked);
-    }
-    if (this.#isTooLate(x, next.waitMs) || !this.#allowance.spend(this.clock.nowMs)) return false;
-    this.#accepted = next;
-    return true;
+    this.#next = this.#failover.afterStatus(attempt.x, attempt.worker, head);
+    return this.#next !== null;
   }
 
   onFailed(attempt: Attempt, failure: Failure, detail: string): void {
     const { x, worker } = attempt;
-    const mayHaveRun = x.failures.some(hasBegun);
+    const isFirstDoubt = !x.failures.some(hasBegun);
     x.failures = [...x.failures, { worker, failure }];
-    if (failure === 'stale' && x.body.isWhole && !mayHaveRun) {
+    if (failure === 'stale' && x.body.isWhole && isFirstDoubt) {
       this.#events.onAttemptFailed(x, worker, failure, detail, true);
       this.#attempt(x, worker, true);
       return;
     }
     this.#chooser.release(x);
-    const next = failure === 'status' ? this.#accepted : this.#afterFailure(x, failure);
+    const next = failure === 'status' ? this.#next : this.#failover.afterFailure(x, failure);
     this.#events.onAttemptFailed(x, worker, failure, detail, next !== null);
     if (next === null) {
       this.#events.onFailed(x, nobodyLeft(x, detail));
@@ -212,37 +200,6 @@ export class Forwarder implements AttemptOwner {
     else this.#chooseLater(x, next.waitMs);
   }
 
-  /** What follows when no answer came. */
-  #afterFailure(x: Exchange, failure: Failure): Next | null {
-    // Who gave up waiting must not make another one start the same work (`first_byte_timeout`), an engine that has begun to
-    // answer has done it, and what is not HTTP is no engine's way of saying no.
-    if (failure === 'bad_answer' || failure === 'cut_head' || failure === 'first_byte_timeout') return null;
-    // What never reached an engine may go to another whatever it is.
-    if (failure === 'connect' ? !x.body.isWhole : !this.#mayRunAgain(x)) return null;
-    // Work that an engine may have begun and not ended is given to one other engine at most.
-    if (x.failures.filter(hasBegun).length > 1) return null;
-    const next = this.#nextTry(x.failures);
-    return next === null || this.#isTooLate(x, next.waitMs) ? null : next;
-  }
-
-  /** Only the same bytes may be sent again, which a body that flowed through without being kept can't be. */
-  #mayRunAgain(x: Exchange): boolean {
-    return x.body.isWhole && (x.isGeneration || isSafe(x.head.method));
-  }
-
-  #nextTry(failures: readonly FailedAttempt[]): Next | null {
-    const { retries } = this.#options;
-    if (failures.length > retries.maxRetries) return null;
-    const next = nextTry(failures, this.#chooser.eligible);
-    if (next === null) return null;
-    const waitMs = next.isAgain ? backoffMs(retries, failures.length - 1, this.#random()) : 0;
-    return { ...next, waitMs };
-  }
-
-  #isTooLate(x: Exchange, waitMs: number): boolean {
-    return x.timeoutMs > 0 && performance.now() + waitMs >= x.startMs + x.timeoutMs;
-  }
-
   #chooseLater(x: Exchange, waitMs: number): void {
     const timer = setTimeout(() => {
       x.underWay = null;
@@ -250,12 +207,4 @@ export class Forwarder implements AttemptOwner {
     }, waitMs);
     x.underWay = { abort: () => clearTimeout(timer) };
   }
-}
-
-/** The engine may have begun the work: it got the request, or a part of it, and said nothing. */
-const hasBegun = ({ failure }: FailedAttempt): boolean => failure === 'reset' || failure === 'stale';
-
-/** Who is tried next, and how long from now. */
-interface Next extends NextTry {
-  waitMs: number;
 }

@@ -1,10 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { FailedAttempt, Failure } from '../exchange.ts';
-import { Fleet } from '../fleet/fleet.ts';
-import type { Worker } from '../fleet/worker.ts';
-import { RetryAllowance, backoffMs, nextTry, retryAfterMs } from './retry.ts';
+import { RetryAllowance, backoffMs, retryAfterMs } from './retry.ts';
 
 const OPTIONS = {
   maxRetries: 3,
@@ -16,11 +13,6 @@ const OPTIONS = {
   retryAfterMaxMs: 10_000,
   budget: 0.2,
 };
-
-const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
-const [a, b, c] = ['a', 'b', 'c'].map((name) => fleet.add(`http://${name}:1`) as Worker) as [Worker, Worker, Worker];
-const failed = (...list: [Worker, Failure][]): FailedAttempt[] =>
-  list.map(([worker, failure]) => ({ worker, failure }));
 
 test('waits double from 100 ms to 10 s, a tenth more or less', () => {
   const middle = Array.from({ length: 9 }, (_, n) => backoffMs(OPTIONS, n, 0.5));
@@ -41,22 +33,6 @@ test('retry-after: seconds, a date, or nothing to go by', () => {
   for (const odd of [undefined, '', '-1', '1.5', 'soon', '9'.repeat(30), 'x'.repeat(1_000)]) {
     assert.equal(retryAfterMs(odd, 0), 0, odd);
   }
-});
-
-test('somebody new comes first', () => {
-  assert.deepEqual(nextTry(failed([a, 'status']), [a, b, c]), { tried: [a], isAgain: false });
-  assert.deepEqual(nextTry(failed([a, 'status'], [b, 'connect']), [a, b, c]), { tried: [a, b], isAgain: false });
-});
-
-test('when all were tried: one that was reached, the last only if it is alone', () => {
-  assert.deepEqual(nextTry(failed([a, 'status'], [b, 'status']), [a, b]), { tried: [b], isAgain: true });
-  assert.deepEqual(nextTry(failed([a, 'status']), [a]), { tried: [], isAgain: true });
-  assert.deepEqual(nextTry(failed([b, 'connect'], [a, 'status']), [a, b]), { tried: [b], isAgain: true });
-});
-
-test('where nobody can be reached there is nobody to wait for', () => {
-  assert.equal(nextTry(failed([a, 'connect'], [b, 'connect']), [a, b]), null);
-  assert.equal(nextTry(failed([a, 'status']), []), null);
 });
 
 test('the budget: what was saved, then a fifth of the traffic and ten a second', () => {

@@ -1,6 +1,3 @@
-import type { FailedAttempt } from '../exchange.ts';
-import type { Worker } from '../fleet/worker.ts';
-
 export interface RetryOptions {
   readonly maxRetries: number;
   readonly initialBackoffMs: number;
@@ -55,22 +52,4 @@ export function retryAfterMs(value: string | undefined, nowEpochMs: number): num
   if (/^\d{1,9}$/.test(value)) return Number(value) * 1000;
   const date = value.endsWith(' GMT') ? Date.parse(value) : Number.NaN;
   return Number.isNaN(date) ? 0 : Math.max(0, date - nowEpochMs);
-}
-
-export interface NextTry {
-  /** Workers that the policy must not choose now. */
-  readonly tried: readonly Worker[];
-  /** All were tried: one that was gets another chance, after a wait. */
-  readonly isAgain: boolean;
-}
-
-/** Who may be tried after these failures: somebody new; else whoever could be reached, the last one only if it is alone. */
-export function nextTry(failures: readonly FailedAttempt[], eligible: readonly Worker[]): NextTry | null {
-  const tried = [...new Set(failures.map(({ worker }) => worker))];
-  if (eligible.some((worker) => !tried.includes(worker))) return { tried, isAgain: false };
-  const unreachable = failures.filter(({ failure }) => failure === 'connect').map(({ worker }) => worker);
-  const reachable = eligible.filter((worker) => !unreachable.includes(worker));
-  if (reachable.length === 0) return null;
-  const last = failures.at(-1)!.worker;
-  return { tried: reachable.length > 1 ? [...unreachable, last] : unreachable, isAgain: true };
 }

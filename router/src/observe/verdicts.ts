@@ -35,7 +35,7 @@ export function verdicts(breakers: Breakers, health: Health): Observer {
       const { worker } = x;
       if (worker === null) return;
       if (x.outcome === 'complete') answered(x, worker, x.status);
-      else if (x.outcome === 'cut' && (x.error?.code === 'upstream_reset' || x.error?.code === 'stream_idle_timeout')) {
+      else if (brokeOff(x)) {
         breakers.failed(worker, 'generation');
         health.suspect(worker);
       }
@@ -43,3 +43,8 @@ export function verdicts(breakers: Breakers, health: Health): Observer {
     },
   };
 }
+
+/** The engine had begun its answer and did not end it, whether a byte of it had gone out (`cut`) or not (`refused`). */
+const brokeOff = ({ outcome, firstByteMs, error }: Exchange): boolean =>
+  (outcome === 'cut' || (outcome === 'refused' && firstByteMs > 0)) &&
+  (error?.code === 'upstream_reset' || error?.code === 'stream_idle_timeout');

@@ -50,6 +50,8 @@ export class ClientConnection implements Sink, ReaderOwner {
   #isChunkedOut = false;
   #isFramedByClose = false;
   #out = '';
+  /** A part of the present answer went to the socket. */
+  #hasWritten = false;
   /** Copies that wait to be written. */
   #unsent: Buffer[] = [];
 
@@ -127,6 +129,7 @@ export class ClientConnection implements Sink, ReaderOwner {
       out += `${request.idHeader}: ${request.requestId}\r\n`;
     }
     this.#out = `${out}\r\n`;
+    this.#hasWritten = false;
   }
 
   body(bytes: Uint8Array, start: number, end: number): void {
@@ -154,7 +157,14 @@ export class ClientConnection implements Sink, ReaderOwner {
     return false;
   }
 
+  takeBack(): boolean {
+    if (this.#hasWritten) return false;
+    this.#out = '';
+    return true;
+  }
+
   #write(): void {
+    this.#hasWritten = true;
     this.socket.write(this.#out);
     this.#out = '';
   }

@@ -188,9 +188,6 @@ export class RequestReader {
       body.isComplete = this.#bodyLeft === 0;
     }
     const hasBytes = next < bytes.length;
-    if (head.expectsContinue && !body.isComplete && !hasBytes) {
-      this.#owner.socket.write('HTTP/1.1 100 Continue\r\n\r\n');
-    }
     if (hasBytes) {
       const rest = bytes.subarray(next);
       if (body.isComplete) this.#stash(rest);
@@ -199,6 +196,10 @@ export class RequestReader {
     }
     if (!body.isComplete) this.#await(this.#limits.timeouts.bodyIdleMs);
     this.#owner.onRequest(head, body);
+    // Whoever was refused at once does not have to send it (RFC 9110 section 10.1.1).
+    if (head.expectsContinue && !hasBytes && !body.isComplete && this.body === body && !this.isStopped) {
+      this.#owner.socket.write('HTTP/1.1 100 Continue\r\n\r\n');
+    }
   }
 
   #onBodyBytes(bytes: Buffer): void {

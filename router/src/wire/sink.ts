@@ -23,6 +23,8 @@ export interface Sink {
   flush(): boolean;
   /** The answer is complete. */
   end(): void;
+  /** Forgets what it was given of an answer, if none of it has gone out yet. @returns false: some of it has */
+  takeBack?(): boolean;
   /** The answer will never be complete. `lastWords` are payload that may still go out, '' for none. */
   cut(reason: string, lastWords: string): void;
 }

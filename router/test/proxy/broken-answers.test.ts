@@ -114,12 +114,14 @@ test('a chunk line that is none: what was sent stands, the answer is cut', async
   await untilIdle(router);
 });
 
-test('an answer that is malformed from its first chunk on does not look complete', async (t) => {
-  const { client, ask } = await startScene(t);
+test('an answer that is malformed from its first read on never began: 502', async (t) => {
+  const { client, ask, router } = await startScene(t);
   const asked = await ask(HELLO);
-  asked.connection.write(`${CHUNKED}-1\r\nbad\r\n0\r\n\r\n`);
-  await client.untilEnded();
-  equal(client.unread.includes('0\r\n\r\n'), false);
+  asked.connection.write(`${CHUNKED.replace('OK', 'OK\r\nx-leak: 1')}-1\r\nbad\r\n0\r\n\r\n`);
+  const got = await client.answer();
+  equal(got.status, 502);
+  equal(got.get('x-leak'), undefined);
+  await untilIdle(router);
 });
 
 test('cut answers are counted, by worker', async (t) => {

@@ -1,7 +1,8 @@
 import { equal } from 'node:assert/strict';
 import { test } from 'node:test';
+import { connectClient } from '../harness/client.ts';
 import { answer } from '../harness/engine.ts';
-import { startScene } from '../harness/router.ts';
+import { HELLO, startScene } from '../harness/router.ts';
 
 const EXPECTING = 'POST /u HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n';
 
@@ -52,4 +53,15 @@ test('too large a body is refused instead of waved through', async (t) => {
   client.write(EXPECTING);
   equal((await client.answer()).status, 413);
   equal(engine.connections.length, 0);
+});
+
+test('a request that is refused at once is not asked for its body', async (t) => {
+  const { client, ask, router } = await startScene(t, { maxConcurrentRequests: 1, queueSize: 0 });
+  const running = await ask(HELLO);
+  const other = await connectClient(t, router.url);
+  other.write(EXPECTING);
+  equal((await other.answer()).status, 429);
+  equal(await other.untilEnded(), 'end');
+  running.answer('1');
+  equal((await client.answer()).status, 200);
 });

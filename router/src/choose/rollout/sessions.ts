@@ -13,6 +13,8 @@ const GAPS_SEEN = 20;
 const FADE = 0.999;
 /** Looks for silent sessions in the time after which they count as ended. */
 const SWEEPS = 16;
+/** Sessions that are remembered, whoever names how many; those that were silent longest go first. */
+export const MAX_OPEN = 100_000;
 /** Groups that are remembered; the oldest go first. */
 const MAX_GROUPS = 10_000;
 
@@ -109,6 +111,7 @@ export class Session {
 
 /** All open sessions, and how long they are silent between turns. */
 export class Sessions {
+  /** In the order of their last turns. */
   readonly #open = new Map<string, Session>();
   readonly #groups = new Map<string, Group>();
   #gapsSeen = 0;
@@ -143,6 +146,8 @@ export class Sessions {
       this.#longestGapMs = Math.max(nowMs - session.lastMs, this.#longestGapMs * FADE);
     }
     session.lastMs = nowMs;
+    this.#open.delete(session.id);
+    this.#open.set(session.id, session);
   }
 
   group(id: string): Group {
@@ -163,9 +168,18 @@ export class Sessions {
     session.settle(null);
   }
 
-  /** Sessions that were silent for too long; looked for now and then, as nobody waits for it. */
+  /** Sessions that were silent for too long, or are too many; the former looked for now and then, as nobody waits for it. */
   *expired(nowMs: number): Iterable<Session> {
     const { ttlMs } = this;
+    let tooMany = this.#open.size - MAX_OPEN;
+    if (tooMany > 0) {
+      for (const session of this.#open.values()) {
+        // Those that wait for their first place are still to come.
+        if (session.underWay > 0 || session.order === 0) continue;
+        yield session;
+        if (--tooMany === 0) return;
+      }
+    }
     if (nowMs - this.#sweptMs < ttlMs / SWEEPS) return;
     this.#sweptMs = nowMs;
     for (const session of this.#open.values()) {

@@ -1,0 +1,96 @@
+import { isSafe } from '../engines/generation.ts';
+import type { Exchange, FailedAttempt, Failure } from '../exchange.ts';
+import type { Worker } from '../fleet/worker.ts';
+import type { CoarseClock } from '../kit/clock.ts';
+import type { Random } from '../kit/rng.ts';
+import type { ResponseHead } from '../wire/response-head.ts';
+import type { ForwardOptions } from './options.ts';
+import { RetryAllowance, backoffMs, retryAfterMs } from './retry.ts';
+
+/** Who may be tried next, and when. */
+export interface NextTry {
+  /** Workers that the policy must not choose now. */
+  readonly tried: readonly Worker[];
+  /** 0: at once. */
+  readonly waitMs: number;
+}
+
+/** The same work may be done again elsewhere: a model's, or what only looks. */
+export const mayRunTwice = (x: Exchange): boolean => x.isGeneration || isSafe(x.head.method);
+
+/** The engine may have begun the work: it got the request, or a part of it, and said nothing. */
+export const hasBegun = ({ failure }: FailedAttempt): boolean => failure === 'reset' || failure === 'stale';
+
+/** Decides what follows a failed attempt, before any byte of an answer went out. */
+export class Failover {
+  readonly #options: ForwardOptions;
+  readonly #clock: CoarseClock;
+  readonly #random: Random;
+  readonly #eligible: () => readonly Worker[];
+  readonly #allowance = new RetryAllowance();
+
+  constructor(options: ForwardOptions, clock: CoarseClock, random: Random, eligible: () => readonly Worker[]) {
+    this.#options = options;
+    this.#clock = clock;
+    this.#random = random;
+    this.#eligible = eligible;
+  }
+
+  /** An exchange began: it adds to what may be tried again. */
+  began(): void {
+    this.#allowance.earn(this.#options.retries.budget);
+  }
+
+  /** The engine answered with an error. @returns null: that is the answer */
+  afterStatus(x: Exchange, worker: Worker, head: ResponseHead): NextTry | null {
+    const { retries } = this.#options;
+    if (!retries.statuses.has(head.status) || !mayRunTwice(x)) return null;
+    const askedMs = retryAfterMs(head.get('retry-after'), Date.now());
+    const next = this.#nextTry(x, [...x.failures, { worker, failure: 'status' }], askedMs);
+    return next !== null && this.#allowance.spend(this.#clock.nowMs) ? next : null;
+  }
+
+  /** No answer came; the failure is the last of the exchange's. @returns null: it has failed for good */
+  afterFailure(x: Exchange, failure: Failure): NextTry | null {
+    // Who gave up waiting must not make another one start the same work (`first_byte_timeout`), an engine that has begun to
+    // answer has done it, and what is not HTTP is no engine's way of saying no.
+    if (failure === 'bad_answer' || failure === 'cut_head' || failure === 'first_byte_timeout') return null;
+    // What never reached an engine may go to another, whatever it is.
+    if (failure !== 'connect' && !mayRunTwice(x)) return null;
+    // Work that an engine may have begun and not ended is given to one other engine at most.
+    if (x.failures.filter(hasBegun).length > 1) return null;
+    return this.#nextTry(x, x.failures, 0);
+  }
+
+  /** @param askedMs how long the engine that failed last wants to be left alone */
+  #nextTry(x: Exchange, failures: readonly FailedAttempt[], askedMs: number): NextTry | null {
+    const { retries } = this.#options;
+    // Only the same bytes may be sent again, which a body that flowed through without being kept can't be.
+    if (!x.body.isWhole || failures.length > retries.maxRetries) return null;
+    const who = whoIsNext(failures, this.#eligible());
+    if (who === null) return null;
+    if (!who.isAgain) return { tried: who.tried, waitMs: 0 };
+    if (askedMs > retries.retryAfterMaxMs) return null;
+    const waitMs = Math.max(askedMs, backoffMs(retries, failures.length - 1, this.#random()));
+    const isTooLate = x.timeoutMs > 0 && performance.now() + waitMs >= x.startMs + x.timeoutMs;
+    return isTooLate ? null : { tried: who.tried, waitMs };
+  }
+}
+
+/**
+ * Somebody new; else whoever could be reached, the last one only if it is alone.
+ *
+ * @returns whom to leave out, and whether that leaves only such as were tried; null: nobody
+ */
+export function whoIsNext(
+  failures: readonly FailedAttempt[],
+  eligible: readonly Worker[],
+): { tried: readonly Worker[]; isAgain: boolean } | null {
+  const tried = [...new Set(failures.map(({ worker }) => worker))];
+  if (eligible.some((worker) => !tried.includes(worker))) return { tried, isAgain: false };
+  const unreachable = failures.filter(({ failure }) => failure === 'connect').map(({ worker }) => worker);
+  const reachable = eligible.filter((worker) => !unreachable.includes(worker));
+  if (reachable.length === 0) return null;
+  const last = failures.at(-1)!.worker;
+  return { tried: reachable.length > 1 ? [...unreachable, last] : unreachable, isAgain: true };
+}
