@@ -55,8 +55,8 @@ export class Worker {
   readonly alone: Placement;
   /** Replaced, never changed in place. */
   labels: Readonly<Record<string, string>>;
-  /** When it was added (Unix ms). */
-  readonly addedAtMs: number = Date.now();
+  /** When it was added (monotonic ms). */
+  readonly addedMs: number = performance.now();
   /** What was wrong when its health was last checked; null: nothing, or it was not checked yet. */
   problem: string | null = null;
   /** Never shown: not in answers, not in logs. */

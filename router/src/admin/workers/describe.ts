@@ -46,13 +46,13 @@ export function describeBriefly(context: WorkersContext, worker: Worker) {
 /** From its health: `pending` until its first good check, `failed` when that took too long or a later one failed. */
 function statusOf({ startupTimeoutMs }: WorkersContext, worker: Worker): 'pending' | 'ready' | 'failed' {
   if (worker.isProven) return (worker.reasons & REASONS.unhealthy) === 0 ? 'ready' : 'failed';
-  return Date.now() - worker.addedAtMs > startupTimeoutMs() ? 'failed' : 'pending';
+  return performance.now() - worker.addedMs > startupTimeoutMs() ? 'failed' : 'pending';
 }
 
 /** While a new worker has not answered. The others add workers in a job of their own; here its health checks are that. */
 function jobOf(context: WorkersContext, worker: Worker) {
   if (worker.isProven) return {};
-  const timestamp = Math.floor(worker.addedAtMs / 1000);
+  const timestamp = Math.floor((Date.now() - (performance.now() - worker.addedMs)) / 1000);
   const status = statusOf(context, worker);
   return { job_status: { job_type: 'AddWorker', worker_url: worker.url, status, message: worker.problem, timestamp } };
 }
