@@ -1,6 +1,10 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { type AliasFlag, type Peer, type Values, readAlias } from '../router/src/config/alias/alias.ts';
+import { sglang } from '../router/src/config/alias/sglang.ts';
+import { slime } from '../router/src/config/alias/slime.ts';
+import { vllm } from '../router/src/config/alias/vllm.ts';
 import { type OptionSpec } from '../router/src/config/options/option.ts';
 import { envName, kebab, options } from '../router/src/config/options.ts';
 import { policyNames } from '../router/src/config/options/policy-names.ts';
@@ -71,11 +75,55 @@ ${table(['code', 'status', 'worth a retry'], rows)}
 `;
 }
 
+const textOf = (value: unknown): string => (Array.isArray(value) ? value.map(String).join(' ') : String(value));
+const settingsOf = (held: Values): string =>
+  Object.entries(held)
+    .map(([name, value]) => `\`--${kebab(name)}${value === true ? '' : ` ${textOf(value)}`}\``)
+    .join(', ');
+
+function compatRow({ name, ours, verdict, note, isVital }: AliasFlag, base: Values): string[] {
+  const [first] = ours;
+  const held = first === undefined ? undefined : base[first];
+  const what = note.replace(/^[a-z]+(?=[ ,])/, (word) => word.charAt(0).toUpperCase() + word.slice(1));
+  return [
+    `\`--${name}\``,
+    ours.map((each) => `\`--${kebab(each)}\``).join(', '),
+    isVital === true ? 'not: refuses to start' : verdict,
+    first === undefined ? '' : held === undefined ? defaultOf(options[first]) : `\`${textOf(held)}\``,
+    what,
+  ];
+}
+
+function compatPage(peer: Peer): string {
+  const { name, source, verbs, flags, settings } = peer;
+  const { base } = readAlias(peer, new Map());
+  const count = (verdict: string): number => flags.filter((flag) => flag.verdict === verdict).length;
+  return `# \`turnout ${verbs[0]}\`: flags of ${name}
+
+Generated from \`router/src/config/alias/\`. Of ${source}: ${flags.length} flags, ${count('same')} the same,
+${count('differs')} with a difference, ${count('not')} without effect here. A flag without effect is named in a warning at the start;
+one without which something else would be served refuses it. Lists are separated by spaces or commas, or the flag is repeated.
+
+All other [options](options.md) of \`turnout serve\` are taken too, and \`--config\`. Flags win over the environment, the
+environment over the file, the file over the defaults below.
+
+The verb itself sets: ${settingsOf(settings)}. [Guide](../guides/migrate.md).
+
+${table(
+  ['flag', 'ours', 'verdict', 'default', 'what differs'],
+  flags.map((flag) => compatRow(flag, base)),
+)}
+`;
+}
+
 /** The pages by file name. */
 export const pages: Readonly<Record<string, () => string>> = {
   'options.md': optionsPage,
   'metrics.md': metricsPage,
   'errors.md': errorsPage,
+  'compat-sglang.md': () => compatPage(sglang),
+  'compat-vllm.md': () => compatPage(vllm),
+  'compat-slime.md': () => compatPage(slime),
 };
 
 if (import.meta.main) {

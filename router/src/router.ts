@@ -185,7 +185,15 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       waitingRoom.askAll();
     },
   };
-  const app = createAdminApp({ fleet, breakers, metricsText, isDraining: () => listener.isDraining, policies });
+  const app = createAdminApp({
+    fleet,
+    breakers,
+    workerApi: config.workerApi,
+    startupTimeoutMs: () => live.current.workerStartupTimeoutSecs * 1000,
+    metricsText,
+    isDraining: () => listener.isDraining,
+    policies,
+  });
 
   const isOwn = ownPathTest(app);
   const { doorkeeper, cors } = access;

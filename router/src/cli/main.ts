@@ -1,28 +1,11 @@
-import { Command, Option } from 'commander';
-import { z } from 'zod';
+import { Command } from 'commander';
 import type { LaunchFlags } from './launch.ts';
 import { launchServerArgs } from './launch-server.ts';
+import { ConfigError, loadConfig } from '../config/load.ts';
+import type { Config } from '../config/options.ts';
+import { addAliasVerbs, inFull } from './alias.ts';
+import { addOptions } from './options.ts';
 import type { SimFlags } from './sim.ts';
-import { ConfigError, fromText, loadConfig, splitList } from '../config/load.ts';
-import { type Config, type OptionName, envName, kebab, options } from '../config/options.ts';
-
-/** Adds every option of the list to a command, grouped as the list says. */
-export function addOptions(command: Command): Command {
-  for (const [key, spec] of Object.entries(options)) {
-    const name = key as OptionName;
-    const flag = new Option(`--${kebab(name)}${spec.value === '' ? '' : ` ${spec.value}`}`, spec.help);
-    flag.helpGroup(`${spec.group}:`);
-    const { schema } = spec;
-    const fallback = schema instanceof z.ZodDefault ? (schema.def.defaultValue as unknown) : undefined;
-    const shown = fallback === undefined || fallback === false || (Array.isArray(fallback) && fallback.length === 0);
-    flag.description = `${spec.help}${shown ? '' : ` (default: ${JSON.stringify(fallback)})`} [${envName(name)}]`;
-    if (spec.value.endsWith('...>'))
-      flag.argParser((text: string, all: unknown) => [...((all as string[]) ?? []), ...splitList([text])]);
-    else if (spec.value !== '') flag.argParser((text: string) => fromText(name, text));
-    command.addOption(flag);
-  }
-  return command.option('--config <file>', 'YAML file with any of these options (flags and environment win over it).');
-}
 
 function configOf(flags: Record<string, unknown>): Config {
   const { config, ...values } = flags;
@@ -90,8 +73,10 @@ function wordsOf(argv: readonly string[]): readonly string[] {
   return launchServerArgs(rest, (text) => process.stderr.write(`turnout: ${text}\n`));
 }
 
+addAliasVerbs(program);
+
 try {
-  await program.parseAsync(wordsOf(process.argv.slice(2)), { from: 'user' });
+  await program.parseAsync(inFull(wordsOf(process.argv.slice(2))), { from: 'user' });
 } catch (error) {
   if (!(error instanceof ConfigError)) throw error;
   process.stderr.write(`turnout: ${error.message}\n`);

@@ -15,6 +15,7 @@ const fixed: ReadonlySet<OptionName> = new Set<OptionName>([
   'logMaxBytes',
   'logMaxFiles',
   'streamCoalesceMs',
+  'workerApi',
   'disableHealthCheck',
   'dpAware',
   'intraNodeDataParallelSize',

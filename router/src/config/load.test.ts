@@ -34,6 +34,7 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   modelPolicy: ['m=random, org/n=cache_aware', ['m=random', 'org/n=cache_aware']],
   sessionHeaders: ['X-Rollout x-session-id', ['x-rollout', 'x-session-id']],
   keyOrder: ['vllm-router'],
+  workerApi: ['vllm'],
   assignmentMode: ['min_load'],
   hashLoadFactor: ['1.5', 1.5],
   cacheThreshold: ['0.25', 0.25],

@@ -12,9 +12,17 @@ type Values = Partial<Record<OptionName, unknown>>;
 const names = Object.keys(options) as OptionName[];
 const byKebab = new Map(names.map((name) => [kebab(name), name]));
 
-/** Merges flags over environment over file over defaults, and checks the result. Throws `ConfigError`. */
-export function loadConfig(flags: Values, env: NodeJS.ProcessEnv, configFile: string | undefined): Config {
-  const values = { ...(configFile === undefined ? {} : readFile(configFile)), ...readEnv(env), ...flags };
+/**
+ * Merges flags over environment over file over `base` over defaults, and checks the result. Throws `ConfigError`.
+ * @param base what a verb does differently from `serve`
+ */
+export function loadConfig(
+  flags: Values,
+  env: NodeJS.ProcessEnv,
+  configFile: string | undefined,
+  base: Values = {},
+): Config {
+  const values = { ...base, ...(configFile === undefined ? {} : readFile(configFile)), ...readEnv(env), ...flags };
   const result = configSchema.safeParse(values);
   if (result.success) return result.data;
   throw new ConfigError(

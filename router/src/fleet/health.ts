@@ -147,6 +147,7 @@ export class Health {
     const [worker] = watch.workers as Iterable<Worker> as [Worker];
     const asker = worker.asker(this.#options.timeoutMs);
     const problem = await this.#check(worker, asker);
+    for (const each of watch.workers) each.problem = problem;
     if (problem === null) await this.#passed(watch, asker);
     else this.#failed(watch, problem);
     watch.isAsking = false;

@@ -64,10 +64,14 @@ export class Worker {
   readonly pool: UpstreamPool;
   /** This worker alone serves an exchange: the placement of every policy without pairs. */
   readonly alone: Placement;
-  /** What whoever added it says of it, for people. */
+  /** What whoever added it says of it, for people. Replaced, never changed in place. */
   labels: Readonly<Record<string, string>>;
   /** What it was made with. Never shown: a key is in it. */
   readonly given: WorkerOptions;
+  /** When it was added (monotonic ms). */
+  readonly addedMs: number = performance.now();
+  /** What was wrong when its health was last checked; null: nothing, or it was not checked yet. */
+  problem: string | null = null;
   /** Never shown: not in answers, not in logs. */
   key: WorkerKey;
   /** Bits of `REASONS`; 0: eligible. */

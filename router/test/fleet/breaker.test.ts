@@ -192,7 +192,9 @@ test('a user forces a breaker, and gives it back', async (t) => {
   await statuses(t, router.url, 4);
   equal(engine.requests.length, 2);
   equal((await force('half')).status, 400);
-  equal((await fetch(`${router.url}/workers/none/breaker`, { method: 'POST', body: '{}' })).status, 404);
+  const nobody = '00000000-0000-4000-8000-000000000000';
+  equal((await fetch(`${router.url}/workers/${nobody}/breaker`, { method: 'POST', body: '{}' })).status, 404);
+  equal((await fetch(`${router.url}/workers/none/breaker`, { method: 'POST', body: '{}' })).status, 400);
 });
 
 test('--disable-circuit-breaker: failures take nobody out', async (t) => {

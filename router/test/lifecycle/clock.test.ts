@@ -12,5 +12,6 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
   // They write down for a later process when something was last used, counted on from the clock at the start.
   const keepers = ['choose/policies/manual.ts', 'choose/policies/sticky-least-loaded.ts', 'choose/rollout/book.ts'];
   // A retry-after may be a date of the wall clock; what it asks for is bounded.
-  assert.deepEqual(users.toSorted(), [...keepers, 'forward/failover.ts']);
+  // When a worker was added is told as a date, and counted by the other clock.
+  assert.deepEqual(users.toSorted(), ['admin/workers/describe.ts', ...keepers, 'forward/failover.ts']);
 });

@@ -3,6 +3,10 @@ import { flag, inGroup } from './option.ts';
 
 const option = inGroup('Workers');
 
+/** Names of the forms in which the worker endpoints answer; `admin/workers/` has a file for what differs. */
+const workerApis = ['slime', 'sglang', 'vllm'] as const;
+export type WorkerApi = (typeof workerApis)[number];
+
 export const workersOptions = {
   workerUrls: option(
     '<urls...>',
@@ -18,6 +22,11 @@ export const workersOptions = {
     '<count>',
     z.int().min(1).max(1_024).default(1),
     'Data-parallel ranks of every engine whose URL names none: each is a worker, numbered from 0. Nobody is asked.',
+  ),
+  workerApi: option(
+    '<form>',
+    z.enum(workerApis).default('slime'),
+    'Whose answers the worker and probe endpoints give: slime (SlimeRouter’s, and the SGLang gateway’s on /workers), sglang (older SGLang routers’ text on /add_worker) or vllm (vllm-router’s everywhere).',
   ),
   connectTimeoutMs: option(
     '<ms>',

@@ -1,0 +1,21 @@
+import type { WorkerApi } from '../../config/options/workers.ts';
+import type { Breakers } from '../../fleet/breakers.ts';
+import type { Fleet } from '../../fleet/fleet.ts';
+import type { Worker } from '../../fleet/worker.ts';
+
+/** What the worker and probe endpoints read and steer. */
+export interface WorkersContext {
+  readonly fleet: Fleet;
+  readonly breakers: Breakers;
+  /** Whose answers they give. */
+  readonly workerApi: WorkerApi;
+  /** How long a new worker may take until it counts as failed. */
+  readonly startupTimeoutMs: () => number;
+  readonly isDraining: () => boolean;
+}
+
+/** What it has it finishes, or by force it doesn't. */
+export function removeWorker(fleet: Fleet, worker: Worker, force: string | undefined): void {
+  fleet.remove(worker);
+  if (force === 'true' || force === '1') worker.pool.breakAll();
+}

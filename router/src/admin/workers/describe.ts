@@ -1,0 +1,58 @@
+import type { WorkerApi } from '../../config/options/workers.ts';
+import { REASONS, type Worker } from '../../fleet/worker.ts';
+import type { WorkersContext } from './context.ts';
+
+/** How each form spells that engines are spoken to over HTTP. */
+const connectionModes: Readonly<Record<WorkerApi, string>> = { slime: 'http', sglang: 'HTTP', vllm: 'Http' };
+
+/** A worker as the REST endpoints show it: the fields of the form first, then what only this router knows. */
+export function describe(context: WorkersContext, worker: Worker) {
+  const { workerApi, fleet } = context;
+  const { labels } = worker;
+  const connection_mode = connectionModes[workerApi];
+  const isOf = { url: worker.url, model_id: labels['model_id'] ?? 'unknown' };
+  const weights = { priority: Number(labels['priority'] ?? 50), cost: Number(labels['cost'] ?? 1) };
+  const state = { worker_type: worker.role, is_healthy: worker.isHealthy, load: fleet.load(worker), connection_mode };
+  const port = labels['bootstrap_port'];
+  const bootstrap = port === undefined ? {} : { bootstrap_port: Number(port) };
+  const own = {
+    ...bootstrap,
+    dp_rank: worker.rank,
+    status: statusOf(context, worker),
+    circuit_breaker: context.breakers.stateOf(worker),
+    engine: worker.engine,
+    weight_version: worker.weightVersion,
+    not_serving_because: worker.reasonNames(),
+    ...jobOf(context, worker),
+  };
+  if (workerApi === 'vllm') return { ...isOf, ...state, ...weights, ...own };
+  return {
+    id: worker.id,
+    ...isOf,
+    ...weights,
+    ...state,
+    metadata: labels,
+    disable_health_check: labels['disable_health_check'] === 'true',
+    ...own,
+  };
+}
+
+/** vllm-router’s `GET /workers/{url}` has fewer fields than its list. */
+export function describeBriefly(context: WorkersContext, worker: Worker) {
+  const { url, model_id, is_healthy, ...more } = describe(context, worker);
+  return { url, model_id, is_healthy, ...more };
+}
+
+/** From its health: `pending` until its first good check, `failed` when that took too long or a later one failed. */
+function statusOf({ startupTimeoutMs }: WorkersContext, worker: Worker): 'pending' | 'ready' | 'failed' {
+  if (worker.isProven) return (worker.reasons & REASONS.unhealthy) === 0 ? 'ready' : 'failed';
+  return performance.now() - worker.addedMs > startupTimeoutMs() ? 'failed' : 'pending';
+}
+
+/** While a new worker has not answered. The others add workers in a job of their own; here its health checks are that. */
+function jobOf(context: WorkersContext, worker: Worker) {
+  if (worker.isProven) return {};
+  const timestamp = Math.floor((Date.now() - (performance.now() - worker.addedMs)) / 1000);
+  const status = statusOf(context, worker);
+  return { job_status: { job_type: 'AddWorker', worker_url: worker.url, status, message: worker.problem, timestamp } };
+}

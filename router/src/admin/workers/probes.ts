@@ -1,0 +1,30 @@
+import type { Hono } from 'hono';
+import type { WorkersContext } from './context.ts';
+
+/** What load balancers and operators ask: is it up, does it serve, how much has it to do. */
+export function addProbes(app: Hono, { fleet, workerApi, isDraining }: WorkersContext): void {
+  const isVllm = workerApi === 'vllm';
+  app.get('/health', (c) => {
+    if (!isVllm) return c.text('OK');
+    const sick = fleet.workers.filter((worker) => !worker.isHealthy).map(({ url }) => url);
+    return sick.length === 0
+      ? c.text('All servers healthy')
+      : c.text(`Unhealthy servers: ${JSON.stringify(sick)}`, 503);
+  });
+  app.get('/liveness', (c) => c.text('OK'));
+  app.get('/readiness', (c) => {
+    const healthy_workers = fleet.workers.filter((worker) => worker.isHealthy).length;
+    const total_workers = fleet.workers.length;
+    const counts = { healthy_workers, total_workers };
+    if (healthy_workers > 0 && !isDraining()) return c.json({ status: 'ready', ...counts });
+    if (isVllm) {
+      const reason = isDraining() ? 'shutting down' : 'no healthy workers available';
+      return c.json({ status: 'not_ready', reason, total_workers }, 503);
+    }
+    const reason = isDraining() ? 'shutting down' : 'insufficient healthy workers';
+    return c.json({ status: 'not ready', reason, ...counts }, 503);
+  });
+  app.get('/get_loads', (c) =>
+    c.json({ workers: fleet.workers.map((worker) => ({ worker: worker.url, load: fleet.load(worker) })) }),
+  );
+}

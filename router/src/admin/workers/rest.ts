@@ -1,0 +1,107 @@
+import type { Context, Hono } from 'hono';
+import { z } from 'zod';
+import type { ForcedState } from '../../fleet/breakers.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import { parseJson } from '../parse-json.ts';
+import { type WorkersContext, removeWorker } from './context.ts';
+import { describe, describeBriefly } from './describe.ts';
+import { changedWorker, labelsFrom, newWorker } from './fields.ts';
+
+/** `POST /workers/{id}/breaker`: what the breaker is from now on; `auto`: what it finds itself. */
+const forcedBreaker = z.strictObject({ state: z.enum(['open', 'closed', 'auto'] satisfies ForcedState[]) });
+
+const UUID = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/i;
+
+/** The normal form of a path has no empty segments, so `http://` in it has lost a slash. */
+const urlIn = (id: string): string => id.replace(/^(https?):\/+/i, '$1://');
+
+type IdContext = Context<object, '/workers/:id'>;
+
+/** `/workers`: the SGLang gateway's form, which slime uses to register and to find ids, or vllm-router's. */
+export function addRestRoutes(app: Hono, context: WorkersContext): void {
+  const { fleet, breakers, workerApi } = context;
+  const isVllm = workerApi === 'vllm';
+
+  /** Runs `act` with the worker that the path names by its id, or with `--worker-api vllm` by its URL. */
+  const withWorker = (act: (c: IdContext, worker: Worker) => Response | Promise<Response>) => (c: IdContext) => {
+    const id = c.req.param('id');
+    const worker = fleet.workers.find((each) => each.id === id) ?? (isVllm ? fleet.get(urlIn(id)) : undefined);
+    if (worker !== undefined) return act(c, worker);
+    if (!isVllm && !UUID.test(id)) {
+      return c.json({ error: `Invalid worker_id '${id}' (expected UUID)`, code: 'BAD_REQUEST' }, 400);
+    }
+    return c.json({ error: `Worker ${isVllm ? urlIn(id) : id} not found`, code: 'WORKER_NOT_FOUND' }, 404);
+  };
+
+  app.get('/workers', (c) => {
+    const { workers } = fleet;
+    const count = (role: string) => workers.filter((worker) => worker.role === role).length;
+    return c.json({
+      workers: workers.map((worker) => describe(context, worker)),
+      total: workers.length,
+      stats: { prefill_count: count('prefill'), decode_count: count('decode'), regular_count: count('regular') },
+    });
+  });
+
+  app.post('/workers', async (c) => {
+    const code = isVllm ? 'ADD_WORKER_FAILED' : 'BAD_REQUEST';
+    const body = newWorker.safeParse(parseJson(await c.req.text()));
+    if (!body.success) return c.json({ error: z.prettifyError(body.error), code }, 400);
+    const { url, worker_type, labels, api_key: apiKey, ...rest } = body.data;
+    const [known] = isVllm ? fleet.named(url) : [];
+    if (known !== undefined) return c.json({ error: `Worker ${known.url} already exists`, code }, 400);
+    const role = worker_type ?? 'regular';
+    const worker = fleet.add(url, { role, labels: labelsFrom(rest, labels ?? {}), apiKey: apiKey ?? undefined });
+    if (typeof worker === 'string') return c.json({ error: worker, code }, 400);
+    if (isVllm) return c.json({ success: true, message: `Successfully added worker: ${worker.url}` });
+    const location = `/workers/${worker.id}`;
+    const accepted = { status: 'accepted', worker_id: worker.id, url: worker.url, location };
+    return c.json({ ...accepted, message: 'Worker added; its health decides when it serves' }, 202, { location });
+  });
+
+  app.get(
+    '/workers/:id{.+}',
+    withWorker((c, worker) => c.json((isVllm ? describeBriefly : describe)(context, worker))),
+  );
+
+  const change = withWorker(async (c, worker) => {
+    const body = changedWorker.safeParse(parseJson(await c.req.text()));
+    if (!body.success) return c.json({ error: z.prettifyError(body.error), code: 'BAD_REQUEST' }, 400);
+    const { url, worker_type: role, labels, api_key: apiKey, ...rest } = body.data;
+    // Both decide where it stands in what is under way: another role or URL is another worker.
+    const isOther = (role ?? worker.role) !== worker.role || (typeof url === 'string' && fleet.get(url) !== worker);
+    if (isOther) {
+      const error = 'The url and the worker_type of a worker do not change: remove it and add it anew';
+      return c.json({ error, code: 'BAD_REQUEST' }, 400);
+    }
+    worker.labels = labelsFrom(rest, labels ?? {}, worker.labels);
+    if (typeof apiKey === 'string') worker.key = { authorization: `Bearer ${apiKey}` };
+    return c.json({ status: 'accepted', worker_id: worker.id, message: 'Worker updated' }, 202);
+  });
+  app.put('/workers/:id{.+}', change);
+  app.patch('/workers/:id{.+}', change);
+
+  const remove = withWorker((c, worker) => {
+    removeWorker(fleet, worker, c.req.query('force'));
+    return c.json(
+      { status: 'accepted', worker_id: worker.id, message: 'Worker removed; it finishes what it has' },
+      202,
+    );
+  });
+  const removeByUrl = (c: IdContext) => {
+    const url = urlIn(c.req.param('id'));
+    for (const worker of fleet.named(url)) removeWorker(fleet, worker, c.req.query('force'));
+    return c.json({ success: true, message: `Worker ${url} removed successfully` });
+  };
+  app.delete('/workers/:id{.+}', isVllm ? removeByUrl : remove);
+
+  app.post(
+    '/workers/:id{.+}/breaker',
+    withWorker(async (c, worker) => {
+      const body = forcedBreaker.safeParse(parseJson(await c.req.text()));
+      if (!body.success) return c.json({ error: z.prettifyError(body.error), code: 'BAD_REQUEST' }, 400);
+      breakers.force(worker, body.data.state);
+      return c.json(describe(context, worker));
+    }),
+  );
+}

@@ -1,0 +1,153 @@
+import { ConfigError } from '../load.ts';
+import { type AliasFlag, type Peer, not, readAs, renamed, same, vital } from './alias.ts';
+import {
+  anyOrigin,
+  breaker,
+  caCertPaths,
+  discovery,
+  eviction,
+  health,
+  logLevel,
+  maxConcurrent,
+  pairMode,
+  pairs,
+  queue,
+  requestIdHeaders,
+  severalModels,
+  treeSize,
+} from './shared.ts';
+
+const noTokenizer = 'prompts are not tokenised here; /v1/tokenize goes to an engine.';
+const noParsers = 'engines parse what they say: give it to them.';
+const noHistory = 'responses and conversations are kept by the engines.';
+const noTokens = 'who may do what is told by keys only (--admin-api-key); without this check anybody could.';
+
+/** `id:name:role:key` each. */
+function controlPlaneKeys(texts: readonly string[]) {
+  const keys = texts.map((text) => {
+    const [, role, key] = /^[^:]*:[^:]*:([^:]*):(.+)$/.exec(text) ?? [];
+    // What was given may hold a key, so it is not shown.
+    if (key === undefined) throw new ConfigError('--control-plane-api-keys: give each as id:name:role:key');
+    if (role !== 'admin')
+      throw new ConfigError('--control-plane-api-keys: only keys of the role "admin" are known here');
+    return key;
+  });
+  return readAs('adminApiKey', keys);
+}
+
+const flags: readonly AliasFlag[] = [
+  same('host'),
+  same('port'),
+  same('worker-urls'),
+
+  same('policy', 'cache_aware'),
+  same('cache-threshold', 0.5),
+  same('balance-abs-threshold', 32),
+  same('balance-rel-threshold', 1.0001),
+  same('bucket-adjust-interval-secs'),
+  eviction,
+  treeSize(
+    'Characters of prompts, of all workers together; here rounded to blocks of 64. There each worker has as much.',
+    16_777_216,
+  ),
+  same('max-idle-secs'),
+  same('assignment-mode'),
+  same('max-payload-size', 268_435_456),
+  same('dp-aware'),
+  severalModels,
+
+  pairMode('pd-disaggregation'),
+  ...pairs,
+  renamed(
+    'worker-startup-timeout-secs',
+    'workerStartupTimeoutSecs',
+    'The router starts at once; this long nothing is said of workers that do not answer yet.',
+    300,
+  ),
+  same('worker-startup-check-interval', 10),
+
+  ...discovery,
+  same('bootstrap-port-annotation'),
+
+  same('log-dir'),
+  logLevel,
+  same('prometheus-port'),
+  same('prometheus-host'),
+  not('prometheus-duration-buckets', 'many', 'the buckets of turnout_request_duration_seconds are fixed.'),
+
+  requestIdHeaders,
+  same('request-timeout-secs', 600),
+  same('shutdown-grace-period-secs'),
+  anyOrigin,
+
+  maxConcurrent(64),
+  ...queue,
+
+  same('retry-max-retries', 3),
+  same('retry-initial-backoff-ms', 100),
+  same('retry-max-backoff-ms', 10_000),
+  same('retry-backoff-multiplier', 2),
+  same('retry-jitter-factor', 0.1),
+  same('disable-retries'),
+  ...breaker([5, 2, 30, 60]),
+  ...health,
+  same('disable-health-check'),
+
+  not('model-path', 'one', noTokenizer),
+  not('tokenizer-path', 'one', noTokenizer),
+  not('chat-template', 'one', noTokenizer),
+  not('tokenizer-cache-enable-l0', 'nothing', noTokenizer),
+  not('tokenizer-cache-l0-max-entries', 'one', noTokenizer),
+  not('tokenizer-cache-enable-l1', 'nothing', noTokenizer),
+  not('tokenizer-cache-l1-max-memory', 'one', noTokenizer),
+  not('reasoning-parser', 'one', noParsers),
+  not('tool-call-parser', 'one', noParsers),
+  not('mcp-config-path', 'one', 'tools are called by the engines: give it to them.'),
+  not('backend', 'one', 'what an engine is, it is asked; any OpenAI server is routed to.', ['sglang']),
+  not('history-backend', 'one', noHistory, ['memory', 'none']),
+  not('oracle-wallet-path', 'one', noHistory),
+  not('oracle-tns-alias', 'one', noHistory),
+  not('oracle-connect-descriptor', 'one', noHistory),
+  not('oracle-username', 'one', noHistory),
+  not('oracle-password', 'one', noHistory),
+  not('oracle-pool-min', 'one', noHistory),
+  not('oracle-pool-max', 'one', noHistory),
+  not('oracle-pool-timeout-secs', 'one', noHistory),
+  not('postgres-db-url', 'one', noHistory),
+  not('postgres-pool-max', 'one', noHistory),
+  not('redis-url', 'one', noHistory),
+  not('redis-pool-max', 'one', noHistory),
+  not('redis-retention-days', 'one', noHistory),
+
+  same('client-cert-path'),
+  same('client-key-path'),
+  {
+    ...renamed('ca-cert-paths', 'caCertPath', 'One file, which may hold several authorities.'),
+    takes: 'many',
+    read: caCertPaths,
+  },
+  same('tls-cert-path'),
+  same('tls-key-path'),
+  not('enable-trace', 'nothing', 'no spans are sent; traceparent passes through to the engines.'),
+  not('otlp-traces-endpoint', 'one', 'no spans are sent.'),
+
+  renamed('api-key', 'apiKey', 'Guards the router and is sent to the engines, once; there twice.'),
+  {
+    ...renamed('control-plane-api-keys', 'adminApiKey', 'Keys of the role "admin" only; ids and names are not used.'),
+    read: controlPlaneKeys,
+  },
+  not('control-plane-audit-enabled', 'nothing', 'use --access-log and --log-dir for a line per request.'),
+  vital('jwt-issuer', 'one', noTokens),
+  vital('jwt-audience', 'one', noTokens),
+  vital('jwt-jwks-uri', 'one', noTokens),
+  vital('jwt-role-mapping', 'many', noTokens),
+];
+
+/** Defaults are those of the documentation of 0.5.2 where it states one, else those of today. */
+export const sglang: Peer = {
+  name: 'sglang-router',
+  source: 'sglang-router 0.3.2 and the documentation of SGLang 0.5.2',
+  verbs: ['launch_router', 'launch-router'],
+  flags,
+  settings: { workerApi: 'sglang', sendApiKeyToWorkers: true, maxEjectedPercent: 100 },
+};

@@ -1,0 +1,109 @@
+import { ConfigError } from '../load.ts';
+import { type AliasFlag, type Values, not, readAs, renamed, same, vital } from './alias.ts';
+
+/** Flags that SGLang's and vLLM's routers share, from the time when they were one. */
+
+const noPairs = 'prefill/decode pairs are not served yet, and without them whole requests would go to halves of pairs.';
+const onlyWithPairs = 'it belongs to prefill/decode pairs.';
+
+export const pairs: readonly AliasFlag[] = [
+  not('prefill-policy', 'one', onlyWithPairs),
+  not('decode-policy', 'one', onlyWithPairs),
+  vital('prefill', 'many', noPairs),
+  vital('decode', 'many', noPairs),
+  not('mini-lb', 'nothing', 'there is one router, and it does more.'),
+];
+
+/** What switches them on. */
+export const pairMode = (name: string): AliasFlag => vital(name, 'nothing', noPairs);
+export const pairList = (name: string): AliasFlag => vital(name, 'many', noPairs);
+export const pairModeByName = (name: string): AliasFlag => vital(name, 'one', noPairs, ['regular']);
+
+export const discovery: readonly AliasFlag[] = [
+  same('service-discovery'),
+  same('selector'),
+  same('service-discovery-port'),
+  renamed(
+    'service-discovery-namespace',
+    'serviceDiscoveryNamespace',
+    "Without it pods of the router's own namespace are found, there of all; * finds all here.",
+  ),
+  same('prefill-selector'),
+  same('decode-selector'),
+];
+
+export const severalModels: AliasFlag = not(
+  'enable-igw',
+  'nothing',
+  'where workers have several models, requests go by model in any case.',
+);
+
+/** A character budget there, blocks of at least 64 characters here. */
+const CHARS_PER_BLOCK = 64;
+const blocksFor = (chars: number): number => Math.max(1_024, Math.round(chars / CHARS_PER_BLOCK));
+
+export function treeSize(note: string, fallbackChars?: number): AliasFlag {
+  const read = (texts: readonly string[]): Values => {
+    const { maxTreeSize } = readAs('maxTreeSize', texts);
+    return { maxTreeSize: typeof maxTreeSize === 'number' && maxTreeSize >= 0 ? blocksFor(maxTreeSize) : maxTreeSize };
+  };
+  const flag = { ...renamed('max-tree-size', 'maxTreeSize', note), read };
+  return fallbackChars === undefined ? flag : { ...flag, fallback: { maxTreeSize: blocksFor(fallbackChars) } };
+}
+
+export const eviction: AliasFlag = not(
+  'eviction-interval-secs',
+  'one',
+  'what is remembered of prompts is kept within --max-tree-size at every request.',
+);
+
+/** `-1`: no limit. */
+export function maxConcurrent(fallback: number): AliasFlag {
+  const note = 'A bound on requests under way, to the end of their answers; there a rate of requests per second.';
+  const read = (texts: readonly string[]): Values =>
+    texts.at(-1) === '-1' ? { maxConcurrentRequests: 0 } : readAs('maxConcurrentRequests', texts);
+  return { ...renamed('max-concurrent-requests', 'maxConcurrentRequests', note, fallback), read };
+}
+
+export const queue: readonly AliasFlag[] = [
+  renamed('queue-size', 'queueSize', 'When the queue is full: 429; there 408.'),
+  renamed('queue-timeout-secs', 'queueTimeoutSecs', 'When the wait is over: 503; there 408.'),
+  renamed(
+    'rate-limit-tokens-per-second',
+    'rateLimitTokensPerSecond',
+    'A limit of its own; there the rate at which --max-concurrent-requests is refilled.',
+  ),
+];
+
+export const requestIdHeaders: AliasFlag = same('request-id-headers', ['x-correlation-id', 'x-trace-id', 'request-id']);
+export const anyOrigin: AliasFlag = same('cors-allowed-origins', ['*']);
+
+/** SGLang's router also takes `warn`. */
+export const logLevel: AliasFlag = {
+  ...same('log-level'),
+  read: (texts) => readAs('logLevel', texts.at(-1) === 'warn' ? ['warning'] : texts),
+};
+
+export function caCertPaths(texts: readonly string[]): Values {
+  if (texts.length > 1) throw new ConfigError('--ca-cert-paths: give one file that holds all authorities');
+  return readAs('caCertPath', texts);
+}
+
+export const health: readonly AliasFlag[] = [
+  same('health-failure-threshold'),
+  same('health-success-threshold'),
+  same('health-check-timeout-secs'),
+  renamed('health-check-interval-secs', 'healthCheckIntervalSecs', 'A worker in doubt is asked every second.', 60),
+  same('health-check-endpoint'),
+];
+
+const breakerNote = 'Answers of 4xx are no failures; half-open, one request at a time tries.';
+
+/** Failures, successes, and seconds of the wait and of the window. */
+export const breaker = (defaults: readonly [number, number, number, number] | null): readonly AliasFlag[] => [
+  renamed('cb-failure-threshold', 'cbFailureThreshold', breakerNote, defaults?.[0]),
+  same('cb-success-threshold', defaults?.[1]),
+  same('cb-timeout-duration-secs', defaults?.[2]),
+  renamed('cb-window-duration-secs', 'cbWindowDurationSecs', 'It is kept to; there it is not used.', defaults?.[3]),
+  same('disable-circuit-breaker'),
+];

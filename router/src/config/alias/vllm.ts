@@ -1,0 +1,127 @@
+import { type AliasFlag, type Given, type Peer, type Values, not, renamed, same, vital } from './alias.ts';
+import {
+  anyOrigin,
+  breaker,
+  discovery,
+  eviction,
+  health,
+  logLevel,
+  maxConcurrent,
+  pairList,
+  pairMode,
+  pairModeByName,
+  pairs,
+  queue,
+  requestIdHeaders,
+  severalModels,
+  treeSize,
+} from './shared.ts';
+
+const noScheduling = 'programs are not scheduled; the policies rollout and sticky_least_loaded keep sessions in place.';
+const noWeights = 'kv_aware weighs caches in its own way.';
+const noGate = 'WASM components are not run, and without this one requests that it rejects would be served.';
+const onlyWithPairs = 'it belongs to prefill/decode pairs.';
+
+/** `URL=ENDPOINT[,ENDPOINT…]`: several endpoints are those of the ranks of that engine, in order. */
+function byRank(text: string): [worker: string, endpoint: string][] {
+  const at = text.search(/=(tcp|ipc):\/\//);
+  const url = at < 0 ? text : text.slice(0, at);
+  const endpoints = at < 0 ? [''] : text.slice(at + 1).split(',');
+  return endpoints.map((endpoint, rank) => [endpoints.length === 1 ? url : `${url}@${rank}`, endpoint]);
+}
+
+/** Their two flags are one list here, in which a replay follows its worker. */
+function kvEvents(sources: readonly string[], given: Given): Values {
+  const replays = new Map((given.get('kv-event-replay-source') ?? []).flatMap(byRank));
+  const entries = sources.flatMap(byRank).flatMap(([worker, endpoint]) => {
+    const replay = replays.get(worker);
+    return [`${worker}=${endpoint}`, ...(replay === undefined ? [] : [`replay=${replay}`])];
+  });
+  return { kvEventEndpoints: entries };
+}
+
+const kvNote =
+  'One list here: worker=endpoint, then replay=endpoint. Workers that are not in it are asked on --kv-event-port.';
+
+const flags: readonly AliasFlag[] = [
+  same('host'),
+  same('port'),
+  same('worker-urls'),
+  not('enable-program-scheduling', 'nothing', noScheduling),
+  not('program-scheduling-config-json', 'one', noScheduling),
+
+  same('policy', 'cache_aware'),
+  not('router-temperature', 'one', noWeights, ['0', '0.0']),
+  not('kv-penalty-host', 'one', noWeights),
+  not('kv-penalty-external', 'one', noWeights),
+  not('kv-penalty-disk', 'one', noWeights),
+  not('kv-aware-session-affinity-ttl-secs', 'one', 'kv_aware goes by caches; sticky_least_loaded keeps sessions.'),
+  { ...renamed('kv-event-source', 'kvEventEndpoints', kvNote), read: kvEvents },
+  { ...renamed('kv-event-replay-source', 'kvEventEndpoints', kvNote), read: () => ({}) },
+  not('kv-event-block-size', 'one', 'engines tell it in their events.'),
+  not('kv-event-model', 'one', 'engines are asked which model they serve.'),
+  not('pd-kv-events', 'many', onlyWithPairs),
+
+  pairMode('vllm-pd-disaggregation'),
+  pairModeByName('mode'),
+  pairList('prefill-workers'),
+  pairList('decode-workers'),
+  ...pairs,
+  vital('vllm-discovery-address', 'one', 'workers that register over ZeroMQ are not heard, so there would be none.'),
+  not('kv-connector', 'one', onlyWithPairs, ['nixl']),
+  renamed(
+    'worker-startup-timeout-secs',
+    'workerStartupTimeoutSecs',
+    'The router and POST /add_worker answer at once; this long nothing is said of workers that do not answer yet.',
+    600,
+  ),
+  same('worker-startup-check-interval', 30),
+
+  same('cache-threshold', 0.5),
+  same('balance-abs-threshold', 32),
+  same('balance-rel-threshold', 1.1),
+  eviction,
+  treeSize(
+    'Characters of prompts; here rounded to blocks of 64, of all workers together. The documented default of 10000 is in nodes of any size, so that of turnout stands: 1048576 blocks.',
+  ),
+  same('max-payload-size', 536_870_912),
+  vital('wasm-middleware', 'one', noGate),
+  vital('wasm-middleware-sha256', 'one', noGate),
+  vital('wasm-middleware-route', 'many', noGate),
+  same('intra-node-data-parallel-size'),
+  severalModels,
+  renamed(
+    'api-key',
+    'workerApiKey',
+    'For the engines only, as there: the router stays open. Guard it with --admin-api-key, or with api-key in --config.',
+  ),
+
+  same('log-dir'),
+  logLevel,
+  ...discovery,
+  same('prometheus-port'),
+  same('prometheus-host'),
+  requestIdHeaders,
+  same('request-timeout-secs', 1_800),
+
+  same('retry-max-retries', 5),
+  same('retry-initial-backoff-ms', 50),
+  same('retry-max-backoff-ms', 30_000),
+  same('retry-backoff-multiplier', 1.5),
+  same('retry-jitter-factor', 0.2),
+  same('disable-retries'),
+  ...breaker([10, 3, 60, 120]),
+  ...health,
+  maxConcurrent(32_768),
+  ...queue,
+  anyOrigin,
+];
+
+/** Defaults are those of the documentation of its policies where it states one, else those of today. */
+export const vllm: Peer = {
+  name: 'vllm-router',
+  source: 'vllm-router 0.1.17 and the documentation of its policies',
+  verbs: ['vllm-router', 'vllm_router'],
+  flags,
+  settings: { workerApi: 'vllm', keyOrder: 'vllm-router', maxEjectedPercent: 100 },
+};

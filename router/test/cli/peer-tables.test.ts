@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { type Peer, readAlias } from '../../src/config/alias/alias.ts';
+import { sglang } from '../../src/config/alias/sglang.ts';
+import { slime } from '../../src/config/alias/slime.ts';
+import { vllm } from '../../src/config/alias/vllm.ts';
+import { ConfigError, loadConfig } from '../../src/config/load.ts';
+import { type OptionName, kebab, options } from '../../src/config/options.ts';
+
+const peers: readonly Peer[] = [sglang, vllm, slime];
+
+/** Flags that the documents in use name and the releases of today don't have, or the other way round. */
+const documented: Readonly<Record<string, readonly string[]>> = {
+  'sglang-router-0.3.2': ['bootstrap-port-annotation'],
+  'vllm-router-0.1.17': ['mode', 'prefill-workers', 'decode-workers'],
+};
+
+for (const [release, peer] of [
+  ['sglang-router-0.3.2', sglang],
+  ['vllm-router-0.1.17', vllm],
+] as const) {
+  test(`the table of ${peer.name} has every flag of ${release} and of its documentation, once`, () => {
+    const listed = readFileSync(join(import.meta.dirname, 'peer-flags', `${release}.txt`), 'utf8')
+      .trim()
+      .split('\n');
+    assert.deepEqual(peer.flags.map(({ name }) => name).toSorted(), [...listed, ...documented[release]!].toSorted());
+  });
+}
+
+test('every row has its words, and sets options unless it says that it has no effect', () => {
+  for (const { name, flags } of peers) {
+    assert.equal(new Set(flags.map((flag) => flag.name)).size, flags.length, name);
+    for (const flag of flags) {
+      const where = `${name} --${flag.name}`;
+      assert.equal(flag.verdict === 'not', flag.ours.length === 0, where);
+      assert.equal(flag.verdict === 'same', flag.note === '', where);
+      if (flag.note !== '') assert.match(flag.note, /\.$/, where);
+    }
+  }
+});
+
+test('no flag is without effect that turnout has an option of the same name for', () => {
+  const names = new Set(Object.keys(options).map((name) => kebab(name)));
+  // That one has no effect under our own name either.
+  names.delete('eviction-interval-secs');
+  for (const { name: peer, flags } of peers) {
+    const behind = flags.filter(({ name, verdict }) => verdict === 'not' && names.has(name)).map(({ name }) => name);
+    assert.deepEqual(behind, [], `${peer}: make them same() or renamed()`);
+  }
+});
+
+test('defaults and settings of every peer are values that the options take', () => {
+  for (const peer of peers) {
+    const { base } = readAlias(peer, new Map());
+    const config = loadConfig({}, {}, undefined, base);
+    for (const [name, value] of Object.entries(base)) assert.deepEqual(config[name as OptionName], value, name);
+  }
+});
+
+/** What a command line of this peer comes to: option values that differ from those of the bare verb. */
+function reading(peer: Peer, given: Readonly<Record<string, readonly string[]>>) {
+  return readAlias(peer, new Map(Object.entries(given)));
+}
+
+test('texts come to values of our options', () => {
+  const { values, warnings } = reading(sglang, {
+    'worker-urls': ['http://a:1,http://b:2', 'http://c:3'],
+    'max-concurrent-requests': ['-1'],
+    'log-level': ['warn'],
+    'api-key': ['secret'],
+    'max-tree-size': ['67108864'],
+    'control-plane-api-keys': ['key1:Service Account:admin:s:1'],
+    'disable-retries': [],
+    'ca-cert-paths': ['ca.pem'],
+    backend: ['sglang'],
+  });
+  assert.deepEqual(values, {
+    workerUrls: ['http://a:1', 'http://b:2', 'http://c:3'],
+    maxConcurrentRequests: 0,
+    logLevel: 'warning',
+    apiKey: ['secret'],
+    maxTreeSize: 1_048_576,
+    adminApiKey: ['s:1'],
+    disableRetries: true,
+    caCertPath: 'ca.pem',
+  });
+  assert.deepEqual(warnings, []);
+});
+
+test('a key of vllm-router goes to its engines only', () => {
+  assert.deepEqual(reading(vllm, { 'api-key': ['secret'] }).values, { workerApiKey: 'secret' });
+});
+
+test('KV events of vllm-router, by worker and by rank, with their replays', () => {
+  const { values } = reading(vllm, {
+    'kv-event-source': ['http://a:1=tcp://a:5557', 'http://b:1=tcp://b:5557,tcp://b:5558'],
+    'kv-event-replay-source': ['http://b:1=tcp://b:6557,tcp://b:6558'],
+  });
+  assert.deepEqual(values.kvEventEndpoints, [
+    'http://a:1=tcp://a:5557',
+    'http://b:1@0=tcp://b:5557',
+    'replay=tcp://b:6557',
+    'http://b:1@1=tcp://b:5558',
+    'replay=tcp://b:6558',
+  ]);
+});
+
+test('slime: more than its connections wait, as there', () => {
+  const { values } = reading(slime, { 'slime-router-max-connections': ['512'], verbose: [] });
+  assert.deepEqual(values, {
+    maxConcurrentRequests: 512,
+    queueSize: 1_000_000,
+    queueTimeoutSecs: 604_800,
+    logLevel: 'debug',
+  });
+});
+
+test('what has no effect is named, what can not be done without is refused', () => {
+  const { warnings } = reading(sglang, { 'tokenizer-path': ['x'], 'redis-url': ['y'], 'history-backend': ['redis'] });
+  assert.deepEqual(
+    warnings.map((line) => line.split(' ')[0]),
+    ['--tokenizer-path', '--history-backend', '--redis-url'],
+  );
+  for (const [peer, given] of [
+    [sglang, { 'jwt-issuer': ['x'] }],
+    [sglang, { prefill: ['http://a:1'] }],
+    [vllm, { 'wasm-middleware': ['x'] }],
+    [vllm, { 'vllm-pd-disaggregation': [] }],
+    [slime, { 'slime-router-middleware-paths': ['a.B'] }],
+  ] as const) {
+    assert.throws(() => reading(peer, given), ConfigError);
+  }
+  assert.deepEqual(reading(vllm, { mode: ['regular'] }).warnings, []);
+});
+
+test('keys are not said back', () => {
+  for (const text of ['a:b:user:secret', 'secret', 'a:secret']) {
+    assert.throws(
+      () => reading(sglang, { 'control-plane-api-keys': [text] }),
+      (error: Error) => error instanceof ConfigError && !error.message.includes('secret'),
+    );
+  }
+  assert.throws(() => reading(sglang, { 'ca-cert-paths': ['a', 'b'] }), /one file/);
+});

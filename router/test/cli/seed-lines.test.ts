@@ -1,0 +1,212 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { startEngine } from '../harness/engine.ts';
+import { until } from '../harness/within.ts';
+import { turnout } from './turnout.ts';
+
+/**
+ * Command lines as the documentation of the other routers has them, word for word: SGLang's and vllm-router's. Their hosts are
+ * engines of the test here, and `python -m sglang_router.launch_router` is `turnout launch_router`.
+ */
+const lines: readonly string[] = [
+  `python -m sglang_router.launch_router \\
+    --worker-urls http://worker1:8000 http://worker2:8001 \\
+    --host 0.0.0.0 \\
+    --port 30000 \\
+    --policy cache_aware  # or random, round_robin, power_of_two`,
+  `python -m sglang_router.launch_router \\
+    --worker-urls http://worker1:8000 http://worker2:8001 \\
+    --retry-max-retries 3 \\
+    --retry-initial-backoff-ms 100 \\
+    --retry-max-backoff-ms 10000 \\
+    --retry-backoff-multiplier 2.0 \\
+    --retry-jitter-factor 0.1`,
+  `python -m sglang_router.launch_router \\
+    --worker-urls http://worker1:8000 http://worker2:8001 \\
+    --cb-failure-threshold 5 \\
+    --cb-success-threshold 2 \\
+    --cb-timeout-duration-secs 30 \\
+    --cb-window-duration-secs 60`,
+  `python -m sglang_router.launch_router \\
+    --worker-urls http://worker1:8000 http://worker2:8001 \\
+    --prometheus-port 29000 \\
+    --prometheus-host 0.0.0.0`,
+  `python -m sglang_router.launch_router \\
+    --worker-urls http://worker1:8000 http://worker2:8001 \\
+    --request-id-headers x-request-id x-trace-id`,
+  `python -m sglang_router.launch_router \\
+    --worker-urls http://worker1:8000 http://worker2:8001 \\
+    --log-level debug \\
+    --log-dir ./router_logs`,
+  'vllm-router --policy consistent_hash --worker-urls http://worker1:8000,http://worker2:8000',
+  'vllm-router --policy round_robin --worker-urls http://worker1:8000,http://worker2:8000',
+  'vllm-router --policy random --worker-urls http://worker1:8000,http://worker2:8000',
+  'vllm-router --policy power_of_two --worker-urls http://worker1:8000,http://worker2:8000,http://worker3:8000',
+  `vllm-router --policy cache_aware \\
+  --cache-threshold 0.5 \\
+  --balance-abs-threshold 32 \\
+  --balance-rel-threshold 1.1 \\
+  --worker-urls http://worker1:8000,http://worker2:8000`,
+];
+
+/** Flags that stand alone there, for a line of one's own. */
+const fragments: readonly string[] = [
+  '--policy random',
+  '--policy round_robin',
+  '--policy power_of_two',
+  `--policy cache_aware \\
+--cache-threshold 0.5 \\
+--balance-abs-threshold 32 \\
+--balance-rel-threshold 1.0001`,
+].map(
+  (flags) => `python -m sglang_router.launch_router --worker-urls http://worker1:8000 http://worker2:8001 ${flags}`,
+);
+
+/** Those that ask for what is not here yet, and the flag that says so first. */
+const refused: readonly (readonly [line: string, flag: string])[] = [
+  [
+    `python -m sglang_router.launch_router \\
+    --pd-disaggregation \\
+    --prefill http://prefill1:8000 9000 \\
+    --prefill http://prefill2:8001 9001 \\
+    --decode http://decode1:8002 \\
+    --decode http://decode2:8003 \\
+    --prefill-policy cache_aware \\
+    --decode-policy round_robin`,
+    '--pd-disaggregation',
+  ],
+  [
+    `python -m sglang_router.launch_router \\
+    --pd-disaggregation \\
+    --prefill http://prefill1:8000 \\
+    --prefill http://prefill2:8000 \\
+    --decode http://decode1:8001 \\
+    --decode http://decode2:8001 \\
+    --policy round_robin \\
+    --prefill-policy cache_aware  # Prefill uses cache_aware and decode uses round_robin from --policy`,
+    '--pd-disaggregation',
+  ],
+  [
+    `python -m sglang_router.launch_router \\
+    --pd-disaggregation \\
+    --service-discovery \\
+    --prefill-selector app=prefill-server tier=gpu \\
+    --decode-selector app=decode-server tier=cpu \\
+    --service-discovery-namespace production \\
+    --prefill-policy cache_aware \\
+    --decode-policy round_robin`,
+    '--pd-disaggregation',
+  ],
+  [
+    `python -m sglang_router.launch_router \\
+    --pd-disaggregation \\
+    --service-discovery \\
+    --prefill-selector app=prefill-server env=prod \\
+    --decode-selector app=decode-server env=prod \\
+    --service-discovery-namespace production`,
+    '--pd-disaggregation',
+  ],
+  [
+    `vllm-router \\
+  --mode pd \\
+  --prefill-policy consistent_hash \\
+  --decode-policy round_robin \\
+  --prefill-workers http://prefill1:8000,http://prefill2:8000 \\
+  --decode-workers http://decode1:8000,http://decode2:8000`,
+    '--mode',
+  ],
+];
+
+/** The words that a shell makes of a line: none of these has quotes. */
+function wordsOf(line: string): string[] {
+  const text = line.replace(/#.*$/gm, '').replaceAll('\\\n', ' ');
+  const words = text.trim().split(/\s+/);
+  return words[0] === 'python' ? words.slice(2).map((word) => word.replace('sglang_router.', '')) : words;
+}
+
+/** Starts a line with its hosts at home and on free ports. @returns where it listens, and the engines that it names */
+async function start(t: TestContext, line: string) {
+  const names = [...new Set(line.match(/http:\/\/worker\d:\d+/g))];
+  const engines = await Promise.all(
+    names.map((_, i) => startEngine(t, { onRequest: (asked) => asked.answer(`"${i}"`) })),
+  );
+  const home = names.reduce((text, name, i) => text.replaceAll(name, engines[i]!.url), line);
+  const logs = mkdtempSync(join(tmpdir(), 'turnout-seed-'));
+  t.after(() => rmSync(logs, { recursive: true }));
+  const words = wordsOf(home.replaceAll('0.0.0.0', '127.0.0.1').replace('./router_logs', logs));
+  const run = turnout(t, [...words, '--port', '0', '--prometheus-port', '0']);
+  return { run, engines };
+}
+
+for (const line of [...lines, ...fragments]) {
+  test(`starts and routes: ${wordsOf(line).join(' ')}`, async (t) => {
+    const { run, engines } = await start(t, line);
+    const url = (await run.says(/listening on (http:\/\/127\.0\.0\.1:\d+)/))[1]!;
+    assert.doesNotMatch(run.output(), /has no effect/);
+    for (let i = 0; i < 8; i++) {
+      const prompt = `question ${i}`;
+      const body = JSON.stringify({ model: 'm', prompt, user: `u${i}` });
+      const answer = await fetch(`${url}/v1/completions`, { method: 'POST', body });
+      assert.equal(answer.status, 200);
+    }
+    assert.equal(
+      engines.reduce((sum, { requests }) => sum + requests.length, 0),
+      8,
+    );
+    const { urls } = (await (await fetch(`${url}/list_workers`)).json()) as { urls: string[] };
+    assert.deepEqual(
+      urls,
+      engines.map((engine) => engine.url),
+    );
+  });
+}
+
+test('starts with ranks: launch_router --dp-aware --api-key your_api_key', async (t) => {
+  const { run, engines } = await start(
+    t,
+    `python -m sglang_router.launch_router --dp-aware --api-key your_api_key  # Required for worker authentication
+    --worker-urls http://worker1:8000`.replace(/#.*\n/, ''),
+  );
+  const url = (await run.says(/listening on (http:\/\/127\.0\.0\.1:\d+)/))[1]!;
+  const headers = { authorization: 'Bearer your_api_key' };
+  await until('its engine serves', async () => (await fetch(`${url}/v1/models`, { headers })).status === 200);
+  assert.equal(engines[0]!.requests[0]!.head.get('authorization'), 'Bearer your_api_key');
+});
+
+test('finds pods: launch_router --service-discovery --selector app=sglang-worker env=prod', async (t) => {
+  const { run } = await start(
+    t,
+    `python -m sglang_router.launch_router \\
+    --service-discovery \\
+    --selector app=sglang-worker env=prod \\
+    --service-discovery-namespace production \\
+    --service-discovery-port 8000`,
+  );
+  // There is no cluster here, which is said; in one, `npm run test:k8s` shows that it finds them.
+  await run.says(/Kubernetes|kubeconfig|cluster/i);
+  assert.doesNotMatch(run.output(), /has no effect|--selector|--service-discovery-port/);
+});
+
+for (const [line, flag] of refused) {
+  test(`refuses to start, naming ${flag}: ${wordsOf(line).join(' ')}`, async (t) => {
+    const { run } = await start(t, line);
+    assert.equal(await run.ended, 2);
+    assert.match(run.output(), new RegExp(`${flag}: .+\\.`));
+    assert.doesNotMatch(run.output(), /listening/);
+  });
+}
+
+test('a worker comes and goes by the documented calls', async (t) => {
+  const { run, engines } = await start(t, 'launch_router --worker-urls http://worker1:8000');
+  const url = (await run.says(/listening on (http:\/\/127\.0\.0\.1:\d+)/))[1]!;
+  const other = await startEngine(t);
+  const added = await fetch(`${url}/add_worker?url=${other.url}`, { method: 'POST' });
+  assert.deepEqual([added.status, await added.text()], [200, `Successfully added worker: ${other.url}`]);
+  const removed = await fetch(`${url}/remove_worker?url=${other.url}`, { method: 'POST' });
+  assert.deepEqual([removed.status, await removed.text()], [200, `Successfully removed worker: ${other.url}`]);
+  const { urls } = (await (await fetch(`${url}/list_workers`)).json()) as { urls: string[] };
+  assert.deepEqual(urls, [engines[0]!.url]);
+});
