@@ -1,6 +1,7 @@
 import { createSecureContext } from 'node:tls';
 import { createAdminApp, ownPathTest } from './admin/app.ts';
 import { drain } from './admin/drain.ts';
+import { modelList } from './admin/model-list.ts';
 import { startChoosing } from './admin/policy-control.ts';
 import { ownEndpoints } from './admin/own-endpoints.ts';
 import { Admission } from './admit/admission.ts';
@@ -27,17 +28,19 @@ import { nobodyAvailable } from './fleet/availability.ts';
 import { Breakers } from './fleet/breakers.ts';
 import { changeWorkers } from './fleet/change-workers.ts';
 import { Health } from './fleet/health.ts';
+import { FleetModels } from './fleet/models.ts';
 import { LoadWatch } from './fleet/load-watch.ts';
 import { StallWatch } from './fleet/stalls.ts';
 import { breakersOptions, healthOptions } from './fleet/options.ts';
 import { WorkerPlaces } from './fleet/worker-places.ts';
+import { FleetControl } from './forward/control/fleet-control.ts';
 import { refusalError, sendError } from './forward/errors.ts';
 import { addForwarded } from './forward/headers.ts';
 import { Forwarder } from './forward/forward.ts';
 import { forwardOptions } from './forward/options.ts';
 import type { CoarseClock } from './kit/clock.ts';
 import { seededRandom } from './kit/rng.ts';
-import { exchangeLog } from './observe/exchange-log.ts';
+import { controlLog, exchangeLog } from './observe/exchange-log.ts';
 import { type Logger, givenLog, openLog } from './observe/log.ts';
 import { RotatingFile } from './observe/log-targets.ts';
 import { LoopLag } from './observe/loop-lag.ts';
@@ -109,8 +112,13 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     if (event === 'readmitted') slowStart.begin(worker);
     // A new process has none of the prompts of the old one.
     if (event === 'restarted') choosing.table.flushed(worker);
-    log[event === 'readmitted' ? 'info' : 'warn']({ worker: worker.url, detail }, `worker ${event.replace('_', ' ')}`);
+    if (event === 'restarted' || event === 'identified') void models.read([worker]);
+    log[event === 'readmitted' || event === 'identified' ? 'info' : 'warn'](
+      { worker: worker.url, detail },
+      `worker ${event.replace('_', ' ')}`,
+    );
   });
+  const models = new FleetModels(fleet, live.of(healthOptions), () => waitingRoom.knock());
   const stalls = new StallWatch(fleet, (worker) => {
     log.warn({ worker: worker.url, streams: worker.openStreams }, 'worker has streams open and says nothing');
     health.suspect(worker);
@@ -123,6 +131,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     fleet,
     waitingRoom,
     live.of(({ queueSize, queueTimeoutSecs }) => ({ queueSize, queueTimeoutMs: queueTimeoutSecs * 1000 })),
+    models,
   );
   const store =
     config.dataDir === undefined
@@ -139,13 +148,14 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const keyPlaces = ({ keyOrder, sessionHeaders }: Config) => orders[keyOrder](sessionHeaders);
   const reader = new BodyReader(keyPlaces(config));
   const explains = log.isLevelEnabled('debug');
-  const chooser = new Chooser(fleet, choosing.table, reader, { full: fullWorkers, slowStart, explains });
+  const chooser = new Chooser(fleet, choosing.table, reader, { full: fullWorkers, slowStart, models, explains });
   const heapGuard = new HeapGuard();
   const nobody = () => nobodyAvailable(fleet, breakers);
   const fairKey = live.of((options) => ({ of: fairKeys(keyPlaces(options)) }));
   const admission = new Admission({
     options: live.of(admissionOptions),
     fleet,
+    models,
     heap: heapGuard,
     keyOf: (head) => fairKey.of(head),
     nobodyAvailable: nobody,
@@ -185,11 +195,14 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const isOwn = ownPathTest(app);
   const { doorkeeper, cors } = access;
 
+  const { table } = choosing;
+  const fleetControl = new FleetControl({ fleet, table, health, models, clock, config, onResult: controlLog(log) });
   const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
   const pipeline = new Pipeline({
     classify: (x) => classify(x, ids.requestIdHeaders),
     doorkeeper,
-    serveOwn: ownEndpoints(app),
+    serveOwn: ownEndpoints(app, modelList(models)),
+    fleetControl,
     admission,
     chooser,
     waitingRoom,
@@ -215,6 +228,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       ),
       pluginEnds(log),
       verdicts(breakers, health),
+      fleetControl,
     ],
     get requestTimeoutMs() {
       return live.current.requestTimeoutSecs * 1000;

@@ -4,6 +4,7 @@ import type { Breakers, ForcedState } from '../fleet/breakers.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { MetricsText } from '../observe/metrics-server.ts';
+import { addWaitIdle } from './wait-idle.ts';
 import { parseJson } from './parse-json.ts';
 import { type PolicyControl, addPolicyRoutes } from './policies.ts';
 
@@ -140,6 +141,7 @@ export function createAdminApp({ fleet, breakers, metricsText, isDraining, polic
   });
 
   addPolicyRoutes(app, policies);
+  addWaitIdle(app, fleet);
 
   const ownPaths = new Set(app.routes.map(({ path }) => path));
   app.notFound((c) => {
@@ -179,6 +181,7 @@ function describe(fleet: Fleet, breakers: Breakers, worker: Worker) {
     metadata: labels,
     engine: worker.engine,
     weight_version: worker.weightVersion,
+    models: worker.models === null ? null : [...worker.models.keys()],
     not_serving_because: worker.reasonNames(),
   };
 }

@@ -15,6 +15,8 @@ const fixed: ReadonlySet<OptionName> = new Set<OptionName>([
   'logMaxBytes',
   'logMaxFiles',
   'streamCoalesceMs',
+  'broadcastPaths',
+  'singleWorkerPaths',
   'disableHealthCheck',
   // Keys in files and the content of certificates can change; who has to show any can't.
   'apiKey',

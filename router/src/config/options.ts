@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { breakerOptions } from './options/breaker.ts';
+import { controlOptions } from './options/control.ts';
 import { healthOptions } from './options/health.ts';
 import { limitsOptions } from './options/limits.ts';
 import { observabilityOptions } from './options/observability.ts';
@@ -20,6 +21,7 @@ export const options = {
   ...serverOptions,
   ...workersOptions,
   ...routingOptions,
+  ...controlOptions,
   ...retriesOptions,
   ...breakerOptions,
   ...healthOptions,

@@ -76,6 +76,8 @@ export class Worker {
   kvTokens: number | null = null;
   /** null until its first good health check. */
   engine: EngineKind | null = null;
+  /** What it serves, as it lists it itself: the JSON of each by its name. null: not known. */
+  models: ReadonlyMap<string, string> | null = null;
 
   constructor(
     id: string,
@@ -99,6 +101,11 @@ export class Worker {
 
   get isHealthy(): boolean {
     return this.isProven && (this.reasons & REASONS.unhealthy) === 0;
+  }
+
+  /** Of its engine, which several workers share when they are ranks of it. */
+  get engineUrl(): string {
+    return this.rank === null ? this.url : this.url.slice(0, this.url.lastIndexOf('@'));
   }
 
   /** Asks its engine outside the request road. */

@@ -7,7 +7,7 @@ import type { Worker } from '../fleet/worker.ts';
 import { type CoarseClock, DelayQueue } from '../kit/clock.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Random } from '../kit/rng.ts';
-import { type Plugin, pluginError } from '../plugin.ts';
+import { type Plugin, bodyPlugins, pluginError } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { AnswerTimeouts } from './answer-timer.ts';
 import { Attempt, type AttemptOwner, type CutCode } from './attempt.ts';
@@ -130,12 +130,13 @@ export class Forwarder implements AttemptOwner {
       return;
     }
     x.body.whenComplete(async (body) => {
-      if (body.bytes === 0) {
+      const asked = bodyPlugins(plugins, body.bytes);
+      if (asked.length === 0) {
         attempt.start(isFresh, null);
         return;
       }
       let changed = body.join();
-      for (const plugin of plugins) {
+      for (const plugin of asked) {
         try {
           changed = await plugin.requestBody!(x, changed, worker);
         } catch (error) {
@@ -179,7 +180,7 @@ export class Forwarder implements AttemptOwner {
     const { retries } = this.#options;
     if (!retries.statuses.has(head.status) || !this.#mayRunAgain(x)) return false;
     const failures = [...x.failures, { worker, failure: 'status' as const }];
-    const next = this.#nextTry(failures);
+    const next = this.#nextTry(x, failures);
     if (next === null) return false;
     if (next.isAgain) {
       const asked = retryAfterMs(head.get('retry-after'), Date.now());
@@ -221,7 +222,7 @@ export class Forwarder implements AttemptOwner {
     if (failure === 'connect' ? !x.body.isWhole : !this.#mayRunAgain(x)) return null;
     // Work that an engine may have begun and not ended is given to one other engine at most.
     if (x.failures.filter(hasBegun).length > 1) return null;
-    const next = this.#nextTry(x.failures);
+    const next = this.#nextTry(x, x.failures);
     return next === null || this.#isTooLate(x, next.waitMs) ? null : next;
   }
 
@@ -230,10 +231,10 @@ export class Forwarder implements AttemptOwner {
     return x.body.isWhole && (x.isGeneration || isSafe(x.head.method));
   }
 
-  #nextTry(failures: readonly FailedAttempt[]): Next | null {
+  #nextTry(x: Exchange, failures: readonly FailedAttempt[]): Next | null {
     const { retries } = this.#options;
     if (failures.length > retries.maxRetries) return null;
-    const next = nextTry(failures, this.#chooser.eligible);
+    const next = nextTry(failures, this.#chooser.eligibleFor(x));
     if (next === null) return null;
     const waitMs = next.isAgain ? backoffMs(retries, failures.length - 1, this.#random()) : 0;
     return { ...next, waitMs };
