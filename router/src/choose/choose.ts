@@ -23,6 +23,9 @@ export interface ChooserRooms {
 
 const NOBODY: readonly Worker[] = [];
 
+/** What SGLang (0.5.23) takes a request without a model to name; its clients write it too. */
+const UNNAMED = 'default';
+
 /** Eligible workers → policy → placement. Counts the placement's legs as in flight before anybody else can choose. */
 export class Chooser {
   readonly table: PolicyTable;
@@ -65,6 +68,10 @@ export class Chooser {
   #findModel(x: Exchange, then: () => void): void {
     x.model ||= modelOf(x.path);
     if (x.model === '' || this.#models!.isServed(x.model)) return then();
+    if (x.model === UNNAMED) {
+      x.model = '';
+      return then();
+    }
     void this.#models!.lookAgain().then(then);
   }
 

@@ -56,6 +56,17 @@ test('a body of megabytes reaches all, however it is framed', async (t) => {
   }
 });
 
+test('a client that asks whether to go on is told so', async (t) => {
+  const engines = await startEngines(t, 2);
+  const router = await startTestRouter(t, { workerUrls: engines.map(({ url }) => url) });
+  const client = await connectClient(t, router.url);
+  client.write('POST /pause HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n');
+  await client.read('HTTP/1.1 100 Continue\r\n\r\n');
+  client.write('{}');
+  equal((await client.answer('POST')).status, 200);
+  equal(engines[0]!.requests[0]!.head.get('expect'), undefined);
+});
+
 test('a dead engine is named, and so is one that fails; the others did it: 207', async (t) => {
   const well = await startEngine(t, { onRequest: (asked) => asked.answer('{}') });
   const failing = await startEngine(t, {

@@ -87,6 +87,7 @@ test('a model that nobody lists is looked for once more, then it is a 404 in the
     engines.every((engine, i) => count(engine, '/v1/models') <= asked[i]! + 1),
     'not one look for each',
   );
+  equal((await ask({ model: 'default' })).status, 200, 'as SGLang names none');
   equal((await ask({ model: 'a:b' })).status, 404, 'no worker has both');
   equal((await ask({ model: 'b:new' })).text, '1', 'an adapter of a model, as SGLang takes it');
   const native = await ask({ model: 'none' }, '/generate');
