@@ -8,6 +8,7 @@ import { vllm } from '../router/src/config/alias/vllm.ts';
 import { type OptionSpec } from '../router/src/config/options/option.ts';
 import { envName, kebab, options } from '../router/src/config/options.ts';
 import { policyNames } from '../router/src/config/options/policy-names.ts';
+import { controls } from '../router/src/engines/controls.ts';
 import { errorTable } from '../router/src/kit/errors.ts';
 import { metrics } from '../router/src/observe/metrics.ts';
 
@@ -75,6 +76,27 @@ ${table(['code', 'status', 'worth a retry'], rows)}
 `;
 }
 
+function controlsPage(): string {
+  const rows = controls.map(({ path, isForOne, isReadByGet, isForAnybody, flushes, changesVersion, changesModels }) => [
+    `\`${path}\``,
+    isForOne === true ? 'one' : isReadByGet === true ? 'all (GET: one)' : 'all',
+    isForAnybody === undefined ? 'admin' : `admin; anybody ${isForAnybody}`,
+    [
+      ...(flushes === true ? ['prefix caches count as empty'] : []),
+      ...(changesVersion === true ? ['weight versions are read anew'] : []),
+      ...(changesModels === true ? ['models are read anew'] : []),
+    ].join('; '),
+  ]);
+  return `# Controls
+
+Generated from \`router/src/engines/controls.ts\`: the paths of engines (SGLang, vLLM, servers made for training) that steer
+them, also behind a prefix (\`--root-path\`). A \`*\` at the end stands for anything. What goes to all is answered with a report:
+[fleet control](../guides/fleet-control.md). HEAD and OPTIONS always go to one worker.
+
+${table(['path', 'goes to', 'who may', 'after its success'], rows)}
+`;
+}
+
 const textOf = (value: unknown): string => (Array.isArray(value) ? value.map(String).join(' ') : String(value));
 const settingsOf = (held: Values): string =>
   Object.entries(held)
@@ -124,6 +146,7 @@ export const pages: Readonly<Record<string, () => string>> = {
   'compat-sglang.md': () => compatPage(sglang),
   'compat-vllm.md': () => compatPage(vllm),
   'compat-slime.md': () => compatPage(slime),
+  'controls.md': controlsPage,
 };
 
 if (import.meta.main) {

@@ -136,6 +136,14 @@ export class Exchange {
   candidates: readonly Candidate[] | null = null;
   /** The placement's work is counted as in flight. */
   isCounted = false;
+  /** The one worker that it is for by its client's word (`x-turnout-worker`), whatever speaks against that worker. */
+  target: Worker | null = null;
+  /** It steers, and those whom it goes to are settled: it waits for no room. */
+  isSteering = false;
+  /** Whom it goes to, all of them: it steers engines. null: to one, as any request. */
+  audience: readonly Worker[] | null = null;
+  /** It is about an engine as a whole, not about the rank of it that a worker is. */
+  isForEngine = false;
   /** Workers that it must not go to now: they failed it. */
   tried: readonly Worker[] = NOBODY;
   failures: readonly FailedAttempt[] = NO_FAILURES;

@@ -5,6 +5,7 @@ import type { WaitingRoom } from './choose/waiting-room.ts';
 import { Exchange, type Failure, type Outcome, type Road } from './exchange.ts';
 import type { Worker } from './fleet/worker.ts';
 import { lastWords, refusalError, sendError } from './forward/errors.ts';
+import type { FleetControl } from './forward/control/fleet-control.ts';
 import type { ForwardEvents, Forwarder } from './forward/forward.ts';
 import { RouterError } from './kit/errors.ts';
 import { type Plugin, takePart } from './plugin.ts';
@@ -22,6 +23,7 @@ export interface Stages {
   readonly doorkeeper: Doorkeeper | null;
   /** Answers the router's own endpoints. @returns false: this is not one of them. */
   readonly serveOwn: (x: Exchange) => boolean;
+  readonly fleetControl: FleetControl;
   readonly admission: Admission;
   readonly chooser: Chooser;
   readonly waitingRoom: WaitingRoom;
@@ -48,7 +50,7 @@ export class Pipeline implements Road, ForwardEvents {
   /** A request and the sink of its answer: a client's socket, memory, a stream. @returns the exchange, to follow or stop it. */
   dispatch(head: RequestHead, body: RequestBody, sink: Sink): Exchange {
     const x = new Exchange(this, head, body, sink, performance.now());
-    const { classify, doorkeeper, serveOwn, admission, requestTimeoutMs } = this.#stages;
+    const { classify, doorkeeper, serveOwn, fleetControl, admission, requestTimeoutMs } = this.#stages;
     // First what the head tells: everything after asks for it. Then who it is that asks, before anything is answered.
     const invalid = classify(x);
     if (doorkeeper !== null && doorkeeper.turnsAway(x, this)) return x;
@@ -58,18 +60,20 @@ export class Pipeline implements Road, ForwardEvents {
     // The client's own limit holds where it is the shorter one.
     if (requestTimeoutMs > 0 && !(x.timeoutMs < requestTimeoutMs && x.timeoutMs > 0)) x.timeoutMs = requestTimeoutMs;
     if (x.timeoutMs > 0) x.timer = setTimeout(() => this.#timeOut(x), x.timeoutMs);
-    // Before anything is spent on it: it goes on when there is room, or is refused.
-    if (invalid === null) admission.enter(x, this.#goOn);
-    else this.#refuse(x, invalid);
+    const refusal = invalid ?? fleetControl.address(x);
+    // It goes on when there is room, or is refused. What steers engines waits for none: a full fleet must hear a pause.
+    if (refusal !== null || x.isSteering) this.#goOn(x, refusal);
+    else admission.enter(x, this.#goOn);
     return x;
   }
 
   readonly #goOn = (x: Exchange, refusal: RouterError | null): void => {
-    const { plugins } = this.#stages;
+    const { plugins, fleetControl } = this.#stages;
     const failure = refusal === null && plugins.length > 0 ? takePart(x, plugins) : refusal;
+    if (failure !== null) this.#refuse(x, failure);
+    else if (x.audience !== null) fleetControl.send(x, this);
     // Chooses a worker, sends, relays; on failure before an answer it chooses again.
-    if (failure === null) this.#forwarder.forward(x);
-    else this.#refuse(x, failure);
+    else this.#forwarder.forward(x);
   };
 
   onAnswerBegins(x: Exchange, head: ResponseHead): void {

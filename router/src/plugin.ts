@@ -13,6 +13,8 @@ export interface Plugin {
   readonly name: string;
   /** Whether it takes part in this exchange; asked once, when the request's head is known. Default: always. */
   appliesTo?(exchange: Exchange): boolean;
+  /** Its `requestBody` is called without a body too, with an empty buffer. */
+  readonly takesEmptyBodies?: true;
   /** The whole request body (not called without one), once per attempt: the worker that will get it is chosen already. */
   requestBody?(exchange: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer>;
   /** Before the answer's head goes out. */
@@ -54,3 +56,7 @@ export function takePart(x: Exchange, plugins: readonly Plugin[]): RouterError |
   }
   return failure;
 }
+
+/** Those whose part is the body of this request. @param bytes how many bytes it has */
+export const bodyPlugins = (plugins: readonly Plugin[], bytes: number): readonly Plugin[] =>
+  plugins.filter((plugin) => plugin.requestBody !== undefined && (bytes > 0 || plugin.takesEmptyBodies === true));

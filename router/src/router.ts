@@ -1,6 +1,7 @@
 import { createSecureContext } from 'node:tls';
 import { createAdminApp, ownPathTest } from './admin/app.ts';
 import { drain } from './admin/drain.ts';
+import { modelList } from './admin/model-list.ts';
 import { startChoosing } from './admin/policy-control.ts';
 import { ownEndpoints } from './admin/own-endpoints.ts';
 import { Admission } from './admit/admission.ts';
@@ -28,10 +29,12 @@ import { Breakers } from './fleet/breakers.ts';
 import { changeWorkers } from './fleet/change-workers.ts';
 import { type Discovery, startDiscovery } from './fleet/discover/kubernetes.ts';
 import { Health } from './fleet/health.ts';
+import { FleetModels } from './fleet/models.ts';
 import { LoadWatch } from './fleet/load-watch.ts';
 import { StallWatch } from './fleet/stalls.ts';
 import { breakersOptions, healthOptions } from './fleet/options.ts';
 import { WorkerPlaces } from './fleet/worker-places.ts';
+import { FleetControl } from './forward/control/fleet-control.ts';
 import { refusalError, sendError } from './forward/errors.ts';
 import { addForwarded } from './forward/headers.ts';
 import { Forwarder } from './forward/forward.ts';
@@ -39,7 +42,7 @@ import { forwardOptions } from './forward/options.ts';
 import { addRankField } from './forward/rank-field.ts';
 import type { CoarseClock } from './kit/clock.ts';
 import { seededRandom } from './kit/rng.ts';
-import { exchangeLog } from './observe/exchange-log.ts';
+import { controlLog, exchangeLog } from './observe/exchange-log.ts';
 import { type Logger, givenLog, openLog } from './observe/log.ts';
 import { RotatingFile } from './observe/log-targets.ts';
 import { LoopLag } from './observe/loop-lag.ts';
@@ -113,8 +116,13 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     if (event === 'readmitted') slowStart.begin(worker);
     // A new process has none of the prompts of the old one.
     if (event === 'restarted') choosing.table.flushed(worker);
-    log[event === 'readmitted' ? 'info' : 'warn']({ worker: worker.url, detail }, `worker ${event.replace('_', ' ')}`);
+    if (event === 'restarted' || event === 'identified') void models.read([worker]);
+    log[event === 'readmitted' || event === 'identified' ? 'info' : 'warn'](
+      { worker: worker.url, detail },
+      `worker ${event.replace('_', ' ')}`,
+    );
   });
+  const models = new FleetModels(fleet, live.of(healthOptions), () => waitingRoom.knock());
   const stalls = new StallWatch(fleet, (worker) => {
     log.warn({ worker: worker.url, streams: worker.openStreams }, 'worker has streams open and says nothing');
     health.suspect(worker);
@@ -127,6 +135,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     fleet,
     waitingRoom,
     live.of(({ queueSize, queueTimeoutSecs }) => ({ queueSize, queueTimeoutMs: queueTimeoutSecs * 1000 })),
+    models,
   );
   const store =
     config.dataDir === undefined
@@ -143,13 +152,14 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const keyPlaces = ({ keyOrder, sessionHeaders }: Config) => orders[keyOrder](sessionHeaders);
   const reader = new BodyReader(keyPlaces(config));
   const explains = log.isLevelEnabled('debug');
-  const chooser = new Chooser(fleet, choosing.table, reader, { full: fullWorkers, slowStart, explains });
+  const chooser = new Chooser(fleet, choosing.table, reader, { full: fullWorkers, slowStart, models, explains });
   const heapGuard = new HeapGuard();
   const nobody = () => nobodyAvailable(fleet, breakers);
   const fairKey = live.of((options) => ({ of: fairKeys(keyPlaces(options)) }));
   const admission = new Admission({
     options: live.of(admissionOptions),
     fleet,
+    models,
     heap: heapGuard,
     keyOf: (head) => fairKey.of(head),
     nobodyAvailable: nobody,
@@ -198,6 +208,8 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const isOwn = ownPathTest(app);
   const { doorkeeper, cors } = access;
 
+  const { table } = choosing;
+  const fleetControl = new FleetControl({ fleet, table, health, models, clock, config, onResult: controlLog(log) });
   const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
   // The guard reads what the other plugins made of a body.
   const plugins = [...(parts.plugins ?? []), ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])];
@@ -205,7 +217,8 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const pipeline = new Pipeline({
     classify: (x) => classify(x, ids.requestIdHeaders),
     doorkeeper,
-    serveOwn: ownEndpoints(app),
+    serveOwn: ownEndpoints(app, modelList(models)),
+    fleetControl,
     admission,
     chooser,
     waitingRoom,
@@ -230,6 +243,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       ),
       pluginEnds(log),
       verdicts(breakers, health),
+      fleetControl,
     ],
     get requestTimeoutMs() {
       return live.current.requestTimeoutSecs * 1000;

@@ -1,5 +1,6 @@
 import { Hono } from 'hono';
 import type { MetricsText } from '../observe/metrics-server.ts';
+import { addWaitIdle } from './wait-idle.ts';
 import { type PolicyControl, addPolicyRoutes } from './policies.ts';
 import { addUrlRoutes } from './workers/by-url.ts';
 import type { WorkersContext } from './workers/context.ts';
@@ -23,6 +24,7 @@ export function createAdminApp(context: AdminContext): Hono {
   addUrlRoutes(app, context);
   addRestRoutes(app, context);
   addPolicyRoutes(app, context.policies);
+  addWaitIdle(app, context.fleet);
 
   const ownPaths = new Set(app.routes.map(({ path }) => path));
   app.notFound((c) => {

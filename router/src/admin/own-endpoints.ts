@@ -9,11 +9,15 @@ import { ownPathTest } from './app.ts';
 /** None of them needs more, and JSON of megabytes takes the event loop for too long to parse. */
 const MAX_BODY_BYTES = 262_144;
 
-/** Hands requests for the router's own endpoints to the app as web `Request`s and writes its `Response`s back. */
-export function ownEndpoints(app: Hono): (x: Exchange) => boolean {
+/**
+ * Hands requests for the router's own endpoints to the app as web `Request`s and writes its `Response`s back.
+ *
+ * @param orElse whether what is none of them was answered nevertheless
+ */
+export function ownEndpoints(app: Hono, orElse: (x: Exchange) => boolean): (x: Exchange) => boolean {
   const isOwn = ownPathTest(app);
   return (x) => {
-    if (!isOwn(x.path)) return false;
+    if (!isOwn(x.path)) return orElse(x);
     if (x.head.contentLength > MAX_BODY_BYTES) refuse(x);
     else x.body.whenComplete(({ bytes }) => (bytes > MAX_BODY_BYTES ? refuse(x) : void answer(app, x)));
     return true;

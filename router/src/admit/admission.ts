@@ -1,5 +1,6 @@
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
+import type { FleetModels } from '../fleet/models.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 import { FairQueue, type Ticket } from './fair-queue.ts';
@@ -30,6 +31,8 @@ export type WaitReason = 'concurrency' | 'rate';
 export interface AdmissionParts {
   readonly options: AdmissionOptions;
   readonly fleet: Fleet;
+  /** Where workers differ in what they serve, each one's bound is for whoever chooses to keep. */
+  readonly models?: FleetModels;
   readonly heap: HeapGuard;
   /** Under which key a request waits. */
   readonly keyOf: (head: RequestHead) => string;
@@ -129,6 +132,8 @@ export class Admission {
     const { eligible, strandedInFlight } = this.#fleet;
     // Without any worker it goes through: who chooses says so at once.
     if (workerMaxInflight === 0 || eligible.length === 0) return true;
+    // A place at workers of one model is none for another model's requests.
+    if (this.#parts.models?.areSeveral === true) return true;
     // What is finished by workers that get no new work takes nobody's place at the others.
     return current - strandedInFlight < workerMaxInflight * eligible.length;
   }

@@ -1,4 +1,4 @@
-import { pathsToldByBody, steersEngine } from '../engines/controls.ts';
+import { pathsToldByBody } from '../engines/controls.ts';
 import type { Exchange } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
 import { type Plugin, Refused } from '../plugin.ts';
@@ -23,6 +23,8 @@ export interface DoorkeeperParts {
   readonly hasAdminPort: boolean;
   /** Whether the router answers the path itself. */
   readonly isOwn: (path: string) => boolean;
+  /** Whether the path steers engines. */
+  readonly steers: (path: string) => boolean;
 }
 
 /** Who hears that a request was turned away. */
@@ -48,6 +50,8 @@ export class Doorkeeper {
   /** Asks again, where only the body tells what a request is. */
   readonly bodyGuard: Plugin = {
     name: 'access',
+    // An abort that names nobody is about everybody.
+    takesEmptyBodies: true,
     appliesTo: (x) => isToldByBody(x) && this.#decide('admin', this.#callerOf(x.head)) !== null,
     requestBody: (x, body) => {
       const denial = stopsOthers(x.path, body) ? this.#decide('admin', this.#callerOf(x.head)) : null;
@@ -74,7 +78,7 @@ export class Doorkeeper {
     if (openPaths.has(path)) return 'open';
     if (path === '/metrics') return 'metrics';
     if (this.#parts.isOwn(path)) return isForClients(path) ? 'data' : 'admin';
-    return steersEngine(path) && !isToldByBody(x) ? 'admin' : 'data';
+    return this.#parts.steers(path) && !isToldByBody(x) ? 'admin' : 'data';
   }
 
   #decide(area: Area, caller: Caller): RouterError | null {

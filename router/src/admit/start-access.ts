@@ -1,4 +1,5 @@
 import type { Config } from '../config/options.ts';
+import { PathTable, steersEngine } from '../engines/controls.ts';
 import type { WorkerKey } from '../fleet/worker.ts';
 import { Cors } from './cors.ts';
 import { Doorkeeper } from './doorkeeper.ts';
@@ -30,8 +31,10 @@ export function startAccess(config: Config, isOwn: (path: string) => boolean): A
     workerKey.authorization = key === '' ? '' : `Bearer ${key}`;
   };
   readWorkerKey();
+  const broadcast = new PathTable(config.broadcastPaths.map((path) => ({ path })));
+  const steers = (path: string): boolean => steersEngine(path) || broadcast.find(path) !== null;
   return {
-    doorkeeper: isGuarded ? new Doorkeeper({ dataKeys, adminKeys, hasAdminPort, isOwn }) : null,
+    doorkeeper: isGuarded ? new Doorkeeper({ dataKeys, adminKeys, hasAdminPort, isOwn, steers }) : null,
     workerKey,
     cors: config.corsAllowedOrigins.length > 0 ? new Cors(config.corsAllowedOrigins) : null,
     prepareReload() {

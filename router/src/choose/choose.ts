@@ -1,7 +1,7 @@
 import { type BodyReader, MAX_LOOKED_BYTES } from '../classify/body-reader.ts';
-import { flushingPaths } from '../engines/controls.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
+import type { FleetModels } from '../fleet/models.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { RequestHead } from '../wire/request-head.ts';
@@ -17,8 +17,14 @@ export type Choice = Placement | Hold | RouterError | null;
 export interface ChooserRooms {
   readonly full?: FullWorkers;
   readonly slowStart?: SlowStart;
+  readonly models?: FleetModels;
   readonly explains?: boolean;
 }
+
+const NOBODY: readonly Worker[] = [];
+
+/** What SGLang (0.5.23) takes a request without a model to name; its clients write it too. */
+const UNNAMED = 'default';
 
 /** Eligible workers → policy → placement. Counts the placement's legs as in flight before anybody else can choose. */
 export class Chooser {
@@ -27,13 +33,16 @@ export class Chooser {
   readonly #reader: BodyReader;
   readonly #full: FullWorkers | null;
   readonly #slowStart: SlowStart | null;
+  readonly #models: FleetModels | null;
   /** Whether each choice is put down with its reasons (`Exchange.candidates`). */
   explains: boolean;
 
-  constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, { full, slowStart, explains }: ChooserRooms = {}) {
+  constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, rooms: ChooserRooms = {}) {
+    const { full, slowStart, models, explains } = rooms;
     this.#fleet = fleet;
     this.#full = full ?? null;
     this.#slowStart = slowStart ?? null;
+    this.#models = models ?? null;
     this.table = table;
     this.#reader = reader;
     this.explains = explains ?? false;
@@ -41,21 +50,36 @@ export class Chooser {
 
   /** Calls `then` when all is known of the request that a policy asks for: at once, or with its body's last byte. */
   prepare(x: Exchange, then: () => void): void {
-    const { needs, needsModel } = this.table;
+    if (x.target !== null) return then();
+    const { needs } = this.table;
+    const hasModels = this.#models !== null && this.#models.areSeveral;
+    const needsModel = this.table.needsModel || hasModels;
     if (needs === 'nothing' && !needsModel) return then();
     const isKeyKnown = this.#reader.readHead(x);
     const hasEnough = needs === 'headers' || needs === 'nothing' || (needs === 'key' && isKeyKnown);
     if (!needsModel && (hasEnough || (x.session !== '' && this.table.knowsSession(x)))) return then();
     if (!canWaitFor(x.head)) return then();
     x.body.whenComplete(() => {
-      this.#reader.readBody(x, needs === 'prompt', then);
+      this.#reader.readBody(x, needs === 'prompt', hasModels ? () => this.#findModel(x, then) : then);
     });
+  }
+
+  /** A model that nobody serves may have come since engines were last asked: adapters do. */
+  #findModel(x: Exchange, then: () => void): void {
+    x.model ||= modelOf(x.path);
+    if (x.model === '' || this.#models!.isServed(x.model)) return then();
+    if (x.model === UNNAMED) {
+      x.model = '';
+      return then();
+    }
+    void this.#models!.lookAgain().then(then);
   }
 
   /** Throws what the policy throws: see `faultOf`. */
   choose(x: Exchange): Choice {
+    if (x.target !== null) return this.#chooseTarget(x, x.target);
     const untried = this.candidates(x);
-    if (untried.length === 0) return null;
+    if (untried.length === 0) return this.#isModelUnknown(x) ? unknownModel(x.model) : null;
     const open = this.#full === null ? untried : this.#full.withRoom(x, untried);
     if (open.length === 0) return this.#full!.hold(x);
     const workers = this.#slowStart === null ? open : this.#slowStart.withoutSpared(open);
@@ -81,14 +105,30 @@ export class Chooser {
     return new RouterError('policy_failed', `The policy "${this.table.nameFor(x)}" failed: ${reason}`);
   }
 
-  /** Workers that get new work. */
-  get eligible(): readonly Worker[] {
-    return this.#fleet.eligible;
+  /** The one that its client named, once. */
+  #chooseTarget(x: Exchange, worker: Worker): Choice {
+    if (x.tried.includes(worker)) return null;
+    x.placement = worker.alone;
+    x.isCounted = true;
+    x.isTrial ||= worker.isOnTrial;
+    this.#fleet.begin(worker);
+    return x.placement;
+  }
+
+  #isModelUnknown(x: Exchange): boolean {
+    return this.#models !== null && this.#models.areSeveral && x.model !== '' && this.#models.isUnknown(x.model);
+  }
+
+  /** Workers that get new work, as far as they serve its model. */
+  eligibleFor(x: Exchange): readonly Worker[] {
+    if (x.target !== null) return NOBODY;
+    const models = this.#models;
+    return models === null || !models.areSeveral || x.model === '' ? this.#fleet.eligible : models.eligibleFor(x.model);
   }
 
   /** Who could get it: eligible, and did not fail it before. */
   candidates(x: Exchange): readonly Worker[] {
-    const { eligible } = this.#fleet;
+    const eligible = this.eligibleFor(x);
     return x.tried.length === 0 ? eligible : eligible.filter((worker) => !x.tried.includes(worker));
   }
 
@@ -99,9 +139,24 @@ export class Chooser {
     for (const { worker } of x.placement.legs) {
       this.#fleet.finish(worker);
       x.placer?.ended?.(x, worker);
-      if (flushingPaths.has(x.path) && x.status < 300 && x.outcome === 'complete') this.table.flushed(worker);
     }
     if (x.isLastTurn && x.outcome === 'complete' && x.session !== '') this.table.sessionEnded(x.session);
+  }
+}
+
+/** The words of the OpenAI API. */
+const unknownModel = (model: string): RouterError =>
+  new RouterError('model_not_found', `The model \`${model}\` does not exist.`);
+
+const MODEL_PATH = '/v1/models/';
+/** A model that a path asks about, '' for none. */
+const modelOf = (path: string): string => (path.startsWith(MODEL_PATH) ? decoded(path.slice(MODEL_PATH.length)) : '');
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
   }
 }
 

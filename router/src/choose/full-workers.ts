@@ -1,5 +1,6 @@
 import type { Exchange, Placer } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
+import type { FleetModels } from '../fleet/models.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Hold } from './policy.ts';
@@ -18,18 +19,21 @@ export class FullWorkers implements Placer {
   readonly #fleet: Fleet;
   readonly #room: WaitingRoom;
   readonly #options: FullWorkersOptions;
+  readonly #models: FleetModels | null;
 
-  constructor(fleet: Fleet, room: WaitingRoom, options: FullWorkersOptions) {
+  constructor(fleet: Fleet, room: WaitingRoom, options: FullWorkersOptions, models: FleetModels | null = null) {
     this.#fleet = fleet;
     this.#room = room;
     this.#options = options;
+    this.#models = models;
   }
 
   /** Those of `workers` with room; none for one that comes while others wait. */
   withRoom(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
     if (this.#fleet.fullCount === 0 && this.#room.size === 0) return workers;
     const open = workers.filter((worker) => !this.#fleet.isFull(worker));
-    const isNew = x.placer === null;
+    // Those who wait may wait for workers of another model.
+    const isNew = x.placer === null && this.#models?.areSeveral !== true;
     if (!isNew || open.length === 0 || this.#room.sizeOf(this) === 0) return open;
     // Its turn comes after theirs, in this same round of the event loop.
     this.#room.knock();
@@ -52,11 +56,13 @@ export class FullWorkers implements Placer {
   nextHeld(held: Iterable<Exchange>): Exchange | null {
     const { eligible } = this.#fleet;
     const open = eligible.filter((worker) => !this.#fleet.isFull(worker));
+    const hasModels = this.#models !== null && this.#models.areSeveral;
     for (const x of held) {
       const { tried } = x;
-      if (tried.length === 0 && (open.length > 0 || eligible.length === 0)) return x;
+      const able = hasModels && x.model !== '' ? this.#models.eligibleFor(x.model) : eligible;
+      if (tried.length === 0 && able === eligible && (open.length > 0 || eligible.length === 0)) return x;
       // Also one that has nobody left to wait for: it is told so.
-      const left = tried.length === 0 ? eligible : eligible.filter((worker) => !tried.includes(worker));
+      const left = tried.length === 0 ? able : able.filter((worker) => !tried.includes(worker));
       if (left.length === 0 || left.some((worker) => open.includes(worker))) return x;
     }
     return null;

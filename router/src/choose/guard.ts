@@ -48,6 +48,7 @@ export function guard(
     knowsSession: calm('knowsSession', policy.knowsSession, () => false),
     nextHeld: calm('nextHeld', policy.nextHeld, firstOf),
     sessionEnded: calm('sessionEnded', policy.sessionEnded, () => false),
+    homeOf: calm('homeOf', policy.homeOf, () => null),
     flushed: calm('flushed', policy.flushed, nothing),
     explain: calm('explain', policy.explain, () => []),
     describe: calm('describe', policy.describe, () => ({})),

@@ -65,6 +65,19 @@ export class PolicyTable {
     return isKnown;
   }
 
+  /** Where the exchanges of a session go, by any policy that knows; null: none of them keeps sessions. */
+  homesOf(session: string): readonly Worker[] | null {
+    let keepsSessions = false;
+    const homes = new Set<Worker>();
+    for (const [, { policy }] of this.entries()) {
+      if (policy.homeOf === undefined) continue;
+      keepsSessions = true;
+      const home = policy.homeOf(session);
+      if (home !== null) homes.add(home);
+    }
+    return keepsSessions ? [...homes] : null;
+  }
+
   /** The worker's caches hold nothing any more. */
   flushed(worker: Worker): void {
     for (const [, { policy }] of this.entries()) policy.flushed?.(worker);

@@ -34,6 +34,8 @@ export interface Policy extends Placer {
   begun?(x: Exchange, worker: Worker): void;
   /** The client says that no more exchanges of this session come. @returns whether the policy knew the session. */
   sessionEnded?(session: string): boolean;
+  /** Where the exchanges of this session go; null: nowhere yet. Without it: the policy keeps no sessions. */
+  homeOf?(session: string): Worker | null;
   /** The worker's caches hold nothing any more: it was told to drop them, or to load other weights. */
   flushed?(worker: Worker): void;
   /** Why it would choose as it does now: every candidate with its terms. */

@@ -22,6 +22,7 @@ export function sessionHooks(
       if (x.session !== '') table.ended(x.session, wallMs());
     },
     sessionEnded: (session) => table.forget(session),
+    homeOf: (session) => table.find(session),
     explain(x, workers) {
       const home = x.session === '' ? null : table.find(x.session);
       return workers.map((worker) => ({

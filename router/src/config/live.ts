@@ -16,6 +16,8 @@ const fixed: ReadonlySet<OptionName> = new Set<OptionName>([
   'logMaxFiles',
   'streamCoalesceMs',
   'workerApi',
+  'broadcastPaths',
+  'singleWorkerPaths',
   'disableHealthCheck',
   'dpAware',
   'intraNodeDataParallelSize',

@@ -49,6 +49,8 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   retryStatuses: ['500, 503', [500, 503]],
   apiKey: ['one, two', ['one', 'two']],
   adminApiKey: ['one', ['one']],
+  broadcastPaths: ['/mine, /rl/*', ['/mine', '/rl/*']],
+  singleWorkerPaths: ['/flush_cache', ['/flush_cache']],
   adminPort: ['30001', 30_001],
   selector: ['app=vllm example.com/tier=gpu', ['app=vllm', 'example.com/tier=gpu']],
   // Refused with anything in them.

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { breakerOptions } from './options/breaker.ts';
 import { discoveryOptions } from './options/discovery.ts';
+import { controlOptions } from './options/control.ts';
 import { healthOptions } from './options/health.ts';
 import { limitsOptions } from './options/limits.ts';
 import { observabilityOptions } from './options/observability.ts';
@@ -22,6 +23,7 @@ export const options = {
   ...workersOptions,
   ...discoveryOptions,
   ...routingOptions,
+  ...controlOptions,
   ...retriesOptions,
   ...breakerOptions,
   ...healthOptions,

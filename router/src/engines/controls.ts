@@ -1,48 +1,57 @@
 /** A path of an engine's that steers it, in place of asking it for tokens. */
-interface Control {
+export interface Control {
   /** With `*` at its end: every path that begins so, for paths of later releases too. */
   readonly path: string;
+  /** It goes to one worker, like a request: it asks for something, or is about a single engine. All others go to all. */
+  readonly isForOne?: true;
+  /** With GET it only looks, and goes to one worker. */
+  readonly isReadByGet?: true;
   /** After its success the engine's prefix cache holds nothing: loaded weights make every cached context wrong. */
   readonly flushes?: true;
+  /** After its success the engine may name another version of its weights. */
+  readonly changesVersion?: true;
+  /** After its success the engine may list other models: adapters are models. */
+  readonly changesModels?: true;
   /** Asking for single requests of one's own is no steering: the body tells (see `admit/stops-others.ts`). */
   readonly isForAnybody?: 'for named requests';
 }
 
 /**
  * The control paths of SGLang 0.5.23, vLLM 0.32.0 and of servers made for training on top of them: who may use them is
- * decided here, and after which of them a cache is empty. Plain questions (/model_info, /is_paused, /v1/loads) are not in
+ * decided here, which of them go to all workers, and what is to be read anew after them. Plain questions (/model_info, /is_paused, /v1/loads) are not in
  * it, with two exceptions that tell secrets: SGLang's /server_info is all of its arguments, with its keys.
  */
-const controls: readonly Control[] = [
+export const controls: readonly Control[] = [
   // Weights.
-  { path: '/update_weights', flushes: true },
-  { path: '/update_weights_from_disk', flushes: true },
-  { path: '/update_weights_from_distributed', flushes: true },
-  { path: '/update_weights_from_tensor', flushes: true },
-  { path: '/update_weights_from_ipc', flushes: true },
-  { path: '/update_*' },
-  { path: '/reload_weights', flushes: true },
-  { path: '/pull_weights', flushes: true },
+  { path: '/update_weights', flushes: true, changesVersion: true },
+  { path: '/update_weights_from_disk', flushes: true, changesVersion: true },
+  { path: '/update_weights_from_distributed', flushes: true, changesVersion: true },
+  { path: '/update_weights_from_tensor', flushes: true, changesVersion: true },
+  { path: '/update_weights_from_ipc', flushes: true, changesVersion: true },
+  { path: '/update_*', changesVersion: true },
+  { path: '/reload_weights', flushes: true, changesVersion: true },
+  { path: '/pull_weights', flushes: true, changesVersion: true },
   { path: '/start_weight_update' },
   { path: '/start_draft_weight_update' },
-  { path: '/finish_weight_update', flushes: true },
+  { path: '/finish_weight_update', flushes: true, changesVersion: true },
+  { path: '/init_weights_send_group*', isForOne: true },
   { path: '/init_*' },
   { path: '/destroy_*' },
-  { path: '/send_weights*' },
-  { path: '/get_weights_by_name' },
-  { path: '/get_parameter*' },
+  { path: '/send_weights*', isForOne: true },
+  { path: '/get_weights_by_name', isForOne: true },
+  { path: '/get_parameter*', isForOne: true },
   { path: '/post_process_weights' },
-  { path: '/weight_checker' },
-  { path: '/weights_checker' },
+  { path: '/weight_checker', isForOne: true },
+  { path: '/weights_checker', isForOne: true },
   { path: '/set_*' },
-  { path: '/load_lora*' },
-  { path: '/unload_lora*' },
+  { path: '/load_lora*', changesModels: true },
+  { path: '/unload_lora*', changesModels: true },
   // Memory and caches.
   { path: '/flush_cache', flushes: true },
   { path: '/reset_prefix_cache', flushes: true },
   { path: '/reset_*' },
   { path: '/clear_*' },
-  { path: '/hicache/*' },
+  { path: '/hicache/*', isReadByGet: true },
   { path: '/release_memory_occupation', flushes: true },
   { path: '/release_*' },
   { path: '/resume*' },
@@ -55,11 +64,11 @@ const controls: readonly Control[] = [
   { path: '/abort_requests', isForAnybody: 'for named requests' },
   { path: '/inference/v1/abort_requests', isForAnybody: 'for named requests' },
   { path: '/slow_down' },
-  { path: '/shutdown' },
+  { path: '/shutdown', isForOne: true },
   // The process itself.
-  { path: '/collective_rpc' },
-  { path: '/scale_elastic_ep' },
-  { path: '/fault_tolerance/apply' },
+  { path: '/collective_rpc', changesVersion: true },
+  { path: '/scale_elastic_ep', isForOne: true },
+  { path: '/fault_tolerance/apply', isForOne: true },
   { path: '/start_profile' },
   { path: '/stop_profile' },
   { path: '/start_expert_distribution_record' },
@@ -70,17 +79,9 @@ const controls: readonly Control[] = [
   { path: '/configure_logging' },
   { path: '/add_external_corpus' },
   { path: '/remove_external_corpus' },
-  { path: '/server_info' },
-  { path: '/get_server_info' },
+  { path: '/server_info', isForOne: true },
+  { path: '/get_server_info', isForOne: true },
 ];
-
-const exact = new Set(controls.map(({ path }) => path));
-const beginnings = controls.filter(({ path }) => path.endsWith('*')).map(({ path }) => path.slice(0, -1));
-
-/** Paths after whose success an engine's prefix cache holds nothing. */
-export const flushingPaths: ReadonlySet<string> = new Set(
-  controls.filter(({ flushes }) => flushes === true).map(({ path }) => path),
-);
 
 /** Paths that steer unless the body names the requests that it is about (see `admit/stops-others.ts`). */
 export const pathsToldByBody: ReadonlySet<string> = new Set(
@@ -91,15 +92,40 @@ export const pathsToldByBody: ReadonlySet<string> = new Set(
 const MAX_SEGMENTS = 16;
 
 /**
- * Whether a path, in its normal form, steers an engine. Whatever stands before a control path: engines started with a
- * `--root-path` answer both with and without it.
+ * Finds paths in a list of them, whatever stands before: engines started with a `--root-path` answer both with and
+ * without it.
  */
-export function steersEngine(path: string): boolean {
-  let segments = 0;
-  for (let at = 0; at >= 0; at = path.indexOf('/', at + 1)) {
-    const end = at === 0 ? path : path.slice(at);
-    if (exact.has(end) || beginnings.some((beginning) => end.startsWith(beginning))) return true;
-    if (++segments > MAX_SEGMENTS) return true;
+export class PathTable<T extends { readonly path: string }> {
+  readonly #exact: ReadonlyMap<string, T>;
+  readonly #beginnings: readonly (readonly [string, T])[];
+
+  constructor(entries: readonly T[]) {
+    this.#exact = new Map(entries.map((entry) => [entry.path, entry]));
+    this.#beginnings = entries
+      .filter(({ path }) => path.endsWith('*'))
+      .map((entry) => [entry.path.slice(0, -1), entry] as const);
   }
-  return false;
+
+  /** @param path in its normal form. @returns null: it is not in the list; 'endless': nobody can tell, it is too long. */
+  find(path: string): T | 'endless' | null {
+    let segments = 0;
+    for (let at = 0; at >= 0; at = path.indexOf('/', at + 1)) {
+      const end = at === 0 ? path : path.slice(at);
+      const found = this.#exact.get(end) ?? this.#beginnings.find(([beginning]) => end.startsWith(beginning))?.[1];
+      if (found !== undefined) return found;
+      if (++segments > MAX_SEGMENTS) return 'endless';
+    }
+    return null;
+  }
+}
+
+const table = new PathTable(controls);
+
+/** Whether a path, in its normal form, steers an engine. */
+export const steersEngine = (path: string): boolean => table.find(path) !== null;
+
+/** What the table says of a path in its normal form; null: nothing. */
+export function controlOf(path: string): Control | null {
+  const found = table.find(path);
+  return found === 'endless' ? null : found;
 }

@@ -24,8 +24,8 @@ export interface HealthOptions {
 /** While a worker's state is in doubt it is looked at this often (at most the interval): news should travel fast. */
 const DOUBT_INTERVAL_MS = 1_000;
 
-/** `restarted`: nobody listened there for a while, so it is another process now. */
-export type HealthEvent = 'quarantined' | 'readmitted' | 'restarted' | 'held_back' | 'not_started';
+/** `restarted`: nobody listened there for a while, so it is another process now. `identified`: what it is was found out. */
+export type HealthEvent = 'identified' | 'quarantined' | 'readmitted' | 'restarted' | 'held_back' | 'not_started';
 
 /** Checks of new workers are spread over so many milliseconds each: 500 that come at once are not asked at once. */
 const SPREAD_MS = 4;
@@ -87,6 +87,17 @@ export class Health {
     watch.isSuspect = true;
     if (watch.isAsking || watch.failures > 0) return;
     this.#schedule(watch, 0);
+  }
+
+  /** Their weights were changed: their versions are read anew, and who was held back for an old one is looked at again. */
+  async weightsChanged(workers: readonly Worker[]): Promise<void> {
+    await Promise.all(
+      workers.map(async (worker) => {
+        if (worker.engine === null) return;
+        worker.weightVersion = await engines[worker.engine].readWeightVersion(worker.asker(this.#options.timeoutMs));
+      }),
+    );
+    for (const worker of workers) if ((worker.reasons & REASONS.version) !== 0) this.suspect(worker);
   }
 
   close(): void {
@@ -226,6 +237,7 @@ export class Health {
       worker.engine = facts.kind;
       worker.weightVersion = facts.weightVersion;
       worker.kvTokens = facts.kvTokens;
+      this.#onEvent('identified', worker, facts.kind);
     }
   }
 

@@ -94,6 +94,8 @@ export class Worker {
   kvTokens: number | null = null;
   /** null until its first good health check. */
   engine: EngineKind | null = null;
+  /** What it serves, as it lists it itself: the JSON of each by its name. null: not known. */
+  models: ReadonlyMap<string, string> | null = null;
 
   constructor(id: string, slot: number, address: WorkerAddress, options: WorkerOptions) {
     this.id = id;

@@ -26,14 +26,19 @@ export class Failover {
   readonly #options: ForwardOptions;
   readonly #clock: CoarseClock;
   readonly #random: Random;
-  readonly #eligible: () => readonly Worker[];
+  readonly #eligibleFor: (x: Exchange) => readonly Worker[];
   readonly #allowance = new RetryAllowance();
 
-  constructor(options: ForwardOptions, clock: CoarseClock, random: Random, eligible: () => readonly Worker[]) {
+  constructor(
+    options: ForwardOptions,
+    clock: CoarseClock,
+    random: Random,
+    eligibleFor: (x: Exchange) => readonly Worker[],
+  ) {
     this.#options = options;
     this.#clock = clock;
     this.#random = random;
-    this.#eligible = eligible;
+    this.#eligibleFor = eligibleFor;
   }
 
   /** An exchange began: it adds to what may be tried again. */
@@ -67,7 +72,7 @@ export class Failover {
     const { retries } = this.#options;
     // Only the same bytes may be sent again, which a body that flowed through without being kept can't be.
     if (!x.body.isWhole || failures.length > retries.maxRetries) return null;
-    const who = whoIsNext(failures, this.#eligible());
+    const who = whoIsNext(failures, this.#eligibleFor(x));
     if (who === null) return null;
     if (!who.isAgain) return { tried: who.tried, waitMs: 0 };
     if (askedMs > retries.retryAfterMaxMs) return null;

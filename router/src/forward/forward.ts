@@ -7,7 +7,7 @@ import type { Worker } from '../fleet/worker.ts';
 import { type CoarseClock, DelayQueue } from '../kit/clock.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Random } from '../kit/rng.ts';
-import { type Plugin, pluginError } from '../plugin.ts';
+import { type Plugin, bodyPlugins, pluginError } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { AnswerTimeouts } from './answer-timer.ts';
 import { Attempt, type AttemptOwner, type CutCode } from './attempt.ts';
@@ -59,7 +59,7 @@ export class Forwarder implements AttemptOwner {
     this.#chooser = chooser;
     this.#room = room;
     this.#options = options;
-    this.#failover = new Failover(options, clock, random, () => chooser.eligible);
+    this.#failover = new Failover(options, clock, random, (x) => chooser.eligibleFor(x));
     this.#nobodyAvailable = nobodyAvailable;
     this.#events = events;
     const delayMs = options.streamCoalesceMs;
@@ -130,12 +130,13 @@ export class Forwarder implements AttemptOwner {
       return;
     }
     x.body.whenComplete(async (body) => {
-      if (body.bytes === 0) {
+      const asked = bodyPlugins(plugins, body.bytes);
+      if (asked.length === 0) {
         attempt.start(isFresh, null);
         return;
       }
       let changed = body.join();
-      for (const plugin of plugins) {
+      for (const plugin of asked) {
         try {
           changed = await plugin.requestBody!(x, changed, worker);
         } catch (error) {

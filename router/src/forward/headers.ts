@@ -31,7 +31,7 @@ export function upstreamHead(x: Exchange, worker: Worker, bodyBytes: number): st
     if (head.idHeader !== '') out += `${head.idHeader}: ${head.requestId}\r\n`;
   } else if (!head.hasRequestIdLine) out += `x-request-id: ${head.requestId}\r\n`;
   // vLLM reads it on every path, SGLang on OpenAI's. What the client says itself, it knows better.
-  if (worker.rank !== null && head.get('x-data-parallel-rank') === undefined) {
+  if (worker.rank !== null && !x.isForEngine && head.get('x-data-parallel-rank') === undefined) {
     out += `x-data-parallel-rank: ${worker.rank}\r\n`;
   }
   if (bodyBytes >= 0) out += `content-length: ${bodyBytes}\r\n`;

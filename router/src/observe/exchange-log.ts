@@ -1,4 +1,5 @@
 import type { Exchange } from '../exchange.ts';
+import { type ControlResult, isDone } from '../forward/control/report.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Logger } from './log.ts';
 import type { Observer } from './observer.ts';
@@ -36,6 +37,17 @@ export function exchangeLog(log: Logger, options: ExchangeLogOptions): Observer 
         'exchange',
       );
     },
+  };
+}
+
+/** Writes how each engine took a control that went to several: weights take minutes, and people want to see them come. */
+export function controlLog(log: Logger): (x: Exchange, result: ControlResult) => void {
+  return ({ path, head: { requestId } }, { worker, status, error, ms }) => {
+    const level = isDone({ status }) ? 'info' : 'warn';
+    log[level](
+      { requestId, path, worker, status, ms: tenths(ms), ...(error === null ? {} : { error }) },
+      'control answered',
+    );
   };
 }
 

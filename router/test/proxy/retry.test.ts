@@ -102,7 +102,7 @@ test('what changes something is never sent twice: POST to a path that is no gene
   for (const first of [await engineOf(t, 503), await startEngine(t, { onRequest: (r) => r.connection.reset() })]) {
     const second = await engineOf(t, 200);
     const router = await over(t, [first, second]);
-    const got = await send(t, router.url, request('POST', '/update_weights_from_disk', '{}'));
+    const got = await send(t, router.url, request('POST', '/v1/files', '{}'));
     ok(got.status === 503 || got.get('x-turnout-error') === 'upstream_reset');
     equal(second.requests.length, 0);
   }
@@ -110,7 +110,7 @@ test('what changes something is never sent twice: POST to a path that is no gene
 
 test('it may go to another worker when it never reached one', async (t) => {
   const router = await over(t, [await deadUrl(), await engineOf(t, 200)]);
-  equal((await send(t, router.url, request('POST', '/update_weights_from_disk', '{}'))).status, 200);
+  equal((await send(t, router.url, request('POST', '/v1/files', '{}'))).status, 200);
 });
 
 test('what only looks is tried elsewhere on any path', async (t) => {

@@ -22,6 +22,7 @@ export function describe(context: WorkersContext, worker: Worker) {
     circuit_breaker: context.breakers.stateOf(worker),
     engine: worker.engine,
     weight_version: worker.weightVersion,
+    models: worker.models === null ? null : [...worker.models.keys()],
     not_serving_because: worker.reasonNames(),
     ...jobOf(context, worker),
   };

@@ -76,6 +76,7 @@ export function rollout(context: PolicyContext): Policy {
     begun: (x, worker) => book.begin(x, worker),
     ended: (x) => book.end(x),
     sessionEnded: (id) => book.endSession(id),
+    homeOf: (id) => book.homeOf(id),
     flushed: (worker) => book.flush(worker),
     nextHeld(held) {
       const { turnTokens, turns } = workload;

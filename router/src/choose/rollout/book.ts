@@ -231,6 +231,12 @@ export class Book {
     return session !== undefined && session.turns > 0;
   }
 
+  /** Where the session's context lies; null: nowhere, or the worker is gone. */
+  homeOf(id: string): Worker | null {
+    const worker = this.sessions.get(id)?.home?.worker ?? null;
+    return worker !== null && this.#context.fleet.has(worker) ? worker : null;
+  }
+
   #open(x: Exchange): Turn {
     const nowMs = this.#context.nowMs();
     // Its length is announced; of a body that comes in chunks, what has come is known.

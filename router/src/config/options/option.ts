@@ -5,6 +5,7 @@ export type OptionGroup =
   | 'Server'
   | 'Workers'
   | 'Routing'
+  | 'Fleet control'
   | 'Retries'
   | 'Breaker'
   | 'Health'

@@ -1,0 +1,28 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Hono } from 'hono';
+import { z } from 'zod';
+import type { Fleet } from '../fleet/fleet.ts';
+import { parseJson } from './parse-json.ts';
+
+const LOOK_EVERY_MS = 20;
+
+const question = z.strictObject({ timeout_secs: z.number().min(0).max(86_400).default(60) });
+
+/** `POST /fleet/wait_idle`: answers once this router has nothing under way at any worker, or says where when time is up. */
+export function addWaitIdle(app: Hono, fleet: Fleet): void {
+  const inFlight = () =>
+    fleet.workers.filter((worker) => fleet.load(worker) > 0).map((worker) => [worker.url, fleet.load(worker)] as const);
+  app.post('/fleet/wait_idle', async (c) => {
+    const text = await c.req.text();
+    const asked = question.safeParse(text === '' ? {} : parseJson(text));
+    if (!asked.success) return c.json({ error: z.prettifyError(asked.error), code: 'BAD_REQUEST' }, 400);
+    const endMs = performance.now() + asked.data.timeout_secs * 1000;
+    for (;;) {
+      const busy = inFlight();
+      if (busy.length === 0) return c.json({ idle: true });
+      if (performance.now() >= endMs) return c.json({ idle: false, in_flight: Object.fromEntries(busy) }, 504);
+      // Nobody who only waits keeps the process alive.
+      await delay(LOOK_EVERY_MS, undefined, { ref: false });
+    }
+  });
+}

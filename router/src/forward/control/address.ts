@@ -1,0 +1,86 @@
+import { boundedKey } from '../../classify/body-scan.ts';
+import type { Fleet } from '../../fleet/fleet.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import { RouterError } from '../../kit/errors.ts';
+import type { RequestHead } from '../../wire/request-head.ts';
+
+/** Says in a header which worker a request is for. */
+const TARGET_HEADER = 'x-turnout-worker';
+/** The same, and parts of the fleet, in the query. */
+const OWN_PARAMETERS: ReadonlySet<string> = new Set(['worker', 'session', 'group']);
+
+/** Who a control is for by its client's word. */
+export type Address =
+  | { readonly target: Worker; readonly isForEngine: boolean }
+  | { readonly audience: readonly Worker[] };
+
+export interface AddressBook {
+  readonly fleet: Fleet;
+  /** Where the exchanges of a session go; null: nothing here keeps sessions. */
+  readonly homesOf: (session: string) => readonly Worker[] | null;
+}
+
+/**
+ * Reads whom a control is for, and takes that out of what engines get. null: its client does not say.
+ *
+ * @param hasQuery whether the query is looked at too: only a control's parameters are the router's
+ */
+export function addressOf(head: RequestHead, book: AddressBook, hasQuery: boolean): Address | RouterError | null {
+  const named: [string, string][] = [];
+  const header = head.get(TARGET_HEADER);
+  if (header !== undefined) named.push(['worker', header]);
+  if (hasQuery && head.target.includes('?')) {
+    const problem = takeParameters(head, named);
+    if (problem !== null) return problem;
+  }
+  if (named.length === 0) return null;
+  if (named.length > 1) return new RouterError('bad_request', 'Name one of: worker, session, group; and that once.');
+  head.drop(TARGET_HEADER);
+  const [kind, value] = named[0]!;
+  if (kind === 'worker') return targetOf(value, book.fleet);
+  return kind === 'group' ? groupOf(value, book.fleet) : sessionOf(value, book);
+}
+
+/** Every other parameter stays as it is spelled. */
+function takeParameters(head: RequestHead, named: [string, string][]): RouterError | null {
+  const at = head.target.indexOf('?');
+  const left: string[] = [];
+  for (const pair of head.target.slice(at + 1).split('&')) {
+    const equals = pair.indexOf('=');
+    const name = equals < 0 ? pair : pair.slice(0, equals);
+    if (!OWN_PARAMETERS.has(name)) {
+      left.push(pair);
+      continue;
+    }
+    try {
+      named.push([name, equals < 0 ? '' : decodeURIComponent(pair.slice(equals + 1).replaceAll('+', ' '))]);
+    } catch {
+      return new RouterError('bad_request', `The value of "${name}" in the query is not percent-encoded UTF-8.`);
+    }
+  }
+  if (named.length > 0) head.target = head.target.slice(0, at) + (left.length === 0 ? '' : `?${left.join('&')}`);
+  return null;
+}
+
+function targetOf(value: string, fleet: Fleet): Address | RouterError {
+  const worker = fleet.workers.find(({ id }) => id === value) ?? fleet.get(value);
+  if (worker !== undefined) return { target: worker, isForEngine: false };
+  const rank = fleet.workers.find(({ engineUrl }) => engineUrl === value.replace(/\/+$/, ''));
+  if (rank !== undefined) return { target: rank, isForEngine: true };
+  return new RouterError('worker_not_found', 'No worker has this URL or id: see GET /workers.');
+}
+
+function groupOf(value: string, fleet: Fleet): Address | RouterError {
+  const audience = fleet.workers.filter(({ labels }) => labels['group'] === value);
+  if (audience.length > 0) return { audience };
+  return new RouterError('worker_not_found', 'No worker has this group among its labels (POST /workers).');
+}
+
+function sessionOf(value: string, { homesOf }: AddressBook): Address | RouterError {
+  const audience = homesOf(boundedKey(value));
+  if (audience === null) {
+    return new RouterError('session_not_found', 'The policy keeps no sessions, so nobody knows where this one is.');
+  }
+  if (audience.length > 0) return { audience };
+  return new RouterError('session_not_found', 'No worker is known to have this session.');
+}

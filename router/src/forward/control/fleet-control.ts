@@ -1,0 +1,186 @@
+import { STATUS_CODES } from 'node:http';
+import type { PolicyTable } from '../../choose/policy-table.ts';
+import { type Control, PathTable, controlOf } from '../../engines/controls.ts';
+import type { Config } from '../../config/options.ts';
+import type { Exchange } from '../../exchange.ts';
+import type { Fleet } from '../../fleet/fleet.ts';
+import type { Health } from '../../fleet/health.ts';
+import type { FleetModels } from '../../fleet/models.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import type { CoarseClock } from '../../kit/clock.ts';
+import { RouterError } from '../../kit/errors.ts';
+import { bodyPlugins, pluginError } from '../../plugin.ts';
+import { ownHead } from '../../wire/response-head.ts';
+import { type AddressBook, addressOf } from './address.ts';
+import { ControlCall } from './control-call.ts';
+import { type ControlResult, isDone, report } from './report.ts';
+
+export interface FleetControlParts {
+  readonly fleet: Fleet;
+  readonly table: PolicyTable;
+  readonly health: Health;
+  readonly models: FleetModels;
+  readonly clock: CoarseClock;
+  readonly config: Pick<Config, 'broadcastPaths' | 'singleWorkerPaths'>;
+  /** Hears how each engine took a control, as the answers come. */
+  readonly onResult: (x: Exchange, result: ControlResult) => void;
+}
+
+/** Who hears how a control ended, in place of whoever forwards. */
+interface ControlEvents {
+  onFailed(x: Exchange, error: RouterError): void;
+  onComplete(x: Exchange): void;
+}
+
+/** What steers engines goes to all of them at once, or to those that its client names. */
+export class FleetControl {
+  readonly #parts: FleetControlParts;
+  readonly #book: AddressBook;
+  readonly #broadcast: PathTable<{ readonly path: string }>;
+  readonly #single: PathTable<{ readonly path: string }>;
+
+  constructor(parts: FleetControlParts) {
+    this.#parts = parts;
+    this.#book = { fleet: parts.fleet, homesOf: (session) => parts.table.homesOf(session) };
+    this.#broadcast = new PathTable(parts.config.broadcastPaths.map((path) => ({ path })));
+    this.#single = new PathTable(parts.config.singleWorkerPaths.map((path) => ({ path })));
+  }
+
+  /** Settles whom a request is for (`target`, `audience`), where that is not for a policy to say. @returns what is wrong */
+  address(x: Exchange): RouterError | null {
+    if (x.isGeneration) return null;
+    const { head, path } = x;
+    const control = controlOf(path);
+    const isAdded = isIn(this.#broadcast, path);
+    const address = addressOf(head, this.#book, control !== null || isAdded);
+    if (address instanceof RouterError) return address;
+    if (address === null) {
+      if (!isAdded && (!goesToAll(control, head.method) || isIn(this.#single, path))) return null;
+      x.audience = this.#parts.fleet.workers;
+      if (x.audience.length === 0) return new RouterError('no_available_workers', 'The fleet has no workers.');
+    } else if ('target' in address) {
+      x.target = address.target;
+      x.isForEngine = address.isForEngine;
+    } else x.audience = address.audience;
+    x.isSteering = control !== null || isAdded;
+    return null;
+  }
+
+  /** Sends it to everybody in its audience, and answers with all that they said. */
+  send(x: Exchange, events: ControlEvents): void {
+    // One engine behind several workers, its ranks, gets one call.
+    const engines = Map.groupBy(x.audience!, ({ engineUrl }) => engineUrl);
+    // Compressed, their answers would be no JSON.
+    x.head.drop('accept-encoding');
+    x.body.whenComplete(() => void this.#sendAll(x, engines, events));
+  }
+
+  /** One worker did what it was told: as after a control for all. */
+  finished(x: Exchange): void {
+    if (x.isGeneration || x.audience !== null || x.outcome !== 'complete' || x.status >= 300 || x.worker === null)
+      return;
+    const { engineUrl } = x.worker;
+    void this.#done(
+      x.path,
+      this.#parts.fleet.workers.filter((worker) => worker.engineUrl === engineUrl),
+    );
+  }
+
+  /** These workers did what they were told: what was known of them may be old. */
+  async #done(path: string, workers: readonly Worker[]): Promise<void> {
+    const control = controlOf(path);
+    if (control === null || workers.length === 0) return;
+    const { table, health, models } = this.#parts;
+    if (control.flushes === true) for (const worker of workers) table.flushed(worker);
+    await Promise.all([
+      control.changesVersion === true ? health.weightsChanged(workers) : null,
+      control.changesModels === true ? models.read(workers) : null,
+    ]);
+  }
+
+  async #sendAll(x: Exchange, engines: ReadonlyMap<string, readonly Worker[]>, events: ControlEvents): Promise<void> {
+    const bodies = await changedBodies(x, engines);
+    if (x.outcome !== null) return;
+    if (bodies instanceof RouterError) return events.onFailed(x, bodies);
+    const calls = Array.from(engines, ([url, [worker]]) => {
+      x.attempts++;
+      return {
+        url,
+        startMs: performance.now(),
+        call: new ControlCall(x, worker!, bodies.get(url) ?? null, this.#parts.clock),
+      };
+    });
+    x.underWay = {
+      abort() {
+        for (const { call } of calls) call.abort();
+      },
+    };
+    const results = await Promise.all(
+      calls.map(async ({ url, startMs, call }) => {
+        const answer = await call.answer;
+        const result: ControlResult = { ...answer, worker: url, ms: performance.now() - startMs };
+        if (x.outcome === null) this.#heard(x, result, engines.get(url)!);
+        return result;
+      }),
+    );
+    for (const [worker] of engines.values()) if (!this.#parts.fleet.has(worker!)) worker!.pool.closeIdle();
+    // Before the answer: who reads it is to find the fleet as it is now.
+    await this.#done(
+      x.path,
+      results.filter(isDone).flatMap(({ worker }) => engines.get(worker)!),
+    );
+    if (x.outcome !== null) return;
+    this.#answer(x, results);
+    events.onComplete(x);
+  }
+
+  #heard(x: Exchange, result: ControlResult, workers: readonly Worker[]): void {
+    if (result.status === null) for (const worker of workers) this.#parts.health.suspect(worker);
+    this.#parts.onResult(x, result);
+  }
+
+  #answer(x: Exchange, results: readonly ControlResult[]): void {
+    const { status, json } = report(results);
+    const body = Buffer.from(json);
+    x.status = status;
+    x.isAnswerOut = true;
+    x.firstByteMs = performance.now();
+    x.sink.head(ownHead(status, STATUS_CODES[status]!, 'content-type: application/json\r\n', body.length));
+    x.sink.body(body, 0, body.length);
+    x.sink.end();
+  }
+}
+
+const isIn = (table: PathTable<{ readonly path: string }>, path: string): boolean => {
+  const found = table.find(path);
+  return found !== null && found !== 'endless';
+};
+
+function goesToAll(control: Control | null, method: string): boolean {
+  if (control === null || control.isForOne === true) return false;
+  // SGLang takes many of its controls by GET too (0.5.23: /flush_cache, /start_profile).
+  return method !== 'HEAD' && method !== 'OPTIONS' && !(method === 'GET' && control.isReadByGet === true);
+}
+
+/** What plugins make of the body for each engine; none where no plugin looks at it. */
+async function changedBodies(
+  x: Exchange,
+  engines: ReadonlyMap<string, readonly Worker[]>,
+): Promise<Map<string, Buffer> | RouterError> {
+  const bodies = new Map<string, Buffer>();
+  const plugins = bodyPlugins(x.plugins, x.body.bytes);
+  if (plugins.length === 0) return bodies;
+  const original = x.body.join();
+  for (const [url, [worker]] of engines) {
+    let changed = original;
+    for (const plugin of plugins) {
+      try {
+        changed = await plugin.requestBody!(x, changed, worker!);
+      } catch (error) {
+        return pluginError(plugin, error);
+      }
+    }
+    bodies.set(url, changed);
+  }
+  return bodies;
+}

@@ -1,0 +1,171 @@
+import { deepEqual, equal, ok } from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { connectClient, request, send } from '../harness/client.ts';
+import { type Engine, answer, startEngine } from '../harness/engine.ts';
+import { post } from '../harness/fleet.ts';
+import { type RouterOptions, startTestRouter } from '../harness/router.ts';
+import { until } from '../harness/within.ts';
+
+interface ModelEngine {
+  readonly engine: Engine;
+  readonly url: string;
+  /** JSON of the models that it lists. */
+  models: string[];
+}
+
+const entry = (id: string): string => `{"id": ${JSON.stringify(id)}, "n": 18446744073709551615}`;
+
+async function startModels(t: TestContext, ...lists: readonly (readonly string[])[]): Promise<ModelEngine[]> {
+  return Promise.all(
+    lists.map(async (names, i) => {
+      const list = (): string => `{"object":"list", "data": [${state.models.join(', ')}]}`;
+      const engine = await startEngine(t, {
+        control: (path) =>
+          path === '/health' ? answer(200, '') : path === '/v1/models' ? answer(200, list()) : answer(404, ''),
+        onRequest: (asked) => asked.answer(asked.target === '/v1/models' ? list() : String(i)),
+      });
+      const state: ModelEngine = { engine, url: engine.url, models: names.map(entry) };
+      return state;
+    }),
+  );
+}
+
+async function startModelRouter(t: TestContext, engines: readonly ModelEngine[], options: RouterOptions = {}) {
+  const router = await startTestRouter(t, {
+    disableHealthCheck: false,
+    healthCheckIntervalSecs: 3_600,
+    workerUrls: engines.map(({ url }) => url),
+    ...options,
+  });
+  await until('models are known', () => router.fleet.workers.every(({ models }) => models !== null));
+  const ask = (body: unknown, path = '/v1/completions') => send(t, router.url, post(path, body));
+  return { router, ask };
+}
+
+const count = ({ engine }: ModelEngine, path: string): number =>
+  engine.questions.filter((asked) => asked === path).length;
+
+test('requests go to workers of their model, whatever the policy', async (t) => {
+  for (const policy of ['least_inflight', 'round_robin', 'rollout', 'cache_aware', 'consistent_hash']) {
+    const engines = await startModels(t, ['a'], ['b', 'a/lora'], ['a', 'c']);
+    const { ask } = await startModelRouter(t, engines, { policy });
+    for (let i = 0; i < 4; i++) {
+      equal((await ask({ model: 'b', prompt: `${i}` })).text, '1');
+      equal((await ask({ prompt: `${i}`, model: 'a/lora' }, '/v1/chat/completions')).text, '1');
+      equal((await ask({ model: 'c', prompt: `${i}` })).text, '2');
+      ok(['0', '2'].includes((await ask({ model: 'a', prompt: `${i}` })).text));
+    }
+  }
+});
+
+test('a model whose only worker fails is tried nowhere else, one with two is', async (t) => {
+  const engines = await startModels(t, ['a'], ['b'], ['a', 'c']);
+  const { ask } = await startModelRouter(t, engines);
+  engines[0]!.engine.onRequest = ({ connection }) => connection.write(answer(503, 'busy'));
+  engines[1]!.engine.onRequest = ({ connection }) => connection.write(answer(500, 'broken'));
+  equal((await ask({ model: 'a' })).text, '2');
+  const failed = await ask({ model: 'b' });
+  deepEqual([failed.status, failed.text], [500, 'broken']);
+  engines[1]!.engine.kill();
+  equal((await ask({ model: 'b' })).status, 503, 'it exists, and nobody serves it now');
+});
+
+test('a model that nobody lists is looked for once more, then it is a 404 in the dialect', async (t) => {
+  const engines = await startModels(t, ['a'], ['b']);
+  const { ask } = await startModelRouter(t, engines);
+  engines[1]!.models.push(entry('new'));
+  equal((await ask({ model: 'new' })).text, '1', 'it came behind the router’s back');
+  const asked = engines.map((engine) => count(engine, '/v1/models'));
+  const answers = await Promise.all([1, 2, 3, 4].map((i) => ask({ model: `no such ${i}` })));
+  for (const [i, got] of answers.entries()) {
+    deepEqual([got.status, got.get('x-turnout-error')], [404, 'model_not_found']);
+    const { error } = JSON.parse(got.text) as { error: unknown };
+    const message = `The model \`no such ${i + 1}\` does not exist.`;
+    deepEqual(error, { message, type: 'invalid_request_error', param: null, code: 'model_not_found' });
+  }
+  ok(
+    engines.every((engine, i) => count(engine, '/v1/models') <= asked[i]! + 1),
+    'not one look for each',
+  );
+  equal((await ask({ model: 'default' })).status, 200, 'as SGLang names none');
+  equal((await ask({ model: 'a:b' })).status, 404, 'no worker has both');
+  equal((await ask({ model: 'b:new' })).text, '1', 'an adapter of a model, as SGLang takes it');
+  const native = await ask({ model: 'none' }, '/generate');
+  equal((JSON.parse(native.text) as { error: { code: number } }).error.code, 404);
+});
+
+test('/v1/models is the union where workers differ, in their own words; a single one is asked about where it is', async (t) => {
+  const engines = await startModels(t, ['a', 'shared'], ['b', 'shared']);
+  const { router } = await startModelRouter(t, engines);
+  const got = await send(t, router.url, request('GET', '/v1/models'));
+  equal(got.status, 200);
+  equal(got.get('content-type'), 'application/json');
+  equal(got.text, `{"object":"list","data":[${['a', 'shared', 'b'].map(entry).join(',')}]}`);
+  for (let i = 0; i < 3; i++) equal((await send(t, router.url, request('GET', '/v1/models/b'))).text, '1');
+  equal((await send(t, router.url, request('GET', '/v1/models/none'))).status, 404);
+});
+
+test('where all serve the same nothing is checked, nothing waited for, and /v1/models passes as it is', async (t) => {
+  const engines = await startModels(t, ['a', 'b'], ['a', 'b']);
+  const { router, ask } = await startModelRouter(t, engines);
+  equal((await ask({ model: 'no such' })).status, 200);
+  equal(
+    (await send(t, router.url, request('GET', '/v1/models'))).text,
+    `{"object":"list", "data": [${engines[0]!.models.join(', ')}]}`,
+  );
+  const asked = engines.map((engine) => count(engine, '/v1/models'));
+  const client = await connectClient(t, router.url);
+  client.write('POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-length: 100\r\n\r\n{"model":');
+  equal(await client.answer('POST').then(({ status }) => status), 200, 'its body was not waited for');
+  deepEqual(
+    engines.map((engine) => count(engine, '/v1/models')),
+    asked,
+  );
+});
+
+test('the label model_id declares a model, and workers that declare nothing get what nobody is known to serve', async (t) => {
+  const engines = await startModels(t, ['a'], ['b'], []);
+  const router = await startTestRouter(t);
+  for (const [i, { url }] of engines.entries()) {
+    await send(t, router.url, post('/workers', { url, ...(i < 2 ? { model_id: `m${i}` } : { model_id: 'unknown' }) }));
+  }
+  const ask = (model: string) => send(t, router.url, post('/v1/completions', { model }));
+  for (let i = 0; i < 3; i++) {
+    equal((await ask('m1')).text, '1');
+    equal((await ask('m0')).text, '0');
+    equal((await ask('b')).text, '1', 'a fresh look found it');
+    equal((await ask('other')).text, '2');
+  }
+  const list = JSON.parse((await send(t, router.url, request('GET', '/v1/models'))).text) as { data: { id: string }[] };
+  deepEqual(
+    list.data.map(({ id }) => id),
+    ['m0', 'a', 'm1', 'b'],
+  );
+});
+
+test('workers that come and go change what is served', async (t) => {
+  const engines = await startModels(t, ['a'], ['b']);
+  const { router, ask } = await startModelRouter(t, engines.slice(0, 1));
+  equal((await ask({ model: 'b' })).text, '0', 'a single model is not checked');
+  router.fleet.add(engines[1]!.url);
+  await until('its models are known', () => router.fleet.workers[1]!.models !== null);
+  equal((await ask({ model: 'b' })).text, '1');
+  router.fleet.remove(router.fleet.get(engines[1]!.url)!);
+  equal((await ask({ model: 'b' })).text, '0');
+});
+
+test('full workers of one model hold up nobody who is for another', async (t) => {
+  const engines = await startModels(t, ['a'], ['b']);
+  const { router, ask } = await startModelRouter(t, engines, { workerMaxInflight: 1, queueSize: 1 });
+  engines[0]!.engine.onRequest = null;
+  const clients = await Promise.all([1, 2].map(() => connectClient(t, router.url)));
+  clients[0]!.write(post('/v1/completions', { model: 'a' }));
+  const first = await engines[0]!.engine.next();
+  clients[1]!.write(post('/v1/completions', { model: 'a' }));
+  await until('one waits', () => router.pipeline.underWay.size === 2);
+  for (let i = 0; i < 3; i++) equal((await ask({ model: 'b' })).text, '1');
+  first.answer('done');
+  equal((await clients[0]!.answer('POST')).text, 'done');
+  (await engines[0]!.engine.next()).answer('next');
+  equal((await clients[1]!.answer('POST')).text, 'next');
+});
