@@ -3,6 +3,7 @@ import { createAdminApp, ownPathTest } from './admin/app.ts';
 import { drain } from './admin/drain.ts';
 import { modelList } from './admin/model-list.ts';
 import { startChoosing } from './admin/policy-control.ts';
+import { reception } from './admin/reception.ts';
 import { ownEndpoints } from './admin/own-endpoints.ts';
 import { Admission } from './admit/admission.ts';
 import { fairKeys } from './admit/fair-key.ts';
@@ -16,9 +17,8 @@ import { fileStore } from './choose/state-files.ts';
 import { memoryStore } from './choose/state.ts';
 import { WaitingRoom } from './choose/waiting-room.ts';
 import { BodyReader } from './classify/body-reader.ts';
-import { classify, dialectOf } from './classify/classify.ts';
+import { classify } from './classify/classify.ts';
 import { orders } from './classify/keys.ts';
-import { normalPath } from './classify/path.ts';
 import { serverCertificates, workerCertificates } from './config/certificates.ts';
 import { splitList } from './config/load.ts';
 import { LiveConfig } from './config/live.ts';
@@ -35,8 +35,6 @@ import { StallWatch } from './fleet/stalls.ts';
 import { breakersOptions, healthOptions } from './fleet/options.ts';
 import { WorkerPlaces } from './fleet/worker-places.ts';
 import { FleetControl } from './forward/control/fleet-control.ts';
-import { refusalError, sendError } from './forward/errors.ts';
-import { addForwarded } from './forward/headers.ts';
 import { Forwarder } from './forward/forward.ts';
 import { forwardOptions } from './forward/options.ts';
 import { addRankField } from './forward/rank-field.ts';
@@ -44,7 +42,7 @@ import type { CoarseClock } from './kit/clock.ts';
 import { seededRandom } from './kit/rng.ts';
 import { controlLog, exchangeLog } from './observe/exchange-log.ts';
 import { type Logger, givenLog, openLog } from './observe/log.ts';
-import { RotatingFile } from './observe/log-targets.ts';
+import { logFiles } from './observe/log-targets.ts';
 import { LoopLag } from './observe/loop-lag.ts';
 import { Meters } from './observe/meters.ts';
 import { createMetricsServer } from './observe/metrics-server.ts';
@@ -54,7 +52,7 @@ import { verdicts } from './observe/verdicts.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
 import { listenOn, listenOr } from './wire/listen-on.ts';
-import { Listener, type RequestTaker, TICK_MS } from './wire/listener.ts';
+import { Listener, TICK_MS } from './wire/listener.ts';
 import { adminPort as adminPortOptions, dataPort } from './wire/options.ts';
 import { RetryBudget } from './wire/request-body.ts';
 
@@ -250,22 +248,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     },
   });
 
-  const taker: RequestTaker = {
-    onRequest(head, body, connection) {
-      if (live.current.forwardedHeaders) {
-        const clientAddress = connection.socket.remoteAddress ?? 'unknown';
-        addForwarded(head, { clientAddress, scheme: listener.isTls ? 'https' : 'http' });
-      }
-      const sink = cors === null ? connection : cors.sinkFor(head, connection);
-      if (sink === null) return;
-      const x = pipeline.dispatch(head, body, sink);
-      if (x.outcome === null) connection.watcher = x;
-    },
-    onRefused(refusal, target, connection) {
-      meters.refusedHeads++;
-      sendError(connection, refusalError(refusal), dialectOf(normalPath(target)));
-    },
-  };
+  const taker = reception({ live, pipeline, meters, cors });
   const tls = serverCertificates(config);
   const listener = new Listener(clock, retryBudget, live.of(dataPort), tls, taker);
   const adminListener =
@@ -392,12 +375,4 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       await logging.close();
     },
   };
-}
-
-function logFiles({ logDir, logMaxBytes, logMaxFiles }: Config): RotatingFile | undefined {
-  try {
-    return logDir === undefined ? undefined : new RotatingFile(logDir, logMaxBytes, logMaxFiles);
-  } catch (error) {
-    throw new Error(`--log-dir: ${(error as Error).message}`, { cause: error });
-  }
 }

@@ -3,6 +3,7 @@ import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import type { Config } from '../config/options.ts';
 import type { LineTarget } from './line-writer.ts';
 
 const write = promisify(writeBytes);
@@ -103,4 +104,13 @@ export class RotatingFile implements LineTarget {
 function endOfLines(bytes: Buffer, max: number): number {
   if (bytes.length <= max) return bytes.length;
   return max <= 0 ? 0 : bytes.lastIndexOf('\n', max - 1) + 1;
+}
+
+/** The files that the options ask for. Throws, in words for the user, when they can't be had. */
+export function logFiles({ logDir, logMaxBytes, logMaxFiles }: Config): RotatingFile | undefined {
+  try {
+    return logDir === undefined ? undefined : new RotatingFile(logDir, logMaxBytes, logMaxFiles);
+  } catch (error) {
+    throw new Error(`--log-dir: ${(error as Error).message}`, { cause: error });
+  }
 }

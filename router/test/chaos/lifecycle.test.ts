@@ -32,6 +32,7 @@ test('F47 streams that outlast the grace period: an error event, an incomplete b
   }
   const waiting = await connectClient(t, router.url);
   router.child.kill('SIGTERM');
+  await router.says(/"draining"/);
   waiting.write(request('GET', '/readiness'));
   const readiness = await waiting.answer();
   deepEqual([readiness.status, readiness.get('connection')], [503, 'close'], 'not ready at once');

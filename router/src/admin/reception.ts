@@ -1,0 +1,37 @@
+import type { Cors } from '../admit/cors.ts';
+import { dialectOf } from '../classify/classify.ts';
+import { normalPath } from '../classify/path.ts';
+import type { LiveConfig } from '../config/live.ts';
+import { refusalError, sendError } from '../forward/errors.ts';
+import { addForwarded } from '../forward/headers.ts';
+import type { Meters } from '../observe/meters.ts';
+import type { Pipeline } from '../pipeline.ts';
+import type { RequestTaker } from '../wire/listener.ts';
+
+export interface ReceptionParts {
+  readonly live: LiveConfig;
+  readonly pipeline: Pipeline;
+  readonly meters: Meters;
+  readonly cors: Cors | null;
+}
+
+/** Where requests from sockets come in: on to the road, or the refusal of what is none. */
+export function reception({ live, pipeline, meters, cors }: ReceptionParts): RequestTaker {
+  return {
+    onRequest(head, body, connection) {
+      const { forwardedHeaders, tlsCertPath } = live.current;
+      if (forwardedHeaders) {
+        const clientAddress = connection.socket.remoteAddress ?? 'unknown';
+        addForwarded(head, { clientAddress, scheme: tlsCertPath === undefined ? 'http' : 'https' });
+      }
+      const sink = cors === null ? connection : cors.sinkFor(head, connection);
+      if (sink === null) return;
+      const x = pipeline.dispatch(head, body, sink);
+      if (x.outcome === null) connection.watcher = x;
+    },
+    onRefused(refusal, target, connection) {
+      meters.refusedHeads++;
+      sendError(connection, refusalError(refusal), dialectOf(normalPath(target)));
+    },
+  };
+}
