@@ -18,14 +18,15 @@ import { BodyReader } from './classify/body-reader.ts';
 import { classify, dialectOf } from './classify/classify.ts';
 import { orders } from './classify/keys.ts';
 import { normalPath } from './classify/path.ts';
+import { settleRoles } from './classify/roles.ts';
 import { serverCertificates, workerCertificates } from './config/certificates.ts';
-import { splitList } from './config/load.ts';
+import { namedWorkers } from './config/named-workers.ts';
 import { LiveConfig } from './config/live.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
 import { nobodyAvailable } from './fleet/availability.ts';
 import { Breakers } from './fleet/breakers.ts';
-import { changeWorkers } from './fleet/change-workers.ts';
+import { addNamed, changeWorkers } from './fleet/change-workers.ts';
 import { Health } from './fleet/health.ts';
 import { LoadWatch } from './fleet/load-watch.ts';
 import { StallWatch } from './fleet/stalls.ts';
@@ -94,6 +95,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     key: access.workerKey,
     places: new WorkerPlaces(config.workerAllow),
     workerMaxInflight: config.workerMaxInflight,
+    servesPairs: config.pdDisaggregation,
   });
   const slowStart = new SlowStart(fleet, () => clock.nowMs);
   const breakers = new Breakers(
@@ -187,7 +189,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
 
   const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
   const pipeline = new Pipeline({
-    classify: (x) => classify(x, ids.requestIdHeaders),
+    classify: (x) => classify(x, ids.requestIdHeaders) ?? (fleet.servesPairs ? settleRoles(x) : null),
     doorkeeper,
     serveOwn: ownEndpoints(app),
     admission,
@@ -247,10 +249,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   let metricsPort: number;
   let adminPort = 0;
   try {
-    for (const url of splitList(config.workerUrls)) {
-      const worker = fleet.add(url, { isOperators: true });
-      if (typeof worker === 'string') throw new Error(`--worker-urls: ${worker}`);
-    }
+    for (const named of namedWorkers(config)) addNamed(fleet, named);
     port = await listenOr(() => listener.listen(), `--port ${config.port}`);
     if (adminListener !== null)
       adminPort = await listenOr(() => adminListener.listen(), `--admin-port ${config.adminPort}`);
@@ -292,7 +291,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     };
   });
   live.beforeChange(() => access.prepareReload());
-  live.beforeChange((next, now) => changeWorkers(fleet, splitList(now.workerUrls), splitList(next.workerUrls)));
+  live.beforeChange((next, now) => changeWorkers(fleet, namedWorkers(now), namedWorkers(next)));
   live.beforeChange((next, now) => () => {
     retryBudget.limitBytes = next.retryBufferBytes;
     fleet.setCap(next.workerMaxInflight);

@@ -20,6 +20,8 @@ export interface AdminContext {
 const newWorker = z.looseObject({
   url: z.string().min(1),
   worker_type: z.enum(['regular', 'prefill', 'decode']).default('regular'),
+  // Of a prefill engine: where its decode engines meet it.
+  bootstrap_port: z.int().min(1).max(65_535).nullish(),
   labels: z.record(z.string(), z.string()).default({}),
   // For this worker, in place of --worker-api-key. Never shown again, so not among the labels.
   api_key: z
@@ -105,11 +107,16 @@ export function createAdminApp({ fleet, breakers, metricsText, isDraining, polic
   app.post('/workers', async (c) => {
     const body = newWorker.safeParse(parseJson(await c.req.text()));
     if (!body.success) return c.json({ error: z.prettifyError(body.error), code: 'BAD_REQUEST' }, 400);
-    const { url, worker_type: role, labels, api_key: apiKey, ...rest } = body.data;
+    const { url, worker_type: role, bootstrap_port: bootstrapPort, labels, api_key: apiKey, ...rest } = body.data;
     // Without a prototype: the names in it are the caller's.
     const all = Object.create(null) as Record<string, string>;
     for (const [key, value] of Object.entries(rest)) all[key] = String(value);
-    const worker = fleet.add(url, { role, labels: Object.assign(all, labels), apiKey: apiKey ?? undefined });
+    const worker = fleet.add(url, {
+      role,
+      ...(bootstrapPort === undefined ? {} : { bootstrapPort }),
+      labels: Object.assign(all, labels),
+      apiKey: apiKey ?? undefined,
+    });
     if (typeof worker === 'string') return c.json({ error: worker, code: 'BAD_REQUEST' }, 400);
     const location = `/workers/${worker.id}`;
     const accepted = { status: 'accepted', worker_id: worker.id, url: worker.url, location };
@@ -171,6 +178,7 @@ function describe(fleet: Fleet, breakers: Breakers, worker: Worker) {
     priority: Number(labels['priority'] ?? 50),
     cost: Number(labels['cost'] ?? 1),
     worker_type: worker.role,
+    bootstrap_port: worker.bootstrapPort,
     dp_rank: worker.rank,
     is_healthy: worker.isHealthy,
     circuit_breaker: breakers.stateOf(worker),

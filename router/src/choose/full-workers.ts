@@ -3,6 +3,7 @@ import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Hold } from './policy.ts';
+import { usable } from './roles.ts';
 import type { WaitingRoom } from './waiting-room.ts';
 
 export interface FullWorkersOptions {
@@ -28,7 +29,10 @@ export class FullWorkers implements Placer {
   /** Those of `workers` with room; none for one that comes while others wait. */
   withRoom(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
     if (this.#fleet.fullCount === 0 && this.#room.size === 0) return workers;
-    const open = workers.filter((worker) => !this.#fleet.isFull(worker));
+    const open = usable(
+      x,
+      workers.filter((worker) => !this.#fleet.isFull(worker)),
+    );
     const isNew = x.placer === null;
     if (!isNew || open.length === 0 || this.#room.sizeOf(this) === 0) return open;
     // Its turn comes after theirs, in this same round of the event loop.
@@ -53,11 +57,15 @@ export class FullWorkers implements Placer {
     const { eligible } = this.#fleet;
     const open = eligible.filter((worker) => !this.#fleet.isFull(worker));
     for (const x of held) {
-      const { tried } = x;
-      if (tried.length === 0 && (open.length > 0 || eligible.length === 0)) return x;
+      const { tried, roles } = x;
+      if (tried.length === 0 && roles === null && (open.length > 0 || eligible.length === 0)) return x;
       // Also one that has nobody left to wait for: it is told so.
-      const left = tried.length === 0 ? eligible : eligible.filter((worker) => !tried.includes(worker));
-      if (left.length === 0 || left.some((worker) => open.includes(worker))) return x;
+      const left = usable(
+        x,
+        eligible.filter((worker) => !tried.includes(worker)),
+      );
+      const free = left.filter((worker) => open.includes(worker));
+      if (left.length === 0 || usable(x, free).length > 0) return x;
     }
     return null;
   }

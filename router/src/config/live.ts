@@ -14,6 +14,7 @@ const fixed: ReadonlySet<OptionName> = new Set<OptionName>([
   'logDir',
   'logMaxBytes',
   'logMaxFiles',
+  'pdDisaggregation',
   'streamCoalesceMs',
   'disableHealthCheck',
   // Keys in files and the content of certificates can change; who has to show any can't.

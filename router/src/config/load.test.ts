@@ -49,6 +49,8 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   apiKey: ['one, two', ['one', 'two']],
   adminApiKey: ['one', ['one']],
   adminPort: ['30001', 30_001],
+  prefillPolicy: ['random'],
+  decodePolicy: ['random'],
 };
 
 /** Text of a flag or variable that is right for the option and differs from its default, and what it comes to. */
@@ -64,6 +66,10 @@ function sampleOf(name: OptionName): { text: string; value: unknown } {
 
 /** Options that are given only together with another. */
 const partners: Partial<Record<OptionName, readonly OptionName[]>> = {
+  prefill: ['pdDisaggregation'],
+  decode: ['pdDisaggregation'],
+  prefillPolicy: ['pdDisaggregation'],
+  decodePolicy: ['pdDisaggregation'],
   tlsCertPath: ['tlsKeyPath'],
   tlsKeyPath: ['tlsCertPath'],
   tlsClientCaPath: ['tlsCertPath', 'tlsKeyPath'],
@@ -74,13 +80,13 @@ const partners: Partial<Record<OptionName, readonly OptionName[]>> = {
 test('every option can be set by flag, by variable and in the file', () => {
   for (const name of names) {
     const set = [name, ...(partners[name] ?? [])];
-    const { text, value } = sampleOf(name);
-    const flags = Object.fromEntries(set.map((each) => [each, fromText(each, text)]));
+    const { value } = sampleOf(name);
+    const flags = Object.fromEntries(set.map((each) => [each, fromText(each, sampleOf(each).text)]));
     assert.deepEqual(loadConfig(flags, {}, undefined)[name], value, `--${kebab(name)}`);
-    const env = Object.fromEntries(set.map((each) => [envName(each), text]));
+    const env = Object.fromEntries(set.map((each) => [envName(each), sampleOf(each).text]));
     assert.deepEqual(loadConfig({}, env, undefined)[name], value, envName(name));
     for (const keyOf of [kebab, (name: string) => kebab(name).replaceAll('-', '_')]) {
-      const file = fileOf(set.map((each) => `${keyOf(each)}: ${JSON.stringify(value)}\n`).join(''));
+      const file = fileOf(set.map((each) => `${keyOf(each)}: ${JSON.stringify(sampleOf(each).value)}\n`).join(''));
       assert.deepEqual(loadConfig({}, {}, file)[name], value, keyOf(name));
     }
   }

@@ -9,6 +9,7 @@ import { securityOptions } from './options/security.ts';
 import { serverOptions } from './options/server.ts';
 import { tlsOptions } from './options/tls.ts';
 import { workersOptions } from './options/workers.ts';
+import { pairsProblem } from './named-workers.ts';
 
 /**
  * Every option of `turnout serve`, once: name (camelCase here; `--kebab-case`, `TURNOUT_UPPER_CASE` and YAML keys follow),
@@ -42,6 +43,8 @@ export const configSchema = z.strictObject(shape).superRefine((config, context) 
   if ((config.clientCertPath === undefined) !== (config.clientKeyPath === undefined)) {
     context.addIssue({ code: 'custom', message: 'give both --client-cert-path and --client-key-path, or neither' });
   }
+  const problem = pairsProblem(config);
+  if (problem !== '') context.addIssue({ code: 'custom', message: problem });
   if (config.tlsClientCaPath !== undefined && config.tlsCertPath === undefined) {
     context.addIssue({
       code: 'custom',

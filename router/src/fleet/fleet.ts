@@ -14,10 +14,14 @@ export interface FleetOptions {
   readonly places?: WorkerPlaces;
   /** Exchanges under way at once at each worker; 0 or left out: no bound. */
   readonly workerMaxInflight?: number;
+  /** Requests are served by pairs of a prefill and a decode worker, not by one worker each. */
+  readonly servesPairs?: boolean;
 }
 
 export interface NewWorker {
   readonly role?: Role;
+  /** Of a prefill worker. */
+  readonly bootstrapPort?: number | null;
   readonly labels?: Readonly<Record<string, string>>;
   /** Key that its engine asks for. */
   readonly apiKey?: string | undefined;
@@ -43,6 +47,7 @@ export class Fleet {
   strandedInFlight = 0;
   /** Workers that have as much as they may; 0 wherever nobody has a cap. */
   fullCount = 0;
+  readonly servesPairs: boolean;
   readonly #options: FleetOptions;
   readonly #places: WorkerPlaces;
   readonly #byUrl = new Map<string, Worker>();
@@ -54,6 +59,7 @@ export class Fleet {
 
   constructor(options: FleetOptions) {
     this.#options = options;
+    this.servesPairs = options.servesPairs ?? false;
     this.#cap = options.workerMaxInflight ?? 0;
     this.#places = options.places ?? new WorkerPlaces([]);
   }
@@ -79,10 +85,17 @@ export class Fleet {
     if (typeof address === 'string') return address;
     const refusal = isChecked ? this.#places.refusalOf(address.endpoint.host) : null;
     if (refusal !== null) return refusal;
+    const role = options.role ?? 'regular';
+    if (role !== 'regular' && address.rank !== null)
+      return "A data-parallel rank can't be one half of a pair: give the engine as http://host:port.";
     const ownKey = options.apiKey === undefined ? null : { authorization: `Bearer ${options.apiKey}` };
     const known = this.#byUrl.get(address.url);
     if (known !== undefined) {
+      if (options.role !== undefined && options.role !== known.role) {
+        return `That engine is in the fleet as ${known.role}: remove it first.`;
+      }
       if (ownKey !== null) known.key = ownKey;
+      if (options.bootstrapPort !== undefined) known.bootstrapPort = options.bootstrapPort;
       return known;
     }
     const slot = this.#freeSlots.pop() ?? this.#slots++;
@@ -92,11 +105,13 @@ export class Fleet {
       this.inFlight = larger;
     }
     const worker = new Worker(randomUUID(), slot, address, {
-      role: options.role ?? 'regular',
+      role,
+      bootstrapPort: options.bootstrapPort ?? null,
       labels: options.labels ?? {},
       key: ownKey ?? this.#options.key ?? { authorization: '' },
       pool: this.#options.pool,
     });
+    if ((role !== 'regular') !== this.servesPairs) worker.reasons |= REASONS.role;
     // Where the fleet's weights are known, a newcomer serves only once its own are known to be the same.
     if (this.servingVersion() !== null) worker.reasons |= REASONS.version;
     this.workers.push(worker);

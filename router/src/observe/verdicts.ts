@@ -15,31 +15,41 @@ export function verdicts(breakers: Breakers, health: Health): Observer {
     if (x.isGeneration && status >= 500 && status !== 501) breakers.failed(worker, 'generation');
     else breakers.succeeded(worker, x.isGeneration);
   };
-  const endTrial = (x: Exchange, worker: Worker): void => {
+  /** Of a pair, whichever of the two was on trial. */
+  const endTrial = (x: Exchange): void => {
     if (!x.isTrial) return;
     x.isTrial = false;
-    breakers.trialEnded(worker);
+    for (const { worker } of x.placement?.legs ?? []) breakers.trialEnded(worker);
+  };
+  const suspectTwin = (x: Exchange, worker: Worker): void => {
+    for (const leg of x.placement?.legs ?? []) if (leg.worker !== worker) health.suspect(leg.worker);
   };
   return {
     attemptFailed(x, worker, failure, detail) {
       // An idle connection's end is no fault, and its request stays with the worker.
       if (failure === 'stale') return;
-      if (failure === 'status') answered(x, worker, Number(detail));
-      else {
+      if (failure === 'status') {
+        answered(x, worker, Number(detail));
+        // A decode engine fails too when the prefill engine of its pair is gone without a word.
+        if (Number(detail) >= 500 && x.freed === null) suspectTwin(x, worker);
+      } else {
         breakers.failed(worker, failure === 'connect' || failure === 'reset' ? 'connection' : 'generation');
         health.suspect(worker);
       }
-      endTrial(x, worker);
+      if (x.answeredBy === null) endTrial(x);
     },
     finished(x) {
       const { worker } = x;
       if (worker === null) return;
-      if (x.outcome === 'complete') answered(x, worker, x.status);
-      else if (brokeOff(x)) {
+      if (x.outcome === 'complete') {
+        answered(x, worker, x.status);
+        // Without its twin it could not have answered.
+        if (x.freed !== null && x.freed !== worker) breakers.succeeded(x.freed, x.isGeneration);
+      } else if (brokeOff(x)) {
         breakers.failed(worker, 'generation');
         health.suspect(worker);
       }
-      endTrial(x, worker);
+      endTrial(x);
     },
   };
 }
