@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import fc from 'fast-check';
 import { RouterError } from '../../kit/errors.ts';
 import { addBootstrap } from './bootstrap.ts';
 
@@ -89,4 +90,18 @@ test('who asks for the log probabilities of the prompt', () => {
   assert.ok(!asks('{"return_logprob":false,"text":"return_logprob true"}'));
   assert.ok(!asks('{"text":"a"}'));
   assert.ok(!asks('{"return_logprob":true}', '/v1/completions'));
+});
+
+test('whatever the object: what a reader finds is the same, and three fields', () => {
+  const objects = fc.dictionary(fc.string(), fc.jsonValue(), { maxKeys: 6 });
+  fc.assert(
+    fc.property(objects, fc.constantFrom('', ' ', '\t', '\n  '), (object, space) => {
+      const out = addBootstrap('/generate', Buffer.from(JSON.stringify(object, null, space)), place);
+      assert.ok('bytes' in out);
+      const { bootstrap_host, bootstrap_port, bootstrap_room, ...rest } = JSON.parse(out.bytes.toString());
+      assert.deepEqual([bootstrap_host, bootstrap_port, typeof bootstrap_room], ['10.0.0.7', 8998, 'number']);
+      assert.deepEqual(rest, JSON.parse(JSON.stringify(object)));
+    }),
+    { numRuns: 300 },
+  );
 });
