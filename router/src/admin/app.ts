@@ -40,6 +40,11 @@ export function createAdminApp({ fleet, breakers, metricsText, isDraining, polic
   const app = new Hono();
   const inFlightByUrl = () => Object.fromEntries(fleet.workers.map((worker) => [worker.url, fleet.load(worker)]));
   const healthyCount = () => fleet.workers.filter((worker) => worker.isHealthy).length;
+  /** Of pairs it takes one of each. */
+  const canServe = (): boolean =>
+    (fleet.servesPairs ? (['prefill', 'decode'] as const) : (['regular'] as const)).every((role) =>
+      fleet.workers.some((worker) => worker.role === role && worker.isHealthy),
+    );
 
   app.get('/health', (c) => c.text('OK'));
   app.get('/liveness', (c) => c.text('OK'));
@@ -47,7 +52,7 @@ export function createAdminApp({ fleet, breakers, metricsText, isDraining, polic
     const healthy = healthyCount();
     const counts = { healthy_workers: healthy, total_workers: fleet.workers.length };
     if (isDraining()) return c.json({ status: 'not ready', reason: 'shutting down', ...counts }, 503);
-    return healthy > 0
+    return canServe()
       ? c.json({ status: 'ready', ...counts })
       : c.json({ status: 'not ready', reason: 'insufficient healthy workers', ...counts }, 503);
   });

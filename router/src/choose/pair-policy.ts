@@ -94,11 +94,6 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
       if (worker.role === 'prefill') x.answerEar = answerEar;
     },
     ended: (x, worker) => as(halfOf(worker.role), x, (policy) => policy.ended?.(x, worker)),
-    nextHeld(held) {
-      const all = [...held];
-      const heldBy = (half: Half) => all.filter((x) => (notesOf(x).heldBy ?? 'decode') === half);
-      return nextOf('prefill', heldBy('prefill')) ?? nextOf('decode', heldBy('decode'));
-    },
     // Both are told, whatever the first one says.
     sessionEnded: (session) => both.map((policy) => policy.sessionEnded?.(session) ?? false).includes(true),
     flushed: (worker) => of[halfOf(worker.role)].flushed?.(worker),
@@ -112,5 +107,13 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
       for (const policy of both) policy.close?.();
     },
   };
+  // Where neither gives an order, all that wait are asked.
+  if (both.some((policy) => policy.nextHeld !== undefined)) {
+    pair.nextHeld = (held) => {
+      const all = [...held];
+      const heldBy = (half: Half) => all.filter((x) => (notesOf(x).heldBy ?? 'decode') === half);
+      return nextOf('prefill', heldBy('prefill')) ?? nextOf('decode', heldBy('decode'));
+    };
+  }
   return pair;
 }

@@ -11,9 +11,14 @@ import type { Observer } from './observer.ts';
  * its client's fault, and so is leaving; 501 says what it is, not how it is.
  */
 export function verdicts(breakers: Breakers, health: Health): Observer {
+  /** A decode engine fails too when the prefill engine of its pair is gone without a word. */
+  const suspectTwin = (x: Exchange, worker: Worker): void => {
+    for (const leg of x.placement?.legs ?? []) if (leg.worker !== worker) health.suspect(leg.worker);
+  };
   const answered = (x: Exchange, worker: Worker, status: number): void => {
     if (x.isGeneration && status >= 500 && status !== 501) breakers.failed(worker, 'generation');
     else breakers.succeeded(worker, x.isGeneration);
+    if (status >= 500 && x.freed === null) suspectTwin(x, worker);
   };
   /** Of a pair, whichever of the two was on trial. */
   const endTrial = (x: Exchange): void => {
@@ -21,18 +26,12 @@ export function verdicts(breakers: Breakers, health: Health): Observer {
     x.isTrial = false;
     for (const { worker } of x.placement?.legs ?? []) breakers.trialEnded(worker);
   };
-  const suspectTwin = (x: Exchange, worker: Worker): void => {
-    for (const leg of x.placement?.legs ?? []) if (leg.worker !== worker) health.suspect(leg.worker);
-  };
   return {
     attemptFailed(x, worker, failure, detail) {
       // An idle connection's end is no fault, and its request stays with the worker.
       if (failure === 'stale') return;
-      if (failure === 'status') {
-        answered(x, worker, Number(detail));
-        // A decode engine fails too when the prefill engine of its pair is gone without a word.
-        if (Number(detail) >= 500 && x.freed === null) suspectTwin(x, worker);
-      } else {
+      if (failure === 'status') answered(x, worker, Number(detail));
+      else {
         breakers.failed(worker, failure === 'connect' || failure === 'reset' ? 'connection' : 'generation');
         health.suspect(worker);
       }

@@ -140,6 +140,26 @@ test('a breaker takes out the side that fails, and brings it back', async (t) =>
   await untilIdle(router);
 });
 
+test('a decode engine that fails while its partner is silent: the partner is looked at too', async (t) => {
+  const options = { disableHealthCheck: false, healthCheckIntervalSecs: 600, disableRetries: true };
+  const { world, router } = await startPairs(t, [1, 1], options);
+  await until('both are well', () => router.fleet.workers.every(({ isHealthy }) => isHealthy));
+  world.prefill[0]!.instead = () => 'nothing';
+  world.decode[0]!.instead = () => ({ status: 500, body: '{}' });
+  const { questions } = world.prefill[0]!.engine;
+  const before = questions.length;
+  equal((await send(t, router.url, ask())).status, 500);
+  await until('it was asked how it is', () => questions.slice(before).includes('/health'));
+});
+
+test('the only engine of a role stays in, however it fails', async (t) => {
+  const { world, router } = await startPairs(t, [1, 3], { cbFailureThreshold: 2, disableRetries: true });
+  world.prefill[0]!.instead = () => ({ status: 500, body: '{"own":1}' });
+  for (let i = 0; i < 6; i++) equal((await send(t, router.url, ask())).text, '{"own":1}');
+  equal(router.fleet.get(world.prefill[0]!.engine.url)!.reasons, 0);
+  equal(router.fleet.eligible.length, 4);
+});
+
 test('a removed half gets nothing new and finishes what it has', async (t) => {
   const { world, router } = await startPairs(t, [2, 1]);
   const gone = router.fleet.get(world.prefill[0]!.engine.url)!;

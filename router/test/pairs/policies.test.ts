@@ -102,6 +102,22 @@ test('PUT /policies changes both, but what --prefill-policy says stays', async (
   deepEqual([prefill!.policy, decode!.policy], ['cache_aware', 'round_robin']);
 });
 
+test('a reload changes the policy of one half', async (t) => {
+  const { router } = await startPairs(t, [1, 1], { policy: 'random' });
+  await router.reload(() => ({ ...router.config, prefillPolicy: 'cache_aware' }));
+  const { prefill, decode } = await state(t, router.url);
+  deepEqual([prefill!.policy, decode!.policy], ['cache_aware', 'random']);
+});
+
+test('ready means one of each', async (t) => {
+  const { world, router } = await startPairs(t, [1, 0]);
+  const ready = async () => (await send(t, router.url, request('GET', '/readiness'))).status;
+  equal(await ready(), 503);
+  const decode = await world.add('decode');
+  await send(t, router.url, post('/workers', { url: decode.engine.url, worker_type: 'decode' }));
+  equal(await ready(), 200);
+});
+
 test('a reload adds and removes halves', async (t) => {
   const { world, router } = await startPairs(t, [2, 2]);
   const { prefill, decode } = world.urls;
