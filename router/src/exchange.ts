@@ -1,4 +1,4 @@
-import type { Placement, Worker } from './fleet/worker.ts';
+import type { Placement, Role, Worker } from './fleet/worker.ts';
 import type { RouterError } from './kit/errors.ts';
 import type { RequestBody } from './wire/request-body.ts';
 import type { Plugin } from './plugin.ts';
@@ -121,6 +121,8 @@ export class Exchange {
   isLastTurn = false;
   /** A model's work: it may be done again elsewhere, and an engine that fails at it is broken. */
   isGeneration = false;
+  /** Whose workers it takes, one of each; null: one worker of any kind. */
+  roles: readonly Role[] | null = null;
   /** Milliseconds that it may take in all, by its client's word or the router's options; 0: no limit. */
   timeoutMs = 0;
   answerEar: AnswerEar | null = null;
@@ -144,6 +146,10 @@ export class Exchange {
   audience: readonly Worker[] | null = null;
   /** It is about an engine as a whole, not about the rank of it that a worker is. */
   isForEngine = false;
+  /** Its part of the work is done: it is counted no more, though the exchange goes on. */
+  freed: Worker | null = null;
+  /** Who answers; null: nobody yet. */
+  answeredBy: Worker | null = null;
   /** Workers that it must not go to now: they failed it. */
   tried: readonly Worker[] = NOBODY;
   failures: readonly FailedAttempt[] = NO_FAILURES;
@@ -190,7 +196,8 @@ export class Exchange {
     return this.key !== null && this.key.kind === 'session' ? this.key.value : '';
   }
 
+  /** Who answers, or is to: of a pair the decode worker. */
   get worker(): Worker | null {
-    return this.placement?.legs[0]?.worker ?? null;
+    return this.answeredBy ?? this.placement?.legs.at(-1)?.worker ?? null;
   }
 }

@@ -19,15 +19,16 @@ import { WaitingRoom } from './choose/waiting-room.ts';
 import { BodyReader } from './classify/body-reader.ts';
 import { classify } from './classify/classify.ts';
 import { orders } from './classify/keys.ts';
+import { settleRoles } from './classify/roles.ts';
 import { serverCertificates, workerCertificates } from './config/certificates.ts';
-import { splitList } from './config/load.ts';
+import { namedWorkers } from './config/named-workers.ts';
 import { LiveConfig } from './config/live.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
 import { nobodyAvailable } from './fleet/availability.ts';
 import { Breakers } from './fleet/breakers.ts';
-import { changeWorkers } from './fleet/change-workers.ts';
 import { type Discovery, startDiscovery } from './fleet/discover/kubernetes.ts';
+import { addNamed, changeWorkers } from './fleet/change-workers.ts';
 import { Health } from './fleet/health.ts';
 import { FleetModels } from './fleet/models.ts';
 import { LoadWatch } from './fleet/load-watch.ts';
@@ -99,6 +100,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     workerMaxInflight: config.workerMaxInflight,
     ranksEach: config.intraNodeDataParallelSize,
     asksForRanks: config.dpAware,
+    servesPairs: config.pdDisaggregation,
   });
   const slowStart = new SlowStart(fleet, () => clock.nowMs);
   const breakers = new Breakers(
@@ -213,7 +215,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const plugins = [...(parts.plugins ?? []), ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])];
   addRankField(fleet, plugins);
   const pipeline = new Pipeline({
-    classify: (x) => classify(x, ids.requestIdHeaders),
+    classify: (x) => classify(x, ids.requestIdHeaders) ?? (fleet.servesPairs ? settleRoles(x) : null),
     doorkeeper,
     serveOwn: ownEndpoints(app, modelList(models)),
     fleetControl,
@@ -260,10 +262,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   let adminPort = 0;
   let discovery: Discovery | null = null;
   try {
-    for (const url of splitList(config.workerUrls)) {
-      const worker = fleet.add(url, { isOperators: true });
-      if (typeof worker === 'string') throw new Error(`--worker-urls: ${worker}`);
-    }
+    for (const named of namedWorkers(config)) addNamed(fleet, named);
     discovery = await startDiscovery(config, fleet, random, log);
     port = await listenOr(() => listener.listen(), `--port ${config.port}`);
     if (adminListener !== null)
@@ -307,7 +306,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     };
   });
   live.beforeChange(() => access.prepareReload());
-  live.beforeChange((next, now) => changeWorkers(fleet, splitList(now.workerUrls), splitList(next.workerUrls)));
+  live.beforeChange((next, now) => changeWorkers(fleet, namedWorkers(now), namedWorkers(next)));
   live.beforeChange((next, now) => () => {
     retryBudget.limitBytes = next.retryBufferBytes;
     fleet.setCap(next.workerMaxInflight);

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { loadPolicy } from '../choose/load-policy.ts';
+import { pairPolicy } from '../choose/pair-policy.ts';
 import type { PolicyContext } from '../choose/policy.ts';
 import { type NamedPolicy, PolicyTable } from '../choose/policy-table.ts';
 import { boundedKey } from '../classify/body-scan.ts';
@@ -21,7 +22,7 @@ export async function startChoosing(
   { log, ...surroundings }: Surroundings,
 ): Promise<{ table: PolicyTable; control: PolicyControl; prepareChange: Preparation }> {
   const config = live.current;
-  const load = (model: string, name: string, options = live.current) => {
+  const loadOne = (model: string, name: string, options: Config, half: '' | 'prefill' | 'decode') => {
     // The other router's users read these lines at info.
     const level = options.keyOrder === 'vllm-router' ? 'info' : 'debug';
     const trace = (line: string): void => log[level](`${name}: ${line}`);
@@ -30,7 +31,10 @@ export async function startChoosing(
       {
         ...surroundings,
         options,
-        state: (map) => surroundings.state(model === '' ? map : `${map}@${fileWord(model)}`),
+        state: (map) => {
+          const own = half === '' ? map : `${map}-${half}`;
+          return surroundings.state(model === '' ? own : `${own}@${fileWord(model)}`);
+        },
         get trace() {
           return log.isLevelEnabled(level) ? trace : null;
         },
@@ -38,6 +42,19 @@ export async function startChoosing(
       },
       (where, error, count) => log.error({ policy: name, in: where, count, err: error }, 'policy failed'),
     );
+  };
+  /** For pairs two policies: --policy for both, but where --prefill-policy or --decode-policy says otherwise. */
+  const load = async (model: string, name: string, options = live.current): Promise<NamedPolicy> => {
+    if (!options.pdDisaggregation) return loadOne(model, name, options, '');
+    const isUsual = model === '';
+    const prefill = await loadOne(model, (isUsual ? options.prefillPolicy : undefined) ?? name, options, 'prefill');
+    try {
+      const decode = await loadOne(model, (isUsual ? options.decodePolicy : undefined) ?? name, options, 'decode');
+      return { name, policy: pairPolicy(prefill, decode) };
+    } catch (error) {
+      prefill.policy.close?.();
+      throw error;
+    }
   };
   if (config.evictionIntervalSecs !== undefined) {
     log.warn('--eviction-interval-secs has no effect: --max-tree-size is kept at every request');

@@ -8,6 +8,7 @@ import type { RequestHead } from '../wire/request-head.ts';
 import type { FullWorkers } from './full-workers.ts';
 import type { Hold } from './policy.ts';
 import type { PolicyTable } from './policy-table.ts';
+import { withoutSpared, usable } from './roles.ts';
 import type { SlowStart } from './slow-start.ts';
 
 /** What came of choosing: a placement (its work is counted already), a hold, a refusal, or nobody. */
@@ -82,7 +83,8 @@ export class Chooser {
     if (untried.length === 0) return this.#isModelUnknown(x) ? unknownModel(x.model) : null;
     const open = this.#full === null ? untried : this.#full.withRoom(x, untried);
     if (open.length === 0) return this.#full!.hold(x);
-    const workers = this.#slowStart === null ? open : this.#slowStart.withoutSpared(open);
+    const slowStart = this.#slowStart;
+    const workers = slowStart === null ? open : withoutSpared(x, open, slowStart);
     const policy = this.table.for(x);
     x.placer = policy;
     if (this.explains) x.candidates = policy.explain?.(x, workers) ?? null;
@@ -90,6 +92,7 @@ export class Chooser {
     if ('legs' in choice) {
       x.placement = choice;
       x.isCounted = true;
+      x.freed = null;
       for (const { worker } of choice.legs) {
         x.isTrial ||= worker.isOnTrial;
         this.#fleet.begin(worker);
@@ -129,7 +132,14 @@ export class Chooser {
   /** Who could get it: eligible, and did not fail it before. */
   candidates(x: Exchange): readonly Worker[] {
     const eligible = this.eligibleFor(x);
-    return x.tried.length === 0 ? eligible : eligible.filter((worker) => !x.tried.includes(worker));
+    return usable(x, x.tried.length === 0 ? eligible : eligible.filter((worker) => !x.tried.includes(worker)));
+  }
+
+  /** One worker of a placement has done its part, and has room again. */
+  free(x: Exchange, worker: Worker): void {
+    if (!x.isCounted || x.freed !== null) return;
+    x.freed = worker;
+    this.#fleet.finish(worker);
   }
 
   /** The placement's work is over, however it ended. */
@@ -137,7 +147,7 @@ export class Chooser {
     if (x.placement === null || !x.isCounted) return;
     x.isCounted = false;
     for (const { worker } of x.placement.legs) {
-      this.#fleet.finish(worker);
+      if (worker !== x.freed) this.#fleet.finish(worker);
       x.placer?.ended?.(x, worker);
     }
     if (x.isLastTurn && x.outcome === 'complete' && x.session !== '') this.table.sessionEnded(x.session);

@@ -4,6 +4,7 @@ import type { FleetModels } from '../fleet/models.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Hold } from './policy.ts';
+import { usable } from './roles.ts';
 import type { WaitingRoom } from './waiting-room.ts';
 
 export interface FullWorkersOptions {
@@ -31,7 +32,10 @@ export class FullWorkers implements Placer {
   /** Those of `workers` with room; none for one that comes while others wait. */
   withRoom(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
     if (this.#fleet.fullCount === 0 && this.#room.size === 0) return workers;
-    const open = workers.filter((worker) => !this.#fleet.isFull(worker));
+    const open = usable(
+      x,
+      workers.filter((worker) => !this.#fleet.isFull(worker)),
+    );
     // Those who wait may wait for workers of another model.
     const isNew = x.placer === null && this.#models?.areSeveral !== true;
     if (!isNew || open.length === 0 || this.#room.sizeOf(this) === 0) return open;
@@ -58,12 +62,17 @@ export class FullWorkers implements Placer {
     const open = eligible.filter((worker) => !this.#fleet.isFull(worker));
     const hasModels = this.#models !== null && this.#models.areSeveral;
     for (const x of held) {
-      const { tried } = x;
+      const { tried, roles } = x;
       const able = hasModels && x.model !== '' ? this.#models.eligibleFor(x.model) : eligible;
-      if (tried.length === 0 && able === eligible && (open.length > 0 || eligible.length === 0)) return x;
+      if (tried.length === 0 && roles === null && able === eligible && (open.length > 0 || eligible.length === 0))
+        return x;
       // Also one that has nobody left to wait for: it is told so.
-      const left = tried.length === 0 ? able : able.filter((worker) => !tried.includes(worker));
-      if (left.length === 0 || left.some((worker) => open.includes(worker))) return x;
+      const left = usable(
+        x,
+        able.filter((worker) => !tried.includes(worker)),
+      );
+      const free = left.filter((worker) => open.includes(worker));
+      if (left.length === 0 || usable(x, free).length > 0) return x;
     }
     return null;
   }

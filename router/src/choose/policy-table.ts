@@ -8,7 +8,8 @@ export interface NamedPolicy {
   readonly policy: Policy;
 }
 
-const strength: Readonly<Record<Needs, number>> = { nothing: 0, headers: 1, key: 2, prompt: 3 };
+/** The more of them, the more a policy asks for. */
+export const strength: Readonly<Record<Needs, number>> = { nothing: 0, headers: 1, key: 2, prompt: 3 };
 
 /** Which policy decides: one for all, others for the models that have their own. Can be changed while running. */
 export class PolicyTable {

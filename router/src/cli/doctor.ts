@@ -2,7 +2,7 @@ import { createServer } from 'node:net';
 import { createSecureContext } from 'node:tls';
 import { startAccess } from '../admit/start-access.ts';
 import { workerCertificates } from '../config/certificates.ts';
-import { splitList } from '../config/load.ts';
+import { namedWorkers } from '../config/named-workers.ts';
 import type { Config } from '../config/options.ts';
 import { type Asker, ask } from '../engines/ask.ts';
 import type { EngineFacts } from '../engines/engine.ts';
@@ -16,7 +16,7 @@ const marks = { ok: 'ok     ', note: 'note   ', problem: 'PROBLEM' } as const;
 
 /** Looks at everything a router of this configuration needs and says what is missing for what. @returns the exit code. */
 export async function doctor(config: Config, print: (line: string) => void): Promise<number> {
-  const urls = splitList(config.workerUrls);
+  const urls = namedWorkers(config).map(({ url }) => url);
   let problems = 0;
   const show = (findings: readonly Finding[]): void => {
     for (const { state, text } of findings) {

@@ -14,6 +14,7 @@ const fixed: ReadonlySet<OptionName> = new Set<OptionName>([
   'logDir',
   'logMaxBytes',
   'logMaxFiles',
+  'pdDisaggregation',
   'streamCoalesceMs',
   'workerApi',
   'broadcastPaths',

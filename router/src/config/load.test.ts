@@ -56,6 +56,8 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   // Refused with anything in them.
   prefillSelector: ['', []],
   decodeSelector: ['', []],
+  prefillPolicy: ['random'],
+  decodePolicy: ['random'],
 };
 
 /** Text of a flag or variable that is right for the option and differs from its default, and what it comes to. */
@@ -71,6 +73,10 @@ function sampleOf(name: OptionName): { text: string; value: unknown } {
 
 /** Options that are given only together with another. */
 const partners: Partial<Record<OptionName, readonly OptionName[]>> = {
+  prefill: ['pdDisaggregation'],
+  decode: ['pdDisaggregation'],
+  prefillPolicy: ['pdDisaggregation'],
+  decodePolicy: ['pdDisaggregation'],
   tlsCertPath: ['tlsKeyPath'],
   tlsKeyPath: ['tlsCertPath'],
   tlsClientCaPath: ['tlsCertPath', 'tlsKeyPath'],

@@ -2,6 +2,9 @@ import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { type Config, type OptionName, configSchema, envName, kebab, options } from './options.ts';
+import { splitList } from './split-list.ts';
+
+export { splitList };
 
 /** A mistake in the configuration, worded for whoever made it. */
 export class ConfigError extends Error {}
@@ -74,10 +77,6 @@ export function fromText(name: OptionName, text: string): unknown {
   if (inner instanceof z.ZodNumber) return /^-?\d+(\.\d+)?$/.test(text.trim()) ? Number(text) : text;
   return text;
 }
-
-/** Lists come separated by spaces, commas or both. */
-export const splitList = (parts: readonly string[]): string[] =>
-  parts.flatMap((part) => part.split(/[\s,]+/)).filter((part) => part !== '');
 
 function nearest(key: string): string {
   const distances = [...byKebab.keys()].map((name) => ({ name, distance: editDistance(key, name) }));

@@ -11,6 +11,7 @@ import { securityOptions } from './options/security.ts';
 import { serverOptions } from './options/server.ts';
 import { tlsOptions } from './options/tls.ts';
 import { workersOptions } from './options/workers.ts';
+import { pairsProblem } from './named-workers.ts';
 
 /**
  * Every option of `turnout serve`, once: name (camelCase here; `--kebab-case`, `TURNOUT_UPPER_CASE` and YAML keys follow),
@@ -65,6 +66,8 @@ export const configSchema = z.strictObject(shape).superRefine((config, context) 
         '--dp-aware asks engines with their first health check, and --disable-health-check is set: give --intra-node-data-parallel-size, or the ranks themselves (http://host:port@0-3)',
     });
   }
+  const problem = pairsProblem(config);
+  if (problem !== '') context.addIssue({ code: 'custom', message: problem });
   if (config.tlsClientCaPath !== undefined && config.tlsCertPath === undefined) {
     context.addIssue({
       code: 'custom',

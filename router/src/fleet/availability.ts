@@ -1,13 +1,13 @@
 import { RouterError } from '../kit/errors.ts';
 import type { Breakers } from './breakers.ts';
 import type { Fleet } from './fleet.ts';
-import { REASONS, type Reason } from './worker.ts';
+import { REASONS, type Reason, type Worker } from './worker.ts';
 
 const words: Readonly<Record<Reason, string>> = {
   unhealthy: 'unhealthy',
   breaker: 'taken out by the circuit breaker',
   draining: 'draining',
-  role: 'not for whole requests',
+  role: 'with a role that does not serve here',
   version: 'with other weights than the fleet',
   ranks: 'not yet asked for their data-parallel ranks',
 };
@@ -15,16 +15,33 @@ const words: Readonly<Record<Reason, string>> = {
 /** What to tell a client when no worker may get its request: why each can't, and when to come back. */
 export function nobodyAvailable(fleet: Fleet, breakers: Breakers): RouterError {
   const { workers } = fleet;
-  const counts = (Object.keys(REASONS) as Reason[])
-    .map((reason) => [reason, workers.filter((worker) => (worker.reasons & REASONS[reason]) !== 0).length] as const)
-    .filter(([, count]) => count > 0)
-    .map(([reason, count]) => `${count} ${words[reason]}`);
-  const why =
-    workers.length === 0
-      ? 'none is registered'
-      : `of ${workers.length} registered, ${counts.join(', ') || 'all failed'}`;
+  const why = fleet.servesPairs ? whyNoPair(fleet) : whyNone(workers, '');
   const areAllOpen = workers.length > 0 && workers.every((worker) => (worker.reasons & REASONS.breaker) !== 0);
   return new RouterError('no_available_workers', `No available workers: ${why}. See GET /workers.`, {
     retryAfterSecs: areAllOpen ? Math.max(1, Math.ceil(breakers.nextTrialMs / 1000)) : 1,
   });
+}
+
+function whyNone(workers: readonly Worker[], role: string): string {
+  const counts = (Object.keys(REASONS) as Reason[])
+    .map((reason) => [reason, workers.filter((worker) => (worker.reasons & REASONS[reason]) !== 0).length] as const)
+    .filter(([, count]) => count > 0)
+    .map(([reason, count]) => `${count} ${words[reason]}`);
+  return workers.length === 0
+    ? `none${role} is registered`
+    : `of ${workers.length}${role} registered, ${counts.join(', ') || 'all failed'}`;
+}
+
+/** A pair takes one of each: the role that nobody has now is what is missing. */
+function whyNoPair({ workers, eligible }: Fleet): string {
+  const missing = (['prefill', 'decode'] as const).filter((role) => !eligible.some((worker) => worker.role === role));
+  const roles = missing.length === 0 ? (['prefill', 'decode'] as const) : missing;
+  return roles
+    .map((role) =>
+      whyNone(
+        workers.filter((worker) => worker.role === role),
+        ` for ${role}`,
+      ),
+    )
+    .join('; ');
 }

@@ -124,7 +124,9 @@ export class Breakers {
 
   #mayEject(worker: Worker): boolean {
     const { maxEjectedPercent } = this.#options;
-    const { workers, eligible } = this.#fleet;
+    // Those that could do its part of the work: halves of pairs can't stand in for each other.
+    const workers = this.#fleet.workers.filter(({ role }) => role === worker.role);
+    const eligible = this.#fleet.eligible.filter(({ role }) => role === worker.role);
     if (maxEjectedPercent >= 100) return true;
     if (!eligible.some((other) => other !== worker)) return false;
     const ejected = workers.filter((other) => other !== worker && this.stateOf(other) !== 'closed').length;

@@ -1,26 +1,44 @@
+import type { NamedWorker } from '../config/named-workers.ts';
 import type { Fleet } from './fleet.ts';
 import { readWorkerUrls } from './worker-url.ts';
+
+/** Adds a worker that the configuration names. Throws, in words for the user, when it can't be one. */
+export function addNamed(fleet: Fleet, { url, role, bootstrapPort, flag }: NamedWorker): void {
+  const worker = fleet.add(url, { isOperators: true, role, bootstrapPort });
+  if (typeof worker === 'string') throw new Error(`${flag}: ${worker}`);
+}
 
 /**
  * Compares the workers that the configuration names with those that it named before; what others added or removed since is
  * left as it is. Throws, in words for the user, when one of them can't be a worker.
  * @returns what adds and removes them
  */
-export function changeWorkers(fleet: Fleet, before: readonly string[], wanted: readonly string[]): () => void {
-  const old = new Set(before.flatMap(urlsOf));
-  const next = new Set(wanted.flatMap(urlsOf));
+export function changeWorkers(
+  fleet: Fleet,
+  before: readonly NamedWorker[],
+  wanted: readonly NamedWorker[],
+): () => void {
+  const old = new Map(before.flatMap(eachRank).map((named) => [keyOf(named), named]));
+  const next = new Map(wanted.flatMap(eachRank).map((named) => [keyOf(named), named]));
   return () => {
-    for (const url of next) if (!old.has(url)) fleet.add(url, { isOperators: true });
-    for (const url of old) {
-      if (next.has(url)) continue;
-      for (const worker of fleet.named(url)) if (!next.has(worker.url)) fleet.remove(worker);
+    for (const [key, named] of old) {
+      if (next.has(key)) continue;
+      for (const worker of fleet.named(named.url)) {
+        if (!next.has(keyOf({ ...named, url: worker.url }))) fleet.remove(worker);
+      }
+    }
+    for (const [key, named] of next) {
+      if (!old.has(key) || old.get(key)!.bootstrapPort !== named.bootstrapPort) addNamed(fleet, named);
     }
   };
 }
 
+/** An engine that changes its role is another worker. */
+const keyOf = ({ url, role }: NamedWorker): string => `${role} ${url}`;
+
 /** One for each rank that it names. */
-function urlsOf(text: string): string[] {
-  const addresses = readWorkerUrls(text, null);
-  if (typeof addresses === 'string') throw new Error(`--worker-urls: ${addresses}`);
-  return addresses.map(({ url }) => url);
+function eachRank(named: NamedWorker): NamedWorker[] {
+  const addresses = readWorkerUrls(named.url, null);
+  if (typeof addresses === 'string') throw new Error(`${named.flag}: ${addresses}`);
+  return addresses.map(({ url }) => ({ ...named, url }));
 }

@@ -19,10 +19,14 @@ export interface FleetOptions {
   readonly ranksEach?: number;
   /** Such an engine is asked how many it has, and serves only then (`splitRanks`). */
   readonly asksForRanks?: boolean;
+  /** Requests are served by pairs of a prefill and a decode worker, not by one worker each. */
+  readonly servesPairs?: boolean;
 }
 
 export interface NewWorker {
   readonly role?: Role;
+  /** Of a prefill worker. */
+  readonly bootstrapPort?: number | null;
   readonly labels?: Readonly<Record<string, string>>;
   /** Key that its engine asks for. */
   readonly apiKey?: string | undefined;
@@ -48,6 +52,7 @@ export class Fleet {
   strandedInFlight = 0;
   /** Workers that have as much as they may; 0 wherever nobody has a cap. */
   fullCount = 0;
+  readonly servesPairs: boolean;
   readonly #options: FleetOptions;
   readonly #places: WorkerPlaces;
   readonly #byUrl = new Map<string, Worker>();
@@ -59,6 +64,7 @@ export class Fleet {
 
   constructor(options: FleetOptions) {
     this.#options = options;
+    this.servesPairs = options.servesPairs ?? false;
     this.#cap = options.workerMaxInflight ?? 0;
     this.#places = options.places ?? new WorkerPlaces([]);
   }
@@ -96,12 +102,18 @@ export class Fleet {
    * @returns the worker, or the first of them (the one that was there when the URL is known), or words why it can't be one.
    */
   add(url: string, options: NewWorker = {}): Worker | string {
-    const { tls, pool, ranksEach, asksForRanks = false } = this.#options;
+    const { tls, pool } = this.#options;
+    const role = options.role ?? 'regular';
+    // Ranks are workers for whole requests.
+    const ranksEach = role === 'regular' ? this.#options.ranksEach : 1;
+    const asksForRanks = role === 'regular' && this.#options.asksForRanks === true;
     const isChecked = options.isOperators !== true || this.#places.isLimited;
     const addresses = readWorkerUrls(url, tls, isChecked ? this.#places.lookup : null, ranksEach);
     if (typeof addresses === 'string') return addresses;
     const refusal = isChecked ? this.#places.refusalOf(addresses[0]!.endpoint.host) : null;
     if (refusal !== null) return refusal;
+    if (role !== 'regular' && addresses[0]!.rank !== null)
+      return "A data-parallel rank can't be one half of a pair: give the engine as http://host:port.";
     const ownKey = options.apiKey === undefined ? null : { authorization: `Bearer ${options.apiKey}` };
     const known = asksForRanks && addresses[0]!.rank === null ? this.named(url) : [];
     if (known.length > 0) {
@@ -109,11 +121,17 @@ export class Fleet {
       return known[0]!;
     }
     const key = ownKey ?? this.#options.key ?? { authorization: '' };
-    const made = { role: options.role ?? 'regular', labels: options.labels ?? {}, pool, key };
+    const bootstrapPort = options.bootstrapPort ?? null;
+    const made = { role, bootstrapPort, labels: options.labels ?? {}, pool, key };
+    const other = this.#byUrl.get(addresses[0]!.url);
+    if (other !== undefined && options.role !== undefined && other.role !== role) {
+      return `That engine is in the fleet as ${other.role}: remove it first.`;
+    }
     const [first] = addresses.map((address) => {
       const there = this.#byUrl.get(address.url);
       if (there !== undefined) {
         if (ownKey !== null) there.key = ownKey;
+        if (options.bootstrapPort !== undefined) there.bootstrapPort = options.bootstrapPort;
         return there;
       }
       return this.#insert(randomUUID(), address, made, asksForRanks && address.rank === null ? REASONS.ranks : 0);
@@ -143,6 +161,7 @@ export class Fleet {
     }
     const worker = new Worker(id, slot, address, options);
     worker.reasons |= reasons;
+    if ((options.role !== 'regular') !== this.servesPairs) worker.reasons |= REASONS.role;
     // Where the fleet's weights are known, a newcomer serves only once its own are known to be the same.
     if (this.servingVersion() !== null) worker.reasons |= REASONS.version;
     this.workers.push(worker);

@@ -13,7 +13,7 @@ export const REASONS = {
   breaker: 2,
   /** Being removed: finishes what it has. */
   draining: 4,
-  /** Not a worker for whole requests, but one half of a prefill/decode pair. */
+  /** One half of a prefill/decode pair where requests are served whole, or the other way round. */
   role: 8,
   /** Its weights are not, or not yet known to be, those of the serving workers. */
   version: 16,
@@ -41,6 +41,7 @@ export interface WorkerKey {
 
 export interface WorkerOptions {
   readonly role: Role;
+  readonly bootstrapPort: number | null;
   readonly pool: PoolOptions;
   readonly labels: Readonly<Record<string, string>>;
   readonly key: WorkerKey;
@@ -55,6 +56,10 @@ export class Worker {
   readonly engineUrl: string;
   readonly slot: number;
   readonly role: Role;
+  /** Host of its URL: where its partners of a pair find it. */
+  readonly host: string;
+  /** Where a prefill engine meets its decode engines; null: where that engine expects it by itself. */
+  bootstrapPort: number | null;
   /** Which of its engine's data-parallel ranks it is; null: whichever the engine takes. */
   readonly rank: number | null;
   /** Value of Host for requests to it. */
@@ -107,11 +112,12 @@ export class Worker {
     this.basePath = address.basePath;
     this.rank = address.rank;
     this.role = options.role;
+    this.host = address.endpoint.host;
+    this.bootstrapPort = options.bootstrapPort;
     this.labels = options.labels;
     this.key = options.key;
     this.pool = new UpstreamPool(address.endpoint, options.pool);
     this.alone = { legs: [{ worker: this, role: options.role }] };
-    if (options.role !== 'regular') this.reasons = REASONS.role;
   }
 
   get isHealthy(): boolean {

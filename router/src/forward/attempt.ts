@@ -24,6 +24,14 @@ export interface AttemptOwner {
   onCut(attempt: Attempt, code: CutCode, detail: string): void;
 }
 
+/** Part of a pair: when its answer may begin, and whether it is the one that the client gets. */
+export interface PairRules {
+  /** The answer of a decode engine: what came of it is kept until then, and others can be tried still. */
+  mayBegin(attempt: Attempt): boolean;
+  /** True: nobody gets this answer, so nothing of the exchange hangs on it. */
+  isAside(attempt: Attempt): boolean;
+}
+
 /** Why an answer broke off. */
 export type CutCode = 'upstream_reset' | 'stream_idle_timeout';
 
@@ -40,12 +48,13 @@ const PROMPT_READS = 3;
 export class Attempt implements UpstreamUser, BodyTaker, Source {
   readonly x: Exchange;
   readonly worker: Worker;
-  readonly sink: Sink;
+  sink: Sink;
   /** True once the head of an answer is on its way to the client: from here nothing can be tried again. */
   hasAnswer = false;
   /** The attempt gave the connection away, or it is gone. */
   isOver = false;
   readonly #owner: AttemptOwner;
+  readonly #rules: PairRules | null;
   /** Set by `start`. */
   #connection!: UpstreamConnection;
   #isStarted = false;
@@ -53,6 +62,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   #head: ResponseHead | null = null;
   /** The beginning of a head whose rest has not come. */
   #partial: Buffer | null = null;
+  #isHeadWhole = false;
   #interim = 0;
   #left = 0;
   #chunks: ChunkedReader | null = null;
@@ -63,11 +73,12 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   #reads = 0;
   #timer: AnswerTimer | null = null;
 
-  constructor(x: Exchange, worker: Worker, sink: Sink, owner: AttemptOwner) {
+  constructor(x: Exchange, worker: Worker, sink: Sink, owner: AttemptOwner, rules: PairRules | null = null) {
     this.x = x;
     this.worker = worker;
     this.sink = sink;
     this.#owner = owner;
+    this.#rules = rules;
   }
 
   /** Sends the request. `changed`: a body that a plugin made, in place of the client's. */
@@ -189,12 +200,36 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
           this.#reject(head, end - next);
           return true;
         }
+        if (this.#rules !== null && head.status < 400 && !this.#mayBegin(head, end - next)) {
+          this.#partial = Buffer.from(all.subarray(start, end));
+          // More than its beginning is not needed before it may go on.
+          return end === next;
+        }
         this.#begin(head);
         return this.isOver || this.#relay(all, next, end);
       }
       // 1xx are for this hop (RFC 9110 section 15.2): the client's own 100 was sent when it asked for it.
       start = next;
     }
+  }
+
+  /**
+   * An engine of a pair sends the head of a stream at once, and what fails then fails before the first byte of the body: until
+   * that is here, nothing has begun.
+   */
+  #mayBegin(head: ResponseHead, bodyBytes: number): boolean {
+    this.#isHeadWhole = true;
+    const isEmpty = head.hasNoBody(this.x.head.method) || head.contentLength === 0;
+    return (bodyBytes > 0 || isEmpty) && this.#rules!.mayBegin(this);
+  }
+
+  /** What its answer waited for (`PairRules.mayBegin`) has come. */
+  goOn(): void {
+    if (this.isOver || this.hasAnswer || this.#partial === null) return;
+    const partial = this.#partial;
+    this.#partial = null;
+    const mayRead = this.onBytes(partial, partial.length);
+    if (mayRead && !this.isOver) this.#connection.resume();
   }
 
   /** Throws the answer away. @param bodyBytes bytes of its body that came with the head */
@@ -212,12 +247,17 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     this.hasAnswer = true;
     this.#timer?.answerBegan();
     if (head.isEventStream) this.worker.openStreams++;
+    if (this.#rules?.isAside(this) === true) return this.#relayFrom(head);
     if (this.sink === this.x.sink) this.x.isAnswerOut = true;
     const isSent = this.#isRequestSent && this.#connection.socket.writableLength === 0;
     // From here no other worker can be tried, so nothing needs the body any more. Plugins may have kept a part of it.
     if (isSent && this.x.plugins.length === 0) this.x.body.free();
     else this.x.body.release();
     this.#owner.onAnswerBegins(this, head);
+    this.#relayFrom(head);
+  }
+
+  #relayFrom(head: ResponseHead): void {
     if (head.hasNoBody(this.x.head.method)) this.#left = 0;
     else if (head.isChunked) {
       const { sink } = this;
@@ -233,7 +273,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
 
   #relay(bytes: Buffer, start: number, end: number): boolean {
     const chunks = this.#chunks;
-    if (end > start) this.x.answerEar?.hear(bytes, start, end);
+    if (end > start && this.#rules?.isAside(this) !== true) this.x.answerEar?.hear(bytes, start, end);
     let surplus = 0;
     if (chunks !== null) {
       if (!chunks.read(bytes, start, end)) {
@@ -299,7 +339,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     // make it run twice (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1). Only a reused connection without a single
     // byte of answer qualifies, and only once.
     else if (connection.uses > 0 && !connection.hasRead && !this.#isFresh) this.#fail('stale', detail);
-    else this.#fail(connection.hasRead ? 'cut_head' : 'reset', detail);
+    else this.#fail(connection.hasRead && !this.#isHeadWhole ? 'cut_head' : 'reset', detail);
   }
 
   readonly #onSilence = (): void => {

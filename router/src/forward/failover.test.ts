@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { FailedAttempt, Failure } from '../exchange.ts';
 import { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
-import { whoIsNext } from './failover.ts';
+import { whoIsNext, whoOfEachRole } from './failover.ts';
 
 const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
 const [a, b, c] = ['a', 'b', 'c'].map((name) => fleet.add(`http://${name}:1`) as Worker) as [Worker, Worker, Worker];
@@ -24,4 +24,14 @@ test('when all were tried: one that was reached, the last only if it is alone', 
 test('where nobody can be reached there is nobody to wait for', () => {
   assert.equal(whoIsNext(failed([a, 'connect'], [b, 'connect']), [a, b]), null);
   assert.equal(whoIsNext(failed([a, 'status']), []), null);
+});
+
+test('of a pair only the half that failed has to be another', () => {
+  const pairs = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null, servesPairs: true });
+  const add = (url: string, role: 'prefill' | 'decode') => pairs.add(url, { role }) as Worker;
+  const [p, q, d] = [add('http://p:1', 'prefill'), add('http://q:1', 'prefill'), add('http://d:1', 'decode')];
+  assert.deepEqual(whoOfEachRole(failed([p, 'reset']), [p, q, d]), { tried: [p], isAgain: false });
+  assert.deepEqual(whoOfEachRole(failed([d, 'reset']), [p, q, d]), { tried: [], isAgain: true });
+  assert.deepEqual(whoOfEachRole(failed([p, 'status'], [d, 'status']), [p, q, d]), { tried: [p], isAgain: true });
+  assert.equal(whoOfEachRole(failed([d, 'connect']), [p, q, d]), null);
 });

@@ -72,7 +72,7 @@ export class Failover {
     const { retries } = this.#options;
     // Only the same bytes may be sent again, which a body that flowed through without being kept can't be.
     if (!x.body.isWhole || failures.length > retries.maxRetries) return null;
-    const who = whoIsNext(failures, this.#eligibleFor(x));
+    const who = whoOfEachRole(failures, this.#eligibleFor(x));
     if (who === null) return null;
     if (!who.isAgain) return { tried: who.tried, waitMs: 0 };
     if (askedMs > retries.retryAfterMaxMs) return null;
@@ -80,6 +80,25 @@ export class Failover {
     const isTooLate = x.timeoutMs > 0 && performance.now() + waitMs >= x.startMs + x.timeoutMs;
     return isTooLate ? null : { tried: who.tried, waitMs };
   }
+}
+
+/** As `whoIsNext`, for each role whose workers failed: of a pair only one half may have to be another. */
+export function whoOfEachRole(
+  failures: readonly FailedAttempt[],
+  eligible: readonly Worker[],
+): ReturnType<typeof whoIsNext> {
+  const tried: Worker[] = [];
+  let last: ReturnType<typeof whoIsNext> = null;
+  for (const role of new Set(failures.map(({ worker }) => worker.role))) {
+    const who = whoIsNext(
+      failures.filter(({ worker }) => worker.role === role),
+      eligible.filter((worker) => worker.role === role),
+    );
+    if (who === null) return null;
+    tried.push(...who.tried);
+    if (role === failures.at(-1)!.worker.role) last = who;
+  }
+  return last === null ? null : { tried, isAgain: last.isAgain };
 }
 
 /**

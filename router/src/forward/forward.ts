@@ -3,17 +3,19 @@ import type { Hold } from '../choose/policy.ts';
 import type { WaitingRoom } from '../choose/waiting-room.ts';
 import { steersEngine } from '../engines/controls.ts';
 import type { Exchange, Failure } from '../exchange.ts';
-import type { Worker } from '../fleet/worker.ts';
+import type { Leg, Worker } from '../fleet/worker.ts';
 import { type CoarseClock, DelayQueue } from '../kit/clock.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Random } from '../kit/rng.ts';
 import { type Plugin, bodyPlugins, pluginError } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { AnswerTimeouts } from './answer-timer.ts';
-import { Attempt, type AttemptOwner, type CutCode } from './attempt.ts';
+import { Attempt, type CutCode } from './attempt.ts';
 import { lastWords, nobodyLeft } from './errors.ts';
 import { Failover, type NextTry, hasBegun, mayRunTwice } from './failover.ts';
 import type { ForwardOptions } from './options.ts';
+import { addBootstrap } from './pd/bootstrap.ts';
+import { Pair, type PairOwner } from './pd/pair.ts';
 import { answerSink } from './plugin-sink.ts';
 
 export interface ForwarderParts {
@@ -42,7 +44,7 @@ const cutMessages: Readonly<Record<CutCode, string>> = {
 };
 
 /** Takes an exchange to a worker; when that fails before the first byte of an answer, to the next one. */
-export class Forwarder implements AttemptOwner {
+export class Forwarder implements PairOwner {
   readonly coalescer: DelayQueue<Attempt> | null;
   readonly clock: CoarseClock;
   readonly #chooser: Chooser;
@@ -83,7 +85,7 @@ export class Forwarder implements AttemptOwner {
       this.#events.onFailed(x, x.failures.length === 0 ? this.#nobodyAvailable() : nobodyLeft(x));
     else if ('hold' in choice) this.#hold(x, choice);
     // What steers an engine gets a connection of its own: it can't be sent again when a kept-alive one proves dead.
-    else this.#attempt(x, choice.legs[0]!.worker, !mayRunTwice(x) && steersEngine(x.path));
+    else this.#attempt(x, choice.legs, !mayRunTwice(x) && steersEngine(x.path));
   }
 
   /** A policy may be the user's own: what it throws ends its exchange, not the router. */
@@ -110,43 +112,73 @@ export class Forwarder implements AttemptOwner {
     this.#room.hold(x, hold, maxMs, x.placer!, retry, expire);
   }
 
-  #attempt(x: Exchange, worker: Worker, isFresh: boolean): void {
+  #attempt(x: Exchange, legs: readonly Leg[], isFresh: boolean): void {
     x.attempts++;
-    if (x.plugins.length > 0) {
-      this.#attemptWithPlugins(x, worker, isFresh);
+    if (legs.length > 1) {
+      this.#attemptPair(x, legs[0]!.worker, legs[1]!.worker, isFresh);
       return;
     }
-    const attempt = new Attempt(x, worker, x.sink, this);
+    const { worker } = legs[0]!;
+    const hasPlugins = x.plugins.length > 0;
+    const attempt = new Attempt(x, worker, hasPlugins ? answerSink(x, this.#onPluginFailure) : x.sink, this);
     x.underWay = attempt;
-    attempt.start(isFresh, null);
-  }
-
-  #attemptWithPlugins(x: Exchange, worker: Worker, isFresh: boolean): void {
-    const attempt = new Attempt(x, worker, answerSink(x, this.#onPluginFailure), this);
-    x.underWay = attempt;
-    const plugins = x.plugins.filter((plugin) => plugin.requestBody !== undefined);
-    if (plugins.length === 0) {
+    if (!x.plugins.some(({ requestBody }) => requestBody !== undefined)) {
       attempt.start(isFresh, null);
       return;
     }
     x.body.whenComplete(async (body) => {
-      const asked = bodyPlugins(plugins, body.bytes);
-      if (asked.length === 0) {
+      if (bodyPlugins(x.plugins, body.bytes).length === 0) {
         attempt.start(isFresh, null);
         return;
       }
-      let changed = body.join();
-      for (const plugin of asked) {
-        try {
-          changed = await plugin.requestBody!(x, changed, worker);
-        } catch (error) {
-          this.#onPluginFailure(x, plugin, error);
-          return;
-        }
-        if (attempt.isOver) return;
-      }
-      attempt.start(isFresh, changed);
+      const changed = await this.#throughPlugins(x, worker, body.join(), () => attempt.isOver);
+      if (changed !== null) attempt.start(isFresh, changed);
     });
+  }
+
+  /** Both engines need the whole body: the fields that let them find each other are added to it. */
+  #attemptPair(x: Exchange, prefill: Worker, decode: Worker, isFresh: boolean): void {
+    let isStopped = false;
+    x.underWay = { abort: () => (isStopped = true) };
+    const start = (body: Buffer): void => {
+      const forBoth = addBootstrap(x.path, body, { host: prefill.host, port: prefill.bootstrapPort });
+      if (forBoth instanceof RouterError) {
+        this.#events.onFailed(x, forBoth);
+        return;
+      }
+      const pair = new Pair({
+        x,
+        prefill,
+        decode,
+        mergesLogprobs: forBoth.asksForLogprobs,
+        answerSink: (merging) => answerSink(x, this.#onPluginFailure, merging),
+        owner: this,
+      });
+      x.underWay = pair;
+      pair.start(isFresh, forBoth.bytes);
+    };
+    x.body.whenComplete(async (body) => {
+      if (isStopped) return;
+      if (body.bytes === 0 || !x.plugins.some(({ requestBody }) => requestBody !== undefined))
+        return start(body.join());
+      const changed = await this.#throughPlugins(x, decode, body.join(), () => isStopped);
+      if (changed !== null) start(changed);
+    });
+  }
+
+  /** @returns the body as plugins want it; null: one failed, or the exchange is over */
+  async #throughPlugins(x: Exchange, worker: Worker, body: Buffer, isOver: () => boolean): Promise<Buffer | null> {
+    let changed = body;
+    for (const plugin of bodyPlugins(x.plugins, body.length)) {
+      try {
+        changed = await plugin.requestBody!(x, changed, worker);
+      } catch (error) {
+        this.#onPluginFailure(x, plugin, error);
+        return null;
+      }
+      if (isOver()) return null;
+    }
+    return changed;
   }
 
   readonly #onPluginFailure = (x: Exchange, plugin: Plugin, error: unknown): void => {
@@ -161,6 +193,7 @@ export class Forwarder implements AttemptOwner {
   };
 
   onAnswerBegins(attempt: Attempt, head: ResponseHead): void {
+    attempt.x.answeredBy = attempt.worker;
     this.#events.onAnswerBegins(attempt.x, head);
   }
 
@@ -175,6 +208,19 @@ export class Forwarder implements AttemptOwner {
     this.#events.onCut(x, detail, lastWords(x, error));
   }
 
+  onPrefilled({ x, worker }: Attempt): void {
+    this.#chooser.free(x, worker);
+    this.#room.knock();
+  }
+
+  onAsideFailed({ x, worker }: Attempt, failure: Failure, detail: string): void {
+    this.#events.onAttemptFailed(x, worker, failure, detail, false);
+  }
+
+  onRefused(x: Exchange, error: RouterError): void {
+    this.#events.onFailed(x, error);
+  }
+
   rejects(attempt: Attempt, head: ResponseHead): boolean {
     this.#next = this.#failover.afterStatus(attempt.x, attempt.worker, head);
     return this.#next !== null;
@@ -186,7 +232,7 @@ export class Forwarder implements AttemptOwner {
     x.failures = [...x.failures, { worker, failure }];
     if (failure === 'stale' && x.body.isWhole && isFirstDoubt) {
       this.#events.onAttemptFailed(x, worker, failure, detail, true);
-      this.#attempt(x, worker, true);
+      this.#attempt(x, x.placement!.legs, true);
       return;
     }
     this.#chooser.release(x);

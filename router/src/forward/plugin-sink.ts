@@ -10,9 +10,10 @@ export const MAX_HELD_BYTES = 268_435_456;
 /** How a plugin failed its exchange. */
 export type OnPluginFailure = (x: Exchange, plugin: Plugin, error: unknown) => void;
 
-/** @returns `x`'s sink, behind its plugins if some of them look at answers. */
-export function answerSink(x: Exchange, onFailure: OnPluginFailure): Sink {
-  const plugins = x.plugins.filter((p) => p.responseHead ?? p.responseEvent ?? p.responseBody);
+/** @returns `x`'s sink, behind its plugins if some of them look at answers. `first`: one of the router's own, before them */
+export function answerSink(x: Exchange, onFailure: OnPluginFailure, first: Plugin | null = null): Sink {
+  const theirs = x.plugins.filter((p) => p.responseHead ?? p.responseEvent ?? p.responseBody);
+  const plugins = first === null ? theirs : [first, ...theirs];
   return plugins.length === 0 ? x.sink : new PluginSink(x, plugins, onFailure);
 }
 

@@ -14,6 +14,7 @@ export const errorTable = {
   policy_failed: { status: 500, isRetryable: false },
   plugin_failed: { status: 500, isRetryable: false },
   internal_error: { status: 500, isRetryable: false },
+  not_with_pairs: { status: 501, isRetryable: false },
   upstream_bad_answer: { status: 502, isRetryable: true },
   upstream_connect_failed: { status: 502, isRetryable: true },
   upstream_reset: { status: 502, isRetryable: true },

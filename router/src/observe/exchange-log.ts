@@ -25,6 +25,9 @@ export function exchangeLog(log: Logger, options: ExchangeLogOptions): Observer 
           method: x.head.method,
           path: x.path,
           worker: x.worker?.url ?? null,
+          ...(x.placement !== null && x.placement.legs.length > 1
+            ? { pair: x.placement.legs.map(({ worker }) => worker.url) }
+            : {}),
           status: x.status,
           outcome: x.outcome,
           attempts: x.attempts,

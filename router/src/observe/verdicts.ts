@@ -11,14 +11,20 @@ import type { Observer } from './observer.ts';
  * its client's fault, and so is leaving; 501 says what it is, not how it is.
  */
 export function verdicts(breakers: Breakers, health: Health): Observer {
+  /** A decode engine fails too when the prefill engine of its pair is gone without a word. */
+  const suspectTwin = (x: Exchange, worker: Worker): void => {
+    for (const leg of x.placement?.legs ?? []) if (leg.worker !== worker) health.suspect(leg.worker);
+  };
   const answered = (x: Exchange, worker: Worker, status: number): void => {
     if (x.isGeneration && status >= 500 && status !== 501) breakers.failed(worker, 'generation');
     else breakers.succeeded(worker, x.isGeneration);
+    if (status >= 500 && x.freed === null) suspectTwin(x, worker);
   };
-  const endTrial = (x: Exchange, worker: Worker): void => {
+  /** Of a pair, whichever of the two was on trial. */
+  const endTrial = (x: Exchange): void => {
     if (!x.isTrial) return;
     x.isTrial = false;
-    breakers.trialEnded(worker);
+    for (const { worker } of x.placement?.legs ?? []) breakers.trialEnded(worker);
   };
   return {
     attemptFailed(x, worker, failure, detail) {
@@ -29,17 +35,20 @@ export function verdicts(breakers: Breakers, health: Health): Observer {
         breakers.failed(worker, failure === 'connect' || failure === 'reset' ? 'connection' : 'generation');
         health.suspect(worker);
       }
-      endTrial(x, worker);
+      if (x.answeredBy === null) endTrial(x);
     },
     finished(x) {
       const { worker } = x;
       if (worker === null) return;
-      if (x.outcome === 'complete') answered(x, worker, x.status);
-      else if (brokeOff(x)) {
+      if (x.outcome === 'complete') {
+        answered(x, worker, x.status);
+        // Without its twin it could not have answered.
+        if (x.freed !== null && x.freed !== worker) breakers.succeeded(x.freed, x.isGeneration);
+      } else if (brokeOff(x)) {
         breakers.failed(worker, 'generation');
         health.suspect(worker);
       }
-      endTrial(x, worker);
+      endTrial(x);
     },
   };
 }

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { startEngine } from '../harness/engine.ts';
+import { PairWorld } from '../harness/pairs.ts';
 import { until } from '../harness/within.ts';
 import { turnout } from './turnout.ts';
 
@@ -66,9 +67,9 @@ const fragments: readonly string[] = [
 );
 
 /** Those that ask for what is not here yet, and the flag that says so first. */
-const refused: readonly (readonly [line: string, flag: string])[] = [
-  [
-    `python -m sglang_router.launch_router \\
+/** Prefill and decode engines. */
+const pairs: readonly string[] = [
+  `python -m sglang_router.launch_router \\
     --pd-disaggregation \\
     --prefill http://prefill1:8000 9000 \\
     --prefill http://prefill2:8001 9001 \\
@@ -76,10 +77,7 @@ const refused: readonly (readonly [line: string, flag: string])[] = [
     --decode http://decode2:8003 \\
     --prefill-policy cache_aware \\
     --decode-policy round_robin`,
-    '--pd-disaggregation',
-  ],
-  [
-    `python -m sglang_router.launch_router \\
+  `python -m sglang_router.launch_router \\
     --pd-disaggregation \\
     --prefill http://prefill1:8000 \\
     --prefill http://prefill2:8000 \\
@@ -87,8 +85,9 @@ const refused: readonly (readonly [line: string, flag: string])[] = [
     --decode http://decode2:8001 \\
     --policy round_robin \\
     --prefill-policy cache_aware  # Prefill uses cache_aware and decode uses round_robin from --policy`,
-    '--pd-disaggregation',
-  ],
+];
+
+const refused: readonly (readonly [line: string, flag: string])[] = [
   [
     `python -m sglang_router.launch_router \\
     --pd-disaggregation \\
@@ -98,7 +97,7 @@ const refused: readonly (readonly [line: string, flag: string])[] = [
     --service-discovery-namespace production \\
     --prefill-policy cache_aware \\
     --decode-policy round_robin`,
-    '--pd-disaggregation',
+    '--prefill-selector',
   ],
   [
     `python -m sglang_router.launch_router \\
@@ -107,7 +106,7 @@ const refused: readonly (readonly [line: string, flag: string])[] = [
     --prefill-selector app=prefill-server env=prod \\
     --decode-selector app=decode-server env=prod \\
     --service-discovery-namespace production`,
-    '--pd-disaggregation',
+    '--prefill-selector',
   ],
   [
     `vllm-router \\
@@ -164,6 +163,25 @@ for (const line of [...lines, ...fragments]) {
   });
 }
 
+for (const line of pairs) {
+  test(`serves pairs: ${wordsOf(line).join(' ')}`, async (t) => {
+    const world = new PairWorld(t);
+    for (const role of ['prefill', 'prefill', 'decode', 'decode'] as const) await world.add(role);
+    const [prefill, decode] = [world.urls.prefill, world.urls.decode];
+    const hosts = /http:\/\/(prefill|decode)(\d):\d+/g;
+    const home = line.replace(
+      hosts,
+      (_, role: string, n: string) => (role === 'prefill' ? prefill : decode)[Number(n) - 1]!,
+    );
+    const { run } = await start(t, home);
+    const url = (await run.says(/listening on (http:\/\/127\.0\.0\.1:\d+)/))[1]!;
+    assert.doesNotMatch(run.output(), /has no effect/);
+    await until('there is a pair', async () => (await fetch(`${url}/readiness`)).status === 200);
+    const body = JSON.stringify({ text: 'The capital of France is', sampling_params: { max_new_tokens: 8 } });
+    for (let i = 0; i < 4; i++) assert.equal((await fetch(`${url}/generate`, { method: 'POST', body })).status, 200);
+  });
+}
+
 test('starts with ranks: launch_router --dp-aware --api-key your_api_key', async (t) => {
   const { run, engines } = await start(
     t,
@@ -194,7 +212,7 @@ for (const [line, flag] of refused) {
   test(`refuses to start, naming ${flag}: ${wordsOf(line).join(' ')}`, async (t) => {
     const { run } = await start(t, line);
     assert.equal(await run.ended, 2);
-    assert.match(run.output(), new RegExp(`${flag}: .+\\.`));
+    assert.match(run.output(), new RegExp(`${flag}: .+`));
     assert.doesNotMatch(run.output(), /listening/);
   });
 }

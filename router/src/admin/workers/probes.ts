@@ -1,4 +1,6 @@
 import type { Hono } from 'hono';
+import type { Fleet } from '../../fleet/fleet.ts';
+import type { Role } from '../../fleet/worker.ts';
 import type { WorkersContext } from './context.ts';
 
 /** What load balancers and operators ask: is it up, does it serve, how much has it to do. */
@@ -16,7 +18,7 @@ export function addProbes(app: Hono, { fleet, workerApi, isDraining }: WorkersCo
     const healthy_workers = fleet.workers.filter((worker) => worker.isHealthy).length;
     const total_workers = fleet.workers.length;
     const counts = { healthy_workers, total_workers };
-    if (healthy_workers > 0 && !isDraining()) return c.json({ status: 'ready', ...counts });
+    if (canServe(fleet) && !isDraining()) return c.json({ status: 'ready', ...counts });
     if (isVllm) {
       const reason = isDraining() ? 'shutting down' : 'no healthy workers available';
       return c.json({ status: 'not_ready', reason, total_workers }, 503);
@@ -27,4 +29,10 @@ export function addProbes(app: Hono, { fleet, workerApi, isDraining }: WorkersCo
   app.get('/get_loads', (c) =>
     c.json({ workers: fleet.workers.map((worker) => ({ worker: worker.url, load: fleet.load(worker) })) }),
   );
+}
+
+/** Of pairs it takes one of each. */
+function canServe({ workers, servesPairs }: Fleet): boolean {
+  const roles: readonly Role[] = servesPairs ? ['prefill', 'decode'] : ['regular'];
+  return roles.every((role) => workers.some((worker) => worker.role === role && worker.isHealthy));
 }

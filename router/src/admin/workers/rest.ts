@@ -47,11 +47,16 @@ export function addRestRoutes(app: Hono, context: WorkersContext): void {
     const code = isVllm ? 'ADD_WORKER_FAILED' : 'BAD_REQUEST';
     const body = newWorker.safeParse(parseJson(await c.req.text()));
     if (!body.success) return c.json({ error: z.prettifyError(body.error), code }, 400);
-    const { url, worker_type, labels, api_key: apiKey, ...rest } = body.data;
+    const { url, worker_type, bootstrap_port: bootstrapPort, labels, api_key: apiKey, ...rest } = body.data;
     const [known] = isVllm ? fleet.named(url) : [];
     if (known !== undefined) return c.json({ error: `Worker ${known.url} already exists`, code }, 400);
     const role = worker_type ?? 'regular';
-    const worker = fleet.add(url, { role, labels: labelsFrom(rest, labels ?? {}), apiKey: apiKey ?? undefined });
+    const worker = fleet.add(url, {
+      role,
+      ...(bootstrapPort === undefined ? {} : { bootstrapPort }),
+      labels: labelsFrom(rest, labels ?? {}),
+      apiKey: apiKey ?? undefined,
+    });
     if (typeof worker === 'string') return c.json({ error: worker, code }, 400);
     if (isVllm) return c.json({ success: true, message: `Successfully added worker: ${worker.url}` });
     const location = `/workers/${worker.id}`;
@@ -67,7 +72,7 @@ export function addRestRoutes(app: Hono, context: WorkersContext): void {
   const change = withWorker(async (c, worker) => {
     const body = changedWorker.safeParse(parseJson(await c.req.text()));
     if (!body.success) return c.json({ error: z.prettifyError(body.error), code: 'BAD_REQUEST' }, 400);
-    const { url, worker_type: role, labels, api_key: apiKey, ...rest } = body.data;
+    const { url, worker_type: role, bootstrap_port: bootstrapPort, labels, api_key: apiKey, ...rest } = body.data;
     // Both decide where it stands in what is under way: another role or URL is another worker.
     const isOther = (role ?? worker.role) !== worker.role || (typeof url === 'string' && fleet.get(url) !== worker);
     if (isOther) {
@@ -75,6 +80,7 @@ export function addRestRoutes(app: Hono, context: WorkersContext): void {
       return c.json({ error, code: 'BAD_REQUEST' }, 400);
     }
     worker.labels = labelsFrom(rest, labels ?? {}, worker.labels);
+    if (bootstrapPort !== undefined) worker.bootstrapPort = bootstrapPort;
     if (typeof apiKey === 'string') worker.key = { authorization: `Bearer ${apiKey}` };
     return c.json({ status: 'accepted', worker_id: worker.id, message: 'Worker updated' }, 202);
   });

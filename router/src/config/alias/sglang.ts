@@ -9,7 +9,6 @@ import {
   health,
   logLevel,
   maxConcurrent,
-  pairMode,
   pairs,
   queue,
   requestIdHeaders,
@@ -56,7 +55,6 @@ const flags: readonly AliasFlag[] = [
   same('dp-aware'),
   severalModels,
 
-  pairMode('pd-disaggregation'),
   ...pairs,
   renamed(
     'worker-startup-timeout-secs',

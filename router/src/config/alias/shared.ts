@@ -3,15 +3,29 @@ import { type AliasFlag, type Values, not, readAs, renamed, same, vital } from '
 
 /** Flags that SGLang's and vLLM's routers share, from the time when they were one. */
 
-const noPairs = 'prefill/decode pairs are not served yet, and without them whole requests would go to halves of pairs.';
+const noPairs =
+  'pairs of vLLM engines are not served yet, and without them whole requests would go to halves of pairs.';
 const onlyWithPairs = 'it belongs to prefill/decode pairs.';
 
+const miniLb = not('mini-lb', 'nothing', 'there is one router, and it does more.');
+
+/** Pairs of SGLang engines. */
 export const pairs: readonly AliasFlag[] = [
+  same('pd-disaggregation'),
+  same('prefill-policy'),
+  same('decode-policy'),
+  same('prefill'),
+  same('decode'),
+  miniLb,
+];
+
+/** Pairs of vLLM engines. */
+export const noPairsYet: readonly AliasFlag[] = [
   not('prefill-policy', 'one', onlyWithPairs),
   not('decode-policy', 'one', onlyWithPairs),
   vital('prefill', 'many', noPairs),
   vital('decode', 'many', noPairs),
-  not('mini-lb', 'nothing', 'there is one router, and it does more.'),
+  miniLb,
 ];
 
 /** What switches them on. */

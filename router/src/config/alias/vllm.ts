@@ -10,7 +10,7 @@ import {
   pairList,
   pairMode,
   pairModeByName,
-  pairs,
+  noPairsYet,
   queue,
   requestIdHeaders,
   severalModels,
@@ -66,7 +66,7 @@ const flags: readonly AliasFlag[] = [
   pairModeByName('mode'),
   pairList('prefill-workers'),
   pairList('decode-workers'),
-  ...pairs,
+  ...noPairsYet,
   vital('vllm-discovery-address', 'one', 'workers that register over ZeroMQ are not heard, so there would be none.'),
   not('kv-connector', 'one', onlyWithPairs, ['nixl']),
   renamed(

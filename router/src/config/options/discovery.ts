@@ -6,7 +6,7 @@ const LABEL =
   /^([a-z\d]([a-z\d.-]{0,251}[a-z\d])?\/)?[A-Za-z\d]([\w.-]{0,61}[A-Za-z\d])?=([A-Za-z\d]([\w.-]{0,61}[A-Za-z\d])?)?$/;
 const selector = z.array(z.string().regex(LABEL, 'expected key=value, as in the labels of pods'));
 
-const noPairsYet = 'prefill and decode workers are not paired yet: leave it out, and select all engines by --selector';
+const noPairsYet = 'pods are not told apart by their roles yet: name pairs by --prefill and --decode';
 const refusedSelector = selector.refine((labels) => labels.length === 0, noPairsYet).default([]);
 
 const option = inGroup('Workers');
@@ -32,6 +32,14 @@ export const discoveryOptions = {
     z.string().min(1).default('sglang.ai/bootstrap-port'),
     'An annotation of pods; its value is shown as bootstrap_port of their workers.',
   ),
-  prefillSelector: option('<key=value...>', refusedSelector, 'Refused for now: there are no prefill/decode pairs yet.'),
-  decodeSelector: option('<key=value...>', refusedSelector, 'Refused for now: there are no prefill/decode pairs yet.'),
+  prefillSelector: option(
+    '<key=value...>',
+    refusedSelector,
+    'Refused for now: pods are not told apart by their roles yet.',
+  ),
+  decodeSelector: option(
+    '<key=value...>',
+    refusedSelector,
+    'Refused for now: pods are not told apart by their roles yet.',
+  ),
 } as const;

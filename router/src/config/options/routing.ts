@@ -24,6 +24,12 @@ export const routingOptions = {
     policy.default('rollout'),
     `How a worker is chosen: ${policyNames.join(', ')}, or the path of a module of your own.`,
   ),
+  prefillPolicy: option(
+    '<name>',
+    policy.optional(),
+    'How the prefill engine of a pair is chosen, in place of --policy.',
+  ),
+  decodePolicy: option('<name>', policy.optional(), 'How the decode engine of a pair is chosen, in place of --policy.'),
   modelPolicy: option(
     '<model=name...>',
     z.array(z.string().regex(/^.+=.+$/, 'expected model=policy')).default([]),

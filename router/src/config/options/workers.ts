@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { flag, inGroup } from './option.ts';
+import { flag, inGroup, list } from './option.ts';
 
 const option = inGroup('Workers');
 
@@ -28,6 +28,17 @@ export const workersOptions = {
     z.enum(workerApis).default('slime'),
     'Whose answers the worker and probe endpoints give: slime (SlimeRouter’s, and the SGLang gateway’s on /workers), sglang (older SGLang routers’ text on /add_worker) or vllm (vllm-router’s everywhere).',
   ),
+  pdDisaggregation: option(
+    '',
+    flag,
+    'Serve every request by a pair: a prefill engine and a decode engine (SGLang with --disaggregation-mode).',
+  ),
+  prefill: option(
+    '<urls...>',
+    list,
+    'Prefill engines. The bootstrap port of one may follow its URL, or the word none: --prefill http://a:30000 8998 http://b:30000.',
+  ),
+  decode: option('<urls...>', list, 'Decode engines.'),
   connectTimeoutMs: option(
     '<ms>',
     z.int().min(1).default(5_000),

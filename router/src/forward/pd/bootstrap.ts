@@ -1,0 +1,117 @@
+import { randomFillSync } from 'node:crypto';
+import { RouterError } from '../../kit/errors.ts';
+import { MemberFinder, readScalarText, scanItems } from '../../kit/json-scan.ts';
+
+/** Where the two engines of a pair meet. */
+export interface MeetingPlace {
+  readonly host: string;
+  /** null: the prefill engine knows its own. */
+  readonly port: number | null;
+}
+
+/** More requests than this in one would make the fields larger than any body. */
+const MAX_BATCH = 65_536;
+
+const QUOTE = 0x22;
+const OPEN_ARRAY = 0x5b;
+
+const OPEN_OBJECT = 0x7b;
+const SP = 0x20;
+
+const NAMES = ['text', 'input_ids', 'prompt', 'n', 'return_logprob'];
+const [TEXT, INPUT_IDS, PROMPT, N, RETURN_LOGPROB] = [0, 2, 4, 6, 8] as const;
+const fields = new MemberFinder(NAMES);
+
+/** What both engines of a pair are sent. */
+export interface PairBody {
+  readonly bytes: Buffer;
+  /** It asks for what only the prefill engine knows: the log probabilities of the prompt. */
+  readonly asksForLogprobs: boolean;
+}
+
+/**
+ * The client's JSON with the three fields of SGLang's pairs at its end: of members with one name the last counts for the
+ * engines (Python's json and orjson), so these win over any of the client's. All other bytes stay as they are.
+ *
+ * A request that holds several gets a list for each field, with a room for each of them.
+ * @returns what is wrong with the body
+ */
+export function addBootstrap(path: string, body: Buffer, place: MeetingPlace): PairBody | RouterError {
+  const spans = new Int32Array(2 * NAMES.length);
+  const end = fields.find(body, 0, body.length, spans);
+  if (end < 0 || !isBlank(body, end)) {
+    return new RouterError('bad_request', 'A pair of engines needs a JSON object: the body is none.');
+  }
+  const size = batchSize(path, body, spans);
+  if (size > MAX_BATCH) {
+    return new RouterError('bad_request', `A request to a pair of engines holds at most ${MAX_BATCH} prompts.`);
+  }
+  const host = JSON.stringify(place.host);
+  const port = String(place.port);
+  const text =
+    size < 0
+      ? `"bootstrap_host":${host},"bootstrap_port":${port},"bootstrap_room":${rooms(1)[0]}`
+      : `"bootstrap_host":[${list(host, size)}],"bootstrap_port":[${list(port, size)}],"bootstrap_room":[${rooms(size).join()}]`;
+  const at = end - 1;
+  const bytes = Buffer.concat([
+    body.subarray(0, at),
+    Buffer.from(isEmpty(body, at) ? text : `,${text}`),
+    body.subarray(at),
+  ]);
+  // One word, or of a batch a list of them.
+  const wanted = body.subarray(Math.max(0, spans[RETURN_LOGPROB]!), Math.max(0, spans[RETURN_LOGPROB + 1]!));
+  return { bytes, asksForLogprobs: path === '/generate' && wanted.includes('true') };
+}
+
+const list = (item: string, size: number): string => Array.from({ length: size }, () => item).join();
+
+/** Random, below 2^63, each other than the others; as text, since a double would round them. */
+function rooms(count: number): string[] {
+  const numbers = randomFillSync(new BigUint64Array(count));
+  return Array.from(numbers, (number) => String(number >> 1n));
+}
+
+/** How many requests a body holds, as SGLang (0.5.23) counts them; -1: one that is not in a list. */
+function batchSize(path: string, body: Buffer, spans: Int32Array): number {
+  if (path === '/v1/chat/completions') {
+    const n = readScalarText(body, spans[N]!, spans[N + 1]!);
+    return n !== null && /^\d{1,9}$/.test(n) && Number(n) > 1 ? Number(n) : -1;
+  }
+  if (path === '/v1/completions') return lengthOfList(body, spans, PROMPT, true);
+  // The text counts where both are there; a null counts as absent.
+  return hasValue(body, spans, TEXT)
+    ? lengthOfList(body, spans, TEXT, true)
+    : lengthOfList(body, spans, INPUT_IDS, false);
+}
+
+const hasValue = (body: Buffer, spans: Int32Array, which: number): boolean =>
+  spans[which]! >= 0 && body.toString('latin1', spans[which], spans[which + 1]) !== 'null';
+
+/** The length of a list of prompts, each text or ids; -1: it is one prompt. Its first item decides, as it does for the engine. */
+function lengthOfList(body: Buffer, spans: Int32Array, which: number, mayBeText: boolean): number {
+  const start = spans[which]!;
+  if (start < 0 || body[start] !== OPEN_ARRAY) return -1;
+  let count = 0;
+  let isList = false;
+  scanItems(body, start, spans[which + 1]!, (itemStart) => {
+    if (count === 0) isList = body[itemStart] === OPEN_ARRAY || (mayBeText && body[itemStart] === QUOTE);
+    count++;
+    return isList;
+  });
+  return isList ? count : -1;
+}
+
+/** True when there is nothing but space before the bracket at `close`: the object has no members. */
+function isEmpty(body: Buffer, close: number): boolean {
+  let at = close - 1;
+  while (body[at]! <= SP) at--;
+  return body[at] === OPEN_OBJECT;
+}
+
+function isBlank(body: Buffer, start: number): boolean {
+  for (let at = start; at < body.length; at++) {
+    const byte = body[at]!;
+    if (byte !== SP && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) return false;
+  }
+  return true;
+}

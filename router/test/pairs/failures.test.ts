@@ -1,0 +1,170 @@
+import { deepEqual, equal, match, notEqual } from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import type { Router } from '../../src/router.ts';
+import { connectClient, send } from '../harness/client.ts';
+import { deadUrl } from '../harness/engine.ts';
+import { post } from '../harness/fleet.ts';
+import { chunk } from '../harness/message.ts';
+import { untilIdle } from '../harness/router.ts';
+import { until } from '../harness/within.ts';
+import { startPairs } from './scene.ts';
+
+const ask = (stream = false) => post('/generate', { text: 'a', stream });
+
+/** Failed attempts by worker, as the metrics tell. */
+async function blamed(t: TestContext, router: Router): Promise<string[]> {
+  const { text } = await send(t, router.url, 'GET /metrics HTTP/1.1\r\nhost: h\r\n\r\n');
+  return [...text.matchAll(/^turnout_\w*attempt\w*\{[^}]*worker="([^"]+)"[^}]*\} ([1-9]\d*)$/gm)].map(
+    ([, worker, count]) => `${worker} ${count}`,
+  );
+}
+
+for (const role of ['prefill', 'decode'] as const) {
+  for (const stream of [false, true]) {
+    test(`a ${role} engine that dies before the answer: another one, a new room, and only it is blamed (${stream ? 'stream' : 'whole'})`, async (t) => {
+      const { world, router } = await startPairs(t, role === 'prefill' ? [2, 1] : [1, 2]);
+      const [bad, good] = world[role];
+      bad!.instead = () => 'reset';
+      const got = await send(t, router.url, ask(stream));
+      equal(got.status, 200);
+      match(got.text, /decode/);
+      const rooms = [bad!, good!].map(({ seen }) => seen[0]!.rooms[0]);
+      notEqual(rooms[0], rooms[1]);
+      // The other side of the failed pair was broken off.
+      const twin = world[role === 'prefill' ? 'decode' : 'prefill'][0]!;
+      equal(twin.seen.length, 2);
+      await until('the broken pair is gone', () => twin.seen[0]!.request.connection.hasEnded);
+      deepEqual(await blamed(t, router), [`${bad!.engine.url} 1`]);
+      await untilIdle(router);
+    });
+  }
+
+  test(`nobody listens at a ${role} engine: another one`, async (t) => {
+    const dead = await deadUrl();
+    const { world, router } = await startPairs(t, [1, 1], {}, {});
+    const added = await send(t, router.url, post('/workers', { url: dead, worker_type: role }));
+    equal(added.status, 202);
+    for (let i = 0; i < 3; i++) equal((await send(t, router.url, ask())).status, 200);
+    equal(world.decode[0]!.hasDied, false);
+    await untilIdle(router);
+  });
+
+  test(`a ${role} engine's 503 is tried elsewhere, its 400 is the answer, untouched`, async (t) => {
+    const { world, router } = await startPairs(t, role === 'prefill' ? [2, 1] : [1, 2]);
+    const [first] = world[role];
+    first!.instead = () => ({ status: 503, body: '{"busy":1}' });
+    equal((await send(t, router.url, ask())).status, 200);
+    const twin = world[role === 'prefill' ? 'decode' : 'prefill'][0]!;
+    // The twin never gets to answer: it waits for a partner that refused.
+    for (const half of world[role]) half.instead = () => ({ status: 400, body: '{"bad": 12345678901234567890}' });
+    const before = twin.seen.length;
+    const got = await send(t, router.url, ask(true));
+    deepEqual([got.status, got.text], [400, '{"bad": 12345678901234567890}']);
+    match(got.get('x-engine')!, new RegExp(role));
+    await until('the twin is broken off', () => twin.seen[before]?.request.connection.hasEnded === true);
+    await untilIdle(router);
+  });
+}
+
+test('the only prefill engine is gone: 503 in words', async (t) => {
+  const { world, router } = await startPairs(t, [1, 1]);
+  world.prefill[0]!.engine.kill();
+  const got = await send(t, router.url, ask());
+  deepEqual([got.status, got.get('x-turnout-error')], [503, 'no_available_workers']);
+  await untilIdle(router);
+});
+
+test('the decode engine dies in its stream: the client is cut, the prefill engine is not blamed', async (t) => {
+  const { world, router } = await startPairs(t, [1, 1]);
+  world.decode[0]!.instead = ({ request }) => {
+    request.beginStream();
+    request.connection.write(chunk('data: 1\n\n'));
+    return 'nothing';
+  };
+  const client = await connectClient(t, router.url);
+  client.write(ask(true));
+  await client.read('data: 1\n\n');
+  world.decode[0]!.seen[0]!.request.connection.reset();
+  await until('the client is cut', () => client.hasEnded);
+  match(client.unread, /\{"error":.*broke off/);
+  await until('the prefill engine is let go', () => world.prefill[0]!.seen[0]!.request.connection.hasEnded);
+  await untilIdle(router);
+});
+
+test('the prefill engine dies after the first byte of the answer: the answer goes on', async (t) => {
+  const { world, router } = await startPairs(t, [1, 1]);
+  world.decode[0]!.instead = ({ request }) => {
+    request.beginStream();
+    request.connection.write(chunk('data: 1\n\n'));
+    return 'nothing';
+  };
+  const client = await connectClient(t, router.url);
+  client.write(ask(true));
+  await client.read('data: 1\n\n');
+  await until('the prefill engine has it', () => world.prefill[0]!.seen.length === 1);
+  world.prefill[0]!.seen[0]!.request.connection.reset();
+  await until('it is blamed', async () => (await blamed(t, router)).length === 1);
+  world.decode[0]!.seen[0]!.request.connection.write(`${chunk('data: 2\n\n')}0\r\n\r\n`);
+  await client.read('data: 2\n\n');
+  await untilIdle(router);
+});
+
+test('the client leaves: both engines see their connection close', async (t) => {
+  const { world, router } = await startPairs(t, [1, 1]);
+  for (const half of [...world.prefill, ...world.decode]) half.instead = () => 'nothing';
+  const client = await connectClient(t, router.url);
+  client.write(ask());
+  await until('both have it', () => world.prefill[0]!.seen.length + world.decode[0]!.seen.length === 2);
+  client.reset();
+  await until('both are let go', () =>
+    [world.prefill[0]!, world.decode[0]!].every(({ seen }) => seen[0]!.request.connection.hasEnded),
+  );
+  await untilIdle(router);
+});
+
+test('a breaker takes out the side that fails, and brings it back', async (t) => {
+  const { world, router } = await startPairs(t, [2, 1], { cbFailureThreshold: 2, cbTimeoutDurationSecs: 0.05 });
+  const [bad, good] = world.prefill;
+  bad!.instead = () => ({ status: 500, body: '{}' });
+  for (let i = 0; i < 6; i++) equal((await send(t, router.url, ask())).status, 200);
+  const { reasons } = router.fleet.get(bad!.engine.url)!;
+  notEqual(reasons, 0);
+  equal(router.fleet.get(world.decode[0]!.engine.url)!.reasons, 0);
+  bad!.instead = () => null;
+  const served = bad!.seen.length;
+  await until('it is tried again', async () => {
+    await send(t, router.url, ask());
+    return bad!.seen.length > served + 2;
+  });
+  equal(good!.seen.length > 0, true);
+  await untilIdle(router);
+});
+
+test('a decode engine that fails while its partner is silent: the partner is looked at too', async (t) => {
+  const options = { disableHealthCheck: false, healthCheckIntervalSecs: 600, disableRetries: true };
+  const { world, router } = await startPairs(t, [1, 1], options);
+  await until('both are well', () => router.fleet.workers.every(({ isHealthy }) => isHealthy));
+  world.prefill[0]!.instead = () => 'nothing';
+  world.decode[0]!.instead = () => ({ status: 500, body: '{}' });
+  const { questions } = world.prefill[0]!.engine;
+  const before = questions.length;
+  equal((await send(t, router.url, ask())).status, 500);
+  await until('it was asked how it is', () => questions.slice(before).includes('/health'));
+});
+
+test('the only engine of a role stays in, however it fails', async (t) => {
+  const { world, router } = await startPairs(t, [1, 3], { cbFailureThreshold: 2, disableRetries: true });
+  world.prefill[0]!.instead = () => ({ status: 500, body: '{"own":1}' });
+  for (let i = 0; i < 6; i++) equal((await send(t, router.url, ask())).text, '{"own":1}');
+  equal(router.fleet.get(world.prefill[0]!.engine.url)!.reasons, 0);
+  equal(router.fleet.eligible.length, 4);
+});
+
+test('a removed half gets nothing new and finishes what it has', async (t) => {
+  const { world, router } = await startPairs(t, [2, 1]);
+  const gone = router.fleet.get(world.prefill[0]!.engine.url)!;
+  router.fleet.remove(gone);
+  for (let i = 0; i < 3; i++) equal((await send(t, router.url, ask())).status, 200);
+  equal(world.prefill[0]!.seen.length, 0);
+  equal(world.prefill[1]!.seen.length, 3);
+});
