@@ -34,7 +34,7 @@ test('what is missing or not there yet is said before anything starts', async (t
   refused({ serviceDiscovery: true, selector: ['app'] }, /^Error: --selector: expected key=value/);
   for (const role of ['prefill', 'decode']) {
     const flags = { serviceDiscovery: true, selector, [`${role}Selector`]: ['app=p'] };
-    refused(flags, new RegExp(`^Error: --${role}-selector: prefill and decode workers are not paired yet`));
+    refused(flags, new RegExp(`^Error: --${role}-selector: pods are not told apart by their roles yet`));
   }
   for (const serviceDiscoveryNamespace of ['A', 'a/b', '', '**', '-a']) {
     refused({ serviceDiscovery: true, selector, serviceDiscoveryNamespace }, /not the name of a namespace/);

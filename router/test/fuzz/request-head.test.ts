@@ -48,7 +48,7 @@ function passedOnFields(fields: readonly string[]): string[] {
   const named = new Set<string>();
   for (let i = 0; i < fields.length; i += 2) {
     if (fields[i]!.toLowerCase() !== 'connection') continue;
-    for (const name of fields[i + 1]!.split(',')) named.add(name.trim().toLowerCase());
+    for (const name of fields[i + 1]!.split(',')) named.add(name.replaceAll(/^[ \t]+|[ \t]+$/g, '').toLowerCase());
   }
   const lines: string[] = [];
   for (let i = 0; i < fields.length; i += 2) {

@@ -13,7 +13,8 @@ export function describe(context: WorkersContext, worker: Worker) {
   const isOf = { url: worker.url, model_id: labels['model_id'] ?? 'unknown' };
   const weights = { priority: Number(labels['priority'] ?? 50), cost: Number(labels['cost'] ?? 1) };
   const state = { worker_type: worker.role, is_healthy: worker.isHealthy, load: fleet.load(worker), connection_mode };
-  const bootstrap = worker.role === 'regular' ? {} : { bootstrap_port: worker.bootstrapPort };
+  const bootstrap =
+    worker.role === 'regular' && worker.bootstrapPort === null ? {} : { bootstrap_port: worker.bootstrapPort };
   const own = {
     ...bootstrap,
     dp_rank: worker.rank,

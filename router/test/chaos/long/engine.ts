@@ -117,6 +117,12 @@ export class EngineSocket {
     if (engine.isStalled) socket.pause();
   }
 
+  toString(): string {
+    const { destroyed, readyState, writableLength, bytesRead, remotePort } = this.#socket;
+    const last = this.#last === null ? 'no request' : `request ${this.#last.id} ${this.#last.end}`;
+    return `from ${remotePort} ${readyState}, destroyed ${destroyed}, ${writableLength} unsent, ${bytesRead} read, ${last}`;
+  }
+
   kill(): void {
     const { journal } = this.#engine.world;
     // A reset takes with it what the system has not delivered, of an answer that was all sent too.

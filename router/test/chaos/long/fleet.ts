@@ -139,7 +139,9 @@ export class ChaosFleet {
     const deadline = performance.now() + 40_000;
     while (engine.sockets.size > 0 && performance.now() < deadline) await delay(50);
     if (engine.sockets.size > 0)
-      this.#world.journal.complain(`leaked: ${engine.sockets.size} connections to a removed engine, 40 s later`);
+      this.#world.journal.complain(
+        `leaked: ${engine.sockets.size} connections to a removed engine, 40 s later: ${[...engine.sockets].join(', ')}`,
+      );
     engine.kill();
   }
 
