@@ -365,7 +365,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       loadWatch?.close();
       loopLag.close();
       clearInterval(ticker);
-      for (const worker of fleet.workers) worker.pool.closeIdle();
+      for (const worker of fleet.workers) worker.pool.retire();
       choosing.table.close();
       reader.close();
       await store.flush();

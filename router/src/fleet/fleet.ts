@@ -176,6 +176,7 @@ export class Fleet {
     this.workers.splice(this.workers.indexOf(worker), 1);
     this.#byUrl.delete(worker.url);
     this.#setReasons(worker, worker.reasons | REASONS.draining);
+    worker.pool.retire();
     this.#refresh('removed', worker);
     this.#freeIfDone(worker);
   }
@@ -259,7 +260,6 @@ export class Fleet {
 
   #freeIfDone(worker: Worker): void {
     if (this.inFlight[worker.slot] !== 0) return;
-    worker.pool.closeIdle();
     this.#freeSlots.push(worker.slot);
   }
 

@@ -11,6 +11,7 @@ export class UpstreamPool {
   readonly endpoint: Endpoint;
   readonly #options: PoolOptions;
   readonly #idle: UpstreamConnection[] = [];
+  #isRetired = false;
   readonly #open = new Set<UpstreamConnection>();
 
   constructor(endpoint: Endpoint, options: PoolOptions) {
@@ -46,6 +47,10 @@ export class UpstreamPool {
   release(connection: UpstreamConnection, nowMs: number): void {
     connection.user = null;
     if (!connection.isUsable) return;
+    if (this.#isRetired) {
+      connection.destroy();
+      return;
+    }
     connection.idleSinceMs = nowMs;
     this.#idle.push(connection);
   }
@@ -57,7 +62,9 @@ export class UpstreamPool {
     }
   }
 
-  closeIdle(): void {
+  /** Nothing new will come: idle connections are closed, those in use when they are given back. */
+  retire(): void {
+    this.#isRetired = true;
     for (const connection of this.#idle.splice(0)) connection.destroy();
   }
 

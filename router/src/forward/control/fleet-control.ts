@@ -123,7 +123,6 @@ export class FleetControl {
         return result;
       }),
     );
-    for (const [worker] of engines.values()) if (!this.#parts.fleet.has(worker!)) worker!.pool.closeIdle();
     // Before the answer: who reads it is to find the fleet as it is now.
     await this.#done(
       x.path,
