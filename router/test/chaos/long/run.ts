@@ -116,4 +116,5 @@ async function main(): Promise<boolean> {
 const overloadSeconds = (): number => Number(values['overload-seconds'] ?? Math.min(120, minutes * 30));
 
 if (values.help) say(usage);
-else if (!(await main())) process.exitCode = 1;
+// At once: engines that flap and clients that try again may go on without end.
+else process.exit((await main()) ? 0 : 1);
