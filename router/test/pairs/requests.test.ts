@@ -176,3 +176,12 @@ test('a new room for each request', async (t) => {
   const [first, second] = world.decode[0]!.seen;
   notEqual(first!.rooms[0], second!.rooms[0]);
 });
+
+test('what steers engines goes to the engines of both roles', async (t) => {
+  const { world, router } = await startPairs(t, [2, 1]);
+  const got = await send(t, router.url, post('/flush_cache', {}));
+  const { results } = JSON.parse(got.text) as { results: unknown[] };
+  const told = [...world.prefill, ...world.decode].map(({ engine }) => engine.requests.map(({ target }) => target));
+  deepEqual(told, [['/flush_cache'], ['/flush_cache'], ['/flush_cache']]);
+  equal(results.length, 3);
+});
