@@ -86,9 +86,9 @@ export class Pipeline implements Road, ForwardEvents {
   }
 
   onCut(x: Exchange, detail: string, lastWords: string): void {
-    // An answer that a plugin or the sink still held back never began for the client.
-    if (x.error !== null && (!x.isAnswerOut || x.sink.takeBack?.() === true)) return this.#refuse(x, x.error);
+    // The sink of one that is over may be at its next answer. One that a plugin or the sink held back never began.
     if (x.outcome !== null) return;
+    if (x.error !== null && (!x.isAnswerOut || x.sink.takeBack?.() === true)) return this.#refuse(x, x.error);
     x.sink.cut(detail, lastWords);
     this.#finish(x, 'cut');
   }
