@@ -9,6 +9,7 @@ import { Admission } from './admit/admission.ts';
 import { fairKeys } from './admit/fair-key.ts';
 import { HeapGuard } from './admit/heap-guard.ts';
 import { admissionOptions } from './admit/options.ts';
+import { PluginGate } from './admit/plugin-gate.ts';
 import { startAccess } from './admit/start-access.ts';
 import { Chooser } from './choose/choose.ts';
 import { FullWorkers } from './choose/full-workers.ts';
@@ -52,6 +53,7 @@ import { pluginEnds } from './observe/plugin-ends.ts';
 import { verdicts } from './observe/verdicts.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
+import { startPlugins } from './plugins/start.ts';
 import { listenOn, listenOr } from './wire/listen-on.ts';
 import { Listener, TICK_MS } from './wire/listener.ts';
 import { adminPort as adminPortOptions, dataPort } from './wire/options.ts';
@@ -90,7 +92,10 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const meters = new Meters();
   const loopLag = new LoopLag();
 
-  const access = startAccess(config, (path) => isOwn(path));
+  const access = startAccess(config, {
+    isOwn: (path) => isOwn(path),
+    isOfPluginForClients: (path) => pluginRoom.endpoints.areForClients(path),
+  });
   const workerTls = { secureContext: createSecureContext(workerCertificates(config)) };
   const fleet = new Fleet({
     pool: live.of(({ connectTimeoutMs, workerIdleTimeoutMs: idleTimeoutMs }) => ({ connectTimeoutMs, idleTimeoutMs })),
@@ -102,6 +107,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     asksForRanks: config.dpAware,
     servesPairs: config.pdDisaggregation,
   });
+  const pluginRoom = await startPlugins(parts.plugins ?? [], { live, fleet, meters, log });
   const slowStart = new SlowStart(fleet, () => clock.nowMs);
   const breakers = new Breakers(
     fleet,
@@ -148,6 +154,9 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     state: (name) => store.open(name),
     knock: () => waitingRoom.knock(),
     log,
+  }).catch(async (error: unknown) => {
+    await pluginRoom.close();
+    throw error;
   });
   const keyPlaces = ({ keyOrder, sessionHeaders }: Config) => orders[keyOrder](sessionHeaders);
   const reader = new BodyReader(keyPlaces(config));
@@ -186,7 +195,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     droppedLogLines: () => logging.droppedLines(),
     discovery: () => discovery,
   });
-  const metricsText = async () => ({ contentType: registry.contentType, text: await metricsPage(registry) });
+  const metricsText = async () => ({ contentType: registry.contentType, text: (await metricsPage(registry)) + (await pluginRoom.metricsText()) });
   const policies = {
     ...choosing.control,
     async set(model: string, policy: string) {
@@ -212,13 +221,14 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const fleetControl = new FleetControl({ fleet, table, health, models, clock, config, onResult: controlLog(log) });
   const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
   // The guard reads what the other plugins made of a body.
-  const plugins = [...(parts.plugins ?? []), ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])];
+  const plugins = [...pluginRoom.plugins, ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])];
   addRankField(fleet, plugins);
   const pipeline = new Pipeline({
     classify: (x) => classify(x, ids.requestIdHeaders) ?? (fleet.servesPairs ? settleRoles(x) : null),
     doorkeeper,
-    serveOwn: ownEndpoints(app, modelList(models)),
+    serveOwn: ownEndpoints(app, (path) => pluginRoom.endpoints.has(path), modelList(models)),
     fleetControl,
+    pluginGate: new PluginGate(plugins),
     admission,
     chooser,
     waitingRoom,
@@ -234,14 +244,13 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
         },
         events,
       ),
-    plugins,
     observers: [
       meters,
       exchangeLog(
         log,
         live.of(({ accessLog }) => ({ isAccessLogged: accessLog })),
       ),
-      pluginEnds(log),
+      pluginEnds,
       verdicts(breakers, health),
       fleetControl,
     ],
@@ -262,6 +271,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   let adminPort = 0;
   let discovery: Discovery | null = null;
   try {
+    pluginRoom.endpoints.addTo(app);
     for (const named of namedWorkers(config)) addNamed(fleet, named);
     discovery = await startDiscovery(config, fleet, random, log);
     port = await listenOr(() => listener.listen(), `--port ${config.port}`);
@@ -283,6 +293,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     loopLag.close();
     choosing.table.close();
     for (const each of listeners) each.close();
+    await pluginRoom.close();
     throw error;
   }
   const ticker = setInterval(() => {
@@ -368,6 +379,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       for (const worker of fleet.workers) worker.pool.retire();
       choosing.table.close();
       reader.close();
+      await pluginRoom.close();
       await store.flush();
       metricsServer.close();
       metricsServer.closeAllConnections();
