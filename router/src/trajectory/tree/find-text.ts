@@ -123,7 +123,7 @@ function sharedBytes(piece: Buffer, text: Buffer, textAt: number): number {
 }
 
 /** How many tokens end within the first `bytes` bytes: ends only grow. */
-function tokensWithin(ends: Uint32Array, bytes: number): number {
+export function tokensWithin(ends: Uint32Array, bytes: number): number {
   let low = 0;
   let high = ends.length;
   while (low < high) {
