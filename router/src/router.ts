@@ -54,6 +54,7 @@ import { verdicts } from './observe/verdicts.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
 import { startPlugins } from './plugins/start.ts';
+import { startTrajectories } from './trajectory/trajectories.ts';
 import { listenOn, listenOr } from './wire/listen-on.ts';
 import { Listener, TICK_MS } from './wire/listener.ts';
 import { adminPort as adminPortOptions, dataPort } from './wire/options.ts';
@@ -107,7 +108,9 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     asksForRanks: config.dpAware,
     servesPairs: config.pdDisaggregation,
   });
-  const pluginRoom = await startPlugins(parts.plugins ?? [], { live, fleet, meters, log });
+  const trajectories = await startTrajectories(config, log);
+  const given = [...(parts.plugins ?? []), ...(trajectories?.plugins ?? [])];
+  const pluginRoom = await startPlugins(given, { live, fleet, meters, log });
   const slowStart = new SlowStart(fleet, () => clock.nowMs);
   const breakers = new Breakers(
     fleet,
@@ -194,8 +197,12 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     loopLag: loopLag.histogram,
     droppedLogLines: () => logging.droppedLines(),
     discovery: () => discovery,
+    trajectories: () => trajectories?.state ?? null,
   });
-  const metricsText = async () => ({ contentType: registry.contentType, text: (await metricsPage(registry)) + (await pluginRoom.metricsText()) });
+  const metricsText = async () => ({
+    contentType: registry.contentType,
+    text: (await metricsPage(registry)) + (await pluginRoom.metricsText()),
+  });
   const policies = {
     ...choosing.control,
     async set(model: string, policy: string) {
@@ -212,6 +219,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     metricsText,
     isDraining: () => listener.isDraining,
     policies,
+    trajectories,
   });
 
   const isOwn = ownPathTest(app);

@@ -1,10 +1,19 @@
+import { exportCalls } from './export/export-calls.ts';
 import type { LedgerOptions } from './ledger.ts';
+import { openStore } from './store/open.ts';
+import { storeCalls } from './store/store-calls.ts';
+import { TurnWriter } from './store/writer.ts';
+
+const MEMORY_BYTES = 268_435_456;
 
 /** Everything that the trajectory thread can be asked for. */
-export async function ledgerCalls(_options: LedgerOptions) {
+export async function ledgerCalls({ dataDir, store = null, storeMemoryBytes = MEMORY_BYTES }: LedgerOptions) {
+  const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
   return {
+    ...storeCalls(writer, dataDir),
+    ...exportCalls(writer, dataDir),
     /** Writes out what is still in memory. */
-    close(): void {},
+    close: () => writer.close(),
   };
 }
 
