@@ -17,11 +17,9 @@ const NOTHING_YET: StoreState = {
   pending: 0,
   isFailing: false,
   lastError: '',
-  ...{
-    turns: 0,
-    bytes: 0,
-    evicted: 0,
-  },
+  turns: 0,
+  bytes: 0,
+  evicted: 0,
 };
 
 type TrajectoryConfig = Pick<Config, 'dataDir' | 'store' | 'storeMemoryBytes' | 'captureRequired'>;
