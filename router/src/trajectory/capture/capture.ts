@@ -121,15 +121,16 @@ export class Capture {
     const run: Run = { ...aligned, logprobs: sampled.logprobs, isSampled: true };
     const visible = aligned.text.length - aligned.hiddenBytes;
     const seen = tokensWithin(aligned.ends, visible);
+    const turnEnd = { turn: id, session, index, tokens: tokensAt(start) + ids.length };
     let end: Place = start;
     // Its client goes on behind the text that it got: where that is the end of a token, it is one of the tree too.
     if (seen > 0 && seen < ids.length && aligned.ends[seen - 1] === visible) {
       end = forest.insert(end, part(run, 0, seen), version);
-      forest.mark(end, 'seen');
+      forest.mark(end, 'seen', turnEnd);
       end = forest.insert(end, part(run, seen, ids.length), version);
     } else end = forest.insert(end, run, version);
     if (ids.length > 0) {
-      forest.mark(end, 'turn', { turn: id, session, index, tokens: tokensAt(end) }, aligned.hiddenBytes);
+      forest.mark(end, 'turn', turnEnd, aligned.hiddenBytes);
       void this.#compare(ids.subarray(0, seen), text);
     }
     this.counts.turns++;
