@@ -262,7 +262,7 @@ test('completions, by option: ids go out and are asked for', async (t) => {
       const { inputIds, outputIds } = scene.log.at(-1)!;
       const visible = outputIds.at(-1) === endOfTurn ? outputIds.slice(0, -1) : outputIds;
       text = `${decode(inputIds)}${decode(visible, false)}`;
-      const got = await scene.retrieve(text, { model: 'sim' });
+      const got = await scene.retrieve(text, stream ? { model: 'sim' } : {});
       assert.deepEqual(got.tokens, [...inputIds, ...outputIds]);
       assert.ok(got.rollout_logp.slice(inputIds.length).every((logprob) => logprob < 0));
       text += '<|im_end|>\nmore ';

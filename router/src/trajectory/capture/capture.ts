@@ -4,7 +4,7 @@ import { exactIds } from '../tree/exact-prefix.ts';
 import { findIds, tokensWithin } from '../tree/find-text.ts';
 import type { TokenForest } from '../tree/forest.ts';
 import { type Continued, type Path, continuedAt, pathTo, tokensAt } from '../tree/path.ts';
-import { type Place, type Run, type TreeNode, release } from '../tree/tree-node.ts';
+import { type Place, type Run, TreeNode, release } from '../tree/tree-node.ts';
 import type { Turn } from '../turn.ts';
 import type { GivenPrompt } from './read-request.ts';
 import type { Sampled } from './sampled.ts';
@@ -148,7 +148,7 @@ export class Capture {
 
   /** The tokens of a text: those that were sampled, where it was; what stopped its last turn is among them. */
   async tokensOf(tree: string, text: string): Promise<Path> {
-    const root = this.forest.root(tree);
+    const root = this.forest.rootIfAny(tree) ?? new TreeNode();
     const { place, rest } = await exactIds(this.tokenizer, root, text, { endsTurn: true, addSpecial: true });
     this.forest.touch(place);
     const known = pathTo(place);
