@@ -193,7 +193,10 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     droppedLogLines: () => logging.droppedLines(),
     discovery: () => discovery,
   });
-  const metricsText = async () => ({ contentType: registry.contentType, text: (await metricsPage(registry)) + (await pluginRoom.metricsText()) });
+  const metricsText = async () => ({
+    contentType: registry.contentType,
+    text: (await metricsPage(registry)) + (await pluginRoom.metricsText()),
+  });
   const policies = {
     ...choosing.control,
     async set(model: string, policy: string) {

@@ -65,13 +65,7 @@ export class Health {
   /** By `engineUrl`. */
   readonly #watches = new Map<string, Watch>();
 
-  constructor(
-    fleet: Fleet,
-    options: HealthOptions,
-    random: Random,
-    breakers: Breakers,
-    onEvent: OnHealthEvent,
-  ) {
+  constructor(fleet: Fleet, options: HealthOptions, random: Random, breakers: Breakers, onEvent: OnHealthEvent) {
     this.#fleet = fleet;
     this.#options = options;
     this.#random = random;

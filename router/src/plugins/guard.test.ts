@@ -76,6 +76,15 @@ test('what hangs is a fault after its deadline; what comes after that is dropped
   );
 });
 
+test('a plugin that waited for a client that has gone is not to blame', async () => {
+  const gone = exchangeOf();
+  const { plugin, faults } = guarded({ classify: () => new Promise(() => {}) }, 20);
+  const asked = Promise.resolve(plugin.classify!(gone));
+  gone.outcome = 'client_left';
+  await assert.rejects(asked, /no answer/);
+  assert.deepEqual(faults, []);
+});
+
 test('faults of what only hears end there, and are counted', async () => {
   const fail = (): never => {
     throw new Error('on purpose');

@@ -1,4 +1,4 @@
-import type { AnswerEar } from '../exchange.ts';
+import type { AnswerEar, Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { type Plugin, type PluginPhases, type PluginRefusal, Refused } from '../plugin.ts';
 
@@ -20,12 +20,7 @@ const anything = (): string => '';
  * thrown on, and fails its exchange. What only hears (an ear, `finished`) or is asked outside of exchanges (`close`) ends with
  * its fault.
  */
-export function guardPlugin(
-  name: string,
-  plugin: PluginPhases,
-  options: GuardOptions,
-  onFault: OnPluginFault,
-): Plugin {
+export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOptions, onFault: OnPluginFault): Plugin {
   const counts = new Map<Phase, number>();
   const report = (phase: Phase, error: unknown): void => {
     if (error instanceof Refused) return;
@@ -72,12 +67,16 @@ export function guardPlugin(
         return answer;
       };
       const failed = (error: unknown): never => {
-        report(phase, error);
+        const [x] = args as unknown as [Exchange?];
+        // Its client has gone in the meantime, perhaps with the body that the plugin waited for.
+        if (x === undefined || x.outcome === null) report(phase, error);
         throw error;
       };
       try {
         const answer = call.apply(plugin, args);
-        return isPromise(answer) ? inTime(answer, options.timeoutMs).then(checked).catch(failed) : checked(answer as Answer);
+        return isPromise(answer)
+          ? inTime(answer, options.timeoutMs).then(checked).catch(failed)
+          : checked(answer as Answer);
       } catch (error) {
         return failed(error);
       }

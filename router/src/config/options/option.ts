@@ -27,12 +27,13 @@ export interface OptionSpec<S extends z.ZodType = z.ZodType> {
 
 export const inGroup =
   (group: OptionGroup) =>
-  <S extends z.ZodType>(
-    value: string,
-    schema: S,
-    help: string,
-    split?: (text: string) => string[],
-  ): OptionSpec<S> => ({ group, value, schema, help, split });
+  <S extends z.ZodType>(value: string, schema: S, help: string, split?: (text: string) => string[]): OptionSpec<S> => ({
+    group,
+    value,
+    schema,
+    help,
+    split,
+  });
 
 export const port = z.int().min(0).max(65_535);
 export const secs = z
