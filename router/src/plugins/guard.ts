@@ -176,9 +176,9 @@ export function inTime<Answer>(answer: PromiseLike<Answer>, timeoutMs: number): 
         clearTimeout(timer);
         resolve(value);
       },
-      (error: unknown) => {
+      (error: Error) => {
         clearTimeout(timer);
-        reject(error as Error);
+        reject(error);
       },
     );
   });
