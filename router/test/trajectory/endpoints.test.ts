@@ -104,11 +104,9 @@ test('the figures of a session: times, cache hits, who did the work', async (t) 
     generationMs: 300,
     promptTokens: 100,
     cachedTokens: 80,
-    ...{
-      outputTokens: 60,
-      worker: 'http://127.0.0.1:30001',
-      finishReason: 'length',
-    },
+    outputTokens: 60,
+    worker: 'http://127.0.0.1:30001',
+    finishReason: 'length',
   });
   const silent = turnOf({
     session: 'a',
