@@ -43,6 +43,7 @@ import { addRankField } from './forward/rank-field.ts';
 import type { CoarseClock } from './kit/clock.ts';
 import { seededRandom } from './kit/rng.ts';
 import { controlLog, exchangeLog } from './observe/exchange-log.ts';
+import { logHealth } from './observe/health-log.ts';
 import { type Logger, givenLog, openLog } from './observe/log.ts';
 import { logFiles } from './observe/log-targets.ts';
 import { LoopLag } from './observe/loop-lag.ts';
@@ -110,7 +111,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   });
   const trajectories = await startTrajectories(config, log);
   const given = [...(parts.plugins ?? []), ...(trajectories?.plugins ?? [])];
-  const pluginRoom = await startPlugins(given, { live, fleet, meters, log });
+  const pluginRoom = await startPlugins(given, { live, fleet, meters, log, trajectories });
   const slowStart = new SlowStart(fleet, () => clock.nowMs);
   const breakers = new Breakers(
     fleet,
@@ -121,15 +122,12 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       log[event === 'closed' ? 'info' : 'warn']({ worker: worker.url }, `circuit breaker: ${event.replace('_', ' ')}`);
     },
   );
-  const health = new Health(fleet, live.of(healthOptions), random, breakers, (event, worker, detail) => {
+  const health = new Health(fleet, live.of(healthOptions), random, breakers, (event, worker, detail, failedChecks) => {
     if (event === 'readmitted') slowStart.begin(worker);
     // A new process has none of the prompts of the old one.
     if (event === 'restarted') choosing.table.flushed(worker);
     if (event === 'restarted' || event === 'identified') void models.read([worker]);
-    log[event === 'readmitted' || event === 'identified' ? 'info' : 'warn'](
-      { worker: worker.url, detail },
-      `worker ${event.replace('_', ' ')}`,
-    );
+    logHealth(log, event, worker, detail, failedChecks);
   });
   const models = new FleetModels(fleet, live.of(healthOptions), () => waitingRoom.knock());
   const stalls = new StallWatch(fleet, (worker) => {

@@ -16,7 +16,10 @@ export function addOptions(command: Command, names: readonly OptionName[] = allN
     const shown = fallback === undefined || fallback === false || (Array.isArray(fallback) && fallback.length === 0);
     flag.description = `${spec.help}${shown ? '' : ` (default: ${JSON.stringify(fallback)})`} [${envName(name)}]`;
     if (spec.value.endsWith('...>'))
-      flag.argParser((text: string, all: unknown) => [...((all as string[]) ?? []), ...(fromText(name, text) as string[])]);
+      flag.argParser((text: string, all: unknown) => [
+        ...((all as string[]) ?? []),
+        ...(fromText(name, text) as string[]),
+      ]);
     else if (spec.value !== '') flag.argParser((text: string) => fromText(name, text));
     command.addOption(flag);
   }

@@ -20,12 +20,7 @@ const anything = (): string => '';
  * thrown on, and fails its exchange. What only hears (an ear, `finished`) or is asked outside of exchanges (`close`) ends with
  * its fault.
  */
-export function guardPlugin(
-  name: string,
-  plugin: PluginPhases,
-  options: GuardOptions,
-  onFault: OnPluginFault,
-): Plugin {
+export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOptions, onFault: OnPluginFault): Plugin {
   const counts = new Map<Phase, number>();
   const report = (phase: Phase, error: unknown): void => {
     if (error instanceof Refused) return;
@@ -77,7 +72,9 @@ export function guardPlugin(
       };
       try {
         const answer = call.apply(plugin, args);
-        return isPromise(answer) ? inTime(answer, options.timeoutMs).then(checked).catch(failed) : checked(answer as Answer);
+        return isPromise(answer)
+          ? inTime(answer, options.timeoutMs).then(checked).catch(failed)
+          : checked(answer as Answer);
       } catch (error) {
         return failed(error);
       }

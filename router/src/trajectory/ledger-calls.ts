@@ -1,3 +1,4 @@
+import { captureCalls } from './capture/capture-calls.ts';
 import { exportCalls } from './export/export-calls.ts';
 import type { LedgerOptions } from './ledger.ts';
 import { openStore } from './store/open.ts';
@@ -7,9 +8,12 @@ import { TurnWriter } from './store/writer.ts';
 const MEMORY_BYTES = 268_435_456;
 
 /** Everything that the trajectory thread can be asked for. */
-export async function ledgerCalls({ dataDir, store = null, storeMemoryBytes = MEMORY_BYTES }: LedgerOptions) {
+export async function ledgerCalls(options: LedgerOptions) {
+  const { dataDir, store = null, storeMemoryBytes = MEMORY_BYTES } = options;
   const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
+  const { calls } = await captureCalls(options, (turn) => writer.put(turn));
   return {
+    ...calls,
     ...storeCalls(writer, dataDir),
     ...exportCalls(writer, dataDir),
     /** Writes out what is still in memory. */

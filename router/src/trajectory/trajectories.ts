@@ -22,10 +22,21 @@ const NOTHING_YET: StoreState = {
   evicted: 0,
 };
 
-type TrajectoryConfig = Pick<Config, 'dataDir' | 'store' | 'storeMemoryBytes' | 'captureRequired'>;
+type TrajectoryConfig = Pick<
+  Config,
+  | 'dataDir'
+  | 'store'
+  | 'storeMemoryBytes'
+  | 'captureRequired'
+  | 'tokenizerPath'
+  | 'radixMaxCacheSize'
+  | 'radixMaxBytes'
+  | 'radixGcThresholdK'
+>;
 
 /** Whether anything is captured, or was and is to be looked at. */
-const areWanted = ({ store, captureRequired }: TrajectoryConfig): boolean => store !== undefined || captureRequired;
+const areWanted = ({ store, captureRequired, tokenizerPath }: TrajectoryConfig): boolean =>
+  store !== undefined || captureRequired || tokenizerPath !== undefined;
 
 /** Rejects, in words for the user, when the store can't be had. @returns null: nobody asked for it, so there is no thread */
 export async function startTrajectories(config: TrajectoryConfig, log: Logger): Promise<Trajectories | null> {
@@ -46,10 +57,12 @@ export class Trajectories {
   #saidDropped = 0;
 
   private constructor(config: TrajectoryConfig, log: Logger) {
-    const { dataDir = null, store = null, storeMemoryBytes } = config;
+    const { dataDir = null, store = null, storeMemoryBytes, tokenizerPath = null } = config;
+    const { radixMaxCacheSize: maxNodes, radixMaxBytes: maxBytes, radixGcThresholdK: keepVersions } = config;
+    const tokens = { tokenizerPath, maxNodes, maxBytes, keepVersions };
     this.#log = log;
     this.#isRequired = config.captureRequired;
-    this.ledger = new Ledger({ tokenizerPath: null, dataDir, store, storeMemoryBytes }, (error) => {
+    this.ledger = new Ledger({ ...tokens, dataDir, store, storeMemoryBytes }, (error) => {
       this.#isDead = true;
       log.error({ error: error.message }, 'the trajectory thread ended: nothing is captured any more');
     });

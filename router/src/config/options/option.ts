@@ -13,6 +13,7 @@ export type OptionGroup =
   | 'Plugins'
   | 'Trajectories'
   | 'Security'
+  | 'Trajectories'
   | 'TLS'
   | 'Observability';
 
