@@ -66,10 +66,13 @@ export class Trajectories {
     const tokens = { tokenizerPath, maxNodes, maxBytes, keepVersions };
     this.#log = log;
     this.#isRequired = config.captureRequired;
-    this.ledger = new Ledger({ ...tokens, dataDir, store, storeMemoryBytes, keepsBodies: config.captureBodies }, (error) => {
-      this.#isDead = true;
-      log.error({ error: error.message }, 'the trajectory thread ended: nothing is captured any more');
-    });
+    this.ledger = new Ledger(
+      { ...tokens, dataDir, store, storeMemoryBytes, keepsBodies: config.captureBodies },
+      (error) => {
+        this.#isDead = true;
+        log.error({ error: error.message }, 'the trajectory thread ended: nothing is captured any more');
+      },
+    );
     this.#road = new ExpertsRoad({
       take: (piece) => this.ledger.ask('expertsPiece', piece, [piece.bytes.buffer]),
       end: (key, cut, description) => this.ledger.tell('expertsEnd', { key, cut, description }),

@@ -26,8 +26,13 @@ function cut(answer: string | Buffer, sizes: readonly number[] = [1e9]) {
 }
 
 test('the value is cut out, everything else stays as it was', () => {
-  const { rest, cuts, ends } = cut('{"text":"x","meta_info":{"id":"a","routed_experts":"AAEC/+==","n":12345678901234567890}}');
-  assert.equal(rest, '{"text":"x","meta_info":{"id":"a","routed_experts":"turnout-experts-0","n":12345678901234567890}}');
+  const { rest, cuts, ends } = cut(
+    '{"text":"x","meta_info":{"id":"a","routed_experts":"AAEC/+==","n":12345678901234567890}}',
+  );
+  assert.equal(
+    rest,
+    '{"text":"x","meta_info":{"id":"a","routed_experts":"turnout-experts-0","n":12345678901234567890}}',
+  );
   assert.deepEqual([cuts, ends], [['AAEC/+=='], [[0, '']]]);
 });
 
@@ -53,9 +58,19 @@ test('objects keep what describes their data, and lists go as they are', () => {
 });
 
 test('what only looks like it is left alone', () => {
-  const said = JSON.stringify({ text: 'the key "routed_experts":"AAAA" is one', x: 'routed_experts', y: '\\"routed_experts":"b' });
+  const said = JSON.stringify({
+    text: 'the key "routed_experts":"AAAA" is one',
+    x: 'routed_experts',
+    y: '\\"routed_experts":"b',
+  });
   assert.equal(cut(said).rest, said);
-  for (const other of ['{"a":"routed_experts"}', '["routed_experts","AAAA"]', '{"routed_experts":12,"b":true}', '{"my_routed_experts":"AA"}', '"routed_exp']) {
+  for (const other of [
+    '{"a":"routed_experts"}',
+    '["routed_experts","AAAA"]',
+    '{"routed_experts":12,"b":true}',
+    '{"my_routed_experts":"AA"}',
+    '"routed_exp',
+  ]) {
     assert.deepEqual(cut(other), { rest: other, cuts: [], ends: [] }, other);
   }
 });
@@ -75,7 +90,14 @@ test('events of a stream are cut like anything else', () => {
 test('however an answer is cut into pieces, its parts are the same', () => {
   const value = fc.oneof(
     fc.base64String().map((text) => JSON.stringify(text)),
-    fc.constantFrom('null', '[[1,2],[3]]', '[]', '{"data":"QUJD","shape":[3],"dtype":"uint8"}', '{"data": "","a":{"b":1}}', '7'),
+    fc.constantFrom(
+      'null',
+      '[[1,2],[3]]',
+      '[]',
+      '{"data":"QUJD","shape":[3],"dtype":"uint8"}',
+      '{"data": "","a":{"b":1}}',
+      '7',
+    ),
   );
   const member = fc.oneof(
     value.map((text) => `"routed_experts":${text}`),

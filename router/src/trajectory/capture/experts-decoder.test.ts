@@ -10,7 +10,7 @@ function decode(form: ExpertsForm, text: string, sizes: readonly number[] = [1e9
   const bytes = Buffer.from(text);
   for (let at = 0, i = 0; at < bytes.length; i++) {
     const size = sizes[i % sizes.length]!;
-    parts.push(decoder.push(bytes.subarray(at, at + size)).slice());
+    parts.push(Buffer.from(decoder.push(bytes.subarray(at, at + size))));
     at += size;
   }
   return { bytes: Buffer.concat(parts), facts: decoder.end() };
@@ -34,7 +34,9 @@ function npy(descr: string, shape: string, data: Buffer): string {
   const dict = `{'descr': '${descr}', 'fortran_order': False, 'shape': (${shape}), }`;
   const header = dict.padEnd(117) + '\n';
   const size = Buffer.from([header.length & 255, header.length >> 8]);
-  return Buffer.concat([Buffer.from('\x93NUMPY\x01\x00', 'latin1'), size, Buffer.from(header), data]).toString('base64');
+  return Buffer.concat([Buffer.from('\x93NUMPY\x01\x00', 'latin1'), size, Buffer.from(header), data]).toString(
+    'base64',
+  );
 }
 
 test('of a .npy file its header is taken off, and understood', () => {

@@ -8,13 +8,14 @@ export interface TensorFacts {
 
 /** Reads a value of routed experts piece by piece. */
 export interface ExpertsDecoder {
-  /** @returns the tensor's own bytes, as many as are known now */
+  /** @returns the tensor's own bytes, as many as are known now; valid until the next call */
   push(piece: Uint8Array): Uint8Array;
   /** @returns null: it is no such value */
   end(): TensorFacts | null;
 }
 
-export const decoderOf = (form: ExpertsForm): ExpertsDecoder => (form === 'list' ? new ListDecoder() : new Base64Decoder());
+export const decoderOf = (form: ExpertsForm): ExpertsDecoder =>
+  form === 'list' ? new ListDecoder() : new Base64Decoder();
 
 const NPY = Buffer.from('\x93NUMPY', 'latin1');
 /** The longest header of a .npy file that is waited for. */
@@ -35,13 +36,17 @@ class Base64Decoder implements ExpertsDecoder {
   /** The beginning, while it is not known whether it is a header; null afterwards. */
   #head: Buffer | null = Buffer.alloc(0);
   #facts: TensorFacts = { dtype: null, shape: null };
+  /** Written over with each piece: what is large and short-lived would keep the collector busy. */
+  #decoded: Buffer = Buffer.alloc(0);
 
   push(piece: Uint8Array): Uint8Array {
     // A JSON writer may escape the slash.
-    const text = this.#rest + Buffer.from(piece.buffer, piece.byteOffset, piece.length).toString('latin1').replaceAll('\\', '');
+    const text =
+      this.#rest + Buffer.from(piece.buffer, piece.byteOffset, piece.length).toString('latin1').replaceAll('\\', '');
     const whole = text.length - (text.length % 4);
     this.#rest = text.slice(whole);
-    return this.#behindHead(Buffer.from(text.slice(0, whole), 'base64'));
+    if (this.#decoded.length < whole) this.#decoded = Buffer.allocUnsafeSlow(whole);
+    return this.#behindHead(this.#decoded.subarray(0, this.#decoded.write(text.slice(0, whole), 'base64')));
   }
 
   end(): TensorFacts | null {
@@ -52,12 +57,12 @@ class Base64Decoder implements ExpertsDecoder {
 
   #behindHead(bytes: Buffer): Buffer {
     if (this.#head === null) return bytes;
-    const all = Buffer.concat([this.#head, bytes]);
+    const all = this.#head.length === 0 ? bytes : Buffer.concat([this.#head, bytes]);
     const isNpy = all.subarray(0, NPY.length).equals(NPY.subarray(0, all.length));
     if (isNpy && all.length < MAX_HEADER_BYTES) {
       const end = npyEnd(all);
       if (end < 0) {
-        this.#head = all;
+        this.#head = Buffer.from(all);
         return Buffer.alloc(0);
       }
       this.#facts = npyFacts(all.toString('latin1', 0, end));
@@ -79,7 +84,10 @@ function npyEnd(bytes: Buffer): number {
 function npyFacts(header: string): TensorFacts {
   const [, descr = ''] = /'descr':\s*'[<|=]?(\w+)'/.exec(header) ?? [];
   const [, shape = ''] = /'shape':\s*\(([^)]*)\)/.exec(header) ?? [];
-  const sizes = shape.split(',').filter((size) => size.trim() !== '').map(Number);
+  const sizes = shape
+    .split(',')
+    .filter((size) => size.trim() !== '')
+    .map(Number);
   return { dtype: dtypes[descr] ?? descr, shape: header.includes("'fortran_order': True") ? null : sizes };
 }
 

@@ -47,7 +47,7 @@ export class ExpertsFiles {
     try {
       if (part === undefined) parts.set(cut, (part = this.#begin(key, cut, decoderOf(form))));
       const raw = part.decoder.push(bytes);
-      for (let at = 0; at < raw.length; ) at += writeSync(part.file, raw, at, raw.length - at);
+      for (let at = 0; at < raw.length;) at += writeSync(part.file, raw, at, raw.length - at);
       part.bytes += raw.length;
     } catch {
       this.lost++;

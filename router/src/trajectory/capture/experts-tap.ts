@@ -21,7 +21,7 @@ export interface ExpertsKeeper {
 }
 
 /** Pieces of this size cross over to the thread. */
-const PIECE_BYTES = 262_144;
+const PIECE_BYTES = 131_072;
 /** When so much is on its way, of all answers together, engines are read no faster than it is written. */
 const LIMIT_BYTES = 8_388_608;
 /** A disk that takes longer than this loses experts: no client waits for it. */
@@ -119,7 +119,7 @@ export class ExpertsTap implements AnswerEar, CutTaker {
     if (this.#isLost) return;
     this.#cut = cut;
     this.#form = form;
-    for (let at = start; at < end; ) {
+    for (let at = start; at < end;) {
       this.#gathered ??= new Uint8Array(PIECE_BYTES);
       const count = Math.min(end - at, PIECE_BYTES - this.#length);
       this.#gathered.set(bytes.subarray(at, at + count), this.#length);
