@@ -16,7 +16,10 @@ const named = (name: string): string => `{
 
 test('--plugin, several times and with options; by environment and by file too', async (t) => {
   const [a, b] = [moduleOf(t, named('a')), moduleOf(t, named('b'))];
-  const file = join(folderOf(t, { 'turnout.yaml': `plugin:\n  - ${a}\n  - '${b}:{"word": "from, file"}'\n` }), 'turnout.yaml');
+  const file = join(
+    folderOf(t, { 'turnout.yaml': `plugin:\n  - ${a}\n  - '${b}:{"word": "from, file"}'\n` }),
+    'turnout.yaml',
+  );
   for (const [flags, env, words] of [
     [['--plugin', `${a}:{"word": "x, y"}`, '--plugin', b], {}, ['x, y', 'none']],
     [[], { TURNOUT_PLUGIN: `${a}:{"word": "x y"} ${b}` }, ['x y', 'none']],

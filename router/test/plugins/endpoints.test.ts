@@ -47,7 +47,10 @@ test('endpoints of a plugin are answered beside the router’s own, and its metr
     match(String(text), words);
   }
   const page = (await ask('GET', '/metrics'))[1] as string;
-  match(page, /\n# HELP counter_asked_total Times that it was asked\.\n# TYPE counter_asked_total counter\ncounter_asked_total 1\n/);
+  match(
+    page,
+    /\n# HELP counter_asked_total Times that it was asked\.\n# TYPE counter_asked_total counter\ncounter_asked_total 1\n/,
+  );
   ok(page.includes('turnout_plugin_failures_total{plugin="counter",phase="routes"} 2'));
   equal(await (await fetch(router.metricsUrl)).text().then((text) => text.includes('counter_asked_total 1')), true);
 });
@@ -82,7 +85,8 @@ test('a router that can not have its plugins does not start, and closes those th
       },
     }`,
   );
-  const routes = (route: string) => `{ name: 'b', create: () => ({ routes: (r) => r.forClients.get('${route}', () => {}) }) }`;
+  const routes = (route: string) =>
+    `{ name: 'b', create: () => ({ routes: (r) => r.forClients.get('${route}', () => {}) }) }`;
   let starts = 0;
   for (const [exported, words] of [
     [`{ name: 'b', create: () => { throw new Error('no tokenizer'); } }`, /mine\.ts" can't be made: no tokenizer/],
@@ -99,7 +103,11 @@ test('a router that can not have its plugins does not start, and closes those th
       /can't be made: the metric turnout_workers is the router's own/,
     ],
   ] as const) {
-    const config = loadConfig({ port: 0, prometheusPort: 0, logLevel: 'critical', plugin: [first, moduleOf(t, exported)] }, {}, undefined);
+    const config = loadConfig(
+      { port: 0, prometheusPort: 0, logLevel: 'critical', plugin: [first, moduleOf(t, exported)] },
+      {},
+      undefined,
+    );
     await rejects(startRouter(config), words, exported);
     equal(readFileSync(closed, 'utf8'), 'x'.repeat(++starts), exported);
   }
@@ -107,7 +115,8 @@ test('a router that can not have its plugins does not start, and closes those th
 
 test('a plugin is closed when the router has stopped, also where another one hangs at that', async (t) => {
   const closed = join(folderOf(t, {}), 'closed');
-  const plugin = (name: string, close: string) => moduleOf(t, `{ name: '${name}', create: () => ({ finished() {}, ${close} }) }`);
+  const plugin = (name: string, close: string) =>
+    moduleOf(t, `{ name: '${name}', create: () => ({ finished() {}, ${close} }) }`);
   const config = {
     plugin: [
       plugin('a', `async close() { (await import('node:fs')).writeFileSync(${JSON.stringify(closed)}, ''); }`),

@@ -82,7 +82,11 @@ test('ears hear what the engine said, not what another plugin makes of it', asyn
 
 test('a retry is heard once: the answer that the client gets', async (t) => {
   const { plugin, heard } = listener();
-  const { client, engine } = await startScene(t, { retryMaxRetries: 2, retryInitialBackoffMs: 1 }, { plugins: [plugin] });
+  const { client, engine } = await startScene(
+    t,
+    { retryMaxRetries: 2, retryInitialBackoffMs: 1 },
+    { plugins: [plugin] },
+  );
   engine.onRequest = ({ connection }) => connection.write(answer(engine.requests.length < 2 ? 503 : 200, '"ok"'));
   client.write(request('POST', '/generate', '{}'));
   equal((await client.answer()).text, '"ok"');

@@ -29,7 +29,11 @@ test('classify: the key, the group and the end that a plugin sets steer, and wha
   };
   const router = await startTestRouter(
     t,
-    { workerUrls: engines.map(({ url }) => url), policy: 'consistent_hash', modelPolicy: ['theirs=sticky_least_loaded'] },
+    {
+      workerUrls: engines.map(({ url }) => url),
+      policy: 'consistent_hash',
+      modelPolicy: ['theirs=sticky_least_loaded'],
+    },
     { plugins: [plugin] },
   );
   const client = await connectClient(t, router.url);
@@ -53,8 +57,7 @@ for (const [when, say] of [
   test(`admit: a refusal that comes ${when} is the answer, in the plugin’s words; the rest goes on`, async (t) => {
     const plugin: Plugin = {
       name: 'doors',
-      admit: ({ path }) =>
-        say(path === '/no' ? { status: 429, message: 'No more today.', retryAfterSecs: 60 } : null),
+      admit: ({ path }) => say(path === '/no' ? { status: 429, message: 'No more today.', retryAfterSecs: 60 } : null),
     };
     const { client, exchange, engine, router } = await startScene(t, {}, { plugins: [plugin] });
     client.write(request('POST', '/no', '{}'));
@@ -63,7 +66,10 @@ for (const [when, say] of [
     deepEqual(JSON.parse(got.text), { error: 'No more today.', code: 'plugin_refused' });
     equal((await exchange(request('POST', '/yes', '{}'), answer(200, 'ok'))).text, 'ok');
     equal(engine.requests.length, 1);
-    equal((await send(t, router.url, request('GET', '/metrics'))).text.includes('turnout_plugin_failures_total{'), false);
+    equal(
+      (await send(t, router.url, request('GET', '/metrics'))).text.includes('turnout_plugin_failures_total{'),
+      false,
+    );
   });
 }
 
@@ -109,7 +115,9 @@ test('a client that leaves while admit still thinks: nothing is sent, and the en
 
 test('choose: the policy chooses among what the plugin leaves, for every attempt', async (t) => {
   const sick = await startEngine(t, { onRequest: ({ connection }) => connection.write(answer(503, 'sick')) });
-  const [well, other] = await Promise.all([1, 2].map(() => startEngine(t, { onRequest: (asked) => asked.answer('{}') })));
+  const [well, other] = await Promise.all(
+    [1, 2].map(() => startEngine(t, { onRequest: (asked) => asked.answer('{}') })),
+  );
   const urls = [sick, well!, other!].map(({ url }) => url);
   const offered: string[][] = [];
   const mine = (x: Exchange): string[] => (x.head.get('x-lane') ?? '').split(',').map((i) => urls[Number(i)]!);

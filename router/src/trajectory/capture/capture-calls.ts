@@ -77,6 +77,13 @@ interface Open {
 /** Length first, so that no name of a model can be another tenant's tree. */
 const treeName = (tenant: string, model: string): string => `${tenant.length}:${tenant}${model}`;
 
+/** The tree of a model; where none is named and there is but one, that. */
+function treeFor({ names }: TokenForest, tenant: string, model: string): string {
+  const own = treeName(tenant, '');
+  const those = model === '' ? names.filter((name) => name.startsWith(own)) : [];
+  return those.length === 1 ? those[0]! : own + model;
+}
+
 /** What the trajectory thread can be asked about tokens. `capture` is null without a tokenizer. */
 export async function captureCalls(
   options: CaptureOptions,
@@ -190,7 +197,8 @@ export async function captureCalls(
         model: string;
         withLogprobs: boolean;
       }): Promise<string> {
-        const { ids, logprobs, mask } = await wanted().tokensOf(treeName(ask.tenant, ask.model), ask.text);
+        const tree = treeFor(wanted().forest, ask.tenant, ask.model);
+        const { ids, logprobs, mask } = await wanted().tokensOf(tree, ask.text);
         return JSON.stringify({
           tokens: [...ids],
           response: ask.text,
