@@ -59,7 +59,10 @@ test('what was captured is exported as the engine sampled it, with the requests 
   );
   for (const { body } of turns) assert.match(body.toString(), /^\{"return_logprob":true.*"text":"<\|im_start\|>user/);
   const listed = (await (await fetch(`${router.url}/trajectories`)).json()) as { trajectories: { turns: number }[] };
-  assert.deepEqual(listed.trajectories.map((each) => each.turns), [3, 3]);
+  assert.deepEqual(
+    listed.trajectories.map((each) => each.turns),
+    [3, 3],
+  );
 });
 
 test('a store that went away fails no request, unless it has to be there', async (t) => {
