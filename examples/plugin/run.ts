@@ -30,7 +30,12 @@ async function runGroup(group: string, wanted: number): Promise<number> {
     const response = await fetch(`${router.url}/v1/completions`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-turnout-group': group },
-      body: JSON.stringify({ model: 'sim', prompt: `Prompt of ${group}.`, max_tokens: ANSWER_TOKENS, ignore_eos: true }),
+      body: JSON.stringify({
+        model: 'sim',
+        prompt: `Prompt of ${group}.`,
+        max_tokens: ANSWER_TOKENS,
+        ignore_eos: true,
+      }),
     });
     await response.text();
     if (response.status === 429) return answered;
@@ -45,10 +50,14 @@ const accounts = (await (await fetch(`${router.url}/budget`)).json()) as Record<
 await router.close(5_000);
 await Promise.all(engines.map((engine) => engine.close()));
 
-process.stdout.write(`${GROUPS} groups with ${BUDGET} tokens each, plugin examples/plugin/budget.ts, SIMULATED engines\n\n`);
+process.stdout.write(
+  `${GROUPS} groups with ${BUDGET} tokens each, plugin examples/plugin/budget.ts, SIMULATED engines\n\n`,
+);
 for (const [i, count] of wanted.entries()) {
   const { tokens } = accounts[`group-${i}`]!;
-  process.stdout.write(`  group-${i}  ${String(count).padStart(2)} wanted, ${answered[i]} answered, ${tokens} tokens\n`);
+  process.stdout.write(
+    `  group-${i}  ${String(count).padStart(2)} wanted, ${answered[i]} answered, ${tokens} tokens\n`,
+  );
 }
 process.stdout.write(`
 The same with real engines:

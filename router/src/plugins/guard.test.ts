@@ -31,7 +31,7 @@ test('a plugin has the phases that it had, and no other', () => {
   }
   const { plugin } = guarded(new Mine());
   assert.deepEqual(Object.keys(plugin).toSorted(), ['finished', 'name', 'requestBody']);
-  assert.equal(String(plugin.requestBody!(x, BODY, workers[0]!)), 'x');
+  assert.deepEqual(plugin.requestBody!(x, BODY, workers[0]!), Buffer.from('x'));
 });
 
 test('an answer beside its type is a fault, whatever TypeScript was told', async () => {
@@ -76,6 +76,15 @@ test('what hangs is a fault after its deadline; what comes after that is dropped
   );
 });
 
+test('a plugin that waited for a client that has gone is not to blame', async () => {
+  const gone = exchangeOf();
+  const { plugin, faults } = guarded({ classify: () => new Promise(() => {}) }, 20);
+  const asked = Promise.resolve(plugin.classify!(gone));
+  gone.outcome = 'client_left';
+  await assert.rejects(asked, /no answer/);
+  assert.deepEqual(faults, []);
+});
+
 test('faults of what only hears end there, and are counted', async () => {
   const fail = (): never => {
     throw new Error('on purpose');
@@ -85,7 +94,7 @@ test('faults of what only hears end there, and are counted', async () => {
   plugin.finished!(x);
   const ear = plugin.hearAnswer!(x, new ResponseHead())!;
   assert.throws(() => ear.hear(BODY, 0, 1));
-  const slow = guarded({ finished: (() => Promise.reject(new Error('later'))) as never });
+  const slow = guarded({ finished: () => Promise.reject(new Error('later')) });
   slow.plugin.finished!(x);
   await new Promise(setImmediate);
   assert.deepEqual(

@@ -1,4 +1,4 @@
-import type { AnswerEar } from '../exchange.ts';
+import type { AnswerEar, Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { type Plugin, type PluginPhases, type PluginRefusal, Refused } from '../plugin.ts';
 
@@ -67,7 +67,9 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
         return answer;
       };
       const failed = (error: unknown): never => {
-        report(phase, error);
+        const [x] = args as unknown as [Exchange?];
+        // Its client has gone in the meantime, perhaps with the body that the plugin waited for.
+        if (x === undefined || x.outcome === null) report(phase, error);
         throw error;
       };
       try {
@@ -175,9 +177,9 @@ export function inTime<Answer>(answer: PromiseLike<Answer>, timeoutMs: number): 
         clearTimeout(timer);
         resolve(value);
       },
-      (error: unknown) => {
+      (error: Error) => {
         clearTimeout(timer);
-        reject(error as Error);
+        reject(error);
       },
     );
   });

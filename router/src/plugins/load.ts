@@ -82,7 +82,7 @@ function targetOf(exports: Exports): string | null {
   if (typeof exports === 'string' || exports === null) return exports;
   if (Array.isArray(exports)) return targetOf((exports as readonly Exports[])[0] ?? null);
   for (const [condition, target] of Object.entries(exports)) {
-    if (['.', 'node', 'import', 'default'].includes(condition)) return targetOf(target as Exports);
+    if (['.', 'node', 'import', 'default'].includes(condition)) return targetOf(target);
   }
   return null;
 }

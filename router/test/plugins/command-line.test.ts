@@ -51,7 +51,12 @@ test('slime’s spelling and ours make one list', async (t) => {
   const run = turnout(t, [
     'slime-router',
     ...anyPorts,
-    ...['--host', '127.0.0.1', '--slime-router-middleware-paths', `${a}:{"word": "x, y"}`, '--plugin', b],
+    '--host',
+    '127.0.0.1',
+    '--slime-router-middleware-paths',
+    `${a}:{"word": "x, y"}`,
+    '--plugin',
+    b,
   ]);
   const url = (await run.says(listening))[1]!;
   const said = await Promise.all(['a', 'b'].map(async (name) => (await fetch(`${url}/${name}`)).text()));

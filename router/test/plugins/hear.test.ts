@@ -1,9 +1,10 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
-import { request } from '../harness/client.ts';
+import { request, send } from '../harness/client.ts';
 import { answer } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
 import { HELLO, startScene, untilIdle } from '../harness/router.ts';
+import { startPairs } from '../pairs/scene.ts';
 import type { Plugin } from '../../src/plugin.ts';
 
 /** Notes what it hears of each exchange, and its end. */
@@ -93,6 +94,30 @@ test('a retry is heard once: the answer that the client gets', async (t) => {
   deepEqual(
     heard.map(({ status, text }) => [status, text]),
     [[200, '"ok"']],
+  );
+});
+
+test('of a pair the decode engine is heard, whose answer the client gets', async (t) => {
+  const { plugin, heard } = listener();
+  const asked: string[][] = [];
+  const choosing: Plugin = {
+    name: 'choosing',
+    choose(_x, workers) {
+      asked.push(workers.map(({ role }) => role));
+      return workers.filter(({ role, url }) => role === 'prefill' || url === last);
+    },
+  };
+  const { world, router } = await startPairs(t, [1, 2], {}, { plugins: [plugin, choosing] });
+  const last = world.decode[1]!.engine.url;
+  for (let i = 0; i < 3; i++) {
+    const got = await send(t, router.url, request('POST', '/generate', '{"text":"a"}'));
+    equal((JSON.parse(got.text) as { text: string }).text, 'decode1');
+  }
+  await untilIdle(router);
+  deepEqual(asked[0], ['prefill', 'decode', 'decode']);
+  deepEqual(
+    heard.map(({ text, outcome }) => [(JSON.parse(text) as { text: string }).text, outcome]),
+    Array.from({ length: 3 }, () => ['decode1', 'complete']),
   );
 });
 

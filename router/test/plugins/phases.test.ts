@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { connectClient, request, send } from '../harness/client.ts';
 import { answer, startEngine } from '../harness/engine.ts';
 import { HELLO, startScene, startTestRouter, untilIdle } from '../harness/router.ts';
+import { until } from '../harness/within.ts';
 import type { Exchange } from '../../src/exchange.ts';
 import type { Plugin, PluginRefusal } from '../../src/plugin.ts';
 
@@ -89,6 +90,32 @@ test('admit comes before the queue: who is refused takes nobody’s place in it'
   }
   asked.answer('{}');
   equal((await client.answer()).status, 200);
+});
+
+test('a tenant that classify finds takes turns in the queue with the others', async (t) => {
+  const plugin: Plugin = {
+    name: 'tenants',
+    classify(x) {
+      x.key = { kind: 'tenant', value: x.path.slice(1, 2), source: 'plugin:tenants' };
+    },
+  };
+  const { engine, router } = await startScene(t, { maxConcurrentRequests: 1, queueSize: 9 }, { plugins: [plugin] });
+  const targets = ['/a0', '/a1', '/a2', '/b1'];
+  const waits = async (count: number) =>
+    (await (await fetch(`${router.url}/metrics`)).text()).includes(`{reason="concurrency"} ${count}\n`);
+  const answers: Promise<unknown>[] = [];
+  for (const [i, target] of targets.entries()) {
+    answers.push(send(t, router.url, request('GET', target)));
+    await until(`${target} is in`, () => router.pipeline.underWay.size === i + 1 && waits(i));
+  }
+  const order: string[] = [];
+  for (const _ of targets) {
+    const asked = await engine.next();
+    order.push(asked.target);
+    asked.answer('{}');
+  }
+  await Promise.all(answers);
+  deepEqual(order, ['/a0', '/a1', '/b1', '/a2']);
 });
 
 test('a client that leaves while admit still thinks: nothing is sent, and the end is told', async (t) => {
