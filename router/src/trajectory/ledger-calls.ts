@@ -1,4 +1,6 @@
 import { captureCalls } from './capture/capture-calls.ts';
+import { expertsCalls } from './capture/experts-calls.ts';
+import { ExpertsFiles } from './capture/experts-files.ts';
 import { exportCalls } from './export/export-calls.ts';
 import type { LedgerOptions } from './ledger.ts';
 import { openStore } from './store/open.ts';
@@ -11,13 +13,18 @@ const MEMORY_BYTES = 268_435_456;
 export async function ledgerCalls(options: LedgerOptions) {
   const { dataDir, store = null, storeMemoryBytes = MEMORY_BYTES } = options;
   const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
-  const { calls } = await captureCalls(options, (turn) => writer.put(turn));
+  const files = dataDir === null ? null : new ExpertsFiles(dataDir);
+  const { calls } = await captureCalls(options, (turn) => writer.put(turn), files);
   return {
     ...calls,
-    ...storeCalls(writer, dataDir),
+    ...expertsCalls(files),
+    ...storeCalls(writer, dataDir, () => files?.lost ?? 0),
     ...exportCalls(writer, dataDir),
     /** Writes out what is still in memory. */
-    close: () => writer.close(),
+    async close(): Promise<void> {
+      files?.close();
+      await writer.close();
+    },
   };
 }
 

@@ -17,6 +17,11 @@ export const trajectoriesOptions = {
     count.min(65_536).default(268_435_456),
     'How much memory they may take where they are kept in memory; whole sessions go then, the oldest first.',
   ),
+  captureBodies: option(
+    '',
+    flag,
+    'Keep requests and answers of captured turns as they passed, too: what turnout replay needs.',
+  ),
   captureRequired: option(
     '',
     flag,

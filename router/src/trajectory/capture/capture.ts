@@ -39,6 +39,11 @@ export type TurnFacts = Pick<
   readonly session: string;
 };
 
+/** What is kept of a turn beside its tokens. */
+export type KeptBeside = Pick<Turn, 'experts' | 'request' | 'answer'>;
+
+const NOTHING_BESIDE: KeptBeside = { experts: null, request: null, answer: null };
+
 /** Known tokens of prompts, and what was sampled behind them. */
 export class Capture {
   readonly counts: CaptureCounts = {
@@ -109,7 +114,7 @@ export class Capture {
   }
 
   /** Puts what was sampled behind its prompt, and keeps the turn. */
-  record(prompt: OpenPrompt, sampled: Sampled, facts: TurnFacts): Turn {
+  record(prompt: OpenPrompt, sampled: Sampled, facts: TurnFacts, kept: KeptBeside = NOTHING_BESIDE): Turn {
     const { forest } = this;
     const { end: start, continued } = prompt;
     const { ids, text, spans } = sampled;
@@ -134,7 +139,7 @@ export class Capture {
       void this.#compare(ids.subarray(0, seen), text);
     }
     this.counts.turns++;
-    const turn = turnOf(prompt, sampled, { ...facts, id, session, index });
+    const turn = turnOf(prompt, sampled, { ...facts, ...kept, id, session, index });
     this.#keep(turn);
     forest.trim();
     return turn;
@@ -187,7 +192,7 @@ function part({ ids, ends, text, logprobs, isSampled }: Run, from: number, to: n
 function turnOf(
   { end, tokens, continued }: OpenPrompt,
   sampled: Sampled,
-  facts: TurnFacts & Pick<Turn, 'id' | 'index'>,
+  facts: TurnFacts & KeptBeside & Pick<Turn, 'id' | 'index'>,
 ): Turn {
   const keeps = continued?.keeps ?? 0;
   const asked = pathTo(end, keeps);
@@ -210,8 +215,5 @@ function turnOf(
     cachedTokens: sampled.cachedTokens,
     finishReason: sampled.finishReason,
     drift: null,
-    experts: null,
-    request: null,
-    answer: null,
   };
 }

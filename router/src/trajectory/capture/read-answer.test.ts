@@ -54,6 +54,7 @@ const whole = {
   ],
   promptTokens: 3,
   cachedTokens: 2,
+  experts: -1,
 };
 
 /** What a tap keeps of a stream that comes in pieces of `size` bytes. */
@@ -161,4 +162,27 @@ test('an answer beyond the limit is let go', () => {
   for (let bytes = 0; bytes <= MAX_ANSWER_BYTES; bytes += part.length) tap.hear(part, 0, part.length);
   assert.equal(tap.isTooLarge, true);
   assert.equal(tap.take().length, 0);
+});
+
+test('which routed experts are whose is read where engines say it', () => {
+  const mark = (n: number): string => `turnout-experts-${n}`;
+  const expertsOf = (dialect: 'generate' | 'completions', isStream: boolean, bytes: Buffer): number[] =>
+    readAnswer(dialect, isStream, bytes).map(({ experts }) => experts);
+  const json = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
+  const withMark = (n: number) => {
+    const one = event(0, 4, {}, true);
+    return { ...one, meta_info: { ...one.meta_info, routed_experts: mark(n) } };
+  };
+  assert.deepEqual(expertsOf('generate', false, json([withMark(0), event(0, 4), withMark(1)])), [0, -1, 1]);
+  assert.deepEqual(expertsOf('generate', true, sse(event(0, 1), withMark(0), '[DONE]')), [0]);
+  const choice = { index: 0, text: 'x', token_ids: [1] };
+  const vllm = {
+    choices: [
+      { ...choice, routed_experts: { data: mark(1), shape: [1] } },
+      { ...choice, index: 1 },
+    ],
+  };
+  assert.deepEqual(expertsOf('completions', false, json(vllm)), [1, -1]);
+  const sglang = sse({ choices: [choice] }, { choices: [], sglext: { routed_experts: mark(0) } });
+  assert.deepEqual(expertsOf('completions', true, sglang), [0]);
 });
