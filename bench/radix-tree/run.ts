@@ -122,9 +122,15 @@ try {
 }
 
 const median = (list: readonly number[]): number => list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)]!;
-process.stdout.write(`${machine()}\n${requests} requests, median of ${rounds} rounds, µs of CPU a request (all threads)\n`);
+process.stdout.write(
+  `${machine()}\n${requests} requests, median of ${rounds} rounds, µs of CPU a request (all threads)\n`,
+);
 for (const [name, list] of figures) {
-  process.stdout.write(`  ${name.padEnd(30)} ${median(list).toFixed(1)}  (${list.map((one) => one.toFixed(0)).join(' ')})\n`);
+  process.stdout.write(
+    `  ${name.padEnd(30)} ${median(list).toFixed(1)}  (${list.map((one) => one.toFixed(0)).join(' ')})\n`,
+  );
 }
 const more = median(figures.get('radix-tree')!) - median(figures.get('plain road')!);
-process.stdout.write(`  the tree's own: ${more.toFixed(1)} µs, target at most ${target}: ${more <= target ? 'met' : 'missed'}\n`);
+process.stdout.write(
+  `  the tree's own: ${more.toFixed(1)} µs, target at most ${target}: ${more <= target ? 'met' : 'missed'}\n`,
+);
