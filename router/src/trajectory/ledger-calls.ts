@@ -14,7 +14,7 @@ export async function ledgerCalls(options: LedgerOptions) {
   const { dataDir, store = null, storeMemoryBytes = MEMORY_BYTES } = options;
   const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
-  const { calls } = await captureCalls(options, (turn) => writer.put(turn), files);
+  const { calls } = captureCalls(options, (turn) => writer.put(turn), files);
   return {
     ...calls,
     ...expertsCalls(files),
