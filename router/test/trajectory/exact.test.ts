@@ -144,24 +144,31 @@ test(`${COUNT} trajectories: text gives back the ids that were sampled`, { timeo
     const lines: Line[] = [{ text: '', ids: [], mask: [], logprobs: [], isStopped: false, isCut: false }];
     const ends = new Set<Line>();
     let line = lines[0]!;
-    let more = `<|im_start|>system\n${pick(random, snippets)}<|im_end|>\n<|im_start|>user\n${n} ${words(random)}<|im_end|>\n<|im_start|>assistant\n`;
+    const system = `<|im_start|>system\n${pick(random, snippets)}<|im_end|>\n`;
+    const asking = (role: string, what: string): string =>
+      `<|im_start|>${role}\n${what} ${words(random)}<|im_end|>\n<|im_start|>assistant\n`;
+    let more = system + asking('user', String(n));
     for (let turns = 2 + Math.floor(random() * 3); turns > 0; turns--) {
       const next = await turn(random, name, line, more);
       ends.delete(line);
       ends.add(next);
       lines.push(next);
       line = next;
-      // Another branch from anywhere, now and then: from the beginning, it is another sample of the same prompt.
-      if (random() < 0.2) {
+      // Another branch from anywhere, now and then. No two ask the same: samples of one prompt may have the same text by chance,
+      // and which of them is meant then is settled by time alone (`exact-prefix.test.ts`, `radix-tree.test.ts`).
+      const isBranch = random() < 0.2;
+      if (isBranch) {
         seen.branches++;
         line = pick(random, lines);
       }
-      if (line.text !== '') {
-        const closing = line.isStopped ? (random() < 0.8 ? '<|im_end|>' : '') : pick(random, ['<|im_end|>', '', '\n']);
-        const role = pick(random, ['tool', 'user']);
-        more =
-          random() < 0.1 ? '' : `${closing}\n<|im_start|>${role}\n${words(random)}<|im_end|>\n<|im_start|>assistant\n`;
-      } else more = lines[1]!.text.slice(0, lines[1]!.text.indexOf('assistant\n') + 10);
+      const what = isBranch ? `${n}.${turns}` : '';
+      if (line.text === '') {
+        more = system + asking('user', what || String(n));
+        continue;
+      }
+      const closing = line.isStopped ? (random() < 0.8 ? '<|im_end|>' : '') : pick(random, ['<|im_end|>', '', '\n']);
+      more = `${closing}\n${asking(pick(random, ['tool', 'user']), what)}`;
+      if (!isBranch && random() < 0.1) more = '';
     }
     leaves.set(name, [...ends]);
     for (const each of ends) {
