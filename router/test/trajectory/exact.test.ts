@@ -21,6 +21,8 @@ interface Line {
   readonly isStopped: boolean;
   /** The engine died in the middle of the last turn: of what the router heard, its client may have missed the end. */
   readonly isCut: boolean;
+  /** That, or a lost try, anywhere in it: an end of a turn that its client wrote may have been sampled, unseen. */
+  readonly isTorn: boolean;
 }
 
 /** What a client got of an answer. */
@@ -134,14 +136,16 @@ test(`${COUNT} trajectories: text gives back the ids that were sampled`, { timeo
         if (got.isWhole) assert.equal(record.outputIds.length, got.ids.length);
       } else assert.ok(!got.isWhole);
       if (encode(got.text).join() !== got.ids.filter((id) => id !== endOfTurn).join()) seen.drifted++;
-      return lineOf(line, more, ids, got);
+      return lineOf(line, more, ids, got, attempt > 0);
     }
   };
 
   const trajectory = async (n: number): Promise<void> => {
     const random = seededRandom(n + 1);
     const name = `t${n}`;
-    const lines: Line[] = [{ text: '', ids: [], mask: [], logprobs: [], isStopped: false, isCut: false }];
+    const lines: Line[] = [
+      { text: '', ids: [], mask: [], logprobs: [], isStopped: false, isCut: false, isTorn: false },
+    ];
     const ends = new Set<Line>();
     let line = lines[0]!;
     const system = `<|im_start|>system\n${pick(random, snippets)}<|im_end|>\n`;
@@ -193,8 +197,8 @@ test(`${COUNT} trajectories: text gives back the ids that were sampled`, { timeo
     const length = line.isCut && tokens.at(-1) === endOfTurn ? line.ids.length : tokens.length;
     assert.ok(tokens.length - length <= 1);
     assert.deepEqual(tokens.slice(0, length), line.ids, line.text);
-    assert.deepEqual(mask.slice(0, length), line.mask);
-    assert.deepEqual(logprobs.slice(0, length), line.logprobs);
+    assert.deepEqual(told(line, mask), told(line, line.mask));
+    assert.deepEqual(told(line, logprobs), told(line, line.logprobs));
   }
   const exported = await (await fetch(`${router.url}/trajectories?format=jsonl`)).text();
   const lines = exported
@@ -203,19 +207,24 @@ test(`${COUNT} trajectories: text gives back the ids that were sampled`, { timeo
     .map((json) => JSON.parse(json) as Exported);
   const bySession = Map.groupBy(lines, ({ session }) => session);
   for (const [session, ends] of leaves) {
-    for (const { text, ids, mask, logprobs, isCut } of ends) {
+    for (const line of ends) {
+      const { text, ids, mask, logprobs, isCut } = line;
       const found = bySession
         .get(session)!
         .find(({ tokens }) => (isCut || tokens.length === ids.length) && ids.every((id, i) => id === tokens[i]));
       assert.ok(found, `${session} is exported: ${text}`);
-      assert.deepEqual(found.loss_mask.slice(0, ids.length), mask);
-      assert.deepEqual(found.rollout_log_probs.slice(0, ids.length), logprobs);
+      assert.deepEqual(told(line, found.loss_mask), told(line, mask));
+      assert.deepEqual(told(line, found.rollout_log_probs), told(line, logprobs));
     }
   }
   // Every kind of mishap was among them.
   for (const [kind, count] of Object.entries({ ...seen, deaths: fleet.deaths })) assert.ok(count > 0, kind);
   t.diagnostic(JSON.stringify({ ...seen, deaths: fleet.deaths, retrieved: retrieved.length }));
 });
+
+/** What is said of its tokens, as far as their client can know it. */
+const told = ({ ids, isTorn }: Line, values: readonly number[]): number[] =>
+  values.slice(0, ids.length).filter((_, i) => !isTorn || ids[i] !== endOfTurn);
 
 /** The ids of a line's text with more text behind it. What ended its last turn is one of them if the text goes on with it. */
 function idsBehind({ ids, isStopped }: Line, more: string): number[] {
@@ -224,7 +233,7 @@ function idsBehind({ ids, isStopped }: Line, more: string): number[] {
   return more.startsWith(stop) ? [...ids, ...encode(more.slice(stop.length))] : [...ids.slice(0, -1), ...encode(more)];
 }
 
-function lineOf(line: Line, more: string, ids: readonly number[], got: Got): Line {
+function lineOf(line: Line, more: string, ids: readonly number[], got: Got, isRetried: boolean): Line {
   const kept = Math.min(
     line.ids.length,
     ids.length - (line.isStopped && !more.startsWith('<|im_end|>') ? encode(more).length : 0),
@@ -237,6 +246,7 @@ function lineOf(line: Line, more: string, ids: readonly number[], got: Got): Lin
     mask: [...line.mask.slice(0, kept), ...zeros, ...got.ids.map(() => 1)],
     logprobs: [...line.logprobs.slice(0, kept), ...zeros, ...got.logprobs],
     isCut: !got.isWhole,
+    isTorn: line.isTorn || isRetried || !got.isWhole,
     isStopped: got.ids.at(-1) === endOfTurn && !got.text.endsWith('<|im_end|>'),
   };
 }
