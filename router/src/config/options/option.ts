@@ -13,7 +13,6 @@ export type OptionGroup =
   | 'Plugins'
   | 'Trajectories'
   | 'Security'
-  | 'Trajectories'
   | 'TLS'
   | 'Observability';
 
