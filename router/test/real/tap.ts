@@ -17,6 +17,8 @@ export interface Tap {
   url: string;
   /** The last exchange about this path. Probes of the router go other ways, so they do not count. */
   last: (path: string) => Heard;
+  /** All about this path, in the order in which they ended. */
+  all: (path: string) => Heard[];
   close: () => void;
 }
 
@@ -66,6 +68,7 @@ export async function tapOn(engine: string): Promise<Tap> {
       if (exchange === undefined) throw new Error(`the engine was never asked ${path}`);
       return exchange;
     },
+    all: (path) => heard.filter((one) => one.path === path),
     close: () => {
       server.close();
       server.closeAllConnections();
