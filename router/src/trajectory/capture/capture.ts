@@ -3,7 +3,7 @@ import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { exactIds } from '../tree/exact-prefix.ts';
 import { findIds, tokensWithin } from '../tree/find-text.ts';
 import type { TokenForest } from '../tree/forest.ts';
-import { type Continued, type Path, continuedAt, pathTo, tokensAt } from '../tree/path.ts';
+import { type Continued, type Path, continuedAt, ownPathTo, pathTo, tokensAt } from '../tree/path.ts';
 import { type Place, type Run, TreeNode, release } from '../tree/tree-node.ts';
 import type { Turn } from '../turn.ts';
 import type { GivenPrompt } from './read-request.ts';
@@ -126,16 +126,22 @@ export class Capture {
     const run: Run = { ...aligned, logprobs: sampled.logprobs, isSampled: true };
     const visible = aligned.text.length - aligned.hiddenBytes;
     const seen = tokensWithin(aligned.ends, visible);
-    const turnEnd = { turn: id, session, index, tokens: tokensAt(start) + ids.length };
+    const from = tokensAt(start);
+    const turnEnd = { turn: id, session, index, tokens: from + ids.length, from };
+    const own = (count: number): Float64Array | null =>
+      count === 0 ? null : (sampled.logprobs?.slice(0, count) ?? null);
     let end: Place = start;
+    let shared = 0;
     // Its client goes on behind the text that it got: where that is the end of a token, it is one of the tree too.
     if (seen > 0 && seen < ids.length && aligned.ends[seen - 1] === visible) {
-      end = forest.insert(end, part(run, 0, seen), version);
-      forest.mark(end, 'seen', turnEnd);
-      end = forest.insert(end, part(run, seen, ids.length), version);
-    } else end = forest.insert(end, run, version);
+      ({ shared, ...end } = forest.insert(end, part(run, 0, seen), version));
+      forest.mark(end, 'seen', { ...turnEnd, own: own(shared) });
+      const hidden = forest.insert(end, part(run, seen, ids.length), version);
+      if (hidden.shared > 0) shared = seen + hidden.shared;
+      end = hidden;
+    } else ({ shared, ...end } = forest.insert(end, run, version));
     if (ids.length > 0) {
-      forest.mark(end, 'turn', turnEnd, aligned.hiddenBytes);
+      forest.mark(end, 'turn', { ...turnEnd, own: own(shared) }, aligned.hiddenBytes);
     }
     this.counts.turns++;
     const turn = turnOf(prompt, sampled, { ...facts, ...kept, id, session, index });
@@ -149,7 +155,7 @@ export class Capture {
     const root = this.forest.rootIfAny(tree) ?? new TreeNode();
     const { place, rest } = await exactIds(this.tokenizer, root, text, { endsTurn: true, addSpecial: true });
     this.forest.touch(place);
-    const known = pathTo(place);
+    const known = ownPathTo(place);
     release(place);
     // Here, as it costs an encoding: what asks for tokens is about to train on them.
     const again = await this.tokenizer.encode(text, true);

@@ -11,7 +11,7 @@ import { alignPrompt, alignSampled } from '../tokens/align.ts';
 import { loadTokenizer } from '../tokens/load-tokenizer.ts';
 import { exactIds } from './exact-prefix.ts';
 import { TokenForest } from './forest.ts';
-import { pathTo } from './path.ts';
+import { pathTo, tokensAt } from './path.ts';
 import { type Place, type TreeNode, release } from './tree-node.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'turnout-exact-'));
@@ -36,7 +36,7 @@ class Trees {
     const visible = ids.length - (aligned.hiddenBytes > 0 ? 1 : 0);
     const { node, at } = this.forest.insert(from, { ...aligned, logprobs, isSampled: true }, 0);
     if (visible < ids.length && at > 1) this.forest.mark({ node, at: at - 1 }, 'seen');
-    const end = { turn: 't', session: 's', index: 0, tokens: node.depth + at };
+    const end = { turn: 't', session: 's', index: 0, tokens: node.depth + at, from: tokensAt(from), own: null };
     this.forest.mark({ node, at }, 'turn', end, aligned.hiddenBytes);
   }
 

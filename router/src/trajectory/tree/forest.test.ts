@@ -3,10 +3,15 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { findIds, findText } from './find-text.ts';
 import { TokenForest } from './forest.ts';
-import { continuedAt, pathTo, tokensAt } from './path.ts';
+import { continuedAt, ownPathTo, pathTo, tokensAt } from './path.ts';
 import { type Place, type Run, type TreeNode, release } from './tree-node.ts';
 
 const unlimited = { maxNodes: 1e6, maxBytes: 1e12, keepVersions: 5 };
+
+interface Line {
+  readonly ids: readonly number[];
+  readonly logprobs: readonly number[];
+}
 
 /** Ids 0 to 9 stand for pieces in which some are the same text, and some are nothing. */
 const pieces = ['a', 'b', 'ab', 'ba', '', 'abc', 'c', 'é', 'a', ''];
@@ -74,6 +79,7 @@ test('what was put in is found by its ids, with its logprobs and mask, as a list
           for (const [i, id] of given.ids.entries()) {
             ids.push(id);
             const known = model.get(ids.join());
+            if (known?.isSampled === true) continue;
             if (given.isSampled) model.set(ids.join(), { isSampled: true, logprob: one.logprobs![i]! });
             else if (known === undefined) model.set(ids.join(), { isSampled: false, logprob: 0 });
           }
@@ -198,7 +204,7 @@ test('which turn is gone on with, and how much of it is kept', () => {
   const prompt = forest.insert({ node: root, at: 0 }, runOf({ ids: [0, 1], isSampled: false }, 0), 0);
   forest.mark(prompt, 'prompt');
   const answer = forest.insert(prompt, runOf({ ids: [6, 7, 0], isSampled: true }, -1), 0);
-  const end = { turn: 't1', session: 's', index: 0, tokens: 5 };
+  const end = { turn: 't1', session: 's', index: 0, tokens: 5, from: 2, own: null };
   forest.mark(answer, 'turn', end);
   assert.equal(continuedAt(prompt), null, 'another sample of the same prompt continues nothing');
   assert.deepEqual(continuedAt(answer), { ...end, keeps: 5 });
@@ -206,6 +212,36 @@ test('which turn is gone on with, and how much of it is kept', () => {
   assert.deepEqual(continuedAt(tool), { ...end, keeps: 5 });
   const inside = findIds(root, Int32Array.of(0, 1, 6, 7));
   assert.deepEqual(continuedAt(inside), { ...end, keeps: 4 }, 'a part of what was sampled');
+});
+
+test('samples that begin with the same tokens have their own logprobs, each', () => {
+  const sampled = fc.array(fc.nat(2), { minLength: 1, maxLength: 5 });
+  fc.assert(
+    fc.property(fc.array(fc.tuple(fc.nat(20), sampled), { maxLength: 12 }), (all) => {
+      const forest = new TokenForest(unlimited);
+      const root = forest.root('');
+      forest.insert({ node: root, at: 0 }, runOf({ ids: [0], isSampled: false }, 0), 0);
+      const ends = new Map<string, Line>([['0', { ids: [0], logprobs: [0] }]]);
+      for (const [n, [parent, ids]] of all.entries()) {
+        // Another sample of what one of them goes on from, or its next turn.
+        const before = [...ends.values()][parent % ends.size]!;
+        const one = runOf({ ids, isSampled: true }, -1 - n);
+        const line = { ids: [...before.ids, ...ids], logprobs: [...before.logprobs, ...one.logprobs!] };
+        // Of equal ones the newest counts, for those that go on from it, too.
+        if (ends.has(line.ids.join())) continue;
+        const { shared, ...end } = forest.insert(findIds(root, Int32Array.from(before.ids)), one, 0);
+        const from = before.ids.length;
+        const own = shared === 0 ? null : one.logprobs!.slice(0, shared);
+        forest.mark(end, 'turn', { turn: `${n}`, session: 's', index: 0, tokens: line.ids.length, from, own });
+        ends.set(line.ids.join(), line);
+      }
+      check(forest, root);
+      for (const { ids, logprobs } of ends.values()) {
+        assert.deepEqual([...ownPathTo(findIds(root, Int32Array.from(ids))).logprobs], logprobs);
+      }
+    }),
+    { numRuns: 400 },
+  );
 });
 
 test('memory stays within its limit', () => {

@@ -1,6 +1,6 @@
 import { UseList } from './use-list.ts';
 import { Versions } from './versions.ts';
-import { type MarkKind, type Place, type Run, TreeNode, type TurnEnd } from './tree-node.ts';
+import { type Inserted, type MarkKind, type Place, type Run, TreeNode, type TurnEnd } from './tree-node.ts';
 
 export interface ForestLimits {
   readonly maxNodes: number;
@@ -61,9 +61,10 @@ export class TokenForest {
   }
 
   /** Puts tokens behind a place, along branches that are there already as far as they agree. @returns where they end */
-  insert(from: Place, run: Run, version: number): Place {
+  insert(from: Place, run: Run, version: number): Inserted {
     let { node, at } = from;
     let done = 0;
+    let known = 0;
     while (done < run.ids.length) {
       if (at === node.length) {
         const next = childFor(node, run, done);
@@ -81,11 +82,12 @@ export class TokenForest {
         at = node.length;
         continue;
       }
+      if (node.isSampled && node.logprobs !== null && run.logprobs !== null) known = done + shared;
       ({ node, at } = this.#overwrite(node, at, shared, run, done));
       done += shared;
     }
     this.#touch(node, version);
-    return { node, at };
+    return { node, at, shared: known };
   }
 
   /** Says that something ended here. */
@@ -94,7 +96,9 @@ export class TokenForest {
     const others = (node.marks ?? []).filter(
       (mark) => mark.at !== at || mark.kind !== kind || mark.hiddenBytes !== hiddenBytes,
     );
+    const { bytes } = node;
     node.marks = [...others, { kind, at, hiddenBytes, end, stamp: ++this.#stamp }];
+    this.#uses.bytes += node.bytes - bytes;
   }
 
   /** It was used: it and what is above it are the last to go. */
@@ -150,14 +154,14 @@ export class TokenForest {
     return upper;
   }
 
-  /** The same tokens once more: sampled ones win over given ones, and of sampled ones the newest. @returns where they end */
+  /** The same tokens once more: sampled ones win over given ones, and of sampled ones the first. @returns where they end */
   #overwrite(node: TreeNode, at: number, count: number, run: Run, done: number): Place {
     const end = { node, at: at + count };
-    if (!run.isSampled || (node.isSampled && run.logprobs === null)) return end;
+    if (!run.isSampled || (node.isSampled && (run.logprobs === null || node.logprobs !== null))) return end;
     const logprobs = run.logprobs?.slice(done, done + count) ?? null;
     if (node.isSampled) {
       this.#uses.remove(node);
-      node.logprobs ??= new Float64Array(node.length);
+      node.logprobs = new Float64Array(node.length);
       node.logprobs.set(logprobs!, at);
       this.#uses.add(node);
       return end;

@@ -25,6 +25,23 @@ export function pathTo({ node, at }: Pick<Place, 'node' | 'at'>, from = 0): Path
   return path;
 }
 
+/** The same from the root on, with each turn's own logprobs: several may have sampled the same tokens, with other weights or temperatures. */
+export function ownPathTo(place: Pick<Place, 'node' | 'at'>): Path {
+  const path = pathTo(place);
+  let upTo = tokensAt(place);
+  for (let step: TreeNode | null = place.node; step !== null; step = step.parent) {
+    // Turns that ended inside of a later one are others'.
+    for (let last = endUpTo(step, upTo); last !== null; last = endUpTo(step, upTo)) {
+      if (last.own !== null) path.logprobs.set(last.own, last.from);
+      upTo = last.from;
+    }
+  }
+  return path;
+}
+
+const endUpTo = (node: TreeNode, upTo: number): TurnEnd | null =>
+  newestEnd(node, 0, upTo - node.depth, true)?.end ?? null;
+
 /** The last `count` tokens before a place and their text. */
 export function textOfLast(
   { node, at }: Pick<Place, 'node' | 'at'>,

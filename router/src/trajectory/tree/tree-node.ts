@@ -5,6 +5,10 @@ export interface TurnEnd {
   readonly index: number;
   /** Tokens of the trajectory up to here. */
   readonly tokens: number;
+  /** Tokens of it before what was sampled in this turn. */
+  readonly from: number;
+  /** Where a turn before it was sampled as beginning with the same tokens: its own logprobs of them. */
+  readonly own: Float64Array | null;
 }
 
 /**
@@ -31,6 +35,12 @@ export interface Place {
   node: TreeNode;
   /** So many tokens of the node stand before it. */
   at: number;
+}
+
+/** Where inserted tokens end. */
+export interface Inserted extends Place {
+  /** So many of them at the beginning have logprobs of a turn before in the tree. */
+  readonly shared: number;
 }
 
 /** Tokens of one kind in a row. */
@@ -84,7 +94,9 @@ export class TreeNode {
   }
 
   get bytes(): number {
-    return NODE_BYTES + 8 * this.ids.length + this.text.length + (this.logprobs?.byteLength ?? 0);
+    let own = 0;
+    for (const { end } of this.marks ?? []) own += end?.own?.byteLength ?? 0;
+    return NODE_BYTES + 8 * this.ids.length + this.text.length + (this.logprobs?.byteLength ?? 0) + own;
   }
 
   /** Bytes of text before token `at`. */
