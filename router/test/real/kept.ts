@@ -34,10 +34,7 @@ export async function retrieve(router: string, text: string): Promise<Retrieved>
   return JSON.parse(answer.body) as Retrieved;
 }
 
-/**
- * Another sample of a prompt that began with the same tokens, or that is the same: theirs are the newer one's logprobs, and
- * the last digits of those move with what else is in an engine's batch.
- */
+/** The same sampled once more: the last digits of logprobs move with what else is in an engine's batch. */
 export const SAMPLED_TWICE = 1e-3;
 
 export async function assertRetrieved(router: string, line: Line, tolerance = 0): Promise<void> {
