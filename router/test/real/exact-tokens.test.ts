@@ -192,37 +192,47 @@ describe('the radix tree before real SGLangs', { skip }, () => {
     await turnsOf(router.url, 'list', 4);
   });
 
-  test('what stopped a turn is one of its tokens, whether its text is sent back or not', async () => {
-    const params = { temperature: 0, max_new_tokens: 40, ignore_eos: true, logit_bias: lettersOnly };
-    const prompt = opening('Which way?');
-    const whole = await turn('unstopped', emptyLine, prompt, params);
-    const sampled = whole.ids.slice(whole.mask.indexOf(1));
-    const textOf = async (count: number): Promise<string> => {
-      const { engine } = sides[0]!;
-      const body = { text: prompt, sampling_params: { ...params, max_new_tokens: count } };
-      return generatedBy((await call(engine.url, '/generate', { body })).body)[0]!.text;
-    };
-    // The text of a few tokens in the middle, where it comes up for the first time.
-    let from = 8;
-    let [before, upTo] = [await textOf(from), await textOf(from + 3)];
-    while (upTo.indexOf(upTo.slice(before.length)) !== before.length || upTo.length < before.length + 4) {
-      from++;
-      [before, upTo] = [await textOf(from), await textOf(from + 3)];
-    }
-    const stop = upTo.slice(before.length);
-    for (const isStream of [false, true]) {
-      const line = await turn(`stopped ${isStream}`, emptyLine, prompt, { ...params, stop: [stop] }, isStream);
-      assert.equal(line.text, prompt + before);
-      const known = [...whole.ids.slice(0, whole.mask.indexOf(1)), ...sampled.slice(0, from + 3)];
-      assert.deepEqual(line.ids, known);
-      await assertRetrieved(router.url, line, SAMPLED_TWICE);
-      const next = { temperature: 0, max_new_tokens: 5, ignore_eos: true };
-      const ask1 = await ask('with', { text: `${line.text}${stop}\n4 5`, sampling_params: next });
-      assert.deepEqual(idsAsked(ask1.heard), [...known, ...(await encodedBy(ask1.engine, '\n4 5'))]);
-      const ask2 = await ask('without', { text: `${line.text}\n4 5`, sampling_params: next });
-      assert.deepEqual(idsAsked(ask2.heard), [...known.slice(0, -3), ...(await encodedBy(ask2.engine, '\n4 5'))]);
-    }
-  });
+  for (const kind of ['whole letters', 'broken letters'] as const) {
+    test(`what stopped a turn of ${kind} is one of its tokens, whether its text is sent back or not`, async () => {
+      const bias = kind === 'whole letters' ? { logit_bias: lettersOnly } : {};
+      const params = { temperature: 0, max_new_tokens: 40, ignore_eos: true, ...bias };
+      const prompt = opening('Which way?');
+      const whole = await turn(`whole ${kind}`, emptyLine, prompt, params);
+      const asked = whole.mask.indexOf(1);
+      const textOf = async (count: number): Promise<string> => {
+        const body = { text: prompt, sampling_params: { ...params, max_new_tokens: count } };
+        return generatedBy((await call(sides[0]!.engine.url, '/generate', { body })).body)[0]!.text;
+      };
+      // The text of three tokens in the middle, each with some of it, where it comes up for the first time.
+      let seen = 7;
+      let [before, stop] = ['', ''];
+      while (stop === '') {
+        seen++;
+        assert.ok(seen < 36, 'there is such a text');
+        const texts: string[] = [];
+        for (let i = 0; i <= 3; i++) texts.push(await textOf(seen + i));
+        before = texts[0]!;
+        const isTold = texts.every((text, i) => i === 0 || (text > texts[i - 1]! && text.startsWith(texts[i - 1]!)));
+        const added = texts[3]!.slice(before.length);
+        const isFirst = texts[3]!.indexOf(added) === before.length;
+        const isMeant = kind === 'whole letters' || before.includes('\ufffd');
+        if (isTold && isFirst && isMeant && !added.includes('\ufffd')) stop = added;
+      }
+      const known = whole.ids.slice(0, asked + seen + 3);
+      for (const isStream of [false, true]) {
+        const line = await turn(`${kind} ${isStream}`, emptyLine, prompt, { ...params, stop: [stop] }, isStream);
+        assert.equal(line.text, prompt + before);
+        assert.deepEqual(line.ids, known);
+        await assertRetrieved(router.url, line, SAMPLED_TWICE);
+        const short = { temperature: 0, max_new_tokens: 5, ignore_eos: true };
+        const sentBack = await ask('sent back', { text: `${line.text}${stop}\n4 5`, sampling_params: short });
+        const more = await encodedBy(sentBack.engine, '\n4 5');
+        assert.deepEqual(idsAsked(sentBack.heard), [...known, ...more]);
+        const leftOut = await ask('left out', { text: `${line.text}\n4 5`, sampling_params: short });
+        assert.deepEqual(idsAsked(leftOut.heard), [...known.slice(0, -3), ...more]);
+      }
+    });
+  }
 
   test('an aborted generation goes on from the tokens that it had', async () => {
     for (const isStream of [false, true]) {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import fc from 'fast-check';
 import { TokenPieces, letterOfByte } from './pieces.ts';
 import { alignPrompt, alignSampled } from './align.ts';
 
@@ -51,13 +52,43 @@ test('special tokens that are left out in between have no text', () => {
   assert.deepEqual(sampled(ids(400, 'x', 400, 'y'), 'xy'), { ends: [0, 1, 1, 2], text: 'xy', hidden: 0 });
 });
 
-test('a part of a letter makes the rest one piece, but never the stop', () => {
-  const half = Buffer.from('é')[0]!;
-  assert.deepEqual(sampled(ids('x', half, 'y', 401), 'x\ufffdy'), {
-    ends: [1, 1, 5, 9],
+test('parts of letters are what reads as U+FFFD', () => {
+  const [first, second] = [...Buffer.from('é')] as [number, number];
+  assert.deepEqual(sampled(ids('x', first, 'y', 401), 'x\ufffdy'), {
+    ends: [1, 4, 5, 9],
     text: 'x\ufffdy</s>',
     hidden: 4,
   });
+  assert.deepEqual(sampled(ids(first, 400, second, 'y'), 'éy').ends, [0, 0, 2, 3], 'a letter around a special token');
+  const [a, b, c] = [...Buffer.from('→')] as [number, number, number];
+  assert.deepEqual(sampled(ids(a, b, 'x', c, c, 'y'), '\ufffdx\ufffd\ufffdy').ends, [0, 3, 4, 4, 10, 11]);
+  // U+FFFD begins with a byte that may have been sampled.
+  assert.deepEqual(sampled(ids(a, 0xef, '.'), '\ufffd\ufffd.').ends, [3, 6, 7]);
+  // The engine waits for the rest of a letter.
+  assert.deepEqual(sampled(ids(c, 'x', a, b), '\ufffdx').hidden, 2);
+  // A stop text is behind what is seen, also after a broken letter.
+  assert.deepEqual(sampled(ids(c, 'x', 300, 'y'), '\ufffdx').hidden, 3);
+});
+
+test('what decodes to another text than the answer is one piece, but never the stop', () => {
+  const [first] = [...Buffer.from('é')] as [number];
+  assert.deepEqual(sampled(ids('x', first, 'y', 401), 'x?y').ends, [1, 1, 3, 7]);
+});
+
+test('any bytes at all are aligned with the text that they read as', () => {
+  const byte = fc.oneof(fc.nat(255), fc.constantFrom(...Buffer.from('aé→👩')));
+  fc.assert(
+    fc.property(fc.array(byte, { minLength: 1, maxLength: 12 }), (bytes) => {
+      const text = Buffer.from(bytes).toString('utf8');
+      const { ends, hidden } = sampled(Int32Array.from(bytes), text);
+      assert.equal(hidden, 0);
+      for (const [i, end] of ends.entries()) {
+        const before = Buffer.from(text).subarray(0, end).toString('utf8');
+        const isBetween = i + 1 === bytes.length || bytes[i + 1]! >> 6 !== 2;
+        if (isBetween) assert.equal(before, Buffer.from(bytes.slice(0, i + 1)).toString('utf8'));
+      }
+    }),
+  );
 });
 
 test('an unknown spelling: only the whole is known', () => {

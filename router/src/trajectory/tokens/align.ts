@@ -40,8 +40,11 @@ export function alignSampled(pieces: TokenPieces, ids: Int32Array, answer: Buffe
   const walk = new Walk(pieces, ids, answer);
   const last = ids.length - (isStopToken(pieces, ids, answer) ? 1 : 0);
   while (walk.i < last && walk.at < answer.length) {
-    if (walk.fits()) walk.takePiece();
-    else if (pieces.isSpecial(ids[walk.i]!)) walk.take(0);
+    const fits = walk.fits();
+    if (fits && !walk.endsInLetter()) walk.takePiece();
+    else if (!fits && pieces.isSpecial(ids[walk.i]!)) walk.take(0);
+    else if (walk.takeLetters(last)) continue;
+    else if (fits) walk.takePiece();
     else break;
   }
   const isCut = isBegunBy(pieces, ids.subarray(walk.i, last), answer.subarray(walk.at));
@@ -79,6 +82,9 @@ function isBegunBy(pieces: TokenPieces, ids: Int32Array, text: Buffer): boolean 
   return at === text.length;
 }
 
+/** So many tokens without a letter that begins with one of them are no text. */
+const MAX_LETTER_TOKENS = 16;
+
 /** Goes along tokens and text together. */
 class Walk {
   readonly ends: Uint32Array;
@@ -113,6 +119,43 @@ class Walk {
   takeWithoutSpace(): void {
     const bytes = this.#pieces.bytesOf(this.#ids[this.i]!)?.subarray(1) ?? null;
     if (bytes !== null && this.#text.subarray(0, bytes.length).equals(bytes)) this.take(bytes.length);
+  }
+
+  /** The text goes on inside of a letter behind this token. */
+  endsInLetter(): boolean {
+    const end = this.at + (this.#pieces.bytesOf(this.#ids[this.i]!)?.length ?? 0);
+    return (this.#text[end] ?? 0) >> 6 === 2;
+  }
+
+  /**
+   * Takes tokens up to where a letter may begin: the last of them gets their text. Bytes that are no UTF-8 read as U+FFFD. Special
+   * tokens that are left out may stand among them. False: they are not what the text goes on with.
+   */
+  takeLetters(last: number): boolean {
+    let raw = Buffer.alloc(0);
+    for (let i = this.i; i < Math.min(last, this.i + MAX_LETTER_TOKENS); i++) {
+      const id = this.#ids[i]!;
+      const bytes = this.#pieces.bytesOf(id);
+      if (bytes === null) return false;
+      if (this.#pieces.isSpecial(id)) continue;
+      raw = Buffer.concat([raw, bytes]);
+      if (this.#goesOnInLetter(i + 1, last)) continue;
+      const text = Buffer.from(raw.toString('utf8'));
+      const end = this.at + text.length;
+      if (end > this.#text.length || text.compare(this.#text, this.at, end) !== 0) return false;
+      while (this.i < i) this.take(0);
+      this.take(text.length);
+      return true;
+    }
+    return false;
+  }
+
+  /** The next bytes may belong to a letter that has begun. */
+  #goesOnInLetter(from: number, last: number): boolean {
+    let i = from;
+    while (i < last && this.#pieces.isSpecial(this.#ids[i]!)) i++;
+    const byte = i < last ? this.#pieces.bytesOf(this.#ids[i]!)?.[0] : undefined;
+    return byte !== undefined && byte >> 6 === 2;
   }
 
   giveRestToLast(last = this.#ids.length): void {
