@@ -5,6 +5,7 @@ import { ConfigError, loadConfig } from '../config/load.ts';
 import type { Config } from '../config/options.ts';
 import { addAliasVerbs, inFull } from './alias.ts';
 import { addOptions } from './options.ts';
+import { parent } from './parent.ts';
 import type { SimFlags } from './sim.ts';
 
 function configOf(flags: Record<string, unknown>): Config {
@@ -80,5 +81,6 @@ try {
 } catch (error) {
   if (!(error instanceof ConfigError)) throw error;
   process.stderr.write(`turnout: ${error.message}\n`);
+  parent?.tell({ error: error.message });
   process.exitCode = 2;
 }
