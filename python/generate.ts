@@ -64,6 +64,7 @@ const fields: Readonly<Record<string, readonly [name: string, type: string]>> = 
   selector: ['selector', 'Dict[str, str]'],
   'prefill-selector': ['prefill_selector', 'Dict[str, str]'],
   'decode-selector': ['decode_selector', 'Dict[str, str]'],
+  'api-key': ['api_key', 'Optional[str]'],
   'tls-cert-path': ['server_cert_path', 'Optional[str]'],
   'tls-key-path': ['server_key_path', 'Optional[str]'],
   'control-plane-api-keys': ['control_plane_api_keys', 'List[Tuple[str, str, str, str]]'],

@@ -9,28 +9,36 @@ import sys
 import textwrap
 import time
 import unittest
-from typing import Callable, Mapping, Sequence
+from typing import Callable, Mapping, Sequence, Type, Union
 
 import httpx
 
+Test = Union[unittest.TestCase, Type[unittest.TestCase]]
 PATIENCE_SECS = 60
 ANY_PORTS = {"TURNOUT_PORT": "0", "TURNOUT_PROMETHEUS_PORT": "0"}
 LISTENING = re.compile(r"listening on (http://[\d.]+:\d+)")
 
 
-class Running:
-    """A process and what it prints, until the test is over."""
+# Routers of this process; processes that are read say more.
+os.environ["TURNOUT_LOG_LEVEL"] = "error"
 
-    def __init__(self, test: unittest.TestCase, words: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+
+class Running:
+    """A process and what it prints, until the test, or its class, is over."""
+
+    def __init__(self, test: Test, words: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
             list(words),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", "TURNOUT_LOG_LEVEL": "info", **(env or {})},
         )
         self.output = ""
-        test.addCleanup(self._end)
+        if isinstance(test, unittest.TestCase):
+            test.addCleanup(self._end)
+        else:
+            test.addClassCleanup(self._end)
 
     def says(self, pattern: re.Pattern[str], count: int = 1) -> list[str]:
         """Reads on until it has said this so often."""
@@ -47,14 +55,14 @@ class Running:
         self.process.communicate()
 
 
-def engines(test: unittest.TestCase, count: int = 2, kind: str = "sglang") -> list[str]:
+def engines(test: Test, count: int = 2, kind: str = "sglang") -> list[str]:
     """URLs of simulated engines."""
     flags = ["--workers", str(count), "--kind", kind, "--set", "timeScale=0"]
     run = Running(test, [sys.executable, "-m", "turnout", "sim", *flags])
     return run.says(re.compile(r"^  (http://\S+)  \(pid", re.M), count)
 
 
-def script(test: unittest.TestCase, source: str, env: Mapping[str, str] | None = None) -> Running:
+def script(test: Test, source: str, env: Mapping[str, str] | None = None) -> Running:
     """A Python program in a process of its own."""
     return Running(test, [sys.executable, "-c", textwrap.dedent(source)], env)
 

@@ -378,8 +378,8 @@ class RouterArgs(PeerArgs):
         default=None,
         metadata={"flag": "otlp-traces-endpoint", "help": "no spans are sent."},
     )
-    api_key: List[str] = field(
-        default_factory=list,
+    api_key: Optional[str] = field(
+        default=None,
         metadata={"flag": "api-key", "env": "TURNOUT_API_KEY", "help": "Guards the router and is sent to the engines, once; there twice."},
     )
     control_plane_api_keys: List[Tuple[str, str, str, str]] = field(

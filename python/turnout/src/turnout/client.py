@@ -40,6 +40,11 @@ class _Address:
         self._api_key = api_key
         self._verify = verify
 
+    @property
+    def _trust(self) -> ssl.SSLContext | bool:
+        """Reading all authorities takes a quarter of a second, for nothing where there is no TLS."""
+        return self._verify if self._control_url.startswith("https:") else False
+
 
 class AsyncClient(_Address):
     """Steers the router at `url` (that of `--admin-port` where it has one), with the key of `--admin-api-key`.
@@ -150,7 +155,7 @@ class AsyncClient(_Address):
 
     async def _do(self, call: Call[T]) -> T:
         if self._http is None:
-            self._http = httpx.AsyncClient(verify=self._verify, trust_env=False)
+            self._http = httpx.AsyncClient(verify=self._trust, trust_env=False)
         return call.result(await self._http.send(call.request(self._http, self._control_url, self._api_key)))
 
 
@@ -247,7 +252,7 @@ class Client(_Address):
 
     def _do(self, call: Call[T]) -> T:
         if self._http is None:
-            self._http = httpx.Client(verify=self._verify, trust_env=False)
+            self._http = httpx.Client(verify=self._trust, trust_env=False)
         return call.result(self._http.send(call.request(self._http, self._control_url, self._api_key)))
 
 

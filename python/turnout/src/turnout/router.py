@@ -83,6 +83,7 @@ class Router(Client):
         Without a timeout it takes at most `shutdown_grace_period_secs`. A router that does not run is left alone.
         """
         self._process.stop(timeout_secs)
+        self.close()
 
     def __enter__(self) -> Self:
         return self.start()
