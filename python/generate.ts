@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { type AliasFlag, type Peer, readAlias } from '../router/src/config/alias/alias.ts';
 import { sglang } from '../router/src/config/alias/sglang.ts';
 import { vllm } from '../router/src/config/alias/vllm.ts';
-import { type OptionName, envName, kebab, options } from '../router/src/config/options.ts';
+import { envName, kebab, options } from '../router/src/config/options.ts';
 import type { OptionSpec } from '../router/src/config/options/option.ts';
 
 /** Writes the parts of the Python packages that are tables of the router's: `npm run docs`. A test fails when they differ. */
@@ -120,21 +120,27 @@ function fieldLine(peer: Peer, flag: AliasFlag): string {
   const [name, given] = fields[flag.name] ?? [flag.name.replaceAll('-', '_'), flagType(flag)];
   const isList = /^(List|Dict)/.test(given);
   const fallback = shownDefault(peer, flag);
-  const type = isList || given === 'bool' || fallback !== null || given.startsWith('Optional') ? given : `Optional[${given}]`;
-  const start = isList ? `default_factory=${given.startsWith('Dict') ? 'dict' : 'list'}` : `default=${given === 'bool' ? 'False' : literal(fallback)}`;
+  const type =
+    isList || given === 'bool' || fallback !== null || given.startsWith('Optional') ? given : `Optional[${given}]`;
+  const start = isList
+    ? `default_factory=${given.startsWith('Dict') ? 'dict' : 'list'}`
+    : `default=${given === 'bool' ? 'False' : literal(fallback)}`;
   const [ours] = flag.ours;
   // Not what the verb does without being told.
   const told = peer === sglang && flag.name in routerArgsDefaults ? ', "always": True' : '';
   // Command lines can be read by others.
   const env = flag.name === 'api-key' && ours !== undefined ? `, "env": ${quote(envName(ours))}` : '';
-  const help = flag.note === '' && ours !== undefined ? options[ours as OptionName].help : flag.note;
+  const help = flag.note === '' && ours !== undefined ? options[ours].help : flag.note;
   return `    ${name}: ${type} = field(\n        ${start},\n        metadata={"flag": ${quote(flag.name)}${told}${env}, "help": ${quote(help)}},\n    )\n`;
 }
 
 /** Of the release whose flags they are. */
 const versionOf = ({ source }: Peer): string => /\d+\.\d+\.\d+/.exec(source)![0];
 
-const argsSource = (peer: Peer, extra: string): string => `"""The arguments of ${peer.name}. Generated from \`router/src/config/alias/\`."""
+const argsSource = (
+  peer: Peer,
+  extra: string,
+): string => `"""The arguments of ${peer.name}. Generated from \`router/src/config/alias/\`."""
 
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional, Tuple

@@ -30,10 +30,17 @@ def main() -> None:
 
         subprocess.run([python, str(PYTHON / "build.py")], check=True)
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "mypy==2.4.1", *map(str, (PYTHON / "dist").glob("*.whl"))], check=True, env=bare)
+        subprocess.run(
+            [*pip, "mypy==2.4.1", "ruff==0.17.5", *map(str, (PYTHON / "dist").glob("*.whl"))], check=True, env=bare
+        )
+        ruff = [python, "-m", "ruff"]
+        for words in (["check", "--quiet"], ["format", "--quiet", "--check"]):
+            subprocess.run([*ruff, *words, "--no-cache", str(PYTHON)], check=True, env=bare)
         check = [python, "-m", "mypy", "--strict", "--cache-dir", str(home / "mypy")]
         # Checked as users see them: installed, with their py.typed.
-        packages = [word for name in ("turnout", "turnout_compat", "sglang_router", "vllm_router") for word in ("-p", name)]
+        packages = [
+            word for name in ("turnout", "turnout_compat", "sglang_router", "vllm_router") for word in ("-p", name)
+        ]
         subprocess.run([*check, *packages], check=True, cwd=home, env=bare)
         subprocess.run([*check, str(PYTHON / "tests")], check=True, cwd=home, env=bare)
         tests = [python, "-m", "unittest", "discover", "-v", "-t", str(PYTHON), "-s", str(PYTHON / "tests")]

@@ -9,7 +9,7 @@ import httpx
 
 from turnout import AsyncClient, ControlError, Router
 
-from .world import engines, generate
+from .world import PATIENCE_SECS, engines, generate
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -77,6 +77,25 @@ class ClientTest(unittest.IsolatedAsyncioTestCase):
             report.raise_for_failures()
         alone = await self.client.broadcast("/flush_cache", group="spare")
         self.assertEqual([each["worker"] for each in alone.results], [NOBODY])
+
+    async def test_a_call_that_is_cancelled_is_cancelled_at_the_engines(self) -> None:
+        asked, left = asyncio.Event(), asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if (await reader.readline()).startswith(b"POST /flush_cache "):
+                asked.set()
+                while await reader.read(1024) != b"":
+                    pass
+                left.set()
+            writer.close()
+
+        engine = await asyncio.start_server(serve, "127.0.0.1", 0)
+        await self.client.add_worker(f"http://127.0.0.1:{engine.sockets[0].getsockname()[1]}")
+        call = asyncio.create_task(self.client.broadcast("/flush_cache"))
+        await asyncio.wait_for(asked.wait(), PATIENCE_SECS)
+        call.cancel()
+        await asyncio.wait_for(left.wait(), PATIENCE_SECS)
+        engine.close()
 
     async def test_one_worker_answers_for_itself(self) -> None:
         answer = await self.client.ask_worker(self.urls[1], "/model_info", method="GET")

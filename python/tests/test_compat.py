@@ -81,7 +81,9 @@ class LinesTest(unittest.TestCase):
                 --dp-size 4 \\
                 --host 127.0.0.1 \\
                 --port 0 --router-prometheus-port 0"""
-            run = Running(self, [*line.replace("\\\n", " ").split(), "--router-log-dir", folder], {"PYTHONPATH": folder})
+            run = Running(
+                self, [*line.replace("\\\n", " ").split(), "--router-log-dir", folder], {"PYTHONPATH": folder}
+            )
             (url,) = run.says(LISTENING)
             run.says(re.compile("all 4 engines are ready"))
             self.assertEqual(len(httpx.get(f"{url}/list_workers", trust_env=False).json()["urls"]), 4)
@@ -128,7 +130,7 @@ class ImportsTest(unittest.TestCase):
         url = self.urls[0]
         run = script(
             self,
-            f"""
+            """
             import argparse, multiprocessing, sys, time
             from sglang_router.launch_router import RouterArgs
 

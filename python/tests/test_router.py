@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
+import subprocess
+import tempfile
 import unittest
 
 import httpx
 
-from turnout import Router, RouterError
+from turnout import Client, Router, RouterError
 
-from .world import ANY_PORTS, engines, generate, is_gone, script, until
+from .world import ANY_PORTS, engines, generate, has_ended, is_gone, script, until
 
 
 class RouterTest(unittest.TestCase):
@@ -88,6 +91,20 @@ class RouterTest(unittest.TestCase):
             self.assertEqual(router.policies()[0]["policy"], "rollout")
             self.assertEqual(httpx.get(f"{router.url}/v1/models", trust_env=False).status_code, 401)
 
+    def test_over_tls_it_trusts_its_own_certificate(self) -> None:
+        openssl = shutil.which("openssl", path=os.defpath)
+        if openssl is None:
+            self.skipTest("openssl is not installed")
+        with tempfile.TemporaryDirectory() as folder:
+            cert, key = f"{folder}/cert.pem", f"{folder}/key.pem"
+            make = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=elsewhere"
+            subprocess.run([openssl, *make.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)
+            with Router(port=0, prometheus_port=0, tls_cert_path=cert, tls_key_path=key) as router:
+                self.assertRegex(router.url, "^https://")
+                self.assertEqual(router.list_workers(), [])
+                with self.assertRaises(httpx.ConnectError):
+                    Client(router.url).list_workers()
+
     def test_it_ends_with_a_python_that_is_killed(self) -> None:
         run = script(
             self,
@@ -110,7 +127,7 @@ class RouterTest(unittest.TestCase):
         self.assertFalse(is_gone(url))
         run.process.send_signal(signal.SIGKILL)
         until(lambda: is_gone(url))
-        until(lambda: not os.path.exists(f"/proc/{pid}") and not _is_alive(int(pid)))
+        until(lambda: has_ended(int(pid)))
 
     def test_ctrl_c_is_for_python(self) -> None:
         run = script(
@@ -131,11 +148,3 @@ class RouterTest(unittest.TestCase):
         )
         run.says(re.compile(r"served after it: \[\]"))
         run.says(re.compile(r"ended 0"))
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

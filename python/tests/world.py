@@ -9,11 +9,11 @@ import sys
 import textwrap
 import time
 import unittest
-from typing import Callable, Mapping, Sequence, Type, Union
+from collections.abc import Callable, Mapping, Sequence
 
 import httpx
 
-Test = Union[unittest.TestCase, Type[unittest.TestCase]]
+Test = unittest.TestCase | type[unittest.TestCase]
 PATIENCE_SECS = 60
 ANY_PORTS = {"TURNOUT_PORT": "0", "TURNOUT_PROMETHEUS_PORT": "0"}
 LISTENING = re.compile(r"listening on (http://[\d.]+:\d+)")
@@ -51,8 +51,11 @@ class Running:
         return [str(each) for each in found]
 
     def _end(self) -> None:
+        assert self.process.stdout is not None
         self.process.terminate()
-        self.process.communicate()
+        # Not read to its end: what outlives the process could hold it open.
+        self.process.stdout.close()
+        self.process.wait()
 
 
 def engines(test: Test, count: int = 2, kind: str = "sglang") -> list[str]:
@@ -74,7 +77,9 @@ def generate(url: str, session: str = "s") -> httpx.Response:
 
     def is_served() -> bool:
         nonlocal answer
-        answer = httpx.post(f"{url}/generate", json=body, headers={"x-session-id": session}, timeout=30, trust_env=False)
+        answer = httpx.post(
+            f"{url}/generate", json=body, headers={"x-session-id": session}, timeout=30, trust_env=False
+        )
         return answer.status_code != 503
 
     until(is_served)
@@ -99,3 +104,13 @@ def until(holds: Callable[[], bool]) -> None:
         if time.monotonic() > end:
             raise AssertionError("it never came")
         time.sleep(0.02)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether that process has, though nobody may have asked yet how."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    told = subprocess.run(["/bin/ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return told.stdout.strip()[:1] in ("", "Z")

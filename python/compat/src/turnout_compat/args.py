@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 Self = TypeVar("Self", bound="PeerArgs")
 
@@ -32,7 +33,7 @@ class PeerArgs:
     def from_cli_args(cls: type[Self], args: argparse.Namespace, use_router_prefix: bool = False) -> Self:
         """Reads what `add_cli_args` has parsed. What is missing there, or None, has its default."""
         given = vars(args)
-        values: Dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for field in fields(cls):
             flag = str(field.metadata["flag"])
             names = [_spelled(flag, use_router_prefix), flag, _spelled(field.name, use_router_prefix), field.name]
@@ -41,10 +42,10 @@ class PeerArgs:
                 values[field.name] = _read(field, found)
         return cls(**values)
 
-    def command_line(self) -> Tuple[List[str], Dict[str, str]]:
+    def command_line(self) -> tuple[list[str], dict[str, str]]:
         """The flags that say the same to turnout, and environment variables for what others should not read."""
-        words: List[str] = []
-        environment: Dict[str, str] = {}
+        words: list[str] = []
+        environment: dict[str, str] = {}
         for field in fields(self):
             value = getattr(self, field.name)
             # A default that is turnout's own too is left to it: then its environment variables and file may say otherwise.
@@ -71,7 +72,7 @@ def _default(field: Field[Any]) -> Any:
     return field.default if field.default_factory is MISSING else field.default_factory()
 
 
-def _takes(cls: type, field: Field[Any]) -> Dict[str, Any]:
+def _takes(cls: type, field: Field[Any]) -> dict[str, Any]:
     """How argparse is to take the flag."""
     default = _default(field)
     if isinstance(default, bool):
@@ -101,7 +102,7 @@ def _read(field: Field[Any], given: Any) -> Any:
     return list(given)
 
 
-def _prefill(given: Sequence[str]) -> Tuple[str, Optional[int]]:
+def _prefill(given: Sequence[str]) -> tuple[str, int | None]:
     """`URL [PORT|none]`"""
     url, *port = given
     if len(port) > 1 or (port and port[0].lower() != "none" and not port[0].isdigit()):
@@ -109,7 +110,7 @@ def _prefill(given: Sequence[str]) -> Tuple[str, Optional[int]]:
     return url, int(port[0]) if port and port[0].isdigit() else None
 
 
-def _control_key(text: str) -> Tuple[str, str, str, str]:
+def _control_key(text: str) -> tuple[str, str, str, str]:
     """`id:name:role:key`, kept as id, name, key, role."""
     parts = text.split(":", 3)
     if len(parts) != 4:
@@ -117,7 +118,7 @@ def _control_key(text: str) -> Tuple[str, str, str, str]:
     return parts[0], parts[1], parts[3], parts[2]
 
 
-def _texts(field: Field[Any], value: Any) -> List[str]:
+def _texts(field: Field[Any], value: Any) -> list[str]:
     if value is True:
         return []
     if isinstance(value, Mapping):

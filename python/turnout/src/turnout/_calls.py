@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Callable, Generic, Iterable, Mapping, TypedDict, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -77,7 +78,7 @@ class Report:
     ok: int
     failed: int
 
-    def raise_for_failures(self) -> "Report":
+    def raise_for_failures(self) -> Report:
         """Raises `ControlError`, with the workers that failed, unless all did it."""
         if self.failed == 0:
             return self
@@ -170,7 +171,9 @@ def unset_policy(model: str) -> Call[list[Policy]]:
 
 
 def finish_session(session_id: str) -> Call[bool]:
-    return Call("POST", "/finish_session", lambda answer: bool(answer.json()["known"]), query={"session_id": session_id})
+    return Call(
+        "POST", "/finish_session", lambda answer: bool(answer.json()["known"]), query={"session_id": session_id}
+    )
 
 
 def wait_idle(timeout_secs: float) -> Call[dict[str, int]]:
@@ -196,12 +199,12 @@ def broadcast(path: str, body: Any, query: Mapping[str, str], timeout_secs: floa
     return Call("POST", path, _report, query=query, body=body, timeout_secs=timeout_secs, also=[207, 502])
 
 
-def ask_worker(
-    worker: str, path: str, body: Any, method: str, timeout_secs: float | None
-) -> Call[httpx.Response]:
+def ask_worker(worker: str, path: str, body: Any, method: str, timeout_secs: float | None) -> Call[httpx.Response]:
     headers = {"x-turnout-worker": worker}
     anything = range(300, 600)
-    return Call(method, path, lambda answer: answer, headers=headers, body=body, timeout_secs=timeout_secs, also=anything)
+    return Call(
+        method, path, lambda answer: answer, headers=headers, body=body, timeout_secs=timeout_secs, also=anything
+    )
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:

