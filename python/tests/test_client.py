@@ -27,7 +27,8 @@ class ClientTest(unittest.IsolatedAsyncioTestCase):
         self.addCleanup(self.router.stop)
 
     async def asyncSetUp(self) -> None:
-        self.client = await self.enterAsyncContext(AsyncClient(self.router.url))
+        self.client = AsyncClient(self.router.url)
+        self.addAsyncCleanup(self.client.aclose)
         await self.client.wait_ready(workers=2)
 
     async def test_workers_are_read_added_changed_and_removed(self) -> None:

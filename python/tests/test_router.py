@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import unittest
+from pathlib import Path
 
 import httpx
 
@@ -90,6 +91,14 @@ class RouterTest(unittest.TestCase):
             self.assertRegex(router.url, r"http://127\.0\.0\.1:\d+")
             self.assertEqual(router.policies()[0]["policy"], "rollout")
             self.assertEqual(httpx.get(f"{router.url}/v1/models", trust_env=False).status_code, 401)
+
+    def test_a_file_of_options_and_one_of_keys_are_read(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            config, keys = Path(folder) / "turnout.yaml", Path(folder) / "keys"
+            config.write_text("policy: random\nport: 1\n", encoding="utf-8")
+            keys.write_text("# who may steer\n\nadmin\n", encoding="utf-8")
+            with Router(config=config, port=0, prometheus_port=0, admin_api_key_file=str(keys)) as router:
+                self.assertEqual([each["policy"] for each in router.policies()], ["random"])
 
     def test_over_tls_it_trusts_its_own_certificate(self) -> None:
         openssl = shutil.which("openssl", path=os.defpath)

@@ -15,9 +15,7 @@ from . import _calls as calls
 from ._calls import Call, ControlError, Policy, Readiness, Report, Result, T, Worker
 
 if TYPE_CHECKING:
-    from typing import Self
-
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
 Role = Literal["regular", "prefill", "decode"]
 BreakerState = Literal["open", "closed", "auto"]

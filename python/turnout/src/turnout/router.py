@@ -16,9 +16,7 @@ from ._process import RouterError, RouterProcess
 from .client import Client
 
 if TYPE_CHECKING:
-    from typing import Self
-
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
 
 class Router(Client):
@@ -85,8 +83,9 @@ class Router(Client):
         After `timeout_secs` it is killed; without a timeout it takes at most `shutdown_grace_period_secs`. A router that
         does not run is left alone.
         """
-        self._process.stop(timeout_secs)
+        # The router gives idle connections a moment to be used once more.
         self.close()
+        self._process.stop(timeout_secs)
 
     def __enter__(self) -> Self:
         return self.start()
