@@ -81,6 +81,7 @@ for (const connector of connectors) {
       ['/v1/completions', { prompt_embeds: 'AAAA' }],
       ['/v1/chat/completions', { messages: [], n: 4 }],
       ['/inference/v1/generate', { token_ids: [1], sampling_params: { n: 2 } }],
+      ['/inference/v1/generate', { token_ids: [1], sampling_params: 7 }],
       ['/v1/responses', { input: 'a', previous_response_id: 'r' }],
       ['/v1/responses', { input: 'a', background: true }],
       ['/v1/responses', { input: 'a', tools: [{ type: 'function' }, { type: 'code_interpreter' }] }],
