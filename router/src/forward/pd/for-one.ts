@@ -13,6 +13,8 @@ const others = [
   'background',
   'tools',
   'sampling_params',
+  'stream',
+  'prompt_logprobs',
 ] as const;
 const names: readonly string[] = [...prompts, ...others];
 const fields = new MemberFinder(names);
@@ -45,6 +47,8 @@ export function isForOne(path: string, body: Buffer, minTokens: number): boolean
   };
   if (isSeveral(valueOf('n')) || isSeveral(valueOf('best_of')) || isBatch(body, ...at('prompt'))) return true;
   if (['use_beam_search', 'echo', 'background'].some((name) => valueOf(name) === 'true')) return true;
+  // Refused in streams, which is for the engine to say.
+  if (valueOf('stream') === 'true' && isGiven('prompt_logprobs')) return true;
   if (isGiven('prompt_embeds') || isGiven('previous_response_id')) return true;
   if (isGiven('sampling_params') && holdsSeveral(body, ...at('sampling_params'))) return true;
   if (path === '/v1/responses' && usesOwnTools(body, ...at('tools'))) return true;
