@@ -104,6 +104,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     ranksEach: config.intraNodeDataParallelSize,
     asksForRanks: config.dpAware,
     servesPairs: kind !== null,
+    pairsRanks: kind === 'nixl' || kind === 'mooncake',
   });
   const slowStart = new SlowStart(fleet, () => clock.nowMs);
   const breakers = new Breakers(

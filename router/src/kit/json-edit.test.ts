@@ -29,15 +29,21 @@ test('whatever the object: what a reader finds is what was said', () => {
   const name = fc.constantFrom('a', 'b', 'c', 'd "e', '\u00e9');
   const objects = fc.dictionary(name, fc.jsonValue(), { maxKeys: 5 });
   fc.assert(
-    fc.property(objects, fc.constantFrom('a', 'b', 'd "e'), fc.jsonValue(), fc.constantFrom('', ' ', '\n  '), (object, key, value, space) => {
-      const body = Buffer.from(JSON.stringify(object, null, space));
-      const plain = JSON.parse(JSON.stringify(object)) as Record<string, unknown>;
-      const more = JSON.parse(withMembers(body, { a: JSON.stringify(value), c: '1' })!.toString());
-      deepEqual(more, { ...plain, a: JSON.parse(JSON.stringify(value)), c: 1 });
-      const less = JSON.parse(withoutMember(body, key).toString());
-      const { [key]: _, ...rest } = plain;
-      deepEqual(less, rest);
-    }),
+    fc.property(
+      objects,
+      fc.constantFrom('a', 'b', 'd "e'),
+      fc.jsonValue(),
+      fc.constantFrom('', ' ', '\n  '),
+      (object, key, value, space) => {
+        const body = Buffer.from(JSON.stringify(object, null, space));
+        const plain = JSON.parse(JSON.stringify(object)) as Record<string, unknown>;
+        const more = JSON.parse(withMembers(body, { a: JSON.stringify(value), c: '1' })!.toString());
+        deepEqual(more, { ...plain, a: JSON.parse(JSON.stringify(value)), c: 1 });
+        const less = JSON.parse(withoutMember(body, key).toString());
+        const { [key]: _, ...rest } = plain;
+        deepEqual(less, rest);
+      },
+    ),
     { numRuns: 500 },
   );
 });
