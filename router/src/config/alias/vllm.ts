@@ -42,7 +42,7 @@ const pairMode: AliasFlag = {
   ...renamed(
     'mode',
     'vllmPdDisaggregation',
-    'pd is the same as --vllm-pd-disaggregation, regular is what holds without it.',
+    'The value pd is the same as --vllm-pd-disaggregation, regular is what holds without it.',
   ),
   takes: 'one',
   moot: ['regular'],
@@ -91,7 +91,7 @@ const flags: readonly AliasFlag[] = [
   workerList('prefill'),
   workerList('decode'),
   vital('vllm-discovery-address', 'one', 'workers that register over ZeroMQ are not heard, so there would be none.'),
-  renamed('kv-connector', 'kvConnector', 'moriio is not served.'),
+  renamed('kv-connector', 'kvConnector', 'The connector moriio is not served.'),
   renamed(
     'worker-startup-timeout-secs',
     'workerStartupTimeoutSecs',
