@@ -122,6 +122,78 @@ export const generation: readonly Ask[] = [
   ]),
 ];
 
+const vllmGenerate = (name: string, body: string) =>
+  ask(`/inference/v1/generate: ${name}`, '/inference/v1/generate', body);
+const HI = '"model":"m","messages":[{"role":"user","content":"Hi"}]';
+
+/** The paths of vLLM's engines, and what its pairs take apart or leave whole. */
+const vllmOnly: readonly Ask[] = [
+  completions('a stream of one answer', '{"model":"m","prompt":"a","stream":true,"n":1,"max_tokens":3}'),
+  completions(
+    'what training asks for',
+    '{"model":"m","prompt":[1,2],"logprobs":1,"return_token_ids":true,"return_tokens_as_token_ids":true}',
+  ),
+  chat(
+    'turns',
+    '{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}]}',
+  ),
+  vllmGenerate(
+    'sampling parameters',
+    '{"token_ids":[1],"sampling_params":{"temperature":0.7,"top_p":0.95,"logprobs":1,"stop_token_ids":[2],"seed":7},"cache_salt":"s"}',
+  ),
+  ask(
+    '/v1/responses: functions',
+    '/v1/responses',
+    '{"model":"m","input":"Hi","instructions":"x","tools":[{"type":"function","name":"f","parameters":{}}]}',
+  ),
+  chat('bounds of its own', `{${HI},"max_tokens":7,"max_completion_tokens":9,"min_tokens":3}`),
+  chat(
+    'a stream that is spelled otherwise',
+    `{ ${HI} ,"stream" : true , "stream_options":{"include_usage":true}, "x_number":1.10 }\n`,
+  ),
+  chat('its own words about KV', `{${HI},"kv_transfer_params":{"do_remote_prefill":true,"x":9007199254740993}}`),
+  chat(
+    'structured outputs and stop ids',
+    `{${HI},"structured_outputs":{"regex":"a+"},"stop_token_ids":[151643],"ignore_eos":true}`,
+  ),
+  chat(
+    'a cache salt and a priority',
+    `{${HI},"cache_salt":"s","priority":-1,"request_id":"r","add_generation_prompt":false}`,
+  ),
+  chat('one answer, said so', `{${HI},"n":1,"logprobs":true,"top_logprobs":0}`),
+  completions('no bound', '{"model":"m","prompt":"Once"}'),
+  completions(
+    'sampling parameters',
+    '{"model":"m","prompt":"a","top_k":20,"min_p":0.05,"repetition_penalty":1.05,"seed":7,"min_tokens":2}',
+  ),
+  completions('a list of one text', '{"model":"m","prompt":["a"],"max_tokens":4}'),
+  vllmGenerate(
+    'token ids',
+    '{"token_ids":[1,2],"sampling_params":{"max_tokens":8,"min_tokens":2,"x_number":1.10},"model":"m"}',
+  ),
+  vllmGenerate(
+    'a stream',
+    '{"token_ids":[1,2],"sampling_params":{"max_tokens":8},"stream":true,"x_id":18446744073709551615}',
+  ),
+  ask('/v1/responses: a text', '/v1/responses', '{"model":"m","input":"Hi","max_output_tokens":8,"x_unknown":1.10}'),
+  ask(
+    '/v1/messages: a text',
+    '/v1/messages',
+    '{"model":"m","max_tokens":8,"messages":[{"role":"user","content":"Hi"}]}',
+  ),
+  ask('/v1/completions: headers and a query', '/v1/completions?x=%20&flag', '{"model":"m","prompt":"a"}', [
+    'x-session-id: s-1',
+    'X-Unknown: first',
+    'x-request-id: r-1',
+  ]),
+];
+
+/** What vLLM's engines generate, and so do pairs of them. */
+export const vllmGeneration: readonly Ask[] = [
+  ...generation.filter(({ target }) => target.startsWith('/v1/')),
+  ...vllmOnly,
+];
+
 /** What has one engine for an answer. */
 const others: readonly Ask[] = [
   ask('/v1/embeddings', '/v1/embeddings', '{"model":"m","input":["a","b"],"dimensions":8,"x_unknown":1}'),

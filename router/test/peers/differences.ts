@@ -3,8 +3,9 @@ import { type Ask, bytesOf } from './asks.ts';
 import { changes, readExact } from './exact-json.ts';
 import type { Recorded } from './recorder.ts';
 
-/** Made up by routers: what it begins with is their habit, the rest chance. */
-const CHANCE = /(?<=: req-)[\w-]{12,}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}/g;
+/** Made up by routers, and addresses: what stands around is their habit. */
+const CHANCE =
+  /(?<=: req-)[\w-]{12,}|\d+\.\d+\.\d+\.\d+:\d+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}/g;
 
 /** Where what an engine got is not what the client sent, a line each; none when every byte is the client's. */
 export function differences(ask: Ask, { head, body }: Recorded): string[] {

@@ -1,13 +1,13 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { type TestContext, suite, test } from 'node:test';
 import { send } from '../harness/client.ts';
-import { type Ask, bytesOf, generation, regular } from './asks.ts';
+import { type Ask, bytesOf, regular } from './asks.ts';
 import { differences } from './differences.ts';
 import { type Known, expected } from './known/known.ts';
 import { sglangRouter } from './known/sglang-router.ts';
 import { vllmRouter } from './known/vllm-router.ts';
-import { type Halves, readBootstrap } from './pair-fields.ts';
-import { type Recorder, startRecorder } from './recorder.ts';
+import { type PairStyle, mooncakePairs, nixlPairs, sglangPairs } from './pair-styles.ts';
+import { type Recorded, type Recorder, startRecorder } from './recorder.ts';
 import { type PeerName, startBoth, whyNotInstalled } from './started.ts';
 
 /**
@@ -20,11 +20,7 @@ interface Peer {
   readonly known: Known;
   /** So that no question of its own comes between. */
   readonly flags: readonly string[];
-  /** How it runs pairs, and what makes them pairs. */
-  readonly pairs: {
-    readonly flags: (prefill: string, decode: string) => readonly string[];
-    readonly read: typeof readBootstrap;
-  } | null;
+  readonly pairs: readonly PairStyle[];
 }
 
 const peers: readonly Peer[] = [
@@ -32,16 +28,13 @@ const peers: readonly Peer[] = [
     name: 'sglang-router',
     known: sglangRouter,
     flags: ['--policy', 'round_robin', '--disable-health-check'],
-    pairs: {
-      flags: (prefill, decode) => ['--pd-disaggregation', '--prefill', prefill, '8998', '--decode', decode],
-      read: readBootstrap,
-    },
+    pairs: [sglangPairs],
   },
   {
     name: 'vllm-router',
     known: vllmRouter,
     flags: ['--policy', 'round_robin', '--health-check-interval-secs', '3600'],
-    pairs: null,
+    pairs: [nixlPairs, mooncakePairs],
   },
 ];
 
@@ -50,79 +43,87 @@ const ourIds = ['header +x-correlation-id: req-…', 'header +x-request-id: req-
 const expectedOfOurs = ({ fields }: Ask): readonly string[] =>
   fields.some((line) => line.startsWith('x-request-id')) ? [] : ourIds;
 
-/** Sends a request. @returns the status and what the recorders got of it */
-async function exchange(t: TestContext, url: string, ask: Ask, recorders: readonly Recorder[]) {
+/** Sends a request. @returns the status and what each engine got of it */
+async function exchange(t: TestContext, url: string, ask: Ask, engines: readonly Recorder[]) {
   const { status } = await send(t, url, bytesOf(ask));
-  return { status, got: recorders.map((recorder) => recorder.take()) };
+  return { status, got: engines.map((engine) => engine.take()) };
 }
 
-for (const { name, known, flags, pairs } of peers) {
+const lines = (ask: Ask, recorded: readonly Recorded[]): string[][] =>
+  recorded.map((each) => differences(ask, each).toSorted());
+
+async function compareOneEngine(t: TestContext, { name, known, flags }: Peer): Promise<void> {
+  const engine = await startRecorder(t);
+  const { theirs, ours } = await startBoth(t, name, ['--worker-urls', engine.engine.url, ...flags]);
+  engine.take();
+  for (const ask of regular) {
+    await t.test(ask.name, async () => {
+      const peer = await exchange(t, theirs, ask, [engine]);
+      const want = expected(known, ask, false);
+      deepEqual([peer.status, lines(ask, peer.got[0]!)], typeof want === 'number' ? [want, []] : [200, [want]]);
+      const own = await exchange(t, ours, ask, [engine]);
+      deepEqual([own.status, lines(ask, own.got[0]!)], [200, [expectedOfOurs(ask)]]);
+    });
+  }
+}
+
+async function comparePairs(t: TestContext, { name, known, flags }: Peer, style: PairStyle): Promise<void> {
+  const prefill = await startRecorder(t);
+  const decode = await startRecorder(t, prefill);
+  const both = [prefill, decode];
+  const pairFlags = await style.flags(t, prefill.engine.url, decode.engine.url);
+  const { theirs, ours } = await startBoth(t, name, [...pairFlags, ...flags]);
+  for (const engine of both) engine.take();
+  const read = (ask: Ask, got: readonly (readonly Recorded[])[]) => {
+    deepEqual(
+      got.map(({ length }) => length),
+      [1, 1],
+    );
+    const { fields, rest } = style.read(ask, got[0]![0]!, got[1]![0]!);
+    return { fields, rest: rest.map((each) => each.toSorted()) };
+  };
+  const { alone, ourFields } = known.inPairs;
+  for (const ask of style.asks) {
+    await t.test(ask.name, async () => {
+      const peer = await exchange(t, theirs, ask, both);
+      const own = await exchange(t, ours, ask, both);
+      equal(own.status, 200);
+      const ourLines = expectedOfOurs(ask);
+      const isPair = !alone.includes(ask.name);
+      const ourReading = isPair ? read(ask, own.got) : null;
+      deepEqual(
+        ourReading?.rest ?? own.got.map((each) => lines(ask, each)),
+        isPair ? [ourLines, ourLines] : [[], [ourLines]],
+      );
+
+      const want = expected(known, ask, true);
+      if (typeof want === 'number') {
+        deepEqual(peer, { status: want, got: [[], []] });
+        return;
+      }
+      equal(peer.status, 200);
+      const { fields, rest } = read(ask, peer.got);
+      deepEqual(rest, [want.filter((line) => !style.habits.includes(line)), want]);
+      if (isPair) deepEqual(ourReading!.fields, [...fields, ...(ourFields[ask.name] ?? [])].toSorted());
+    });
+  }
+}
+
+for (const peer of peers) {
+  const { name, known, pairs } = peer;
   suite(`what engines get from ${name} and from this router`, { skip: whyNotInstalled(name, known.version) }, () => {
-    test('one engine', async (t) => {
-      const engine = await startRecorder(t);
-      const { theirs, ours } = await startBoth(t, name, ['--worker-urls', engine.engine.url, ...flags]);
-      engine.take();
-      for (const ask of regular) {
-        await t.test(ask.name, async () => {
-          const peer = await exchange(t, theirs, ask, [engine]);
-          const want = expected(known, ask, false);
-          const seen = peer.got[0]!.map((recorded) => differences(ask, recorded).toSorted());
-          deepEqual([peer.status, seen], typeof want === 'number' ? [want, []] : [200, [want]]);
+    test('one engine', (t) => compareOneEngine(t, peer));
+    for (const style of pairs) test(`pairs of engines, ${style.name}`, (t) => comparePairs(t, peer, style));
 
-          const own = await exchange(t, ours, ask, [engine]);
-          equal(own.status, 200);
-          deepEqual(
-            own.got[0]!.map((recorded) => differences(ask, recorded).toSorted()),
-            [expectedOfOurs(ask)],
-          );
-        });
+    test('there are thirty requests of each kind, and the table of known differences names no other', () => {
+      const all = [regular, ...pairs.map(({ asks }) => asks)];
+      for (const asks of all) {
+        equal(new Set(asks.map((ask) => ask.name)).size, asks.length);
+        ok(asks.filter((ask) => !known.inPairs.alone.includes(ask.name)).length >= 30);
       }
-    });
-
-    test('a pair of engines', { skip: pairs === null && 'its pairs are vLLM style: not compared yet' }, async (t) => {
-      const { flags: pairFlags, read } = pairs!;
-      const prefill = await startRecorder(t);
-      const decode = await startRecorder(t, prefill);
-      const both = [prefill, decode];
-      const urls = [prefill.engine.url, decode.engine.url] as const;
-      const { theirs, ours } = await startBoth(t, name, [...pairFlags(...urls), ...flags]);
-      for (const recorder of both) recorder.take();
-      const halves = async (url: string, ask: Ask): Promise<Halves | number> => {
-        const { status, got } = await exchange(t, url, ask, both);
-        const [first, second] = got.map(([only, ...others]) => {
-          deepEqual(others, []);
-          return only;
-        });
-        if (first === undefined || second === undefined) {
-          deepEqual([first, second], [undefined, undefined]);
-          return status;
-        }
-        equal(status, 200);
-        return read(first, second);
-      };
-      const lines = (ask: Ask, pair: Halves): string[][] =>
-        [pair.prefill, pair.decode].map((recorded) => differences(ask, recorded).toSorted());
-      for (const ask of generation) {
-        await t.test(ask.name, async () => {
-          const peer = await halves(theirs, ask);
-          const want = expected(known, ask, true);
-          const own = await halves(ours, ask);
-          ok(typeof own !== 'number', `refused with ${JSON.stringify(own)}`);
-          const ourLines = expectedOfOurs(ask);
-          deepEqual(lines(ask, own), [ourLines, ourLines]);
-          if (typeof want === 'number' || typeof peer === 'number') equal(peer, want);
-          else {
-            deepEqual(lines(ask, peer), [want, want]);
-            deepEqual(own.fields, peer.fields);
-          }
-        });
-      }
-    });
-
-    test('the table of known differences names requests that are made', () => {
-      const made = new Set(regular.map((ask) => ask.name));
-      equal(made.size, regular.length);
-      const named = [...Object.keys(known.asks), ...Object.keys(known.inPairs)];
+      const made = new Set(all.flat().map((ask) => ask.name));
+      const { asks, ourFields, alone } = known.inPairs;
+      const named = [...[known.asks, asks, ourFields].flatMap((table) => Object.keys(table)), ...alone];
       deepEqual(
         named.filter((each) => !made.has(each)),
         [],

@@ -24,10 +24,13 @@ const SAID = JSON.stringify({
   },
 });
 
+const IS_HALF = /"(?:bootstrap_room|kv_transfer_params)":/;
+
 /** An engine that says yes to everything and writes down what it was asked to do. */
 export class Recorder {
   readonly engine: Engine;
-  #whole = 0;
+  /** Halves of pairs that came whole. */
+  #halves = 0;
   #taken = 0;
   #wake: (() => void)[] = [];
 
@@ -35,7 +38,7 @@ export class Recorder {
     this.engine = engine;
   }
 
-  /** Answers; `first`: an engine that must have been asked as often before. */
+  /** Answers. A half of a pair waits until the engine `first` has the other one: all is recorded when the client has its answer. */
   async serve(asked: EngineRequest, first: Recorder | null): Promise<void> {
     // Questions of the routers' own: how it is, what it serves.
     if (asked.method === 'GET') {
@@ -44,18 +47,20 @@ export class Recorder {
       return;
     }
     await asked.whole;
-    this.#whole++;
-    for (const wake of this.#wake.splice(0)) wake();
-    await first?.untilAsked(this.#whole);
     const body = Buffer.concat(asked.wireBody.payload).toString('latin1');
+    if (IS_HALF.test(body)) {
+      this.#halves++;
+      for (const wake of this.#wake.splice(0)) wake();
+      await first?.untilHalves(this.#halves);
+    }
     if (asked.target.includes('rerank')) return asked.answer('[{"index":0,"score":1}]');
     if (!/"stream":\s*true/.test(body)) return asked.answer(SAID);
     asked.beginStream();
     asked.connection.write(`${chunk(`data: ${SAID}\n\n`)}${chunk('data: [DONE]\n\n')}0\r\n\r\n`);
   }
 
-  async untilAsked(times: number): Promise<void> {
-    while (this.#whole < times) {
+  async untilHalves(count: number): Promise<void> {
+    while (this.#halves < count) {
       const { promise, resolve } = Promise.withResolvers<void>();
       this.#wake.push(resolve);
       await promise;
@@ -70,7 +75,7 @@ export class Recorder {
   }
 }
 
-/** `first`: the prefill engine of this decode engine, which does not answer before both have their halves. */
+/** @param first the prefill engine of this decode engine */
 export async function startRecorder(t: TestContext, first: Recorder | null = null): Promise<Recorder> {
   const engine = await startEngine(t);
   const recorder = new Recorder(engine);

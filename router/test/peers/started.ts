@@ -31,6 +31,7 @@ export async function startBoth(
   t: TestContext,
   name: PeerName,
   flags: readonly string[],
+  verb: string = verbs[name],
 ): Promise<{ theirs: string; ours: string }> {
   const folder = mkdtempSync(join(tmpdir(), 'turnout-peers-'));
   t.after(() => rmSync(folder, { recursive: true }));
@@ -44,7 +45,9 @@ export async function startBoth(
       `${command.at(-1)} routes`,
       async () => {
         if (child.hasEnded()) throw new Error(`${command.join(' ')} has ended:\n${child.lastWords()}`);
-        const answer = await send(t, url, post('/generate', { text: 'Are you there?' })).catch(() => null);
+        const answer = await send(t, url, post('/v1/completions', { model: 'm', prompt: 'Are you there?' })).catch(
+          () => null,
+        );
         return answer?.status === 200;
       },
       STARTS_WITHIN_MS,
@@ -53,6 +56,6 @@ export async function startBoth(
   };
   return {
     theirs: await start(findPeer(name)!.command),
-    ours: await start([process.execPath, turnout, verbs[name]]),
+    ours: await start([process.execPath, turnout, verb]),
   };
 }

@@ -10,8 +10,15 @@ export interface Known {
   readonly defaults: Readonly<Record<string, Readonly<Record<string, string>>>>;
   /** By the request: what else changes, or the status with which it is refused before any engine hears of it. */
   readonly asks: Readonly<Record<string, readonly string[] | number>>;
-  /** By the request: what changes beside that where engines work in pairs. */
-  readonly inPairs: Readonly<Record<string, readonly string[] | number>>;
+  /** What changes beside that where engines work in pairs. */
+  readonly inPairs: {
+    readonly everywhere: readonly string[];
+    readonly asks: Readonly<Record<string, readonly string[]>>;
+    /** What this router's pairs are asked beside what the peer's are, with the reason. */
+    readonly ourFields: Readonly<Record<string, readonly string[]>>;
+    /** What this router's decode engine serves alone. */
+    readonly alone: readonly string[];
+  };
 }
 
 const field = (name: string, value: string): string => `+${name}=${value}`;
@@ -19,9 +26,9 @@ const field = (name: string, value: string): string => `+${name}=${value}`;
 /** @returns the lines for a request, or the status with which it is refused. */
 export function expected(known: Known, ask: Ask, isPair: boolean): readonly string[] | number {
   const changed = known.asks[ask.name] ?? [];
-  const further = (isPair ? known.inPairs[ask.name] : undefined) ?? [];
   if (typeof changed === 'number') return changed;
-  if (typeof further === 'number') return further;
+  const { inPairs } = known;
+  const further = isPair ? [...inPairs.everywhere, ...(inPairs.asks[ask.name] ?? [])] : [];
   const [path = ''] = ask.target.split('?');
   const defaults = Object.entries(known.defaults[path] ?? {});
   const said = defaults.length === 0 ? {} : (readExact(ask.body) as object);

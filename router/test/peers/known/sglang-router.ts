@@ -100,16 +100,21 @@ export const sglangRouter: Known = {
     'no JSON': 404,
   },
   inPairs: {
+    everywhere: [],
     // Numbers go through 32 bits.
-    '/generate: sampling parameters': [
-      'sampling_params.temperature: 0.7 → 0.699999988079071',
-      'sampling_params.top_p: 0.95 → 0.949999988079071',
-      'sampling_params.min_p: 0.05 → 0.05000000074505806',
-      'sampling_params.frequency_penalty: 0.1 → 0.10000000149011612',
-      'sampling_params.presence_penalty: -0.1 → -0.10000000149011612',
-      'sampling_params.repetition_penalty: 1.05 → 1.0499999523162842',
-    ],
-    '/v1/chat/completions: two answers by a schema': ['temperature: 0.7 → 0.699999988079071'],
-    '/v1/completions: a text': ['temperature: 0.7 → 0.699999988079071', 'top_p: 0.95 → 0.949999988079071'],
+    asks: {
+      '/generate: sampling parameters': [
+        'sampling_params.temperature: 0.7 → 0.699999988079071',
+        'sampling_params.top_p: 0.95 → 0.949999988079071',
+        'sampling_params.min_p: 0.05 → 0.05000000074505806',
+        'sampling_params.frequency_penalty: 0.1 → 0.10000000149011612',
+        'sampling_params.presence_penalty: -0.1 → -0.10000000149011612',
+        'sampling_params.repetition_penalty: 1.05 → 1.0499999523162842',
+      ],
+      '/v1/chat/completions: two answers by a schema': ['temperature: 0.7 → 0.699999988079071'],
+      '/v1/completions: a text': ['temperature: 0.7 → 0.699999988079071', 'top_p: 0.95 → 0.949999988079071'],
+    },
+    ourFields: {},
+    alone: [],
   },
 };

@@ -80,5 +80,35 @@ export const vllmRouter: Known = {
     '/tokenize': ['target: /tokenize'],
     'no JSON': 400,
   },
-  inPairs: {},
+  inPairs: {
+    // The client's own key and id are lost.
+    everywhere: ['header +authorization: Bearer', 'header +x-request-id: ___prefill_addr_…___decode_addr_…_…'],
+    asks: {
+      '/v1/chat/completions: two answers by a schema': ['temperature: 0.7 → 0.699999988079071'],
+      '/v1/chat/completions: a stream that is spelled otherwise': ['x_number: 1.10 → 1.1'],
+      '/v1/completions: a text': ['temperature: 0.7 → 0.699999988079071', 'top_p: 0.95 → 0.949999988079071'],
+      '/v1/completions: sampling parameters': [
+        'min_p: 0.05 → 0.05000000074505806',
+        'repetition_penalty: 1.05 → 1.0499999523162842',
+      ],
+      '/v1/completions: headers and a query': [
+        'target: /v1/completions',
+        'header -x-session-id: s-1',
+        'header -X-Unknown: first',
+        'header -x-request-id: r-1',
+      ],
+      '/inference/v1/generate: token ids': ['sampling_params.x_number: 1.10 → 1.1'],
+      '/v1/responses: a text': ['x_unknown: 1.10 → 1.1'],
+    },
+    // A decode engine can't tell, and breaks where it is asked (vllm-project/vllm#50792): the prefill engine's are put in.
+    ourFields: { '/v1/chat/completions: what training asks vLLM for': ['decode prompt_logprobs: 0 → null'] },
+    // Several answers out of one request would fetch the KV of one, and an echo is not in what is handed over.
+    alone: [
+      '/v1/chat/completions: two answers by a schema',
+      '/v1/completions: texts',
+      '/v1/completions: a batch of token ids',
+      '/v1/completions: unknown fields and log probabilities of the prompt',
+      '/v1/completions: a stream',
+    ],
+  },
 };
