@@ -8,6 +8,9 @@ import { post } from '../harness/fleet.ts';
 import { send } from '../harness/client.ts';
 import { until } from '../harness/within.ts';
 
+// vllm-router sends it on to engines that work in pairs, whoever the client is.
+delete process.env['OPENAI_API_KEY'];
+
 export type PeerName = 'sglang-router' | 'vllm-router';
 
 /** Python and a router of Rust, both cold. */
@@ -31,7 +34,6 @@ export async function startBoth(
   t: TestContext,
   name: PeerName,
   flags: readonly string[],
-  verb: string = verbs[name],
 ): Promise<{ theirs: string; ours: string }> {
   const folder = mkdtempSync(join(tmpdir(), 'turnout-peers-'));
   t.after(() => rmSync(folder, { recursive: true }));
@@ -56,6 +58,6 @@ export async function startBoth(
   };
   return {
     theirs: await start(findPeer(name)!.command),
-    ours: await start([process.execPath, turnout, verb]),
+    ours: await start([process.execPath, turnout, verbs[name]]),
   };
 }

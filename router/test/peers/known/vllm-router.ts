@@ -81,7 +81,7 @@ export const vllmRouter: Known = {
     'no JSON': 400,
   },
   inPairs: {
-    // The client's own key and id are lost.
+    // The client's own key and id are lost: the key is that of the router's environment, which has none here.
     everywhere: ['header +authorization: Bearer', 'header +x-request-id: ___prefill_addr_…___decode_addr_…_…'],
     asks: {
       '/v1/chat/completions: two answers by a schema': ['temperature: 0.7 → 0.699999988079071'],
