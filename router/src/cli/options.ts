@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import { z } from 'zod';
-import { fromText, splitList } from '../config/load.ts';
+import { fromText } from '../config/load.ts';
 import { type OptionName, envName, kebab, options } from '../config/options.ts';
 
 const allNames = Object.keys(options) as OptionName[];
@@ -20,7 +20,10 @@ export function addOptions(
     const shown = fallback === undefined || fallback === false || (Array.isArray(fallback) && fallback.length === 0);
     flag.description = `${spec.help}${shown ? '' : ` (default: ${JSON.stringify(fallback)})`} [${envName(name)}]`;
     if (spec.value.endsWith('...>'))
-      flag.argParser((text: string, all: unknown) => [...((all as string[]) ?? []), ...splitList([text])]);
+      flag.argParser((text: string, all: unknown) => [
+        ...((all as string[]) ?? []),
+        ...(fromText(name, text) as string[]),
+      ]);
     else if (spec.value !== '') flag.argParser((text: string) => fromText(name, text));
     command.addOption(flag);
   }

@@ -23,6 +23,7 @@ const fixed: ReadonlySet<OptionName> = new Set<OptionName>([
   'singleWorkerPaths',
   'disableHealthCheck',
   'dpAware',
+  'plugin',
   'intraNodeDataParallelSize',
   // Keys in files and the content of certificates can change; who has to show any can't.
   'apiKey',

@@ -5,6 +5,7 @@ import { controlOptions } from './options/control.ts';
 import { healthOptions } from './options/health.ts';
 import { limitsOptions } from './options/limits.ts';
 import { observabilityOptions } from './options/observability.ts';
+import { pluginsOptions } from './options/plugins.ts';
 import { retriesOptions } from './options/retries.ts';
 import { routingOptions } from './options/routing.ts';
 import { securityOptions } from './options/security.ts';
@@ -29,6 +30,7 @@ export const options = {
   ...breakerOptions,
   ...healthOptions,
   ...limitsOptions,
+  ...pluginsOptions,
   ...securityOptions,
   ...tlsOptions,
   ...observabilityOptions,

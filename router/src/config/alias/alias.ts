@@ -21,6 +21,8 @@ export interface AliasFlag {
   readonly fallback?: Values;
   /** What its texts come to in our options. */
   readonly read: (texts: readonly string[], given: Given) => Values;
+  /** What follows from it where nothing else is said of those options: the environment and the file win over it. */
+  readonly implies?: (given: Given) => Values;
   /** Without what it asks for something else would be served: the start is refused. */
   readonly isVital?: true;
   /** The values that ask for nothing. */
@@ -108,7 +110,12 @@ export function readAlias(
   if (refusals.length > 0) throw new ConfigError(refusals.join('\n'));
   return {
     values: Object.assign({}, ...asked.map(({ name, read }) => read(given.get(name)!, given))) as Values,
-    base: Object.assign({}, settings, ...flags.map(({ fallback }) => fallback ?? {})) as Values,
+    base: Object.assign(
+      {},
+      settings,
+      ...flags.map(({ fallback }) => fallback ?? {}),
+      ...asked.map(({ implies }) => implies?.(given) ?? {}),
+    ) as Values,
     warnings: asked
       .filter(({ verdict }) => verdict === 'not')
       .map(({ name, note }) => `--${flagFor(name)} has no effect: ${note}`),
