@@ -44,6 +44,8 @@ def lookups(place: str, name: str) -> list[str]:
 
 def copy(source: Path, target: Path) -> None:
     """Copies what runs, and licences; packages within packages come by themselves."""
+    if not source.is_dir():
+        sys.exit(f"{source.relative_to(ROOT)} is missing: npm ci")
     for file in source.rglob("*"):
         inner = file.relative_to(source)
         is_wanted = file.suffix in RUNS or file.name.lower().startswith(("license", "licence", "notice", "copying"))

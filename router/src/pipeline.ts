@@ -1,14 +1,14 @@
 import type { Admission } from './admit/admission.ts';
 import type { Doorkeeper } from './admit/doorkeeper.ts';
+import type { PluginGate } from './admit/plugin-gate.ts';
 import type { Chooser } from './choose/choose.ts';
 import type { WaitingRoom } from './choose/waiting-room.ts';
 import { Exchange, type Failure, type Outcome, type Road } from './exchange.ts';
 import type { Worker } from './fleet/worker.ts';
-import { lastWords, refusalError, sendError } from './forward/errors.ts';
+import { lastWords, refusalError, sendError, tooLong } from './forward/errors.ts';
 import type { FleetControl } from './forward/control/fleet-control.ts';
 import type { ForwardEvents, Forwarder } from './forward/forward.ts';
 import { RouterError } from './kit/errors.ts';
-import { type Plugin, takePart } from './plugin.ts';
 import type { Observer } from './observe/observer.ts';
 import type { RequestBody } from './wire/request-body.ts';
 import type { Refusal, RequestHead } from './wire/request-head.ts';
@@ -24,12 +24,12 @@ export interface Stages {
   /** Answers the router's own endpoints. @returns false: this is not one of them. */
   readonly serveOwn: (x: Exchange) => boolean;
   readonly fleetControl: FleetControl;
+  readonly pluginGate: PluginGate;
   readonly admission: Admission;
   readonly chooser: Chooser;
   readonly waitingRoom: WaitingRoom;
   /** Made with the pipeline as the listener of its events. */
   readonly makeForwarder: (events: ForwardEvents) => Forwarder;
-  readonly plugins: readonly Plugin[];
   readonly observers: readonly Observer[];
   /** Milliseconds an exchange may take in all; 0: no limit. */
   readonly requestTimeoutMs: number;
@@ -50,7 +50,7 @@ export class Pipeline implements Road, ForwardEvents {
   /** A request and the sink of its answer: a client's socket, memory, a stream. @returns the exchange, to follow or stop it. */
   dispatch(head: RequestHead, body: RequestBody, sink: Sink): Exchange {
     const x = new Exchange(this, head, body, sink, performance.now());
-    const { classify, doorkeeper, serveOwn, fleetControl, admission, requestTimeoutMs } = this.#stages;
+    const { classify, doorkeeper, serveOwn, fleetControl, pluginGate, requestTimeoutMs } = this.#stages;
     // First what the head tells: everything after asks for it. Then who it is that asks, before anything is answered.
     const invalid = classify(x);
     if (doorkeeper !== null && doorkeeper.turnsAway(x, this)) return x;
@@ -59,19 +59,23 @@ export class Pipeline implements Road, ForwardEvents {
     this.underWay.add(x);
     // The client's own limit holds where it is the shorter one.
     if (requestTimeoutMs > 0 && !(x.timeoutMs < requestTimeoutMs && x.timeoutMs > 0)) x.timeoutMs = requestTimeoutMs;
-    if (x.timeoutMs > 0) x.timer = setTimeout(() => this.#timeOut(x), x.timeoutMs);
+    if (x.timeoutMs > 0) x.timer = setTimeout(() => this.#stop(x, tooLong(x.timeoutMs, requestTimeoutMs)), x.timeoutMs);
     const refusal = invalid ?? fleetControl.address(x);
-    // It goes on when there is room, or is refused. What steers engines waits for none: a full fleet must hear a pause.
-    if (refusal !== null || x.isSteering) this.#goOn(x, refusal);
-    else admission.enter(x, this.#goOn);
+    // What plugins say of it may decide how long it waits, and with whom.
+    if (refusal !== null || pluginGate.isEmpty) this.#admit(x, refusal);
+    else pluginGate.enter(x, this.#admit);
     return x;
   }
 
+  /** It goes on when there is room, or is refused. What steers engines waits for none: a full fleet must hear a pause. */
+  readonly #admit = (x: Exchange, refusal: RouterError | null): void => {
+    if (refusal !== null || x.isSteering) this.#goOn(x, refusal);
+    else this.#stages.admission.enter(x, this.#goOn);
+  };
+
   readonly #goOn = (x: Exchange, refusal: RouterError | null): void => {
-    const { plugins, fleetControl } = this.#stages;
-    const failure = refusal === null && plugins.length > 0 ? takePart(x, plugins) : refusal;
-    if (failure !== null) this.#refuse(x, failure);
-    else if (x.audience !== null) fleetControl.send(x, this);
+    if (refusal !== null) this.#refuse(x, refusal);
+    else if (x.audience !== null) this.#stages.fleetControl.send(x, this);
     // Chooses a worker, sends, relays; on failure before an answer it chooses again.
     else this.#forwarder.forward(x);
   };
@@ -117,11 +121,6 @@ export class Pipeline implements Road, ForwardEvents {
     this.#stages.admission.close();
     const error = new RouterError('shutting_down', 'The router is shutting down.', { retryAfterSecs: 1 });
     for (const x of this.underWay) this.#stop(x, error);
-  }
-
-  #timeOut(x: Exchange): void {
-    const whose = x.timeoutMs === this.#stages.requestTimeoutMs ? '--request-timeout-secs' : 'x-turnout-timeout';
-    this.#stop(x, new RouterError('request_timeout', `Not finished after ${x.timeoutMs / 1000} s (${whose}).`));
   }
 
   /** Ends an exchange whatever it is doing: with the error where that can still be said, else by a cut. */

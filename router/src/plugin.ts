@@ -1,10 +1,28 @@
-import type { Exchange } from './exchange.ts';
+import type { Hono } from 'hono';
+import type { AnswerEar, Exchange } from './exchange.ts';
 import { RouterError } from './kit/errors.ts';
 import type { Worker } from './fleet/worker.ts';
 import type { ResponseHead } from './wire/response-head.ts';
 
+/** What a plugin says to a request that it doesn't let in. */
+export interface PluginRefusal {
+  /** 400 to 599. */
+  readonly status: number;
+  /** For the client: what is wrong and what to do. */
+  readonly message: string;
+  /** Seconds after which a retry makes sense. */
+  readonly retryAfterSecs?: number;
+}
+
+/** Where a plugin puts endpoints of its own: the first for whoever may send requests, the second for whoever may steer. */
+export interface PluginRoutes {
+  readonly forClients: Hono;
+  readonly forAdmins: Hono;
+}
+
 /**
- * What changes bytes on the road: named phases, all optional. A phase that no loaded plugin has costs nothing.
+ * What takes part in the road: named phases, all optional, here in the order in which an exchange meets them. A phase that no
+ * loaded plugin has costs nothing.
  *
  * A phase gets bytes and answers bytes; answering the same buffer means "unchanged". Numbers in a body may exceed 2^53
  * (bootstrap_room, seq_id, seeds): change your own field in the bytes, never parse and re-serialise the whole.
@@ -13,19 +31,43 @@ export interface Plugin {
   readonly name: string;
   /** Whether it takes part in this exchange; asked once, when the request's head is known. Default: always. */
   appliesTo?(exchange: Exchange): boolean;
+  /**
+   * May set what the exchange is placed by: `key`, `group`, `model`, `isLastTurn`, `target`. What is set here is not looked for
+   * in the request. The body is not here yet; who needs it waits for it (`exchange.body.whenComplete`).
+   */
+  classify?(exchange: Exchange): void | Promise<void>;
+  /** Whether it may go on, before it takes a place or waits for one. null: it may. */
+  admit?(exchange: Exchange): PluginRefusal | null | Promise<PluginRefusal | null>;
+  /**
+   * Who may get it, of the workers that could; the policy chooses among those. Asked before every attempt, and before it is
+   * decided whether there is another one; `exchange.tried` are left out afterwards.
+   */
+  choose?(exchange: Exchange, workers: readonly Worker[]): readonly Worker[];
   /** Its `requestBody` is called without a body too, with an empty buffer. */
   readonly takesEmptyBodies?: true;
   /** The whole request body (not called without one), once per attempt: the worker that will get it is chosen already. */
   requestBody?(exchange: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer>;
+  /**
+   * Listens to the engine's answer, as it came and before anybody changes it; called when its head is here. The bytes go out
+   * as if nobody listened, and what an ear throws is logged and harms nobody.
+   */
+  hearAnswer?(exchange: Exchange, head: ResponseHead): AnswerEar | null;
   /** Before the answer's head goes out. */
   responseHead?(exchange: Exchange, head: ResponseHead): void;
   /** One event of an event stream, with the empty line that ends it. An empty buffer drops the event. */
   responseEvent?(exchange: Exchange, event: Buffer): Buffer;
   /** The whole body of an answer that is not an event stream. */
   responseBody?(exchange: Exchange, body: Buffer): Buffer;
-  /** The exchange is over; `exchange.outcome` says how. */
+  /** The exchange is over; `exchange.outcome` says how. Can't fail it any more. */
   finished?(exchange: Exchange): void;
+  /** Called once, when the router starts: endpoints that are answered beside the router's own. */
+  routes?(routes: PluginRoutes): void;
+  /** The router stops; no exchange is under way any more. */
+  close?(): void | Promise<void>;
 }
+
+/** A plugin without its name, which the module that makes it has. */
+export type PluginPhases = Omit<Plugin, 'name'>;
 
 /** Thrown by a plugin that refuses a request: no fault of its own, and in its own words. */
 export class Refused extends Error {
@@ -60,3 +102,20 @@ export function takePart(x: Exchange, plugins: readonly Plugin[]): RouterError |
 /** Those whose part is the body of this request. @param bytes how many bytes it has */
 export const bodyPlugins = (plugins: readonly Plugin[], bytes: number): readonly Plugin[] =>
   plugins.filter((plugin) => plugin.requestBody !== undefined && (bytes > 0 || plugin.takesEmptyBodies === true));
+
+/** What plugins leave of the workers that could get an exchange; the failure of one that can't say. */
+export function narrowed(x: Exchange, workers: readonly Worker[]): readonly Worker[] | RouterError {
+  let left = workers;
+  for (const plugin of x.plugins) {
+    if (plugin.choose === undefined || left.length === 0) continue;
+    try {
+      left = plugin.choose(x, left);
+    } catch (error) {
+      return pluginError(plugin, error);
+    }
+    if (left.length === 0) {
+      return new RouterError('no_available_workers', `The plugin "${plugin.name}" leaves this request no worker.`);
+    }
+  }
+  return left;
+}

@@ -9,6 +9,7 @@ import { Admission } from './admit/admission.ts';
 import { fairKeys } from './admit/fair-key.ts';
 import { HeapGuard } from './admit/heap-guard.ts';
 import { admissionOptions } from './admit/options.ts';
+import { PluginGate } from './admit/plugin-gate.ts';
 import { startAccess } from './admit/start-access.ts';
 import { Chooser } from './choose/choose.ts';
 import { FullWorkers } from './choose/full-workers.ts';
@@ -19,10 +20,11 @@ import { WaitingRoom } from './choose/waiting-room.ts';
 import { BodyReader } from './classify/body-reader.ts';
 import { classify } from './classify/classify.ts';
 import { orders } from './classify/keys.ts';
-import { settleRoles } from './classify/roles.ts';
+import { settlerOf } from './classify/roles.ts';
 import { serverCertificates, workerCertificates } from './config/certificates.ts';
 import { namedWorkers } from './config/named-workers.ts';
 import { LiveConfig } from './config/live.ts';
+import { pairKind } from './config/pairs.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
 import { nobodyAvailable } from './fleet/availability.ts';
@@ -38,10 +40,12 @@ import { WorkerPlaces } from './fleet/worker-places.ts';
 import { FleetControl } from './forward/control/fleet-control.ts';
 import { Forwarder } from './forward/forward.ts';
 import { forwardOptions } from './forward/options.ts';
+import { pairStyleOf } from './forward/pd/pair-style.ts';
 import { addRankField } from './forward/rank-field.ts';
 import type { CoarseClock } from './kit/clock.ts';
 import { seededRandom } from './kit/rng.ts';
 import { controlLog, exchangeLog } from './observe/exchange-log.ts';
+import { logHealth } from './observe/health-log.ts';
 import { type Logger, givenLog, openLog } from './observe/log.ts';
 import { logFiles } from './observe/log-targets.ts';
 import { LoopLag } from './observe/loop-lag.ts';
@@ -52,6 +56,7 @@ import { pluginEnds } from './observe/plugin-ends.ts';
 import { verdicts } from './observe/verdicts.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
+import { startPlugins } from './plugins/start.ts';
 import { listenOn, listenOr } from './wire/listen-on.ts';
 import { Listener, TICK_MS } from './wire/listener.ts';
 import { adminPort as adminPortOptions, dataPort } from './wire/options.ts';
@@ -90,8 +95,12 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const meters = new Meters();
   const loopLag = new LoopLag();
 
-  const access = startAccess(config, (path) => isOwn(path));
+  const access = startAccess(config, {
+    isOwn: (path) => isOwn(path),
+    isOfPluginForClients: (path) => pluginRoom.endpoints.areForClients(path),
+  });
   const workerTls = { secureContext: createSecureContext(workerCertificates(config)) };
+  const kind = pairKind(config);
   const fleet = new Fleet({
     pool: live.of(({ connectTimeoutMs, workerIdleTimeoutMs: idleTimeoutMs }) => ({ connectTimeoutMs, idleTimeoutMs })),
     tls: workerTls,
@@ -100,8 +109,10 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     workerMaxInflight: config.workerMaxInflight,
     ranksEach: config.intraNodeDataParallelSize,
     asksForRanks: config.dpAware,
-    servesPairs: config.pdDisaggregation,
+    servesPairs: kind !== null,
+    pairsRanks: kind === 'nixl' || kind === 'mooncake',
   });
+  const pluginRoom = await startPlugins(parts.plugins ?? [], { live, fleet, meters, log });
   const slowStart = new SlowStart(fleet, () => clock.nowMs);
   const breakers = new Breakers(
     fleet,
@@ -112,15 +123,12 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       log[event === 'closed' ? 'info' : 'warn']({ worker: worker.url }, `circuit breaker: ${event.replace('_', ' ')}`);
     },
   );
-  const health = new Health(fleet, live.of(healthOptions), random, breakers, (event, worker, detail) => {
+  const health = new Health(fleet, live.of(healthOptions), random, breakers, (event, worker, detail, failedChecks) => {
     if (event === 'readmitted') slowStart.begin(worker);
     // A new process has none of the prompts of the old one.
     if (event === 'restarted') choosing.table.flushed(worker);
     if (event === 'restarted' || event === 'identified') void models.read([worker]);
-    log[event === 'readmitted' || event === 'identified' ? 'info' : 'warn'](
-      { worker: worker.url, detail },
-      `worker ${event.replace('_', ' ')}`,
-    );
+    logHealth(log, event, worker, detail, failedChecks);
   });
   const models = new FleetModels(fleet, live.of(healthOptions), () => waitingRoom.knock());
   const stalls = new StallWatch(fleet, (worker) => {
@@ -148,6 +156,9 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     state: (name) => store.open(name),
     knock: () => waitingRoom.knock(),
     log,
+  }).catch(async (error: unknown) => {
+    await pluginRoom.close();
+    throw error;
   });
   const keyPlaces = ({ keyOrder, sessionHeaders }: Config) => orders[keyOrder](sessionHeaders);
   const reader = new BodyReader(keyPlaces(config));
@@ -186,7 +197,10 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     droppedLogLines: () => logging.droppedLines(),
     discovery: () => discovery,
   });
-  const metricsText = async () => ({ contentType: registry.contentType, text: await metricsPage(registry) });
+  const metricsText = async () => ({
+    contentType: registry.contentType,
+    text: (await metricsPage(registry)) + (await pluginRoom.metricsText()),
+  });
   const policies = {
     ...choosing.control,
     async set(model: string, policy: string) {
@@ -212,13 +226,16 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const fleetControl = new FleetControl({ fleet, table, health, models, clock, config, onResult: controlLog(log) });
   const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
   // The guard reads what the other plugins made of a body.
-  const plugins = [...(parts.plugins ?? []), ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])];
+  const plugins = [...pluginRoom.plugins, ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])];
   addRankField(fleet, plugins);
+  const settleRoles = settlerOf(kind);
+  const pairOptions = live.of(({ pdMinPromptTokens }) => ({ minPromptTokens: pdMinPromptTokens }));
   const pipeline = new Pipeline({
-    classify: (x) => classify(x, ids.requestIdHeaders) ?? (fleet.servesPairs ? settleRoles(x) : null),
+    classify: (x) => classify(x, ids.requestIdHeaders) ?? settleRoles(x),
     doorkeeper,
-    serveOwn: ownEndpoints(app, modelList(models)),
+    serveOwn: ownEndpoints(app, (path) => pluginRoom.endpoints.has(path), modelList(models)),
     fleetControl,
+    pluginGate: new PluginGate(plugins),
     admission,
     chooser,
     waitingRoom,
@@ -230,18 +247,18 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
           room: waitingRoom,
           options: live.of(forwardOptions),
           random,
+          pairs: pairStyleOf(kind, pairOptions, clock),
           nobodyAvailable: nobody,
         },
         events,
       ),
-    plugins,
     observers: [
       meters,
       exchangeLog(
         log,
         live.of(({ accessLog }) => ({ isAccessLogged: accessLog })),
       ),
-      pluginEnds(log),
+      pluginEnds,
       verdicts(breakers, health),
       fleetControl,
     ],
@@ -262,6 +279,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   let adminPort = 0;
   let discovery: Discovery | null = null;
   try {
+    pluginRoom.endpoints.addTo(app);
     for (const named of namedWorkers(config)) addNamed(fleet, named);
     discovery = await startDiscovery(config, fleet, random, log);
     port = await listenOr(() => listener.listen(), `--port ${config.port}`);
@@ -283,6 +301,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     loopLag.close();
     choosing.table.close();
     for (const each of listeners) each.close();
+    await pluginRoom.close();
     throw error;
   }
   const ticker = setInterval(() => {
@@ -368,6 +387,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       for (const worker of fleet.workers) worker.pool.retire();
       choosing.table.close();
       reader.close();
+      await pluginRoom.close();
       await store.flush();
       metricsServer.close();
       metricsServer.closeAllConnections();

@@ -1,5 +1,6 @@
 import { Hono } from 'hono';
 import type { MetricsText } from '../observe/metrics-server.ts';
+import { pathTest } from '../plugins/path-test.ts';
 import { addWaitIdle } from './wait-idle.ts';
 import { type PolicyControl, addPolicyRoutes } from './policies.ts';
 import { addUrlRoutes } from './workers/by-url.ts';
@@ -26,8 +27,8 @@ export function createAdminApp(context: AdminContext): Hono {
   addPolicyRoutes(app, context.policies);
   addWaitIdle(app, context.fleet);
 
-  const ownPaths = new Set(app.routes.map(({ path }) => path));
   app.notFound((c) => {
+    const ownPaths = new Set(app.routes.map(({ path }) => path));
     const allow = app.routes.filter(
       ({ path }) => path === c.req.path || (path.includes(':') && !ownPaths.has(c.req.path)),
     );
@@ -40,9 +41,7 @@ export function createAdminApp(context: AdminContext): Hono {
 
 /** Whether a path is the router's own. Decided on the normal form, before any worker is thought of. */
 export function ownPathTest(app: Hono): (path: string) => boolean {
-  const exact = new Set(app.routes.map(({ path }) => path).filter((path) => !path.includes(':')));
-  const prefixes = app.routes
-    .filter(({ path }) => path.includes(':'))
-    .map(({ path }) => path.slice(0, path.indexOf(':')));
-  return (path) => exact.has(path) || prefixes.some((prefix) => path.startsWith(prefix));
+  // Plugins add theirs before the first request comes.
+  let test: ((path: string) => boolean) | null = null;
+  return (path) => (test ??= pathTest(app.routes.map((route) => route.path)))(path);
 }

@@ -8,24 +8,32 @@ import { ownPathTest } from './app.ts';
 
 /** None of them needs more, and JSON of megabytes takes the event loop for too long to parse. */
 const MAX_BODY_BYTES = 262_144;
+/** Plugins are asked about whole trajectories. */
+const MAX_PLUGIN_BODY_BYTES = 16_777_216;
 
 /**
  * Hands requests for the router's own endpoints to the app as web `Request`s and writes its `Response`s back.
  *
+ * @param isOfPlugin whether a plugin answers the path
  * @param orElse whether what is none of them was answered nevertheless
  */
-export function ownEndpoints(app: Hono, orElse: (x: Exchange) => boolean): (x: Exchange) => boolean {
+export function ownEndpoints(
+  app: Hono,
+  isOfPlugin: (path: string) => boolean,
+  orElse: (x: Exchange) => boolean,
+): (x: Exchange) => boolean {
   const isOwn = ownPathTest(app);
   return (x) => {
     if (!isOwn(x.path)) return orElse(x);
-    if (x.head.contentLength > MAX_BODY_BYTES) refuse(x);
-    else x.body.whenComplete(({ bytes }) => (bytes > MAX_BODY_BYTES ? refuse(x) : void answer(app, x)));
+    const maxBytes = isOfPlugin(x.path) ? MAX_PLUGIN_BODY_BYTES : MAX_BODY_BYTES;
+    if (x.head.contentLength > maxBytes) refuse(x, maxBytes);
+    else x.body.whenComplete(({ bytes }) => (bytes > maxBytes ? refuse(x, maxBytes) : void answer(app, x)));
     return true;
   };
 }
 
-function refuse(x: Exchange): void {
-  const message = `The router's own endpoints take at most ${MAX_BODY_BYTES} bytes.`;
+function refuse(x: Exchange, maxBytes: number): void {
+  const message = `The router's own endpoints take at most ${maxBytes} bytes.`;
   sendError(x.sink, new RouterError('payload_too_large', message), 'plain');
   x.body.release();
   x.outcome = 'complete';

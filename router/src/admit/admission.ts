@@ -146,7 +146,7 @@ export class Admission {
     };
     const timer = setTimeout(expire, this.#options.queueTimeoutMs);
     const waiter: Waiter = { x, goOn, reason, sinceMs: performance.now(), timer, ticket: null };
-    waiter.ticket = this.#queue.enter(waiter, this.#parts.keyOf(x.head));
+    waiter.ticket = this.#queue.enter(waiter, pluginsKey(x) ?? this.#parts.keyOf(x.head));
     this.waiting[reason]++;
     this.queued[reason]++;
     x.underWay = { abort: () => this.#leaveQueue(waiter) };
@@ -249,3 +249,7 @@ export class Admission {
     return this.#hasPlace() ? rateSecs : Math.max(rateSecs, this.#pace.secsUntil(places, nowMs));
   }
 }
+
+/** A tenant or a session that a plugin found: nobody else has looked for one yet. */
+const pluginsKey = ({ key }: Exchange): string | null =>
+  key !== null && (key.kind === 'tenant' || key.kind === 'session') ? `${key.kind}:${key.value}` : null;

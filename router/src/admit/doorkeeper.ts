@@ -23,6 +23,8 @@ export interface DoorkeeperParts {
   readonly hasAdminPort: boolean;
   /** Whether the router answers the path itself. */
   readonly isOwn: (path: string) => boolean;
+  /** Whether a plugin answers it, for whoever may send requests. */
+  readonly isOfPluginForClients: (path: string) => boolean;
   /** Whether the path steers engines. */
   readonly steers: (path: string) => boolean;
 }
@@ -77,7 +79,9 @@ export class Doorkeeper {
     const { path } = x;
     if (openPaths.has(path)) return 'open';
     if (path === '/metrics') return 'metrics';
-    if (this.#parts.isOwn(path)) return isForClients(path) ? 'data' : 'admin';
+    if (this.#parts.isOwn(path)) {
+      return isForClients(path) || this.#parts.isOfPluginForClients(path) ? 'data' : 'admin';
+    }
     return this.#parts.steers(path) && !isToldByBody(x) ? 'admin' : 'data';
   }
 

@@ -2,7 +2,7 @@ import type { Config } from '../config/options.ts';
 import { PathTable, steersEngine } from '../engines/controls.ts';
 import type { WorkerKey } from '../fleet/worker.ts';
 import { Cors } from './cors.ts';
-import { Doorkeeper } from './doorkeeper.ts';
+import { Doorkeeper, type DoorkeeperParts } from './doorkeeper.ts';
 import { KeySet } from './keys.ts';
 
 export interface Access {
@@ -16,7 +16,10 @@ export interface Access {
 }
 
 /** Reads keys and makes what asks for them. Throws, in words for the user, when a key file can't be read. */
-export function startAccess(config: Config, isOwn: (path: string) => boolean): Access {
+export function startAccess(
+  config: Config,
+  { isOwn, isOfPluginForClients }: Pick<DoorkeeperParts, 'isOwn' | 'isOfPluginForClients'>,
+): Access {
   const dataKeys = new KeySet({ keys: config.apiKey ?? [], file: config.apiKeyFile, option: '--api-key-file' });
   const adminKeys = new KeySet({
     keys: config.adminApiKey ?? [],
@@ -34,7 +37,9 @@ export function startAccess(config: Config, isOwn: (path: string) => boolean): A
   const broadcast = new PathTable(config.broadcastPaths.map((path) => ({ path })));
   const steers = (path: string): boolean => steersEngine(path) || broadcast.find(path) !== null;
   return {
-    doorkeeper: isGuarded ? new Doorkeeper({ dataKeys, adminKeys, hasAdminPort, isOwn, steers }) : null,
+    doorkeeper: isGuarded
+      ? new Doorkeeper({ dataKeys, adminKeys, hasAdminPort, isOwn, isOfPluginForClients, steers })
+      : null,
     workerKey,
     cors: config.corsAllowedOrigins.length > 0 ? new Cors(config.corsAllowedOrigins) : null,
     prepareReload() {

@@ -4,6 +4,7 @@ import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetModels } from '../fleet/models.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
+import { narrowed } from '../plugin.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 import type { FullWorkers } from './full-workers.ts';
 import type { Hold } from './policy.ts';
@@ -79,7 +80,10 @@ export class Chooser {
   /** Throws what the policy throws: see `faultOf`. */
   choose(x: Exchange): Choice {
     if (x.target !== null) return this.#chooseTarget(x, x.target);
-    const untried = this.candidates(x);
+    const offered = this.#offered(x);
+    if (offered instanceof RouterError) return offered;
+    // Who failed it before is left out.
+    const untried = usable(x, x.tried.length === 0 ? offered : offered.filter((worker) => !x.tried.includes(worker)));
     if (untried.length === 0) return this.#isModelUnknown(x) ? unknownModel(x.model) : null;
     const open = this.#full === null ? untried : this.#full.withRoom(x, untried);
     if (open.length === 0) return this.#full!.hold(x);
@@ -122,17 +126,18 @@ export class Chooser {
     return this.#models !== null && this.#models.areSeveral && x.model !== '' && this.#models.isUnknown(x.model);
   }
 
-  /** Workers that get new work, as far as they serve its model. */
+  /** Workers that get new work, as far as they serve its model and plugins let them. */
   eligibleFor(x: Exchange): readonly Worker[] {
     if (x.target !== null) return NOBODY;
-    const models = this.#models;
-    return models === null || !models.areSeveral || x.model === '' ? this.#fleet.eligible : models.eligibleFor(x.model);
+    const offered = this.#offered(x);
+    return offered instanceof RouterError ? NOBODY : offered;
   }
 
-  /** Who could get it: eligible, and did not fail it before. */
-  candidates(x: Exchange): readonly Worker[] {
-    const eligible = this.eligibleFor(x);
-    return usable(x, x.tried.length === 0 ? eligible : eligible.filter((worker) => !x.tried.includes(worker)));
+  #offered(x: Exchange): readonly Worker[] | RouterError {
+    const models = this.#models;
+    const isAnyModel = models === null || !models.areSeveral || x.model === '';
+    const eligible = isAnyModel ? this.#fleet.eligible : models.eligibleFor(x.model);
+    return x.plugins.length === 0 ? eligible : narrowed(x, eligible);
   }
 
   /** One worker of a placement has done its part, and has room again. */

@@ -1,7 +1,5 @@
-import { statSync } from 'node:fs';
-import { resolve } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { isPath, policyName, policyNames } from '../config/options/policy-names.ts';
+import { importDefault, messageOf } from '../config/user-module.ts';
 import type { Leg, Placement, Worker } from '../fleet/worker.ts';
 import { type OnFault, guard } from './guard.ts';
 import { policies } from './policies.ts';
@@ -41,16 +39,8 @@ async function makeCustom(path: string, context: PolicyContext): Promise<Policy>
 }
 
 async function importFactory(path: string): Promise<CustomPolicy> {
-  let module: { default?: unknown };
-  try {
-    const file = resolve(path);
-    // A module is kept by its URL: one that was edited since is another one.
-    const url = `${pathToFileURL(file).href}?${statSync(file).mtimeMs}`;
-    module = (await import(url)) as typeof module;
-  } catch (error) {
-    throw new Error(`The policy "${path}" can't be loaded: ${messageOf(error)}`, { cause: error });
-  }
-  if (typeof module.default === 'function') return module.default as CustomPolicy;
+  const factory = await importDefault('policy', path);
+  if (typeof factory === 'function') return factory as CustomPolicy;
   throw new Error(`The policy "${path}" has no default export that is a function: see docs/guides/write-a-policy.md.`);
 }
 
@@ -71,5 +61,3 @@ function checkChoice(choice: unknown, workers: readonly Worker[]): void {
 }
 
 const isLegOf = (leg: Leg | null, workers: readonly Worker[]): boolean => leg !== null && workers.includes(leg.worker);
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

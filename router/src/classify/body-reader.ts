@@ -50,9 +50,11 @@ export class BodyReader {
   readHead(x: Exchange): boolean {
     // One search instead of two, for the many requests without any of them.
     if (x.head.hasPrefix('x-turnout-')) {
-      x.group = boundedKey(x.head.get('x-turnout-group') ?? '');
-      x.isLastTurn = x.head.get('x-turnout-session-end') === '1';
+      x.group ||= boundedKey(x.head.get('x-turnout-group') ?? '');
+      x.isLastTurn ||= x.head.get('x-turnout-session-end') === '1';
     }
+    // By a plugin.
+    if (x.key !== null) return true;
     for (let i = 0; i < this.#headFirst; i++) {
       if ((x.key = headerKey(x, this.#places[i]!)) !== null) return true;
     }
@@ -70,7 +72,7 @@ export class BodyReader {
     const question: BodyQuestion = { places, wantsContentKey: key === null, wantsPrompt };
     const take = (facts: BodyFacts): void => {
       x.key = x.key ?? facts.key ?? key;
-      x.model = facts.model;
+      x.model ||= facts.model;
       x.prompt = facts.prompt;
       then();
     };

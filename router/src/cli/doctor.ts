@@ -67,6 +67,8 @@ function checkPort(host: string, port: number, flag: string, reusePort: boolean)
   });
 }
 
+const never = (): boolean => false;
+
 async function checkWorker(url: string, config: Config): Promise<{ findings: Finding[]; facts: EngineFacts | null }> {
   const addresses = readWorkerUrls(url, { secureContext: createSecureContext(workerCertificates(config)) });
   if (typeof addresses === 'string') return { findings: [problem(addresses)], facts: null };
@@ -75,7 +77,10 @@ async function checkWorker(url: string, config: Config): Promise<{ findings: Fin
   const refusal = places.isLimited ? places.refusalOf(address.endpoint.host) : null;
   if (refusal !== null) return { findings: [problem(refusal)], facts: null };
   const timeoutMs = config.healthCheckTimeoutSecs * 1000;
-  const question = { host: address.authority, authorization: startAccess(config, () => false).workerKey.authorization };
+  const question = {
+    host: address.authority,
+    authorization: startAccess(config, { isOwn: never, isOfPluginForClients: never }).workerKey.authorization,
+  };
   const asker: Asker = (path) => ask(address.endpoint, address.basePath + path, timeoutMs, question);
   const findings: Finding[] = [];
   try {

@@ -17,8 +17,11 @@ export interface Companions {
  * @param readConfig reads flags, environment and file anew each time
  */
 export async function serve(readConfig: () => Config, companions?: Companions): Promise<void> {
+  const config = readConfig();
+  // A plugin that forgets an await must not end the router. Without plugins it would be a fault of the router's own.
+  if (config.plugin.length > 0) process.on('unhandledRejection', reportForgotten);
   // A signal that comes while it starts waits for that: unheard, it would end the process.
-  const started = startRouter(readConfig()).catch((error: unknown) => {
+  const started = startRouter(config).catch((error: unknown) => {
     throw new ConfigError((error as Error).message);
   });
   process.on('SIGHUP', () => void started.then((router) => router.reload(readConfig)));
@@ -38,4 +41,9 @@ export async function serve(readConfig: () => Config, companions?: Companions): 
   parent?.tell({ url, metricsUrl, adminUrl });
   void parent?.gone.then(() => isStopping || stop(0));
   if (!isStopping) companions?.start(() => isStopping || stop(1));
+}
+
+function reportForgotten(error: unknown): void {
+  const words = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  process.stderr.write(`turnout: a plugin left a rejected promise to nobody: ${words}\n`);
 }

@@ -69,9 +69,9 @@ function readFile(path: string): Values {
 
 /** Turns the text of a flag or variable into what the option's schema expects; wrong text is left for it to refuse. */
 export function fromText(name: OptionName, text: string): unknown {
-  const { schema } = options[name];
+  const { schema, split = (list: string) => splitList([list]) } = options[name];
   const inner = schema instanceof z.ZodDefault || schema instanceof z.ZodOptional ? schema.unwrap() : schema;
-  if (inner instanceof z.ZodArray) return splitList([text]);
+  if (inner instanceof z.ZodArray) return split(text);
   if (inner instanceof z.ZodBoolean)
     return /^(1|true|yes|on)$/i.test(text) || (!/^(0|false|no|off|)$/i.test(text) && text);
   if (inner instanceof z.ZodNumber) return /^-?\d+(\.\d+)?$/.test(text.trim()) ? Number(text) : text;

@@ -5,13 +5,14 @@ import { controlOptions } from './options/control.ts';
 import { healthOptions } from './options/health.ts';
 import { limitsOptions } from './options/limits.ts';
 import { observabilityOptions } from './options/observability.ts';
+import { pluginsOptions } from './options/plugins.ts';
 import { retriesOptions } from './options/retries.ts';
 import { routingOptions } from './options/routing.ts';
 import { securityOptions } from './options/security.ts';
 import { serverOptions } from './options/server.ts';
 import { tlsOptions } from './options/tls.ts';
 import { workersOptions } from './options/workers.ts';
-import { pairsProblem } from './named-workers.ts';
+import { pairsProblem } from './pairs.ts';
 
 /**
  * Every option of `turnout serve`, once: name (camelCase here; `--kebab-case`, `TURNOUT_UPPER_CASE` and YAML keys follow),
@@ -29,6 +30,7 @@ export const options = {
   ...breakerOptions,
   ...healthOptions,
   ...limitsOptions,
+  ...pluginsOptions,
   ...securityOptions,
   ...tlsOptions,
   ...observabilityOptions,

@@ -1,3 +1,26 @@
 /** Lists come separated by spaces, commas or both. */
 export const splitList = (parts: readonly string[]): string[] =>
   parts.flatMap((part) => part.split(/[\s,]+/)).filter((part) => part !== '');
+
+/** The same for plugins, where a space or a comma may be inside of an entry's options: `./a.ts:{"x":1, "y":"b c"},./b.ts`. */
+export function splitPlugins(text: string): string[] {
+  const entries: string[] = [];
+  let entry = '';
+  let depth = 0;
+  let isInString = false;
+  for (let i = 0; i < text.length; i++) {
+    const letter = text[i]!;
+    if (depth === 0 && /[\s,]/.test(letter)) {
+      entries.push(entry);
+      entry = '';
+      continue;
+    }
+    entry += letter;
+    if (isInString && letter === '\\') entry += text[++i] ?? '';
+    else if (depth > 0 && letter === '"') isInString = !isInString;
+    else if (isInString) continue;
+    else if (letter === '{') depth++;
+    else if (letter === '}' && depth > 0) depth--;
+  }
+  return [...entries, entry].filter((each) => each !== '');
+}

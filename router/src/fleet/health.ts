@@ -30,6 +30,9 @@ export type HealthEvent = 'identified' | 'quarantined' | 'readmitted' | 'restart
 /** Checks of new workers are spread over so many milliseconds each: 500 that come at once are not asked at once. */
 const SPREAD_MS = 4;
 
+/** `failedChecks`: in a row; told of who was quarantined. */
+export type OnHealthEvent = (event: HealthEvent, worker: Worker, detail: string, failedChecks?: number) => void;
+
 /** What is known of one engine: its data-parallel ranks are well or ill together. */
 interface Watch {
   /** The workers behind its address, one for each rank; an engine whose last worker is gone is not watched. */
@@ -58,17 +61,11 @@ export class Health {
   readonly #options: HealthOptions;
   readonly #random: Random;
   readonly #breakers: Breakers;
-  readonly #onEvent: (event: HealthEvent, worker: Worker, detail: string) => void;
+  readonly #onEvent: OnHealthEvent;
   /** By `engineUrl`. */
   readonly #watches = new Map<string, Watch>();
 
-  constructor(
-    fleet: Fleet,
-    options: HealthOptions,
-    random: Random,
-    breakers: Breakers,
-    onEvent: (event: HealthEvent, worker: Worker, detail: string) => void,
-  ) {
+  constructor(fleet: Fleet, options: HealthOptions, random: Random, breakers: Breakers, onEvent: OnHealthEvent) {
     this.#fleet = fleet;
     this.#options = options;
     this.#random = random;
@@ -286,7 +283,7 @@ export class Health {
       // One that never answered gets no benefit of the doubt: its first failure is enough.
       if (watch.failures < failureThreshold && worker.isProven) continue;
       this.#fleet.setReason(worker, 'unhealthy', true);
-      this.#onEvent('quarantined', worker, problem);
+      this.#onEvent('quarantined', worker, problem, watch.failures);
     }
   }
 }

@@ -36,6 +36,11 @@ export function nobodyLeft(x: Exchange, detail = ''): RouterError {
   if (last === 'cut_head') {
     return new RouterError('upstream_reset', 'The engine broke off inside the head of its answer.');
   }
+  if (last === 'no_handover') {
+    const message =
+      'The prefill engine handed nothing over to a decode engine (kv_transfer_params): it needs a connector.';
+    return new RouterError('upstream_bad_answer', message);
+  }
   if (last === 'first_byte_timeout') {
     return new RouterError('first_byte_timeout', `The engine gave ${detail} (--first-byte-timeout-secs).`);
   }
@@ -53,6 +58,13 @@ export function nobodyLeft(x: Exchange, detail = ''): RouterError {
   const message = `No engine accepts connections (${x.failures.length} tried${slow}).`;
   return new RouterError('no_available_workers', message, again);
 }
+
+/** @param limitMs the router's own limit; another one is the client's */
+export function tooLong(timeoutMs: number, limitMs: number): RouterError {
+  const whose = timeoutMs === limitMs ? '--request-timeout-secs' : 'x-turnout-timeout';
+  return new RouterError('request_timeout', `Not finished after ${timeoutMs / 1000} s (${whose}).`);
+}
+
 /** What may still be said in an answer that breaks off: an error event, where one can stand; else ''. */
 export const lastWords = (x: Exchange, error: RouterError): string =>
   x.underWay?.isBetweenEvents === true ? `data: ${errorJson(error, x.dialect)}\n\n` : '';

@@ -3,6 +3,7 @@ import { EventSplitter } from '../kit/sse.ts';
 import type { Plugin } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { Sink, Source } from '../wire/sink.ts';
+import { heardSink } from './listening-sink.ts';
 
 /** The largest answer body that is held for a plugin's `responseBody`. */
 export const MAX_HELD_BYTES = 268_435_456;
@@ -10,11 +11,11 @@ export const MAX_HELD_BYTES = 268_435_456;
 /** How a plugin failed its exchange. */
 export type OnPluginFailure = (x: Exchange, plugin: Plugin, error: unknown) => void;
 
-/** @returns `x`'s sink, behind its plugins if some of them look at answers. `first`: one of the router's own, before them */
+/** @returns `x`'s sink, behind its plugins if some of them change answers or listen. `first`: one of the router's own, before them */
 export function answerSink(x: Exchange, onFailure: OnPluginFailure, first: Plugin | null = null): Sink {
   const theirs = x.plugins.filter((p) => p.responseHead ?? p.responseEvent ?? p.responseBody);
   const plugins = first === null ? theirs : [first, ...theirs];
-  return plugins.length === 0 ? x.sink : new PluginSink(x, plugins, onFailure);
+  return heardSink(x, plugins.length === 0 ? x.sink : new PluginSink(x, plugins, onFailure));
 }
 
 /**

@@ -6,6 +6,7 @@ export const errorTable = {
   bad_request: { status: 400, isRetryable: false },
   unauthorized: { status: 401, isRetryable: false },
   forbidden: { status: 403, isRetryable: false },
+  plugin_refused: { status: 403, isRetryable: false },
   model_not_found: { status: 404, isRetryable: false },
   session_not_found: { status: 404, isRetryable: false },
   worker_not_found: { status: 404, isRetryable: false },

@@ -41,6 +41,8 @@ export class Meters implements Observer {
   readonly errors = new Map<string, number>();
   /** Failed attempts that were followed by another, by how they failed. */
   readonly retries = new Map<string, number>();
+  /** Faults of plugins, by plugin and phase. */
+  readonly pluginFailures = new Map<string, Map<string, number>>();
   readonly byWorker = new Map<string, WorkerMeters>();
   refusedHeads = 0;
 
@@ -53,6 +55,12 @@ export class Meters implements Observer {
   attemptFailed(_x: Exchange, worker: Worker, failure: string, _detail: string, willRetry: boolean): void {
     this.worker(worker).failedAttempts++;
     if (willRetry) add(this.retries, failure);
+  }
+
+  pluginFailed(plugin: string, phase: string): void {
+    let phases = this.pluginFailures.get(plugin);
+    if (phases === undefined) this.pluginFailures.set(plugin, (phases = new Map()));
+    add(phases, phase);
   }
 
   finished(x: Exchange): void {

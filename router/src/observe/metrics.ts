@@ -91,6 +91,15 @@ export const metrics: readonly MetricSpec[] = [
     read: ({ meters }) => each('code', meters.errors),
   },
   {
+    name: 'turnout_plugin_failures_total',
+    type: 'counter',
+    help: 'Times that a plugin threw, answered something else than its phase may, or took longer than --plugin-timeout-ms, by plugin and phase.',
+    read: ({ meters }) =>
+      [...meters.pluginFailures].flatMap(([plugin, phases]) =>
+        Array.from(phases, ([phase, value]) => ({ labels: { plugin, phase }, value })),
+      ),
+  },
+  {
     name: 'turnout_refused_heads_total',
     type: 'counter',
     help: 'Requests refused before they became exchanges: malformed or oversized heads.',

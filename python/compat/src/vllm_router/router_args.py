@@ -72,43 +72,43 @@ class RouterArgs(PeerArgs):
     )
     pd_kv_events: List[str] = field(
         default_factory=list,
-        metadata={"flag": "pd-kv-events", "help": "it belongs to prefill/decode pairs."},
+        metadata={"flag": "pd-kv-events", "help": "One list here: worker=endpoint, then replay=endpoint. Workers that are not in it are asked on --kv-event-port."},
     )
     vllm_pd_disaggregation: bool = field(
         default=False,
-        metadata={"flag": "vllm-pd-disaggregation", "help": "pairs of vLLM engines are not served yet, and without them whole requests would go to halves of pairs."},
+        metadata={"flag": "vllm-pd-disaggregation", "help": "Serve requests by pairs of vLLM engines: a prefill engine reads the prompt and hands its KV to a decode engine (--kv-transfer-config)."},
     )
-    mode: str = field(
-        default="regular",
-        metadata={"flag": "mode", "help": "pairs of vLLM engines are not served yet, and without them whole requests would go to halves of pairs."},
-    )
-    prefill_workers: List[str] = field(
-        default_factory=list,
-        metadata={"flag": "prefill-workers", "help": "pairs of vLLM engines are not served yet, and without them whole requests would go to halves of pairs."},
-    )
-    decode_workers: List[str] = field(
-        default_factory=list,
-        metadata={"flag": "decode-workers", "help": "pairs of vLLM engines are not served yet, and without them whole requests would go to halves of pairs."},
+    mode: Optional[str] = field(
+        default=None,
+        metadata={"flag": "mode", "help": "The value pd is the same as --vllm-pd-disaggregation, regular is what holds without it."},
     )
     prefill_policy: Optional[str] = field(
         default=None,
-        metadata={"flag": "prefill-policy", "help": "it belongs to prefill/decode pairs."},
+        metadata={"flag": "prefill-policy", "help": "How the prefill engine of a pair is chosen, in place of --policy."},
     )
     decode_policy: Optional[str] = field(
         default=None,
-        metadata={"flag": "decode-policy", "help": "it belongs to prefill/decode pairs."},
+        metadata={"flag": "decode-policy", "help": "How the decode engine of a pair is chosen, in place of --policy."},
     )
     prefill_urls: List[Tuple[str, Optional[int]]] = field(
         default_factory=list,
-        metadata={"flag": "prefill", "help": "pairs of vLLM engines are not served yet, and without them whole requests would go to halves of pairs."},
+        metadata={"flag": "prefill", "help": "Prefill engines. The bootstrap port of one may follow its URL, or the word none: --prefill http://a:30000 8998 http://b:30000."},
     )
     decode_urls: List[str] = field(
         default_factory=list,
-        metadata={"flag": "decode", "help": "pairs of vLLM engines are not served yet, and without them whole requests would go to halves of pairs."},
+        metadata={"flag": "decode", "help": "Decode engines."},
     )
     mini_lb: bool = field(
         default=False,
         metadata={"flag": "mini-lb", "help": "there is one router, and it does more."},
+    )
+    prefill_workers: List[str] = field(
+        default_factory=list,
+        metadata={"flag": "prefill-workers", "help": "The same as --prefill, with commas."},
+    )
+    decode_workers: List[str] = field(
+        default_factory=list,
+        metadata={"flag": "decode-workers", "help": "The same as --decode, with commas."},
     )
     vllm_discovery_address: Optional[str] = field(
         default=None,
@@ -116,7 +116,7 @@ class RouterArgs(PeerArgs):
     )
     kv_connector: str = field(
         default="nixl",
-        metadata={"flag": "kv-connector", "help": "it belongs to prefill/decode pairs."},
+        metadata={"flag": "kv-connector", "help": "The connector moriio is not served."},
     )
     worker_startup_timeout_secs: float = field(
         default=600,

@@ -59,6 +59,15 @@ class RouterOptions(TypedDict, total=False):
     pd_disaggregation: bool
     """Serve every request by a pair: a prefill engine and a decode engine (SGLang with --disaggregation-mode)."""
 
+    vllm_pd_disaggregation: bool
+    """Serve requests by pairs of vLLM engines: a prefill engine reads the prompt and hands its KV to a decode engine (--kv-transfer-config)."""
+
+    kv_connector: Literal["nixl", "mooncake"]
+    """With --vllm-pd-disaggregation: what the engines hand KV over with. nixl: the prefill engine first. mooncake: both at once; the port that follows a prefill URL is that of its bootstrap server, 8998 without one. Default: nixl."""
+
+    pd_min_prompt_tokens: int
+    """With --vllm-pd-disaggregation: prompts of fewer tokens (ids; 4 bytes of text count as one) go to a decode engine alone, which reads them itself. 0: none do. Default: 0."""
+
     prefill: Sequence[str]
     """Prefill engines. The bootstrap port of one may follow its URL, or the word none: --prefill http://a:30000 8998 http://b:30000."""
 
@@ -268,6 +277,12 @@ class RouterOptions(TypedDict, total=False):
 
     stream_idle_timeout_secs: float
     """Longest pause within an answer. 0: none. Default: 0."""
+
+    plugin: Sequence[str]
+    """What takes part in requests and answers: the name of a built-in plugin, the path of a module (./mine.ts) or an npm package, with its options behind it: ./mine.ts:{"limit":8}."""
+
+    plugin_timeout_ms: int
+    """So long a plugin may take for its part of a request; then the request fails with 500 and its name. Default: 5000."""
 
     api_key: Sequence[str]
     """Keys, one of which every request must carry (authorization: Bearer KEY). Rather give a file: command lines can be read by others."""

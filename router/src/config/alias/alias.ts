@@ -21,6 +21,8 @@ export interface AliasFlag {
   readonly fallback?: Values;
   /** What its texts come to in our options. */
   readonly read: (texts: readonly string[], given: Given) => Values;
+  /** What follows from it where nothing else is said of those options: the environment and the file win over it. */
+  readonly implies?: (given: Given) => Values;
   /** Without what it asks for something else would be served: the start is refused. */
   readonly isVital?: true;
   /** The values that ask for nothing. */
@@ -90,20 +92,33 @@ export interface Reading {
   readonly warnings: readonly string[];
 }
 
-/** Throws `ConfigError` when a flag asks for what is not here and can't be done without. */
-export function readAlias({ flags, settings }: Peer, given: Given): Reading {
+/**
+ * Throws `ConfigError` when a flag asks for what is not here and can't be done without.
+ *
+ * @param flagFor how flags are written where they are not written by their names
+ */
+export function readAlias(
+  { flags, settings }: Peer,
+  given: Given,
+  flagFor: (name: string) => string = (name) => name,
+): Reading {
   const asked = flags.filter(({ name, moot = [] }) => {
     const texts = given.get(name);
     return texts !== undefined && !(texts.length > 0 && moot.includes(texts.at(-1)!));
   });
-  const refusals = asked.filter(({ isVital }) => isVital).map(({ name, note }) => `--${name}: ${note}`);
+  const refusals = asked.filter(({ isVital }) => isVital).map(({ name, note }) => `--${flagFor(name)}: ${note}`);
   if (refusals.length > 0) throw new ConfigError(refusals.join('\n'));
   return {
     values: Object.assign({}, ...asked.map(({ name, read }) => read(given.get(name)!, given))) as Values,
-    base: Object.assign({}, settings, ...flags.map(({ fallback }) => fallback ?? {})) as Values,
+    base: Object.assign(
+      {},
+      settings,
+      ...flags.map(({ fallback }) => fallback ?? {}),
+      ...asked.map(({ implies }) => implies?.(given) ?? {}),
+    ) as Values,
     warnings: asked
       .filter(({ verdict }) => verdict === 'not')
-      .map(({ name, note }) => `--${name} has no effect: ${note}`),
+      .map(({ name, note }) => `--${flagFor(name)} has no effect: ${note}`),
   };
 }
 

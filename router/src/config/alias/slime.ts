@@ -1,14 +1,56 @@
-import { type AliasFlag, type Peer, type Values, not, readAs, renamed, same, vital } from './alias.ts';
-
-const noTrainer = 'it is about the trainer’s own engines, not about the router.';
+import { ConfigError } from '../load.ts';
+import type { OptionName } from '../options.ts';
+import { splitPlugins } from '../split-list.ts';
+import { type AliasFlag, type Given, type Peer, type Values, not, readAs, renamed, same } from './alias.ts';
 
 /** They wait without a bound there. A week is as good, and a timer can hold it. */
 const WAIT_SECS = 604_800;
 const WAITING = 1_000_000;
 
+const bound: readonly OptionName[] = ['maxConcurrentRequests', 'queueSize', 'queueTimeoutSecs'];
+const waiting = { queueSize: WAITING, queueTimeoutSecs: WAIT_SECS };
+
 function maxConnections(texts: readonly string[]): Values {
-  return { ...readAs('maxConcurrentRequests', texts), queueSize: WAITING, queueTimeoutSecs: WAIT_SECS };
+  return { ...readAs('maxConcurrentRequests', texts), ...waiting };
 }
+
+/** A whole number above 0 that was written after a flag; as in slime where the flag was not given. */
+function countOf(given: Given, name: string, fallback: number): number {
+  const text = given.get(name)?.at(-1);
+  if (text === undefined) return fallback;
+  if (/^[1-9]\d{0,8}$/.test(text)) return Number(text);
+  throw new ConfigError(`--${name}: expected a whole number above 0`);
+}
+
+/** As many connections as the engines of these GPUs serve at once, which slime counts so. */
+function engineConnections(given: Given): Values {
+  const concurrency = countOf(given, 'sglang-server-concurrency', 512);
+  const perEngine = countOf(given, 'rollout-num-gpus-per-engine', 1);
+  if (!given.has('rollout-num-gpus')) return {};
+  const connections = Math.floor((concurrency * countOf(given, 'rollout-num-gpus', 1)) / perEngine);
+  return { maxConcurrentRequests: Math.max(1, connections), ...waiting };
+}
+
+/** One of the three flags of the trainer that say how many connections there are where nobody says it outright. */
+const fleetSize = (name: string, note: string): AliasFlag => ({
+  name,
+  takes: 'one',
+  verdict: 'differs',
+  ours: bound,
+  note,
+  read: () => ({}),
+  implies: engineConnections,
+});
+
+/** Both spellings make one list. */
+const plugins = (name: string, note: string): AliasFlag => ({
+  ...renamed(name, 'plugin', note),
+  read: (_, given) => ({
+    plugin: ['slime-router-middleware-paths', 'plugin'].flatMap((each) =>
+      (given.get(each) ?? []).flatMap((text) => splitPlugins(text)),
+    ),
+  }),
+});
 
 const flags: readonly AliasFlag[] = [
   same('host', '0.0.0.0'),
@@ -16,19 +58,19 @@ const flags: readonly AliasFlag[] = [
   renamed('sglang-router-ip', 'host', 'In slime it also means: start no router.'),
   renamed('sglang-router-port', 'port', 'Without it 30000; there slime picks one at random.'),
   not('use-slime-router', 'nothing', 'this command runs no other.'),
-  vital(
+  plugins(
     'slime-router-middleware-paths',
-    'many',
-    'Python middleware is not run, and without it /retrieve_from_text and cached tokens would be missing.',
+    'Files or packages in JavaScript or TypeScript. Python’s classes are not run: the start is refused.',
   ),
-  renamed('slime-router-timeout', 'requestTimeoutSecs', ''),
+  plugins('plugin', ''),
+  renamed('slime-router-timeout', 'requestTimeoutSecs', 'For the whole request; there for each wait on the engine.'),
   {
     ...renamed(
       'slime-router-max-connections',
       'maxConcurrentRequests',
       'Requests under way at once; more wait, as there.',
     ),
-    ours: ['maxConcurrentRequests', 'queueSize', 'queueTimeoutSecs'],
+    ours: bound,
     read: maxConnections,
   },
   renamed(
@@ -44,9 +86,12 @@ const flags: readonly AliasFlag[] = [
   not('sglang-host', 'one', 'workers are named with --worker-urls or added by POST /add_worker.'),
   not('sglang-port', 'one', 'workers are named with --worker-urls or added by POST /add_worker.'),
   not('tokenizer-name', 'one', 'prompts are not tokenised here.'),
-  not('sglang-server-concurrency', 'one', noTrainer),
-  not('rollout-num-gpus', 'one', noTrainer),
-  not('rollout-num-gpus-per-engine', 'one', noTrainer),
+  fleetSize(
+    'rollout-num-gpus',
+    'With it requests under way are at most --sglang-server-concurrency · this / --rollout-num-gpus-per-engine, unless --slime-router-max-connections says it.',
+  ),
+  fleetSize('sglang-server-concurrency', 'Counts with --rollout-num-gpus only; 512 there.'),
+  fleetSize('rollout-num-gpus-per-engine', 'Counts with --rollout-num-gpus only; 1 there.'),
 ];
 
 export const slime: Peer = {

@@ -10,6 +10,7 @@ export type OptionGroup =
   | 'Breaker'
   | 'Health'
   | 'Limits'
+  | 'Plugins'
   | 'Security'
   | 'TLS'
   | 'Observability';
@@ -20,11 +21,19 @@ export interface OptionSpec<S extends z.ZodType = z.ZodType> {
   /** How the value is written in help: `<secs>`; '' for a flag without a value. */
   readonly value: string;
   readonly schema: S;
+  /** How the text of a list is taken apart, where spaces and commas may be inside of its entries. */
+  readonly split?: ((text: string) => string[]) | undefined;
 }
 
 export const inGroup =
   (group: OptionGroup) =>
-  <S extends z.ZodType>(value: string, schema: S, help: string): OptionSpec<S> => ({ group, value, schema, help });
+  <S extends z.ZodType>(value: string, schema: S, help: string, split?: (text: string) => string[]): OptionSpec<S> => ({
+    group,
+    value,
+    schema,
+    help,
+    split,
+  });
 
 export const port = z.int().min(0).max(65_535);
 export const secs = z

@@ -1,0 +1,61 @@
+import type { Exchange, PluginDefinition } from '../../router/src/index.ts';
+
+/** What the answers of one group have cost so far. */
+interface Account {
+  tokens: number;
+  refused: number;
+}
+
+/**
+ * A budget of generated tokens for each group of trajectories (`x-turnout-group`): when it is spent, the group's further requests
+ * are refused, and the tokens that a runaway prompt would have taken go to the others. `GET /budget` shows the accounts.
+ */
+export default {
+  name: 'budget',
+  options: (z) => z.strictObject({ tokens: z.int().min(1) }),
+  create({ tokens: budget }, { log, metrics }) {
+    const accounts = new Map<string, Account>();
+    const spent = metrics.counter({ name: 'budget_tokens_total', help: 'Tokens of answers, of all groups.' });
+    const groupOf = (x: Exchange): string => x.head.get('x-turnout-group') ?? '';
+
+    function accountOf(x: Exchange): Account {
+      const group = groupOf(x);
+      let account = accounts.get(group);
+      if (account === undefined) accounts.set(group, (account = { tokens: 0, refused: 0 }));
+      return account;
+    }
+
+    return {
+      appliesTo: (x) => x.isGeneration && groupOf(x) !== '',
+
+      admit(x) {
+        const account = accountOf(x);
+        if (account.tokens < budget) return null;
+        account.refused++;
+        return { status: 429, message: `This group has had its ${budget} tokens.` };
+      },
+
+      // A tap: the client's bytes are on their way already, and nothing of them is kept here but the last few.
+      hearAnswer(x) {
+        const account = accountOf(x);
+        let tail = '';
+        return {
+          hear(bytes, start, end) {
+            // Usage stands at the end of an answer. What was seen before is kept: it may be cut in two.
+            const text = tail + bytes.toString('latin1', start, end);
+            const said = [...text.matchAll(/"completion_tokens":\s*(\d+)[,}]/g)].at(-1);
+            tail = text.slice(said === undefined ? -64 : said.index + said[0].length);
+            if (said === undefined) return;
+            account.tokens += Number(said[1]);
+            spent.inc(Number(said[1]));
+            if (account.tokens >= budget) log.info({ group: groupOf(x) }, 'budget spent');
+          },
+        };
+      },
+
+      routes({ forClients }) {
+        forClients.get('/budget', (c) => c.json(Object.fromEntries(accounts)));
+      },
+    };
+  },
+} satisfies PluginDefinition<{ tokens: number }>;

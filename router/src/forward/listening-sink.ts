@@ -1,0 +1,85 @@
+import type { AnswerEar, Exchange } from '../exchange.ts';
+import type { Plugin } from '../plugin.ts';
+import { ChunkedReader, type TakePart } from '../wire/chunked.ts';
+import type { ResponseHead } from '../wire/response-head.ts';
+import type { Sink, Source } from '../wire/sink.ts';
+
+/** @returns `sink`, behind the ears of those plugins of the exchange that listen to answers, if there are any */
+export function heardSink(x: Exchange, sink: Sink): Sink {
+  const listeners = x.plugins.filter(({ hearAnswer }) => hearAnswer !== undefined);
+  return listeners.length === 0 ? sink : new ListeningSink(x, sink, listeners);
+}
+
+/**
+ * Stands before a sink and passes everything on as it comes, chunk lines too; ears get the payload. An ear that throws hears no
+ * more of this answer: who made it counts that (`plugins/guard.ts`), and the answer goes on.
+ */
+class ListeningSink implements Sink {
+  readonly takesFraming: boolean;
+  readonly #x: Exchange;
+  readonly #inner: Sink;
+  readonly #listeners: readonly Plugin[];
+  #ears: AnswerEar[] = [];
+  /** Finds the payload where chunk lines are among it; null where there are none. */
+  #chunks: ChunkedReader | null = null;
+
+  constructor(x: Exchange, inner: Sink, listeners: readonly Plugin[]) {
+    this.#x = x;
+    this.#inner = inner;
+    this.#listeners = listeners;
+    this.takesFraming = inner.takesFraming;
+  }
+
+  get source(): Source | null {
+    return this.#inner.source;
+  }
+
+  set source(source: Source | null) {
+    this.#inner.source = source;
+  }
+
+  head(head: ResponseHead): void {
+    for (const plugin of this.#listeners) {
+      try {
+        const ear = plugin.hearAnswer!(this.#x, head);
+        if (ear !== null) this.#ears.push(ear);
+      } catch {
+        // Counted by its guard.
+      }
+    }
+    if (this.takesFraming && head.isChunked) this.#chunks = new ChunkedReader(false, this.#tell);
+    if (this.#inner === this.#x.sink) this.#x.isAnswerOut = true;
+    this.#inner.head(head);
+  }
+
+  body(bytes: Uint8Array, start: number, end: number): void {
+    this.#inner.body(bytes, start, end);
+    if (this.#ears.length === 0) return;
+    if (this.#chunks === null) this.#tell(bytes, start, end);
+    else this.#chunks.read(bytes, start, end);
+  }
+
+  flush(): boolean {
+    return this.#inner.flush();
+  }
+
+  end(): void {
+    this.#inner.end();
+  }
+
+  cut(reason: string, lastWords: string): void {
+    this.#inner.cut(reason, lastWords);
+  }
+
+  readonly #tell: TakePart = (bytes, start, end) => {
+    if (start === end) return;
+    const buffer = bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    for (const ear of this.#ears) {
+      try {
+        ear.hear(buffer, start, end);
+      } catch {
+        this.#ears = this.#ears.filter((other) => other !== ear);
+      }
+    }
+  };
+}

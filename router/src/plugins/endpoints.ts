@@ -1,0 +1,86 @@
+import { type Context, Hono, type Next } from 'hono';
+import type { Plugin } from '../plugin.ts';
+import { messageOf } from '../config/user-module.ts';
+import { type GuardOptions, type OnPluginFault, inTime } from './guard.ts';
+import { pathTest } from './path-test.ts';
+
+type Handler = (c: Context, next: Next) => unknown;
+
+interface Endpoint {
+  readonly plugin: string;
+  readonly isForClients: boolean;
+  readonly method: string;
+  readonly path: string;
+  readonly handler: Handler;
+}
+
+/** `/name`, `/name/:id/more`: nothing that would take the paths of engines, or a folder of the router's own. */
+const PATH = /^\/[\w.~-]+(\/:?[\w.~-]+)*$/;
+
+/** The endpoints of plugins: collected, held apart by who may ask, and guarded as all that plugins do. */
+export class PluginEndpoints {
+  /** Whether a plugin answers the path. */
+  readonly has: (path: string) => boolean;
+  readonly #isForClients: (path: string) => boolean;
+  readonly #isForAdmins: (path: string) => boolean;
+  readonly #endpoints: readonly Endpoint[];
+  readonly #options: GuardOptions;
+  readonly #onFault: OnPluginFault;
+  #faults = 0;
+
+  /** Throws, in words for the user, when a plugin wants a path that can't be one's own. */
+  constructor(plugins: readonly Plugin[], options: GuardOptions, onFault: OnPluginFault) {
+    this.#options = options;
+    this.#onFault = onFault;
+    this.#endpoints = plugins.flatMap(endpointsOf);
+    const pathsOf = (isForClients: boolean): string[] =>
+      this.#endpoints.filter((endpoint) => endpoint.isForClients === isForClients).map(({ path }) => path);
+    this.#isForClients = pathTest(pathsOf(true));
+    this.#isForAdmins = pathTest(pathsOf(false));
+    this.has = pathTest(this.#endpoints.map(({ path }) => path));
+  }
+
+  /** Whether whoever may send requests may ask for it. In doubt, where two routes could be meant, not. */
+  areForClients(path: string): boolean {
+    return this.#isForClients(path) && !this.#isForAdmins(path);
+  }
+
+  /** Throws, in words for the user, when one of them is there already. */
+  addTo(app: Hono): void {
+    const isTaken = pathTest(app.routes.map(({ path }) => path));
+    for (const { plugin, method, path } of this.#endpoints) {
+      if (isTaken(path)) throw new Error(`The plugin "${plugin}" wants ${method} ${path}, which is the router's own.`);
+    }
+    for (const { plugin, method, path, handler } of this.#endpoints) {
+      app.on(method, path, (c, next) => this.#answer(plugin, handler, c, next));
+    }
+  }
+
+  async #answer(plugin: string, handler: Handler, c: Context, next: Next): Promise<Response> {
+    try {
+      return (await inTime(Promise.resolve(handler(c, next)), this.#options.timeoutMs)) as Response;
+    } catch (error) {
+      this.#onFault(plugin, 'routes', error, ++this.#faults);
+      const message = `The plugin "${plugin}" failed: ${messageOf(error)}`;
+      return c.json({ error: message, code: 'plugin_failed' }, 500, { 'x-turnout-error': 'plugin_failed' });
+    }
+  }
+}
+
+function endpointsOf({ name: plugin, routes }: Plugin): Endpoint[] {
+  if (routes === undefined) return [];
+  const apps = { forClients: new Hono(), forAdmins: new Hono() };
+  try {
+    routes(apps);
+  } catch (error) {
+    throw new Error(`The plugin "${plugin}" can't add its endpoints: ${messageOf(error)}`, { cause: error });
+  }
+  return Object.values(apps).flatMap((app) =>
+    app.routes.map(({ method, path, handler }) => {
+      if (!PATH.test(path)) {
+        throw new Error(`The plugin "${plugin}" wants ${method} ${path}; paths are like /name or /name/:id.`);
+      }
+      return { plugin, isForClients: app === apps.forClients, method, path, handler: handler as Handler };
+    }),
+  );
+}

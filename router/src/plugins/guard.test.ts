@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { exchangeOf, fleetOfSize } from '../../test/harness/policy.ts';
+import type { PluginPhases } from '../plugin.ts';
+import { ResponseHead } from '../wire/response-head.ts';
+import { guardPlugin } from './guard.ts';
+
+const x = exchangeOf();
+const { workers } = fleetOfSize(2);
+const BODY = Buffer.from('body');
+
+/** A guarded plugin and its faults: phase, message, count. */
+function guarded(phases: PluginPhases, timeoutMs = 5_000) {
+  const faults: [string, string, number][] = [];
+  const plugin = guardPlugin('mine', phases, { timeoutMs }, (name, phase, error, count) => {
+    assert.equal(name, 'mine');
+    faults.push([phase, (error as Error).message, count]);
+  });
+  return { plugin, faults };
+}
+
+test('a plugin has the phases that it had, and no other', () => {
+  class Mine {
+    readonly #said = 'x';
+    finished(): string {
+      return this.#said;
+    }
+    requestBody(): Buffer {
+      return Buffer.from(this.#said);
+    }
+  }
+  const { plugin } = guarded(new Mine());
+  assert.deepEqual(Object.keys(plugin).toSorted(), ['finished', 'name', 'requestBody']);
+  assert.deepEqual(plugin.requestBody!(x, BODY, workers[0]!), Buffer.from('x'));
+});
+
+test('an answer beside its type is a fault, whatever TypeScript was told', async () => {
+  const wrong = (answer: unknown) => (() => answer) as never;
+  const { plugin, faults } = guarded({
+    admit: wrong({ status: 200, message: 'no' }),
+    choose: wrong([{}]),
+    requestBody: wrong('text'),
+    responseEvent: wrong(undefined),
+    responseBody: wrong(Promise.reject(new Error('later'))),
+    hearAnswer: wrong({}),
+  });
+  assert.throws(() => plugin.admit!(x), /status: 400 to 599/);
+  assert.throws(() => plugin.choose!(x, workers), /some of the workers/);
+  assert.throws(() => plugin.requestBody!(x, BODY, workers[0]!), /a Buffer/);
+  assert.throws(() => plugin.responseEvent!(x, BODY), /a Buffer/);
+  assert.throws(() => plugin.responseBody!(x, BODY), /at once, and answered with a promise/);
+  assert.throws(() => plugin.hearAnswer!(x, new ResponseHead()), /\{ hear\(bytes/);
+  const phases = ['admit', 'choose', 'requestBody', 'responseEvent', 'responseBody', 'hearAnswer'];
+  assert.deepEqual(
+    faults.map(([phase, , count]) => [phase, count]),
+    phases.map((phase) => [phase, 1]),
+  );
+  const later = guarded({ admit: wrong(Promise.resolve(1)), requestBody: wrong(Promise.resolve(null)) });
+  await assert.rejects(Promise.resolve(later.plugin.admit!(x)), /status: 400 to 599/);
+  await assert.rejects(Promise.resolve(later.plugin.requestBody!(x, BODY, workers[0]!)), /a Buffer/);
+  assert.equal(later.faults.length, 2);
+});
+
+test('what hangs is a fault after its deadline; what comes after that is dropped', async () => {
+  const late = Promise.withResolvers<Buffer>();
+  const { plugin, faults } = guarded({ requestBody: () => late.promise, close: () => new Promise(() => {}) }, 20);
+  await assert.rejects(
+    Promise.resolve(plugin.requestBody!(x, BODY, workers[0]!)),
+    /gave no answer within 20 ms \(--plugin-timeout-ms\)/,
+  );
+  late.reject(new Error('too late'));
+  await plugin.close!();
+  assert.deepEqual(
+    faults.map(([phase]) => phase),
+    ['requestBody', 'close'],
+  );
+});
+
+test('a plugin that waited for a client that has gone is not to blame', async () => {
+  const gone = exchangeOf();
+  const { plugin, faults } = guarded({ classify: () => new Promise(() => {}) }, 20);
+  const asked = Promise.resolve(plugin.classify!(gone));
+  gone.outcome = 'client_left';
+  await assert.rejects(asked, /no answer/);
+  assert.deepEqual(faults, []);
+});
+
+test('faults of what only hears end there, and are counted', async () => {
+  const fail = (): never => {
+    throw new Error('on purpose');
+  };
+  const { plugin, faults } = guarded({ finished: fail, hearAnswer: () => ({ hear: fail }) });
+  plugin.finished!(x);
+  plugin.finished!(x);
+  const ear = plugin.hearAnswer!(x, new ResponseHead())!;
+  assert.throws(() => ear.hear(BODY, 0, 1));
+  const slow = guarded({ finished: () => Promise.reject(new Error('later')) });
+  slow.plugin.finished!(x);
+  await new Promise(setImmediate);
+  assert.deepEqual(
+    [...faults, ...slow.faults],
+    [
+      ['finished', 'on purpose', 1],
+      ['finished', 'on purpose', 2],
+      ['hearAnswer', 'on purpose', 1],
+      ['finished', 'later', 1],
+    ],
+  );
+});

@@ -1,0 +1,47 @@
+import {
+  Counter,
+  type CounterConfiguration,
+  Gauge,
+  type GaugeConfiguration,
+  Histogram,
+  type HistogramConfiguration,
+  Registry,
+} from 'prom-client';
+import { metrics } from '../observe/metrics.ts';
+
+/** Makes metrics of plugins, in prom-client's terms. Their names are theirs alone. */
+export class PluginMetrics {
+  readonly #registry: Registry;
+
+  constructor(registry: Registry) {
+    this.#registry = registry;
+  }
+
+  counter<Label extends string>(settings: CounterConfiguration<Label>): Counter<Label> {
+    return new Counter({ ...settings, registers: this.#registersFor(settings.name) });
+  }
+
+  gauge<Label extends string>(settings: GaugeConfiguration<Label>): Gauge<Label> {
+    return new Gauge({ ...settings, registers: this.#registersFor(settings.name) });
+  }
+
+  histogram<Label extends string>(settings: HistogramConfiguration<Label>): Histogram<Label> {
+    return new Histogram({ ...settings, registers: this.#registersFor(settings.name) });
+  }
+
+  #registersFor(name: string): Registry[] {
+    if (metrics.some((metric) => metric.name === name)) throw new Error(`the metric ${name} is the router's own`);
+    return [this.#registry];
+  }
+}
+
+/** What plugins add to the page of metrics. One whose numbers can't be read is left out of it. */
+export async function pluginMetricsText(registry: Registry): Promise<string> {
+  const texts = await Promise.all(
+    registry.getMetricsAsArray().map(({ name }) => registry.getSingleMetricAsString(name).catch(() => '')),
+  );
+  return texts
+    .filter((text) => text !== '')
+    .map((text) => `\n${text}\n`)
+    .join('');
+}

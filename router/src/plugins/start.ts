@@ -1,0 +1,90 @@
+import { Registry } from 'prom-client';
+import type { LiveConfig } from '../config/live.ts';
+import { messageOf } from '../config/user-module.ts';
+import type { Fleet } from '../fleet/fleet.ts';
+import type { Logger } from '../observe/log.ts';
+import type { Meters } from '../observe/meters.ts';
+import type { Plugin, PluginPhases } from '../plugin.ts';
+import { type OnPluginFault, guardPlugin } from './guard.ts';
+import { loadPlugin } from './load.ts';
+import { PluginEndpoints } from './endpoints.ts';
+import { PluginMetrics, pluginMetricsText } from './plugin-metrics.ts';
+
+export interface PluginSurroundings {
+  readonly live: LiveConfig;
+  readonly fleet: Fleet;
+  readonly meters: Meters;
+  readonly log: Logger;
+}
+
+/** Plugins that are at work. */
+export interface PluginRoom {
+  /** Guarded, in the order in which they were named. */
+  readonly plugins: readonly Plugin[];
+  readonly endpoints: PluginEndpoints;
+  /** What they add to the page of metrics. */
+  metricsText(): Promise<string>;
+  close(): Promise<void>;
+}
+
+const phases = [
+  'classify',
+  'admit',
+  'choose',
+  'requestBody',
+  'hearAnswer',
+  'responseHead',
+  'responseEvent',
+  'responseBody',
+  'finished',
+  'routes',
+] as const satisfies readonly (keyof PluginPhases)[];
+
+/**
+ * Makes the plugins of `--plugin`, behind those that the program which embeds the router hands over (`given`). Throws, in words
+ * for the user, when one can't be had; those that were made are closed then.
+ */
+export async function startPlugins(
+  given: readonly Plugin[],
+  { live, fleet, meters, log }: PluginSurroundings,
+): Promise<PluginRoom> {
+  const { plugin: entries, dataDir = null } = live.current;
+  const options = live.of(({ pluginTimeoutMs: timeoutMs }) => ({ timeoutMs }));
+  const onFault: OnPluginFault = (plugin, phase, error, count) => {
+    meters.pluginFailed(plugin, phase);
+    // One at every request would flood the log.
+    if ((count & (count - 1)) === 0) log.error({ plugin, in: phase, count, err: error }, 'plugin failed');
+  };
+  const registry = new Registry();
+  const metrics = new PluginMetrics(registry);
+  const plugins = given.map((plugin) => guardPlugin(plugin.name, plugin, options, onFault));
+  const close = async (): Promise<void> => {
+    for (const plugin of plugins.toReversed()) await plugin.close?.();
+  };
+  const names = new Set<string>();
+  try {
+    for (const entry of entries) {
+      const { source, definition, options: own } = await loadPlugin(entry);
+      const { name } = definition;
+      if (names.has(name)) throw new Error(`The plugin "${source}" is named "${name}", as another one is.`);
+      names.add(name);
+      const context = { log: log.child({ plugin: name }), dataDir, config: live.current, fleet, metrics };
+      let made: PluginPhases;
+      try {
+        made = await definition.create(own, context);
+      } catch (error) {
+        throw new Error(`The plugin "${source}" can't be made: ${messageOf(error)}`, { cause: error });
+      }
+      if (!phases.some((phase) => typeof (made as PluginPhases | undefined)?.[phase] === 'function')) {
+        throw new Error(`The plugin "${source}" made nothing with one of ${phases.join(', ')}.`);
+      }
+      plugins.push(guardPlugin(name, made, options, onFault));
+      log.info({ plugin: name, from: source }, 'plugin at work');
+    }
+    const endpoints = new PluginEndpoints(plugins, options, onFault);
+    return { plugins, endpoints, metricsText: () => pluginMetricsText(registry), close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}

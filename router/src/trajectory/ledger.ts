@@ -1,0 +1,22 @@
+import type { LedgerCalls } from './ledger-calls.ts';
+import { ThreadCaller } from './thread.ts';
+
+/** What the trajectory thread is started with: plain data, as it crosses over to it. */
+export interface LedgerOptions {
+  /** A tokenizer.json, or the folder of a model; null: nothing asks for tokens. */
+  readonly tokenizerPath: string | null;
+  /** Where turns are kept; null: in memory. */
+  readonly dataDir: string | null;
+}
+
+/** The trajectory thread, seen from the event loop. */
+export class Ledger extends ThreadCaller<LedgerCalls> {
+  constructor(options: LedgerOptions, onDeath: (error: Error) => void) {
+    super(new URL('./ledger-in-thread', import.meta.url), options, onDeath);
+  }
+
+  override async close(): Promise<void> {
+    await this.ask('close', null).catch(() => {});
+    await super.close();
+  }
+}

@@ -1,0 +1,131 @@
+import { deepEqual, equal, match, ok, rejects } from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { loadConfig } from '../../src/config/load.ts';
+import { startRouter } from '../../src/router.ts';
+import { folderOf, moduleOf } from '../harness/plugin-module.ts';
+import { startTestRouter } from '../harness/router.ts';
+
+const COUNTER = `{
+  name: 'counter',
+  create: (_options, { metrics, dataDir, log }) => {
+    const asked = metrics.counter({ name: 'counter_asked_total', help: 'Times that it was asked.' });
+    log.info({ dataDir }, 'made');
+    return {
+      routes({ forClients, forAdmins }) {
+        forClients.post('/counter', async (c) => {
+          asked.inc();
+          return c.json({ bytes: (await c.req.text()).length });
+        });
+        forClients.get('/counters/:name', (c) => c.json({ name: c.req.param('name') }));
+        forAdmins.delete('/counter/all', (c) => c.body(null, 204));
+        forAdmins.get('/counter/fail', () => { throw new Error('on purpose'); });
+        forAdmins.get('/counter/hang', () => new Promise(() => {}));
+      },
+    };
+  },
+}`;
+
+test('endpoints of a plugin are answered beside the router’s own, and its metrics stand on the page', async (t) => {
+  const router = await startTestRouter(t, { plugin: [moduleOf(t, COUNTER)], pluginTimeoutMs: 50 });
+  const ask = async (method: string, path: string, body?: string) => {
+    const got = await fetch(router.url + path, { method, ...(body !== undefined && { body }) });
+    return [got.status, await got.text(), got.headers.get('x-turnout-error')];
+  };
+  // More than the router's own endpoints take.
+  deepEqual(await ask('POST', '/counter', 'x'.repeat(300_000)), [200, '{"bytes":300000}', null]);
+  deepEqual(await ask('GET', '/counters/some%20name'), [200, '{"name":"some name"}', null]);
+  deepEqual(await ask('DELETE', '/counter/all'), [204, '', null]);
+  deepEqual((await ask('GET', '/counter'))[0], 405);
+  for (const [path, words] of [
+    ['/counter/fail', /"counter\\" failed: on purpose/],
+    ['/counter/hang', /"counter\\" failed: gave no answer within 50 ms/],
+  ] as const) {
+    const [status, text, code] = await ask('GET', path);
+    deepEqual([status, code], [500, 'plugin_failed']);
+    match(String(text), words);
+  }
+  const page = (await ask('GET', '/metrics'))[1] as string;
+  match(
+    page,
+    /\n# HELP counter_asked_total Times that it was asked\.\n# TYPE counter_asked_total counter\ncounter_asked_total 1\n/,
+  );
+  ok(page.includes('turnout_plugin_failures_total{plugin="counter",phase="routes"} 2'));
+  equal(await (await fetch(router.metricsUrl)).text().then((text) => text.includes('counter_asked_total 1')), true);
+});
+
+test('who may ask: endpoints for clients with any key, those for admins with an admin’s', async (t) => {
+  const router = await startTestRouter(t, { plugin: [moduleOf(t, COUNTER)], apiKey: ['data'], adminApiKey: ['admin'] });
+  const ask = async (method: string, path: string, key: string) =>
+    (await fetch(router.url + path, { method, headers: key === '' ? {} : { authorization: `Bearer ${key}` } })).status;
+  deepEqual(
+    [await ask('POST', '/counter', ''), await ask('POST', '/counter', 'data'), await ask('POST', '/counter', 'admin')],
+    [401, 200, 200],
+  );
+  deepEqual([await ask('DELETE', '/counter/all', 'data'), await ask('DELETE', '/counter/all', 'admin')], [403, 204]);
+});
+
+test('a router that can not have its plugins does not start, and closes those that were made', async (t) => {
+  const folder = folderOf(t, {});
+  const closed = join(folder, 'closed');
+  const first = moduleOf(
+    t,
+    `{
+      name: 'first',
+      create: () => {
+        const timer = setInterval(() => {}, 1000);
+        return {
+          finished() {},
+          async close() {
+            clearInterval(timer);
+            (await import('node:fs')).appendFileSync(${JSON.stringify(closed)}, 'x');
+          },
+        };
+      },
+    }`,
+  );
+  const routes = (route: string) =>
+    `{ name: 'b', create: () => ({ routes: (r) => r.forClients.get('${route}', () => {}) }) }`;
+  let starts = 0;
+  for (const [exported, words] of [
+    [`{ name: 'b', create: () => { throw new Error('no tokenizer'); } }`, /mine\.ts" can't be made: no tokenizer/],
+    [`{ name: 'b', create: async () => ({ onRequest() {} }) }`, /mine\.ts" made nothing with one of classify, admit/],
+    [`{ name: 'b', create: () => undefined }`, /made nothing with one of/],
+    [`{ name: 'first', create: () => ({ finished() {} }) }`, /is named "first", as another one is/],
+    [routes('/workers'), /"b" wants GET \/workers, which is the router's own/],
+    [routes('/workers/mine'), /"b" wants GET \/workers\/mine, which is the router's own/],
+    [routes('/:all'), /"b" wants GET \/:all; paths are like/],
+    [routes('/mine/*'), /"b" wants GET \/mine\/\*; paths are like/],
+    [`{ name: 'b', create: () => ({ routes() { throw new Error('oops'); } }) }`, /"b" can't add its endpoints: oops/],
+    [
+      `{ name: 'b', create: (_, { metrics }) => metrics.gauge({ name: 'turnout_workers', help: 'x' }) }`,
+      /can't be made: the metric turnout_workers is the router's own/,
+    ],
+  ] as const) {
+    const config = loadConfig(
+      { port: 0, prometheusPort: 0, logLevel: 'critical', plugin: [first, moduleOf(t, exported)] },
+      {},
+      undefined,
+    );
+    await rejects(startRouter(config), words, exported);
+    equal(readFileSync(closed, 'utf8'), 'x'.repeat(++starts), exported);
+  }
+});
+
+test('a plugin is closed when the router has stopped, also where another one hangs at that', async (t) => {
+  const closed = join(folderOf(t, {}), 'closed');
+  const plugin = (name: string, close: string) =>
+    moduleOf(t, `{ name: '${name}', create: () => ({ finished() {}, ${close} }) }`);
+  const config = {
+    plugin: [
+      plugin('a', `async close() { (await import('node:fs')).writeFileSync(${JSON.stringify(closed)}, ''); }`),
+      plugin('b', 'close: () => new Promise(() => {})'),
+    ],
+    pluginTimeoutMs: 50,
+  };
+  const router = await startTestRouter(t, config);
+  equal(existsSync(closed), false);
+  await router.close();
+  equal(existsSync(closed), true);
+});

@@ -1,0 +1,68 @@
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { request } from '../harness/client.ts';
+import { answer } from '../harness/engine.ts';
+import { moduleOf } from '../harness/plugin-module.ts';
+import { HELLO, startScene, untilIdle } from '../harness/router.ts';
+
+const fails = `() => { throw new Error('on purpose'); }`;
+const hangs = `() => new Promise(() => {})`;
+
+/** By phase: what the plugin does there, and whether it fails the request. */
+const cases = [
+  ['appliesTo', fails],
+  ['classify', fails],
+  ['classify', hangs],
+  ['admit', fails],
+  ['admit', hangs],
+  ['admit', `() => 'no'`],
+  ['choose', fails],
+  ['choose', `() => [{}]`],
+  ['choose', `async () => []`],
+  ['requestBody', fails],
+  ['requestBody', hangs],
+  ['requestBody', `() => 'text'`],
+  ['responseHead', fails],
+  ['responseBody', fails],
+  ['responseBody', `async () => Buffer.from('late')`],
+] as const;
+
+for (const [phase, code] of cases) {
+  test(`${phase}: ${code}: 500 with its name, counted, and the router goes on`, async (t) => {
+    const applies = phase === 'appliesTo' ? '' : `appliesTo: ({ path }) => path === '/fail',`;
+    const path = moduleOf(t, `{ name: 'clumsy', create: () => ({ finished() {}, ${applies} ${phase}: ${code} }) }`);
+    const lines: string[] = [];
+    const log = pino({ level: 'error' }, { write: (line: string) => void lines.push(line) });
+    const { client, engine, router } = await startScene(t, { plugin: [path], pluginTimeoutMs: 50 }, { log });
+    engine.onRequest = ({ connection }) => connection.write(answer(200, 'ok'));
+    client.write(request('POST', '/fail', '{}'));
+    const got = await client.answer();
+    deepEqual([got.status, got.get('x-turnout-error')], [500, 'plugin_failed']);
+    match(got.text, /The plugin \\"clumsy\\" failed: /);
+    await untilIdle(router);
+    if (phase !== 'appliesTo') {
+      client.write(HELLO);
+      equal((await client.answer()).text, 'ok');
+    }
+    const metrics = await (await fetch(`${router.url}/metrics`)).text();
+    match(metrics, new RegExp(`turnout_plugin_failures_total\\{plugin="clumsy",phase="${phase}"\\} \\d`));
+    const said = lines.map((line) => JSON.parse(line) as { plugin: string; in: string; msg: string });
+    ok(said.some(({ plugin, in: where, msg }) => plugin === 'clumsy' && where === phase && msg === 'plugin failed'));
+  });
+}
+
+test('faults are logged ever more rarely, and counted each', async (t) => {
+  const path = moduleOf(t, `{ name: 'clumsy', create: () => ({ finished: ${fails} }) }`);
+  const lines: string[] = [];
+  const log = pino({ level: 'error' }, { write: (line: string) => void lines.push(line) });
+  const { exchange, router } = await startScene(t, { plugin: [path] }, { log });
+  for (let i = 0; i < 9; i++) equal((await exchange(HELLO, answer(200, 'ok'))).text, 'ok');
+  await untilIdle(router);
+  const metrics = await (await fetch(`${router.url}/metrics`)).text();
+  ok(metrics.includes('turnout_plugin_failures_total{plugin="clumsy",phase="finished"} 9'));
+  deepEqual(
+    lines.map((line) => (JSON.parse(line) as { count: number }).count),
+    [1, 2, 4, 8],
+  );
+});

@@ -1,0 +1,178 @@
+import { deepEqual, equal, match } from 'node:assert/strict';
+import { test } from 'node:test';
+import { connectClient, request, send } from '../harness/client.ts';
+import { answer, startEngine } from '../harness/engine.ts';
+import { HELLO, startScene, startTestRouter, untilIdle } from '../harness/router.ts';
+import { until } from '../harness/within.ts';
+import type { Exchange } from '../../src/exchange.ts';
+import type { Plugin, PluginRefusal } from '../../src/plugin.ts';
+
+const later = <T>(value: T): Promise<T> => new Promise((resolve) => setTimeout(resolve, 5, value));
+
+test('classify: the key, the group and the end that a plugin sets steer, and what the request says of them does not', async (t) => {
+  const engines = await Promise.all([1, 2, 3].map(() => startEngine(t, { onRequest: (asked) => asked.answer('{}') })));
+  const seen: unknown[] = [];
+  const plugin: Plugin = {
+    name: 'episodes',
+    // From the body: it comes later than the head.
+    classify: (x) =>
+      new Promise((resolve) =>
+        x.body.whenComplete((body) => {
+          const { episode } = JSON.parse(body.join().toString()) as { episode: string };
+          x.key = { kind: 'session', value: episode, source: 'plugin:episodes' };
+          x.group = 'ours';
+          x.isLastTurn = true;
+          x.model = 'theirs';
+          resolve();
+        }),
+      ),
+    finished: (x) => seen.push([x.session, x.group, x.isLastTurn, x.model, x.worker!.url]),
+  };
+  const router = await startTestRouter(
+    t,
+    {
+      workerUrls: engines.map(({ url }) => url),
+      policy: 'consistent_hash',
+      modelPolicy: ['theirs=sticky_least_loaded'],
+    },
+    { plugins: [plugin] },
+  );
+  const client = await connectClient(t, router.url);
+  const ask = async (episode: string, session: string) => {
+    const fields = [`x-session-id: ${session}`, 'x-turnout-group: g'];
+    client.write(request('POST', '/generate', JSON.stringify({ episode, model: 'm' }), fields));
+    equal((await client.answer()).status, 200);
+  };
+  for (let i = 0; i < 4; i++) await ask('same', `other ${i}`);
+  await untilIdle(router);
+  deepEqual(
+    seen,
+    Array.from({ length: 4 }, () => ['same', 'ours', true, 'theirs', (seen[0] as string[])[4]]),
+  );
+});
+
+for (const [when, say] of [
+  ['at once', (refusal: PluginRefusal | null) => refusal],
+  ['later', (refusal: PluginRefusal | null) => later(refusal)],
+] as const) {
+  test(`admit: a refusal that comes ${when} is the answer, in the plugin’s words; the rest goes on`, async (t) => {
+    const plugin: Plugin = {
+      name: 'doors',
+      admit: ({ path }) => say(path === '/no' ? { status: 429, message: 'No more today.', retryAfterSecs: 60 } : null),
+    };
+    const { client, exchange, engine, router } = await startScene(t, {}, { plugins: [plugin] });
+    client.write(request('POST', '/no', '{}'));
+    const got = await client.answer();
+    deepEqual([got.status, got.get('x-turnout-error'), got.get('retry-after')], [429, 'plugin_refused', '60']);
+    deepEqual(JSON.parse(got.text), { error: 'No more today.', code: 'plugin_refused' });
+    equal((await exchange(request('POST', '/yes', '{}'), answer(200, 'ok'))).text, 'ok');
+    equal(engine.requests.length, 1);
+    equal(
+      (await send(t, router.url, request('GET', '/metrics'))).text.includes('turnout_plugin_failures_total{'),
+      false,
+    );
+  });
+}
+
+test('admit comes before the queue: who is refused takes nobody’s place in it', async (t) => {
+  const plugin: Plugin = {
+    name: 'doors',
+    admit: ({ path }) => (path === '/no' ? { status: 403, message: 'No.' } : null),
+  };
+  const options = { maxConcurrentRequests: 1, queueSize: 0 };
+  const { ask, client, router } = await startScene(t, options, { plugins: [plugin] });
+  const asked = await ask(HELLO);
+  for (const [target, status] of [
+    ['/no', 403],
+    ['/yes', 429],
+  ] as const) {
+    equal((await send(t, router.url, request('GET', target))).status, status);
+  }
+  asked.answer('{}');
+  equal((await client.answer()).status, 200);
+});
+
+test('a tenant that classify finds takes turns in the queue with the others', async (t) => {
+  const plugin: Plugin = {
+    name: 'tenants',
+    classify(x) {
+      x.key = { kind: 'tenant', value: x.path.slice(1, 2), source: 'plugin:tenants' };
+    },
+  };
+  const { engine, router } = await startScene(t, { maxConcurrentRequests: 1, queueSize: 9 }, { plugins: [plugin] });
+  const targets = ['/a0', '/a1', '/a2', '/b1'];
+  const waits = async (count: number) =>
+    (await (await fetch(`${router.url}/metrics`)).text()).includes(`{reason="concurrency"} ${count}\n`);
+  const answers: Promise<unknown>[] = [];
+  for (const [i, target] of targets.entries()) {
+    answers.push(send(t, router.url, request('GET', target)));
+    await until(`${target} is in`, () => router.pipeline.underWay.size === i + 1 && waits(i));
+  }
+  const order: string[] = [];
+  for (const _ of targets) {
+    const asked = await engine.next();
+    order.push(asked.target);
+    asked.answer('{}');
+  }
+  await Promise.all(answers);
+  deepEqual(order, ['/a0', '/a1', '/b1', '/a2']);
+});
+
+test('a client that leaves while admit still thinks: nothing is sent, and the end is told', async (t) => {
+  const thinking = Promise.withResolvers<void>();
+  const verdict = Promise.withResolvers<null>();
+  const ended = Promise.withResolvers<string | null>();
+  const plugin: Plugin = {
+    name: 'slow',
+    admit() {
+      thinking.resolve();
+      return verdict.promise;
+    },
+    finished: ({ outcome }) => ended.resolve(outcome),
+  };
+  const { client, engine, router } = await startScene(t, {}, { plugins: [plugin] });
+  client.write(HELLO);
+  await thinking.promise;
+  client.reset();
+  equal(await ended.promise, 'client_left');
+  verdict.resolve(null);
+  await untilIdle(router);
+  equal(engine.connections.length, 0);
+});
+
+test('choose: the policy chooses among what the plugin leaves, for every attempt', async (t) => {
+  const sick = await startEngine(t, { onRequest: ({ connection }) => connection.write(answer(503, 'sick')) });
+  const [well, other] = await Promise.all(
+    [1, 2].map(() => startEngine(t, { onRequest: (asked) => asked.answer('{}') })),
+  );
+  const urls = [sick, well!, other!].map(({ url }) => url);
+  const offered: string[][] = [];
+  const mine = (x: Exchange): string[] => (x.head.get('x-lane') ?? '').split(',').map((i) => urls[Number(i)]!);
+  const plugin: Plugin = {
+    name: 'lanes',
+    appliesTo: (x) => x.head.get('x-lane') !== undefined,
+    choose(x, workers) {
+      offered.push(workers.map(({ url }) => url));
+      return workers.filter(({ url }) => mine(x).includes(url));
+    },
+  };
+  const router = await startTestRouter(t, { workerUrls: urls, policy: 'round_robin' }, { plugins: [plugin] });
+  const ask = (lane: string) => send(t, router.url, request('POST', '/generate', '{}', [`x-lane: ${lane}`]));
+  for (let i = 0; i < 4; i++) equal((await ask('1')).status, 200);
+  deepEqual([well!.requests.length, other!.requests.length], [4, 0]);
+  deepEqual(offered[0], urls);
+  // The next one of its lane, though the third one is idle.
+  for (let i = 0; i < 2; i++) equal((await ask('0,1')).status, 200);
+  deepEqual([well!.requests.length, other!.requests.length], [6, 0]);
+  // Nobody else in its lane: the engine's own answer.
+  const router2 = await startTestRouter(
+    t,
+    { workerUrls: urls, policy: 'round_robin', disableRetries: true },
+    { plugins: [plugin] },
+  );
+  const own = await send(t, router2.url, request('POST', '/generate', '{}', ['x-lane: 0']));
+  deepEqual([own.status, own.text], [503, 'sick']);
+  const nobody = await ask('7');
+  deepEqual([nobody.status, nobody.get('x-turnout-error')], [503, 'no_available_workers']);
+  match(nobody.text, /\\"lanes\\" leaves this request no worker/);
+});
