@@ -5,6 +5,7 @@ import { addAliasVerbs, inFull } from './alias.ts';
 import { addLaunchFlags, splitLaunchFlags } from './launch-flags.ts';
 import { addLaunchServer, enginesApart } from './launch-server.ts';
 import { addOptions } from './options.ts';
+import { parent } from './parent.ts';
 import type { SimFlags } from './sim.ts';
 
 function configOf(flags: Record<string, unknown>): Config {
@@ -58,5 +59,6 @@ try {
 } catch (error) {
   if (!(error instanceof ConfigError)) throw error;
   process.stderr.write(`turnout: ${error.message}\n`);
+  parent?.tell({ error: error.message });
   process.exitCode = 2;
 }
