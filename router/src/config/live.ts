@@ -42,6 +42,8 @@ const fixed: ReadonlySet<OptionName> = new Set<OptionName>([
   'serviceDiscoveryPort',
   'serviceDiscoveryNamespace',
   'bootstrapPortAnnotation',
+  'prefillSelector',
+  'decodeSelector',
 ]);
 
 /** Whether a server speaks TLS is fixed; with which certificate is not. */

@@ -53,9 +53,8 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   singleWorkerPaths: ['/flush_cache', ['/flush_cache']],
   adminPort: ['30001', 30_001],
   selector: ['app=vllm example.com/tier=gpu', ['app=vllm', 'example.com/tier=gpu']],
-  // Refused with anything in them.
-  prefillSelector: ['', []],
-  decodeSelector: ['', []],
+  prefillSelector: ['app=p', ['app=p']],
+  decodeSelector: ['app=d tier=x', ['app=d', 'tier=x']],
   prefillPolicy: ['random'],
   decodePolicy: ['random'],
   kvConnector: ['mooncake'],
@@ -87,6 +86,8 @@ const partners: Partial<Record<OptionName, readonly OptionName[]>> = {
   clientKeyPath: ['clientCertPath'],
   serviceDiscovery: ['selector'],
   selector: ['serviceDiscovery'],
+  prefillSelector: ['serviceDiscovery', 'pdDisaggregation'],
+  decodeSelector: ['serviceDiscovery', 'pdDisaggregation'],
 };
 
 test('every option can be set by flag, by variable and in the file', () => {

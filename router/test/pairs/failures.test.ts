@@ -168,3 +168,22 @@ test('a removed half gets nothing new and finishes what it has', async (t) => {
   equal(world.prefill[0]!.seen.length, 0);
   equal(world.prefill[1]!.seen.length, 3);
 });
+
+test('a prefill engine that is removed, and answers after the end of the exchange, is left without a connection', async (t) => {
+  const { world, router } = await startPairs(t, [1, 1]);
+  const [prefill, decode] = [world.prefill[0]!, world.decode[0]!];
+  prefill.instead = () => 'nothing';
+  decode.instead = () => ({ status: 200, body: '{"text":"x"}' });
+  const client = await connectClient(t, router.url);
+  client.write(ask());
+  await until('prefill has it', () => prefill.seen.length === 1);
+  equal((await client.answer('POST')).status, 200);
+  await untilIdle(router);
+  const worker = router.fleet.get(prefill.engine.url)!;
+  router.fleet.remove(worker);
+  const { request } = prefill.seen[0]!;
+  equal(request.connection.hasEnded, false, 'it is let finish');
+  request.answer('{"text":"y"}');
+  await until('its connection is gone', () => request.connection.hasEnded);
+  equal(worker.pool.openCount, 0);
+});

@@ -120,15 +120,15 @@ class RouterArgs(PeerArgs):
     )
     prefill_selector: Dict[str, str] = field(
         default_factory=dict,
-        metadata={"flag": "prefill-selector", "help": "Refused for now: pods are not told apart by their roles yet."},
+        metadata={"flag": "prefill-selector", "help": "For pairs, in place of --selector: labels that a pod must have, all of them, to be a prefill engine."},
     )
     decode_selector: Dict[str, str] = field(
         default_factory=dict,
-        metadata={"flag": "decode-selector", "help": "Refused for now: pods are not told apart by their roles yet."},
+        metadata={"flag": "decode-selector", "help": "The same for decode engines. A pod that fits both is of the role whose selector has all of the other and more."},
     )
     bootstrap_port_annotation: str = field(
         default="sglang.ai/bootstrap-port",
-        metadata={"flag": "bootstrap-port-annotation", "help": "An annotation of pods; its value is shown as bootstrap_port of their workers."},
+        metadata={"flag": "bootstrap-port-annotation", "help": "An annotation of pods: the bootstrap port of a prefill engine. Also shown as bootstrap_port in the metadata of workers."},
     )
     log_dir: Optional[str] = field(
         default=None,

@@ -200,11 +200,11 @@ class RouterArgs(PeerArgs):
     )
     prefill_selector: Dict[str, str] = field(
         default_factory=dict,
-        metadata={"flag": "prefill-selector", "help": "Refused for now: pods are not told apart by their roles yet."},
+        metadata={"flag": "prefill-selector", "help": "For pairs, in place of --selector: labels that a pod must have, all of them, to be a prefill engine."},
     )
     decode_selector: Dict[str, str] = field(
         default_factory=dict,
-        metadata={"flag": "decode-selector", "help": "Refused for now: pods are not told apart by their roles yet."},
+        metadata={"flag": "decode-selector", "help": "The same for decode engines. A pod that fits both is of the role whose selector has all of the other and more."},
     )
     prometheus_port: int = field(
         default=29000,

@@ -93,13 +93,13 @@ class RouterOptions(TypedDict, total=False):
     """Where those pods are; * for all namespaces (which takes a ClusterRole). Default: the namespace of this router."""
 
     bootstrap_port_annotation: str
-    """An annotation of pods; its value is shown as bootstrap_port of their workers. Default: sglang.ai/bootstrap-port."""
+    """An annotation of pods: the bootstrap port of a prefill engine. Also shown as bootstrap_port in the metadata of workers. Default: sglang.ai/bootstrap-port."""
 
     prefill_selector: Sequence[str]
-    """Refused for now: pods are not told apart by their roles yet."""
+    """For pairs, in place of --selector: labels that a pod must have, all of them, to be a prefill engine."""
 
     decode_selector: Sequence[str]
-    """Refused for now: pods are not told apart by their roles yet."""
+    """The same for decode engines. A pod that fits both is of the role whose selector has all of the other and more."""
 
     policy: str
     """How a worker is chosen: rollout, least_inflight, round_robin, random, power_of_two, consistent_hash, sticky_least_loaded, manual, cache_aware, prefix_hash, bucket, kv_aware, or the path of a module of your own. Default: rollout."""
