@@ -50,6 +50,22 @@ function hear(said: Map<number, Said>, choice: Choice, index: number): void {
   one.finish = choice.finish_reason ?? one.finish;
 }
 
+/** All lists of log probabilities of an answer: of a stream those of its last event, which has all. */
+export function probabilitiesOf(answer: Answer): unknown {
+  const isStream = answer.headers['content-type']?.startsWith('text/event-stream') ?? false;
+  const last = isStream ? eventsOf(answer.body).findLast((event) => event !== '[DONE]')! : answer.body;
+  const found: Record<string, unknown> = {};
+  const seek = (value: unknown, at: string): void => {
+    if (typeof value !== 'object' || value === null) return;
+    for (const [name, item] of Object.entries(value)) {
+      if (name.endsWith('logprobs')) found[`${at}.${name}`] = item;
+      else seek(item, `${at}.${name}`);
+    }
+  };
+  seek(JSON.parse(last), '');
+  return found;
+}
+
 const differsByRun = /^(id|request_id|created|.*_(ts|time|wait|latency|throughput))$/;
 
 /** Holds two whole JSON answers against each other: the same names in the same places, and the same values but for ids,
