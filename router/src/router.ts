@@ -19,10 +19,11 @@ import { WaitingRoom } from './choose/waiting-room.ts';
 import { BodyReader } from './classify/body-reader.ts';
 import { classify } from './classify/classify.ts';
 import { orders } from './classify/keys.ts';
-import { settleRoles } from './classify/roles.ts';
+import { settlerOf } from './classify/roles.ts';
 import { serverCertificates, workerCertificates } from './config/certificates.ts';
 import { namedWorkers } from './config/named-workers.ts';
 import { LiveConfig } from './config/live.ts';
+import { pairKind } from './config/pairs.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
 import { nobodyAvailable } from './fleet/availability.ts';
@@ -38,6 +39,7 @@ import { WorkerPlaces } from './fleet/worker-places.ts';
 import { FleetControl } from './forward/control/fleet-control.ts';
 import { Forwarder } from './forward/forward.ts';
 import { forwardOptions } from './forward/options.ts';
+import { pairStyleOf } from './forward/pd/pair-style.ts';
 import { addRankField } from './forward/rank-field.ts';
 import type { CoarseClock } from './kit/clock.ts';
 import { seededRandom } from './kit/rng.ts';
@@ -92,6 +94,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
 
   const access = startAccess(config, (path) => isOwn(path));
   const workerTls = { secureContext: createSecureContext(workerCertificates(config)) };
+  const kind = pairKind(config);
   const fleet = new Fleet({
     pool: live.of(({ connectTimeoutMs, workerIdleTimeoutMs: idleTimeoutMs }) => ({ connectTimeoutMs, idleTimeoutMs })),
     tls: workerTls,
@@ -100,7 +103,8 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     workerMaxInflight: config.workerMaxInflight,
     ranksEach: config.intraNodeDataParallelSize,
     asksForRanks: config.dpAware,
-    servesPairs: config.pdDisaggregation,
+    servesPairs: kind !== null,
+    pairsRanks: kind === 'nixl' || kind === 'mooncake',
   });
   const slowStart = new SlowStart(fleet, () => clock.nowMs);
   const breakers = new Breakers(
@@ -214,8 +218,10 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   // The guard reads what the other plugins made of a body.
   const plugins = [...(parts.plugins ?? []), ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])];
   addRankField(fleet, plugins);
+  const settleRoles = settlerOf(kind);
+  const pairOptions = live.of(({ pdMinPromptTokens }) => ({ minPromptTokens: pdMinPromptTokens }));
   const pipeline = new Pipeline({
-    classify: (x) => classify(x, ids.requestIdHeaders) ?? (fleet.servesPairs ? settleRoles(x) : null),
+    classify: (x) => classify(x, ids.requestIdHeaders) ?? settleRoles(x),
     doorkeeper,
     serveOwn: ownEndpoints(app, modelList(models)),
     fleetControl,
@@ -230,6 +236,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
           room: waitingRoom,
           options: live.of(forwardOptions),
           random,
+          pairs: pairStyleOf(kind, pairOptions, clock),
           nobodyAvailable: nobody,
         },
         events,

@@ -15,6 +15,8 @@ const fixed: ReadonlySet<OptionName> = new Set<OptionName>([
   'logMaxBytes',
   'logMaxFiles',
   'pdDisaggregation',
+  'vllmPdDisaggregation',
+  'kvConnector',
   'streamCoalesceMs',
   'workerApi',
   'broadcastPaths',

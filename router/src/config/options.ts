@@ -11,7 +11,7 @@ import { securityOptions } from './options/security.ts';
 import { serverOptions } from './options/server.ts';
 import { tlsOptions } from './options/tls.ts';
 import { workersOptions } from './options/workers.ts';
-import { pairsProblem } from './named-workers.ts';
+import { pairsProblem } from './pairs.ts';
 
 /**
  * Every option of `turnout serve`, once: name (camelCase here; `--kebab-case`, `TURNOUT_UPPER_CASE` and YAML keys follow),

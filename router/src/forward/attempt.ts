@@ -228,8 +228,9 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     if (this.isOver || this.hasAnswer || this.#partial === null) return;
     const partial = this.#partial;
     this.#partial = null;
-    const mayRead = this.onBytes(partial, partial.length);
-    if (mayRead && !this.isOver) this.#connection.resume();
+    // Also when the answer was whole by then: its connection is in the pool, and who uses it next has to hear.
+    const connection = this.#connection;
+    if (this.onBytes(partial, partial.length)) connection.resume();
   }
 
   /** Throws the answer away. @param bodyBytes bytes of its body that came with the head */

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { startEngine } from '../harness/engine.ts';
 import { PairWorld } from '../harness/pairs.ts';
+import { VllmWorld } from '../harness/vllm-pairs.ts';
 import { until } from '../harness/within.ts';
 import { turnout } from './turnout.ts';
 
@@ -66,8 +67,7 @@ const fragments: readonly string[] = [
   (flags) => `python -m sglang_router.launch_router --worker-urls http://worker1:8000 http://worker2:8001 ${flags}`,
 );
 
-/** Those that ask for what is not here yet, and the flag that says so first. */
-/** Prefill and decode engines. */
+/** Prefill and decode engines, SGLang's. */
 const pairs: readonly string[] = [
   `python -m sglang_router.launch_router \\
     --pd-disaggregation \\
@@ -87,6 +87,17 @@ const pairs: readonly string[] = [
     --prefill-policy cache_aware  # Prefill uses cache_aware and decode uses round_robin from --policy`,
 ];
 
+/** Those of vLLM's engines. */
+const vllmPairs: readonly string[] = [
+  `vllm-router \\
+  --mode pd \\
+  --prefill-policy consistent_hash \\
+  --decode-policy round_robin \\
+  --prefill-workers http://prefill1:8000,http://prefill2:8000 \\
+  --decode-workers http://decode1:8000,http://decode2:8000`,
+];
+
+/** Those that ask for what is not here yet, and the flag that says so first. */
 const refused: readonly (readonly [line: string, flag: string])[] = [
   [
     `python -m sglang_router.launch_router \\
@@ -107,15 +118,6 @@ const refused: readonly (readonly [line: string, flag: string])[] = [
     --decode-selector app=decode-server env=prod \\
     --service-discovery-namespace production`,
     '--prefill-selector',
-  ],
-  [
-    `vllm-router \\
-  --mode pd \\
-  --prefill-policy consistent_hash \\
-  --decode-policy round_robin \\
-  --prefill-workers http://prefill1:8000,http://prefill2:8000 \\
-  --decode-workers http://decode1:8000,http://decode2:8000`,
-    '--mode',
   ],
 ];
 
@@ -179,6 +181,31 @@ for (const line of pairs) {
     await until('there is a pair', async () => (await fetch(`${url}/readiness`)).status === 200);
     const body = JSON.stringify({ text: 'The capital of France is', sampling_params: { max_new_tokens: 8 } });
     for (let i = 0; i < 4; i++) assert.equal((await fetch(`${url}/generate`, { method: 'POST', body })).status, 200);
+  });
+}
+
+for (const line of vllmPairs) {
+  test(`serves pairs of vLLM engines: ${wordsOf(line).join(' ')}`, async (t) => {
+    const world = new VllmWorld(t, 'nixl');
+    for (const role of ['prefill', 'prefill', 'decode', 'decode'] as const) await world.add(role);
+    const hosts = /http:\/\/(prefill|decode)(\d):\d+/g;
+    const home = line.replace(hosts, (_, role: 'prefill' | 'decode', n: string) => world.urls[role][Number(n) - 1]!);
+    const { run } = await start(t, home);
+    const url = (await run.says(/listening on (http:\/\/127\.0\.0\.1:\d+)/))[1]!;
+    assert.doesNotMatch(run.output(), /has no effect/);
+    await until('there is a pair', async () => (await fetch(`${url}/readiness`)).status === 200);
+    const body = JSON.stringify({ model: 'm', prompt: 'The capital of France is', max_tokens: 8 });
+    for (let i = 0; i < 4; i++) {
+      assert.equal((await fetch(`${url}/v1/completions`, { method: 'POST', body })).status, 200);
+    }
+    const seen = (role: 'prefill' | 'decode') => world[role].map((half) => half.seen.length);
+    // One prompt is one key there, and the decode engines take turns.
+    assert.ok(seen('prefill').includes(4), String(seen('prefill')));
+    assert.deepEqual(seen('decode'), [2, 2]);
+    assert.deepEqual(
+      [...world.prefill, ...world.decode].flatMap(({ wrong }) => wrong),
+      [],
+    );
   });
 }
 
