@@ -58,6 +58,7 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   decodeSelector: ['', []],
   prefillPolicy: ['random'],
   decodePolicy: ['random'],
+  kvConnector: ['mooncake'],
 };
 
 /** Text of a flag or variable that is right for the option and differs from its default, and what it comes to. */
@@ -77,6 +78,8 @@ const partners: Partial<Record<OptionName, readonly OptionName[]>> = {
   decode: ['pdDisaggregation'],
   prefillPolicy: ['pdDisaggregation'],
   decodePolicy: ['pdDisaggregation'],
+  kvConnector: ['vllmPdDisaggregation'],
+  pdMinPromptTokens: ['vllmPdDisaggregation'],
   tlsCertPath: ['tlsKeyPath'],
   tlsKeyPath: ['tlsCertPath'],
   tlsClientCaPath: ['tlsCertPath', 'tlsKeyPath'],

@@ -34,6 +34,8 @@ export function pairsProblem(config: PairConfig): string {
     return '--pd-disaggregation is for SGLang engines and --vllm-pd-disaggregation for vLLM engines: give one of them';
   if (config.pdMinPromptTokens > 0 && (kind === null || kind === 'sglang'))
     return '--pd-min-prompt-tokens needs --vllm-pd-disaggregation: a decode engine of SGLang’s dies of a request without its prefill engine';
+  if (config.kvConnector !== 'nixl' && !config.vllmPdDisaggregation)
+    return `--kv-connector ${config.kvConnector} needs --vllm-pd-disaggregation`;
   if (kind === null) return strayOption(config);
   if (config.workerUrls.length > 0) {
     const on = kind === 'sglang' ? '--pd-disaggregation' : '--vllm-pd-disaggregation';

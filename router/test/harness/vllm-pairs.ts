@@ -37,7 +37,8 @@ const BIG = '9007199254740993123';
 
 /**
  * Prefill and decode engines of vLLM's. With `nixl` a prefill engine keeps what it did until its decode engine comes for it with the
- * parameters that it was given, byte for byte; with `mooncake` both wait for each other. Wrong bodies are refused and noted.
+ * parameters that it was given, byte for byte; with `mooncake` a decode engine waits until the prefill
+ * engine of its transfer has done its part. Wrong bodies are refused and noted.
  */
 export class VllmWorld {
   readonly prefill: VllmHalf[] = [];
@@ -46,7 +47,7 @@ export class VllmWorld {
   readonly #t: TestContext;
   /** Parameters that nobody has come with yet. */
   readonly kept = new Set<string>();
-  readonly #waiting = new Map<string, () => void>();
+  readonly #transfers = new Map<string, PromiseWithResolvers<void>>();
   #handed = 0;
   /** Further members of good answers. */
   says: (half: 'prefill' | 'decode', seen: VllmSeen) => string = () => '"usage":{"prompt_tokens":3}';
@@ -99,14 +100,18 @@ export class VllmWorld {
     half.seen.push(seen);
     const instead = half.instead(seen);
     if (instead === 'nothing') return;
-    if (instead === 'reset') return request.connection.reset();
+    if (instead === 'reset') {
+      // It may be what an engine does that has read nothing, and is then asked again.
+      if (role === 'decode' && this.connector === 'nixl') this.kept.add(seen.params);
+      return request.connection.reset();
+    }
     if (instead !== null) {
       const fields = ['content-type: application/json', `x-engine: ${role}${index}`];
       request.connection.write(answer(instead.status, instead.body, fields));
       return;
     }
     const transfer = seen.params === '' ? undefined : (JSON.parse(seen.params) as { transfer_id?: string }).transfer_id;
-    if (transfer !== undefined) await this.#meet(`${transfer} ${role}`, `${transfer} ${other(role)}`);
+    if (transfer !== undefined) await this.#transfer(role, transfer);
     const said = `{"id":"${role}${index}",${this.says(role, seen)},"kv_transfer_params":${this.#handOver(role)}}`;
     if (seen.body['stream'] !== true) return request.answer(said);
     request.beginStream();
@@ -144,20 +149,17 @@ export class VllmWorld {
     return remoteDecode === true && remotePrefill === false ? '' : 'keeps nothing';
   }
 
-  /** Resolves when the other one is there too. */
-  #meet(mine: string, theirs: string): Promise<void> {
-    const waiting = this.#waiting.get(theirs);
-    if (waiting === undefined) return new Promise((resolve) => this.#waiting.set(mine, resolve));
-    this.#waiting.delete(theirs);
-    waiting();
-    return Promise.resolve();
+  /** A prefill engine answers when it has done its part, a decode engine only then can begin. */
+  #transfer(role: 'prefill' | 'decode', transfer: string): Promise<void> {
+    const done = this.#transfers.get(transfer) ?? Promise.withResolvers<void>();
+    this.#transfers.set(transfer, done);
+    if (role === 'prefill') done.resolve();
+    return done.promise;
   }
 }
 
 const idsOf = ({ engineId, ranks }: VllmHalf): string[] =>
   Array.from({ length: ranks }, (_, rank) => (ranks === 1 ? engineId : `${engineId} rank ${rank}`));
-
-const other = (role: 'prefill' | 'decode') => (role === 'prefill' ? 'decode' : 'prefill');
 
 function mooncakeProblem(world: VllmWorld, params: Record<string, unknown>): string {
   const home = world.prefill.find((half) => idsOf(half).includes(String(params['remote_engine_id'])));

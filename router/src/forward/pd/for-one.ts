@@ -13,6 +13,8 @@ const others = [
   'background',
   'tools',
   'sampling_params',
+  'stream',
+  'prompt_logprobs',
 ] as const;
 const names: readonly string[] = [...prompts, ...others];
 const fields = new MemberFinder(names);
@@ -34,23 +36,21 @@ const QUOTE = 0x22;
 export function isForOne(path: string, body: Buffer, minTokens: number): boolean {
   const spans = new Int32Array(2 * names.length);
   if (fields.find(body, 0, body.length, spans) < 0) return true;
-  const valueOf = (name: (typeof names)[number]): string | null => {
-    const i = 2 * names.indexOf(name);
-    return readScalarText(body, spans[i]!, spans[i + 1]!);
-  };
-  const isGiven = (name: string): boolean => {
-    const i = 2 * names.indexOf(name);
-    return spans[i]! >= 0 && body.toString('latin1', spans[i], spans[i]! + 4) !== 'null';
-  };
-  if (isSeveral(valueOf('n')) || isSeveral(valueOf('best_of'))) return true;
-  if ([valueOf('use_beam_search'), valueOf('echo'), valueOf('background')].includes('true')) return true;
-  if (isGiven('prompt_embeds') || isGiven('previous_response_id')) return true;
-  const at = (name: string): readonly [number, number] => {
+  const at = (name: (typeof names)[number]): readonly [start: number, end: number] => {
     const i = 2 * names.indexOf(name);
     return [spans[i]!, spans[i + 1]!];
   };
+  const valueOf = (name: string): string | null => readScalarText(body, ...at(name));
+  const isGiven = (name: string): boolean => {
+    const [start, end] = at(name);
+    return start >= 0 && body.toString('latin1', start, end) !== 'null';
+  };
+  if (isSeveral(valueOf('n')) || isSeveral(valueOf('best_of')) || isBatch(body, ...at('prompt'))) return true;
+  if (['use_beam_search', 'echo', 'background'].some((name) => valueOf(name) === 'true')) return true;
+  // Refused in streams, which is for the engine to say.
+  if (valueOf('stream') === 'true' && isGiven('prompt_logprobs')) return true;
+  if (isGiven('prompt_embeds') || isGiven('previous_response_id')) return true;
   if (isGiven('sampling_params') && holdsSeveral(body, ...at('sampling_params'))) return true;
-  if (isBatch(body, ...at('prompt'))) return true;
   if (path === '/v1/responses' && usesOwnTools(body, ...at('tools'))) return true;
   return minTokens > 0 && promptTokens(body, spans) < minTokens;
 }
@@ -59,7 +59,7 @@ const isSeveral = (count: string | null): boolean => count !== null && Number(co
 
 function holdsSeveral(body: Buffer, start: number, end: number): boolean {
   const spans = new Int32Array(4);
-  counts.find(body, start, end, spans);
+  if (counts.find(body, start, end, spans) < 0) return true;
   return isSeveral(readScalarText(body, spans[0]!, spans[1]!)) || isSeveral(readScalarText(body, spans[2]!, spans[3]!));
 }
 
