@@ -70,6 +70,7 @@ describe('a real vLLM pair answers as one engine does', { skip }, () => {
       assert.equal(routed.headers['content-type'], alone.headers['content-type']);
       assert.deepEqual(saidBy(routed), saidBy(alone));
       assertAlike(probabilitiesOf(routed), probabilitiesOf(alone));
+      assert.deepEqual(usageOf(routed), usageOf(alone));
       assert.equal(prefillTap.posted.length - asked, parts === 'a pair' ? 1 : 0);
       if (parts === 'a pair') assert.match(decodeTap.posted.at(-1)!.asked, /"do_remote_prefill":\s*true/);
     });
@@ -169,3 +170,10 @@ describe('a real vLLM pair answers as one engine does', { skip }, () => {
 });
 
 const tokensOf = (answer: Answer): number[] => saidBy(answer)[0]?.tokens ?? [];
+
+/** As far as it is told, with the tokens that the cache of the engine that read the prompt had. */
+function usageOf(answer: Answer): unknown {
+  const isStream = answer.headers['content-type']?.startsWith('text/event-stream') ?? false;
+  const parts = isStream ? eventsOf(answer.body).filter((event) => event !== '[DONE]') : [answer.body];
+  return parts.map((part) => (JSON.parse(part) as { usage?: unknown }).usage).findLast((usage) => usage);
+}
