@@ -42,9 +42,9 @@ describe('a real vLLM pair answers as one engine does', { skip }, () => {
   before(async () => {
     [plain, prefill, decode] = await Promise.all([startVllm(), startVllmHalf(), startVllmHalf()]);
     [prefillTap, decodeTap] = await Promise.all([tapOn(prefill.url), tapOn(decode.url)]);
-    const pair = ['--prefill', prefillTap.url, '--decode', decodeTap.url, '--kv-connector', 'nixl'];
+    const pair = ['--prefill-workers', prefillTap.url, '--decode-workers', decodeTap.url, '--kv-connector', 'nixl'];
     const health = ['--health-check-interval-secs', '1', '--health-failure-threshold', '2'];
-    router = await startRouter([], ['--vllm-pd-disaggregation', ...pair, ...health], 2);
+    router = await startRouter([], ['--mode', 'pd', ...pair, ...health], 2, 'vllm-router');
   });
 
   after(async () => {
