@@ -176,5 +176,13 @@ const tokensOf = (answer: Answer): number[] => saidBy(answer)[0]?.tokens ?? [];
 function usageOf(answer: Answer): unknown {
   const isStream = answer.headers['content-type']?.startsWith('text/event-stream') ?? false;
   const parts = isStream ? eventsOf(answer.body).filter((event) => event !== '[DONE]') : [answer.body];
-  return parts.map((part) => (JSON.parse(part) as { usage?: unknown }).usage).findLast((usage) => usage);
+  const usages = parts.map((part) => (JSON.parse(part) as { usage?: Usage | null }).usage);
+  const usage = usages.findLast((one) => one);
+  // What a request added to a cache is the decode engine's own count, here and in the answers of pairs.
+  if (usage?.prompt_tokens_details) delete usage.prompt_tokens_details['created_cache_tokens'];
+  return usage;
+}
+
+interface Usage {
+  prompt_tokens_details?: Record<string, unknown> | null;
 }
