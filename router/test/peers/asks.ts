@@ -24,7 +24,7 @@ const chat = (name: string, body: string) => ask(`/v1/chat/completions: ${name}`
 const completions = (name: string, body: string) => ask(`/v1/completions: ${name}`, '/v1/completions', body);
 
 /** What generates: pairs serve it too. */
-export const generation: readonly Ask[] = [
+const generation: readonly Ask[] = [
   generate('text', '{"text":"The capital of France is","sampling_params":{"temperature":0,"max_new_tokens":8}}'),
   generate('token ids', '{"input_ids":[1,2,3,151643],"sampling_params":{"temperature":1,"max_new_tokens":8}}'),
   generate('texts', '{"text":["a","b"],"sampling_params":{"max_new_tokens":1}}'),
@@ -126,17 +126,19 @@ const vllmGenerate = (name: string, body: string) =>
   ask(`/inference/v1/generate: ${name}`, '/inference/v1/generate', body);
 const HI = '"model":"m","messages":[{"role":"user","content":"Hi"}]';
 
-/** The paths of vLLM's engines, and what its pairs take apart or leave whole. */
-const vllmOnly: readonly Ask[] = [
+/** What the pairs of both kinds are asked beside. */
+const single: readonly Ask[] = [
   completions('a stream of one answer', '{"model":"m","prompt":"a","stream":true,"n":1,"max_tokens":3}'),
-  completions(
-    'what training asks for',
-    '{"model":"m","prompt":[1,2],"logprobs":1,"return_token_ids":true,"return_tokens_as_token_ids":true}',
-  ),
+  completions('no bound', '{"model":"m","prompt":"Once"}'),
   chat(
     'turns',
     '{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}]}',
   ),
+];
+
+/** The paths of vLLM's engines, and what its pairs take apart or leave whole. */
+const vllmOnly: readonly Ask[] = [
+  ...single,
   vllmGenerate(
     'sampling parameters',
     '{"token_ids":[1],"sampling_params":{"temperature":0.7,"top_p":0.95,"logprobs":1,"stop_token_ids":[2],"seed":7},"cache_salt":"s"}',
@@ -161,7 +163,10 @@ const vllmOnly: readonly Ask[] = [
     `{${HI},"cache_salt":"s","priority":-1,"request_id":"r","add_generation_prompt":false}`,
   ),
   chat('one answer, said so', `{${HI},"n":1,"logprobs":true,"top_logprobs":0}`),
-  completions('no bound', '{"model":"m","prompt":"Once"}'),
+  completions(
+    'what training asks for',
+    '{"model":"m","prompt":[1,2],"logprobs":1,"return_token_ids":true,"return_tokens_as_token_ids":true}',
+  ),
   completions(
     'sampling parameters',
     '{"model":"m","prompt":"a","top_k":20,"min_p":0.05,"repetition_penalty":1.05,"seed":7,"min_tokens":2}',
@@ -187,6 +192,9 @@ const vllmOnly: readonly Ask[] = [
     'x-request-id: r-1',
   ]),
 ];
+
+/** What pairs of SGLang engines are asked. */
+export const sglangGeneration: readonly Ask[] = [...generation, ...single];
 
 /** What vLLM's engines generate, and so do pairs of them. */
 export const vllmGeneration: readonly Ask[] = [

@@ -1,6 +1,6 @@
 import type { TestContext } from 'node:test';
 import { answer, startEngine } from '../harness/engine.ts';
-import { type Ask, generation, vllmGeneration } from './asks.ts';
+import { type Ask, sglangGeneration, vllmGeneration } from './asks.ts';
 import { type ReadPair, readBootstrap, readTransfer } from './pair-fields.ts';
 
 /** A way in which a peer has two engines serve one request. */
@@ -15,7 +15,7 @@ export interface PairStyle {
 
 export const sglangPairs: PairStyle = {
   name: 'SGLang',
-  asks: generation,
+  asks: sglangGeneration,
   flags: async (_, prefill, decode) => ['--pd-disaggregation', '--prefill', prefill, '8998', '--decode', decode],
   read: readBootstrap,
   habits: [],

@@ -82,18 +82,19 @@ async function comparePairs(t: TestContext, { name, known, flags }: Peer, style:
     const { fields, rest } = style.read(ask, got[0]![0]!, got[1]![0]!);
     return { fields, rest: rest.map((each) => each.toSorted()) };
   };
-  const { alone, ourFields } = known.inPairs;
+  const { alone, refused, ourFields } = known.inPairs;
   for (const ask of style.asks) {
     await t.test(ask.name, async () => {
       const peer = await exchange(t, theirs, ask, both);
       const own = await exchange(t, ours, ask, both);
-      equal(own.status, 200);
+      const isRefused = refused.includes(ask.name);
+      equal(own.status, isRefused ? 501 : 200);
       const ourLines = expectedOfOurs(ask);
-      const isPair = !alone.includes(ask.name);
+      const isPair = !isRefused && !alone.includes(ask.name);
       const ourReading = isPair ? read(ask, own.got) : null;
       deepEqual(
         ourReading?.rest ?? own.got.map((each) => lines(ask, each)),
-        isPair ? [ourLines, ourLines] : [[], [ourLines]],
+        isPair ? [ourLines, ourLines] : [[], isRefused ? [] : [ourLines]],
       );
 
       const want = expected(known, ask, true);
@@ -117,13 +118,13 @@ for (const peer of peers) {
 
     test('there are thirty requests of each kind, and the table of known differences names no other', () => {
       const all = [regular, ...pairs.map(({ asks }) => asks)];
-      for (const asks of all) {
-        equal(new Set(asks.map((ask) => ask.name)).size, asks.length);
-        ok(asks.filter((ask) => !known.inPairs.alone.includes(ask.name)).length >= 30);
+      const { asks, ourFields, alone, refused } = known.inPairs;
+      for (const each of all) {
+        equal(new Set(each.map((ask) => ask.name)).size, each.length);
+        ok(each.filter((ask) => !alone.includes(ask.name) && !refused.includes(ask.name)).length >= 30);
       }
       const made = new Set(all.flat().map((ask) => ask.name));
-      const { asks, ourFields, alone } = known.inPairs;
-      const named = [...[known.asks, asks, ourFields].flatMap((table) => Object.keys(table)), ...alone];
+      const named = [...[known.asks, asks, ourFields].flatMap((table) => Object.keys(table)), ...alone, ...refused];
       deepEqual(
         named.filter((each) => !made.has(each)),
         [],

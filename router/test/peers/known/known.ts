@@ -18,6 +18,8 @@ export interface Known {
     readonly ourFields: Readonly<Record<string, readonly string[]>>;
     /** What this router's decode engine serves alone. */
     readonly alone: readonly string[];
+    /** What this router refuses with 501 and keeps from its engines, as they would never answer it. */
+    readonly refused: readonly string[];
   };
 }
 

@@ -110,5 +110,6 @@ export const vllmRouter: Known = {
       '/v1/completions: unknown fields and log probabilities of the prompt',
       '/v1/completions: a stream',
     ],
+    refused: [],
   },
 };
