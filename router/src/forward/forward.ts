@@ -157,6 +157,7 @@ export class Forwarder implements PairOwner {
       x.underWay = pair;
       pair.start(isFresh, forBoth.bytes);
     };
+    x.body.isToBeJoined = true;
     x.body.whenComplete(async (body) => {
       if (isStopped) return;
       if (body.bytes === 0 || !x.plugins.some(({ requestBody }) => requestBody !== undefined))
