@@ -132,6 +132,10 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     return socket.writableLength < MAX_UNSENT_BYTES;
   }
 
+  get hasSentAll(): boolean {
+    return this.#connection.socket.writableLength === 0;
+  }
+
   /** What one round of the event loop reads from the client goes out in one write. */
   #cork(): void {
     if (this.#isCorked) return;

@@ -173,6 +173,7 @@ export class Forwarder implements PairOwner {
       if (!(meeting instanceof Promise)) begin(meeting);
       else void meeting.then((met) => (isStopped ? undefined : begin(met)));
     };
+    x.body.isToBeJoined = true;
     x.body.whenComplete(async (body) => {
       if (isStopped) return;
       if (body.bytes === 0 || !x.plugins.some(({ requestBody }) => requestBody !== undefined))
