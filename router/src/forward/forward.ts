@@ -84,6 +84,7 @@ export class Forwarder implements PairOwner {
     const style = this.#pairs;
     if (style?.isForOne === undefined || x.roles === null || x.roles.length < 2) this.#prepare(x);
     else {
+      x.body.isToBeJoined = true;
       x.body.whenComplete((body) => {
         if (style.isForOne!(x.path, body.join())) x.roles = ONE_DECODE;
         this.#prepare(x);
