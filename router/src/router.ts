@@ -25,6 +25,7 @@ import { serverCertificates, workerCertificates } from './config/certificates.ts
 import { namedWorkers } from './config/named-workers.ts';
 import { LiveConfig } from './config/live.ts';
 import { pairKind } from './config/pairs.ts';
+import { withoutEffect } from './config/without-effect.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
 import { nobodyAvailable } from './fleet/availability.ts';
@@ -89,6 +90,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const live = new LiveConfig(config);
   const logging = parts.log === undefined ? openLog(config.logLevel, logFiles(config)) : givenLog(parts.log);
   const log = logging.logger;
+  for (const line of withoutEffect(config)) log.warn(line);
   const random = seededRandom(Math.floor(Math.random() * 2 ** 32));
   const clock: CoarseClock = { nowMs: performance.now() };
   const retryBudget = new RetryBudget(config.retryBufferBytes);

@@ -57,9 +57,6 @@ export async function startChoosing(
       throw error;
     }
   };
-  if (config.evictionIntervalSecs !== undefined) {
-    log.warn('--eviction-interval-secs has no effect: --max-tree-size is kept at every request');
-  }
   const table = new PolicyTable(await load('', config.policy));
   for (const [model, name] of policiesOf(config)) if (model !== '') table.set(model, await load(model, name));
 
