@@ -110,6 +110,18 @@ test('KV events of vllm-router, by worker and by rank, with their replays', () =
   ]);
 });
 
+test('a replay of a worker that has no events is no silence', () => {
+  const events = { 'kv-event-source': ['http://a:1=tcp://a:5557'], 'pd-kv-events': ['http://p:1=tcp://p:5557'] };
+  const replays = (worker: string) => ({ ...events, 'kv-event-replay-source': [`${worker}=tcp://b:6557`] });
+  assert.throws(() => reading(vllm, replays('http://b:1')), /--kv-event-replay-source: http:\/\/b:1 has no/);
+  const ofPair = reading(vllm, replays('http://p:1')).values;
+  assert.deepEqual(ofPair.kvEventEndpoints, [
+    'http://a:1=tcp://a:5557',
+    'http://p:1=tcp://p:5557',
+    'replay=tcp://b:6557',
+  ]);
+});
+
 test('pairs of vllm-router, in the words of its help and of its documentation', () => {
   const said = reading(vllm, {
     mode: ['pd'],

@@ -100,7 +100,7 @@ class RouterArgs(PeerArgs):
     )
     worker_startup_check_interval: float = field(
         default=30,
-        metadata={"flag": "worker-startup-check-interval", "always": True, "help": "How often a new worker is asked until it first answers."},
+        metadata={"flag": "worker-startup-check-interval", "always": True, "help": "The longest pause: a new worker is asked every second at first."},
     )
     service_discovery: bool = field(
         default=False,

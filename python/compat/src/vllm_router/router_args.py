@@ -124,7 +124,7 @@ class RouterArgs(PeerArgs):
     )
     worker_startup_check_interval: float = field(
         default=30,
-        metadata={"flag": "worker-startup-check-interval", "help": "How often a new worker is asked until it first answers."},
+        metadata={"flag": "worker-startup-check-interval", "help": "The longest pause: a new worker is asked every second at first."},
     )
     cache_threshold: float = field(
         default=0.5,

@@ -249,7 +249,7 @@ class RouterOptions(TypedDict, total=False):
     """How long a new worker may take to answer its first check before that is reported as a failure. The router itself starts at once. Default: 300."""
 
     worker_startup_check_interval: float
-    """How often a new worker is asked until it first answers. Default: 10."""
+    """The longest pause between two checks of a new worker until it first answers: a tenth of the time that it has taken, at least 1 s. Default: 10."""
 
     max_concurrent_requests: int
     """Requests under way at once, to the end of their answers; more get 429. 0: no bound. Default: 0."""

@@ -13,6 +13,7 @@ import {
   queue,
   requestIdHeaders,
   severalModels,
+  startupCheckInterval,
   treeSize,
 } from './shared.ts';
 
@@ -63,7 +64,7 @@ const flags: readonly AliasFlag[] = [
     'The router starts at once; this long nothing is said of workers that do not answer yet.',
     300,
   ),
-  same('worker-startup-check-interval', 10),
+  startupCheckInterval(10),
 
   ...discovery,
   same('bootstrap-port-annotation'),

@@ -33,6 +33,14 @@ export const severalModels: AliasFlag = not(
   'where workers have several models, requests go by model in any case.',
 );
 
+export const startupCheckInterval = (fallback: number): AliasFlag =>
+  renamed(
+    'worker-startup-check-interval',
+    'workerStartupCheckInterval',
+    'The longest pause: a new worker is asked every second at first.',
+    fallback,
+  );
+
 /** A character budget there, blocks of at least 64 characters here. */
 const CHARS_PER_BLOCK = 64;
 const blocksFor = (chars: number): number => Math.max(1_024, Math.round(chars / CHARS_PER_BLOCK));

@@ -12,6 +12,7 @@ import {
   queue,
   requestIdHeaders,
   severalModels,
+  startupCheckInterval,
   treeSize,
 } from './shared.ts';
 
@@ -62,6 +63,15 @@ const workerList = (role: 'prefill' | 'decode'): AliasFlag => ({
 const pairKvEvents = (sources: readonly string[], given: Given): Values =>
   kvEvents([...(given.get('kv-event-source') ?? []), ...sources], given);
 
+/** It is taken in with their events. One of a worker without them would be dropped: that is a slip of the pen. */
+function replaysOfOthers(replays: readonly string[], given: Given): Values {
+  const sources = ['kv-event-source', 'pd-kv-events'].flatMap((flag) => given.get(flag) ?? []);
+  const known = new Set(sources.flatMap(byRank).map(([worker]) => worker));
+  const other = replays.flatMap(byRank).find(([worker]) => !known.has(worker));
+  if (other === undefined) return {};
+  throw new ConfigError(`--kv-event-replay-source: ${other[0]} has no --kv-event-source of its own`);
+}
+
 const kvNote =
   'One list here: worker=endpoint, then replay=endpoint. Workers that are not in it are asked on --kv-event-port.';
 
@@ -79,7 +89,7 @@ const flags: readonly AliasFlag[] = [
   not('kv-penalty-disk', 'one', noWeights),
   not('kv-aware-session-affinity-ttl-secs', 'one', 'kv_aware goes by caches; sticky_least_loaded keeps sessions.'),
   { ...renamed('kv-event-source', 'kvEventEndpoints', kvNote), read: kvEvents },
-  { ...renamed('kv-event-replay-source', 'kvEventEndpoints', kvNote), read: () => ({}) },
+  { ...renamed('kv-event-replay-source', 'kvEventEndpoints', kvNote), read: replaysOfOthers },
   not('kv-event-block-size', 'one', 'engines tell it in their events.'),
   not('kv-event-model', 'one', 'engines are asked which model they serve.'),
   { ...renamed('pd-kv-events', 'kvEventEndpoints', kvNote), read: pairKvEvents },
@@ -98,7 +108,7 @@ const flags: readonly AliasFlag[] = [
     'The router and POST /add_worker answer at once; this long nothing is said of workers that do not answer yet.',
     600,
   ),
-  same('worker-startup-check-interval', 30),
+  startupCheckInterval(30),
 
   same('cache-threshold', 0.5),
   same('balance-abs-threshold', 32),
