@@ -6,7 +6,7 @@ import type { Refusal, RequestHead } from './wire/request-head.ts';
 import type { Sink } from './wire/sink.ts';
 
 /** How errors are worded: by the API that was called. */
-export type Dialect = 'openai' | 'sglang' | 'plain';
+export type Dialect = 'openai' | 'anthropic' | 'sglang' | 'plain';
 
 export type Outcome =
   /** The whole answer went out, whatever its status. */
