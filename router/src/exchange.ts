@@ -56,6 +56,8 @@ export interface Prompt {
 /** Hears the payload of an answer as it passes; can't change it. */
 export interface AnswerEar {
   hear(bytes: Buffer, start: number, end: number): void;
+  /** True: it can take no more now, the engine is to be read on when `resume` was called. Bounds what an ear holds. */
+  isBehind?(resume: () => void): boolean;
 }
 
 /** A worker as a policy saw it when it chose: what speaks for or against it, in the policy's own terms. */
@@ -127,6 +129,10 @@ export class Exchange {
   roles: readonly Role[] | null = null;
   /** Milliseconds that it may take in all, by its client's word or the router's options; 0: no limit. */
   timeoutMs = 0;
+  /** Digest of the client's own key, where clients have keys. */
+  keyDigest: Buffer | null = null;
+  /** What is kept of others' work may be shown to this client: it holds an admin key, or there are no keys. */
+  seesAllTenants = true;
   answerEar: AnswerEar | null = null;
   /** Whose choice the present placement, or hold, is. */
   placer: Placer | null = null;
@@ -196,6 +202,11 @@ export class Exchange {
   /** What makes its exchanges one trajectory; '' when the client named no session. */
   get session(): string {
     return this.key !== null && this.key.kind === 'session' ? this.key.value : '';
+  }
+
+  /** Whose work it is, where clients have keys: never the key itself. '' where they have none. */
+  get tenant(): string {
+    return this.keyDigest?.toString('hex', 0, 8) ?? '';
   }
 
   /** Who answers, or is to: of a pair the decode worker. */

@@ -5,7 +5,9 @@ import { addAliasVerbs, inFull } from './alias.ts';
 import { addLaunchFlags, splitLaunchFlags } from './launch-flags.ts';
 import { addLaunchServer, enginesApart } from './launch-server.ts';
 import { addOptions } from './options.ts';
+import type { ExportFlags } from './export.ts';
 import { parent } from './parent.ts';
+import type { ReplayFlags } from './replay.ts';
 import type { SimFlags } from './sim.ts';
 
 function configOf(flags: Record<string, unknown>): Config {
@@ -40,6 +42,7 @@ program
   .option('--first-port <port>', 'Port of the first; the others follow it. 0: any free ones.', '0')
   .option('--kind <engine>', 'What they claim to be: sglang or vllm.', 'sglang')
   .option('--set <name=value...>', 'Any constant of the model, for example timeScale=0 kvTokens=450000.')
+  .option('--write-tokenizer <folder>', "Only write the model's tokenizer.json there, for --tokenizer-path.")
   .action(async (flags: SimFlags) => (await import('./sim.ts')).sim(flags));
 
 const launch = program
@@ -50,6 +53,36 @@ addOptions(addLaunchFlags(launch)).action(async (engineArgs: string[], flags: Re
   const said = splitLaunchFlags(flags);
   await (await import('./launch.ts')).launch(said.launch, engineArgs, () => configOf(said.router));
 });
+
+program
+  .command('export')
+  .description('Write captured trajectories to a file, also while a router captures more.')
+  .requiredOption('--format <format>', 'jsonl, parquet or safetensors.')
+  .option('--session <key>', 'Of this session.')
+  .option('--group <group>', 'Of this group (trajectories of one prompt).')
+  .option('--tenant <tenant>', 'Of this client, as listings name it.')
+  .option('--since <time>', 'With a turn since then: 2026-11-21T10:00:00Z, Unix seconds, or how long ago (90m, 2d).')
+  .option('--version <version>', 'Sampled, at least in part, by this version of the weights.')
+  .option('--data-dir <directory>', 'The --data-dir of the router [TURNOUT_DATA_DIR].')
+  .option('--store <url>', 'Its --store, where that is redis://… [TURNOUT_STORE].')
+  .option('-o, --output <file>', 'The file; without it the standard output.')
+  .action(async (flags: ExportFlags) => {
+    await (await import('./export.ts')).exportTrajectories(flags, (line) => process.stderr.write(`${line}\n`));
+  });
+
+program
+  .command('replay')
+  .description('Send the requests of a JSONL export again and compare the tokens: a regression and load tool.')
+  .argument('<file>', 'Made by turnout export --format jsonl.')
+  .requiredOption('--against <url>', 'The router or engine that gets them.')
+  .option('--as-fast-as-possible', 'Not at the times at which they were recorded.')
+  .option('--concurrency <count>', 'How many at once then.', '64')
+  .option('--api-key <key>', 'To show it.')
+  .action(async (file: string, flags: ReplayFlags) => {
+    const { replayFile } = await import('./replay.ts');
+    const line = (stream: NodeJS.WriteStream) => (text: string) => void stream.write(`${text}\n`);
+    process.exitCode = await replayFile(file, flags, line(process.stdout), line(process.stderr));
+  });
 
 addLaunchServer(program);
 addAliasVerbs(program);

@@ -10,6 +10,8 @@ import { retriesOptions } from './options/retries.ts';
 import { routingOptions } from './options/routing.ts';
 import { securityOptions } from './options/security.ts';
 import { serverOptions } from './options/server.ts';
+import { tokensOptions } from './options/tokens.ts';
+import { trajectoriesOptions } from './options/trajectories.ts';
 import { tlsOptions } from './options/tls.ts';
 import { workersOptions } from './options/workers.ts';
 import { discoveryProblem } from './discovery-problem.ts';
@@ -33,6 +35,8 @@ export const options = {
   ...limitsOptions,
   ...pluginsOptions,
   ...securityOptions,
+  ...tokensOptions,
+  ...trajectoriesOptions,
   ...tlsOptions,
   ...observabilityOptions,
 } as const;

@@ -1,10 +1,30 @@
+import { captureCalls } from './capture/capture-calls.ts';
+import { expertsCalls } from './capture/experts-calls.ts';
+import { ExpertsFiles } from './capture/experts-files.ts';
+import { exportCalls } from './export/export-calls.ts';
 import type { LedgerOptions } from './ledger.ts';
+import { openStore } from './store/open.ts';
+import { storeCalls } from './store/store-calls.ts';
+import { TurnWriter } from './store/writer.ts';
+
+const MEMORY_BYTES = 268_435_456;
 
 /** Everything that the trajectory thread can be asked for. */
-export async function ledgerCalls(_options: LedgerOptions) {
+export async function ledgerCalls(options: LedgerOptions) {
+  const { dataDir, store = null, storeMemoryBytes = MEMORY_BYTES } = options;
+  const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
+  const files = dataDir === null ? null : new ExpertsFiles(dataDir);
+  const { calls } = captureCalls(options, (turn) => writer.put(turn), files);
   return {
+    ...calls,
+    ...expertsCalls(files),
+    ...storeCalls(writer, dataDir, () => files?.lost ?? 0),
+    ...exportCalls(writer, dataDir),
     /** Writes out what is still in memory. */
-    close(): void {},
+    async close(): Promise<void> {
+      files?.close();
+      await writer.close();
+    },
   };
 }
 

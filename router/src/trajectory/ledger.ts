@@ -1,12 +1,15 @@
+import type { CaptureOptions } from './capture/capture-calls.ts';
 import type { LedgerCalls } from './ledger-calls.ts';
 import { ThreadCaller } from './thread.ts';
 
 /** What the trajectory thread is started with: plain data, as it crosses over to it. */
-export interface LedgerOptions {
-  /** A tokenizer.json, or the folder of a model; null: nothing asks for tokens. */
-  readonly tokenizerPath: string | null;
+export interface LedgerOptions extends CaptureOptions {
   /** Where turns are kept; null: in memory. */
   readonly dataDir: string | null;
+  /** `memory`, `sqlite`, `redis://…`; left out: in the data folder where there is one, else in memory. */
+  readonly store?: string | null;
+  /** How much memory turns may take where they are kept in memory. */
+  readonly storeMemoryBytes?: number;
 }
 
 /** The trajectory thread, seen from the event loop. */

@@ -256,7 +256,7 @@ class RouterArgs(PeerArgs):
     )
     tokenizer_path: Optional[str] = field(
         default=None,
-        metadata={"flag": "tokenizer-path", "help": "prompts are not tokenised here; /v1/tokenize goes to an engine."},
+        metadata={"flag": "tokenizer-path", "help": "The model's tokenizer.json, or the folder it is in: what exact tokens need."},
     )
     chat_template: Optional[str] = field(
         default=None,

@@ -168,7 +168,7 @@ class RouterOptions(TypedDict, total=False):
     """rollout: how long a session may wait for room in an engine when the open ones want more context than the fleet can hold; then it is placed anyway. 0: nobody waits. Default: 3600."""
 
     data_dir: str
-    """Where policies keep what they must know after a restart: the workers of sessions, learned lengths. Without it they start anew."""
+    """Where policies keep what they must know after a restart (the workers of sessions, learned lengths), and captured trajectories are kept. Without it both start anew."""
 
     stream_coalesce_ms: int
     """Read each event stream at most this often after its first events: less CPU per token, more delay. 0: at once. Default: 0."""
@@ -313,6 +313,30 @@ class RouterOptions(TypedDict, total=False):
 
     cors_allowed_origins: Sequence[str]
     """Web pages that may call the router from a browser: https://host each, or *."""
+
+    tokenizer_path: str
+    """The model's tokenizer.json, or the folder it is in: what exact tokens need."""
+
+    radix_max_cache_size: int
+    """Nodes that the trees of tokens may have, about two a turn; the least recently used go. Default: 10000."""
+
+    radix_max_bytes: int
+    """Memory that the trees of tokens may take. Default: 1073741824."""
+
+    radix_gc_threshold_k: int
+    """Nodes that only weights so many versions older than the newest used are removed. Default: 5."""
+
+    store: str
+    """Where captured turns are kept: memory, sqlite (a file in --data-dir), or redis://… (Redis or Valkey, shared by several routers). Unsaid: sqlite with --data-dir, else memory."""
+
+    store_memory_bytes: int
+    """How much memory they may take where they are kept in memory; whole sessions go then, the oldest first. Default: 268435456."""
+
+    capture_bodies: bool
+    """Keep requests and answers of captured turns as they passed, too: what turnout replay needs."""
+
+    capture_required: bool
+    """Refuse requests that would be captured (503) while their turns can not be kept. Off: such turns are dropped and counted."""
 
     tls_cert_path: str
     """Certificate (PEM) of this server; read again on SIGHUP."""
