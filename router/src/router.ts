@@ -55,6 +55,7 @@ import { verdicts } from './observe/verdicts.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
 import { startPlugins } from './plugins/start.ts';
+import { SharedLedger } from './trajectory/shared-ledger.ts';
 import { listenOn, listenOr } from './wire/listen-on.ts';
 import { Listener, TICK_MS } from './wire/listener.ts';
 import { adminPort as adminPortOptions, dataPort } from './wire/options.ts';
@@ -108,7 +109,8 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     asksForRanks: config.dpAware,
     servesPairs: config.pdDisaggregation,
   });
-  const pluginRoom = await startPlugins(parts.plugins ?? [], { live, fleet, meters, log });
+  const ledger = new SharedLedger(config, log);
+  const pluginRoom = await startPlugins(parts.plugins ?? [], { live, fleet, meters, log, ledger: ledger.get });
   const slowStart = new SlowStart(fleet, () => clock.nowMs);
   const breakers = new Breakers(
     fleet,
@@ -154,6 +156,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     log,
   }).catch(async (error: unknown) => {
     await pluginRoom.close();
+      await ledger.close();
     throw error;
   });
   const keyPlaces = ({ keyOrder, sessionHeaders }: Config) => orders[keyOrder](sessionHeaders);
@@ -295,6 +298,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     choosing.table.close();
     for (const each of listeners) each.close();
     await pluginRoom.close();
+      await ledger.close();
     throw error;
   }
   const ticker = setInterval(() => {
@@ -381,6 +385,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       choosing.table.close();
       reader.close();
       await pluginRoom.close();
+      await ledger.close();
       await store.flush();
       metricsServer.close();
       metricsServer.closeAllConnections();

@@ -39,6 +39,7 @@ program
   .option('--first-port <port>', 'Port of the first; the others follow it. 0: any free ones.', '0')
   .option('--kind <engine>', 'What they claim to be: sglang or vllm.', 'sglang')
   .option('--set <name=value...>', 'Any constant of the model, for example timeScale=0 kvTokens=450000.')
+  .option('--write-tokenizer <folder>', "Only write the model's tokenizer.json there, for --tokenizer-path.")
   .action(async (flags: SimFlags) => (await import('./sim.ts')).sim(flags));
 
 addOptions(

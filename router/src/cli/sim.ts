@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { ConfigError } from '../config/load.ts';
 import { type EngineCommand, ENGINE_HOST } from '../launch/engine-command.ts';
 import { type SimOptions, simDefaults } from '../sim/options.ts';
+import { writeTokenizer } from '../sim/tokenizer-files.ts';
 import { type SpawnedSimEngine, simProcessArgs, spawnSimEngine } from '../sim/spawn.ts';
 
 export interface SimFlags {
@@ -9,12 +10,18 @@ export interface SimFlags {
   readonly firstPort: string;
   readonly kind: string;
   readonly set?: readonly string[];
+  readonly writeTokenizer?: string;
 }
 
 type SimSettings = Partial<Omit<SimOptions, 'onFinished'>>;
 
 /** Runs simulated engines, each a process of its own, until it is told to stop. */
 export async function sim(flags: SimFlags): Promise<void> {
+  if (flags.writeTokenizer !== undefined) {
+    writeTokenizer(flags.writeTokenizer);
+    process.stdout.write(`The simulated model's tokenizer: --tokenizer-path ${flags.writeTokenizer}\n`);
+    return;
+  }
   const count = Number(flags.workers);
   const firstPort = Number(flags.firstPort);
   if (!Number.isInteger(count) || count < 1 || count > 512) throw new ConfigError('--workers: a number from 1 to 512');

@@ -10,6 +10,7 @@ import { retriesOptions } from './options/retries.ts';
 import { routingOptions } from './options/routing.ts';
 import { securityOptions } from './options/security.ts';
 import { serverOptions } from './options/server.ts';
+import { tokensOptions } from './options/tokens.ts';
 import { tlsOptions } from './options/tls.ts';
 import { workersOptions } from './options/workers.ts';
 import { pairsProblem } from './named-workers.ts';
@@ -32,6 +33,7 @@ export const options = {
   ...limitsOptions,
   ...pluginsOptions,
   ...securityOptions,
+  ...tokensOptions,
   ...tlsOptions,
   ...observabilityOptions,
 } as const;

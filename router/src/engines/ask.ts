@@ -16,11 +16,11 @@ export function ask(
   endpoint: Endpoint,
   path: string,
   timeoutMs: number,
-  options: { method?: string; host?: string; authorization?: string } = {},
+  options: { method?: string; host?: string; authorization?: string; json?: string } = {},
 ): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const send = endpoint.isTls ? httpsRequest : httpRequest;
-    const { host, authorization } = options;
+    const { host, authorization, json } = options;
     const request = send({
       ...reach(endpoint),
       path,
@@ -29,6 +29,7 @@ export function ask(
       headers: {
         ...(host === undefined ? {} : { host }),
         ...(authorization === undefined || authorization === '' ? {} : { authorization }),
+        ...(json === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(json) }),
       },
     });
     // The whole question, from connecting to the last byte, has this long.
@@ -50,7 +51,7 @@ export function ask(
         resolve({ status: response.statusCode ?? 0, text });
       });
     });
-    request.end();
+    request.end(json);
   });
 }
 

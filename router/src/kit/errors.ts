@@ -13,6 +13,7 @@ export const errorTable = {
   payload_too_large: { status: 413, isRetryable: false },
   too_many_requests: { status: 429, isRetryable: true },
   policy_failed: { status: 500, isRetryable: false },
+  tokenizer_mismatch: { status: 500, isRetryable: false },
   plugin_failed: { status: 500, isRetryable: false },
   internal_error: { status: 500, isRetryable: false },
   not_with_pairs: { status: 501, isRetryable: false },

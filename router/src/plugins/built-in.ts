@@ -1,7 +1,9 @@
 import type { PluginDefinition } from './definition.ts';
 
 /** Plugins that come with the router: a folder and a line each. One that nobody names is not even loaded. */
-export const builtIns: Readonly<Record<string, () => Promise<PluginDefinition>>> = {};
+export const builtIns: Readonly<Record<string, () => Promise<PluginDefinition>>> = {
+  'radix-tree': async () => (await import('./radix-tree/index.ts')).radixTree as PluginDefinition,
+};
 
 /** What replaces the middleware of other routers: built-in plugins by the names that Python knows them by. */
 export const pythonNames: Readonly<Record<string, string>> = {

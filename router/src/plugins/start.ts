@@ -5,6 +5,7 @@ import type { Fleet } from '../fleet/fleet.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Meters } from '../observe/meters.ts';
 import type { Plugin, PluginPhases } from '../plugin.ts';
+import type { Ledger } from '../trajectory/ledger.ts';
 import { type OnPluginFault, guardPlugin } from './guard.ts';
 import { loadPlugin } from './load.ts';
 import { PluginEndpoints } from './endpoints.ts';
@@ -15,6 +16,7 @@ export interface PluginSurroundings {
   readonly fleet: Fleet;
   readonly meters: Meters;
   readonly log: Logger;
+  readonly ledger: () => Ledger;
 }
 
 /** Plugins that are at work. */
@@ -46,7 +48,7 @@ const phases = [
  */
 export async function startPlugins(
   given: readonly Plugin[],
-  { live, fleet, meters, log }: PluginSurroundings,
+  { live, fleet, meters, log, ledger }: PluginSurroundings,
 ): Promise<PluginRoom> {
   const { plugin: entries, dataDir = null } = live.current;
   const options = live.of(({ pluginTimeoutMs: timeoutMs }) => ({ timeoutMs }));
@@ -68,7 +70,7 @@ export async function startPlugins(
       const { name } = definition;
       if (names.has(name)) throw new Error(`The plugin "${source}" is named "${name}", as another one is.`);
       names.add(name);
-      const context = { log: log.child({ plugin: name }), dataDir, config: live.current, fleet, metrics };
+      const context = { log: log.child({ plugin: name }), dataDir, config: live.current, fleet, ledger, metrics };
       let made: PluginPhases;
       try {
         made = await definition.create(own, context);

@@ -12,6 +12,7 @@ export type OptionGroup =
   | 'Limits'
   | 'Plugins'
   | 'Security'
+  | 'Trajectories'
   | 'TLS'
   | 'Observability';
 

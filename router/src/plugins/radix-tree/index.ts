@@ -1,0 +1,32 @@
+import { z } from 'zod';
+import type { PluginDefinition } from '../definition.ts';
+import { addRoutes } from './routes.ts';
+import { addMetrics } from './metrics.ts';
+import { RadixTree, type RadixTreeOptions } from './radix-tree.ts';
+
+const options = z.strictObject({
+  forward: z.enum(['ids', 'text']).default('ids').describe('What engines get where a client sends text.'),
+  completions: z.boolean().default(false).describe('Also /v1/completions; answers have their token ids then.'),
+  verify: z.boolean().default(true).describe('Compare the tokenizer with that of each engine before it is used.'),
+});
+
+/** The radix tree of tokens: see docs/guides/exact-tokens.md. */
+export const radixTree: PluginDefinition<RadixTreeOptions> = {
+  name: 'radix-tree',
+  options,
+  async create(own, { config, ledger, log, metrics }) {
+    if (config.tokenizerPath === undefined) throw new Error("it needs the model's tokenizer: --tokenizer-path");
+    const thread = ledger();
+    const kind = await thread.ask('tokenizerKind', null as never);
+    log.info({ tokenizer: config.tokenizerPath, kind }, 'tokenizer loaded');
+    const tree = new RadixTree(own, thread, log, config.sessionHeaders);
+    addMetrics(metrics, thread, tree);
+    return {
+      appliesTo: (x) => tree.appliesTo(x),
+      requestBody: (x, body, worker) => tree.requestBody(x, body, worker),
+      hearAnswer: (x, head) => tree.hearAnswer(x, head),
+      finished: (x) => tree.finished(x),
+      routes: ({ forClients }) => addRoutes(forClients, thread, tree),
+    };
+  },
+};

@@ -1,0 +1,149 @@
+import type { AnswerEar, Exchange } from '../../exchange.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import { RouterError } from '../../kit/errors.ts';
+import type { Logger } from '../../observe/log.ts';
+import { type PluginPhases, Refused } from '../../plugin.ts';
+import { AnswerTap } from '../../trajectory/capture/answer-tap.ts';
+import type { OpenAnswer } from '../../trajectory/capture/capture-calls.ts';
+import type { CaptureDialect } from '../../trajectory/capture/read-request.ts';
+import type { Ledger } from '../../trajectory/ledger.ts';
+import type { ResponseHead } from '../../wire/response-head.ts';
+import { type Verdict, differenceIn, probe } from './probe.ts';
+
+export interface RadixTreeOptions {
+  readonly forward: 'ids' | 'text';
+  readonly completions: boolean;
+  readonly verify: boolean;
+}
+
+/** Larger requests are passed on as they are: nobody's prompt, and copying them would hold the event loop. */
+const MAX_BODY_BYTES = 33_554_432;
+
+/** What is under way of an exchange whose tokens are looked after. */
+interface Following {
+  readonly id: number;
+  readonly dialect: CaptureDialect;
+  readonly opened: Promise<OpenAnswer | null>;
+  /** Settled: null where its tokens can't be told. */
+  answer: OpenAnswer | null;
+  tap: AnswerTap | null;
+}
+
+/** Sends ids in place of texts, and hears what was sampled behind them. */
+export class RadixTree implements PluginPhases {
+  /** Requests that went on as they were because the trajectory thread failed at them. */
+  failures = 0;
+  /** Answers too large to be kept. */
+  tooLarge = 0;
+  readonly #options: RadixTreeOptions;
+  readonly #ledger: Ledger;
+  readonly #log: Logger;
+  readonly #sessionHeaders: readonly string[];
+  readonly #following = new Map<Exchange, Following>();
+  readonly #verdicts = new WeakMap<Worker, Promise<Verdict>>();
+  #nextId = 1;
+
+  constructor(options: RadixTreeOptions, ledger: Ledger, log: Logger, sessionHeaders: readonly string[]) {
+    this.#options = options;
+    this.#ledger = ledger;
+    this.#log = log;
+    this.#sessionHeaders = sessionHeaders;
+  }
+
+  appliesTo({ path, head }: Exchange): boolean {
+    if (head.method !== 'POST' && head.method !== 'PUT') return false;
+    return path === '/generate' || (this.#options.completions && path === '/v1/completions');
+  }
+
+  async requestBody(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
+    if (body.length > MAX_BODY_BYTES) return body;
+    if (this.#options.verify) await this.#verified(worker);
+    const following = this.#following.get(x) ?? this.#follow(x, body);
+    following.answer = await following.opened;
+    const changed = following.answer?.body;
+    return changed === undefined || changed === null
+      ? body
+      : Buffer.from(changed.buffer, changed.byteOffset, changed.byteLength);
+  }
+
+  hearAnswer(x: Exchange, head: ResponseHead): AnswerEar | null {
+    const following = this.#following.get(x);
+    if (following === undefined || following.answer === null || head.status !== 200) return null;
+    const { isAlone } = following.answer;
+    following.tap = new AnswerTap(head.isEventStream, isAlone, following.dialect === 'generate');
+    return following.tap;
+  }
+
+  finished(x: Exchange): void {
+    const following = this.#following.get(x);
+    if (following === undefined) return;
+    this.#following.delete(x);
+    const { id, tap } = following;
+    if (tap?.isTooLarge === true) this.tooLarge++;
+    // Of a stream that broke off, what came was sampled nevertheless.
+    const isWhole = tap !== null && !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
+    if (!isWhole) {
+      this.#ledger.tell('dropCapture', id);
+      return;
+    }
+    this.#ledger.tell('closeCapture', { id, isStream: tap.isStream, answer: tap.take(), facts: this.#factsOf(x) });
+  }
+
+  /** Refuses an engine that reads texts in another way. */
+  async #verified(worker: Worker): Promise<void> {
+    let asked = this.#verdicts.get(worker);
+    if (asked === undefined) {
+      asked = probe(worker, (text) => this.#ledger.ask('encodeText', text));
+      this.#verdicts.set(worker, asked);
+      const verdict = await asked;
+      if (verdict.kind === 'differs') this.#log.error({ worker: worker.url }, differenceIn(verdict, worker));
+      if (verdict.kind === 'unknown') {
+        this.#log.warn({ worker: worker.url, reason: verdict.reason }, 'its tokenizer could not be compared with ours');
+      }
+      if (verdict.kind === 'later') this.#verdicts.delete(worker);
+    }
+    const verdict = await asked;
+    if (verdict.kind === 'differs') throw new Refused(new RouterError('tokenizer_mismatch', differenceIn(verdict, worker)));
+  }
+
+  #follow(x: Exchange, body: Buffer): Following {
+    const id = this.#nextId++;
+    const dialect: CaptureDialect = x.path === '/generate' ? 'generate' : 'completions';
+    const { forward } = this.#options;
+    // A copy: what a view is on would cross over as a whole.
+    const call = { id, dialect, body: new Uint8Array(body), tenant: x.tenant, model: x.model, forward };
+    const opened = this.#ledger.ask('openCapture', call).catch((error: unknown) => {
+      this.failures++;
+      if ((this.failures & (this.failures - 1)) === 0) {
+        const detail = { failures: this.failures, error: (error as Error).message };
+        this.#log.error(detail, 'tokens could not be looked up: requests go on as they are');
+      }
+      return null;
+    });
+    const following: Following = { id, dialect, opened, answer: null, tap: null };
+    this.#following.set(x, following);
+    return following;
+  }
+
+  #factsOf(x: Exchange) {
+    const { startMs, firstByteMs, endMs } = x;
+    return {
+      session: x.session || this.#sessionOf(x),
+      group: x.group,
+      worker: x.worker?.url ?? '',
+      path: x.path,
+      startedAtMs: Math.round(Date.now() - performance.now() + startMs),
+      ttftMs: firstByteMs - startMs,
+      generationMs: endMs - firstByteMs,
+    };
+  }
+
+  /** Where no policy asks for a key, nobody has looked for it. */
+  #sessionOf({ head }: Exchange): string {
+    for (const name of this.#sessionHeaders) {
+      const value = head.get(name);
+      if (value !== undefined && value !== '') return value;
+    }
+    return '';
+  }
+}

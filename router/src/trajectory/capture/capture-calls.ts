@@ -1,0 +1,188 @@
+import { type TokenizerChoice, loadTokenizer } from '../tokens/load-tokenizer.ts';
+import type { Tokenizer } from '../tokens/tokenizer.ts';
+import { TokenForest } from '../tree/forest.ts';
+import { pathTo } from '../tree/path.ts';
+import { release } from '../tree/tree-node.ts';
+import type { Turn } from '../turn.ts';
+import { Capture, type CaptureCounts, type OpenPrompt, type TurnFacts } from './capture.ts';
+import { readAnswer } from './read-answer.ts';
+import { type CaptureDialect, askingForIds, readRequest, withIds } from './read-request.ts';
+import { Unreadable } from './sampled.ts';
+
+export interface CaptureOptions {
+  /** A tokenizer.json or a model's folder; null: nothing can be captured. */
+  readonly tokenizerPath: string | null;
+  readonly tokenizer?: TokenizerChoice;
+  readonly maxNodes?: number;
+  readonly maxBytes?: number;
+  readonly keepVersions?: number;
+}
+
+/** A request whose tokens are asked for. */
+export interface OpenCall {
+  /** Its caller's number for it. */
+  readonly id: number;
+  readonly dialect: CaptureDialect;
+  readonly body: Uint8Array;
+  /** Trees of different tenants know nothing of each other. */
+  readonly tenant: string;
+  /** As the router knows it; the request's own word comes first. */
+  readonly model: string;
+  /** `text`: the engine gets the request as it is. */
+  readonly forward: 'ids' | 'text';
+}
+
+export interface OpenAnswer {
+  /** What the engine is to get in its place; null: the request as it is. */
+  readonly body: Uint8Array | null;
+  /** One sample of one prompt. */
+  readonly isAlone: boolean;
+}
+
+/** What an engine answered. */
+export interface CloseCall {
+  readonly id: number;
+  readonly isStream: boolean;
+  readonly answer: Uint8Array;
+  readonly facts: Omit<TurnFacts, 'model' | 'tenant'>;
+}
+
+export interface CaptureStats extends CaptureCounts {
+  readonly nodes: number;
+  readonly bytes: number;
+  readonly trees: number;
+  readonly evictedNodes: number;
+  readonly collectedNodes: number;
+  /** Answers that could not be read, or that came to other prompts than were sent. */
+  readonly uncaptured: number;
+  /** Why the last one was not; ''. */
+  readonly lastProblem: string;
+}
+
+interface Open {
+  readonly dialect: CaptureDialect;
+  readonly model: string;
+  readonly tenant: string;
+  readonly samples: number;
+  readonly prompts: readonly OpenPrompt[];
+}
+
+/** Length first, so that no name of a model can be another tenant's tree. */
+const treeName = (tenant: string, model: string): string => `${tenant.length}:${tenant}${model}`;
+
+/** What the trajectory thread can be asked about tokens. `capture` is null without a tokenizer. */
+export async function captureCalls(options: CaptureOptions, keep: (turn: Turn) => void) {
+  const { tokenizerPath, maxNodes = 10_000, maxBytes = 1_073_741_824, keepVersions = 5 } = options;
+  const capture =
+    tokenizerPath === null
+      ? null
+      : new Capture(
+          await loadTokenizer(tokenizerPath, options.tokenizer),
+          new TokenForest({ maxNodes, maxBytes, keepVersions }),
+          keep,
+        );
+  const open = new Map<number, Open>();
+  let uncaptured = 0;
+  let lastProblem = '';
+
+  const wanted = (): Capture => {
+    if (capture === null) throw new Error('there is no tokenizer: name one with --tokenizer-path');
+    return capture;
+  };
+  const forget = (id: number): Open | undefined => {
+    const known = open.get(id);
+    open.delete(id);
+    for (const { end } of known?.prompts ?? []) release(end);
+    return known;
+  };
+  const record = (known: Open, { isStream, answer, facts }: CloseCall): void => {
+    const { dialect, prompts, samples, tenant, model } = known;
+    const bytes = Buffer.from(answer.buffer, answer.byteOffset, answer.byteLength);
+    for (const sampled of readAnswer(dialect, isStream, bytes)) {
+      const prompt = prompts[Math.floor(sampled.index / samples)];
+      if (prompt === undefined) throw new Unreadable(`a sample with the number ${sampled.index}`);
+      if (sampled.promptTokens >= 0 && sampled.promptTokens !== prompt.tokens) {
+        throw new Unreadable(`the engine read ${sampled.promptTokens} tokens where there are ${prompt.tokens}`);
+      }
+      wanted().record(prompt, sampled, { ...facts, tenant, model });
+    }
+  };
+
+  return {
+    capture,
+    calls: {
+      /** Waits for the tokenizer; rejects when it can't be had. */
+      tokenizerKind: (): Tokenizer['kind'] => wanted().tokenizer.kind,
+
+      async openCapture({ id, dialect, body, tenant, model, forward }: OpenCall): Promise<OpenAnswer | null> {
+        const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+        const request = readRequest(dialect, bytes);
+        if (request === null) return null;
+        const named = request.model || model;
+        const prompts: OpenPrompt[] = [];
+        try {
+          for (const prompt of request.prompts) {
+            prompts.push(await wanted().open(treeName(tenant, named), prompt, request.addSpecial));
+          }
+        } catch (error) {
+          for (const { end } of prompts) release(end);
+          throw error;
+        }
+        open.set(id, { dialect, model: named, tenant, samples: request.samples, prompts });
+        const isText = request.prompts.some((prompt) => typeof prompt === 'string');
+        const changed =
+          isText && forward === 'ids'
+            ? withIds(dialect, bytes, request, prompts.map(({ end }) => pathTo(end).ids))
+            : dialect === 'completions'
+              ? askingForIds(bytes, request)
+              : bytes;
+        return {
+          body: changed === bytes ? null : new Uint8Array(changed),
+          isAlone: prompts.length * request.samples === 1,
+        };
+      },
+
+      closeCapture(call: CloseCall): void {
+        const known = open.get(call.id);
+        if (known === undefined) return;
+        try {
+          record(known, call);
+        } catch (error) {
+          if (!(error instanceof Unreadable)) throw error;
+          uncaptured++;
+          lastProblem = error.message;
+        } finally {
+          forget(call.id);
+        }
+      },
+
+      /** There was no answer to keep. */
+      dropCapture(id: number): void {
+        forget(id);
+      },
+
+      /** The answer of `/retrieve_from_text` as JSON. */
+      async retrieveFromText(ask: { text: string; tenant: string; model: string; withLogprobs: boolean }): Promise<string> {
+        const { ids, logprobs, mask } = await wanted().tokensOf(treeName(ask.tenant, ask.model), ask.text);
+        return JSON.stringify({
+          tokens: [...ids],
+          response: ask.text,
+          loss_mask: [...mask],
+          token_length: ids.length,
+          loss_mask_length: mask.length,
+          ...(ask.withLogprobs ? { rollout_logp: [...logprobs] } : {}),
+        });
+      },
+
+      async encodeText(text: string): Promise<number[]> {
+        return [...(await wanted().tokenizer.encode(text, true))];
+      },
+
+      captureStats(): CaptureStats {
+        const { forest, counts } = wanted();
+        const { nodes, bytes, trees } = forest;
+        return { ...counts, ...forest.counts, nodes, bytes, trees, uncaptured, lastProblem };
+      },
+    },
+  };
+}

@@ -1,0 +1,214 @@
+import { alignPrompt, alignSampled } from '../tokens/align.ts';
+import { type Tokenizer, encodeRest } from '../tokens/tokenizer.ts';
+import { exactIds } from '../tree/exact-prefix.ts';
+import { findIds, tokensWithin } from '../tree/find-text.ts';
+import type { TokenForest } from '../tree/forest.ts';
+import { type Continued, type Path, continuedAt, pathTo, tokensAt } from '../tree/path.ts';
+import { type Place, type Run, type TreeNode, release } from '../tree/tree-node.ts';
+import type { Turn } from '../turn.ts';
+import type { GivenPrompt } from './read-request.ts';
+import type { Sampled } from './sampled.ts';
+import { TurnIds } from './turn-id.ts';
+
+export interface CaptureCounts {
+  /** Prompts whose tokens were looked up. */
+  prompts: number;
+  /** Those of which some were known. */
+  hits: number;
+  promptTokens: number;
+  /** Of these so many were known, and not encoded. */
+  knownTokens: number;
+  turns: number;
+  /** Answers whose sampled ids are not what their text would be encoded as. */
+  retokenized: number;
+}
+
+/** A prompt in its tree, held until its answer is here. */
+export interface OpenPrompt {
+  readonly end: Place;
+  readonly tokens: number;
+  readonly continued: Continued | null;
+}
+
+/** What a turn is told beside its tokens. */
+export type TurnFacts = Pick<
+  Turn,
+  'group' | 'tenant' | 'worker' | 'model' | 'path' | 'startedAtMs' | 'ttftMs' | 'generationMs'
+> & {
+  /** '' where the client named none. */
+  readonly session: string;
+};
+
+/** Known tokens of prompts, and what was sampled behind them. */
+export class Capture {
+  readonly counts: CaptureCounts = {
+    prompts: 0,
+    hits: 0,
+    promptTokens: 0,
+    knownTokens: 0,
+    turns: 0,
+    retokenized: 0,
+  };
+  readonly tokenizer: Tokenizer;
+  readonly forest: TokenForest;
+  readonly #keep: (turn: Turn) => void;
+  readonly #ids = new TurnIds();
+
+  constructor(tokenizer: Tokenizer, forest: TokenForest, keep: (turn: Turn) => void) {
+    this.tokenizer = tokenizer;
+    this.forest = forest;
+    this.#keep = keep;
+  }
+
+  /** Finds the tokens of a prompt and puts the new ones into the tree. The place it answers is held. */
+  async open(tree: string, prompt: GivenPrompt, addSpecial: boolean): Promise<OpenPrompt> {
+    const root = this.forest.root(tree);
+    const rooted = root.hold(0);
+    try {
+      return typeof prompt === 'string'
+        ? await this.#openText(root, prompt, addSpecial)
+        : await this.#openIds(root, Int32Array.from(prompt));
+    } finally {
+      release(rooted);
+    }
+  }
+
+  async #openText(root: TreeNode, text: string, addSpecial: boolean): Promise<OpenPrompt> {
+    const { place, textBytes, rest } = await exactIds(this.tokenizer, root, text, { endsTurn: false, addSpecial });
+    const framing = tokensAt(place) === 0 && addSpecial ? this.tokenizer.before : [];
+    return this.#grow(place, rest, Buffer.from(text).subarray(textBytes), framing);
+  }
+
+  async #openIds(root: TreeNode, ids: Int32Array): Promise<OpenPrompt> {
+    const found = findIds(root, ids);
+    const place = found.node.hold(found.at);
+    const rest = ids.subarray(tokensAt(place));
+    const pieces = Array.from(rest, (id) => this.tokenizer.pieces.bytesOf(id));
+    const text = pieces.includes(null)
+      ? Buffer.from(await this.tokenizer.decode([...rest]))
+      : Buffer.concat(pieces as Buffer[]);
+    return this.#grow(place, rest, text, []);
+  }
+
+  /** @param place held; it is let go */
+  #grow(place: Place, rest: Int32Array, text: Buffer, framing: readonly number[]): OpenPrompt {
+    const { forest, counts } = this;
+    const known = tokensAt(place);
+    counts.prompts++;
+    counts.hits += known > 0 ? 1 : 0;
+    counts.knownTokens += known;
+    counts.promptTokens += known + rest.length;
+    const continued = continuedAt(place);
+    const aligned = alignPrompt(this.tokenizer.pieces, rest, text, framing);
+    const end = forest.insert(place, { ...aligned, logprobs: null, isSampled: false }, forest.versions.newest);
+    forest.mark(end, 'prompt');
+    const held = end.node.hold(end.at);
+    release(place);
+    forest.trim();
+    return { end: held, tokens: known + rest.length, continued };
+  }
+
+  /** Puts what was sampled behind its prompt, and keeps the turn. */
+  record(prompt: OpenPrompt, sampled: Sampled, facts: TurnFacts): Turn {
+    const { forest } = this;
+    const { end: start, continued } = prompt;
+    const { ids, text, spans } = sampled;
+    const id = this.#ids.next();
+    const version = Math.max(-1, ...spans.map((span) => forest.versions.ordinalOf(span.version)));
+    const session = facts.session || (continued?.session ?? id);
+    const index = continued === null ? 0 : continued.index + 1;
+    const aligned = alignSampled(this.tokenizer.pieces, ids, Buffer.from(text));
+    const run: Run = { ...aligned, logprobs: sampled.logprobs, isSampled: true };
+    const visible = aligned.text.length - aligned.hiddenBytes;
+    const seen = tokensWithin(aligned.ends, visible);
+    let end: Place = start;
+    // Its client goes on behind the text that it got: where that is the end of a token, it is one of the tree too.
+    if (seen > 0 && seen < ids.length && aligned.ends[seen - 1] === visible) {
+      end = forest.insert(end, part(run, 0, seen), version);
+      forest.mark(end, 'seen');
+      end = forest.insert(end, part(run, seen, ids.length), version);
+    } else end = forest.insert(end, run, version);
+    if (ids.length > 0) {
+      forest.mark(end, 'turn', { turn: id, session, index, tokens: tokensAt(end) }, aligned.hiddenBytes);
+      void this.#compare(ids.subarray(0, seen), text);
+    }
+    this.counts.turns++;
+    const turn = turnOf(prompt, sampled, { ...facts, id, session, index });
+    this.#keep(turn);
+    forest.trim();
+    return turn;
+  }
+
+  /** Counts answers that text alone would have lost. */
+  async #compare(ids: Int32Array, text: string): Promise<void> {
+    const again = await encodeRest(this.tokenizer, text);
+    if (again.length !== ids.length || again.some((id, i) => id !== ids[i])) this.counts.retokenized++;
+  }
+
+  /** The tokens of a text: those that were sampled, where it was; what stopped its last turn is among them. */
+  async tokensOf(tree: string, text: string): Promise<Path> {
+    const root = this.forest.root(tree);
+    const { place, rest } = await exactIds(this.tokenizer, root, text, { endsTurn: true, addSpecial: true });
+    this.forest.touch(place);
+    const known = pathTo(place);
+    release(place);
+    return {
+      ids: joined(Int32Array, known.ids, rest),
+      logprobs: joined(Float64Array, known.logprobs, new Float64Array(rest.length)),
+      mask: joined(Uint8Array, known.mask, new Uint8Array(rest.length)),
+    };
+  }
+}
+
+function joined<A extends Int32Array | Float64Array | Uint8Array>(
+  kind: new (length: number) => A,
+  a: ArrayLike<number> & A,
+  b: ArrayLike<number> & A,
+): A {
+  const both = new kind(a.length + b.length);
+  both.set(a);
+  both.set(b, a.length);
+  return both;
+}
+
+function part({ ids, ends, text, logprobs, isSampled }: Run, from: number, to: number): Run {
+  const cut = from === 0 ? 0 : ends[from - 1]!;
+  return {
+    ids: ids.subarray(from, to),
+    ends: ends.subarray(from, to).map((end) => end - cut),
+    text: text.subarray(cut, ends[to - 1]),
+    logprobs: logprobs?.subarray(from, to) ?? null,
+    isSampled,
+  };
+}
+
+function turnOf(
+  { end, tokens, continued }: OpenPrompt,
+  sampled: Sampled,
+  facts: TurnFacts & Pick<Turn, 'id' | 'index'>,
+): Turn {
+  const keeps = continued?.keeps ?? 0;
+  const asked = pathTo(end, keeps);
+  const { ids, logprobs } = sampled;
+  const start = asked.ids.length;
+  const mask = new Uint8Array(start + ids.length);
+  mask.set(asked.mask);
+  mask.fill(1, start);
+  return {
+    ...facts,
+    parent: continued?.turn ?? null,
+    keeps,
+    ids: joined(Int32Array, asked.ids, ids),
+    logprobs: joined(Float64Array, asked.logprobs, logprobs ?? new Float64Array(ids.length)),
+    mask,
+    versions: sampled.spans.map((span) => ({ version: span.version, from: start + span.start, to: start + span.end })),
+    promptTokens: sampled.promptTokens < 0 ? tokens : sampled.promptTokens,
+    outputTokens: ids.length,
+    cachedTokens: sampled.cachedTokens,
+    finishReason: sampled.finishReason,
+    drift: null,
+    experts: null,
+    request: null,
+    answer: null,
+  };
+}

@@ -1,0 +1,62 @@
+import { type Sampled, Unreadable } from './sampled.ts';
+
+/** An answer of `/v1/completions` with `return_token_ids` (vLLM 0.10 and later, SGLang), or one event of its stream. */
+interface CompletionAnswer {
+  readonly choices?: readonly CompletionChoice[];
+  readonly usage?: {
+    readonly prompt_tokens?: number;
+    readonly prompt_tokens_details?: { readonly cached_tokens?: number | null } | null;
+  } | null;
+  readonly metadata?: { readonly weight_version?: string | number } | null;
+}
+
+interface CompletionChoice {
+  readonly index?: number;
+  readonly text?: string;
+  readonly token_ids?: readonly number[] | null;
+  readonly prompt_token_ids?: readonly number[] | null;
+  readonly logprobs?: { readonly token_logprobs?: readonly (number | null)[] | null } | null;
+  readonly finish_reason?: string | null;
+}
+
+/** A whole answer, or the events of a stream as far as it came: each with what is new. */
+export function readCompletions(events: readonly unknown[]): Sampled[] {
+  const byIndex = new Map<number, CompletionChoice[]>();
+  let cachedTokens = -1;
+  let version: string | null = null;
+  for (const { choices, usage, metadata } of events as CompletionAnswer[]) {
+    cachedTokens = usage?.prompt_tokens_details?.cached_tokens ?? cachedTokens;
+    if (metadata?.weight_version !== undefined) version = String(metadata.weight_version);
+    for (const choice of choices ?? []) {
+      const { index = 0 } = choice;
+      const list = byIndex.get(index);
+      if (list === undefined) byIndex.set(index, [choice]);
+      else list.push(choice);
+    }
+  }
+  const isAlone = byIndex.size === 1;
+  return Array.from(byIndex, ([index, parts]) => sampledBy(parts, index, isAlone ? cachedTokens : -1, version));
+}
+
+function sampledBy(
+  parts: readonly CompletionChoice[],
+  index: number,
+  cachedTokens: number,
+  version: string | null,
+): Sampled {
+  if (parts.every(({ token_ids: ids }) => ids === undefined || ids === null)) {
+    throw new Unreadable('no token_ids in it');
+  }
+  const ids = Int32Array.from(parts.flatMap(({ token_ids: own }) => own ?? []));
+  const logprobs = parts.flatMap((part) => part.logprobs?.token_logprobs ?? []);
+  return {
+    index,
+    ids,
+    logprobs: logprobs.length === ids.length && ids.length > 0 ? Float64Array.from(logprobs, (one) => one ?? 0) : null,
+    text: parts.map(({ text }) => text ?? '').join(''),
+    finishReason: parts.findLast(({ finish_reason: reason }) => typeof reason === 'string')?.finish_reason ?? '',
+    spans: version === null || ids.length === 0 ? [] : [{ version, start: 0, end: ids.length }],
+    promptTokens: parts.find(({ prompt_token_ids: prompt }) => Array.isArray(prompt))?.prompt_token_ids?.length ?? -1,
+    cachedTokens,
+  };
+}

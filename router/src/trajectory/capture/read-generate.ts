@@ -1,0 +1,83 @@
+import { type OutputSpan, type Sampled, Unreadable } from './sampled.ts';
+
+/** An answer of SGLang's `/generate`, or one event of its stream (0.5). */
+interface GenerateAnswer {
+  readonly text?: string;
+  readonly output_ids?: readonly number[];
+  readonly index?: number;
+  readonly meta_info?: {
+    readonly finish_reason?: { readonly type?: string } | null;
+    readonly prompt_tokens?: number;
+    readonly completion_tokens?: number;
+    readonly cached_tokens?: number;
+    readonly weight_version?: string | number;
+    readonly weight_versions?: readonly { version: string | number; start: number; end: number }[];
+    readonly output_token_logprobs?: readonly (readonly [number | null, number, ...unknown[]])[];
+  };
+}
+
+/** A whole answer: one, or a list for several prompts or samples. */
+export function readGenerate(value: unknown): Sampled[] {
+  const answers = (Array.isArray(value) ? value : [value]) as GenerateAnswer[];
+  return answers.map((answer, index) => sampledBy([answer], index));
+}
+
+/** The events of a stream, as far as it came. */
+export function readGenerateEvents(events: readonly unknown[]): Sampled[] {
+  const byIndex = new Map<number, GenerateAnswer[]>();
+  for (const event of events as GenerateAnswer[]) {
+    if (event.meta_info === undefined) continue;
+    const { index = 0 } = event;
+    const list = byIndex.get(index);
+    if (list === undefined) byIndex.set(index, [event]);
+    else list.push(event);
+  }
+  return Array.from(byIndex, ([index, list]) => sampledBy(list, index));
+}
+
+/** @param events of one sample: each with all so far (SGLang's default), or with what is new (`--incremental-streaming-output`) */
+function sampledBy(events: readonly GenerateAnswer[], index: number): Sampled {
+  const last = events.at(-1)!;
+  const info = last.meta_info;
+  if (info === undefined) throw new Unreadable('no meta_info in it');
+  const total = info.completion_tokens;
+  const parts = total === idsOf(last).length ? [last] : events;
+  const ids = Int32Array.from(parts.flatMap(idsOf));
+  if (total !== undefined && ids.length !== total) throw new Unreadable(`${ids.length} ids of ${total} tokens in it`);
+  return {
+    index,
+    ids,
+    logprobs: logprobsOf(parts, ids),
+    text: parts.map(({ text }) => text ?? '').join(''),
+    finishReason: info.finish_reason?.type ?? '',
+    spans: spansOf(info, ids.length),
+    promptTokens: info.prompt_tokens ?? -1,
+    cachedTokens: info.cached_tokens ?? -1,
+  };
+}
+
+/** Older releases have ids only beside the logprobs. */
+function idsOf({ output_ids: ids, meta_info: info }: GenerateAnswer): readonly number[] {
+  return ids ?? info?.output_token_logprobs?.map(([, id]) => id) ?? [];
+}
+
+function logprobsOf(parts: readonly GenerateAnswer[], ids: Int32Array): Float64Array | null {
+  const own = parts.at(-1)!.meta_info?.output_token_logprobs;
+  if (own === undefined) return null;
+  // Some releases write them in full where ids are incremental.
+  const triples = own.length === ids.length ? own : parts.flatMap((part) => part.meta_info?.output_token_logprobs ?? []);
+  if (triples.length !== ids.length || triples.some(([, id], i) => id !== ids[i])) {
+    throw new Unreadable('its logprobs are of other tokens');
+  }
+  return Float64Array.from(triples, ([logprob]) => logprob ?? 0);
+}
+
+function spansOf(info: NonNullable<GenerateAnswer['meta_info']>, length: number): OutputSpan[] {
+  const { weight_versions: spans, weight_version: version } = info;
+  if (spans !== undefined && spans.length > 0) {
+    return spans.map((span) => ({ version: String(span.version), start: span.start, end: span.end }));
+  }
+  return version === undefined || version === null || length === 0
+    ? []
+    : [{ version: String(version), start: 0, end: length }];
+}

@@ -1,0 +1,130 @@
+import { keyIs, scanMembers } from '../../kit/json-scan.ts';
+
+/** A prompt as its client wrote it. */
+export type GivenPrompt = string | readonly number[];
+
+/** What a request asks to be generated, as far as its tokens are concerned. */
+export interface GivenRequest {
+  readonly prompts: readonly GivenPrompt[];
+  /** Samples of each; answers come prompt by prompt. */
+  readonly samples: number;
+  /** What its client calls the model, and the adapter. */
+  readonly model: string;
+  readonly addSpecial: boolean;
+  /** Where its prompts stand, key and all. */
+  readonly from: number;
+  readonly to: number;
+  readonly isList: boolean;
+  /** Of `/v1/completions`: it asks for ids in its answer. */
+  readonly asksForIds: boolean;
+  /** The index of the brace that ends it. */
+  readonly end: number;
+}
+
+/** `generate`: SGLang's own; `completions`: OpenAI's. */
+export type CaptureDialect = 'generate' | 'completions';
+
+const names = {
+  generate: ['text', 'input_ids', 'sampling_params', 'model', 'lora_path', 'image_data', 'video_data', 'audio_data', 'input_embeds'],
+  completions: ['prompt', 'n', 'best_of', 'model', 'lora_path', 'add_special_tokens', 'return_token_ids', 'echo', 'prompt_embeds'],
+} as const;
+
+/** Beside tokens, or in their place, there is something that is no text: its ids are the engine's alone. */
+const foreign = ['image_data', 'video_data', 'audio_data', 'input_embeds', 'prompt_embeds'];
+
+interface Member {
+  readonly from: number;
+  readonly to: number;
+  readonly value: unknown;
+}
+
+/** @returns null: none whose tokens could be told; the engine will say what is wrong with it, if anything is */
+export function readRequest(dialect: CaptureDialect, body: Buffer): GivenRequest | null {
+  const members = new Map<string, Member>();
+  let isTwice = false;
+  const after = scanMembers(body, 0, body.length, (keyStart, keyEnd, from, to) => {
+    const name = names[dialect].find((known) => keyIs(body, keyStart, keyEnd, known));
+    if (name === undefined) return;
+    isTwice ||= members.has(name);
+    members.set(name, { from: keyStart - 1, to, value: parse(body, from, to) });
+  });
+  if (after < 0 || isTwice) return null;
+  const valueOf = (name: string): unknown => members.get(name)?.value ?? null;
+  if (foreign.some((name) => valueOf(name) !== null)) return null;
+  if (dialect === 'completions' && (valueOf('echo') === true || (valueOf('best_of') ?? 1) !== 1)) return null;
+  const fields = dialect === 'generate' ? ['text', 'input_ids'] : ['prompt'];
+  const given = fields.filter((name) => valueOf(name) !== null);
+  if (given.length !== 1) return null;
+  const field = members.get(given[0]!)!;
+  const prompts = readPrompts(field.value);
+  const samples = dialect === 'generate' ? samplesOf(valueOf('sampling_params')) : countOf(valueOf('n'));
+  if (prompts === null || samples === 0) return null;
+  const isList = Array.isArray(field.value) && (typeof field.value[0] === 'string' || Array.isArray(field.value[0]));
+  return {
+    prompts,
+    samples,
+    model: [valueOf('model'), valueOf('lora_path')].map((part) => (typeof part === 'string' ? part : '')).join('\n').trim(),
+    addSpecial: valueOf('add_special_tokens') !== false,
+    from: field.from,
+    to: field.to,
+    isList,
+    asksForIds: valueOf('return_token_ids') === true,
+    end: after - 1,
+  };
+}
+
+/** The same request with ids in place of its texts; every other byte is its client's. */
+export function withIds(
+  dialect: CaptureDialect,
+  body: Buffer,
+  { from, to, isList, asksForIds, end }: GivenRequest,
+  prompts: readonly Int32Array[],
+): Buffer {
+  const key = dialect === 'generate' ? '"input_ids":' : '"prompt":';
+  const lists = prompts.map((ids) => `[${ids.join(',')}]`);
+  const more = dialect === 'generate' || asksForIds ? '' : ',"return_token_ids":true';
+  return Buffer.concat([
+    body.subarray(0, from),
+    Buffer.from(`${key}${isList ? `[${lists.join(',')}]` : lists[0]!}`, 'latin1'),
+    body.subarray(to, end),
+    Buffer.from(more),
+    body.subarray(end),
+  ]);
+}
+
+/** The same request, asking for ids in its answer. */
+export function askingForIds(body: Buffer, { asksForIds, end }: GivenRequest): Buffer {
+  if (asksForIds) return body;
+  return Buffer.concat([body.subarray(0, end), Buffer.from(',"return_token_ids":true'), body.subarray(end)]);
+}
+
+function parse(body: Buffer, from: number, to: number): unknown {
+  try {
+    return JSON.parse(body.toString('utf8', from, to)) as unknown;
+  } catch {
+    return null;
+  }
+}
+
+function readPrompts(value: unknown): GivenPrompt[] | null {
+  const list = typeof value === 'string' || isIds(value) ? [value] : value;
+  if (!Array.isArray(list) || list.length === 0) return null;
+  const isOfOneKind = list.every((one) => typeof one === 'string') || list.every(isIds);
+  return isOfOneKind && list.every((one: GivenPrompt) => one.length > 0) ? (list as GivenPrompt[]) : null;
+}
+
+const isIds = (value: unknown): value is number[] =>
+  Array.isArray(value) &&
+  value.length > 0 &&
+  value.every((id) => typeof id === 'number' && Number.isInteger(id) && id >= 0 && id < 2 ** 31);
+
+/** 0: it can't be told. */
+const countOf = (value: unknown): number =>
+  value === null ? 1 : typeof value === 'number' && Number.isInteger(value) && value > 0 ? value : 0;
+
+/** A list has parameters for each prompt; SGLang wants the same `n` in all of them. */
+function samplesOf(params: unknown): number {
+  const first: unknown = Array.isArray(params) ? params[0] : params;
+  if (typeof first !== 'object' || first === null) return params === null ? 1 : 0;
+  return countOf((first as { n?: unknown }).n ?? null);
+}

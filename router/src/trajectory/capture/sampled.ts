@@ -1,0 +1,25 @@
+/** Versions of the weights that output tokens `[start, end)` were sampled by. */
+export interface OutputSpan {
+  readonly version: string;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** What was sampled for one prompt, as its engine says. */
+export interface Sampled {
+  /** Its place among those of its request. */
+  readonly index: number;
+  readonly ids: Int32Array;
+  /** null: not asked for. */
+  readonly logprobs: Float64Array | null;
+  readonly text: string;
+  /** '' where the answer broke off. */
+  readonly finishReason: string;
+  readonly spans: readonly OutputSpan[];
+  /** -1 where the engine does not say. */
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+}
+
+/** An answer that can't be read, and why. */
+export class Unreadable extends Error {}

@@ -1,0 +1,18 @@
+import { randomBytes } from 'node:crypto';
+
+/** Ids of turns: in order of time as text, and unlike those of every other router that writes to the same store. */
+export class TurnIds {
+  readonly #own = randomBytes(5).toString('hex');
+  #lastMs = 0;
+  #count = 0;
+
+  next(nowMs = Date.now()): string {
+    // A clock that is set back must not put a turn before the one it continues.
+    if (nowMs > this.#lastMs) {
+      this.#lastMs = nowMs;
+      this.#count = 0;
+    }
+    const count = (this.#count++).toString(36).padStart(4, '0');
+    return `${this.#lastMs.toString(36).padStart(9, '0')}${count}-${this.#own}`;
+  }
+}

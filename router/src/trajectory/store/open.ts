@@ -1,0 +1,28 @@
+import { MemoryStore } from './memory.ts';
+import type { TrajectoryStore } from './store.ts';
+
+/** Where turns are to be kept. */
+export interface StorePlace {
+  /** `memory`, `sqlite`, a Redis URL; null: SQLite where there is a data folder, else memory. */
+  readonly store: string | null;
+  readonly dataDir: string | null;
+  readonly memoryBytes: number;
+}
+
+/** Loads no more than what the place needs. Rejects in words for the user. */
+export async function openStore({ store, dataDir, memoryBytes }: StorePlace): Promise<TrajectoryStore> {
+  if (store !== null && isRedis(store)) return (await import('./redis.ts')).RedisStore.open(store, false);
+  if (store === 'memory' || (store === null && dataDir === null)) return new MemoryStore(memoryBytes);
+  if (dataDir === null) throw new Error('--store sqlite needs --data-dir: the folder of its file.');
+  return new (await import('./sqlite.ts')).SqliteStore(dataDir);
+}
+
+/** A store that others write: it must be there, and stays as it is. */
+export async function openToRead(store: string | null, dataDir: string | null): Promise<TrajectoryStore> {
+  if (store !== null && isRedis(store)) return (await import('./redis.ts')).RedisStore.open(store, true);
+  if (dataDir === null)
+    throw new Error('name the folder that a router keeps its trajectories in (--data-dir), or its --store redis://…');
+  return new (await import('./sqlite.ts')).SqliteStore(dataDir, true);
+}
+
+export const isRedis = (store: string): boolean => /^rediss?:\/\//.test(store);

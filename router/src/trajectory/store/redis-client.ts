@@ -1,0 +1,88 @@
+import type { RedisArgument } from '@redis/client';
+
+/** The few things that a store asks of a Redis or Valkey server. Bulk strings are answered as bytes. */
+export interface RedisLink {
+  send(command: readonly RedisArgument[]): Promise<unknown>;
+  /** All or nothing. */
+  transaction(commands: readonly (readonly RedisArgument[])[]): Promise<void>;
+  close(): void;
+}
+
+type Package = typeof import('@redis/client');
+
+/** A server that takes longer counts as gone: what waits for it is kept, and bounded, elsewhere. */
+const ANSWER_TIMEOUT_MS = 10_000;
+/** How long a start waits for it. */
+const CONNECT_TIMEOUT_MS = 2_000;
+
+/** A URL without what only its owner should know. */
+export function withoutPassword(url: string): string {
+  const shown = new URL(url);
+  shown.username = '';
+  shown.password = '';
+  return shown.href;
+}
+
+/**
+ * Connects, and connects again whenever the connection is lost: until then commands fail at once.
+ *
+ * @param mustAnswer a server that can't be reached now is an error
+ */
+export async function connectRedis(
+  url: string,
+  mustAnswer: boolean,
+  load: () => Promise<Package> = () => import('@redis/client'),
+): Promise<RedisLink> {
+  const { createClient, RESP_TYPES } = await load().catch((error: unknown) => {
+    const [reason] = (error as Error).message.split(/ imported from |\n/);
+    throw new Error(
+      `--store ${withoutPassword(url)} needs the package @redis/client, which can't be loaded (${reason}). Install it beside turnout: npm install @redis/client`,
+    );
+  });
+  const client = createClient({
+    url,
+    // The older protocol: every server in use speaks it.
+    RESP: 2,
+    disableOfflineQueue: true,
+    commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } },
+    socket: {
+      connectTimeout: CONNECT_TIMEOUT_MS,
+      reconnectStrategy: (retries) => (mustAnswer ? false : Math.min(100 * 2 ** retries, 2_000)),
+    },
+  });
+  // Without a listener a lost connection would end the thread. Whoever writes next learns of it.
+  client.on('error', () => {});
+  const connected = client.connect();
+  if (mustAnswer) {
+    await connected.catch((error: unknown) => {
+      throw new Error(`${withoutPassword(url)} can't be reached: ${reasonOf(error)}`);
+    });
+  } else await inTime(connected, CONNECT_TIMEOUT_MS).catch(() => {});
+  return {
+    send: (command) => inTime(client.sendCommand(command), ANSWER_TIMEOUT_MS),
+    async transaction(commands) {
+      const multi = client.multi();
+      for (const command of commands) multi.sendCommand(command);
+      await inTime(multi.exec(), ANSWER_TIMEOUT_MS);
+    },
+    close: () => client.destroy(),
+  };
+}
+
+/** Errors of several addresses (`localhost`) carry their reasons inside and no words of their own. */
+function reasonOf(error: unknown): string {
+  const { message, code } = error as NodeJS.ErrnoException;
+  return message !== '' ? message : (code ?? 'no answer');
+}
+
+async function inTime<T>(promise: Promise<T>, ms: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`the store has not answered for ${ms / 1000} s`)), ms);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

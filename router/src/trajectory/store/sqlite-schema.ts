@@ -1,0 +1,39 @@
+/** Written into the file. A later one comes with the statements that lead there from each before it. */
+export const SCHEMA_VERSION = 1;
+
+/** Arrays stand as they are in memory (little-endian, as every machine that Node.js runs on): ids i32, logprobs f64, mask u8. */
+export const SCHEMA = `
+CREATE TABLE turns (
+  id TEXT PRIMARY KEY,
+  session TEXT NOT NULL,
+  tenant TEXT NOT NULL,
+  grp TEXT NOT NULL,
+  parent TEXT,
+  started_at_ms REAL NOT NULL,
+  is_first INTEGER NOT NULL,
+  tokens INTEGER NOT NULL,
+  details TEXT NOT NULL,
+  ids BLOB NOT NULL,
+  logprobs BLOB NOT NULL,
+  mask BLOB NOT NULL,
+  request BLOB,
+  answer BLOB
+);
+CREATE INDEX turns_by_session ON turns (session, tenant, id);
+CREATE INDEX turns_by_group ON turns (grp, id) WHERE grp <> '';
+CREATE INDEX first_turns ON turns (id) WHERE is_first = 1;
+CREATE TABLE versions (
+  turn TEXT NOT NULL,
+  version TEXT NOT NULL,
+  PRIMARY KEY (turn, version)
+) WITHOUT ROWID;
+CREATE TRIGGER turn_removed AFTER DELETE ON turns BEGIN DELETE FROM versions WHERE turn = old.id; END
+`;
+
+/** @returns what is wrong with a file of this version, in words; '' for nothing */
+export function versionProblem(version: number, isReader: boolean): string {
+  if (version > SCHEMA_VERSION) {
+    return `written by a newer turnout (schema ${version}, this one knows ${SCHEMA_VERSION}): update turnout.`;
+  }
+  return version === 0 && isReader ? 'no trajectories in it.' : '';
+}

@@ -1,0 +1,181 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import type { Turn, TurnQuery } from '../turn.ts';
+import { SCHEMA, SCHEMA_VERSION, versionProblem } from './sqlite-schema.ts';
+import type { SessionHead, StoreCounts, TrajectoryStore, TurnOutline } from './store.ts';
+
+type Row = Record<string, unknown>;
+type Value = string | number;
+
+/** What a turn has that nobody searches by. */
+type Details = Omit<TurnOutline, 'id' | 'session' | 'tenant' | 'group' | 'parent' | 'startedAtMs' | 'tokens'>;
+
+const OUTLINE = 'id, session, tenant, grp, parent, started_at_ms, tokens, details';
+
+/**
+ * Turns in a SQLite file of the data folder. It blocks, so it lives on the trajectory thread; a write-ahead log lets
+ * others (an export) read meanwhile. After a kill or a power cut the file holds all but the last moments.
+ */
+export class SqliteStore implements TrajectoryStore {
+  readonly place: string;
+  readonly #db: DatabaseSync;
+  readonly #statements = new Map<string, StatementSync>();
+
+  /** @param isReader reads what a router writes, or wrote, and changes nothing */
+  constructor(dataDir: string, isReader = false) {
+    this.place = join(dataDir, 'trajectories.sqlite');
+    if (!isReader) mkdirSync(dataDir, { recursive: true });
+    this.#db = new DatabaseSync(this.place, { readOnly: isReader, timeout: 5_000 });
+    const row = this.#db.prepare('PRAGMA user_version').get() as { user_version: number };
+    const problem = versionProblem(row.user_version, isReader);
+    if (problem !== '') {
+      this.#db.close();
+      throw new Error(`${this.place}: ${problem}`);
+    }
+    if (isReader) return;
+    // NORMAL: the log is written through at checkpoints. A power cut may cost the last turns, never the file.
+    this.#db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA recursive_triggers = ON');
+    if (row.user_version === 0) this.#db.exec(`BEGIN;${SCHEMA};PRAGMA user_version = ${SCHEMA_VERSION};COMMIT`);
+  }
+
+  put(turns: readonly Turn[]): void {
+    this.#db.exec('BEGIN IMMEDIATE');
+    try {
+      for (const turn of turns) this.#put(turn);
+      this.#db.exec('COMMIT');
+    } catch (error) {
+      // A full disk has rolled it back already.
+      if (this.#db.isTransaction) this.#db.exec('ROLLBACK');
+      throw error;
+    }
+  }
+
+  get(id: string): Turn | null {
+    const row = this.#prepare('SELECT * FROM turns WHERE id = ?').get(id);
+    return row === undefined ? null : turnOf(row);
+  }
+
+  find(query: TurnQuery): readonly Turn[] {
+    const { where, values } = conditions(query);
+    if (query.after !== undefined) {
+      where.push('t.id > ?');
+      values.push(query.after);
+    }
+    const sql = `SELECT * FROM turns t WHERE ${where.join(' AND ')} ORDER BY t.id LIMIT ?`;
+    return this.#prepare(sql)
+      .all(...values, query.limit)
+      .map(turnOf);
+  }
+
+  sessions(query: TurnQuery): readonly SessionHead[] {
+    const { where, values } = conditions(query);
+    const sql = `SELECT f.id, f.session, f.tenant FROM turns f WHERE f.is_first = 1 AND f.id > ? AND EXISTS
+      (SELECT 1 FROM turns t WHERE t.session = f.session AND t.tenant = f.tenant AND ${where.join(' AND ')})
+      ORDER BY f.id LIMIT ?`;
+    const rows = this.#prepare(sql).all(query.after ?? '', ...values, query.limit);
+    return rows.map(({ id, session, tenant }) => ({
+      session: session as string,
+      tenant: tenant as string,
+      firstTurn: id as string,
+    }));
+  }
+
+  outlines(session: string, tenant?: string): readonly TurnOutline[] {
+    const { where, values } = conditions(tenant === undefined ? { session } : { session, tenant });
+    const sql = `SELECT ${OUTLINE} FROM turns t WHERE ${where.join(' AND ')} ORDER BY t.id`;
+    return this.#prepare(sql)
+      .all(...values)
+      .map(outlineOfRow);
+  }
+
+  removeSession(session: string, tenant?: string): number {
+    const { where, values } = conditions(tenant === undefined ? { session } : { session, tenant });
+    const removed = this.#prepare(`DELETE FROM turns AS t WHERE ${where.join(' AND ')}`).run(...values);
+    return Number(removed.changes);
+  }
+
+  counts(): StoreCounts {
+    const turns = this.#prepare('SELECT count(*) AS n FROM turns').get()!['n'] as number;
+    const pages = this.#prepare('PRAGMA page_count').get()!['page_count'] as number;
+    const size = this.#prepare('PRAGMA page_size').get()!['page_size'] as number;
+    return { turns, bytes: pages * size, evicted: 0 };
+  }
+
+  close(): void {
+    this.#statements.clear();
+    this.#db.close();
+  }
+
+  #put(turn: Turn): void {
+    const { id, session, tenant, group, parent, startedAtMs, ids, logprobs, mask, request, answer, ...details } = turn;
+    const first = 'SELECT 1 FROM turns WHERE session = ? AND tenant = ? AND is_first = 1 AND id <> ? LIMIT 1';
+    const isFirst = this.#prepare(first).get(session, tenant, id) === undefined ? 1 : 0;
+    this.#prepare('INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)').run(
+      id,
+      session,
+      tenant,
+      group,
+      parent,
+      startedAtMs,
+      isFirst,
+      ids.length,
+      JSON.stringify(details satisfies Details),
+      ids,
+      logprobs,
+      mask,
+      request,
+      answer,
+    );
+    const span = this.#prepare('INSERT OR IGNORE INTO versions VALUES (?, ?)');
+    for (const { version } of turn.versions) span.run(id, version);
+  }
+
+  #prepare(sql: string): StatementSync {
+    let statement = this.#statements.get(sql);
+    if (statement === undefined) this.#statements.set(sql, (statement = this.#db.prepare(sql)));
+    return statement;
+  }
+}
+
+function conditions({ session, tenant, group, sinceMs, version }: Omit<TurnQuery, 'limit'>) {
+  const where = ['1'];
+  const values: Value[] = [];
+  const add = (condition: string, value: Value | undefined): void => {
+    if (value === undefined) return;
+    where.push(condition);
+    values.push(value);
+  };
+  add('t.session = ?', session);
+  add('t.tenant = ?', tenant);
+  add('t.grp = ?', group);
+  add('t.started_at_ms >= ?', sinceMs);
+  add('EXISTS (SELECT 1 FROM versions v WHERE v.turn = t.id AND v.version = ?)', version);
+  return { where, values };
+}
+
+const outlineOfRow = (row: Row): TurnOutline => ({
+  ...(JSON.parse(row['details'] as string) as Details),
+  id: row['id'] as string,
+  session: row['session'] as string,
+  tenant: row['tenant'] as string,
+  group: row['grp'] as string,
+  parent: row['parent'] as string | null,
+  startedAtMs: row['started_at_ms'] as number,
+  tokens: row['tokens'] as number,
+});
+
+/** A view needs aligned bytes; SQLite hands each value out in memory of its own. */
+const bufferOf = (bytes: unknown): ArrayBuffer => new Uint8Array(bytes as Uint8Array).buffer;
+
+function turnOf(row: Row): Turn {
+  const { tokens: _, ...outline } = outlineOfRow(row);
+  return {
+    ...outline,
+    ids: new Int32Array(bufferOf(row['ids'])),
+    logprobs: new Float64Array(bufferOf(row['logprobs'])),
+    mask: row['mask'] as Uint8Array,
+    request: row['request'] as Uint8Array | null,
+    answer: row['answer'] as Uint8Array | null,
+  };
+}

@@ -1,0 +1,59 @@
+import type { Turn, TurnQuery, TurnStore } from '../turn.ts';
+
+/** A turn without what is large: enough for listings, figures, and for the tree that the turns of a session are. */
+export interface TurnOutline extends Omit<Turn, 'ids' | 'logprobs' | 'mask' | 'request' | 'answer'> {
+  /** How many it adds. */
+  readonly tokens: number;
+}
+
+/** The turns of one session key, as a listing knows them. */
+export interface SessionHead {
+  readonly session: string;
+  readonly tenant: string;
+  /** The first of its turns that was stored: what pages go by. */
+  readonly firstTurn: string;
+}
+
+export interface StoreCounts {
+  readonly turns: number;
+  /** As far as the store can tell, without asking far; -1 where it can't. */
+  readonly bytes: number;
+  /** Turns that had to make room for newer ones. */
+  readonly evicted: number;
+}
+
+/** Whatever a store can't answer at once it answers with a promise. */
+type Soon<T> = T | Promise<T>;
+
+/** A store of turns that can also be listed by session without reading what is large. */
+export interface TrajectoryStore extends TurnStore {
+  /** For people: where it keeps them. Shows no password. */
+  readonly place: string;
+  /** Sessions that have a turn which the query wants, in the order of their first turns; `after` is a first turn. */
+  sessions(query: TurnQuery): Soon<readonly SessionHead[]>;
+  /** All turns of a session, in the order of their ids; without a tenant those of all tenants. */
+  outlines(session: string, tenant?: string): Soon<readonly TurnOutline[]>;
+  counts(): Soon<StoreCounts>;
+}
+
+/** Whether a query wants a turn; pages and limits aside. */
+export function wants(query: Omit<TurnQuery, 'limit' | 'after'>, turn: Turn | TurnOutline): boolean {
+  return (
+    (query.session === undefined || query.session === turn.session) &&
+    (query.tenant === undefined || query.tenant === turn.tenant) &&
+    (query.group === undefined || query.group === turn.group) &&
+    (query.sinceMs === undefined || turn.startedAtMs >= query.sinceMs) &&
+    (query.version === undefined || turn.versions.some(({ version }) => version === query.version))
+  );
+}
+
+export function outlineOf(turn: Turn): TurnOutline {
+  const { ids, logprobs: _, mask: __, request: ___, answer: ____, ...rest } = turn;
+  return { ...rest, tokens: ids.length };
+}
+
+/** About what a turn takes, in memory and elsewhere. */
+export function turnBytes({ ids, logprobs, mask, request, answer }: Turn): number {
+  const text = (request?.length ?? 0) + (answer?.length ?? 0);
+  return 600 + ids.byteLength + logprobs.byteLength + mask.byteLength + text;
+}

@@ -1,0 +1,137 @@
+import { existsSync } from 'node:fs';
+import { type MessagePort, type Transferable, Worker } from 'node:worker_threads';
+
+/** What a thread can be asked for: each may block, as it has its thread to itself. */
+export type Calls = Readonly<Record<string, (argument: never) => unknown>>;
+
+type Argument<F> = F extends (argument: infer A) => unknown ? A : never;
+type Answer<F> = F extends (argument: never) => infer R ? Awaited<R> : never;
+
+interface Call {
+  readonly id: number;
+  readonly name: string;
+  readonly argument: unknown;
+}
+
+interface Reply {
+  readonly id: number;
+  readonly value?: unknown;
+  readonly error?: string;
+}
+
+interface Pending {
+  readonly resolve: (value: never) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/**
+ * Asks a thread. Calls of one turn of the event loop travel together, as a message costs more than what it carries. They are
+ * carried out in the order they were made; one that returns a promise does not hold up those after it.
+ */
+export class ThreadCaller<C extends Calls> {
+  readonly #worker: Worker;
+  readonly #pending = new Map<number, Pending>();
+  #calls: Call[] = [];
+  #transfer: Transferable[] = [];
+  #nextId = 1;
+  #isOver = false;
+
+  /**
+   * @param program the thread's module, `.ts` in the repository and `.js` in the published package: named without ending
+   * @param onDeath told once should the thread end by itself; all calls have failed by then
+   */
+  constructor(program: URL, workerData: unknown, onDeath: (error: Error) => void) {
+    const source = new URL(`${program.href}.ts`);
+    this.#worker = new Worker(existsSync(source) ? source : new URL(`${program.href}.js`), { workerData });
+    this.#worker.on('message', (replies: readonly Reply[]) => {
+      for (const reply of replies) this.#settle(reply);
+    });
+    this.#worker.on('error', (error) => this.#end(error as Error, onDeath));
+    this.#worker.on('exit', () => this.#end(new Error('the thread ended'), onDeath));
+    // Last, as listening for messages counts as a reason to live.
+    this.#worker.unref();
+  }
+
+  ask<N extends keyof C & string>(
+    name: N,
+    argument: Argument<C[N]>,
+    transfer: readonly Transferable[] = [],
+  ): Promise<Answer<C[N]>> {
+    return new Promise((resolve, reject) => {
+      if (this.#isOver) {
+        reject(new Error('the thread has ended'));
+        return;
+      }
+      const id = this.#nextId++;
+      this.#pending.set(id, { resolve, reject });
+      this.#send({ id, name, argument }, transfer);
+    });
+  }
+
+  /** Without an answer: how it goes is the thread's own business. */
+  tell<N extends keyof C & string>(name: N, argument: Argument<C[N]>, transfer: readonly Transferable[] = []): void {
+    if (!this.#isOver) this.#send({ id: 0, name, argument }, transfer);
+  }
+
+  /** Everything asked before is answered, then the thread ends. */
+  async close(): Promise<void> {
+    while (this.#pending.size > 0 && !this.#isOver) await new Promise((resolve) => setImmediate(resolve));
+    this.#isOver = true;
+    await this.#worker.terminate();
+  }
+
+  #send(call: Call, transfer: readonly Transferable[]): void {
+    if (this.#calls.length === 0) setImmediate(() => this.#flush());
+    this.#calls.push(call);
+    this.#transfer.push(...transfer);
+  }
+
+  #flush(): void {
+    const calls = this.#calls;
+    const transfer = this.#transfer;
+    this.#calls = [];
+    this.#transfer = [];
+    if (!this.#isOver) this.#worker.postMessage(calls, transfer);
+  }
+
+  #settle({ id, value, error }: Reply): void {
+    const pending = this.#pending.get(id);
+    this.#pending.delete(id);
+    if (error === undefined) pending?.resolve(value as never);
+    else pending?.reject(new Error(error));
+  }
+
+  #end(error: Error, onDeath: (error: Error) => void): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    for (const { reject } of this.#pending.values()) reject(error);
+    this.#pending.clear();
+    onDeath(error);
+  }
+}
+
+/** The thread's side: carries out calls as they come and answers those of one message together where it can. */
+export function serveCalls(port: MessagePort, calls: Calls): void {
+  port.on('message', (asked: readonly Call[]) => {
+    const replies: Reply[] = [];
+    for (const { id, name, argument } of asked) {
+      const answer = (reply: Reply): void => {
+        if (id !== 0) port.postMessage([reply]);
+      };
+      try {
+        const value = calls[name]!(argument as never);
+        if (value instanceof Promise) {
+          value.then(
+            (later: unknown) => answer({ id, value: later }),
+            (error: unknown) => answer({ id, error: messageOf(error) }),
+          );
+        } else if (id !== 0) replies.push({ id, value });
+      } catch (error) {
+        if (id !== 0) replies.push({ id, error: messageOf(error) });
+      }
+    }
+    if (replies.length > 0) port.postMessage(replies);
+  });
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

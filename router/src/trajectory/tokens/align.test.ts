@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { TokenPieces, letterOfByte } from './pieces.ts';
+import { alignPrompt, alignSampled } from './align.ts';
+
+/** One id a byte, `ab` as 300, and two special tokens. */
+const vocab: Record<string, number> = Object.fromEntries(letterOfByte.map((letter, byte) => [letter, byte]));
+const pieces = new TokenPieces({
+  model: { vocab: { ...vocab, ab: 300 } },
+  decoder: { type: 'ByteLevel' },
+  added_tokens: [
+    { id: 400, content: '<s>', special: true },
+    { id: 401, content: '</s>', special: true },
+    { id: 402, content: '<tool>', special: false },
+  ],
+});
+
+const ids = (...list: (number | string)[]): Int32Array =>
+  Int32Array.from(list.flatMap((part) => (typeof part === 'number' ? [part] : [...Buffer.from(part)])));
+
+const prompt = (list: Int32Array, text: string, framing: number[] = []) => {
+  const { ends, hiddenBytes } = alignPrompt(pieces, list, Buffer.from(text), framing);
+  assert.equal(hiddenBytes, 0);
+  return [...ends];
+};
+
+const sampled = (list: Int32Array, text: string) => {
+  const aligned = alignSampled(pieces, list, Buffer.from(text));
+  assert.equal(aligned.ends.at(-1), aligned.text.length);
+  return { ends: [...aligned.ends], text: aligned.text.toString(), hidden: aligned.hiddenBytes };
+};
+
+test('each token of a prompt has its bytes, tokens before it none', () => {
+  assert.deepEqual(prompt(ids('x', 300, 'é', 402), 'xabé<tool>'), [1, 3, 4, 5, 11]);
+  assert.deepEqual(prompt(ids(400, 'x'), 'x', [400]), [0, 1]);
+  assert.deepEqual(prompt(ids(400, 400, 'x'), '<s>x', [400]), [3, 3, 4], 'one of the two is in the text');
+});
+
+test('where a normaliser was at work the rest is one piece', () => {
+  assert.deepEqual(prompt(ids('aé', 'b'), 'ae\u0301b'), [1, 1, 1, 5]);
+});
+
+test('what stopped an answer is behind its text', () => {
+  assert.deepEqual(sampled(ids('x', 401), 'x'), { ends: [1, 5], text: 'x</s>', hidden: 4 });
+  assert.deepEqual(sampled(ids('x', 401), 'x</s>'), { ends: [1, 5], text: 'x</s>', hidden: 0 });
+  assert.deepEqual(sampled(ids(401), ''), { ends: [4], text: '</s>', hidden: 4 });
+  assert.deepEqual(sampled(ids('x', 300, 'c'), 'xa'), { ends: [1, 3, 4], text: 'xabc', hidden: 2 });
+});
+
+test('special tokens that are left out in between have no text', () => {
+  assert.deepEqual(sampled(ids(400, 'x', 400, 'y'), 'xy'), { ends: [0, 1, 1, 2], text: 'xy', hidden: 0 });
+});
+
+test('a part of a letter makes the rest one piece, but never the stop', () => {
+  const half = Buffer.from('é')[0]!;
+  assert.deepEqual(sampled(ids('x', half, 'y', 401), 'x\ufffdy'), {
+    ends: [1, 1, 5, 9],
+    text: 'x\ufffdy</s>',
+    hidden: 4,
+  });
+});
+
+test('an unknown spelling: only the whole is known', () => {
+  const unknown = new TokenPieces({ model: { vocab: { a: 0, b: 1 } }, decoder: { type: 'WordPiece' } });
+  assert.deepEqual([...alignPrompt(unknown, ids(0, 1), Buffer.from('a b'), []).ends], [0, 3]);
+  assert.deepEqual([...alignSampled(unknown, ids(0, 1), Buffer.from('a b')).ends], [0, 3]);
+});
+
+test('spaces and bytes of Llama 2 are read', () => {
+  const llama = new TokenPieces({
+    model: { vocab: { '▁Hi': 5, '<0x0A>': 6, '▁x': 7 } },
+    normalizer: { type: 'Prepend' },
+    decoder: { type: 'Sequence', decoders: [{ type: 'Replace' }, { type: 'ByteFallback' }] },
+  });
+  assert.equal(llama.prependsSpace, true);
+  assert.deepEqual([...alignPrompt(llama, ids(5, 6, 7), Buffer.from('Hi\n x'), []).ends], [2, 3, 5]);
+});

@@ -1,0 +1,124 @@
+import type { TokenPieces } from './pieces.ts';
+
+/** Tokens with the bytes of text that each stands for. */
+export interface AlignedTokens {
+  readonly ids: Int32Array;
+  /** After token `i` so many bytes of `text` are behind. */
+  readonly ends: Uint32Array;
+  readonly text: Buffer;
+  /** Bytes at the end of `text` that the engine left out of its answer: what stopped it. */
+  readonly hiddenBytes: number;
+}
+
+/**
+ * Tokens that a text was encoded as. From the first token whose bytes are not those of the text (a normaliser was at work) all text
+ * belongs to the last token: nothing may be cut inside.
+ */
+export function alignPrompt(
+  pieces: TokenPieces,
+  ids: Int32Array,
+  text: Buffer,
+  framing: readonly number[],
+): AlignedTokens {
+  const walk = new Walk(pieces, ids, text);
+  // Added before the prompt, without text of their own.
+  while (walk.i < framing.length && walk.i < ids.length && ids[walk.i] === framing[walk.i] && !walk.fits())
+    walk.take(0);
+  // Llama 2's encoders put a space before the text that is not in it.
+  if (pieces.prependsSpace && walk.i < ids.length && !walk.fits()) walk.takeWithoutSpace();
+  while (walk.i < ids.length && walk.fits()) walk.takePiece();
+  while (walk.i < ids.length && walk.at === text.length && pieces.isSpecial(ids[walk.i]!)) walk.take(0);
+  if (walk.i < ids.length || walk.at < text.length) walk.giveRestToLast();
+  return { ids, ends: walk.ends, text, hiddenBytes: 0 };
+}
+
+/**
+ * Sampled tokens beside the text that the engine gave for them: special tokens may be left out of it (`skip_special_tokens`), what
+ * stopped it may be cut off, and parts of UTF-8 letters read as U+FFFD.
+ */
+export function alignSampled(pieces: TokenPieces, ids: Int32Array, answer: Buffer): AlignedTokens {
+  const walk = new Walk(pieces, ids, answer);
+  const last = ids.length - (isStopToken(pieces, ids, answer) ? 1 : 0);
+  while (walk.i < last && walk.at < answer.length) {
+    if (walk.fits()) walk.takePiece();
+    else if (pieces.isSpecial(ids[walk.i]!)) walk.take(0);
+    else break;
+  }
+  const isCut = isBegunBy(pieces, ids.subarray(walk.i, last), answer.subarray(walk.at));
+  if (!isCut) walk.giveRestToLast(last);
+  // The answer may end inside of a token: a stop text began there. What is behind it is known nevertheless.
+  const parts = [answer.subarray(0, walk.at)];
+  while (walk.i < ids.length) {
+    const bytes = pieces.bytesOf(ids[walk.i]!) ?? Buffer.alloc(0);
+    parts.push(bytes);
+    walk.take(bytes.length);
+  }
+  const text = parts.length === 1 ? answer : Buffer.concat(parts);
+  return { ids, ends: walk.ends, text, hiddenBytes: text.length - answer.length };
+}
+
+/** Whether the last token ended the turn and was left out of the text. */
+function isStopToken(pieces: TokenPieces, ids: Int32Array, answer: Buffer): boolean {
+  const id = ids.at(-1);
+  if (id === undefined || !pieces.isSpecial(id)) return false;
+  const bytes = pieces.bytesOf(id)!;
+  return answer.length < bytes.length || !answer.subarray(-bytes.length).equals(bytes);
+}
+
+/** Whether what these tokens stand for begins with `text`. */
+function isBegunBy(pieces: TokenPieces, ids: Int32Array, text: Buffer): boolean {
+  let at = 0;
+  for (const id of ids) {
+    const bytes = pieces.bytesOf(id);
+    if (bytes === null) return false;
+    const shared = Math.min(bytes.length, text.length - at);
+    if (bytes.compare(text, at, at + shared, 0, shared) !== 0) return false;
+    at += shared;
+    if (at === text.length) return true;
+  }
+  return at === text.length;
+}
+
+/** Goes along tokens and text together. */
+class Walk {
+  readonly ends: Uint32Array;
+  i = 0;
+  at = 0;
+  readonly #pieces: TokenPieces;
+  readonly #ids: Int32Array;
+  readonly #text: Buffer;
+
+  constructor(pieces: TokenPieces, ids: Int32Array, text: Buffer) {
+    this.#pieces = pieces;
+    this.#ids = ids;
+    this.#text = text;
+    this.ends = new Uint32Array(ids.length);
+  }
+
+  fits(): boolean {
+    const bytes = this.#pieces.bytesOf(this.#ids[this.i]!);
+    const end = this.at + (bytes?.length ?? 0);
+    return bytes !== null && end <= this.#text.length && bytes.compare(this.#text, this.at, end) === 0;
+  }
+
+  takePiece(): void {
+    this.take(this.#pieces.bytesOf(this.#ids[this.i]!)!.length);
+  }
+
+  take(bytes: number): void {
+    this.at += bytes;
+    this.ends[this.i++] = this.at;
+  }
+
+  takeWithoutSpace(): void {
+    const bytes = this.#pieces.bytesOf(this.#ids[this.i]!)?.subarray(1) ?? null;
+    if (bytes !== null && this.#text.subarray(0, bytes.length).equals(bytes)) this.take(bytes.length);
+  }
+
+  giveRestToLast(last = this.#ids.length): void {
+    if (last === 0) return;
+    for (; this.i < last; this.i++) this.ends[this.i] = this.at;
+    this.at = this.#text.length;
+    this.ends[last - 1] = this.at;
+  }
+}

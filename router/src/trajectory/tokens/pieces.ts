@@ -1,0 +1,108 @@
+/** What is read of a tokenizer.json here. */
+export interface TokenizerJson {
+  readonly added_tokens?: readonly { readonly id: number; readonly content: string; readonly special: boolean }[];
+  readonly normalizer?: Part | null;
+  readonly pre_tokenizer?: Part | null;
+  readonly decoder?: Part | null;
+  readonly model: { readonly type?: string; readonly vocab: Readonly<Record<string, number>> | readonly unknown[] };
+}
+
+interface Part {
+  readonly type: string;
+  readonly decoders?: readonly Part[];
+  readonly normalizers?: readonly Part[];
+  readonly pretokenizers?: readonly Part[];
+  readonly add_prefix_space?: boolean;
+  readonly prepend_scheme?: string;
+}
+
+/** How the entries of a vocabulary are spelled. */
+type Spelling =
+  /** Every byte as a letter (GPT-2, Llama 3, Qwen). */
+  | 'bytes'
+  /** `▁` for a space, `<0x0A>` for a byte (Llama 2, Gemma). */
+  | 'metaspace'
+  /** Otherwise: what a token stands for depends on its neighbours. */
+  | 'unknown';
+
+const partsOf = (part: Part | null | undefined): readonly Part[] =>
+  part === null || part === undefined
+    ? []
+    : [part, ...[part.decoders, part.normalizers, part.pretokenizers].flatMap((inner) => inner ?? []).flatMap(partsOf)];
+
+/** The bytes of text that each id stands for. */
+export class TokenPieces {
+  readonly #spellings: (string | undefined)[] = [];
+  readonly #spelling: Spelling;
+  readonly #special = new Set<number>();
+  readonly #added = new Map<number, string>();
+  readonly #cache: (Buffer | null | undefined)[] = [];
+  /** A space, or what stands for one, is put before a text: the rest of a text can't be encoded as if it were one. */
+  readonly prependsSpace: boolean;
+
+  constructor(json: TokenizerJson) {
+    const { vocab } = json.model;
+    if (Array.isArray(vocab)) {
+      for (const [id, entry] of vocab.entries()) this.#spellings[id] = String((entry as readonly unknown[])[0]);
+    } else for (const [text, id] of Object.entries(vocab as Record<string, number>)) this.#spellings[id] = text;
+    for (const { id, content, special } of json.added_tokens ?? []) {
+      this.#added.set(id, content);
+      if (special) this.#special.add(id);
+    }
+    this.#spelling = spellingOf(partsOf(json.decoder));
+    this.prependsSpace = [...partsOf(json.normalizer), ...partsOf(json.pre_tokenizer)].some(
+      ({ type, add_prefix_space, prepend_scheme }) =>
+        type === 'Prepend' ||
+        (type === 'ByteLevel' && add_prefix_space === true) ||
+        (type === 'Metaspace' && (prepend_scheme ?? (add_prefix_space === false ? 'never' : 'always')) !== 'never'),
+    );
+  }
+
+  /** Engines leave these out of texts (`skip_special_tokens`). */
+  isSpecial(id: number): boolean {
+    return this.#special.has(id);
+  }
+
+  /** null: not known, or there is no such id. */
+  bytesOf(id: number): Buffer | null {
+    const known = this.#cache[id];
+    if (known !== undefined) return known;
+    const added = this.#added.get(id);
+    const spelled = this.#spellings[id];
+    const bytes = added !== undefined ? Buffer.from(added) : spelled === undefined ? null : this.#spell(spelled);
+    this.#cache[id] = bytes;
+    return bytes;
+  }
+
+  #spell(text: string): Buffer | null {
+    if (this.#spelling === 'unknown') return null;
+    if (this.#spelling === 'metaspace') {
+      const byte = /^<0x([0-9A-F]{2})>$/.exec(text)?.[1];
+      return byte === undefined ? Buffer.from(text.replaceAll('▁', ' ')) : Buffer.of(Number.parseInt(byte, 16));
+    }
+    const bytes = Buffer.alloc(text.length);
+    for (let i = 0; i < text.length; i++) {
+      const byte = byteOfLetter.get(text[i]!);
+      if (byte === undefined) return null;
+      bytes[i] = byte;
+    }
+    return bytes;
+  }
+}
+
+function spellingOf(decoders: readonly Part[]): Spelling {
+  const types = new Set(decoders.map(({ type }) => type));
+  if (types.has('ByteLevel')) return 'bytes';
+  return types.has('ByteFallback') || types.has('Metaspace') ? 'metaspace' : 'unknown';
+}
+
+/** GPT-2's letters for bytes: printable Latin-1 stands for itself, the others are moved above it, in their order. */
+export const letterOfByte: readonly string[] = (() => {
+  let moved = 256;
+  return Array.from({ length: 256 }, (_, byte) => {
+    const isItself = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    return String.fromCharCode(isItself ? byte : moved++);
+  });
+})();
+
+const byteOfLetter = new Map(letterOfByte.map((letter, byte) => [letter, byte]));

@@ -1,0 +1,146 @@
+import type { Tokenizer } from '../tokens/tokenizer.ts';
+import { encodeRest } from '../tokens/tokenizer.ts';
+import { type Found, findText } from './find-text.ts';
+import { textOfLast } from './path.ts';
+import { type Place, type TreeNode, release } from './tree-node.ts';
+
+/** Ids of a text: up to `place` those that are known, then those of the rest. */
+export interface ExactIds {
+  /** Held: who gets it lets it go. */
+  readonly place: Place;
+  /** Bytes of the text up to there. */
+  readonly textBytes: number;
+  readonly rest: Int32Array;
+}
+
+/** Tokens before a place inside of a run that are encoded again, to see whether the place is one where a token ends. */
+const WINDOW_TOKENS = 24;
+/** Bytes after it. */
+const WINDOW_BYTES = 64;
+/** How far back from where texts part such a place is looked for. */
+const MAX_STEPS_BACK = 8;
+
+/**
+ * The ids of a text. Known ids are used up to the end of a prompt or turn; further only up to where encoding again agrees.
+ *
+ * @param endsTurn the text ends where a turn did: what stopped that turn belongs to it
+ */
+export async function exactIds(
+  tokenizer: Tokenizer,
+  root: TreeNode,
+  text: string,
+  options: { readonly endsTurn: boolean; readonly addSpecial: boolean },
+): Promise<ExactIds> {
+  const bytes = Buffer.from(text);
+  const { marked, inside, stopped } = findText(root, bytes);
+  if (options.endsTurn && stopped !== null) {
+    return { place: stopped.node.hold(stopped.at), textBytes: bytes.length, rest: new Int32Array(0) };
+  }
+  // Encoding may take turns with other work: the tree can change meanwhile.
+  const held = [marked, ...inside].map(({ node, at, textBytes }) => ({ place: node.hold(at), textBytes }));
+  try {
+    for (const candidate of held.slice(1)) {
+      const found = await agreed(tokenizer, candidate, bytes, marked.textBytes);
+      if (found !== null) return found;
+    }
+    const { place, textBytes } = held[0]!;
+    return await withRest(tokenizer, place, textBytes, bytes, options.addSpecial);
+  } finally {
+    for (const { place } of held) release(place);
+  }
+}
+
+async function withRest(
+  tokenizer: Tokenizer,
+  { node, at }: Place,
+  textBytes: number,
+  bytes: Buffer,
+  addSpecial: boolean,
+): Promise<ExactIds> {
+  const place = node.hold(at);
+  try {
+    const rest = bytes.toString('utf8', textBytes);
+    const isStart = node.depth + at === 0;
+    const ids = isStart ? await tokenizer.encode(rest, addSpecial) : await encodeRest(tokenizer, rest);
+    return { place, textBytes, rest: Int32Array.from(ids) };
+  } catch (error) {
+    release(place);
+    throw error;
+  }
+}
+
+/** Goes back from where a text leaves known tokens to a place at which encoding again would have put the end of a token too. */
+async function agreed(
+  tokenizer: Tokenizer,
+  from: { readonly place: Place; readonly textBytes: number },
+  bytes: Buffer,
+  beyond: number,
+): Promise<ExactIds | null> {
+  let { textBytes } = from;
+  let step: Pick<Found, 'node' | 'at'> = { node: from.place.node, at: from.place.at };
+  for (let i = 0; i < MAX_STEPS_BACK && textBytes > beyond; i++) {
+    const place = step.node.hold(step.at);
+    try {
+      if (await agrees(tokenizer, place, bytes, textBytes)) {
+        return await withRest(tokenizer, place, textBytes, bytes, false);
+      }
+      const { node, at } = place;
+      const upper = at > 1 ? node : node.parent;
+      if (upper === null || upper.parent === null) return null;
+      textBytes -= node.ends[at - 1]! - node.textBefore(at - 1);
+      step = { node: upper, at: at > 1 ? at - 1 : upper.length };
+    } finally {
+      release(place);
+    }
+  }
+  return null;
+}
+
+async function agrees(tokenizer: Tokenizer, place: Place, bytes: Buffer, textBytes: number): Promise<boolean> {
+  // Never inside of a letter.
+  if ((bytes[textBytes] ?? 0) >> 6 === 2) return false;
+  const before = windowBefore(tokenizer, place);
+  if (before === null) return false;
+  let end = Math.min(bytes.length, textBytes + WINDOW_BYTES);
+  while (end < bytes.length && bytes[end]! >> 6 === 2) end--;
+  const after = bytes.toString('utf8', textBytes, end);
+  const [whole, rest] = [await encodeRest(tokenizer, before.text + after), await encodeRest(tokenizer, after)];
+  const cut = whole.length - rest.length;
+  if (!rest.every((id, i) => whole[cut + i] === id)) return false;
+  const head = Buffer.concat(whole.slice(0, cut).map((id) => tokenizer.pieces.bytesOf(id) ?? Buffer.alloc(0)));
+  if (head.toString('utf8') !== before.text) return false;
+  return before.hasSampled || (cut === before.ids.length && before.ids.every((id, i) => whole[i] === id));
+}
+
+/**
+ * The last tokens before a place, from one on that encoders start anew at whatever stands before it: a space after something that is
+ * none. null: there is no such token, or the text of one is not its own.
+ */
+function windowBefore(
+  { pieces: known }: Tokenizer,
+  place: Place,
+): { text: string; ids: readonly number[]; hasSampled: boolean } | null {
+  const { ids, pieces } = textOfLast(place, WINDOW_TOKENS);
+  if (!ids.every((id, i) => known.bytesOf(id)?.equals(pieces[i]!) === true)) return null;
+  const reachesStart = ids.length < WINDOW_TOKENS;
+  let start = reachesStart ? 0 : -1;
+  for (let i = 1; i < ids.length && start < 0; i++) {
+    if (pieces[i]![0] === 0x20 && (pieces[i - 1]!.at(-1) ?? 0x20) > 0x20) start = i;
+  }
+  if (start < 0) return null;
+  return {
+    text: Buffer.concat(pieces.slice(start)).toString('utf8'),
+    ids: ids.slice(start),
+    hasSampled: isSampledWithin(place, ids.length - start),
+  };
+}
+
+function isSampledWithin({ node, at }: Place, count: number): boolean {
+  let left = count - at;
+  let step: TreeNode | null = node;
+  while (step !== null && !step.isSampled && left > 0) {
+    step = step.parent;
+    left -= step?.length ?? 0;
+  }
+  return step?.isSampled === true;
+}

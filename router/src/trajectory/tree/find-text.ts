@@ -1,0 +1,135 @@
+import type { Mark, TreeNode } from './tree-node.ts';
+
+/** Children that are looked into for one text: equal texts with different ids are rare, and an attacker's must not cost more. */
+const MAX_VISITS = 4096;
+/** Places inside of runs that are tried. */
+const MAX_INSIDE = 4;
+
+export interface Found {
+  readonly node: TreeNode;
+  readonly at: number;
+  /** Bytes of the text that are covered. */
+  readonly textBytes: number;
+}
+
+export interface TextMatch {
+  /** The longest beginning of the text that ends where other tokens may follow; at the root: none. */
+  readonly marked: Found & { readonly mark: Mark | null };
+  /** Beginnings that are longer and end between any two tokens, the longest first. */
+  readonly inside: readonly Found[];
+  /**
+   * Where the newest turn ended whose visible text ends with `text`: behind what stopped it. null where there is none, or where
+   * something newer ends with the text itself.
+   */
+  readonly stopped: Found | null;
+}
+
+/** Walks down the tokens whose text `text` begins with. Of equally long ways the newest counts. */
+export function findText(root: TreeNode, text: Buffer): TextMatch {
+  let marked: Found & { mark: Mark | null } = { node: root, at: 0, textBytes: 0, mark: null };
+  let inside: Found[] = [];
+  let stopped: (Found & { mark: Mark }) | null = null;
+  const stack: { node: TreeNode; textAt: number }[] = [];
+  const push = (node: TreeNode, textAt: number): void => {
+    for (const child of node.startingWith(text[textAt] ?? -1)) stack.push({ node: child, textAt });
+  };
+  push(root, 0);
+  for (let visits = 0; stack.length > 0 && visits < MAX_VISITS; visits++) {
+    const { node, textAt } = stack.pop()!;
+    const bytes = sharedBytes(node.text, text, textAt);
+    const tokens = bytes === node.text.length ? node.length : tokensWithin(node.ends, bytes);
+    for (const mark of node.marks ?? []) {
+      if (mark.at > tokens) continue;
+      const textBytes = textAt + node.textBefore(mark.at);
+      if (mark.kind === 'prompt' && textBytes < text.length) continue;
+      const isBetter =
+        textBytes > marked.textBytes || (textBytes === marked.textBytes && mark.stamp > (marked.mark?.stamp ?? -1));
+      if (isBetter) marked = { node, at: mark.at, textBytes, mark };
+    }
+    if (textAt + bytes === text.length) {
+      const end = stoppedEnd(node, textAt, text.length);
+      if (end !== null && end.mark.stamp > (stopped?.mark.stamp ?? -1)) stopped = end;
+    }
+    if (tokens === node.length) push(node, textAt + bytes);
+    if (tokens > 0) inside.push({ node, at: tokens, textBytes: textAt + node.textBefore(tokens) });
+  }
+  inside = inside.filter(({ textBytes }) => textBytes > marked.textBytes);
+  inside.sort((a, b) => b.textBytes - a.textBytes || newest(b.node) - newest(a.node));
+  const isNewer =
+    stopped !== null && (marked.textBytes < text.length || stopped.mark.stamp >= (marked.mark?.stamp ?? -1));
+  return { marked, inside: inside.slice(0, MAX_INSIDE), stopped: isNewer ? stopped : null };
+}
+
+/** What stops a turn is a token or two. */
+const STOP_NODES = 2;
+
+/** The newest end of a turn, in a node or just below it, with so much visible text. */
+function stoppedEnd(
+  node: TreeNode,
+  textAt: number,
+  visible: number,
+  depth = STOP_NODES,
+): (Found & { mark: Mark }) | null {
+  let best: (Found & { mark: Mark }) | null = null;
+  for (const mark of node.marks ?? []) {
+    if (mark.end === null || mark.hiddenBytes === 0) continue;
+    if (textAt + node.textBefore(mark.at) - mark.hiddenBytes !== visible) continue;
+    if (best === null || mark.stamp > best.mark.stamp) best = { node, at: mark.at, textBytes: visible, mark };
+  }
+  if (depth === 0) return best;
+  for (const child of node.children) {
+    const below = stoppedEnd(child, textAt + node.text.length, visible, depth - 1);
+    if (below !== null && (best === null || below.mark.stamp > best.mark.stamp)) best = below;
+  }
+  return best;
+}
+
+/** Where the longest beginning of `ids` ends. */
+export function findIds(root: TreeNode, ids: Int32Array): Found {
+  let best: Found = { node: root, at: 0, textBytes: 0 };
+  let most = 0;
+  const stack: { node: TreeNode; done: number }[] = [];
+  const push = (node: TreeNode, done: number): void => {
+    for (const child of node.children) if (child.ids[0] === ids[done]) stack.push({ node: child, done });
+  };
+  push(root, 0);
+  for (let visits = 0; stack.length > 0 && visits < MAX_VISITS; visits++) {
+    const { node, done } = stack.pop()!;
+    const limit = Math.min(node.length, ids.length - done);
+    let shared = 0;
+    while (shared < limit && node.ids[shared] === ids[done + shared]) shared++;
+    if (done + shared > most || (done + shared === most && newest(node) > newest(best.node))) {
+      most = done + shared;
+      best = { node, at: shared, textBytes: 0 };
+    }
+    if (shared === node.length && done + shared < ids.length) push(node, done + shared);
+  }
+  return best;
+}
+
+/** The stamp of the newest mark in a node, -1 without one. */
+function newest(node: TreeNode): number {
+  let stamp = -1;
+  for (const mark of node.marks ?? []) if (mark.stamp > stamp) stamp = mark.stamp;
+  return stamp;
+}
+
+function sharedBytes(piece: Buffer, text: Buffer, textAt: number): number {
+  const most = Math.min(piece.length, text.length - textAt);
+  if (piece.compare(text, textAt, textAt + most, 0, most) === 0) return most;
+  let shared = 0;
+  while (piece[shared] === text[textAt + shared]) shared++;
+  return shared;
+}
+
+/** How many tokens end within the first `bytes` bytes: ends only grow. */
+export function tokensWithin(ends: Uint32Array, bytes: number): number {
+  let low = 0;
+  let high = ends.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ends[middle]! <= bytes) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

@@ -1,0 +1,214 @@
+import { UseList } from './use-list.ts';
+import { Versions } from './versions.ts';
+import { type MarkKind, type Place, type Run, TreeNode, type TurnEnd } from './tree-node.ts';
+
+export interface ForestLimits {
+  readonly maxNodes: number;
+  readonly maxBytes: number;
+  /** Nodes that only weights so many versions older than the newest used are removed. */
+  readonly keepVersions: number;
+}
+
+/** What became of the trees so far. */
+export interface ForestCounts {
+  evictedNodes: number;
+  /** Removed for the age of their weights. */
+  collectedNodes: number;
+}
+
+/**
+ * Token trees, one for each model and tenant, with their limits over all of them. Branches are told apart by ids and by the text
+ * that ids stand for: the same id may be visible in one trajectory and left out of the text in another.
+ */
+export class TokenForest {
+  readonly versions = new Versions();
+  readonly counts: ForestCounts = { evictedNodes: 0, collectedNodes: 0 };
+  readonly #limits: ForestLimits;
+  readonly #roots = new Map<string, TreeNode>();
+  readonly #uses = new UseList();
+  #stamp = 0;
+  #collectedFor = -1;
+
+  constructor(limits: ForestLimits) {
+    this.#limits = limits;
+  }
+
+  get nodes(): number {
+    return this.#uses.count;
+  }
+
+  get bytes(): number {
+    return this.#uses.bytes;
+  }
+
+  get trees(): number {
+    return this.#roots.size;
+  }
+
+  root(name: string): TreeNode {
+    let root = this.#roots.get(name);
+    if (root === undefined) this.#roots.set(name, (root = new TreeNode()));
+    return root;
+  }
+
+  /** Puts tokens behind a place, along branches that are there already as far as they agree. @returns where they end */
+  insert(from: Place, run: Run, version: number): Place {
+    let { node, at } = from;
+    let done = 0;
+    while (done < run.ids.length) {
+      if (at === node.length) {
+        const next = childFor(node, run, done);
+        if (next === null) {
+          node = this.#grow(node, run, done, version);
+          at = node.length;
+          break;
+        }
+        node = next;
+        at = 0;
+      }
+      const shared = sharedTokens(node, at, run, done);
+      if (shared === 0) {
+        node = this.#split(node, at);
+        at = node.length;
+        continue;
+      }
+      ({ node, at } = this.#overwrite(node, at, shared, run, done));
+      done += shared;
+    }
+    this.#touch(node, version);
+    return { node, at };
+  }
+
+  /** Says that something ended here. */
+  mark({ node, at }: Place, kind: MarkKind, end: TurnEnd | null = null, hiddenBytes = 0): void {
+    if (at === 0) return;
+    const others = (node.marks ?? []).filter(
+      (mark) => mark.at !== at || mark.kind !== kind || mark.hiddenBytes !== hiddenBytes,
+    );
+    node.marks = [...others, { kind, at, hiddenBytes, end, stamp: ++this.#stamp }];
+  }
+
+  /** It was used: it and what is above it are the last to go. */
+  touch(place: Place): void {
+    this.#touch(place.node, 0);
+  }
+
+  /** Removes what is beyond the limits or too old. Whatever somebody holds stays. */
+  trim(): void {
+    const oldest = this.versions.newest - this.#limits.keepVersions;
+    if (this.versions.newest > this.#collectedFor) {
+      this.#collectedFor = this.versions.newest;
+      for (const node of this.#uses.fromOldest()) {
+        if (node.version > oldest || !node.isLeaf || node.isHeld) continue;
+        this.#drop(node);
+        this.counts.collectedNodes++;
+      }
+    }
+    if (!this.#isOver()) return;
+    for (const node of this.#uses.fromOldest()) {
+      if (node.isHeld || !node.isLeaf) continue;
+      this.#drop(node);
+      this.counts.evictedNodes++;
+      if (!this.#isOver()) break;
+    }
+  }
+
+  #isOver(): boolean {
+    return this.#uses.count > this.#limits.maxNodes || this.#uses.bytes > this.#limits.maxBytes;
+  }
+
+  #grow(parent: TreeNode, run: Run, done: number, version: number): TreeNode {
+    const node = new TreeNode();
+    const cut = done === 0 ? 0 : run.ends[done - 1]!;
+    node.ids = run.ids.slice(done);
+    node.ends = run.ends.slice(done).map((end) => end - cut);
+    node.text = Buffer.from(run.text.subarray(cut, run.ends.at(-1)));
+    node.logprobs = run.logprobs?.slice(done) ?? null;
+    node.isSampled = run.isSampled;
+    node.depth = parent.depth + parent.length;
+    node.version = version;
+    parent.add(node);
+    this.#uses.add(node);
+    return node;
+  }
+
+  #split(node: TreeNode, at: number): TreeNode {
+    this.#uses.remove(node);
+    const upper = node.split(at);
+    this.#uses.add(node);
+    // After it: those above are never older.
+    this.#uses.add(upper);
+    return upper;
+  }
+
+  /** The same tokens once more: sampled ones win over given ones, and of sampled ones the newest. @returns where they end */
+  #overwrite(node: TreeNode, at: number, count: number, run: Run, done: number): Place {
+    const end = { node, at: at + count };
+    if (!run.isSampled || (node.isSampled && run.logprobs === null)) return end;
+    const logprobs = run.logprobs?.slice(done, done + count) ?? null;
+    if (node.isSampled) {
+      this.#uses.remove(node);
+      node.logprobs ??= new Float64Array(node.length);
+      node.logprobs.set(logprobs!, at);
+      this.#uses.add(node);
+      return end;
+    }
+    if (at > 0) this.#split(node, at);
+    const target = count < node.length ? this.#split(node, count) : node;
+    this.#uses.remove(target);
+    target.isSampled = true;
+    target.logprobs = logprobs;
+    this.#uses.add(target);
+    return { node: target, at: count };
+  }
+
+  #touch(from: TreeNode, version: number): void {
+    for (let node: TreeNode = from; node.parent !== null; node = node.parent) {
+      if (node.version < version) node.version = version;
+      this.#uses.touch(node);
+    }
+  }
+
+  #drop(node: TreeNode): void {
+    const parent = node.parent!;
+    parent.remove(node);
+    this.#uses.remove(node);
+    if (parent.parent === null && parent.isLeaf) {
+      for (const [name, root] of this.#roots) if (root === parent && !root.isHeld) this.#roots.delete(name);
+    }
+  }
+}
+
+/** The child that begins with the run's token `done`, with the same text. */
+function childFor(node: TreeNode, run: Run, done: number): TreeNode | null {
+  const start = done === 0 ? 0 : run.ends[done - 1]!;
+  const byte = run.ends[done] === start ? -1 : run.text[start]!;
+  for (const child of node.startingWith(byte)) {
+    if (child.ids[0] === run.ids[done] && sharedTokens(child, 0, run, done) > 0) return child;
+  }
+  return null;
+}
+
+/** How many tokens are the same, with the same text, from both places on. */
+function sharedTokens(node: TreeNode, at: number, run: Run, done: number): number {
+  const most = Math.min(node.length - at, run.ids.length - done);
+  const shift = node.textBefore(at) - (done === 0 ? 0 : run.ends[done - 1]!);
+  let shared = 0;
+  while (
+    shared < most &&
+    node.ids[at + shared] === run.ids[done + shared] &&
+    node.ends[at + shared] === run.ends[done + shared]! + shift
+  )
+    shared++;
+  if (shared === 0) return 0;
+  const from = node.textBefore(at);
+  const to = node.textBefore(at + shared);
+  if (node.text.compare(run.text, from - shift, to - shift, from, to) === 0) return shared;
+  // Rare: the same ids and lengths with other text, as pieces that could not be taken apart have.
+  for (let i = 0; i < shared; i++) {
+    const start = node.textBefore(at + i);
+    const end = node.ends[at + i]!;
+    if (node.text.compare(run.text, start - shift, end - shift, start, end) !== 0) return i;
+  }
+  return shared;
+}

@@ -1,0 +1,98 @@
+/** Tokens `from` (included) to `to` (excluded) of a turn's `ids` were sampled by weights of this version. */
+export interface VersionSpan {
+  readonly version: string;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Where what the engine was given is not a continuation of what was recorded before, and why. */
+export interface Drift {
+  /** `template`: the chat template rewrites history; `text`: the client sent other text; `tokens`: ids could not be kept exact. */
+  readonly kind: 'template' | 'text' | 'tokens';
+  /** Position in the trajectory, in tokens, from which the ids differ. */
+  readonly at: number;
+}
+
+/** Routed experts of a turn: raw bytes in a file of their own. */
+export interface RoutedExperts {
+  /** Relative to the data folder. */
+  readonly file: string;
+  readonly bytes: number;
+  /** As the engine named them; null where it names none (SGLang: int32, [tokens - 1, layers, top_k]). */
+  readonly dtype: string | null;
+  readonly shape: readonly number[] | null;
+}
+
+/**
+ * One turn of a trajectory as it really happened. Turns are a tree: a turn holds only the tokens that it adds to the first
+ * `keeps` tokens of the trajectory that ends with its parent, so that n turns cost n times their own length.
+ */
+export interface Turn {
+  /** Unique, and ordered by time as text: what pages of a listing go by. */
+  readonly id: string;
+  /** The session key; without one the id of the first turn of its line. */
+  readonly session: string;
+  /** Trajectories of one prompt (GRPO); '' when unknown. */
+  readonly group: string;
+  /** Whose it is, by the client's key where keys are set; ''. */
+  readonly tenant: string;
+  readonly parent: string | null;
+  readonly keeps: number;
+  /** 0 for the first of its line. */
+  readonly index: number;
+  readonly worker: string;
+  readonly model: string;
+  /** What the client called: `/generate`, `/v1/chat/completions`. */
+  readonly path: string;
+  /** Unix ms. */
+  readonly startedAtMs: number;
+  /** Milliseconds to the first byte of the answer. */
+  readonly ttftMs: number;
+  /** Milliseconds from the first byte of the answer to its last. */
+  readonly generationMs: number;
+
+  /** The tokens it adds, in order: first those it was asked with, then those that were sampled. */
+  readonly ids: Int32Array;
+  /** Same length: the engine's logprob of sampled tokens, 0 elsewhere. */
+  readonly logprobs: Float64Array;
+  /** Same length: 1 where sampled. */
+  readonly mask: Uint8Array;
+  readonly versions: readonly VersionSpan[];
+  /** Tokens of prompt and answer as the engine counts them; -1 where it does not say. */
+  readonly promptTokens: number;
+  readonly outputTokens: number;
+  readonly cachedTokens: number;
+  /** As the engine words it: `stop`, `length`, `abort`, …; '' where it does not say. */
+  readonly finishReason: string;
+  readonly drift: Drift | null;
+  readonly experts: RoutedExperts | null;
+  /** The client's request and the engine's answer as they passed (routed experts cut out), where they are kept. */
+  readonly request: Uint8Array | null;
+  readonly answer: Uint8Array | null;
+}
+
+/** What a listing or an export asks for; fields that are left out limit nothing. */
+export interface TurnQuery {
+  readonly session?: string;
+  readonly group?: string;
+  readonly tenant?: string;
+  /** Sampled, at least in part, by this version of the weights. */
+  readonly version?: string;
+  /** Unix ms. */
+  readonly sinceMs?: number;
+  /** Turns after this id only. */
+  readonly after?: string;
+  readonly limit: number;
+}
+
+/** Keeps turns. Made and used on the trajectory thread, so that it may block. */
+export interface TurnStore {
+  /** Takes all of them or throws. */
+  put(turns: readonly Turn[]): void | Promise<void>;
+  get(id: string): Turn | null | Promise<Turn | null>;
+  /** In the order of their ids. */
+  find(query: TurnQuery): readonly Turn[] | Promise<readonly Turn[]>;
+  /** @returns how many turns were removed */
+  removeSession(session: string, tenant?: string): number | Promise<number>;
+  close(): void | Promise<void>;
+}

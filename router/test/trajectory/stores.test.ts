@@ -1,0 +1,270 @@
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { MemoryStore } from '../../src/trajectory/store/memory.ts';
+import { openStore } from '../../src/trajectory/store/open.ts';
+import { RedisStore } from '../../src/trajectory/store/redis.ts';
+import type { TrajectoryStore } from '../../src/trajectory/store/store.ts';
+import type { TurnQuery } from '../../src/trajectory/turn.ts';
+import { startRespServer } from '../harness/resp-server.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { turnOf } from '../harness/turns.ts';
+import { until } from '../harness/within.ts';
+
+/** A Redis or Valkey of this machine, or TURNOUT_REDIS_SERVER; the contract holds for it as for the one of the harness. */
+const real = [process.env['TURNOUT_REDIS_SERVER'], 'valkey-server', 'redis-server']
+  .filter((name) => name !== undefined)
+  .find((name) => spawnSync(name, ['--version']).status === 0);
+
+const stores: Record<string, ((t: TestContext) => Promise<TrajectoryStore>) | null> = {
+  memory: () => Promise.resolve(new MemoryStore(1e9)),
+  sqlite: (t) => openStore({ store: null, dataDir: temporaryFolder(t), memoryBytes: 0 }),
+  redis: async (t) => RedisStore.open((await startRespServer(t)).url, true),
+  'a real redis': real === undefined ? null : async (t) => RedisStore.open(await startRealRedis(t, real), true),
+};
+
+for (const [name, make] of Object.entries(stores)) {
+  const skip = make === null ? 'no valkey-server or redis-server in the path' : false;
+  const contract = (claim: string, check: (store: TrajectoryStore) => Promise<void>): void => {
+    test(`${name}: ${claim}`, { skip }, async (t) => {
+      const store = await make!(t);
+      try {
+        await check(store);
+      } finally {
+        await store.close();
+      }
+    });
+  };
+
+  contract('what is put comes back as it was, all of it', async (store) => {
+    const turn = turnOf({
+      session: 'häuser\n日本',
+      tenant: 'a:b',
+      parent: 'earlier',
+      keeps: 3,
+      logprobs: Float64Array.from([0, -0.1, -1e-300, Math.PI]),
+      versions: [
+        { version: '7', from: 0, to: 2 },
+        { version: 'ü', from: 2, to: 4 },
+      ],
+      drift: { kind: 'template', at: 7 },
+      experts: { file: 'experts/x', bytes: 8, dtype: null, shape: [1, 2, 4] },
+      request: Buffer.from([0, 255, 10, 13]),
+      answer: Buffer.alloc(0),
+    });
+    const bare = turnOf({ ids: new Int32Array(0), mask: new Uint8Array(0), logprobs: new Float64Array(0) });
+    await store.put([turn, bare]);
+    for (const given of [turn, bare]) {
+      const found = (await store.get(given.id))!;
+      const { request, answer } = found;
+      assert.deepEqual(
+        { ...found, mask: [...found.mask], request: request && [...request], answer: answer && [...answer] },
+        {
+          ...given,
+          mask: [...given.mask],
+          request: given.request && [...given.request],
+          answer: given.answer && [...given.answer],
+        },
+      );
+      assert.ok(found.ids instanceof Int32Array && found.logprobs instanceof Float64Array);
+    }
+    assert.equal(await store.get('nobody'), null);
+    const [outline] = await store.outlines('häuser\n日本', 'a:b');
+    const { ids, logprobs: _, mask: __, request: ___, answer: ____, ...rest } = turn;
+    assert.deepEqual(outline, { ...rest, tokens: ids.length });
+  });
+
+  contract('turns are found by each of their marks, and page by page in the order of their ids', async (store) => {
+    const a = turnOf({ session: 'a', group: 'g1' });
+    const b = turnOf({ session: 'b', group: 'g1', tenant: 't', startedAtMs: 5 });
+    const c = turnOf({ session: 'a', group: 'g2', versions: [{ version: '8', from: 0, to: 4 }] });
+    await store.put([c, b]);
+    await store.put([a]);
+    const find = async (query: Partial<TurnQuery>) =>
+      (await store.find({ limit: 10, ...query })).map(({ id }) => id).toSorted();
+    assert.deepEqual(
+      (await store.find({ limit: 10 })).map(({ id }) => id),
+      [a.id, b.id, c.id],
+    );
+    assert.deepEqual(await find({ session: 'a' }), [a.id, c.id]);
+    assert.deepEqual(await find({ group: 'g1' }), [a.id, b.id]);
+    assert.deepEqual(await find({ tenant: 't' }), [b.id]);
+    assert.deepEqual(await find({ tenant: '' }), [a.id, c.id]);
+    assert.deepEqual(await find({ version: '8' }), [c.id]);
+    assert.deepEqual(await find({ sinceMs: 6 }), [a.id, c.id]);
+    assert.deepEqual(await find({ session: 'a', version: '7' }), [a.id]);
+    assert.deepEqual(await find({ limit: 2 }), [a.id, b.id]);
+    assert.deepEqual(await find({ after: b.id }), [c.id]);
+    assert.deepEqual(await find({ session: 'nobody' }), []);
+  });
+
+  contract('sessions are listed once, by their first turns, and tenants are kept apart', async (store) => {
+    const first = turnOf({ session: 'a' });
+    const other = turnOf({ session: 'b', group: 'g' });
+    const same = turnOf({ session: 'a', tenant: 't' });
+    const later = turnOf({ session: 'a', group: 'g' });
+    await store.put([first, other]);
+    await store.put([same, later]);
+    const list = async (query: Partial<TurnQuery>) =>
+      (await store.sessions({ limit: 10, ...query })).map(({ firstTurn }) => firstTurn);
+    assert.deepEqual(await store.sessions({ limit: 10, tenant: 't' }), [
+      { session: 'a', tenant: 't', firstTurn: same.id },
+    ]);
+    assert.deepEqual(await list({}), [first.id, other.id, same.id]);
+    assert.deepEqual(await list({ limit: 2 }), [first.id, other.id]);
+    assert.deepEqual(await list({ after: other.id }), [same.id]);
+    assert.deepEqual(await list({ group: 'g' }), [first.id, other.id], 'any of its turns counts');
+    assert.deepEqual(await list({ session: 'a' }), [first.id, same.id]);
+    const ids = async (tenant?: string) => (await store.outlines('a', tenant)).map(({ id }) => id);
+    assert.deepEqual(await ids(), [first.id, same.id, later.id]);
+    assert.deepEqual(await ids(''), [first.id, later.id]);
+  });
+
+  contract('a turn that is put again replaces itself', async (store) => {
+    const first = turnOf({});
+    const second = turnOf({});
+    await store.put([first, second]);
+    await store.put([{ ...first, finishReason: 'abort', versions: [{ version: '9', from: 0, to: 1 }] }]);
+    assert.equal((await store.get(first.id))?.finishReason, 'abort');
+    assert.equal((await store.counts()).turns, 2);
+    assert.deepEqual(
+      (await store.sessions({ limit: 10 })).map(({ firstTurn }) => firstTurn),
+      [first.id],
+    );
+    assert.deepEqual(
+      (await store.find({ limit: 9, version: '7' })).map(({ id }) => id),
+      [second.id],
+    );
+  });
+
+  contract('removing a session leaves all others, and it may begin anew', async (store) => {
+    const mine = [turnOf({ session: 'a' }), turnOf({ session: 'a' })];
+    const theirs = turnOf({ session: 'a', tenant: 't' });
+    const other = turnOf({ session: 'b' });
+    await store.put([...mine, theirs, other]);
+    assert.equal(await store.removeSession('a', ''), 2);
+    assert.equal(await store.get(mine[0]!.id), null);
+    assert.deepEqual(
+      await store.find({ limit: 9, version: '7', tenant: '' }),
+      await store.find({ limit: 9, session: 'b' }),
+    );
+    assert.deepEqual(
+      (await store.find({ limit: 9 })).map(({ id }) => id),
+      [theirs.id, other.id],
+    );
+    assert.equal(await store.removeSession('a', ''), 0);
+    await store.put([turnOf({ session: 'a' })]);
+    assert.equal((await store.sessions({ limit: 9 })).length, 3);
+    assert.equal(await store.removeSession('a'), 2, 'of all tenants');
+    assert.equal((await store.counts()).turns, 1);
+  });
+}
+
+test('a page may be larger than what is asked for at once', async (t) => {
+  const store = await RedisStore.open((await startRespServer(t)).url, true);
+  const turns = Array.from({ length: 600 }, (_, i) => turnOf({ session: `s${i % 300}` }));
+  await store.put(turns);
+  assert.equal((await store.find({ limit: 1_000 })).length, 600);
+  assert.equal((await store.sessions({ limit: 1_000 })).length, 300);
+  store.close();
+});
+
+test('memory holds its limit: whole sessions go, the one written to longest ago first, and are counted', () => {
+  const store = new MemoryStore(3_000);
+  const turns = ['a', 'b', 'a', 'c', 'd'].map((session) => turnOf({ session }));
+  for (const turn of turns) store.put([turn]);
+  assert.deepEqual(
+    store.sessions({ limit: 9 }).map(({ session }) => session),
+    ['a', 'c', 'd'],
+  );
+  assert.deepEqual({ ...store.counts(), bytes: 0 }, { turns: 4, bytes: 0, evicted: 1 });
+  assert.ok(store.counts().bytes <= 3_000);
+  assert.equal(store.get(turns[1]!.id), null);
+  store.put([turnOf({ session: 'huge', request: Buffer.alloc(4_000) })]);
+  assert.deepEqual({ ...store.counts() }, { turns: 0, bytes: 0, evicted: 6 });
+});
+
+test('a router that was killed left a file that the next one goes on with', async (t) => {
+  const dataDir = temporaryFolder(t);
+  const script = `
+    const { SqliteStore } = await import(${JSON.stringify(new URL('../../src/trajectory/store/sqlite.ts', import.meta.url).href)});
+    const { turnOf } = await import(${JSON.stringify(new URL('../harness/turns.ts', import.meta.url).href)});
+    new SqliteStore(${JSON.stringify(dataDir)}).put([turnOf(), turnOf()]);
+    process.kill(process.pid, 'SIGKILL');`;
+  assert.equal(spawnSync(process.execPath, ['--input-type=module', '-e', script]).signal, 'SIGKILL');
+  const reader = new (await import('../../src/trajectory/store/sqlite.ts')).SqliteStore(dataDir, true);
+  assert.equal(reader.counts().turns, 2);
+  const next = await openStore({ store: 'sqlite', dataDir, memoryBytes: 0 });
+  await next.put([turnOf({ id: 'turn-9' })]);
+  assert.equal(reader.counts().turns, 3, 'read while it is written');
+  assert.throws(() => reader.put([turnOf()]), /readonly/);
+  reader.close();
+  await next.close();
+});
+
+test('a file of a newer schema is left alone, and one that is not there is named', async (t) => {
+  const { DatabaseSync } = await import('node:sqlite');
+  const dataDir = temporaryFolder(t);
+  const db = new DatabaseSync(join(dataDir, 'trajectories.sqlite'));
+  db.exec('PRAGMA user_version = 99');
+  db.close();
+  await assert.rejects(openStore({ store: null, dataDir, memoryBytes: 0 }), /newer turnout \(schema 99/);
+  await assert.rejects(
+    openStore({ store: 'sqlite', dataDir: null, memoryBytes: 0 }),
+    /--store sqlite needs --data-dir/,
+  );
+});
+
+test('a redis that went away fails at once, and is used again when it is back', async (t) => {
+  const server = await startRespServer(t);
+  const store = await RedisStore.open(server.url, false);
+  await store.put([turnOf()]);
+  await server.stop();
+  await assert.rejects(async () => store.put([turnOf()]));
+  await server.start();
+  await until('it is connected again', async () => {
+    await store.put([turnOf()]).catch(() => {});
+    return store.counts().then(
+      ({ turns }) => turns >= 2,
+      () => false,
+    );
+  });
+  await server.stop();
+  store.close();
+  await assert.rejects(RedisStore.open(server.url.replace('//', '//user:secret@'), true), (error: Error) => {
+    assert.match(error.message, /redis:\/\/127.0.0.1:\d+\/? can't be reached: .*ECONNREFUSED/);
+    return !error.message.includes('secret');
+  });
+});
+
+test('without its package the words say what to install', async () => {
+  const { connectRedis } = await import('../../src/trajectory/store/redis-client.ts');
+  const lacking = () => Promise.reject(new Error("Cannot find package '@redis/client' imported from /x"));
+  await assert.rejects(
+    connectRedis('redis://u:p@host:1', true, lacking),
+    /--store redis:\/\/host:1 needs the package @redis\/client.*npm install @redis\/client/,
+  );
+});
+
+async function startRealRedis(t: TestContext, program: string): Promise<string> {
+  const probe = createServer();
+  const port = await new Promise<number>((resolve) =>
+    probe.listen(0, '127.0.0.1', () => resolve((probe.address() as { port: number }).port)),
+  );
+  await new Promise((resolve) => probe.close(resolve));
+  const dir = mkdtempSync(join(tmpdir(), 'turnout-redis-'));
+  const args = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--dir', dir];
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  t.after(() => {
+    child.kill('SIGKILL');
+    rmSync(dir, { recursive: true, force: true });
+  });
+  let said = '';
+  child.stdout.on('data', (bytes: Buffer) => (said += bytes.toString()));
+  await until('redis takes connections', () => said.includes('Ready to accept connections'));
+  return `redis://127.0.0.1:${port}`;
+}
