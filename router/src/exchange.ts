@@ -125,6 +125,10 @@ export class Exchange {
   roles: readonly Role[] | null = null;
   /** Milliseconds that it may take in all, by its client's word or the router's options; 0: no limit. */
   timeoutMs = 0;
+  /** Digest of the client's own key, where clients have keys. */
+  keyDigest: Buffer | null = null;
+  /** What is kept of others' work may be shown to this client: it holds an admin key, or there are no keys. */
+  seesAllTenants = true;
   answerEar: AnswerEar | null = null;
   /** Whose choice the present placement, or hold, is. */
   placer: Placer | null = null;
@@ -194,6 +198,11 @@ export class Exchange {
   /** What makes its exchanges one trajectory; '' when the client named no session. */
   get session(): string {
     return this.key !== null && this.key.kind === 'session' ? this.key.value : '';
+  }
+
+  /** Whose work it is, where clients have keys: never the key itself. '' where they have none. */
+  get tenant(): string {
+    return this.keyDigest?.toString('hex', 0, 8) ?? '';
   }
 
   /** Who answers, or is to: of a pair the decode worker. */

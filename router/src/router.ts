@@ -55,7 +55,7 @@ import { verdicts } from './observe/verdicts.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
 import { startPlugins } from './plugins/start.ts';
-import { SharedLedger } from './trajectory/shared-ledger.ts';
+import { startTrajectories } from './trajectory/trajectories.ts';
 import { listenOn, listenOr } from './wire/listen-on.ts';
 import { Listener, TICK_MS } from './wire/listener.ts';
 import { adminPort as adminPortOptions, dataPort } from './wire/options.ts';
@@ -109,8 +109,9 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     asksForRanks: config.dpAware,
     servesPairs: config.pdDisaggregation,
   });
-  const ledger = new SharedLedger(config, log);
-  const pluginRoom = await startPlugins(parts.plugins ?? [], { live, fleet, meters, log, ledger: ledger.get });
+  const trajectories = await startTrajectories(config, log);
+  const given = [...(parts.plugins ?? []), ...(trajectories?.plugins ?? [])];
+  const pluginRoom = await startPlugins(given, { live, fleet, meters, log, trajectories });
   const slowStart = new SlowStart(fleet, () => clock.nowMs);
   const breakers = new Breakers(
     fleet,
@@ -156,7 +157,6 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     log,
   }).catch(async (error: unknown) => {
     await pluginRoom.close();
-      await ledger.close();
     throw error;
   });
   const keyPlaces = ({ keyOrder, sessionHeaders }: Config) => orders[keyOrder](sessionHeaders);
@@ -195,6 +195,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     loopLag: loopLag.histogram,
     droppedLogLines: () => logging.droppedLines(),
     discovery: () => discovery,
+    trajectories: () => trajectories?.state ?? null,
   });
   const metricsText = async () => ({
     contentType: registry.contentType,
@@ -216,6 +217,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     metricsText,
     isDraining: () => listener.isDraining,
     policies,
+    trajectories,
   });
 
   const isOwn = ownPathTest(app);
@@ -298,7 +300,6 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     choosing.table.close();
     for (const each of listeners) each.close();
     await pluginRoom.close();
-      await ledger.close();
     throw error;
   }
   const ticker = setInterval(() => {
@@ -385,7 +386,6 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       choosing.table.close();
       reader.close();
       await pluginRoom.close();
-      await ledger.close();
       await store.flush();
       metricsServer.close();
       metricsServer.closeAllConnections();

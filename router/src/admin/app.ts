@@ -1,9 +1,11 @@
 import { Hono } from 'hono';
 import type { MetricsText } from '../observe/metrics-server.ts';
 import { pathTest } from '../plugins/path-test.ts';
+import type { Trajectories } from '../trajectory/trajectories.ts';
 import { addWaitIdle } from './wait-idle.ts';
 import { type PolicyControl, addPolicyRoutes } from './policies.ts';
 import { addUrlRoutes } from './workers/by-url.ts';
+import { addTrajectoryRoutes } from './trajectories/routes.ts';
 import type { WorkersContext } from './workers/context.ts';
 import { addProbes } from './workers/probes.ts';
 import { addRestRoutes } from './workers/rest.ts';
@@ -12,6 +14,8 @@ import { addRestRoutes } from './workers/rest.ts';
 export interface AdminContext extends WorkersContext {
   readonly metricsText: MetricsText;
   readonly policies: PolicyControl;
+  /** null: nothing is captured. */
+  readonly trajectories: Trajectories | null;
 }
 
 /** The router's own endpoints: probes, metrics, fleet, policies. Everything else goes to the engines. */
@@ -26,6 +30,7 @@ export function createAdminApp(context: AdminContext): Hono {
   addRestRoutes(app, context);
   addPolicyRoutes(app, context.policies);
   addWaitIdle(app, context.fleet);
+  if (context.trajectories !== null) addTrajectoryRoutes(app, context.trajectories.ledger);
 
   app.notFound((c) => {
     const ownPaths = new Set(app.routes.map(({ path }) => path));

@@ -5,6 +5,7 @@ import { sendError } from '../forward/errors.ts';
 import { RouterError } from '../kit/errors.ts';
 import { ownHead } from '../wire/response-head.ts';
 import { ownPathTest } from './app.ts';
+import { isStreamed, streamResponse } from './stream-response.ts';
 
 /** None of them needs more, and JSON of megabytes takes the event loop for too long to parse. */
 const MAX_BODY_BYTES = 262_144;
@@ -48,7 +49,12 @@ async function answer(app: Hono, x: Exchange): Promise<void> {
       headers: head.pairs(),
       ...(head.method === 'GET' || head.method === 'HEAD' ? {} : { body: new Uint8Array(body.join()) }),
     });
-    const response = await app.fetch(request);
+    // Whose work may be shown is told by the exchange.
+    const response = await app.fetch(request, { exchange: x });
+    if (isStreamed(response)) {
+      await streamResponse(response, x);
+      return;
+    }
     const bytes = Buffer.from(await response.arrayBuffer());
     let fields = '';
     for (const [name, value] of response.headers) if (name !== 'content-length') fields += `${name}: ${value}\r\n`;

@@ -9,7 +9,8 @@ import { MAX_TOLD_BYTES, stopsOthers } from './stops-others.ts';
 
 /** Own endpoints that probes ask, and those that clients use for their own work. The other own ones steer. */
 const openPaths: ReadonlySet<string> = new Set(['/health', '/liveness', '/readiness']);
-const isForClients = (path: string): boolean => path === '/finish_session' || path.startsWith('/sessions/');
+const isForClients = (path: string): boolean =>
+  path === '/finish_session' || path.startsWith('/sessions/') || /^\/trajectories(\/|$)/.test(path);
 
 /** Steers or not, depending on a body that is small enough to be looked at. */
 function isToldByBody({ path, head }: Exchange): boolean {
@@ -68,7 +69,10 @@ export class Doorkeeper {
       // One of them could be looked at here, and another one by the engine.
       return new RouterError('unauthorized', 'More than one key of a kind: send one "authorization: Bearer KEY".');
     }
-    return this.#decide(this.#areaOf(x), this.#callerOf(head));
+    const caller = this.#callerOf(head);
+    x.keyDigest = caller.keyDigest;
+    x.seesAllTenants = caller.holdsAdminKey || !this.#hasKeys;
+    return this.#decide(this.#areaOf(x), caller);
   }
 
   get #hasKeys(): boolean {
@@ -92,8 +96,9 @@ export class Doorkeeper {
   }
 
   /** Known keys are for this router alone: their lines are not passed on. A key of somebody else's is. */
-  #callerOf(head: RequestHead): Caller {
-    const caller = { holdsDataKey: false, holdsAdminKey: false, isOnAdminPort: head.isOnAdminPort };
+  #callerOf(head: RequestHead): Caller & { readonly keyDigest: Buffer | null } {
+    const { isOnAdminPort } = head;
+    const caller = { holdsDataKey: false, holdsAdminKey: false, isOnAdminPort, keyDigest: null as Buffer | null };
     if (!this.#hasKeys) return caller;
     const check = (lineAt: number, key: string): void => {
       if (key === '') return;
@@ -101,7 +106,10 @@ export class Doorkeeper {
       const isData = this.#parts.dataKeys.has(digest);
       const isAdmin = this.#parts.adminKeys.has(digest);
       if (isData || isAdmin) head.dropLineAt(lineAt);
-      if (isData) caller.holdsDataKey = true;
+      if (isData) {
+        caller.holdsDataKey = true;
+        caller.keyDigest = digest;
+      }
       if (isAdmin) caller.holdsAdminKey = true;
     };
     const { authorizationAt, apiKeyAt } = head;

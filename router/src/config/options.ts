@@ -11,6 +11,7 @@ import { routingOptions } from './options/routing.ts';
 import { securityOptions } from './options/security.ts';
 import { serverOptions } from './options/server.ts';
 import { tokensOptions } from './options/tokens.ts';
+import { trajectoriesOptions } from './options/trajectories.ts';
 import { tlsOptions } from './options/tls.ts';
 import { workersOptions } from './options/workers.ts';
 import { pairsProblem } from './named-workers.ts';
@@ -34,6 +35,7 @@ export const options = {
   ...pluginsOptions,
   ...securityOptions,
   ...tokensOptions,
+  ...trajectoriesOptions,
   ...tlsOptions,
   ...observabilityOptions,
 } as const;

@@ -29,7 +29,9 @@ export function ask(
       headers: {
         ...(host === undefined ? {} : { host }),
         ...(authorization === undefined || authorization === '' ? {} : { authorization }),
-        ...(json === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(json) }),
+        ...(json === undefined
+          ? {}
+          : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(json) }),
       },
     });
     // The whole question, from connecting to the last byte, has this long.

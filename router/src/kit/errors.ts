@@ -21,6 +21,7 @@ export const errorTable = {
   upstream_connect_failed: { status: 502, isRetryable: true },
   upstream_reset: { status: 502, isRetryable: true },
   queue_timeout: { status: 503, isRetryable: true },
+  capture_failed: { status: 503, isRetryable: true },
   overloaded: { status: 503, isRetryable: true },
   no_available_workers: { status: 503, isRetryable: true },
   shutting_down: { status: 503, isRetryable: true },

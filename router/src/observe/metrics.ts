@@ -30,6 +30,17 @@ export interface MetricSources {
   readonly loopLag: Histogram;
   readonly droppedLogLines: () => number;
   readonly discovery: () => Discovery | null;
+  readonly trajectories: () => TrajectoryCounters | null;
+}
+
+/** What the store of trajectories tells; null where there is none. */
+interface TrajectoryCounters {
+  readonly stored: number;
+  readonly dropped: number;
+  readonly pending: number;
+  readonly turns: number;
+  readonly bytes: number;
+  readonly evicted: number;
 }
 
 interface MetricSpec {
@@ -45,6 +56,9 @@ const each = <K extends string>(label: string, entries: Iterable<[K, number]>): 
 
 const discovered = (discovery: Discovery | null, read: (discovery: Discovery) => number): Sample[] =>
   discovery === null ? [] : one(read(discovery));
+
+const kept = (counters: TrajectoryCounters | null, name: keyof TrajectoryCounters): Sample[] =>
+  counters === null || counters[name] < 0 ? [] : one(counters[name]);
 
 function buckets(name: string, histogram: Histogram): Sample[] {
   let total = 0;
@@ -263,6 +277,42 @@ export const metrics: readonly MetricSpec[] = [
     type: 'counter',
     help: 'The same, by worker.',
     read: ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.cut })),
+  },
+  {
+    name: 'turnout_trajectory_stored_total',
+    type: 'counter',
+    help: 'Captured turns that were written to the store.',
+    read: ({ trajectories }) => kept(trajectories(), 'stored'),
+  },
+  {
+    name: 'turnout_trajectory_dropped_total',
+    type: 'counter',
+    help: 'Captured turns, or parts of them, that could not be kept: a full disk, a store that is away, more than fits.',
+    read: ({ trajectories }) => kept(trajectories(), 'dropped'),
+  },
+  {
+    name: 'turnout_trajectory_evicted_total',
+    type: 'counter',
+    help: 'Turns that made room for newer ones (--store-memory-bytes).',
+    read: ({ trajectories }) => kept(trajectories(), 'evicted'),
+  },
+  {
+    name: 'turnout_trajectory_pending_turns',
+    type: 'gauge',
+    help: 'Captured turns that wait to be written.',
+    read: ({ trajectories }) => kept(trajectories(), 'pending'),
+  },
+  {
+    name: 'turnout_trajectory_turns',
+    type: 'gauge',
+    help: 'Turns in the store.',
+    read: ({ trajectories }) => kept(trajectories(), 'turns'),
+  },
+  {
+    name: 'turnout_trajectory_bytes',
+    type: 'gauge',
+    help: 'What they take there, where the store can tell.',
+    read: ({ trajectories }) => kept(trajectories(), 'bytes'),
   },
 ];
 

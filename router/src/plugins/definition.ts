@@ -3,7 +3,7 @@ import type { Config } from '../config/options.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Logger } from '../observe/log.ts';
 import type { PluginPhases } from '../plugin.ts';
-import type { Ledger } from '../trajectory/ledger.ts';
+import type { Trajectories } from '../trajectory/trajectories.ts';
 import type { PluginMetrics } from './plugin-metrics.ts';
 
 /** What checks a plugin's options: a zod schema, of any release. */
@@ -29,8 +29,8 @@ export interface PluginContext {
   /** All of the router's options, as they were at its start. */
   readonly config: Config;
   readonly fleet: Fleet;
-  /** The trajectory thread, which has the tokenizer: started when it is first asked for. */
-  readonly ledger: () => Ledger;
+  /** What keeps trajectories and has the tokenizer; null where neither `--tokenizer-path` nor `--store` is given. */
+  readonly trajectories: Trajectories | null;
   /** Metrics of its own, on the router's page. */
   readonly metrics: PluginMetrics;
 }

@@ -5,7 +5,7 @@ import type { Fleet } from '../fleet/fleet.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Meters } from '../observe/meters.ts';
 import type { Plugin, PluginPhases } from '../plugin.ts';
-import type { Ledger } from '../trajectory/ledger.ts';
+import type { Trajectories } from '../trajectory/trajectories.ts';
 import { type OnPluginFault, guardPlugin } from './guard.ts';
 import { loadPlugin } from './load.ts';
 import { PluginEndpoints } from './endpoints.ts';
@@ -16,7 +16,7 @@ export interface PluginSurroundings {
   readonly fleet: Fleet;
   readonly meters: Meters;
   readonly log: Logger;
-  readonly ledger: () => Ledger;
+  readonly trajectories: Trajectories | null;
 }
 
 /** Plugins that are at work. */
@@ -48,7 +48,7 @@ const phases = [
  */
 export async function startPlugins(
   given: readonly Plugin[],
-  { live, fleet, meters, log, ledger }: PluginSurroundings,
+  { live, fleet, meters, log, trajectories }: PluginSurroundings,
 ): Promise<PluginRoom> {
   const { plugin: entries, dataDir = null } = live.current;
   const options = live.of(({ pluginTimeoutMs: timeoutMs }) => ({ timeoutMs }));
@@ -70,7 +70,7 @@ export async function startPlugins(
       const { name } = definition;
       if (names.has(name)) throw new Error(`The plugin "${source}" is named "${name}", as another one is.`);
       names.add(name);
-      const context = { log: log.child({ plugin: name }), dataDir, config: live.current, fleet, ledger, metrics };
+      const context = { log: log.child({ plugin: name }), dataDir, config: live.current, fleet, trajectories, metrics };
       let made: PluginPhases;
       try {
         made = await definition.create(own, context);

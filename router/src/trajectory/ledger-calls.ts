@@ -1,19 +1,23 @@
 import { captureCalls } from './capture/capture-calls.ts';
+import { exportCalls } from './export/export-calls.ts';
 import type { LedgerOptions } from './ledger.ts';
 import { openStore } from './store/open.ts';
-import type { TurnQuery } from './turn.ts';
+import { storeCalls } from './store/store-calls.ts';
+import { TurnWriter } from './store/writer.ts';
 
 const MEMORY_BYTES = 268_435_456;
 
 /** Everything that the trajectory thread can be asked for. */
 export async function ledgerCalls(options: LedgerOptions) {
-  const store = await openStore({ store: 'memory', dataDir: null, memoryBytes: MEMORY_BYTES });
-  const { calls } = await captureCalls(options, (turn) => void store.put([turn]));
+  const { dataDir, store = null, storeMemoryBytes = MEMORY_BYTES } = options;
+  const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
+  const { calls } = await captureCalls(options, (turn) => writer.put(turn));
   return {
     ...calls,
-    findTurns: (query: TurnQuery) => store.find(query),
+    ...storeCalls(writer, dataDir),
+    ...exportCalls(writer, dataDir),
     /** Writes out what is still in memory. */
-    close: () => store.close(),
+    close: () => writer.close(),
   };
 }
 

@@ -6,6 +6,10 @@ import { ThreadCaller } from './thread.ts';
 export interface LedgerOptions extends CaptureOptions {
   /** Where turns are kept; null: in memory. */
   readonly dataDir: string | null;
+  /** `memory`, `sqlite`, `redis://…`; left out: in the data folder where there is one, else in memory. */
+  readonly store?: string | null;
+  /** How much memory turns may take where they are kept in memory. */
+  readonly storeMemoryBytes?: number;
 }
 
 /** The trajectory thread, seen from the event loop. */

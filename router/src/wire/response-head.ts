@@ -142,3 +142,12 @@ export function ownHead(status: number, statusText: string, fields: string, body
   head.raw = `${start}${fields}content-length: ${bodyBytes}\r\n\r\n`;
   return head;
 }
+
+/** The same for an answer whose length is not known; `isChunked` where its body comes with chunk lines, else its end tells. */
+export function ownStreamHead(status: number, statusText: string, fields: string, isChunked: boolean): ResponseHead {
+  const head = ownHead(status, statusText, fields, 0);
+  head.contentLength = -1;
+  head.isChunked = isChunked;
+  head.raw = head.raw.replace(/content-length: 0\r\n\r\n$/, '\r\n');
+  return head;
+}

@@ -11,6 +11,7 @@ export type OptionGroup =
   | 'Health'
   | 'Limits'
   | 'Plugins'
+  | 'Trajectories'
   | 'Security'
   | 'Trajectories'
   | 'TLS'

@@ -14,19 +14,21 @@ const options = z.strictObject({
 export const radixTree: PluginDefinition<RadixTreeOptions> = {
   name: 'radix-tree',
   options,
-  async create(own, { config, ledger, log, metrics }) {
-    if (config.tokenizerPath === undefined) throw new Error("it needs the model's tokenizer: --tokenizer-path");
-    const thread = ledger();
-    const kind = await thread.ask('tokenizerKind', null as never);
+  async create(own, { config, trajectories, log, metrics }) {
+    if (config.tokenizerPath === undefined || trajectories === null) {
+      throw new Error("it needs the model's tokenizer: --tokenizer-path");
+    }
+    const { ledger } = trajectories;
+    const kind = await ledger.ask('tokenizerKind', null);
     log.info({ tokenizer: config.tokenizerPath, kind }, 'tokenizer loaded');
-    const tree = new RadixTree(own, thread, log, config.sessionHeaders);
-    addMetrics(metrics, thread, tree);
+    const tree = new RadixTree(own, trajectories, log, config.sessionHeaders);
+    addMetrics(metrics, ledger, tree);
     return {
       appliesTo: (x) => tree.appliesTo(x),
       requestBody: (x, body, worker) => tree.requestBody(x, body, worker),
       hearAnswer: (x, head) => tree.hearAnswer(x, head),
       finished: (x) => tree.finished(x),
-      routes: ({ forClients }) => addRoutes(forClients, thread, tree),
+      routes: ({ forClients }) => addRoutes(forClients, ledger, tree),
     };
   },
 };

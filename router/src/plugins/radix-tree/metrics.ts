@@ -30,13 +30,19 @@ export function addMetrics(metrics: PluginMetrics, ledger: Ledger, tree: RadixTr
   let reading: Promise<CaptureStats> | null = null;
   // One question for the whole page.
   const stats = (): Promise<CaptureStats> => {
-    reading ??= ledger.ask('captureStats', null as never).finally(() => {
+    reading ??= ledger.ask('captureStats', null).finally(() => {
       reading = null;
     });
     return reading;
   };
   for (const [key, [name, help]] of entries(gauges)) {
-    const gauge = metrics.gauge({ name, help, collect: async () => gauge.set((await stats())[key]) });
+    const gauge = metrics.gauge({
+      name,
+      help,
+      async collect() {
+        gauge.set((await stats())[key]);
+      },
+    });
   }
   for (const [key, [name, help]] of entries(counters)) {
     const counter = metrics.counter({

@@ -23,7 +23,12 @@ export type Verdict =
   | { readonly kind: 'unknown'; readonly reason: string }
   /** It could not be asked now. */
   | { readonly kind: 'later'; readonly reason: string }
-  | { readonly kind: 'differs'; readonly text: string; readonly ours: readonly number[]; readonly theirs: readonly number[] };
+  | {
+      readonly kind: 'differs';
+      readonly text: string;
+      readonly ours: readonly number[];
+      readonly theirs: readonly number[];
+    };
 
 const TIMEOUT_MS = 2_000;
 

@@ -7,6 +7,7 @@ import { AnswerTap } from '../../trajectory/capture/answer-tap.ts';
 import type { OpenAnswer } from '../../trajectory/capture/capture-calls.ts';
 import type { CaptureDialect } from '../../trajectory/capture/read-request.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
+import type { Trajectories } from '../../trajectory/trajectories.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import { type Verdict, differenceIn, probe } from './probe.ts';
 
@@ -37,15 +38,17 @@ export class RadixTree implements PluginPhases {
   tooLarge = 0;
   readonly #options: RadixTreeOptions;
   readonly #ledger: Ledger;
+  readonly #trajectories: Trajectories;
   readonly #log: Logger;
   readonly #sessionHeaders: readonly string[];
   readonly #following = new Map<Exchange, Following>();
   readonly #verdicts = new WeakMap<Worker, Promise<Verdict>>();
   #nextId = 1;
 
-  constructor(options: RadixTreeOptions, ledger: Ledger, log: Logger, sessionHeaders: readonly string[]) {
+  constructor(options: RadixTreeOptions, trajectories: Trajectories, log: Logger, sessionHeaders: readonly string[]) {
     this.#options = options;
-    this.#ledger = ledger;
+    this.#trajectories = trajectories;
+    this.#ledger = trajectories.ledger;
     this.#log = log;
     this.#sessionHeaders = sessionHeaders;
   }
@@ -57,6 +60,8 @@ export class RadixTree implements PluginPhases {
 
   async requestBody(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
     if (body.length > MAX_BODY_BYTES) return body;
+    const { refusal } = this.#trajectories;
+    if (refusal !== null) throw new Refused(refusal);
     if (this.#options.verify) await this.#verified(worker);
     const following = this.#following.get(x) ?? this.#follow(x, body);
     following.answer = await following.opened;
@@ -103,7 +108,8 @@ export class RadixTree implements PluginPhases {
       if (verdict.kind === 'later') this.#verdicts.delete(worker);
     }
     const verdict = await asked;
-    if (verdict.kind === 'differs') throw new Refused(new RouterError('tokenizer_mismatch', differenceIn(verdict, worker)));
+    if (verdict.kind === 'differs')
+      throw new Refused(new RouterError('tokenizer_mismatch', differenceIn(verdict, worker)));
   }
 
   #follow(x: Exchange, body: Buffer): Following {

@@ -13,7 +13,7 @@ export function addRoutes(app: Hono, ledger: Ledger, tree: RadixTree): void {
   });
 
   app.get('/radix_tree/stats', async (c) => {
-    const { prompts, hits, promptTokens, knownTokens, ...counts } = await ledger.ask('captureStats', null as never);
+    const { prompts, hits, promptTokens, knownTokens, ...counts } = await ledger.ask('captureStats', null);
     return c.json({
       prompts,
       hits,

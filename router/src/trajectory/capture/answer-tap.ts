@@ -104,7 +104,7 @@ function lastEvent(all: Buffer, end: number): Buffer {
 }
 
 function* eventsOf(all: Buffer, end: number): Iterable<Buffer> {
-  for (let from = 0; from < end; ) {
+  for (let from = 0; from < end;) {
     const to = all.indexOf(EVENT_END, from) + EVENT_END.length;
     yield all.subarray(from, to);
     from = to;
@@ -114,7 +114,9 @@ function* eventsOf(all: Buffer, end: number): Iterable<Buffer> {
 /** As it is written; '' for the only one. */
 function indexOf(event: Buffer): string {
   const at = event.lastIndexOf(INDEX);
-  return at < 0 ? '' : (/^\s*\d+/.exec(event.toString('latin1', at + INDEX.length, at + INDEX.length + 16))?.[0].trim() ?? '');
+  return at < 0
+    ? ''
+    : (/^\s*\d+/.exec(event.toString('latin1', at + INDEX.length, at + INDEX.length + 16))?.[0].trim() ?? '');
 }
 
 /** How many ids an event has and how many tokens there are so far; null: it has none. */

@@ -132,7 +132,12 @@ export async function captureCalls(options: CaptureOptions, keep: (turn: Turn) =
         const isText = request.prompts.some((prompt) => typeof prompt === 'string');
         const changed =
           isText && forward === 'ids'
-            ? withIds(dialect, bytes, request, prompts.map(({ end }) => pathTo(end).ids))
+            ? withIds(
+                dialect,
+                bytes,
+                request,
+                prompts.map(({ end }) => pathTo(end).ids),
+              )
             : dialect === 'completions'
               ? askingForIds(bytes, request)
               : bytes;
@@ -162,7 +167,12 @@ export async function captureCalls(options: CaptureOptions, keep: (turn: Turn) =
       },
 
       /** The answer of `/retrieve_from_text` as JSON. */
-      async retrieveFromText(ask: { text: string; tenant: string; model: string; withLogprobs: boolean }): Promise<string> {
+      async retrieveFromText(ask: {
+        text: string;
+        tenant: string;
+        model: string;
+        withLogprobs: boolean;
+      }): Promise<string> {
         const { ids, logprobs, mask } = await wanted().tokensOf(treeName(ask.tenant, ask.model), ask.text);
         return JSON.stringify({
           tokens: [...ids],

@@ -152,20 +152,21 @@ export class Capture {
     this.forest.touch(place);
     const known = pathTo(place);
     release(place);
+    const length = known.ids.length + rest.length;
     return {
-      ids: joined(Int32Array, known.ids, rest),
-      logprobs: joined(Float64Array, known.logprobs, new Float64Array(rest.length)),
-      mask: joined(Uint8Array, known.mask, new Uint8Array(rest.length)),
+      ids: joined(new Int32Array(length), known.ids, rest),
+      logprobs: joined(new Float64Array(length), known.logprobs, []),
+      mask: joined(new Uint8Array(length), known.mask, []),
     };
   }
 }
 
+/** @param both as long as both together */
 function joined<A extends Int32Array | Float64Array | Uint8Array>(
-  kind: new (length: number) => A,
-  a: ArrayLike<number> & A,
-  b: ArrayLike<number> & A,
+  both: A,
+  a: ArrayLike<number>,
+  b: ArrayLike<number>,
 ): A {
-  const both = new kind(a.length + b.length);
   both.set(a);
   both.set(b, a.length);
   return both;
@@ -191,15 +192,16 @@ function turnOf(
   const asked = pathTo(end, keeps);
   const { ids, logprobs } = sampled;
   const start = asked.ids.length;
-  const mask = new Uint8Array(start + ids.length);
+  const length = start + ids.length;
+  const mask = new Uint8Array(length);
   mask.set(asked.mask);
   mask.fill(1, start);
   return {
     ...facts,
     parent: continued?.turn ?? null,
     keeps,
-    ids: joined(Int32Array, asked.ids, ids),
-    logprobs: joined(Float64Array, asked.logprobs, logprobs ?? new Float64Array(ids.length)),
+    ids: joined(new Int32Array(length), asked.ids, ids),
+    logprobs: joined(new Float64Array(length), asked.logprobs, logprobs ?? []),
     mask,
     versions: sampled.spans.map((span) => ({ version: span.version, from: start + span.start, to: start + span.end })),
     promptTokens: sampled.promptTokens < 0 ? tokens : sampled.promptTokens,

@@ -65,7 +65,8 @@ function logprobsOf(parts: readonly GenerateAnswer[], ids: Int32Array): Float64A
   const own = parts.at(-1)!.meta_info?.output_token_logprobs;
   if (own === undefined) return null;
   // Some releases write them in full where ids are incremental.
-  const triples = own.length === ids.length ? own : parts.flatMap((part) => part.meta_info?.output_token_logprobs ?? []);
+  const triples =
+    own.length === ids.length ? own : parts.flatMap((part) => part.meta_info?.output_token_logprobs ?? []);
   if (triples.length !== ids.length || triples.some(([, id], i) => id !== ids[i])) {
     throw new Unreadable('its logprobs are of other tokens');
   }

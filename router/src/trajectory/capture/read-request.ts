@@ -25,8 +25,28 @@ export interface GivenRequest {
 export type CaptureDialect = 'generate' | 'completions';
 
 const names = {
-  generate: ['text', 'input_ids', 'sampling_params', 'model', 'lora_path', 'image_data', 'video_data', 'audio_data', 'input_embeds'],
-  completions: ['prompt', 'n', 'best_of', 'model', 'lora_path', 'add_special_tokens', 'return_token_ids', 'echo', 'prompt_embeds'],
+  generate: [
+    'text',
+    'input_ids',
+    'sampling_params',
+    'model',
+    'lora_path',
+    'image_data',
+    'video_data',
+    'audio_data',
+    'input_embeds',
+  ],
+  completions: [
+    'prompt',
+    'n',
+    'best_of',
+    'model',
+    'lora_path',
+    'add_special_tokens',
+    'return_token_ids',
+    'echo',
+    'prompt_embeds',
+  ],
 } as const;
 
 /** Beside tokens, or in their place, there is something that is no text: its ids are the engine's alone. */
@@ -63,7 +83,10 @@ export function readRequest(dialect: CaptureDialect, body: Buffer): GivenRequest
   return {
     prompts,
     samples,
-    model: [valueOf('model'), valueOf('lora_path')].map((part) => (typeof part === 'string' ? part : '')).join('\n').trim(),
+    model: [valueOf('model'), valueOf('lora_path')]
+      .map((part) => (typeof part === 'string' ? part : ''))
+      .join('\n')
+      .trim(),
     addSpecial: valueOf('add_special_tokens') !== false,
     from: field.from,
     to: field.to,

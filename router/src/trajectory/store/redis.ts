@@ -75,11 +75,8 @@ export class RedisStore implements TrajectoryStore {
   }
 
   async get(id: string): Promise<Turn | null> {
-    const [outline, arrays, request, answer] = (await this.#link.send([
-      'HMGET',
-      turnKey(id),
-      ...['o', 'd', 'q', 'a'],
-    ])) as (Buffer | null)[];
+    const fields = await this.#link.send(['HMGET', turnKey(id), 'o', 'd', 'q', 'a']);
+    const [outline, arrays, request, answer] = fields as (Buffer | null)[];
     if (outline == null || arrays == null) return null;
     const { tokens, ...rest } = JSON.parse(outline.toString()) as TurnOutline;
     return { ...rest, ...unpackArrays(arrays, tokens), request: request ?? null, answer: answer ?? null };

@@ -1,0 +1,25 @@
+import { z } from 'zod';
+import { count, flag, inGroup } from './option.ts';
+
+const option = inGroup('Trajectories');
+
+export const trajectoriesOptions = {
+  store: option(
+    '<where>',
+    z
+      .string()
+      .regex(/^(memory|sqlite|rediss?:\/\/.+)$/, 'is memory, sqlite or redis://…')
+      .optional(),
+    'Where captured turns are kept: memory, sqlite (a file in --data-dir), or redis://… (Redis or Valkey, shared by several routers). Unsaid: sqlite with --data-dir, else memory.',
+  ),
+  storeMemoryBytes: option(
+    '<bytes>',
+    count.min(65_536).default(268_435_456),
+    'How much memory they may take where they are kept in memory; whole sessions go then, the oldest first.',
+  ),
+  captureRequired: option(
+    '',
+    flag,
+    'Refuse requests that would be captured (503) while their turns can not be kept. Off: such turns are dropped and counted.',
+  ),
+} as const;

@@ -1,0 +1,87 @@
+import type { TurnWriter } from '../store/writer.ts';
+import type { TurnQuery } from '../turn.ts';
+import { type ExportFormat, exportBytes } from './formats.ts';
+import { metricsOf, summaryOf } from './summary.ts';
+import { turnJson } from './turn-json.ts';
+import { type ExportQuery, noProgress } from './walk.ts';
+
+export interface ExportOrder {
+  readonly format: ExportFormat;
+  readonly query: ExportQuery;
+}
+
+export interface SessionQuestion {
+  readonly session: string;
+  readonly tenant?: string;
+}
+
+/** So many at once: each holds a trajectory, or a group of rows. */
+const MAX_EXPORTS = 4;
+
+/** What the trajectory thread can be asked to show: always as bytes of JSON or of a file, so that nobody else has to make them. */
+export function exportCalls(writer: TurnWriter, dataDir: string | null) {
+  const { store } = writer;
+  const exports = new Map<number, AsyncGenerator<Uint8Array>>();
+  let lastId = 0;
+  const outlines = async ({ session, tenant }: SessionQuestion) => {
+    await writer.flush();
+    return store.outlines(session, tenant);
+  };
+  return {
+    /** A page of sessions. */
+    async sessionsJson(query: TurnQuery): Promise<Uint8Array> {
+      await writer.flush();
+      const heads = await store.sessions(query);
+      const trajectories = [];
+      for (const { session, tenant } of heads) {
+        const turns = await store.outlines(session, tenant);
+        if (turns.length > 0) trajectories.push(summaryOf(turns));
+      }
+      const next = heads.length < query.limit ? null : heads.at(-1)!.firstTurn;
+      return json({ trajectories, next });
+    },
+    /** A page of a session's turns; null: there is no such session. */
+    async turnsJson(query: TurnQuery): Promise<Uint8Array | null> {
+      const { session = '', tenant, limit } = query;
+      const all = await outlines(tenant === undefined ? { session } : { session, tenant });
+      if (all.length === 0) return null;
+      const turns = await store.find(query);
+      const next = turns.length < limit ? null : turns.at(-1)!.id;
+      return json({ ...summaryOf(all), page: turns.map(turnJson), next });
+    },
+    async metricsJson(question: SessionQuestion): Promise<Uint8Array | null> {
+      const turns = await outlines(question);
+      return turns.length === 0 ? null : json(metricsOf(turns));
+    },
+    /** @returns what `exportNext` is asked with; null: too many at once */
+    async exportBegin({ format, query }: ExportOrder): Promise<number | null> {
+      if (exports.size >= MAX_EXPORTS) return null;
+      const id = ++lastId;
+      exports.set(id, exportBytes(store, { format, query, dataDir }, noProgress()));
+      await writer.flush();
+      return id;
+    },
+    /** Its next bytes; null: that was all. */
+    async exportNext(id: number): Promise<Uint8Array | null> {
+      const result = await exports
+        .get(id)
+        ?.next()
+        .catch((error: unknown) => {
+          exports.delete(id);
+          throw error;
+        });
+      if (result === undefined || result.done === true) {
+        exports.delete(id);
+        return null;
+      }
+      return result.value;
+    },
+    /** Nobody wants the rest of it. */
+    async exportEnd(id: number): Promise<void> {
+      await exports.get(id)?.return(undefined);
+      exports.delete(id);
+    },
+  };
+}
+
+const json = (value: unknown): Uint8Array => Buffer.from(JSON.stringify(value));

@@ -1,0 +1,74 @@
+import { type ByteWriter, type ParquetWriter } from 'hyparquet-writer';
+import type { Trajectory } from './trajectory.ts';
+import { outlineJson } from './turn-json.ts';
+
+/** A row group is written when so many tokens or rows have come: about 100 MB of plain arrays while it is made. */
+const GROUP_TOKENS = 1_000_000;
+const GROUP_ROWS = 10_000;
+
+type Columns = ConstructorParameters<typeof ParquetWriter>[0]['schema'];
+
+const text = (name: string) =>
+  ({ name, type: 'BYTE_ARRAY', converted_type: 'UTF8', repetition_type: 'REQUIRED' }) as const;
+
+/** The three-level form of lists, which every reader knows. */
+const list = (name: string, type: 'INT32' | 'DOUBLE') =>
+  [
+    { name, converted_type: 'LIST', repetition_type: 'REQUIRED', num_children: 1 },
+    { name: 'list', repetition_type: 'REPEATED', num_children: 1 },
+    { name: 'element', type, repetition_type: 'REQUIRED' },
+  ] as const;
+
+const columns: readonly { name: string; read: (trajectory: Trajectory) => unknown }[] = [
+  { name: 'id', read: ({ id }) => id },
+  { name: 'session', read: ({ session }) => session },
+  { name: 'group', read: ({ group }) => group },
+  { name: 'tenant', read: ({ tenant }) => tenant },
+  { name: 'model', read: ({ model }) => model },
+  { name: 'tokens', read: ({ ids }) => Array.from(ids) },
+  { name: 'loss_mask', read: ({ mask }) => Array.from(mask) },
+  { name: 'rollout_log_probs', read: ({ logprobs }) => Array.from(logprobs) },
+  { name: 'versions', read: ({ versions }) => JSON.stringify(versions) },
+  { name: 'turns', read: ({ turns }) => JSON.stringify(turns.map(outlineJson)) },
+];
+
+const schema = (): Columns => [
+  { name: 'root', num_children: columns.length },
+  ...['id', 'session', 'group', 'tenant', 'model'].map(text),
+  ...list('tokens', 'INT32'),
+  ...list('loss_mask', 'INT32'),
+  ...list('rollout_log_probs', 'DOUBLE'),
+  ...['versions', 'turns'].map(text),
+];
+
+/** A trajectory a row; versions and turns as JSON. */
+export async function* toParquet(trajectories: AsyncIterable<Trajectory>): AsyncGenerator<Uint8Array> {
+  const { ByteWriter: Bytes, ParquetWriter: Parquet } = await import('hyparquet-writer');
+  const writer = new Bytes();
+  const parquet = new Parquet({ writer, schema: schema(), createdBy: 'turnout' });
+  let rows: Trajectory[] = [];
+  let tokens = 0;
+  const write = (): Uint8Array => {
+    // Random ids and logprobs gain nothing from dictionaries, and their statistics tell nobody anything.
+    const columnData = columns.map(({ name, read }) => ({ name, data: rows.map(read) }));
+    void parquet.write({ columnData, rowGroupSize: GROUP_ROWS });
+    rows = [];
+    tokens = 0;
+    return take(writer);
+  };
+  for await (const trajectory of trajectories) {
+    rows.push({ ...trajectory, turns: trajectory.turns.map((turn) => ({ ...turn, request: null, answer: null })) });
+    tokens += trajectory.ids.length;
+    if (tokens >= GROUP_TOKENS || rows.length >= GROUP_ROWS) yield write();
+  }
+  if (rows.length > 0) yield write();
+  void parquet.finish();
+  yield take(writer);
+}
+
+/** What was written since; the writer goes on counting. */
+function take(writer: ByteWriter): Uint8Array {
+  const bytes = writer.getBytes().slice();
+  writer.index = 0;
+  return bytes;
+}

@@ -1,0 +1,59 @@
+import type { TurnOutline } from '../store/store.ts';
+import type { Turn, VersionSpan } from '../turn.ts';
+
+/** A whole trajectory: what its last turn's engine had before it in the end. */
+export interface Trajectory {
+  /** Of its last turn: no two trajectories end with the same one. */
+  readonly id: string;
+  readonly session: string;
+  readonly group: string;
+  readonly tenant: string;
+  readonly model: string;
+  readonly ids: Int32Array;
+  readonly logprobs: Float64Array;
+  readonly mask: Uint8Array;
+  /** Positions in the trajectory. */
+  readonly versions: readonly VersionSpan[];
+  /** From the first to the last. */
+  readonly turns: readonly Turn[];
+}
+
+/** Why turns make no whole trajectory. */
+export type Gap = 'a turn before it is gone' | 'a turn keeps more than there is before it';
+
+/** @returns the turns that nothing goes on from: each ends a trajectory */
+export function leavesOf(outlines: readonly TurnOutline[]): TurnOutline[] {
+  const parents = new Set(outlines.map(({ parent }) => parent));
+  return outlines.filter(({ id }) => !parents.has(id));
+}
+
+/**
+ * Puts a trajectory together from its end: of each turn counts what the one after it keeps.
+ * @param turns from the first to the last, each the parent of the next
+ */
+export function assemble(turns: readonly Turn[]): Trajectory | Gap {
+  const last = turns.at(-1)!;
+  if (turns[0]!.parent !== null) return 'a turn before it is gone';
+  const length = last.keeps + last.ids.length;
+  const ids = new Int32Array(length);
+  const logprobs = new Float64Array(length);
+  const mask = new Uint8Array(length);
+  const spans: VersionSpan[] = [];
+  let end = length;
+  for (const turn of turns.toReversed()) {
+    const { keeps } = turn;
+    if (end > keeps + turn.ids.length) return 'a turn keeps more than there is before it';
+    if (end <= keeps) continue;
+    const count = end - keeps;
+    ids.set(turn.ids.subarray(0, count), keeps);
+    logprobs.set(turn.logprobs.subarray(0, count), keeps);
+    mask.set(turn.mask.subarray(0, count), keeps);
+    for (const { version, from, to } of turn.versions.toReversed()) {
+      if (from < count) spans.push({ version, from: keeps + from, to: keeps + Math.min(to, count) });
+    }
+    end = keeps;
+  }
+  if (end > 0) return 'a turn keeps more than there is before it';
+  const { id, session, group, tenant, model } = last;
+  return { id, session, group, tenant, model, ids, logprobs, mask, versions: spans.toReversed(), turns };
+}

@@ -1,0 +1,45 @@
+import { isUtf8 } from 'node:buffer';
+import type { TurnOutline } from '../store/store.ts';
+import type { Turn } from '../turn.ts';
+
+/** What is told of a turn, by the names that training code knows. */
+export function outlineJson(turn: TurnOutline | Omit<Turn, 'ids' | 'logprobs' | 'mask' | 'request' | 'answer'>) {
+  return {
+    id: turn.id,
+    parent: turn.parent,
+    keeps: turn.keeps,
+    index: turn.index,
+    worker: turn.worker,
+    model: turn.model,
+    path: turn.path,
+    started_at_ms: turn.startedAtMs,
+    ttft_ms: turn.ttftMs,
+    generation_ms: turn.generationMs,
+    prompt_tokens: turn.promptTokens,
+    output_tokens: turn.outputTokens,
+    cached_tokens: turn.cachedTokens,
+    finish_reason: turn.finishReason,
+    versions: turn.versions,
+    drift: turn.drift,
+    routed_experts: turn.experts,
+  };
+}
+
+/** Tokens that a turn adds; with what was said, as it was said. */
+export function turnJson(turn: Turn) {
+  return {
+    ...outlineJson(turn),
+    tokens: Array.from(turn.ids),
+    loss_mask: Array.from(turn.mask),
+    rollout_log_probs: Array.from(turn.logprobs),
+    ...said('request', turn.request),
+    ...said('answer', turn.answer),
+  };
+}
+
+/** As text where it is text: that way numbers keep their digits, and people can read it. */
+export function said(name: 'request' | 'answer', bytes: Uint8Array | null): Record<string, string> {
+  if (bytes === null) return {};
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return isUtf8(buffer) ? { [name]: buffer.toString() } : { [`${name}_base64`]: buffer.toString('base64') };
+}

@@ -1,0 +1,51 @@
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Turn, TurnQuery } from '../turn.ts';
+import type { StoreCounts } from './store.ts';
+import type { TurnWriter, WriterState } from './writer.ts';
+
+export interface SessionName {
+  readonly session: string;
+  /** Left out: of all tenants. */
+  readonly tenant?: string;
+}
+
+/** How the store is, as the event loop asks once a second. */
+export interface StoreState extends WriterState, StoreCounts {
+  readonly place: string;
+}
+
+/** What the trajectory thread can be asked about what it keeps. What was put before a question is in its answer. */
+export function storeCalls(writer: TurnWriter, dataDir: string | null) {
+  const { store } = writer;
+  const after = async <T>(read: () => T | Promise<T>): Promise<T> => {
+    await writer.flush();
+    return read();
+  };
+  return {
+    putTurns(turns: readonly Turn[]): void {
+      for (const turn of turns) writer.put(turn);
+    },
+    getTurn: (id: string) => after(() => store.get(id)),
+    findTurns: (query: TurnQuery) => after(() => store.find(query)),
+    findSessions: (query: TurnQuery) => after(() => store.sessions(query)),
+    outlineSession: ({ session, tenant }: SessionName) => after(() => store.outlines(session, tenant)),
+    /** Its files too. @returns how many turns it had */
+    removeSession: ({ session, tenant }: SessionName) =>
+      after(async () => {
+        const outlines = await store.outlines(session, tenant);
+        const removed = await store.removeSession(session, tenant);
+        for (const { experts } of outlines) {
+          if (experts !== null && dataDir !== null) await rm(join(dataDir, experts.file), { force: true });
+        }
+        return removed;
+      }),
+    async storeState(): Promise<StoreState> {
+      const { place } = store;
+      // One that is away can't count.
+      const unknown = { turns: -1, bytes: -1, evicted: 0 };
+      const counts = writer.state.isFailing ? unknown : await Promise.resolve(store.counts()).catch(() => unknown);
+      return { ...writer.state, ...counts, place };
+    },
+  };
+}

@@ -1,0 +1,143 @@
+import type { Turn } from '../turn.ts';
+import { type TrajectoryStore, turnBytes } from './store.ts';
+
+/** Whatever comes within this time is written together. */
+const GATHER_MS = 50;
+const BATCH_TURNS = 64;
+/** How soon a store that failed is asked again. */
+const RETRY_MS = 1_000;
+/** While it fails so much is kept for it; what comes then is dropped. */
+export const PENDING_BYTES = 67_108_864;
+/** So many turns are tried one by one, before a store that takes none of them counts as failing still. */
+const TRIALS = 3;
+
+export interface WriterState {
+  readonly stored: number;
+  /** Turns that will never be in the store. */
+  readonly dropped: number;
+  readonly pending: number;
+  /** The last try failed. */
+  readonly isFailing: boolean;
+  /** Why; '' while all is well. */
+  readonly lastError: string;
+}
+
+/**
+ * Writes turns in batches. A store that fails (a full disk, a server that is away) is asked again every second and gets what
+ * it missed, as far as that fits; no one who puts turns here ever waits or fails for it.
+ */
+export class TurnWriter {
+  readonly store: TrajectoryStore;
+  readonly #limitBytes: number;
+  readonly #retryMs: number;
+  #pending: Turn[] = [];
+  #pendingBytes = 0;
+  #timer: NodeJS.Timeout | null = null;
+  #writing: Promise<void> | null = null;
+  #stored = 0;
+  #dropped = 0;
+  #lastError = '';
+
+  constructor(store: TrajectoryStore, limitBytes = PENDING_BYTES, retryMs = RETRY_MS) {
+    this.store = store;
+    this.#limitBytes = limitBytes;
+    this.#retryMs = retryMs;
+  }
+
+  get state(): WriterState {
+    return {
+      stored: this.#stored,
+      dropped: this.#dropped,
+      pending: this.#pending.length,
+      isFailing: this.#lastError !== '',
+      lastError: this.#lastError,
+    };
+  }
+
+  put(turn: Turn): void {
+    const bytes = turnBytes(turn);
+    if (this.#pendingBytes + bytes > this.#limitBytes) {
+      this.#dropped++;
+      return;
+    }
+    this.#pending.push(turn);
+    this.#pendingBytes += bytes;
+    if (this.#pending.length >= BATCH_TURNS && this.#lastError === '') void this.#write();
+    else this.#timer ??= setTimeout(() => void this.#write(), this.#lastError === '' ? GATHER_MS : this.#retryMs);
+  }
+
+  /** What was put before is in the store now, as far as it takes any. */
+  async flush(): Promise<void> {
+    while (this.#pending.length > 0 && this.#lastError === '') await this.#write();
+  }
+
+  /** One last try; what the store doesn't take then is lost, and counted. */
+  async close(): Promise<void> {
+    await this.#writing;
+    await this.#write();
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#dropped += this.#pending.length;
+    this.#pending = [];
+    await this.store.close();
+  }
+
+  #write(): Promise<void> {
+    this.#writing ??= this.#writeAll().finally(() => {
+      this.#writing = null;
+    });
+    return this.#writing;
+  }
+
+  async #writeAll(): Promise<void> {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    while (this.#pending.length > 0) {
+      const isWell = this.#lastError === '' ? await this.#writeBatch() : await this.#writeSome();
+      if (isWell) continue;
+      this.#timer ??= setTimeout(() => void this.#write(), this.#retryMs);
+      return;
+    }
+  }
+
+  async #writeBatch(): Promise<boolean> {
+    const batch = this.#pending.slice(0, BATCH_TURNS);
+    if (await this.#try(batch)) {
+      this.#done(new Set(batch));
+      this.#stored += batch.length;
+      return true;
+    }
+    return false;
+  }
+
+  /** One by one: where the store takes others, what it didn't take was at fault itself and is given up. */
+  async #writeSome(): Promise<boolean> {
+    const refused = new Set<Turn>();
+    for (const turn of this.#pending) {
+      if (await this.#try([turn])) {
+        this.#dropped += refused.size;
+        this.#stored++;
+        this.#done(refused.add(turn));
+        return true;
+      }
+      refused.add(turn);
+      if (refused.size >= TRIALS) break;
+    }
+    return false;
+  }
+
+  async #try(turns: readonly Turn[]): Promise<boolean> {
+    try {
+      await this.store.put(turns);
+      this.#lastError = '';
+      return true;
+    } catch (error) {
+      this.#lastError = (error as Error).message || 'the store failed';
+      return false;
+    }
+  }
+
+  #done(turns: ReadonlySet<Turn>): void {
+    this.#pending = this.#pending.filter((turn) => !turns.has(turn));
+    for (const turn of turns) this.#pendingBytes -= turnBytes(turn);
+  }
+}

@@ -1,0 +1,119 @@
+import type { Config } from '../config/options.ts';
+import { RouterError } from '../kit/errors.ts';
+import type { Logger } from '../observe/log.ts';
+import type { Plugin } from '../plugin.ts';
+import { Ledger } from './ledger.ts';
+import type { StoreState } from './store/store-calls.ts';
+
+/** How often the thread is asked how its store is. */
+const LOOK_MS = 1_000;
+/** What is dropped is said once in so long. */
+const SAY_MS = 60_000;
+
+const NOTHING_YET: StoreState = {
+  place: '',
+  stored: 0,
+  dropped: 0,
+  pending: 0,
+  isFailing: false,
+  lastError: '',
+  turns: 0,
+  bytes: 0,
+  evicted: 0,
+};
+
+type TrajectoryConfig = Pick<
+  Config,
+  | 'dataDir'
+  | 'store'
+  | 'storeMemoryBytes'
+  | 'captureRequired'
+  | 'tokenizerPath'
+  | 'radixMaxCacheSize'
+  | 'radixMaxBytes'
+  | 'radixGcThresholdK'
+>;
+
+/** Whether anything is captured, or was and is to be looked at. */
+const areWanted = ({ store, captureRequired, tokenizerPath }: TrajectoryConfig): boolean =>
+  store !== undefined || captureRequired || tokenizerPath !== undefined;
+
+/** Rejects, in words for the user, when the store can't be had. @returns null: nobody asked for it, so there is no thread */
+export async function startTrajectories(config: TrajectoryConfig, log: Logger): Promise<Trajectories | null> {
+  return areWanted(config) ? Trajectories.start(config, log) : null;
+}
+
+/** Trajectories, seen from the event loop: the thread that keeps them, and how its store is. */
+export class Trajectories {
+  readonly ledger: Ledger;
+  /** What captures, and what ends the thread after the last exchange. */
+  readonly plugins: readonly Plugin[] = [{ name: 'trajectories', appliesTo: () => false, close: () => this.close() }];
+  readonly #log: Logger;
+  readonly #isRequired: boolean;
+  readonly #timer: NodeJS.Timeout;
+  #state = NOTHING_YET;
+  #isDead = false;
+  #saidMs = -Infinity;
+  #saidDropped = 0;
+
+  private constructor(config: TrajectoryConfig, log: Logger) {
+    const { dataDir = null, store = null, storeMemoryBytes, tokenizerPath = null } = config;
+    const { radixMaxCacheSize: maxNodes, radixMaxBytes: maxBytes, radixGcThresholdK: keepVersions } = config;
+    const tokens = { tokenizerPath, maxNodes, maxBytes, keepVersions };
+    this.#log = log;
+    this.#isRequired = config.captureRequired;
+    this.ledger = new Ledger({ ...tokens, dataDir, store, storeMemoryBytes }, (error) => {
+      this.#isDead = true;
+      log.error({ error: error.message }, 'the trajectory thread ended: nothing is captured any more');
+    });
+    this.#timer = setInterval(() => void this.#look(), LOOK_MS).unref();
+  }
+
+  /** Rejects, in words for the user, when the store can't be had. */
+  static async start(config: TrajectoryConfig, log: Logger): Promise<Trajectories> {
+    const started = new Trajectories(config, log);
+    try {
+      started.#state = await started.ledger.ask('storeState', null);
+    } catch (error) {
+      clearInterval(started.#timer);
+      throw new Error(`trajectories can't be kept: ${(error as Error).message}`, { cause: error });
+    }
+    log.info({ store: started.#state.place }, 'trajectories are kept');
+    return started;
+  }
+
+  /** As of about a second ago. */
+  get state(): StoreState {
+    return this.#state;
+  }
+
+  /** With `--capture-required`, what is said to a request that would be captured, while that can't be had. null: go on. */
+  get refusal(): RouterError | null {
+    if (!this.#isRequired || !(this.#isDead || this.#state.isFailing)) return null;
+    const reason = this.#isDead ? 'the thread that keeps them has ended' : this.#state.lastError;
+    const message = `Trajectories can't be kept now, and --capture-required is set: ${reason}.`;
+    return new RouterError('capture_failed', message, { retryAfterSecs: 1 });
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#look();
+    await this.ledger.close();
+  }
+
+  async #look(): Promise<void> {
+    if (this.#isDead) return;
+    try {
+      this.#state = await this.ledger.ask('storeState', null);
+    } catch {
+      // It has ended: said already.
+      return;
+    }
+    const { dropped, lastError, place } = this.#state;
+    const now = performance.now();
+    if (dropped === this.#saidDropped || now - this.#saidMs < SAY_MS) return;
+    this.#log.warn({ dropped: dropped - this.#saidDropped, error: lastError, store: place }, 'turns not kept');
+    this.#saidMs = now;
+    this.#saidDropped = dropped;
+  }
+}

@@ -1,0 +1,307 @@
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { globSync, mkdirSync, writeFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { parquetReadObjects } from 'hyparquet';
+import { type ExportFormat, exportBytes } from '../../src/trajectory/export/formats.ts';
+import { assemble } from '../../src/trajectory/export/trajectory.ts';
+import { type ExportQuery, noProgress } from '../../src/trajectory/export/walk.ts';
+import { MemoryStore } from '../../src/trajectory/store/memory.ts';
+import type { Turn } from '../../src/trajectory/turn.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { turnOf } from '../harness/turns.ts';
+
+async function exported(store: MemoryStore, format: ExportFormat, query: ExportQuery = {}, dataDir = '') {
+  const pieces: Uint8Array[] = [];
+  const progress = noProgress();
+  for await (const piece of exportBytes(store, { format, query, dataDir }, progress)) pieces.push(piece);
+  return { bytes: Buffer.concat(pieces), progress };
+}
+
+interface Line {
+  readonly id: string;
+  readonly session: string;
+  readonly tokens: number[];
+  readonly loss_mask: number[];
+  readonly rollout_log_probs: number[];
+  readonly versions: unknown[];
+  readonly turns: Record<string, unknown>[];
+}
+
+async function lines(store: MemoryStore, query: ExportQuery = {}): Promise<Line[]> {
+  const { bytes } = await exported(store, 'jsonl', query);
+  return bytes
+    .toString()
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Line);
+}
+
+const tokens = (turn: { ids: number[]; sampledFrom: number }) => ({
+  ids: Int32Array.from(turn.ids),
+  logprobs: Float64Array.from(turn.ids, (id, i) => (i < turn.sampledFrom ? 0 : -id / 7)),
+  mask: Uint8Array.from(turn.ids, (_, i) => (i < turn.sampledFrom ? 0 : 1)),
+  versions: [{ version: '1', from: turn.sampledFrom, to: turn.ids.length }],
+});
+
+/** Two turns, then two branches: one from the end, one that goes back into the middle of the second turn. */
+function branching(session = 'branching'): { store: MemoryStore; turns: Turn[] } {
+  const first = turnOf({ session, group: 'g', ...tokens({ ids: [1, 2, 3, 4], sampledFrom: 2 }) });
+  const second = turnOf({ session, parent: first.id, keeps: 4, ...tokens({ ids: [5, 6, 7, 8], sampledFrom: 1 }) });
+  const third = turnOf({
+    session,
+    parent: second.id,
+    keeps: 8,
+    ...tokens({ ids: [9, 10], sampledFrom: 1 }),
+    versions: [{ version: '2', from: 1, to: 2 }],
+    request: Buffer.from('{"seed":12345678901234567890}'),
+    answer: Buffer.from([0xff]),
+  });
+  const aside = turnOf({ session, parent: second.id, keeps: 6, ...tokens({ ids: [11, 12], sampledFrom: 1 }) });
+  const store = new MemoryStore(1e9);
+  store.put([first, second, third, aside]);
+  return { store, turns: [first, second, third, aside] };
+}
+
+test('each end of a tree of turns is a trajectory, whole from its beginning', async () => {
+  const { store, turns } = branching();
+  const [long, short] = await lines(store);
+  assert.deepEqual(long?.tokens, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+  assert.deepEqual(long.loss_mask, [0, 0, 1, 1, 0, 1, 1, 1, 0, 1]);
+  assert.deepEqual(long.rollout_log_probs, [0, 0, -3 / 7, -4 / 7, 0, -6 / 7, -1, -8 / 7, 0, -10 / 7]);
+  assert.deepEqual(long.versions, [
+    { version: '1', from: 2, to: 4 },
+    { version: '1', from: 5, to: 8 },
+    { version: '2', from: 9, to: 10 },
+  ]);
+  assert.equal(long.turns[2]?.['request'], '{"seed":12345678901234567890}', 'digits are kept');
+  assert.equal(long.turns[2]?.['answer_base64'], '/w==');
+  assert.deepEqual(short?.tokens, [1, 2, 3, 4, 5, 6, 11, 12]);
+  assert.deepEqual(short.loss_mask, [0, 0, 1, 1, 0, 1, 0, 1]);
+  assert.deepEqual(short.versions[1], { version: '1', from: 5, to: 6 }, 'cut where the branch leaves');
+  assert.deepEqual(
+    short.turns.map(({ id }) => id),
+    [turns[0]!.id, turns[1]!.id, turns[3]!.id],
+  );
+});
+
+test('any tree of turns is exported as a naive reading of it says', async () => {
+  const shape = fc.record({
+    parent: fc.nat(),
+    keep: fc.nat(),
+    ids: fc.array(fc.integer({ min: 0, max: 1e6 }), { maxLength: 6 }),
+  });
+  await fc.assert(
+    fc.asyncProperty(fc.array(shape, { minLength: 1, maxLength: 12 }), async (shapes) => {
+      const whole = new Map<string, number[]>();
+      const turns: Turn[] = [];
+      for (const { parent, keep, ids } of shapes) {
+        const from = turns.length === 0 ? undefined : turns[parent % (turns.length + 1)];
+        const before = from === undefined ? [] : whole.get(from.id)!;
+        const keeps = before.length === 0 ? 0 : keep % (before.length + 1);
+        const turn = turnOf({ parent: from?.id ?? null, keeps, ...tokens({ ids, sampledFrom: 0 }) });
+        whole.set(turn.id, [...before.slice(0, keeps), ...ids]);
+        turns.push(turn);
+      }
+      const store = new MemoryStore(1e9);
+      store.put(turns);
+      const ends = turns.filter(({ id }) => turns.every(({ parent }) => parent !== id));
+      const found = await lines(store);
+      assert.deepEqual(
+        found.map((line) => [line.id, line.tokens, line.rollout_log_probs]),
+        ends.map(({ id }) => [id, whole.get(id), whole.get(id)!.map((token) => (token === 0 ? 0 : -token / 7))]),
+      );
+    }),
+  );
+});
+
+test('an export can be narrowed to what one asks for', async () => {
+  const { store } = branching('a');
+  store.put([turnOf({ session: 'b', group: 'other', startedAtMs: 5 }), turnOf({ session: 'a', tenant: 't' })]);
+  const sessions = async (query: ExportQuery) => (await lines(store, query)).map(({ session }) => session);
+  assert.deepEqual(await sessions({}), ['a', 'a', 'b', 'a']);
+  assert.deepEqual(await sessions({ session: 'b' }), ['b']);
+  assert.deepEqual(await sessions({ group: 'g' }), ['a', 'a']);
+  assert.deepEqual(await sessions({ version: '2' }), ['a'], 'only the line that it had a part in');
+  assert.deepEqual(await sessions({ sinceMs: 6, tenant: '' }), ['a', 'a']);
+});
+
+test('a trajectory whose beginning is gone is left out and counted, and so is one that can not be', async () => {
+  const store = new MemoryStore(1e9);
+  store.put([turnOf({ session: 'a', parent: 'gone', keeps: 2 }), turnOf({ session: 'b', keeps: 3 })]);
+  const { bytes, progress } = await exported(store, 'jsonl');
+  assert.equal(bytes.length, 0);
+  assert.deepEqual(progress.leftOut, {
+    'a turn before it is gone': 1,
+    'a turn keeps more than there is before it': 1,
+  });
+  assert.equal(assemble([turnOf({ keeps: 1 })]), 'a turn keeps more than there is before it');
+});
+
+test('a line may begin in another session', async () => {
+  const store = new MemoryStore(1e9);
+  const first = turnOf({ session: 'a', ids: Int32Array.of(1, 2, 3, 4) });
+  store.put([first, turnOf({ session: 'b', parent: first.id, keeps: 2, ids: Int32Array.of(7, 8, 9, 10) })]);
+  assert.deepEqual((await lines(store, { session: 'b' }))[0]?.tokens, [1, 2, 7, 8, 9, 10]);
+  assert.deepEqual((await lines(store, { session: 'a' }))[0]?.tokens, [1, 2, 3, 4]);
+});
+
+test('parquet: a trajectory a row, as the readers of others read it', async (t) => {
+  const { store } = branching();
+  const { bytes } = await exported(store, 'parquet');
+  const rows = await parquetReadObjects({
+    file: bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length),
+  });
+  const expected = await lines(store);
+  assert.equal(rows.length, 2);
+  for (const [i, row] of rows.entries()) {
+    for (const name of ['id', 'session', 'tokens', 'loss_mask', 'rollout_log_probs'] as const) {
+      assert.deepEqual(row[name], expected[i]![name], name);
+    }
+    assert.deepEqual(JSON.parse(row['versions'] as string), expected[i]!.versions);
+  }
+  const python = pythonWith('pyarrow');
+  if (python === undefined) {
+    t.diagnostic('no Python with pyarrow: not read by it');
+    return;
+  }
+  const file = join(temporaryFolder(t), 'out.parquet');
+  writeFileSync(file, bytes);
+  const script = `
+import json, sys, pyarrow.parquet as pq
+table = pq.read_table(sys.argv[1])
+rows = table.select(["id", "tokens", "loss_mask", "rollout_log_probs"]).to_pylist()
+print(json.dumps({"types": [str(field.type) for field in table.schema], "rows": rows}))`;
+  const { rows: theirs, types } = runPython(python, script, file) as { rows: Line[]; types: string[] };
+  assert.deepEqual(
+    theirs,
+    expected.map(({ id, tokens: ids, loss_mask, rollout_log_probs }) => ({
+      id,
+      tokens: ids,
+      loss_mask,
+      rollout_log_probs,
+    })),
+  );
+  assert.ok(
+    types.some((type) => type.startsWith('list<') && type.includes('int32')),
+    types.join(),
+  );
+});
+
+test('parquet and safetensors of nothing are files all the same', async () => {
+  const { bytes } = await exported(new MemoryStore(1e9), 'parquet');
+  assert.deepEqual(await parquetReadObjects({ file: new Uint8Array(bytes).buffer }), []);
+  const tensors = readTensors((await exported(new MemoryStore(1e9), 'safetensors')).bytes);
+  assert.deepEqual(tensors['tokens'], { dtype: 'I64', shape: [0], bytes: Buffer.alloc(0) });
+});
+
+interface ReadTensor {
+  readonly dtype: string;
+  readonly shape: number[];
+  readonly bytes: Buffer;
+}
+
+/** The format as its description says: nothing of ours. */
+function readTensors(file: Buffer): Record<string, ReadTensor> {
+  const length = Number(file.readBigUInt64LE(0));
+  const header = JSON.parse(file.toString('utf8', 8, 8 + length)) as Record<
+    string,
+    { dtype: string; shape: number[]; data_offsets: [number, number] }
+  >;
+  let end = 0;
+  const tensors = Object.entries(header).map(
+    ([
+      name,
+      {
+        dtype,
+        shape,
+        data_offsets: [from, to],
+      },
+    ]) => {
+      assert.equal(from, end, 'no holes');
+      end = to;
+      return [name, { dtype, shape, bytes: file.subarray(8 + length + from, 8 + length + to) }] as const;
+    },
+  );
+  assert.equal(8 + length + end, file.length);
+  return Object.fromEntries(tensors);
+}
+
+test('safetensors: all trajectories in one set of tensors, with the experts of each', async (t) => {
+  const dataDir = temporaryFolder(t);
+  mkdirSync(join(dataDir, 'experts'));
+  const experts = Int32Array.from({ length: 3 * 2 * 2 }, (_, i) => i);
+  writeFileSync(join(dataDir, 'experts/a'), experts);
+  writeFileSync(
+    join(dataDir, 'experts/b'),
+    Uint8Array.from({ length: 2 * 4 }, (_, i) => 100 + i),
+  );
+  const store = new MemoryStore(1e9);
+  const ids = Int32Array.of(1, 2, 3, 4);
+  store.put([
+    turnOf({ session: 'a', ids, experts: { file: 'experts/a', bytes: 48, dtype: null, shape: null } }),
+    turnOf({ session: 'b', ids, experts: { file: 'experts/b', bytes: 8, dtype: 'uint8', shape: [2, 4] } }),
+    turnOf({ session: 'c', ids, experts: { file: 'experts/gone', bytes: 8, dtype: 'uint8', shape: [2, 4] } }),
+  ]);
+  const { bytes } = await exported(store, 'safetensors', {}, dataDir);
+  const tensors = readTensors(bytes);
+  const shapes = Object.fromEntries(
+    Object.entries(tensors).map(([name, { dtype, shape }]) => [name, [dtype, ...shape]]),
+  );
+  assert.deepEqual(shapes, {
+    tokens: ['I64', 12],
+    offsets: ['I64', 4],
+    routed_experts_offsets: ['I64', 4],
+    rollout_log_probs: ['F64', 12],
+    routed_experts: ['I32', 5, 4],
+    loss_mask: ['U8', 12],
+    meta: ['U8', tensors['meta']!.bytes.length],
+  });
+  const meta = JSON.parse(tensors['meta']!.bytes.toString()) as Line[];
+  assert.deepEqual(
+    meta.map(({ session }) => session),
+    ['a', 'b', 'c'],
+  );
+  const read = tensors['routed_experts']!.bytes;
+  assert.deepEqual(
+    Array.from({ length: 20 }, (_, i) => read.readInt32LE(4 * i)),
+    [...experts, 100, 101, 102, 103, 104, 105, 106, 107],
+  );
+  assert.deepEqual(
+    Array.from({ length: 4 }, (_, i) => Number(tensors['routed_experts_offsets']!.bytes.readBigInt64LE(8 * i))),
+    [0, 3, 5, 5],
+  );
+  const python = pythonWith('safetensors.numpy');
+  if (python === undefined) {
+    t.diagnostic('no Python with safetensors: not read by it');
+    return;
+  }
+  const file = join(dataDir, 'out.safetensors');
+  writeFileSync(file, bytes);
+  const script = `
+import json, sys
+from safetensors.numpy import load_file
+tensors = load_file(sys.argv[1])
+print(json.dumps({name: [str(a.dtype), list(a.shape), a.tolist()] for name, a in tensors.items() if name != "meta"}))`;
+  const theirs = runPython(python, script, file) as Record<string, [string, number[], unknown]>;
+  assert.deepEqual(theirs['tokens'], ['int64', [12], [1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4]]);
+  assert.deepEqual(theirs['routed_experts']?.slice(0, 2), ['int32', [5, 4]]);
+  assert.deepEqual(theirs['loss_mask']?.slice(0, 2), ['uint8', [12]]);
+});
+
+/** A Python of the engines that `npm run test:real` installs, or of this machine, that has the module. */
+function pythonWith(module: string): string | undefined {
+  const home = process.env['TURNOUT_REAL_DIR'] ?? join(homedir(), '.cache/turnout');
+  return [...globSync(join(home, 'engines/*/bin/python')), 'python3'].find(
+    (python) => spawnSync(python, ['-c', `import ${module}`]).status === 0,
+  );
+}
+
+function runPython(python: string, script: string, file: string): unknown {
+  const { stdout, stderr, status } = spawnSync(python, ['-c', script, file], { encoding: 'utf8' });
+  assert.equal(status, 0, stderr);
+  return JSON.parse(stdout);
+}
