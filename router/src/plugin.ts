@@ -29,6 +29,11 @@ export interface PluginRoutes {
  */
 export interface Plugin {
   readonly name: string;
+  /**
+   * First of all: may put another target into `exchange.head`, as if the client had asked for that. Access, the API and everything
+   * else go by what it leaves there.
+   */
+  retarget?(exchange: Exchange): void;
   /** Whether it takes part in this exchange; asked once, when the request's head is known. Default: always. */
   appliesTo?(exchange: Exchange): boolean;
   /**

@@ -20,6 +20,7 @@ import { WaitingRoom } from './choose/waiting-room.ts';
 import { BodyReader } from './classify/body-reader.ts';
 import { classify } from './classify/classify.ts';
 import { orders } from './classify/keys.ts';
+import { retargeted } from './classify/retarget.ts';
 import { settleRoles } from './classify/roles.ts';
 import { serverCertificates, workerCertificates } from './config/certificates.ts';
 import { namedWorkers } from './config/named-workers.ts';
@@ -230,7 +231,10 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const plugins = [...pluginRoom.plugins, ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])];
   addRankField(fleet, plugins);
   const pipeline = new Pipeline({
-    classify: (x) => classify(x, ids.requestIdHeaders) ?? (fleet.servesPairs ? settleRoles(x) : null),
+    classify: retargeted(
+      plugins,
+      (x) => classify(x, ids.requestIdHeaders) ?? (fleet.servesPairs ? settleRoles(x) : null),
+    ),
     doorkeeper,
     serveOwn: ownEndpoints(app, (path) => pluginRoom.endpoints.has(path), modelList(models)),
     fleetControl,

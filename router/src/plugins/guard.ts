@@ -105,7 +105,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     },
   });
 
-  const { appliesTo, classify, admit, choose, requestBody, hearAnswer, responseHead, responseEvent, responseBody } =
+  const { retarget, appliesTo, classify, admit, choose, requestBody, hearAnswer, responseHead, responseEvent, responseBody } =
     plugin;
   const { finished, routes, close } = plugin;
   const hear = hearAnswer && prompt('hearAnswer', hearAnswer, problemOfEar);
@@ -114,6 +114,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     name,
     // A phase that a plugin lacks must be lacking here: a feature that is off costs nothing.
     ...(plugin.takesEmptyBodies && { takesEmptyBodies: true }),
+    ...(retarget && { retarget: prompt('retarget', retarget, anything) }),
     ...(appliesTo && { appliesTo: prompt('appliesTo', appliesTo, anything) }),
     ...(classify && { classify: patient('classify', classify, anything) }),
     ...(admit && { admit: patient('admit', admit, problemOfRefusal) }),

@@ -1,4 +1,5 @@
 import { captureCalls } from './capture/capture-calls.ts';
+import { chatCalls } from './chat/chat-calls.ts';
 import { exportCalls } from './export/export-calls.ts';
 import type { LedgerOptions } from './ledger.ts';
 import { openStore } from './store/open.ts';
@@ -11,9 +12,10 @@ const MEMORY_BYTES = 268_435_456;
 export async function ledgerCalls(options: LedgerOptions) {
   const { dataDir, store = null, storeMemoryBytes = MEMORY_BYTES } = options;
   const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
-  const { calls } = await captureCalls(options, (turn) => writer.put(turn));
+  const { calls, capture } = await captureCalls(options, (turn) => writer.put(turn));
   return {
     ...calls,
+    ...chatCalls({ tokenizer: capture?.tokenizer ?? null, tokenizerPath: options.tokenizerPath }, writer),
     ...storeCalls(writer, dataDir),
     ...exportCalls(writer, dataDir),
     /** Writes out what is still in memory. */

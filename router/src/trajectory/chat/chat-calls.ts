@@ -1,0 +1,197 @@
+import type { EngineKind } from '../../engines/engine.ts';
+import { Unreadable } from '../capture/sampled.ts';
+import type { TurnWriter } from '../store/writer.ts';
+import { walk } from '../export/walk.ts';
+import type { Tokenizer } from '../tokens/tokenizer.ts';
+import { readChatRequest } from './chat-request.ts';
+import type { ChatFacts, ChatSession, OpenTurn } from './chat-session.ts';
+import { loadChatTemplate } from './chat-template.ts';
+import { Chats } from './chats.ts';
+import { type EngineRequest, engineRequest } from './engine-request.ts';
+import type { Equality } from './equality.ts';
+import { answerValues, readChat } from './read-chat.ts';
+import { sessionRecords } from './records.ts';
+import { encodeSamples } from './samples.ts';
+
+/** Which chat. */
+export interface ChatName {
+  readonly session: string;
+  readonly tenant: string;
+}
+
+/** A chat's request that is to go to an engine. */
+export interface ChatOpenCall extends ChatName {
+  /** Its caller's number for it. */
+  readonly id: number;
+  /** null: it is known, and goes to another engine. */
+  readonly body: Uint8Array | null;
+  readonly engine: EngineKind;
+  /** 0: not known. */
+  readonly maxModelLen: number;
+  readonly takesIds: boolean;
+}
+
+/** What its client asked for itself. */
+export type ChatWishes = Readonly<Record<string, unknown>>;
+
+export type ChatOpened =
+  | {
+      readonly body: Uint8Array;
+      readonly path: string;
+      readonly form: EngineRequest['form'];
+      readonly isStream: boolean;
+      readonly wishes: ChatWishes;
+      readonly problem: null;
+    }
+  | { readonly problem: string };
+
+export interface ChatCloseCall {
+  readonly id: number;
+  readonly isStream: boolean;
+  readonly answer: Uint8Array;
+  readonly facts: ChatFacts;
+}
+
+export interface ChatStats {
+  /** Turns that were kept. */
+  turns: number;
+  /** Those whose prompt is no continuation of the record. */
+  drifted: number;
+  /** Those that engines rendered themselves. */
+  observed: number;
+  /** Answers whose tokens could not be read. */
+  uncaptured: number;
+  /** Why the last one could not; ''. */
+  lastProblem: string;
+}
+
+interface Open {
+  readonly chat: ChatSession;
+  readonly turn: OpenTurn;
+  isExact: boolean;
+}
+
+/** Of the wishes of a request those that its answer depends on. */
+const WISHES = [
+  'logprobs',
+  'top_logprobs',
+  'return_meta_info',
+  'return_prompt_token_ids',
+  'return_token_ids',
+  'return_output_ids_in_sglext',
+  'return_input_ids_in_sglext',
+];
+
+/** What the trajectory thread can be asked about chats. */
+export function chatCalls(
+  { tokenizer, tokenizerPath }: { tokenizer: Tokenizer | null; tokenizerPath: string | null },
+  writer: TurnWriter,
+) {
+  const open = new Map<number, Open>();
+  const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, uncaptured: 0, lastProblem: '' };
+  let chats: Chats | null = null;
+  const begun = (): Chats => {
+    if (chats === null) throw new Error('chat sessions are not on');
+    return chats;
+  };
+
+  const forget = (id: number): Open | undefined => {
+    const known = open.get(id);
+    if (known !== undefined) known.chat.open--;
+    open.delete(id);
+    return known;
+  };
+
+  const close = async ({ isStream, answer, facts }: ChatCloseCall, { chat, turn, isExact }: Open): Promise<void> => {
+    if (chat.isRemoved) return;
+    const bytes = Buffer.from(answer.buffer, answer.byteOffset, answer.byteLength);
+    const turns = await chat.answered(turn, isExact, readChat(answerValues(isStream, bytes)), facts, answer);
+    for (const one of turns) {
+      writer.put(one);
+      stats.turns++;
+      if (one.drift !== null) stats.drifted++;
+      if (!isExact) stats.observed++;
+    }
+  };
+
+  return {
+    /** Turns chat sessions on; rejects, in words for the user, when that can't be. */
+    chatBegin(equality: Equality): void {
+      if (tokenizer === null || tokenizerPath === null) throw new Error("it needs the model's tokenizer: --tokenizer-path");
+      chats = new Chats({ tokenizer, template: loadChatTemplate(tokenizerPath), equality }, writer);
+    },
+
+    chatKnown: ({ session, tenant }: ChatName): Promise<boolean> => begun().has(session, tenant),
+
+    async chatOpen({ id, session, tenant, body, engine, maxModelLen, takesIds }: ChatOpenCall): Promise<ChatOpened> {
+      let known = open.get(id);
+      if (known === undefined) {
+        const request = readChatRequest(Buffer.from(body!.buffer, body!.byteOffset, body!.byteLength));
+        if (typeof request === 'string') return { problem: request };
+        const made = await begun().with(session, tenant, async (chat): Promise<Open | string> => {
+          try {
+            return { chat, turn: await chat.ask(request), isExact: false };
+          } catch (error) {
+            // The template's own word, mostly: raise_exception of a message that it has no place for.
+            return `The chat template refuses these messages: ${(error as Error).message}`;
+          }
+        });
+        if (typeof made === 'string') return { problem: made };
+        known = made;
+        // It stays in memory until its answer is here.
+        known.chat.open++;
+        open.set(id, known);
+      }
+      const { request, promptIds } = known.turn;
+      const made = engineRequest(engine, request, promptIds, { maxModelLen, takesIds });
+      known.isExact = made.isExact;
+      const wishes = Object.fromEntries(WISHES.map((name) => [name, request.fields[name] ?? null]));
+      const { path, form } = made;
+      return { body: new Uint8Array(made.body), path, form, isStream: request.isStream, wishes, problem: null };
+    },
+
+    async chatClose(call: ChatCloseCall): Promise<void> {
+      const known = forget(call.id);
+      if (known === undefined) return;
+      const { session, tenant } = known.chat;
+      try {
+        await begun().with(session, tenant, () => close(call, known));
+      } catch (error) {
+        if (!(error instanceof Unreadable)) throw error;
+        stats.uncaptured++;
+        stats.lastProblem = error.message;
+      }
+    },
+
+    /** There was no answer to keep. */
+    chatDrop(id: number): void {
+      forget(id);
+    },
+
+    /** Removes a chat and its turns. @returns false: there is none, or chats are not on */
+    async chatRemove({ session, tenant }: ChatName): Promise<boolean> {
+      if (chats === null || !(await chats.has(session, tenant))) return false;
+      chats.remove(session, tenant);
+      await writer.flush();
+      await writer.store.removeSession(session, tenant);
+      return true;
+    },
+
+    /** What is on record of it, as JSON. */
+    chatRecords: (name: ChatName): Promise<Uint8Array> =>
+      begun().with(name.session, name.tenant, (chat) => sessionRecords(chat, begun().stored(name.session, name.tenant))),
+
+    /** Its samples; a text: why there can't be any. */
+    async chatSamples({ session, tenant, maxTokens }: ChatName & { maxTokens: number }): Promise<Uint8Array | string> {
+      return begun().with(session, tenant, async () => {
+        await writer.flush();
+        const progress = { sessions: 0, trajectories: 0, tokens: 0, leftOut: {} as Record<string, number> };
+        const bytes = await encodeSamples(walk(writer.store, { session, tenant }, progress), maxTokens, begun().rules.tokenizer);
+        const [reason] = Object.keys(progress.leftOut);
+        return reason === undefined ? bytes : `A trajectory of this session is not whole: ${reason}.`;
+      });
+    },
+
+    chatStats: (): ChatStats => stats,
+  };
+}
