@@ -97,7 +97,7 @@ test('an engine error passes as it is, and nothing is kept of it', async (t) => 
   const scene = await startChatScene(t);
   const session = await scene.begin();
   const { status, text } = await scene.post(`/sessions/${session}/v1/chat/completions`, { messages, temperature: -1 });
-  assert.equal(status, 400);
+  assert.equal(status, 400, text);
   assert.match(text, /temperature must be non-negative/);
   assert.deepEqual((await scene.record(session)).records, []);
 });
@@ -112,8 +112,8 @@ test('what is wrong is said', async (t) => {
     return answer.text;
   };
   assert.match(await said(path, '{', 400), /The body is no JSON/);
-  assert.match(await said(path, {}, 400), /"messages" has to be a list/);
-  assert.match(await said(path, { messages: [{}] }, 400), /"role"/);
+  assert.match(await said(path, {}, 400), /messages.* has to be a list/);
+  assert.match(await said(path, { messages: [{}] }, 400), /role/);
   assert.match(await said('/sessions/nobody/v1/chat/completions', { messages }, 404), /There is no session 'nobody'/);
   assert.match(await said(`/sessions/${session.replace(/^./, (c) => (c === 'a' ? 'b' : 'a'))}/samples`, {}, 404), /no session/);
   assert.match(await said(`/sessions/${session}/samples`, { max_seq_len: -1 }, 400), /max_seq_len/);
