@@ -181,12 +181,12 @@ test('an aborted generation is on record, and goes on', async (t) => {
   await checkSamples(scene, session, [first, second]);
 });
 
-async function startKeeping(t: TestContext, dataDir: string, tokenizerPath: string, options: object = {}) {
+async function startKeeping(t: TestContext, dataDir: string, tokenizerPath: string) {
   const log: FinishedRecord[] = [];
   const engines = await startEngines(t, 1, log);
   const plugin = ['chat-sessions'];
   const workerUrls = engines.map(({ url }) => url);
-  const router = await startTestRouter(t, { workerUrls, tokenizerPath, dataDir, plugin, disableHealthCheck: false, ...options });
+  const router = await startTestRouter(t, { workerUrls, tokenizerPath, dataDir, plugin, disableHealthCheck: false, pluginTimeoutMs: 60_000 });
   await until('the router knows its engine', () => router.fleet.workers.every(({ engine }) => engine !== null));
   return sceneOf(router, engines, log);
 }

@@ -82,6 +82,8 @@ export async function startChatScene(
     tokenizerPath,
     plugin: ['chat-sessions'],
     disableHealthCheck: false,
+    // Machines under load: the first request waits for a thread that starts.
+    pluginTimeoutMs: 60_000,
     ...routerOptions,
   });
   await until('the router knows its engines', () => router.fleet.workers.every(({ models }) => models !== null));

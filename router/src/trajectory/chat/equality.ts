@@ -32,7 +32,8 @@ export function messageKey(message: Message, equality: Equality): string {
     .digest('base64');
 }
 
-function looseCall({ id, type, function: called, ...others }: ToolCall): unknown {
+/** Its place among the calls says nothing (SGLang writes it out, agents leave it out). */
+function looseCall({ id, type, function: called, index: _, ...others }: ToolCall): unknown {
   const { name, arguments: given, ...rest } = called ?? {};
   return { ...others, id, type: type ?? 'function', function: { ...rest, name, arguments: argumentsOf(given) } };
 }

@@ -9,6 +9,7 @@ export interface Message {
 export interface ToolCall {
   readonly id?: string | null;
   readonly type?: string | null;
+  readonly index?: number;
   /** `arguments`: JSON, in a string as OpenAI's API has it, or as such. */
   readonly function?: { readonly name?: string; readonly arguments?: unknown } | null;
 }

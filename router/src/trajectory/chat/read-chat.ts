@@ -47,7 +47,7 @@ interface MetaInfo {
 interface Delta {
   readonly role?: string;
   readonly content?: string | null;
-  readonly tool_calls?: readonly (ToolCall & { readonly index?: number })[] | null;
+  readonly tool_calls?: readonly ToolCall[] | null;
   readonly [member: string]: unknown;
 }
 
