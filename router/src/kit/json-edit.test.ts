@@ -15,7 +15,10 @@ test('members go with their commas, whichever they are; the others keep their by
       assert.equal(after, text.length - edge.length);
       const made = edit.result().toString();
       const kept = members.filter(([key]) => key !== 'gone' && key !== 'away');
-      assert.deepEqual(JSON.parse(made), Object.fromEntries(kept.map(([key, own]) => [key, JSON.parse(own) as unknown])));
+      assert.deepEqual(
+        JSON.parse(made),
+        Object.fromEntries(kept.map(([key, own]) => [key, JSON.parse(own) as unknown])),
+      );
       for (const [key, own, gap] of kept) assert.ok(made.includes(`"${key}"${gap}:${gap}${own}`));
       if (kept.length === members.length) assert.equal(made, text);
     }),

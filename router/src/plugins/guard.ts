@@ -105,8 +105,18 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     },
   });
 
-  const { retarget, appliesTo, classify, admit, choose, requestBody, hearAnswer, responseHead, responseEvent, responseBody } =
-    plugin;
+  const {
+    retarget,
+    appliesTo,
+    classify,
+    admit,
+    choose,
+    requestBody,
+    hearAnswer,
+    responseHead,
+    responseEvent,
+    responseBody,
+  } = plugin;
   const { finished, routes, close } = plugin;
   const hear = hearAnswer && prompt('hearAnswer', hearAnswer, problemOfEar);
   const end = close && patient('close', close, anything);

@@ -80,9 +80,16 @@ for (const more of [{}, { logprobs: true, top_logprobs: 1 }, { n: 2 }, { stream_
         .map((event) => event.replace('data: ', ''))
         .map((data) => {
           if (!data.startsWith('{')) return data;
-          const { prompt_token_ids: _, ...rest } = JSON.parse(data) as { prompt_token_ids?: unknown; choices: object[] };
+          const { prompt_token_ids: _, ...rest } = JSON.parse(data) as {
+            prompt_token_ids?: unknown;
+            choices: object[];
+          };
           // A completion says at every event how it was stopped, a chat at the last one.
-          for (const choice of rest.choices as { stop_reason?: unknown; token_ids?: unknown; prompt_token_ids?: unknown }[]) {
+          for (const choice of rest.choices as {
+            stop_reason?: unknown;
+            token_ids?: unknown;
+            prompt_token_ids?: unknown;
+          }[]) {
             if (choice.stop_reason === null) delete choice.stop_reason;
             if (choice.token_ids === null) delete choice.token_ids;
           }
@@ -115,6 +122,9 @@ test('what is wrong is said', async (t) => {
   assert.match(await said(path, {}, 400), /messages.* has to be a list/);
   assert.match(await said(path, { messages: [{}] }, 400), /role/);
   assert.match(await said('/sessions/nobody/v1/chat/completions', { messages }, 404), /There is no session 'nobody'/);
-  assert.match(await said(`/sessions/${session.replace(/^./, (c) => (c === 'a' ? 'b' : 'a'))}/samples`, {}, 404), /no session/);
+  assert.match(
+    await said(`/sessions/${session.replace(/^./, (c) => (c === 'a' ? 'b' : 'a'))}/samples`, {}, 404),
+    /no session/,
+  );
   assert.match(await said(`/sessions/${session}/samples`, { max_seq_len: -1 }, 400), /max_seq_len/);
 });

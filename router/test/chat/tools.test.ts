@@ -12,7 +12,11 @@ const SAMPLED = '<tool_call>\n{"name":  "f", "arguments": {"n": 1234567890123456
 const ids = [...encode(SAMPLED), endOfTurn];
 const call = { id: 'call_1', type: 'function', function: { name: 'f', arguments: '{"n": 12345678901234567890}' } };
 const logprobs = ids.map((id, i) => [-(i + 1) / 8, id, null]);
-const meta = { finish_reason: { type: 'stop', matched: endOfTurn }, completion_tokens: ids.length, output_token_logprobs: logprobs };
+const meta = {
+  finish_reason: { type: 'stop', matched: endOfTurn },
+  completion_tokens: ids.length,
+  output_token_logprobs: logprobs,
+};
 const head = '"id":"x","created":1,"model":"m"';
 
 const whole =
@@ -47,7 +51,8 @@ async function startSession(t: TestContext) {
     const asked = await engine.next();
     return { asked, sent: JSON.parse((await asked.payload()).toString()) as Record<string, unknown>, response };
   };
-  const record = async (): Promise<ChatRecord> => (await fetch(`${router.url}/sessions/${session}`)).json() as Promise<ChatRecord>;
+  const record = async (): Promise<ChatRecord> =>
+    (await fetch(`${router.url}/sessions/${session}`)).json() as Promise<ChatRecord>;
   return { router, ask, record };
 }
 
@@ -68,7 +73,9 @@ for (const isStream of [false, true]) {
     assert.deepEqual(first.sent.tools, tools);
     const asked = first.sent.input_ids as number[];
     if (isStream) {
-      const body = [...streamed, extension, 'data: [DONE]\n\n'].map((event) => `${event.length.toString(16)}\r\n${event}\r\n`);
+      const body = [...streamed, extension, 'data: [DONE]\n\n'].map(
+        (event) => `${event.length.toString(16)}\r\n${event}\r\n`,
+      );
       first.asked.connection.write(`${STREAM_HEAD}${body.join('')}0\r\n\r\n`);
     } else first.asked.answer(whole);
     const text = await (await first.response).text();
@@ -90,7 +97,10 @@ for (const isStream of [false, true]) {
     await untilIdle(router);
     const { metadata } = await record();
     assert.deepEqual(metadata.accumulated_token_ids, [...prompt, ...ids]);
-    assert.deepEqual(metadata.tree.turns.map(({ drift }) => drift), [null, null]);
+    assert.deepEqual(
+      metadata.tree.turns.map(({ drift }) => drift),
+      [null, null],
+    );
   });
 }
 
@@ -127,11 +137,18 @@ test('vLLM with tools renders itself: ids are those that it tells, and where the
   const first = await say(session, [{ role: 'user', content: 'a' }], { tools, max_tokens: 600, seed: 1 });
   const { inputIds, outputIds } = log.at(-1)!;
   const known = [...inputIds, ...outputIds];
-  await say(session, [{ role: 'user', content: 'a' }, first, { role: 'user', content: 'b' }], { tools, max_tokens: 5, stream: true });
+  await say(session, [{ role: 'user', content: 'a' }, first, { role: 'user', content: 'b' }], {
+    tools,
+    max_tokens: 5,
+    stream: true,
+  });
   const second = log.at(-1)!;
   const { metadata } = await record(session);
   assert.deepEqual(metadata.accumulated_token_ids, [...second.inputIds, ...second.outputIds]);
   const at = known.findIndex((one, i) => second.inputIds[i] !== one);
   assert.ok(at > 0, 'the engine reads its own answer as other ids');
-  assert.deepEqual(metadata.tree.turns.map(({ drift }) => drift), [null, { kind: 'template', at }]);
+  assert.deepEqual(
+    metadata.tree.turns.map(({ drift }) => drift),
+    [null, { kind: 'template', at }],
+  );
 });

@@ -2,7 +2,14 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { seededRandom } from '../../src/kit/rng.ts';
 import { decode, encode, endOfTurn } from '../../src/sim/tokenizer.ts';
-import { type ChatMessage, type ChatScene, messageOf, sceneOf, startChatScene, startEngines } from '../harness/chat-scene.ts';
+import {
+  type ChatMessage,
+  type ChatScene,
+  messageOf,
+  sceneOf,
+  startChatScene,
+  startEngines,
+} from '../harness/chat-scene.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { type Sample, readSamples } from '../harness/safetensors.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
@@ -20,7 +27,14 @@ interface History {
 }
 
 const START: History = { messages: [], ids: [], mask: [], isContinued: true };
-const said = ['What is of ten?', 'def f(x):\n  return {"é": [x**2]}\n', '漢字 👩‍👩‍👧', '', '{"city": "Paris", "n": 9007199254740993}', ' the  the\n\n'];
+const said = [
+  'What is of ten?',
+  'def f(x):\n  return {"é": [x**2]}\n',
+  '漢字 👩‍👩‍👧',
+  '',
+  '{"city": "Paris", "n": 9007199254740993}',
+  ' the  the\n\n',
+];
 
 /** What stands behind a history in the next prompt. */
 function behind({ ids, messages }: History, role: string, content: string): number[] {
@@ -29,7 +43,14 @@ function behind({ ids, messages }: History, role: string, content: string): numb
 }
 
 /** Asks for the next turn of a history, and holds what the engine did against it. */
-async function next(scene: ChatScene, session: string, history: History, role: string, content: string, more: object): Promise<History> {
+async function next(
+  scene: ChatScene,
+  session: string,
+  history: History,
+  role: string,
+  content: string,
+  more: object,
+): Promise<History> {
   const asked = behind(history, role, content);
   const messages = [...history.messages, { role, content }];
   const answer = await scene.say(session, messages, more);
@@ -55,17 +76,15 @@ async function checkSamples(scene: ChatScene, session: string, histories: readon
   const samples = await samplesOf(scene, session);
   const leaves = histories.filter(({ isContinued }) => !isContinued);
   const byIds = (a: readonly number[], b: readonly number[]): number => (String(a) < String(b) ? -1 : 1);
-  assert.deepEqual(
-    samples.map(({ tokens }) => tokens).toSorted(byIds),
-    leaves.map(({ ids }) => ids).toSorted(byIds),
-  );
+  assert.deepEqual(samples.map(({ tokens }) => tokens).toSorted(byIds), leaves.map(({ ids }) => ids).toSorted(byIds));
   for (const { tokens, mask, logprobs, meta } of samples) {
     const leaf = leaves.find(({ ids }) => String(ids) === String(tokens))!;
     const start = leaf.mask.indexOf(1);
     assert.deepEqual(mask, leaf.mask.slice(start));
     assert.equal(meta.response_length, tokens.length - start);
     assert.equal(logprobs.length, mask.length);
-    for (const [i, logprob] of logprobs.entries()) assert.ok(mask[i] === 1 ? logprob < 0 : logprob === 0, `${i}: ${logprob}`);
+    for (const [i, logprob] of logprobs.entries())
+      assert.ok(mask[i] === 1 ? logprob < 0 : logprob === 0, `${i}: ${logprob}`);
     assert.equal(meta.response, decode(tokens.slice(start)));
   }
 }
@@ -186,7 +205,14 @@ async function startKeeping(t: TestContext, dataDir: string, tokenizerPath: stri
   const engines = await startEngines(t, 1, log);
   const plugin = ['chat-sessions'];
   const workerUrls = engines.map(({ url }) => url);
-  const router = await startTestRouter(t, { workerUrls, tokenizerPath, dataDir, plugin, disableHealthCheck: false, pluginTimeoutMs: 60_000 });
+  const router = await startTestRouter(t, {
+    workerUrls,
+    tokenizerPath,
+    dataDir,
+    plugin,
+    disableHealthCheck: false,
+    pluginTimeoutMs: 60_000,
+  });
   await until('the router knows its engine', () => router.fleet.workers.every(({ engine }) => engine !== null));
   return sceneOf(router, engines, log);
 }
@@ -224,7 +250,12 @@ test('--capture-chat: plain chats that carry a session key are sessions', async 
   const messages = [{ role: 'user', content: 'a' }];
   const answer = await say(messages, key);
   const { inputIds, outputIds } = scene.log.at(-1)!;
-  const known: History = { messages: [...messages, answer], ids: [...inputIds, ...outputIds], mask: [], isContinued: false };
+  const known: History = {
+    messages: [...messages, answer],
+    ids: [...inputIds, ...outputIds],
+    mask: [],
+    isContinued: false,
+  };
   await say([...known.messages, { role: 'user', content: 'b' }], key);
   assert.deepEqual(scene.log.at(-1)!.inputIds, [...known.ids, ...behind(known, 'user', 'b')]);
   assert.equal((await scene.record('mine')).records.length, 2);

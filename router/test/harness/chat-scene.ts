@@ -18,10 +18,16 @@ export interface ChatMessage {
 /** What is on record of a session. */
 export interface ChatRecord {
   readonly session_id: string;
-  readonly records: readonly { readonly request: Record<string, unknown>; readonly response: ChatAnswer; readonly status_code: number }[];
+  readonly records: readonly {
+    readonly request: Record<string, unknown>;
+    readonly response: ChatAnswer;
+    readonly status_code: number;
+  }[];
   readonly metadata: {
     readonly accumulated_token_ids: readonly number[];
-    readonly tree: { readonly turns: readonly { readonly id: string; readonly parent: string | null; readonly drift: unknown }[] };
+    readonly tree: {
+      readonly turns: readonly { readonly id: string; readonly parent: string | null; readonly drift: unknown }[];
+    };
   };
 }
 
@@ -66,7 +72,12 @@ export async function startEngines(
 /** A router with chat sessions before simulated engines that it knows already. */
 export async function startChatScene(
   t: TestContext,
-  { kind = 'sglang', count = 1, sim = {}, router: routerOptions = {} }: {
+  {
+    kind = 'sglang',
+    count = 1,
+    sim = {},
+    router: routerOptions = {},
+  }: {
     kind?: SimOptions['kind'];
     count?: number;
     sim?: Partial<SimOptions>;
@@ -107,7 +118,11 @@ export function sceneOf(router: Router, engines: readonly SimEngine[], log: Fini
       return (JSON.parse(text) as { session_id: string }).session_id;
     },
     async say(session, messages, more = {}) {
-      const { status, text } = await post(`/sessions/${session}/v1/chat/completions`, { model: 'sim', messages, ...more });
+      const { status, text } = await post(`/sessions/${session}/v1/chat/completions`, {
+        model: 'sim',
+        messages,
+        ...more,
+      });
       assert.equal(status, 200, text);
       await untilIdle(router);
       if ((more as { stream?: boolean }).stream === true) return messageOf(text);
@@ -126,7 +141,8 @@ export function messageOf(stream: string): ChatMessage {
   assert.ok(stream.endsWith('data: [DONE]\n\n'), stream);
   let content = '';
   for (const event of eventsOf(stream)) {
-    for (const { delta } of event.choices as readonly { delta?: { content?: string } }[]) content += delta?.content ?? '';
+    for (const { delta } of event.choices as readonly { delta?: { content?: string } }[])
+      content += delta?.content ?? '';
   }
   return { role: 'assistant', content };
 }

@@ -4,7 +4,11 @@ export interface Sample {
   /** Of the response, which is all from the first sampled token on. */
   readonly mask: number[];
   readonly logprobs: number[];
-  readonly meta: Record<string, unknown> & { readonly response: string; readonly response_length: number; readonly status: string };
+  readonly meta: Record<string, unknown> & {
+    readonly response: string;
+    readonly response_length: number;
+    readonly status: string;
+  };
 }
 
 export function readSamples(bytes: Buffer): Sample[] {

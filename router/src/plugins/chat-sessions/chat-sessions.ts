@@ -79,7 +79,9 @@ export class ChatSessions implements PluginPhases {
     if (session === undefined) return null;
     const isKnown = await this.#ledger.ask('chatKnown', { session, tenant: x.tenant });
     if (isKnown) return null;
-    throw new Refused(new RouterError('session_not_found', `There is no session '${session}': POST /sessions begins one.`));
+    throw new Refused(
+      new RouterError('session_not_found', `There is no session '${session}': POST /sessions begins one.`),
+    );
   }
 
   async requestBody(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
@@ -143,7 +145,8 @@ export class ChatSessions implements PluginPhases {
         ? withoutOurs(body, opened.wishes)
         : { bytes: fromCompletion.body(body), hasIds: fromCompletion.hasIds };
     if (!made.hasIds && this.#inPath.has(x)) {
-      const message = 'The engine answers without the ids of its tokens: it is too old, or a router before it drops what it is asked for.';
+      const message =
+        'The engine answers without the ids of its tokens: it is too old, or a router before it drops what it is asked for.';
       throw new Refused(new RouterError('upstream_bad_answer', message));
     }
     return made.bytes;

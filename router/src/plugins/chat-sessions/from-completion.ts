@@ -53,7 +53,8 @@ export class FromCompletion {
     const start = bytes.indexOf(OPENING_BRACE);
     if (start < 0) return edit;
     edit.members(start, bytes.length, (is, { valueStart, to }) => {
-      if (is('object')) edit.replace(valueStart, to, name === 'delta' ? '"chat.completion.chunk"' : '"chat.completion"');
+      if (is('object'))
+        edit.replace(valueStart, to, name === 'delta' ? '"chat.completion.chunk"' : '"chat.completion"');
       else if (is('id') && bytes.toString('latin1', valueStart, valueStart + 6) === '"cmpl-') {
         edit.replace(valueStart, valueStart + 6, '"chatcmpl-');
       } else if (is('choices')) {

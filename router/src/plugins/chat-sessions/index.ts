@@ -10,7 +10,10 @@ const options = z.strictObject({
     .enum(['strict', 'loose_tool_call', 'role_content_only'])
     .default('loose_tool_call')
     .describe('When a message that a client sends back is the one on record.'),
-  forward: z.enum(['ids', 'messages']).default('ids').describe('What engines get; of messages they render and tell the ids.'),
+  forward: z
+    .enum(['ids', 'messages'])
+    .default('ids')
+    .describe('What engines get; of messages they render and tell the ids.'),
   engine: z.enum(['auto', 'sglang', 'vllm']).default('auto').describe('What its workers are; auto: as they say.'),
   verify: z.boolean().default(true).describe('Compare the tokenizer with that of each engine before it is used.'),
 });

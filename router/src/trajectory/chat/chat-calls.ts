@@ -117,7 +117,8 @@ export function chatCalls(
   return {
     /** Turns chat sessions on; rejects, in words for the user, when that can't be. */
     chatBegin(equality: Equality): void {
-      if (tokenizer === null || tokenizerPath === null) throw new Error("it needs the model's tokenizer: --tokenizer-path");
+      if (tokenizer === null || tokenizerPath === null)
+        throw new Error("it needs the model's tokenizer: --tokenizer-path");
       chats = new Chats({ tokenizer, template: loadChatTemplate(tokenizerPath), equality }, writer);
     },
 
@@ -179,14 +180,20 @@ export function chatCalls(
 
     /** What is on record of it, as JSON. */
     chatRecords: (name: ChatName): Promise<Uint8Array> =>
-      begun().with(name.session, name.tenant, (chat) => sessionRecords(chat, begun().stored(name.session, name.tenant))),
+      begun().with(name.session, name.tenant, (chat) =>
+        sessionRecords(chat, begun().stored(name.session, name.tenant)),
+      ),
 
     /** Its samples; a text: why there can't be any. */
     async chatSamples({ session, tenant, maxTokens }: ChatName & { maxTokens: number }): Promise<Uint8Array | string> {
       return begun().with(session, tenant, async () => {
         await writer.flush();
         const progress = { sessions: 0, trajectories: 0, tokens: 0, leftOut: {} as Record<string, number> };
-        const bytes = await encodeSamples(walk(writer.store, { session, tenant }, progress), maxTokens, begun().rules.tokenizer);
+        const bytes = await encodeSamples(
+          walk(writer.store, { session, tenant }, progress),
+          maxTokens,
+          begun().rules.tokenizer,
+        );
         const [reason] = Object.keys(progress.leftOut);
         return reason === undefined ? bytes : `A trajectory of this session is not whole: ${reason}.`;
       });

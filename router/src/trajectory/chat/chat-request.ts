@@ -17,7 +17,14 @@ export interface ChatRequest {
 }
 
 /** What changes the prompt in a way that is the engine's own. */
-const RENDERING = ['continue_final_message', 'chat_template', 'documents', 'input_ids', 'prompt_embeds', 'mm_processor_kwargs'];
+const RENDERING = [
+  'continue_final_message',
+  'chat_template',
+  'documents',
+  'input_ids',
+  'prompt_embeds',
+  'mm_processor_kwargs',
+];
 
 /** @returns what is wrong with it, in words for its client */
 export function readChatRequest(body: Buffer): ChatRequest | string {
@@ -28,7 +35,8 @@ export function readChatRequest(body: Buffer): ChatRequest | string {
   } catch (error) {
     return `The body is no JSON: ${(error as Error).message}`;
   }
-  if (typeof fields !== 'object' || fields === null || Array.isArray(fields)) return 'The body has to be a JSON object.';
+  if (typeof fields !== 'object' || fields === null || Array.isArray(fields))
+    return 'The body has to be a JSON object.';
   const { messages, tools, model, stream, chat_template_kwargs: kwargs } = fields;
   if (!Array.isArray(messages) || messages.length === 0) return '"messages" has to be a list that is not empty.';
   for (const message of messages as readonly unknown[]) {

@@ -136,7 +136,8 @@ export class ChatSession {
     const logprobs = new Float64Array(ids.length);
     if (sample.logprobs !== null) logprobs.set(sample.logprobs, asked.length);
     const index = (parent?.index ?? -1) + 1;
-    const spans = sample.spans.length > 0 || version === '' ? sample.spans : [{ version, start: 0, end: sample.ids.length }];
+    const spans =
+      sample.spans.length > 0 || version === '' ? sample.spans : [{ version, start: 0, end: sample.ids.length }];
     const turn: Turn = {
       ...facts,
       id,
@@ -150,7 +151,11 @@ export class ChatSession {
       ids,
       logprobs,
       mask: new Uint8Array(ids.length).fill(1, asked.length),
-      versions: spans.map((span) => ({ version: span.version, from: asked.length + span.start, to: asked.length + span.end })),
+      versions: spans.map((span) => ({
+        version: span.version,
+        from: asked.length + span.start,
+        to: asked.length + span.end,
+      })),
       promptTokens: keeps + asked.length,
       outputTokens: sample.ids.length,
       cachedTokens: sample.cachedTokens,

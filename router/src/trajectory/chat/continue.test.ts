@@ -54,12 +54,21 @@ function turnOf(
   return turn;
 }
 
-const words = fc.string({ unit: fc.constantFrom('a', ' the', ' of', 'ten', '\n', ' ', 'é', '漢', '{"x": 1}', '👩'), maxLength: 12 });
-const sampledIds = fc.array(fc.oneof(fc.integer({ min: 0, max: 255 }), fc.integer({ min: firstWord, max: vocabSize - 1 })), { maxLength: 12 });
-const chats = fc.array(fc.record({ asked: words, sampled: sampledIds, isEnded: fc.boolean(), isCanonical: fc.boolean() }), {
-  minLength: 1,
-  maxLength: 6,
+const words = fc.string({
+  unit: fc.constantFrom('a', ' the', ' of', 'ten', '\n', ' ', 'é', '漢', '{"x": 1}', '👩'),
+  maxLength: 12,
 });
+const sampledIds = fc.array(
+  fc.oneof(fc.integer({ min: 0, max: 255 }), fc.integer({ min: firstWord, max: vocabSize - 1 })),
+  { maxLength: 12 },
+);
+const chats = fc.array(
+  fc.record({ asked: words, sampled: sampledIds, isEnded: fc.boolean(), isCanonical: fc.boolean() }),
+  {
+    minLength: 1,
+    maxLength: 6,
+  },
+);
 
 test('what was sampled is kept, and a chat whose answers are spelled as they would be encoded has the ids of its whole rendering', async (t) => {
   const folder = temporaryFolder(t);
@@ -103,7 +112,14 @@ test('a template that rewrites history is followed, and it is said', () => {
   const template = new ChatTemplate(FORGETFUL, FORGETFUL, {});
   const first = continueBehind(null, [{ role: 'user', content: 'a' }], template, NOTHING, simPieces);
   const answer = 'x</think>b';
-  const turn = turnOf(tree, null, [{ role: 'user', content: 'a' }], { ...first, ids: encode(first.text) }, [...encode(answer), endOfTurn], answer);
+  const turn = turnOf(
+    tree,
+    null,
+    [{ role: 'user', content: 'a' }],
+    { ...first, ids: encode(first.text) },
+    [...encode(answer), endOfTurn],
+    answer,
+  );
   const next = continueBehind(turn, [{ role: 'user', content: 'c' }], template, NOTHING, simPieces);
   assert.deepEqual(next, {
     keeps: 0,
@@ -119,7 +135,14 @@ test('an answer that its engine took apart stays as it was sampled', () => {
   const first = continueBehind(null, [{ role: 'user', content: 'a' }], template, NOTHING, simPieces);
   const sampled = [...encode('<think>hm</think>\n\nyes'), endOfTurn];
   // The engine's parser gave its client the answer without the reasoning.
-  const turn = turnOf(tree, null, [{ role: 'user', content: 'a' }], { ...first, ids: encode(first.text) }, sampled, 'yes');
+  const turn = turnOf(
+    tree,
+    null,
+    [{ role: 'user', content: 'a' }],
+    { ...first, ids: encode(first.text) },
+    sampled,
+    'yes',
+  );
   const next = continueBehind(turn, [{ role: 'user', content: 'c' }], template, NOTHING, simPieces);
   assert.deepEqual(next, {
     keeps: turn.ids.length,
@@ -133,7 +156,14 @@ test('an answer that was cut off is ended by the template', () => {
   const tree = new SessionTree();
   const template = new ChatTemplate(CHATML, CHATML, {});
   const first = continueBehind(null, [{ role: 'user', content: 'a' }], template, NOTHING, simPieces);
-  const turn = turnOf(tree, null, [{ role: 'user', content: 'a' }], { ...first, ids: encode(first.text) }, [200], '\ufffd');
+  const turn = turnOf(
+    tree,
+    null,
+    [{ role: 'user', content: 'a' }],
+    { ...first, ids: encode(first.text) },
+    [200],
+    '\ufffd',
+  );
   const next = continueBehind(turn, [{ role: 'user', content: 'c' }], template, NOTHING, simPieces);
   assert.equal(next.text, '<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n');
   assert.equal(next.keeps, turn.ids.length);
@@ -144,7 +174,14 @@ test('a stop token that the template knows nothing of is no part of the chat tha
   const template = new ChatTemplate(CHATML, CHATML, {});
   const first = continueBehind(null, [{ role: 'user', content: 'a' }], template, NOTHING, simPieces);
   const sampled = [...encode('b'), ...encode('<|endoftext|>')];
-  const turn = turnOf(tree, null, [{ role: 'user', content: 'a' }], { ...first, ids: encode(first.text) }, sampled, 'b');
+  const turn = turnOf(
+    tree,
+    null,
+    [{ role: 'user', content: 'a' }],
+    { ...first, ids: encode(first.text) },
+    sampled,
+    'b',
+  );
   const next = continueBehind(turn, [{ role: 'user', content: 'c' }], template, NOTHING, simPieces);
   assert.equal(next.drift, 'tokens');
   assert.equal(next.keeps, turn.ids.length - 1);

@@ -15,7 +15,10 @@ interface Answer {
   readonly prompt_token_ids?: readonly number[] | null;
   readonly usage?: { readonly prompt_tokens_details?: { readonly cached_tokens?: number | null } | null } | null;
   readonly metadata?: { readonly weight_version?: string | number | null } | null;
-  readonly sglext?: { readonly input_ids?: readonly number[]; readonly output_ids?: readonly (readonly number[])[] } | null;
+  readonly sglext?: {
+    readonly input_ids?: readonly number[];
+    readonly output_ids?: readonly (readonly number[])[];
+  } | null;
   readonly error?: unknown;
 }
 

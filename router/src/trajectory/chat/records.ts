@@ -13,7 +13,16 @@ export async function sessionRecords(chat: ChatSession, stored: AsyncIterable<Tu
   let last: Turn | null = null;
   for await (const turn of stored) {
     const { id, parent, keeps, index, ids, outputTokens, finishReason, drift } = turn;
-    turns.push({ id, parent, keeps, index, tokens: ids.length, output_tokens: outputTokens, finish_reason: finishReason, drift });
+    turns.push({
+      id,
+      parent,
+      keeps,
+      index,
+      tokens: ids.length,
+      output_tokens: outputTokens,
+      finish_reason: finishReason,
+      drift,
+    });
     // Choices of one answer are turns of their own.
     const isSameCall = last !== null && last.startedAtMs === turn.startedAtMs && isSame(last.answer, turn.answer);
     if (!isSameCall && turn.request !== null && turn.answer !== null) parts.push(recordOf(turn));
@@ -26,7 +35,9 @@ export async function sessionRecords(chat: ChatSession, stored: AsyncIterable<Tu
     max_trim_tokens: 0,
     tree: { turns },
   });
-  return Buffer.from(`{"session_id":${JSON.stringify(chat.session)},"records":[${parts.join(',')}],"metadata":${metadata}}`);
+  return Buffer.from(
+    `{"session_id":${JSON.stringify(chat.session)},"records":[${parts.join(',')}],"metadata":${metadata}}`,
+  );
 }
 
 function recordOf(turn: Turn): string {

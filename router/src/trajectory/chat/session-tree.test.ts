@@ -37,10 +37,18 @@ test('a request goes on behind the turn with the most of its messages; of equal 
   assert.equal(tree.attach(keysOf(history)), a, 'a retry');
   assert.equal(tree.attach(keysOf([...history, answer('two'), user('3')])), again);
   assert.equal(tree.attach(keysOf([...history, answer('zwei'), user('3')])), other);
-  assert.equal(tree.attach(keysOf([...history, answer('deux'), user('3')])), a, 'an answer that nobody gave is a new branch');
+  assert.equal(
+    tree.attach(keysOf([...history, answer('deux'), user('3')])),
+    a,
+    'an answer that nobody gave is a new branch',
+  );
   assert.equal(tree.attach(keysOf([user('0')])), null);
   const deep = add(tree, 'deep', lost, user('3'), answer('three'));
-  assert.equal(tree.attach(keysOf([...history, answer('two'), user('3'), answer('three'), user('4')])), deep, 'though a newer one has less');
+  assert.equal(
+    tree.attach(keysOf([...history, answer('two'), user('3'), answer('three'), user('4')])),
+    deep,
+    'though a newer one has less',
+  );
 });
 
 test('what clients send back in another spelling is the same message, as far as is wanted', () => {
@@ -54,9 +62,26 @@ test('what clients send back in another spelling is the same message, as far as 
   assert.ok(!same('loose_tool_call', stored, { ...replayed, tool_calls: [call('{"a":2}')] }));
   assert.ok(!same('loose_tool_call', stored, { ...replayed, role: 'user' }));
   assert.ok(same('role_content_only', stored, { role: 'assistant', content: '' }));
-  assert.ok(same('loose_tool_call', user('ab'), { role: 'user', content: [{ type: 'text', text: 'a' }, { type: 'text', text: 'b' }] }));
+  assert.ok(
+    same('loose_tool_call', user('ab'), {
+      role: 'user',
+      content: [
+        { type: 'text', text: 'a' },
+        { type: 'text', text: 'b' },
+      ],
+    }),
+  );
   assert.ok(!same('strict', user('ab'), { role: 'user', content: [{ type: 'text', text: 'ab' }] }));
-  assert.ok(same('strict', { role: 'user', content: 'a' }, { content: 'a', role: 'user' }), 'the order of members says nothing');
+  assert.ok(
+    same('strict', { role: 'user', content: 'a' }, { content: 'a', role: 'user' }),
+    'the order of members says nothing',
+  );
   // Numbers that JavaScript would make one of.
-  assert.ok(!same('loose_tool_call', { ...stored, tool_calls: [call('{"a":9007199254740993}')] }, { ...stored, tool_calls: [call('{"a":9007199254740992}')] }));
+  assert.ok(
+    !same(
+      'loose_tool_call',
+      { ...stored, tool_calls: [call('{"a":9007199254740993}')] },
+      { ...stored, tool_calls: [call('{"a":9007199254740992}')] },
+    ),
+  );
 });
