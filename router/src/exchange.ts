@@ -56,6 +56,8 @@ export interface Prompt {
 /** Hears the payload of an answer as it passes; can't change it. */
 export interface AnswerEar {
   hear(bytes: Buffer, start: number, end: number): void;
+  /** True: it can take no more now, the engine is to be read on when `resume` was called. Bounds what an ear holds. */
+  isBehind?(resume: () => void): boolean;
 }
 
 /** A worker as a policy saw it when it chose: what speaks for or against it, in the policy's own terms. */

@@ -5,6 +5,8 @@ import { ConfigError, loadConfig } from '../config/load.ts';
 import type { Config } from '../config/options.ts';
 import { addAliasVerbs, inFull } from './alias.ts';
 import { addOptions } from './options.ts';
+import type { ExportFlags } from './export.ts';
+import type { ReplayFlags } from './replay.ts';
 import type { SimFlags } from './sim.ts';
 
 function configOf(flags: Record<string, unknown>): Config {
@@ -61,6 +63,36 @@ addOptions(
   const routerFlags = Object.fromEntries(Object.entries(flags).filter(([name]) => !own.includes(name)));
   await (await import('./launch.ts')).launch(flags, engineArgs, () => configOf(routerFlags));
 });
+
+program
+  .command('export')
+  .description('Write captured trajectories to a file, also while a router captures more.')
+  .requiredOption('--format <format>', 'jsonl, parquet or safetensors.')
+  .option('--session <key>', 'Of this session.')
+  .option('--group <group>', 'Of this group (trajectories of one prompt).')
+  .option('--tenant <tenant>', 'Of this client, as listings name it.')
+  .option('--since <time>', 'With a turn since then: 2026-11-21T10:00:00Z, Unix seconds, or how long ago (90m, 2d).')
+  .option('--version <version>', 'Sampled, at least in part, by this version of the weights.')
+  .option('--data-dir <directory>', 'The --data-dir of the router [TURNOUT_DATA_DIR].')
+  .option('--store <url>', 'Its --store, where that is redis://… [TURNOUT_STORE].')
+  .option('-o, --output <file>', 'The file; without it the standard output.')
+  .action(async (flags: ExportFlags) => {
+    await (await import('./export.ts')).exportTrajectories(flags, (line) => process.stderr.write(`${line}\n`));
+  });
+
+program
+  .command('replay')
+  .description('Send the requests of a JSONL export again and compare the tokens: a regression and load tool.')
+  .argument('<file>', 'Made by turnout export --format jsonl.')
+  .requiredOption('--against <url>', 'The router or engine that gets them.')
+  .option('--as-fast-as-possible', 'Not at the times at which they were recorded.')
+  .option('--concurrency <count>', 'How many at once then.', '64')
+  .option('--api-key <key>', 'To show it.')
+  .action(async (file: string, flags: ReplayFlags) => {
+    const { replayFile } = await import('./replay.ts');
+    const line = (stream: NodeJS.WriteStream) => (text: string) => void stream.write(`${text}\n`);
+    process.exitCode = await replayFile(file, flags, line(process.stdout), line(process.stderr));
+  });
 
 program
   .command('launch_server')

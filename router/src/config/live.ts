@@ -14,6 +14,7 @@ const fixed: ReadonlySet<OptionName> = new Set<OptionName>([
   'store',
   'storeMemoryBytes',
   'captureRequired',
+  'captureBodies',
   'logDir',
   'logMaxBytes',
   'logMaxFiles',

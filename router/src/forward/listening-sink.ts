@@ -60,7 +60,14 @@ class ListeningSink implements Sink {
   }
 
   flush(): boolean {
-    return this.#inner.flush();
+    const { source } = this.#inner;
+    let hasRoom = this.#inner.flush();
+    for (const ear of this.#ears) {
+      // The sink of one that is over may be at its next answer.
+      const resume = (): void => (this.#inner.source === source ? source?.resume() : undefined);
+      if (ear.isBehind?.(resume) === true) hasRoom = false;
+    }
+    return hasRoom;
   }
 
   end(): void {

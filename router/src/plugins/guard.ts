@@ -103,6 +103,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
         throw error;
       }
     },
+    ...(ear.isBehind && { isBehind: (resume) => ear.isBehind!(resume) }),
   });
 
   const {

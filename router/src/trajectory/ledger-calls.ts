@@ -1,4 +1,6 @@
 import { captureCalls } from './capture/capture-calls.ts';
+import { expertsCalls } from './capture/experts-calls.ts';
+import { ExpertsFiles } from './capture/experts-files.ts';
 import { chatCalls } from './chat/chat-calls.ts';
 import { exportCalls } from './export/export-calls.ts';
 import type { LedgerOptions } from './ledger.ts';
@@ -12,14 +14,19 @@ const MEMORY_BYTES = 268_435_456;
 export async function ledgerCalls(options: LedgerOptions) {
   const { dataDir, store = null, storeMemoryBytes = MEMORY_BYTES } = options;
   const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
-  const { calls, capture } = await captureCalls(options, (turn) => writer.put(turn));
+  const files = dataDir === null ? null : new ExpertsFiles(dataDir);
+  const { calls, capture } = await captureCalls(options, (turn) => writer.put(turn), files);
   return {
     ...calls,
-    ...chatCalls({ tokenizer: capture?.tokenizer ?? null, tokenizerPath: options.tokenizerPath }, writer),
-    ...storeCalls(writer, dataDir),
+    ...chatCalls({ tokenizer: capture?.tokenizer ?? null, tokenizerPath: options.tokenizerPath }, writer, files),
+    ...expertsCalls(files),
+    ...storeCalls(writer, dataDir, () => files?.lost ?? 0),
     ...exportCalls(writer, dataDir),
     /** Writes out what is still in memory. */
-    close: () => writer.close(),
+    async close(): Promise<void> {
+      files?.close();
+      await writer.close();
+    },
   };
 }
 

@@ -64,6 +64,8 @@ export class ThreadCaller<C extends Calls> {
       }
       const id = this.#nextId++;
       this.#pending.set(id, { resolve, reject });
+      // A process that waits for an answer, and for nothing else, waits.
+      if (this.#pending.size === 1) this.#worker.ref();
       this.#send({ id, name, argument }, transfer);
     });
   }
@@ -97,6 +99,7 @@ export class ThreadCaller<C extends Calls> {
   #settle({ id, value, error }: Reply): void {
     const pending = this.#pending.get(id);
     this.#pending.delete(id);
+    if (this.#pending.size === 0) this.#worker.unref();
     if (error === undefined) pending?.resolve(value as never);
     else pending?.reject(new Error(error));
   }

@@ -1,7 +1,9 @@
 import type { Config } from '../config/options.ts';
+import type { AnswerEar } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Plugin } from '../plugin.ts';
+import { ExpertsRoad, ExpertsTap } from './capture/experts-tap.ts';
 import { Ledger } from './ledger.ts';
 import type { StoreState } from './store/store-calls.ts';
 
@@ -28,6 +30,7 @@ type TrajectoryConfig = Pick<
   | 'store'
   | 'storeMemoryBytes'
   | 'captureRequired'
+  | 'captureBodies'
   | 'tokenizerPath'
   | 'radixMaxCacheSize'
   | 'radixMaxBytes'
@@ -46,6 +49,7 @@ export async function startTrajectories(config: TrajectoryConfig, log: Logger): 
 /** Trajectories, seen from the event loop: the thread that keeps them, and how its store is. */
 export class Trajectories {
   readonly ledger: Ledger;
+  readonly #road: ExpertsRoad;
   /** What captures, and what ends the thread after the last exchange. */
   readonly plugins: readonly Plugin[] = [{ name: 'trajectories', appliesTo: () => false, close: () => this.close() }];
   readonly #log: Logger;
@@ -62,9 +66,17 @@ export class Trajectories {
     const tokens = { tokenizerPath, maxNodes, maxBytes, keepVersions };
     this.#log = log;
     this.#isRequired = config.captureRequired;
-    this.ledger = new Ledger({ ...tokens, dataDir, store, storeMemoryBytes }, (error) => {
-      this.#isDead = true;
-      log.error({ error: error.message }, 'the trajectory thread ended: nothing is captured any more');
+    this.ledger = new Ledger(
+      { ...tokens, dataDir, store, storeMemoryBytes, keepsBodies: config.captureBodies },
+      (error) => {
+        this.#isDead = true;
+        log.error({ error: error.message }, 'the trajectory thread ended: nothing is captured any more');
+      },
+    );
+    this.#road = new ExpertsRoad({
+      take: (piece) => this.ledger.ask('expertsPiece', piece, [piece.bytes.buffer]),
+      end: (key, cut, description) => this.ledger.tell('expertsEnd', { key, cut, description }),
+      drop: (key) => this.ledger.tell('expertsDrop', key),
     });
     this.#timer = setInterval(() => void this.#look(), LOOK_MS).unref();
   }
@@ -80,6 +92,11 @@ export class Trajectories {
     }
     log.info({ store: started.#state.place }, 'trajectories are kept');
     return started;
+  }
+
+  /** Stands before an ear: takes routed experts out of an answer, to be kept by the thread. */
+  expertsTap(ear: AnswerEar): ExpertsTap {
+    return new ExpertsTap(this.#road, ear);
   }
 
   /** As of about a second ago. */

@@ -165,7 +165,7 @@ test('what broke off is not on record: its client left, its engine died', async 
   const cut = await fetch(path, { method: 'POST', body });
   const reader = cut.body!.getReader();
   await reader.read();
-  const [busy] = scene.router.fleet.workers.filter(({ slot }) => scene.router.fleet.inFlight[slot]! > 0);
+  const busy = scene.router.fleet.workers.find(({ slot }) => scene.router.fleet.inFlight[slot]! > 0);
   await scene.engines.find(({ url }) => url === busy!.url)!.close();
   await assert.rejects(async () => {
     while (!(await reader.read()).done);

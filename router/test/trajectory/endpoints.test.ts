@@ -88,6 +88,23 @@ test("a session's turns come page by page with their tokens, and what was said",
   assert.equal(nobody.json['code'], 'session_not_found');
 });
 
+test('a page of turns ends where it gets large, and the next one goes on there', async (t) => {
+  const request_ = Buffer.alloc(3_000_000, 'x');
+  const turns = Array.from({ length: 3 }, () => turnOf({ session: 'large', request: request_ }));
+  const router = await routerOver(t, turns);
+  const ids: unknown[] = [];
+  const sizes: number[] = [];
+  for (let after = ''; ;) {
+    const answer = await fetch(`${router.url}/trajectories/large?after=${after}`);
+    const { page, next } = (await answer.json()) as { page: Json[]; next: string | null };
+    ids.push(...page.map(({ id }) => id));
+    sizes.push(page.length);
+    if (next === null) break;
+    after = next;
+  }
+  assert.deepEqual([ids, sizes], [turns.map(({ id }) => id), [2, 1]]);
+});
+
 test('the figures of a session: times, cache hits, who did the work', async (t) => {
   const first = turnOf({
     session: 'a',
@@ -104,11 +121,9 @@ test('the figures of a session: times, cache hits, who did the work', async (t) 
     generationMs: 300,
     promptTokens: 100,
     cachedTokens: 80,
-    ...{
-      outputTokens: 60,
-      worker: 'http://127.0.0.1:30001',
-      finishReason: 'length',
-    },
+    outputTokens: 60,
+    worker: 'http://127.0.0.1:30001',
+    finishReason: 'length',
   });
   const silent = turnOf({
     session: 'a',

@@ -32,7 +32,11 @@ interface Retrieved {
 interface Answer {
   text: string;
   output_ids: number[];
-  meta_info: { output_token_logprobs: [number, number, null][]; finish_reason: { type: string } | null; prompt_tokens: number };
+  meta_info: {
+    output_token_logprobs: [number, number, null][];
+    finish_reason: { type: string } | null;
+    prompt_tokens: number;
+  };
 }
 
 async function startWithTree(
@@ -73,7 +77,11 @@ async function startWithTree(
 }
 
 async function generate<T = Answer>({ post }: Scene, body: object): Promise<T> {
-  const { status, text } = await post('/generate', { return_logprob: true, sampling_params: { max_new_tokens: 12 }, ...body });
+  const { status, text } = await post('/generate', {
+    return_logprob: true,
+    sampling_params: { max_new_tokens: 12 },
+    ...body,
+  });
   assert.equal(status, 200, text);
   return JSON.parse(text) as T;
 }
@@ -123,8 +131,14 @@ test('a text that nobody knows is encoded, with mask and logprobs of 0', async (
   const scene = await startWithTree(t);
   const { tokens, loss_mask: mask, rollout_logp: logprobs } = await scene.retrieve('Hello there é');
   assert.deepEqual(tokens, encode('Hello there é'));
-  assert.deepEqual(mask, tokens.map(() => 0));
-  assert.deepEqual(logprobs, tokens.map(() => 0));
+  assert.deepEqual(
+    mask,
+    tokens.map(() => 0),
+  );
+  assert.deepEqual(
+    logprobs,
+    tokens.map(() => 0),
+  );
 });
 
 test('what is wrong with a question is said', async (t) => {
@@ -194,7 +208,12 @@ test('an aborted generation passes as it is, and goes on from its own tokens', a
 
 test('errors of engines and what has no tokens pass as they are', async (t) => {
   const scene = await startWithTree(t);
-  for (const body of [{}, { text: 'a', input_ids: [1] }, { text: 5 }, { text: 'a', sampling_params: { max_new_tokens: 'x' } }]) {
+  for (const body of [
+    {},
+    { text: 'a', input_ids: [1] },
+    { text: 5 },
+    { text: 'a', sampling_params: { max_new_tokens: 'x' } },
+  ]) {
     const direct = await fetch(`${scene.engine.url}/generate`, { method: 'POST', body: JSON.stringify(body) });
     const { status, text } = await scene.post('/generate', body);
     assert.equal(status, direct.status);
@@ -231,13 +250,19 @@ test('completions, by option: ids go out and are asked for', async (t) => {
     const scene = await startWithTree(t, { kind }, {}, 'radix-tree:{"completions":true}');
     let text = prompt;
     for (const stream of [false, true]) {
-      const { status } = await scene.post('/v1/completions', { model: 'sim', prompt: text, max_tokens: 8, logprobs: 1, stream });
+      const { status } = await scene.post('/v1/completions', {
+        model: 'sim',
+        prompt: text,
+        max_tokens: 8,
+        logprobs: 1,
+        stream,
+      });
       assert.equal(status, 200);
       await untilIdle(scene.router);
       const { inputIds, outputIds } = scene.log.at(-1)!;
       const visible = outputIds.at(-1) === endOfTurn ? outputIds.slice(0, -1) : outputIds;
       text = `${decode(inputIds)}${decode(visible, false)}`;
-      const got = await scene.retrieve(text, { model: 'sim' });
+      const got = await scene.retrieve(text, stream ? { model: 'sim' } : {});
       assert.deepEqual(got.tokens, [...inputIds, ...outputIds]);
       assert.ok(got.rollout_logp.slice(inputIds.length).every((logprob) => logprob < 0));
       text += '<|im_end|>\nmore ';

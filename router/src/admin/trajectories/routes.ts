@@ -5,7 +5,6 @@ import { formatNames, formats } from '../../trajectory/export/formats.ts';
 import type { ExportOrder } from '../../trajectory/export/export-calls.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
 import { readSince } from '../../trajectory/since.ts';
-import type { TurnQuery } from '../../trajectory/turn.ts';
 
 const page = {
   limit: z.coerce.number().int().min(1).max(1_000).default(100),
@@ -89,8 +88,8 @@ export function addTrajectoryRoutes(app: Hono, ledger: Ledger): void {
     const asked = turnsPage.safeParse(c.req.query());
     if (!asked.success) return wrong(c, asked.error);
     const { limit, after, tenant: whose } = asked.data;
-    const query: TurnQuery = { session, limit, ...said({ after, tenant: tenantFor(c, whose) }) };
-    const bytes = await ledger.ask('turnsJson', query);
+    const question = { session, limit, ...said({ after, tenant: tenantFor(c, whose) }) };
+    const bytes = await ledger.ask('turnsJson', question);
     return bytes === null ? unknown(c, session) : sendJson(c, bytes);
   });
 

@@ -11,7 +11,6 @@ export type OptionGroup =
   | 'Health'
   | 'Limits'
   | 'Plugins'
-  | 'Trajectories'
   | 'Security'
   | 'Trajectories'
   | 'TLS'

@@ -132,7 +132,7 @@ export const routingOptions = {
   dataDir: option(
     '<directory>',
     z.string().min(1).optional(),
-    'Where policies keep what they must know after a restart: the workers of sessions, learned lengths. Without it they start anew.',
+    'Where policies keep what they must know after a restart (the workers of sessions, learned lengths), and captured trajectories are kept. Without it both start anew.',
   ),
   streamCoalesceMs: option(
     '<ms>',

@@ -22,6 +22,11 @@ export const trajectoriesOptions = {
     flag,
     'Plain /v1/chat/completions that carry a session key are chat sessions too: exact tokens, and kept turns. Turns the plugin chat-sessions on; wants --tokenizer-path.',
   ),
+  captureBodies: option(
+    '',
+    flag,
+    'Keep requests and answers of captured turns as they passed, too: what turnout replay needs.',
+  ),
   captureRequired: option(
     '',
     flag,

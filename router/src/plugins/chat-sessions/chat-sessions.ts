@@ -4,6 +4,7 @@ import type { Worker } from '../../fleet/worker.ts';
 import { RouterError } from '../../kit/errors.ts';
 import { type PluginPhases, Refused } from '../../plugin.ts';
 import { AnswerTap } from '../../trajectory/capture/answer-tap.ts';
+import type { ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
 import type { ChatOpened } from '../../trajectory/chat/chat-calls.ts';
 import type { Equality } from '../../trajectory/chat/equality.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
@@ -43,6 +44,7 @@ interface Following {
   opened: Extract<ChatOpened, { problem: null }> | null;
   fromCompletion: FromCompletion | null;
   tap: AnswerTap | null;
+  experts: ExpertsTap | null;
 }
 
 /** Chats in sessions: engines get the ids of all that was said before, clients get what a plain call would have given them. */
@@ -97,7 +99,7 @@ export class ChatSessions implements PluginPhases {
     if (this.#options.verify && this.#options.forward === 'ids') await sameTokens.check(worker);
     let following = this.#following.get(x);
     if (following === undefined) {
-      following = { id: this.#nextId++, isOpen: false, opened: null, fromCompletion: null, tap: null };
+      following = { id: this.#nextId++, isOpen: false, opened: null, fromCompletion: null, tap: null, experts: null };
       this.#following.set(x, following);
     }
     const opened = await this.#ledger.ask('chatOpen', {
@@ -127,7 +129,8 @@ export class ChatSessions implements PluginPhases {
     const following = this.#following.get(x);
     if (following === undefined || following.opened === null || head.status !== 200) return null;
     following.tap = new AnswerTap(head.isEventStream, true, false);
-    return following.tap;
+    following.experts = this.#around.trajectories.expertsTap(following.tap);
+    return following.experts;
   }
 
   responseEvent(x: Exchange, event: Buffer): Buffer {
@@ -156,9 +159,11 @@ export class ChatSessions implements PluginPhases {
     const following = this.#following.get(x);
     if (following === undefined) return;
     this.#following.delete(x);
-    const { id, tap } = following;
+    const { id, tap, experts } = following;
+    const expertsKey = experts !== null && experts.hasCut ? experts.key : null;
     if (tap === null || tap.isTooLarge || x.outcome !== 'complete') {
       this.#ledger.tell('chatDrop', id);
+      if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
       return;
     }
     const { startMs, firstByteMs, endMs, worker, group } = x;
@@ -170,7 +175,7 @@ export class ChatSessions implements PluginPhases {
       ttftMs: firstByteMs - startMs,
       generationMs: endMs - firstByteMs,
     };
-    this.#ledger.tell('chatClose', { id, isStream: tap.isStream, answer: tap.take(), facts });
+    this.#ledger.tell('chatClose', { id, isStream: tap.isStream, answer: tap.take(), facts, expertsKey });
   }
 
   /** What its engine understands; refused while nobody knows. */

@@ -84,7 +84,7 @@ async function ask(
   if (status >= 500 || status === 429 || status === 408) throw new Error(`${path} answers ${status}`);
   if (status !== 200) return null;
   const ids = idsOf(JSON.parse(text) as Record<string, unknown>);
-  return Array.isArray(ids) && ids.every((id) => typeof id === 'number') ? (ids as number[]) : null;
+  return Array.isArray(ids) && ids.every((id) => typeof id === 'number') ? ids : null;
 }
 
 /** Why exact mode is refused, for people. */

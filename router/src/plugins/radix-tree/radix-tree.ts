@@ -6,6 +6,7 @@ import { type PluginPhases, Refused } from '../../plugin.ts';
 import { AnswerTap } from '../../trajectory/capture/answer-tap.ts';
 import type { OpenAnswer } from '../../trajectory/capture/capture-calls.ts';
 import type { CaptureDialect } from '../../trajectory/capture/read-request.ts';
+import type { ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
@@ -28,6 +29,7 @@ interface Following {
   /** Settled: null where its tokens can't be told. */
   answer: OpenAnswer | null;
   tap: AnswerTap | null;
+  experts: ExpertsTap | null;
 }
 
 /** Sends ids in place of texts, and hears what was sampled behind them. */
@@ -76,22 +78,26 @@ export class RadixTree implements PluginPhases {
     if (following === undefined || following.answer === null || head.status !== 200) return null;
     const { isAlone } = following.answer;
     following.tap = new AnswerTap(head.isEventStream, isAlone, following.dialect === 'generate');
-    return following.tap;
+    following.experts = this.#trajectories.expertsTap(following.tap);
+    return following.experts;
   }
 
   finished(x: Exchange): void {
     const following = this.#following.get(x);
     if (following === undefined) return;
     this.#following.delete(x);
-    const { id, tap } = following;
+    const { id, tap, experts } = following;
+    const expertsKey = experts !== null && experts.hasCut ? experts.key : null;
     if (tap?.isTooLarge === true) this.tooLarge++;
     // Of a stream that broke off, what came was sampled nevertheless.
     const isWhole = tap !== null && !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
     if (!isWhole) {
       this.#ledger.tell('dropCapture', id);
+      if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
       return;
     }
-    this.#ledger.tell('closeCapture', { id, isStream: tap.isStream, answer: tap.take(), facts: this.#factsOf(x) });
+    const facts = this.#factsOf(x);
+    this.#ledger.tell('closeCapture', { id, isStream: tap.isStream, answer: tap.take(), facts, expertsKey });
   }
 
   /** Refuses an engine that reads texts in another way. */
@@ -126,7 +132,7 @@ export class RadixTree implements PluginPhases {
       }
       return null;
     });
-    const following: Following = { id, dialect, opened, answer: null, tap: null };
+    const following: Following = { id, dialect, opened, answer: null, tap: null, experts: null };
     this.#following.set(x, following);
     return following;
   }

@@ -5,6 +5,7 @@ import { pathTo } from '../tree/path.ts';
 import { release } from '../tree/tree-node.ts';
 import type { Turn } from '../turn.ts';
 import { Capture, type CaptureCounts, type OpenPrompt, type TurnFacts } from './capture.ts';
+import type { ExpertsFiles } from './experts-files.ts';
 import { readAnswer } from './read-answer.ts';
 import { type CaptureDialect, askingForIds, readRequest, withIds } from './read-request.ts';
 import { Unreadable } from './sampled.ts';
@@ -16,6 +17,8 @@ export interface CaptureOptions {
   readonly maxNodes?: number;
   readonly maxBytes?: number;
   readonly keepVersions?: number;
+  /** Keep requests and answers as they passed, too. */
+  readonly keepsBodies?: boolean;
 }
 
 /** A request whose tokens are asked for. */
@@ -44,6 +47,8 @@ export interface CloseCall {
   readonly id: number;
   readonly isStream: boolean;
   readonly answer: Uint8Array;
+  /** What its routed experts are known by; null: it had none. */
+  readonly expertsKey: number | null;
   readonly facts: Omit<TurnFacts, 'model' | 'tenant'>;
 }
 
@@ -65,13 +70,26 @@ interface Open {
   readonly tenant: string;
   readonly samples: number;
   readonly prompts: readonly OpenPrompt[];
+  /** As the client sent it, where that is kept. */
+  readonly request: Uint8Array | null;
 }
 
 /** Length first, so that no name of a model can be another tenant's tree. */
 const treeName = (tenant: string, model: string): string => `${tenant.length}:${tenant}${model}`;
 
+/** The tree of a model; where none is named and there is but one, that. */
+function treeFor({ names }: TokenForest, tenant: string, model: string): string {
+  const own = treeName(tenant, '');
+  const those = model === '' ? names.filter((name) => name.startsWith(own)) : [];
+  return those.length === 1 ? those[0]! : own + model;
+}
+
 /** What the trajectory thread can be asked about tokens. `capture` is null without a tokenizer. */
-export async function captureCalls(options: CaptureOptions, keep: (turn: Turn) => void) {
+export async function captureCalls(
+  options: CaptureOptions,
+  keep: (turn: Turn) => void,
+  files: ExpertsFiles | null = null,
+) {
   const { tokenizerPath, maxNodes = 10_000, maxBytes = 1_073_741_824, keepVersions = 5 } = options;
   const capture =
     tokenizerPath === null
@@ -95,7 +113,7 @@ export async function captureCalls(options: CaptureOptions, keep: (turn: Turn) =
     for (const { end } of known?.prompts ?? []) release(end);
     return known;
   };
-  const record = (known: Open, { isStream, answer, facts }: CloseCall): void => {
+  const record = (known: Open, { isStream, answer, facts, expertsKey }: CloseCall): void => {
     const { dialect, prompts, samples, tenant, model } = known;
     const bytes = Buffer.from(answer.buffer, answer.byteOffset, answer.byteLength);
     for (const sampled of readAnswer(dialect, isStream, bytes)) {
@@ -104,7 +122,11 @@ export async function captureCalls(options: CaptureOptions, keep: (turn: Turn) =
       if (sampled.promptTokens >= 0 && sampled.promptTokens !== prompt.tokens) {
         throw new Unreadable(`the engine read ${sampled.promptTokens} tokens where there are ${prompt.tokens}`);
       }
-      wanted().record(prompt, sampled, { ...facts, tenant, model });
+      const experts = expertsKey === null ? null : (files?.keep(expertsKey, sampled.experts) ?? null);
+      // Of several samples the first one has them: they are those of all.
+      const isFirst = sampled.index === 0 && known.request !== null;
+      const bodies = { request: isFirst ? known.request : null, answer: isFirst ? answer : null };
+      wanted().record(prompt, sampled, { ...facts, tenant, model }, { experts, ...bodies });
     }
   };
 
@@ -128,7 +150,8 @@ export async function captureCalls(options: CaptureOptions, keep: (turn: Turn) =
           for (const { end } of prompts) release(end);
           throw error;
         }
-        open.set(id, { dialect, model: named, tenant, samples: request.samples, prompts });
+        const kept = options.keepsBodies === true ? body : null;
+        open.set(id, { dialect, model: named, tenant, samples: request.samples, prompts, request: kept });
         const isText = request.prompts.some((prompt) => typeof prompt === 'string');
         const changed =
           isText && forward === 'ids'
@@ -157,6 +180,7 @@ export async function captureCalls(options: CaptureOptions, keep: (turn: Turn) =
           uncaptured++;
           lastProblem = error.message;
         } finally {
+          if (call.expertsKey !== null) files?.drop(call.expertsKey);
           forget(call.id);
         }
       },
@@ -173,7 +197,8 @@ export async function captureCalls(options: CaptureOptions, keep: (turn: Turn) =
         model: string;
         withLogprobs: boolean;
       }): Promise<string> {
-        const { ids, logprobs, mask } = await wanted().tokensOf(treeName(ask.tenant, ask.model), ask.text);
+        const tree = treeFor(wanted().forest, ask.tenant, ask.model);
+        const { ids, logprobs, mask } = await wanted().tokensOf(tree, ask.text);
         return JSON.stringify({
           tokens: [...ids],
           response: ask.text,

@@ -4,7 +4,7 @@ import { exactIds } from '../tree/exact-prefix.ts';
 import { findIds, tokensWithin } from '../tree/find-text.ts';
 import type { TokenForest } from '../tree/forest.ts';
 import { type Continued, type Path, continuedAt, pathTo, tokensAt } from '../tree/path.ts';
-import { type Place, type Run, type TreeNode, release } from '../tree/tree-node.ts';
+import { type Place, type Run, TreeNode, release } from '../tree/tree-node.ts';
 import type { Turn } from '../turn.ts';
 import type { GivenPrompt } from './read-request.ts';
 import type { Sampled } from './sampled.ts';
@@ -38,6 +38,11 @@ export type TurnFacts = Pick<
   /** '' where the client named none. */
   readonly session: string;
 };
+
+/** What is kept of a turn beside its tokens. */
+export type KeptBeside = Pick<Turn, 'experts' | 'request' | 'answer'>;
+
+const NOTHING_BESIDE: KeptBeside = { experts: null, request: null, answer: null };
 
 /** Known tokens of prompts, and what was sampled behind them. */
 export class Capture {
@@ -109,7 +114,7 @@ export class Capture {
   }
 
   /** Puts what was sampled behind its prompt, and keeps the turn. */
-  record(prompt: OpenPrompt, sampled: Sampled, facts: TurnFacts): Turn {
+  record(prompt: OpenPrompt, sampled: Sampled, facts: TurnFacts, kept: KeptBeside = NOTHING_BESIDE): Turn {
     const { forest } = this;
     const { end: start, continued } = prompt;
     const { ids, text, spans } = sampled;
@@ -121,19 +126,20 @@ export class Capture {
     const run: Run = { ...aligned, logprobs: sampled.logprobs, isSampled: true };
     const visible = aligned.text.length - aligned.hiddenBytes;
     const seen = tokensWithin(aligned.ends, visible);
+    const turnEnd = { turn: id, session, index, tokens: tokensAt(start) + ids.length };
     let end: Place = start;
     // Its client goes on behind the text that it got: where that is the end of a token, it is one of the tree too.
     if (seen > 0 && seen < ids.length && aligned.ends[seen - 1] === visible) {
       end = forest.insert(end, part(run, 0, seen), version);
-      forest.mark(end, 'seen');
+      forest.mark(end, 'seen', turnEnd);
       end = forest.insert(end, part(run, seen, ids.length), version);
     } else end = forest.insert(end, run, version);
     if (ids.length > 0) {
-      forest.mark(end, 'turn', { turn: id, session, index, tokens: tokensAt(end) }, aligned.hiddenBytes);
+      forest.mark(end, 'turn', turnEnd, aligned.hiddenBytes);
       void this.#compare(ids.subarray(0, seen), text);
     }
     this.counts.turns++;
-    const turn = turnOf(prompt, sampled, { ...facts, id, session, index });
+    const turn = turnOf(prompt, sampled, { ...facts, ...kept, id, session, index });
     this.#keep(turn);
     forest.trim();
     return turn;
@@ -147,7 +153,7 @@ export class Capture {
 
   /** The tokens of a text: those that were sampled, where it was; what stopped its last turn is among them. */
   async tokensOf(tree: string, text: string): Promise<Path> {
-    const root = this.forest.root(tree);
+    const root = this.forest.rootIfAny(tree) ?? new TreeNode();
     const { place, rest } = await exactIds(this.tokenizer, root, text, { endsTurn: true, addSpecial: true });
     this.forest.touch(place);
     const known = pathTo(place);
@@ -186,7 +192,7 @@ function part({ ids, ends, text, logprobs, isSampled }: Run, from: number, to: n
 function turnOf(
   { end, tokens, continued }: OpenPrompt,
   sampled: Sampled,
-  facts: TurnFacts & Pick<Turn, 'id' | 'index'>,
+  facts: TurnFacts & KeptBeside & Pick<Turn, 'id' | 'index'>,
 ): Turn {
   const keeps = continued?.keeps ?? 0;
   const asked = pathTo(end, keeps);
@@ -209,8 +215,5 @@ function turnOf(
     cachedTokens: sampled.cachedTokens,
     finishReason: sampled.finishReason,
     drift: null,
-    experts: null,
-    request: null,
-    answer: null,
   };
 }

@@ -1,3 +1,4 @@
+import { markOf } from './experts-cutter.ts';
 import { type Sampled, Unreadable } from './sampled.ts';
 
 /** An answer of `/v1/completions` with `return_token_ids` (vLLM 0.10 and later, SGLang), or one event of its stream. */
@@ -7,6 +8,8 @@ interface CompletionAnswer {
     readonly prompt_tokens?: number;
     readonly prompt_tokens_details?: { readonly cached_tokens?: number | null } | null;
   } | null;
+  /** SGLang: where there is but one choice. */
+  readonly sglext?: { readonly routed_experts?: unknown } | null;
   readonly metadata?: { readonly weight_version?: string | number } | null;
 }
 
@@ -17,6 +20,8 @@ interface CompletionChoice {
   readonly prompt_token_ids?: readonly number[] | null;
   readonly logprobs?: { readonly token_logprobs?: readonly (number | null)[] | null } | null;
   readonly finish_reason?: string | null;
+  /** vLLM. */
+  readonly routed_experts?: unknown;
 }
 
 /** A whole answer, or the events of a stream as far as it came: each with what is new. */
@@ -24,7 +29,9 @@ export function readCompletions(events: readonly unknown[]): Sampled[] {
   const byIndex = new Map<number, CompletionChoice[]>();
   let cachedTokens = -1;
   let version: string | null = null;
-  for (const { choices, usage, metadata } of events as CompletionAnswer[]) {
+  let experts = -1;
+  for (const { choices, usage, metadata, sglext } of events as CompletionAnswer[]) {
+    experts = Math.max(experts, markOf(sglext?.routed_experts));
     cachedTokens = usage?.prompt_tokens_details?.cached_tokens ?? cachedTokens;
     if (metadata?.weight_version !== undefined) version = String(metadata.weight_version);
     for (const choice of choices ?? []) {
@@ -35,7 +42,10 @@ export function readCompletions(events: readonly unknown[]): Sampled[] {
     }
   }
   const isAlone = byIndex.size === 1;
-  return Array.from(byIndex, ([index, parts]) => sampledBy(parts, index, isAlone ? cachedTokens : -1, version));
+  return Array.from(byIndex, ([index, parts]) => {
+    const sampled = sampledBy(parts, index, isAlone ? cachedTokens : -1, version);
+    return isAlone && sampled.experts < 0 ? { ...sampled, experts } : sampled;
+  });
 }
 
 function sampledBy(
@@ -58,5 +68,6 @@ function sampledBy(
     spans: version === null || ids.length === 0 ? [] : [{ version, start: 0, end: ids.length }],
     promptTokens: parts.find(({ prompt_token_ids: prompt }) => Array.isArray(prompt))?.prompt_token_ids?.length ?? -1,
     cachedTokens,
+    experts: Math.max(...parts.map(({ routed_experts: each }) => markOf(each))),
   };
 }

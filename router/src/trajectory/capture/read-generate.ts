@@ -1,3 +1,4 @@
+import { markOf } from './experts-cutter.ts';
 import { type OutputSpan, type Sampled, Unreadable } from './sampled.ts';
 
 /** An answer of SGLang's `/generate`, or one event of its stream (0.5). */
@@ -12,6 +13,7 @@ interface GenerateAnswer {
     readonly cached_tokens?: number;
     readonly weight_version?: string | number;
     readonly weight_versions?: readonly { version: string | number; start: number; end: number }[];
+    readonly routed_experts?: unknown;
     readonly output_token_logprobs?: readonly (readonly [number | null, number, ...unknown[]])[];
   };
 }
@@ -53,6 +55,7 @@ function sampledBy(events: readonly GenerateAnswer[], index: number): Sampled {
     spans: spansOf(info, ids.length),
     promptTokens: info.prompt_tokens ?? -1,
     cachedTokens: info.cached_tokens ?? -1,
+    experts: Math.max(...events.map(({ meta_info: each }) => markOf(each?.routed_experts))),
   };
 }
 

@@ -133,7 +133,7 @@ function readPrompts(value: unknown): GivenPrompt[] | null {
   const list = typeof value === 'string' || isIds(value) ? [value] : value;
   if (!Array.isArray(list) || list.length === 0) return null;
   const isOfOneKind = list.every((one) => typeof one === 'string') || list.every(isIds);
-  return isOfOneKind && list.every((one: GivenPrompt) => one.length > 0) ? (list as GivenPrompt[]) : null;
+  return isOfOneKind && list.every((one: GivenPrompt) => one.length > 0) ? list : null;
 }
 
 const isIds = (value: unknown): value is number[] =>

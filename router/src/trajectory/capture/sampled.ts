@@ -19,6 +19,8 @@ export interface Sampled {
   /** -1 where the engine does not say. */
   readonly promptTokens: number;
   readonly cachedTokens: number;
+  /** Which of the answer's routed experts are its own (`markOf`); -1: it came with none. */
+  readonly experts: number;
 }
 
 /** An answer that can't be read, and why. */

@@ -1,5 +1,6 @@
 import type { EngineKind } from '../../engines/engine.ts';
 import { Unreadable } from '../capture/sampled.ts';
+import type { ExpertsFiles } from '../capture/experts-files.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import { walk } from '../export/walk.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
@@ -9,7 +10,7 @@ import { loadChatTemplate } from './chat-template.ts';
 import { Chats } from './chats.ts';
 import { type EngineRequest, engineRequest } from './engine-request.ts';
 import type { Equality } from './equality.ts';
-import { answerValues, readChat } from './read-chat.ts';
+import { type ChatSample, answerValues, readChat } from './read-chat.ts';
 import { sessionRecords } from './records.ts';
 import { encodeSamples } from './samples.ts';
 
@@ -50,6 +51,8 @@ export interface ChatCloseCall {
   readonly isStream: boolean;
   readonly answer: Uint8Array;
   readonly facts: ChatFacts;
+  /** What its routed experts are known by; null: it had none. */
+  readonly expertsKey: number | null;
 }
 
 export interface ChatStats {
@@ -86,6 +89,7 @@ const WISHES = [
 export function chatCalls(
   { tokenizer, tokenizerPath }: { tokenizer: Tokenizer | null; tokenizerPath: string | null },
   writer: TurnWriter,
+  files: ExpertsFiles | null,
 ) {
   const open = new Map<number, Open>();
   const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, uncaptured: 0, lastProblem: '' };
@@ -102,10 +106,16 @@ export function chatCalls(
     return known;
   };
 
-  const close = async ({ isStream, answer, facts }: ChatCloseCall, { chat, turn, isExact }: Open): Promise<void> => {
+  const close = async (
+    { isStream, answer, facts, expertsKey }: ChatCloseCall,
+    { chat, turn, isExact }: Open,
+  ): Promise<void> => {
     if (chat.isRemoved) return;
     const bytes = Buffer.from(answer.buffer, answer.byteOffset, answer.byteLength);
-    const turns = await chat.answered(turn, isExact, readChat(answerValues(isStream, bytes)), facts, answer);
+    const expertsOf = ({ experts }: ChatSample) =>
+      expertsKey === null ? null : (files?.keep(expertsKey, experts) ?? null);
+    const samples = readChat(answerValues(isStream, bytes));
+    const turns = await chat.answered(turn, isExact, samples, facts, answer, expertsOf);
     for (const one of turns) {
       writer.put(one);
       stats.turns++;
@@ -153,7 +163,10 @@ export function chatCalls(
 
     async chatClose(call: ChatCloseCall): Promise<void> {
       const known = forget(call.id);
-      if (known === undefined) return;
+      if (known === undefined) {
+        if (call.expertsKey !== null) files?.drop(call.expertsKey);
+        return;
+      }
       const { session, tenant } = known.chat;
       try {
         await begun().with(session, tenant, () => close(call, known));
@@ -161,6 +174,8 @@ export function chatCalls(
         if (!(error instanceof Unreadable)) throw error;
         stats.uncaptured++;
         stats.lastProblem = error.message;
+      } finally {
+        if (call.expertsKey !== null) files?.drop(call.expertsKey);
       }
     },
 

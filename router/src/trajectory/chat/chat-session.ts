@@ -1,7 +1,7 @@
 import { TurnIds } from '../capture/turn-id.ts';
 import { Unreadable } from '../capture/sampled.ts';
 import { type Tokenizer, encodeRest } from '../tokens/tokenizer.ts';
-import type { Drift, Turn } from '../turn.ts';
+import type { Drift, RoutedExperts, Turn } from '../turn.ts';
 import type { ChatRequest } from './chat-request.ts';
 import type { ChatTemplate } from './chat-template.ts';
 import { continueBehind } from './continue.ts';
@@ -100,11 +100,13 @@ export class ChatSession {
     samples: readonly ChatSample[],
     facts: ChatFacts,
     answer: Uint8Array,
+    expertsOf: (sample: ChatSample) => RoutedExperts | null,
   ): Promise<Turn[]> {
     const made: [ChatTurn, Turn][] = [];
     for (const sample of samples) {
       const prompt = isExact ? given(open, sample) : await this.#observed(open, sample);
-      made.push(await this.#turnOf(open, prompt, sample, facts, answer));
+      const kept = { answer, experts: expertsOf(sample) };
+      made.push(await this.#turnOf(open, prompt, sample, facts, kept));
     }
     for (const [turn] of made) this.#add(turn);
     return made.map(([, turn]) => turn);
@@ -129,7 +131,7 @@ export class ChatSession {
     { keeps, ids: asked, text, isAfresh, drift }: Prompt,
     sample: ChatSample,
     { version, ...facts }: ChatFacts,
-    answer: Uint8Array,
+    kept: Pick<Turn, 'answer' | 'experts'>,
   ): Promise<[ChatTurn, Turn]> {
     const id = this.#ids.next();
     const ids = joined(asked, sample.ids);
@@ -161,9 +163,8 @@ export class ChatSession {
       cachedTokens: sample.cachedTokens,
       finishReason: sample.finishReason,
       drift,
-      experts: null,
       request: request.body,
-      answer,
+      ...kept,
     };
     const sampledText = await textOfIds(this.#rules.tokenizer, sample.ids);
     const chat = this.#chatTurn(turn, parent, added, addedKeys, sample.message, text + sampledText, isAfresh);

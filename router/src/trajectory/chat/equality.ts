@@ -32,10 +32,11 @@ export function messageKey(message: Message, equality: Equality): string {
     .digest('base64');
 }
 
-/** Its place among the calls says nothing (SGLang writes it out, agents leave it out). */
-function looseCall({ id, type, function: called, index: _, ...others }: ToolCall): unknown {
+function looseCall({ id, type, function: called, ...others }: ToolCall): unknown {
   const { name, arguments: given, ...rest } = called ?? {};
-  return { ...others, id, type: type ?? 'function', function: { ...rest, name, arguments: argumentsOf(given) } };
+  const own = { ...rest, name, arguments: argumentsOf(given) };
+  // Its place among the calls says nothing (SGLang writes it out, agents leave it out).
+  return { ...others, index: null, id, type: type ?? 'function', function: own };
 }
 
 /** What JSON in a string says; as it is where it says nothing, or has numbers that would lose digits. */

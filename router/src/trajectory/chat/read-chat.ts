@@ -1,5 +1,5 @@
-import { Unreadable } from '../capture/sampled.ts';
-import type { OutputSpan, Sampled } from '../capture/sampled.ts';
+import { markOf } from '../capture/experts-cutter.ts';
+import { type OutputSpan, type Sampled, Unreadable } from '../capture/sampled.ts';
 import type { Message, ToolCall } from './message.ts';
 
 /** A choice of an answer: what was sampled, and the message that it is. */
@@ -18,6 +18,7 @@ interface Answer {
   readonly sglext?: {
     readonly input_ids?: readonly number[];
     readonly output_ids?: readonly (readonly number[])[];
+    readonly routed_experts?: unknown;
   } | null;
   readonly error?: unknown;
 }
@@ -36,9 +37,12 @@ interface Choice {
     readonly token_logprobs?: readonly (number | null)[] | null;
   } | null;
   readonly meta_info?: MetaInfo | null;
+  /** vLLM. */
+  readonly routed_experts?: unknown;
 }
 
 interface MetaInfo {
+  readonly routed_experts?: unknown;
   readonly finish_reason?: { readonly type?: string } | null;
   readonly completion_tokens?: number;
   readonly cached_tokens?: number;
@@ -63,6 +67,8 @@ interface Growing {
   finishReason: string;
   info: MetaInfo | null;
   promptIds: readonly number[] | null;
+  /** Which value its routed experts are; -1: it has none. */
+  experts: number;
 }
 
 /** The choices of an answer, a whole one or the events of a stream. Throws `Unreadable` where ids are missing. */
@@ -70,11 +76,13 @@ export function readChat(values: readonly unknown[]): ChatSample[] {
   const growing = new Map<number, Growing>();
   let promptIds: readonly number[] | null = null;
   let cachedTokens = -1;
+  let experts = -1;
   let version: string | null = null;
   for (const answer of values as readonly Answer[]) {
     if (answer.error !== undefined) throw new Unreadable('it ends in an error');
     promptIds = answer.prompt_token_ids ?? answer.sglext?.input_ids ?? promptIds;
     cachedTokens = answer.usage?.prompt_tokens_details?.cached_tokens ?? cachedTokens;
+    experts = Math.max(experts, markOf(answer.sglext?.routed_experts));
     const named = answer.metadata?.weight_version ?? null;
     if (named !== null) version = String(named);
     for (const choice of answer.choices ?? []) grow(growing, choice);
@@ -89,6 +97,7 @@ export function readChat(values: readonly unknown[]): ChatSample[] {
     return {
       ...sample,
       promptIds: choice.promptIds ?? promptIds,
+      experts: choice.experts < 0 && growing.size === 1 ? experts : choice.experts,
       cachedTokens: sample.cachedTokens >= 0 || growing.size > 1 ? sample.cachedTokens : cachedTokens,
     };
   });
@@ -106,6 +115,7 @@ function grow(growing: Map<number, Growing>, choice: Choice): void {
       finishReason: '',
       info: null,
       promptIds: null,
+      experts: -1,
     };
     growing.set(index, own);
   }
@@ -118,6 +128,7 @@ function grow(growing: Map<number, Growing>, choice: Choice): void {
   if (typeof choice.finish_reason === 'string') own.finishReason = choice.finish_reason;
   own.promptIds = choice.prompt_token_ids ?? own.promptIds;
   const info = choice.meta_info ?? null;
+  own.experts = Math.max(own.experts, markOf(choice.routed_experts), markOf(info?.routed_experts));
   if (info?.output_token_logprobs === undefined) return;
   own.info = info;
   own.ids = info.output_token_logprobs.map(([, id]) => id);

@@ -1,5 +1,6 @@
+import { turnBytes } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
-import type { TurnQuery } from '../turn.ts';
+import type { Turn, TurnQuery } from '../turn.ts';
 import { type ExportFormat, exportBytes } from './formats.ts';
 import { metricsOf, summaryOf } from './summary.ts';
 import { turnJson } from './turn-json.ts';
@@ -15,6 +16,14 @@ export interface SessionQuestion {
   readonly tenant?: string;
 }
 
+export interface TurnsQuestion extends SessionQuestion {
+  /** Turns after this one only. */
+  readonly after?: string;
+  readonly limit: number;
+}
+
+/** A page of turns ends with the one that makes it so large, whatever its limit: as JSON it is about twice that. */
+const PAGE_BYTES = 4_194_304;
 /** So many at once: each holds a trajectory, or a group of rows. */
 const MAX_EXPORTS = 4;
 
@@ -41,13 +50,20 @@ export function exportCalls(writer: TurnWriter, dataDir: string | null) {
       return json({ trajectories, next });
     },
     /** A page of a session's turns; null: there is no such session. */
-    async turnsJson(query: TurnQuery): Promise<Uint8Array | null> {
-      const { session = '', tenant, limit } = query;
+    async turnsJson({ session, tenant, after = '', limit }: TurnsQuestion): Promise<Uint8Array | null> {
       const all = await outlines(tenant === undefined ? { session } : { session, tenant });
       if (all.length === 0) return null;
-      const turns = await store.find(query);
-      const next = turns.length < limit ? null : turns.at(-1)!.id;
-      return json({ ...summaryOf(all), page: turns.map(turnJson), next });
+      const left = all.filter(({ id }) => id > after);
+      const page: Turn[] = [];
+      let bytes = 0;
+      for (const { id } of left.slice(0, limit)) {
+        const turn = await store.get(id);
+        if (turn !== null) page.push(turn);
+        bytes += turn === null ? 0 : turnBytes(turn);
+        if (bytes >= PAGE_BYTES) break;
+      }
+      const next = page.length < left.length ? (page.at(-1)?.id ?? null) : null;
+      return json({ ...summaryOf(all), page: page.map(turnJson), next });
     },
     async metricsJson(question: SessionQuestion): Promise<Uint8Array | null> {
       const turns = await outlines(question);

@@ -20,6 +20,7 @@ export async function* toJsonl(trajectories: AsyncIterable<Trajectory>): AsyncGe
         tokens: turn.ids.length,
         ...said('request', turn.request),
         ...said('answer', turn.answer),
+        // Wherever later turns went on from: a replay compares with this.
         sampled: Array.from(turn.ids).filter((_, i) => turn.mask[i] === 1),
       })),
     };

@@ -16,7 +16,7 @@ export interface StoreState extends WriterState, StoreCounts {
 }
 
 /** What the trajectory thread can be asked about what it keeps. What was put before a question is in its answer. */
-export function storeCalls(writer: TurnWriter, dataDir: string | null) {
+export function storeCalls(writer: TurnWriter, dataDir: string | null, lostParts: () => number) {
   const { store } = writer;
   const after = async <T>(read: () => T | Promise<T>): Promise<T> => {
     await writer.flush();
@@ -45,7 +45,8 @@ export function storeCalls(writer: TurnWriter, dataDir: string | null) {
       // One that is away can't count.
       const unknown = { turns: -1, bytes: -1, evicted: 0 };
       const counts = writer.state.isFailing ? unknown : await Promise.resolve(store.counts()).catch(() => unknown);
-      return { ...writer.state, ...counts, place };
+      const { dropped, ...state } = writer.state;
+      return { ...state, ...counts, place, dropped: dropped + lostParts() };
     },
   };
 }

@@ -55,9 +55,10 @@ export function findText(root: TreeNode, text: Buffer): TextMatch {
   }
   inside = inside.filter(({ textBytes }) => textBytes > marked.textBytes);
   inside.sort((a, b) => b.textBytes - a.textBytes || newest(b.node) - newest(a.node));
-  const isNewer =
-    stopped !== null && (marked.textBytes < text.length || stopped.mark.stamp >= (marked.mark?.stamp ?? -1));
-  return { marked, inside: inside.slice(0, MAX_INSIDE), stopped: isNewer ? stopped : null };
+  // A prompt that is asked again is no end of a turn: an answer without text stays one.
+  const isNewest = marked.textBytes < text.length || marked.mark?.kind === 'prompt';
+  const isStopped = stopped !== null && (isNewest || stopped.mark.stamp >= (marked.mark?.stamp ?? -1));
+  return { marked, inside: inside.slice(0, MAX_INSIDE), stopped: isStopped ? stopped : null };
 }
 
 /** What stops a turn is a token or two. */

@@ -209,7 +209,7 @@ test('which turn is gone on with, and how much of it is kept', () => {
 });
 
 test('memory stays within its limit', () => {
-  // A million of the same: `node bench/token-tree.ts`.
+  // A million of the same: `node bench/radix-tree/million.ts`.
   const maxBytes = 4_000_000;
   const forest = new TokenForest({ maxNodes: 3000, maxBytes, keepVersions: 5 });
   const root = forest.root('');

@@ -45,6 +45,15 @@ export class TokenForest {
     return this.#roots.size;
   }
 
+  get names(): readonly string[] {
+    return [...this.#roots.keys()];
+  }
+
+  /** A question alone makes no tree. */
+  rootIfAny(name: string): TreeNode | null {
+    return this.#roots.get(name) ?? null;
+  }
+
   root(name: string): TreeNode {
     let root = this.#roots.get(name);
     if (root === undefined) this.#roots.set(name, (root = new TreeNode()));

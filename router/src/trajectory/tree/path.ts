@@ -62,16 +62,19 @@ export function continuedAt(place: Pick<Place, 'node' | 'at'>): Continued | null
     const below = endBelow(place);
     if (below !== null) return { ...below, keeps };
   }
-  return above === null ? null : { ...above, keeps: above.tokens };
+  return above;
 }
 
 /** The last end at or above a place; whether sampled tokens lie in between. */
-function endAbove({ node, at }: Pick<Place, 'node' | 'at'>): { above: TurnEnd | null; isInsideOfTurn: boolean } {
+function endAbove({ node, at }: Pick<Place, 'node' | 'at'>): { above: Continued | null; isInsideOfTurn: boolean } {
   let isInsideOfTurn = false;
   let end = at;
   for (let step: TreeNode | null = node; step !== null; step = step.parent) {
     const last = newestEnd(step, 0, end, true);
-    if (last !== null) return { above: last.end, isInsideOfTurn: isInsideOfTurn || (step.isSampled && last.at < end) };
+    if (last !== null) {
+      const above = { ...last.end, keeps: step.depth + last.at };
+      return { above, isInsideOfTurn: isInsideOfTurn || (step.isSampled && last.at < end) };
+    }
     isInsideOfTurn ||= step.isSampled && end > 0;
     end = step.parent?.length ?? 0;
   }

@@ -20,7 +20,7 @@ export interface Mark {
   at: number;
   /** Bytes of text before it that the engine left out of its answer (what stopped it). */
   readonly hiddenBytes: number;
-  /** Of a turn; null otherwise. */
+  /** Of a turn, and of what was seen of it; null otherwise. */
   readonly end: TurnEnd | null;
   /** Later ones are larger. */
   readonly stamp: number;

@@ -1,0 +1,84 @@
+import { rename } from 'node:fs/promises';
+import { createWriteStream } from 'node:fs';
+import { once } from 'node:events';
+import type { Writable } from 'node:stream';
+import { ConfigError } from '../config/load.ts';
+import { type ExportFormat, exportBytes, formatNames } from '../trajectory/export/formats.ts';
+import { type ExportProgress, noProgress } from '../trajectory/export/walk.ts';
+import { readSince } from '../trajectory/since.ts';
+import { openToRead } from '../trajectory/store/open.ts';
+import type { TrajectoryStore } from '../trajectory/store/store.ts';
+
+export interface ExportFlags {
+  readonly format: string;
+  readonly session?: string;
+  readonly group?: string;
+  readonly tenant?: string;
+  readonly since?: string;
+  readonly version?: string;
+  readonly dataDir?: string;
+  readonly store?: string;
+  readonly output?: string;
+}
+
+const SAY_MS = 2_000;
+
+/** Writes trajectories out of a store, also of one that a router is writing to. @param say a line for people */
+export async function exportTrajectories(flags: ExportFlags, say: (line: string) => void): Promise<void> {
+  const { format, session, group, tenant, version, output } = flags;
+  if (!formatNames.includes(format as ExportFormat)) {
+    throw new ConfigError(`--format ${format}: one of ${formatNames.join(', ')}`);
+  }
+  const sinceMs = flags.since === undefined ? undefined : readSince(flags.since, Date.now());
+  if (Number.isNaN(sinceMs)) {
+    throw new ConfigError(`--since ${flags.since}: a time (2026-11-21T10:00:00Z, Unix seconds) or how long ago (90m)`);
+  }
+  if (output === undefined && process.stdout.isTTY && format !== 'jsonl') {
+    throw new ConfigError(`${format} is not for terminals: name a file with -o, or pipe it`);
+  }
+  const dataDir = flags.dataDir ?? process.env['TURNOUT_DATA_DIR'] ?? null;
+  let store: TrajectoryStore;
+  try {
+    store = await openToRead(flags.store ?? process.env['TURNOUT_STORE'] ?? null, dataDir);
+  } catch (error) {
+    throw new ConfigError((error as Error).message);
+  }
+  const given = { session, group, tenant, version, sinceMs };
+  const query = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+  const progress = noProgress();
+  const timer = setInterval(() => say(`export: ${describe(progress)} …`), SAY_MS);
+  // Under another name until it is whole: a part of an export must not be taken for one.
+  const file = output === undefined ? null : createWriteStream(`${output}.part`);
+  try {
+    const target = file ?? process.stdout;
+    for await (const bytes of exportBytes(store, { format: format as ExportFormat, query, dataDir }, progress)) {
+      await write(target, bytes);
+    }
+    if (file !== null) {
+      file.end();
+      await once(file, 'close');
+      await rename(`${output}.part`, output!);
+    }
+  } finally {
+    clearInterval(timer);
+    file?.destroy();
+    await store.close();
+  }
+  say(`export: ${describe(progress)}${output === undefined ? '' : `, in ${output}`}`);
+  for (const [reason, count] of Object.entries(progress.leftOut)) say(`export: ${count} left out: ${reason}`);
+}
+
+/** Rejects when it can't be written, and only then goes on when there is room for more. */
+function write(target: Writable, bytes: Uint8Array): Promise<void> {
+  return new Promise((resolve, reject) => {
+    target.once('error', reject);
+    target.write(bytes, (error) => {
+      target.off('error', reject);
+      if (error) reject(error);
+      else resolve();
+    });
+  });
+}
+
+const describe = ({ sessions, trajectories, tokens }: ExportProgress): string =>
+  `${trajectories} trajectories of ${sessions} sessions, ${tokens} tokens`;

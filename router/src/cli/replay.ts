@@ -1,0 +1,92 @@
+import { ConfigError } from '../config/load.ts';
+import { type Recording, readRecording } from '../trajectory/replay/recording.ts';
+import { type Replayed, type Verdict, replay } from '../trajectory/replay/replay.ts';
+
+export interface ReplayFlags {
+  readonly against: string;
+  readonly asFastAsPossible?: boolean;
+  readonly concurrency: string;
+  readonly apiKey?: string;
+}
+
+const SAY_MS = 2_000;
+/** So many turns that went otherwise are named. */
+const NAMED = 10;
+
+/**
+ * Sends the requests of an export again and says what went otherwise.
+ * @param print a line of the result; @param say a line for whoever waits
+ * @returns the exit code: 0 where all that could be compared is as it was
+ */
+export async function replayFile(
+  file: string,
+  flags: ReplayFlags,
+  print: (line: string) => void,
+  say: (line: string) => void,
+): Promise<number> {
+  const against = URL.parse(flags.against);
+  if (against === null || !/^https?:$/.test(against.protocol)) {
+    throw new ConfigError(`--against ${flags.against}: the http:// or https:// address of a router or engine`);
+  }
+  const concurrency = Number(flags.concurrency);
+  if (!Number.isInteger(concurrency) || concurrency < 1) throw new ConfigError('--concurrency: a number from 1');
+  let recording: Recording;
+  try {
+    recording = await readRecording(file);
+  } catch (error) {
+    throw new ConfigError((error as Error).message);
+  }
+  const { turns, withoutRequest } = recording;
+  if (turns.length === 0) throw new ConfigError(`${file}: no requests in it (${withoutRequest} turns without)`);
+  const counts: Record<Verdict['kind'], number> = { same: 0, different: 0, failed: 0, 'not comparable': 0 };
+  const all: Replayed[] = [];
+  const progress = (): void =>
+    say(`replay: ${all.length}/${turns.length}, ${counts.different} different, ${counts.failed} failed`);
+  const timer = setInterval(progress, SAY_MS);
+  const startMs = performance.now();
+  try {
+    const options = { against, concurrency: flags.asFastAsPossible === true ? concurrency : null };
+    await replay(turns, flags.apiKey === undefined ? options : { ...options, apiKey: flags.apiKey }, (replayed) => {
+      counts[replayed.verdict.kind]++;
+      all.push(replayed);
+    });
+  } finally {
+    clearInterval(timer);
+  }
+  const secs = (performance.now() - startMs) / 1_000;
+  for (const line of summary(all, counts, secs)) print(line);
+  if (withoutRequest > 0) print(`${withoutRequest} turns of the file have no request and were left out`);
+  if (counts.same + counts.different === 0)
+    print('nothing could be compared: the answers, or the recording, hold no token ids');
+  return counts.same > 0 && counts.different + counts.failed === 0 ? 0 : 1;
+}
+
+function summary(all: readonly Replayed[], counts: Record<Verdict['kind'], number>, secs: number): string[] {
+  const tokens = all.reduce((sum, each) => sum + each.tokens, 0);
+  const answered = all.filter(({ verdict }) => verdict.kind !== 'failed');
+  const odd = all.filter(({ verdict }) => verdict.kind === 'different' || verdict.kind === 'failed');
+  return [
+    `${all.length} requests in ${secs.toFixed(1)} s: ${(all.length / secs).toFixed(1)} requests/s, ${Math.round(tokens / secs)} tokens/s`,
+    Object.entries(counts)
+      .map(([kind, count]) => `${kind} ${count}`)
+      .join(', '),
+    `first byte ${times(answered.map(({ ttftMs }) => ttftMs))}; whole answer ${times(answered.map(({ totalMs }) => totalMs))}`,
+    ...odd.slice(0, NAMED).map(({ turn, verdict }) => `  ${turn.id} of session ${turn.session}: ${worded(verdict)}`),
+    ...(odd.length > NAMED ? [`  and ${odd.length - NAMED} more`] : []),
+  ];
+}
+
+function worded(verdict: Verdict): string {
+  if (verdict.kind === 'failed') return `failed: ${verdict.reason}`;
+  if (verdict.kind !== 'different') return verdict.kind;
+  const word = (id: number): string => (id < 0 ? 'its end' : String(id));
+  return `sampled token ${verdict.at} was ${word(verdict.recorded)}, is ${word(verdict.now)}`;
+}
+
+function times(ms: readonly number[]): string {
+  if (ms.length === 0) return '-';
+  const sorted = ms.toSorted((a, b) => a - b);
+  const at = (share: number): string =>
+    sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]!.toFixed(0);
+  return `${at(0.5)} ms (p50), ${at(0.95)} ms (p95)`;
+}

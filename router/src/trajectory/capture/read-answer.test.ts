@@ -1,0 +1,188 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { AnswerTap, MAX_ANSWER_BYTES } from './answer-tap.ts';
+import { readAnswer } from './read-answer.ts';
+import type { CaptureDialect } from './read-request.ts';
+import { Unreadable } from './sampled.ts';
+
+const triples = (from: number, to: number) =>
+  Array.from({ length: to - from }, (_, i) => [-(from + i + 1) / 8, from + i, null]);
+const ids = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => from + i);
+
+/** An event of SGLang, `from` 0 in cumulative streams. */
+const event = (from: number, to: number, more: object = {}, end = false) => ({
+  text: 'x'.repeat(to - from),
+  output_ids: ids(from, to),
+  meta_info: {
+    completion_tokens: to,
+    prompt_tokens: 3,
+    cached_tokens: 2,
+    weight_version: 'v1',
+    output_token_logprobs: triples(from, to),
+    finish_reason: end ? { type: 'length' } : null,
+    ...(end
+      ? {
+          weight_versions: [
+            { version: 1, start: 0, end: 1 },
+            { version: 'v1', start: 1, end: to },
+          ],
+        }
+      : {}),
+  },
+  ...more,
+});
+
+const sse = (...events: (object | string)[]): Buffer =>
+  Buffer.from(events.map((one) => `data: ${typeof one === 'string' ? one : JSON.stringify(one)}\n\n`).join(''));
+
+const read = (dialect: CaptureDialect, isStream: boolean, bytes: Buffer) =>
+  readAnswer(dialect, isStream, bytes).map((one) => ({
+    ...one,
+    ids: [...one.ids],
+    logprobs: one.logprobs && [...one.logprobs],
+  }));
+
+const whole = {
+  index: 0,
+  ids: ids(0, 4),
+  logprobs: triples(0, 4).map(([logprob]) => logprob),
+  text: 'xxxx',
+  finishReason: 'length',
+  spans: [
+    { version: '1', start: 0, end: 1 },
+    { version: 'v1', start: 1, end: 4 },
+  ],
+  promptTokens: 3,
+  cachedTokens: 2,
+  experts: -1,
+};
+
+/** What a tap keeps of a stream that comes in pieces of `size` bytes. */
+function tapped(bytes: Buffer, size: number, isAlone = true): Buffer {
+  const tap = new AnswerTap(true, isAlone, true);
+  const shared = Buffer.alloc(size);
+  for (let at = 0; at < bytes.length; at += size) {
+    const count = bytes.copy(shared, 0, at, at + size);
+    tap.hear(shared, 0, count);
+  }
+  return tap.take();
+}
+
+test('a whole answer, a cumulative and an incremental stream say the same', () => {
+  const json = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
+  assert.deepEqual(read('generate', false, json(event(0, 4, {}, true))), [whole]);
+  assert.deepEqual(read('generate', false, json([event(0, 4, {}, true), event(0, 4, {}, true)])), [
+    whole,
+    { ...whole, index: 1 },
+  ]);
+  const cumulative = sse(event(0, 1), event(0, 3), event(0, 4, {}, true), '[DONE]');
+  const incremental = sse(event(0, 1), event(1, 3), event(3, 4, {}, true), '[DONE]');
+  for (const stream of [cumulative, incremental]) {
+    assert.deepEqual(read('generate', true, stream), [whole]);
+    for (const size of [1, 7, 200, 1e6])
+      assert.deepEqual(read('generate', true, tapped(stream, size)), [whole], `${size}`);
+  }
+});
+
+test('samples of a stream are told apart', () => {
+  for (const isCumulative of [true, false]) {
+    const from = (at: number): number => (isCumulative ? 0 : at);
+    const events = [0, 1, 2].flatMap((at) => [1, 0].map((index) => event(from(at), at + 1, { index }, at === 2)));
+    const expected = { ...whole, ids: ids(0, 3), text: 'xxx', logprobs: whole.logprobs.slice(0, 3) };
+    const spans = [whole.spans[0]!, { version: 'v1', start: 1, end: 3 }];
+    for (const size of [11, 300, 1e6]) {
+      const samples = read('generate', true, tapped(sse(...events, '[DONE]'), size, false));
+      assert.deepEqual(
+        samples.toSorted((a, b) => a.index - b.index),
+        [
+          { ...expected, spans },
+          { ...expected, spans, index: 1 },
+        ],
+      );
+    }
+  }
+});
+
+test('of a cumulative stream little is kept', () => {
+  const events = Array.from({ length: 600 }, (_, i) => event(0, i + 1));
+  const stream = sse(...events);
+  assert.ok(stream.length > 2_000_000);
+  const kept = tapped(stream, 16_384);
+  assert.ok(kept.length < 100_000, `${kept.length}`);
+  assert.equal(read('generate', true, kept)[0]!.ids.length, 600);
+});
+
+test('a stream that breaks off has what came until then', () => {
+  const cut = sse(event(0, 1), event(0, 2), event(0, 3)).subarray(0, -20);
+  const [sampled] = read('generate', true, tapped(cut, 50));
+  assert.deepEqual([sampled!.ids, sampled!.finishReason, sampled!.text], [[0, 1], '', 'xx']);
+  assert.deepEqual(sampled!.spans, [{ version: 'v1', start: 0, end: 2 }]);
+});
+
+test('answers whose tokens do not add up are not taken for what was sampled', () => {
+  const wrong: unknown[] = [
+    { ...event(0, 4), meta_info: undefined },
+    { ...event(0, 4), output_ids: [1] },
+    { ...event(0, 4), output_ids: [9, 1, 2, 3] },
+    5,
+  ];
+  for (const value of wrong) {
+    assert.throws(() => read('generate', false, Buffer.from(JSON.stringify(value))), Unreadable);
+  }
+  assert.throws(() => read('generate', false, Buffer.from('{"text')), Unreadable);
+  assert.throws(() => read('completions', false, Buffer.from('{"choices":[{"text":"a"}]}')), Unreadable);
+});
+
+test('completions of vLLM, whole and as a stream', () => {
+  const choice = (from: number, to: number, more: object = {}) => ({
+    index: 0,
+    text: 'x'.repeat(to - from),
+    token_ids: ids(from, to),
+    logprobs: { token_logprobs: triples(from, to).map(([logprob]) => logprob) },
+    finish_reason: null,
+    ...more,
+  });
+  const usage = { prompt_tokens: 3, prompt_tokens_details: { cached_tokens: 2 } };
+  const end = { finish_reason: 'length' };
+  const expected = { ...whole, spans: [] };
+  const body = { choices: [choice(0, 4, { ...end, prompt_token_ids: [1, 2, 3] })], usage };
+  assert.deepEqual(read('completions', false, Buffer.from(JSON.stringify(body))), [expected]);
+  const stream = sse(
+    { choices: [choice(0, 1, { prompt_token_ids: [1, 2, 3] })] },
+    { choices: [choice(1, 4, end)] },
+    { choices: [], usage },
+    '[DONE]',
+  );
+  assert.deepEqual(read('completions', true, stream), [expected]);
+});
+
+test('an answer beyond the limit is let go', () => {
+  const tap = new AnswerTap(false, true, true);
+  const part = Buffer.alloc(16_777_216);
+  for (let bytes = 0; bytes <= MAX_ANSWER_BYTES; bytes += part.length) tap.hear(part, 0, part.length);
+  assert.equal(tap.isTooLarge, true);
+  assert.equal(tap.take().length, 0);
+});
+
+test('which routed experts are whose is read where engines say it', () => {
+  const mark = (n: number): string => `turnout-experts-${n}`;
+  const expertsOf = (dialect: 'generate' | 'completions', isStream: boolean, bytes: Buffer): number[] =>
+    readAnswer(dialect, isStream, bytes).map(({ experts }) => experts);
+  const json = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
+  const withMark = (n: number) => {
+    const one = event(0, 4, {}, true);
+    return { ...one, meta_info: { ...one.meta_info, routed_experts: mark(n) } };
+  };
+  assert.deepEqual(expertsOf('generate', false, json([withMark(0), event(0, 4), withMark(1)])), [0, -1, 1]);
+  assert.deepEqual(expertsOf('generate', true, sse(event(0, 1), withMark(0), '[DONE]')), [0]);
+  const choice = { index: 0, text: 'x', token_ids: [1] };
+  const vllm = {
+    choices: [
+      { ...choice, routed_experts: { data: mark(1), shape: [1] } },
+      { ...choice, index: 1 },
+    ],
+  };
+  assert.deepEqual(expertsOf('completions', false, json(vllm)), [1, -1]);
+  const sglang = sse({ choices: [choice] }, { choices: [], sglext: { routed_experts: mark(0) } });
+  assert.deepEqual(expertsOf('completions', true, sglang), [0]);
+});

@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type CaptureDialect, askingForIds, readRequest, withIds } from './read-request.ts';
+
+const read = (dialect: CaptureDialect, json: string) => readRequest(dialect, Buffer.from(json));
+
+test('prompts, samples and the model of a request', () => {
+  const cases: [CaptureDialect, string, unknown][] = [
+    ['generate', '{"text":"a"}', [['a'], 1, '', false]],
+    ['generate', '{"text":["a","b"],"sampling_params":{"n":3}}', [['a', 'b'], 3, '', true]],
+    ['generate', '{"input_ids":[1,2],"text":null,"lora_path":"x"}', [[[1, 2]], 1, 'x', false]],
+    ['generate', '{"input_ids":[[1],[2]],"sampling_params":[{"n":2},{"n":2}]}', [[[1], [2]], 2, '', true]],
+    ['completions', '{"prompt":"a","n":2,"model":"m"}', [['a'], 2, 'm', false]],
+    ['completions', '{"prompt":[5,6],"echo":false}', [[[5, 6]], 1, '', false]],
+  ];
+  for (const [dialect, json, expected] of cases) {
+    const request = read(dialect, json)!;
+    assert.deepEqual([request.prompts, request.samples, request.model, request.isList], expected, json);
+  }
+});
+
+test('what has no tokens of its own, or none that could be told, is left alone', () => {
+  const cases: [CaptureDialect, string][] = [
+    ['generate', '{}'],
+    ['generate', '[1]'],
+    ['generate', '{"text":"a"'],
+    ['generate', '{"text":"a","input_ids":[1]}'],
+    ['generate', '{"text":"a","text":"b"}'],
+    ['generate', '{"text":5}'],
+    ['generate', '{"text":""}'],
+    ['generate', '{"text":["a",[1]]}'],
+    ['generate', '{"input_ids":[1.5]}'],
+    ['generate', '{"text":"a","image_data":["x"]}'],
+    ['generate', '{"text":"a","sampling_params":{"n":"x"}}'],
+    ['completions', '{"prompt":"a","echo":true}'],
+    ['completions', '{"prompt":"a","best_of":3}'],
+  ];
+  for (const [dialect, json] of cases) assert.equal(read(dialect, json), null, json);
+});
+
+test('only its own field is changed', () => {
+  const change = (dialect: CaptureDialect, json: string, ...ids: number[][]): string =>
+    withIds(
+      dialect,
+      Buffer.from(json),
+      read(dialect, json)!,
+      ids.map((list) => Int32Array.from(list)),
+    ).toString();
+  assert.equal(
+    change('generate', '{"seed":12345678901234567890, "text" : "a\\u00e9" , "x":{"text":1}}', [7, 8]),
+    '{"seed":12345678901234567890, "input_ids":[7,8] , "x":{"text":1}}',
+  );
+  assert.equal(change('generate', '{"text":["a","b"]}', [1], [2, 3]), '{"input_ids":[[1],[2,3]]}');
+  assert.equal(change('generate', '{"text":["a"]}', [1]), '{"input_ids":[[1]]}');
+  assert.equal(change('generate', '{"t\\u0065xt":"a"}', [1]), '{"input_ids":[1]}');
+  assert.equal(
+    change('completions', '{"prompt":"a","n":1 }\n', [1]),
+    '{"prompt":[1],"n":1 ,"return_token_ids":true}\n',
+  );
+  const asking = '{"prompt":[1],"return_token_ids":true}';
+  assert.equal(askingForIds(Buffer.from(asking), read('completions', asking)!).toString(), asking);
+});

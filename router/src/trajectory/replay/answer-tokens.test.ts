@@ -1,0 +1,28 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { answerTokens } from './answer-tokens.ts';
+
+const events = (...list: unknown[]): string =>
+  [...list.map((event) => `data: ${JSON.stringify(event)}\n\n`), 'data: [DONE]\n\n'].join('');
+
+test('ids are found in the forms in which engines tell them', () => {
+  assert.deepEqual(answerTokens('{"text":"x","output_ids":[1,2],"meta_info":{}}', false), [1, 2]);
+  assert.deepEqual(answerTokens('{"meta_info":{"output_token_logprobs":[[-0.1,5,null],[-0.2,6,"b"]]}}', false), [5, 6]);
+  assert.deepEqual(answerTokens('{"choices":[{"text":"x","token_ids":[3]}]}', false), [3]);
+  assert.deepEqual(answerTokens('{"choices":[{"meta_info":{"output_token_logprobs":[[-1,9,null]]}}]}', false), [9]);
+  for (const none of ['{"choices":[{"text":"x"}]}', '{"choices":[]}', 'null', 'oops', '{}']) {
+    assert.equal(answerTokens(none, false), null, none);
+  }
+});
+
+test('streams: of events that hold all before them the last counts, of others all together', () => {
+  const told = (n: number) => ({ completion_tokens: n });
+  const cumulative = [1, 2, 3].map((n) => ({ output_ids: [7, 8, 9].slice(0, n), meta_info: told(n) }));
+  assert.deepEqual(answerTokens(events(...cumulative), true), [7, 8, 9]);
+  const parts = [7, 8, 9].map((id, i) => ({ output_ids: [id], meta_info: told(i + 1) }));
+  assert.deepEqual(answerTokens(events(...parts), true), [7, 8, 9]);
+  const deltas = [{ choices: [{ token_ids: [7, 8] }] }, { choices: [{ token_ids: [9] }] }, { choices: [], usage: {} }];
+  assert.deepEqual(answerTokens(events(...deltas), true), [7, 8, 9]);
+  assert.deepEqual(answerTokens(events({ output_ids: [7], meta_info: told(1) }), true), [7]);
+  assert.equal(answerTokens(events({ choices: [{ text: 'x' }] }), true), null);
+});

@@ -1,0 +1,57 @@
+import { Agent, type IncomingMessage, request as requestHttp } from 'node:http';
+import { Agent as TlsAgent, request as requestHttps } from 'node:https';
+import type { RecordedTurn } from './recording.ts';
+
+export interface CallerAnswer {
+  readonly status: number;
+  readonly body: string;
+  readonly isEventStream: boolean;
+  /** Monotonic ms. */
+  readonly firstByteMs: number;
+}
+
+/** Sends recorded requests as they were, over connections that are kept. Without time limits: a generation may take hours. */
+export class Caller {
+  readonly #against: URL;
+  readonly #apiKey: string | undefined;
+  readonly #agent: Agent;
+
+  constructor(against: URL, apiKey: string | undefined) {
+    this.#against = against;
+    this.#apiKey = apiKey;
+    this.#agent = against.protocol === 'https:' ? new TlsAgent({ keepAlive: true }) : new Agent({ keepAlive: true });
+  }
+
+  async post({ path, session, body }: RecordedTurn): Promise<CallerAnswer> {
+    const url = new URL(this.#against.pathname.replace(/\/$/, '') + path, this.#against);
+    const headers = {
+      'content-type': 'application/json',
+      'content-length': body.length,
+      // Its turns on one engine, as they were.
+      ...(/^[\x21-\x7e]+$/.test(session) ? { 'x-session-id': session } : {}),
+      ...(this.#apiKey === undefined ? {} : { authorization: `Bearer ${this.#apiKey}` }),
+    };
+    const options = { method: 'POST', headers, agent: this.#agent };
+    const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+    const send = url.protocol === 'https:' ? requestHttps : requestHttp;
+    send(url, options, resolve).on('error', reject).end(body);
+    const answer = await promise;
+    const isEventStream = answer.headers['content-type']?.startsWith('text/event-stream') ?? false;
+    const parts: Buffer[] = [];
+    let firstByteMs = 0;
+    for await (const part of answer) {
+      firstByteMs ||= performance.now();
+      parts.push(part as Buffer);
+    }
+    return {
+      status: answer.statusCode ?? 0,
+      body: Buffer.concat(parts).toString(),
+      isEventStream,
+      firstByteMs: firstByteMs || performance.now(),
+    };
+  }
+
+  close(): void {
+    this.#agent.destroy();
+  }
+}

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { startSimEngine } from '../../src/sim/engine.ts';
+import type { FinishedRecord } from '../../src/sim/sequence.ts';
+import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
+import { readRecording } from '../../src/trajectory/replay/recording.ts';
+import { turnout } from '../cli/turnout.ts';
+import { startRespServer } from '../harness/resp-server.ts';
+import { type RouterOptions, startTestRouter } from '../harness/router.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { until } from '../harness/within.ts';
+
+interface Answer {
+  readonly text: string;
+  readonly output_ids: number[];
+}
+
+/** A simulated engine that logs what it sampled, behind a router that captures. */
+async function scene(t: TestContext, options: RouterOptions) {
+  const log: FinishedRecord[] = [];
+  const engine = await startSimEngine({ timeScale: 0, variedSampling: true, onFinished: (record) => log.push(record) });
+  t.after(() => engine.close());
+  const tokenizerPath = temporaryFolder(t);
+  writeTokenizer(tokenizerPath);
+  const plugin = ['radix-tree'];
+  const router = await startTestRouter(t, { workerUrls: [engine.url], tokenizerPath, plugin, ...options });
+  const ask = (session: string, body: object): Promise<Response> =>
+    fetch(`${router.url}/generate`, {
+      method: 'POST',
+      headers: { 'x-session-id': session },
+      body: JSON.stringify({ return_logprob: true, sampling_params: { max_new_tokens: 8 }, ...body }),
+    });
+  return { router, log, ask };
+}
+
+test('what was captured is exported as the engine sampled it, with the requests to replay, while the router runs', async (t) => {
+  const dataDir = temporaryFolder(t);
+  const { router, log, ask } = await scene(t, { dataDir, captureBodies: true });
+  for (const session of ['a', 'b']) {
+    let text = `<|im_start|>user\nWhat is ${session}?<|im_end|>\n<|im_start|>assistant\n`;
+    for (let turn = 0; turn < 3; turn++) {
+      const answer = (await (await ask(session, { text })).json()) as Answer;
+      text += `${answer.text}<|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n`;
+    }
+  }
+  await until('all turns are kept', async () => {
+    const page = (await (await fetch(`${router.url}/metrics`)).text()).match(/^turnout_trajectory_stored_total (\d+)/m);
+    return page?.[1] === '6';
+  });
+  const file = join(dataDir, 'out.jsonl');
+  assert.equal(await turnout(t, ['export', '--format', 'jsonl', '--data-dir', dataDir, '-o', file]).ended, 0);
+  const { turns, withoutRequest } = await readRecording(file);
+  assert.equal(withoutRequest, 0);
+  assert.deepEqual(
+    turns.map(({ sampled }) => sampled),
+    log.map(({ outputIds }) => outputIds),
+    "position by position, by the engine's own log",
+  );
+  for (const { body } of turns) assert.match(body.toString(), /^\{"return_logprob":true.*"text":"<\|im_start\|>user/);
+  const listed = (await (await fetch(`${router.url}/trajectories`)).json()) as { trajectories: { turns: number }[] };
+  assert.deepEqual(
+    listed.trajectories.map((each) => each.turns),
+    [3, 3],
+  );
+});
+
+test('a store that went away fails no request, unless it has to be there', async (t) => {
+  const server = await startRespServer(t);
+  const lenient = await scene(t, { store: server.url });
+  const strict = await scene(t, { store: server.url, captureRequired: true });
+  for (const { ask } of [lenient, strict]) assert.equal((await ask('a', { text: 'One.' })).status, 200);
+  await server.stop();
+  // It is known as soon as there is something to write.
+  for (const { ask } of [lenient, strict]) assert.equal((await ask('b', { text: 'Two.' })).status, 200);
+  await until('what must be captured is refused', async () => {
+    const response = await strict.ask('c', { text: 'Three.' });
+    if (response.status === 200) return false;
+    assert.equal(response.status, 503);
+    assert.equal(response.headers.get('x-turnout-error'), 'capture_failed');
+    assert.match(await response.text(), /Trajectories can't be kept now, and --capture-required is set/);
+    return true;
+  });
+  assert.equal((await lenient.ask('c', { text: 'Three.' })).status, 200);
+  await server.start();
+  await until('the store is back', async () => (await strict.ask('d', { text: 'Four.' })).status === 200);
+  await until('nothing is lost of what was captured meanwhile', async () => {
+    const response = await fetch(`${lenient.router.url}/trajectories`);
+    const { trajectories } = (await response.json()) as { trajectories: { session: string }[] };
+    return ['a', 'b', 'c', 'd'].every((name) => trajectories.some(({ session }) => session === name));
+  });
+});

@@ -1,0 +1,266 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Random, seededRandom } from '../../src/kit/rng.ts';
+import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
+import { encode, endOfTurn } from '../../src/sim/tokenizer.ts';
+import { startTestRouter, untilIdle } from '../harness/router.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { MortalFleet } from './exact-fleet.ts';
+
+const COUNT = Number(process.env['TURNOUT_TRAJECTORIES'] ?? 2_000);
+/** Under way at once. */
+const WIDE = 48;
+
+/** A trajectory as its client has it (text), and as it really happened (ids). */
+interface Line {
+  readonly text: string;
+  readonly ids: readonly number[];
+  readonly mask: readonly number[];
+  readonly logprobs: readonly number[];
+  /** The last turn ended with a token that is not in the text. */
+  readonly isStopped: boolean;
+  /** The engine died in the middle of the last turn: of what the router heard, its client may have missed the end. */
+  readonly isCut: boolean;
+}
+
+/** What a client got of an answer. */
+interface Got {
+  readonly text: string;
+  readonly ids: readonly number[];
+  readonly logprobs: readonly number[];
+  readonly isWhole: boolean;
+}
+
+interface Exported {
+  session: string;
+  tokens: number[];
+  loss_mask: number[];
+  rollout_log_probs: number[];
+}
+
+interface Event {
+  text: string;
+  output_ids: number[];
+  meta_info?: { output_token_logprobs: [number, number, null][]; finish_reason: unknown; completion_tokens: number };
+}
+
+const snippets = [
+  'What is the name of the moon?',
+  ' often of ten',
+  'for (let i = 0; i < n; i++) {\n\treturn x?.[i] ?? "é";\n}\n',
+  '{"city": "München", "temp": -3.5e2, "ok": [true, null]}',
+  '<tool_call>\n{"name": "search", "arguments": {"q": "日本語"}}\n</tool_call>',
+  '👩‍👩‍👧‍👦 ünï cafe\u0301 \u200b مرحبا',
+  '  \n\n  ',
+  '<|im_star',
+  'right before the\r\nnext',
+];
+
+const pick = <T>(random: Random, list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
+const words = (random: Random): string =>
+  Array.from({ length: 1 + Math.floor(random() * 4) }, () => pick(random, snippets)).join(random() < 0.5 ? ' ' : '');
+
+test(`${COUNT} trajectories: text gives back the ids that were sampled`, { timeout: 300_000 }, async (t) => {
+  const fleet = await MortalFleet.start(3);
+  t.after(() => fleet.close());
+  const tokenizerPath = temporaryFolder(t);
+  writeTokenizer(tokenizerPath);
+  const router = await startTestRouter(t, {
+    workerUrls: fleet.urls,
+    tokenizerPath,
+    plugin: ['radix-tree'],
+    radixMaxCacheSize: 1_000_000,
+    store: 'memory',
+  });
+  const seen = { turns: 0, aborts: 0, cuts: 0, retries: 0, branches: 0, drifted: 0 };
+  const retrieved: { line: Line; tokens: number[]; mask: number[]; logprobs: number[] }[] = [];
+  const leaves = new Map<string, Line[]>();
+
+  const send = async (body: object, session: string, onBegun: () => void): Promise<Got | null> => {
+    let text = '';
+    try {
+      const response = await fetch(`${router.url}/generate`, {
+        method: 'POST',
+        body: JSON.stringify(body),
+        headers: { 'x-session-id': session },
+      });
+      if (response.status !== 200) return null;
+      const decoder = new TextDecoder();
+      for await (const part of response.body!) {
+        if (text === '') onBegun();
+        text += decoder.decode(part as Uint8Array, { stream: true });
+      }
+    } catch {
+      // The engine died in the middle of it.
+    }
+    return text.startsWith('data: ') ? fromEvents(text) : fromWhole(text);
+  };
+
+  /** One turn: what was asked with behind a line, and what came of it. Tries again where nothing came. */
+  const turn = async (random: Random, name: string, line: Line, more: string): Promise<Line> => {
+    const text = line.text + more;
+    for (let attempt = 0; ; attempt++) {
+      assert.ok(attempt < 50, 'an engine is there, sooner or later');
+      const rid = `${name}.${seen.turns++}`;
+      const mishap = random();
+      // In the middle of an answer that would be long.
+      const dies = attempt === 0 && mishap < 0.004;
+      const isStream = random() < 0.4 || dies;
+      const length = dies
+        ? { max_new_tokens: 80, ignore_eos: true }
+        : { max_new_tokens: 1 + Math.floor(random() * 24) };
+      const sampling_params = { ...length, temperature: 1 };
+      const body = { text, rid, stream: isStream, return_logprob: true, sampling_params };
+      const asked = send(body, name, () => {
+        if (dies) fleet.replaceServing(rid);
+      });
+      if (mishap > 0.9) {
+        seen.aborts++;
+        setTimeout(() => fleet.abort(rid), random() * 12);
+      }
+      const got = await asked;
+      const record = fleet.log.get(rid);
+      if (got === null || got.ids.length === 0) {
+        seen.retries++;
+        await new Promise((resolve) => setTimeout(resolve, 5));
+        continue;
+      }
+      if (!got.isWhole) seen.cuts++;
+      const ids = idsBehind(line, more);
+      // Of an engine that died there is no record; what was passed on is what it sampled.
+      if (record !== undefined) {
+        assert.deepEqual(record.inputIds, ids, text);
+        assert.deepEqual(record.outputIds.slice(0, got.ids.length), got.ids);
+        if (got.isWhole) assert.equal(record.outputIds.length, got.ids.length);
+      } else assert.ok(!got.isWhole);
+      if (encode(got.text).join() !== got.ids.filter((id) => id !== endOfTurn).join()) seen.drifted++;
+      return lineOf(line, more, ids, got);
+    }
+  };
+
+  const trajectory = async (n: number): Promise<void> => {
+    const random = seededRandom(n + 1);
+    const name = `t${n}`;
+    const lines: Line[] = [{ text: '', ids: [], mask: [], logprobs: [], isStopped: false, isCut: false }];
+    const ends = new Set<Line>();
+    let line = lines[0]!;
+    let more = `<|im_start|>system\n${pick(random, snippets)}<|im_end|>\n<|im_start|>user\n${n} ${words(random)}<|im_end|>\n<|im_start|>assistant\n`;
+    for (let turns = 2 + Math.floor(random() * 3); turns > 0; turns--) {
+      const next = await turn(random, name, line, more);
+      ends.delete(line);
+      ends.add(next);
+      lines.push(next);
+      line = next;
+      // Another branch from anywhere, now and then: from the beginning, it is another sample of the same prompt.
+      if (random() < 0.2) {
+        seen.branches++;
+        line = pick(random, lines);
+      }
+      if (line.text !== '') {
+        const closing = line.isStopped ? (random() < 0.8 ? '<|im_end|>' : '') : pick(random, ['<|im_end|>', '', '\n']);
+        const role = pick(random, ['tool', 'user']);
+        more =
+          random() < 0.1 ? '' : `${closing}\n<|im_start|>${role}\n${words(random)}<|im_end|>\n<|im_start|>assistant\n`;
+      } else more = lines[1]!.text.slice(0, lines[1]!.text.indexOf('assistant\n') + 10);
+    }
+    leaves.set(name, [...ends]);
+    for (const each of ends) {
+      const response = await fetch(`${router.url}/retrieve_from_text`, {
+        method: 'POST',
+        body: JSON.stringify({ text: each.text }),
+      });
+      const answer = (await response.json()) as { tokens: number[]; loss_mask: number[]; rollout_logp: number[] };
+      retrieved.push({ line: each, tokens: answer.tokens, mask: answer.loss_mask, logprobs: answer.rollout_logp });
+    }
+  };
+
+  let next = 0;
+  await Promise.all(
+    Array.from({ length: WIDE }, async () => {
+      while (next < COUNT) await trajectory(next++);
+    }),
+  );
+  await untilIdle(router);
+
+  for (const { line, tokens, mask, logprobs } of retrieved) {
+    const length = line.isCut && tokens.at(-1) === endOfTurn ? line.ids.length : tokens.length;
+    assert.ok(tokens.length - length <= 1);
+    assert.deepEqual(tokens.slice(0, length), line.ids, line.text);
+    assert.deepEqual(mask.slice(0, length), line.mask);
+    assert.deepEqual(logprobs.slice(0, length), line.logprobs);
+  }
+  const exported = await (await fetch(`${router.url}/trajectories?format=jsonl`)).text();
+  const lines = exported
+    .split('\n')
+    .filter((json) => json !== '')
+    .map((json) => JSON.parse(json) as Exported);
+  const bySession = Map.groupBy(lines, ({ session }) => session);
+  for (const [session, ends] of leaves) {
+    for (const { text, ids, mask, logprobs, isCut } of ends) {
+      const found = bySession
+        .get(session)!
+        .find(({ tokens }) => (isCut || tokens.length === ids.length) && ids.every((id, i) => id === tokens[i]));
+      assert.ok(found, `${session} is exported: ${text}`);
+      assert.deepEqual(found.loss_mask.slice(0, ids.length), mask);
+      assert.deepEqual(found.rollout_log_probs.slice(0, ids.length), logprobs);
+    }
+  }
+  // Every kind of mishap was among them.
+  for (const [kind, count] of Object.entries({ ...seen, deaths: fleet.deaths })) assert.ok(count > 0, kind);
+  t.diagnostic(JSON.stringify({ ...seen, deaths: fleet.deaths, retrieved: retrieved.length }));
+});
+
+/** The ids of a line's text with more text behind it. What ended its last turn is one of them if the text goes on with it. */
+function idsBehind({ ids, isStopped }: Line, more: string): number[] {
+  if (!isStopped) return [...ids, ...encode(more)];
+  const stop = '<|im_end|>';
+  return more.startsWith(stop) ? [...ids, ...encode(more.slice(stop.length))] : [...ids.slice(0, -1), ...encode(more)];
+}
+
+function lineOf(line: Line, more: string, ids: readonly number[], got: Got): Line {
+  const kept = Math.min(
+    line.ids.length,
+    ids.length - (line.isStopped && !more.startsWith('<|im_end|>') ? encode(more).length : 0),
+  );
+  const asked = ids.length - kept;
+  const zeros = Array.from({ length: asked }, () => 0);
+  return {
+    text: line.text + more + got.text,
+    ids: [...ids, ...got.ids],
+    mask: [...line.mask.slice(0, kept), ...zeros, ...got.ids.map(() => 1)],
+    logprobs: [...line.logprobs.slice(0, kept), ...zeros, ...got.logprobs],
+    isCut: !got.isWhole,
+    isStopped: got.ids.at(-1) === endOfTurn && !got.text.endsWith('<|im_end|>'),
+  };
+}
+
+function fromWhole(text: string): Got | null {
+  if (text === '') return null;
+  let event: Event;
+  try {
+    event = JSON.parse(text) as Event;
+  } catch {
+    return null;
+  }
+  const { output_token_logprobs: triples } = event.meta_info!;
+  return { text: event.text, ids: event.output_ids, logprobs: triples.map(([logprob]) => logprob), isWhole: true };
+}
+
+/** What a client has of a stream, whichever of SGLang's two kinds, and however far it came. */
+function fromEvents(text: string): Got | null {
+  const events = text
+    .slice(0, text.lastIndexOf('\n\n') + 1)
+    .split('\n\n')
+    .filter((event) => event.startsWith('data: {'))
+    .map((event) => JSON.parse(event.slice(6)) as Event)
+    .filter((event) => event.meta_info !== undefined);
+  const last = events.at(-1);
+  if (last === undefined) return null;
+  const parts = last.output_ids.length === last.meta_info!.completion_tokens ? [last] : events;
+  return {
+    text: parts.map((part) => part.text).join(''),
+    ids: parts.flatMap((part) => part.output_ids),
+    logprobs: parts.flatMap((part) => part.meta_info!.output_token_logprobs.map(([logprob]) => logprob)),
+    isWhole: last.meta_info!.finish_reason !== null,
+  };
+}
