@@ -16,11 +16,19 @@ export async function ledgerCalls(options: LedgerOptions) {
   const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
   const { calls, capture } = await captureCalls(options, (turn) => writer.put(turn), files);
+  const tokenizer = capture?.tokenizer ?? null;
+  const stored = storeCalls(writer, dataDir, () => files?.lost ?? 0);
   return {
     ...calls,
-    ...chatCalls({ tokenizer: capture?.tokenizer ?? null, tokenizerPath: options.tokenizerPath }, writer, files),
     ...expertsCalls(files),
-    ...storeCalls(writer, dataDir, () => files?.lost ?? 0),
+    ...stored,
+    ...chatCalls({
+      tokenizer,
+      tokenizerPath: options.tokenizerPath,
+      writer,
+      files,
+      removeStored: stored.removeSession,
+    }),
     ...exportCalls(writer, dataDir),
     /** Writes out what is still in memory. */
     async close(): Promise<void> {

@@ -1,6 +1,7 @@
 import type { EngineKind } from '../../engines/engine.ts';
 import { Unreadable } from '../capture/sampled.ts';
 import type { ExpertsFiles } from '../capture/experts-files.ts';
+import type { SessionName } from '../store/store-calls.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import { walk } from '../export/walk.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
@@ -74,6 +75,18 @@ interface Open {
   isExact: boolean;
 }
 
+/** What chats are made of, on the trajectory thread. */
+export interface ChatParts {
+  /** null: there can't be chats. */
+  readonly tokenizer: Tokenizer | null;
+  readonly tokenizerPath: string | null;
+  readonly writer: TurnWriter;
+  /** null: routed experts are not kept. */
+  readonly files: ExpertsFiles | null;
+  /** Removes the turns of a session, and what belongs to them. */
+  readonly removeStored: (name: SessionName) => Promise<number>;
+}
+
 /** Of the wishes of a request those that its answer depends on. */
 const WISHES = [
   'logprobs',
@@ -86,11 +99,7 @@ const WISHES = [
 ];
 
 /** What the trajectory thread can be asked about chats. */
-export function chatCalls(
-  { tokenizer, tokenizerPath }: { tokenizer: Tokenizer | null; tokenizerPath: string | null },
-  writer: TurnWriter,
-  files: ExpertsFiles | null,
-) {
+export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStored }: ChatParts) {
   const open = new Map<number, Open>();
   const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, uncaptured: 0, lastProblem: '' };
   let chats: Chats | null = null;
@@ -188,9 +197,14 @@ export function chatCalls(
     async chatRemove({ session, tenant }: ChatName): Promise<boolean> {
       if (chats === null || !(await chats.has(session, tenant))) return false;
       chats.remove(session, tenant);
-      await writer.flush();
-      await writer.store.removeSession(session, tenant);
+      await removeStored({ session, tenant });
       return true;
+    },
+
+    /** Removes a session of any kind, of one tenant or of all. @returns how many turns it had */
+    removeSession(name: SessionName) {
+      if (chats !== null) chats.removeAll(name.session, name.tenant);
+      return removeStored(name);
     },
 
     /** What is on record of it, as JSON. */

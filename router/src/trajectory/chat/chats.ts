@@ -80,6 +80,12 @@ export class Chats {
     if (this.#removed.size > MAX_REMOVED) this.#removed.delete(this.#removed.values().next().value!);
   }
 
+  /** @param tenant undefined: of all tenants */
+  removeAll(session: string, tenant: string | undefined): void {
+    if (tenant !== undefined) this.remove(session, tenant);
+    else for (const chat of this.#sessions.values()) if (chat.session === session) this.remove(session, chat.tenant);
+  }
+
   /** Its turns as they are kept, in their order. */
   async *stored(session: string, tenant: string): AsyncGenerator<Turn> {
     await this.writer.flush();
