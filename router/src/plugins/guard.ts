@@ -1,6 +1,6 @@
 import type { AnswerEar, Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
-import { type Plugin, type PluginPhases, type PluginRefusal, Refused } from '../plugin.ts';
+import { type Plugin, type PluginAnswer, type PluginPhases, type PluginRefusal, Refused } from '../plugin.ts';
 
 /** What is asked of a plugin, as metrics and logs name it. */
 export type Phase = Exclude<keyof PluginPhases, 'takesEmptyBodies'>;
@@ -111,6 +111,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     appliesTo,
     classify,
     admit,
+    answer,
     choose,
     requestBody,
     hearAnswer,
@@ -129,6 +130,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     ...(appliesTo && { appliesTo: prompt('appliesTo', appliesTo, anything) }),
     ...(classify && { classify: patient('classify', classify, anything) }),
     ...(admit && { admit: patient('admit', admit, problemOfRefusal) }),
+    ...(answer && { answer: patient('answer', answer, problemOfAnswer) }),
     ...(choose && { choose: prompt('choose', choose, problemOfChoice) }),
     ...(requestBody && { requestBody: patient('requestBody', requestBody, isBuffer) }),
     ...(hear && {
@@ -163,6 +165,15 @@ function problemOfRefusal(answer: PluginRefusal | null | undefined): string {
   const { status, message } = answer;
   const isRefusal = Number.isInteger(status) && status >= 400 && status < 600 && typeof message === 'string';
   return isRefusal ? '' : 'has to answer with null, or with { status: 400 to 599, message }';
+}
+
+function problemOfAnswer(answer: PluginAnswer | null | undefined): string {
+  if (answer === null || answer === undefined) return '';
+  const { status, contentType, body } = answer;
+  const isAnswer = Number.isInteger(status) && status >= 200 && status < 600;
+  return isAnswer && typeof contentType === 'string' && Buffer.isBuffer(body)
+    ? ''
+    : 'has to answer with null, or with { status: 200 to 599, contentType, body: a Buffer }';
 }
 
 function problemOfChoice(answer: readonly Worker[], _x: unknown, workers: readonly Worker[]): string {

@@ -33,6 +33,7 @@ const phases = [
   'retarget',
   'classify',
   'admit',
+  'answer',
   'choose',
   'requestBody',
   'hearAnswer',

@@ -151,6 +151,47 @@ test('an answer that got lost is asked for again: a branch, and the session goes
   await checkSamples(scene, session, [first, lost, second]);
 });
 
+for (const kind of ['sglang', 'vllm'] as const) {
+  test(`${kind}: a call that is repeated with its id gets its answer again, and no engine hears of it`, async (t) => {
+    const scene = await startChatScene(t, { kind });
+    const session = await scene.begin();
+    const path = `/sessions/${session}/v1/chat/completions`;
+    const body = { model: 'sim', messages: [{ role: 'user', content: 'a' }], max_tokens: 9 };
+    for (const [more, name] of [
+      [{}, 'idempotency-key'],
+      [{ stream: true, logprobs: true }, 'x-request-id'],
+    ] as const) {
+      const id = { [name]: `call-${name}` };
+      const first = await scene.post(path, { ...body, ...more }, id);
+      const { length } = scene.log;
+      const again = await scene.post(path, { ...body, ...more }, id);
+      assert.deepEqual(again, first);
+      assert.equal(scene.log.length, length);
+      // Another question under the same name is another call.
+      await scene.post(path, { ...body, ...more, top_k: 5 }, id);
+      assert.equal(scene.log.length, length + 1);
+    }
+    await untilIdle(scene.router);
+    assert.equal((await scene.record(session)).records.length, 4);
+  });
+}
+
+test('a call that is repeated while the first one is under way is told so', async (t) => {
+  const scene = await startChatScene(t, { sim: { timeScale: 1, meanOutputTokens: 0 } });
+  const session = await scene.begin();
+  const path = `${scene.router.url}/sessions/${session}/v1/chat/completions`;
+  const body = JSON.stringify({ messages: [{ role: 'user', content: 'a' }], stream: true, max_tokens: 2_000 });
+  const stop = new AbortController();
+  const headers = { 'idempotency-key': 'k' };
+  const first = await fetch(path, { method: 'POST', body, headers, signal: stop.signal });
+  await first.body!.getReader().read();
+  const second = await fetch(path, { method: 'POST', body, headers });
+  assert.equal(second.status, 409);
+  assert.match(await second.text(), /under way still/);
+  stop.abort();
+  await untilIdle(scene.router);
+});
+
 test('what broke off is not on record: its client left, its engine died', async (t) => {
   const scene = await startChatScene(t, { count: 2, sim: { timeScale: 1, meanOutputTokens: 0 } });
   const session = await scene.begin();

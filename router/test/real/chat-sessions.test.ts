@@ -79,7 +79,8 @@ describe('chat sessions before real engines', { skip }, () => {
         const body = { model: 'tiny', messages, stream, temperature: 0, max_tokens: TOKENS };
         const answer = await call(router.url, `/sessions/${session}/v1/chat/completions`, { body });
         assert.equal(answer.status, 200, answer.body);
-        for (const name of ['sglext', 'meta_info', '"token_ids":[']) assert.ok(!answer.body.includes(name), answer.body);
+        for (const name of ['sglext', 'meta_info', '"token_ids":['])
+          assert.ok(!answer.body.includes(name), answer.body);
 
         const sent = JSON.parse(tap.last(path).asked) as { input_ids?: number[]; prompt?: number[] };
         assert.deepEqual(sent.input_ids ?? sent.prompt, [...ids, ...asked]);
@@ -107,10 +108,15 @@ describe('chat sessions before real engines', { skip }, () => {
         call(engine.url, '/v1/chat/completions', { body }),
         call(router.url, `/sessions/${session}/v1/chat/completions`, { body }),
       ]);
-      const [plain, ours] = [direct, routed].map((each) => JSON.parse(each.body) as { choices: [Record<string, unknown>] });
+      const [plain, ours] = [direct, routed].map(
+        (each) => JSON.parse(each.body) as { choices: [Record<string, unknown>] },
+      );
       // A completion has no prompt of a chat to tell of.
       const chatOnly = new Set(['prompt_logprobs', 'prompt_token_ids', 'prompt_text']);
-      const names = (of: object): string[] => Object.keys(of).filter((name) => !chatOnly.has(name)).toSorted();
+      const names = (of: object): string[] =>
+        Object.keys(of)
+          .filter((name) => !chatOnly.has(name))
+          .toSorted();
       assert.deepEqual(names(ours!), names(plain!));
       assert.deepEqual(names(ours!.choices[0]), names(plain!.choices[0]));
       assert.deepEqual(ours!.choices[0].message, plain!.choices[0].message);

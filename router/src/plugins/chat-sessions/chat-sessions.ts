@@ -2,16 +2,16 @@ import type { EngineKind } from '../../engines/engine.ts';
 import type { AnswerEar, Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { RouterError } from '../../kit/errors.ts';
-import { type PluginPhases, Refused } from '../../plugin.ts';
+import { type PluginAnswer, type PluginPhases, Refused } from '../../plugin.ts';
 import { AnswerTap } from '../../trajectory/capture/answer-tap.ts';
 import type { ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
 import type { ChatOpened } from '../../trajectory/chat/chat-calls.ts';
+import { withoutOurs } from '../../trajectory/chat/client-copy.ts';
 import type { Equality } from '../../trajectory/chat/equality.ts';
+import { FromCompletion } from '../../trajectory/chat/from-completion.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
-import { withoutOurs } from './client-copy.ts';
-import { FromCompletion } from './from-completion.ts';
 import { maxModelLen } from './model-length.ts';
 import { inSession } from './session-path.ts';
 import type { SameTokens } from './same-tokens.ts';
@@ -86,6 +86,21 @@ export class ChatSessions implements PluginPhases {
     );
   }
 
+  /** A call that is repeated with its id, as its answer got lost: it gets that answer. */
+  async answer(x: Exchange): Promise<PluginAnswer | null> {
+    const key = keyOf(x);
+    if (key === '' || !isChat(x)) return null;
+    await new Promise<void>((resolve) => x.body.whenComplete(() => resolve()));
+    if (x.body.bytes > MAX_BODY_BYTES) return null;
+    const { session, tenant } = { session: this.#sessionOf(x), tenant: x.tenant };
+    const known = await this.#ledger.ask('chatRepeat', { session, tenant, key, body: new Uint8Array(x.body.join()) });
+    if (known === null) return null;
+    if (known.problem !== null) return { status: 409, contentType: 'application/json', body: errorOf(known.problem) };
+    const { bytes, isStream } = known;
+    const body = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    return { status: 200, contentType: isStream ? 'text/event-stream' : 'application/json', body };
+  }
+
   async requestBody(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
     if (!isChat(x)) return body;
     const { trajectories, sameTokens } = this.#around;
@@ -111,6 +126,7 @@ export class ChatSessions implements PluginPhases {
       engine,
       maxModelLen: maxModelLen(worker, x.model),
       takesIds: this.#options.forward === 'ids',
+      key: keyOf(x),
     });
     // Its client left in the meantime, and nobody will close it.
     if (x.outcome !== null) this.#ledger.tell('chatDrop', following.id);
@@ -201,5 +217,12 @@ export class ChatSessions implements PluginPhases {
     return '';
   }
 }
+
+/** By what its client will know it again, should the answer get lost; ''. */
+const keyOf = ({ head, isRequestIdOurs }: Exchange): string =>
+  head.get('idempotency-key') ?? (isRequestIdOurs ? '' : head.requestId);
+
+const errorOf = (message: string): Buffer =>
+  Buffer.from(JSON.stringify({ error: { message, type: 'invalid_request_error', param: null, code: 'conflict' } }));
 
 const isChat = ({ path, head }: Exchange): boolean => path === CHAT && head.method === 'POST';

@@ -36,6 +36,7 @@ export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
       retarget: (x) => sessions.retarget(x),
       appliesTo: (x) => sessions.appliesTo(x),
       admit: (x) => sessions.admit(x),
+      answer: (x) => sessions.answer(x),
       requestBody: (x, body, worker) => sessions.requestBody(x, body, worker),
       hearAnswer: (x, head) => sessions.hearAnswer(x, head),
       responseEvent: (x, event) => sessions.responseEvent(x, event),

@@ -7,6 +7,7 @@ const counters = {
   drifted: ['turnout_chat_drifted_turns_total', 'Those whose prompt is no continuation of what is on record.'],
   observed: ['turnout_chat_observed_turns_total', 'Those whose messages the engine rendered itself.'],
   uncaptured: ['turnout_chat_uncaptured_total', 'Answers whose tokens could not be read.'],
+  unread: ['turnout_chat_unread_sessions_total', 'Sessions whose earlier turns could not be read from the store.'],
 } as const satisfies Partial<Record<keyof ChatStats, readonly [name: string, help: string]>>;
 
 /** The counts of the trajectory thread, read when somebody asks for the page. */

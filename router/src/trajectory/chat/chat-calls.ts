@@ -9,9 +9,10 @@ import { readChatRequest } from './chat-request.ts';
 import type { ChatFacts, ChatSession, OpenTurn } from './chat-session.ts';
 import { loadChatTemplate } from './chat-template.ts';
 import { Chats } from './chats.ts';
-import { type EngineRequest, engineRequest } from './engine-request.ts';
+import { type ChatWishes, type EngineRequest, engineRequest } from './engine-request.ts';
 import type { Equality } from './equality.ts';
 import { type ChatSample, answerValues, readChat } from './read-chat.ts';
+import { type Repeatable, clientsAnswer, digestOf } from './repeats.ts';
 import { sessionRecords } from './records.ts';
 import { encodeSamples } from './samples.ts';
 
@@ -31,10 +32,9 @@ export interface ChatOpenCall extends ChatName {
   /** 0: not known. */
   readonly maxModelLen: number;
   readonly takesIds: boolean;
+  /** By what its client will know it again, should the answer get lost; ''. */
+  readonly key: string;
 }
-
-/** What its client asked for itself. */
-export type ChatWishes = Readonly<Record<string, unknown>>;
 
 export type ChatOpened =
   | {
@@ -46,6 +46,11 @@ export type ChatOpened =
       readonly problem: null;
     }
   | { readonly problem: string };
+
+export type ChatRepeated =
+  | { readonly bytes: Uint8Array; readonly isStream: boolean; readonly problem: null }
+  | { readonly problem: string }
+  | null;
 
 export interface ChatCloseCall {
   readonly id: number;
@@ -67,12 +72,16 @@ export interface ChatStats {
   uncaptured: number;
   /** Why the last one could not; ''. */
   lastProblem: string;
+  /** Sessions whose earlier turns could not be read. */
+  unread: number;
 }
 
 interface Open {
   readonly chat: ChatSession;
   readonly turn: OpenTurn;
   isExact: boolean;
+  readonly key: string;
+  readonly call: Repeatable;
 }
 
 /** What chats are made of, on the trajectory thread. */
@@ -101,7 +110,7 @@ const WISHES = [
 /** What the trajectory thread can be asked about chats. */
 export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStored }: ChatParts) {
   const open = new Map<number, Open>();
-  const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, uncaptured: 0, lastProblem: '' };
+  const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, uncaptured: 0, lastProblem: '', unread: 0 };
   let chats: Chats | null = null;
   const begun = (): Chats => {
     if (chats === null) throw new Error('chat sessions are not on');
@@ -110,14 +119,16 @@ export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStore
 
   const forget = (id: number): Open | undefined => {
     const known = open.get(id);
-    if (known !== undefined) known.chat.open--;
     open.delete(id);
+    if (known === undefined) return undefined;
+    known.chat.open--;
+    if (known.call.turn === null) known.chat.repeats.drop(known.key, known.call);
     return known;
   };
 
   const close = async (
     { isStream, answer, facts, expertsKey }: ChatCloseCall,
-    { chat, turn, isExact }: Open,
+    { chat, turn, isExact, call, key }: Open,
   ): Promise<void> => {
     if (chat.isRemoved) return;
     const bytes = Buffer.from(answer.buffer, answer.byteOffset, answer.byteLength);
@@ -125,6 +136,8 @@ export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStore
       expertsKey === null ? null : (files?.keep(expertsKey, experts) ?? null);
     const samples = readChat(answerValues(isStream, bytes));
     const turns = await chat.answered(turn, isExact, samples, facts, answer, expertsOf);
+    // What was cut out of an answer is not in its copy: a repeated call asks an engine again.
+    if (expertsKey === null) chat.repeats.begin(key, { ...call, turn: turns[0]!.id });
     for (const one of turns) {
       writer.put(one);
       stats.turns++;
@@ -143,14 +156,32 @@ export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStore
 
     chatKnown: ({ session, tenant }: ChatName): Promise<boolean> => begun().has(session, tenant),
 
-    async chatOpen({ id, session, tenant, body, engine, maxModelLen, takesIds }: ChatOpenCall): Promise<ChatOpened> {
+    async chatOpen({
+      id,
+      session,
+      tenant,
+      body,
+      engine,
+      maxModelLen,
+      takesIds,
+      key,
+    }: ChatOpenCall): Promise<ChatOpened> {
       let known = open.get(id);
       if (known === undefined) {
         const request = readChatRequest(Buffer.from(body!.buffer, body!.byteOffset, body!.byteLength));
         if (typeof request === 'string') return { problem: request };
         const made = await begun().with(session, tenant, async (chat): Promise<Open | string> => {
           try {
-            return { chat, turn: await chat.ask(request), isExact: false };
+            const call: Repeatable = {
+              digest: digestOf(request.body),
+              isStream: request.isStream,
+              form: 'chat',
+              wishes: {},
+              turn: null,
+            };
+            const turn = await chat.ask(request);
+            chat.repeats.begin(key, call);
+            return { chat, turn, isExact: false, key, call };
           } catch (error) {
             // The template's own word, mostly: raise_exception of a message that it has no place for.
             return `The chat template refuses these messages: ${(error as Error).message}`;
@@ -167,7 +198,24 @@ export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStore
       known.isExact = made.isExact;
       const wishes = Object.fromEntries(WISHES.map((name) => [name, request.fields[name] ?? null]));
       const { path, form } = made;
+      Object.assign(known.call, { form, wishes });
       return { body: new Uint8Array(made.body), path, form, isStream: request.isStream, wishes, problem: null };
+    },
+
+    /** What is known of a call that may be a repeated one; null: nothing, it is the first. */
+    async chatRepeat({
+      session,
+      tenant,
+      key,
+      body,
+    }: ChatName & { key: string; body: Uint8Array }): Promise<ChatRepeated> {
+      const known = await begun().with(session, tenant, async (chat) => chat.repeats.get(key));
+      if (known === undefined || known.digest !== digestOf(body)) return null;
+      if (known.turn === null) return { problem: 'The first call with this id is under way still.' };
+      await writer.flush();
+      const answer = (await writer.store.get(known.turn))?.answer ?? null;
+      if (answer === null) return null;
+      return { bytes: new Uint8Array(clientsAnswer(known, answer)), isStream: known.isStream, problem: null };
     },
 
     async chatClose(call: ChatCloseCall): Promise<void> {
@@ -228,6 +276,6 @@ export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStore
       });
     },
 
-    chatStats: (): ChatStats => stats,
+    chatStats: (): ChatStats => ({ ...stats, unread: chats?.loadFailures ?? 0 }),
   };
 }

@@ -8,6 +8,7 @@ import { continueBehind } from './continue.ts';
 import { type Equality, messageKey } from './equality.ts';
 import type { Message } from './message.ts';
 import type { ChatSample } from './read-chat.ts';
+import { Repeats } from './repeats.ts';
 import { type ChatTurn, SessionTree, idsUpTo } from './session-tree.ts';
 import { commonLength, textOfIds } from './tokens-text.ts';
 
@@ -48,6 +49,7 @@ export interface OpenTurn {
 /** One chat: its turns as a tree, with the ids that engines were given and sampled. */
 export class ChatSession {
   readonly tree = new SessionTree();
+  readonly repeats = new Repeats();
   readonly session: string;
   readonly tenant: string;
   /** Whoever wants to change it waits for this. */

@@ -23,6 +23,8 @@ export class Chats {
   readonly #removed = new Set<string>();
   readonly #ids = new TurnIds();
   #bytes = 0;
+  /** Sessions whose turns could not be read. */
+  loadFailures = 0;
 
   constructor(rules: ChatRules, writer: TurnWriter, memoryBytes = MEMORY_BYTES) {
     this.rules = rules;
@@ -42,7 +44,8 @@ export class Chats {
     const done = (async (): Promise<T> => {
       await before;
       const was = chat.bytes;
-      if (known === undefined) await this.#load(chat);
+      // Without its store a session goes on with what comes from now on.
+      if (known === undefined) await this.#load(chat).catch(() => this.loadFailures++);
       try {
         return await work(chat);
       } finally {

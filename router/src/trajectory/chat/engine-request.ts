@@ -12,6 +12,9 @@ export interface EngineRequest {
   readonly isExact: boolean;
 }
 
+/** What its client asked for itself. */
+export type ChatWishes = Readonly<Record<string, unknown>>;
+
 const CHAT = '/v1/chat/completions';
 
 /** What `/v1/completions` has no use for, or reads in another way. */

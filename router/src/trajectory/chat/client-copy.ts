@@ -1,6 +1,6 @@
 import { JsonEdit } from '../../kit/json-edit.ts';
 import { scanItems } from '../../kit/json-scan.ts';
-import type { ChatWishes } from '../../trajectory/chat/chat-calls.ts';
+import type { ChatWishes } from './engine-request.ts';
 
 const OPENING_BRACE = 0x7b;
 const OPENING_BRACKET = 0x5b;
