@@ -95,8 +95,13 @@ try {
   const serve = (...more: string[]) =>
     start(
       [
-        ...[main, 'serve', '--host', '127.0.0.1', '--port', '0', '--prometheus-port', '0', '--disable-health-check'],
-        ...['--policy', 'least_inflight', '--worker-urls', `http://127.0.0.1:${engine.found}`, ...more],
+        main,
+        ...'serve --host 127.0.0.1 --port 0 --prometheus-port 0 --disable-health-check --policy least_inflight'.split(
+          ' ',
+        ),
+        '--worker-urls',
+        `http://127.0.0.1:${engine.found}`,
+        ...more,
       ],
       /listening on http:\/\/127\.0\.0\.1:(\d+)/,
     );

@@ -26,6 +26,10 @@ const fixed: ReadonlySet<OptionName> = new Set<OptionName>([
   'disableHealthCheck',
   'dpAware',
   'plugin',
+  'tokenizerPath',
+  'radixMaxCacheSize',
+  'radixMaxBytes',
+  'radixGcThresholdK',
   'intraNodeDataParallelSize',
   // Keys in files and the content of certificates can change; who has to show any can't.
   'apiKey',

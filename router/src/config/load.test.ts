@@ -35,6 +35,8 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   sessionHeaders: ['X-Rollout x-session-id', ['x-rollout', 'x-session-id']],
   keyOrder: ['vllm-router'],
   workerApi: ['vllm'],
+  tokenizerPath: ['/models/m'],
+  store: ['memory'],
   assignmentMode: ['min_load'],
   hashLoadFactor: ['1.5', 1.5],
   cacheThreshold: ['0.25', 0.25],

@@ -15,8 +15,7 @@ export async function ledgerCalls(options: LedgerOptions) {
   const { dataDir, store = null, storeMemoryBytes = MEMORY_BYTES } = options;
   const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
-  const { calls, capture } = await captureCalls(options, (turn) => writer.put(turn), files);
-  const tokenizer = capture?.tokenizer ?? null;
+  const { calls, tokenizer } = captureCalls(options, (turn) => writer.put(turn), files);
   const stored = storeCalls(writer, dataDir, () => files?.lost ?? 0);
   return {
     ...calls,

@@ -65,8 +65,8 @@ describe('chat sessions before real engines', { skip }, () => {
       };
       const path = kind === 'sglang' ? '/v1/chat/completions' : '/v1/completions';
       const messages: Message[] = [];
-      let ids: number[] = [];
-      let mask: number[] = [];
+      const ids: number[] = [];
+      const mask: number[] = [];
       for (let turn = 0; turn < 6; turn++) {
         const closing = turn === 0 ? '' : ids.at(-1) === (await tokenizer.encode(END, false))[0] ? '\n' : `${END}\n`;
         const content = `Which way? ${'é漢'.slice(0, turn % 3)} ${turn}`;
@@ -85,8 +85,8 @@ describe('chat sessions before real engines', { skip }, () => {
         const sent = JSON.parse(tap.last(path).asked) as { input_ids?: number[]; prompt?: number[] };
         assert.deepEqual(sent.input_ids ?? sent.prompt, [...ids, ...asked]);
         const sampled = await sampledBy(side, [...ids, ...asked], TOKENS);
-        ids = [...ids, ...asked, ...sampled];
-        mask = [...mask, ...asked.map(() => 0), ...sampled.map(() => 1)];
+        ids.push(...asked, ...sampled);
+        mask.push(...asked.map(() => 0), ...sampled.map(() => 1));
         messages.push({ role: 'assistant', content: contentOf(answer.body, stream) });
       }
       const response = await fetch(`${router.url}/sessions/${session}/samples`, { method: 'POST', body: '{}' });

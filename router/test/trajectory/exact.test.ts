@@ -21,6 +21,8 @@ interface Line {
   readonly isStopped: boolean;
   /** The engine died in the middle of the last turn: of what the router heard, its client may have missed the end. */
   readonly isCut: boolean;
+  /** That, or a lost try, anywhere in it: an end of a turn that its client wrote may have been sampled, unseen. */
+  readonly isTorn: boolean;
 }
 
 /** What a client got of an answer. */
@@ -134,34 +136,43 @@ test(`${COUNT} trajectories: text gives back the ids that were sampled`, { timeo
         if (got.isWhole) assert.equal(record.outputIds.length, got.ids.length);
       } else assert.ok(!got.isWhole);
       if (encode(got.text).join() !== got.ids.filter((id) => id !== endOfTurn).join()) seen.drifted++;
-      return lineOf(line, more, ids, got);
+      return lineOf(line, more, ids, got, attempt > 0);
     }
   };
 
   const trajectory = async (n: number): Promise<void> => {
     const random = seededRandom(n + 1);
     const name = `t${n}`;
-    const lines: Line[] = [{ text: '', ids: [], mask: [], logprobs: [], isStopped: false, isCut: false }];
+    const lines: Line[] = [
+      { text: '', ids: [], mask: [], logprobs: [], isStopped: false, isCut: false, isTorn: false },
+    ];
     const ends = new Set<Line>();
     let line = lines[0]!;
-    let more = `<|im_start|>system\n${pick(random, snippets)}<|im_end|>\n<|im_start|>user\n${n} ${words(random)}<|im_end|>\n<|im_start|>assistant\n`;
+    const system = `<|im_start|>system\n${pick(random, snippets)}<|im_end|>\n`;
+    const asking = (role: string, what: string): string =>
+      `<|im_start|>${role}\n${what} ${words(random)}<|im_end|>\n<|im_start|>assistant\n`;
+    let more = system + asking('user', String(n));
     for (let turns = 2 + Math.floor(random() * 3); turns > 0; turns--) {
       const next = await turn(random, name, line, more);
       ends.delete(line);
       ends.add(next);
       lines.push(next);
       line = next;
-      // Another branch from anywhere, now and then: from the beginning, it is another sample of the same prompt.
-      if (random() < 0.2) {
+      // Another branch from anywhere, now and then. No two ask the same: samples of one prompt may have the same text by chance,
+      // and which of them is meant then is settled by time alone (`exact-prefix.test.ts`, `radix-tree.test.ts`).
+      const isBranch = random() < 0.2;
+      if (isBranch) {
         seen.branches++;
         line = pick(random, lines);
       }
-      if (line.text !== '') {
-        const closing = line.isStopped ? (random() < 0.8 ? '<|im_end|>' : '') : pick(random, ['<|im_end|>', '', '\n']);
-        const role = pick(random, ['tool', 'user']);
-        more =
-          random() < 0.1 ? '' : `${closing}\n<|im_start|>${role}\n${words(random)}<|im_end|>\n<|im_start|>assistant\n`;
-      } else more = lines[1]!.text.slice(0, lines[1]!.text.indexOf('assistant\n') + 10);
+      const what = isBranch ? `${n}.${turns}` : '';
+      if (line.text === '') {
+        more = system + asking('user', what || String(n));
+        continue;
+      }
+      const closing = line.isStopped ? (random() < 0.8 ? '<|im_end|>' : '') : pick(random, ['<|im_end|>', '', '\n']);
+      more = `${closing}\n${asking(pick(random, ['tool', 'user']), what)}`;
+      if (!isBranch && random() < 0.1) more = '';
     }
     leaves.set(name, [...ends]);
     for (const each of ends) {
@@ -186,8 +197,8 @@ test(`${COUNT} trajectories: text gives back the ids that were sampled`, { timeo
     const length = line.isCut && tokens.at(-1) === endOfTurn ? line.ids.length : tokens.length;
     assert.ok(tokens.length - length <= 1);
     assert.deepEqual(tokens.slice(0, length), line.ids, line.text);
-    assert.deepEqual(mask.slice(0, length), line.mask);
-    assert.deepEqual(logprobs.slice(0, length), line.logprobs);
+    assert.deepEqual(told(line, mask), told(line, line.mask));
+    assert.deepEqual(told(line, logprobs), told(line, line.logprobs));
   }
   const exported = await (await fetch(`${router.url}/trajectories?format=jsonl`)).text();
   const lines = exported
@@ -196,19 +207,24 @@ test(`${COUNT} trajectories: text gives back the ids that were sampled`, { timeo
     .map((json) => JSON.parse(json) as Exported);
   const bySession = Map.groupBy(lines, ({ session }) => session);
   for (const [session, ends] of leaves) {
-    for (const { text, ids, mask, logprobs, isCut } of ends) {
+    for (const line of ends) {
+      const { text, ids, mask, logprobs, isCut } = line;
       const found = bySession
         .get(session)!
         .find(({ tokens }) => (isCut || tokens.length === ids.length) && ids.every((id, i) => id === tokens[i]));
       assert.ok(found, `${session} is exported: ${text}`);
-      assert.deepEqual(found.loss_mask.slice(0, ids.length), mask);
-      assert.deepEqual(found.rollout_log_probs.slice(0, ids.length), logprobs);
+      assert.deepEqual(told(line, found.loss_mask), told(line, mask));
+      assert.deepEqual(told(line, found.rollout_log_probs), told(line, logprobs));
     }
   }
   // Every kind of mishap was among them.
   for (const [kind, count] of Object.entries({ ...seen, deaths: fleet.deaths })) assert.ok(count > 0, kind);
   t.diagnostic(JSON.stringify({ ...seen, deaths: fleet.deaths, retrieved: retrieved.length }));
 });
+
+/** What is said of its tokens, as far as their client can know it. */
+const told = ({ ids, isTorn }: Line, values: readonly number[]): number[] =>
+  values.slice(0, ids.length).filter((_, i) => !isTorn || ids[i] !== endOfTurn);
 
 /** The ids of a line's text with more text behind it. What ended its last turn is one of them if the text goes on with it. */
 function idsBehind({ ids, isStopped }: Line, more: string): number[] {
@@ -217,7 +233,7 @@ function idsBehind({ ids, isStopped }: Line, more: string): number[] {
   return more.startsWith(stop) ? [...ids, ...encode(more.slice(stop.length))] : [...ids.slice(0, -1), ...encode(more)];
 }
 
-function lineOf(line: Line, more: string, ids: readonly number[], got: Got): Line {
+function lineOf(line: Line, more: string, ids: readonly number[], got: Got, isRetried: boolean): Line {
   const kept = Math.min(
     line.ids.length,
     ids.length - (line.isStopped && !more.startsWith('<|im_end|>') ? encode(more).length : 0),
@@ -230,6 +246,7 @@ function lineOf(line: Line, more: string, ids: readonly number[], got: Got): Lin
     mask: [...line.mask.slice(0, kept), ...zeros, ...got.ids.map(() => 1)],
     logprobs: [...line.logprobs.slice(0, kept), ...zeros, ...got.logprobs],
     isCut: !got.isWhole,
+    isTorn: line.isTorn || isRetried || !got.isWhole,
     isStopped: got.ids.at(-1) === endOfTurn && !got.text.endsWith('<|im_end|>'),
   };
 }

@@ -125,6 +125,7 @@ test('the next turn continues exactly what was sampled, and its text gives the i
   assert.equal(stats.prompts, 2);
   assert.equal(stats.hits, 1);
   assert.equal(stats.turns, 2);
+  assert.equal(stats.retokenization_mismatches, encode(text).join() === all.join() ? 0 : 2);
 });
 
 test('a text that nobody knows is encoded, with mask and logprobs of 0', async (t) => {

@@ -92,7 +92,7 @@ const flags: readonly AliasFlag[] = [
   same('disable-health-check'),
 
   not('model-path', 'one', noTokenizer),
-  not('tokenizer-path', 'one', noTokenizer),
+  same('tokenizer-path'),
   not('chat-template', 'one', noTokenizer),
   not('tokenizer-cache-enable-l0', 'nothing', noTokenizer),
   not('tokenizer-cache-l0-max-entries', 'one', noTokenizer),

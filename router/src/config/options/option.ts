@@ -11,8 +11,8 @@ export type OptionGroup =
   | 'Health'
   | 'Limits'
   | 'Plugins'
-  | 'Security'
   | 'Trajectories'
+  | 'Security'
   | 'TLS'
   | 'Observability';
 

@@ -27,6 +27,7 @@ export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
       throw new Error("it needs the model's tokenizer: --tokenizer-path");
     }
     const { ledger } = trajectories;
+    await ledger.ask('loadTokenizer', null);
     await ledger.ask('chatBegin', own.equality);
     const { captureChat, sessionHeaders } = config;
     const sameTokens = new SameTokens((text) => ledger.ask('encodeText', text), log);

@@ -19,7 +19,7 @@ export const radixTree: PluginDefinition<RadixTreeOptions> = {
       throw new Error("it needs the model's tokenizer: --tokenizer-path");
     }
     const { ledger } = trajectories;
-    const kind = await ledger.ask('tokenizerKind', null);
+    const kind = await ledger.ask('loadTokenizer', null);
     log.info({ tokenizer: config.tokenizerPath, kind }, 'tokenizer loaded');
     const tree = new RadixTree(own, trajectories, log, config.sessionHeaders);
     addMetrics(metrics, ledger, tree);

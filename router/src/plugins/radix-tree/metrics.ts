@@ -19,7 +19,7 @@ const counters: Readonly<Partial<Record<keyof Numbers, readonly [name: string, h
   uncaptured: ['turnout_radix_tree_uncaptured_total', 'Answers that no tokens could be read of.'],
   retokenized: [
     'turnout_radix_tree_retokenization_mismatches_total',
-    'Answers whose text would be encoded as other ids than were sampled.',
+    'Texts given back whose ids are not those that encoding them would have given.',
   ],
   evictedNodes: ['turnout_radix_tree_evicted_nodes_total', 'Nodes that went because of a limit.'],
   collectedNodes: ['turnout_radix_tree_collected_nodes_total', 'Nodes that went for the age of their weights.'],

@@ -84,27 +84,16 @@ function treeFor({ names }: TokenForest, tenant: string, model: string): string 
   return those.length === 1 ? those[0]! : own + model;
 }
 
-/** What the trajectory thread can be asked about tokens. `capture` is null without a tokenizer. */
-export async function captureCalls(
-  options: CaptureOptions,
-  keep: (turn: Turn) => void,
-  files: ExpertsFiles | null = null,
-) {
+/** What the trajectory thread can be asked about tokens, once the tokenizer is loaded. */
+export function captureCalls(options: CaptureOptions, keep: (turn: Turn) => void, files: ExpertsFiles | null = null) {
   const { tokenizerPath, maxNodes = 10_000, maxBytes = 1_073_741_824, keepVersions = 5 } = options;
-  const capture =
-    tokenizerPath === null
-      ? null
-      : new Capture(
-          await loadTokenizer(tokenizerPath, options.tokenizer),
-          new TokenForest({ maxNodes, maxBytes, keepVersions }),
-          keep,
-        );
+  let capture: Capture | null = null;
   const open = new Map<number, Open>();
   let uncaptured = 0;
   let lastProblem = '';
 
   const wanted = (): Capture => {
-    if (capture === null) throw new Error('there is no tokenizer: name one with --tokenizer-path');
+    if (capture === null) throw new Error('the tokenizer is not loaded');
     return capture;
   };
   const forget = (id: number): Open | undefined => {
@@ -131,10 +120,19 @@ export async function captureCalls(
   };
 
   return {
-    capture,
+    /** null: it is not loaded. */
+    tokenizer: (): Tokenizer | null => capture?.tokenizer ?? null,
     calls: {
-      /** Waits for the tokenizer; rejects when it can't be had. */
-      tokenizerKind: (): Tokenizer['kind'] => wanted().tokenizer.kind,
+      /**
+       * Loads the tokenizer, unless it is. Rejects, in words for the user, when it can't be had. Who names one for another router's
+       * sake, and asks for nothing that needs it, has none loaded.
+       */
+      async loadTokenizer(): Promise<Tokenizer['kind']> {
+        if (tokenizerPath === null) throw new Error("there is no tokenizer: name the model's with --tokenizer-path");
+        const tokenizer = capture?.tokenizer ?? (await loadTokenizer(tokenizerPath, options.tokenizer));
+        capture ??= new Capture(tokenizer, new TokenForest({ maxNodes, maxBytes, keepVersions }), keep);
+        return capture.tokenizer.kind;
+      },
 
       async openCapture({ id, dialect, body, tenant, model, forward }: OpenCall): Promise<OpenAnswer | null> {
         const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);

@@ -1,5 +1,5 @@
 import { alignPrompt, alignSampled } from '../tokens/align.ts';
-import { type Tokenizer, encodeRest } from '../tokens/tokenizer.ts';
+import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { exactIds } from '../tree/exact-prefix.ts';
 import { findIds, tokensWithin } from '../tree/find-text.ts';
 import type { TokenForest } from '../tree/forest.ts';
@@ -19,7 +19,7 @@ export interface CaptureCounts {
   /** Of these so many were known, and not encoded. */
   knownTokens: number;
   turns: number;
-  /** Answers whose sampled ids are not what their text would be encoded as. */
+  /** Texts given back whose ids are not those that encoding them would have given. */
   retokenized: number;
 }
 
@@ -136,19 +136,12 @@ export class Capture {
     } else end = forest.insert(end, run, version);
     if (ids.length > 0) {
       forest.mark(end, 'turn', turnEnd, aligned.hiddenBytes);
-      void this.#compare(ids.subarray(0, seen), text);
     }
     this.counts.turns++;
     const turn = turnOf(prompt, sampled, { ...facts, ...kept, id, session, index });
     this.#keep(turn);
     forest.trim();
     return turn;
-  }
-
-  /** Counts answers that text alone would have lost. */
-  async #compare(ids: Int32Array, text: string): Promise<void> {
-    const again = await encodeRest(this.tokenizer, text);
-    if (again.length !== ids.length || again.some((id, i) => id !== ids[i])) this.counts.retokenized++;
   }
 
   /** The tokens of a text: those that were sampled, where it was; what stopped its last turn is among them. */
@@ -158,6 +151,10 @@ export class Capture {
     this.forest.touch(place);
     const known = pathTo(place);
     release(place);
+    // Here, as it costs an encoding: what asks for tokens is about to train on them.
+    const again = await this.tokenizer.encode(text, true);
+    const isSame = again.every((id, i) => id === (known.ids[i] ?? rest[i - known.ids.length]));
+    if (!isSame) this.counts.retokenized++;
     const length = known.ids.length + rest.length;
     return {
       ids: joined(new Int32Array(length), known.ids, rest),

@@ -86,8 +86,8 @@ interface Open {
 
 /** What chats are made of, on the trajectory thread. */
 export interface ChatParts {
-  /** null: there can't be chats. */
-  readonly tokenizer: Tokenizer | null;
+  /** null: it is not loaded. */
+  readonly tokenizer: () => Tokenizer | null;
   readonly tokenizerPath: string | null;
   readonly writer: TurnWriter;
   /** null: routed experts are not kept. */
@@ -147,11 +147,11 @@ export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStore
   };
 
   return {
-    /** Turns chat sessions on; rejects, in words for the user, when that can't be. */
+    /** Turns chat sessions on, once the tokenizer is loaded; rejects, in words for the user, when there is no chat template. */
     chatBegin(equality: Equality): void {
-      if (tokenizer === null || tokenizerPath === null)
-        throw new Error("it needs the model's tokenizer: --tokenizer-path");
-      chats = new Chats({ tokenizer, template: loadChatTemplate(tokenizerPath), equality }, writer);
+      const loaded = tokenizer();
+      if (loaded === null || tokenizerPath === null) throw new Error('the tokenizer is not loaded');
+      chats = new Chats({ tokenizer: loaded, template: loadChatTemplate(tokenizerPath), equality }, writer);
     },
 
     chatKnown: ({ session, tenant }: ChatName): Promise<boolean> => begun().has(session, tenant),
