@@ -142,6 +142,35 @@ test('several choices are branches; a client that spells an answer otherwise sti
   assert.equal((await samplesOf(scene, session)).length, 3);
 });
 
+/** Leaves out what was answered before the last question. */
+const FORGETFUL =
+  "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% if loop.last or m.role == 'user' %}{{ m.content }}{% endif %}" +
+  "{{ '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+test('a template that rewrites history is followed: it is said where, and what was sampled before is a sample of its own', async (t) => {
+  const scene = await startChatScene(t, { template: FORGETFUL, sim: { meanOutputTokens: 0 } });
+  const session = await scene.begin();
+  const question = [{ role: 'user', content: 'a' }];
+  const answer = await scene.say(session, question, { max_tokens: 9 });
+  const first = scene.log.at(-1)!;
+  await scene.say(session, [...question, answer, { role: 'user', content: 'b' }], { max_tokens: 9 });
+  const second = scene.log.at(-1)!;
+  const start = '<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n';
+  const asked = encode(`${start}<|im_end|>\n<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n`);
+  assert.deepEqual(second.inputIds, asked);
+  const { turns } = (await scene.record(session)).metadata.tree;
+  const drift = { kind: 'template', at: encode(start).length };
+  assert.deepEqual(
+    turns.map((turn) => turn.drift),
+    [null, drift],
+  );
+  const samples = await samplesOf(scene, session);
+  assert.deepEqual(
+    samples.map(({ tokens }) => tokens),
+    [first, second].map(({ inputIds, outputIds }) => [...inputIds, ...outputIds]),
+  );
+});
+
 test('an answer that got lost is asked for again: a branch, and the session goes on', async (t) => {
   const scene = await startChatScene(t);
   const session = await scene.begin();

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import type { Router } from '../../src/router.ts';
 import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
@@ -77,17 +79,21 @@ export async function startChatScene(
     count = 1,
     sim = {},
     router: routerOptions = {},
+    template,
   }: {
     kind?: SimOptions['kind'];
     count?: number;
     sim?: Partial<SimOptions>;
     router?: RouterOptions;
+    /** In place of ChatML. */
+    template?: string;
   } = {},
 ): Promise<ChatScene> {
   const log: FinishedRecord[] = [];
   const engines = await startEngines(t, count, log, { kind, ...sim });
   const tokenizerPath = temporaryFolder(t);
   writeTokenizer(tokenizerPath);
+  if (template !== undefined) writeFileSync(join(tokenizerPath, 'chat_template.jinja'), template);
   const router = await startTestRouter(t, {
     workerUrls: engines.map(({ url }) => url),
     tokenizerPath,

@@ -42,12 +42,15 @@ const CHAT_ONLY = [
  * SGLang 0.5.23 takes `input_ids` beside the messages of a chat. Whole answers have ids in `meta_info`, streams in `sglext`.
  * @param ids null: the engine renders
  */
-export function forSglang(request: ChatRequest, ids: Int32Array | null): EngineRequest {
-  const wishes: Record<string, string> = request.isStream
+function forSglang(request: ChatRequest, ids: Int32Array | null): EngineRequest {
+  const { fields, isStream } = request;
+  // With `meta_info` it says routed experts there and nowhere else: who did not ask for it would miss them.
+  const isExtended = isStream || (fields.return_routed_experts === true && fields.return_meta_info !== true);
+  const wishes: Record<string, string> = isExtended
     ? { logprobs: 'true', return_output_ids_in_sglext: 'true' }
     : { logprobs: 'true', return_meta_info: 'true' };
   if (ids !== null) wishes.input_ids = `[${ids.join(',')}]`;
-  else if (request.isStream) wishes.return_input_ids_in_sglext = 'true';
+  else if (isExtended) wishes.return_input_ids_in_sglext = 'true';
   else wishes.return_prompt_token_ids = 'true';
   return { body: wishing(request, wishes), path: CHAT, form: 'chat', isExact: ids !== null };
 }
@@ -57,7 +60,7 @@ export function forSglang(request: ChatRequest, ids: Int32Array | null): EngineR
  * it renders itself, and tells what it read.
  * @param maxModelLen 0: not known
  */
-export function forVllm(request: ChatRequest, ids: Int32Array | null, maxModelLen: number): EngineRequest {
+function forVllm(request: ChatRequest, ids: Int32Array | null, maxModelLen: number): EngineRequest {
   const { fields } = request;
   const limit = fields.max_completion_tokens ?? fields.max_tokens ?? null;
   // A completion without a limit is one of 16 tokens, a chat one without end.

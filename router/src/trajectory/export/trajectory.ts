@@ -23,7 +23,9 @@ export type Gap = 'a turn before it is gone' | 'a turn keeps more than there is 
 
 /** @returns the turns that nothing goes on from: each ends a trajectory */
 export function leavesOf(outlines: readonly TurnOutline[]): TurnOutline[] {
-  const parents = new Set(outlines.map(({ parent }) => parent));
+  // What a chat template rewrote goes on from another text: what was sampled before is a trajectory of its own.
+  const ongoing = outlines.filter(({ drift }) => drift?.kind !== 'template');
+  const parents = new Set(ongoing.map(({ parent }) => parent));
   return outlines.filter(({ id }) => !parents.has(id));
 }
 
