@@ -248,6 +248,37 @@ test('what broke off is not on record: its client left, its engine died', async 
   await checkSamples(scene, session, [first, second]);
 });
 
+test('a session goes on at an engine of the other kind when its own is gone', async (t) => {
+  const log: FinishedRecord[] = [];
+  const engines = [
+    ...(await startEngines(t, 1, log, { kind: 'sglang' })),
+    ...(await startEngines(t, 1, log, { kind: 'vllm' })),
+  ];
+  const tokenizerPath = temporaryFolder(t);
+  writeTokenizer(tokenizerPath);
+  const router = await startTestRouter(t, {
+    workerUrls: engines.map(({ url }) => url),
+    tokenizerPath,
+    plugin: ['chat-sessions'],
+    policy: 'round_robin',
+    disableHealthCheck: false,
+    pluginTimeoutMs: 60_000,
+  });
+  await until('the router knows its engines', () => router.fleet.workers.every(({ models }) => models !== null));
+  const scene = sceneOf(router, engines, log);
+  const session = await scene.begin();
+  const histories: History[] = [];
+  for (let turn = 0; turn < 4; turn++) {
+    histories.push(await next(scene, session, histories.at(-1) ?? START, 'user', said[turn]!, { stream: turn > 1 }));
+  }
+  await engines[0]!.close();
+  // Every second one is for the engine that is gone, and is tried at the other one.
+  for (let turn = 0; turn < 4; turn++) {
+    histories.push(await next(scene, session, histories.at(-1)!, 'user', said[turn]!, { stream: turn > 1 }));
+  }
+  await checkSamples(scene, session, histories);
+});
+
 test('an aborted generation is on record, and goes on', async (t) => {
   const scene = await startChatScene(t, { sim: { timeScale: 1, meanOutputTokens: 0 } });
   const session = await scene.begin();
