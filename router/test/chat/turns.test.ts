@@ -362,6 +362,10 @@ test('--capture-chat: plain chats that carry a session key are sessions', async 
   assert.equal((await scene.record('mine')).records.length, 2);
   await say(messages, {});
   assert.equal((await scene.record('mine')).records.length, 2, 'one without a key is nobody’s');
+  await fetch(`${scene.router.url}/sessions/mine`, { method: 'DELETE' });
+  assert.equal((await fetch(`${scene.router.url}/sessions/mine`)).status, 404);
+  await say(messages, key);
+  assert.equal((await scene.record('mine')).records.length, 1, 'a key that is used again begins anew');
 });
 
 test('the end of a session takes its turns with it', async (t) => {

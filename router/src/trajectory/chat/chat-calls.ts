@@ -170,6 +170,7 @@ export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStore
       if (known === undefined) {
         const request = readChatRequest(Buffer.from(body!.buffer, body!.byteOffset, body!.byteLength));
         if (typeof request === 'string') return { problem: request };
+        begun().begin(session, tenant);
         const made = await begun().with(session, tenant, async (chat): Promise<Open | string> => {
           try {
             const call: Repeatable = {

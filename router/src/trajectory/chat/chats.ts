@@ -83,6 +83,11 @@ export class Chats {
     if (this.#removed.size > MAX_REMOVED) this.#removed.delete(this.#removed.values().next().value!);
   }
 
+  /** One that was removed is begun again. */
+  begin(session: string, tenant: string): void {
+    this.#removed.delete(nameOf(session, tenant));
+  }
+
   /** @param tenant undefined: of all tenants */
   removeAll(session: string, tenant: string | undefined): void {
     if (tenant !== undefined) this.remove(session, tenant);

@@ -1,4 +1,4 @@
-import { JsonEdit } from '../../kit/json-edit.ts';
+import { JsonChanges } from '../../kit/json-changes.ts';
 import { scanItems } from '../../kit/json-scan.ts';
 import type { ChatWishes } from './engine-request.ts';
 
@@ -22,7 +22,7 @@ export function withoutOurs(bytes: Buffer, wishes: ChatWishes): ClientCopy {
   if (start < 0) return { bytes, hasIds: false };
   const wants = (name: string): boolean => wishes[name] === true;
   const wantsTokenIds = wants('return_token_ids');
-  const edit = new JsonEdit(bytes);
+  const edit = new JsonChanges(bytes);
   let hasIds = false;
   let hasChoices = false;
   let isOursAlone = false;
@@ -46,7 +46,7 @@ export function withoutOurs(bytes: Buffer, wishes: ChatWishes): ClientCopy {
   };
 
   const editExtension = (from: number, to: number): boolean => {
-    const own = new JsonEdit(bytes);
+    const own = new JsonChanges(bytes);
     let kept = 0;
     own.members(from, to, (is) => {
       if (is('output_ids')) hasIds = true;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { JsonEdit } from './json-edit.ts';
+import { JsonChanges } from './json-changes.ts';
 
 test('members go with their commas, whichever they are; the others keep their bytes', () => {
   const name = fc.constantFrom('a', 'b', 'c', 'd', 'gone', 'away');
@@ -10,7 +10,7 @@ test('members go with their commas, whichever they are; the others keep their by
   fc.assert(
     fc.property(fc.uniqueArray(fc.tuple(name, value, space), { selector: ([key]) => key }), space, (members, edge) => {
       const text = `${edge}{${members.map(([key, own, gap]) => `${gap}"${key}"${gap}:${gap}${own}`).join(',')}}${edge}`;
-      const edit = new JsonEdit(Buffer.from(text));
+      const edit = new JsonChanges(Buffer.from(text));
       const after = edit.members(0, text.length, (is) => !is('gone') && !is('away'));
       assert.equal(after, text.length - edge.length);
       const made = edit.result().toString();
@@ -26,9 +26,9 @@ test('members go with their commas, whichever they are; the others keep their by
 });
 
 test('places are replaced in any order', () => {
-  const edit = new JsonEdit(Buffer.from('{"a":1,"b":2}'));
+  const edit = new JsonChanges(Buffer.from('{"a":1,"b":2}'));
   edit.replace(11, 12, '"é"');
   edit.replace(5, 6, 'null');
   assert.equal(edit.result().toString(), '{"a":null,"b":"é"}');
-  assert.equal(new JsonEdit(Buffer.from('x')).result().toString(), 'x');
+  assert.equal(new JsonChanges(Buffer.from('x')).result().toString(), 'x');
 });

@@ -8,7 +8,7 @@ export interface MemberPlace {
 }
 
 /** Changes places of a JSON text; every other byte stays as it is. */
-export class JsonEdit {
+export class JsonChanges {
   readonly bytes: Buffer;
   readonly #edits: { readonly from: number; readonly to: number; readonly text: Buffer }[] = [];
 
