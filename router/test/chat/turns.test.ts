@@ -388,3 +388,29 @@ test('any other path of a session goes where it would go without', async (t) => 
   const health = await fetch(`${scene.router.url}/sessions/${session}/health`);
   assert.equal(health.status, 200);
 });
+
+test('each client has its own sessions, whatever their names', async (t) => {
+  const scene = await startChatScene(t, { router: { apiKey: ['a', 'b'], adminApiKey: ['boss'] } });
+  const as = async (key: string, method: string, path: string, body?: object) => {
+    const headers = { authorization: `Bearer ${key}` };
+    const init = { method, headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) };
+    const response = await fetch(scene.router.url + path, init);
+    return { status: response.status, text: await response.text() };
+  };
+  assert.equal((await as('nobody', 'POST', '/sessions')).status, 401);
+  const { session_id: session } = JSON.parse((await as('a', 'POST', '/sessions')).text) as { session_id: string };
+  const chat = `/sessions/${session}/v1/chat/completions`;
+  const messages = [{ role: 'user', content: 'secret' }];
+  assert.equal((await as('a', 'POST', chat, { messages })).status, 200);
+  assert.equal((await as('nobody', 'POST', chat, { messages })).status, 401);
+  await untilIdle(scene.router);
+  const recordsOf = async (key: string): Promise<number> => {
+    const { text } = await as(key, 'GET', `/sessions/${session}`);
+    return (JSON.parse(text) as { records: unknown[] }).records.length;
+  };
+  assert.deepEqual([await recordsOf('a'), await recordsOf('b')], [1, 0]);
+  await as('b', 'DELETE', `/sessions/${session}`);
+  assert.equal(await recordsOf('a'), 1);
+  // What steers takes the key for that, in a session too.
+  assert.equal((await as('a', 'POST', `/sessions/${session}/pause_generation`, {})).status, 403);
+});
