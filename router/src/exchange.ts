@@ -89,7 +89,9 @@ export type Failure =
   /** The engine answered with an error that another worker may not have (`--retry-statuses`). */
   | 'status'
   /** No answer began in time (`--first-byte-timeout-secs`). */
-  | 'first_byte_timeout';
+  | 'first_byte_timeout'
+  /** A prefill engine answered well, but nothing by which a decode engine could go on. */
+  | 'no_handover';
 
 export interface FailedAttempt {
   readonly worker: Worker;

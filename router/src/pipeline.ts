@@ -153,7 +153,7 @@ export class Pipeline implements Road, ForwardEvents {
     x.underWay = null;
     if (x.timer !== null) clearTimeout(x.timer);
     chooser.release(x);
-    x.body.release();
+    x.body.end();
     this.underWay.delete(x);
     for (const observer of observers) observer.finished(x);
     // Whoever has its place now goes on in here.

@@ -105,7 +105,9 @@ export function takePart(x: Exchange, plugins: readonly Plugin[]): RouterError |
   let failure: RouterError | null = null;
   for (const plugin of plugins) {
     try {
-      if (plugin.appliesTo?.(x) ?? true) x.plugins = [...x.plugins, plugin];
+      if (!(plugin.appliesTo?.(x) ?? true)) continue;
+      x.plugins = [...x.plugins, plugin];
+      if (plugin.requestBody !== undefined) x.body.isToBeJoined = true;
     } catch (error) {
       failure ??= pluginError(plugin, error);
     }

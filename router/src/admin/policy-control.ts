@@ -7,6 +7,7 @@ import { type NamedPolicy, PolicyTable } from '../choose/policy-table.ts';
 import { boundedKey } from '../classify/body-scan.ts';
 import { routingOptions } from '../config/options/routing.ts';
 import type { LiveConfig, Preparation } from '../config/live.ts';
+import { pairKind } from '../config/pairs.ts';
 import type { Config } from '../config/options.ts';
 import type { Logger } from '../observe/log.ts';
 import type { PolicyControl } from './policies.ts';
@@ -45,7 +46,7 @@ export async function startChoosing(
   };
   /** For pairs two policies: --policy for both, but where --prefill-policy or --decode-policy says otherwise. */
   const load = async (model: string, name: string, options = live.current): Promise<NamedPolicy> => {
-    if (!options.pdDisaggregation) return loadOne(model, name, options, '');
+    if (pairKind(options) === null) return loadOne(model, name, options, '');
     const isUsual = model === '';
     const prefill = await loadOne(model, (isUsual ? options.prefillPolicy : undefined) ?? name, options, 'prefill');
     try {

@@ -36,6 +36,11 @@ export function nobodyLeft(x: Exchange, detail = ''): RouterError {
   if (last === 'cut_head') {
     return new RouterError('upstream_reset', 'The engine broke off inside the head of its answer.');
   }
+  if (last === 'no_handover') {
+    const message =
+      'The prefill engine handed nothing over to a decode engine (kv_transfer_params): it needs a connector.';
+    return new RouterError('upstream_bad_answer', message);
+  }
   if (last === 'first_byte_timeout') {
     return new RouterError('first_byte_timeout', `The engine gave ${detail} (--first-byte-timeout-secs).`);
   }

@@ -55,6 +55,7 @@ const flags: readonly AliasFlag[] = [
   same('dp-aware'),
   severalModels,
 
+  same('pd-disaggregation'),
   ...pairs,
   renamed(
     'worker-startup-timeout-secs',

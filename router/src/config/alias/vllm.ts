@@ -1,4 +1,5 @@
-import { type AliasFlag, type Given, type Peer, type Values, not, renamed, same, vital } from './alias.ts';
+import { ConfigError } from '../load.ts';
+import { type AliasFlag, type Given, type Peer, type Values, not, readAs, renamed, same, vital } from './alias.ts';
 import {
   anyOrigin,
   breaker,
@@ -7,10 +8,7 @@ import {
   health,
   logLevel,
   maxConcurrent,
-  pairList,
-  pairMode,
-  pairModeByName,
-  noPairsYet,
+  pairs,
   queue,
   requestIdHeaders,
   severalModels,
@@ -20,7 +18,6 @@ import {
 const noScheduling = 'programs are not scheduled; the policies rollout and sticky_least_loaded keep sessions in place.';
 const noWeights = 'kv_aware weighs caches in its own way.';
 const noGate = 'WASM components are not run, and without this one requests that it rejects would be served.';
-const onlyWithPairs = 'it belongs to prefill/decode pairs.';
 
 /** `URL=ENDPOINT[,ENDPOINT…]`: several endpoints are those of the ranks of that engine, in order. */
 function byRank(text: string): [worker: string, endpoint: string][] {
@@ -39,6 +36,31 @@ function kvEvents(sources: readonly string[], given: Given): Values {
   });
   return { kvEventEndpoints: entries };
 }
+
+/** The documentation's word for it. */
+const pairMode: AliasFlag = {
+  ...renamed(
+    'mode',
+    'vllmPdDisaggregation',
+    'The value pd is the same as --vllm-pd-disaggregation, regular is what holds without it.',
+  ),
+  takes: 'one',
+  moot: ['regular'],
+  read(texts) {
+    if (texts.at(-1) !== 'pd') throw new ConfigError(`--mode: "${texts.at(-1)}" is no mode: give pd or regular`);
+    return { vllmPdDisaggregation: true };
+  },
+};
+
+/** The documentation's `--prefill-workers a,b`, in one list with `--prefill`. */
+const workerList = (role: 'prefill' | 'decode'): AliasFlag => ({
+  ...renamed(`${role}-workers`, role, `The same as --${role}, with commas.`),
+  read: (texts, given) => readAs(role, [...(given.get(role) ?? []), ...texts]),
+});
+
+/** Theirs for prefill engines, in the same list. */
+const pairKvEvents = (sources: readonly string[], given: Given): Values =>
+  kvEvents([...(given.get('kv-event-source') ?? []), ...sources], given);
 
 const kvNote =
   'One list here: worker=endpoint, then replay=endpoint. Workers that are not in it are asked on --kv-event-port.';
@@ -60,15 +82,16 @@ const flags: readonly AliasFlag[] = [
   { ...renamed('kv-event-replay-source', 'kvEventEndpoints', kvNote), read: () => ({}) },
   not('kv-event-block-size', 'one', 'engines tell it in their events.'),
   not('kv-event-model', 'one', 'engines are asked which model they serve.'),
-  not('pd-kv-events', 'many', onlyWithPairs),
+  { ...renamed('pd-kv-events', 'kvEventEndpoints', kvNote), read: pairKvEvents },
 
-  pairMode('vllm-pd-disaggregation'),
-  pairModeByName('mode'),
-  pairList('prefill-workers'),
-  pairList('decode-workers'),
-  ...noPairsYet,
+  same('vllm-pd-disaggregation'),
+  pairMode,
+  ...pairs,
+  // After these, whose values they take in.
+  workerList('prefill'),
+  workerList('decode'),
   vital('vllm-discovery-address', 'one', 'workers that register over ZeroMQ are not heard, so there would be none.'),
-  not('kv-connector', 'one', onlyWithPairs, ['nixl']),
+  renamed('kv-connector', 'kvConnector', 'The connector moriio is not served.'),
   renamed(
     'worker-startup-timeout-secs',
     'workerStartupTimeoutSecs',
