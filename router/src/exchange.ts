@@ -140,6 +140,8 @@ export class Exchange {
   placerNote: unknown = null;
   /** It was held for as long as it may be: now it is placed, or refused. */
   isOverdue = false;
+  /** What the present attempt asks its engine for; '': what the client asked for. */
+  engineTarget = '';
   /** Who does the work of the present attempt. */
   placement: Placement | null = null;
   /** Between whom its policy chose last, and why; null where nobody asked or the policy can't tell. */

@@ -63,7 +63,7 @@ export class Pipeline implements Road, ForwardEvents {
     const refusal = invalid ?? fleetControl.address(x);
     // What plugins say of it may decide how long it waits, and with whom.
     if (refusal !== null || pluginGate.isEmpty) this.#admit(x, refusal);
-    else pluginGate.enter(x, this.#admit);
+    else pluginGate.enter(x, this.#admit, this);
     return x;
   }
 

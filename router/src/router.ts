@@ -21,6 +21,7 @@ import { WaitingRoom } from './choose/waiting-room.ts';
 import { BodyReader } from './classify/body-reader.ts';
 import { classify } from './classify/classify.ts';
 import { orders } from './classify/keys.ts';
+import { retargeted } from './classify/retarget.ts';
 import { settlerOf } from './classify/roles.ts';
 import { workerCertificates } from './config/certificates.ts';
 import { namedWorkers } from './config/named-workers.ts';
@@ -236,7 +237,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const settleRoles = settlerOf(kind);
   const pairOptions = live.of(({ pdMinPromptTokens }) => ({ minPromptTokens: pdMinPromptTokens }));
   const pipeline = new Pipeline({
-    classify: (x) => classify(x, ids.requestIdHeaders) ?? settleRoles(x),
+    classify: retargeted(plugins, (x) => classify(x, ids.requestIdHeaders) ?? settleRoles(x)),
     doorkeeper,
     serveOwn: ownEndpoints(app, (path) => pluginRoom.endpoints.has(path), modelList(models)),
     fleetControl,

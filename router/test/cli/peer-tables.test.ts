@@ -199,7 +199,7 @@ test('what has no effect is named, what can not be done without is refused', () 
   const { warnings } = reading(sglang, { 'tokenizer-path': ['x'], 'redis-url': ['y'], 'history-backend': ['redis'] });
   assert.deepEqual(
     warnings.map((line) => line.split(' ')[0]),
-    ['--tokenizer-path', '--history-backend', '--redis-url'],
+    ['--history-backend', '--redis-url'],
   );
   for (const [peer, given] of [
     [sglang, { 'jwt-issuer': ['x'] }],
