@@ -17,6 +17,7 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
   const trajectories = [
     'admin/trajectories/routes.ts',
     'cli/export.ts',
+    'plugins/chat-sessions/chat-sessions.ts',
     'plugins/radix-tree/radix-tree.ts',
     'trajectory/capture/experts-files.ts',
     'trajectory/capture/turn-id.ts',

@@ -256,7 +256,7 @@ class RouterArgs(PeerArgs):
     )
     tokenizer_path: Optional[str] = field(
         default=None,
-        metadata={"flag": "tokenizer-path", "help": "The model's tokenizer.json, or the folder it is in: what exact tokens need."},
+        metadata={"flag": "tokenizer-path", "help": "a tokenizer.json or its folder, for the plugins radix-tree and chat-sessions; nothing else reads it."},
     )
     chat_template: Optional[str] = field(
         default=None,

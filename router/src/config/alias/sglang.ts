@@ -94,7 +94,11 @@ const flags: readonly AliasFlag[] = [
   same('disable-health-check'),
 
   not('model-path', 'one', noTokenizer),
-  same('tokenizer-path'),
+  renamed(
+    'tokenizer-path',
+    'tokenizerPath',
+    'a tokenizer.json or its folder, for the plugins radix-tree and chat-sessions; nothing else reads it.',
+  ),
   not('chat-template', 'one', noTokenizer),
   not('tokenizer-cache-enable-l0', 'nothing', noTokenizer),
   not('tokenizer-cache-l0-max-entries', 'one', noTokenizer),
