@@ -69,7 +69,7 @@ function errorsPage(): string {
   return `# Errors
 
 Generated from \`router/src/kit/errors.ts\`. The router's own errors carry their code in \`x-turnout-error\` and are worded in
-the dialect of the API that was called. A malformed request keeps the status that fits it best (400, 408, 414, 417, 431,
+the dialect of the API that was called (OpenAI's, SGLang's, Anthropic's for messages). A malformed request keeps the status that fits it best (400, 408, 414, 417, 431,
 501, 505). An engine's own errors pass untouched.
 
 ${table(['code', 'status', 'worth a retry'], rows)}

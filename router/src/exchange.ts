@@ -6,7 +6,7 @@ import type { Refusal, RequestHead } from './wire/request-head.ts';
 import type { Sink } from './wire/sink.ts';
 
 /** How errors are worded: by the API that was called. */
-export type Dialect = 'openai' | 'sglang' | 'plain';
+export type Dialect = 'openai' | 'anthropic' | 'sglang' | 'plain';
 
 export type Outcome =
   /** The whole answer went out, whatever its status. */
@@ -89,7 +89,9 @@ export type Failure =
   /** The engine answered with an error that another worker may not have (`--retry-statuses`). */
   | 'status'
   /** No answer began in time (`--first-byte-timeout-secs`). */
-  | 'first_byte_timeout';
+  | 'first_byte_timeout'
+  /** A prefill engine answered well, but nothing by which a decode engine could go on. */
+  | 'no_handover';
 
 export interface FailedAttempt {
   readonly worker: Worker;
@@ -138,6 +140,8 @@ export class Exchange {
   placerNote: unknown = null;
   /** It was held for as long as it may be: now it is placed, or refused. */
   isOverdue = false;
+  /** What the present attempt asks its engine for; '': what the client asked for. */
+  engineTarget = '';
   /** Who does the work of the present attempt. */
   placement: Placement | null = null;
   /** Between whom its policy chose last, and why; null where nobody asked or the policy can't tell. */

@@ -63,7 +63,7 @@ export class Pipeline implements Road, ForwardEvents {
     const refusal = invalid ?? fleetControl.address(x);
     // What plugins say of it may decide how long it waits, and with whom.
     if (refusal !== null || pluginGate.isEmpty) this.#admit(x, refusal);
-    else pluginGate.enter(x, this.#admit);
+    else pluginGate.enter(x, this.#admit, this);
     return x;
   }
 
@@ -153,7 +153,7 @@ export class Pipeline implements Road, ForwardEvents {
     x.underWay = null;
     if (x.timer !== null) clearTimeout(x.timer);
     chooser.release(x);
-    x.body.release();
+    x.body.end();
     this.underWay.delete(x);
     for (const observer of observers) observer.finished(x);
     // Whoever has its place now goes on in here.

@@ -14,6 +14,13 @@ export interface PluginRefusal {
   readonly retryAfterSecs?: number;
 }
 
+/** What a plugin says to a request in an engine's place. */
+export interface PluginAnswer {
+  readonly status: number;
+  readonly contentType: string;
+  readonly body: Buffer;
+}
+
 /** Where a plugin puts endpoints of its own: the first for whoever may send requests, the second for whoever may steer. */
 export interface PluginRoutes {
   readonly forClients: Hono;
@@ -29,6 +36,11 @@ export interface PluginRoutes {
  */
 export interface Plugin {
   readonly name: string;
+  /**
+   * First of all: may put another target into `exchange.head`, as if the client had asked for that. Access, the API and everything
+   * else go by what it leaves there.
+   */
+  retarget?(exchange: Exchange): void;
   /** Whether it takes part in this exchange; asked once, when the request's head is known. Default: always. */
   appliesTo?(exchange: Exchange): boolean;
   /**
@@ -38,6 +50,8 @@ export interface Plugin {
   classify?(exchange: Exchange): void | Promise<void>;
   /** Whether it may go on, before it takes a place or waits for one. null: it may. */
   admit?(exchange: Exchange): PluginRefusal | null | Promise<PluginRefusal | null>;
+  /** Answers it in an engine's place, before it takes a place or waits for one. null: an engine does. The first answer counts. */
+  answer?(exchange: Exchange): PluginAnswer | null | Promise<PluginAnswer | null>;
   /**
    * Who may get it, of the workers that could; the policy chooses among those. Asked before every attempt, and before it is
    * decided whether there is another one; `exchange.tried` are left out afterwards.
@@ -91,7 +105,9 @@ export function takePart(x: Exchange, plugins: readonly Plugin[]): RouterError |
   let failure: RouterError | null = null;
   for (const plugin of plugins) {
     try {
-      if (plugin.appliesTo?.(x) ?? true) x.plugins = [...x.plugins, plugin];
+      if (!(plugin.appliesTo?.(x) ?? true)) continue;
+      x.plugins = [...x.plugins, plugin];
+      if (plugin.requestBody !== undefined) x.body.isToBeJoined = true;
     } catch (error) {
       failure ??= pluginError(plugin, error);
     }

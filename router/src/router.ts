@@ -1,5 +1,6 @@
 import { createSecureContext } from 'node:tls';
 import { createAdminApp, ownPathTest } from './admin/app.ts';
+import { Doors } from './admin/doors.ts';
 import { drain } from './admin/drain.ts';
 import { modelList } from './admin/model-list.ts';
 import { startChoosing } from './admin/policy-control.ts';
@@ -20,10 +21,13 @@ import { WaitingRoom } from './choose/waiting-room.ts';
 import { BodyReader } from './classify/body-reader.ts';
 import { classify } from './classify/classify.ts';
 import { orders } from './classify/keys.ts';
-import { settleRoles } from './classify/roles.ts';
-import { serverCertificates, workerCertificates } from './config/certificates.ts';
+import { retargeted } from './classify/retarget.ts';
+import { settlerOf } from './classify/roles.ts';
+import { workerCertificates } from './config/certificates.ts';
 import { namedWorkers } from './config/named-workers.ts';
 import { LiveConfig } from './config/live.ts';
+import { pairKind } from './config/pairs.ts';
+import { withoutEffect } from './config/without-effect.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
 import { nobodyAvailable } from './fleet/availability.ts';
@@ -39,6 +43,7 @@ import { WorkerPlaces } from './fleet/worker-places.ts';
 import { FleetControl } from './forward/control/fleet-control.ts';
 import { Forwarder } from './forward/forward.ts';
 import { forwardOptions } from './forward/options.ts';
+import { pairStyleOf } from './forward/pd/pair-style.ts';
 import { addRankField } from './forward/rank-field.ts';
 import type { CoarseClock } from './kit/clock.ts';
 import { seededRandom } from './kit/rng.ts';
@@ -48,7 +53,6 @@ import { type Logger, givenLog, openLog } from './observe/log.ts';
 import { logFiles } from './observe/log-targets.ts';
 import { LoopLag } from './observe/loop-lag.ts';
 import { Meters } from './observe/meters.ts';
-import { createMetricsServer } from './observe/metrics-server.ts';
 import { createRegistry, metricsPage } from './observe/metrics.ts';
 import { pluginEnds } from './observe/plugin-ends.ts';
 import { verdicts } from './observe/verdicts.ts';
@@ -56,9 +60,7 @@ import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
 import { startPlugins } from './plugins/start.ts';
 import { startTrajectories } from './trajectory/trajectories.ts';
-import { listenOn, listenOr } from './wire/listen-on.ts';
-import { Listener, TICK_MS } from './wire/listener.ts';
-import { adminPort as adminPortOptions, dataPort } from './wire/options.ts';
+import { TICK_MS } from './wire/listener.ts';
 import { RetryBudget } from './wire/request-body.ts';
 
 export interface RouterParts {
@@ -88,6 +90,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const live = new LiveConfig(config);
   const logging = parts.log === undefined ? openLog(config.logLevel, logFiles(config)) : givenLog(parts.log);
   const log = logging.logger;
+  for (const line of withoutEffect(config)) log.warn(line);
   const random = seededRandom(Math.floor(Math.random() * 2 ** 32));
   const clock: CoarseClock = { nowMs: performance.now() };
   const retryBudget = new RetryBudget(config.retryBufferBytes);
@@ -99,6 +102,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     isOfPluginForClients: (path) => pluginRoom.endpoints.areForClients(path),
   });
   const workerTls = { secureContext: createSecureContext(workerCertificates(config)) };
+  const kind = pairKind(config);
   const fleet = new Fleet({
     pool: live.of(({ connectTimeoutMs, workerIdleTimeoutMs: idleTimeoutMs }) => ({ connectTimeoutMs, idleTimeoutMs })),
     tls: workerTls,
@@ -107,7 +111,8 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     workerMaxInflight: config.workerMaxInflight,
     ranksEach: config.intraNodeDataParallelSize,
     asksForRanks: config.dpAware,
-    servesPairs: config.pdDisaggregation,
+    servesPairs: kind !== null,
+    pairsRanks: kind === 'nixl' || kind === 'mooncake',
   });
   const trajectories = await startTrajectories(config, log);
   const given = [...(parts.plugins ?? []), ...(trajectories?.plugins ?? [])];
@@ -183,12 +188,12 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const registry = createRegistry({
     meters,
     fleet,
-    openConnections: () => listener.connections.size,
+    openConnections: () => doors.data.connections.size,
     inFlight: () => pipeline.underWay.size,
     held: () => waitingRoom.counts(),
     admission: () => admission,
     shedByFullWorkers: () => fullWorkers.shed,
-    refusedConnections: () => listener.limits.refused,
+    refusedConnections: () => doors.data.limits.refused,
     retryBufferBytes: () => retryBudget.usedBytes,
     breakers,
     stalls,
@@ -215,7 +220,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     workerApi: config.workerApi,
     startupTimeoutMs: () => live.current.workerStartupTimeoutSecs * 1000,
     metricsText,
-    isDraining: () => listener.isDraining,
+    isDraining: () => doors.data.isDraining,
     policies,
     trajectories,
   });
@@ -229,8 +234,10 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   // The guard reads what the other plugins made of a body.
   const plugins = [...pluginRoom.plugins, ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])];
   addRankField(fleet, plugins);
+  const settleRoles = settlerOf(kind);
+  const pairOptions = live.of(({ pdMinPromptTokens }) => ({ minPromptTokens: pdMinPromptTokens }));
   const pipeline = new Pipeline({
-    classify: (x) => classify(x, ids.requestIdHeaders) ?? (fleet.servesPairs ? settleRoles(x) : null),
+    classify: retargeted(plugins, (x) => classify(x, ids.requestIdHeaders) ?? settleRoles(x)),
     doorkeeper,
     serveOwn: ownEndpoints(app, (path) => pluginRoom.endpoints.has(path), modelList(models)),
     fleetControl,
@@ -246,6 +253,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
           room: waitingRoom,
           options: live.of(forwardOptions),
           random,
+          pairs: pairStyleOf(kind, pairOptions, clock),
           nobodyAvailable: nobody,
         },
         events,
@@ -266,56 +274,33 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   });
 
   const taker = reception({ live, pipeline, meters, cors });
-  const tls = serverCertificates(config);
-  const listener = new Listener(clock, retryBudget, live.of(dataPort), tls, taker);
-  const adminListener =
-    config.adminPort === undefined ? null : new Listener(clock, retryBudget, live.of(adminPortOptions), tls, taker);
-  const listeners = adminListener === null ? [listener] : [listener, adminListener];
-  const metricsServer = createMetricsServer(metricsText);
-  let port: number;
-  let metricsPort: number;
-  let adminPort = 0;
+  const doors = new Doors({ live, clock, retryBudget, taker, metricsText });
   let discovery: Discovery | null = null;
+  let addresses;
   try {
     pluginRoom.endpoints.addTo(app);
     for (const named of namedWorkers(config)) addNamed(fleet, named);
     discovery = await startDiscovery(config, fleet, random, log);
-    port = await listenOr(() => listener.listen(), `--port ${config.port}`);
-    if (adminListener !== null)
-      adminPort = await listenOr(() => adminListener.listen(), `--admin-port ${config.adminPort}`);
-    metricsPort = await listenOr(
-      () =>
-        listenOn(metricsServer, {
-          port: config.prometheusPort,
-          host: config.prometheusHost,
-          reusePort: config.reusePort,
-        }),
-      `--prometheus-port ${config.prometheusPort}`,
-    );
+    addresses = await doors.open();
   } catch (error) {
     discovery?.close();
     health.close();
     breakers.close();
     loopLag.close();
     choosing.table.close();
-    for (const each of listeners) each.close();
+    doors.close();
     await pluginRoom.close();
     throw error;
   }
   const ticker = setInterval(() => {
     clock.nowMs = performance.now();
-    for (const each of listeners) each.sweep();
+    doors.sweep();
     stalls.sweep(clock.nowMs);
     heapGuard.look(clock.nowMs);
     for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
   }, TICK_MS);
 
-  live.beforeChange((next) => {
-    const renewed = serverCertificates(next);
-    return () => {
-      if (renewed !== null) for (const each of listeners) each.reloadTls(renewed);
-    };
-  });
+  live.beforeChange((next) => doors.prepareReload(next));
   live.beforeChange((next) => {
     const secureContext = createSecureContext(workerCertificates(next));
     return () => {
@@ -345,10 +330,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     };
   });
 
-  const scheme = listener.isTls ? 'https' : 'http';
-  const urlOf = (host: string, at: number) => `${scheme}://${host.includes(':') ? `[${host}]` : host}:${at}`;
-  const url = urlOf(config.host, port);
-  const adminUrl = adminListener === null ? null : urlOf(config.adminHost, adminPort);
+  const { url, adminUrl, metricsUrl } = addresses;
   if (adminUrl !== null) log.info(`what steers the router or engines is taken on ${adminUrl}`);
   log.info({ policy: config.policy, workers: fleet.workers.length }, `listening on ${url}`);
 
@@ -357,7 +339,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     get config() {
       return live.current;
     },
-    metricsUrl: `http://${config.prometheusHost}:${metricsPort}/metrics`,
+    metricsUrl,
     adminUrl,
     fleet,
     pipeline,
@@ -374,7 +356,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     },
     async close(graceMs = 0) {
       log.info({ underWay: pipeline.underWay.size, graceSecs: graceMs / 1000 }, 'draining');
-      const cut = await drain(listeners, pipeline, graceMs);
+      const cut = await drain(doors.listeners, pipeline, graceMs);
       discovery?.close();
       log[cut > 0 ? 'warn' : 'info']({ cut }, 'drained');
       health.close();
@@ -387,8 +369,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       reader.close();
       await pluginRoom.close();
       await store.flush();
-      metricsServer.close();
-      metricsServer.closeAllConnections();
+      doors.close();
       await logging.close();
     },
   };

@@ -3,7 +3,7 @@ import type { MetricsText } from '../observe/metrics-server.ts';
 import { pathTest } from '../plugins/path-test.ts';
 import type { Trajectories } from '../trajectory/trajectories.ts';
 import { addWaitIdle } from './wait-idle.ts';
-import { type PolicyControl, addPolicyRoutes } from './policies.ts';
+import { type PolicyControl, type RemoveChat, addPolicyRoutes } from './policies.ts';
 import { addUrlRoutes } from './workers/by-url.ts';
 import { addTrajectoryRoutes } from './trajectories/routes.ts';
 import type { WorkersContext } from './workers/context.ts';
@@ -28,9 +28,11 @@ export function createAdminApp(context: AdminContext): Hono {
   });
   addUrlRoutes(app, context);
   addRestRoutes(app, context);
-  addPolicyRoutes(app, context.policies);
+  const { trajectories } = context;
+  const removeChat: RemoveChat = (session, tenant) => trajectories!.ledger.ask('chatRemove', { session, tenant });
+  addPolicyRoutes(app, context.policies, trajectories === null ? null : removeChat);
   addWaitIdle(app, context.fleet);
-  if (context.trajectories !== null) addTrajectoryRoutes(app, context.trajectories.ledger);
+  if (trajectories !== null) addTrajectoryRoutes(app, trajectories.ledger);
 
   app.notFound((c) => {
     const ownPaths = new Set(app.routes.map(({ path }) => path));

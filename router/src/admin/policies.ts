@@ -1,5 +1,6 @@
 import type { Hono } from 'hono';
 import { z } from 'zod';
+import type { Exchange } from '../exchange.ts';
 import { parseJson } from './parse-json.ts';
 
 /** What the control API does to policies and sessions. */
@@ -16,8 +17,11 @@ export interface PolicyControl {
 
 const newPolicy = z.strictObject({ policy: z.string().min(1), model: z.string().default('') });
 
+/** Removes a chat session with all that is kept of it. @returns false: there is none of that name */
+export type RemoveChat = (session: string, tenant: string) => Promise<boolean>;
+
 /** Which policy decides, changed while running; and the ends of sessions. */
-export function addPolicyRoutes(app: Hono, policies: PolicyControl): void {
+export function addPolicyRoutes(app: Hono, policies: PolicyControl, chats: RemoveChat | null): void {
   app.get('/policies', (c) => c.json({ policies: policies.list() }));
   app.put('/policies', async (c) => {
     const body = newPolicy.safeParse(parseJson(await c.req.text()));
@@ -45,5 +49,11 @@ export function addPolicyRoutes(app: Hono, policies: PolicyControl): void {
       return c.json({ error: 'session_id is required (use query ?session_id=... or JSON body)' }, 400);
     return c.json(finish(session));
   });
-  app.delete('/sessions/:id{.+}', (c) => c.json(finish(c.req.param('id'))));
+  app.delete('/sessions/:id{.+}', async (c) => {
+    const session = c.req.param('id');
+    const ended = finish(session);
+    const tenant = (c.env as { exchange?: Exchange } | undefined)?.exchange?.tenant ?? '';
+    if (chats !== null && (await chats(session, tenant))) return c.body(null, 204);
+    return c.json(ended);
+  });
 }

@@ -7,6 +7,7 @@ import { type NamedPolicy, PolicyTable } from '../choose/policy-table.ts';
 import { boundedKey } from '../classify/body-scan.ts';
 import { routingOptions } from '../config/options/routing.ts';
 import type { LiveConfig, Preparation } from '../config/live.ts';
+import { pairKind } from '../config/pairs.ts';
 import type { Config } from '../config/options.ts';
 import type { Logger } from '../observe/log.ts';
 import type { PolicyControl } from './policies.ts';
@@ -45,7 +46,7 @@ export async function startChoosing(
   };
   /** For pairs two policies: --policy for both, but where --prefill-policy or --decode-policy says otherwise. */
   const load = async (model: string, name: string, options = live.current): Promise<NamedPolicy> => {
-    if (!options.pdDisaggregation) return loadOne(model, name, options, '');
+    if (pairKind(options) === null) return loadOne(model, name, options, '');
     const isUsual = model === '';
     const prefill = await loadOne(model, (isUsual ? options.prefillPolicy : undefined) ?? name, options, 'prefill');
     try {
@@ -56,9 +57,6 @@ export async function startChoosing(
       throw error;
     }
   };
-  if (config.evictionIntervalSecs !== undefined) {
-    log.warn('--eviction-interval-secs has no effect: --max-tree-size is kept at every request');
-  }
   const table = new PolicyTable(await load('', config.policy));
   for (const [model, name] of policiesOf(config)) if (model !== '') table.set(model, await load(model, name));
 

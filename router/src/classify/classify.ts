@@ -65,6 +65,7 @@ function readIdHeaders(x: Exchange, names: readonly string[]): void {
 const nextId = (): string => idPrefix + (idCount++).toString(36);
 
 export function dialectOf(path: string): Dialect {
+  if (path === '/v1/messages' || path.startsWith('/v1/messages/')) return 'anthropic';
   if (path.startsWith('/v1/') || path.startsWith('/inference/')) return 'openai';
   return path === '/generate' || path === '/encode' || path === '/classify' ? 'sglang' : 'plain';
 }

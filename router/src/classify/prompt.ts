@@ -35,12 +35,16 @@ export function promptOf(bytes: Buffer, spans: Int32Array, at: number): Prompt |
       field,
       blocks,
       bytes: end - start,
-      tokens: Math.max(1, (end - start) / bytesPerToken(bytes, start, end)),
+      tokens: tokensIn(bytes, start, end),
       hash: (blocks.at(-1) ?? 0) ^ hashBytes([rest]),
     };
   }
   return null;
 }
+
+/** About how many tokens the content of a prompt is, between its quotes or brackets. */
+export const tokensIn = (bytes: Buffer, start: number, end: number): number =>
+  Math.max(1, (end - start) / bytesPerToken(bytes, start, end));
 
 function bytesPerToken(bytes: Buffer, start: number, end: number): number {
   // A list of lists is a batch of prompts.

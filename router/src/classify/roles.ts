@@ -1,3 +1,4 @@
+import type { PairKind } from '../config/pairs.ts';
 import { steersEngine } from '../engines/controls.ts';
 import { isGeneration, isSafe } from '../engines/generation.ts';
 import type { Exchange } from '../exchange.ts';
@@ -5,9 +6,18 @@ import type { Role } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 
 /** What SGLang 0.5.23 takes the fields of a pair in. */
-export const pairPaths: ReadonlySet<string> = new Set(['/generate', '/v1/completions', '/v1/chat/completions']);
+const pairPaths: ReadonlySet<string> = new Set(['/generate', '/v1/completions', '/v1/chat/completions']);
 /** Text to ids and back: no model runs. */
 const tokenizerPaths: ReadonlySet<string> = new Set(['/tokenize', '/detokenize', '/v1/tokenize', '/v1/detokenize']);
+
+/** What vLLM 0.32.0 takes `kv_transfer_params` in, and answers them. */
+const vllmPairPaths: ReadonlySet<string> = new Set([
+  '/v1/completions',
+  '/v1/chat/completions',
+  '/v1/responses',
+  '/v1/messages',
+  '/inference/v1/generate',
+]);
 
 const PAIR: readonly Role[] = ['prefill', 'decode'];
 const PREFILL: readonly Role[] = ['prefill'];
@@ -18,7 +28,7 @@ const DECODE: readonly Role[] = ['decode'];
  * a model without its twin at a prefill engine: SGLang's (0.5.23) dies of it.
  * @returns why nobody can serve it
  */
-export function settleRoles(x: Exchange): RouterError | null {
+function settleRoles(x: Exchange): RouterError | null {
   const { path } = x;
   const { method } = x.head;
   if (method === 'POST' && pairPaths.has(path)) x.roles = PAIR;
@@ -33,6 +43,21 @@ export function settleRoles(x: Exchange): RouterError | null {
   }
   return null;
 }
+
+/**
+ * As `settleRoles`, of vLLM's engines: a decode engine of theirs can do everything, if need be alone. Whether a request goes to a pair
+ * is settled by its body.
+ */
+function settleVllmRoles(x: Exchange): null {
+  x.roles = x.head.method === 'POST' && vllmPairPaths.has(x.path) ? PAIR : DECODE;
+  return null;
+}
+
+/** By whose engines make pairs; null: nobody's. */
+export const settlerOf = (kind: PairKind | null): ((x: Exchange) => RouterError | null) => {
+  if (kind === null) return () => null;
+  return kind === 'sglang' ? settleRoles : settleVllmRoles;
+};
 
 /** Engines with a `--root-path` answer with and without it. */
 function endsInGeneration(path: string): boolean {

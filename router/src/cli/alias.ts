@@ -1,24 +1,24 @@
 import { type Command, Option } from 'commander';
-import { type AliasFlag, type Peer, type Values, furtherOptions, readAlias } from '../config/alias/alias.ts';
-import { sglang } from '../config/alias/sglang.ts';
-import { slime } from '../config/alias/slime.ts';
-import { vllm } from '../config/alias/vllm.ts';
+import { type AliasFlag, type Values, furtherOptions, readAlias } from '../config/alias/alias.ts';
 import { loadConfig } from '../config/load.ts';
 import { type Config, kebab, options } from '../config/options.ts';
 import { addOptions } from './options.ts';
-
-const peers: readonly Peer[] = [sglang, vllm, slime];
+import { type Spelling, launchServer, routers } from './spelling.ts';
 
 /**
  * The words of such a command line with its flags written in full: the parser of the other routers (Python's argparse) takes
  * any beginning of a flag that is no other's. One that it does not know stands alone, so that the nearest can be named.
  */
 export function inFull(words: readonly string[]): string[] {
-  const peer = peers.find(({ verbs }) => verbs.includes(words[0] ?? ''));
-  if (peer === undefined) return [...words];
-  const theirs = peer.flags.map(({ name }) => name);
-  const known = new Set([...theirs, ...furtherOptions(peer).map(kebab), 'config', 'help']);
-  return words.flatMap((word) => {
+  const spelling = [...routers, launchServer].find(({ verbs }) => verbs.includes(words[0] ?? ''));
+  if (spelling === undefined) return [...words];
+  const { peer, flagFor } = spelling;
+  const theirs = peer.flags.map(({ name }) => flagFor(name));
+  const known = new Set([...theirs, ...[...furtherOptions(peer).map(kebab), 'config'].map(flagFor), 'help']);
+  // What stands behind -- is for others.
+  const end = words.indexOf('--');
+  const [own, rest] = end < 0 ? [words, []] : [words.slice(0, end), words.slice(end)];
+  const full = own.flatMap((word) => {
     const [, name = '', value] = /^--([^=]+)(?:=(.*))?$/s.exec(word) ?? [];
     if (name === '' || known.has(name)) return [word];
     const [only, ...others] = theirs.filter((each) => each.startsWith(name));
@@ -26,50 +26,62 @@ export function inFull(words: readonly string[]): string[] {
     if (isOne) return [`--${only}${value === undefined ? '' : `=${value}`}`];
     return value === undefined ? [word] : [`--${name}`, value];
   });
+  return [...full, ...rest];
 }
 
 /** The command lines of other routers, each a verb that takes their flags and, beside them, our own. */
 export function addAliasVerbs(program: Command): void {
-  for (const peer of peers) {
-    const [verb = '', ...otherSpellings] = peer.verbs;
+  for (const spelling of routers) {
+    const { peer, verbs } = spelling;
+    const [verb = '', ...otherSpellings] = verbs;
     const command = program.command(verb).aliases(otherSpellings);
     command.description(`Run the router as ${peer.name} is run: its flags, defaults and answers.`);
-    const own = peer.flags.map((flag) => ({ flag, option: optionFor(peer, flag) }));
-    for (const { option } of own) command.addOption(option);
-    addOptions(command, furtherOptions(peer));
+    const read = addPeerFlags(command, spelling);
     command.action(async (said: Record<string, unknown>) => {
-      const given = new Map<string, readonly string[]>();
-      const rest = { ...said };
-      for (const { flag, option } of own) {
-        const key = option.attributeName();
-        const texts = rest[key];
-        delete rest[key];
-        if (texts !== undefined) given.set(flag.name, Array.isArray(texts) ? (texts as string[]) : []);
-      }
-      const { config: file, ...further } = rest;
-      const { values, base, warnings } = readAlias(peer, given);
-      const read = (): Config =>
-        loadConfig({ ...(further as Values), ...values }, process.env, file as string | undefined, base);
-      for (const warning of warnings) process.stderr.write(`turnout: ${warning}\n`);
-      await (await import('./serve.ts')).serve(read);
+      const config = read(said);
+      await (await import('./serve.ts')).serve(config);
     });
   }
 }
 
+/** @returns what makes a configuration of that which was said with these flags; what has no effect is named at once. */
+export function addPeerFlags(
+  command: Command,
+  { peer, flagFor }: Spelling,
+): (said: Record<string, unknown>) => () => Config {
+  const own = peer.flags.map((flag) => ({ flag, option: optionFor(peer.name, flag, flagFor) }));
+  for (const { option } of own) command.addOption(option);
+  const further = furtherOptions(peer);
+  addOptions(command, further, flagFor);
+  return (said) => {
+    const given = new Map<string, readonly string[]>();
+    for (const { flag, option } of own) {
+      const texts = said[option.attributeName()];
+      if (texts !== undefined) given.set(flag.name, Array.isArray(texts) ? (texts as string[]) : []);
+    }
+    const saidOf = (name: string): unknown => said[new Option(`--${flagFor(name)}`).attributeName()];
+    const others = further.map((name) => [name, saidOf(kebab(name))]).filter(([, value]) => value !== undefined);
+    const { values, base, warnings } = readAlias(peer, given, flagFor);
+    for (const warning of warnings) process.stderr.write(`turnout: ${warning}\n`);
+    const file = saidOf('config') as string | undefined;
+    return () => loadConfig({ ...(Object.fromEntries(others) as Values), ...values }, process.env, file, base);
+  };
+}
+
 /** All that follows a flag is kept as it was written; a list may be empty, as an unset variable in a script leaves it. */
-function optionFor({ name: peer }: Peer, flag: AliasFlag): Option {
+function optionFor(peer: string, flag: AliasFlag, flagFor: Spelling['flagFor']): Option {
   const { name, takes } = flag;
   const value = { nothing: '', one: ' <value>', many: ' [values...]' }[takes];
-  const option = new Option(`--${name}${value}`, helpOf(flag).trim());
+  const option = new Option(`--${flagFor(name)}${value}`, helpOf(flag, flagFor).trim());
   option.helpGroup(`Flags of ${peer}:`);
   if (takes !== 'nothing') option.argParser((text: string, all: unknown) => [...((all as string[]) ?? []), text]);
   return option;
 }
 
-function helpOf({ name, ours, note, fallback, isVital }: AliasFlag): string {
+function helpOf({ name, ours, note, fallback, isVital }: AliasFlag, flagFor: Spelling['flagFor']): string {
   const [first] = ours;
   if (first === undefined) return isVital === true ? `Not here: ${note}` : `No effect: ${note}`;
   const held = fallback === undefined ? '' : ` (default: ${JSON.stringify(fallback[first])})`;
-  const sets = kebab(first) === name ? '' : `Sets ${ours.map((each) => `--${kebab(each)}`).join(', ')}. `;
+  const sets = kebab(first) === name ? '' : `Sets ${ours.map((each) => `--${flagFor(kebab(each))}`).join(', ')}. `;
   return `${sets}${note === '' ? options[first].help : note}${held}`;
 }

@@ -1,9 +1,10 @@
 import type { Config } from '../config/options.ts';
 import { type KubeAccess, findAccess } from '../fleet/discover/kube-access.ts';
 import { KubeError } from '../fleet/discover/kube-api.ts';
-import { podsOf } from '../fleet/discover/kubernetes.ts';
+import { podOptionsOf, podsOf } from '../fleet/discover/kubernetes.ts';
 import { listPods } from '../fleet/discover/list-pods.ts';
-import { readPod } from '../fleet/discover/pod.ts';
+import { type Pod, type PodOptions, readPod } from '../fleet/discover/pod.ts';
+import { roleOf } from '../fleet/discover/role-selectors.ts';
 import { type Finding, ok, problem } from './finding.ts';
 
 const PATIENCE_MS = 15_000;
@@ -20,14 +21,36 @@ export async function checkDiscovery(config: Config): Promise<{ findings: Findin
   const place = query.namespace === '*' ? 'all namespaces' : `namespace ${query.namespace}`;
   try {
     const { pods } = await listPods(access, query, AbortSignal.timeout(PATIENCE_MS));
-    const { serviceDiscoveryPort: port, bootstrapPortAnnotation } = config;
-    const readings = pods.map((pod) => readPod(pod, { port, bootstrapPortAnnotation }));
-    const urls = readings.flatMap((reading) => (reading.standing === 'ready' ? [reading.worker.url] : []));
-    const text = `${pods.length} pods with ${query.selector} in ${place}, ${urls.length} of them ready`;
-    return { findings: [urls.length > 0 ? ok(text) : problem(text)], urls };
+    const options = podOptionsOf(config);
+    const urls = pods.flatMap((pod) => readyUrl(pod, options));
+    if (options.roles === null) return { findings: [count(pods, options, `with ${query.selector} in ${place}`)], urls };
+    const findings = (['prefill', 'decode'] as const).flatMap((role) => {
+      const selector = options.roles![role];
+      const ofRole = pods.filter((pod) => roleOf(pod.metadata?.labels, options.roles!) === role);
+      return selector.length === 0
+        ? []
+        : [count(ofRole, options, `for ${role}, with ${selector.join(',')} in ${place}`)];
+    });
+    const mistakes = pods.flatMap((pod) => {
+      const reading = readPod(pod, options);
+      if (reading.standing !== 'away' || reading.mistake === undefined) return [];
+      return [problem(`pod ${pod.metadata?.name} ${reading.mistake}`)];
+    });
+    return { findings: [...findings, ...mistakes], urls };
   } catch (error) {
     const isForbidden = error instanceof KubeError && error.status === 403;
     const hint = isForbidden ? '. Its role must let it list and watch pods: deploy/kubernetes/rbac.yaml' : '';
     return { findings: [problem(`${access.server.host}: ${(error as Error).message}${hint}`)], urls: [] };
   }
+}
+
+function readyUrl(pod: Pod, options: PodOptions): string[] {
+  const reading = readPod(pod, options);
+  return reading.standing === 'ready' ? [reading.worker.url] : [];
+}
+
+/** None that is ready is a problem. */
+function count(pods: readonly Pod[], options: PodOptions, which: string): Finding {
+  const ready = pods.flatMap((pod) => readyUrl(pod, options)).length;
+  return (ready > 0 ? ok : problem)(`${pods.length} pods ${which}, ${ready} of them ready`);
 }

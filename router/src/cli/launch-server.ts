@@ -1,23 +1,29 @@
-import { type OptionName, kebab, options } from '../config/options.ts';
+import type { Command } from 'commander';
 import { readLaunchServer } from '../launch/sglang-spelling.ts';
+import { addPeerFlags } from './alias.ts';
+import { addLaunchFlags, splitLaunchFlags } from './launch-flags.ts';
+import { launchServer } from './spelling.ts';
 
-const known = new Set((Object.keys(options) as OptionName[]).map(kebab));
+const [VERB = ''] = launchServer.verbs;
 
-/**
- * Turns a command line of sglang_router's `launch_server` into one of `turnout launch`.
- *
- * @param warn is told what has no effect here, by name
- */
-export function launchServerArgs(argv: readonly string[], warn: (text: string) => void): string[] {
-  const { launch, router, engine } = readLaunchServer(argv);
-  // Its default there.
-  const args = ['launch', '--engine', 'sglang', '--policy', 'cache_aware', ...launch];
-  let isKept = true;
-  for (const arg of router) {
-    const name = arg.startsWith('--') ? arg.slice(2).split('=')[0]! : null;
-    if (name !== null) isKept = known.has(name);
-    if (name !== null && !isKept) warn(`--router-${name}: not an option of this router, it has no effect`);
-    if (isKept) args.push(arg);
-  }
-  return [...args, '--', ...engine];
+/** What is for the engines stands behind `--` then. */
+export function enginesApart(argv: readonly string[]): readonly string[] {
+  const [verb, ...rest] = argv;
+  if (verb !== VERB || rest.includes('--help') || rest.includes('-h')) return argv;
+  const { launch, router, engine } = readLaunchServer(rest);
+  return [VERB, ...launch, ...router, '--', ...engine];
+}
+
+/** `turnout launch` with the command line of sglang_router's `launch_server`. */
+export function addLaunchServer(program: Command): void {
+  const command = program
+    .command(VERB)
+    .description('As `launch`, with the command line of `python -m sglang_router.launch_server`.')
+    .argument('[engine-args...]', 'Every flag that is not listed here.');
+  addLaunchFlags(command, 'sglang');
+  const read = addPeerFlags(command, launchServer);
+  command.action(async (engineArgs: string[], flags: Record<string, unknown>) => {
+    const said = splitLaunchFlags(flags);
+    await (await import('./launch.ts')).launch(said.launch, engineArgs, read(said.router));
+  });
 }

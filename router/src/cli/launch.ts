@@ -4,20 +4,9 @@ import { Crew } from '../launch/crew.ts';
 import { type EngineCommand, pythonCommand } from '../launch/engine-command.ts';
 import { plan } from '../launch/plan.ts';
 import { findGpus, findPorts } from '../launch/surroundings.ts';
+import type { LaunchFlags } from './launch-flags.ts';
 import { serve } from './serve.ts';
 import { simCommand } from './sim.ts';
-
-/** Flags of `turnout launch` that are not options of the router. */
-export interface LaunchFlags {
-  readonly engine: string;
-  readonly dpSize: string;
-  readonly engineCommand?: string;
-  readonly engineBasePort: string;
-  readonly gpus?: string;
-  readonly gpusPerEngine: string;
-  readonly engineStopSecs: string;
-  readonly engineGiveUpSecs: string;
-}
 
 /** An engine that served for a minute was not the victim of its arguments. */
 const SOUND_MS = 60_000;

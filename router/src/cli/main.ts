@@ -1,11 +1,12 @@
 import { Command } from 'commander';
-import type { LaunchFlags } from './launch.ts';
-import { launchServerArgs } from './launch-server.ts';
 import { ConfigError, loadConfig } from '../config/load.ts';
 import type { Config } from '../config/options.ts';
 import { addAliasVerbs, inFull } from './alias.ts';
+import { addLaunchFlags, splitLaunchFlags } from './launch-flags.ts';
+import { addLaunchServer, enginesApart } from './launch-server.ts';
 import { addOptions } from './options.ts';
 import type { ExportFlags } from './export.ts';
+import { parent } from './parent.ts';
 import type { ReplayFlags } from './replay.ts';
 import type { SimFlags } from './sim.ts';
 
@@ -44,24 +45,13 @@ program
   .option('--write-tokenizer <folder>', "Only write the model's tokenizer.json there, for --tokenizer-path.")
   .action(async (flags: SimFlags) => (await import('./sim.ts')).sim(flags));
 
-addOptions(
-  program
-    .command('launch')
-    .description('Run engines and a router in front of them; what stands after -- goes to every engine.')
-    .argument('[engine-args...]', 'Arguments of the engines, after --.')
-    .requiredOption('--engine <kind>', 'sglang, vllm or sim (simulated; takes name=value after --).')
-    .option('--dp-size <count>', 'How many engines.', '1')
-    .option('--engine-command <words>', 'What starts an engine, in place of python3 -m …, for example "vllm serve".')
-    .option('--engine-base-port <port>', 'They get the free ports from here on, on 127.0.0.1.', '31000')
-    .option('--gpus <list>', 'GPUs to share out (default: CUDA_VISIBLE_DEVICES, else all that nvidia-smi lists).')
-    .option('--gpus-per-engine <count>', '0: as many as its arguments ask for (--tp-size and its like).', '0')
-    .option('--engine-stop-secs <secs>', 'How long engines may take to end before they are killed.', '30')
-    .option('--engine-give-up-secs <secs>', 'An engine that dies again and again for so long is given up.', '600'),
-).action(async (engineArgs: string[], flags: LaunchFlags & Record<string, unknown>) => {
-  const own = ['engine', 'dpSize', 'engineCommand', 'engineBasePort', 'gpus', 'gpusPerEngine', 'engineStopSecs'];
-  own.push('engineGiveUpSecs');
-  const routerFlags = Object.fromEntries(Object.entries(flags).filter(([name]) => !own.includes(name)));
-  await (await import('./launch.ts')).launch(flags, engineArgs, () => configOf(routerFlags));
+const launch = program
+  .command('launch')
+  .description('Run engines and a router in front of them; what stands after -- goes to every engine.')
+  .argument('[engine-args...]', 'Arguments of the engines, after --.');
+addOptions(addLaunchFlags(launch)).action(async (engineArgs: string[], flags: Record<string, unknown>) => {
+  const said = splitLaunchFlags(flags);
+  await (await import('./launch.ts')).launch(said.launch, engineArgs, () => configOf(said.router));
 });
 
 program
@@ -94,24 +84,14 @@ program
     process.exitCode = await replayFile(file, flags, line(process.stdout), line(process.stderr));
   });
 
-program
-  .command('launch_server')
-  .description('As `launch`, with the command line of `python -m sglang_router.launch_server`.')
-  .argument('[args...]', 'Flags of the engines, and --router-… for the router.');
-
-/** The user's words, in this program's spelling. */
-function wordsOf(argv: readonly string[]): readonly string[] {
-  const [verb, ...rest] = argv;
-  if (verb !== 'launch_server' || rest.includes('--help') || rest.includes('-h')) return argv;
-  return launchServerArgs(rest, (text) => process.stderr.write(`turnout: ${text}\n`));
-}
-
+addLaunchServer(program);
 addAliasVerbs(program);
 
 try {
-  await program.parseAsync(inFull(wordsOf(process.argv.slice(2))), { from: 'user' });
+  await program.parseAsync(inFull(enginesApart(process.argv.slice(2))), { from: 'user' });
 } catch (error) {
   if (!(error instanceof ConfigError)) throw error;
   process.stderr.write(`turnout: ${error.message}\n`);
+  parent?.tell({ error: error.message });
   process.exitCode = 2;
 }

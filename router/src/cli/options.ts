@@ -5,11 +5,15 @@ import { type OptionName, envName, kebab, options } from '../config/options.ts';
 
 const allNames = Object.keys(options) as OptionName[];
 
-/** Adds options of the list to a command, all or those named, grouped as the list says. */
-export function addOptions(command: Command, names: readonly OptionName[] = allNames): Command {
+/** Adds options of the list to a command, all or those named, grouped as the list says. @param flagFor how they are written */
+export function addOptions(
+  command: Command,
+  names: readonly OptionName[] = allNames,
+  flagFor: (name: string) => string = (name) => name,
+): Command {
   for (const name of names) {
     const spec = options[name];
-    const flag = new Option(`--${kebab(name)}${spec.value === '' ? '' : ` ${spec.value}`}`, spec.help);
+    const flag = new Option(`--${flagFor(kebab(name))}${spec.value === '' ? '' : ` ${spec.value}`}`, spec.help);
     flag.helpGroup(`${spec.group}:`);
     const { schema } = spec;
     const fallback = schema instanceof z.ZodDefault ? (schema.def.defaultValue as unknown) : undefined;
@@ -23,5 +27,6 @@ export function addOptions(command: Command, names: readonly OptionName[] = allN
     else if (spec.value !== '') flag.argParser((text: string) => fromText(name, text));
     command.addOption(flag);
   }
-  return command.option('--config <file>', 'YAML file with any of these options (flags and environment win over it).');
+  const config = `--${flagFor('config')} <file>`;
+  return command.option(config, 'YAML file with any of these options (flags and environment win over it).');
 }

@@ -1,6 +1,7 @@
 import { ConfigError } from '../config/load.ts';
 import type { Config } from '../config/options.ts';
 import { startRouter } from '../router.ts';
+import { parent } from './parent.ts';
 
 /** What runs beside a router and ends with it. */
 export interface Companions {
@@ -36,7 +37,9 @@ export async function serve(readConfig: () => Config, companions?: Companions): 
   };
   process.on('SIGTERM', () => stop(0));
   process.on('SIGINT', () => stop(0));
-  await started;
+  const { url, metricsUrl, adminUrl } = await started;
+  parent?.tell({ url, metricsUrl, adminUrl });
+  void parent?.gone.then(() => isStopping || stop(0));
   if (!isStopping) companions?.start(() => isStopping || stop(1));
 }
 

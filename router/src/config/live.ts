@@ -19,6 +19,8 @@ const fixed: ReadonlySet<OptionName> = new Set<OptionName>([
   'logMaxBytes',
   'logMaxFiles',
   'pdDisaggregation',
+  'vllmPdDisaggregation',
+  'kvConnector',
   'streamCoalesceMs',
   'workerApi',
   'broadcastPaths',
@@ -48,6 +50,8 @@ const fixed: ReadonlySet<OptionName> = new Set<OptionName>([
   'serviceDiscoveryPort',
   'serviceDiscoveryNamespace',
   'bootstrapPortAnnotation',
+  'prefillSelector',
+  'decodeSelector',
 ]);
 
 /** Whether a server speaks TLS is fixed; with which certificate is not. */

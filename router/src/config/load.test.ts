@@ -55,11 +55,11 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   singleWorkerPaths: ['/flush_cache', ['/flush_cache']],
   adminPort: ['30001', 30_001],
   selector: ['app=vllm example.com/tier=gpu', ['app=vllm', 'example.com/tier=gpu']],
-  // Refused with anything in them.
-  prefillSelector: ['', []],
-  decodeSelector: ['', []],
+  prefillSelector: ['app=p', ['app=p']],
+  decodeSelector: ['app=d tier=x', ['app=d', 'tier=x']],
   prefillPolicy: ['random'],
   decodePolicy: ['random'],
+  kvConnector: ['mooncake'],
 };
 
 /** Text of a flag or variable that is right for the option and differs from its default, and what it comes to. */
@@ -79,6 +79,8 @@ const partners: Partial<Record<OptionName, readonly OptionName[]>> = {
   decode: ['pdDisaggregation'],
   prefillPolicy: ['pdDisaggregation'],
   decodePolicy: ['pdDisaggregation'],
+  kvConnector: ['vllmPdDisaggregation'],
+  pdMinPromptTokens: ['vllmPdDisaggregation'],
   tlsCertPath: ['tlsKeyPath'],
   tlsKeyPath: ['tlsCertPath'],
   tlsClientCaPath: ['tlsCertPath', 'tlsKeyPath'],
@@ -86,6 +88,8 @@ const partners: Partial<Record<OptionName, readonly OptionName[]>> = {
   clientKeyPath: ['clientCertPath'],
   serviceDiscovery: ['selector'],
   selector: ['serviceDiscovery'],
+  prefillSelector: ['serviceDiscovery', 'pdDisaggregation'],
+  decodeSelector: ['serviceDiscovery', 'pdDisaggregation'],
 };
 
 test('every option can be set by flag, by variable and in the file', () => {

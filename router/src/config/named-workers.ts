@@ -49,29 +49,3 @@ function readPrefill(parts: readonly string[]): NamedWorker[] {
   }
   return workers;
 }
-
-/** @returns what is wrong with the options about pairs, in words for the user; '' for nothing. */
-export function pairsProblem(
-  config: Pick<Config, 'workerUrls' | 'prefill' | 'decode' | 'pdDisaggregation' | 'prefillPolicy' | 'decodePolicy'>,
-): string {
-  const { pdDisaggregation, prefill, decode, prefillPolicy, decodePolicy, workerUrls } = config;
-  if (!pdDisaggregation) {
-    if (prefill.length > 0) return '--prefill needs --pd-disaggregation';
-    if (decode.length > 0) return '--decode needs --pd-disaggregation';
-    if (prefillPolicy !== undefined) return '--prefill-policy needs --pd-disaggregation';
-    return decodePolicy === undefined ? '' : '--decode-policy needs --pd-disaggregation';
-  }
-  if (workerUrls.length > 0)
-    return '--worker-urls names engines that serve whole requests: with --pd-disaggregation give --prefill and --decode';
-  let workers: readonly NamedWorker[];
-  try {
-    workers = namedWorkers(config);
-  } catch (error) {
-    return `--prefill: ${(error as Error).message}`;
-  }
-  const urls = workers.map(({ url }) => url.replace(/\/+$/, ''));
-  const twice = urls.findIndex((url, i) => urls.indexOf(url) !== i);
-  return twice < 0
-    ? ''
-    : `${workers[twice]!.flag}: ${urls[twice]!.replace(/^.*@/, '')} is named twice: an engine has one place in the fleet`;
-}

@@ -14,7 +14,8 @@ import { tokensOptions } from './options/tokens.ts';
 import { trajectoriesOptions } from './options/trajectories.ts';
 import { tlsOptions } from './options/tls.ts';
 import { workersOptions } from './options/workers.ts';
-import { pairsProblem } from './named-workers.ts';
+import { discoveryProblem } from './discovery-problem.ts';
+import { pairsProblem } from './pairs.ts';
 
 /**
  * Every option of `turnout serve`, once: name (camelCase here; `--kebab-case`, `TURNOUT_UPPER_CASE` and YAML keys follow),
@@ -50,18 +51,6 @@ export const configSchema = z.strictObject(shape).superRefine((config, context) 
   if ((config.tlsCertPath === undefined) !== (config.tlsKeyPath === undefined)) {
     context.addIssue({ code: 'custom', message: 'give both --tls-cert-path and --tls-key-path, or neither' });
   }
-  if (config.serviceDiscovery && config.selector.length === 0) {
-    context.addIssue({
-      code: 'custom',
-      message: '--service-discovery needs --selector: which pods are engines, for example --selector app=vllm',
-    });
-  }
-  if (!config.serviceDiscovery && config.selector.length > 0) {
-    context.addIssue({
-      code: 'custom',
-      message: '--selector needs --service-discovery: nobody looks for pods without it',
-    });
-  }
   if ((config.clientCertPath === undefined) !== (config.clientKeyPath === undefined)) {
     context.addIssue({ code: 'custom', message: 'give both --client-cert-path and --client-key-path, or neither' });
   }
@@ -72,8 +61,8 @@ export const configSchema = z.strictObject(shape).superRefine((config, context) 
         '--dp-aware asks engines with their first health check, and --disable-health-check is set: give --intra-node-data-parallel-size, or the ranks themselves (http://host:port@0-3)',
     });
   }
-  const problem = pairsProblem(config);
-  if (problem !== '') context.addIssue({ code: 'custom', message: problem });
+  for (const problem of [discoveryProblem(config), pairsProblem(config)])
+    if (problem !== '') context.addIssue({ code: 'custom', message: problem });
   if (config.tlsClientCaPath !== undefined && config.tlsCertPath === undefined) {
     context.addIssue({
       code: 'custom',

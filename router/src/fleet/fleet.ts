@@ -21,6 +21,8 @@ export interface FleetOptions {
   readonly asksForRanks?: boolean;
   /** Requests are served by pairs of a prefill and a decode worker, not by one worker each. */
   readonly servesPairs?: boolean;
+  /** A data-parallel rank may be one half of a pair. */
+  readonly pairsRanks?: boolean;
 }
 
 export interface NewWorker {
@@ -104,16 +106,17 @@ export class Fleet {
   add(url: string, options: NewWorker = {}): Worker | string {
     const { tls, pool } = this.#options;
     const role = options.role ?? 'regular';
-    // Ranks are workers for whole requests.
-    const ranksEach = role === 'regular' ? this.#options.ranksEach : 1;
-    const asksForRanks = role === 'regular' && this.#options.asksForRanks === true;
+    // SGLang's pairs settle by themselves which rank of the prefill engine it is.
+    const mayBeRank = role === 'regular' || this.#options.pairsRanks === true;
+    const ranksEach = mayBeRank ? this.#options.ranksEach : 1;
+    const asksForRanks = mayBeRank && this.#options.asksForRanks === true;
     const isChecked = options.isOperators !== true || this.#places.isLimited;
     const addresses = readWorkerUrls(url, tls, isChecked ? this.#places.lookup : null, ranksEach);
     if (typeof addresses === 'string') return addresses;
     const refusal = isChecked ? this.#places.refusalOf(addresses[0]!.endpoint.host) : null;
     if (refusal !== null) return refusal;
-    if (role !== 'regular' && addresses[0]!.rank !== null)
-      return "A data-parallel rank can't be one half of a pair: give the engine as http://host:port.";
+    if (!mayBeRank && addresses[0]!.rank !== null)
+      return "A data-parallel rank can't be one half of a pair of SGLang engines: give the engine as http://host:port.";
     const ownKey = options.apiKey === undefined ? null : { authorization: `Bearer ${options.apiKey}` };
     const known = asksForRanks && addresses[0]!.rank === null ? this.named(url) : [];
     if (known.length > 0) {

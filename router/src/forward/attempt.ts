@@ -132,6 +132,10 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     return socket.writableLength < MAX_UNSENT_BYTES;
   }
 
+  get hasSentAll(): boolean {
+    return this.#connection.socket.writableLength === 0;
+  }
+
   /** What one round of the event loop reads from the client goes out in one write. */
   #cork(): void {
     if (this.#isCorked) return;
@@ -228,8 +232,9 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     if (this.isOver || this.hasAnswer || this.#partial === null) return;
     const partial = this.#partial;
     this.#partial = null;
-    const mayRead = this.onBytes(partial, partial.length);
-    if (mayRead && !this.isOver) this.#connection.resume();
+    // Also when the answer was whole by then: its connection is in the pool, and who uses it next has to hear.
+    const connection = this.#connection;
+    if (this.onBytes(partial, partial.length)) connection.resume();
   }
 
   /** Throws the answer away. @param bodyBytes bytes of its body that came with the head */

@@ -5,11 +5,25 @@ import type { Refusal } from '../wire/request-head.ts';
 import { type ResponseHead, ownHead } from '../wire/response-head.ts';
 import type { Sink } from '../wire/sink.ts';
 
+/** As the Messages API names its errors, by their status. */
+const anthropicTypes: Readonly<Record<number, string>> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+  504: 'timeout_error',
+};
+
 /** An error's JSON in the dialect of the API that was called. */
 export function errorJson(error: RouterError, dialect: Dialect): string {
   const { message, code, status } = error;
   const type = status < 500 ? 'invalid_request_error' : 'server_error';
   if (dialect === 'openai') return JSON.stringify({ error: { message, type, param: null, code } });
+  if (dialect === 'anthropic') {
+    const named = anthropicTypes[status] ?? (status < 500 ? type : 'api_error');
+    return JSON.stringify({ type: 'error', error: { type: named, message } });
+  }
   if (dialect === 'sglang')
     return JSON.stringify({ error: { message, type, code: status, retryable: error.isRetryable } });
   return JSON.stringify({ error: message, code });
@@ -36,6 +50,11 @@ export function nobodyLeft(x: Exchange, detail = ''): RouterError {
   if (last === 'cut_head') {
     return new RouterError('upstream_reset', 'The engine broke off inside the head of its answer.');
   }
+  if (last === 'no_handover') {
+    const message =
+      'The prefill engine handed nothing over to a decode engine (kv_transfer_params): it needs a connector.';
+    return new RouterError('upstream_bad_answer', message);
+  }
   if (last === 'first_byte_timeout') {
     return new RouterError('first_byte_timeout', `The engine gave ${detail} (--first-byte-timeout-secs).`);
   }
@@ -61,8 +80,12 @@ export function tooLong(timeoutMs: number, limitMs: number): RouterError {
 }
 
 /** What may still be said in an answer that breaks off: an error event, where one can stand; else ''. */
-export const lastWords = (x: Exchange, error: RouterError): string =>
-  x.underWay?.isBetweenEvents === true ? `data: ${errorJson(error, x.dialect)}\n\n` : '';
+export function lastWords(x: Exchange, error: RouterError): string {
+  if (x.underWay?.isBetweenEvents !== true) return '';
+  // Events of the Messages API have names, and its clients go by them.
+  const name = x.dialect === 'anthropic' ? 'event: error\n' : '';
+  return `${name}data: ${errorJson(error, x.dialect)}\n\n`;
+}
 
 /** What the wire refused, as an error of the table. It keeps the status that fits it best. */
 export function refusalError({ status, message }: Refusal): RouterError {

@@ -3,7 +3,7 @@ import type { Hold } from '../choose/policy.ts';
 import type { WaitingRoom } from '../choose/waiting-room.ts';
 import { steersEngine } from '../engines/controls.ts';
 import type { Exchange, Failure } from '../exchange.ts';
-import type { Leg, Worker } from '../fleet/worker.ts';
+import type { Leg, Role, Worker } from '../fleet/worker.ts';
 import { type CoarseClock, DelayQueue } from '../kit/clock.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Random } from '../kit/rng.ts';
@@ -14,7 +14,7 @@ import { Attempt, type CutCode } from './attempt.ts';
 import { lastWords, nobodyLeft } from './errors.ts';
 import { Failover, type NextTry, hasBegun, mayRunTwice } from './failover.ts';
 import type { ForwardOptions } from './options.ts';
-import { addBootstrap } from './pd/bootstrap.ts';
+import type { Met, PairStyle } from './pd/meeting.ts';
 import { Pair, type PairOwner } from './pd/pair.ts';
 import { answerSink } from './plugin-sink.ts';
 
@@ -24,6 +24,8 @@ export interface ForwarderParts {
   readonly room: WaitingRoom;
   readonly options: ForwardOptions;
   readonly random: Random;
+  /** How engines are paired; null: each serves whole requests. */
+  readonly pairs: PairStyle | null;
   /** What to say when no worker may get an exchange. */
   readonly nobodyAvailable: () => RouterError;
 }
@@ -43,6 +45,8 @@ const cutMessages: Readonly<Record<CutCode, string>> = {
   stream_idle_timeout: 'The engine fell silent in the middle of its answer (--stream-idle-timeout-secs).',
 };
 
+const ONE_DECODE: readonly Role[] = ['decode'];
+
 /** Takes an exchange to a worker; when that fails before the first byte of an answer, to the next one. */
 export class Forwarder implements PairOwner {
   readonly coalescer: DelayQueue<Attempt> | null;
@@ -50,17 +54,20 @@ export class Forwarder implements PairOwner {
   readonly #chooser: Chooser;
   readonly #room: WaitingRoom;
   readonly #options: ForwardOptions;
+  readonly #pairs: PairStyle | null;
   readonly #nobodyAvailable: () => RouterError;
   readonly #events: ForwardEvents;
   readonly #failover: Failover;
   /** What was decided when an answer was rejected: carried out in the same tick, when its attempt is over. */
   #next: NextTry | null = null;
 
-  constructor({ clock, chooser, room, options, random, nobodyAvailable }: ForwarderParts, events: ForwardEvents) {
+  constructor(parts: ForwarderParts, events: ForwardEvents) {
+    const { clock, chooser, room, options, random, pairs, nobodyAvailable } = parts;
     this.clock = clock;
     this.#chooser = chooser;
     this.#room = room;
     this.#options = options;
+    this.#pairs = pairs;
     this.#failover = new Failover(options, clock, random, (x) => chooser.eligibleFor(x));
     this.#nobodyAvailable = nobodyAvailable;
     this.#events = events;
@@ -74,6 +81,18 @@ export class Forwarder implements PairOwner {
 
   forward(x: Exchange): void {
     this.#failover.began();
+    const style = this.#pairs;
+    if (style?.isForOne === undefined || x.roles === null || x.roles.length < 2) this.#prepare(x);
+    else {
+      x.body.isToBeJoined = true;
+      x.body.whenComplete((body) => {
+        if (style.isForOne!(x.path, body.join())) x.roles = ONE_DECODE;
+        this.#prepare(x);
+      });
+    }
+  }
+
+  #prepare(x: Exchange): void {
     this.#chooser.prepare(x, () => this.#choose(x));
   }
 
@@ -136,27 +155,26 @@ export class Forwarder implements PairOwner {
     });
   }
 
-  /** Both engines need the whole body: the fields that let them find each other are added to it. */
+  /** Both engines need the whole body: what lets them find each other is added to it. */
   #attemptPair(x: Exchange, prefill: Worker, decode: Worker, isFresh: boolean): void {
     let isStopped = false;
     x.underWay = { abort: () => (isStopped = true) };
-    const start = (body: Buffer): void => {
-      const forBoth = addBootstrap(x.path, body, { host: prefill.host, port: prefill.bootstrapPort });
-      if (forBoth instanceof RouterError) {
-        this.#events.onFailed(x, forBoth);
-        return;
+    const begin = (meeting: Met): void => {
+      if (meeting instanceof RouterError) this.#events.onFailed(x, meeting);
+      else if (typeof meeting === 'string') this.onFailed({ x, worker: prefill }, 'connect', meeting);
+      else {
+        const makeSink = (merging: Plugin | null) => answerSink(x, this.#onPluginFailure, merging);
+        const pair = new Pair({ x, prefill, decode, meeting, answerSink: makeSink, owner: this });
+        x.underWay = pair;
+        pair.start(isFresh);
       }
-      const pair = new Pair({
-        x,
-        prefill,
-        decode,
-        mergesLogprobs: forBoth.asksForLogprobs,
-        answerSink: (merging) => answerSink(x, this.#onPluginFailure, merging),
-        owner: this,
-      });
-      x.underWay = pair;
-      pair.start(isFresh, forBoth.bytes);
     };
+    const start = (body: Buffer): void => {
+      const meeting = this.#pairs!.meet(x.path, body, prefill);
+      if (!(meeting instanceof Promise)) begin(meeting);
+      else void meeting.then((met) => (isStopped ? undefined : begin(met)));
+    };
+    x.body.isToBeJoined = true;
     x.body.whenComplete(async (body) => {
       if (isStopped) return;
       if (body.bytes === 0 || !x.plugins.some(({ requestBody }) => requestBody !== undefined))
@@ -226,8 +244,7 @@ export class Forwarder implements PairOwner {
     return this.#next !== null;
   }
 
-  onFailed(attempt: Attempt, failure: Failure, detail: string): void {
-    const { x, worker } = attempt;
+  onFailed({ x, worker }: Pick<Attempt, 'x' | 'worker'>, failure: Failure, detail: string): void {
     const isFirstDoubt = !x.failures.some(hasBegun);
     x.failures = [...x.failures, { worker, failure }];
     if (failure === 'stale' && x.body.isWhole && isFirstDoubt) {

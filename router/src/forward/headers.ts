@@ -19,7 +19,7 @@ export function upstreamHead(x: Exchange, worker: Worker, bodyBytes: number): st
   const { head } = x;
   if (bodyBytes >= 0) head.drop('content-length');
   // `OPTIONS *` is about the server, not about a path on it (RFC 9112 section 3.2.4).
-  const target = head.target === '*' ? '*' : worker.basePath + head.target;
+  const target = head.target === '*' ? '*' : worker.basePath + (x.engineTarget || head.target);
   const { authorization } = worker.key;
   const fields =
     authorization === ''

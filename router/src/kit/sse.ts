@@ -39,6 +39,14 @@ export class EventSplitter {
 
 const LF = 10;
 const CR = 13;
+const DATA = Buffer.from('data:');
+
+/** Where the data of an event stands that has it on one line; -1: it has not. */
+export function dataOf(event: Buffer): readonly [start: number, end: number] {
+  if (!event.subarray(0, DATA.length).equals(DATA) || event.includes('\ndata:')) return [-1, -1];
+  const lineEnd = event.indexOf(LF);
+  return [DATA.length, lineEnd < 0 ? event.length : lineEnd];
+}
 
 /** @returns the index after the two line ends at `i`; 0: none there; -1: can't be told yet. */
 function emptyLineEnd(bytes: Buffer, i: number): number {

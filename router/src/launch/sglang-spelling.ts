@@ -2,7 +2,7 @@
 export interface LaunchServerLine {
   /** Flags of `turnout launch`. */
   readonly launch: readonly string[];
-  /** Flags of the router, as sglang-router's `launch_router` spells them. */
+  /** Flags of the router, as they were written. */
   readonly router: readonly string[];
   readonly engine: readonly string[];
 }
@@ -18,11 +18,16 @@ const launchFlags: ReadonlyMap<string, string> = new Map([
   ),
 ]);
 
-const ROUTER_PREFIX = '--router-';
+/** The prefix of the router's own flags, and those that have none: where it listens, and workers beside the engines. */
+export const ROUTER_PREFIX = 'router-';
+export const WITHOUT_PREFIX: readonly string[] = ['host', 'port', 'worker-urls'];
+
+const isRouters = (flag: string): boolean =>
+  flag.startsWith(`--${ROUTER_PREFIX}`) || WITHOUT_PREFIX.includes(flag.slice(2));
 
 /**
  * There `--router-x` is the router's flag `--x`, `--dp-size` the number of engines, and everything else is for the engines
- * (sglang-router 0.3.2, `launch_server.py`). `--host` and `--port` are where the router listens.
+ * (sglang-router 0.3.2, `launch_server.py`).
  */
 export function readLaunchServer(argv: readonly string[]): LaunchServerLine {
   const launch: string[] = [];
@@ -31,6 +36,8 @@ export function readLaunchServer(argv: readonly string[]): LaunchServerLine {
   let target = engine;
   for (const arg of argv) {
     if (!arg.startsWith('--')) {
+      // Only engines have flags of one dash; -1 is a value.
+      if (/^-[a-z]/i.test(arg)) target = engine;
       target.push(arg);
       continue;
     }
@@ -39,8 +46,7 @@ export function readLaunchServer(argv: readonly string[]): LaunchServerLine {
     const value = arg.slice(flag.length);
     const ours = launchFlags.get(flag);
     if (ours !== undefined) (target = launch).push(ours + value);
-    else if (flag === '--host' || flag === '--port') (target = router).push(arg);
-    else if (flag.startsWith(ROUTER_PREFIX)) (target = router).push(`--${arg.slice(ROUTER_PREFIX.length)}`);
+    else if (isRouters(flag)) (target = router).push(arg);
     else (target = engine).push(arg);
   }
   return { launch, router, engine };

@@ -47,8 +47,9 @@ export class PluginEndpoints {
 
   /** Throws, in words for the user, when one of them is there already. */
   addTo(app: Hono): void {
-    const isTaken = pathTest(app.routes.map(({ path }) => path));
+    const own = [...app.routes];
     for (const { plugin, method, path } of this.#endpoints) {
+      const isTaken = pathTest(own.filter((route) => route.method === method).map((route) => route.path));
       if (isTaken(path)) throw new Error(`The plugin "${plugin}" wants ${method} ${path}, which is the router's own.`);
     }
     for (const { plugin, method, path, handler } of this.#endpoints) {

@@ -1,6 +1,6 @@
 import type { AnswerEar, Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
-import { type Plugin, type PluginPhases, type PluginRefusal, Refused } from '../plugin.ts';
+import { type Plugin, type PluginAnswer, type PluginPhases, type PluginRefusal, Refused } from '../plugin.ts';
 
 /** What is asked of a plugin, as metrics and logs name it. */
 export type Phase = Exclude<keyof PluginPhases, 'takesEmptyBodies'>;
@@ -106,8 +106,19 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     ...(ear.isBehind && { isBehind: (resume) => ear.isBehind!(resume) }),
   });
 
-  const { appliesTo, classify, admit, choose, requestBody, hearAnswer, responseHead, responseEvent, responseBody } =
-    plugin;
+  const {
+    retarget,
+    appliesTo,
+    classify,
+    admit,
+    answer,
+    choose,
+    requestBody,
+    hearAnswer,
+    responseHead,
+    responseEvent,
+    responseBody,
+  } = plugin;
   const { finished, routes, close } = plugin;
   const hear = hearAnswer && prompt('hearAnswer', hearAnswer, problemOfEar);
   const end = close && patient('close', close, anything);
@@ -115,9 +126,11 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     name,
     // A phase that a plugin lacks must be lacking here: a feature that is off costs nothing.
     ...(plugin.takesEmptyBodies && { takesEmptyBodies: true }),
+    ...(retarget && { retarget: prompt('retarget', retarget, anything) }),
     ...(appliesTo && { appliesTo: prompt('appliesTo', appliesTo, anything) }),
     ...(classify && { classify: patient('classify', classify, anything) }),
     ...(admit && { admit: patient('admit', admit, problemOfRefusal) }),
+    ...(answer && { answer: patient('answer', answer, problemOfAnswer) }),
     ...(choose && { choose: prompt('choose', choose, problemOfChoice) }),
     ...(requestBody && { requestBody: patient('requestBody', requestBody, isBuffer) }),
     ...(hear && {
@@ -152,6 +165,15 @@ function problemOfRefusal(answer: PluginRefusal | null | undefined): string {
   const { status, message } = answer;
   const isRefusal = Number.isInteger(status) && status >= 400 && status < 600 && typeof message === 'string';
   return isRefusal ? '' : 'has to answer with null, or with { status: 400 to 599, message }';
+}
+
+function problemOfAnswer(answer: PluginAnswer | null | undefined): string {
+  if (answer === null || answer === undefined) return '';
+  const { status, contentType, body } = answer;
+  const isAnswer = Number.isInteger(status) && status >= 200 && status < 600;
+  return isAnswer && typeof contentType === 'string' && Buffer.isBuffer(body)
+    ? ''
+    : 'has to answer with null, or with { status: 200 to 599, contentType, body: a Buffer }';
 }
 
 function problemOfChoice(answer: readonly Worker[], _x: unknown, workers: readonly Worker[]): string {

@@ -30,8 +30,10 @@ export interface PluginRoom {
 }
 
 const phases = [
+  'retarget',
   'classify',
   'admit',
+  'answer',
   'choose',
   'requestBody',
   'hearAnswer',
@@ -65,7 +67,7 @@ export async function startPlugins(
   };
   const names = new Set<string>();
   try {
-    for (const entry of entries) {
+    for (const entry of wanted(entries, live.current.captureChat)) {
       const { source, definition, options: own } = await loadPlugin(entry);
       const { name } = definition;
       if (names.has(name)) throw new Error(`The plugin "${source}" is named "${name}", as another one is.`);
@@ -90,3 +92,9 @@ export async function startPlugins(
     throw error;
   }
 }
+
+/** `--capture-chat` is what one of them does. */
+const wanted = (entries: readonly string[], captureChat: boolean): readonly string[] =>
+  captureChat && !entries.some((entry) => entry === 'chat-sessions' || entry.startsWith('chat-sessions:'))
+    ? [...entries, 'chat-sessions']
+    : entries;

@@ -21,6 +21,10 @@ export interface OpenAiRequest {
   tokensAsIds: boolean;
   returnTokenIds: boolean;
   returnMetaInfo: boolean;
+  /** SGLang: of the prompt, in each choice. */
+  returnPromptIds: boolean;
+  /** SGLang: in `sglext`, the only place for ids of a stream. */
+  extension: { inputIds: boolean; outputIds: boolean };
   echo: boolean;
   includeUsage: boolean;
 }

@@ -110,6 +110,11 @@ function read(call: HttpCall, body: Fields, isChat: boolean): OpenAiRequest | Pr
     tokensAsIds: body.return_tokens_as_token_ids === true,
     returnTokenIds: body.return_token_ids === true,
     returnMetaInfo: body.return_meta_info === true,
+    returnPromptIds: body.return_prompt_token_ids === true,
+    extension: {
+      inputIds: isChat && body.return_input_ids_in_sglext === true,
+      outputIds: isChat && body.return_output_ids_in_sglext === true,
+    },
     echo: !isChat && body.echo === true,
     includeUsage: streamOptions?.include_usage === true,
   };

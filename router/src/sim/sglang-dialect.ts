@@ -18,6 +18,7 @@ export const sglangDialect: OpenAiDialect = {
         weight_version: request.core.weightVersion,
         weight_versions: request.sequences[0]!.spans,
       },
+      ...extension(request),
     };
   },
 
@@ -63,11 +64,25 @@ export const sglangDialect: OpenAiDialect = {
   },
 
   finale(request) {
-    if (!request.includeUsage) return [];
     const object = request.isChat ? 'chat.completion.chunk' : 'text_completion';
-    return [{ ...top(request, object), choices: [], usage: usage(request) }];
+    const events: object[] = [];
+    const ids = extension(request);
+    if ('sglext' in ids) events.push({ ...top(request, object), choices: [], ...ids });
+    if (request.includeUsage) events.push({ ...top(request, object), choices: [], usage: usage(request) });
+    return events;
   },
 };
+
+/** The ids that were asked for there; nothing where none were. */
+function extension({ extension: { inputIds, outputIds }, sequences }: OpenAiRequest): { sglext?: object } {
+  if (!inputIds && !outputIds) return {};
+  return {
+    sglext: {
+      ...(inputIds ? { input_ids: sequences[0]!.prompt } : {}),
+      ...(outputIds ? { output_ids: sequences.map(({ output }) => output) } : {}),
+    },
+  };
+}
 
 function top(request: OpenAiRequest, object: string): object {
   return { id: request.id, object, created: request.created, model: request.model };
@@ -106,7 +121,8 @@ function chatChoice(request: OpenAiRequest, sequence: Sequence, index: number): 
     logprobs: chatLogprobs(request, sequence, 0, sequence.output.length),
     finish_reason: sequence.finish?.type ?? null,
     matched_stop: matchedStop(sequence.finish),
-    ...(request.returnTokenIds ? { prompt_token_ids: sequence.prompt, response_token_ids: sequence.output } : {}),
+    ...(request.returnTokenIds || request.returnPromptIds ? { prompt_token_ids: sequence.prompt } : {}),
+    ...(request.returnTokenIds ? { response_token_ids: sequence.output } : {}),
     ...(request.returnMetaInfo ? { meta_info: metaInfo(request.core, sequence, show) } : {}),
   };
 }

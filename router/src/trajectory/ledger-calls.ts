@@ -1,6 +1,7 @@
 import { captureCalls } from './capture/capture-calls.ts';
 import { expertsCalls } from './capture/experts-calls.ts';
 import { ExpertsFiles } from './capture/experts-files.ts';
+import { chatCalls } from './chat/chat-calls.ts';
 import { exportCalls } from './export/export-calls.ts';
 import type { LedgerOptions } from './ledger.ts';
 import { openStore } from './store/open.ts';
@@ -14,11 +15,19 @@ export async function ledgerCalls(options: LedgerOptions) {
   const { dataDir, store = null, storeMemoryBytes = MEMORY_BYTES } = options;
   const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
-  const { calls } = captureCalls(options, (turn) => writer.put(turn), files);
+  const { calls, tokenizer } = captureCalls(options, (turn) => writer.put(turn), files);
+  const stored = storeCalls(writer, dataDir, () => files?.lost ?? 0);
   return {
     ...calls,
     ...expertsCalls(files),
-    ...storeCalls(writer, dataDir, () => files?.lost ?? 0),
+    ...stored,
+    ...chatCalls({
+      tokenizer,
+      tokenizerPath: options.tokenizerPath,
+      writer,
+      files,
+      removeStored: stored.removeSession,
+    }),
     ...exportCalls(writer, dataDir),
     /** Writes out what is still in memory. */
     async close(): Promise<void> {

@@ -32,14 +32,16 @@ type TrajectoryConfig = Pick<
   | 'captureRequired'
   | 'captureBodies'
   | 'tokenizerPath'
+  | 'plugin'
+  | 'captureChat'
   | 'radixMaxCacheSize'
   | 'radixMaxBytes'
   | 'radixGcThresholdK'
 >;
 
-/** Whether anything is captured, or was and is to be looked at. */
-const areWanted = ({ store, captureRequired, tokenizerPath }: TrajectoryConfig): boolean =>
-  store !== undefined || captureRequired || tokenizerPath !== undefined;
+/** Whether anything is captured, or was and is to be looked at. A tokenizer alone captures nothing. */
+const areWanted = ({ store, captureRequired, tokenizerPath, plugin, captureChat }: TrajectoryConfig): boolean =>
+  store !== undefined || captureRequired || (tokenizerPath !== undefined && (plugin.length > 0 || captureChat));
 
 /** Rejects, in words for the user, when the store can't be had. @returns null: nobody asked for it, so there is no thread */
 export async function startTrajectories(config: TrajectoryConfig, log: Logger): Promise<Trajectories | null> {

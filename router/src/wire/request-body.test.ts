@@ -7,6 +7,7 @@ class Taker implements BodyTaker {
   text = '';
   isEnded = false;
   isFull = false;
+  hasSentAll = true;
 
   takeBody(piece: Buffer): boolean {
     assert.ok(!this.isEnded, 'a piece after the end');
@@ -191,4 +192,92 @@ test('freeing a body leaves the buffers of others alone', () => {
   body.free();
   assert.equal(other.toString(), 'of somebody else');
   assert.equal(Buffer.from('after').toString(), 'after');
+});
+
+const KB = 1024;
+/** Reads of a socket: a buffer each. */
+function reads(count: number): Buffer[] {
+  return Array.from({ length: count }, (_, i) => Buffer.alloc(64 * KB, String.fromCharCode(97 + (i % 26))));
+}
+
+test('a large body is kept in memory of its own, and the reads it came in are given back', () => {
+  for (const isChunked of [false, true]) {
+    const { body, budget } = makeBody(new RetryBudget(2 ** 30));
+    body.holdsReads = !isChunked;
+    const came = reads(100);
+    const text = Buffer.concat(came).toString();
+    const takers = [new Taker(), new Taker()];
+    body.attach(takers[0]!);
+    for (const read of came) {
+      if (isChunked) body.pushPart(read);
+      else body.push(read);
+    }
+    assert.equal(budget.usedBytes, 100 * 64 * KB);
+    body.detach();
+    body.attach(takers[1]!);
+    body.finish();
+    for (const taker of takers) assert.ok(taker.text === text);
+    assert.ok(body.join().toString() === text);
+    // What came in chunks is in the reader's hands: it frees it.
+    const freed = came.filter(({ length }) => length === 0).length;
+    assert.equal(freed, isChunked ? 0 : 84);
+    body.free();
+    assert.equal(budget.usedBytes, 0);
+  }
+});
+
+test('memory of large bodies is used again once their exchange is over, and not before', () => {
+  const memoryOf = (body: RequestBody) => new Set(body.pieces.slice(16).map(({ buffer }) => buffer));
+  const fill = (): RequestBody => {
+    const { body } = makeBody(new RetryBudget(2 ** 30));
+    for (const read of reads(40)) body.push(read);
+    body.finish();
+    return body;
+  };
+  const [first, second] = [fill(), fill()];
+  const [mine, theirs] = [memoryOf(first), memoryOf(second)];
+  assert.equal(mine.size, 6);
+  assert.ok([...mine].every((memory) => !theirs.has(memory)));
+  const text = second.join().toString();
+  first.end();
+  const third = memoryOf(fill());
+  assert.deepEqual(third, mine);
+  assert.ok(second.join().toString() === text);
+});
+
+test('reads that only flow through are given back when they have been sent', () => {
+  const { body } = makeBody(new RetryBudget(0));
+  body.holdsReads = true;
+  const taker = new Taker();
+  body.attach(taker);
+  const came = reads(4);
+  const text = Buffer.concat(came).toString();
+  taker.hasSentAll = false;
+  body.push(came[0]!);
+  body.push(came[1]!);
+  assert.ok(
+    came.every(({ length }) => length > 0),
+    'nothing has been sent',
+  );
+  taker.hasSentAll = true;
+  body.push(came[2]!);
+  assert.deepEqual(
+    came.map(({ length }) => length === 0),
+    [true, true, false, false],
+  );
+  body.resume();
+  body.push(came[3]!);
+  assert.equal(came[2]!.length, 0);
+  body.finish();
+  assert.ok(taker.text === text && taker.isEnded);
+});
+
+test('a read that others may look at is left alone', () => {
+  const { body } = makeBody(new RetryBudget(2 ** 30));
+  body.holdsReads = true;
+  body.push(Buffer.alloc(2 ** 20));
+  const whole = Buffer.alloc(64 * KB, 'x');
+  // The next request begins in it.
+  body.push(whole.subarray(0, 60 * KB));
+  assert.equal(whole.toString('latin1', 60 * KB, 60 * KB + 3), 'xxx');
 });

@@ -1,8 +1,12 @@
+import { SlabPool } from '../kit/slab-pool.ts';
+
 /** Who takes a request's body on its way to an engine. */
 export interface BodyTaker {
   /** @returns false: no more until it calls `RequestBody.resume`. */
   takeBody(piece: Buffer): boolean;
   endBody(): void;
+  /** Nothing that it took waits to be written any more. */
+  readonly hasSentAll: boolean;
 }
 
 /** Body bytes that may wait for somebody to take them before the client's socket is paused. */
@@ -10,6 +14,15 @@ const MAX_UNTAKEN_BYTES = 65_536;
 
 /** Buffers from this size on are worth freeing by hand. */
 const LARGE_BYTES = 16_384;
+
+/** What is beyond this of a body is kept in slabs. */
+const PLAIN_BYTES = 2 ** 20;
+const slabs = new SlabPool(2 ** 18, 2048);
+
+/** Gives the memory of a read back at once, where it is not a part of a buffer. Nobody may look at it any more. */
+export function freeRead({ buffer, length }: Buffer): void {
+  if (length >= LARGE_BYTES && length === buffer.byteLength && buffer instanceof ArrayBuffer) buffer.transfer(0);
+}
 
 /** Bytes of bodies kept for another try, of all requests together. */
 export class RetryBudget {
@@ -22,7 +35,8 @@ export class RetryBudget {
 }
 
 /**
- * A request's payload as the buffers that arrived: never joined, never decoded.
+ * A request's payload as the buffers that arrived: never joined, never decoded. Of a large one, copies: what sockets are
+ * read into is memory that V8 counts, and a pause of its collector for each 64 MB would hold everybody up.
  *
  * It is kept until the first byte of an answer, so that another engine can be tried; past the global budget it only
  * flows through, and the request can't be tried again once a part of it is gone.
@@ -33,6 +47,8 @@ export class RequestBody {
   isComplete = false;
   /** True while `pieces` holds everything from the first byte on. */
   isWhole = true;
+  /** Somebody wants all of it in one buffer: a second copy would be one too many. */
+  isToBeJoined = false;
   /** Every piece is the whole of a buffer that a socket was read into: memory that `free` may give back. */
   holdsReads = false;
   readonly #budget: RetryBudget;
@@ -45,17 +61,61 @@ export class RequestBody {
   #waiting: ((body: RequestBody) => void) | null = null;
   /** Index of the next piece for the taker. */
   #next = 0;
+  /** Reads that were given to the taker and are not kept. */
+  #passing: Buffer[] | null = null;
+  #slabs: Buffer[] | null = null;
+  /** Room in the last of them. */
+  #slabLeft = 0;
 
   constructor(budget: RetryBudget, setPaused: (isPaused: boolean) => void) {
     this.#budget = budget;
     this.#setPaused = setPaused;
   }
 
+  /** `piece` is nobody else's. */
   push(piece: Buffer): void {
+    if (this.#passing !== null) this.#freePassed();
+    const copied = this.#copy(piece);
+    if (copied === 0) this.#push(piece);
+    else if (copied < piece.length) this.#push(piece.subarray(copied));
+    else if (this.holdsReads) freeRead(piece);
+  }
+
+  /** `part` is valid during the call only. */
+  pushPart(part: Buffer): void {
+    const copied = this.#copy(part);
+    if (copied < part.length) this.#push(Buffer.from(part.subarray(copied)));
+  }
+
+  /** Copies what is to be kept of a large body. @returns how many bytes */
+  #copy(bytes: Buffer): number {
+    if (this.bytes < PLAIN_BYTES || this.isToBeJoined || this.#isReleased) return 0;
+    if (this.#budget.usedBytes + bytes.length > this.#budget.limitBytes) return 0;
+    let at = 0;
+    while (at < bytes.length) {
+      if (this.#slabLeft === 0) {
+        const slab = slabs.take();
+        if (slab === null) break;
+        (this.#slabs ??= []).push(slab);
+        this.#slabLeft = slab.length;
+      }
+      const slab = this.#slabs!.at(-1)!;
+      const from = slab.length - this.#slabLeft;
+      const count = Math.min(this.#slabLeft, bytes.length - at);
+      slab.set(bytes.subarray(at, at + count), from);
+      this.#slabLeft -= count;
+      at += count;
+      this.#push(slab.subarray(from, from + count));
+    }
+    return at;
+  }
+
+  #push(piece: Buffer): void {
     this.bytes += piece.length;
     if (this.#taker !== null && this.#next === this.pieces.length) {
       const wantsMore = this.#taker.takeBody(piece);
       if (this.#keep(piece)) this.#next++;
+      else if (this.holdsReads) (this.#passing ??= []).push(piece);
       if (!wantsMore) this.#setPaused(true);
       return;
     }
@@ -100,6 +160,7 @@ export class RequestBody {
   resume(): void {
     const taker = this.#taker;
     if (taker === null) return;
+    if (this.#passing !== null) this.#freePassed();
     this.#untakenBytes = 0;
     while (this.#next < this.pieces.length) {
       const wantsMore = taker.takeBody(this.pieces[this.#next++]!);
@@ -130,8 +191,11 @@ export class RequestBody {
    */
   free(): void {
     const { pieces } = this;
-    this.release();
+    const passing = this.#passing;
+    this.#taker = null;
+    this.end();
     if (!this.holdsReads) return;
+    if (passing !== null) for (const read of passing) freeRead(read);
     for (const { buffer, length } of pieces) {
       // Less than half of a buffer may be a slice of the pool that Node's small buffers share: that can't be given back.
       if (length < buffer.byteLength / 2) continue;
@@ -139,13 +203,30 @@ export class RequestBody {
     }
   }
 
+  /** As `release`, when nothing is under way any more that reads it. */
+  end(): void {
+    this.release();
+    if (this.#slabs === null) return;
+    for (const slab of this.#slabs) slabs.giveBack(slab);
+    this.#slabs = null;
+    this.#slabLeft = 0;
+  }
+
   /** The whole payload as one buffer. Only when complete and whole. */
   join(): Buffer {
     return this.pieces.length === 1 ? this.pieces[0]! : Buffer.concat(this.pieces);
   }
 
+  #freePassed(): void {
+    if (this.#passing === null || this.#taker?.hasSentAll !== true) return;
+    for (const read of this.#passing) freeRead(read);
+    this.#passing = null;
+  }
+
   #dropTaken(): void {
     if (this.bytes > 0) this.isWhole = false;
+    if (this.holdsReads && this.#taker !== null)
+      this.#passing = (this.#passing ?? []).concat(this.pieces.slice(0, this.#next));
     this.pieces = this.pieces.slice(this.#next);
     this.#next = 0;
   }

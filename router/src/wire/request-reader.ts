@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import type { CoarseClock } from '../kit/clock.ts';
 import { ChunkedReader } from './chunked.ts';
 import { BAD, INCOMPLETE } from './fields.ts';
-import { RequestBody, type RetryBudget } from './request-body.ts';
+import { RequestBody, type RetryBudget, freeRead } from './request-body.ts';
 import { MAX_HEAD_BYTES, MAX_LINE_BYTES, type Refusal, RequestHead } from './request-head.ts';
 
 /** Bytes of pipelined requests kept while one is being answered; beyond them the socket is paused. */
@@ -182,7 +182,9 @@ export class RequestReader {
     this.#bodyLeft = head.contentLength < 0 ? 0 : head.contentLength;
     if (head.isChunked) {
       // The parts of a read are copied out of it: chunk lines and all, the read would stay in memory for a retry.
-      this.#chunks = new ChunkedReader(false, (from, start, end) => body.push(Buffer.from(from.subarray(start, end))));
+      this.#chunks = new ChunkedReader(false, (from, start, end) =>
+        body.pushPart((from as Buffer).subarray(start, end)),
+      );
     } else {
       body.holdsReads = true;
       body.isComplete = this.#bodyLeft === 0;
@@ -210,7 +212,10 @@ export class RequestReader {
       } else if (this.#chunks.payloadBytes > this.#limits.maxPayloadBytes) {
         this.#refuseBody({ status: 413, message: this.#tooLarge() });
       } else if (this.#chunks.end >= 0) this.#endBody(bytes, this.#chunks.end);
-      else this.#awaitMore();
+      else {
+        freeRead(bytes);
+        this.#awaitMore();
+      }
       return;
     }
     const left = this.#bodyLeft;

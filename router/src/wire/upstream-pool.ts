@@ -43,11 +43,14 @@ export class UpstreamPool {
     return connection;
   }
 
-  /** Takes a connection back whose exchange ended cleanly in both directions. */
+  /**
+   * Takes a connection back whose exchange ended cleanly in both directions. An engine that answered and has not read the whole
+   * request may never do so, and what waits to be written is memory of a body that is about to be freed.
+   */
   release(connection: UpstreamConnection, nowMs: number): void {
     connection.user = null;
     if (!connection.isUsable) return;
-    if (this.#isRetired) {
+    if (this.#isRetired || connection.socket.writableLength > 0) {
       connection.destroy();
       return;
     }

@@ -89,7 +89,7 @@ test('each flag without effect is named in one line, and the router starts', asy
     .filter((line) => line.includes('has no effect'));
   assert.deepEqual(
     lines.map((line) => line.split(' ').slice(0, 2).join(' ')),
-    ['turnout: --eviction-interval-secs', 'turnout: --tokenizer-path', 'turnout: --enable-trace'],
+    ['turnout: --eviction-interval-secs', 'turnout: --enable-trace'],
   );
 });
 

@@ -6,6 +6,7 @@ import { type Peer, readAlias } from '../../src/config/alias/alias.ts';
 import { sglang } from '../../src/config/alias/sglang.ts';
 import { slime } from '../../src/config/alias/slime.ts';
 import { vllm } from '../../src/config/alias/vllm.ts';
+import { namedWorkers } from '../../src/config/named-workers.ts';
 import { ConfigError, loadConfig } from '../../src/config/load.ts';
 import { type OptionName, kebab, options } from '../../src/config/options.ts';
 
@@ -45,8 +46,6 @@ test('no flag is without effect that turnout has an option of the same name for'
   const names = new Set(Object.keys(options).map((name) => kebab(name)));
   // That one has no effect under our own name either.
   names.delete('eviction-interval-secs');
-  // They belong to what vllm-router's verb refuses.
-  for (const name of ['prefill-policy', 'decode-policy']) names.delete(name);
   for (const { name: peer, flags } of peers) {
     const behind = flags
       .filter(({ name, verdict, isVital }) => verdict === 'not' && isVital !== true && names.has(name))
@@ -111,6 +110,49 @@ test('KV events of vllm-router, by worker and by rank, with their replays', () =
   ]);
 });
 
+test('a replay of a worker that has no events is no silence', () => {
+  const events = { 'kv-event-source': ['http://a:1=tcp://a:5557'], 'pd-kv-events': ['http://p:1=tcp://p:5557'] };
+  const replays = (worker: string) => ({ ...events, 'kv-event-replay-source': [`${worker}=tcp://b:6557`] });
+  assert.throws(() => reading(vllm, replays('http://b:1')), /--kv-event-replay-source: http:\/\/b:1 has no/);
+  const ofPair = reading(vllm, replays('http://p:1')).values;
+  assert.deepEqual(ofPair.kvEventEndpoints, [
+    'http://a:1=tcp://a:5557',
+    'http://p:1=tcp://p:5557',
+    'replay=tcp://b:6557',
+  ]);
+});
+
+test('pairs of vllm-router, in the words of its help and of its documentation', () => {
+  const said = reading(vllm, {
+    mode: ['pd'],
+    'prefill-workers': ['http://a:1,http://b:1'],
+    prefill: ['http://c:1', '8998'],
+    'decode-workers': ['http://d:1,http://e:1'],
+    'kv-connector': ['mooncake'],
+    'pd-kv-events': ['http://a:1=tcp://a:5557'],
+    'kv-event-source': ['http://b:1=tcp://b:5557'],
+  });
+  const { vllmPdDisaggregation, prefill, decode, kvConnector, kvEventEndpoints } = said.values;
+  assert.deepEqual([vllmPdDisaggregation, kvConnector], [true, 'mooncake']);
+  const config = loadConfig({ ...said.values }, {}, undefined, said.base);
+  assert.deepEqual(
+    namedWorkers(config).map(({ url, role, bootstrapPort }) => [role, url, bootstrapPort]),
+    [
+      ['prefill', 'http://c:1', 8998],
+      ['prefill', 'http://a:1', null],
+      ['prefill', 'http://b:1', null],
+      ['decode', 'http://d:1', null],
+      ['decode', 'http://e:1', null],
+    ],
+  );
+  assert.ok(prefill !== undefined && decode !== undefined);
+  assert.deepEqual(kvEventEndpoints, ['http://b:1=tcp://b:5557', 'http://a:1=tcp://a:5557']);
+  assert.throws(
+    () => loadConfig(reading(vllm, { 'kv-connector': ['moriio'] }).values, {}, undefined),
+    /--kv-connector/,
+  );
+});
+
 test('slime: more than its connections wait, as there', () => {
   const { values } = reading(slime, { 'slime-router-max-connections': ['512'], verbose: [] });
   assert.deepEqual(values, {
@@ -157,13 +199,12 @@ test('what has no effect is named, what can not be done without is refused', () 
   const { warnings } = reading(sglang, { 'tokenizer-path': ['x'], 'redis-url': ['y'], 'history-backend': ['redis'] });
   assert.deepEqual(
     warnings.map((line) => line.split(' ')[0]),
-    ['--tokenizer-path', '--history-backend', '--redis-url'],
+    ['--history-backend', '--redis-url'],
   );
   for (const [peer, given] of [
     [sglang, { 'jwt-issuer': ['x'] }],
-    [vllm, { prefill: ['http://a:1'] }],
     [vllm, { 'wasm-middleware': ['x'] }],
-    [vllm, { 'vllm-pd-disaggregation': [] }],
+    [vllm, { mode: ['both'] }],
   ] as const) {
     assert.throws(() => reading(peer, given), ConfigError);
   }

@@ -3,10 +3,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { startEngine } from '../harness/engine.ts';
+import { type EngineRequest, startEngine } from '../harness/engine.ts';
+import { startFakeKube } from '../harness/kube-api.ts';
 import { PairWorld } from '../harness/pairs.ts';
 import { until } from '../harness/within.ts';
 import { turnout } from './turnout.ts';
+import { VllmWorld } from '../harness/vllm-pairs.ts';
 
 /**
  * Command lines as the documentation of the other routers has them, word for word: SGLang's and vllm-router's. Their hosts are
@@ -66,8 +68,7 @@ const fragments: readonly string[] = [
   (flags) => `python -m sglang_router.launch_router --worker-urls http://worker1:8000 http://worker2:8001 ${flags}`,
 );
 
-/** Those that ask for what is not here yet, and the flag that says so first. */
-/** Prefill and decode engines. */
+/** Prefill and decode engines, SGLang's. */
 const pairs: readonly string[] = [
   `python -m sglang_router.launch_router \\
     --pd-disaggregation \\
@@ -87,9 +88,24 @@ const pairs: readonly string[] = [
     --prefill-policy cache_aware  # Prefill uses cache_aware and decode uses round_robin from --policy`,
 ];
 
-const refused: readonly (readonly [line: string, flag: string])[] = [
-  [
-    `python -m sglang_router.launch_router \\
+/** Those of vLLM's engines. */
+const vllmPairs: readonly string[] = [
+  `vllm-router \\
+  --mode pd \\
+  --prefill-policy consistent_hash \\
+  --decode-policy round_robin \\
+  --prefill-workers http://prefill1:8000,http://prefill2:8000 \\
+  --decode-workers http://decode1:8000,http://decode2:8000`,
+];
+
+/** Those that look for pods. */
+const discovering: readonly string[] = [
+  `python -m sglang_router.launch_router \\
+    --service-discovery \\
+    --selector app=sglang-worker env=prod \\
+    --service-discovery-namespace production \\
+    --service-discovery-port 8000`,
+  `python -m sglang_router.launch_router \\
     --pd-disaggregation \\
     --service-discovery \\
     --prefill-selector app=prefill-server tier=gpu \\
@@ -97,26 +113,12 @@ const refused: readonly (readonly [line: string, flag: string])[] = [
     --service-discovery-namespace production \\
     --prefill-policy cache_aware \\
     --decode-policy round_robin`,
-    '--prefill-selector',
-  ],
-  [
-    `python -m sglang_router.launch_router \\
+  `python -m sglang_router.launch_router \\
     --pd-disaggregation \\
     --service-discovery \\
     --prefill-selector app=prefill-server env=prod \\
     --decode-selector app=decode-server env=prod \\
     --service-discovery-namespace production`,
-    '--prefill-selector',
-  ],
-  [
-    `vllm-router \\
-  --mode pd \\
-  --prefill-policy consistent_hash \\
-  --decode-policy round_robin \\
-  --prefill-workers http://prefill1:8000,http://prefill2:8000 \\
-  --decode-workers http://decode1:8000,http://decode2:8000`,
-    '--mode',
-  ],
 ];
 
 /** The words that a shell makes of a line: none of these has quotes. */
@@ -194,26 +196,65 @@ test('starts with ranks: launch_router --dp-aware --api-key your_api_key', async
   assert.equal(engines[0]!.requests[0]!.head.get('authorization'), 'Bearer your_api_key');
 });
 
-test('finds pods: launch_router --service-discovery --selector app=sglang-worker env=prod', async (t) => {
-  const { run } = await start(
-    t,
-    `python -m sglang_router.launch_router \\
-    --service-discovery \\
-    --selector app=sglang-worker env=prod \\
-    --service-discovery-namespace production \\
-    --service-discovery-port 8000`,
-  );
-  // There is no cluster here, which is said; in one, `npm run test:k8s` shows that it finds them.
-  await run.says(/Kubernetes|kubeconfig|cluster/i);
-  assert.doesNotMatch(run.output(), /has no effect|--selector|--service-discovery-port/);
-});
+for (const line of vllmPairs) {
+  test(`serves pairs of vLLM engines: ${wordsOf(line).join(' ')}`, async (t) => {
+    const world = new VllmWorld(t, 'nixl');
+    for (const role of ['prefill', 'prefill', 'decode', 'decode'] as const) await world.add(role);
+    const hosts = /http:\/\/(prefill|decode)(\d):\d+/g;
+    const home = line.replace(hosts, (_, role: 'prefill' | 'decode', n: string) => world.urls[role][Number(n) - 1]!);
+    const { run } = await start(t, home);
+    const url = (await run.says(/listening on (http:\/\/127\.0\.0\.1:\d+)/))[1]!;
+    assert.doesNotMatch(run.output(), /has no effect/);
+    await until('there is a pair', async () => (await fetch(`${url}/readiness`)).status === 200);
+    const body = JSON.stringify({ model: 'm', prompt: 'The capital of France is', max_tokens: 8 });
+    for (let i = 0; i < 4; i++) {
+      assert.equal((await fetch(`${url}/v1/completions`, { method: 'POST', body })).status, 200);
+    }
+    const seen = (role: 'prefill' | 'decode') => world[role].map((half) => half.seen.length);
+    // One prompt is one key there, and the decode engines take turns.
+    assert.ok(seen('prefill').includes(4), String(seen('prefill')));
+    assert.deepEqual(seen('decode'), [2, 2]);
+    assert.deepEqual(
+      [...world.prefill, ...world.decode].flatMap(({ wrong }) => wrong),
+      [],
+    );
+  });
+}
 
-for (const [line, flag] of refused) {
-  test(`refuses to start, naming ${flag}: ${wordsOf(line).join(' ')}`, async (t) => {
-    const { run } = await start(t, line);
-    assert.equal(await run.ended, 2);
-    assert.match(run.output(), new RegExp(`${flag}: .+`));
-    assert.doesNotMatch(run.output(), /listening/);
+for (const line of discovering) {
+  test(`finds pods: ${wordsOf(line).join(' ')}`, async (t) => {
+    const kube = await startFakeKube(t);
+    const isPairs = line.includes('--pd-disaggregation');
+    const world = new PairWorld(t);
+    const options = {
+      host: '127.9.0.1',
+      ...(isPairs ? {} : { onRequest: (asked: EngineRequest) => asked.answer('{}') }),
+    };
+    const { engine } = await world.add('prefill', options);
+    const port = Number(new URL(engine.url).port);
+    if (isPairs) await world.add('decode', { host: '127.9.0.2', port });
+    const labelsOf = (flag: string): Record<string, string> =>
+      Object.fromEntries(
+        new RegExp(`--${flag}((?: \\w+=\\S+)+)`)
+          .exec(line)![1]!
+          .trim()
+          .split(' ')
+          .map((pair) => pair.split('=')),
+      );
+    const pod = { namespace: 'production', annotations: { 'sglang.ai/bootstrap-port': '9000' } };
+    kube.set('a', { ...pod, ip: '127.9.0.1', labels: labelsOf(isPairs ? 'prefill-selector' : 'selector') });
+    if (isPairs) kube.set('b', { ...pod, ip: '127.9.0.2', labels: labelsOf('decode-selector') });
+    const { run } = await start(t, `${line} --service-discovery-port ${port}`);
+    const url = (await run.says(/listening on (http:\/\/127\.0\.0\.1:\d+)/))[1]!;
+    assert.doesNotMatch(run.output(), /has no effect/);
+    await until('pods are found', async () => (await fetch(`${url}/readiness`)).status === 200);
+    const body = JSON.stringify({ text: 'The capital of France is', sampling_params: { max_new_tokens: 8 } });
+    for (let i = 0; i < 4; i++) assert.equal((await fetch(`${url}/generate`, { method: 'POST', body })).status, 200);
+    if (isPairs)
+      assert.deepEqual(
+        world.decode[0]!.seen.map(({ ports }) => ports),
+        [[9000], [9000], [9000], [9000]],
+      );
   });
 }
 

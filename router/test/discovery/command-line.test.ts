@@ -1,5 +1,8 @@
 import { equal, match, throws } from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { parseAllDocuments } from 'yaml';
 import { loadConfig } from '../../src/config/load.ts';
 import { turnout } from '../cli/turnout.ts';
 import { startEngine } from '../harness/engine.ts';
@@ -32,10 +35,20 @@ test('what is missing or not there yet is said before anything starts', async (t
   refused({ serviceDiscovery: true }, /^Error: --service-discovery needs --selector: which pods are engines/);
   refused({ selector }, /^Error: --selector needs --service-discovery/);
   refused({ serviceDiscovery: true, selector: ['app'] }, /^Error: --selector: expected key=value/);
-  for (const role of ['prefill', 'decode']) {
-    const flags = { serviceDiscovery: true, selector, [`${role}Selector`]: ['app=p'] };
-    refused(flags, new RegExp(`^Error: --${role}-selector: pods are not told apart by their roles yet`));
+  const [prefillSelector, decodeSelector] = [['app=p'], ['app=d']];
+  for (const [name, flag] of [
+    ['prefillSelector', '--prefill-selector'],
+    ['decodeSelector', '--decode-selector'],
+  ] as const) {
+    refused({ [name]: ['app=p'] }, new RegExp(`^Error: ${flag} needs --service-discovery`));
+    refused({ serviceDiscovery: true, selector, [name]: ['app=p'] }, new RegExp(`${flag} needs --pd-disaggregation`));
+    refused({ [name]: ['app'] }, new RegExp(`^Error: ${flag}: expected key=value`));
   }
+  const pairs = { serviceDiscovery: true, pdDisaggregation: true };
+  refused(pairs, /^Error: --service-discovery needs --prefill-selector and --decode-selector/);
+  refused({ ...pairs, prefillSelector, decodeSelector, selector }, /^Error: --selector names engines that serve whole/);
+  const twice = { prefillSelector: ['a=b', 'c=d'], decodeSelector: ['c=d', 'a=b'] };
+  refused({ ...pairs, ...twice }, /^Error: --prefill-selector and --decode-selector are the same/);
   for (const serviceDiscoveryNamespace of ['A', 'a/b', '', '**', '-a']) {
     refused({ serviceDiscovery: true, selector, serviceDiscoveryNamespace }, /not the name of a namespace/);
   }
@@ -60,8 +73,46 @@ test('doctor looks at the pods, and at the engines in them', async (t) => {
   await good.ended;
   match(good.output(), /ok {7}2 pods with app=engine,tier=gpu in namespace rl, 1 of them ready/);
   match(good.output(), new RegExp(`Worker ${engine.url}\n *ok {7}/health answers 200`));
+  kube.set('p', { ip: hostname, labels: { app: 'p' } });
+  kube.set('d', { ip: '127.9.0.4', labels: { app: 'd' }, isReady: false });
+  kube.set('x', { ip: '127.9.0.5', labels: { app: 'p', role: 'd' } });
+  const roles = ['--pd-disaggregation', '--prefill-selector', 'app=p', '--decode-selector', 'role=d'];
+  const pairs = turnout(t, ['doctor', ...PORTS, '--service-discovery', ...roles, '--service-discovery-port', port]);
+  equal(await pairs.ended, 1);
+  match(pairs.output(), /ok {7}1 pods for prefill, with app=p in namespace rl, 1 of them ready/);
+  match(pairs.output(), /PROBLEM {2}0 pods for decode, with role=d in namespace rl, 0 of them ready/);
+  match(pairs.output(), /PROBLEM {2}pod x has the labels of --prefill-selector and of --decode-selector/);
   kube.refusal = { status: 403, body: '{"message":"pods is forbidden"}' };
   const bad = turnout(t, args);
   equal(await bad.ended, 1);
   match(bad.output(), /PROBLEM {2}127\S+: 403: pods is forbidden\. Its role must let it list and watch pods/);
 });
+
+test('the manifests that are shipped start a router that finds pods', async (t) => {
+  for (const [name, labels] of [
+    ['router', [{ app: 'engine' }]],
+    [
+      'router-pairs',
+      [
+        { app: 'engine', role: 'prefill' },
+        { app: 'engine', role: 'decode' },
+      ],
+    ],
+  ] as const) {
+    const path = join(import.meta.dirname, `../../../deploy/kubernetes/${name}.yaml`);
+    const [deployment] = parseAllDocuments(readFileSync(path, 'utf8')).map((document) => document.toJS() as Manifest);
+    const args = deployment!.spec.template.spec.containers[0]!.args.filter((arg) => !/key-file|--host/.test(arg));
+    const kube = await startFakeKube(t);
+    for (const [n, each] of labels.entries()) kube.set(`p${n}`, { ip: `127.9.0.${n + 1}`, labels: each });
+    const run = turnout(t, [...args, ...PORTS]);
+    await run.says(new RegExp(`"workers":${labels.length}.*service discovery: connected`));
+    run.child.kill('SIGKILL');
+    await run.ended;
+  }
+});
+
+interface Manifest {
+  readonly spec: {
+    readonly template: { readonly spec: { readonly containers: readonly { readonly args: readonly string[] }[] } };
+  };
+}

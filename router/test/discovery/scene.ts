@@ -37,7 +37,12 @@ export async function startDiscovering(
   const log = pino({ level: 'info' }, { write: (line: string) => lines.push(line) });
   const router = await startTestRouter(
     t,
-    { serviceDiscovery: true, selector: ['app=engine'], serviceDiscoveryPort: PORT, ...options },
+    {
+      serviceDiscovery: true,
+      serviceDiscoveryPort: PORT,
+      ...(options.pdDisaggregation === true ? {} : { selector: ['app=engine'] }),
+      ...options,
+    },
     { log },
   );
   const urls = (): string =>

@@ -181,11 +181,11 @@ export class FakeKube {
       return;
     }
     const namespace = /\/api\/v1\/namespaces\/([^/]+)\/pods$/.exec(url.pathname)?.[1];
-    const wanted = (url.searchParams.get('labelSelector') ?? '').split(',').map((pair) => pair.split('='));
+    const isWanted = readSelector(url.searchParams.get('labelSelector') ?? '');
     const fits = (pod: FakePod | null): boolean =>
       pod !== null &&
       (namespace === undefined || pod.metadata.namespace === namespace) &&
-      wanted.every(([key, value]) => pod.metadata.labels[key!] === value);
+      isWanted(pod.metadata.labels);
     if (url.searchParams.get('watch') === '1')
       this.#watch(answer, fits, Number(url.searchParams.get('resourceVersion')));
     else this.#list(answer, fits, url.searchParams);
@@ -227,6 +227,17 @@ export class FakeKube {
     this.#history.push(happened);
     for (const watcher of this.#watchers) tell(watcher, happened);
   }
+}
+
+/** `a=b`, `a in (b,c)`, and such in a list. */
+function readSelector(text: string): (labels: FakePod['metadata']['labels']) => boolean {
+  const parts = [...text.matchAll(/([^\s,=]+)(?:=([^,]*)| in \(([^)]*)\))/g)];
+  if (text !== '' && parts.map(([part]) => part).join(',') !== text) throw new Error(`no selector: ${text}`);
+  return (labels) =>
+    parts.every(([, key, value, list]) => {
+      const label = labels[key!];
+      return label !== undefined && (value ?? list!).split(',').includes(label);
+    });
 }
 
 /** A pod that gets the labels is new to whoever selects by them, one that loses them is gone. */

@@ -10,8 +10,9 @@ import { findAccess } from '../../src/fleet/discover/kube-access.ts';
 import { startDiscovery } from '../../src/fleet/discover/kubernetes.ts';
 import { Fleet } from '../../src/fleet/fleet.ts';
 import { startDiscovering, urlOf } from '../discovery/scene.ts';
-import { connectClient, request } from '../harness/client.ts';
+import { connectClient, request, send } from '../harness/client.ts';
 import { startEngine } from '../harness/engine.ts';
+import { PairWorld } from '../harness/pairs.ts';
 import { until } from '../harness/within.ts';
 import { whyNoKubernetes } from './built.ts';
 import { Cluster, Pods } from './cluster.ts';
@@ -92,6 +93,50 @@ suite('service discovery with a real kube-apiserver', { skip }, () => {
     equal(router.fleet.workers[0], worker);
     await pods.patch('a', { labels: { app: 'spare' } });
     await untilFleet('127.9.0.2');
+  });
+
+  test('pairs: labels say who is prefill and who decode, the annotation where they meet', async (t) => {
+    const world = new PairWorld(t);
+    const { engine } = await world.add('prefill', { host: '127.9.1.1' });
+    const serviceDiscoveryPort = Number(new URL(engine.url).port);
+    await world.add('decode', { host: '127.9.2.1', port: serviceDiscoveryPort });
+    const selectors = { prefillSelector: ['role=prefill', 'env=prod'], decodeSelector: ['role=decode', 'env=prod'] };
+    const pairs = { pdDisaggregation: true, policy: 'round_robin' };
+    const { router, pods, lines } = await scene(t, { ...pairs, ...selectors, serviceDiscoveryPort });
+    const roles = (): string =>
+      router.fleet.workers
+        .map(({ labels, role }) => `${labels['pod']} ${role}`)
+        .toSorted()
+        .join(', ');
+    const untilRoles = (wanted: string) => until(`the fleet is ${wanted}`, () => roles() === wanted, PATIENCE_MS);
+    const port = (text: string) => ({ 'sglang.ai/bootstrap-port': text });
+    const prefill = { role: 'prefill', env: 'prod' };
+    await pods.create('p', prefill, port('8998'));
+    await pods.create('d', { role: 'decode', env: 'prod' });
+    await pods.create('other', { role: 'prefill', env: 'test' });
+    await pods.create('third', { role: 'spare', env: 'prod' });
+    for (const [name, ip] of Object.entries({ p: '127.9.1.1', d: '127.9.2.1', other: '127.9.1.9', third: '127.9.1.8' }))
+      await pods.setReady(name, ip);
+    await untilRoles('d decode, p prefill');
+    const ask = () => send(t, router.url, request('POST', '/generate', '{"text":"hello"}'));
+    equal((await ask()).text, '{"text":"decode0","meta_info":{}}');
+    deepEqual(world.decode[0]!.seen.at(-1)!.ports, [8998]);
+    const worker = router.fleet.workers.find(({ role }) => role === 'prefill')!;
+    await pods.patch('p', { annotations: port('9001') });
+    await until('the port follows', () => worker.bootstrapPort === 9001, PATIENCE_MS);
+    equal((await ask()).status, 200);
+    deepEqual(world.decode[0]!.seen.at(-1)!.ports, [9001]);
+    deepEqual([...world.prefill[0]!.wrong, ...world.decode[0]!.wrong], []);
+
+    await pods.patch('third', { labels: { role: 'prefill' } });
+    await untilRoles('d decode, p prefill, third prefill');
+    await pods.patch('third', { labels: { role: 'decode' } });
+    await untilRoles('d decode, p prefill, third decode');
+    await pods.patch('p', { labels: { role: null } });
+    await untilRoles('d decode, third decode');
+    await pods.delete('third');
+    await untilRoles('d decode');
+    ok(!lines.join('').includes('no connection'));
   });
 
   test('with the role that is shipped, and no other right, from within a pod', async (t) => {

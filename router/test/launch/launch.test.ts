@@ -82,9 +82,17 @@ test('each engine gets its GPUs, and --dp-size engines need enough of them', asy
 test("`launch_server` takes SGLang's command line", async (t) => {
   const { flags, logDir } = routerFlags(t, '--router-');
   const own = ['launch_server', '--model-path', '/models/x', '--dp-size', '2', '--engine-command', standIn];
-  const more = ['--router-dp-worker-base-port', basePort(), '--router-mini-lb', '--tp-size', '1'];
+  const more = [
+    '--router-dp-worker-base-port',
+    basePort(),
+    '--router-mini-lb',
+    '--tp-size',
+    '1',
+    '--router-log-level',
+    'debug',
+  ];
   const run = await startLaunched(t, logDir, [...own, ...more, ...flags], { CUDA_VISIBLE_DEVICES: '' });
-  assert.match(run.output(), /--router-mini-lb: not an option of this router/);
+  assert.match(run.output(), /--router-mini-lb has no effect: there is one router/);
   assert.match(run.output(), /"policy":"round_robin"/);
   await run.untilHealthy(2);
   const { args } = (await (await post(run.url)).json()) as { args: string[] };

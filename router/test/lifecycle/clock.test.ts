@@ -13,5 +13,17 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
   const keepers = ['choose/policies/manual.ts', 'choose/policies/sticky-least-loaded.ts', 'choose/rollout/book.ts'];
   // A retry-after may be a date of the wall clock; what it asks for is bounded.
   // When a worker was added is told as a date, and counted by the other clock.
-  assert.deepEqual(users.toSorted(), ['admin/workers/describe.ts', ...keepers, 'forward/failover.ts']);
+  // Turns say when they began, and can be asked for by that; nothing is timed by it.
+  const trajectories = [
+    'admin/trajectories/routes.ts',
+    'cli/export.ts',
+    'plugins/chat-sessions/chat-sessions.ts',
+    'plugins/radix-tree/radix-tree.ts',
+    'trajectory/capture/experts-files.ts',
+    'trajectory/capture/turn-id.ts',
+  ];
+  assert.deepEqual(
+    users.toSorted(),
+    ['admin/workers/describe.ts', ...keepers, 'forward/failover.ts', ...trajectories].toSorted(),
+  );
 });

@@ -123,12 +123,14 @@ test('the client leaves: both engines see their connection close', async (t) => 
 });
 
 test('a breaker takes out the side that fails, and brings it back', async (t) => {
-  const { world, router } = await startPairs(t, [2, 1], { cbFailureThreshold: 2, cbTimeoutDurationSecs: 0.05 });
+  const { world, router } = await startPairs(t, [2, 1], { cbFailureThreshold: 2, cbTimeoutDurationSecs: 0.5 });
   const [bad, good] = world.prefill;
   bad!.instead = () => ({ status: 500, body: '{}' });
-  for (let i = 0; i < 6; i++) equal((await send(t, router.url, ask())).status, 200);
-  const { reasons } = router.fleet.get(bad!.engine.url)!;
-  notEqual(reasons, 0);
+  await until('it is taken out', async () => {
+    equal((await send(t, router.url, ask())).status, 200);
+    return router.fleet.get(bad!.engine.url)!.reasons !== 0;
+  });
+  equal(bad!.seen.length >= 2, true);
   equal(router.fleet.get(world.decode[0]!.engine.url)!.reasons, 0);
   bad!.instead = () => null;
   const served = bad!.seen.length;
@@ -167,4 +169,23 @@ test('a removed half gets nothing new and finishes what it has', async (t) => {
   for (let i = 0; i < 3; i++) equal((await send(t, router.url, ask())).status, 200);
   equal(world.prefill[0]!.seen.length, 0);
   equal(world.prefill[1]!.seen.length, 3);
+});
+
+test('a prefill engine that is removed, and answers after the end of the exchange, is left without a connection', async (t) => {
+  const { world, router } = await startPairs(t, [1, 1]);
+  const [prefill, decode] = [world.prefill[0]!, world.decode[0]!];
+  prefill.instead = () => 'nothing';
+  decode.instead = () => ({ status: 200, body: '{"text":"x"}' });
+  const client = await connectClient(t, router.url);
+  client.write(ask());
+  await until('prefill has it', () => prefill.seen.length === 1);
+  equal((await client.answer('POST')).status, 200);
+  await untilIdle(router);
+  const worker = router.fleet.get(prefill.engine.url)!;
+  router.fleet.remove(worker);
+  const { request } = prefill.seen[0]!;
+  equal(request.connection.hasEnded, false, 'it is let finish');
+  request.answer('{"text":"y"}');
+  await until('its connection is gone', () => request.connection.hasEnded);
+  equal(worker.pool.openCount, 0);
 });

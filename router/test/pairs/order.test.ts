@@ -138,3 +138,25 @@ test('a client that leaves while its body is still coming', async (t) => {
   await untilIdle(router);
   deepEqual([world.prefill[0]!.engine.requests.length, world.decode[0]!.engine.requests.length], [0, 0]);
 });
+
+test('an answer that waited whole for the prefill engine leaves its connection to the next one', async (t) => {
+  const { world, router } = await startPairs(t, [1, 1]);
+  const list = (said: string) => `{"meta_info":{"input_token_logprobs":[${said}]}}`;
+  const decode = router.fleet.get(world.decode[0]!.engine.url)!;
+  for (let i = 0; i < 3; i++) {
+    world.prefill[0]!.instead = () => 'nothing';
+    world.decode[0]!.instead = ({ request }) => {
+      request.answer(list(''));
+      return 'nothing';
+    };
+    decode.lastReadMs = 0;
+    const client = await connectClient(t, router.url);
+    client.write(post('/generate', { text: 'a', return_logprob: true }));
+    await until('the decode engine has answered', () => decode.lastReadMs > 0);
+    await until('the prefill engine has it', () => world.prefill[0]!.seen.length === i + 1);
+    world.prefill[0]!.seen[i]!.request.answer(list('1'));
+    equal((await client.answer()).text, list('1'));
+  }
+  equal(world.decode[0]!.engine.connections.length, 1);
+  await untilIdle(router);
+});

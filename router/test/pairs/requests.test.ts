@@ -50,11 +50,11 @@ test('batches: a list for each field, a room for each prompt', async (t) => {
   const { world, router } = await startPairs(t, [1, 1], { prefillPolicy: 'cache_aware' });
   equal((await send(t, router.url, post('/generate', { input_ids: [[1], [2, 3], [4]] }))).status, 200);
   equal((await send(t, router.url, post('/v1/completions', { model: 'm', prompt: ['a', 'b'] }))).status, 200);
-  equal((await send(t, router.url, post('/v1/chat/completions', { model: 'm', messages: [], n: 4 }))).status, 200);
+  equal((await send(t, router.url, post('/v1/chat/completions', { model: 'm', messages: [], n: 1 }))).status, 200);
   equal((await send(t, router.url, post('/v1/completions', { model: 'm', prompt: [1, 2, 3] }))).status, 200);
   deepEqual(
     world.decode[0]!.seen.map(({ rooms, isList }) => (isList ? rooms.length : 'one')),
-    [3, 2, 4, 'one'],
+    [3, 2, 'one', 'one'],
   );
 });
 
@@ -100,6 +100,15 @@ test('what is no JSON object is refused, and no engine hears of it', async (t) =
     const got = await send(t, router.url, generate(body));
     deepEqual([got.status, got.get('x-turnout-error')], [400, 'bad_request']);
   }
+  deepEqual([world.prefill[0]!.engine.requests.length, world.decode[0]!.engine.requests.length], [0, 0]);
+  await untilIdle(router);
+});
+
+test('several samples of a prompt, which SGLang never answers in pairs: 501, and no engine hears of it', async (t) => {
+  const { world, router } = await startPairs(t, [1, 1]);
+  const got = await send(t, router.url, post('/v1/chat/completions', { model: 'm', messages: [], n: 4 }));
+  deepEqual([got.status, got.get('x-turnout-error')], [501, 'not_with_pairs']);
+  match(got.text, /n above 1/);
   deepEqual([world.prefill[0]!.engine.requests.length, world.decode[0]!.engine.requests.length], [0, 0]);
   await untilIdle(router);
 });

@@ -90,7 +90,10 @@ test('a router that can not have its plugins does not start, and closes those th
   let starts = 0;
   for (const [exported, words] of [
     [`{ name: 'b', create: () => { throw new Error('no tokenizer'); } }`, /mine\.ts" can't be made: no tokenizer/],
-    [`{ name: 'b', create: async () => ({ onRequest() {} }) }`, /mine\.ts" made nothing with one of classify, admit/],
+    [
+      `{ name: 'b', create: async () => ({ onRequest() {} }) }`,
+      /mine\.ts" made nothing with one of retarget, classify, admit, answer/,
+    ],
     [`{ name: 'b', create: () => undefined }`, /made nothing with one of/],
     [`{ name: 'first', create: () => ({ finished() {} }) }`, /is named "first", as another one is/],
     [routes('/workers'), /"b" wants GET \/workers, which is the router's own/],

@@ -92,6 +92,67 @@ test('admit comes before the queue: who is refused takes nobody’s place in it'
   equal((await client.answer()).status, 200);
 });
 
+test('answer: what the plugin says goes out in an engine’s place, though there is no room and none is asked', async (t) => {
+  const outcomes: unknown[] = [];
+  const memory: Plugin = {
+    name: 'memory',
+    answer: (x) =>
+      later(x.path === '/known' ? { status: 201, contentType: 'text/plain', body: Buffer.from('é: as before') } : null),
+    finished: (x) => outcomes.push([x.path, x.outcome, x.status, x.worker?.url ?? null]),
+  };
+  const { client, ask, engine, router } = await startScene(
+    t,
+    { maxConcurrentRequests: 1, queueSize: 0 },
+    { plugins: [memory] },
+  );
+  const asked = await ask(request('POST', '/other', 'x'));
+  const second = await connectClient(t, router.url);
+  second.write(request('POST', '/known', 'x'));
+  const answered = await second.answer();
+  equal(answered.status, 201);
+  equal(answered.text, 'é: as before');
+  second.write(request('POST', '/known', 'y'));
+  equal((await second.answer()).status, 201, 'on the same connection');
+  asked.answer('{}');
+  equal((await client.answer()).status, 200);
+  await untilIdle(router);
+  deepEqual(outcomes, [
+    ['/known', 'complete', 201, null],
+    ['/known', 'complete', 201, null],
+    ['/other', 'complete', 200, engine.url],
+  ]);
+});
+
+test('retarget: everything goes by what the plugin leaves, the engine included', async (t) => {
+  const seen: string[] = [];
+  const prefix: Plugin = {
+    name: 'prefix',
+    retarget(x) {
+      x.head.target = x.head.target.replace(/^\/tenants\/\w+/, '');
+    },
+    classify: (x) => void seen.push(x.path),
+    requestBody(x, body) {
+      x.engineTarget = x.path === '/v1/completions' ? '/elsewhere?a=1' : '';
+      return body;
+    },
+  };
+  const { ask, client } = await startScene(t, {}, { plugins: [prefix] });
+  for (const [target, path, sent] of [
+    ['/tenants/me/generate?x=y', '/generate', '/generate?x=y'],
+    ['/tenants/me/v1/completions', '/v1/completions', '/elsewhere?a=1'],
+    ['/generate', '/generate', '/generate'],
+  ]) {
+    const asked = await ask(request('POST', target!, '{}'));
+    equal(asked.target, sent);
+    equal(seen.at(-1), path);
+    await asked.payload();
+    asked.answer('{}');
+    equal((await client.answer()).status, 200);
+  }
+  client.write(request('GET', '/tenants/me/workers'));
+  equal((await client.answer()).status, 200, 'the router’s own are found behind it too');
+});
+
 test('a tenant that classify finds takes turns in the queue with the others', async (t) => {
   const plugin: Plugin = {
     name: 'tenants',

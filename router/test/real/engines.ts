@@ -23,14 +23,19 @@ export interface Engine {
   stop: () => Promise<void>;
 }
 
-interface EngineOptions {
+export interface EngineOptions {
   model?: Model;
   port?: number;
   args?: string[];
+  /** Beside what every engine of its kind gets. */
+  env?: NodeJS.ProcessEnv;
 }
 
 const READY_WITHIN_MS = 240_000;
 const STOPPED_WITHIN_MS = 20_000;
+
+/** The folder above `sgl_kernel/`, which stands in for SGLang's kernels. */
+export const KERNELS = import.meta.dirname;
 
 const logs = mkdtempSync(join(tmpdir(), 'turnout-real-'));
 const alive = new Set<ChildProcess>();
@@ -68,7 +73,7 @@ export function startSglang(options: EngineOptions = {}): Promise<Engine> {
       --enable-metrics --enable-cache-report --skip-server-warmup`,
     env: {
       SGLANG_USE_CPU_ENGINE: '1',
-      PYTHONPATH: import.meta.dirname, // sgl_kernel/
+      PYTHONPATH: KERNELS,
       PYTHONDONTWRITEBYTECODE: '1', // not into the checkout
     },
   });
@@ -87,7 +92,7 @@ const SHARED_FLAGS = '--served-model-name tiny --host 127.0.0.1 --dtype float32'
 async function start(
   kind: EngineKind,
   readyPath: string,
-  { model = 'dense', port, args = [] }: EngineOptions,
+  { model = 'dense', port, args = [], env: ownEnv = {} }: EngineOptions,
   { module, modelFlag, flags, env }: Command,
 ): Promise<Engine> {
   port ??= await freePort();
@@ -106,6 +111,7 @@ async function start(
       HF_HUB_OFFLINE: '1',
       TRANSFORMERS_OFFLINE: '1',
       DO_NOT_TRACK: '1',
+      ...ownEnv,
     },
   });
   closeSync(sink);
@@ -155,11 +161,12 @@ async function isReady(child: ChildProcess, url: string): Promise<void> {
   throw new Error(`not ready within ${READY_WITHIN_MS / 1000} s`);
 }
 
-async function sumOfMetric(url: string, name: string): Promise<number> {
+/** @param label what else the lines to be summed have, as it stands there */
+export async function sumOfMetric(url: string, name: string, label = ''): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text();
   return text
     .split('\n')
-    .filter((line) => line.startsWith(`${name}{`))
+    .filter((line) => line.startsWith(`${name}{`) && line.includes(label))
     .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
 }
 
@@ -187,7 +194,7 @@ function coreOf(api: ChildProcess): number {
  * Below the ports that systems hand out for port 0 (from 32768, or 49152): an engine takes its port half a minute after
  * it was chosen, and any server of any test may be given one of those meanwhile, and answer in its stead.
  */
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   for (;;) {
     const port = randomInt(20_000, 32_000);
     const server = createServer().listen(port, '127.0.0.1');

@@ -55,6 +55,12 @@ export const generation: Question[] = [
     body: { ...openai, prompt, n: 2, temperature: 1, seed: 7, return_token_ids: true },
   },
   {
+    name: 'completions with the logprobs of the prompt',
+    of: ['vllm'],
+    path: completions,
+    body: { ...openai, prompt, prompt_logprobs: 1, return_token_ids: true },
+  },
+  {
     name: 'completions streamed',
     of: both,
     path: completions,
@@ -111,6 +117,12 @@ export const generation: Question[] = [
     of: ['sglang'],
     path: generate,
     body: { input_ids: prompt, sampling_params: { ...native, n: 2 }, return_logprob: true },
+  },
+  {
+    name: 'generate, two prompts',
+    of: ['sglang'],
+    path: generate,
+    body: { input_ids: [prompt, prompt.toReversed()], sampling_params: native, return_logprob: true },
   },
   {
     name: 'generate streamed',

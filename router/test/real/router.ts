@@ -13,12 +13,25 @@ const main = join(import.meta.dirname, '../../src/cli/main.ts');
 const LISTENS_WITHIN_MS = 30_000;
 const HEALTHY_WITHIN_MS = 120_000;
 
-/** The router as its user starts it: a process of its own. @param count workers that it has in the end */
-export async function startRouter(workers: string[], args: string[] = [], count = workers.length): Promise<Router> {
+/**
+ * The router as its user starts it: a process of its own.
+ * @param count workers that it has in the end
+ * @param command whose command line it is
+ */
+export async function startRouter(
+  workers: string[],
+  args: string[] = [],
+  count = workers.length,
+  command: 'serve' | 'vllm-router' = 'serve',
+): Promise<Router> {
   const flags = '--policy round_robin --host 127.0.0.1 --port 0 --prometheus-port 0'.split(' ');
-  const child = spawn(process.execPath, [main, 'serve', '--worker-urls', ...workers, ...flags, ...args], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
+  const child = spawn(
+    process.execPath,
+    [main, command, ...(workers.length > 0 ? ['--worker-urls', ...workers] : []), ...flags, ...args],
+    {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
+  );
   const endWithUs = (): boolean => child.kill('SIGKILL');
   process.once('exit', endWithUs);
   let said = '';

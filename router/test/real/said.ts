@@ -50,6 +50,33 @@ function hear(said: Map<number, Said>, choice: Choice, index: number): void {
   one.finish = choice.finish_reason ?? one.finish;
 }
 
+/** All lists of log probabilities of an answer by their place in it, however a stream was cut into events. */
+export function probabilitiesOf(answer: Answer): unknown {
+  const isStream = answer.headers['content-type']?.startsWith('text/event-stream') ?? false;
+  const parts = isStream ? eventsOf(answer.body).filter((event) => event !== '[DONE]') : [answer.body];
+  const found: Record<string, unknown> = {};
+  const seek = (value: unknown, at: string): void => {
+    if (!isObject(value)) return;
+    for (const [name, item] of Object.entries(value)) {
+      const place = `${at}.${name}`;
+      if (!name.endsWith('logprobs')) seek(item, place);
+      // SGLang's own events carry everything so far, not what is new.
+      else found[place] = place.includes('meta_info') ? item : joined(found[place], item);
+    }
+  };
+  for (const part of parts) seek(JSON.parse(part), '');
+  return found;
+}
+
+/** The lists in the one followed by those in the other. */
+function joined(first: unknown, second: unknown): unknown {
+  if (first === undefined || first === null) return second;
+  if (second === null) return first;
+  if (Array.isArray(first) && Array.isArray(second)) return [...(first as unknown[]), ...(second as unknown[])];
+  if (!isObject(first) || !isObject(second)) throw new Error(`${JSON.stringify(second)} does not go on with a list`);
+  return Object.fromEntries(Object.entries(first).map(([name, value]) => [name, joined(value, second[name])]));
+}
+
 const differsByRun = /^(id|request_id|created|.*_(ts|time|wait|latency|throughput))$/;
 
 /** Holds two whole JSON answers against each other: the same names in the same places, and the same values but for ids,

@@ -15,6 +15,8 @@ export interface Heard {
 
 export interface Tap {
   url: string;
+  /** Whatever the engine was asked with a body, also what it never answered. */
+  readonly posted: readonly Pick<Heard, 'path' | 'asked'>[];
   /** The last exchange about this path. Probes of the router go other ways, so they do not count. */
   last: (path: string) => Heard;
   /** All about this path, in the order in which they ended. */
@@ -28,6 +30,7 @@ export interface Tap {
  */
 export async function tapOn(engine: string): Promise<Tap> {
   const heard: Heard[] = [];
+  const posted: Pick<Heard, 'path' | 'asked'>[] = [];
   const server = createServer((incoming, outgoing) => {
     const asked: Buffer[] = [];
     const answered: Buffer[] = [];
@@ -58,11 +61,15 @@ export async function tapOn(engine: string): Promise<Tap> {
       asked.push(chunk);
       forwarded.write(chunk);
     });
-    incoming.once('end', () => forwarded.end());
+    incoming.once('end', () => {
+      if (asked.length > 0) posted.push({ path, asked: Buffer.concat(asked).toString('utf8') });
+      forwarded.end();
+    });
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    posted,
     last: (path) => {
       const exchange = heard.findLast((one) => one.path === path);
       if (exchange === undefined) throw new Error(`the engine was never asked ${path}`);

@@ -66,6 +66,24 @@ function branching(session = 'branching'): { store: MemoryStore; turns: Turn[] }
   return { store, turns: [first, second, third, aside] };
 }
 
+test('a turn that another one shares only a beginning with ends a trajectory of its own', async () => {
+  const session = 's';
+  const first = turnOf({ session, finishReason: 'length', ...tokens({ ids: [1, 2, 3, 4], sampledFrom: 2 }) });
+  const aside = turnOf({ session, parent: first.id, keeps: 1, ...tokens({ ids: [7, 8], sampledFrom: 1 }) });
+  const stopped = turnOf({ session, finishReason: 'stop', ...tokens({ ids: [5, 6, 0], sampledFrom: 1 }) });
+  const without = turnOf({ session, parent: stopped.id, keeps: 2, ...tokens({ ids: [9], sampledFrom: 0 }) });
+  const store = new MemoryStore(1e9);
+  store.put([first, aside, stopped, without]);
+  assert.deepEqual(
+    (await lines(store)).map((line) => line.tokens),
+    [
+      [1, 2, 3, 4],
+      [1, 7, 8],
+      [5, 6, 9],
+    ],
+  );
+});
+
 test('each end of a tree of turns is a trajectory, whole from its beginning', async () => {
   const { store, turns } = branching();
   const [long, short] = await lines(store);
@@ -108,7 +126,10 @@ test('any tree of turns is exported as a naive reading of it says', async () => 
       }
       const store = new MemoryStore(1e9);
       store.put(turns);
-      const ends = turns.filter(({ id }) => turns.every(({ parent }) => parent !== id));
+      const ends = turns.filter((turn) => {
+        const end = turn.keeps + turn.ids.length - (turn.finishReason === 'stop' ? 1 : 0);
+        return !turns.some(({ parent, keeps }) => parent === turn.id && keeps >= end);
+      });
       const found = await lines(store);
       assert.deepEqual(
         found.map((line) => [line.id, line.tokens, line.rollout_log_probs]),

@@ -92,13 +92,21 @@ export interface Reading {
   readonly warnings: readonly string[];
 }
 
-/** Throws `ConfigError` when a flag asks for what is not here and can't be done without. */
-export function readAlias({ flags, settings }: Peer, given: Given): Reading {
+/**
+ * Throws `ConfigError` when a flag asks for what is not here and can't be done without.
+ *
+ * @param flagFor how flags are written where they are not written by their names
+ */
+export function readAlias(
+  { flags, settings }: Peer,
+  given: Given,
+  flagFor: (name: string) => string = (name) => name,
+): Reading {
   const asked = flags.filter(({ name, moot = [] }) => {
     const texts = given.get(name);
     return texts !== undefined && !(texts.length > 0 && moot.includes(texts.at(-1)!));
   });
-  const refusals = asked.filter(({ isVital }) => isVital).map(({ name, note }) => `--${name}: ${note}`);
+  const refusals = asked.filter(({ isVital }) => isVital).map(({ name, note }) => `--${flagFor(name)}: ${note}`);
   if (refusals.length > 0) throw new ConfigError(refusals.join('\n'));
   return {
     values: Object.assign({}, ...asked.map(({ name, read }) => read(given.get(name)!, given))) as Values,
@@ -110,7 +118,7 @@ export function readAlias({ flags, settings }: Peer, given: Given): Reading {
     ) as Values,
     warnings: asked
       .filter(({ verdict }) => verdict === 'not')
-      .map(({ name, note }) => `--${name} has no effect: ${note}`),
+      .map(({ name, note }) => `--${flagFor(name)} has no effect: ${note}`),
   };
 }
 

@@ -13,6 +13,7 @@ import {
   queue,
   requestIdHeaders,
   severalModels,
+  startupCheckInterval,
   treeSize,
 } from './shared.ts';
 
@@ -55,6 +56,7 @@ const flags: readonly AliasFlag[] = [
   same('dp-aware'),
   severalModels,
 
+  same('pd-disaggregation'),
   ...pairs,
   renamed(
     'worker-startup-timeout-secs',
@@ -62,7 +64,7 @@ const flags: readonly AliasFlag[] = [
     'The router starts at once; this long nothing is said of workers that do not answer yet.',
     300,
   ),
-  same('worker-startup-check-interval', 10),
+  startupCheckInterval(10),
 
   ...discovery,
   same('bootstrap-port-annotation'),
@@ -92,7 +94,11 @@ const flags: readonly AliasFlag[] = [
   same('disable-health-check'),
 
   not('model-path', 'one', noTokenizer),
-  same('tokenizer-path'),
+  renamed(
+    'tokenizer-path',
+    'tokenizerPath',
+    'a tokenizer.json or its folder, for the plugins radix-tree and chat-sessions; nothing else reads it.',
+  ),
   not('chat-template', 'one', noTokenizer),
   not('tokenizer-cache-enable-l0', 'nothing', noTokenizer),
   not('tokenizer-cache-l0-max-entries', 'one', noTokenizer),

@@ -1,37 +1,18 @@
 import { ConfigError } from '../load.ts';
-import { type AliasFlag, type Values, not, readAs, renamed, same, vital } from './alias.ts';
+import { type AliasFlag, type Values, not, readAs, renamed, same } from './alias.ts';
 
 /** Flags that SGLang's and vLLM's routers share, from the time when they were one. */
 
-const noPairs =
-  'pairs of vLLM engines are not served yet, and without them whole requests would go to halves of pairs.';
-const onlyWithPairs = 'it belongs to prefill/decode pairs.';
-
 const miniLb = not('mini-lb', 'nothing', 'there is one router, and it does more.');
 
-/** Pairs of SGLang engines. */
+/** Pairs of prefill and decode engines, once they are switched on. */
 export const pairs: readonly AliasFlag[] = [
-  same('pd-disaggregation'),
   same('prefill-policy'),
   same('decode-policy'),
   same('prefill'),
   same('decode'),
   miniLb,
 ];
-
-/** Pairs of vLLM engines. */
-export const noPairsYet: readonly AliasFlag[] = [
-  not('prefill-policy', 'one', onlyWithPairs),
-  not('decode-policy', 'one', onlyWithPairs),
-  vital('prefill', 'many', noPairs),
-  vital('decode', 'many', noPairs),
-  miniLb,
-];
-
-/** What switches them on. */
-export const pairMode = (name: string): AliasFlag => vital(name, 'nothing', noPairs);
-export const pairList = (name: string): AliasFlag => vital(name, 'many', noPairs);
-export const pairModeByName = (name: string): AliasFlag => vital(name, 'one', noPairs, ['regular']);
 
 export const discovery: readonly AliasFlag[] = [
   same('service-discovery'),
@@ -51,6 +32,14 @@ export const severalModels: AliasFlag = not(
   'nothing',
   'where workers have several models, requests go by model in any case.',
 );
+
+export const startupCheckInterval = (fallback: number): AliasFlag =>
+  renamed(
+    'worker-startup-check-interval',
+    'workerStartupCheckInterval',
+    'The longest pause: a new worker is asked every second at first.',
+    fallback,
+  );
 
 /** A character budget there, blocks of at least 64 characters here. */
 const CHARS_PER_BLOCK = 64;

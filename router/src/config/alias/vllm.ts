@@ -1,4 +1,5 @@
-import { type AliasFlag, type Given, type Peer, type Values, not, renamed, same, vital } from './alias.ts';
+import { ConfigError } from '../load.ts';
+import { type AliasFlag, type Given, type Peer, type Values, not, readAs, renamed, same, vital } from './alias.ts';
 import {
   anyOrigin,
   breaker,
@@ -7,20 +8,17 @@ import {
   health,
   logLevel,
   maxConcurrent,
-  pairList,
-  pairMode,
-  pairModeByName,
-  noPairsYet,
+  pairs,
   queue,
   requestIdHeaders,
   severalModels,
+  startupCheckInterval,
   treeSize,
 } from './shared.ts';
 
 const noScheduling = 'programs are not scheduled; the policies rollout and sticky_least_loaded keep sessions in place.';
 const noWeights = 'kv_aware weighs caches in its own way.';
 const noGate = 'WASM components are not run, and without this one requests that it rejects would be served.';
-const onlyWithPairs = 'it belongs to prefill/decode pairs.';
 
 /** `URL=ENDPOINT[,ENDPOINT…]`: several endpoints are those of the ranks of that engine, in order. */
 function byRank(text: string): [worker: string, endpoint: string][] {
@@ -40,6 +38,40 @@ function kvEvents(sources: readonly string[], given: Given): Values {
   return { kvEventEndpoints: entries };
 }
 
+/** The documentation's word for it. */
+const pairMode: AliasFlag = {
+  ...renamed(
+    'mode',
+    'vllmPdDisaggregation',
+    'The value pd is the same as --vllm-pd-disaggregation, regular is what holds without it.',
+  ),
+  takes: 'one',
+  moot: ['regular'],
+  read(texts) {
+    if (texts.at(-1) !== 'pd') throw new ConfigError(`--mode: "${texts.at(-1)}" is no mode: give pd or regular`);
+    return { vllmPdDisaggregation: true };
+  },
+};
+
+/** The documentation's `--prefill-workers a,b`, in one list with `--prefill`. */
+const workerList = (role: 'prefill' | 'decode'): AliasFlag => ({
+  ...renamed(`${role}-workers`, role, `The same as --${role}, with commas.`),
+  read: (texts, given) => readAs(role, [...(given.get(role) ?? []), ...texts]),
+});
+
+/** Theirs for prefill engines, in the same list. */
+const pairKvEvents = (sources: readonly string[], given: Given): Values =>
+  kvEvents([...(given.get('kv-event-source') ?? []), ...sources], given);
+
+/** It is taken in with their events. One of a worker without them would be dropped: that is a slip of the pen. */
+function replaysOfOthers(replays: readonly string[], given: Given): Values {
+  const sources = ['kv-event-source', 'pd-kv-events'].flatMap((flag) => given.get(flag) ?? []);
+  const known = new Set(sources.flatMap(byRank).map(([worker]) => worker));
+  const other = replays.flatMap(byRank).find(([worker]) => !known.has(worker));
+  if (other === undefined) return {};
+  throw new ConfigError(`--kv-event-replay-source: ${other[0]} has no --kv-event-source of its own`);
+}
+
 const kvNote =
   'One list here: worker=endpoint, then replay=endpoint. Workers that are not in it are asked on --kv-event-port.';
 
@@ -57,25 +89,26 @@ const flags: readonly AliasFlag[] = [
   not('kv-penalty-disk', 'one', noWeights),
   not('kv-aware-session-affinity-ttl-secs', 'one', 'kv_aware goes by caches; sticky_least_loaded keeps sessions.'),
   { ...renamed('kv-event-source', 'kvEventEndpoints', kvNote), read: kvEvents },
-  { ...renamed('kv-event-replay-source', 'kvEventEndpoints', kvNote), read: () => ({}) },
+  { ...renamed('kv-event-replay-source', 'kvEventEndpoints', kvNote), read: replaysOfOthers },
   not('kv-event-block-size', 'one', 'engines tell it in their events.'),
   not('kv-event-model', 'one', 'engines are asked which model they serve.'),
-  not('pd-kv-events', 'many', onlyWithPairs),
+  { ...renamed('pd-kv-events', 'kvEventEndpoints', kvNote), read: pairKvEvents },
 
-  pairMode('vllm-pd-disaggregation'),
-  pairModeByName('mode'),
-  pairList('prefill-workers'),
-  pairList('decode-workers'),
-  ...noPairsYet,
+  same('vllm-pd-disaggregation'),
+  pairMode,
+  ...pairs,
+  // After these, whose values they take in.
+  workerList('prefill'),
+  workerList('decode'),
   vital('vllm-discovery-address', 'one', 'workers that register over ZeroMQ are not heard, so there would be none.'),
-  not('kv-connector', 'one', onlyWithPairs, ['nixl']),
+  renamed('kv-connector', 'kvConnector', 'The connector moriio is not served.'),
   renamed(
     'worker-startup-timeout-secs',
     'workerStartupTimeoutSecs',
     'The router and POST /add_worker answer at once; this long nothing is said of workers that do not answer yet.',
     600,
   ),
-  same('worker-startup-check-interval', 30),
+  startupCheckInterval(30),
 
   same('cache-threshold', 0.5),
   same('balance-abs-threshold', 32),

@@ -6,9 +6,6 @@ const LABEL =
   /^([a-z\d]([a-z\d.-]{0,251}[a-z\d])?\/)?[A-Za-z\d]([\w.-]{0,61}[A-Za-z\d])?=([A-Za-z\d]([\w.-]{0,61}[A-Za-z\d])?)?$/;
 const selector = z.array(z.string().regex(LABEL, 'expected key=value, as in the labels of pods'));
 
-const noPairsYet = 'pods are not told apart by their roles yet: name pairs by --prefill and --decode';
-const refusedSelector = selector.refine((labels) => labels.length === 0, noPairsYet).default([]);
-
 const option = inGroup('Workers');
 
 export const discoveryOptions = {
@@ -30,16 +27,16 @@ export const discoveryOptions = {
   bootstrapPortAnnotation: option(
     '<name>',
     z.string().min(1).default('sglang.ai/bootstrap-port'),
-    'An annotation of pods; its value is shown as bootstrap_port of their workers.',
+    'An annotation of pods: the bootstrap port of a prefill engine. Also shown as bootstrap_port in the metadata of workers.',
   ),
   prefillSelector: option(
     '<key=value...>',
-    refusedSelector,
-    'Refused for now: pods are not told apart by their roles yet.',
+    selector.default([]),
+    'For pairs, in place of --selector: labels that a pod must have, all of them, to be a prefill engine.',
   ),
   decodeSelector: option(
     '<key=value...>',
-    refusedSelector,
-    'Refused for now: pods are not told apart by their roles yet.',
+    selector.default([]),
+    'The same for decode engines. A pod that fits both is of the role whose selector has all of the other and more.',
   ),
 } as const;

@@ -27,6 +27,6 @@ export const healthOptions = {
   workerStartupCheckInterval: option(
     '<secs>',
     secs.min(0.01).default(10),
-    'How often a new worker is asked until it first answers.',
+    'The longest pause between two checks of a new worker until it first answers: a tenth of the time that it has taken, at least 1 s.',
   ),
 } as const;

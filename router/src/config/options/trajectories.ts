@@ -17,6 +17,11 @@ export const trajectoriesOptions = {
     count.min(65_536).default(268_435_456),
     'How much memory they may take where they are kept in memory; whole sessions go then, the oldest first.',
   ),
+  captureChat: option(
+    '',
+    flag,
+    'Plain /v1/chat/completions that carry a session key are chat sessions too: exact tokens, and kept turns. Turns the plugin chat-sessions on; wants --tokenizer-path.',
+  ),
   captureBodies: option(
     '',
     flag,

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { flag, inGroup, list } from './option.ts';
+import { count, flag, inGroup, list } from './option.ts';
 
 const option = inGroup('Workers');
 
@@ -32,6 +32,21 @@ export const workersOptions = {
     '',
     flag,
     'Serve every request by a pair: a prefill engine and a decode engine (SGLang with --disaggregation-mode).',
+  ),
+  vllmPdDisaggregation: option(
+    '',
+    flag,
+    'Serve requests by pairs of vLLM engines: a prefill engine reads the prompt and hands its KV to a decode engine (--kv-transfer-config).',
+  ),
+  kvConnector: option(
+    '<name>',
+    z.enum(['nixl', 'mooncake']).default('nixl'),
+    'With --vllm-pd-disaggregation: what the engines hand KV over with. nixl: the prefill engine first. mooncake: both at once; the port that follows a prefill URL is that of its bootstrap server, 8998 without one.',
+  ),
+  pdMinPromptTokens: option(
+    '<count>',
+    count.default(0),
+    'With --vllm-pd-disaggregation: prompts of fewer tokens (ids; 4 bytes of text count as one) go to a decode engine alone, which reads them itself. 0: none do.',
   ),
   prefill: option(
     '<urls...>',

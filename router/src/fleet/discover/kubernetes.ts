@@ -3,6 +3,8 @@ import type { Random } from '../../kit/rng.ts';
 import type { Fleet } from '../fleet.ts';
 import { type KubeAccess, findAccess } from './kube-access.ts';
 import { ListWatch } from './list-watch.ts';
+import type { PodOptions } from './pod.ts';
+import { roleSelectorsOf, selectorForAll } from './role-selectors.ts';
 import { Roster } from './roster.ts';
 
 /** Finding workers, while it goes on. */
@@ -23,11 +25,18 @@ interface Log {
 export function podsOf(config: Config, access: KubeAccess): { namespace: string; path: string; selector: string } {
   const namespace = config.serviceDiscoveryNamespace ?? access.namespace;
   const path = namespace === '*' ? '/api/v1/pods' : `/api/v1/namespaces/${namespace}/pods`;
-  return { namespace, path, selector: config.selector.join(',') };
+  const roles = roleSelectorsOf(config);
+  return { namespace, path, selector: roles === null ? config.selector.join(',') : selectorForAll(roles) };
+}
+
+/** What is read of them. */
+export function podOptionsOf(config: Config): PodOptions {
+  const { serviceDiscoveryPort: port, bootstrapPortAnnotation } = config;
+  return { port, bootstrapPortAnnotation, roles: roleSelectorsOf(config) };
 }
 
 /**
- * Keeps the fleet as the pods of `--selector` are. While the API server is away everything stays as it was last known.
+ * Keeps the fleet as the pods of `--selector`, or of `--prefill-selector` and `--decode-selector`, are. While the API server is away everything stays as it was last known.
  *
  * @returns null without `--service-discovery`; rejects, in words for the user, when there is nobody to ask. That the API
  * server does not answer yet is no reason to reject.
@@ -43,9 +52,8 @@ export async function startDiscovery(
   const access = await find().catch((error: unknown) => {
     throw new Error(`--service-discovery: ${(error as Error).message}`, { cause: error });
   });
-  const { serviceDiscoveryPort: port, bootstrapPortAnnotation } = config;
   const pods = podsOf(config, access);
-  const roster = new Roster(fleet, { port, bootstrapPortAnnotation }, (line) => log.warn({}, line));
+  const roster = new Roster(fleet, podOptionsOf(config), (line) => log.warn({}, line));
   const where = { server: access.server.host, namespace: pods.namespace, selector: pods.selector };
   let isConnected = false;
   /** What was last said of an outage: one line for each thing that is wrong, not for each try. */

@@ -1,10 +1,10 @@
-import { deepEqual, equal, ok } from 'node:assert/strict';
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { readWorkerUrl } from '../worker-url.ts';
 import { type Pod, readPod } from './pod.ts';
 
-const OPTIONS = { port: 8000, bootstrapPortAnnotation: 'sglang.ai/bootstrap-port' };
+const OPTIONS = { port: 8000, bootstrapPortAnnotation: 'sglang.ai/bootstrap-port', roles: null };
 
 const serving: Pod = {
   metadata: { name: 'engine-0', namespace: 'rl', uid: 'u', annotations: { 'sglang.ai/bootstrap-port': '8998' } },
@@ -17,6 +17,8 @@ test('a ready pod is a worker, with what people want to know of it', () => {
     standing: 'ready',
     worker: {
       url: 'http://10.0.0.7:8000',
+      role: 'regular',
+      bootstrapPort: null,
       labels: { pod: 'engine-0', namespace: 'rl', node: 'gpu-1', bootstrap_port: '8998' },
     },
   });
@@ -77,4 +79,24 @@ test('of any pod: whatever is missing, it is ready only if everything says so', 
       equal(address.endpoint.port, 8000);
     }),
   );
+});
+
+test('with roles: labels say which, and of a prefill engine the annotation says its port', () => {
+  const roles = { prefill: ['app=p', 'tier=gpu'], decode: ['app=d'] };
+  const read = (labels: Readonly<Record<string, string>>) => {
+    const reading = readPod({ ...serving, metadata: { ...serving.metadata, labels } }, { ...OPTIONS, roles });
+    if (reading.standing === 'away') return reading.mistake ?? 'away';
+    return [reading.worker.role, reading.worker.bootstrapPort];
+  };
+  deepEqual(read({ app: 'p', tier: 'gpu', more: 'x' }), ['prefill', 8998]);
+  deepEqual(read({ app: 'd' }), ['decode', null]);
+  equal(read({ app: 'p' }), 'away');
+  equal(read({}), 'away');
+  const both = { prefill: ['role=p'], decode: ['app=d'] };
+  const metadata = { ...serving.metadata, labels: { role: 'p', app: 'd' } };
+  const reading = readPod({ ...serving, metadata }, { ...OPTIONS, roles: both });
+  match(reading.standing === 'away' ? reading.mistake! : '', /both/);
+  // Who is gone has made no mistake.
+  const gone = readPod({ metadata: { ...metadata, deletionTimestamp: 'now' } }, { ...OPTIONS, roles: both });
+  deepEqual(gone, { standing: 'away' });
 });

@@ -1,12 +1,13 @@
-import { deepEqual, equal, ok } from 'node:assert/strict';
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { Fleet } from '../fleet.ts';
 import type { Pod } from './pod.ts';
 import { Roster } from './roster.ts';
 
-const OPTIONS = { port: 8000, bootstrapPortAnnotation: 'port' };
-const makeFleet = (): Fleet => new Fleet({ pool: { connectTimeoutMs: 1_000, idleTimeoutMs: 1_000 }, tls: null });
+const OPTIONS = { port: 8000, bootstrapPortAnnotation: 'port', roles: null };
+const makeFleet = (servesPairs = false): Fleet =>
+  new Fleet({ pool: { connectTimeoutMs: 1_000, idleTimeoutMs: 1_000 }, tls: null, servesPairs });
 
 /** How a pod is at a moment; few addresses, so that pods follow each other on one. */
 interface Moment {
@@ -78,4 +79,87 @@ test('two pods at one address: one worker, and the other one has it when the fir
   equal(fleet.workers.length, 1);
   ok(fleet.workers[0] !== first);
   equal(fleet.workers[0]!.labels['pod'], 'b');
+});
+
+const roles = { prefill: ['role=p'], decode: ['role=d'] };
+const changes = fc.array(
+  fc.record({
+    uid: fc.constantFrom('a', 'b', 'c'),
+    role: fc.constantFrom('p', 'd', 'none'),
+    port: fc.option(fc.constantFrom('8998', '9001'), { nil: undefined }),
+    isReady: fc.boolean(),
+  }),
+  { maxLength: 30 },
+);
+
+test('with roles, after any history: each pod is of the role that its labels say, at the port that its annotation says', () => {
+  fc.assert(
+    fc.property(changes, fc.integer({ min: 1, max: 5 }), (history, batch) => {
+      const fleet = makeFleet(true);
+      const roster = new Roster(fleet, { ...OPTIONS, roles }, () => {});
+      const expected = new Map<string, { role: string; bootstrapPort: number | null }>();
+      for (const { uid, role, port, isReady } of history) {
+        const name = { p: 'prefill', d: 'decode', none: '' }[role];
+        if (name === '' || (!isReady && expected.get(uid)?.role !== name)) expected.delete(uid);
+        else expected.set(uid, { role: name, bootstrapPort: name === 'prefill' && port ? Number(port) : null });
+      }
+      for (let at = 0; at < history.length; at += batch) {
+        const part = history.slice(at, at + batch).map(({ uid, role, port, isReady }) => ({
+          metadata: { uid, name: uid, labels: { role }, annotations: port === undefined ? {} : { port } },
+          status: {
+            podIP: `10.0.0.${uid.charCodeAt(0)}`,
+            conditions: [{ type: 'Ready', status: isReady ? 'True' : 'False' }],
+          },
+        }));
+        roster.apply(part.map((pod) => ({ pod, isGone: false })));
+      }
+      const found = fleet.workers.map(({ labels, role, bootstrapPort }) => [labels['pod']!, { role, bootstrapPort }]);
+      deepEqual(Object.fromEntries(found), Object.fromEntries(expected));
+      equal(fleet.eligible.length, expected.size);
+      equal(roster.size, expected.size);
+    }),
+  );
+});
+
+test('a bootstrap port that was set by hand stays until the pod tells another one', () => {
+  const fleet = makeFleet(true);
+  const roster = new Roster(fleet, { ...OPTIONS, roles }, () => {});
+  const tell = (annotations: Readonly<Record<string, string>>): void => {
+    const pod = podOf({ uid: 'a', ip: '10.0.0.1', state: 'ready' });
+    roster.apply([
+      { pod: { ...pod, metadata: { ...pod.metadata, labels: { role: 'p' }, annotations } }, isGone: false },
+    ]);
+  };
+  tell({});
+  const [worker] = fleet.workers;
+  worker!.bootstrapPort = 7000;
+  tell({ touched: 'yes' });
+  equal(worker!.bootstrapPort, 7000);
+  tell({ port: '9001' });
+  equal(worker!.bootstrapPort, 9001);
+  tell({});
+  equal(worker!.bootstrapPort, null);
+  deepEqual(fleet.workers, [worker]);
+});
+
+test('a pod of both roles is told of once, and again when it was right in between', () => {
+  const told: string[] = [];
+  const roster = new Roster(makeFleet(true), { ...OPTIONS, roles: { ...roles, decode: ['kind=d'] } }, (line) =>
+    told.push(line),
+  );
+  const tell = (labels: Readonly<Record<string, string>>): void => {
+    const pod = podOf({ uid: 'a', ip: '10.0.0.1', state: 'ready' });
+    roster.apply([{ pod: { ...pod, metadata: { ...pod.metadata, labels } }, isGone: false }]);
+  };
+  const both = { role: 'p', kind: 'd' };
+  tell({ role: 'p' });
+  equal(roster.size, 1);
+  tell(both);
+  tell({ ...both, more: 'x' });
+  equal(roster.size, 0, 'which of both it is nobody knows any more');
+  equal(told.length, 1);
+  match(told[0]!, /^pod a is no worker: it has the labels of --prefill-selector and of --decode-selector/);
+  tell({ kind: 'd' });
+  tell(both);
+  equal(told.length, 2);
 });

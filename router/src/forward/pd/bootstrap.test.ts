@@ -53,8 +53,9 @@ const batches: [path: string, body: string, size: number][] = [
   ['/v1/completions', '{"prompt":["a","b"]}', 2],
   ['/v1/completions', '{"prompt":[[1],[2],[3]]}', 3],
   ['/v1/completions', '{"prompt":[1,2]}', -1],
-  ['/v1/completions', '{"prompt":"a","n":4}', -1],
-  ['/v1/chat/completions', '{"messages":[],"n":3}', 3],
+  ['/v1/completions', '{"prompt":"a","n":1}', -1],
+  ['/generate', '{"text":"a","n":4,"sampling_params":{"n":1}}', -1],
+  ['/generate', '{"text":["a","b"],"sampling_params":[{"n":1},{}]}', 2],
   ['/v1/chat/completions', '{"messages":[],"n":1}', -1],
   ['/v1/chat/completions', '{"messages":[],"n":null}', -1],
 ];
@@ -76,9 +77,25 @@ for (const body of ['', 'x', '[]', '"a"', '{"a":1', '{"a":1} x', '{"a" 1}', '\uf
 }
 
 test('a batch beyond all measure is refused', () => {
-  const refused = addBootstrap('/v1/chat/completions', Buffer.from('{"n":999999999}'), place);
+  const body = Buffer.from(`{"text":["a"${',"a"'.repeat(65_536)}]}`);
+  const refused = addBootstrap('/generate', body, place);
   assert.ok(refused instanceof RouterError);
+  assert.equal(refused.status, 400);
 });
+
+const several: [path: string, body: string][] = [
+  ['/v1/completions', '{"prompt":"a","n":2}'],
+  ['/v1/chat/completions', '{"messages":[],"n":8}'],
+  ['/generate', '{"text":"a","sampling_params":{"max_new_tokens":4,"n":2}}'],
+  ['/generate', '{"text":["a","b","c"],"sampling_params":[{"n":1},{"n":3},{}]}'],
+];
+for (const [path, body] of several) {
+  test(`${path} ${body}: several samples are refused`, () => {
+    const refused = addBootstrap(path, Buffer.from(body), place);
+    assert.ok(refused instanceof RouterError);
+    assert.equal(refused.status, 501);
+  });
+}
 
 test('who asks for the log probabilities of the prompt', () => {
   const asks = (body: string, path = '/generate') => {

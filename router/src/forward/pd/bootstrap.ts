@@ -18,9 +18,10 @@ const OPEN_ARRAY = 0x5b;
 const OPEN_OBJECT = 0x7b;
 const SP = 0x20;
 
-const NAMES = ['text', 'input_ids', 'prompt', 'n', 'return_logprob'];
-const [TEXT, INPUT_IDS, PROMPT, N, RETURN_LOGPROB] = [0, 2, 4, 6, 8] as const;
+const NAMES = ['text', 'input_ids', 'prompt', 'n', 'return_logprob', 'sampling_params'];
+const [TEXT, INPUT_IDS, PROMPT, N, RETURN_LOGPROB, SAMPLING] = [0, 2, 4, 6, 8, 10] as const;
 const fields = new MemberFinder(NAMES);
+const samples = new MemberFinder(['n']);
 
 /** What both engines of a pair are sent. */
 export interface PairBody {
@@ -33,7 +34,8 @@ export interface PairBody {
  * The client's JSON with the three fields of SGLang's pairs at its end: of members with one name the last counts for the
  * engines (Python's json and orjson), so these win over any of the client's. All other bytes stay as they are.
  *
- * A request that holds several gets a list for each field, with a room for each of them.
+ * A request that holds several prompts gets a list for each field, with a room for each of them. Several samples of one prompt
+ * are refused: SGLang (0.5.23) gives all of them the prompt's room, whatever it is told, and then waits without an end.
  * @returns what is wrong with the body
  */
 export function addBootstrap(path: string, body: Buffer, place: MeetingPlace): PairBody | RouterError {
@@ -41,6 +43,11 @@ export function addBootstrap(path: string, body: Buffer, place: MeetingPlace): P
   const end = fields.find(body, 0, body.length, spans);
   if (end < 0 || !isBlank(body, end)) {
     return new RouterError('bad_request', 'A pair of engines needs a JSON object: the body is none.');
+  }
+  if (wantsSamples(path, body, spans)) {
+    const message =
+      'SGLang does not answer n above 1 in pairs of prefill and decode engines. Send the prompt n times, in one batch or in several requests.';
+    return new RouterError('not_with_pairs', message);
   }
   const size = batchSize(path, body, spans);
   if (size > MAX_BATCH) {
@@ -71,12 +78,27 @@ function rooms(count: number): string[] {
   return Array.from(numbers, (number) => String(number >> 1n));
 }
 
+function wantsSamples(path: string, body: Buffer, spans: Int32Array): boolean {
+  if (path !== '/generate') return isAboveOne(body, spans[N]!, spans[N + 1]!);
+  const [start, end] = [spans[SAMPLING]!, spans[SAMPLING + 1]!];
+  if (start < 0) return false;
+  const at = new Int32Array(2);
+  const inOne = (from: number, to: number): boolean =>
+    samples.find(body, from, to, at) >= 0 && isAboveOne(body, at[0]!, at[1]!);
+  if (body[start] !== OPEN_ARRAY) return inOne(start, end);
+  let isFound = false; // a batch may have parameters for each of its prompts
+  scanItems(body, start, end, (from, to) => {
+    isFound = inOne(from, to);
+    return !isFound;
+  });
+  return isFound;
+}
+
+const isAboveOne = (body: Buffer, start: number, end: number): boolean => Number(readScalarText(body, start, end)) > 1;
+
 /** How many requests a body holds, as SGLang (0.5.23) counts them; -1: one that is not in a list. */
 function batchSize(path: string, body: Buffer, spans: Int32Array): number {
-  if (path === '/v1/chat/completions') {
-    const n = readScalarText(body, spans[N]!, spans[N + 1]!);
-    return n !== null && /^\d{1,9}$/.test(n) && Number(n) > 1 ? Number(n) : -1;
-  }
+  if (path === '/v1/chat/completions') return -1;
   if (path === '/v1/completions') return lengthOfList(body, spans, PROMPT, true);
   // The text counts where both are there; a null counts as absent.
   return hasValue(body, spans, TEXT)

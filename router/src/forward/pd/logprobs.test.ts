@@ -1,23 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Exchange } from '../../exchange.ts';
-import { ownHead } from '../../wire/response-head.ts';
-import { PrefillSink } from './logprobs.ts';
+import { logprobsMerging } from './logprobs.ts';
 
 const x = {} as Exchange;
 
 /** What becomes of a decode engine's answer after that of a prefill engine. */
 function merged(prefill: string, decode: string, isStream = false): string {
-  const sink = new PrefillSink(true);
-  const head = ownHead(200, 'OK', '', 0);
-  head.isEventStream = isStream;
-  sink.head(head);
-  // In two reads.
-  const bytes = Buffer.from(prefill);
-  sink.body(bytes, 0, 9);
-  sink.body(bytes, 9, bytes.length);
-  sink.end();
-  const plugin = sink.merging();
+  const plugin = logprobsMerging(Buffer.from(prefill), isStream);
   const out = isStream ? plugin.responseEvent!(x, Buffer.from(decode)) : plugin.responseBody!(x, Buffer.from(decode));
   return out.toString();
 }

@@ -1,76 +1,30 @@
+import { type Edit, edited } from '../../kit/json-edit.ts';
 import { MemberFinder, readScalarText, scanItems } from '../../kit/json-scan.ts';
-import { EventSplitter } from '../../kit/sse.ts';
+import { EventSplitter, dataOf } from '../../kit/sse.ts';
 import type { Plugin } from '../../plugin.ts';
-import type { ResponseHead } from '../../wire/response-head.ts';
-import type { Sink, Source } from '../../wire/sink.ts';
-import { MAX_HELD_BYTES } from '../plugin-sink.ts';
 
 const parts = new MemberFinder(['meta_info', 'index']);
 const NAMES = ['input_token_logprobs', 'input_top_logprobs', 'input_token_ids_logprobs'];
 const lists = new MemberFinder(NAMES);
 
 const OPEN_ARRAY = 0x5b;
-const LF = 0x0a;
-const DATA = Buffer.from('data:');
 const EMPTY = Buffer.alloc(0);
 
-/** Takes a prefill engine's answer, of which nothing is kept but what is to be put in front of the decode engine's. */
-export class PrefillSink implements Sink {
-  readonly takesFraming = false;
-  source: Source | null = null;
-  isTooLarge = false;
-  readonly #isKept: boolean;
-  readonly #held: Buffer[] = [];
-  #heldBytes = 0;
-  #isEventStream = false;
-
-  constructor(isKept: boolean) {
-    this.#isKept = isKept;
-  }
-
-  head(head: ResponseHead): void {
-    this.#isEventStream = head.isEventStream;
-  }
-
-  body(bytes: Uint8Array, start: number, end: number): void {
-    if (!this.#isKept || this.isTooLarge) return;
-    this.#heldBytes += end - start;
-    this.isTooLarge = this.#heldBytes > MAX_HELD_BYTES;
-    if (this.isTooLarge) this.#held.length = 0;
-    else this.#held.push(Buffer.from(bytes.subarray(start, end)));
-  }
-
-  flush(): boolean {
-    return true;
-  }
-
-  end(): void {}
-  cut(): void {}
-
-  /** Puts the lists of this answer in front of those of another one, in its bytes. */
-  merging(): Plugin {
-    const found = this.#isKept ? listsOf(Buffer.concat(this.#held), this.#isEventStream) : new Map<number, Lists>();
-    this.#held.length = 0;
-    return {
-      name: 'prefill log probabilities',
-      responseBody: (_x, body) => spliced(body, found),
-      responseEvent: (_x, event) => {
-        const [start, end] = dataOf(event);
-        return start < 0 ? event : spliced(event, found, start, end);
-      },
-    };
-  }
+/** Puts the lists of a prefill engine's answer in front of those of the decode engine's, in its bytes. */
+export function logprobsMerging(answer: Buffer, isEventStream: boolean): Plugin {
+  const found = listsOf(answer, isEventStream);
+  return {
+    name: 'prefill log probabilities',
+    responseBody: (_x, body) => spliced(body, found),
+    responseEvent: (_x, event) => {
+      const [start, end] = dataOf(event);
+      return start < 0 ? event : spliced(event, found, start, end);
+    },
+  };
 }
 
 /** The values of `NAMES` in one answer, as bytes with their brackets; empty: no list. */
 type Lists = readonly Buffer[];
-
-/** What is put where. */
-interface Edit {
-  readonly start: number;
-  readonly end: number;
-  readonly bytes: Buffer;
-}
 
 /** By the index of the answer in its batch. */
 function listsOf(answer: Buffer, isEventStream: boolean): Map<number, Lists> {
@@ -108,14 +62,7 @@ function spliced(bytes: Buffer, found: ReadonlyMap<number, Lists>, start = 0, en
       else if (bytes.toString('latin1', from, to) === 'null') edits.push({ start: from, end: to, bytes: value });
     }
   });
-  if (edits.length === 0) return bytes;
-  const out: Buffer[] = [];
-  let at = 0;
-  for (const edit of edits.toSorted((a, b) => a.start - b.start)) {
-    out.push(bytes.subarray(at, edit.start), edit.bytes);
-    at = edit.end;
-  }
-  return Buffer.concat([...out, bytes.subarray(at)]);
+  return edited(bytes, edits);
 }
 
 /** Two lists as one. */
@@ -149,11 +96,4 @@ function spansOf(bytes: Buffer, start: number, end: number, position: number): [
   if (lists.find(bytes, at[0]!, at[1]!, spans) < 0) return [null, position];
   const index = at[2]! < 0 ? null : readScalarText(bytes, at[2]!, at[3]!);
   return [spans, index !== null && /^\d{1,9}$/.test(index) ? Number(index) : position];
-}
-
-/** Where the data of an event stands that has it on one line; -1: it has not. */
-function dataOf(event: Buffer): readonly [start: number, end: number] {
-  if (!event.subarray(0, DATA.length).equals(DATA) || event.includes('\ndata:')) return [-1, -1];
-  const lineEnd = event.indexOf(LF);
-  return [DATA.length, lineEnd < 0 ? event.length : lineEnd];
 }

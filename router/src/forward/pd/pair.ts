@@ -5,7 +5,8 @@ import type { Plugin } from '../../plugin.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { Sink } from '../../wire/sink.ts';
 import { Attempt, type AttemptOwner, type CutCode, type PairRules } from '../attempt.ts';
-import { PrefillSink } from './logprobs.ts';
+import type { Meeting } from './meeting.ts';
+import { PrefillSink } from './prefill-sink.ts';
 
 /** Who started a pair. Of the two attempts it hears one end at most: that of the answer, or of the one that failed. */
 export interface PairOwner extends AttemptOwner {
@@ -20,8 +21,7 @@ export interface PairParts {
   readonly x: Exchange;
   readonly prefill: Worker;
   readonly decode: Worker;
-  /** Whether the log probabilities of the prompt are put into the answer. */
-  readonly mergesLogprobs: boolean;
+  readonly meeting: Meeting;
   /** Makes the answer's sink. `merging`: to be applied to it first. */
   readonly answerSink: (merging: Plugin | null) => Sink;
   readonly owner: PairOwner;
@@ -31,38 +31,40 @@ export interface PairParts {
 const LINGER_MS = 1_000;
 
 /**
- * One try at a pair of engines: the same bytes to both at once; the decode engine's answer is relayed, the prefill engine's is
- * read and dropped. When one fails before the answer has begun, the other is broken off at once and the pair has failed. An error
- * that the prefill engine answers with is the answer.
+ * One try at a pair of engines: each gets its request, both at once or the decode engine once the prefill engine has answered, as
+ * they meet; the decode engine's answer is relayed, the prefill engine's is read and dropped. When one fails before the answer has
+ * begun, the other is broken off at once and the pair has failed. An error that the prefill engine answers with is the answer.
  */
 export class Pair implements PairOwnerOfAttempts {
   readonly #x: Exchange;
   readonly #owner: PairOwner;
+  readonly #meeting: Meeting;
+  readonly #answerSink: (merging: Plugin | null) => Sink;
   readonly #prefill: Attempt;
-  readonly #decode: Attempt;
+  #decode: Attempt;
   readonly #prefilled: PrefillSink;
-  readonly #merges: boolean;
+  /** What a decode engine got that had to wait for it. */
+  #handed: Buffer | null = null;
   /** Whose answer the client gets. */
   #answerer: Attempt;
   #isPrefilled = false;
   #isOver = false;
 
-  constructor({ x, prefill, decode, mergesLogprobs, answerSink, owner }: PairParts) {
+  constructor({ x, prefill, decode, meeting, answerSink, owner }: PairParts) {
     this.#x = x;
     this.#owner = owner;
-    this.#merges = mergesLogprobs;
-    this.#prefilled = new PrefillSink(mergesLogprobs);
+    this.#meeting = meeting;
+    this.#answerSink = answerSink;
+    this.#prefilled = new PrefillSink(meeting.read !== null);
     this.#prefill = new Attempt(x, prefill, this.#prefilled, this, this);
-    // What is merged is complete before the answer's head goes there.
-    const merging: Plugin | null = mergesLogprobs ? lateMerging(() => this.#prefilled.merging()) : null;
-    this.#decode = new Attempt(x, decode, answerSink(merging), this, this);
+    this.#decode = new Attempt(x, decode, answerSink(null), this, this);
     this.#answerer = this.#decode;
   }
 
-  /** Sends the same bytes to both. */
-  start(isFresh: boolean, bytes: Buffer): void {
-    this.#prefill.start(isFresh, bytes);
-    this.#decode.start(isFresh, bytes);
+  start(isFresh: boolean): void {
+    const { prefill, decode } = this.#meeting;
+    this.#prefill.start(isFresh, prefill);
+    if (decode !== null) this.#decode.start(isFresh, decode);
   }
 
   abort(): void {
@@ -90,7 +92,7 @@ export class Pair implements PairOwnerOfAttempts {
   }
 
   mayBegin(attempt: Attempt): boolean {
-    return attempt === this.#prefill || !this.#merges || this.#isPrefilled;
+    return attempt === this.#prefill || this.#meeting.read === null || this.#isPrefilled;
   }
 
   isAside(attempt: Attempt): boolean {
@@ -124,6 +126,13 @@ export class Pair implements PairOwnerOfAttempts {
       this.#owner.onAsideFailed(attempt, failure, detail);
       return;
     }
+    // What was handed over is good still: only its connection was not.
+    if (failure === 'stale' && this.#handed !== null) {
+      this.#decode = new Attempt(this.#x, attempt.worker, attempt.sink, this, this);
+      this.#answerer = this.#decode;
+      this.#decode.start(true, this.#handed);
+      return;
+    }
     this.abort();
     this.#owner.onFailed(attempt, failure, detail);
   }
@@ -145,17 +154,35 @@ export class Pair implements PairOwnerOfAttempts {
       this.#owner.onComplete(attempt);
       return;
     }
-    if (this.#isOver) return;
-    this.#isPrefilled = true;
-    this.#owner.onPrefilled(attempt);
-    if (!this.#merges) return;
-    if (!this.#prefilled.isTooLarge) {
-      this.#decode.goOn();
+    if (!this.#isOver) this.#prefillEnded(attempt);
+  }
+
+  #prefillEnded(prefill: Attempt): void {
+    const { read } = this.#meeting;
+    if (this.#prefilled.isTooLarge) {
+      this.abort();
+      const message = 'What the prefill engine says is too large to be put into the answer.';
+      this.#owner.onRefused(this.#x, new RouterError('upstream_bad_answer', message));
       return;
     }
-    this.abort();
-    const message = 'The log probabilities of the prompt are too large to be put in front of the answer.';
-    this.#owner.onRefused(this.#x, new RouterError('upstream_bad_answer', message));
+    const handover = read === null ? null : read(this.#prefilled.take(), this.#prefilled.isEventStream);
+    if (read !== null && handover === null) {
+      this.abort();
+      this.#owner.onFailed(prefill, 'no_handover', 'nothing for the decode engine in its answer');
+      return;
+    }
+    this.#isPrefilled = true;
+    this.#owner.onPrefilled(prefill);
+    if (handover === null) return;
+    const decode = this.#decode;
+    if (handover.merging !== null) {
+      // Nothing of the answer went there: it waited for this.
+      decode.sink = this.#answerSink(handover.merging);
+      decode.sink.source = decode;
+    }
+    this.#handed = handover.decode;
+    if (this.#handed === null) decode.goOn();
+    else decode.start(false, this.#handed);
   }
 
   #otherThan(attempt: Attempt): Attempt {
@@ -164,14 +191,3 @@ export class Pair implements PairOwnerOfAttempts {
 }
 
 interface PairOwnerOfAttempts extends AttemptOwner, PairRules, UnderWay {}
-
-/** Made when the first byte of the answer comes by: what it is made of is not there before. */
-function lateMerging(make: () => Plugin): Plugin {
-  let made: Plugin | null = null;
-  const merging = (): Plugin => (made ??= make());
-  return {
-    name: 'prefill log probabilities',
-    responseBody: (x, body) => merging().responseBody!(x, body),
-    responseEvent: (x, event) => merging().responseEvent!(x, event),
-  };
-}

@@ -120,6 +120,8 @@ export function captureCalls(options: CaptureOptions, keep: (turn: Turn) => void
   };
 
   return {
+    /** null: it is not loaded. */
+    tokenizer: (): Tokenizer | null => capture?.tokenizer ?? null,
     calls: {
       /**
        * Loads the tokenizer, unless it is. Rejects, in words for the user, when it can't be had. Who names one for another router's

@@ -21,10 +21,18 @@ export interface Trajectory {
 /** Why turns make no whole trajectory. */
 export type Gap = 'a turn before it is gone' | 'a turn keeps more than there is before it';
 
-/** @returns the turns that nothing goes on from: each ends a trajectory */
+/**
+ * @returns the turns that nothing goes on from: each ends a trajectory. What shares only a beginning with a turn, or an earlier
+ * place in it, does not go on from it; what leaves out the token at which it stopped does.
+ */
 export function leavesOf(outlines: readonly TurnOutline[]): TurnOutline[] {
-  const parents = new Set(outlines.map(({ parent }) => parent));
-  return outlines.filter(({ id }) => !parents.has(id));
+  const kept = new Map<string, number>();
+  for (const { parent, keeps } of outlines)
+    if (parent !== null) kept.set(parent, Math.max(keeps, kept.get(parent) ?? 0));
+  return outlines.filter(({ id, keeps, tokens, finishReason }) => {
+    const end = keeps + tokens - (finishReason === 'stop' ? 1 : 0);
+    return !kept.has(id) || kept.get(id)! < end;
+  });
 }
 
 /**

@@ -37,3 +37,21 @@ if not torch.cuda.is_available():
             return lambda *_, **__: _Success(0)
 
     torch.cuda.cudart = _Cudart
+    _torch_empty = torch.empty
+
+    def _empty_in_plain_memory(*sizes, pin_memory=False, **options):
+        """A prefill engine of a pair wants the places of the KV that it sends in memory pinned for a GPU."""
+        return _torch_empty(*sizes, **options)
+
+    class _Event:
+        """A prefill engine records one after each copy of those. On a CPU a copy is done when it returns."""
+
+        def __init__(self, *_, **__):
+            pass
+
+        def __getattr__(self, _):
+            return lambda *_, **__: True
+
+    torch.empty = _empty_in_plain_memory
+    torch.cuda.Event = _Event
+    torch.cuda.current_stream = lambda *_, **__: _Event()

@@ -1,0 +1,1 @@
+"""What `sglang_router` and `vllm_router` of this package share."""

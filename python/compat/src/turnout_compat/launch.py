@@ -1,0 +1,32 @@
+"""Runs turnout in the way of the other routers' `launch_router(args)`: it blocks until the router has ended."""
+
+from __future__ import annotations
+
+from turnout import RouterError
+from turnout._process import RouterProcess
+
+from .args import PeerArgs
+
+_START_TIMEOUT_SECS = 60
+
+
+class BlockingRouter:
+    """A router of these arguments whose `start()` returns when it has ended."""
+
+    def __init__(self, verb: str, args: PeerArgs) -> None:
+        words, environment = args.command_line()
+        self._process = RouterProcess([verb, *words], environment)
+
+    def start(self) -> None:
+        """Runs the router until it is stopped. Raises `RouterError` when it does not start, or ends by a failure."""
+        try:
+            self._process.start(_START_TIMEOUT_SECS)
+            code = self._process.wait()
+        finally:
+            self.stop()
+        if code > 0:
+            raise RouterError(f"the router ended with exit code {code}; its output says why")
+
+    def stop(self, timeout_secs: float | None = None) -> None:
+        """Ends it, for a thread beside the one that runs it. What is under way finishes first; after `timeout_secs` it is killed."""
+        self._process.stop(timeout_secs)

@@ -1,0 +1,312 @@
+"""The arguments of vllm-router. Generated from `router/src/config/alias/`."""
+
+from dataclasses import dataclass, field
+from typing import Dict, List, Optional, Tuple
+
+from turnout_compat.args import PeerArgs
+
+
+@dataclass
+class RouterArgs(PeerArgs):
+    """Arguments of vllm-router, as its own `RouterArgs` has them."""
+
+    host: str = field(
+        default="127.0.0.1",
+        metadata={"flag": "host", "help": "Address to listen on."},
+    )
+    port: int = field(
+        default=30000,
+        metadata={"flag": "port", "help": "Port to listen on; 0 picks a free one."},
+    )
+    worker_urls: List[str] = field(
+        default_factory=list,
+        metadata={"flag": "worker-urls", "help": "Engines to route to, http://host:port each (http://host:port@2: its data-parallel rank 2, @4-7: each of these ranks), separated by spaces or commas. More can be added while running."},
+    )
+    enable_program_scheduling: bool = field(
+        default=False,
+        metadata={"flag": "enable-program-scheduling", "help": "programs are not scheduled; the policies rollout and sticky_least_loaded keep sessions in place."},
+    )
+    program_scheduling_config_json: Optional[str] = field(
+        default=None,
+        metadata={"flag": "program-scheduling-config-json", "help": "programs are not scheduled; the policies rollout and sticky_least_loaded keep sessions in place."},
+    )
+    policy: str = field(
+        default="cache_aware",
+        metadata={"flag": "policy", "help": "How a worker is chosen: rollout, least_inflight, round_robin, random, power_of_two, consistent_hash, sticky_least_loaded, manual, cache_aware, prefix_hash, bucket, kv_aware, or the path of a module of your own."},
+    )
+    router_temperature: str = field(
+        default="0",
+        metadata={"flag": "router-temperature", "help": "kv_aware weighs caches in its own way."},
+    )
+    kv_penalty_host: Optional[str] = field(
+        default=None,
+        metadata={"flag": "kv-penalty-host", "help": "kv_aware weighs caches in its own way."},
+    )
+    kv_penalty_external: Optional[str] = field(
+        default=None,
+        metadata={"flag": "kv-penalty-external", "help": "kv_aware weighs caches in its own way."},
+    )
+    kv_penalty_disk: Optional[str] = field(
+        default=None,
+        metadata={"flag": "kv-penalty-disk", "help": "kv_aware weighs caches in its own way."},
+    )
+    kv_aware_session_affinity_ttl_secs: Optional[str] = field(
+        default=None,
+        metadata={"flag": "kv-aware-session-affinity-ttl-secs", "help": "kv_aware goes by caches; sticky_least_loaded keeps sessions."},
+    )
+    kv_event_source: List[str] = field(
+        default_factory=list,
+        metadata={"flag": "kv-event-source", "help": "One list here: worker=endpoint, then replay=endpoint. Workers that are not in it are asked on --kv-event-port."},
+    )
+    kv_event_replay_source: List[str] = field(
+        default_factory=list,
+        metadata={"flag": "kv-event-replay-source", "help": "One list here: worker=endpoint, then replay=endpoint. Workers that are not in it are asked on --kv-event-port."},
+    )
+    kv_event_block_size: Optional[str] = field(
+        default=None,
+        metadata={"flag": "kv-event-block-size", "help": "engines tell it in their events."},
+    )
+    kv_event_model: Optional[str] = field(
+        default=None,
+        metadata={"flag": "kv-event-model", "help": "engines are asked which model they serve."},
+    )
+    pd_kv_events: List[str] = field(
+        default_factory=list,
+        metadata={"flag": "pd-kv-events", "help": "One list here: worker=endpoint, then replay=endpoint. Workers that are not in it are asked on --kv-event-port."},
+    )
+    vllm_pd_disaggregation: bool = field(
+        default=False,
+        metadata={"flag": "vllm-pd-disaggregation", "help": "Serve requests by pairs of vLLM engines: a prefill engine reads the prompt and hands its KV to a decode engine (--kv-transfer-config)."},
+    )
+    mode: Optional[str] = field(
+        default=None,
+        metadata={"flag": "mode", "help": "The value pd is the same as --vllm-pd-disaggregation, regular is what holds without it."},
+    )
+    prefill_policy: Optional[str] = field(
+        default=None,
+        metadata={"flag": "prefill-policy", "help": "How the prefill engine of a pair is chosen, in place of --policy."},
+    )
+    decode_policy: Optional[str] = field(
+        default=None,
+        metadata={"flag": "decode-policy", "help": "How the decode engine of a pair is chosen, in place of --policy."},
+    )
+    prefill_urls: List[Tuple[str, Optional[int]]] = field(
+        default_factory=list,
+        metadata={"flag": "prefill", "help": "Prefill engines. The bootstrap port of one may follow its URL, or the word none: --prefill http://a:30000 8998 http://b:30000."},
+    )
+    decode_urls: List[str] = field(
+        default_factory=list,
+        metadata={"flag": "decode", "help": "Decode engines."},
+    )
+    mini_lb: bool = field(
+        default=False,
+        metadata={"flag": "mini-lb", "help": "there is one router, and it does more."},
+    )
+    prefill_workers: List[str] = field(
+        default_factory=list,
+        metadata={"flag": "prefill-workers", "help": "The same as --prefill, with commas."},
+    )
+    decode_workers: List[str] = field(
+        default_factory=list,
+        metadata={"flag": "decode-workers", "help": "The same as --decode, with commas."},
+    )
+    vllm_discovery_address: Optional[str] = field(
+        default=None,
+        metadata={"flag": "vllm-discovery-address", "help": "workers that register over ZeroMQ are not heard, so there would be none."},
+    )
+    kv_connector: str = field(
+        default="nixl",
+        metadata={"flag": "kv-connector", "help": "The connector moriio is not served."},
+    )
+    worker_startup_timeout_secs: float = field(
+        default=600,
+        metadata={"flag": "worker-startup-timeout-secs", "help": "The router and POST /add_worker answer at once; this long nothing is said of workers that do not answer yet."},
+    )
+    worker_startup_check_interval: float = field(
+        default=30,
+        metadata={"flag": "worker-startup-check-interval", "help": "The longest pause: a new worker is asked every second at first."},
+    )
+    cache_threshold: float = field(
+        default=0.5,
+        metadata={"flag": "cache-threshold", "help": "cache_aware: the share of a prompt that a worker must have seen before it is preferred for it."},
+    )
+    balance_abs_threshold: int = field(
+        default=32,
+        metadata={"flag": "balance-abs-threshold", "help": "cache_aware, bucket: the least loaded worker is taken when the most loaded one has more than this many requests more, and more than --balance-rel-threshold times as many."},
+    )
+    balance_rel_threshold: float = field(
+        default=1.1,
+        metadata={"flag": "balance-rel-threshold", "help": "cache_aware, bucket: see --balance-abs-threshold; both must be exceeded."},
+    )
+    eviction_interval_secs: Optional[str] = field(
+        default=None,
+        metadata={"flag": "eviction-interval-secs", "help": "what is remembered of prompts is kept within --max-tree-size at every request."},
+    )
+    max_tree_size: Optional[int] = field(
+        default=None,
+        metadata={"flag": "max-tree-size", "help": "Characters of prompts; here rounded to blocks of 64, of all workers together. The documented default of 10000 is in nodes of any size, so that of turnout stands: 1048576 blocks."},
+    )
+    max_payload_size: int = field(
+        default=536870912,
+        metadata={"flag": "max-payload-size", "help": "Largest request body; more gets 413."},
+    )
+    wasm_middleware: Optional[str] = field(
+        default=None,
+        metadata={"flag": "wasm-middleware", "help": "WASM components are not run, and without this one requests that it rejects would be served."},
+    )
+    wasm_middleware_sha256: Optional[str] = field(
+        default=None,
+        metadata={"flag": "wasm-middleware-sha256", "help": "WASM components are not run, and without this one requests that it rejects would be served."},
+    )
+    wasm_middleware_routes: List[str] = field(
+        default_factory=list,
+        metadata={"flag": "wasm-middleware-route", "help": "WASM components are not run, and without this one requests that it rejects would be served."},
+    )
+    intra_node_data_parallel_size: int = field(
+        default=1,
+        metadata={"flag": "intra-node-data-parallel-size", "help": "Data-parallel ranks of every engine whose URL names none: each is a worker, numbered from 0. Nobody is asked."},
+    )
+    enable_igw: bool = field(
+        default=False,
+        metadata={"flag": "enable-igw", "help": "where workers have several models, requests go by model in any case."},
+    )
+    api_key: Optional[str] = field(
+        default=None,
+        metadata={"flag": "api-key", "env": "TURNOUT_WORKER_API_KEY", "help": "For the engines only, as there: the router stays open. Guard it with --admin-api-key, or with api-key in --config."},
+    )
+    log_dir: Optional[str] = field(
+        default=None,
+        metadata={"flag": "log-dir", "help": "Write the log to files there too."},
+    )
+    log_level: str = field(
+        default="info",
+        metadata={"flag": "log-level", "help": "debug, info, warning, error or critical."},
+    )
+    service_discovery: bool = field(
+        default=False,
+        metadata={"flag": "service-discovery", "help": "Find engines among the pods of Kubernetes: those that --selector names join when they are ready, and finish what they have when they are deleted."},
+    )
+    selector: Dict[str, str] = field(
+        default_factory=dict,
+        metadata={"flag": "selector", "help": "Labels that a pod must have, all of them, to be a worker."},
+    )
+    service_discovery_port: int = field(
+        default=80,
+        metadata={"flag": "service-discovery-port", "help": "Where the engines in those pods listen."},
+    )
+    service_discovery_namespace: Optional[str] = field(
+        default=None,
+        metadata={"flag": "service-discovery-namespace", "help": "Without it pods of the router's own namespace are found, there of all; * finds all here."},
+    )
+    prefill_selector: Dict[str, str] = field(
+        default_factory=dict,
+        metadata={"flag": "prefill-selector", "help": "For pairs, in place of --selector: labels that a pod must have, all of them, to be a prefill engine."},
+    )
+    decode_selector: Dict[str, str] = field(
+        default_factory=dict,
+        metadata={"flag": "decode-selector", "help": "The same for decode engines. A pod that fits both is of the role whose selector has all of the other and more."},
+    )
+    prometheus_port: int = field(
+        default=29000,
+        metadata={"flag": "prometheus-port", "help": "Port for GET /metrics, which the main port answers too; 0 picks a free one."},
+    )
+    prometheus_host: str = field(
+        default="127.0.0.1",
+        metadata={"flag": "prometheus-host", "help": "Address for it."},
+    )
+    request_id_headers: List[str] = field(
+        default_factory=list,
+        metadata={"flag": "request-id-headers", "help": "Headers that carry the id of a request, in the order in which they are believed; x-request-id is always one."},
+    )
+    request_timeout_secs: float = field(
+        default=1800,
+        metadata={"flag": "request-timeout-secs", "help": "Longest time from request to the end of its answer. 0: none, as rollouts run for hours."},
+    )
+    retry_max_retries: int = field(
+        default=5,
+        metadata={"flag": "retry-max-retries", "help": "Other workers to try when one fails before the first byte of its answer."},
+    )
+    retry_initial_backoff_ms: int = field(
+        default=50,
+        metadata={"flag": "retry-initial-backoff-ms", "help": "Wait before a worker that failed is tried again. Another worker is tried at once."},
+    )
+    retry_max_backoff_ms: int = field(
+        default=30000,
+        metadata={"flag": "retry-max-backoff-ms", "help": "The longest such wait."},
+    )
+    retry_backoff_multiplier: float = field(
+        default=1.5,
+        metadata={"flag": "retry-backoff-multiplier", "help": "How much longer each wait is than the one before."},
+    )
+    retry_jitter_factor: float = field(
+        default=0.2,
+        metadata={"flag": "retry-jitter-factor", "help": "By how much of itself a wait is made longer or shorter at random."},
+    )
+    disable_retries: bool = field(
+        default=False,
+        metadata={"flag": "disable-retries", "help": "Never try another worker."},
+    )
+    cb_failure_threshold: int = field(
+        default=10,
+        metadata={"flag": "cb-failure-threshold", "help": "Answers of 4xx are no failures; half-open, one request at a time tries."},
+    )
+    cb_success_threshold: int = field(
+        default=3,
+        metadata={"flag": "cb-success-threshold", "help": "Successes in a row that bring it back."},
+    )
+    cb_timeout_duration_secs: float = field(
+        default=60,
+        metadata={"flag": "cb-timeout-duration-secs", "help": "After so long one request at a time tries whether it works again."},
+    )
+    cb_window_duration_secs: float = field(
+        default=120,
+        metadata={"flag": "cb-window-duration-secs", "help": "It is kept to; there it is not used."},
+    )
+    disable_circuit_breaker: bool = field(
+        default=False,
+        metadata={"flag": "disable-circuit-breaker", "help": "Never take a worker out for failed requests."},
+    )
+    health_failure_threshold: int = field(
+        default=3,
+        metadata={"flag": "health-failure-threshold", "help": "Failed checks in a row that put a worker into quarantine."},
+    )
+    health_success_threshold: int = field(
+        default=2,
+        metadata={"flag": "health-success-threshold", "help": "Good checks in a row that let it out again."},
+    )
+    health_check_timeout_secs: float = field(
+        default=5,
+        metadata={"flag": "health-check-timeout-secs", "help": "How long an answer may take; SGLang needs more than 1 s, as its /health generates a token."},
+    )
+    health_check_interval_secs: float = field(
+        default=60,
+        metadata={"flag": "health-check-interval-secs", "help": "A worker in doubt is asked every second."},
+    )
+    health_check_endpoint: str = field(
+        default="/health",
+        metadata={"flag": "health-check-endpoint", "help": "Path to ask."},
+    )
+    max_concurrent_requests: int = field(
+        default=32768,
+        metadata={"flag": "max-concurrent-requests", "help": "A bound on requests under way, to the end of their answers; there a rate of requests per second."},
+    )
+    queue_size: int = field(
+        default=100,
+        metadata={"flag": "queue-size", "help": "When the queue is full: 429; there 408."},
+    )
+    queue_timeout_secs: float = field(
+        default=60,
+        metadata={"flag": "queue-timeout-secs", "help": "When the wait is over: 503; there 408."},
+    )
+    rate_limit_tokens_per_second: float = field(
+        default=0,
+        metadata={"flag": "rate-limit-tokens-per-second", "help": "A limit of its own; there the rate at which --max-concurrent-requests is refilled."},
+    )
+    cors_allowed_origins: List[str] = field(
+        default_factory=list,
+        metadata={"flag": "cors-allowed-origins", "help": "Web pages that may call the router from a browser: https://host each, or *."},
+    )
+
+    @property
+    def pd_disaggregation(self) -> bool:
+        return self.vllm_pd_disaggregation

@@ -1,0 +1,51 @@
+"""`npm run test:python`: builds the wheels, installs them into a fresh environment without any Node, and tests them there.
+
+Arguments are those of `python -m unittest`, for example `-k seed`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+PYTHON = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="turnout-python-") as folder:
+        home = Path(folder)
+        venv.create(home / "venv", with_pip=True)
+        python = str(home / "venv/bin/python")
+        # What programs may find: the environment's own, and the shell that guards engines with what it calls.
+        (home / "tools").mkdir()
+        for tool in ("sh", "sleep"):
+            (home / "tools" / tool).symlink_to(str(shutil.which(tool)))
+        bare = {**os.environ, "PATH": f"{home / 'venv/bin'}:{home / 'tools'}"}
+        assert shutil.which("node", path=bare["PATH"]) is None
+
+        subprocess.run([python, str(PYTHON / "build.py")], check=True)
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run(
+            [*pip, "mypy==2.4.1", "ruff==0.17.5", *map(str, (PYTHON / "dist").glob("*.whl"))], check=True, env=bare
+        )
+        ruff = [python, "-m", "ruff"]
+        for words in (["check", "--quiet"], ["format", "--quiet", "--check"]):
+            subprocess.run([*ruff, *words, "--no-cache", str(PYTHON)], check=True, env=bare)
+        check = [python, "-m", "mypy", "--strict", "--cache-dir", str(home / "mypy")]
+        # Checked as users see them: installed, with their py.typed.
+        packages = [
+            word for name in ("turnout", "turnout_compat", "sglang_router", "vllm_router") for word in ("-p", name)
+        ]
+        subprocess.run([*check, *packages], check=True, cwd=home, env=bare)
+        subprocess.run([*check, str(PYTHON / "tests")], check=True, cwd=home, env=bare)
+        tests = [python, "-m", "unittest", "discover", "-v", "-t", str(PYTHON), "-s", str(PYTHON / "tests")]
+        sys.exit(subprocess.run([*tests, *sys.argv[1:]], cwd=home, env=bare).returncode)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""`AsyncClient` against a router and simulated engines."""
+
+from __future__ import annotations
+
+import asyncio
+import unittest
+
+import httpx
+
+from turnout import AsyncClient, ControlError, Router
+
+from .world import PATIENCE_SECS, engines, generate
+
+NOBODY = "http://127.0.0.1:9"
+
+
+class ClientTest(unittest.IsolatedAsyncioTestCase):
+    urls: list[str]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.urls = engines(cls)
+
+    def setUp(self) -> None:
+        self.router = Router(worker_urls=self.urls, policy="sticky_least_loaded", port=0, prometheus_port=0)
+        self.router.start()
+        self.addCleanup(self.router.stop)
+
+    async def asyncSetUp(self) -> None:
+        self.client = AsyncClient(self.router.url)
+        self.addAsyncCleanup(self.client.aclose)
+        await self.client.wait_ready(workers=2)
+
+    async def test_workers_are_read_added_changed_and_removed(self) -> None:
+        client = self.client
+        self.assertEqual(await client.list_workers(), self.urls)
+        await client.add_worker(NOBODY, labels={"group": "spare"})
+        known = {each["url"]: each for each in await client.workers()}
+        self.assertEqual(list(known), [*self.urls, NOBODY])
+        spare = known[NOBODY]
+        self.assertFalse(spare["is_healthy"])
+        await client.update_worker(spare["id"], priority=7, labels={"rack": "b"})
+        changed = await client.worker(spare["id"])
+        self.assertEqual((changed["priority"], changed["metadata"]["rack"]), (7, "b"))
+        await client.remove_worker(NOBODY)
+        self.assertEqual(await client.list_workers(), self.urls)
+        with self.assertRaises(ControlError) as refused:
+            await client.worker(spare["id"])
+        self.assertEqual((refused.exception.status, refused.exception.code), (404, "WORKER_NOT_FOUND"))
+
+    async def test_a_breaker_is_forced(self) -> None:
+        first = (await self.client.workers())[0]
+        await self.client.set_breaker(first["id"], "open")
+        self.assertEqual((await self.client.worker(first["id"]))["circuit_breaker"], "open")
+
+    async def test_policies_change(self) -> None:
+        self.assertEqual([each["policy"] for each in await self.client.policies()], ["sticky_least_loaded"])
+        changed = await self.client.set_policy("random", model="tiny")
+        self.assertEqual({each["model"]: each["policy"] for each in changed}["tiny"], "random")
+        self.assertEqual(len(await self.client.unset_policy("tiny")), 1)
+        with self.assertRaisesRegex(ControlError, 'There is no policy "best"'):
+            await self.client.set_policy("best")
+
+    async def test_sessions_end(self) -> None:
+        self.assertEqual((await asyncio.to_thread(generate, self.router.url, "trajectory")).status_code, 200)
+        self.assertTrue(await self.client.finish_session("trajectory"))
+        self.assertFalse(await self.client.finish_session("trajectory"))
+
+    async def test_a_control_reaches_all_and_the_dead_are_named(self) -> None:
+        report = await self.client.broadcast("/pause_generation", {"mode": "in_place"})
+        self.assertEqual((report.ok, report.failed), (2, 0))
+        self.assertIs(report.raise_for_failures(), report)
+        await self.client.broadcast("/continue_generation", b"{}")
+        await self.client.add_worker(NOBODY, labels={"group": "spare"})
+        report = await self.client.broadcast("/flush_cache")
+        self.assertEqual((report.ok, report.failed), (2, 1))
+        with self.assertRaisesRegex(ControlError, NOBODY):
+            report.raise_for_failures()
+        alone = await self.client.broadcast("/flush_cache", group="spare")
+        self.assertEqual([each["worker"] for each in alone.results], [NOBODY])
+
+    async def test_a_call_that_is_cancelled_is_cancelled_at_the_engines(self) -> None:
+        asked, left = asyncio.Event(), asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if (await reader.readline()).startswith(b"POST /flush_cache "):
+                asked.set()
+                while await reader.read(1024) != b"":
+                    pass
+                left.set()
+            writer.close()
+
+        engine = await asyncio.start_server(serve, "127.0.0.1", 0)
+        await self.client.add_worker(f"http://127.0.0.1:{engine.sockets[0].getsockname()[1]}")
+        call = asyncio.create_task(self.client.broadcast("/flush_cache"))
+        await asyncio.wait_for(asked.wait(), PATIENCE_SECS)
+        call.cancel()
+        await asyncio.wait_for(left.wait(), PATIENCE_SECS)
+        engine.close()
+
+    async def test_one_worker_answers_for_itself(self) -> None:
+        answer = await self.client.ask_worker(self.urls[1], "/model_info", method="GET")
+        direct = await asyncio.to_thread(httpx.get, f"{self.urls[1]}/model_info", trust_env=False)
+        self.assertEqual((answer.status_code, answer.content), (200, direct.content))
+        refused = await self.client.ask_worker(NOBODY, "/model_info", method="GET")
+        self.assertEqual(refused.status_code, 404)
+
+    async def test_it_tells_when_nothing_is_under_way(self) -> None:
+        self.assertEqual(await self.client.wait_idle(5), {})
+        metrics = await self.client.metrics()
+        self.assertEqual(metrics["turnout_requests_in_flight"], 0)
+
+    async def test_a_worker_that_never_comes_is_waited_for_in_vain(self) -> None:
+        with self.assertRaisesRegex(TimeoutError, "2 of 2 workers are healthy, not 3"):
+            await self.client.wait_ready(workers=3, timeout_secs=0.1)
+
+    async def test_a_key_is_sent(self) -> None:
+        with Router(port=0, prometheus_port=0, admin_api_key=["admin"]) as router:
+            async with AsyncClient(router.url) as client:
+                with self.assertRaises(ControlError) as refused:
+                    await client.workers()
+                self.assertEqual(refused.exception.status, 401)
+            async with AsyncClient(router.url, api_key="admin") as client:
+                self.assertEqual(await client.workers(), [])
+                self.assertEqual(router.workers(), [])
+
+    async def test_nobody_there_is_an_error_of_the_transport(self) -> None:
+        async with AsyncClient(NOBODY) as client:
+            with self.assertRaises(httpx.TransportError):
+                await client.workers()

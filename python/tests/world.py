@@ -1,0 +1,116 @@
+"""What the tests need around a router: simulated engines, scripts in processes of their own, and patience."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import time
+import unittest
+from collections.abc import Callable, Mapping, Sequence
+
+import httpx
+
+Test = unittest.TestCase | type[unittest.TestCase]
+PATIENCE_SECS = 60
+ANY_PORTS = {"TURNOUT_PORT": "0", "TURNOUT_PROMETHEUS_PORT": "0"}
+LISTENING = re.compile(r"listening on (http://[\d.]+:\d+)")
+
+
+# Routers of this process; processes that are read say more.
+os.environ["TURNOUT_LOG_LEVEL"] = "error"
+
+
+class Running:
+    """A process and what it prints, until the test, or its class, is over."""
+
+    def __init__(self, test: Test, words: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            list(words),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", "TURNOUT_LOG_LEVEL": "info", **(env or {})},
+        )
+        self.output = ""
+        if isinstance(test, unittest.TestCase):
+            test.addCleanup(self._end)
+        else:
+            test.addClassCleanup(self._end)
+
+    def says(self, pattern: re.Pattern[str], count: int = 1) -> list[str]:
+        """Reads on until it has said this so often."""
+        assert self.process.stdout is not None
+        while len(found := pattern.findall(self.output)) < count:
+            line = self.process.stdout.readline()
+            if line == "":
+                raise AssertionError(f"ended before it said {pattern.pattern}:\n{self.output}")
+            self.output += line
+        return [str(each) for each in found]
+
+    def _end(self) -> None:
+        assert self.process.stdout is not None
+        self.process.terminate()
+        # Not read to its end: what outlives the process could hold it open.
+        self.process.stdout.close()
+        self.process.wait()
+
+
+def engines(test: Test, count: int = 2, kind: str = "sglang") -> list[str]:
+    """URLs of simulated engines."""
+    flags = ["--workers", str(count), "--kind", kind, "--set", "timeScale=0"]
+    run = Running(test, [sys.executable, "-m", "turnout", "sim", *flags])
+    return run.says(re.compile(r"^  (http://\S+)  \(pid", re.M), count)
+
+
+def script(test: Test, source: str, env: Mapping[str, str] | None = None) -> Running:
+    """A Python program in a process of its own."""
+    return Running(test, [sys.executable, "-c", textwrap.dedent(source)], env)
+
+
+def generate(url: str, session: str = "s") -> httpx.Response:
+    """A generation, as SGLang's clients ask for one. A router that has just started may have to find its engines well first."""
+    body = {"text": "hello", "sampling_params": {"max_new_tokens": 4}}
+    answer = httpx.Response(599)
+
+    def is_served() -> bool:
+        nonlocal answer
+        answer = httpx.post(
+            f"{url}/generate", json=body, headers={"x-session-id": session}, timeout=30, trust_env=False
+        )
+        return answer.status_code != 503
+
+    until(is_served)
+    return answer
+
+
+def is_gone(url: str) -> bool:
+    """Whether nobody listens there any more."""
+    try:
+        httpx.get(f"{url}/liveness", timeout=5, trust_env=False)
+    except httpx.ConnectError:
+        return True
+    except httpx.TransportError:
+        pass
+    return False
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Waits for what has to come."""
+    end = time.monotonic() + PATIENCE_SECS
+    while not holds():
+        if time.monotonic() > end:
+            raise AssertionError("it never came")
+        time.sleep(0.02)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether that process has, though nobody may have asked yet how."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    told = subprocess.run(["/bin/ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return told.stdout.strip()[:1] in ("", "Z")

@@ -1,0 +1,237 @@
+"""What the router's control API takes and answers: once, for both clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypedDict, TypeVar
+from urllib.parse import quote
+
+import httpx
+
+T = TypeVar("T")
+
+
+class ControlError(Exception):
+    """The router refused a call. `code` names the reason where it gave one, for example `WORKER_NOT_FOUND`."""
+
+    def __init__(self, status: int, code: str | None, message: str) -> None:
+        super().__init__(f"{message} ({status}{'' if code is None else f' {code}'})")
+        self.status = status
+        self.code = code
+
+
+class Worker(TypedDict, total=False):
+    """A worker as `GET /workers` shows it. Which fields there are depends on `--worker-api`; `url` always is."""
+
+    id: str
+    url: str
+    model_id: str
+    worker_type: str
+    is_healthy: bool
+    load: int
+    status: str
+    circuit_breaker: str
+    engine: str | None
+    weight_version: str | None
+    models: list[str] | None
+    not_serving_because: list[str]
+    bootstrap_port: int | None
+    dp_rank: int | None
+    priority: int
+    cost: float
+    metadata: dict[str, str]
+
+
+class Policy(TypedDict):
+    """A policy in force; `model` is '' for all models that have none of their own."""
+
+    model: str
+    policy: str
+    state: dict[str, Any]
+
+
+class Readiness(TypedDict):
+    is_ready: bool
+    healthy_workers: int
+    total_workers: int
+
+
+class _Result(TypedDict):
+    worker: str
+    status: int | None
+    ms: float
+
+
+class Result(_Result, total=False):
+    """What one engine answered: `body`, or `error`; `status` is None when it did not answer."""
+
+    body: Any
+    error: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Who did what was asked of all engines, and who did not."""
+
+    results: list[Result]
+    ok: int
+    failed: int
+
+    def raise_for_failures(self) -> Report:
+        """Raises `ControlError`, with the workers that failed, unless all did it."""
+        if self.failed == 0:
+            return self
+        failures = [result for result in self.results if not 200 <= (result["status"] or 0) < 300]
+        words = "; ".join(f"{each['worker']}: {each.get('error', each['status'])}" for each in failures)
+        raise ControlError(207 if self.ok else 502, None, words)
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """A request to the router and how its answer is read."""
+
+    method: str
+    path: str
+    read: Callable[[httpx.Response], T]
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    # Bytes go out as they are, everything else as JSON.
+    body: Any = None
+    # Seconds without a byte of the answer; None: without end.
+    timeout_secs: float | None = 30
+    # Statuses beyond 2xx that are answers.
+    also: Iterable[int] = ()
+
+    def request(self, client: httpx.Client | httpx.AsyncClient, url: str, api_key: str | None) -> httpx.Request:
+        headers = {**self.headers, **({} if api_key is None else {"authorization": f"Bearer {api_key}"})}
+        is_bytes = isinstance(self.body, (bytes, bytearray))
+        content: dict[str, Any] = {} if self.body is None else {"content" if is_bytes else "json": self.body}
+        timeout = httpx.Timeout(self.timeout_secs, connect=10)
+        return client.build_request(
+            self.method, url + self.path, params=dict(self.query), headers=headers, timeout=timeout, **content
+        )
+
+    def result(self, response: httpx.Response) -> T:
+        if response.is_success or response.status_code in self.also:
+            return self.read(response)
+        try:
+            answer = response.json()
+        except ValueError:
+            answer = {}
+        said = answer if isinstance(answer, dict) else {}
+        error = said.get("error", said.get("message"))
+        message = error.get("message") if isinstance(error, dict) else error
+        code = said.get("code") or response.headers.get("x-turnout-error")
+        raise ControlError(response.status_code, code, str(message or response.text.strip() or "refused"))
+
+
+def _nothing(_: httpx.Response) -> None:
+    return None
+
+
+def list_workers() -> Call[list[str]]:
+    return Call("GET", "/list_workers", lambda answer: list(answer.json()["urls"]))
+
+
+def workers() -> Call[list[Worker]]:
+    return Call("GET", "/workers", lambda answer: list(answer.json()["workers"]))
+
+
+def worker(worker_id: str) -> Call[Worker]:
+    return Call("GET", f"/workers/{quote(worker_id, safe='')}", lambda answer: answer.json())
+
+
+def add_worker(url: str, fields: Mapping[str, Any]) -> Call[None]:
+    return Call("POST", "/workers", _nothing, body={"url": url, **_given(fields)})
+
+
+def update_worker(worker_id: str, fields: Mapping[str, Any]) -> Call[None]:
+    return Call("PATCH", f"/workers/{quote(worker_id, safe='')}", _nothing, body=_given(fields))
+
+
+def remove_worker(url: str, force: bool) -> Call[None]:
+    return Call("POST", "/remove_worker", _nothing, query={"url": url, **({"force": "true"} if force else {})})
+
+
+def set_breaker(worker_id: str, state: str) -> Call[None]:
+    return Call("POST", f"/workers/{quote(worker_id, safe='')}/breaker", _nothing, body={"state": state})
+
+
+def policies() -> Call[list[Policy]]:
+    return Call("GET", "/policies", _policies)
+
+
+def set_policy(policy: str, model: str) -> Call[list[Policy]]:
+    return Call("PUT", "/policies", _policies, body={"policy": policy, "model": model})
+
+
+def unset_policy(model: str) -> Call[list[Policy]]:
+    return Call("DELETE", "/policies", _policies, query={"model": model})
+
+
+def finish_session(session_id: str) -> Call[bool]:
+    return Call(
+        "POST", "/finish_session", lambda answer: bool(answer.json()["known"]), query={"session_id": session_id}
+    )
+
+
+def wait_idle(timeout_secs: float) -> Call[dict[str, int]]:
+    return Call(
+        "POST",
+        "/fleet/wait_idle",
+        lambda answer: answer.json().get("in_flight", {}),
+        body={"timeout_secs": timeout_secs},
+        timeout_secs=timeout_secs + 30,
+        also=[504],
+    )
+
+
+def readiness() -> Call[Readiness]:
+    return Call("GET", "/readiness", _readiness, also=[503])
+
+
+def metrics() -> Call[dict[str, float]]:
+    return Call("GET", "/metrics", lambda answer: _samples(answer.text))
+
+
+def broadcast(path: str, body: Any, query: Mapping[str, str], timeout_secs: float | None) -> Call[Report]:
+    return Call("POST", path, _report, query=query, body=body, timeout_secs=timeout_secs, also=[207, 502])
+
+
+def ask_worker(worker: str, path: str, body: Any, method: str, timeout_secs: float | None) -> Call[httpx.Response]:
+    headers = {"x-turnout-worker": worker}
+    anything = range(300, 600)
+    return Call(
+        method, path, lambda answer: answer, headers=headers, body=body, timeout_secs=timeout_secs, also=anything
+    )
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _policies(answer: httpx.Response) -> list[Policy]:
+    return list(answer.json()["policies"])
+
+
+def _readiness(answer: httpx.Response) -> Readiness:
+    told = answer.json()
+    return {
+        "is_ready": answer.status_code == 200,
+        "healthy_workers": told.get("healthy_workers", 0),
+        "total_workers": told.get("total_workers", 0),
+    }
+
+
+def _report(answer: httpx.Response) -> Report:
+    told = answer.json()
+    if "results" not in told:
+        raise ControlError(answer.status_code, answer.headers.get("x-turnout-error"), answer.text)
+    return Report(told["results"], told["ok"], told["failed"])
+
+
+def _samples(text: str) -> dict[str, float]:
+    """`name{labels}` → value, of the Prometheus text format."""
+    lines = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
+    return {name: float(value) for name, _, value in lines}

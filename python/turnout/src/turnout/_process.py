@@ -1,0 +1,141 @@
+"""A router as a child process that is told apart from its parent's terminal and never outlives its parent."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import wait as wait_for
+from weakref import WeakSet
+
+from ._command import command
+
+_links: WeakSet[socket.socket] = WeakSet()
+
+
+def _close_links() -> None:
+    for link in list(_links):
+        link.close()
+
+
+# A child that is forked while a router runs must not hold the socket that tells the router that its parent lives.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_links)
+
+
+class RouterError(RuntimeError):
+    """The router did not start. The message is the router's own."""
+
+
+class RouterProcess:
+    """`turnout` with these words and environment variables. What it logs goes where this process's output goes.
+
+    The two hold the ends of a socket: the router says on it where it listens, and drains and ends, as on SIGTERM, once this
+    end is closed. The system closes it however this process dies, also by `kill -9`.
+    """
+
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._words = words
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+        self._link: socket.socket | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id; None: it was not started."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, timeout_secs: float) -> Mapping[str, str | None]:
+        """Starts it and returns once it listens, with its addresses: `url`, `metricsUrl`, `adminUrl`.
+
+        Raises `RouterError` when it does not start, or not in time.
+        """
+        if self.is_running:
+            raise RouterError("it runs already")
+        self._link, theirs = socket.socketpair()
+        _links.add(self._link)
+        with theirs:
+            fd = theirs.fileno()
+            self._process = subprocess.Popen(
+                [*command(), *self._words],
+                env={**os.environ, **self._environment, "TURNOUT_PARENT_FD": str(fd)},
+                stdin=subprocess.DEVNULL,
+                pass_fds=[fd],
+                # Ctrl-C is for this process, which ends the router as it sees fit.
+                start_new_session=True,
+            )
+        try:
+            message = self._first_message(timeout_secs)
+        except BaseException:
+            self._process.kill()
+            self._release()
+            raise
+        if message.get("error") is None:
+            return message
+        self._release()
+        raise RouterError(message["error"])
+
+    def wait(self) -> int:
+        """Blocks until it has ended. Returns its exit code, below 0 for the signal that ended it.
+
+        In a child process of `multiprocessing` it is stopped when the parent of that is gone.
+        """
+        process, link = self._process, self._link
+        if process is None or link is None:
+            raise RouterError("it was not started")
+        parent = multiprocessing.parent_process()
+        parent_pid = os.getppid()
+        # The sentinel of a forked child may be held open by its siblings, so the parent's number is looked at as well.
+        while process.poll() is None:
+            ready = wait_for([link] if parent is None else [link, parent.sentinel], None if parent is None else 1)
+            if parent is not None and (parent.sentinel in ready or os.getppid() != parent_pid):
+                process.terminate()
+                break
+            if link in ready:
+                break
+        return self._release()
+
+    def stop(self, timeout_secs: float | None) -> None:
+        """Ends it: what is under way finishes first, for at most `shutdown_grace_period_secs`; after `timeout_secs` it is killed."""
+        if self._process is None or self._link is None:
+            return
+        if self.is_running:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(timeout_secs)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._release()
+
+    def _release(self) -> int:
+        assert self._process is not None and self._link is not None
+        code = self._process.wait()
+        self._link.close()
+        return code
+
+    def _first_message(self, timeout_secs: float) -> Mapping[str, str]:
+        assert self._process is not None and self._link is not None
+        until = time.monotonic() + timeout_secs
+        line = b""
+        while not line.endswith(b"\n"):
+            try:
+                self._link.settimeout(max(0.001, until - time.monotonic()))
+                part = self._link.recv(65_536)
+            except TimeoutError:
+                raise RouterError(f"it did not listen within {timeout_secs} seconds") from None
+            if part == b"":
+                code = self._process.wait()
+                raise RouterError(f"it ended with exit code {code} before it listened; its output says why")
+            line += part
+        self._link.settimeout(None)
+        message: Mapping[str, str] = json.loads(line)
+        return message

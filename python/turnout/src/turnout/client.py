@@ -1,0 +1,272 @@
+"""Clients for the control API of a router. `AsyncClient` and `Client` have the same methods."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+import httpx
+
+from . import _calls as calls
+from ._calls import Call, ControlError, Policy, Readiness, Report, Result, T, Worker
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+Role = Literal["regular", "prefill", "decode"]
+BreakerState = Literal["open", "closed", "auto"]
+_READY_POLL_SECS = 0.2
+
+
+class WorkerFields(TypedDict, total=False):
+    """What can be said of a worker. `api_key` is sent to it in place of `--worker-api-key`, and never shown again."""
+
+    worker_type: Role
+    model_id: str
+    priority: int
+    cost: float
+    bootstrap_port: int
+    labels: Mapping[str, str]
+    api_key: str
+
+
+class _Address:
+    def __init__(self, url: str, api_key: str | None = None, verify: ssl.SSLContext | bool = True) -> None:
+        self._url = url.rstrip("/")
+        self._control_url = self._url
+        self._api_key = api_key
+        self._verify = verify
+
+    @property
+    def _trust(self) -> ssl.SSLContext | bool:
+        """Reading all authorities takes a quarter of a second, for nothing where there is no TLS."""
+        return self._verify if self._control_url.startswith("https:") else False
+
+
+class AsyncClient(_Address):
+    """Steers the router at `url` (that of `--admin-port` where it has one), with the key of `--admin-api-key`.
+
+    Every method raises `ControlError` when the router refuses, and `httpx.TransportError` when it can't be reached. A call
+    that is cancelled ends its request, and with it what the router does for it. Proxies of the environment are not used.
+    """
+
+    _http: httpx.AsyncClient | None = None
+
+    async def list_workers(self) -> list[str]:
+        """The URLs of all workers."""
+        return await self._do(calls.list_workers())
+
+    async def workers(self) -> list[Worker]:
+        """All workers, with their state."""
+        return await self._do(calls.workers())
+
+    async def worker(self, worker_id: str) -> Worker:
+        """One worker, by its id (with `--worker-api vllm` its URL)."""
+        return await self._do(calls.worker(worker_id))
+
+    async def add_worker(self, url: str, **fields: Unpack[WorkerFields]) -> None:
+        """Adds a worker. It gets work once its health check is good."""
+        await self._do(calls.add_worker(url, fields))
+
+    async def update_worker(self, worker_id: str, **fields: Unpack[WorkerFields]) -> None:
+        """Changes what is said of a worker; its URL and role stay."""
+        await self._do(calls.update_worker(worker_id, fields))
+
+    async def remove_worker(self, url: str, *, force: bool = False) -> None:
+        """Drains a worker: no new work, what it has it finishes. By `force` that is cut off."""
+        await self._do(calls.remove_worker(url, force))
+
+    async def set_breaker(self, worker_id: str, state: BreakerState) -> None:
+        """Takes a worker out ('open'), keeps it in ('closed'), or lets its requests decide ('auto')."""
+        await self._do(calls.set_breaker(worker_id, state))
+
+    async def policies(self) -> list[Policy]:
+        """The policies in force, by model."""
+        return await self._do(calls.policies())
+
+    async def set_policy(self, policy: str, *, model: str = "") -> list[Policy]:
+        """Changes the policy, of one model or of all that have none of their own."""
+        return await self._do(calls.set_policy(policy, model))
+
+    async def unset_policy(self, model: str) -> list[Policy]:
+        """Takes away the policy of one model."""
+        return await self._do(calls.unset_policy(model))
+
+    async def finish_session(self, session_id: str) -> bool:
+        """Ends a session (a trajectory). Returns whether a policy knew it."""
+        return await self._do(calls.finish_session(session_id))
+
+    async def wait_idle(self, timeout_secs: float = 60) -> dict[str, int]:
+        """Waits until the router has nothing under way at any worker. Returns {}, or what is under way by worker when time is up."""
+        return await self._do(calls.wait_idle(timeout_secs))
+
+    async def readiness(self) -> Readiness:
+        """Whether requests can be served, and by how many workers."""
+        return await self._do(calls.readiness())
+
+    async def wait_ready(self, *, workers: int = 1, timeout_secs: float = 600) -> None:
+        """Waits until so many workers are healthy. Raises `TimeoutError` when they are not in time."""
+        until = time.monotonic() + timeout_secs
+        while not _is_enough(await self.readiness(), workers, until):
+            await asyncio.sleep(_READY_POLL_SECS)
+
+    async def metrics(self) -> dict[str, float]:
+        """All metrics: `name{label="value"}` → value."""
+        return await self._do(calls.metrics())
+
+    async def broadcast(
+        self,
+        path: str,
+        body: Any = None,
+        *,
+        session: str | None = None,
+        group: str | None = None,
+        timeout_secs: float | None = None,
+    ) -> Report:
+        """Posts to all engines at once (`/pause_generation`, `/flush_cache`, `/update_weights_from_disk`, …).
+
+        `body` is sent as JSON, bytes as they are. `session` and `group` ask a part of the fleet only. Engines that failed
+        are in the report, and `raise_for_failures()` makes an exception of them.
+        """
+        return await self._do(calls.broadcast(path, body, _part(session, group), timeout_secs))
+
+    async def ask_worker(
+        self, worker: str, path: str, body: Any = None, *, method: str = "POST", timeout_secs: float | None = None
+    ) -> httpx.Response:
+        """Sends a request to one worker, by URL or id, whatever its state. Returns its own answer, of any status."""
+        return await self._do(calls.ask_worker(worker, path, body, method, timeout_secs))
+
+    async def aclose(self) -> None:
+        """Closes its connections."""
+        if self._http is not None:
+            await self._http.aclose()
+        self._http = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _do(self, call: Call[T]) -> T:
+        if self._http is None:
+            self._http = httpx.AsyncClient(verify=self._trust, trust_env=False)
+        return call.result(await self._http.send(call.request(self._http, self._control_url, self._api_key)))
+
+
+class Client(_Address):
+    """`AsyncClient` for code that waits: the same methods, which block."""
+
+    _http: httpx.Client | None = None
+
+    def list_workers(self) -> list[str]:
+        """The URLs of all workers."""
+        return self._do(calls.list_workers())
+
+    def workers(self) -> list[Worker]:
+        """All workers, with their state."""
+        return self._do(calls.workers())
+
+    def worker(self, worker_id: str) -> Worker:
+        """One worker, by its id (with `--worker-api vllm` its URL)."""
+        return self._do(calls.worker(worker_id))
+
+    def add_worker(self, url: str, **fields: Unpack[WorkerFields]) -> None:
+        """Adds a worker. It gets work once its health check is good."""
+        self._do(calls.add_worker(url, fields))
+
+    def update_worker(self, worker_id: str, **fields: Unpack[WorkerFields]) -> None:
+        """Changes what is said of a worker; its URL and role stay."""
+        self._do(calls.update_worker(worker_id, fields))
+
+    def remove_worker(self, url: str, *, force: bool = False) -> None:
+        """Drains a worker: no new work, what it has it finishes. By `force` that is cut off."""
+        self._do(calls.remove_worker(url, force))
+
+    def set_breaker(self, worker_id: str, state: BreakerState) -> None:
+        """Takes a worker out ('open'), keeps it in ('closed'), or lets its requests decide ('auto')."""
+        self._do(calls.set_breaker(worker_id, state))
+
+    def policies(self) -> list[Policy]:
+        """The policies in force, by model."""
+        return self._do(calls.policies())
+
+    def set_policy(self, policy: str, *, model: str = "") -> list[Policy]:
+        """Changes the policy, of one model or of all that have none of their own."""
+        return self._do(calls.set_policy(policy, model))
+
+    def unset_policy(self, model: str) -> list[Policy]:
+        """Takes away the policy of one model."""
+        return self._do(calls.unset_policy(model))
+
+    def finish_session(self, session_id: str) -> bool:
+        """Ends a session (a trajectory). Returns whether a policy knew it."""
+        return self._do(calls.finish_session(session_id))
+
+    def wait_idle(self, timeout_secs: float = 60) -> dict[str, int]:
+        """Waits until the router has nothing under way at any worker. Returns {}, or what is under way by worker when time is up."""
+        return self._do(calls.wait_idle(timeout_secs))
+
+    def readiness(self) -> Readiness:
+        """Whether requests can be served, and by how many workers."""
+        return self._do(calls.readiness())
+
+    def wait_ready(self, *, workers: int = 1, timeout_secs: float = 600) -> None:
+        """Waits until so many workers are healthy. Raises `TimeoutError` when they are not in time."""
+        until = time.monotonic() + timeout_secs
+        while not _is_enough(self.readiness(), workers, until):
+            time.sleep(_READY_POLL_SECS)
+
+    def metrics(self) -> dict[str, float]:
+        """All metrics: `name{label="value"}` → value."""
+        return self._do(calls.metrics())
+
+    def broadcast(
+        self,
+        path: str,
+        body: Any = None,
+        *,
+        session: str | None = None,
+        group: str | None = None,
+        timeout_secs: float | None = None,
+    ) -> Report:
+        """Posts to all engines at once, as `AsyncClient.broadcast` does."""
+        return self._do(calls.broadcast(path, body, _part(session, group), timeout_secs))
+
+    def ask_worker(
+        self, worker: str, path: str, body: Any = None, *, method: str = "POST", timeout_secs: float | None = None
+    ) -> httpx.Response:
+        """Sends a request to one worker, by URL or id, whatever its state. Returns its own answer, of any status."""
+        return self._do(calls.ask_worker(worker, path, body, method, timeout_secs))
+
+    def close(self) -> None:
+        """Closes its connections."""
+        if self._http is not None:
+            self._http.close()
+        self._http = None
+
+    def _do(self, call: Call[T]) -> T:
+        if self._http is None:
+            self._http = httpx.Client(verify=self._trust, trust_env=False)
+        return call.result(self._http.send(call.request(self._http, self._control_url, self._api_key)))
+
+
+def _part(session: str | None, group: str | None) -> dict[str, str]:
+    return {name: value for name, value in (("session", session), ("group", group)) if value is not None}
+
+
+def _is_enough(told: Readiness, workers: int, until: float) -> bool:
+    if told["healthy_workers"] >= workers and (told["is_ready"] or workers == 0):
+        return True
+    if time.monotonic() >= until:
+        raise TimeoutError(f"{told['healthy_workers']} of {told['total_workers']} workers are healthy, not {workers}")
+    return False
+
+
+__all__ = ["AsyncClient", "Client", "ControlError", "Policy", "Readiness", "Report", "Result", "Worker", "WorkerFields"]

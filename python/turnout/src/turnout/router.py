@@ -1,0 +1,145 @@
+"""A router that runs as long as the Python process that started it, at most."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ._options import RouterOptions
+from ._process import RouterError, RouterProcess
+from .client import Client
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+
+class Router(Client):
+    """Runs a router, and steers it as `Client` does.
+
+    Options are those of `turnout serve` with underscores (`RouterOptions` has them all); one that is None is not given.
+    Those that are not named come from `TURNOUT_…` variables, from the YAML file `config`, or are the router's defaults. A
+    name that is no option is a `TypeError`.
+
+    >>> with Router(policy="consistent_hash", worker_urls=["http://worker1:8000"], port=0) as router:
+    ...     router.add_worker("http://worker2:8000")
+
+    The router is a process of its own: requests do not pass through Python. It ends with `stop()`, with the `with` block,
+    and with this process, however that ends. What is under way finishes first, for at most `shutdown_grace_period_secs`.
+    """
+
+    def __init__(self, *, config: str | os.PathLike[str] | None = None, **options: Unpack[RouterOptions]) -> None:
+        self._environment = _environment(options)
+        words = [] if config is None else ["--config", os.fspath(config)]
+        self._process = RouterProcess(["serve", *words], self._environment)
+        self._metrics_url = ""
+        super().__init__("", api_key=_control_key({**os.environ, **self._environment}))
+
+    @property
+    def url(self) -> str:
+        """Where it takes requests, for example `http://127.0.0.1:30000`; '' before the start."""
+        return self._url
+
+    @property
+    def metrics_url(self) -> str:
+        """Where Prometheus reads; '' before the start."""
+        return self._metrics_url
+
+    @property
+    def pid(self) -> int | None:
+        """The id of its process; None before the start."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.is_running
+
+    def start(self, timeout_secs: float = 60) -> Self:
+        """Starts it and returns once it listens; `wait_ready()` waits for workers as well.
+
+        Raises `RouterError`, with the words of the router, when it does not start.
+        """
+        told = self._process.start(timeout_secs)
+        self._url = _from_here(told["url"] or "")
+        self._metrics_url = _from_here(told["metricsUrl"] or "")
+        self._control_url = _from_here(told["adminUrl"] or "") or self._url
+        certificate = self._environment.get("TURNOUT_TLS_CERT_PATH")
+        if certificate is not None:
+            self._verify = _trust_in(certificate)
+        return self
+
+    def wait(self) -> int:
+        """Blocks until the router has ended. Returns its exit code."""
+        return self._process.wait()
+
+    def stop(self, timeout_secs: float | None = None) -> None:
+        """Takes no more requests, lets those under way finish, and ends the router.
+
+        After `timeout_secs` it is killed; without a timeout it takes at most `shutdown_grace_period_secs`. A router that
+        does not run is left alone.
+        """
+        # The router gives idle connections a moment to be used once more.
+        self.close()
+        self._process.stop(timeout_secs)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _environment(options: Mapping[str, Any]) -> dict[str, str]:
+    """Not as flags: keys in a command line can be read by others."""
+    known = RouterOptions.__annotations__
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise TypeError(f"Router has no option {name!r}{f': did you mean {near[0]!r}?' if near else ''}")
+    return {f"TURNOUT_{name.upper()}": _text(value) for name, value in options.items() if value is not None}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+def _control_key(environment: Mapping[str, str]) -> str | None:
+    """The first key of those that steer the router."""
+    for name in ("TURNOUT_ADMIN_API_KEY", "TURNOUT_API_KEY"):
+        keys = environment.get(name, "").replace(",", " ").split()
+        file = environment.get(f"{name}_FILE")
+        if not keys and file is not None and os.path.exists(file):
+            lines = (line.strip() for line in Path(file).read_text(encoding="utf-8").splitlines())
+            keys = [line for line in lines if line and not line.startswith("#")]
+        if keys:
+            return keys[0]
+    return None
+
+
+def _from_here(url: str) -> str:
+    """An address that listens everywhere is none to connect to."""
+    if urlsplit(url).hostname == "0.0.0.0":
+        return url.replace("0.0.0.0", "127.0.0.1", 1)
+    return url.replace("[::]", "[::1]", 1)
+
+
+def _trust_in(certificate: str) -> ssl.SSLContext:
+    """Trusts this very certificate: the router was started here with it, whatever name it is made out to."""
+    context = ssl.create_default_context(cafile=certificate)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.check_hostname = False
+    return context
+
+
+__all__ = ["Router", "RouterError"]

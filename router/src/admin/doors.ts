@@ -1,0 +1,83 @@
+import type { Server } from 'node:http';
+import { serverCertificates } from '../config/certificates.ts';
+import type { LiveConfig } from '../config/live.ts';
+import type { Config } from '../config/options.ts';
+import type { CoarseClock } from '../kit/clock.ts';
+import { type MetricsText, createMetricsServer } from '../observe/metrics-server.ts';
+import { listenOn, listenOr } from '../wire/listen-on.ts';
+import { Listener, type RequestTaker } from '../wire/listener.ts';
+import { adminPort, dataPort } from '../wire/options.ts';
+import type { RetryBudget } from '../wire/request-body.ts';
+
+interface DoorsParts {
+  readonly live: LiveConfig;
+  readonly clock: CoarseClock;
+  readonly retryBudget: RetryBudget;
+  readonly taker: RequestTaker;
+  readonly metricsText: MetricsText;
+}
+
+/** Where doors stand, once they are open. */
+interface Addresses {
+  readonly url: string;
+  /** null: what steers comes in at the data port. */
+  readonly adminUrl: string | null;
+  readonly metricsUrl: string;
+}
+
+/** All ports that the router listens on: for data, with `--admin-port` one for what steers, and one for metrics. */
+export class Doors {
+  readonly data: Listener;
+  readonly #admin: Listener | null;
+  readonly #metrics: Server;
+  readonly #config: Config;
+
+  constructor({ live, clock, retryBudget, taker, metricsText }: DoorsParts) {
+    this.#config = live.current;
+    const tls = serverCertificates(this.#config);
+    const listener = (options: typeof dataPort): Listener =>
+      new Listener(clock, retryBudget, live.of(options), tls, taker);
+    this.data = listener(dataPort);
+    this.#admin = this.#config.adminPort === undefined ? null : listener(adminPort);
+    this.#metrics = createMetricsServer(metricsText);
+  }
+
+  get listeners(): readonly Listener[] {
+    return this.#admin === null ? [this.data] : [this.data, this.#admin];
+  }
+
+  /** Rejects, naming the option, when an address can't be listened on. */
+  async open(): Promise<Addresses> {
+    const { host, port, adminHost, prometheusHost, prometheusPort, reusePort } = this.#config;
+    const metricsAt = { port: prometheusPort, host: prometheusHost, reusePort };
+    const dataAt = await listenOr(() => this.data.listen(), `--port ${port}`);
+    const admin = this.#admin;
+    const adminAt = admin && (await listenOr(() => admin.listen(), `--admin-port ${this.#config.adminPort}`));
+    const metrics = await listenOr(() => listenOn(this.#metrics, metricsAt), `--prometheus-port ${prometheusPort}`);
+    const scheme = this.data.isTls ? 'https' : 'http';
+    const urlOf = (on: string, at: number) => `${scheme}://${on.includes(':') ? `[${on}]` : on}:${at}`;
+    return {
+      url: urlOf(host, dataAt),
+      adminUrl: adminAt === null ? null : urlOf(adminHost, adminAt),
+      metricsUrl: `http://${prometheusHost}:${metrics}/metrics`,
+    };
+  }
+
+  /** Reads the certificates of `next`; throws where they are none. @returns what puts them in force */
+  prepareReload(next: Config): () => void {
+    const renewed = serverCertificates(next);
+    return () => {
+      if (renewed !== null) for (const each of this.listeners) each.reloadTls(renewed);
+    };
+  }
+
+  sweep(): void {
+    for (const each of this.listeners) each.sweep();
+  }
+
+  close(): void {
+    for (const each of this.listeners) each.close();
+    this.#metrics.close();
+    this.#metrics.closeAllConnections();
+  }
+}

@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Dialect, Exchange } from '../exchange.ts';
+import { RouterError } from '../kit/errors.ts';
+import { errorJson, lastWords } from './errors.ts';
+
+const unknown = new RouterError('model_not_found', 'There is no x.');
+const said = (dialect: Dialect, error = unknown): unknown => JSON.parse(errorJson(error, dialect));
+
+test('an error is worded as the API that was called words its own', () => {
+  const message = 'There is no x.';
+  assert.deepEqual(said('openai'), {
+    error: { message, type: 'invalid_request_error', param: null, code: 'model_not_found' },
+  });
+  assert.deepEqual(said('sglang'), {
+    error: { message, type: 'invalid_request_error', code: 404, retryable: false },
+  });
+  assert.deepEqual(said('anthropic'), { type: 'error', error: { type: 'not_found_error', message } });
+  assert.deepEqual(said('plain'), { error: message, code: 'model_not_found' });
+});
+
+test('the Messages API has a word for every status', () => {
+  const typeOf = (status: number): string => {
+    const error = new RouterError('bad_request', 'x', { status });
+    return (said('anthropic', error) as { error: { type: string } }).error.type;
+  };
+  const statuses = [400, 401, 404, 408, 413, 429, 500, 502, 503, 504];
+  assert.deepEqual(statuses.map(typeOf), [
+    'invalid_request_error',
+    'authentication_error',
+    'not_found_error',
+    'invalid_request_error',
+    'request_too_large',
+    'rate_limit_error',
+    'api_error',
+    'api_error',
+    'api_error',
+    'timeout_error',
+  ]);
+});
+
+test('an error event of the Messages API has its name; within an event nothing can be said', () => {
+  const cut = (dialect: Dialect, isBetweenEvents: boolean): string =>
+    lastWords({ dialect, underWay: { isBetweenEvents } } as unknown as Exchange, unknown);
+  assert.equal(
+    cut('anthropic', true),
+    'event: error\ndata: {"type":"error","error":{"type":"not_found_error","message":"There is no x."}}\n\n',
+  );
+  assert.match(cut('openai', true), /^data: \{"error":.*\}\n\n$/);
+  assert.equal(cut('anthropic', false), '');
+});

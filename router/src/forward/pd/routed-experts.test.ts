@@ -1,0 +1,43 @@
+import { equal } from 'node:assert/strict';
+import { test } from 'node:test';
+import { joinedExperts } from './routed-experts.ts';
+
+/** As numpy writes it: the header is filled up with spaces to a multiple of 64. */
+function npy(rows: readonly (readonly number[])[], descr = '|u1', version = 1): string {
+  const shape = `(${rows.length}, ${rows[0]!.length / 2}, 2)`;
+  const dict = `{'descr': '${descr}', 'fortran_order': False, 'shape': ${shape}, }`;
+  const before = version === 1 ? 10 : 12;
+  const header = `${dict.padEnd(64 * Math.ceil((before + dict.length + 1) / 64) - before - 1)}\n`;
+  const head = Buffer.alloc(before);
+  head.write('\x93NUMPY', 'latin1');
+  head[6] = version;
+  if (version === 1) head.writeUInt16LE(header.length, 8);
+  else head.writeUInt32LE(header.length, 8);
+  return Buffer.concat([head, Buffer.from(header), Buffer.from(rows.flat())]).toString('base64');
+}
+
+const prompt = [
+  [1, 2, 3, 4],
+  [5, 6, 7, 8],
+];
+const made = [
+  [0, 0, 0, 0],
+  [9, 9, 9, 9],
+  [10, 11, 12, 13],
+];
+
+test('the rows of the prompt are the prefill engine’s, the others stay', () => {
+  for (const version of [1, 2]) {
+    equal(joinedExperts(npy(prompt), npy(made, '|u1', version)), npy([...prompt, made[2]!], '|u1', version));
+  }
+  equal(joinedExperts(npy([...prompt, [7, 7, 7, 7], [8, 8, 8, 8]]), npy(made)), npy([...prompt, [7, 7, 7, 7]]));
+});
+
+test('what does not fit is left alone', () => {
+  equal(joinedExperts(npy(prompt, '<u2'), npy(made)), null);
+  equal(joinedExperts(npy([[1, 2]]), npy(made)), null);
+  for (const bad of ['', 'AAAA', 'no base64!', npy(prompt).slice(0, 40)]) {
+    equal(joinedExperts(bad, npy(made)), null);
+    equal(joinedExperts(npy(prompt), bad), null);
+  }
+});

@@ -1,0 +1,136 @@
+import { type Edit, edited, settingMembers } from '../../kit/json-edit.ts';
+import { MemberFinder, readString, scanItems } from '../../kit/json-scan.ts';
+import { dataOf } from '../../kit/sse.ts';
+import type { Plugin } from '../../plugin.ts';
+import { joinedExperts } from './routed-experts.ts';
+
+/** Where things stand in an answer of vLLM (0.32.0), by path: in it, in its first choice, in the details of its usage. */
+const inAnswer = new MemberFinder([
+  'kv_transfer_params',
+  'choices',
+  'usage',
+  'prompt_logprobs',
+  'prompt_token_id_logprobs',
+]);
+const inChoice = new MemberFinder(['prompt_logprobs', 'routed_experts']);
+const inUsage = new MemberFinder(['prompt_tokens_details']);
+const inDetails = new MemberFinder(['cached_tokens']);
+const inParams = new MemberFinder(['remote_prefill_cached_tokens']);
+
+const OPEN_OBJECT = 0x7b;
+type Span = readonly [start: number, end: number];
+
+/** A part of an answer; all spans are of `bytes`. null: it is not there, or null. */
+interface Places {
+  readonly params: Span | null;
+  readonly logprobs: Span | null;
+  readonly idLogprobs: Span | null;
+  readonly choiceLogprobs: Span | null;
+  readonly experts: Span | null;
+  readonly details: Span | null;
+  readonly cached: Span | null;
+}
+
+/** What a prefill engine said. */
+export interface PrefillSaid {
+  /** Its `kv_transfer_params`, byte for byte; null: it has handed nothing over. */
+  readonly params: Buffer | null;
+  /** Puts what a decode engine can't know into its answer; null: there is nothing of that. */
+  readonly merging: Plugin | null;
+}
+
+export function readPrefill(answer: Buffer): PrefillSaid {
+  const found = placesIn(answer, 0, answer.length);
+  const text = (span: Span | null): Buffer | null =>
+    span === null || isNull(answer, span) ? null : answer.subarray(span[0], span[1]);
+  const params = text(found.params);
+  const known: Known = {
+    logprobs: text(found.logprobs),
+    idLogprobs: text(found.idLogprobs),
+    choiceLogprobs: text(found.choiceLogprobs),
+    experts: found.experts === null ? null : readString(answer, found.experts[0], found.experts[1]),
+    // Where the parameters tell it, the decode engine says it itself.
+    cached: params !== null && hasMember(params, inParams) ? null : text(found.cached),
+  };
+  const isObject = params !== null && params[0] === OPEN_OBJECT;
+  const hasAny = Object.values(known).some((value) => value !== null);
+  return { params: isObject ? params : null, merging: hasAny ? mergingOf(known) : null };
+}
+
+/** What only the prefill engine knows. */
+interface Known {
+  readonly logprobs: Buffer | null;
+  readonly idLogprobs: Buffer | null;
+  readonly choiceLogprobs: Buffer | null;
+  readonly experts: string | null;
+  readonly cached: Buffer | null;
+}
+
+function mergingOf(known: Known): Plugin {
+  return {
+    name: 'what the prefill engine knows',
+    responseBody: (_x, body) => merged(body, 0, body.length, known),
+    responseEvent: (_x, event) => {
+      const [start, end] = dataOf(event);
+      return start < 0 ? event : merged(event, start, end, known);
+    },
+  };
+}
+
+function merged(bytes: Buffer, start: number, end: number, known: Known): Buffer {
+  const to = placesIn(bytes, start, end);
+  const edits: Edit[] = [];
+  const put = (span: Span | null, value: Buffer | null): void => {
+    if (span !== null && value !== null) edits.push({ start: span[0], end: span[1], bytes: value });
+  };
+  put(to.logprobs, known.logprobs);
+  put(to.idLogprobs, known.idLogprobs);
+  put(to.choiceLogprobs, known.choiceLogprobs);
+  const own = to.experts === null ? null : readString(bytes, to.experts[0], to.experts[1]);
+  const joined = own === null || known.experts === null ? null : joinedExperts(known.experts, own);
+  if (joined !== null) put(to.experts, Buffer.from(`"${joined}"`));
+  if (to.details !== null && known.cached !== null) {
+    if (isNull(bytes, to.details)) put(to.details, Buffer.from(`{"cached_tokens":${known.cached.toString()}}`));
+    else edits.push(...(settingMembers(bytes, ...to.details, { cached_tokens: known.cached }) ?? []));
+  }
+  return edited(bytes, edits);
+}
+
+function placesIn(bytes: Buffer, start: number, end: number): Places {
+  const top = spansOf(inAnswer, 5, bytes, [start, end]);
+  const choice = spansOf(inChoice, 2, bytes, firstItem(bytes, top[1]!));
+  const [details = null] = spansOf(inUsage, 1, bytes, top[2]!);
+  const [cached = null] = spansOf(inDetails, 1, bytes, details);
+  return {
+    params: top[0]!,
+    logprobs: top[3]!,
+    idLogprobs: top[4]!,
+    choiceLogprobs: choice[0]!,
+    experts: choice[1]!,
+    details,
+    cached,
+  };
+}
+
+/** Of `count` names; each null where the object, or the member, is not there. */
+function spansOf(finder: MemberFinder, count: number, bytes: Buffer, object: Span | null): (Span | null)[] {
+  const spans = new Int32Array(2 * count);
+  if (object === null || finder.find(bytes, object[0], object[1], spans) < 0) spans.fill(-1);
+  return Array.from({ length: count }, (_, i) => (spans[2 * i]! < 0 ? null : [spans[2 * i]!, spans[2 * i + 1]!]));
+}
+
+function firstItem(bytes: Buffer, list: Span | null): Span | null {
+  let item: Span | null = null;
+  if (list !== null) {
+    scanItems(bytes, list[0], list[1], (start, end) => {
+      item = [start, end];
+      return false;
+    });
+  }
+  return item;
+}
+
+const hasMember = (object: Buffer, finder: MemberFinder): boolean =>
+  spansOf(finder, 1, object, [0, object.length])[0] !== null;
+
+const isNull = (bytes: Buffer, [start, end]: Span): boolean => bytes.toString('latin1', start, end) === 'null';

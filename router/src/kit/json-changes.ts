@@ -1,0 +1,60 @@
+import { keyIs, scanMembers } from './json-scan.ts';
+
+/** A member of an object: where its key (with the quote) and its value stand. */
+export interface MemberPlace {
+  readonly from: number;
+  readonly valueStart: number;
+  readonly to: number;
+}
+
+/** Changes places of a JSON text; every other byte stays as it is. */
+export class JsonChanges {
+  readonly bytes: Buffer;
+  readonly #edits: { readonly from: number; readonly to: number; readonly text: Buffer }[] = [];
+
+  constructor(bytes: Buffer) {
+    this.bytes = bytes;
+  }
+
+  /** Places may not overlap. */
+  replace(from: number, to: number, text: string | Buffer): void {
+    this.#edits.push({ from, to, text: typeof text === 'string' ? Buffer.from(text) : text });
+  }
+
+  /**
+   * Goes through the members of the object at `start`.
+   * @param each answers false for one that is to go, its comma too
+   * @returns the index after the object; -1: there is none
+   */
+  members(start: number, end: number, each: (is: (name: string) => boolean, place: MemberPlace) => boolean): number {
+    const { bytes } = this;
+    const places: (MemberPlace & { readonly stays: boolean })[] = [];
+    const after = scanMembers(bytes, start, end, (keyStart, keyEnd, valueStart, to) => {
+      const place = { from: keyStart - 1, valueStart, to };
+      places.push({ ...place, stays: each((name) => keyIs(bytes, keyStart, keyEnd, name), place) });
+    });
+    let hasKept = false;
+    for (const [i, { from, to, stays }] of places.entries()) {
+      if (stays) hasKept = true;
+      else if (hasKept) this.replace(places[i - 1]!.to, to, '');
+      else this.replace(from, places[i + 1]?.from ?? to, '');
+    }
+    return after;
+  }
+
+  get isEmpty(): boolean {
+    return this.#edits.length === 0;
+  }
+
+  result(): Buffer {
+    if (this.#edits.length === 0) return this.bytes;
+    const parts: Buffer[] = [];
+    let at = 0;
+    for (const { from, to, text } of this.#edits.toSorted((a, b) => a.from - b.from)) {
+      parts.push(this.bytes.subarray(at, from), text);
+      at = to;
+    }
+    parts.push(this.bytes.subarray(at));
+    return Buffer.concat(parts);
+  }
+}

@@ -1,0 +1,228 @@
+import type { EngineKind } from '../../engines/engine.ts';
+import type { AnswerEar, Exchange } from '../../exchange.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import { RouterError } from '../../kit/errors.ts';
+import { type PluginAnswer, type PluginPhases, Refused } from '../../plugin.ts';
+import { AnswerTap } from '../../trajectory/capture/answer-tap.ts';
+import type { ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
+import type { ChatOpened } from '../../trajectory/chat/chat-calls.ts';
+import { withoutOurs } from '../../trajectory/chat/client-copy.ts';
+import type { Equality } from '../../trajectory/chat/equality.ts';
+import { FromCompletion } from '../../trajectory/chat/from-completion.ts';
+import type { Ledger } from '../../trajectory/ledger.ts';
+import type { Trajectories } from '../../trajectory/trajectories.ts';
+import type { ResponseHead } from '../../wire/response-head.ts';
+import { maxModelLen } from './model-length.ts';
+import { inSession } from './session-path.ts';
+import type { SameTokens } from './same-tokens.ts';
+
+export interface ChatSessionsOptions {
+  readonly equality: Equality;
+  readonly forward: 'ids' | 'messages';
+  readonly engine: 'auto' | 'sglang' | 'vllm';
+  readonly verify: boolean;
+}
+
+/** What a session looks at, beside its plugin's options. */
+export interface ChatSurroundings {
+  readonly trajectories: Trajectories;
+  readonly sameTokens: SameTokens;
+  /** Plain chats that carry a session key are sessions too (`--capture-chat`). */
+  readonly captureChat: boolean;
+  readonly sessionHeaders: readonly string[];
+}
+
+const CHAT = '/v1/chat/completions';
+/** Larger chats would hold the event loop while they are copied. */
+const MAX_BODY_BYTES = 33_554_432;
+
+/** A chat under way. */
+interface Following {
+  readonly id: number;
+  isOpen: boolean;
+  /** How the present engine got it. */
+  opened: Extract<ChatOpened, { problem: null }> | null;
+  fromCompletion: FromCompletion | null;
+  tap: AnswerTap | null;
+  experts: ExpertsTap | null;
+}
+
+/** Chats in sessions: engines get the ids of all that was said before, clients get what a plain call would have given them. */
+export class ChatSessions implements PluginPhases {
+  readonly #options: ChatSessionsOptions;
+  readonly #around: ChatSurroundings;
+  readonly #ledger: Ledger;
+  /** Sessions by the path that was asked for. */
+  readonly #inPath = new WeakMap<Exchange, string>();
+  readonly #following = new Map<Exchange, Following>();
+  #nextId = 1;
+
+  constructor(options: ChatSessionsOptions, around: ChatSurroundings) {
+    this.#options = options;
+    this.#around = around;
+    this.#ledger = around.trajectories.ledger;
+  }
+
+  retarget(x: Exchange): void {
+    const found = inSession(x.head.target);
+    if (found === null) return;
+    const { session, target } = found;
+    this.#inPath.set(x, session);
+    x.head.target = target;
+    x.key = { kind: 'session', value: session, source: 'path' };
+  }
+
+  appliesTo(x: Exchange): boolean {
+    return this.#inPath.has(x) || (this.#around.captureChat && isChat(x) && this.#sessionOf(x) !== '');
+  }
+
+  async admit(x: Exchange): Promise<null> {
+    const session = this.#inPath.get(x);
+    if (session === undefined) return null;
+    const isKnown = await this.#ledger.ask('chatKnown', { session, tenant: x.tenant });
+    if (isKnown) return null;
+    throw new Refused(
+      new RouterError('session_not_found', `There is no session '${session}': POST /sessions begins one.`),
+    );
+  }
+
+  /** A call that is repeated with its id, as its answer got lost: it gets that answer. */
+  async answer(x: Exchange): Promise<PluginAnswer | null> {
+    const key = keyOf(x);
+    if (key === '' || !isChat(x)) return null;
+    await new Promise<void>((resolve) => x.body.whenComplete(() => resolve()));
+    if (x.body.bytes > MAX_BODY_BYTES) return null;
+    const { session, tenant } = { session: this.#sessionOf(x), tenant: x.tenant };
+    const known = await this.#ledger.ask('chatRepeat', { session, tenant, key, body: new Uint8Array(x.body.join()) });
+    if (known === null) return null;
+    if (known.problem !== null) return { status: 409, contentType: 'application/json', body: errorOf(known.problem) };
+    const { bytes, isStream } = known;
+    const body = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    return { status: 200, contentType: isStream ? 'text/event-stream' : 'application/json', body };
+  }
+
+  async requestBody(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
+    if (!isChat(x)) return body;
+    const { trajectories, sameTokens } = this.#around;
+    const { refusal } = trajectories;
+    if (refusal !== null) throw new Refused(refusal);
+    if (body.length > MAX_BODY_BYTES) {
+      const message = `A chat in a session may have ${MAX_BODY_BYTES} bytes.`;
+      throw new Refused(new RouterError('payload_too_large', message));
+    }
+    const engine = this.#kindOf(worker);
+    if (this.#options.verify && this.#options.forward === 'ids') await sameTokens.check(worker);
+    let following = this.#following.get(x);
+    if (following === undefined) {
+      following = { id: this.#nextId++, isOpen: false, opened: null, fromCompletion: null, tap: null, experts: null };
+      this.#following.set(x, following);
+    }
+    const opened = await this.#ledger.ask('chatOpen', {
+      id: following.id,
+      session: this.#sessionOf(x),
+      tenant: x.tenant,
+      // A copy: what a view is on would cross over as a whole.
+      body: following.isOpen ? null : new Uint8Array(body),
+      engine,
+      maxModelLen: maxModelLen(worker, x.model),
+      takesIds: this.#options.forward === 'ids',
+      key: keyOf(x),
+    });
+    // Its client left in the meantime, and nobody will close it.
+    if (x.outcome !== null) this.#ledger.tell('chatDrop', following.id);
+    if (opened.problem !== null) throw new Refused(new RouterError('bad_request', opened.problem));
+    following.isOpen = true;
+    following.opened = opened;
+    following.fromCompletion = opened.form === 'completion' ? new FromCompletion(opened.wishes) : null;
+    // The answer has to be read: it may not come compressed.
+    x.head.drop('accept-encoding');
+    const query = x.head.target.indexOf('?');
+    x.engineTarget = query < 0 ? opened.path : opened.path + x.head.target.slice(query);
+    return Buffer.from(opened.body.buffer, opened.body.byteOffset, opened.body.byteLength);
+  }
+
+  hearAnswer(x: Exchange, head: ResponseHead): AnswerEar | null {
+    const following = this.#following.get(x);
+    if (following === undefined || following.opened === null || head.status !== 200) return null;
+    following.tap = new AnswerTap(head.isEventStream, true, false);
+    following.experts = this.#around.trajectories.expertsTap(following.tap);
+    return following.experts;
+  }
+
+  responseEvent(x: Exchange, event: Buffer): Buffer {
+    const following = this.#following.get(x);
+    if (following === undefined || following.opened === null || x.status !== 200) return event;
+    return following.fromCompletion?.event(event) ?? withoutOurs(event, following.opened.wishes).bytes;
+  }
+
+  responseBody(x: Exchange, body: Buffer): Buffer {
+    const following = this.#following.get(x);
+    if (following === undefined || following.opened === null || x.status !== 200) return body;
+    const { fromCompletion, opened } = following;
+    const made =
+      fromCompletion === null
+        ? withoutOurs(body, opened.wishes)
+        : { bytes: fromCompletion.body(body), hasIds: fromCompletion.hasIds };
+    if (!made.hasIds && this.#inPath.has(x)) {
+      const message =
+        'The engine answers without the ids of its tokens: it is too old, or a router before it drops what it is asked for.';
+      throw new Refused(new RouterError('upstream_bad_answer', message));
+    }
+    return made.bytes;
+  }
+
+  finished(x: Exchange): void {
+    const following = this.#following.get(x);
+    if (following === undefined) return;
+    this.#following.delete(x);
+    const { id, tap, experts } = following;
+    const expertsKey = experts !== null && experts.hasCut ? experts.key : null;
+    if (tap === null || tap.isTooLarge || x.outcome !== 'complete') {
+      this.#ledger.tell('chatDrop', id);
+      if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
+      return;
+    }
+    const { startMs, firstByteMs, endMs, worker, group } = x;
+    const facts = {
+      group,
+      worker: worker?.url ?? '',
+      version: worker?.weightVersion ?? '',
+      startedAtMs: Math.round(Date.now() - performance.now() + startMs),
+      ttftMs: firstByteMs - startMs,
+      generationMs: endMs - firstByteMs,
+    };
+    this.#ledger.tell('chatClose', { id, isStream: tap.isStream, answer: tap.take(), facts, expertsKey });
+  }
+
+  /** What its engine understands; refused while nobody knows. */
+  #kindOf({ engine }: Worker): EngineKind {
+    const { engine: said } = this.#options;
+    if (said !== 'auto') return said;
+    if (engine !== null && engine !== 'openai') return engine;
+    const message =
+      engine === null
+        ? 'Which engine its worker is is not known yet: the first good health check tells, or the option "engine" of chat-sessions.'
+        : 'Its worker is no SGLang and no vLLM: it takes no ids of tokens.';
+    throw new Refused(new RouterError('no_available_workers', message, { retryAfterSecs: 1 }));
+  }
+
+  /** Where no policy asks for a key, nobody has looked for it. */
+  #sessionOf(x: Exchange): string {
+    const known = this.#inPath.get(x) ?? x.session;
+    if (known !== '') return known;
+    for (const name of this.#around.sessionHeaders) {
+      const value = x.head.get(name);
+      if (value !== undefined && value !== '') return value;
+    }
+    return '';
+  }
+}
+
+/** By what its client will know it again, should the answer get lost; ''. */
+const keyOf = ({ head, isRequestIdOurs }: Exchange): string =>
+  head.get('idempotency-key') ?? (isRequestIdOurs ? '' : head.requestId);
+
+const errorOf = (message: string): Buffer =>
+  Buffer.from(JSON.stringify({ error: { message, type: 'invalid_request_error', param: null, code: 'conflict' } }));
+
+const isChat = ({ path, head }: Exchange): boolean => path === CHAT && head.method === 'POST';

@@ -1,0 +1,49 @@
+import { z } from 'zod';
+import type { PluginDefinition } from '../definition.ts';
+import { ChatSessions, type ChatSessionsOptions } from './chat-sessions.ts';
+import { addMetrics } from './metrics.ts';
+import { addRoutes } from './routes.ts';
+import { SameTokens } from './same-tokens.ts';
+
+const options = z.strictObject({
+  equality: z
+    .enum(['strict', 'loose_tool_call', 'role_content_only'])
+    .default('loose_tool_call')
+    .describe('When a message that a client sends back is the one on record.'),
+  forward: z
+    .enum(['ids', 'messages'])
+    .default('ids')
+    .describe('What engines get; of messages they render and tell the ids.'),
+  engine: z.enum(['auto', 'sglang', 'vllm']).default('auto').describe('What its workers are; auto: as they say.'),
+  verify: z.boolean().default(true).describe('Compare the tokenizer with that of each engine before it is used.'),
+});
+
+/** Chats with exact tokens: see docs/guides/chat-sessions.md. */
+export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
+  name: 'chat-sessions',
+  options,
+  async create(own, { config, trajectories, log, metrics }) {
+    if (config.tokenizerPath === undefined || trajectories === null) {
+      throw new Error("it needs the model's tokenizer: --tokenizer-path");
+    }
+    const { ledger } = trajectories;
+    await ledger.ask('loadTokenizer', null);
+    await ledger.ask('chatBegin', own.equality);
+    const { captureChat, sessionHeaders } = config;
+    const sameTokens = new SameTokens((text) => ledger.ask('encodeText', text), log);
+    const sessions = new ChatSessions(own, { trajectories, sameTokens, captureChat, sessionHeaders });
+    addMetrics(metrics, ledger);
+    return {
+      retarget: (x) => sessions.retarget(x),
+      appliesTo: (x) => sessions.appliesTo(x),
+      admit: (x) => sessions.admit(x),
+      answer: (x) => sessions.answer(x),
+      requestBody: (x, body, worker) => sessions.requestBody(x, body, worker),
+      hearAnswer: (x, head) => sessions.hearAnswer(x, head),
+      responseEvent: (x, event) => sessions.responseEvent(x, event),
+      responseBody: (x, body) => sessions.responseBody(x, body),
+      finished: (x) => sessions.finished(x),
+      routes: ({ forClients }) => addRoutes(forClients, ledger),
+    };
+  },
+};

@@ -1,0 +1,282 @@
+import type { EngineKind } from '../../engines/engine.ts';
+import { Unreadable } from '../capture/sampled.ts';
+import type { ExpertsFiles } from '../capture/experts-files.ts';
+import type { SessionName } from '../store/store-calls.ts';
+import type { TurnWriter } from '../store/writer.ts';
+import { walk } from '../export/walk.ts';
+import type { Tokenizer } from '../tokens/tokenizer.ts';
+import { readChatRequest } from './chat-request.ts';
+import type { ChatFacts, ChatSession, OpenTurn } from './chat-session.ts';
+import { loadChatTemplate } from './chat-template.ts';
+import { Chats } from './chats.ts';
+import { type ChatWishes, type EngineRequest, engineRequest } from './engine-request.ts';
+import type { Equality } from './equality.ts';
+import { type ChatSample, answerValues, readChat } from './read-chat.ts';
+import { type Repeatable, clientsAnswer, digestOf } from './repeats.ts';
+import { sessionRecords } from './records.ts';
+import { encodeSamples } from './samples.ts';
+
+/** Which chat. */
+export interface ChatName {
+  readonly session: string;
+  readonly tenant: string;
+}
+
+/** A chat's request that is to go to an engine. */
+export interface ChatOpenCall extends ChatName {
+  /** Its caller's number for it. */
+  readonly id: number;
+  /** null: it is known, and goes to another engine. */
+  readonly body: Uint8Array | null;
+  readonly engine: EngineKind;
+  /** 0: not known. */
+  readonly maxModelLen: number;
+  readonly takesIds: boolean;
+  /** By what its client will know it again, should the answer get lost; ''. */
+  readonly key: string;
+}
+
+export type ChatOpened =
+  | {
+      readonly body: Uint8Array;
+      readonly path: string;
+      readonly form: EngineRequest['form'];
+      readonly isStream: boolean;
+      readonly wishes: ChatWishes;
+      readonly problem: null;
+    }
+  | { readonly problem: string };
+
+export type ChatRepeated =
+  | { readonly bytes: Uint8Array; readonly isStream: boolean; readonly problem: null }
+  | { readonly problem: string }
+  | null;
+
+export interface ChatCloseCall {
+  readonly id: number;
+  readonly isStream: boolean;
+  readonly answer: Uint8Array;
+  readonly facts: ChatFacts;
+  /** What its routed experts are known by; null: it had none. */
+  readonly expertsKey: number | null;
+}
+
+export interface ChatStats {
+  /** Turns that were kept. */
+  turns: number;
+  /** Those whose prompt is no continuation of the record. */
+  drifted: number;
+  /** Those that engines rendered themselves. */
+  observed: number;
+  /** Answers whose tokens could not be read. */
+  uncaptured: number;
+  /** Why the last one could not; ''. */
+  lastProblem: string;
+  /** Sessions whose earlier turns could not be read. */
+  unread: number;
+}
+
+interface Open {
+  readonly chat: ChatSession;
+  readonly turn: OpenTurn;
+  isExact: boolean;
+  readonly key: string;
+  readonly call: Repeatable;
+}
+
+/** What chats are made of, on the trajectory thread. */
+export interface ChatParts {
+  /** null: it is not loaded. */
+  readonly tokenizer: () => Tokenizer | null;
+  readonly tokenizerPath: string | null;
+  readonly writer: TurnWriter;
+  /** null: routed experts are not kept. */
+  readonly files: ExpertsFiles | null;
+  /** Removes the turns of a session, and what belongs to them. */
+  readonly removeStored: (name: SessionName) => Promise<number>;
+}
+
+/** Of the wishes of a request those that its answer depends on. */
+const WISHES = [
+  'logprobs',
+  'top_logprobs',
+  'return_meta_info',
+  'return_prompt_token_ids',
+  'return_token_ids',
+  'return_output_ids_in_sglext',
+  'return_input_ids_in_sglext',
+];
+
+/** What the trajectory thread can be asked about chats. */
+export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStored }: ChatParts) {
+  const open = new Map<number, Open>();
+  const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, uncaptured: 0, lastProblem: '', unread: 0 };
+  let chats: Chats | null = null;
+  const begun = (): Chats => {
+    if (chats === null) throw new Error('chat sessions are not on');
+    return chats;
+  };
+
+  const forget = (id: number): Open | undefined => {
+    const known = open.get(id);
+    open.delete(id);
+    if (known === undefined) return undefined;
+    known.chat.open--;
+    if (known.call.turn === null) known.chat.repeats.drop(known.key, known.call);
+    return known;
+  };
+
+  const close = async (
+    { isStream, answer, facts, expertsKey }: ChatCloseCall,
+    { chat, turn, isExact, call, key }: Open,
+  ): Promise<void> => {
+    if (chat.isRemoved) return;
+    const bytes = Buffer.from(answer.buffer, answer.byteOffset, answer.byteLength);
+    const expertsOf = ({ experts }: ChatSample) =>
+      expertsKey === null ? null : (files?.keep(expertsKey, experts) ?? null);
+    const samples = readChat(answerValues(isStream, bytes));
+    const turns = await chat.answered(turn, isExact, samples, facts, answer, expertsOf);
+    // What was cut out of an answer is not in its copy: a repeated call asks an engine again.
+    if (expertsKey === null) chat.repeats.begin(key, { ...call, turn: turns[0]!.id });
+    for (const one of turns) {
+      writer.put(one);
+      stats.turns++;
+      if (one.drift !== null) stats.drifted++;
+      if (!isExact) stats.observed++;
+    }
+  };
+
+  return {
+    /** Turns chat sessions on, once the tokenizer is loaded; rejects, in words for the user, when there is no chat template. */
+    chatBegin(equality: Equality): void {
+      const loaded = tokenizer();
+      if (loaded === null || tokenizerPath === null) throw new Error('the tokenizer is not loaded');
+      chats = new Chats({ tokenizer: loaded, template: loadChatTemplate(tokenizerPath), equality }, writer);
+    },
+
+    chatKnown: ({ session, tenant }: ChatName): Promise<boolean> => begun().has(session, tenant),
+
+    async chatOpen({
+      id,
+      session,
+      tenant,
+      body,
+      engine,
+      maxModelLen,
+      takesIds,
+      key,
+    }: ChatOpenCall): Promise<ChatOpened> {
+      let known = open.get(id);
+      if (known === undefined) {
+        const request = readChatRequest(Buffer.from(body!.buffer, body!.byteOffset, body!.byteLength));
+        if (typeof request === 'string') return { problem: request };
+        begun().begin(session, tenant);
+        const made = await begun().with(session, tenant, async (chat): Promise<Open | string> => {
+          try {
+            const call: Repeatable = {
+              digest: digestOf(request.body),
+              isStream: request.isStream,
+              form: 'chat',
+              wishes: {},
+              turn: null,
+            };
+            const turn = await chat.ask(request);
+            chat.repeats.begin(key, call);
+            return { chat, turn, isExact: false, key, call };
+          } catch (error) {
+            // The template's own word, mostly: raise_exception of a message that it has no place for.
+            return `The chat template refuses these messages: ${(error as Error).message}`;
+          }
+        });
+        if (typeof made === 'string') return { problem: made };
+        known = made;
+        // It stays in memory until its answer is here.
+        known.chat.open++;
+        open.set(id, known);
+      }
+      const { request, promptIds } = known.turn;
+      const made = engineRequest(engine, request, promptIds, { maxModelLen, takesIds });
+      known.isExact = made.isExact;
+      const wishes = Object.fromEntries(WISHES.map((name) => [name, request.fields[name] ?? null]));
+      const { path, form } = made;
+      Object.assign(known.call, { form, wishes });
+      return { body: new Uint8Array(made.body), path, form, isStream: request.isStream, wishes, problem: null };
+    },
+
+    /** What is known of a call that may be a repeated one; null: nothing, it is the first. */
+    async chatRepeat({
+      session,
+      tenant,
+      key,
+      body,
+    }: ChatName & { key: string; body: Uint8Array }): Promise<ChatRepeated> {
+      const known = await begun().with(session, tenant, async (chat) => chat.repeats.get(key));
+      if (known === undefined || known.digest !== digestOf(body)) return null;
+      if (known.turn === null) return { problem: 'The first call with this id is under way still.' };
+      await writer.flush();
+      const answer = (await writer.store.get(known.turn))?.answer ?? null;
+      if (answer === null) return null;
+      return { bytes: new Uint8Array(clientsAnswer(known, answer)), isStream: known.isStream, problem: null };
+    },
+
+    async chatClose(call: ChatCloseCall): Promise<void> {
+      const known = forget(call.id);
+      if (known === undefined) {
+        if (call.expertsKey !== null) files?.drop(call.expertsKey);
+        return;
+      }
+      const { session, tenant } = known.chat;
+      try {
+        await begun().with(session, tenant, () => close(call, known));
+      } catch (error) {
+        if (!(error instanceof Unreadable)) throw error;
+        stats.uncaptured++;
+        stats.lastProblem = error.message;
+      } finally {
+        if (call.expertsKey !== null) files?.drop(call.expertsKey);
+      }
+    },
+
+    /** There was no answer to keep. */
+    chatDrop(id: number): void {
+      forget(id);
+    },
+
+    /** Removes a chat and its turns. @returns false: there is none, or chats are not on */
+    async chatRemove({ session, tenant }: ChatName): Promise<boolean> {
+      if (chats === null || !(await chats.has(session, tenant))) return false;
+      chats.remove(session, tenant);
+      await removeStored({ session, tenant });
+      return true;
+    },
+
+    /** Removes a session of any kind, of one tenant or of all. @returns how many turns it had */
+    removeSession(name: SessionName) {
+      if (chats !== null) chats.removeAll(name.session, name.tenant);
+      return removeStored(name);
+    },
+
+    /** What is on record of it, as JSON. */
+    chatRecords: (name: ChatName): Promise<Uint8Array> =>
+      begun().with(name.session, name.tenant, (chat) =>
+        sessionRecords(chat, begun().stored(name.session, name.tenant)),
+      ),
+
+    /** Its samples; a text: why there can't be any. */
+    async chatSamples({ session, tenant, maxTokens }: ChatName & { maxTokens: number }): Promise<Uint8Array | string> {
+      return begun().with(session, tenant, async () => {
+        await writer.flush();
+        const progress = { sessions: 0, trajectories: 0, tokens: 0, leftOut: {} as Record<string, number> };
+        const bytes = await encodeSamples(
+          walk(writer.store, { session, tenant }, progress),
+          maxTokens,
+          begun().rules.tokenizer,
+        );
+        const [reason] = Object.keys(progress.leftOut);
+        return reason === undefined ? bytes : `A trajectory of this session is not whole: ${reason}.`;
+      });
+    },
+
+    chatStats: (): ChatStats => ({ ...stats, unread: chats?.loadFailures ?? 0 }),
+  };
+}

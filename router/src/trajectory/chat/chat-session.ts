@@ -1,0 +1,224 @@
+import { TurnIds } from '../capture/turn-id.ts';
+import { Unreadable } from '../capture/sampled.ts';
+import { type Tokenizer, encodeRest } from '../tokens/tokenizer.ts';
+import type { Drift, RoutedExperts, Turn } from '../turn.ts';
+import type { ChatRequest } from './chat-request.ts';
+import type { ChatTemplate } from './chat-template.ts';
+import { continueBehind } from './continue.ts';
+import { type Equality, messageKey } from './equality.ts';
+import type { Message } from './message.ts';
+import type { ChatSample } from './read-chat.ts';
+import { Repeats } from './repeats.ts';
+import { type ChatTurn, SessionTree, idsUpTo } from './session-tree.ts';
+import { commonLength, textOfIds } from './tokens-text.ts';
+
+/** What sessions have in common. */
+export interface ChatRules {
+  readonly tokenizer: Tokenizer;
+  readonly template: ChatTemplate;
+  readonly equality: Equality;
+}
+
+/** What a turn is told beside its tokens. */
+export type ChatFacts = Pick<Turn, 'group' | 'worker' | 'startedAtMs' | 'ttftMs' | 'generationMs'> & {
+  /** Of the engine's weights, where its answer names none; ''. */
+  readonly version: string;
+};
+
+/** Tokens of a prompt, behind those of its parent's trajectory. */
+interface Prompt {
+  readonly keeps: number;
+  readonly ids: Int32Array;
+  readonly text: string;
+  readonly isAfresh: boolean;
+  readonly drift: Drift | null;
+}
+
+/** A request whose answer is not here. */
+export interface OpenTurn {
+  readonly request: ChatRequest;
+  readonly parent: ChatTurn | null;
+  readonly added: readonly Message[];
+  readonly addedKeys: readonly string[];
+  /** null: the engine renders it. */
+  readonly prompt: Prompt | null;
+  /** All tokens of the prompt. */
+  readonly promptIds: Int32Array | null;
+}
+
+/** One chat: its turns as a tree, with the ids that engines were given and sampled. */
+export class ChatSession {
+  readonly tree = new SessionTree();
+  readonly repeats = new Repeats();
+  readonly session: string;
+  readonly tenant: string;
+  /** Whoever wants to change it waits for this. */
+  lock: Promise<unknown> = Promise.resolve();
+  /** Requests under way. */
+  open = 0;
+  isRemoved = false;
+  /** About what it takes in memory. */
+  bytes = 0;
+  readonly #rules: ChatRules;
+  readonly #ids: TurnIds;
+
+  constructor(session: string, tenant: string, rules: ChatRules, ids: TurnIds) {
+    this.session = session;
+    this.tenant = tenant;
+    this.#rules = rules;
+    this.#ids = ids;
+  }
+
+  /** Finds the turn that a request goes on behind, and the ids of its prompt. Throws what the chat template throws. */
+  async ask(request: ChatRequest): Promise<OpenTurn> {
+    const { tokenizer, template, equality } = this.#rules;
+    const keys = request.messages.map((message) => messageKey(message, equality));
+    const parent = this.tree.attach(keys);
+    const from = parent?.depth ?? 0;
+    const added = request.messages.slice(from);
+    const common = { request, parent, added, addedKeys: keys.slice(from) };
+    if (request.isForeign) return { ...common, prompt: null, promptIds: null };
+    const made = continueBehind(parent, added, template, request, tokenizer.pieces);
+    const before = idsUpTo(parent);
+    if (!made.isAfresh) {
+      const ids = Int32Array.from(await encodeRest(tokenizer, made.text));
+      const drift = made.drift === null ? null : { kind: made.drift, at: made.keeps };
+      return { ...common, prompt: { ...made, ids, drift }, promptIds: joined(before.subarray(0, made.keeps), ids) };
+    }
+    const all = Int32Array.from(await tokenizer.encode(made.text, false));
+    return { ...common, prompt: this.#afresh(before, all, made.text, made.drift), promptIds: all };
+  }
+
+  #afresh(before: Int32Array, all: Int32Array, text: string, kind: Drift['kind'] | null): Prompt {
+    const keeps = commonLength(before, all);
+    const drift = kind === null || keeps === before.length ? null : { kind, at: keeps };
+    return { keeps, ids: all.subarray(keeps), text, isAfresh: true, drift };
+  }
+
+  /** Takes an answer in. @param isExact the engine was given our ids @returns the turns to be kept. Throws `Unreadable`. */
+  async answered(
+    open: OpenTurn,
+    isExact: boolean,
+    samples: readonly ChatSample[],
+    facts: ChatFacts,
+    answer: Uint8Array,
+    expertsOf: (sample: ChatSample) => RoutedExperts | null,
+  ): Promise<Turn[]> {
+    const made: [ChatTurn, Turn][] = [];
+    for (const sample of samples) {
+      const prompt = isExact ? given(open, sample) : await this.#observed(open, sample);
+      const kept = { answer, experts: expertsOf(sample) };
+      made.push(await this.#turnOf(open, prompt, sample, facts, kept));
+    }
+    for (const [turn] of made) this.#add(turn);
+    return made.map(([, turn]) => turn);
+  }
+
+  /** What the engine says that it read. */
+  async #observed({ parent }: OpenTurn, { promptIds }: ChatSample): Promise<Prompt> {
+    if (promptIds === null) throw new Unreadable('the ids of its prompt are not in it');
+    const all = Int32Array.from(promptIds);
+    const before = idsUpTo(parent);
+    const keeps = commonLength(before, all);
+    const { tokenizer } = this.#rules;
+    if (parent === null || keeps < before.length) {
+      return this.#afresh(before, all, await textOfIds(tokenizer, all), 'template');
+    }
+    const ids = all.subarray(keeps);
+    return { keeps, ids, text: await textOfIds(tokenizer, ids), isAfresh: false, drift: null };
+  }
+
+  async #turnOf(
+    { parent, added, addedKeys, request }: OpenTurn,
+    { keeps, ids: asked, text, isAfresh, drift }: Prompt,
+    sample: ChatSample,
+    { version, ...facts }: ChatFacts,
+    kept: Pick<Turn, 'answer' | 'experts'>,
+  ): Promise<[ChatTurn, Turn]> {
+    const id = this.#ids.next();
+    const ids = joined(asked, sample.ids);
+    const logprobs = new Float64Array(ids.length);
+    if (sample.logprobs !== null) logprobs.set(sample.logprobs, asked.length);
+    const index = (parent?.index ?? -1) + 1;
+    const spans =
+      sample.spans.length > 0 || version === '' ? sample.spans : [{ version, start: 0, end: sample.ids.length }];
+    const turn: Turn = {
+      ...facts,
+      id,
+      session: this.session,
+      tenant: this.tenant,
+      parent: parent?.id ?? null,
+      keeps,
+      index,
+      model: request.model,
+      path: '/v1/chat/completions',
+      ids,
+      logprobs,
+      mask: new Uint8Array(ids.length).fill(1, asked.length),
+      versions: spans.map((span) => ({
+        version: span.version,
+        from: asked.length + span.start,
+        to: asked.length + span.end,
+      })),
+      promptTokens: keeps + asked.length,
+      outputTokens: sample.ids.length,
+      cachedTokens: sample.cachedTokens,
+      finishReason: sample.finishReason,
+      drift,
+      request: request.body,
+      ...kept,
+    };
+    const sampledText = await textOfIds(this.#rules.tokenizer, sample.ids);
+    const chat = this.#chatTurn(turn, parent, added, addedKeys, sample.message, text + sampledText, isAfresh);
+    return [chat, turn];
+  }
+
+  /** Puts a turn of the store in its place. Turns come in the order of their ids. */
+  async restore(turn: Turn, request: ChatRequest, message: Message): Promise<void> {
+    const parent = turn.parent === null ? null : this.tree.turns.get(turn.parent);
+    // Its trajectory is not whole: nothing can go on behind it.
+    if (parent === undefined) return;
+    const added = request.messages.slice(parent?.depth ?? 0);
+    const keys = added.map((each) => messageKey(each, this.#rules.equality));
+    const isAfresh = parent === null || turn.keeps < parent.keeps + parent.ids.length;
+    const ids = isAfresh && parent !== null ? joined(idsUpTo(parent).subarray(0, turn.keeps), turn.ids) : turn.ids;
+    const text = await textOfIds(this.#rules.tokenizer, ids);
+    this.#add(this.#chatTurn(turn, parent, added, keys, message, text, isAfresh));
+  }
+
+  #chatTurn(
+    { id, index, keeps, ids }: Turn,
+    parent: ChatTurn | null,
+    added: readonly Message[],
+    addedKeys: readonly string[],
+    message: Message,
+    text: string,
+    isAfresh: boolean,
+  ): ChatTurn {
+    const messages = [...added, message];
+    const keys = [...addedKeys, messageKey(message, this.#rules.equality)];
+    const depth = (parent?.depth ?? 0) + messages.length;
+    return { id, parent, children: [], messages, keys, depth, index, keeps, ids, text, isAfresh };
+  }
+
+  #add(turn: ChatTurn): void {
+    this.tree.add(turn);
+    this.bytes += 1_000 + turn.ids.byteLength + 4 * (turn.text?.length ?? 0);
+  }
+}
+
+/** The prompt that was sent, if the engine does not say that it read another one. */
+function given({ prompt, promptIds }: OpenTurn, sample: ChatSample): Prompt {
+  const read = sample.promptIds;
+  if (read !== null && (read.length !== promptIds!.length || read.some((id, i) => id !== promptIds![i]))) {
+    throw new Unreadable('the engine read other tokens than it was sent');
+  }
+  return prompt!;
+}
+
+function joined(a: Int32Array, b: Int32Array): Int32Array {
+  const both = new Int32Array(a.length + b.length);
+  both.set(a);
+  both.set(b, a.length);
+  return both;
+}

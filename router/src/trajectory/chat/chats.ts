@@ -1,0 +1,145 @@
+import { Unreadable } from '../capture/sampled.ts';
+import { TurnIds } from '../capture/turn-id.ts';
+import type { TurnWriter } from '../store/writer.ts';
+import type { Turn } from '../turn.ts';
+import { readChatRequest } from './chat-request.ts';
+import { type ChatRules, ChatSession } from './chat-session.ts';
+import { answerValues, readChat } from './read-chat.ts';
+import { isSessionId } from './session-id.ts';
+
+/** Sessions that nobody asks are kept in memory up to so much; the store has them too. */
+const MEMORY_BYTES = 268_435_456;
+const TURNS_AT_ONCE = 200;
+/** So many ids of removed sessions are remembered. */
+const MAX_REMOVED = 100_000;
+
+/** All chats, as far as they are in memory; the others come back from the store when they are asked for. */
+export class Chats {
+  readonly rules: ChatRules;
+  readonly writer: TurnWriter;
+  readonly #memoryBytes: number;
+  /** The one that was used last is the last. */
+  readonly #sessions = new Map<string, ChatSession>();
+  readonly #removed = new Set<string>();
+  readonly #ids = new TurnIds();
+  #bytes = 0;
+  /** Sessions whose turns could not be read. */
+  loadFailures = 0;
+
+  constructor(rules: ChatRules, writer: TurnWriter, memoryBytes = MEMORY_BYTES) {
+    this.rules = rules;
+    this.writer = writer;
+    this.#memoryBytes = memoryBytes;
+  }
+
+  /** Does `work` with a session when it is its turn: what was begun before has ended by then. */
+  async with<T>(session: string, tenant: string, work: (chat: ChatSession) => Promise<T>): Promise<T> {
+    const name = nameOf(session, tenant);
+    const known = this.#sessions.get(name);
+    const chat = known ?? new ChatSession(session, tenant, this.rules, this.#ids);
+    this.#sessions.delete(name);
+    this.#sessions.set(name, chat);
+    chat.open++;
+    const before = chat.lock;
+    const done = (async (): Promise<T> => {
+      await before;
+      const was = chat.bytes;
+      // Without its store a session goes on with what comes from now on.
+      if (known === undefined) await this.#load(chat).catch(() => this.loadFailures++);
+      try {
+        return await work(chat);
+      } finally {
+        this.#bytes += chat.isRemoved ? 0 : chat.bytes - was;
+      }
+    })();
+    chat.lock = done.catch(() => {});
+    try {
+      return await done;
+    } finally {
+      chat.open--;
+      this.#trim();
+    }
+  }
+
+  /** Whether anybody has begun it. */
+  async has(session: string, tenant: string): Promise<boolean> {
+    const name = nameOf(session, tenant);
+    if (this.#removed.has(name)) return false;
+    if (isSessionId(session) || (this.#sessions.get(name)?.tree.turns.size ?? 0) > 0) return true;
+    await this.writer.flush();
+    return (await this.writer.store.outlines(session, tenant)).length > 0;
+  }
+
+  /** Forgets it here; requests under way leave nothing behind. */
+  remove(session: string, tenant: string): void {
+    const name = nameOf(session, tenant);
+    const chat = this.#sessions.get(name);
+    if (chat !== undefined) {
+      chat.isRemoved = true;
+      this.#bytes -= chat.bytes;
+      this.#sessions.delete(name);
+    }
+    this.#removed.add(name);
+    if (this.#removed.size > MAX_REMOVED) this.#removed.delete(this.#removed.values().next().value!);
+  }
+
+  /** One that was removed is begun again. */
+  begin(session: string, tenant: string): void {
+    this.#removed.delete(nameOf(session, tenant));
+  }
+
+  /** @param tenant undefined: of all tenants */
+  removeAll(session: string, tenant: string | undefined): void {
+    if (tenant !== undefined) this.remove(session, tenant);
+    else for (const chat of this.#sessions.values()) if (chat.session === session) this.remove(session, chat.tenant);
+  }
+
+  /** Its turns as they are kept, in their order. */
+  async *stored(session: string, tenant: string): AsyncGenerator<Turn> {
+    await this.writer.flush();
+    let after: string | undefined;
+    for (;;) {
+      const page = { session, tenant, limit: TURNS_AT_ONCE };
+      const turns = await this.writer.store.find(after === undefined ? page : { ...page, after });
+      yield* turns;
+      if (turns.length < TURNS_AT_ONCE) return;
+      after = turns.at(-1)!.id;
+    }
+  }
+
+  async #load(chat: ChatSession): Promise<void> {
+    for await (const turn of this.stored(chat.session, chat.tenant)) {
+      const { request: asked, answer } = turn;
+      if (asked === null || answer === null) continue;
+      const request = readChatRequest(Buffer.from(asked));
+      if (typeof request === 'string') continue;
+      const message = messageOf(turn, request.isStream, Buffer.from(answer));
+      if (message !== null) await chat.restore(turn, request, message);
+    }
+  }
+
+  #trim(): void {
+    for (const [name, chat] of this.#sessions) {
+      if (this.#bytes <= this.#memoryBytes) return;
+      if (chat.open > 0) continue;
+      this.#bytes -= chat.bytes;
+      this.#sessions.delete(name);
+    }
+  }
+}
+
+const nameOf = (session: string, tenant: string): string => `${tenant.length}:${tenant}${session}`;
+
+/** Of the choices of an answer the one whose tokens are the turn's. */
+function messageOf({ ids, outputTokens }: Turn, isStream: boolean, answer: Buffer) {
+  const sampled = ids.subarray(ids.length - outputTokens);
+  try {
+    const own = readChat(answerValues(isStream, answer)).find(
+      (sample) => sample.ids.length === sampled.length && sample.ids.every((id, i) => id === sampled[i]),
+    );
+    return own?.message ?? null;
+  } catch (error) {
+    if (error instanceof Unreadable) return null;
+    throw error;
+  }
+}

@@ -1,0 +1,79 @@
+import { JsonChanges } from '../../kit/json-changes.ts';
+import { scanItems } from '../../kit/json-scan.ts';
+import type { ChatWishes } from './engine-request.ts';
+
+const OPENING_BRACE = 0x7b;
+const OPENING_BRACKET = 0x5b;
+const NOTHING = Buffer.alloc(0);
+
+/** An answer as its client would have got it without the router. */
+export interface ClientCopy {
+  readonly bytes: Buffer;
+  /** There were ids of sampled tokens in it. */
+  readonly hasIds: boolean;
+}
+
+/**
+ * Cuts out of a chat's answer, or of an event of its stream, what only the router asked for; all other bytes stay.
+ * @param bytes the JSON, or an event with it
+ */
+export function withoutOurs(bytes: Buffer, wishes: ChatWishes): ClientCopy {
+  const start = bytes.indexOf(OPENING_BRACE);
+  if (start < 0) return { bytes, hasIds: false };
+  const wants = (name: string): boolean => wishes[name] === true;
+  const wantsTokenIds = wants('return_token_ids');
+  const edit = new JsonChanges(bytes);
+  let hasIds = false;
+  let hasChoices = false;
+  let isOursAlone = false;
+
+  const editChoice = (from: number, to: number): void => {
+    hasChoices = true;
+    edit.members(from, to, (is, { valueStart, to: valueEnd }) => {
+      if (is('meta_info')) {
+        hasIds = true;
+        return wants('return_meta_info');
+      }
+      // SGLang has it beside `token_ids`, and only where it was asked for.
+      if (is('prompt_token_ids')) return wants('return_prompt_token_ids') || wantsTokenIds;
+      if (is('token_ids')) {
+        if (bytes[valueStart] !== OPENING_BRACKET) return true;
+        hasIds = true;
+        if (!wantsTokenIds) edit.replace(valueStart, valueEnd, 'null');
+      } else if (is('logprobs') && !wants('logprobs')) edit.replace(valueStart, valueEnd, 'null');
+      return true;
+    });
+  };
+
+  const editExtension = (from: number, to: number): boolean => {
+    const own = new JsonChanges(bytes);
+    let kept = 0;
+    own.members(from, to, (is) => {
+      if (is('output_ids')) hasIds = true;
+      const stays =
+        !(is('output_ids') && !wants('return_output_ids_in_sglext')) &&
+        !(is('input_ids') && !wants('return_input_ids_in_sglext'));
+      if (stays) kept++;
+      return stays;
+    });
+    if (kept === 0) return false;
+    if (!own.isEmpty) edit.replace(from, to, cutOut(own.result(), from, bytes.length - to));
+    return true;
+  };
+
+  edit.members(start, bytes.length, (is, { valueStart, to }) => {
+    if (is('choices')) {
+      scanItems(bytes, valueStart, to, (from, end) => editChoice(from, end));
+      return true;
+    }
+    if (is('prompt_token_ids') && !wantsTokenIds) edit.replace(valueStart, to, 'null');
+    if (!is('sglext') || bytes[valueStart] !== OPENING_BRACE) return true;
+    const stays = editExtension(valueStart, to);
+    isOursAlone ||= !stays;
+    return stays;
+  });
+  return { bytes: isOursAlone && !hasChoices ? NOTHING : edit.result(), hasIds };
+}
+
+/** What stands between so many bytes at the beginning and so many at the end. */
+const cutOut = (bytes: Buffer, before: number, after: number): Buffer => bytes.subarray(before, bytes.length - after);

@@ -1,0 +1,100 @@
+import type { EngineKind } from '../../engines/engine.ts';
+import { type ChatRequest, withMembers } from './chat-request.ts';
+
+/** How an engine gets a chat, and what of its answer only the router asked for. */
+export interface EngineRequest {
+  readonly body: Buffer;
+  /** Where it goes, without the query. */
+  readonly path: string;
+  /** `chat`: the answer is a chat's. `completion`: it is to be made one. */
+  readonly form: 'chat' | 'completion';
+  /** The prompt's ids are the router's; else the engine renders the messages and tells them. */
+  readonly isExact: boolean;
+}
+
+/** What its client asked for itself. */
+export type ChatWishes = Readonly<Record<string, unknown>>;
+
+const CHAT = '/v1/chat/completions';
+
+/** What `/v1/completions` has no use for, or reads in another way. */
+const CHAT_ONLY = [
+  'messages',
+  'prompt',
+  'tools',
+  'tool_choice',
+  'parallel_tool_calls',
+  'logprobs',
+  'top_logprobs',
+  'max_tokens',
+  'max_completion_tokens',
+  'return_token_ids',
+  'echo',
+  'suffix',
+  'add_generation_prompt',
+  'add_special_tokens',
+  'chat_template_kwargs',
+  'reasoning_effort',
+  'include_reasoning',
+];
+
+/**
+ * SGLang 0.5.23 takes `input_ids` beside the messages of a chat. Whole answers have ids in `meta_info`, streams in `sglext`.
+ * @param ids null: the engine renders
+ */
+function forSglang(request: ChatRequest, ids: Int32Array | null): EngineRequest {
+  const { fields, isStream } = request;
+  // With `meta_info` it says routed experts there and nowhere else: who did not ask for it would miss them.
+  const isExtended = isStream || (fields.return_routed_experts === true && fields.return_meta_info !== true);
+  const wishes: Record<string, string> = isExtended
+    ? { logprobs: 'true', return_output_ids_in_sglext: 'true' }
+    : { logprobs: 'true', return_meta_info: 'true' };
+  if (ids !== null) wishes.input_ids = `[${ids.join(',')}]`;
+  else if (isExtended) wishes.return_input_ids_in_sglext = 'true';
+  else wishes.return_prompt_token_ids = 'true';
+  return { body: wishing(request, wishes), path: CHAT, form: 'chat', isExact: ids !== null };
+}
+
+/**
+ * vLLM 0.32 takes ids as the prompt of a completion only. Tools are parsed by its chat alone, and a reasoning parser would be too: then
+ * it renders itself, and tells what it read.
+ * @param maxModelLen 0: not known
+ */
+function forVllm(request: ChatRequest, ids: Int32Array | null, maxModelLen: number): EngineRequest {
+  const { fields } = request;
+  const limit = fields.max_completion_tokens ?? fields.max_tokens ?? null;
+  // A completion without a limit is one of 16 tokens, a chat one without end.
+  const maxTokens = limit ?? (ids !== null && maxModelLen > ids.length ? maxModelLen - ids.length : null);
+  if (ids === null || maxTokens === null) {
+    const body = wishing(request, { logprobs: 'true', return_token_ids: 'true' });
+    return { body, path: CHAT, form: 'chat', isExact: false };
+  }
+  const top = fields.logprobs === true && typeof fields.top_logprobs === 'number' ? fields.top_logprobs : 0;
+  const body = withMembers(request.body, CHAT_ONLY, [
+    `"prompt":[${ids.join(',')}]`,
+    `"max_tokens":${JSON.stringify(maxTokens)}`,
+    `"logprobs":${top}`,
+    '"return_token_ids":true',
+  ]);
+  return { body, path: '/v1/completions', form: 'completion', isExact: true };
+}
+
+const wishing = ({ body }: ChatRequest, wishes: Readonly<Record<string, string>>): Buffer =>
+  withMembers(
+    body,
+    Object.keys(wishes),
+    Object.entries(wishes).map(([name, value]) => `"${name}":${value}`),
+  );
+
+/** @param ids null: they can't be told. `takesIds` false: the engine renders, whatever the request */
+export function engineRequest(
+  kind: EngineKind,
+  request: ChatRequest,
+  ids: Int32Array | null,
+  { maxModelLen, takesIds }: { readonly maxModelLen: number; readonly takesIds: boolean },
+): EngineRequest {
+  const given = takesIds ? ids : null;
+  return kind === 'vllm'
+    ? forVllm(request, request.tools === null ? given : null, maxModelLen)
+    : forSglang(request, given);
+}

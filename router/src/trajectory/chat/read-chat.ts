@@ -1,0 +1,198 @@
+import { markOf } from '../capture/experts-cutter.ts';
+import { type OutputSpan, type Sampled, Unreadable } from '../capture/sampled.ts';
+import type { Message, ToolCall } from './message.ts';
+
+/** A choice of an answer: what was sampled, and the message that it is. */
+export interface ChatSample extends Omit<Sampled, 'text'> {
+  readonly message: Message;
+  /** As the engine read it; null where it doesn't say. */
+  readonly promptIds: readonly number[] | null;
+}
+
+/** What is read of an answer: all three forms, whole ones and events of streams. */
+interface Answer {
+  readonly choices?: readonly Choice[];
+  readonly prompt_token_ids?: readonly number[] | null;
+  readonly usage?: { readonly prompt_tokens_details?: { readonly cached_tokens?: number | null } | null } | null;
+  readonly metadata?: { readonly weight_version?: string | number | null } | null;
+  readonly sglext?: {
+    readonly input_ids?: readonly number[];
+    readonly output_ids?: readonly (readonly number[])[];
+    readonly routed_experts?: unknown;
+  } | null;
+  readonly error?: unknown;
+}
+
+interface Choice {
+  readonly index?: number;
+  readonly message?: Message;
+  readonly delta?: Delta;
+  /** Of a completion. */
+  readonly text?: string;
+  readonly finish_reason?: string | null;
+  readonly token_ids?: readonly number[] | null;
+  readonly prompt_token_ids?: readonly number[] | null;
+  readonly logprobs?: {
+    readonly content?: readonly { readonly logprob: number }[] | null;
+    readonly token_logprobs?: readonly (number | null)[] | null;
+  } | null;
+  readonly meta_info?: MetaInfo | null;
+  /** vLLM. */
+  readonly routed_experts?: unknown;
+}
+
+interface MetaInfo {
+  readonly routed_experts?: unknown;
+  readonly finish_reason?: { readonly type?: string } | null;
+  readonly completion_tokens?: number;
+  readonly cached_tokens?: number;
+  readonly weight_version?: string | number | null;
+  readonly weight_versions?: readonly { version: string | number; start: number; end: number }[];
+  readonly output_token_logprobs?: readonly (readonly [number | null, number, ...unknown[]])[];
+}
+
+interface Delta {
+  readonly role?: string;
+  readonly content?: string | null;
+  readonly tool_calls?: readonly ToolCall[] | null;
+  readonly [member: string]: unknown;
+}
+
+/** A choice as it comes together. */
+interface Growing {
+  message: Record<string, unknown> & { role: string };
+  readonly calls: (Record<string, unknown> & { function: Record<string, unknown> })[];
+  ids: number[] | null;
+  logprobs: (number | null)[];
+  finishReason: string;
+  info: MetaInfo | null;
+  promptIds: readonly number[] | null;
+  /** Which value its routed experts are; -1: it has none. */
+  experts: number;
+}
+
+/** The choices of an answer, a whole one or the events of a stream. Throws `Unreadable` where ids are missing. */
+export function readChat(values: readonly unknown[]): ChatSample[] {
+  const growing = new Map<number, Growing>();
+  let promptIds: readonly number[] | null = null;
+  let cachedTokens = -1;
+  let experts = -1;
+  let version: string | null = null;
+  for (const answer of values as readonly Answer[]) {
+    if (answer.error !== undefined) throw new Unreadable('it ends in an error');
+    promptIds = answer.prompt_token_ids ?? answer.sglext?.input_ids ?? promptIds;
+    cachedTokens = answer.usage?.prompt_tokens_details?.cached_tokens ?? cachedTokens;
+    experts = Math.max(experts, markOf(answer.sglext?.routed_experts));
+    const named = answer.metadata?.weight_version ?? null;
+    if (named !== null) version = String(named);
+    for (const choice of answer.choices ?? []) grow(growing, choice);
+    for (const [index, ids] of (answer.sglext?.output_ids ?? []).entries()) {
+      const own = growing.get(index);
+      if (own !== undefined) own.ids = [...ids];
+    }
+  }
+  if (growing.size === 0) throw new Unreadable('there is no choice in it');
+  return [...growing].map(([index, choice]) => {
+    const sample = sampleOf(index, choice, version);
+    return {
+      ...sample,
+      promptIds: choice.promptIds ?? promptIds,
+      experts: choice.experts < 0 && growing.size === 1 ? experts : choice.experts,
+      cachedTokens: sample.cachedTokens >= 0 || growing.size > 1 ? sample.cachedTokens : cachedTokens,
+    };
+  });
+}
+
+function grow(growing: Map<number, Growing>, choice: Choice): void {
+  const { index = 0 } = choice;
+  let own = growing.get(index);
+  if (own === undefined) {
+    own = {
+      message: { role: 'assistant' },
+      calls: [],
+      ids: null,
+      logprobs: [],
+      finishReason: '',
+      info: null,
+      promptIds: null,
+      experts: -1,
+    };
+    growing.set(index, own);
+  }
+  if (choice.message !== undefined) own.message = { ...choice.message };
+  else addDelta(own, choice.delta ?? (choice.text === undefined ? {} : { content: choice.text }));
+  if (choice.token_ids) own.ids = (own.ids ?? []).concat(choice.token_ids);
+  own.logprobs = own.logprobs.concat(
+    choice.logprobs?.content?.map(({ logprob }) => logprob) ?? choice.logprobs?.token_logprobs ?? [],
+  );
+  if (typeof choice.finish_reason === 'string') own.finishReason = choice.finish_reason;
+  own.promptIds = choice.prompt_token_ids ?? own.promptIds;
+  const info = choice.meta_info ?? null;
+  own.experts = Math.max(own.experts, markOf(choice.routed_experts), markOf(info?.routed_experts));
+  if (info?.output_token_logprobs === undefined) return;
+  own.info = info;
+  own.ids = info.output_token_logprobs.map(([, id]) => id);
+  own.logprobs = info.output_token_logprobs.map(([logprob]) => logprob);
+}
+
+function addDelta(own: Growing, { tool_calls: calls, ...texts }: Delta): void {
+  for (const [name, value] of Object.entries(texts)) {
+    if (typeof value !== 'string') continue;
+    const before = own.message[name];
+    own.message[name] = name === 'role' || typeof before !== 'string' ? value : before + value;
+  }
+  for (const { index = 0, function: called, ...rest } of calls ?? []) {
+    const call = (own.calls[index] ??= { function: { arguments: '' } });
+    for (const [name, value] of Object.entries(rest)) if (value !== null) call[name] = value;
+    if (typeof called?.name === 'string') call.function.name = called.name;
+    if (typeof called?.arguments === 'string') call.function.arguments += called.arguments;
+    own.message.tool_calls = own.calls;
+  }
+}
+
+function sampleOf(index: number, { message, ids, logprobs, info, finishReason }: Growing, version: string | null) {
+  if (ids === null) throw new Unreadable('the ids of its tokens are not in it');
+  const expected = info?.completion_tokens;
+  if (expected !== undefined && expected !== ids.length) {
+    throw new Unreadable(`${ids.length} ids of ${expected} tokens are in it`);
+  }
+  return {
+    index,
+    message,
+    ids: Int32Array.from(ids),
+    logprobs: logprobs.length === ids.length ? Float64Array.from(logprobs, (one) => one ?? 0) : null,
+    finishReason: info?.finish_reason?.type ?? finishReason,
+    spans: spansOf(info, version, ids.length),
+    promptTokens: -1,
+    cachedTokens: info?.cached_tokens ?? -1,
+  };
+}
+
+function spansOf(info: MetaInfo | null, version: string | null, length: number): OutputSpan[] {
+  if (length === 0) return [];
+  if (info?.weight_versions !== undefined && info.weight_versions.length > 0) {
+    return info.weight_versions.map((span) => ({ version: String(span.version), start: span.start, end: span.end }));
+  }
+  const own = info?.weight_version ?? version;
+  return own === null ? [] : [{ version: String(own), start: 0, end: length }];
+}
+
+/** The JSON of an answer's body, or of its events. Throws `Unreadable`. */
+export function answerValues(isStream: boolean, bytes: Buffer): unknown[] {
+  const text = bytes.toString('utf8');
+  if (!isStream) return [parse(text)];
+  const values: unknown[] = [];
+  for (const line of text.split('\n')) {
+    const data = line.startsWith('data:') ? line.slice(5).trim() : '';
+    if (data.startsWith('{')) values.push(parse(data));
+  }
+  return values;
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (error) {
+    throw new Unreadable((error as Error).message);
+  }
+}

@@ -1,0 +1,79 @@
+import type { Turn } from '../turn.ts';
+import type { ChatSession } from './chat-session.ts';
+import { answerValues, readChat } from './read-chat.ts';
+import { idsUpTo } from './session-tree.ts';
+
+/**
+ * A session in the form of miles' session server: `records`, a call each, and `metadata` with the tokens of its newest
+ * trajectory. Requests and whole answers are the bytes that passed; streams are put together.
+ */
+export async function sessionRecords(chat: ChatSession, stored: AsyncIterable<Turn>): Promise<Uint8Array> {
+  const parts: string[] = [];
+  const turns: object[] = [];
+  let last: Turn | null = null;
+  for await (const turn of stored) {
+    const { id, parent, keeps, index, ids, outputTokens, finishReason, drift } = turn;
+    turns.push({
+      id,
+      parent,
+      keeps,
+      index,
+      tokens: ids.length,
+      output_tokens: outputTokens,
+      finish_reason: finishReason,
+      drift,
+    });
+    // Choices of one answer are turns of their own.
+    const isSameCall = last !== null && last.startedAtMs === turn.startedAtMs && isSame(last.answer, turn.answer);
+    if (!isSameCall && turn.request !== null && turn.answer !== null) parts.push(recordOf(turn));
+    last = turn;
+  }
+  const { newest } = chat.tree;
+  const metadata = JSON.stringify({
+    tito_session_mismatch: [],
+    accumulated_token_ids: [...idsUpTo(newest)],
+    max_trim_tokens: 0,
+    tree: { turns },
+  });
+  return Buffer.from(
+    `{"session_id":${JSON.stringify(chat.session)},"records":[${parts.join(',')}],"metadata":${metadata}}`,
+  );
+}
+
+function recordOf(turn: Turn): string {
+  const { startedAtMs, ttftMs, generationMs, path } = turn;
+  const request = Buffer.from(turn.request!).toString('utf8');
+  const head = {
+    timestamp: (startedAtMs + ttftMs + generationMs) / 1_000,
+    request_timestamp: startedAtMs / 1_000,
+    method: 'POST',
+    path,
+    status_code: 200,
+  };
+  return `${JSON.stringify(head).slice(0, -1)},"request":${request},"response":${responseOf(turn, request)}}`;
+}
+
+/** The answer as a chat's. */
+function responseOf({ answer }: Turn, request: string): string {
+  const bytes = Buffer.from(answer!);
+  const isStream = (JSON.parse(request) as { stream?: unknown }).stream === true;
+  const values = answerValues(isStream, bytes) as { object?: string; [member: string]: unknown }[];
+  if (!isStream && values[0]!.object === 'chat.completion') return bytes.toString('utf8');
+  const { id, created, model } = values[0]!;
+  const choices = readChat(values).map(({ index, message, finishReason, ids, logprobs }) => ({
+    index,
+    message,
+    logprobs: null,
+    finish_reason: finishReason,
+    meta_info: {
+      finish_reason: { type: finishReason },
+      completion_tokens: ids.length,
+      output_token_logprobs: Array.from(ids, (token, i) => [logprobs?.[i] ?? 0, token, null]),
+    },
+  }));
+  const usage = values.findLast((value) => value.usage !== undefined && value.usage !== null)?.usage ?? null;
+  return JSON.stringify({ id, object: 'chat.completion', created, model, choices, usage });
+}
+
+const isSame = (a: Uint8Array | null, b: Uint8Array | null): boolean =>
+  a !== null && b !== null && Buffer.compare(a, b) === 0;

@@ -1,0 +1,50 @@
+import { createHash } from 'node:crypto';
+import { EventSplitter } from '../../kit/sse.ts';
+import { withoutOurs } from './client-copy.ts';
+import type { ChatWishes, EngineRequest } from './engine-request.ts';
+import { FromCompletion } from './from-completion.ts';
+
+/** A call that its client may repeat with the same id. */
+export interface Repeatable {
+  readonly digest: string;
+  readonly isStream: boolean;
+  form: EngineRequest['form'];
+  wishes: ChatWishes;
+  /** The turn that has its answer; null: it is under way. */
+  turn: string | null;
+}
+
+/** So many calls of a session can be repeated: a client that lost an answer asks for it soon. */
+const MAX_CALLS = 32;
+
+/** The calls of a session by the ids that their clients gave them. */
+export class Repeats {
+  readonly #calls = new Map<string, Repeatable>();
+
+  get(key: string): Repeatable | undefined {
+    return this.#calls.get(key);
+  }
+
+  begin(key: string, call: Repeatable): void {
+    if (key === '') return;
+    this.#calls.delete(key);
+    this.#calls.set(key, call);
+    if (this.#calls.size > MAX_CALLS) this.#calls.delete(this.#calls.keys().next().value!);
+  }
+
+  /** There is no answer to it. */
+  drop(key: string, call: Repeatable): void {
+    if (this.#calls.get(key) === call) this.#calls.delete(key);
+  }
+}
+
+export const digestOf = (body: Uint8Array): string => createHash('sha256').update(body).digest('base64');
+
+/** An engine's answer as its client got it. */
+export function clientsAnswer({ form, wishes, isStream }: Repeatable, answer: Uint8Array): Buffer {
+  const bytes = Buffer.from(answer);
+  const fromCompletion = form === 'completion' ? new FromCompletion(wishes) : null;
+  if (!isStream) return fromCompletion?.body(bytes) ?? withoutOurs(bytes, wishes).bytes;
+  const events = new EventSplitter().push(bytes);
+  return Buffer.concat(events.map((event) => fromCompletion?.event(event) ?? withoutOurs(event, wishes).bytes));
+}

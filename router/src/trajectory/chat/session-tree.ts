@@ -1,0 +1,89 @@
+import type { Message } from './message.ts';
+
+/** A turn of a chat: what was asked behind its parent, and the answer. */
+export interface ChatTurn {
+  readonly id: string;
+  readonly parent: ChatTurn | null;
+  readonly children: ChatTurn[];
+  /** Those it adds, the answer last. */
+  readonly messages: readonly Message[];
+  /** One for each of them: see `messageKey`. */
+  readonly keys: readonly string[];
+  /** Messages up to it, its own included. */
+  readonly depth: number;
+  /** Turns before it. */
+  readonly index: number;
+  /** So many tokens of its parent's trajectory go on in this one. */
+  readonly keeps: number;
+  /** Those it adds: the prompt's, then the sampled ones. */
+  readonly ids: Int32Array;
+  /** The text that `ids` stand for; null where it can't be told. */
+  readonly text: string | null;
+  /** Its text is that of the whole trajectory: nothing of its parent's goes before it. */
+  readonly isAfresh: boolean;
+}
+
+/** The turns of one session: a tree, as histories may branch and answers may be lost and asked for again. */
+export class SessionTree {
+  readonly roots: ChatTurn[] = [];
+  readonly turns = new Map<string, ChatTurn>();
+
+  get newest(): ChatTurn | null {
+    return [...this.turns.values()].at(-1) ?? null;
+  }
+
+  add(turn: ChatTurn): void {
+    (turn.parent?.children ?? this.roots).push(turn);
+    this.turns.set(turn.id, turn);
+  }
+
+  /**
+   * The turn that a request goes on behind: the one with the most messages that the request begins with; of several the
+   * newest. null: there is none, and the request begins anew.
+   */
+  attach(keys: readonly string[]): ChatTurn | null {
+    let best: ChatTurn | null = null;
+    const open: ChatTurn[] = [...this.roots];
+    for (let turn = open.pop(); turn !== undefined; turn = open.pop()) {
+      const from = turn.depth - turn.keys.length;
+      // Something has to be new: an answer is not asked for by itself.
+      if (turn.depth >= keys.length || turn.keys.some((key, i) => keys[from + i] !== key)) continue;
+      if (best === null || turn.depth > best.depth) best = turn;
+      open.push(...turn.children);
+    }
+    return best;
+  }
+}
+
+/** The line from the first turn to this one. */
+export function lineTo(end: ChatTurn | null): ChatTurn[] {
+  const line: ChatTurn[] = [];
+  for (let turn = end; turn !== null; turn = turn.parent) line.push(turn);
+  return line.toReversed();
+}
+
+export const messagesUpTo = (end: ChatTurn | null): Message[] => lineTo(end).flatMap(({ messages }) => messages);
+
+/** All tokens of the trajectory that ends with this turn. */
+export function idsUpTo(end: ChatTurn | null): Int32Array {
+  if (end === null) return new Int32Array(0);
+  const ids = new Int32Array(end.keeps + end.ids.length);
+  let left = ids.length;
+  for (let turn: ChatTurn | null = end; turn !== null && left > 0; turn = turn.parent) {
+    if (left <= turn.keeps) continue;
+    ids.set(turn.ids.subarray(0, left - turn.keeps), turn.keeps);
+    left = turn.keeps;
+  }
+  return ids;
+}
+
+/** The text of that trajectory in pieces; null where it can't be told. */
+export function textUpTo(end: ChatTurn | null): string[] | null {
+  const pieces: string[] = [];
+  for (let turn = end; turn !== null; turn = turn.parent) {
+    if (turn.text === null) return null;
+    pieces.push(turn.text);
+    if (turn.isAfresh) break;
+  }
+  return pieces.toReversed();
+}

@@ -1,0 +1,416 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { seededRandom } from '../../src/kit/rng.ts';
+import { decode, encode, endOfTurn } from '../../src/sim/tokenizer.ts';
+import {
+  type ChatMessage,
+  type ChatScene,
+  messageOf,
+  sceneOf,
+  startChatScene,
+  startEngines,
+} from '../harness/chat-scene.ts';
+import { startTestRouter, untilIdle } from '../harness/router.ts';
+import { type Sample, readSamples } from '../harness/safetensors.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { until } from '../harness/within.ts';
+import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
+import type { FinishedRecord } from '../../src/sim/sequence.ts';
+
+/** A history as its client knows it, and the ids that are behind it. */
+interface History {
+  readonly messages: readonly ChatMessage[];
+  readonly ids: readonly number[];
+  /** 1 where an engine sampled. */
+  readonly mask: readonly number[];
+  isContinued: boolean;
+}
+
+const START: History = { messages: [], ids: [], mask: [], isContinued: true };
+const said = [
+  'What is of ten?',
+  'def f(x):\n  return {"é": [x**2]}\n',
+  '漢字 👩‍👩‍👧',
+  '',
+  '{"city": "Paris", "n": 9007199254740993}',
+  ' the  the\n\n',
+];
+
+/** What stands behind a history in the next prompt. */
+function behind({ ids, messages }: History, role: string, content: string): number[] {
+  const closing = messages.length === 0 ? '' : ids.at(-1) === endOfTurn ? '\n' : '<|im_end|>\n';
+  return encode(`${closing}<|im_start|>${role}\n${content}<|im_end|>\n<|im_start|>assistant\n`);
+}
+
+/** Asks for the next turn of a history, and holds what the engine did against it. */
+async function next(
+  scene: ChatScene,
+  session: string,
+  history: History,
+  role: string,
+  content: string,
+  more: object,
+): Promise<History> {
+  const asked = behind(history, role, content);
+  const messages = [...history.messages, { role, content }];
+  const answer = await scene.say(session, messages, more);
+  const { inputIds, outputIds } = scene.log.at(-1)!;
+  assert.deepEqual(inputIds, [...history.ids, ...asked], decode(inputIds));
+  history.isContinued = true;
+  return {
+    messages: [...messages, answer],
+    ids: [...inputIds, ...outputIds],
+    mask: [...history.mask, ...asked.map(() => 0), ...outputIds.map(() => 1)],
+    isContinued: false,
+  };
+}
+
+async function samplesOf({ router }: ChatScene, session: string): Promise<Sample[]> {
+  const response = await fetch(`${router.url}/sessions/${session}/samples`, { method: 'POST', body: '{}' });
+  assert.equal(response.status, 200);
+  return readSamples(Buffer.from(await response.arrayBuffer()));
+}
+
+/** The samples of a session are its histories that nobody continued, to the token. */
+async function checkSamples(scene: ChatScene, session: string, histories: readonly History[]): Promise<void> {
+  const samples = await samplesOf(scene, session);
+  const leaves = histories.filter(({ isContinued }) => !isContinued);
+  const byIds = (a: readonly number[], b: readonly number[]): number => (String(a) < String(b) ? -1 : 1);
+  assert.deepEqual(samples.map(({ tokens }) => tokens).toSorted(byIds), leaves.map(({ ids }) => ids).toSorted(byIds));
+  for (const { tokens, mask, logprobs, meta } of samples) {
+    const leaf = leaves.find(({ ids }) => String(ids) === String(tokens))!;
+    const start = leaf.mask.indexOf(1);
+    assert.deepEqual(mask, leaf.mask.slice(start));
+    assert.equal(meta.response_length, tokens.length - start);
+    assert.equal(logprobs.length, mask.length);
+    for (const [i, logprob] of logprobs.entries())
+      assert.ok(mask[i] === 1 ? logprob < 0 : logprob === 0, `${i}: ${logprob}`);
+    assert.equal(meta.response, decode(tokens.slice(start)));
+  }
+}
+
+for (const kind of ['sglang', 'vllm'] as const) {
+  test(`${kind}: histories of many turns that branch are continued from the ids that engines sampled`, async (t) => {
+    const scene = await startChatScene(t, { kind });
+    const random = seededRandom(7);
+    const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
+    for (let i = 0; i < 6; i++) {
+      const session = await scene.begin();
+      const histories: History[] = [];
+      for (let turn = 0; turn < 12; turn++) {
+        const from = random() < 0.7 ? (histories.at(-1) ?? START) : pick([START, ...histories]);
+        const role = from === START || random() < 0.7 ? 'user' : 'tool';
+        const more = { stream: random() < 0.5, max_tokens: 1 + Math.floor(random() * 40), temperature: 1 };
+        histories.push(await next(scene, session, from, role, pick(said), more));
+      }
+      await checkSamples(scene, session, histories);
+      const { records, metadata } = await scene.record(session);
+      assert.equal(records.length, 12);
+      assert.deepEqual(metadata.accumulated_token_ids, histories.at(-1)!.ids);
+      assert.ok(metadata.tree.turns.every(({ drift }) => drift === null));
+      for (const [n, { request, response, status_code: status }] of records.entries()) {
+        assert.equal(status, 200);
+        assert.deepEqual(request.messages, histories[n]!.messages.slice(0, -1));
+        assert.equal(response.choices[0]!.message.content, histories[n]!.messages.at(-1)!.content);
+      }
+    }
+  });
+}
+
+test('several choices are branches; a client that spells an answer otherwise still goes on behind it', async (t) => {
+  const scene = await startChatScene(t);
+  const session = await scene.begin();
+  const messages = [{ role: 'user', content: 'a' }];
+  const { text } = await scene.post(`/sessions/${session}/v1/chat/completions`, { messages, n: 3, max_tokens: 8 });
+  await untilIdle(scene.router);
+  const { choices } = JSON.parse(text) as { choices: { message: ChatMessage }[] };
+  const sampled = [...scene.log];
+  assert.equal(sampled.length, 3);
+  for (const { message } of choices) {
+    const { content, role } = message;
+    const respelled = { role, content: [{ type: 'text', text: content }] as never, refusal: null };
+    await scene.say(session, [...messages, respelled, { role: 'user', content: 'b' }], { max_tokens: 3 });
+    const { inputIds } = scene.log.at(-1)!;
+    const before = sampled.find(({ inputIds: asked, outputIds }) => {
+      const known = [...asked, ...outputIds];
+      return String(inputIds.slice(0, known.length)) === String(known);
+    });
+    assert.ok(before, 'its prompt begins with one of the choices');
+  }
+  const turns = (await scene.record(session)).metadata.tree.turns;
+  assert.equal(turns.length, 6);
+  assert.equal((await samplesOf(scene, session)).length, 3);
+});
+
+/** Leaves out what was answered before the last question. */
+const FORGETFUL =
+  "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% if loop.last or m.role == 'user' %}{{ m.content }}{% endif %}" +
+  "{{ '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+test('a template that rewrites history is followed: it is said where, and what was sampled before is a sample of its own', async (t) => {
+  const scene = await startChatScene(t, { template: FORGETFUL, sim: { meanOutputTokens: 0 } });
+  const session = await scene.begin();
+  const question = [{ role: 'user', content: 'a' }];
+  const answer = await scene.say(session, question, { max_tokens: 9 });
+  const first = scene.log.at(-1)!;
+  await scene.say(session, [...question, answer, { role: 'user', content: 'b' }], { max_tokens: 9 });
+  const second = scene.log.at(-1)!;
+  const start = '<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n';
+  const asked = encode(`${start}<|im_end|>\n<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n`);
+  assert.deepEqual(second.inputIds, asked);
+  const { turns } = (await scene.record(session)).metadata.tree;
+  const drift = { kind: 'template', at: encode(start).length };
+  assert.deepEqual(
+    turns.map((turn) => turn.drift),
+    [null, drift],
+  );
+  const samples = await samplesOf(scene, session);
+  assert.deepEqual(
+    samples.map(({ tokens }) => tokens),
+    [first, second].map(({ inputIds, outputIds }) => [...inputIds, ...outputIds]),
+  );
+});
+
+test('an answer that got lost is asked for again: a branch, and the session goes on', async (t) => {
+  const scene = await startChatScene(t);
+  const session = await scene.begin();
+  const first = await next(scene, session, START, 'user', 'a', {});
+  const lost = await next(scene, session, START, 'user', 'a', {});
+  const second = await next(scene, session, first, 'user', 'b', {});
+  await checkSamples(scene, session, [first, lost, second]);
+});
+
+for (const kind of ['sglang', 'vllm'] as const) {
+  test(`${kind}: a call that is repeated with its id gets its answer again, and no engine hears of it`, async (t) => {
+    const scene = await startChatScene(t, { kind });
+    const session = await scene.begin();
+    const path = `/sessions/${session}/v1/chat/completions`;
+    const body = { model: 'sim', messages: [{ role: 'user', content: 'a' }], max_tokens: 9 };
+    for (const [more, name] of [
+      [{}, 'idempotency-key'],
+      [{ stream: true, logprobs: true }, 'x-request-id'],
+    ] as const) {
+      const id = { [name]: `call-${name}` };
+      const first = await scene.post(path, { ...body, ...more }, id);
+      const { length } = scene.log;
+      const again = await scene.post(path, { ...body, ...more }, id);
+      assert.deepEqual(again, first);
+      assert.equal(scene.log.length, length);
+      // Another question under the same name is another call.
+      await scene.post(path, { ...body, ...more, top_k: 5 }, id);
+      assert.equal(scene.log.length, length + 1);
+    }
+    await untilIdle(scene.router);
+    assert.equal((await scene.record(session)).records.length, 4);
+  });
+}
+
+test('a call that is repeated while the first one is under way is told so', async (t) => {
+  const scene = await startChatScene(t, { sim: { timeScale: 1, meanOutputTokens: 0 } });
+  const session = await scene.begin();
+  const path = `${scene.router.url}/sessions/${session}/v1/chat/completions`;
+  const body = JSON.stringify({ messages: [{ role: 'user', content: 'a' }], stream: true, max_tokens: 2_000 });
+  const stop = new AbortController();
+  const headers = { 'idempotency-key': 'k' };
+  const first = await fetch(path, { method: 'POST', body, headers, signal: stop.signal });
+  await first.body!.getReader().read();
+  const second = await fetch(path, { method: 'POST', body, headers });
+  assert.equal(second.status, 409);
+  assert.match(await second.text(), /under way still/);
+  stop.abort();
+  await untilIdle(scene.router);
+});
+
+test('what broke off is not on record: its client left, its engine died', async (t) => {
+  const scene = await startChatScene(t, { count: 2, sim: { timeScale: 1, meanOutputTokens: 0 } });
+  const session = await scene.begin();
+  const path = `${scene.router.url}/sessions/${session}/v1/chat/completions`;
+  const body = JSON.stringify({ messages: [{ role: 'user', content: 'a' }], stream: true, max_tokens: 500 });
+  const stop = new AbortController();
+  const left = await fetch(path, { method: 'POST', body, signal: stop.signal });
+  await left.body!.getReader().read();
+  stop.abort();
+  await untilIdle(scene.router);
+
+  const cut = await fetch(path, { method: 'POST', body });
+  const reader = cut.body!.getReader();
+  await reader.read();
+  const busy = scene.router.fleet.workers.find(({ slot }) => scene.router.fleet.inFlight[slot]! > 0);
+  await scene.engines.find(({ url }) => url === busy!.url)!.close();
+  await assert.rejects(async () => {
+    while (!(await reader.read()).done);
+  });
+  await untilIdle(scene.router);
+
+  scene.log.length = 0;
+  const first = await next(scene, session, START, 'user', 'a', { max_tokens: 5 });
+  const second = await next(scene, session, first, 'user', 'b', { max_tokens: 5, stream: true });
+  await checkSamples(scene, session, [first, second]);
+});
+
+test('a session goes on at an engine of the other kind when its own is gone', async (t) => {
+  const log: FinishedRecord[] = [];
+  const engines = [
+    ...(await startEngines(t, 1, log, { kind: 'sglang' })),
+    ...(await startEngines(t, 1, log, { kind: 'vllm' })),
+  ];
+  const tokenizerPath = temporaryFolder(t);
+  writeTokenizer(tokenizerPath);
+  const router = await startTestRouter(t, {
+    workerUrls: engines.map(({ url }) => url),
+    tokenizerPath,
+    plugin: ['chat-sessions'],
+    policy: 'round_robin',
+    disableHealthCheck: false,
+    pluginTimeoutMs: 60_000,
+  });
+  await until('the router knows its engines', () => router.fleet.workers.every(({ models }) => models !== null));
+  const scene = sceneOf(router, engines, log);
+  const session = await scene.begin();
+  const histories: History[] = [];
+  for (let turn = 0; turn < 4; turn++) {
+    histories.push(await next(scene, session, histories.at(-1) ?? START, 'user', said[turn]!, { stream: turn > 1 }));
+  }
+  await engines[0]!.close();
+  // Every second one is for the engine that is gone, and is tried at the other one.
+  for (let turn = 0; turn < 4; turn++) {
+    histories.push(await next(scene, session, histories.at(-1)!, 'user', said[turn]!, { stream: turn > 1 }));
+  }
+  await checkSamples(scene, session, histories);
+});
+
+test('an aborted generation is on record, and goes on', async (t) => {
+  const scene = await startChatScene(t, { sim: { timeScale: 1, meanOutputTokens: 0 } });
+  const session = await scene.begin();
+  const messages = [{ role: 'user', content: 'a' }];
+  const path = `${scene.router.url}/sessions/${session}/v1/chat/completions`;
+  const body = JSON.stringify({ messages, stream: true, max_tokens: 2_000, rid: 'me' });
+  const response = await fetch(path, { method: 'POST', body });
+  await fetch(`${scene.engines[0]!.url}/abort_request`, { method: 'POST', body: '{"rid":"me"}' });
+  const text = await response.text();
+  assert.match(text, /"finish_reason":"abort"/);
+  await untilIdle(scene.router);
+  const { inputIds, outputIds } = scene.log.at(-1)!;
+  const first: History = {
+    messages: [...messages, messageOf(text)],
+    ids: [...inputIds, ...outputIds],
+    mask: [...inputIds.map(() => 0), ...outputIds.map(() => 1)],
+    isContinued: false,
+  };
+  const second = await next(scene, session, first, 'user', 'b', { max_tokens: 5 });
+  await checkSamples(scene, session, [first, second]);
+});
+
+async function startKeeping(t: TestContext, dataDir: string, tokenizerPath: string) {
+  const log: FinishedRecord[] = [];
+  const engines = await startEngines(t, 1, log);
+  const plugin = ['chat-sessions'];
+  const workerUrls = engines.map(({ url }) => url);
+  const router = await startTestRouter(t, {
+    workerUrls,
+    tokenizerPath,
+    dataDir,
+    plugin,
+    disableHealthCheck: false,
+    pluginTimeoutMs: 60_000,
+  });
+  await until('the router knows its engine', () => router.fleet.workers.every(({ engine }) => engine !== null));
+  return sceneOf(router, engines, log);
+}
+
+test('sessions survive a restart of the router', async (t) => {
+  const dataDir = temporaryFolder(t);
+  const tokenizerPath = temporaryFolder(t);
+  writeTokenizer(tokenizerPath);
+  const before = await startKeeping(t, dataDir, tokenizerPath);
+  const session = await before.begin();
+  const empty = await before.begin();
+  const first = await next(before, session, START, 'user', 'a 漢', { stream: true, max_tokens: 9 });
+  const second = await next(before, session, first, 'tool', '{"b": "é"}', { max_tokens: 9 });
+  const branch = await next(before, session, first, 'user', 'c', { max_tokens: 9 });
+  const record = await before.record(session);
+  await before.router.close();
+
+  const after = await startKeeping(t, dataDir, tokenizerPath);
+  assert.deepEqual(await after.record(session), record);
+  assert.deepEqual((await after.record(empty)).records, [], 'a session that nobody used yet is known too');
+  const third = await next(after, session, second, 'user', 'd', { max_tokens: 9 });
+  const other = await next(after, session, branch, 'user', 'e', { stream: true });
+  await checkSamples(after, session, [first, second, branch, third, other]);
+});
+
+test('--capture-chat: plain chats that carry a session key are sessions', async (t) => {
+  const scene = await startChatScene(t, { router: { plugin: [], captureChat: true } });
+  const say = async (messages: readonly ChatMessage[], headers: Record<string, string>): Promise<ChatMessage> => {
+    const { status, text } = await scene.post('/v1/chat/completions', { messages, max_tokens: 9 }, headers);
+    assert.equal(status, 200, text);
+    await untilIdle(scene.router);
+    return (JSON.parse(text) as { choices: { message: ChatMessage }[] }).choices[0]!.message;
+  };
+  const key = { 'x-session-id': 'mine' };
+  const messages = [{ role: 'user', content: 'a' }];
+  const answer = await say(messages, key);
+  const { inputIds, outputIds } = scene.log.at(-1)!;
+  const known: History = {
+    messages: [...messages, answer],
+    ids: [...inputIds, ...outputIds],
+    mask: [],
+    isContinued: false,
+  };
+  await say([...known.messages, { role: 'user', content: 'b' }], key);
+  assert.deepEqual(scene.log.at(-1)!.inputIds, [...known.ids, ...behind(known, 'user', 'b')]);
+  assert.equal((await scene.record('mine')).records.length, 2);
+  await say(messages, {});
+  assert.equal((await scene.record('mine')).records.length, 2, 'one without a key is nobody’s');
+  await fetch(`${scene.router.url}/sessions/mine`, { method: 'DELETE' });
+  assert.equal((await fetch(`${scene.router.url}/sessions/mine`)).status, 404);
+  await say(messages, key);
+  assert.equal((await scene.record('mine')).records.length, 1, 'a key that is used again begins anew');
+});
+
+test('the end of a session takes its turns with it', async (t) => {
+  const scene = await startChatScene(t);
+  const session = await scene.begin();
+  await next(scene, session, START, 'user', 'a', {});
+  const end = () => fetch(`${scene.router.url}/sessions/${session}`, { method: 'DELETE' });
+  assert.equal((await end()).status, 204);
+  assert.equal((await fetch(`${scene.router.url}/sessions/${session}`)).status, 404);
+  assert.equal((await scene.post(`/sessions/${session}/v1/chat/completions`, { messages: [] })).status, 404);
+  assert.equal((await fetch(`${scene.router.url}/trajectories/${session}`)).status, 404);
+});
+
+test('any other path of a session goes where it would go without', async (t) => {
+  const scene = await startChatScene(t);
+  const session = await scene.begin();
+  const { status, text } = await scene.post(`/sessions/${session}/v1/completions?x=1`, { prompt: 'a', max_tokens: 2 });
+  assert.equal(status, 200, text);
+  assert.deepEqual(scene.log.at(-1)!.inputIds, encode('a'));
+  const health = await fetch(`${scene.router.url}/sessions/${session}/health`);
+  assert.equal(health.status, 200);
+});
+
+test('each client has its own sessions, whatever their names', async (t) => {
+  const scene = await startChatScene(t, { router: { apiKey: ['a', 'b'], adminApiKey: ['boss'] } });
+  const as = async (key: string, method: string, path: string, body?: object) => {
+    const headers = { authorization: `Bearer ${key}` };
+    const init = { method, headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) };
+    const response = await fetch(scene.router.url + path, init);
+    return { status: response.status, text: await response.text() };
+  };
+  assert.equal((await as('nobody', 'POST', '/sessions')).status, 401);
+  const { session_id: session } = JSON.parse((await as('a', 'POST', '/sessions')).text) as { session_id: string };
+  const chat = `/sessions/${session}/v1/chat/completions`;
+  const messages = [{ role: 'user', content: 'secret' }];
+  assert.equal((await as('a', 'POST', chat, { messages })).status, 200);
+  assert.equal((await as('nobody', 'POST', chat, { messages })).status, 401);
+  await untilIdle(scene.router);
+  const recordsOf = async (key: string): Promise<number> => {
+    const { text } = await as(key, 'GET', `/sessions/${session}`);
+    return (JSON.parse(text) as { records: unknown[] }).records.length;
+  };
+  assert.deepEqual([await recordsOf('a'), await recordsOf('b')], [1, 0]);
+  await as('b', 'DELETE', `/sessions/${session}`);
+  assert.equal(await recordsOf('a'), 1);
+  // What steers takes the key for that, in a session too.
+  assert.equal((await as('a', 'POST', `/sessions/${session}/pause_generation`, {})).status, 403);
+});

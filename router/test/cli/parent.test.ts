@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { type TestContext, test } from 'node:test';
+
+const bin = join(import.meta.dirname, '../../bin/turnout.js');
+
+/** A router that was given a socket to its parent. */
+function child(t: TestContext, args: readonly string[]) {
+  const run = spawn(process.execPath, [bin, ...args], {
+    env: { ...process.env, TURNOUT_PARENT_FD: '3' },
+    stdio: ['ignore', 'ignore', 'ignore', 'pipe'],
+  });
+  const ended = once(run, 'exit').then(([code]) => Number(code));
+  t.after(() => run.kill('SIGKILL'));
+  const socket = run.stdio[3] as Socket;
+  const firstLine = once(createInterface(socket), 'line').then(([line]) => JSON.parse(String(line)) as unknown);
+  return { socket, ended, firstLine };
+}
+
+test('a parent hears where the router listens, and takes it along when it goes', { timeout: 60_000 }, async (t) => {
+  const { socket, ended, firstLine } = child(t, ['--port', '0', '--prometheus-port', '0']);
+  const { url, metricsUrl, adminUrl } = (await firstLine) as Record<string, string | null>;
+  assert.equal(adminUrl, null);
+  for (const each of [`${url}/liveness`, String(metricsUrl)]) assert.equal((await fetch(each)).status, 200);
+  socket.destroy();
+  assert.equal(await ended, 0);
+});
+
+test('a parent hears why the router does not start', { timeout: 60_000 }, async (t) => {
+  const { ended, firstLine } = child(t, ['--port', '0', '--prometheus-port', '0', '--policy', 'best']);
+  const { error } = (await firstLine) as { error: string };
+  assert.match(error, /^--policy: no such policy/);
+  assert.equal(await ended, 2);
+});
