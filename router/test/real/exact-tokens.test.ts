@@ -251,6 +251,9 @@ describe('the radix tree before real SGLangs', { skip }, () => {
         const running = await Promise.all(sides.map(({ engine }) => engine.running()));
         return running.some((count) => count > 0);
       });
+      // Engines make tokens for all of their requests together: when these have theirs, it has some.
+      const beside = { input_ids: [10, 20], sampling_params: { max_new_tokens: 8, ignore_eos: true } };
+      await Promise.all(sides.map((side) => call(side.engine.url, '/generate', { body: beside })));
       assert.equal((await call(router.url, '/abort_request', { body: { rid } })).status, 200);
       const { engine, heard, said } = await asking;
       assert.equal(said[0]!.finish, 'abort');

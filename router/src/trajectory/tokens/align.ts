@@ -41,7 +41,7 @@ export function alignSampled(pieces: TokenPieces, ids: Int32Array, answer: Buffe
   const last = ids.length - (isStopToken(pieces, ids, answer) ? 1 : 0);
   while (walk.i < last && walk.at < answer.length) {
     const fits = walk.fits();
-    if (fits && !walk.endsInLetter()) walk.takePiece();
+    if (fits && !walk.endsInBrokenLetter(last)) walk.takePiece();
     else if (!fits && pieces.isSpecial(ids[walk.i]!)) walk.take(0);
     else if (walk.takeLetters(last)) continue;
     else if (fits) walk.takePiece();
@@ -121,10 +121,10 @@ class Walk {
     if (bytes !== null && this.#text.subarray(0, bytes.length).equals(bytes)) this.take(bytes.length);
   }
 
-  /** The text goes on inside of a letter behind this token. */
-  endsInLetter(): boolean {
+  /** The text goes on inside of a letter behind this token, the next one does not: it was U+FFFD that began with the same byte. */
+  endsInBrokenLetter(last: number): boolean {
     const end = this.at + (this.#pieces.bytesOf(this.#ids[this.i]!)?.length ?? 0);
-    return (this.#text[end] ?? 0) >> 6 === 2;
+    return (this.#text[end] ?? 0) >> 6 === 2 && !this.#goesOnInLetter(this.i + 1, last);
   }
 
   /**
