@@ -156,6 +156,8 @@ test(`${COUNT} trajectories: text gives back the ids that were sampled`, { timeo
       const next = await turn(random, name, line, more);
       ends.delete(line);
       ends.add(next);
+      // A turn that was nothing but an end has the text of the one before it: what goes on from there goes on from the newer.
+      if (next.text === line.text) lines.splice(lines.indexOf(line), 1);
       lines.push(next);
       line = next;
       // Another branch from anywhere, now and then. No two ask the same: samples of one prompt may have the same text by chance,
