@@ -1,5 +1,5 @@
 import type { KeyOrder } from '../config/options/routing.ts';
-import type { KeyKind } from '../exchange.ts';
+import type { Exchange, KeyKind } from '../exchange.ts';
 
 /** One place where a key may stand. `name`: of the header, or of the body's field (`a.b`: inside an object). */
 export interface KeyPlace {
@@ -38,3 +38,13 @@ export const orders: Readonly<Record<KeyOrder, (headers: readonly string[]) => K
     ...places('tenant', 'body', 'user_id'),
   ],
 };
+
+/** The session that a client names, for those who want it where no policy asks for keys and nobody looked; ''. */
+export function sessionOf({ session, head }: Exchange, headers: readonly string[]): string {
+  if (session !== '') return session;
+  for (const name of headers) {
+    const value = head.get(name);
+    if (value !== undefined && value !== '') return value;
+  }
+  return '';
+}

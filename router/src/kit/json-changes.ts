@@ -1,3 +1,4 @@
+import { type Edit, edited } from './json-edit.ts';
 import { keyIs, scanMembers } from './json-scan.ts';
 
 /** A member of an object: where its key (with the quote) and its value stand. */
@@ -10,15 +11,15 @@ export interface MemberPlace {
 /** Changes places of a JSON text; every other byte stays as it is. */
 export class JsonChanges {
   readonly bytes: Buffer;
-  readonly #edits: { readonly from: number; readonly to: number; readonly text: Buffer }[] = [];
+  readonly #edits: Edit[] = [];
 
   constructor(bytes: Buffer) {
     this.bytes = bytes;
   }
 
   /** Places may not overlap. */
-  replace(from: number, to: number, text: string | Buffer): void {
-    this.#edits.push({ from, to, text: typeof text === 'string' ? Buffer.from(text) : text });
+  replace(start: number, end: number, text: string | Buffer): void {
+    this.#edits.push({ start, end, bytes: typeof text === 'string' ? Buffer.from(text) : text });
   }
 
   /**
@@ -47,14 +48,12 @@ export class JsonChanges {
   }
 
   result(): Buffer {
-    if (this.#edits.length === 0) return this.bytes;
-    const parts: Buffer[] = [];
-    let at = 0;
-    for (const { from, to, text } of this.#edits.toSorted((a, b) => a.from - b.from)) {
-      parts.push(this.bytes.subarray(at, from), text);
-      at = to;
-    }
-    parts.push(this.bytes.subarray(at));
-    return Buffer.concat(parts);
+    return edited(this.bytes, this.#edits);
   }
+}
+
+/** A document without the members of that name, which is ASCII; the same buffer where it has none. */
+export function withoutMember(body: Buffer, name: string): Buffer {
+  const changes = new JsonChanges(body);
+  return changes.members(0, body.length, (is) => !is(name)) < 0 ? body : changes.result();
 }

@@ -1,7 +1,8 @@
 import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { withMembers, withoutMember } from './json-edit.ts';
+import { withoutMember } from './json-changes.ts';
+import { withMembers } from './json-edit.ts';
 
 const set = (body: string, members: Record<string, string>) => withMembers(Buffer.from(body), members)?.toString();
 const without = (body: string, name = 'a') => withoutMember(Buffer.from(body), name).toString();

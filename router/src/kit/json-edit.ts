@@ -1,4 +1,4 @@
-import { MemberFinder, keyIs, scanMembers } from './json-scan.ts';
+import { MemberFinder, scanMembers } from './json-scan.ts';
 
 /** What takes the place of `bytes[start, end)`. */
 export interface Edit {
@@ -52,31 +52,6 @@ export function settingMembers(bytes: Buffer, start: number, end: number, member
 export function withMembers(body: Buffer, members: Members): Buffer | null {
   const edits = settingMembers(body, 0, body.length, members);
   return edits === null ? null : edited(body, edits);
-}
-
-/** A document without the members of that name, which is ASCII; the same buffer where it has none. */
-export function withoutMember(body: Buffer, name: string): Buffer {
-  let [cutFrom, cutTo, last, found] = [-1, -1, -1, false];
-  scanMembers(body, 0, body.length, (keyStart, keyEnd, _valueStart, valueEnd) => {
-    if (found && cutFrom >= 0 && cutTo < 0) {
-      // It was the first one: what follows it moves up.
-      cutTo = keyStart - 1;
-      return false;
-    }
-    if (keyIs(body, keyStart, keyEnd, name)) {
-      found = true;
-      cutFrom = last < 0 ? keyStart - 1 : last;
-      if (last >= 0) {
-        cutTo = valueEnd;
-        return false;
-      }
-    }
-    last = valueEnd;
-    return true;
-  });
-  if (!found) return body;
-  const cut = edited(body, [{ start: cutFrom, end: cutTo < 0 ? last : cutTo, bytes: Buffer.alloc(0) }]);
-  return withoutMember(cut, name);
 }
 
 function isEmptyObject(bytes: Buffer, start: number, end: number): boolean {

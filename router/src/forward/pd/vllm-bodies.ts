@@ -1,4 +1,5 @@
-import { type Members, withMembers, withoutMember } from '../../kit/json-edit.ts';
+import { withoutMember } from '../../kit/json-changes.ts';
+import { type Members, withMembers } from '../../kit/json-edit.ts';
 import { MemberFinder } from '../../kit/json-scan.ts';
 
 /**

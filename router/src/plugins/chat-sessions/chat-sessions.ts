@@ -1,3 +1,4 @@
+import { sessionOf } from '../../classify/keys.ts';
 import type { EngineKind } from '../../engines/engine.ts';
 import type { AnswerEar, Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
@@ -12,9 +13,9 @@ import { FromCompletion } from '../../trajectory/chat/from-completion.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
+import type { SameTokens } from '../same-tokens/same-tokens.ts';
 import { maxModelLen } from './model-length.ts';
 import { inSession } from './session-path.ts';
-import type { SameTokens } from './same-tokens.ts';
 
 export interface ChatSessionsOptions {
   readonly equality: Equality;
@@ -206,15 +207,8 @@ export class ChatSessions implements PluginPhases {
     throw new Refused(new RouterError('no_available_workers', message, { retryAfterSecs: 1 }));
   }
 
-  /** Where no policy asks for a key, nobody has looked for it. */
   #sessionOf(x: Exchange): string {
-    const known = this.#inPath.get(x) ?? x.session;
-    if (known !== '') return known;
-    for (const name of this.#around.sessionHeaders) {
-      const value = x.head.get(name);
-      if (value !== undefined && value !== '') return value;
-    }
-    return '';
+    return this.#inPath.get(x) ?? sessionOf(x, this.#around.sessionHeaders);
   }
 }
 

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import type { PluginDefinition } from '../definition.ts';
+import { SameTokens } from '../same-tokens/same-tokens.ts';
 import { ChatSessions, type ChatSessionsOptions } from './chat-sessions.ts';
 import { addMetrics } from './metrics.ts';
 import { addRoutes } from './routes.ts';
-import { SameTokens } from './same-tokens.ts';
 
 const options = z.strictObject({
   equality: z

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { PluginDefinition } from '../definition.ts';
+import { SameTokens } from '../same-tokens/same-tokens.ts';
 import { addRoutes } from './routes.ts';
 import { addMetrics } from './metrics.ts';
 import { RadixTree, type RadixTreeOptions } from './radix-tree.ts';
@@ -21,7 +22,9 @@ export const radixTree: PluginDefinition<RadixTreeOptions> = {
     const { ledger } = trajectories;
     const kind = await ledger.ask('loadTokenizer', null);
     log.info({ tokenizer: config.tokenizerPath, kind }, 'tokenizer loaded');
-    const tree = new RadixTree(own, trajectories, log, config.sessionHeaders);
+    const sameTokens = new SameTokens((text) => ledger.ask('encodeText', text), log);
+    const { sessionHeaders } = config;
+    const tree = new RadixTree(own, { trajectories, sameTokens, sessionHeaders, log });
     addMetrics(metrics, ledger, tree);
     return {
       appliesTo: (x) => tree.appliesTo(x),

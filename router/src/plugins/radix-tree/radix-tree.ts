@@ -1,6 +1,6 @@
+import { sessionOf } from '../../classify/keys.ts';
 import type { AnswerEar, Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
-import { RouterError } from '../../kit/errors.ts';
 import type { Logger } from '../../observe/log.ts';
 import { type PluginPhases, Refused } from '../../plugin.ts';
 import { AnswerTap } from '../../trajectory/capture/answer-tap.ts';
@@ -10,12 +10,20 @@ import type { ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
-import { type Verdict, differenceIn, probe } from './probe.ts';
+import type { SameTokens } from '../same-tokens/same-tokens.ts';
 
 export interface RadixTreeOptions {
   readonly forward: 'ids' | 'text';
   readonly completions: boolean;
   readonly verify: boolean;
+}
+
+/** What it looks at, beside its options. */
+interface RadixTreeSurroundings {
+  readonly trajectories: Trajectories;
+  readonly sameTokens: SameTokens;
+  readonly sessionHeaders: readonly string[];
+  readonly log: Logger;
 }
 
 /** Larger requests are passed on as they are: nobody's prompt, and copying them would hold the event loop. */
@@ -44,11 +52,12 @@ export class RadixTree implements PluginPhases {
   readonly #log: Logger;
   readonly #sessionHeaders: readonly string[];
   readonly #following = new Map<Exchange, Following>();
-  readonly #verdicts = new WeakMap<Worker, Promise<Verdict>>();
+  readonly #sameTokens: SameTokens;
   #nextId = 1;
 
-  constructor(options: RadixTreeOptions, trajectories: Trajectories, log: Logger, sessionHeaders: readonly string[]) {
+  constructor(options: RadixTreeOptions, { trajectories, sameTokens, sessionHeaders, log }: RadixTreeSurroundings) {
     this.#options = options;
+    this.#sameTokens = sameTokens;
     this.#trajectories = trajectories;
     this.#ledger = trajectories.ledger;
     this.#log = log;
@@ -64,7 +73,7 @@ export class RadixTree implements PluginPhases {
     if (body.length > MAX_BODY_BYTES) return body;
     const { refusal } = this.#trajectories;
     if (refusal !== null) throw new Refused(refusal);
-    if (this.#options.verify) await this.#verified(worker);
+    if (this.#options.verify) await this.#sameTokens.check(worker);
     const following = this.#following.get(x) ?? this.#follow(x, body);
     following.answer = await following.opened;
     const changed = following.answer?.body;
@@ -100,24 +109,6 @@ export class RadixTree implements PluginPhases {
     this.#ledger.tell('closeCapture', { id, isStream: tap.isStream, answer: tap.take(), facts, expertsKey });
   }
 
-  /** Refuses an engine that reads texts in another way. */
-  async #verified(worker: Worker): Promise<void> {
-    let asked = this.#verdicts.get(worker);
-    if (asked === undefined) {
-      asked = probe(worker, (text) => this.#ledger.ask('encodeText', text));
-      this.#verdicts.set(worker, asked);
-      const verdict = await asked;
-      if (verdict.kind === 'differs') this.#log.error({ worker: worker.url }, differenceIn(verdict, worker));
-      if (verdict.kind === 'unknown') {
-        this.#log.warn({ worker: worker.url, reason: verdict.reason }, 'its tokenizer could not be compared with ours');
-      }
-      if (verdict.kind === 'later') this.#verdicts.delete(worker);
-    }
-    const verdict = await asked;
-    if (verdict.kind === 'differs')
-      throw new Refused(new RouterError('tokenizer_mismatch', differenceIn(verdict, worker)));
-  }
-
   #follow(x: Exchange, body: Buffer): Following {
     const id = this.#nextId++;
     const dialect: CaptureDialect = x.path === '/generate' ? 'generate' : 'completions';
@@ -140,7 +131,7 @@ export class RadixTree implements PluginPhases {
   #factsOf(x: Exchange) {
     const { startMs, firstByteMs, endMs } = x;
     return {
-      session: x.session || this.#sessionOf(x),
+      session: sessionOf(x, this.#sessionHeaders),
       group: x.group,
       worker: x.worker?.url ?? '',
       path: x.path,
@@ -148,14 +139,5 @@ export class RadixTree implements PluginPhases {
       ttftMs: firstByteMs - startMs,
       generationMs: endMs - firstByteMs,
     };
-  }
-
-  /** Where no policy asks for a key, nobody has looked for it. */
-  #sessionOf({ head }: Exchange): string {
-    for (const name of this.#sessionHeaders) {
-      const value = head.get(name);
-      if (value !== undefined && value !== '') return value;
-    }
-    return '';
   }
 }

@@ -2,7 +2,7 @@ import type { Worker } from '../../fleet/worker.ts';
 import { RouterError } from '../../kit/errors.ts';
 import type { Logger } from '../../observe/log.ts';
 import { Refused } from '../../plugin.ts';
-import { type Verdict, differenceIn, probe } from '../radix-tree/probe.ts';
+import { type Verdict, differenceIn, probe } from './probe.ts';
 
 /** Whether engines read texts as the router does: each is asked once. */
 export class SameTokens {
