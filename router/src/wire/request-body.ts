@@ -87,9 +87,14 @@ export class RequestBody {
     if (copied < part.length) this.#push(Buffer.from(part.subarray(copied)));
   }
 
+  /** What comes next is copied, whoever's it is. */
+  get isCopied(): boolean {
+    return this.bytes >= PLAIN_BYTES && !this.isToBeJoined && !this.#isReleased;
+  }
+
   /** Copies what is to be kept of a large body. @returns how many bytes */
   #copy(bytes: Buffer): number {
-    if (this.bytes < PLAIN_BYTES || this.isToBeJoined || this.#isReleased) return 0;
+    if (!this.isCopied) return 0;
     if (this.#budget.usedBytes + bytes.length > this.#budget.limitBytes) return 0;
     let at = 0;
     while (at < bytes.length) {
