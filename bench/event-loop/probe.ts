@@ -1,7 +1,7 @@
 // Loaded into the router, and into a process that does nothing: measures each turn of its event loop, on the clock and in CPU
 // time of its thread (what other processes and V8's own threads take is not in that), and answers when it is asked.
 import { Session } from 'node:inspector';
-import { PerformanceObserver } from 'node:perf_hooks';
+import { type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
 import { isMainThread } from 'node:worker_threads';
 
 /** What is asked for: turns since the last time; `explains`: from now on, what they did as well. */

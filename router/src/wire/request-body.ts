@@ -1,3 +1,4 @@
+import { SLICE_BYTES, copyInTurns } from '../kit/copy-slices.ts';
 import { SlabPool } from '../kit/slab-pool.ts';
 
 /** Who takes a request's body on its way to an engine. */
@@ -47,8 +48,6 @@ export class RequestBody {
   isComplete = false;
   /** True while `pieces` holds everything from the first byte on. */
   isWhole = true;
-  /** Somebody wants all of it in one buffer: a second copy would be one too many. */
-  isToBeJoined = false;
   /** Every piece is the whole of a buffer that a socket was read into: memory that `free` may give back. */
   holdsReads = false;
   readonly #budget: RetryBudget;
@@ -89,7 +88,7 @@ export class RequestBody {
 
   /** Copies what is to be kept of a large body. @returns how many bytes */
   #copy(bytes: Buffer): number {
-    if (this.bytes < PLAIN_BYTES || this.isToBeJoined || this.#isReleased) return 0;
+    if (this.bytes < PLAIN_BYTES || this.#isReleased) return 0;
     if (this.#budget.usedBytes + bytes.length > this.#budget.limitBytes) return 0;
     let at = 0;
     while (at < bytes.length) {
@@ -141,6 +140,17 @@ export class RequestBody {
       this.#waiting = then;
       this.#setPaused(false);
     }
+  }
+
+  /**
+   * As `whenComplete`, with all of it in one buffer: of what is larger than a read a copy, which is nobody else's. A large one is
+   * laid together over several turns of the event loop, unless it is not needed any more by then.
+   */
+  whenJoined(then: (bytes: Buffer) => void): void {
+    this.whenComplete(() => {
+      if (this.bytes > SLICE_BYTES) copyInTurns(this.pieces, this.bytes, () => !this.#isReleased, then);
+      else then(this.bytes <= MAX_UNTAKEN_BYTES ? this.join() : Buffer.concat(this.pieces));
+    });
   }
 
   /** Sends all from the first byte on to `taker`. Only while `isWhole`. */
