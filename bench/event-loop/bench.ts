@@ -98,7 +98,7 @@ const startEngine = async (fails: boolean): Promise<string> => {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 };
 
-const engines = [await startEngine(false), await startEngine(true)];
+const engines = [await startEngine(false), await startEngine(true), await startEngine(false)];
 const idle = spawn(process.execPath, [...withProbe, '--eval', 'process.channel.ref()'], {
   stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
 });

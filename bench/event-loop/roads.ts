@@ -7,7 +7,7 @@ import type { Input, Shape, changed, of, plain } from './inputs.ts';
 
 export interface Road {
   readonly name: string;
-  /** @param engines one that answers, and one that always says 503 */
+  /** @param engines one that answers, one that always says 503, and another one that answers */
   readonly args: (engines: readonly string[]) => string[];
   readonly inputs: (of: Makers) => Input[];
   readonly fails?: true;
@@ -52,19 +52,21 @@ export const roads: readonly Road[] = [
   },
   {
     name: 'pairs of SGLang',
-    args: ([engine]) => ['--pd-disaggregation', unwatched, '--prefill', engine!, '--decode', engine!],
+    args: ([engine, , other]) => ['--pd-disaggregation', unwatched, '--prefill', engine!, '--decode', other!],
     inputs: ({ changed }) => changed('/generate', generate),
   },
   {
     name: 'pairs of vLLM',
-    args: ([engine]) => ['--vllm-pd-disaggregation', unwatched, '--prefill', engine!, '--decode', engine!],
+    args: ([engine, , other]) => ['--vllm-pd-disaggregation', unwatched, '--prefill', engine!, '--decode', other!],
     inputs: ({ changed }) => changed('/v1/completions', ['prompt', 'messages']),
   },
   plugin('radix-tree', '/generate', 'text'),
   plugin('chat-sessions', '/v1/chat/completions', 'messages'),
   {
     name: 'a second try',
-    args: (engines) => ['--policy', 'round_robin', unwatched, '--disable-circuit-breaker', '--worker-urls', ...engines],
+    args: ([engine, failing]) => [
+      ...['--policy', 'round_robin', unwatched, '--disable-circuit-breaker', '--worker-urls', engine!, failing!],
+    ],
     fails: true,
     inputs: ({ of }) => [1 << 24, 1 << 26].map((bytes) => of('prompt', '/v1/completions', bytes)),
   },

@@ -162,6 +162,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   /** Of a changed body, as much as fits: TLS would encrypt all of it in one go. */
   #writeRest(bytes: Buffer): void {
     const { socket } = this.#connection;
+    this.#cork();
     let at = 0;
     while (at < bytes.length && socket.writableLength < MAX_UNSENT_BYTES)
       socket.write(bytes.subarray(at, (at += MAX_UNSENT_BYTES)));

@@ -7,7 +7,8 @@ const LARGE_BYTES = 65_536;
 
 /** The memory of an answer's buffers that may be given away as a whole. */
 function memoryIn(value: unknown): ArrayBuffer[] {
-  const buffers = value instanceof Uint8Array ? [value] : Object.values(value ?? {}).filter((one) => one instanceof Uint8Array);
+  const buffers =
+    value instanceof Uint8Array ? [value] : Object.values(value ?? {}).filter((one) => one instanceof Uint8Array);
   const whole = buffers.filter(({ length, buffer }) => length >= LARGE_BYTES && length === buffer.byteLength);
   return [...new Set(whole.map(({ buffer }) => buffer as ArrayBuffer))];
 }

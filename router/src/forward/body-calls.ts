@@ -17,7 +17,11 @@ export const bodyCalls = {
 
   isForOne: (body: Buffer, path: string, minTokens: number): boolean => isForOne(path, body, minTokens),
 
-  bootstrap(body: Buffer, path: string, place: MeetingPlace): Refusal | { bytes: Uint8Array; asksForLogprobs: boolean } {
+  bootstrap(
+    body: Buffer,
+    path: string,
+    place: MeetingPlace,
+  ): Refusal | { bytes: Uint8Array; asksForLogprobs: boolean } {
     const made = addBootstrap(path, body, place);
     return made instanceof RouterError ? { code: made.code, message: made.message } : made;
   },

@@ -29,11 +29,7 @@ export class BodyThread {
   #pending: Pending[] = [];
 
   /** @param body given away: it is empty here from now on */
-  ask<N extends keyof BodyCalls>(
-    name: N,
-    body: Buffer,
-    ...rest: Rest<BodyCalls[N]>
-  ): Promise<Answer<BodyCalls[N]>> {
+  ask<N extends keyof BodyCalls>(name: N, body: Buffer, ...rest: Rest<BodyCalls[N]>): Promise<Answer<BodyCalls[N]>> {
     return new Promise((resolve, reject) => {
       this.#worker ??= this.#start();
       this.#pending.push({ resolve, reject });

@@ -48,3 +48,14 @@ export function copyInTurns(
   };
   next();
 }
+
+/** A copy in memory of its own, to be given to a thread: made in several turns where it is large. */
+export const copied = (bytes: Uint8Array): Promise<Uint8Array<ArrayBuffer>> =>
+  new Promise((resolve) =>
+    copyInTurns(
+      [bytes],
+      bytes.length,
+      () => true,
+      ({ buffer, length }) => resolve(new Uint8Array(buffer as ArrayBuffer, 0, length)),
+    ),
+  );

@@ -43,7 +43,9 @@ export function nixlPairs(options: VllmPairOptions, thread: BodyThread): PairSty
         const handover = (decode: Buffer | null): Handover | null => (decode === null ? null : { decode, merging });
         if (body.length <= LARGE_BYTES) return handover(decodeBody(path, body, params));
         // A copy: what a view is on would cross over as a whole.
-        return thread.ask('decode', body, path, new Uint8Array(params)).then((decode) => handover(bufferOrNull(decode)));
+        return thread
+          .ask('decode', body, path, new Uint8Array(params))
+          .then((decode) => handover(bufferOrNull(decode)));
       },
     };
   };
@@ -64,12 +66,7 @@ export function mooncakePairs(options: VllmPairOptions, engines: MooncakeEngines
     if (prefill === null || decode === null) return noObject();
     return { prefill, decode, read: (answer) => ({ decode: null, merging: readPrefill(answer).merging }) };
   };
-  const meet = (
-    path: string,
-    body: Buffer,
-    prefillWorker: Worker,
-    engineId: string | null,
-  ): Met | Promise<Met> => {
+  const meet = (path: string, body: Buffer, prefillWorker: Worker, engineId: string | null): Met | Promise<Met> => {
     if (engineId === null) return 'its bootstrap server does not say which engine it is';
     const transfer = `"transfer_id":"xfer-${randomUUID()}"`;
     const where = `"remote_bootstrap_addr":${JSON.stringify(engines.addressOf(prefillWorker))}`;
