@@ -36,10 +36,11 @@ const policy = (name: string): Road => ({
 const generate: readonly Shape[] = ['text', 'ids', 'a base64 tensor', 'a batch'];
 const plugin = (name: string, path: string, shape: Shape): Road => ({
   name,
-  args: ([engine]) => [
-    ...['--worker-urls', engine!, '--tokenizer-path', folder, '--plugin', `${name}:{"verify":false}`],
-    ...['--plugin-timeout-ms', '600000', ...(name === 'chat-sessions' ? ['--capture-chat'] : [])],
-  ],
+  args: ([engine]) => {
+    const own = ['--plugin', `${name}:{"verify":false}`, '--plugin-timeout-ms', '600000'];
+    const captures = name === 'chat-sessions' ? ['--capture-chat'] : [];
+    return ['--worker-urls', engine!, '--tokenizer-path', folder, ...own, ...captures];
+  },
   inputs: ({ of }) => [2_000, 500_000, 1 << 24].map((bytes) => of(shape, path, bytes)),
 });
 
@@ -64,9 +65,10 @@ export const roads: readonly Road[] = [
   plugin('chat-sessions', '/v1/chat/completions', 'messages'),
   {
     name: 'a second try',
-    args: ([engine, failing]) => [
-      ...['--policy', 'round_robin', unwatched, '--disable-circuit-breaker', '--worker-urls', engine!, failing!],
-    ],
+    args: ([engine, failing]) => {
+      const inTurn = ['--policy', 'round_robin', '--disable-circuit-breaker'];
+      return [...inTurn, unwatched, '--worker-urls', engine!, failing!];
+    },
     fails: true,
     inputs: ({ of }) => [1 << 24, 1 << 26].map((bytes) => of('prompt', '/v1/completions', bytes)),
   },
