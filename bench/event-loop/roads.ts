@@ -54,7 +54,7 @@ export const roads: readonly Road[] = [
   {
     name: 'pairs of SGLang',
     args: ([engine, , other]) => ['--pd-disaggregation', unwatched, '--prefill', engine!, '--decode', other!],
-    inputs: ({ changed }) => changed('/generate', generate),
+    inputs: ({ changed }) => changed('/generate', ['text', 'ids', 'a base64 tensor']),
   },
   {
     name: 'pairs of vLLM',

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { CopyPool } from '../kit/copy-pool.ts';
+import type { SocketReader } from './accepted-socket.ts';
 import type { RequestBody } from './request-body.ts';
 import type { Refusal, RequestHead } from './request-head.ts';
 import { type ReaderOwner, type RequestLimits, RequestReader } from './request-reader.ts';
@@ -34,7 +35,7 @@ export interface ClientWatcher {
  *
  * The answer's bytes are written as the engine framed them, one write per read.
  */
-export class ClientConnection implements Sink, ReaderOwner {
+export class ClientConnection implements Sink, ReaderOwner, SocketReader {
   readonly socket: Socket;
   /** When the bytes that are awaited now have to be here (monotonic ms); Infinity while nothing is awaited. */
   deadlineMs: number;
@@ -64,7 +65,8 @@ export class ClientConnection implements Sink, ReaderOwner {
     const requests = new RequestReader(this, owner);
     this.#requests = requests;
     socket.setDefaultEncoding('latin1');
-    socket.on('data', (bytes: Buffer) => requests.onData(bytes));
+    // Sockets that read into buffers of ours have none.
+    socket.on('data', (bytes: Buffer) => requests.onOwnBytes(bytes));
     socket.on('end', () => requests.onEnd());
     socket.on('error', () => socket.destroy());
     socket.on('timeout', () => socket.destroy());
@@ -85,6 +87,16 @@ export class ClientConnection implements Sink, ReaderOwner {
   expire(): void {
     this.deadlineMs = Infinity;
     if (!this.#requests.refuseLate()) this.socket.destroy();
+  }
+
+  // ---- bytes in ----
+
+  get readInto(): Buffer {
+    return this.#requests.readInto;
+  }
+
+  onBytes(bytes: Buffer, count: number): void {
+    this.#requests.onBytes(bytes, count);
   }
 
   // ---- what the reader found ----

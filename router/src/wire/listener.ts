@@ -1,12 +1,14 @@
 import { type Server, type Socket, createServer } from 'node:net';
 import { type SecureContext, type SecureContextOptions, TLSSocket, createSecureContext } from 'node:tls';
 import type { CoarseClock } from '../kit/clock.ts';
+import { readIntoBuffers } from './accepted-socket.ts';
 import { ClientConnection, type ConnectionOwner } from './client-connection.ts';
 import { ConnectionLimits, type MaxConnections } from './connection-limits.ts';
 import { listenOn } from './listen-on.ts';
 import { MutualTls } from './mutual-tls.ts';
 import type { RequestBody, RetryBudget } from './request-body.ts';
 import type { Refusal, RequestHead } from './request-head.ts';
+import { headBuffer } from './request-reader.ts';
 
 /** Deadlines are looked at this often; also the resolution of the clock that they are measured with. */
 export const TICK_MS = 250;
@@ -69,7 +71,10 @@ export class Listener implements ConnectionOwner {
         ? null
         : new MutualTls(tls, options.timeouts.headMs, (socket, tcp) => this.#connect(socket, tcp));
     // Half-open: a client's FIN is answered by the connection itself, which knows what is under way.
-    this.#server = createServer({ ...SOCKET_OPTIONS, allowHalfOpen: true }, (tcp) => this.#take(tcp));
+    const isPlain = tls === null;
+    this.#server = createServer({ ...SOCKET_OPTIONS, allowHalfOpen: true, pauseOnConnect: isPlain }, (tcp) =>
+      this.#take(tcp),
+    );
   }
 
   get maxPayloadBytes(): number {
@@ -88,22 +93,30 @@ export class Listener implements ConnectionOwner {
     return this.#secureContext !== null;
   }
 
-  /** A handshake that fails or drags on ends like a head that does: by the connection's error or deadline. */
-  #take(tcp: Socket): void {
+  #take(accepted: Socket): void {
     this.#quietRounds = 0;
-    if (!this.limits.enter(tcp)) return;
-    if (this.#mutualTls !== null) {
-      this.#mutualTls.take(tcp);
-      return;
-    }
-    const secureContext = this.#secureContext;
-    const socket =
-      secureContext === null ? tcp : new TLSSocket(tcp, { isServer: true, secureContext, ALPNProtocols: ['http/1.1'] });
-    this.#connect(socket, tcp);
+    if (this.isTls) this.#secure(accepted);
+    else if (!readIntoBuffers(accepted, headBuffer, (tcp) => this.#enter(tcp))) this.#enter(accepted)?.socket.resume();
   }
 
-  #connect(socket: Socket, tcp: Socket): void {
-    this.connections.add(new ClientConnection(socket, tcp, this));
+  #enter(tcp: Socket): ClientConnection | null {
+    return this.limits.enter(tcp) ? this.#connect(tcp, tcp) : null;
+  }
+
+  /** A handshake that fails or drags on ends like a head that does: by the connection's error or deadline. */
+  #secure(tcp: Socket): void {
+    if (!this.limits.enter(tcp)) return;
+    if (this.#mutualTls !== null) this.#mutualTls.take(tcp);
+    else {
+      const secureContext = this.#secureContext!;
+      this.#connect(new TLSSocket(tcp, { isServer: true, secureContext, ALPNProtocols: ['http/1.1'] }), tcp);
+    }
+  }
+
+  #connect(socket: Socket, tcp: Socket): ClientConnection {
+    const connection = new ClientConnection(socket, tcp, this);
+    this.connections.add(connection);
+    return connection;
   }
 
   /** @returns the port, which differs from the one asked for when that was 0. */

@@ -93,17 +93,14 @@ export class RequestBody {
     if (copied < part.length) this.#push(Buffer.from(part.subarray(copied)));
   }
 
+  /** What comes next is copied, whoever's it is. */
+  get isCopied(): boolean {
+    return this.bytes >= PLAIN_BYTES && !this.#isReleased;
+  }
+
   /** Copies what is to be kept of a large body, or of one in tiny parts. @returns how many bytes */
   #copy(bytes: Buffer): number {
-    if (this.#isReleased) return 0;
-    if (this.bytes < PLAIN_BYTES) {
-      if (bytes.length > TINY_BYTES || this.pieces.length === 0) return 0;
-      if (bytes.length > this.#tail.length) this.#tail = Buffer.allocUnsafeSlow(TAIL_BYTES);
-      this.#tail.set(bytes);
-      this.#push(this.#tail.subarray(0, bytes.length));
-      this.#tail = this.#tail.subarray(bytes.length);
-      return bytes.length;
-    }
+    if (!this.isCopied) return this.#copyTiny(bytes);
     if (this.#budget.usedBytes + bytes.length > this.#budget.limitBytes) return 0;
     let at = 0;
     while (at < bytes.length) {
@@ -122,6 +119,15 @@ export class RequestBody {
       this.#push(slab.subarray(from, from + count));
     }
     return at;
+  }
+
+  #copyTiny(bytes: Buffer): number {
+    if (bytes.length > TINY_BYTES || this.pieces.length === 0 || this.#isReleased) return 0;
+    if (bytes.length > this.#tail.length) this.#tail = Buffer.allocUnsafeSlow(TAIL_BYTES);
+    this.#tail.set(bytes);
+    this.#push(this.#tail.subarray(0, bytes.length));
+    this.#tail = this.#tail.subarray(bytes.length);
+    return bytes.length;
   }
 
   #push(piece: Buffer): void {

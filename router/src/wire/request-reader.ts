@@ -8,10 +8,18 @@ import { MAX_HEAD_BYTES, MAX_LINE_BYTES, type Refusal, RequestHead } from './req
 /** Bytes of pipelined requests kept while one is being answered; beyond them the socket is paused. */
 const MAX_AHEAD_BYTES = 65_536;
 
-/** Chunks in a read after which the next read is left for another turn: one of 64 KB in chunks of a byte takes 2 ms, and a turn has up to 32. */
+/** Of so many chunks in a read, the next read is left for another turn: 64 KB in chunks of a byte take 2 ms, and a turn has up to 32 reads. */
 const MANY_PARTS = 1_000;
 /** Where chunks of one read are laid together. */
 let scratch = Buffer.allocUnsafeSlow(65_536);
+
+const READ_BYTES = 65_536;
+/** What all clients' sockets read into where what is read is used up, or copied, before the next read. */
+const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
+/** Requests are small as a rule. Of a large one this much is copied; the rest is read into memory of its own. */
+export const headBuffer: Buffer = sharedBuffer.subarray(0, 16_384);
+/** Less than this is copied: a buffer of its own costs more. */
+const MIN_OWN_BYTES = 16_384;
 
 /** How long a client may take, in milliseconds. */
 export interface ClientTimeouts {
@@ -59,6 +67,8 @@ export class RequestReader {
   readonly #owner: ReaderOwner;
   readonly #limits: RequestLimits;
   #ahead: Buffer | null = null;
+  /** What the socket reads into, where that is the body's own. */
+  #own: Buffer | null = null;
   #bodyLeft = 0;
   #chunks: ChunkedReader | null = null;
   /** Payload in the present read, laid together: chunks may be of a byte each, pieces of a body may not. */
@@ -83,14 +93,37 @@ export class RequestReader {
     return this.body === null || this.body.isComplete;
   }
 
-  onData(bytes: Buffer): void {
+  /** Where the next read goes: into memory that the body keeps, where much of one is to come. */
+  get readInto(): Buffer {
+    const { body } = this;
+    if (body === null || body.isComplete || this.isStopped) return headBuffer;
+    if (this.#chunks !== null || body.isCopied) return sharedBuffer;
+    const left = this.#bodyLeft;
+    if (left < MIN_OWN_BYTES) return headBuffer;
+    return (this.#own ??= Buffer.allocUnsafeSlow(left < READ_BYTES ? left : READ_BYTES));
+  }
+
+  /** `bytes[0, count)` were read into what `readInto` was. They are valid during the call only, but for a body's own. */
+  onBytes(bytes: Buffer, count: number): void {
+    const isOwn = bytes === this.#own;
+    // Mostly empty it stays where it is, and is read into again.
+    if (isOwn && count >= bytes.length / 2) this.#own = null;
+    this.#onBytes(bytes, count, isOwn && this.#own === null);
+  }
+
+  /** These were read into a buffer that is nobody else's. */
+  onOwnBytes(bytes: Buffer): void {
+    this.#onBytes(bytes, bytes.length, true);
+  }
+
+  #onBytes(bytes: Buffer, count: number, isOwn: boolean): void {
     if (this.isStopped) return;
-    if (this.body !== null) {
-      if (!this.body.isComplete) this.#onBodyBytes(bytes);
-      else this.#stash(bytes);
-    } else {
-      this.#readHead(this.#ahead === null ? bytes : Buffer.concat([this.#ahead, bytes]), this.#ahead?.length ?? 0);
-    }
+    if (this.body === null) {
+      const seen = this.#ahead?.length ?? 0;
+      if (this.#ahead === null) this.#readHead(bytes, count, 0);
+      else this.#readHead(Buffer.concat([this.#ahead, part(bytes, 0, count)]), seen + count, seen);
+    } else if (this.body.isComplete) this.#stash(bytes, 0, count);
+    else this.#onBodyBytes(bytes, 0, count, isOwn);
   }
 
   onEnd(): void {
@@ -114,7 +147,8 @@ export class RequestReader {
       // Not in this stack: a thousand pipelined requests would nest a thousand deep.
       setImmediate(() => {
         const ahead = this.#ahead;
-        if (this.body === null && ahead !== null && !this.#owner.socket.destroyed) this.#readHead(ahead, 0);
+        if (this.body !== null || ahead === null || this.#owner.socket.destroyed) return;
+        this.#readHead(ahead, ahead.length, 0);
       });
     }
   }
@@ -136,40 +170,41 @@ export class RequestReader {
     return true;
   }
 
-  #stash(bytes: Buffer): void {
-    this.#ahead = this.#ahead === null ? bytes : Buffer.concat([this.#ahead, bytes]);
+  #stash(bytes: Buffer, start: number, end: number): void {
+    const more = bytes.subarray(start, end);
+    this.#ahead = Buffer.concat(this.#ahead === null ? [more] : [this.#ahead, more]);
     if (this.#ahead.length > MAX_AHEAD_BYTES) this.#setReading(false);
   }
 
   /** `seen` bytes were looked at before: a head is read anew only when a line was completed since. */
-  #readHead(bytes: Buffer, seen: number): void {
+  #readHead(bytes: Buffer, end: number, seen: number): void {
     this.#ahead = null;
     let start = 0;
     // Empty lines before a request are forgiven (RFC 9112 section 2.2): all, as they may come in reads of their own.
-    while (bytes[start] === 13 && bytes[start + 1] === 10) start += 2;
-    if (start === bytes.length) return;
+    while (start + 1 < end && bytes[start] === 13 && bytes[start + 1] === 10) start += 2;
+    if (start === end) return;
     // Without a line's end there is something new to say only when a limit was crossed.
     const limit = seen <= MAX_LINE_BYTES ? MAX_LINE_BYTES : MAX_HEAD_BYTES;
-    if (seen > 0 && bytes.indexOf(10, seen) < 0 && bytes.length <= limit) {
-      this.#ahead = bytes;
+    if (seen > 0 && bytes.indexOf(10, seen) < 0 && end <= limit) {
+      this.#stash(bytes, 0, end);
       return;
     }
     const head = new RequestHead();
-    const next = head.read(bytes, start, bytes.length);
+    const next = head.read(bytes, start, end);
     if (next === INCOMPLETE) {
       if (this.hasEnded) {
         this.#owner.socket.destroySoon();
         return;
       }
       if (seen === 0) this.#await(this.#limits.timeouts.headMs);
-      this.#ahead = start === 0 ? bytes : bytes.subarray(start);
+      this.#stash(bytes, start, end);
       return;
     }
     if (next === BAD) {
       this.#refuse(head.refusal!);
       return;
     }
-    this.#begin(head, bytes, next);
+    this.#begin(head, bytes, next, end);
   }
 
   #refuse(refusal: Refusal): void {
@@ -178,7 +213,7 @@ export class RequestReader {
     this.#owner.onRefused(refusal, this.head?.target ?? '');
   }
 
-  #begin(head: RequestHead, bytes: Buffer, next: number): void {
+  #begin(head: RequestHead, bytes: Buffer, next: number, end: number): void {
     const body = new RequestBody(this.#limits.retryBudget, this.#setBodyPaused);
     this.head = head;
     this.body = body;
@@ -195,11 +230,10 @@ export class RequestReader {
       body.holdsReads = true;
       body.isComplete = this.#bodyLeft === 0;
     }
-    const hasBytes = next < bytes.length;
+    const hasBytes = next < end;
     if (hasBytes) {
-      const rest = bytes.subarray(next);
-      if (body.isComplete) this.#stash(rest);
-      else this.#onBodyBytes(rest);
+      if (body.isComplete) this.#stash(bytes, next, end);
+      else this.#onBodyBytes(bytes, next, end, false);
       if (this.body !== body || this.isStopped) return;
     }
     if (!body.isComplete) this.#await(this.#limits.timeouts.bodyIdleMs);
@@ -210,11 +244,12 @@ export class RequestReader {
     }
   }
 
-  #onBodyBytes(bytes: Buffer): void {
+  /** @param isOwn the buffer is the body's from here on */
+  #onBodyBytes(bytes: Buffer, start: number, end: number, isOwn: boolean): void {
     const body = this.body!;
     if (this.#chunks !== null) {
       this.#parts = 0;
-      const isGood = this.#chunks.read(bytes, 0, bytes.length);
+      const isGood = this.#chunks.read(bytes, start, end);
       // Copied out of the read: chunk lines and all, it would stay in memory for a retry.
       if (this.#parts > 1) body.pushPart(scratch.subarray(0, this.#partBytes));
       else if (this.#parts === 1) body.pushPart(bytes.subarray(this.#partStart, this.#partStart + this.#partBytes));
@@ -222,24 +257,22 @@ export class RequestReader {
         this.#refuseBody({ status: 400, message: `The request has ${this.#chunks.refusal}.` });
       } else if (this.#chunks.payloadBytes > this.#limits.maxPayloadBytes) {
         this.#refuseBody({ status: 413, message: this.#tooLarge() });
-      } else if (this.#chunks.end >= 0) this.#endBody(bytes, this.#chunks.end);
+      } else if (this.#chunks.end >= 0) this.#endBody(bytes, this.#chunks.end, end);
       else {
         if (this.#parts > MANY_PARTS) this.#breathe();
-        freeRead(bytes);
+        if (isOwn) freeRead(bytes);
         this.#awaitMore();
       }
       return;
     }
     const left = this.#bodyLeft;
-    if (bytes.length < left) {
-      this.#bodyLeft = left - bytes.length;
-      body.push(bytes);
-      this.#awaitMore();
-    } else {
-      this.#bodyLeft = 0;
-      body.push(bytes.length === left ? bytes : bytes.subarray(0, left));
-      this.#endBody(bytes, left);
-    }
+    const bodyEnd = end - start < left ? end : start + left;
+    this.#bodyLeft = left - (bodyEnd - start);
+    const piece = part(bytes, start, bodyEnd);
+    if (isOwn) body.push(piece);
+    else body.pushPart(piece);
+    if (this.#bodyLeft === 0) this.#endBody(bytes, bodyEnd, end);
+    else this.#awaitMore();
   }
 
   readonly #gather: TakePart = (bytes, start, end) => {
@@ -278,11 +311,10 @@ export class RequestReader {
     this.#await(this.#isBodyPaused ? Infinity : this.#limits.timeouts.bodyIdleMs);
   }
 
-  #endBody(bytes: Buffer, end: number): void {
+  #endBody(bytes: Buffer, bodyEnd: number, end: number): void {
     this.#chunks = null;
     this.#owner.deadlineMs = Infinity;
-    // A copy: the body's buffers are freed by hand once they are sent.
-    if (end < bytes.length) this.#stash(Buffer.from(bytes.subarray(end)));
+    if (bodyEnd < end) this.#stash(bytes, bodyEnd, end);
     this.body!.finish();
     if (this.#isBodyPaused) this.#setBodyPaused(false);
   }
@@ -312,3 +344,6 @@ export class RequestReader {
     else this.#owner.socket.pause();
   }
 }
+
+const part = (bytes: Buffer, start: number, end: number): Buffer =>
+  start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end);

@@ -22,11 +22,24 @@ async function openSockets(): Promise<{ ours: Socket; theirs: Socket }> {
   return { ours, theirs };
 }
 
+/** How bytes are handed to a connection: as the buffers they came in, or in memory that others are read into next. */
+type Handing = 'own' | 'shared';
+
+function hand(connection: ClientConnection, part: Buffer, handing: Handing): void {
+  if (handing === 'own') connection.socket.emit('data', part);
+  else {
+    const memory = connection.readInto;
+    part.copy(memory);
+    connection.onBytes(memory, part.length);
+    memory.fill('!');
+  }
+}
+
 /**
  * What a connection makes of a client's bytes that arrive in these parts: each request with its body, each refusal. The
- * parts are handed to its socket directly, as real sockets do not promise to keep them apart.
+ * parts are handed to it directly, as real sockets do not promise to keep them apart.
  */
-async function readParts(parts: readonly Buffer[]): Promise<string[]> {
+async function readParts(parts: readonly Buffer[], handing: Handing): Promise<string[]> {
   const { ours, theirs } = await openSockets();
   const log: string[] = [];
   const answer = (connection: ClientConnection, status: number): void => {
@@ -60,7 +73,7 @@ async function readParts(parts: readonly Buffer[]): Promise<string[]> {
   };
   const connection = new ClientConnection(ours, ours, owner);
   for (const part of parts) {
-    if (part.length > 0) connection.socket.emit('data', part);
+    if (part.length > 0) hand(connection, part, handing);
     // The next request of a connection is begun in a turn of its own.
     for (let turns = 0; turns < 3; turns++) await nextTick();
   }
@@ -93,12 +106,14 @@ for (const [name, text] of Object.entries(streams)) {
     const chance = new Chance();
     t.diagnostic(`FUZZ_SEED=${chance.seed}`);
     const bytes = Buffer.from(text);
-    const whole = await readParts([bytes]);
+    const whole = await readParts([bytes], 'own');
     assert.notEqual(whole.length, 0);
     for (let runs = 0; runs < 25; runs++) {
       const cuts = [0, ...chance.cuts(bytes), bytes.length];
       const parts = cuts.slice(1).map((cut, i) => Buffer.from(bytes.subarray(cuts[i], cut)));
-      assert.deepEqual(await readParts(parts), whole, JSON.stringify(parts.map(String)));
+      for (const handing of ['own', 'shared'] as const) {
+        assert.deepEqual(await readParts(parts, handing), whole, `${handing} ${JSON.stringify(parts.map(String))}`);
+      }
     }
   });
 }
