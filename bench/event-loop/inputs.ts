@@ -13,13 +13,16 @@ export interface Input {
 
 const filled = (text: string, bytes: number): string => text.repeat(Math.ceil(bytes / text.length));
 
+/** What costs most to read of all that was tried: short runs of numbers, each ended by a string. */
+const worst = `[${'1,'.repeat(40)}"x"],`;
+
 /** Bodies by what they are made of, of about so many bytes. */
 export const shapes = {
   text: (bytes: number) => `{"text":"${filled('The quick brown fox. ', bytes)}"}`,
   prompt: (bytes: number) => `{"prompt":"${filled('The quick brown fox. ', bytes)}"}`,
   ids: (bytes: number) => `{"input_ids":[${filled('12345,67,8901,', bytes)}1]}`,
-  /** What costs most to read of all that was tried: short runs of numbers, each ended by a string. */
-  'worst JSON': (bytes: number) => `{"input_ids":[${filled(`[${'1,'.repeat(40)}"x"],`, bytes)}1]}`,
+  'worst JSON': (bytes: number) => `{"input_ids":[${filled(worst, bytes)}1]}`,
+  'worst JSON, no prompt': (bytes: number) => `{"prompt":"x","y":[${filled(worst, bytes)}1]}`,
   messages: (bytes: number) =>
     `{"messages":[${filled('{"role":"user","content":"What is 6 times 7?"},', bytes)}{"role":"user","content":"?"}]}`,
   'a base64 tensor': (bytes: number) => `{"input_ids":[1,2,3],"image_data":"${filled('AbCd+/09', bytes)}"}`,
@@ -63,10 +66,10 @@ export const plain = (): Input[] => [
 export const changed = (path: string, own: readonly Shape[]): Input[] => [
   of(own[0]!, path, 2_000),
   of(own[0]!, path, MB / 2),
-  of('worst JSON', path, MB / 2),
-  ...[...own, 'worst JSON' as const, 'deep nesting' as const, 'many keys' as const].map((shape) =>
+  of('worst JSON, no prompt', path, MB / 2),
+  ...[...own, 'worst JSON, no prompt' as const, 'deep nesting' as const, 'many keys' as const].map((shape) =>
     of(shape, path, 16 * MB),
   ),
   of(own[0]!, path, 64 * MB),
-  of('worst JSON', path, 64 * MB),
+  of('worst JSON, no prompt', path, 64 * MB),
 ];

@@ -54,10 +54,13 @@ export class BodyThread {
       if ('error' in answer) reject(new Error(answer.error));
       else resolve(answer.value as never);
     });
-    worker.on('error', (error: unknown) => {
+    const fail = (error: Error): void => {
+      if (this.#worker !== worker) return;
       this.#worker = null;
-      for (const { reject } of this.#pending.splice(0)) reject(error as Error);
-    });
+      for (const { reject } of this.#pending.splice(0)) reject(error);
+    };
+    worker.on('error', (error) => fail(error as Error));
+    worker.on('exit', () => fail(new Error('the thread ended')));
     // Last, as listening for messages counts as a reason to live.
     worker.unref();
     return worker;
