@@ -1,58 +1,58 @@
-// node bench/event-loop/bench.ts [policy...]: how long inputs within the limits hold the router's event loop, at most; beside it how
-// much of that its thread was at work (the rest it waited for a core, or for V8's own threads to get one), and how long the
-// loop of a process that does nothing was held meanwhile.
+// node bench/event-loop/bench.ts [--explain] [road...]: how long inputs within the limits hold the router's event loop, at most; beside
+// it how much of a turn its thread was at work (the rest it waited for a core, or for V8's own threads to get one), what of that was
+// the collector's, and how long the loop of a process that does nothing was held meanwhile. `--explain`: where the longest turn was.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, request } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
 import { join } from 'node:path';
-import type { Longest } from './probe.ts';
+import { type Input, changed, of, plain } from './inputs.ts';
+import type { Asked, Longest } from './probe.ts';
+import { type Road, roads } from './roads.ts';
 
 const root = join(import.meta.dirname, '../..');
-const MB = 1 << 20;
 const RUNS = 5;
 
-const filled = (text: string, bytes: number): string => text.repeat(Math.ceil(bytes / text.length));
-/** What costs most to read of all that was tried: short runs of numbers, each ended by a string. */
-const worst = `[${'1,'.repeat(40)}"x"],`;
-const json = (bytes: number, text: string): Buffer => Buffer.from(`{"prompt":"${filled(text, bytes)}"}`);
-const list = (bytes: number, item: string): Buffer => Buffer.from(`{"input_ids":[${filled(item, bytes)}1]}`);
-
-const inputs: readonly [name: string, path: string, body: Buffer | null, isChunked?: true][] = [
-  ['a small request', '/v1/completions', json(1_000, 'Hello. ')],
-  ['text, 0.5 MB', '/v1/completions', json(MB / 2 - 1_000, 'The quick brown fox. ')],
-  ['text, 16 MB', '/v1/completions', json(16 * MB - 1_000, 'The quick brown fox. ')],
-  ['token ids, 1.5 MB', '/generate', list(1.5 * MB, '12345,67,8901,')],
-  ['token ids, 16 MB', '/generate', list(16 * MB - 1_000, '12345,67,8901,')],
-  ['worst JSON, 0.5 MB', '/generate', list(MB / 2 - 1_000, worst)],
-  ['worst JSON, 16 MB', '/generate', list(16 * MB - 1_000, worst)],
-  ['no JSON, 100 MB', '/upload', Buffer.alloc(100 * MB, 'x')],
-  ['no JSON, 100 MB in chunks', '/upload', Buffer.alloc(100 * MB, 'x'), true],
-  ['the router itself, 250 KB', '/workers', list(250_000, '{"a":1},')],
-  ['metrics of 500 workers', '/metrics', null],
-];
-
-function send(port: number, path: string, body: Buffer | null, isChunked = false): Promise<void> {
+function send(port: number, { name, path, body, chunkBytes, status }: Input): Promise<void> {
+  if (chunkBytes > 0) return sendChunks(port, path, body!, chunkBytes);
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const method = body === null ? 'GET' : 'POST';
-  const length = isChunked ? {} : { 'content-length': body?.length ?? 0 };
-  const headers = { 'content-type': 'application/json', ...length };
-  const asked = request({ host: '127.0.0.1', port, path, method, headers }, (answer) =>
-    answer.resume().on('end', resolve),
-  );
+  const headers = { 'content-type': 'application/json', 'content-length': body?.length ?? 0 };
+  const asked = request({ host: '127.0.0.1', port, path, method, headers }, (answer) => {
+    if (answer.statusCode !== status) reject(new Error(`${name}: ${answer.statusCode}`));
+    answer.resume().on('end', resolve);
+  });
   asked.on('error', reject);
-  if (isChunked) for (let at = 0; at < body!.length; at += 65_536) asked.write(body!.subarray(at, at + 65_536));
-  asked.end(isChunked ? undefined : body);
+  asked.end(body);
   return promise;
+}
+
+/** By hand: node:http would take minutes for chunks of a byte. */
+async function sendChunks(port: number, path: string, body: Buffer, chunkBytes: number): Promise<void> {
+  const socket = connect(port, '127.0.0.1');
+  const headers = 'host: a\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\nconnection: close';
+  socket.write(`POST ${path} HTTP/1.1\r\n${headers}\r\n\r\n`);
+  const end = Buffer.from('\r\n');
+  for (let at = 0; at < body.length;) {
+    const parts: Buffer[] = [];
+    for (let bytes = 0; bytes < 65_536 && at < body.length; bytes += chunkBytes) {
+      const chunk = body.subarray(at, at + chunkBytes);
+      parts.push(Buffer.from(`${chunk.length.toString(16)}\r\n`), chunk, end);
+      at += chunk.length;
+    }
+    if (!socket.write(Buffer.concat(parts))) await once(socket, 'drain');
+  }
+  socket.write('0\r\n\r\n');
+  const [first] = (await once(socket, 'data')) as [Buffer];
+  if (!first.toString('latin1').startsWith('HTTP/1.1 200 ')) throw new Error(first.toString('latin1'));
+  socket.destroy();
 }
 
 const withProbe = ['--import', join(import.meta.dirname, 'probe.ts')];
 
-async function startRouter(policy: string, engine: string): Promise<{ child: ChildProcess; port: number }> {
-  const urls = Array.from({ length: 500 }, (_, rank) => `${engine}@${rank}`);
-  const options = ['--port', '0', '--prometheus-port', '0', '--disable-health-check', '--policy', policy];
-  const program = [join(root, 'router/bin/turnout.js'), ...options, '--worker-urls', ...urls];
-  const child = spawn(process.execPath, [...withProbe, ...program], {
+async function startRouter({ args }: Road, engines: readonly string[]): Promise<{ child: ChildProcess; port: number }> {
+  const options = ['--port', '0', '--prometheus-port', '0', ...args(engines)];
+  const child = spawn(process.execPath, [...withProbe, join(root, 'router/bin/turnout.js'), ...options], {
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
   });
   let text = '';
@@ -64,8 +64,8 @@ async function startRouter(policy: string, engine: string): Promise<{ child: Chi
   throw new Error(text);
 }
 
-async function longest(child: ChildProcess): Promise<Longest> {
-  child.send('asks');
+async function longest(child: ChildProcess, explains = false): Promise<Longest> {
+  child.send({ explains } satisfies Asked);
   const [answer] = (await once(child, 'message')) as [Longest];
   return answer;
 }
@@ -75,42 +75,57 @@ const sorted = (numbers: readonly number[]): string[] => {
   return [best, median, most].map((ms) => ms.toFixed(1));
 };
 
-const engine = createServer((asked, answer) => void asked.resume().on('end', () => answer.end('{}')));
-engine.listen(0, '127.0.0.1');
-await once(engine, 'listening');
-const engineUrl = `http://127.0.0.1:${(engine.address() as AddressInfo).port}`;
+/** An engine of whatever kind: what it is asked before it answers, and an answer that all kinds could give. */
+const says: Readonly<Record<string, string>> = {
+  '/health': '',
+  '/v1/models': '{"data":[{"id":"m"}]}',
+  '/model_info': '{"model_path":"m"}',
+  '/server_info': '{"version":"0.5.23"}',
+};
+const answer = '{"text":"","meta_info":{"id":"x"},"choices":[],"kv_transfer_params":{"remote_engine_id":"e"}}';
+let failures = 0;
+const startEngine = async (fails: boolean): Promise<string> => {
+  const server = createServer((asked, reply) => {
+    const path = asked.url!.split('?')[0]!;
+    asked.resume().on('end', () => {
+      if (asked.method === 'GET') return reply.writeHead(says[path] === undefined ? 404 : 200).end(says[path]);
+      if (fails) failures++;
+      return reply.writeHead(fails ? 503 : 200, { 'content-type': 'application/json' }).end(answer);
+    });
+  });
+  server.listen(0, '127.0.0.1').unref();
+  await once(server, 'listening');
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+};
+
+const engines = [await startEngine(false), await startEngine(true), await startEngine(false)];
 const idle = spawn(process.execPath, [...withProbe, '--eval', 'process.channel.ref()'], {
   stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
 });
-const policies = process.argv.slice(2);
-const columns = [
-  'policy',
-  'input',
-  'best ms',
-  'median',
-  'most',
-  'at work, best',
-  'median',
-  'most',
-  'idle process, best',
-];
-process.stdout.write(`| ${[...columns, 'median', 'most'].join(' | ')} |\n|${' --- |'.repeat(11)}\n`);
-for (const policy of policies.length > 0 ? policies : ['least_inflight', 'rollout', 'cache_aware']) {
-  const { child, port } = await startRouter(policy, engineUrl);
-  for (const [name, path, body, isChunked] of inputs) {
+const words = process.argv.slice(2);
+const explains = words.includes('--explain');
+const named = words.filter((word) => !word.startsWith('--'));
+const columns = ['road', 'input', 'best ms', 'median', 'most', 'idle process, most'];
+columns.push('at work, best', 'median', 'most', 'collector in that', ...(explains ? ['where'] : []));
+process.stdout.write(`| ${columns.join(' | ')} |\n|${' --- |'.repeat(columns.length)}\n`);
+for (const road of roads.filter(({ name }) => named.length === 0 || named.includes(name))) {
+  const { child, port } = await startRouter(road, engines);
+  await new Promise((resolve) => setTimeout(resolve, 2_000));
+  for (const input of road.inputs({ plain, changed, of })) {
     const runs: Longest[] = [];
     const idleMs: number[] = [];
     for (let i = 0; i < RUNS; i++) {
-      await Promise.all([longest(child), longest(idle)]);
-      await send(port, path, body, isChunked);
+      await Promise.all([longest(child, explains), longest(idle)]);
+      await send(port, input);
       runs.push(await longest(child));
       idleMs.push((await longest(idle)).ms);
     }
     const [wall, cpu] = [runs.map(({ ms }) => ms), runs.map(({ cpuMs }) => cpuMs)];
-    const cells = [policy, name, ...sorted(wall), ...sorted(cpu), ...sorted(idleMs)];
-    process.stdout.write(`| ${cells.join(' | ')} |\n`);
+    const most = runs.toSorted((a, b) => b.cpuMs - a.cpuMs)[0]!;
+    const cells = [road.name, input.name, ...sorted(wall), sorted(idleMs)[2], ...sorted(cpu), most.gcMs.toFixed(1)];
+    process.stdout.write(`| ${[...cells, ...(explains ? [most.where] : [])].join(' | ')} |\n`);
   }
+  if (road.fails === true && failures === 0) throw new Error('nothing was tried again');
   child.kill('SIGKILL');
 }
 idle.kill('SIGKILL');
-engine.close();

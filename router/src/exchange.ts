@@ -44,7 +44,7 @@ export interface RoutingKey {
 export interface Prompt {
   /** The body's key under which it stands, for example `messages`. */
   readonly field: string;
-  /** Chained hashes of its leading blocks (`kit/block-hash.ts`): equal hash, equal prompt up to there. */
+  /** Chained hashes of its leading blocks (`kit/block-hash.ts`), 2 MB at most: equal hash, equal prompt up to there. */
   readonly blocks: Uint32Array;
   readonly bytes: number;
   /** How many tokens that is, as far as can be told without a tokenizer; not rounded, so that their ratio holds. */

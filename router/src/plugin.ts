@@ -107,7 +107,6 @@ export function takePart(x: Exchange, plugins: readonly Plugin[]): RouterError |
     try {
       if (!(plugin.appliesTo?.(x) ?? true)) continue;
       x.plugins = [...x.plugins, plugin];
-      if (plugin.requestBody !== undefined) x.body.isToBeJoined = true;
     } catch (error) {
       failure ??= pluginError(plugin, error);
     }

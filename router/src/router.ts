@@ -43,6 +43,7 @@ import { WorkerPlaces } from './fleet/worker-places.ts';
 import { FleetControl } from './forward/control/fleet-control.ts';
 import { Forwarder } from './forward/forward.ts';
 import { forwardOptions } from './forward/options.ts';
+import { BodyThread } from './forward/body-thread.ts';
 import { pairStyleOf } from './forward/pd/pair-style.ts';
 import { addRankField } from './forward/rank-field.ts';
 import type { CoarseClock } from './kit/clock.ts';
@@ -233,7 +234,8 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
   // The guard reads what the other plugins made of a body.
   const plugins = [...pluginRoom.plugins, ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])];
-  addRankField(fleet, plugins);
+  const bodyThread = new BodyThread();
+  addRankField(fleet, plugins, bodyThread);
   const settleRoles = settlerOf(kind);
   const pairOptions = live.of(({ pdMinPromptTokens }) => ({ minPromptTokens: pdMinPromptTokens }));
   const pipeline = new Pipeline({
@@ -253,7 +255,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
           room: waitingRoom,
           options: live.of(forwardOptions),
           random,
-          pairs: pairStyleOf(kind, pairOptions, clock),
+          pairs: pairStyleOf(kind, pairOptions, clock, bodyThread),
           nobodyAvailable: nobody,
         },
         events,
@@ -367,6 +369,7 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
       for (const worker of fleet.workers) worker.pool.retire();
       choosing.table.close();
       reader.close();
+      bodyThread.close();
       await pluginRoom.close();
       await store.flush();
       doors.close();

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { Exchange, type Road } from '../exchange.ts';
 import { RequestBody, RetryBudget } from '../wire/request-body.ts';
 import { RequestHead } from '../wire/request-head.ts';
@@ -8,7 +7,7 @@ import type { Sink } from '../wire/sink.ts';
 import { BodyReader } from './body-reader.ts';
 import { type BodyFacts, type BodyQuestion, BodyScan, nothingSaid } from './body-scan.ts';
 import { orders } from './keys.ts';
-import { ScanThread, copySlices } from './scan-thread.ts';
+import { ScanThread } from './scan-thread.ts';
 
 const question: BodyQuestion = {
   places: orders.turnout([]).filter((place) => place.in === 'body'),
@@ -73,29 +72,6 @@ test('a thread that fails costs one body its facts', async () => {
   assert.equal(await ask({ ...question, places: null as never }), nothingSaid);
   assert.equal((await ask(question)).key!.value, 's1');
   thread.close();
-});
-
-test('no step copies more than a slice, and all of them copy everything', () => {
-  const text = fc.uint8Array({ minLength: 1, maxLength: 50 });
-  fc.assert(
-    fc.property(fc.array(text, { maxLength: 20 }), fc.integer({ min: 1, max: 60 }), (pieces, sliceBytes) => {
-      const whole = Buffer.concat(pieces);
-      const target = new Uint8Array(whole.length);
-      const steps = copySlices(pieces, target, sliceBytes);
-      let copied = 0;
-      for (let step = steps.next(); ; step = steps.next()) {
-        if (step.done === true) {
-          assert.equal(step.value, whole.length);
-          break;
-        }
-        assert.equal(step.value, sliceBytes);
-        copied += step.value;
-        // What comes after it has not been touched yet.
-        assert.deepEqual(target.subarray(0, copied), new Uint8Array(whole.subarray(0, copied)));
-      }
-      assert.deepEqual(Buffer.from(target), whole);
-    }),
-  );
 });
 
 /** @returns the exchange and whether its body was read at once. */

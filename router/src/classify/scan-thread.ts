@@ -1,9 +1,7 @@
 import { existsSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
+import { SLICE_BYTES, copySlices } from '../kit/copy-slices.ts';
 import { type BodyFacts, type BodyQuestion, nothingSaid } from './body-scan.ts';
-
-/** Bytes that are copied in one turn of the event loop. */
-export const SLICE_BYTES = 1_048_576;
 
 /** What the thread is sent: a body lies in the first bytes of the memory that both share. */
 export interface ScanCall {
@@ -92,28 +90,4 @@ export class ScanThread {
     this.#next();
     if (job?.isWanted() === true) job.done(facts);
   }
-}
-
-/** Lays pieces together, so many bytes at a step. @returns, at the end, how many there are */
-export function* copySlices(
-  pieces: readonly Uint8Array[],
-  target: Uint8Array,
-  sliceBytes: number,
-): Generator<number, number> {
-  let at = 0;
-  let inSlice = 0;
-  for (const piece of pieces) {
-    for (let from = 0; from < piece.length;) {
-      if (inSlice === sliceBytes) {
-        yield inSlice;
-        inSlice = 0;
-      }
-      const part = piece.subarray(from, from + Math.min(piece.length - from, sliceBytes - inSlice));
-      target.set(part, at);
-      at += part.length;
-      inSlice += part.length;
-      from += part.length;
-    }
-  }
-  return at;
 }

@@ -42,6 +42,8 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   /** Set once the answer has begun. */
   #body: AnswerBody | null = null;
   #isRequestSent = false;
+  /** What is left of a changed body. */
+  #rest: Buffer | null = null;
   #isSinkFull = false;
   #isCorked = false;
   #reads = 0;
@@ -70,8 +72,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     const { socket } = this.#connection;
     if (changed !== null) {
       socket.write(upstreamHead(x, worker, changed.length), 'latin1');
-      if (changed.length > 0) socket.write(changed);
-      this.#onRequestSent();
+      this.#writeRest(changed);
       return;
     }
     if (body.isComplete && body.bytes <= SMALL_BYTES) {
@@ -132,8 +133,20 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     this.#timer?.requestSent();
   }
 
+  /** Of a changed body, as much as fits: TLS would encrypt all of it in one go. */
+  #writeRest(bytes: Buffer): void {
+    const { socket } = this.#connection;
+    this.#cork();
+    let at = 0;
+    while (at < bytes.length && socket.writableLength < MAX_UNSENT_BYTES)
+      socket.write(bytes.subarray(at, (at += MAX_UNSENT_BYTES)));
+    this.#rest = at < bytes.length ? bytes.subarray(at) : null;
+    if (this.#rest === null) this.#onRequestSent();
+  }
+
   onDrain(): void {
-    if (!this.#isRequestSent) this.x.body.resume();
+    if (this.#rest !== null) this.#writeRest(this.#rest);
+    else if (!this.#isRequestSent) this.x.body.resume();
   }
 
   // ---- the answer ----

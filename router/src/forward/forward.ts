@@ -85,10 +85,14 @@ export class Forwarder implements PairOwner {
     const style = this.#pairs;
     if (style?.isForOne === undefined || x.roles === null || x.roles.length < 2) this.#prepare(x);
     else {
-      x.body.isToBeJoined = true;
-      x.body.whenComplete((body) => {
-        if (style.isForOne!(x.path, body.join())) x.roles = ONE_DECODE;
+      const decide = (isForOne: boolean): void => {
+        if (isForOne) x.roles = ONE_DECODE;
         this.#prepare(x);
+      };
+      x.body.whenJoined((body) => {
+        const isForOne = style.isForOne!(x.path, body);
+        if (isForOne instanceof Promise) isForOne.then(decide, this.#onThreadFailure(x));
+        else decide(isForOne);
       });
     }
   }
@@ -146,12 +150,13 @@ export class Forwarder implements PairOwner {
       attempt.start(isFresh, null);
       return;
     }
-    x.body.whenComplete(async (body) => {
-      if (bodyPlugins(x.plugins, body.bytes).length === 0) {
+    x.body.whenJoined(async (body) => {
+      if (attempt.isOver) return;
+      if (bodyPlugins(x.plugins, body.length).length === 0) {
         attempt.start(isFresh, null);
         return;
       }
-      const changed = await this.#throughPlugins(x, worker, body.join(), () => attempt.isOver);
+      const changed = await this.#throughPlugins(x, worker, body, () => attempt.isOver);
       if (changed !== null) attempt.start(isFresh, changed);
     });
   }
@@ -173,16 +178,21 @@ export class Forwarder implements PairOwner {
     const start = (body: Buffer): void => {
       const meeting = this.#pairs!.meet(x.path, body, prefill);
       if (!(meeting instanceof Promise)) begin(meeting);
-      else void meeting.then((met) => (isStopped ? undefined : begin(met)));
+      else meeting.then((met) => (isStopped ? undefined : begin(met)), this.#onThreadFailure(x));
     };
-    x.body.isToBeJoined = true;
-    x.body.whenComplete(async (body) => {
+    x.body.whenJoined(async (body) => {
       if (isStopped) return;
-      if (body.bytes === 0 || !x.plugins.some(({ requestBody }) => requestBody !== undefined))
-        return start(body.join());
-      const changed = await this.#throughPlugins(x, decode, body.join(), () => isStopped);
+      if (body.length === 0 || !x.plugins.some(({ requestBody }) => requestBody !== undefined)) return start(body);
+      const changed = await this.#throughPlugins(x, decode, body, () => isStopped);
       if (changed !== null) start(changed);
     });
+  }
+
+  /** The thread that reads large bodies has died of this one. */
+  #onThreadFailure(x: Exchange): (error: Error) => void {
+    return ({ message }) => {
+      if (x.outcome === null) this.#events.onFailed(x, new RouterError('internal_error', `Its body: ${message}`));
+    };
   }
 
   /** @returns the body as plugins want it; null: one failed, or the exchange is over */

@@ -3,8 +3,19 @@
  * in their last letter only lie far apart. The same in every process, so that replicas agree.
  */
 export function hash32(key: string): number {
-  let hash = 0x811c9dc5;
-  for (let i = 0; i < key.length; i++) hash = Math.imul(hash ^ key.charCodeAt(i), 0x01000193);
+  return hashFrom(hashBegun(key), '');
+}
+
+/** The state of the hash behind `beginning`, for several keys that begin alike. */
+export function hashBegun(beginning: string, state = 0x811c9dc5): number {
+  let hash = state;
+  for (let i = 0; i < beginning.length; i++) hash = Math.imul(hash ^ beginning.charCodeAt(i), 0x01000193);
+  return hash;
+}
+
+/** The hash of what `begun` stands for and `rest` together. */
+export function hashFrom(begun: number, rest: string): number {
+  let hash = hashBegun(rest, begun);
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
   return (hash ^ (hash >>> 16)) >>> 0;

@@ -29,17 +29,21 @@ export class JsonChanges {
    */
   members(start: number, end: number, each: (is: (name: string) => boolean, place: MemberPlace) => boolean): number {
     const { bytes } = this;
-    const places: (MemberPlace & { readonly stays: boolean })[] = [];
+    // Of all members only the last one is kept in mind: a body may have millions.
+    let last: MemberPlace | null = null;
+    let hasKept = false;
+    let hasLastGone = false;
     const after = scanMembers(bytes, start, end, (keyStart, keyEnd, valueStart, to) => {
       const place = { from: keyStart - 1, valueStart, to };
-      places.push({ ...place, stays: each((name) => keyIs(bytes, keyStart, keyEnd, name), place) });
+      // Before all that stay: its comma is the one behind it.
+      if (hasLastGone && !hasKept) this.replace(last!.from, place.from, '');
+      const stays = each((name) => keyIs(bytes, keyStart, keyEnd, name), place);
+      if (!stays && hasKept) this.replace(last!.to, to, '');
+      hasKept ||= stays;
+      hasLastGone = !stays;
+      last = place;
     });
-    let hasKept = false;
-    for (const [i, { from, to, stays }] of places.entries()) {
-      if (stays) hasKept = true;
-      else if (hasKept) this.replace(places[i - 1]!.to, to, '');
-      else this.replace(from, places[i + 1]?.from ?? to, '');
-    }
+    if (hasLastGone && !hasKept) this.replace(last!.from, last!.to, '');
     return after;
   }
 

@@ -281,3 +281,53 @@ test('a read that others may look at is left alone', () => {
   body.push(whole.subarray(0, 60 * KB));
   assert.equal(whole.toString('latin1', 60 * KB, 60 * KB + 3), 'xxx');
 });
+
+test('parts of a few bytes are laid together, whoever takes them and when', () => {
+  for (const isTaken of [false, true]) {
+    const { body, budget } = makeBody(new RetryBudget(2 ** 30));
+    const takers = [new Taker(), new Taker()];
+    if (isTaken) body.attach(takers[0]!);
+    let text = '';
+    // Beyond its first MB it is kept in slabs.
+    for (let i = 0; i < 1_200; i++) {
+      for (const part of [String(i), 'x'.repeat(i % 7), 'y'.repeat(i % 3 === 0 ? 2_000 : 1)]) {
+        text += part;
+        body.push(Buffer.from(part));
+      }
+      if (i === 600 && !isTaken) body.attach(takers[0]!);
+    }
+    body.finish();
+    assert.equal(budget.usedBytes, text.length);
+    assert.ok(body.pieces.length < 1_300, `${body.pieces.length} pieces of 3,600`);
+    body.detach();
+    body.attach(takers[1]!);
+    for (const taker of takers) assert.ok(taker.text === text && taker.isEnded);
+    body.end();
+    assert.equal(budget.usedBytes, 0);
+  }
+});
+
+test('joined, a body is a copy of its own, made in several turns when it is large', async () => {
+  const texts = ['a', 'b'.repeat(70_000), 'c'.repeat(3_000_000)];
+  for (const text of texts) {
+    const { body } = makeBody(new RetryBudget(2 ** 30));
+    body.push(Buffer.from(text));
+    let joined: Buffer | null = null;
+    body.whenJoined((bytes) => (joined = bytes));
+    assert.equal(joined, null, 'before its last byte');
+    body.finish();
+    assert.equal(joined === null, text.length > 2 ** 20);
+    while (joined === null) await new Promise((resolve) => setImmediate(resolve));
+    assert.ok((joined as Buffer).toString() === text);
+    if (text.length > 65_536) assert.notEqual((joined as Buffer).buffer, body.pieces[0]!.buffer);
+  }
+});
+
+test('what is over is not joined any more: its memory may be another body by then', async () => {
+  const { body } = makeBody(new RetryBudget(2 ** 30));
+  for (const read of reads(60)) body.push(read);
+  body.finish();
+  body.whenJoined(() => assert.fail('it was joined'));
+  body.end();
+  for (let turn = 0; turn < 10; turn++) await new Promise((resolve) => setImmediate(resolve));
+});

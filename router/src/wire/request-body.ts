@@ -1,3 +1,4 @@
+import { SLICE_BYTES, copyInTurns } from '../kit/copy-slices.ts';
 import { SlabPool } from '../kit/slab-pool.ts';
 
 /** Who takes a request's body on its way to an engine. */
@@ -15,8 +16,13 @@ const MAX_UNTAKEN_BYTES = 65_536;
 /** Buffers from this size on are worth freeing by hand. */
 const LARGE_BYTES = 16_384;
 
+/** Parts up to this size are laid together, after the first: with each in memory of its own, a slow client could fill it. */
+const TINY_BYTES = 1_024;
+const TAIL_BYTES = 8_192;
+
 /** What is beyond this of a body is kept in slabs. */
 const PLAIN_BYTES = 2 ** 20;
+const NOTHING = Buffer.alloc(0);
 const slabs = new SlabPool(2 ** 18, 2048);
 
 /** Gives the memory of a read back at once, where it is not a part of a buffer. Nobody may look at it any more. */
@@ -47,8 +53,6 @@ export class RequestBody {
   isComplete = false;
   /** True while `pieces` holds everything from the first byte on. */
   isWhole = true;
-  /** Somebody wants all of it in one buffer: a second copy would be one too many. */
-  isToBeJoined = false;
   /** Every piece is the whole of a buffer that a socket was read into: memory that `free` may give back. */
   holdsReads = false;
   readonly #budget: RetryBudget;
@@ -63,6 +67,8 @@ export class RequestBody {
   #next = 0;
   /** Reads that were given to the taker and are not kept. */
   #passing: Buffer[] | null = null;
+  /** Room for further tiny parts. */
+  #tail: Buffer = NOTHING;
   #slabs: Buffer[] | null = null;
   /** Room in the last of them. */
   #slabLeft = 0;
@@ -89,12 +95,12 @@ export class RequestBody {
 
   /** What comes next is copied, whoever's it is. */
   get isCopied(): boolean {
-    return this.bytes >= PLAIN_BYTES && !this.isToBeJoined && !this.#isReleased;
+    return this.bytes >= PLAIN_BYTES && !this.#isReleased;
   }
 
-  /** Copies what is to be kept of a large body. @returns how many bytes */
+  /** Copies what is to be kept of a large body, or of one in tiny parts. @returns how many bytes */
   #copy(bytes: Buffer): number {
-    if (!this.isCopied) return 0;
+    if (!this.isCopied) return this.#copyTiny(bytes);
     if (this.#budget.usedBytes + bytes.length > this.#budget.limitBytes) return 0;
     let at = 0;
     while (at < bytes.length) {
@@ -115,11 +121,20 @@ export class RequestBody {
     return at;
   }
 
+  #copyTiny(bytes: Buffer): number {
+    if (bytes.length > TINY_BYTES || this.pieces.length === 0 || this.#isReleased) return 0;
+    if (bytes.length > this.#tail.length) this.#tail = Buffer.allocUnsafeSlow(TAIL_BYTES);
+    this.#tail.set(bytes);
+    this.#push(this.#tail.subarray(0, bytes.length));
+    this.#tail = this.#tail.subarray(bytes.length);
+    return bytes.length;
+  }
+
   #push(piece: Buffer): void {
     this.bytes += piece.length;
     if (this.#taker !== null && this.#next === this.pieces.length) {
       const wantsMore = this.#taker.takeBody(piece);
-      if (this.#keep(piece)) this.#next++;
+      if (this.#keep(piece)) this.#next = this.pieces.length;
       else if (this.holdsReads) (this.#passing ??= []).push(piece);
       if (!wantsMore) this.#setPaused(true);
       return;
@@ -146,6 +161,17 @@ export class RequestBody {
       this.#waiting = then;
       this.#setPaused(false);
     }
+  }
+
+  /**
+   * As `whenComplete`, with all of it in one buffer: of what is larger than a read a copy, which is nobody else's. A large one is
+   * laid together over several turns of the event loop, unless it is not needed any more by then.
+   */
+  whenJoined(then: (bytes: Buffer) => void): void {
+    this.whenComplete(() => {
+      if (this.bytes > SLICE_BYTES) copyInTurns(this.pieces, this.bytes, () => !this.#isReleased, then);
+      else then(this.bytes <= MAX_UNTAKEN_BYTES ? this.join() : Buffer.concat(this.pieces));
+    });
   }
 
   /** Sends all from the first byte on to `taker`. Only while `isWhole`. */
@@ -247,7 +273,12 @@ export class RequestBody {
       this.isWhole = false;
       return false;
     }
-    this.pieces.push(piece);
+    const last = this.pieces.at(-1);
+    const isBehind = last?.buffer === piece.buffer && last.byteOffset + last.length === piece.byteOffset;
+    // One that was taken stays apart from one that was not.
+    if (isBehind && (!isNeeded || this.pieces.length > this.#next)) {
+      this.pieces[this.pieces.length - 1] = Buffer.from(piece.buffer, last.byteOffset, last.length + piece.length);
+    } else this.pieces.push(piece);
     return true;
   }
 }

@@ -1,12 +1,17 @@
 import type { Socket } from 'node:net';
 import type { CoarseClock } from '../kit/clock.ts';
-import { ChunkedReader } from './chunked.ts';
+import { ChunkedReader, type TakePart } from './chunked.ts';
 import { BAD, INCOMPLETE } from './fields.ts';
 import { RequestBody, type RetryBudget, freeRead } from './request-body.ts';
 import { MAX_HEAD_BYTES, MAX_LINE_BYTES, type Refusal, RequestHead } from './request-head.ts';
 
 /** Bytes of pipelined requests kept while one is being answered; beyond them the socket is paused. */
 const MAX_AHEAD_BYTES = 65_536;
+
+/** Of so many chunks in a read, the next read is left for another turn: 64 KB in chunks of a byte take 2 ms, and a turn has up to 32 reads. */
+const MANY_PARTS = 1_000;
+/** Where chunks of one read are laid together. */
+let scratch = Buffer.allocUnsafeSlow(65_536);
 
 const READ_BYTES = 65_536;
 /** What all clients' sockets read into where what is read is used up, or copied, before the next read. */
@@ -66,6 +71,10 @@ export class RequestReader {
   #own: Buffer | null = null;
   #bodyLeft = 0;
   #chunks: ChunkedReader | null = null;
+  /** Payload in the present read, laid together: chunks may be of a byte each, pieces of a body may not. */
+  #parts = 0;
+  #partStart = 0;
+  #partBytes = 0;
   #isBodyPaused = false;
   #isReading = true;
 
@@ -216,10 +225,7 @@ export class RequestReader {
     }
     this.#bodyLeft = head.contentLength < 0 ? 0 : head.contentLength;
     if (head.isChunked) {
-      // The parts of a read are copied out of it: chunk lines and all, the read would stay in memory for a retry.
-      this.#chunks = new ChunkedReader(false, (from, start, end) =>
-        body.pushPart((from as Buffer).subarray(start, end)),
-      );
+      this.#chunks = new ChunkedReader(false, this.#gather);
     } else {
       body.holdsReads = true;
       body.isComplete = this.#bodyLeft === 0;
@@ -242,12 +248,18 @@ export class RequestReader {
   #onBodyBytes(bytes: Buffer, start: number, end: number, isOwn: boolean): void {
     const body = this.body!;
     if (this.#chunks !== null) {
-      if (!this.#chunks.read(bytes, start, end)) {
+      this.#parts = 0;
+      const isGood = this.#chunks.read(bytes, start, end);
+      // Copied out of the read: chunk lines and all, it would stay in memory for a retry.
+      if (this.#parts > 1) body.pushPart(scratch.subarray(0, this.#partBytes));
+      else if (this.#parts === 1) body.pushPart(bytes.subarray(this.#partStart, this.#partStart + this.#partBytes));
+      if (!isGood) {
         this.#refuseBody({ status: 400, message: `The request has ${this.#chunks.refusal}.` });
       } else if (this.#chunks.payloadBytes > this.#limits.maxPayloadBytes) {
         this.#refuseBody({ status: 413, message: this.#tooLarge() });
       } else if (this.#chunks.end >= 0) this.#endBody(bytes, this.#chunks.end, end);
       else {
+        if (this.#parts > MANY_PARTS) this.#breathe();
         if (isOwn) freeRead(bytes);
         this.#awaitMore();
       }
@@ -261,6 +273,34 @@ export class RequestReader {
     else body.pushPart(piece);
     if (this.#bodyLeft === 0) this.#endBody(bytes, bodyEnd, end);
     else this.#awaitMore();
+  }
+
+  readonly #gather: TakePart = (bytes, start, end) => {
+    const count = end - start;
+    if (this.#parts++ === 0) {
+      this.#partStart = start;
+      this.#partBytes = count;
+      return;
+    }
+    if (this.#parts === 2) {
+      // Payload is never more than the read that it is in.
+      if (bytes.length > scratch.length) scratch = Buffer.allocUnsafe(bytes.length);
+      scratch.set(bytes.subarray(this.#partStart, this.#partStart + this.#partBytes));
+    }
+    // For few bytes a view costs more than they do.
+    if (count < 32) for (let i = 0; i < count; i++) scratch[this.#partBytes + i] = bytes[start + i]!;
+    else scratch.set(bytes.subarray(start, end), this.#partBytes);
+    this.#partBytes += count;
+  };
+
+  /** Lets others have their turn. */
+  #breathe(): void {
+    if (!this.#isReading) return;
+    const { body } = this;
+    this.#setReading(false);
+    setImmediate(() => {
+      if (this.body === body && !this.#isBodyPaused && !this.isStopped) this.#setReading(true);
+    });
   }
 
   #await(ms: number): void {

@@ -57,6 +57,19 @@ test('chats of many users with nothing in common spread, one after the other', (
   assert.ok(Math.min(...counts) >= 12, counts.join(' '));
 });
 
+test('of prompts beyond 2 MB the beginning decides, and as much of it as of shorter ones', () => {
+  const long = words(1, 2_500_000);
+  const prompt = promptOf(long);
+  assert.equal(prompt.blocks.length, 4_096);
+  assert.equal(promptOf(long.slice(0, 2_000_000)).blocks.length, 3_962);
+  const { place } = setUp(4, { cacheThreshold: 0.5 });
+  const home = place(prompt);
+  // Half of what is looked at would not do for all of it.
+  assert.equal(place(promptOf(long.slice(0, 1_200_000) + words(2, 2_500_000))), home);
+  assert.notEqual(place(promptOf(long.slice(0, 1_000_000) + words(3, 2_500_000))), home);
+  assert.notEqual(promptOf(`${long}x`).hash, prompt.hash);
+});
+
 test('prompts shorter than a block find their worker again, and no other prompt does', () => {
   const { place } = setUp(8);
   const homes = Array.from({ length: 40 }, (_, i) => place(promptOf(`short ${i}`)));

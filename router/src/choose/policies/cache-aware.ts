@@ -1,3 +1,4 @@
+import { MAX_BLOCK_BYTES } from '../../classify/prompt.ts';
 import type { Exchange, Prompt } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { unitsOf } from '../../kit/block-hash.ts';
@@ -26,7 +27,7 @@ export function cacheAware({ fleet, options }: PolicyContext): Policy {
     const path = pathOf(prompt);
     const matches = workers.map(({ slot }) => index.match(slot, path));
     const longest = Math.max(...matches);
-    if (bytesOf(longest, prompt) > options.cacheThreshold * prompt.bytes) {
+    if (bytesOf(longest, prompt) > options.cacheThreshold * Math.min(prompt.bytes, MAX_BLOCK_BYTES)) {
       return workers.filter((_, i) => matches[i] === longest);
     }
     let fewest = Infinity;

@@ -40,6 +40,9 @@ export class Entries {
     this.#fields = new Int32Array((maxEntries + 1) * FIELDS);
     this.#weights = new Float64Array(this.#fields.buffer);
     this.#table = new Int32Array(2 ** Math.ceil(Math.log2(2 * maxEntries)));
+    // But the first long prompts write all over the table, and to find so many pages then takes 15 ms: they are had now, 8 MB of
+    // them for a million entries.
+    this.#table.fill(0);
     this.#mask = this.#table.length - 1;
   }
 

@@ -25,7 +25,7 @@ export class PrefixIndex {
   readonly #freeTenures: number[] = [];
   #usedTenures = 0;
 
-  /** @param maxBlocks bound over all slots together, 40 to 48 bytes each, resident only as they are used */
+  /** @param maxBlocks bound over all slots together, 40 to 48 bytes each, of which 8 to 16 are resident at once, the others as they are used */
   constructor(maxBlocks: number) {
     if (!(maxBlocks >= 1)) throw new RangeError('a prefix index has room for at least one block');
     this.#maxBlocks = Math.floor(maxBlocks);

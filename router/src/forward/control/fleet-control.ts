@@ -72,7 +72,9 @@ export class FleetControl {
     const engines = Map.groupBy(x.audience!, ({ engineUrl }) => engineUrl);
     // Compressed, their answers would be no JSON.
     x.head.drop('accept-encoding');
-    x.body.whenComplete(() => void this.#sendAll(x, engines, events));
+    const goOn = (joined: Buffer | null) => void this.#sendAll(x, engines, joined, events);
+    if (x.plugins.some(({ requestBody }) => requestBody !== undefined)) x.body.whenJoined(goOn);
+    else x.body.whenComplete(() => goOn(null));
   }
 
   /** One worker did what it was told: as after a control for all. */
@@ -98,8 +100,14 @@ export class FleetControl {
     ]);
   }
 
-  async #sendAll(x: Exchange, engines: ReadonlyMap<string, readonly Worker[]>, events: ControlEvents): Promise<void> {
-    const bodies = await changedBodies(x, engines);
+  /** @param joined its body, where a plugin wants to see it */
+  async #sendAll(
+    x: Exchange,
+    engines: ReadonlyMap<string, readonly Worker[]>,
+    joined: Buffer | null,
+    events: ControlEvents,
+  ): Promise<void> {
+    const bodies = await changedBodies(x, engines, joined);
     if (x.outcome !== null) return;
     if (bodies instanceof RouterError) return events.onFailed(x, bodies);
     const calls = Array.from(engines, ([url, [worker]]) => {
@@ -165,11 +173,12 @@ function goesToAll(control: Control | null, method: string): boolean {
 async function changedBodies(
   x: Exchange,
   engines: ReadonlyMap<string, readonly Worker[]>,
+  original: Buffer | null,
 ): Promise<Map<string, Buffer> | RouterError> {
   const bodies = new Map<string, Buffer>();
-  const plugins = bodyPlugins(x.plugins, x.body.bytes);
+  if (original === null) return bodies;
+  const plugins = bodyPlugins(x.plugins, original.length);
   if (plugins.length === 0) return bodies;
-  const original = x.body.join();
   for (const [url, [worker]] of engines) {
     let changed = original;
     for (const plugin of plugins) {

@@ -2,6 +2,9 @@ import type { Worker } from '../../fleet/worker.ts';
 import type { RouterError } from '../../kit/errors.ts';
 import type { Plugin } from '../../plugin.ts';
 
+/** Larger bodies are made ready on the thread (`BodyThread`): vLLM's are read five times over, 4 ms of the worst of these. */
+export const LARGE_BYTES = 65_536;
+
 /** How the two engines of a pair come together for one request. */
 export interface Meeting {
   readonly prefill: Buffer;
@@ -11,7 +14,7 @@ export interface Meeting {
    * Reads the prefill engine's answer: the decode engine's waits for that. null: nobody needs it.
    * @returns null: what the decode engine needs is not in it
    */
-  readonly read: ((answer: Buffer, isEventStream: boolean) => Handover | null) | null;
+  readonly read: ((answer: Buffer, isEventStream: boolean) => Handover | null | Promise<Handover | null>) | null;
 }
 
 /** What came of a prefill engine's answer. */
@@ -24,8 +27,11 @@ export interface Handover {
 
 /** The ways of one kind of engines. */
 export interface PairStyle {
-  /** True: a decode engine serves this request alone, as well as a pair or better. Left out: never. */
-  isForOne?(path: string, body: Buffer): boolean;
+  /**
+   * True: a decode engine serves this request alone, as well as a pair or better. Left out: never. A body that is larger than
+   * `LARGE_BYTES` is given away, to this and to `meet`.
+   */
+  isForOne?(path: string, body: Buffer): boolean | Promise<boolean>;
   /** @returns what is wrong with the request; in words, why this prefill engine can't be met */
   meet(path: string, body: Buffer, prefill: Worker): Met | Promise<Met>;
 }

@@ -1,13 +1,19 @@
 import type { PairKind } from '../../config/pairs.ts';
 import type { CoarseClock } from '../../kit/clock.ts';
+import type { BodyThread } from '../body-thread.ts';
 import type { PairStyle } from './meeting.ts';
 import { MooncakeEngines } from './mooncake-engines.ts';
 import { sglangPairs } from './sglang-pairs.ts';
 import { type VllmPairOptions, mooncakePairs, nixlPairs } from './vllm-pairs.ts';
 
 /** The ways of the engines that make pairs; null: none do. */
-export function pairStyleOf(kind: PairKind | null, options: VllmPairOptions, clock: CoarseClock): PairStyle | null {
-  if (kind === 'nixl') return nixlPairs(options);
-  if (kind === 'mooncake') return mooncakePairs(options, new MooncakeEngines(clock));
-  return kind === null ? null : sglangPairs;
+export function pairStyleOf(
+  kind: PairKind | null,
+  options: VllmPairOptions,
+  clock: CoarseClock,
+  thread: BodyThread,
+): PairStyle | null {
+  if (kind === 'nixl') return nixlPairs(options, thread);
+  if (kind === 'mooncake') return mooncakePairs(options, new MooncakeEngines(clock), thread);
+  return kind === null ? null : sglangPairs(thread);
 }

@@ -6,7 +6,7 @@ import type { ResponseHead } from '../../wire/response-head.ts';
 import type { Sink } from '../../wire/sink.ts';
 import type { AttemptOwner, CutCode, PairRules } from '../attempt-owner.ts';
 import { Attempt } from '../attempt.ts';
-import type { Meeting } from './meeting.ts';
+import type { Handover, Meeting } from './meeting.ts';
 import { PrefillSink } from './prefill-sink.ts';
 
 /** Who started a pair. Of the two attempts it hears one end at most: that of the answer, or of the one that failed. */
@@ -167,9 +167,19 @@ export class Pair implements PairOwnerOfAttempts {
       return;
     }
     const handover = read === null ? null : read(this.#prefilled.take(), this.#prefilled.isEventStream);
-    if (read !== null && handover === null) {
+    if (!(handover instanceof Promise)) this.#handOver(prefill, handover);
+    else
+      handover.then(
+        (made) => this.#handOver(prefill, made),
+        (error: Error) => this.#handOver(prefill, null, error.message),
+      );
+  }
+
+  #handOver(prefill: Attempt, handover: Handover | null, detail = 'nothing for the decode engine in its answer'): void {
+    if (this.#isOver) return;
+    if (this.#meeting.read !== null && handover === null) {
       this.abort();
-      this.#owner.onFailed(prefill, 'no_handover', 'nothing for the decode engine in its answer');
+      this.#owner.onFailed(prefill, 'no_handover', detail);
       return;
     }
     this.#isPrefilled = true;

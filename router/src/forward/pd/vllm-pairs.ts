@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { Worker } from '../../fleet/worker.ts';
 import { RouterError } from '../../kit/errors.ts';
+import { type BodyThread, bufferOf } from '../body-thread.ts';
 import { isForOne } from './for-one.ts';
-import type { Met, PairStyle } from './meeting.ts';
+import { LARGE_BYTES, type Handover, type Met, type PairStyle } from './meeting.ts';
 import type { MooncakeEngines } from './mooncake-engines.ts';
 import { readPrefill } from './vllm-answers.ts';
 import { decodeBody, prefillBody } from './vllm-bodies.ts';
@@ -20,41 +21,69 @@ const KEEP =
 const noObject = (): RouterError =>
   new RouterError('bad_request', 'A pair of engines needs a JSON object: the body is none.');
 
+const bufferOrNull = (bytes: Uint8Array | null): Buffer | null => (bytes === null ? null : bufferOf(bytes));
+
+const forOne =
+  (options: VllmPairOptions, thread: BodyThread) =>
+  (path: string, body: Buffer): boolean | Promise<boolean> =>
+    body.length > LARGE_BYTES
+      ? thread.ask('isForOne', body, path, options.minPromptTokens)
+      : isForOne(path, body, options.minPromptTokens);
+
 /** The prefill engine first; where its KV is, as it says it, leads the decode engine there. */
-export function nixlPairs(options: VllmPairOptions): PairStyle {
+export function nixlPairs(options: VllmPairOptions, thread: BodyThread): PairStyle {
+  const meeting = (path: string, body: Buffer, prefill: Buffer | null): Met => {
+    if (prefill === null) return noObject();
+    return {
+      prefill,
+      decode: null,
+      read(answer) {
+        const { params, merging } = readPrefill(answer);
+        if (params === null) return null;
+        const handover = (decode: Buffer | null): Handover | null => (decode === null ? null : { decode, merging });
+        if (body.length <= LARGE_BYTES) return handover(decodeBody(path, body, params));
+        // A copy: what a view is on would cross over as a whole.
+        return thread
+          .ask('decode', body, path, new Uint8Array(params))
+          .then((decode) => handover(bufferOrNull(decode)));
+      },
+    };
+  };
   return {
-    isForOne: (path, body) => isForOne(path, body, options.minPromptTokens),
+    isForOne: forOne(options, thread),
     meet(path, body) {
-      const prefill = prefillBody(path, body, KEEP);
-      if (prefill === null) return noObject();
-      return {
-        prefill,
-        decode: null,
-        read(answer) {
-          const { params, merging } = readPrefill(answer);
-          const decode = params === null ? null : decodeBody(path, body, params);
-          return decode === null ? null : { decode, merging };
-        },
-      };
+      if (body.length <= LARGE_BYTES) return meeting(path, body, prefillBody(path, body, KEEP));
+      return thread
+        .ask('prefill', body, path, KEEP)
+        .then((made) => meeting(path, bufferOf(made.body), bufferOrNull(made.prefill)));
     },
   };
 }
 
 /** Both at once: the decode engine asks for a transfer by its name, and waits until the prefill engine has it. */
-export function mooncakePairs(options: VllmPairOptions, engines: MooncakeEngines): PairStyle {
-  const meet = (path: string, body: Buffer, prefillWorker: Worker, engineId: string | null): Met => {
-    if (engineId === null) return 'its bootstrap server does not say which engine it is';
-    const transfer = `"transfer_id":"xfer-${randomUUID()}"`;
-    const prefill = prefillBody(path, body, `{"do_remote_decode":true,"do_remote_prefill":false,${transfer}}`);
-    const where = `"remote_bootstrap_addr":${JSON.stringify(engines.addressOf(prefillWorker))}`;
-    const who = `"remote_engine_id":${JSON.stringify(engineId)}`;
-    const params = `{"do_remote_decode":false,"do_remote_prefill":true,${transfer},${where},${who}}`;
-    const decode = decodeBody(path, body, params);
+export function mooncakePairs(options: VllmPairOptions, engines: MooncakeEngines, thread: BodyThread): PairStyle {
+  const meeting = (prefill: Buffer | null, decode: Buffer | null): Met => {
     if (prefill === null || decode === null) return noObject();
     return { prefill, decode, read: (answer) => ({ decode: null, merging: readPrefill(answer).merging }) };
   };
+  const meet = (path: string, body: Buffer, prefillWorker: Worker, engineId: string | null): Met | Promise<Met> => {
+    if (engineId === null) return 'its bootstrap server does not say which engine it is';
+    const transfer = `"transfer_id":"xfer-${randomUUID()}"`;
+    const where = `"remote_bootstrap_addr":${JSON.stringify(engines.addressOf(prefillWorker))}`;
+    const who = `"remote_engine_id":${JSON.stringify(engineId)}`;
+    const params = {
+      prefill: `{"do_remote_decode":true,"do_remote_prefill":false,${transfer}}`,
+      decode: `{"do_remote_decode":false,"do_remote_prefill":true,${transfer},${where},${who}}`,
+    };
+    if (body.length <= LARGE_BYTES) {
+      return meeting(prefillBody(path, body, params.prefill), decodeBody(path, body, params.decode));
+    }
+    return thread
+      .ask('both', body, path, params)
+      .then(({ prefill, decode }) => meeting(bufferOrNull(prefill), bufferOrNull(decode)));
+  };
   return {
-    isForOne: (path, body) => isForOne(path, body, options.minPromptTokens),
+    isForOne: forOne(options, thread),
     meet(path, body, prefillWorker) {
       const engineId = engines.idOf(prefillWorker);
       return typeof engineId === 'string'

@@ -2,6 +2,7 @@ import { sessionOf } from '../../classify/keys.ts';
 import type { EngineKind } from '../../engines/engine.ts';
 import type { AnswerEar, Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
+import { SLICE_BYTES, copied } from '../../kit/copy-slices.ts';
 import { RouterError } from '../../kit/errors.ts';
 import { type PluginAnswer, type PluginPhases, Refused } from '../../plugin.ts';
 import { AnswerTap } from '../../trajectory/capture/answer-tap.ts';
@@ -94,12 +95,14 @@ export class ChatSessions implements PluginPhases {
     await new Promise<void>((resolve) => x.body.whenComplete(() => resolve()));
     if (x.body.bytes > MAX_BODY_BYTES) return null;
     const { session, tenant } = { session: this.#sessionOf(x), tenant: x.tenant };
-    const known = await this.#ledger.ask('chatRepeat', { session, tenant, key, body: new Uint8Array(x.body.join()) });
+    const joined = await new Promise<Buffer>((resolve) => x.body.whenJoined(resolve));
+    const body = joined.length > SLICE_BYTES ? await copied(joined) : new Uint8Array(joined);
+    const known = await this.#ledger.ask('chatRepeat', { session, tenant, key, body }, [body.buffer]);
     if (known === null) return null;
     if (known.problem !== null) return { status: 409, contentType: 'application/json', body: errorOf(known.problem) };
     const { bytes, isStream } = known;
-    const body = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    return { status: 200, contentType: isStream ? 'text/event-stream' : 'application/json', body };
+    const again = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    return { status: 200, contentType: isStream ? 'text/event-stream' : 'application/json', body: again };
   }
 
   async requestBody(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
@@ -118,17 +121,19 @@ export class ChatSessions implements PluginPhases {
       following = { id: this.#nextId++, isOpen: false, opened: null, fromCompletion: null, tap: null, experts: null };
       this.#following.set(x, following);
     }
-    const opened = await this.#ledger.ask('chatOpen', {
+    // A copy: what a view is on would cross over as a whole.
+    const copy = following.isOpen ? null : body.length > SLICE_BYTES ? await copied(body) : new Uint8Array(body);
+    const call = {
       id: following.id,
       session: this.#sessionOf(x),
       tenant: x.tenant,
-      // A copy: what a view is on would cross over as a whole.
-      body: following.isOpen ? null : new Uint8Array(body),
+      body: copy,
       engine,
       maxModelLen: maxModelLen(worker, x.model),
       takesIds: this.#options.forward === 'ids',
       key: keyOf(x),
-    });
+    };
+    const opened = await this.#ledger.ask('chatOpen', call, copy === null ? [] : [copy.buffer]);
     // Its client left in the meantime, and nobody will close it.
     if (x.outcome !== null) this.#ledger.tell('chatDrop', following.id);
     if (opened.problem !== null) throw new Refused(new RouterError('bad_request', opened.problem));

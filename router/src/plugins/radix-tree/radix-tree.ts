@@ -1,10 +1,11 @@
 import { sessionOf } from '../../classify/keys.ts';
 import type { AnswerEar, Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
+import { SLICE_BYTES, copied } from '../../kit/copy-slices.ts';
 import type { Logger } from '../../observe/log.ts';
 import { type PluginPhases, Refused } from '../../plugin.ts';
 import { AnswerTap } from '../../trajectory/capture/answer-tap.ts';
-import type { OpenAnswer } from '../../trajectory/capture/capture-calls.ts';
+import type { OpenAnswer, OpenCall } from '../../trajectory/capture/capture-calls.ts';
 import type { CaptureDialect } from '../../trajectory/capture/read-request.ts';
 import type { ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
@@ -113,19 +114,27 @@ export class RadixTree implements PluginPhases {
     const id = this.#nextId++;
     const dialect: CaptureDialect = x.path === '/generate' ? 'generate' : 'completions';
     const { forward } = this.#options;
-    // A copy: what a view is on would cross over as a whole.
-    const call = { id, dialect, body: new Uint8Array(body), tenant: x.tenant, model: x.model, forward };
-    const opened = this.#ledger.ask('openCapture', call).catch((error: unknown) => {
-      this.failures++;
-      if ((this.failures & (this.failures - 1)) === 0) {
-        const detail = { failures: this.failures, error: (error as Error).message };
-        this.#log.error(detail, 'tokens could not be looked up: requests go on as they are');
-      }
-      return null;
-    });
+    const opened = this.#open(x, body, { id, dialect, tenant: x.tenant, model: x.model, forward }).catch(
+      (error: unknown) => {
+        this.failures++;
+        if ((this.failures & (this.failures - 1)) === 0) {
+          const detail = { failures: this.failures, error: (error as Error).message };
+          this.#log.error(detail, 'tokens could not be looked up: requests go on as they are');
+        }
+        return null;
+      },
+    );
     const following: Following = { id, dialect, opened, answer: null, tap: null, experts: null };
     this.#following.set(x, following);
     return following;
+  }
+
+  async #open(x: Exchange, body: Buffer, call: Omit<OpenCall, 'body'>): Promise<OpenAnswer | null> {
+    // A copy: what a view is on would cross over as a whole.
+    if (body.length <= SLICE_BYTES) return this.#ledger.ask('openCapture', { ...call, body: new Uint8Array(body) });
+    const copy = await copied(body);
+    // Its client left in the meantime, and nobody will close it.
+    return x.outcome === null ? this.#ledger.ask('openCapture', { ...call, body: copy }, [copy.buffer]) : null;
   }
 
   #factsOf(x: Exchange) {

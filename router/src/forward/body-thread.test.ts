@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { type BodyCalls, bodyCalls } from './body-calls.ts';
+import { BodyThread } from './body-thread.ts';
+
+const place = { host: 'h', port: 8998 };
+const params = { prefill: '{"keep":1}', decode: '{"get":9007199254740993}' };
+
+/** Every question, asked in the thread and here. */
+const questions: readonly ((ask: Ask, body: Buffer) => unknown)[] = [
+  (ask, body) => ask('rank', body, 3),
+  (ask, body) => ask('isForOne', body, '/v1/completions', 100),
+  (ask, body) => ask('bootstrap', body, '/generate', place),
+  (ask, body) => ask('prefill', body, '/v1/chat/completions', params.prefill),
+  (ask, body) => ask('prefill', body, '/inference/v1/generate', params.prefill),
+  (ask, body) => ask('decode', body, '/v1/completions', Buffer.from(params.decode)),
+  (ask, body) => ask('both', body, '/v1/completions', params),
+];
+type Ask = (name: keyof BodyCalls, body: Buffer, ...rest: unknown[]) => unknown;
+
+/** As text, whatever kind of bytes it is; numbers of rooms are by chance. */
+function shown(answer: unknown): string {
+  const asText = (_key: string, value: unknown): unknown => {
+    const isBuffer = typeof value === 'object' && value !== null && 'type' in value && value.type === 'Buffer';
+    const bytes = value instanceof Uint8Array ? value : isBuffer ? (value as unknown as { data: number[] }).data : null;
+    return bytes === null ? value : Buffer.from(bytes).toString('latin1');
+  };
+  return JSON.stringify(answer, asText).replace(/bootstrap_room\\":[[\]\d,]+/, 'a room');
+}
+
+const member = fc.oneof(
+  fc.constantFrom('"data_parallel_rank":7', '"stream_options":{}', '"n":2', '"min_tokens":3', '"prompt_logprobs":1'),
+  fc.constantFrom('"sampling_params":{"n":1,"max_tokens":5}', '"kv_transfer_params":null', '"max\\u005ftokens":9'),
+  fc.constantFrom('"text":["a","b"]', '"prompt":[[1,2],[3]]', '"return_logprob":true', '"max_completion_tokens":2'),
+  fc.string({ maxLength: 9 }).map((text) => `${JSON.stringify(`x${text}`)}:${JSON.stringify(text)}`),
+);
+/** Objects, large ones too, some of them broken. */
+const text = fc
+  .tuple(fc.array(member, { maxLength: 8 }), fc.constantFrom(0, 100_000), fc.constantFrom('}', '} ', '', '}}'))
+  .map(([members, padding, end]) => {
+    const all = padding === 0 ? members : [...members, `"pad":"${'p'.repeat(padding)}"`];
+    return `{${all.join()}${end}`;
+  });
+
+test('the thread answers what would be answered here', async (t) => {
+  const thread = new BodyThread();
+  t.after(() => thread.close());
+  const inThread = thread.ask.bind(thread) as unknown as Ask;
+  const here = ((name: keyof BodyCalls, body: Buffer, ...rest: unknown[]) =>
+    (bodyCalls[name] as (body: Buffer, ...rest: unknown[]) => unknown)(body, ...rest)) as Ask;
+  await fc.assert(
+    fc.asyncProperty(text, async (body) => {
+      const answers = await Promise.all(questions.map((question) => question(inThread, Buffer.from(body))));
+      for (const [i, question] of questions.entries()) {
+        assert.equal(shown(answers[i]), shown(question(here, Buffer.from(body))), String(question));
+      }
+    }),
+    { numRuns: 60 },
+  );
+});
+
+test('a body is given away when it is all there is in its memory, and copied when it lies among others', async (t) => {
+  const thread = new BodyThread();
+  t.after(() => thread.close());
+  const own = Buffer.alloc(100_000, ' ');
+  own.write('{}');
+  const among = Buffer.alloc(200_000, ' ').subarray(0, 100_000);
+  among.write('{}');
+  const changed = await Promise.all([thread.ask('rank', own, 1), thread.ask('rank', among, 2)]);
+  assert.deepEqual([own.length, among.length], [0, 100_000]);
+  assert.deepEqual(
+    changed.map((bytes) => Buffer.from(bytes).toString().trim()),
+    ['{"data_parallel_rank":1}', '{"data_parallel_rank":2}'],
+  );
+});
+
+test('a question that fails is told so, and those around it are answered', async (t) => {
+  const thread = new BodyThread();
+  t.after(() => thread.close());
+  const answers = await Promise.allSettled([
+    thread.ask('rank', Buffer.from('{}'), 1),
+    // No such path: a fault of the router's.
+    thread.ask('prefill', Buffer.from('{}'), '/nowhere', '{}'),
+    thread.ask('rank', Buffer.from('{}'), 2),
+  ]);
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    ['fulfilled', 'rejected', 'fulfilled'],
+  );
+});
