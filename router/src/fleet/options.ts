@@ -3,7 +3,7 @@ import { pairKind } from '../config/pairs.ts';
 import type { PoolOptions } from '../wire/upstream-pool.ts';
 import type { BreakersOptions } from './breakers.ts';
 import type { FleetOptions } from './fleet.ts';
-import type { HealthOptions } from './health.ts';
+import type { HealthOptions } from './health-watch.ts';
 import { WorkerPlaces } from './worker-places.ts';
 
 export const poolOptions = (config: Config): PoolOptions => ({

@@ -1,5 +1,5 @@
 import type { BreakerEvent } from '../fleet/breakers.ts';
-import type { HealthEvent } from '../fleet/health.ts';
+import type { HealthEvent } from '../fleet/health-watch.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Logger } from './log.ts';
 
