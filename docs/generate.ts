@@ -53,7 +53,7 @@ function metricsPage(): string {
   const rows = metrics.map(({ name, type, help }) => [`\`${name}\``, type, help]);
   return `# Metrics
 
-Generated from \`router/src/observe/metrics.ts\`. Prometheus text on \`GET /metrics\` of the main port and of
+Generated from \`router/src/observe/metrics/\`. Prometheus text on \`GET /metrics\` of the main port and of
 \`--prometheus-port\`.
 
 ${table(['metric', 'type', 'meaning'], rows)}

@@ -1,10 +1,10 @@
-import { createSecureContext } from 'node:tls';
 import { createAdminApp, ownPathTest } from './admin/app.ts';
 import { Doors } from './admin/doors.ts';
 import { drain } from './admin/drain.ts';
 import { modelList } from './admin/model-list.ts';
 import { startChoosing } from './admin/policy-control.ts';
 import { reception } from './admin/reception.ts';
+import { prepareReloads } from './admin/reload.ts';
 import { ownEndpoints } from './admin/own-endpoints.ts';
 import { Admission } from './admit/admission.ts';
 import { fairKeys } from './admit/fair-key.ts';
@@ -13,7 +13,7 @@ import { admissionOptions } from './admit/options.ts';
 import { PluginGate } from './admit/plugin-gate.ts';
 import { startAccess } from './admit/start-access.ts';
 import { Chooser } from './choose/choose.ts';
-import { FullWorkers } from './choose/full-workers.ts';
+import { FullWorkers, fullWorkersOptions } from './choose/full-workers.ts';
 import { SlowStart } from './choose/slow-start.ts';
 import { fileStore } from './choose/state-files.ts';
 import { memoryStore } from './choose/state.ts';
@@ -23,7 +23,6 @@ import { classify } from './classify/classify.ts';
 import { orders } from './classify/keys.ts';
 import { retargeted } from './classify/retarget.ts';
 import { settlerOf } from './classify/roles.ts';
-import { workerCertificates } from './config/certificates.ts';
 import { namedWorkers } from './config/named-workers.ts';
 import { LiveConfig } from './config/live.ts';
 import { pairKind } from './config/pairs.ts';
@@ -31,15 +30,11 @@ import { withoutEffect } from './config/without-effect.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
 import { nobodyAvailable } from './fleet/availability.ts';
-import { Breakers } from './fleet/breakers.ts';
 import { type Discovery, startDiscovery } from './fleet/discover/kubernetes.ts';
-import { addNamed, changeWorkers } from './fleet/change-workers.ts';
-import { Health } from './fleet/health.ts';
-import { FleetModels } from './fleet/models.ts';
-import { LoadWatch } from './fleet/load-watch.ts';
-import { StallWatch } from './fleet/stalls.ts';
-import { breakersOptions, healthOptions } from './fleet/options.ts';
-import { WorkerPlaces } from './fleet/worker-places.ts';
+import { addNamed } from './fleet/change-workers.ts';
+import { fleetOptions, poolOptions } from './fleet/options.ts';
+import { watchFleet } from './fleet/watch-fleet.ts';
+import { WorkerTls } from './fleet/worker-tls.ts';
 import { FleetControl } from './forward/control/fleet-control.ts';
 import { Forwarder } from './forward/forward.ts';
 import { forwardOptions } from './forward/options.ts';
@@ -47,9 +42,10 @@ import { BodyThread } from './forward/body-thread.ts';
 import { pairStyleOf } from './forward/pd/pair-style.ts';
 import { addRankField } from './forward/rank-field.ts';
 import type { CoarseClock } from './kit/clock.ts';
+import { Closers } from './kit/closers.ts';
 import { seededRandom } from './kit/rng.ts';
 import { controlLog, exchangeLog } from './observe/exchange-log.ts';
-import { logHealth } from './observe/health-log.ts';
+import { logBreaker, logHealth, logStall } from './observe/health-log.ts';
 import { type Logger, givenLog, openLog } from './observe/log.ts';
 import { logFiles } from './observe/log-targets.ts';
 import { LoopLag } from './observe/loop-lag.ts';
@@ -86,10 +82,23 @@ export interface Router {
   close(graceMs?: number): Promise<void>;
 }
 
-/** Puts the rooms together and opens the doors. Rejects when an address can't be listened on. */
+/** Puts the rooms together and opens the doors. Rejects when that can't be done, an address is taken for example: nothing stays open then. */
 export async function startRouter(config: Config, parts: RouterParts = {}): Promise<Router> {
+  const closers = new Closers();
+  try {
+    return await assemble(config, parts, closers);
+  } catch (error) {
+    // Why it does not start is what counts, not what else goes wrong on the way back.
+    await closers.close().catch(() => {});
+    throw error;
+  }
+}
+
+/** From what everything needs to the doors. `closers` learns of all that has to be closed, as it is opened. */
+async function assemble(config: Config, parts: RouterParts, closers: Closers): Promise<Router> {
   const live = new LiveConfig(config);
   const logging = parts.log === undefined ? openLog(config.logLevel, logFiles(config)) : givenLog(parts.log);
+  closers.add(() => logging.close());
   const log = logging.logger;
   for (const line of withoutEffect(config)) log.warn(line);
   const random = seededRandom(Math.floor(Math.random() * 2 ** 32));
@@ -97,95 +106,87 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   const retryBudget = new RetryBudget(config.retryBufferBytes);
   const meters = new Meters();
   const loopLag = new LoopLag();
+  closers.add(() => loopLag.close());
 
+  // The engines, and who may ask them.
   const access = startAccess(config, {
     isOwn: (path) => isOwn(path),
     isOfPluginForClients: (path) => pluginRoom.endpoints.areForClients(path),
   });
-  const workerTls = { secureContext: createSecureContext(workerCertificates(config)) };
-  const kind = pairKind(config);
-  const fleet = new Fleet({
-    pool: live.of(({ connectTimeoutMs, workerIdleTimeoutMs: idleTimeoutMs }) => ({ connectTimeoutMs, idleTimeoutMs })),
-    tls: workerTls,
-    key: access.workerKey,
-    places: new WorkerPlaces(config.workerAllow),
-    workerMaxInflight: config.workerMaxInflight,
-    ranksEach: config.intraNodeDataParallelSize,
-    asksForRanks: config.dpAware,
-    servesPairs: kind !== null,
-    pairsRanks: kind === 'nixl' || kind === 'mooncake',
-  });
+  const workerTls = new WorkerTls(config);
+  const pool = live.of(poolOptions);
+  const fleet = new Fleet({ pool, tls: workerTls, key: access.workerKey, ...fleetOptions(config) });
+  closers.add(() => fleet.close());
+
+  // What stands beside the road.
   const trajectories = await startTrajectories(config, log);
   const given = [...(parts.plugins ?? []), ...(trajectories?.plugins ?? [])];
   const pluginRoom = await startPlugins(given, { live, fleet, meters, log, trajectories });
-  const slowStart = new SlowStart(fleet, () => clock.nowMs);
-  const breakers = new Breakers(
-    fleet,
-    live.of(breakersOptions),
-    () => performance.now(),
-    (event, worker) => {
-      if (event === 'closed') slowStart.begin(worker);
-      log[event === 'closed' ? 'info' : 'warn']({ worker: worker.url }, `circuit breaker: ${event.replace('_', ' ')}`);
-    },
-  );
-  const health = new Health(fleet, live.of(healthOptions), random, breakers, (event, worker, detail, failedChecks) => {
-    if (event === 'readmitted') slowStart.begin(worker);
-    // A new process has none of the prompts of the old one.
-    if (event === 'restarted') choosing.table.flushed(worker);
-    if (event === 'restarted' || event === 'identified') void models.read([worker]);
-    logHealth(log, event, worker, detail, failedChecks);
-  });
-  const models = new FleetModels(fleet, live.of(healthOptions), () => waitingRoom.knock());
-  const stalls = new StallWatch(fleet, (worker) => {
-    log.warn({ worker: worker.url, streams: worker.openStreams }, 'worker has streams open and says nothing');
-    health.suspect(worker);
-  });
-  const watchLoad = ({ engineLoadIntervalSecs: secs, healthCheckTimeoutSecs }: Config): LoadWatch | null =>
-    secs > 0 ? new LoadWatch(fleet, secs * 1000, healthCheckTimeoutSecs * 1000) : null;
-  let loadWatch = watchLoad(config);
+  closers.add(() => pluginRoom.close());
+
+  // Who serves a request.
   const waitingRoom = new WaitingRoom((holder) => holder !== fullWorkers && fleet.isAllFull);
-  const fullWorkers = new FullWorkers(
-    fleet,
-    waitingRoom,
-    live.of(({ queueSize, queueTimeoutSecs }) => ({ queueSize, queueTimeoutMs: queueTimeoutSecs * 1000 })),
-    models,
-  );
   const store =
     config.dataDir === undefined
       ? memoryStore()
       : fileStore(config.dataDir, (error) => log.error({ error: error.message }, '--data-dir: state not written'));
+  closers.add(() => store.flush());
   const choosing = await startChoosing(live, {
     fleet,
     random,
     nowMs: () => clock.nowMs,
     state: (name) => store.open(name),
-    knock: () => waitingRoom.knock(),
+    waitingRoom,
     log,
-  }).catch(async (error: unknown) => {
-    await pluginRoom.close();
-    throw error;
   });
-  const keyPlaces = ({ keyOrder, sessionHeaders }: Config) => orders[keyOrder](sessionHeaders);
-  const reader = new BodyReader(keyPlaces(config));
+  const { table } = choosing;
+  closers.add(() => table.close());
+  const slowStart = new SlowStart(fleet, () => clock.nowMs);
+  const watch = watchFleet(fleet, live, random, {
+    onBreaker(event, worker) {
+      if (event === 'closed') slowStart.begin(worker);
+      logBreaker(log, event, worker);
+    },
+    onHealth(event, worker, detail, failedChecks) {
+      if (event === 'readmitted') slowStart.begin(worker);
+      // A new process has none of the prompts of the old one.
+      if (event === 'restarted') table.flushed(worker);
+      logHealth(log, event, worker, detail, failedChecks);
+    },
+    onStalled: (worker) => logStall(log, worker),
+    onModels: () => waitingRoom.knock(),
+  });
+  closers.add(() => watch.close());
+  const { breakers, health, models, stalls } = watch;
+  const fullWorkers = new FullWorkers(fleet, waitingRoom, live.of(fullWorkersOptions), models);
+  const keys = live.of(({ keyOrder, sessionHeaders }) => {
+    const places = orders[keyOrder](sessionHeaders);
+    return { places, fair: fairKeys(places) };
+  });
+  const reader = new BodyReader(keys.places);
+  closers.add(() => reader.close());
   const explains = log.isLevelEnabled('debug');
-  const chooser = new Chooser(fleet, choosing.table, reader, { full: fullWorkers, slowStart, models, explains });
-  const heapGuard = new HeapGuard();
-  const nobody = () => nobodyAvailable(fleet, breakers);
-  const fairKey = live.of((options) => ({ of: fairKeys(keyPlaces(options)) }));
-  const admission = new Admission({
-    options: live.of(admissionOptions),
-    fleet,
-    models,
-    heap: heapGuard,
-    keyOf: (head) => fairKey.of(head),
-    nobodyAvailable: nobody,
-    onWaited: (seconds) => meters.queueWait.observe(seconds),
-  });
+  const chooser = new Chooser(fleet, table, reader, { full: fullWorkers, slowStart, models, explains });
   fleet.onEvent((event, worker) => {
     waitingRoom.knock();
     if (event !== 'changed') log.info({ worker: worker.url }, `worker ${event}`);
   });
 
+  // When it may.
+  const heapGuard = new HeapGuard();
+  const nobody = () => nobodyAvailable(fleet, breakers);
+  const admission = new Admission({
+    options: live.of(admissionOptions),
+    fleet,
+    models,
+    heap: heapGuard,
+    keyOf: (head) => keys.fair(head),
+    nobodyAvailable: nobody,
+    onWaited: (seconds) => meters.queueWait.observe(seconds),
+  });
+
+  // What the router answers itself.
+  let discovery: Discovery | null = null;
   const registry = createRegistry({
     meters,
     fleet,
@@ -207,14 +208,6 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     contentType: registry.contentType,
     text: (await metricsPage(registry)) + (await pluginRoom.metricsText()),
   });
-  const policies = {
-    ...choosing.control,
-    async set(model: string, policy: string) {
-      await choosing.control.set(model, policy);
-      log.info({ policy, model }, 'policy changed');
-      waitingRoom.askAll();
-    },
-  };
   const app = createAdminApp({
     fleet,
     breakers,
@@ -222,22 +215,25 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     startupTimeoutMs: () => live.current.workerStartupTimeoutSecs * 1000,
     metricsText,
     isDraining: () => doors.data.isDraining,
-    policies,
+    policies: choosing.control,
     trajectories,
   });
-
   const isOwn = ownPathTest(app);
-  const { doorkeeper, cors } = access;
+  pluginRoom.endpoints.addTo(app);
 
-  const { table } = choosing;
+  // The road: pipeline.ts is its picture.
+  const { doorkeeper, cors } = access;
   const fleetControl = new FleetControl({ fleet, table, health, models, clock, config, onResult: controlLog(log) });
-  const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
   // The guard reads what the other plugins made of a body.
   const plugins = [...pluginRoom.plugins, ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])];
   const bodyThread = new BodyThread();
+  closers.add(() => bodyThread.close());
   addRankField(fleet, plugins, bodyThread);
+  const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
+  const kind = pairKind(config);
   const settleRoles = settlerOf(kind);
   const pairOptions = live.of(({ pdMinPromptTokens }) => ({ minPromptTokens: pdMinPromptTokens }));
+  const accessLog = live.of(({ accessLog: isAccessLogged }) => ({ isAccessLogged }));
   const pipeline = new Pipeline({
     classify: retargeted(plugins, (x) => classify(x, ids.requestIdHeaders) ?? settleRoles(x)),
     doorkeeper,
@@ -260,40 +256,25 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
         },
         events,
       ),
-    observers: [
-      meters,
-      exchangeLog(
-        log,
-        live.of(({ accessLog }) => ({ isAccessLogged: accessLog })),
-      ),
-      pluginEnds,
-      verdicts(breakers, health),
-      fleetControl,
-    ],
+    observers: [meters, exchangeLog(log, accessLog), pluginEnds, verdicts(breakers, health), fleetControl],
     get requestTimeoutMs() {
       return live.current.requestTimeoutSecs * 1000;
     },
   });
 
-  const taker = reception({ live, pipeline, meters, cors });
-  const doors = new Doors({ live, clock, retryBudget, taker, metricsText });
-  let discovery: Discovery | null = null;
-  let addresses;
-  try {
-    pluginRoom.endpoints.addTo(app);
-    for (const named of namedWorkers(config)) addNamed(fleet, named);
-    discovery = await startDiscovery(config, fleet, random, log);
-    addresses = await doors.open();
-  } catch (error) {
-    discovery?.close();
-    health.close();
-    breakers.close();
-    loopLag.close();
-    choosing.table.close();
-    doors.close();
-    await pluginRoom.close();
-    throw error;
-  }
+  // The doors, and the fleet that is named.
+  const doors = new Doors({
+    live,
+    clock,
+    retryBudget,
+    taker: reception({ live, pipeline, meters, cors }),
+    metricsText,
+  });
+  closers.add(() => doors.close());
+  for (const named of namedWorkers(config)) addNamed(fleet, named);
+  discovery = await startDiscovery(config, fleet, random, log);
+  closers.add(() => discovery?.close());
+  const { url, adminUrl, metricsUrl } = await doors.open();
   const ticker = setInterval(() => {
     clock.nowMs = performance.now();
     doors.sweep();
@@ -301,79 +282,41 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
     heapGuard.look(clock.nowMs);
     for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
   }, TICK_MS);
-
-  live.beforeChange((next) => doors.prepareReload(next));
-  live.beforeChange((next) => {
-    const secureContext = createSecureContext(workerCertificates(next));
-    return () => {
-      workerTls.secureContext = secureContext;
-    };
-  });
-  live.beforeChange(() => access.prepareReload());
-  live.beforeChange((next, now) => changeWorkers(fleet, namedWorkers(now), namedWorkers(next)));
-  live.beforeChange((next, now) => () => {
-    retryBudget.limitBytes = next.retryBufferBytes;
-    fleet.setCap(next.workerMaxInflight);
-    admission.onOptionsChange();
-    waitingRoom.knock();
-    reader.setPlaces(keyPlaces(next));
-    if (next.logLevel !== now.logLevel) logging.setLevel(next.logLevel);
-    chooser.explains = log.isLevelEnabled('debug');
-    loadWatch?.close();
-    loadWatch = watchLoad(next);
-  });
-  // The last one: a new policy takes over what the old one knows, and nothing may be placed in between.
-  live.beforeChange(async (next, now) => {
-    const change = await choosing.prepareChange(next, now);
-    if (change === null) return null;
-    return () => {
-      change();
-      waitingRoom.askAll();
-    };
-  });
-
-  const { url, adminUrl, metricsUrl } = addresses;
+  closers.add(() => clearInterval(ticker));
   if (adminUrl !== null) log.info(`what steers the router or engines is taken on ${adminUrl}`);
   log.info({ policy: config.policy, workers: fleet.workers.length }, `listening on ${url}`);
 
+  const reload = prepareReloads({
+    live,
+    logging,
+    doors,
+    workerTls,
+    access,
+    fleet,
+    watch,
+    retryBudget,
+    admission,
+    waitingRoom,
+    keys,
+    reader,
+    chooser,
+    choosing,
+  });
   return {
     url,
+    metricsUrl,
+    adminUrl,
     get config() {
       return live.current;
     },
-    metricsUrl,
-    adminUrl,
     fleet,
     pipeline,
-    async reload(read = () => live.current) {
-      logging.reopen();
-      try {
-        const { changed, ignored } = await live.change(read());
-        if (ignored.length > 0) log.warn({ options: ignored }, 'changed, but only a restart puts these in force');
-        log.info({ changed, workers: fleet.workers.length }, 'configuration reloaded');
-      } catch (error) {
-        // What is half written, or wrong, must not take the router down.
-        log.error({ error: (error as Error).message }, 'configuration not reloaded, the old one stays');
-      }
-    },
+    reload: (read = () => live.current) => reload(read),
     async close(graceMs = 0) {
       log.info({ underWay: pipeline.underWay.size, graceSecs: graceMs / 1000 }, 'draining');
       const cut = await drain(doors.listeners, pipeline, graceMs);
-      discovery?.close();
       log[cut > 0 ? 'warn' : 'info']({ cut }, 'drained');
-      health.close();
-      breakers.close();
-      loadWatch?.close();
-      loopLag.close();
-      clearInterval(ticker);
-      for (const worker of fleet.workers) worker.pool.retire();
-      choosing.table.close();
-      reader.close();
-      bodyThread.close();
-      await pluginRoom.close();
-      await store.flush();
-      doors.close();
-      await logging.close();
+      await closers.close();
     },
   };
 }

@@ -4,6 +4,7 @@ import { loadPolicy } from '../choose/load-policy.ts';
 import { pairPolicy } from '../choose/pair-policy.ts';
 import type { PolicyContext } from '../choose/policy.ts';
 import { type NamedPolicy, PolicyTable } from '../choose/policy-table.ts';
+import type { WaitingRoom } from '../choose/waiting-room.ts';
 import { boundedKey } from '../classify/body-scan.ts';
 import { routingOptions } from '../config/options/routing.ts';
 import type { LiveConfig, Preparation } from '../config/live.ts';
@@ -12,16 +13,26 @@ import type { Config } from '../config/options.ts';
 import type { Logger } from '../observe/log.ts';
 import type { PolicyControl } from './policies.ts';
 
-type Surroundings = Omit<PolicyContext, 'options' | 'trace' | 'warn'> & { readonly log: Logger };
+interface Surroundings extends Omit<PolicyContext, 'options' | 'trace' | 'warn' | 'knock'> {
+  readonly waitingRoom: WaitingRoom;
+  readonly log: Logger;
+}
 
 /** Names of files have an end. */
 const MAX_FILE_WORD = 120;
 
+/** Policies that are at work. */
+export interface Choosing {
+  readonly table: PolicyTable;
+  readonly control: PolicyControl;
+  readonly prepareReload: Preparation;
+}
+
 /** Makes the policies that the configuration names, and what changes them later. Rejects when one can't be had. */
 export async function startChoosing(
   live: LiveConfig,
-  { log, ...surroundings }: Surroundings,
-): Promise<{ table: PolicyTable; control: PolicyControl; prepareChange: Preparation }> {
+  { log, waitingRoom, ...surroundings }: Surroundings,
+): Promise<Choosing> {
   const config = live.current;
   const loadOne = (model: string, name: string, options: Config, half: '' | 'prefill' | 'decode') => {
     // The other router's users read these lines at info.
@@ -32,6 +43,7 @@ export async function startChoosing(
       {
         ...surroundings,
         options,
+        knock: () => waitingRoom.knock(),
         state: (map) => {
           const own = half === '' ? map : `${map}-${half}`;
           return surroundings.state(model === '' ? own : `${own}@${fileWord(model)}`);
@@ -58,10 +70,15 @@ export async function startChoosing(
     }
   };
   const table = new PolicyTable(await load('', config.policy));
-  for (const [model, name] of policiesOf(config)) if (model !== '') table.set(model, await load(model, name));
+  try {
+    for (const [model, name] of policiesOf(config)) if (model !== '') table.set(model, await load(model, name));
+  } catch (error) {
+    table.close();
+    throw error;
+  }
 
   /** A policy whose name and options stay goes on as it is; the others are made anew and find their state again. */
-  const prepareChange: Preparation = async (next, now) => {
+  const prepareReload: Preparation = async (next, now) => {
     const [wanted, before] = [policiesOf(next), policiesOf(now)];
     const isTuned = tuning.some((name) => !isDeepStrictEqual(next[name], now[name]));
     const names = new Map(Array.from(table.entries(), ([model, { name }]) => [model, name]));
@@ -82,11 +99,12 @@ export async function startChoosing(
     return () => {
       for (const [model, named] of made) table.set(model, named);
       for (const model of gone) table.unset(model);
+      waitingRoom.askAll();
     };
   };
   return {
     table,
-    prepareChange,
+    prepareReload,
     control: {
       list: () =>
         Array.from(table.entries(), ([model, { name, policy }]) => ({
@@ -96,6 +114,8 @@ export async function startChoosing(
         })),
       async set(model, policy) {
         table.set(model, await load(model, policy));
+        log.info({ policy, model }, 'policy changed');
+        waitingRoom.askAll();
       },
       unset: (model) => table.unset(model),
       endSession: (session) => table.sessionEnded(boundedKey(session)),

@@ -1,3 +1,4 @@
+import type { Config } from '../config/options.ts';
 import type { Exchange, Placer } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetModels } from '../fleet/models.ts';
@@ -12,6 +13,11 @@ export interface FullWorkersOptions {
   readonly queueSize: number;
   readonly queueTimeoutMs: number;
 }
+
+export const fullWorkersOptions = ({ queueSize, queueTimeoutSecs }: Config): FullWorkersOptions => ({
+  queueSize,
+  queueTimeoutMs: queueTimeoutSecs * 1000,
+});
 
 /** Holds those whose every worker has as much as it may have: first come first, past those whose own workers are full still. */
 export class FullWorkers implements Placer {

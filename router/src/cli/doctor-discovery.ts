@@ -38,10 +38,21 @@ export async function checkDiscovery(config: Config): Promise<{ findings: Findin
     });
     return { findings: [...findings, ...mistakes], urls };
   } catch (error) {
-    const isForbidden = error instanceof KubeError && error.status === 403;
-    const hint = isForbidden ? '. Its role must let it list and watch pods: deploy/kubernetes/rbac.yaml' : '';
-    return { findings: [problem(`${access.server.host}: ${(error as Error).message}${hint}`)], urls: [] };
+    return {
+      findings: [problem(`${access.server.host}: ${(error as Error).message}${hintOf(error, access)}`)],
+      urls: [],
+    };
   }
+}
+
+function hintOf(error: unknown, { server }: KubeAccess): string {
+  if (!(error instanceof KubeError)) return '';
+  const isForbidden = error.status === 403;
+  const isUnknown = server.protocol === 'http:' && (isForbidden || error.status === 401);
+  return (
+    (isForbidden ? '. Its role must let it list and watch pods: deploy/kubernetes/rbac.yaml' : '') +
+    (isUnknown ? '. Without TLS (http://) no credentials are shown' : '')
+  );
 }
 
 function readyUrl(pod: Pod, options: PodOptions): string[] {

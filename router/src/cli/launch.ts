@@ -48,14 +48,26 @@ export async function launch(
   }, crew);
 }
 
-function commandOf({ engine, engineCommand = '' }: LaunchFlags, args: readonly string[]): EngineCommand {
-  if (engine === 'sim') return simCommand(args);
+function commandOf(flags: LaunchFlags, args: readonly string[]): EngineCommand {
+  const { engine, engineCommand = '' } = flags;
+  if (engine === 'sim') {
+    const idle = meaninglessForSim(flags);
+    if (idle !== undefined) throw new ConfigError(`${idle}: simulated engines take no GPU and are started by turnout`);
+    return simCommand(args);
+  }
   if (engine !== 'sglang' && engine !== 'vllm') throw new ConfigError('--engine: sglang, vllm or sim');
   return pythonCommand(
     engine,
     args,
     engineCommand.split(/\s+/).filter((word) => word !== ''),
   );
+}
+
+/** What was said as if an engine of Python's were meant. */
+function meaninglessForSim({ gpus, gpusPerEngine, engineCommand }: LaunchFlags): string | undefined {
+  if (gpus !== undefined) return '--gpus';
+  if (Number(gpusPerEngine) !== 0) return '--gpus-per-engine';
+  return engineCommand === undefined ? undefined : '--engine-command';
 }
 
 function whole(flag: string, text: string, least: number, most: number): number {

@@ -253,6 +253,11 @@ export class Fleet {
     return () => this.#listeners.delete(listener);
   }
 
+  /** Nothing new will come: connections to engines are closed as they become idle. */
+  close(): void {
+    for (const { pool } of this.workers) pool.retire();
+  }
+
   #setReasons(worker: Worker, reasons: number): void {
     const wasEligible = this.isEligible(worker);
     worker.reasons = reasons;

@@ -93,10 +93,10 @@ export class FleetModels {
   }
 
   #settle(): void {
-    const kinds = new Set<string>();
-    for (const { models } of this.#fleet.workers) {
-      if (models !== null) kinds.add(JSON.stringify([...models.keys()].toSorted()));
-    }
+    const { workers } = this.#fleet;
+    const kinds = new Set(workers.map(({ models }) => JSON.stringify([...(models?.keys() ?? [])].toSorted())));
+    // Who says nothing is taken to serve what the others do, unless somebody was told apart from it by hand.
+    if (workers.every((worker) => declaredBy(worker) === null)) kinds.delete('[]');
     this.areSeveral = kinds.size > 1;
     this.#among.clear();
     this.#onChange();

@@ -1,6 +1,28 @@
 import type { Config } from '../config/options.ts';
+import { pairKind } from '../config/pairs.ts';
+import type { PoolOptions } from '../wire/upstream-pool.ts';
 import type { BreakersOptions } from './breakers.ts';
-import type { HealthOptions } from './health.ts';
+import type { FleetOptions } from './fleet.ts';
+import type { HealthOptions } from './health-watch.ts';
+import { WorkerPlaces } from './worker-places.ts';
+
+export const poolOptions = (config: Config): PoolOptions => ({
+  connectTimeoutMs: config.connectTimeoutMs,
+  idleTimeoutMs: config.workerIdleTimeoutMs,
+});
+
+/** What is decided of a fleet when the process starts. */
+export function fleetOptions(config: Config): Omit<FleetOptions, 'pool' | 'tls' | 'key'> {
+  const kind = pairKind(config);
+  return {
+    places: new WorkerPlaces(config.workerAllow),
+    workerMaxInflight: config.workerMaxInflight,
+    ranksEach: config.intraNodeDataParallelSize,
+    asksForRanks: config.dpAware,
+    servesPairs: kind !== null,
+    pairsRanks: kind === 'nixl' || kind === 'mooncake',
+  };
+}
 
 export const breakersOptions = (config: Config): BreakersOptions => ({
   isEnabled: !config.disableCircuitBreaker,

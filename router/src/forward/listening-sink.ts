@@ -54,7 +54,8 @@ class ListeningSink implements Sink {
 
   body(bytes: Uint8Array, start: number, end: number): void {
     this.#inner.body(bytes, start, end);
-    if (this.#ears.length === 0) return;
+    // A plugin may have failed it just now, and told its ears so: what they would hear then nobody would end.
+    if (this.#ears.length === 0 || this.#x.outcome !== null) return;
     if (this.#chunks === null) this.#tell(bytes, start, end);
     else this.#chunks.read(bytes, start, end);
   }

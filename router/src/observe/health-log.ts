@@ -1,4 +1,5 @@
-import type { HealthEvent } from '../fleet/health.ts';
+import type { BreakerEvent } from '../fleet/breakers.ts';
+import type { HealthEvent } from '../fleet/health-watch.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Logger } from './log.ts';
 
@@ -12,4 +13,12 @@ export function logHealth(log: Logger, event: HealthEvent, worker: Worker, detai
     const level = event === 'readmitted' || event === 'identified' ? 'info' : 'warn';
     log[level]({ worker: url, detail }, `worker ${event.replace('_', ' ')}`);
   }
+}
+
+export function logBreaker(log: Logger, event: BreakerEvent, worker: Worker): void {
+  log[event === 'closed' ? 'info' : 'warn']({ worker: worker.url }, `circuit breaker: ${event.replace('_', ' ')}`);
+}
+
+export function logStall(log: Logger, worker: Worker): void {
+  log.warn({ worker: worker.url, streams: worker.openStreams }, 'worker has streams open and says nothing');
 }

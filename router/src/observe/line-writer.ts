@@ -4,6 +4,7 @@ export interface LineTarget {
   write(text: string): Promise<void>;
   /** For the last lines of a process. */
   writeSync(text: string): void;
+  close?(): Promise<void>;
 }
 
 /** Lines that may wait for their target, in characters; what comes while so much waits is dropped. */
@@ -60,6 +61,14 @@ export class LineWriter {
     } catch {
       // There is nobody left to tell.
     }
+  }
+
+  /** Writes what waits, for at most `ms`, and closes its target. */
+  async close(ms: number): Promise<void> {
+    await this.flush(ms);
+    this.flushSync();
+    // A write that hangs would hold this up too.
+    if (this.#writing === null) await this.#target.close?.();
   }
 
   async #writeAll(): Promise<void> {

@@ -53,7 +53,7 @@ export class RotatingFile implements LineTarget {
   }
 
   async write(text: string): Promise<void> {
-    if (this.#shouldReopen) await this.#close();
+    if (this.#shouldReopen) await this.close();
     this.#shouldReopen = false;
     let rest = Buffer.from(text);
     while (rest.length > 0) {
@@ -81,14 +81,14 @@ export class RotatingFile implements LineTarget {
     return file;
   }
 
-  async #close(): Promise<void> {
+  async close(): Promise<void> {
     const file = this.#file;
     this.#file = null;
     await file?.close();
   }
 
   async #rotate(): Promise<void> {
-    await this.#close();
+    await this.close();
     if (this.#maxFiles === 1) await rm(this.#path, { force: true });
     for (let number = this.#maxFiles - 1; number > 0; number--) {
       await rename(number === 1 ? this.#path : `${this.#path}.${number - 1}`, `${this.#path}.${number}`).catch(

@@ -45,8 +45,7 @@ export function openLog(level: Config['logLevel'], files?: RotatingFile): Log {
     },
     reopen: () => files?.reopen(),
     async close() {
-      await Promise.all(writers.map((writer) => writer.flush(FLUSH_MS)));
-      flushSync();
+      await Promise.all(writers.map((writer) => writer.close(FLUSH_MS)));
       process.removeListener('exit', flushSync);
     },
   };

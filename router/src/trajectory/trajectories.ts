@@ -90,6 +90,7 @@ export class Trajectories {
       started.#state = await started.ledger.ask('storeState', null);
     } catch (error) {
       clearInterval(started.#timer);
+      await started.ledger.close();
       throw new Error(`trajectories can't be kept: ${(error as Error).message}`, { cause: error });
     }
     log.info({ store: started.#state.place }, 'trajectories are kept');

@@ -92,6 +92,18 @@ test('texts come to values of our options', () => {
   assert.deepEqual(warnings, []);
 });
 
+test('a level of the log in capitals, as frameworks hand it over in Python', () => {
+  for (const [text, level] of [
+    ['WARN', 'warning'],
+    ['Warning', 'warning'],
+    ['INFO', 'info'],
+    ['DEBUG', 'debug'],
+  ] as const) {
+    for (const peer of [sglang, vllm])
+      assert.deepEqual(reading(peer, { 'log-level': [text] }).values, { logLevel: level });
+  }
+});
+
 test('a key of vllm-router goes to its engines only', () => {
   assert.deepEqual(reading(vllm, { 'api-key': ['secret'] }).values, { workerApiKey: 'secret' });
 });

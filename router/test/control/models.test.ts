@@ -1,4 +1,4 @@
-import { deepEqual, equal, ok } from 'node:assert/strict';
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { connectClient, request, send } from '../harness/client.ts';
 import { type Engine, answer, startEngine } from '../harness/engine.ts';
@@ -141,6 +141,21 @@ test('the label model_id declares a model, and workers that declare nothing get 
     list.data.map(({ id }) => id),
     ['m0', 'a', 'm1', 'b'],
   );
+});
+
+test('one with model_id beside one that lists nothing: each gets what it is for', async (t) => {
+  const engines = await startModels(t, [], []);
+  const router = await startTestRouter(t);
+  await send(t, router.url, post('/workers', { url: engines[0]!.url, model_id: 'm0' }));
+  await send(t, router.url, post('/workers', { url: engines[1]!.url }));
+  const ask = (model: string) => send(t, router.url, post('/v1/completions', { model }));
+  for (let i = 0; i < 3; i++) {
+    equal((await ask('m0')).text, '0');
+    equal((await ask('other')).text, '1');
+  }
+  match((await send(t, router.url, request('GET', '/v1/models'))).text, /"m0"/);
+  router.fleet.remove(router.fleet.get(engines[1]!.url)!);
+  equal((await ask('other')).text, '0', 'alone it gets all');
 });
 
 test('workers that come and go change what is served', async (t) => {

@@ -85,7 +85,10 @@ test('doctor looks at the pods, and at the engines in them', async (t) => {
   kube.refusal = { status: 403, body: '{"message":"pods is forbidden"}' };
   const bad = turnout(t, args);
   equal(await bad.ended, 1);
-  match(bad.output(), /PROBLEM {2}127\S+: 403: pods is forbidden\. Its role must let it list and watch pods/);
+  match(
+    bad.output(),
+    /PROBLEM {2}127\S+: 403: pods is forbidden\. Its role must let it list and watch pods.*\. Without TLS/,
+  );
 });
 
 test('the manifests that are shipped start a router that finds pods', async (t) => {

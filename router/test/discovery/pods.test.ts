@@ -7,7 +7,7 @@ import { until } from '../harness/within.ts';
 import { PORT, startDiscoveryScene, urlOf } from './scene.ts';
 
 test('ready pods with the labels are workers, from the start and as they come', async (t) => {
-  const { kube, router, untilFleet, metric } = await startDiscoveryScene(t, {}, (before) => {
+  const { kube, router, lines, untilFleet, metric } = await startDiscoveryScene(t, {}, (before) => {
     before.set('a', { ip: '127.9.0.1' });
     before.set('other', { ip: '127.9.0.2', labels: { app: 'database' } });
     before.set('elsewhere', { ip: '127.9.0.3', namespace: 'staging' });
@@ -22,7 +22,8 @@ test('ready pods with the labels are workers, from the start and as they come', 
   await untilFleet('127.9.0.1', '127.9.0.4', '127.9.0.5');
   equal(await metric('turnout_discovered_workers'), 3);
   equal(await metric('turnout_discovery_connected'), 1);
-  deepEqual([...new Set(kube.tokens)], ['Bearer secret-token']);
+  deepEqual([...new Set(kube.tokens)], [undefined], 'without TLS no token is shown');
+  match(lines.join(''), /without TLS, so no credentials are shown/);
 });
 
 test('a request goes to an engine in a pod, and one under way ends after its pod is being deleted', async (t) => {

@@ -271,7 +271,7 @@ export function useKubeconfig(t: TestContext, server: string): void {
     JSON.stringify({
       'current-context': 'test',
       contexts: [{ name: 'test', context: { cluster: 'test', user: 'test', namespace: 'rl' } }],
-      clusters: [{ name: 'test', cluster: { server, 'insecure-skip-tls-verify': true } }],
+      clusters: [{ name: 'test', cluster: { server } }],
       users: [{ name: 'test', user: { token: 'secret-token' } }],
     }),
   );

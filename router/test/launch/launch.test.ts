@@ -134,6 +134,9 @@ test('wrong flags are refused before anything runs', async (t) => {
     [['--engine', 'sim', '--dp-size', '0'], /--dp-size: a whole number from 1/],
     [['--engine', 'sim', '--', 'speed=9'], /speed=9: expected name=value/],
     [['--engine', 'sim', '--engine-base-port', 'x'], /--engine-base-port/],
+    [['--engine', 'sim', '--gpus', '0,1'], /--gpus: simulated engines take no GPU/],
+    [['--engine', 'sim', '--gpus-per-engine', '1'], /--gpus-per-engine: simulated/],
+    [['--engine', 'sim', '--engine-command', 'vllm serve'], /--engine-command: simulated/],
   ] as const) {
     const run = turnout(t, ['launch', ...args]);
     assert.equal(await run.ended, 2);

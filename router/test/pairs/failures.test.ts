@@ -1,23 +1,15 @@
 import { deepEqual, equal, match, notEqual } from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
-import type { Router } from '../../src/router.ts';
+import { test } from 'node:test';
 import { connectClient, send } from '../harness/client.ts';
 import { deadUrl } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
 import { chunk } from '../harness/message.ts';
+import { beginsStream, blamed } from '../harness/pair-failures.ts';
 import { untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 import { startPairs } from './scene.ts';
 
 const ask = (stream = false) => post('/generate', { text: 'a', stream });
-
-/** Failed attempts by worker, as the metrics tell. */
-async function blamed(t: TestContext, router: Router): Promise<string[]> {
-  const { text } = await send(t, router.url, 'GET /metrics HTTP/1.1\r\nhost: h\r\n\r\n');
-  return [...text.matchAll(/^turnout_\w*attempt\w*\{[^}]*worker="([^"]+)"[^}]*\} ([1-9]\d*)$/gm)].map(
-    ([, worker, count]) => `${worker} ${count}`,
-  );
-}
 
 for (const role of ['prefill', 'decode'] as const) {
   for (const stream of [false, true]) {
@@ -76,11 +68,7 @@ test('the only prefill engine is gone: 503 in words', async (t) => {
 
 test('the decode engine dies in its stream: the client is cut, the prefill engine is not blamed', async (t) => {
   const { world, router } = await startPairs(t, [1, 1]);
-  world.decode[0]!.instead = ({ request }) => {
-    request.beginStream();
-    request.connection.write(chunk('data: 1\n\n'));
-    return 'nothing';
-  };
+  world.decode[0]!.instead = beginsStream;
   const client = await connectClient(t, router.url);
   client.write(ask(true));
   await client.read('data: 1\n\n');
@@ -93,11 +81,7 @@ test('the decode engine dies in its stream: the client is cut, the prefill engin
 
 test('the prefill engine dies after the first byte of the answer: the answer goes on', async (t) => {
   const { world, router } = await startPairs(t, [1, 1]);
-  world.decode[0]!.instead = ({ request }) => {
-    request.beginStream();
-    request.connection.write(chunk('data: 1\n\n'));
-    return 'nothing';
-  };
+  world.decode[0]!.instead = beginsStream;
   const client = await connectClient(t, router.url);
   client.write(ask(true));
   await client.read('data: 1\n\n');

@@ -5,12 +5,13 @@ import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { get } from 'node:http';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import type { Plugin } from '../../src/plugin.ts';
 import { ExpertsRoad, ExpertsTap } from '../../src/trajectory/capture/experts-tap.ts';
 import type { Router } from '../../src/router.ts';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
 import { encode } from '../../src/sim/tokenizer.ts';
 import { needsProc, residentBytes, startRouterProcess } from '../chaos/router-process.ts';
-import { type Engine, type EngineConnection, startEngine } from '../harness/engine.ts';
+import { type Engine, type EngineConnection, type EngineRequest, startEngine } from '../harness/engine.ts';
 import { startTestRouter } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
@@ -35,6 +36,9 @@ async function writeAll(connection: EngineConnection, bytes: Buffer): Promise<vo
   }
 }
 
+const withHead = (fields: string, body: Buffer): Buffer<ArrayBuffer> =>
+  Buffer.concat([Buffer.from(`HTTP/1.1 200 OK\r\n${fields}\r\ncontent-length: ${body.length}\r\n\r\n`), body]);
+
 /** An engine that answers whatever it is told to next. */
 async function scriptedEngine(t: TestContext): Promise<{ engine: Engine; say(head: string, body: Buffer): void }> {
   const engine = await startEngine(t);
@@ -42,22 +46,19 @@ async function scriptedEngine(t: TestContext): Promise<{ engine: Engine; say(hea
   engine.onRequest = (request) => void request.whole.then(() => writeAll(request.connection, answer));
   return {
     engine,
-    say: (fields, body) =>
-      (answer = Buffer.concat([
-        Buffer.from(`HTTP/1.1 200 OK\r\n${fields}\r\ncontent-length: ${body.length}\r\n\r\n`),
-        body,
-      ])),
+    say: (fields, body) => (answer = withHead(fields, body)),
   };
 }
 
-async function scene(t: TestContext, options: Record<string, unknown> = {}) {
+async function scene(t: TestContext, options: Record<string, unknown> = {}, plugins: readonly Plugin[] = []) {
   const { engine, say } = await scriptedEngine(t);
   const tokenizerPath = temporaryFolder(t);
   writeTokenizer(tokenizerPath);
   const dataDir = temporaryFolder(t);
   const plugin = ['radix-tree:{"verify":false}'];
-  const router = await startTestRouter(t, { workerUrls: [engine.url], tokenizerPath, dataDir, plugin, ...options });
-  return { say, router, dataDir };
+  const usual = { workerUrls: [engine.url], tokenizerPath, dataDir, plugin };
+  const router = await startTestRouter(t, { ...usual, ...options }, { plugins });
+  return { engine, say, router, dataDir };
 }
 
 async function generate(router: Router, session: string, body: object): Promise<Buffer> {
@@ -135,26 +136,44 @@ test('in a stream they are cut out of its events', async (t) => {
   assert.deepEqual(turn!.tokens.slice(-IDS.length), IDS);
 });
 
+/** Begins an answer, and leaves it at that. */
+const begins =
+  (body: Buffer) =>
+  ({ connection, whole }: EngineRequest): void =>
+    void whole.then(() => connection.socket.write(withHead(json, body).subarray(0, MB)));
+
+/** Tensors that are not whole. */
+const partsIn = (dataDir: string): string[] =>
+  readdirSync(dataDir, { recursive: true, encoding: 'utf8' }).filter((file) => /\.part-\w+\/./.test(file));
+
 test('of an answer that breaks off nothing is left behind', async (t) => {
-  const { engine } = await scriptedEngine(t);
-  const tokenizerPath = temporaryFolder(t);
-  writeTokenizer(tokenizerPath);
-  const dataDir = temporaryFolder(t);
-  const plugin = ['radix-tree:{"verify":false}'];
-  const router = await startTestRouter(t, { workerUrls: [engine.url], tokenizerPath, dataDir, plugin });
-  const body = Buffer.from(generated(encode(PROMPT).length, random(2 * MB)));
-  engine.onRequest = ({ connection, whole }) => {
-    const head = `HTTP/1.1 200 OK\r\n${json}\r\ncontent-length: ${body.length}\r\n\r\n`;
-    const part = Buffer.concat([Buffer.from(head), body.subarray(0, MB)]);
-    void whole.then(() => connection.socket.write(part));
-  };
-  const parts = (): string[] =>
-    readdirSync(dataDir, { recursive: true, encoding: 'utf8' }).filter((file) => /\.part-\w+\/./.test(file));
+  const { engine, router, dataDir } = await scene(t);
+  engine.onRequest = begins(Buffer.from(generated(encode(PROMPT).length, random(2 * MB))));
   const asked = assert.rejects(generate(router, 'a', { text: PROMPT }));
-  await until('a part of it is on disk', () => parts().length === 1);
+  await until('a part of it is on disk', () => partsIn(dataDir).length === 1);
   engine.requests[0]!.connection.reset();
   await asked;
-  await until('it is gone', () => parts().length === 0);
+  await until('it is gone', () => partsIn(dataDir).length === 0);
+});
+
+test('nor of one that a plugin fails while it passes', async (t) => {
+  const fails = {
+    name: 'fails',
+    responseEvent(_: unknown, event: Buffer): Buffer {
+      if (event.includes('routed_experts')) throw new Error('it does not like it');
+      return event;
+    },
+  };
+  const { say, router, dataDir } = await scene(t, {}, [fails]);
+  const length = encode(PROMPT).length;
+  const events = [generated(length, null), generated(length, random(3_000)), '[DONE]'];
+  say('content-type: text/event-stream', Buffer.from(events.map((event) => `data: ${event}\n\n`).join('')));
+  await assert.rejects(generate(router, 'a', { text: PROMPT, stream: true }));
+  // What the trajectory thread was told of the first one it did before it keeps the next.
+  say(json, Buffer.from(generated(length, null)));
+  await generate(router, 'b', { text: PROMPT });
+  await turnsOf(router, 'b');
+  assert.deepEqual(partsIn(dataDir), []);
 });
 
 test('without a data folder the rest of the answer is read all the same', async (t) => {

@@ -1,23 +1,14 @@
 import { deepEqual, equal, match, notEqual, ok } from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
-import type { Router } from '../../src/router.ts';
+import { test } from 'node:test';
 import { connectClient, send } from '../harness/client.ts';
 import { deadUrl } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
-import { chunk } from '../harness/message.ts';
+import { beginsStream, blamed } from '../harness/pair-failures.ts';
 import { untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 import { connectors, startVllmPairs } from './scene.ts';
 
 const ask = (stream = false) => post('/v1/completions', { prompt: 'a', stream });
-
-/** Failed attempts by worker, as the metrics tell. */
-async function blamed(t: TestContext, router: Router): Promise<string[]> {
-  const { text } = await send(t, router.url, 'GET /metrics HTTP/1.1\r\nhost: h\r\n\r\n');
-  return [...text.matchAll(/^turnout_\w*attempt\w*\{[^}]*worker="([^"]+)"[^}]*\} ([1-9]\d*)$/gm)].map(
-    ([, worker, count]) => `${worker} ${count}`,
-  );
-}
 
 for (const connector of connectors) {
   for (const role of ['prefill', 'decode'] as const) {
@@ -76,11 +67,7 @@ for (const connector of connectors) {
       request.answer('{"kv_transfer_params":{"k":3}}');
       return 'nothing';
     };
-    world.decode[0]!.instead = ({ request }) => {
-      request.beginStream();
-      request.connection.write(chunk('data: 1\n\n'));
-      return 'nothing';
-    };
+    world.decode[0]!.instead = beginsStream;
     const client = await connectClient(t, router.url);
     client.write(ask(true));
     await client.read('data: 1\n\n');

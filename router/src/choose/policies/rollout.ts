@@ -1,10 +1,11 @@
 import type { Candidate, Exchange } from '../../exchange.ts';
 import type { Placement, Worker } from '../../fleet/worker.ts';
 import type { Hold, Policy, PolicyContext } from '../policy.ts';
-import { Book, type Turn } from '../rollout/book.ts';
+import { Book } from '../rollout/book.ts';
 import { costAt, noCost } from '../rollout/cost.ts';
 import type { Lane } from '../rollout/lane.ts';
 import { type Waiting, fits, goesBefore, mustPause, waitingOf } from '../rollout/residency.ts';
+import type { Turn } from '../rollout/turn.ts';
 
 /** For this much context there must be room before anybody who waits is asked. */
 const LEAST_TOKENS = 1_000;

@@ -5,17 +5,15 @@ import { unitsOf } from '../../kit/block-hash.ts';
 import type { PolicyContext } from '../policy.ts';
 import { PrefixIndex } from '../prefix-index/prefix-index.ts';
 import type { StateMap } from '../state.ts';
-import type { Work } from './cost.ts';
+import { Homes } from './homes.ts';
 import { Lane } from './lane.ts';
-import { type FirstPrompt, Group, MAX_TTL_MS, type Session, Sessions } from './sessions.ts';
+import { type FirstPrompt, Group, type Session, Sessions } from './sessions.ts';
 import { Slowness, defaultSpeed, prefillSecs, stepSecs } from './speed.ts';
-import { UsageEar } from './usage.ts';
+import { Turn } from './turn.ts';
 import { Workload } from './workload.ts';
 
 /** What was learned is written down when the last session ends, or after this many ended ones. */
 const SAVE_EVERY = 64;
-/** A session's home is written down when it is another one, or its context has grown by so much. */
-const WRITE_GROWN = 1.5;
 /** Of bodies in which no prompt was found. */
 const TOKENS_PER_BYTE = 1 / 4;
 const NO_BLOCKS = new Uint32Array(0);
@@ -23,53 +21,6 @@ const NO_PROMPT: FirstPrompt = { tokens: 1, blocks: NO_BLOCKS, tokensPerByte: 0 
 
 /** Shorter work than this many tokens says nothing about speed. */
 const MIN_TOKENS_TIMED = 64;
-
-/** One exchange as this policy sees it. Tokens. */
-export class Turn implements Work {
-  /** Who made it: after a change of policies there may be others. */
-  readonly book: Book;
-  /** null: its client named none, so it stands for itself. */
-  readonly session: Session | null;
-  readonly group: Group;
-  /** The prompt of a session's first turn, which all its prompts begin with; of what has no session, its own. */
-  readonly prompt: FirstPrompt;
-  readonly promptTokens: number;
-  /** Expected. */
-  readonly answerTokens: number;
-  readonly isFirstTurn: boolean;
-  readonly bodyBytes: number;
-  /** Where its prompt stands in the body; '' where nobody looked. */
-  readonly field: string;
-  /** Where it runs now, since when, and what it was expected to take. */
-  lane: Lane | null = null;
-  beginMs = 0;
-  prefillSecs = 0;
-  queueSecs = 0;
-  /** When its prompt was expected to be read (monotonic ms). */
-  readByMs = 0;
-  readonly ear = new UsageEar();
-
-  constructor(
-    book: Book,
-    session: Session | null,
-    group: Group,
-    prompt: FirstPrompt,
-    promptTokens: number,
-    answerTokens: number,
-    bodyBytes: number,
-    field: string,
-  ) {
-    this.book = book;
-    this.session = session;
-    this.group = group;
-    this.prompt = prompt;
-    this.promptTokens = promptTokens;
-    this.answerTokens = answerTokens;
-    this.isFirstTurn = session === null || session.turns === 0;
-    this.bodyBytes = bodyBytes;
-    this.field = field;
-  }
-}
 
 /** What the policy knows: lanes, sessions, prefixes, lengths. Everything that happens is written down here. */
 export class Book {
@@ -82,8 +33,7 @@ export class Book {
   /** Tokens per byte of prompts, by the field in which they stand, where engines said how many tokens they had. */
   readonly #tokensPerByte = new Map<string, number>();
   readonly #state: StateMap;
-  /** Where open sessions are and how long they are, by id, for the next process. */
-  readonly #homes: StateMap;
+  readonly #homes: Homes;
   readonly #unsubscribe: () => void;
   #placed = 0;
   #answers = 0;
@@ -93,8 +43,7 @@ export class Book {
     this.#context = context;
     this.#index = new PrefixIndex(context.options.maxTreeSize);
     this.#state = context.state('rollout');
-    this.#homes = context.state('rollout-sessions');
-    for (const [id, home] of this.#homes.entries()) if (readHome(home) === null) this.#homes.delete(id);
+    this.#homes = new Homes(context.state('rollout-sessions'));
     const saved = this.#state.get('workload');
     if (saved !== undefined) this.workload.load(saved);
     this.#unsubscribe = context.fleet.onEvent((event, worker) => {
@@ -278,8 +227,7 @@ export class Book {
 
   /** A session of before the router's restart: its context lies where it lay. */
   #restore(session: Session): void {
-    const saved = this.#homes.get(session.id);
-    const home = saved === undefined ? null : readHome(saved);
+    const home = this.#homes.of(session.id);
     if (home === null) return;
     const worker = this.#context.fleet.get(home.url);
     session.turns = 1;
@@ -326,15 +274,7 @@ export class Book {
     session.grow(contextTokens);
     session.promptTokens = promptTokens;
     session.bodyBytes = turn.bodyBytes;
-    this.#writeHome(session, lane);
-  }
-
-  /** For the next process; not at every turn, as it need not be exact. */
-  #writeHome(session: Session, lane: Lane): void {
-    if (session.writtenHome === lane && session.contextTokens < WRITE_GROWN * session.writtenTokens) return;
-    session.writtenHome = lane;
-    session.writtenTokens = session.contextTokens;
-    this.#homes.set(session.id, homeText(lane.worker.url, session.contextTokens));
+    this.#homes.write(session, lane);
   }
 
   #learnSpeed(x: Exchange, turn: Turn, lane: Lane, answerTokens: number): void {
@@ -354,22 +294,11 @@ export class Book {
   #close(session: Session, isSignalled: boolean): void {
     if (session.turns > 0) this.workload.sawEnd(session.turns, isSignalled);
     this.sessions.close(session);
-    this.#homes.delete(session.id);
+    this.#homes.forget(session.id);
     if (++this.#ended % SAVE_EVERY === 0 || this.sessions.size === 0) this.#save();
   }
 
   #save(): void {
     this.#state.set('workload', this.workload.save());
   }
-}
-
-/** Where a session was, how long it was, and when: `tokens wall-clock-seconds url`. */
-const homeText = (url: string, tokens: number): string =>
-  `${Math.round(tokens)} ${Math.floor(Date.now() / 1000)} ${url}`;
-
-/** @returns null for what is no such text, or too old for its session to go on */
-function readHome(text: string): { url: string; tokens: number } | null {
-  const [, tokens, secs, url] = /^(\d+) (\d+) (.+)$/.exec(text) ?? [];
-  if (url === undefined || Date.now() - Number(secs) * 1000 > MAX_TTL_MS) return null;
-  return { url, tokens: Number(tokens) };
 }

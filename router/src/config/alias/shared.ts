@@ -81,10 +81,13 @@ export const queue: readonly AliasFlag[] = [
 export const requestIdHeaders: AliasFlag = same('request-id-headers', ['x-correlation-id', 'x-trace-id', 'request-id']);
 export const anyOrigin: AliasFlag = same('cors-allowed-origins', ['*']);
 
-/** SGLang's router also takes `warn`. */
+/** SGLang's router says `warn`. In capitals its command line takes no level, its `RouterArgs` in Python does (0.3.2). */
 export const logLevel: AliasFlag = {
   ...same('log-level'),
-  read: (texts) => readAs('logLevel', texts.at(-1) === 'warn' ? ['warning'] : texts),
+  read: (texts) => {
+    const level = texts.at(-1)?.toLowerCase() ?? '';
+    return readAs('logLevel', [level === 'warn' ? 'warning' : level]);
+  },
 };
 
 export function caCertPaths(texts: readonly string[]): Values {

@@ -15,7 +15,7 @@ function folderWith(t: TestContext, files: Record<string, string>): string {
   return folder;
 }
 
-const kubeconfig = (context: string): string =>
+const kubeconfig = (context: string, cluster: object = {}): string =>
   JSON.stringify({
     'current-context': context,
     contexts: [
@@ -23,7 +23,10 @@ const kubeconfig = (context: string): string =>
       { name: 'two', context: { cluster: 'c', user: 'u' } },
     ],
     clusters: [
-      { name: 'c', cluster: { server: 'https://kube.example:6443/k8s/c-1', 'insecure-skip-tls-verify': true } },
+      {
+        name: 'c',
+        cluster: { server: 'https://kube.example:6443/k8s/c-1', 'insecure-skip-tls-verify': true, ...cluster },
+      },
     ],
     users: [{ name: 'u', user: { token: 'T' } }],
   });
@@ -63,4 +66,18 @@ test('nobody to ask, a file without a context, a package that is not there: word
     (error as Error).message,
     /\(Cannot find package '@kubernetes\/client-node'\)\. .*npm install @kubernetes\/client-node/,
   );
+});
+
+test('http:// in a kubeconfig: as kubectl asks, without credentials', async (t) => {
+  const plain = { server: 'http://127.0.0.1:8001' };
+  for (const cluster of [plain, { ...plain, 'insecure-skip-tls-verify': false }]) {
+    const home = folderWith(t, { '.kube/config': kubeconfig('one', cluster) });
+    const access = await findAccess({ HOME: home }, '/nowhere');
+    equal(access.server.href, 'http://127.0.0.1:8001/');
+    deepEqual(await access.options(), {});
+  }
+  const proxied = folderWith(t, { '.kube/config': kubeconfig('one', { ...plain, 'proxy-url': 'http://127.0.0.1:1' }) });
+  deepEqual(Object.keys(await (await findAccess({ HOME: proxied }, '/nowhere')).options()), ['agent']);
+  const home = folderWith(t, { '.kube/config': kubeconfig('one', { server: 'localhost:8001' }) });
+  await rejects(findAccess({ HOME: home }, '/nowhere'), /names no http\(s\):\/\/ server: localhost:8001/);
 });

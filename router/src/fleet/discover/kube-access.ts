@@ -70,15 +70,22 @@ async function fromKubeconfig(paths: readonly string[], load: () => Promise<Kube
   }
   const cluster = config.getCurrentCluster();
   if (cluster === null) throw new Error(`the kubeconfig ${paths.join(delimiter)} has no current context`);
+  if (!/^https?:\/\//i.test(cluster.server) || !URL.canParse(cluster.server)) {
+    throw new Error(`the kubeconfig ${paths.join(delimiter)} names no http(s):// server: ${cluster.server}`);
+  }
+  const server = new URL(cluster.server);
+  const isPlain = server.protocol === 'http:';
   return {
-    server: new URL(cluster.server),
+    server,
     namespace: config.getContextObject(config.getCurrentContext())?.namespace ?? 'default',
     async options() {
+      // As kubectl does (client-go 0.36, ClientConfig): without TLS nobody is told who we are. The package refuses http:// instead.
+      if (isPlain && cluster.proxyUrl === undefined) return {};
       const options: RequestOptions = {};
       await config.applyToHTTPSOptions(options);
       // Its agent keeps the first certificates that it saw (client-node 2.0.1, agentCache), so it is for proxies only.
       if (cluster.proxyUrl === undefined) delete options.agent;
-      return options;
+      return isPlain ? { agent: options.agent } : options;
     },
   };
 }

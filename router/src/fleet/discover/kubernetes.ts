@@ -55,6 +55,8 @@ export async function startDiscovery(
   const pods = podsOf(config, access);
   const roster = new Roster(fleet, podOptionsOf(config), (line) => log.warn({}, line));
   const where = { server: access.server.host, namespace: pods.namespace, selector: pods.selector };
+  if (access.server.protocol === 'http:')
+    log.warn(where, 'service discovery: the API server is asked without TLS, so no credentials are shown to it');
   let isConnected = false;
   /** What was last said of an outage: one line for each thing that is wrong, not for each try. */
   let said = '';

@@ -1,0 +1,215 @@
+import type { Asker } from '../engines/ask.ts';
+import type { EngineFacts } from '../engines/engine.ts';
+import { engines, identify } from '../engines/engines.ts';
+import type { Random } from '../kit/rng.ts';
+import type { Breakers } from './breakers.ts';
+import type { Fleet } from './fleet.ts';
+import type { WeightVersions } from './weight-versions.ts';
+import { REASONS, type Worker } from './worker.ts';
+
+export interface HealthOptions {
+  readonly path: string;
+  readonly intervalMs: number;
+  readonly timeoutMs: number;
+  /** Failed checks in a row that put a worker into quarantine. */
+  readonly failureThreshold: number;
+  /** Good checks in a row that let it out again. */
+  readonly successThreshold: number;
+  /** A new worker that has not answered after so long is reported. */
+  readonly startupTimeoutMs: number;
+  /** The longest time between two checks of a worker that never answered. */
+  readonly startupIntervalMs: number;
+  readonly isEnabled: boolean;
+}
+
+/** While a worker's state is in doubt it is looked at this often (at most the interval): news should travel fast. */
+const DOUBT_INTERVAL_MS = 1_000;
+
+/** `restarted`: nobody listened there for a while, so it is another process now. `identified`: what it is was found out. */
+export type HealthEvent = 'identified' | 'quarantined' | 'readmitted' | 'restarted' | 'held_back' | 'not_started';
+
+/** `failedChecks`: in a row; told of who was quarantined. */
+export type OnHealthEvent = (event: HealthEvent, worker: Worker, detail: string, failedChecks?: number) => void;
+
+/** What the watches of a fleet share. */
+export interface HealthWatchParts {
+  readonly fleet: Fleet;
+  readonly options: HealthOptions;
+  readonly random: Random;
+  readonly breakers: Breakers;
+  readonly versions: WeightVersions;
+  readonly onEvent: OnHealthEvent;
+}
+
+const isQuarantined = ({ reasons }: Worker): boolean => (reasons & REASONS.unhealthy) !== 0;
+
+/**
+ * Asks one engine again and again whether it is well: its data-parallel ranks are well or ill together. How often depends on
+ * how sure that is.
+ */
+export class HealthWatch {
+  readonly #parts: HealthWatchParts;
+  /** Behind its address, one for each rank; none: its last worker is gone, and it is not watched any more. */
+  readonly #workers = new Set<Worker>();
+  readonly #sinceMs = performance.now();
+  #failures = 0;
+  #successes = 0;
+  #timer: NodeJS.Timeout | null = null;
+  #isAsking = false;
+  /** It failed a check or a request since its last good check: it may be another process now. */
+  #isSuspect = false;
+  /** Nobody listened there when it was last asked. */
+  #isGone = false;
+  /** It was reported that it does not start. */
+  #isReported = false;
+
+  constructor(parts: HealthWatchParts) {
+    this.#parts = parts;
+  }
+
+  add(worker: Worker): void {
+    this.#workers.add(worker);
+    // The others are proven, so their next turn may be far. An answer that is awaited counts for it too.
+    if (!this.#isAsking && this.#successes > 0) this.askIn(0);
+  }
+
+  /** @returns whether it was the last one */
+  remove(worker: Worker): boolean {
+    this.#workers.delete(worker);
+    if (this.#workers.size > 0) return false;
+    this.end();
+    return true;
+  }
+
+  askIn(delayMs: number): void {
+    if (!this.#parts.options.isEnabled) return;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.#look(), delayMs);
+  }
+
+  /** A request could not reach it: looks at once instead of at the next turn. */
+  suspect(): void {
+    this.#isSuspect = true;
+    if (!this.#isAsking && this.#failures === 0) this.askIn(0);
+  }
+
+  end(): void {
+    this.#workers.clear();
+    if (this.#timer !== null) clearTimeout(this.#timer);
+  }
+
+  async #look(): Promise<void> {
+    const { options, random } = this.#parts;
+    this.#timer = null;
+    this.#isAsking = true;
+    const [worker] = this.#workers as Iterable<Worker> as [Worker];
+    const asker = worker.asker(options.timeoutMs);
+    const problem = await problemOf(worker, asker, options.path);
+    for (const each of this.#workers) each.problem = problem;
+    if (problem === null) await this.#passed(asker);
+    else this.#failed(problem);
+    this.#isAsking = false;
+    if (this.#workers.size === 0) return;
+    if (problem === null && this.#isUnidentified) return this.askIn(0);
+    // Up to a tenth less, at random: checks that were started together drift apart.
+    this.askIn(this.#intervalMs * (1 - random() / 10));
+  }
+
+  get #isUnidentified(): boolean {
+    return [...this.#workers].some(({ engine }) => engine === null);
+  }
+
+  get #intervalMs(): number {
+    const { intervalMs, startupIntervalMs } = this.#parts.options;
+    const workers = [...this.#workers];
+    if (this.#failures === 0 && workers.every(({ reasons }) => reasons === 0)) return intervalMs;
+    const soon = Math.min(DOUBT_INTERVAL_MS, intervalMs);
+    if (workers.some(({ isProven }) => isProven)) return soon;
+    // Engines load for minutes: the longer it takes, the less often it is asked.
+    return Math.max(soon, Math.min(startupIntervalMs, (performance.now() - this.#sinceMs) / 10));
+  }
+
+  async #passed(asker: Asker): Promise<void> {
+    const { fleet, options, breakers, versions, onEvent } = this.#parts;
+    this.#failures = 0;
+    this.#successes++;
+    for (const worker of this.#workers) breakers.passedCheck(worker);
+    if (this.#isUnidentified) this.#learn(await identify(asker));
+    if (this.#isGone) {
+      this.#isGone = false;
+      for (const worker of this.#workers) {
+        if (worker.isProven) onEvent('restarted', worker, 'nobody listened there before');
+      }
+    }
+    if ([...this.#workers].some(isQuarantined) && this.#successes < options.successThreshold) return;
+    let isReturning = this.#isSuspect;
+    for (const worker of this.#workers) {
+      worker.isProven = true;
+      isReturning ||= worker.reasons !== 0;
+    }
+    this.#isSuspect = false;
+    const hasRightWeights = await versions.areServed(this.#workers, isReturning);
+    for (const worker of this.#workers) {
+      // One that was added in the meantime.
+      if (worker.engine === null) continue;
+      if (isQuarantined(worker) && hasRightWeights) {
+        breakers.readmitted(worker);
+        onEvent('readmitted', worker, `${this.#successes} good checks`);
+      }
+      fleet.setReason(worker, 'version', !hasRightWeights);
+      fleet.setReason(worker, 'unhealthy', false);
+    }
+  }
+
+  #learn(facts: EngineFacts): void {
+    const { fleet, onEvent } = this.#parts;
+    for (const worker of this.#workers) {
+      if ((worker.reasons & REASONS.ranks) === 0) continue;
+      if (facts.dpSize !== null && facts.dpSize > 1) fleet.splitRanks(worker, facts.dpSize);
+      else fleet.setReason(worker, 'ranks', false);
+    }
+    for (const worker of this.#workers) {
+      if (worker.engine !== null) continue;
+      worker.engine = facts.kind;
+      worker.weightVersion = facts.weightVersion;
+      worker.kvTokens = facts.kvTokens;
+      onEvent('identified', worker, facts.kind);
+    }
+  }
+
+  #failed(problem: string): void {
+    const { fleet, options, onEvent } = this.#parts;
+    const { startupTimeoutMs, failureThreshold } = options;
+    this.#successes = 0;
+    this.#failures++;
+    this.#isSuspect = true;
+    this.#isGone ||= problem === 'ECONNREFUSED';
+    for (const worker of this.#workers) {
+      if (!worker.isProven && !this.#isReported && performance.now() - this.#sinceMs > startupTimeoutMs) {
+        this.#isReported = true;
+        onEvent('not_started', worker, `no good check in ${startupTimeoutMs / 1000} s: ${problem}`);
+      }
+      if (isQuarantined(worker)) continue;
+      // One that never answered gets no benefit of the doubt: its first failure is enough.
+      if (this.#failures < failureThreshold && worker.isProven) continue;
+      fleet.setReason(worker, 'unhealthy', true);
+      onEvent('quarantined', worker, problem, this.#failures);
+    }
+  }
+}
+
+/** @returns null when all is well, else what is wrong. */
+async function problemOf({ engine }: Worker, asker: Asker, path: string): Promise<string | null> {
+  let problem: string;
+  try {
+    const { status } = await asker(path);
+    if (status >= 200 && status < 300) return null;
+    problem = `${path} answered ${status}`;
+  } catch (error) {
+    problem = (error as NodeJS.ErrnoException).code ?? (error as Error).message;
+  }
+  const pausedPath = engine === null ? null : engines[engine].pausedPath;
+  if (pausedPath === null) return problem;
+  const paused = await asker(pausedPath).catch(() => null);
+  return paused?.status === 200 ? null : problem;
+}

@@ -1,0 +1,64 @@
+import type { LiveConfig } from '../config/live.ts';
+import type { Config } from '../config/options.ts';
+import type { Random } from '../kit/rng.ts';
+import { type BreakerEvent, Breakers } from './breakers.ts';
+import type { Fleet } from './fleet.ts';
+import { Health } from './health.ts';
+import type { OnHealthEvent } from './health-watch.ts';
+import { LoadWatch } from './load-watch.ts';
+import { FleetModels } from './models.ts';
+import { breakersOptions, healthOptions } from './options.ts';
+import { StallWatch } from './stalls.ts';
+import type { Worker } from './worker.ts';
+
+/** Who hears what is found out of engines. */
+export interface FleetEars {
+  readonly onBreaker: (event: BreakerEvent, worker: Worker) => void;
+  readonly onHealth: OnHealthEvent;
+  readonly onStalled: (worker: Worker) => void;
+  /** What workers serve has changed. */
+  readonly onModels: () => void;
+}
+
+/** All that looks after the engines of a fleet. */
+export interface FleetWatch {
+  readonly breakers: Breakers;
+  readonly health: Health;
+  readonly models: FleetModels;
+  readonly stalls: StallWatch;
+  /** Asks engines for their load as often as this configuration says. */
+  watchLoad(config: Config): void;
+  close(): void;
+}
+
+/** Looks after workers from when they are added: adds none itself. */
+export function watchFleet(fleet: Fleet, live: LiveConfig, random: Random, ears: FleetEars): FleetWatch {
+  const breakers = new Breakers(fleet, live.of(breakersOptions), () => performance.now(), ears.onBreaker);
+  const health = new Health(fleet, live.of(healthOptions), random, breakers, (event, worker, ...detail) => {
+    if (event === 'restarted' || event === 'identified') void models.read([worker]);
+    ears.onHealth(event, worker, ...detail);
+  });
+  const models = new FleetModels(fleet, live.of(healthOptions), ears.onModels);
+  const stalls = new StallWatch(fleet, (worker) => {
+    ears.onStalled(worker);
+    health.suspect(worker);
+  });
+  let load: LoadWatch | null = null;
+  const watchLoad = ({ engineLoadIntervalSecs: secs, healthCheckTimeoutSecs }: Config): void => {
+    load?.close();
+    load = secs > 0 ? new LoadWatch(fleet, secs * 1000, healthCheckTimeoutSecs * 1000) : null;
+  };
+  watchLoad(live.current);
+  return {
+    breakers,
+    health,
+    models,
+    stalls,
+    watchLoad,
+    close() {
+      load?.close();
+      health.close();
+      breakers.close();
+    },
+  };
+}

@@ -1,0 +1,73 @@
+import { engines } from '../engines/engines.ts';
+import type { Fleet } from './fleet.ts';
+import type { Worker } from './worker.ts';
+
+/** What engines say of their weights. One that comes back after a failure may hold old ones, and serves only with those of the others. */
+export class WeightVersions {
+  readonly #fleet: Fleet;
+  readonly #options: { readonly timeoutMs: number };
+  readonly #onHeldBack: (worker: Worker, detail: string) => void;
+
+  /** @param onHeldBack told once for each version that a worker is held back for */
+  constructor(
+    fleet: Fleet,
+    options: { readonly timeoutMs: number },
+    onHeldBack: (worker: Worker, detail: string) => void,
+  ) {
+    this.#fleet = fleet;
+    this.#options = options;
+    this.#onHeldBack = onHeldBack;
+  }
+
+  /** Asks these workers anew. */
+  async read(workers: readonly Worker[]): Promise<void> {
+    await Promise.all(
+      workers.map(async (worker) => {
+        if (worker.engine !== null) worker.weightVersion = await this.#ask(worker);
+      }),
+    );
+  }
+
+  /**
+   * Asks an engine, and where it comes back compares with fresh answers of those that serve: a swap may have gone past the
+   * router. Where engines tell no version, they are taken to hold the same.
+   *
+   * @param ranks the workers behind its address
+   */
+  async areServed(ranks: ReadonlySet<Worker>, isReturning: boolean): Promise<boolean> {
+    const [first] = ranks;
+    if (first === undefined || first.engine === null) return true;
+    const version = await this.#ask(first);
+    for (const worker of ranks) worker.weightVersion = version;
+    if (!isReturning) return true;
+    await this.#readServing(first.engineUrl);
+    const serving = this.#fleet.servingVersion(first.engineUrl);
+    const isRight = serving === null || version === null || version === serving;
+    for (const worker of ranks) {
+      const heldBackFor = isRight ? null : version;
+      if (heldBackFor !== null && worker.heldBackFor !== heldBackFor) {
+        this.#onHeldBack(worker, `holds weights "${version}", the fleet serves "${serving}"`);
+      }
+      worker.heldBackFor = heldBackFor;
+    }
+    return isRight;
+  }
+
+  /** Asks every other engine that serves, once for all its ranks. */
+  async #readServing(exceptUrl: string): Promise<void> {
+    const byEngine = Map.groupBy(this.#fleet.workers, ({ engineUrl }) => engineUrl);
+    byEngine.delete(exceptUrl);
+    await Promise.all(
+      Array.from(byEngine.values(), async (ranks) => {
+        const serving = ranks.find((worker) => this.#fleet.isEligible(worker) && worker.engine !== null);
+        if (serving === undefined) return;
+        const version = await this.#ask(serving);
+        for (const worker of ranks) worker.weightVersion = version;
+      }),
+    );
+  }
+
+  #ask(worker: Worker): Promise<string | null> {
+    return engines[worker.engine!].readWeightVersion(worker.asker(this.#options.timeoutMs));
+  }
+}

@@ -1,0 +1,95 @@
+import type { Discovery } from '../../fleet/discover/kubernetes.ts';
+import { type MetricSpec, type Sample, each, one } from './spec.ts';
+
+const discovered = (discovery: Discovery | null, read: (discovery: Discovery) => number): Sample[] =>
+  discovery === null ? [] : one(read(discovery));
+
+/** Workers: who they are, and what each of them does. */
+export const fleetMetrics: readonly MetricSpec[] = [
+  {
+    name: 'turnout_workers',
+    type: 'gauge',
+    help: 'Registered workers, by whether they get new work.',
+    read: ({ fleet }) =>
+      each('eligible', [
+        ['true', fleet.eligible.length],
+        ['false', fleet.workers.length - fleet.eligible.length],
+      ]),
+  },
+  {
+    name: 'turnout_discovery_connected',
+    type: 'gauge',
+    help: '--service-discovery: 1: the API server tells of pods; 0: the last known workers stay.',
+    read: ({ discovery }) => discovered(discovery(), ({ isConnected }) => Number(isConnected)),
+  },
+  {
+    name: 'turnout_discovered_workers',
+    type: 'gauge',
+    help: 'Registered workers that --service-discovery found.',
+    read: ({ discovery }) => discovered(discovery(), ({ workerCount }) => workerCount),
+  },
+  {
+    name: 'turnout_worker_in_flight',
+    type: 'gauge',
+    help: 'Exchanges under way at a worker.',
+    read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: fleet.load(w) })),
+  },
+  {
+    name: 'turnout_worker_healthy',
+    type: 'gauge',
+    help: '1: passed its last health checks.',
+    read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(w.isHealthy) })),
+  },
+  {
+    name: 'turnout_worker_breaker_state',
+    type: 'gauge',
+    help: "A worker's circuit breaker: 0 closed, 1 open, 2 half-open.",
+    read: ({ fleet, breakers }) =>
+      fleet.workers.map((w) => ({
+        labels: { worker: w.url },
+        value: { closed: 0, open: 1, half_open: 2 }[breakers.stateOf(w)],
+      })),
+  },
+  {
+    name: 'turnout_breaker_panics_total',
+    type: 'counter',
+    help: 'Times that a failing worker stayed in, since too many others were out (--max-ejected-percent).',
+    read: ({ breakers }) => one(breakers.panics),
+  },
+  {
+    name: 'turnout_worker_stalled',
+    type: 'gauge',
+    help: '1: has event streams open and said nothing on any of them for 30 s.',
+    read: ({ fleet, stalls }) =>
+      fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(stalls.isStalled(w)) })),
+  },
+  {
+    name: 'turnout_worker_connections',
+    type: 'gauge',
+    help: 'Open connections to a worker, idle ones too.',
+    read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: w.pool.openCount })),
+  },
+  {
+    name: 'turnout_worker_responses_total',
+    type: 'counter',
+    help: "A worker's answers, by the first digit of their status.",
+    read: ({ meters }) =>
+      [...meters.byWorker].flatMap(([worker, { byStatusClass }]) =>
+        Array.from(byStatusClass, (value, digit) => ({ labels: { worker, status: `${digit}xx` }, value })).filter(
+          ({ value }) => value > 0,
+        ),
+      ),
+  },
+  {
+    name: 'turnout_worker_failed_attempts_total',
+    type: 'counter',
+    help: 'Attempts at a worker that ended before an answer.',
+    read: ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.failedAttempts })),
+  },
+  {
+    name: 'turnout_worker_cut_answers_total',
+    type: 'counter',
+    help: 'The same, by worker.',
+    read: ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.cut })),
+  },
+];

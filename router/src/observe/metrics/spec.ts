@@ -1,0 +1,66 @@
+import type { Admission } from '../../admit/admission.ts';
+import type { Breakers } from '../../fleet/breakers.ts';
+import type { Discovery } from '../../fleet/discover/kubernetes.ts';
+import type { Fleet } from '../../fleet/fleet.ts';
+import type { StallWatch } from '../../fleet/stalls.ts';
+import { type Histogram, type Meters, SECONDS_BUCKETS } from '../meters.ts';
+
+type Labels = Record<string, string>;
+export interface Sample {
+  readonly labels: Labels;
+  readonly value: number;
+  readonly metricName?: string;
+}
+
+/** What the metrics are read from. */
+export interface MetricSources {
+  readonly meters: Meters;
+  readonly fleet: Fleet;
+  readonly openConnections: () => number;
+  readonly inFlight: () => number;
+  readonly held: () => Map<string, number>;
+  readonly admission: () => Pick<Admission, 'waiting' | 'queued' | 'shed'>;
+  readonly shedByFullWorkers: () => number;
+  readonly refusedConnections: () => Readonly<Record<string, number>>;
+  readonly retryBufferBytes: () => number;
+  readonly breakers: Breakers;
+  readonly stalls: StallWatch;
+  readonly loopLag: Histogram;
+  readonly droppedLogLines: () => number;
+  readonly discovery: () => Discovery | null;
+  readonly trajectories: () => TrajectoryCounters | null;
+}
+
+/** What the store of trajectories tells; null where there is none. */
+export interface TrajectoryCounters {
+  readonly stored: number;
+  readonly dropped: number;
+  readonly pending: number;
+  readonly turns: number;
+  readonly bytes: number;
+  readonly evicted: number;
+}
+
+/** A metric: its name, type and help, and where its numbers are. */
+export interface MetricSpec {
+  readonly name: string;
+  readonly type: 'counter' | 'gauge' | 'histogram';
+  readonly help: string;
+  readonly read: (sources: MetricSources) => Sample[];
+}
+
+export const one = (value: number): Sample[] => [{ labels: {}, value }];
+export const each = <K extends string>(label: string, entries: Iterable<[K, number]>): Sample[] =>
+  Array.from(entries, ([key, value]) => ({ labels: { [label]: key }, value }));
+
+export function buckets(name: string, histogram: Histogram): Sample[] {
+  let total = 0;
+  const samples: Sample[] = SECONDS_BUCKETS.map((le, i) => {
+    total += histogram.counts[i]!;
+    return { metricName: `${name}_bucket`, labels: { le: String(le) }, value: total };
+  });
+  samples.push({ metricName: `${name}_bucket`, labels: { le: '+Inf' }, value: histogram.count });
+  samples.push({ metricName: `${name}_sum`, labels: {}, value: histogram.sumSecs });
+  samples.push({ metricName: `${name}_count`, labels: {}, value: histogram.count });
+  return samples;
+}

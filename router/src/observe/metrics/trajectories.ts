@@ -1,0 +1,44 @@
+import { type MetricSpec, type Sample, type TrajectoryCounters, one } from './spec.ts';
+
+const kept = (counters: TrajectoryCounters | null, name: keyof TrajectoryCounters): Sample[] =>
+  counters === null || counters[name] < 0 ? [] : one(counters[name]);
+
+/** What is captured, and where it is kept. */
+export const trajectoryMetrics: readonly MetricSpec[] = [
+  {
+    name: 'turnout_trajectory_stored_total',
+    type: 'counter',
+    help: 'Captured turns that were written to the store.',
+    read: ({ trajectories }) => kept(trajectories(), 'stored'),
+  },
+  {
+    name: 'turnout_trajectory_dropped_total',
+    type: 'counter',
+    help: 'Captured turns, or parts of them, that could not be kept: a full disk, a store that is away, more than fits.',
+    read: ({ trajectories }) => kept(trajectories(), 'dropped'),
+  },
+  {
+    name: 'turnout_trajectory_evicted_total',
+    type: 'counter',
+    help: 'Turns that made room for newer ones (--store-memory-bytes).',
+    read: ({ trajectories }) => kept(trajectories(), 'evicted'),
+  },
+  {
+    name: 'turnout_trajectory_pending_turns',
+    type: 'gauge',
+    help: 'Captured turns that wait to be written.',
+    read: ({ trajectories }) => kept(trajectories(), 'pending'),
+  },
+  {
+    name: 'turnout_trajectory_turns',
+    type: 'gauge',
+    help: 'Turns in the store.',
+    read: ({ trajectories }) => kept(trajectories(), 'turns'),
+  },
+  {
+    name: 'turnout_trajectory_bytes',
+    type: 'gauge',
+    help: 'What they take there, where the store can tell.',
+    read: ({ trajectories }) => kept(trajectories(), 'bytes'),
+  },
+];
