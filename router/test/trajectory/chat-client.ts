@@ -11,6 +11,7 @@ export interface Got {
   /** The bytes as they came. */
   readonly text: string;
   readonly isWhole: boolean;
+  readonly isStream: boolean;
 }
 
 interface Choice {
@@ -50,7 +51,7 @@ export async function askChat(
   }
   const text = Buffer.concat(parts).toString();
   const jsons = isStream ? eventsOf(text) : isWhole ? [text] : [];
-  return jsons.length === 0 ? null : { ...readChoices(jsons), text, isWhole };
+  return jsons.length === 0 ? null : { ...readChoices(jsons), text, isWhole, isStream };
 }
 
 /** Those that came whole. */

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { type Random, seededRandom } from '../../src/kit/rng.ts';
 import { readMessages, renderChat } from '../../src/sim/chat-template.ts';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
-import { decode, encode, endOfTurn } from '../../src/sim/tokenizer.ts';
+import { decode, encode, endOfTurn, isSpecial } from '../../src/sim/tokenizer.ts';
 import type { ChatMessage, ChatRecord } from '../harness/chat-scene.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { readSamples } from '../harness/safetensors.ts';
@@ -40,8 +40,8 @@ interface Chat {
   readonly name: string;
   readonly random: Random;
   readonly lines: Line[];
-  /** Calls whose answers broke off. */
-  readonly torn: string[];
+  /** Calls whose answers broke off, and what came of them. */
+  readonly torn: { readonly call: string; readonly content: string }[];
   calls: number;
 }
 
@@ -77,6 +77,7 @@ test(
     };
 
     let drifted = 0;
+    let kept = 0;
 
     const post = (path: string): Promise<Response> => fetch(router.url + path, { method: 'POST', body: '{}' });
 
@@ -126,7 +127,7 @@ test(
         if (got === null || !got.isWhole) {
           if (leaves) seen.left++;
           else if (got !== null) seen.cuts++;
-          chat.torn.push(call);
+          chat.torn.push({ call, content: got?.message.content ?? '' });
           continue;
         }
         const made = lineOf(line, messages, got, call);
@@ -160,12 +161,11 @@ test(
       // A stop token that nothing follows is no reason to keep a trajectory apart.
       if (kept >= line.ids.length - (line.isStopped ? 1 : 0)) line.isContinued = true;
       const zeros = Array.from({ length: inputIds.length - kept }, () => 0);
-      if (got.logprobs !== null) assert.equal(got.logprobs.length, outputIds.length);
       return {
         messages: [...messages, got.message],
         ids: [...inputIds, ...outputIds],
         mask: [...line.mask.slice(0, kept), ...zeros, ...outputIds.map(() => 1)],
-        logprobs: [...line.logprobs.slice(0, kept), ...zeros, ...(got.logprobs ?? outputIds.map(() => null))],
+        logprobs: [...line.logprobs.slice(0, kept), ...zeros, ...logprobsOf(got, outputIds, requestId)],
         isStopped: finish.type === 'stop',
         isContinued: false,
       };
@@ -213,23 +213,25 @@ test(
         assert.equal(found.rollout_log_probs.length, mask.length);
         for (const [i, logprob] of found.rollout_log_probs.entries()) {
           const own = logprobs[i]!;
-          if (own === null) assert.ok(logprob < 0);
-          else assert.equal(logprob, own);
+          if (own === null) assert.ok(logprob <= 0);
+          else assert.equal(logprob, own, decode(ids.slice(i, i + 1)));
         }
         compared++;
       }
-      // All else was sampled too, by calls whose clients saw no end.
-      for (const { tokens } of left) {
-        const own = torn
-          .map((call) => fleet.log.get(call) ?? fleet.torn.get(call))
-          .find(
-            (record) =>
-              record !== undefined &&
-              tokens.length > record.inputIds.length &&
-              tokens.every((id, i) => id === [...record.inputIds, ...record.outputIds][i]),
-          );
-        assert.ok(own, `${session} was sampled: ${decode(tokens)}`);
+      // All else was sampled too, by calls whose clients saw no end; and what they saw is there.
+      for (const { call, content } of torn) {
+        const { inputIds, outputIds } = fleet.log.get(call) ?? fleet.torn.get(call) ?? { inputIds: [], outputIds: [] };
+        const all = [...inputIds, ...outputIds];
+        const at = left.findIndex(
+          ({ tokens }) => tokens.length > inputIds.length && tokens.every((id, i) => id === all[i]),
+        );
+        assert.ok(at >= 0 || content === '', `${session} has what came of ${call}: ${content}`);
+        if (at < 0) continue;
+        const [found] = left.splice(at, 1) as [Exported];
+        assert.ok(contentOf(found.tokens.slice(inputIds.length)).startsWith(content));
+        kept++;
       }
+      assert.deepEqual(left, [], `${session} was sampled`);
     }
     for (const { session } of chats.filter((_, i) => i % 40 === 0)) {
       const samples = readSamples(Buffer.from(await (await post(`/sessions/${session}/samples`)).arrayBuffer()));
@@ -240,12 +242,22 @@ test(
     }
     // Every kind of mishap was among them.
     for (const [kind, count] of Object.entries({ ...seen, deaths: fleet.deaths })) assert.ok(count > 0, kind);
-    t.diagnostic(JSON.stringify({ ...seen, drifted, deaths: fleet.deaths, compared }));
+    t.diagnostic(JSON.stringify({ ...seen, drifted, kept, deaths: fleet.deaths, compared }));
   },
 );
 
 /** What a client gets as text of sampled ids. */
 const contentOf = (ids: readonly number[]): string => decode(ids, false);
+
+/** What a client knows of logprobs: SGLang's streams leave out those of tokens without text. */
+function logprobsOf({ logprobs, isStream }: Got, ids: readonly number[], requestId: string): (number | null)[] {
+  if (logprobs === null) return ids.map(() => null);
+  const isLossy = isStream && !requestId.includes('cmpl-');
+  let next = 0;
+  const known = ids.map((id) => (isLossy && isSpecial(id) ? 0 : (logprobs[next++] ?? assert.fail('one is missing'))));
+  assert.equal(next, logprobs.length);
+  return known;
+}
 
 /** The prompt of a chat that goes on behind a line. */
 function behind(line: Line, messages: readonly ChatMessage[]): number[] {

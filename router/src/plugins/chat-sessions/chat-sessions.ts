@@ -178,7 +178,9 @@ export class ChatSessions implements PluginPhases {
     this.#following.delete(x);
     const { id, tap, experts } = following;
     const expertsKey = experts !== null && experts.hasCut ? experts.key : null;
-    if (tap === null || tap.isTooLarge || x.outcome !== 'complete') {
+    // Of a stream that broke off, what came was sampled nevertheless.
+    const isHere = tap !== null && !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
+    if (!isHere) {
       this.#ledger.tell('chatDrop', id);
       if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
       return;

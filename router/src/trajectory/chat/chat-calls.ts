@@ -11,7 +11,8 @@ import { loadChatTemplate } from './chat-template.ts';
 import { Chats } from './chats.ts';
 import { type ChatWishes, type EngineRequest, engineRequest } from './engine-request.ts';
 import type { Equality } from './equality.ts';
-import { type ChatSample, answerValues, readChat } from './read-chat.ts';
+import { readAnswer } from './read-answer.ts';
+import type { ChatSample } from './read-chat.ts';
 import { type Repeatable, clientsAnswer, digestOf } from './repeats.ts';
 import { sessionRecords } from './records.ts';
 import { encodeSamples } from './samples.ts';
@@ -68,6 +69,8 @@ export interface ChatStats {
   drifted: number;
   /** Those that engines rendered themselves. */
   observed: number;
+  /** Those whose streams broke off. */
+  torn: number;
   /** Answers whose tokens could not be read. */
   uncaptured: number;
   /** Why the last one could not; ''. */
@@ -105,12 +108,13 @@ const WISHES = [
   'return_token_ids',
   'return_output_ids_in_sglext',
   'return_input_ids_in_sglext',
+  'stream_options',
 ];
 
 /** What the trajectory thread can be asked about chats. */
 export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStored }: ChatParts) {
   const open = new Map<number, Open>();
-  const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, uncaptured: 0, lastProblem: '', unread: 0 };
+  const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, torn: 0, uncaptured: 0, lastProblem: '', unread: 0 };
   let chats: Chats | null = null;
   const begun = (): Chats => {
     if (chats === null) throw new Error('chat sessions are not on');
@@ -134,15 +138,18 @@ export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStore
     const bytes = Buffer.from(answer.buffer, answer.byteOffset, answer.byteLength);
     const expertsOf = ({ experts }: ChatSample) =>
       expertsKey === null ? null : (files?.keep(expertsKey, experts) ?? null);
-    const samples = readChat(answerValues(isStream, bytes));
+    const samples = readAnswer(isStream, bytes, begun().rules.tokenizer.pieces);
+    if (samples.length === 0) return;
+    const { isTorn } = samples[0]!;
     const turns = await chat.answered(turn, isExact, samples, facts, answer, expertsOf);
-    // What was cut out of an answer is not in its copy: a repeated call asks an engine again.
-    if (expertsKey === null) chat.repeats.begin(key, { ...call, turn: turns[0]!.id });
+    // What was cut out of an answer is not in its copy, and what broke off is none: a repeated call asks an engine again.
+    if (expertsKey === null && !isTorn) chat.repeats.begin(key, { ...call, turn: turns[0]!.id });
     for (const one of turns) {
       writer.put(one);
       stats.turns++;
       if (one.drift !== null) stats.drifted++;
       if (!isExact) stats.observed++;
+      if (isTorn) stats.torn++;
     }
   };
 
@@ -259,7 +266,7 @@ export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStore
     /** What is on record of it, as JSON. */
     chatRecords: (name: ChatName): Promise<Uint8Array> =>
       begun().with(name.session, name.tenant, (chat) =>
-        sessionRecords(chat, begun().stored(name.session, name.tenant)),
+        sessionRecords(chat, begun().stored(name.session, name.tenant), begun().rules.tokenizer.pieces),
       ),
 
     /** Its samples; a text: why there can't be any. */
