@@ -3,7 +3,7 @@ import { Unreadable } from '../capture/sampled.ts';
 import type { ExpertsFiles } from '../capture/experts-files.ts';
 import type { SessionName } from '../store/store-calls.ts';
 import type { TurnWriter } from '../store/writer.ts';
-import { walk } from '../export/walk.ts';
+import { noProgress, walk } from '../export/walk.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { readChatRequest } from './chat-request.ts';
 import type { ChatFacts, ChatSession, OpenTurn } from './chat-session.ts';
@@ -14,8 +14,9 @@ import type { Equality } from './equality.ts';
 import { readAnswer } from './read-answer.ts';
 import type { ChatSample } from './read-chat.ts';
 import { type Repeatable, clientsAnswer, digestOf } from './repeats.ts';
-import { sessionRecords } from './records.ts';
-import { encodeSamples } from './samples.ts';
+import { sessionMetadata, sessionRecords } from './records.ts';
+import { ExpertsReader } from './experts-rows.ts';
+import { type SamplesWish, encodeSamples } from './samples.ts';
 
 /** Which chat. */
 export interface ChatName {
@@ -92,6 +93,7 @@ export interface ChatParts {
   /** null: it is not loaded. */
   readonly tokenizer: () => Tokenizer | null;
   readonly tokenizerPath: string | null;
+  readonly dataDir: string | null;
   readonly writer: TurnWriter;
   /** null: routed experts are not kept. */
   readonly files: ExpertsFiles | null;
@@ -112,10 +114,11 @@ const WISHES = [
 ];
 
 /** What the trajectory thread can be asked about chats. */
-export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStored }: ChatParts) {
+export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, removeStored }: ChatParts) {
   const open = new Map<number, Open>();
   const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, torn: 0, uncaptured: 0, lastProblem: '', unread: 0 };
   let chats: Chats | null = null;
+  let experts: ExpertsReader | null = null;
   const begun = (): Chats => {
     if (chats === null) throw new Error('chat sessions are not on');
     return chats;
@@ -158,6 +161,7 @@ export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStore
     chatBegin(equality: Equality): void {
       const loaded = tokenizer();
       if (loaded === null || tokenizerPath === null) throw new Error('the tokenizer is not loaded');
+      experts = dataDir === null ? null : new ExpertsReader(dataDir, tokenizerPath);
       chats = new Chats({ tokenizer: loaded, template: loadChatTemplate(tokenizerPath), equality }, writer);
     },
 
@@ -270,17 +274,17 @@ export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStore
       ),
 
     /** Its samples; a text: why there can't be any. */
-    async chatSamples({ session, tenant, maxTokens }: ChatName & { maxTokens: number }): Promise<Uint8Array | string> {
-      return begun().with(session, tenant, async () => {
+    async chatSamples({ session, tenant, ...wish }: ChatName & SamplesWish): Promise<Uint8Array | string> {
+      return begun().with(session, tenant, async (chat) => {
         await writer.flush();
-        const progress = { sessions: 0, trajectories: 0, tokens: 0, leftOut: {} as Record<string, number> };
-        const bytes = await encodeSamples(
-          walk(writer.store, { session, tenant }, progress),
-          maxTokens,
-          begun().rules.tokenizer,
-        );
+        const progress = noProgress();
+        const made = await encodeSamples(walk(writer.store, { session, tenant }, progress), wish, {
+          tokenizer: begun().rules.tokenizer,
+          experts,
+          sessionMetadata: sessionMetadata(chat),
+        });
         const [reason] = Object.keys(progress.leftOut);
-        return reason === undefined ? bytes : `A trajectory of this session is not whole: ${reason}.`;
+        return reason === undefined ? made : `A trajectory of this session is not whole: ${reason}.`;
       });
     },
 

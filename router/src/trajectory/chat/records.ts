@@ -33,17 +33,18 @@ export async function sessionRecords(
     if (!isSameCall && turn.request !== null && turn.answer !== null) parts.push(recordOf(turn, pieces));
     last = turn;
   }
-  const { newest } = chat.tree;
-  const metadata = JSON.stringify({
-    tito_session_mismatch: [],
-    accumulated_token_ids: [...idsUpTo(newest)],
-    max_trim_tokens: 0,
-    tree: { turns },
-  });
+  const metadata = JSON.stringify({ ...sessionMetadata(chat), tree: { turns } });
   return Buffer.from(
     `{"session_id":${JSON.stringify(chat.session)},"records":[${parts.join(',')}],"metadata":${metadata}}`,
   );
 }
+
+/** What is said of a session as a whole. */
+export const sessionMetadata = ({ tree }: ChatSession): object => ({
+  tito_session_mismatch: [],
+  accumulated_token_ids: [...idsUpTo(tree.newest)],
+  max_trim_tokens: 0,
+});
 
 function recordOf(turn: Turn, pieces: TokenPieces): string {
   const { startedAtMs, ttftMs, generationMs, path } = turn;
