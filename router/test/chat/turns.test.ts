@@ -431,6 +431,8 @@ test('any other path of a session goes where it would go without', async (t) => 
   const { status, text } = await scene.post(`/sessions/${session}/v1/completions?x=1`, { prompt: 'a', max_tokens: 2 });
   assert.equal(status, 200, text);
   assert.deepEqual(scene.log.at(-1)!.inputIds, encode('a'));
+  const unknown = await scene.post('/sessions/nobody/v1/completions', { prompt: 'a', max_tokens: 2 });
+  assert.equal(unknown.status, 200, 'whoever began it');
   const health = await fetch(`${scene.router.url}/sessions/${session}/health`);
   assert.equal(health.status, 200);
 });

@@ -79,7 +79,8 @@ export class ChatSessions implements PluginPhases {
 
   async admit(x: Exchange): Promise<null> {
     const session = this.#inPath.get(x);
-    if (session === undefined) return null;
+    // Anything else is passed on whoever's it is, as by miles' session server.
+    if (session === undefined || !isChat(x)) return null;
     const isKnown = await this.#ledger.ask('chatKnown', { session, tenant: x.tenant });
     if (isKnown) return null;
     throw new Refused(

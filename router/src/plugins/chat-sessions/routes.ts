@@ -34,7 +34,8 @@ export function addRoutes(app: Hono, ledger: Ledger): void {
     const wish = readWish(await c.req.text());
     if (typeof wish === 'string') return c.json({ error: wish, code: 'bad_request' }, 400);
     const bytes = await ledger.ask('chatSamples', { ...nameOf(c), ...wish });
-    if (typeof bytes === 'string') return c.json({ error: bytes, code: 'bad_request' }, 422);
+    // miles' drivers show the text as it is.
+    if (typeof bytes === 'string') return c.text(bytes, 422);
     return c.body(Buffer.from(bytes), 200, { 'content-type': 'application/octet-stream' });
   });
 }
