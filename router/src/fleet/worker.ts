@@ -99,6 +99,8 @@ export class Worker {
   kvTokens: number | null = null;
   /** null until its first good health check. */
   engine: EngineKind | null = null;
+  /** Where its tokenizer differs from the router's, for people; null: nowhere, or nobody compared. */
+  tokenizerMismatch: string | null = null;
   /** What it serves, as it lists it itself: the JSON of each by its name. null: not known. */
   models: ReadonlyMap<string, string> | null = null;
 

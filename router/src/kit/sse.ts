@@ -3,40 +3,54 @@
  * or CRLF). Bytes are kept as they are: an event comes out with the line ends it came with.
  */
 export class EventSplitter {
-  #rest: Buffer = Buffer.alloc(0);
-  /** Where in `#rest` to go on looking. */
-  #seen = 0;
+  /** The event that is not complete yet: put together once, as it may have 100 MB in many pieces. */
+  #parts: Buffer[] = [];
+  /** Its last bytes, as many as may be part of the empty line. */
+  #tail: Buffer = NOTHING;
 
   /** @returns the events that are complete now, each with its closing empty line. */
   push(bytes: Buffer): Buffer[] {
-    const all = this.#rest.length === 0 ? bytes : Buffer.concat([this.#rest, bytes]);
+    const before = this.#tail.length;
+    const all = before === 0 ? bytes : Buffer.concat([this.#tail, bytes]);
     const events: Buffer[] = [];
-    let start = 0;
-    let i = this.#seen;
-    while (i < all.length) {
+    let start = before;
+    let lf = all.indexOf(LF);
+    let cr = all.indexOf(CR);
+    for (let i = 0; lf >= 0 || cr >= 0;) {
+      i = lf < 0 ? cr : cr < 0 ? lf : Math.min(lf, cr);
       const end = emptyLineEnd(all, i);
-      if (end === 0) i++;
-      else if (end < 0) break;
-      else {
-        events.push(all.subarray(start, end));
+      if (end < 0) break;
+      if (end > 0) {
+        events.push(this.#joined(all.subarray(start, end)));
         start = end;
-        i = end;
       }
+      i = Math.max(end, i + 1);
+      if (lf >= 0 && lf < i) lf = all.indexOf(LF, i);
+      if (cr >= 0 && cr < i) cr = all.indexOf(CR, i);
     }
-    this.#rest = all.subarray(start);
-    this.#seen = Math.max(0, i - start);
+    if (start < all.length) this.#parts.push(all.subarray(start));
+    // Of what belongs to an event that is over nothing counts any more.
+    this.#tail = all.subarray(Math.max(events.length === 0 ? 0 : start, all.length - MAX_TAIL));
     return events;
   }
 
   /** What is left over at the end of the stream: an event that was never finished. */
   end(): Buffer {
-    const rest = this.#rest;
-    this.#rest = Buffer.alloc(0);
-    this.#seen = 0;
-    return rest;
+    this.#tail = NOTHING;
+    return this.#joined(NOTHING);
+  }
+
+  #joined(last: Buffer): Buffer {
+    const parts = this.#parts;
+    if (parts.length === 0) return last;
+    this.#parts = [];
+    return Buffer.concat([...parts, last]);
   }
 }
 
+const NOTHING = Buffer.alloc(0);
+/** Of the longest empty line, CRLF CRLF, all but the last byte. */
+const MAX_TAIL = 3;
 const LF = 10;
 const CR = 13;
 const DATA = Buffer.from('data:');

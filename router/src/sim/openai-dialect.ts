@@ -27,6 +27,8 @@ export interface OpenAiRequest {
   extension: { inputIds: boolean; outputIds: boolean };
   echo: boolean;
   includeUsage: boolean;
+  /** With each event, of its choice so far. */
+  continuousUsage: boolean;
 }
 
 export interface OpenAiDialect {

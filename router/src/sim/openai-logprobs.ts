@@ -2,7 +2,7 @@
 
 import type { OpenAiRequest } from './openai-dialect.ts';
 import type { Sequence } from './sequence.ts';
-import { decode, piece } from './tokenizer.ts';
+import { decode, piece, pieceBytes } from './tokenizer.ts';
 
 interface Scored {
   id: number;
@@ -58,13 +58,15 @@ export function completionLogprobs(
   };
 }
 
+/** SGLang (0.5.23) tells the bytes of half a character too, vLLM those of what stands for it. */
 export function chatLogprobs(request: OpenAiRequest, sequence: Sequence, from: number, to: number): object | null {
   if (request.topLogprobs === null) return null;
+  const isSglang = request.core.options.kind === 'sglang';
   return {
-    content: score(request, sequence, from, to).map(({ token, logprob, top }) => ({
+    content: score(request, sequence, from, to).map(({ id, token, logprob, top }) => ({
       token,
       logprob,
-      bytes: [...Buffer.from(token)],
+      bytes: isSglang ? pieceBytes(id) : [...Buffer.from(token)],
       top_logprobs: top.map((alternative) => ({
         ...alternative,
         bytes: [...Buffer.from(alternative.token)],

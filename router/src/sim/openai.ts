@@ -97,7 +97,10 @@ function read(call: HttpCall, body: Fields, isChat: boolean): OpenAiRequest | Pr
     }
   }
 
-  const streamOptions = body.stream_options as { include_usage?: unknown } | null | undefined;
+  const streamOptions = body.stream_options as
+    | { include_usage?: unknown; continuous_usage_stats?: unknown }
+    | null
+    | undefined;
   return {
     core,
     id,
@@ -117,6 +120,7 @@ function read(call: HttpCall, body: Fields, isChat: boolean): OpenAiRequest | Pr
     },
     echo: !isChat && body.echo === true,
     includeUsage: streamOptions?.include_usage === true,
+    continuousUsage: streamOptions?.continuous_usage_stats === true,
   };
 }
 

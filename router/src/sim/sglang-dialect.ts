@@ -48,13 +48,15 @@ export const sglangDialect: OpenAiDialect = {
           ...ids,
         },
       ],
+      ...(request.continuousUsage && ended === null && !('role' in delta) ? { usage: usageSoFar(sequence, to) } : {}),
     });
     const events: object[] = [];
     if (isFirst) {
       const ids = request.returnTokenIds ? { prompt_token_ids: sequence.prompt } : {};
       events.push(event({ role: 'assistant', content: '' }, null, null, ids));
     }
-    if (to > from) {
+    // Tokens without text of their own make no event, and what was known of them is lost.
+    if (text !== '') {
       const ids = request.returnTokenIds ? { response_token_ids: sequence.output.slice(from, to) } : {};
       events.push(event({ content: text }, chatLogprobs(request, sequence, from, to), null, ids));
     }
@@ -92,6 +94,12 @@ function top(request: OpenAiRequest, object: string): object {
 function usage(request: OpenAiRequest): object {
   const { counts, cached } = countTokens(request);
   return { ...counts, prompt_tokens_details: { cached_tokens: cached }, reasoning_tokens: 0 };
+}
+
+function usageSoFar({ prompt }: Sequence, completion: number): object {
+  const total = prompt.length + completion;
+  const counts = { prompt_tokens: prompt.length, total_tokens: total, completion_tokens: completion };
+  return { ...counts, prompt_tokens_details: null, reasoning_tokens: 0 };
 }
 
 function matchedStop(finish: Finish | null): string | number | null {

@@ -77,6 +77,9 @@ export function piece(id: number): string {
   return id >= 128 && id < 256 ? '\ufffd' : (pieces[id] ?? '');
 }
 
+/** The bytes that one id stands for. */
+export const pieceBytes = (id: number): number[] => (id < firstSpecial ? [id] : [...Buffer.from(pieces[id] ?? '')]);
+
 export function decode(ids: ArrayLike<number>, showSpecial = true): string {
   const parts: Buffer[] = [];
   let text = '';

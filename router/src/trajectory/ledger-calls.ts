@@ -24,6 +24,7 @@ export async function ledgerCalls(options: LedgerOptions) {
     ...chatCalls({
       tokenizer,
       tokenizerPath: options.tokenizerPath,
+      dataDir,
       writer,
       files,
       removeStored: stored.removeSession,

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
 import { endOfTurn } from '../../src/sim/tokenizer.ts';
 import { STREAM_HEAD, startEngine } from '../harness/engine.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
+import { readSamples } from '../harness/safetensors.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 
 const ids = [300, 301, endOfTurn];
@@ -18,6 +19,7 @@ async function startSession(t: TestContext) {
   const tokenizerPath = temporaryFolder(t);
   const dataDir = temporaryFolder(t);
   writeTokenizer(tokenizerPath);
+  writeFileSync(join(tokenizerPath, 'config.json'), JSON.stringify({ num_hidden_layers: 2, num_experts_per_tok: 3 }));
   const engine = await startEngine(t);
   const plugin = ['chat-sessions:{"engine":"sglang","verify":false}'];
   const options = { workerUrls: [engine.url], tokenizerPath, dataDir, plugin, pluginTimeoutMs: 60_000 };
@@ -36,7 +38,13 @@ async function startSession(t: TestContext) {
     const { page } = (await response.json()) as { page: { routed_experts: { file: string } | null }[] };
     return readFileSync(join(dataDir, page[0]!.routed_experts!.file));
   };
-  return { ask, kept };
+  const samples = async (body: object) => {
+    await untilIdle(router);
+    const url = `${router.url}/sessions/${session}/samples`;
+    const response = await fetch(url, { method: 'POST', body: JSON.stringify(body) });
+    return readSamples(Buffer.from(await response.arrayBuffer()));
+  };
+  return { ask, kept, samples };
 }
 
 const choice = `"choices":[{"index":0,"message":{"role":"assistant","content":"b"},"logprobs":null,"finish_reason":"stop"`;
@@ -74,4 +82,32 @@ test('a stream has them in its last event, without the ids that only the router 
   asked.connection.write(`${STREAM_HEAD}${chunks.join('')}0\r\n\r\n`);
   assert.equal(await (await response).text(), `${first}${last('')}data: [DONE]\n\n`);
   assert.deepEqual(await kept(), tensor);
+});
+
+test('samples have routed experts: a row for each token but the last, as wide as the model', async (t) => {
+  const { ask, samples } = await startSession(t);
+  const answerWith = async (rows: number): Promise<number[]> => {
+    const { asked, sent, response } = await ask({ messages: [{ role: 'user', content: `a${rows}` }] });
+    const tokens = (sent.input_ids as unknown[]).length + ids.length;
+    const numbers = Int32Array.from({ length: (tokens - 1 + rows) * 6 }, (_, i) => (i * 7) % 128);
+    const data = Buffer.from(numbers.buffer).toString('base64');
+    asked.answer(`{${head},${choice}}],"sglext":{"routed_experts":"${data}","output_ids":[[${ids.join(',')}]]}}`);
+    await (await response).text();
+    return [...numbers];
+  };
+  const numbers = await answerWith(0);
+  // Not those of all tokens: a client that asks for some of the rows has to put them together itself.
+  await answerWith(-1);
+  const [whole, other] = await samples({});
+  const { length } = whole!.tokens;
+  assert.deepEqual(whole!.experts, { shape: [length - 1, 2, 3], numbers });
+  assert.deepEqual(whole!.meta.nulls, ['rollout_indexer_topk']);
+  assert.equal(other!.experts, null);
+  assert.deepEqual(other!.meta.nulls, ['rollout_routed_experts', 'rollout_indexer_topk']);
+
+  const [cut] = await samples({ max_seq_len: length - 1, metadata: { reward: 0.5, task: 'x' } });
+  assert.deepEqual(cut!.experts, { shape: [length - 2, 2, 3], numbers: numbers.slice(0, -6) });
+  assert.equal(cut!.meta.reward, 0.5);
+  assert.equal((cut!.meta.metadata as { task: string }).task, 'x');
+  assert.deepEqual(await samples({ max_seq_len: 1 }), []);
 });

@@ -82,9 +82,13 @@ async function checkSamples(scene: ChatScene, session: string, histories: readon
     const start = leaf.mask.indexOf(1);
     assert.deepEqual(mask, leaf.mask.slice(start));
     assert.equal(meta.response_length, tokens.length - start);
+    assert.ok((meta.weight_versions as unknown[]).every((version) => typeof version === 'string'));
     assert.equal(logprobs.length, mask.length);
-    for (const [i, logprob] of logprobs.entries())
-      assert.ok(mask[i] === 1 ? logprob < 0 : logprob === 0, `${i}: ${logprob}`);
+    for (const [i, logprob] of logprobs.entries()) {
+      // SGLang's streams leave out what has no text.
+      const isLeftOut = logprob === 0 && tokens[start + i] === endOfTurn;
+      assert.ok(mask[i] === 1 ? logprob < 0 || isLeftOut : logprob === 0, `${i}: ${logprob}`);
+    }
     assert.equal(meta.response, decode(tokens.slice(start)));
   }
 }
@@ -178,6 +182,8 @@ test('an answer that got lost is asked for again: a branch, and the session goes
   const lost = await next(scene, session, START, 'user', 'a', {});
   const second = await next(scene, session, first, 'user', 'b', {});
   await checkSamples(scene, session, [first, lost, second]);
+  const versions = (await samplesOf(scene, session)).map(({ meta }) => meta.weight_versions);
+  assert.deepEqual(versions, [['default'], ['default', 'default']], 'one for each turn');
 });
 
 for (const kind of ['sglang', 'vllm'] as const) {
@@ -221,32 +227,72 @@ test('a call that is repeated while the first one is under way is told so', asyn
   await untilIdle(scene.router);
 });
 
-test('what broke off is not on record: its client left, its engine died', async (t) => {
-  const scene = await startChatScene(t, { count: 2, sim: { timeScale: 1, meanOutputTokens: 0 } });
-  const session = await scene.begin();
-  const path = `${scene.router.url}/sessions/${session}/v1/chat/completions`;
-  const body = JSON.stringify({ messages: [{ role: 'user', content: 'a' }], stream: true, max_tokens: 500 });
-  const stop = new AbortController();
-  const left = await fetch(path, { method: 'POST', body, signal: stop.signal });
-  await left.body!.getReader().read();
-  stop.abort();
-  await untilIdle(scene.router);
+for (const kind of ['sglang', 'vllm'] as const) {
+  test(`${kind}: of an answer that broke off, as its client left or its engine died, the tokens that came are on record`, async (t) => {
+    const scene = await startChatScene(t, { kind, count: 2, sim: { timeScale: 1, meanOutputTokens: 0 } });
+    const session = await scene.begin();
+    const path = `${scene.router.url}/sessions/${session}/v1/chat/completions`;
+    const messages = [{ role: 'user', content: 'a' }];
+    const body = JSON.stringify({ model: 'sim', messages, stream: true, max_tokens: 500, temperature: 1 });
+    /** Reads until there is some text, then has the answer break off. @returns the text that came */
+    const broken = async (end: () => Promise<void>, signal?: AbortSignal): Promise<string> => {
+      const headers = { 'idempotency-key': 'k' };
+      const reader = (await fetch(path, { method: 'POST', body, headers, signal: signal ?? null })).body!.getReader();
+      let text = '';
+      const read = async (): Promise<void> => {
+        const { value, done } = await reader.read();
+        if (done) throw new Error('it ended');
+        text += Buffer.from(value).toString();
+      };
+      while (contentOf(text).length < 20) await read();
+      await end();
+      await assert.rejects(async () => {
+        for (;;) await read();
+      });
+      await untilIdle(scene.router);
+      return contentOf(text);
+    };
+    const contentOf = (text: string): string =>
+      [...text.matchAll(/"content":("(?:[^"\\]|\\.)*")/g)].map(([, json]) => JSON.parse(json!) as string).join('');
 
-  const cut = await fetch(path, { method: 'POST', body });
-  const reader = cut.body!.getReader();
-  await reader.read();
-  const busy = scene.router.fleet.workers.find(({ slot }) => scene.router.fleet.inFlight[slot]! > 0);
-  await scene.engines.find(({ url }) => url === busy!.url)!.close();
-  await assert.rejects(async () => {
-    while (!(await reader.read()).done);
+    const stop = new AbortController();
+    const left = await broken(async () => stop.abort(), stop.signal);
+    const died = await broken(async () => {
+      const busy = scene.router.fleet.workers.find(({ slot }) => scene.router.fleet.inFlight[slot]! > 0);
+      await scene.engines.find(({ url }) => url === busy!.url)!.kill();
+    });
+    const [first, second] = await samplesOf(scene, session);
+    const asked = behind(START, 'user', 'a');
+    for (const [sample, content] of [
+      [first!, left],
+      [second!, died],
+    ] as const) {
+      assert.equal(sample.meta.status, 'aborted');
+      assert.deepEqual(sample.tokens.slice(0, asked.length), asked);
+      const sampled = sample.tokens.slice(asked.length);
+      assert.ok(decode(sampled, false).startsWith(content));
+      assert.deepEqual([sample.mask, sample.logprobs.length], [sampled.map(() => 1), sampled.length]);
+      assert.ok(sample.logprobs.every((logprob) => logprob < 0));
+      const log = scene.log.find(({ outputIds }) => String(outputIds.slice(0, sampled.length)) === String(sampled));
+      assert.ok(log, 'it is what an engine sampled');
+    }
+    const { records, metadata } = await scene.record(session);
+    assert.deepEqual(
+      records.map(({ response }) => response.choices[0]!.finish_reason),
+      ['abort', 'abort'],
+    );
+    assert.ok(records[0]!.response.choices[0]!.message.content!.startsWith(left));
+    assert.deepEqual(metadata.accumulated_token_ids, second!.tokens);
+
+    // Asked for again, by the same name too, it is a branch; and what came can be gone on with.
+    const third = await next(scene, session, START, 'user', 'a', { max_tokens: 5 });
+    const message = records[1]!.response.choices[0]!.message;
+    const torn = { messages: [...messages, message], ids: second!.tokens, mask: [], isContinued: false };
+    await next(scene, session, torn, 'user', 'b', { max_tokens: 5, stream: true });
+    await next(scene, session, third, 'user', 'b', { max_tokens: 5 });
+    assert.equal((await samplesOf(scene, session)).length, 3);
   });
-  await untilIdle(scene.router);
-
-  scene.log.length = 0;
-  const first = await next(scene, session, START, 'user', 'a', { max_tokens: 5 });
-  const second = await next(scene, session, first, 'user', 'b', { max_tokens: 5, stream: true });
-  await checkSamples(scene, session, [first, second]);
-});
+}
 
 test('a session goes on at an engine of the other kind when its own is gone', async (t) => {
   const log: FinishedRecord[] = [];
@@ -385,6 +431,8 @@ test('any other path of a session goes where it would go without', async (t) => 
   const { status, text } = await scene.post(`/sessions/${session}/v1/completions?x=1`, { prompt: 'a', max_tokens: 2 });
   assert.equal(status, 200, text);
   assert.deepEqual(scene.log.at(-1)!.inputIds, encode('a'));
+  const unknown = await scene.post('/sessions/nobody/v1/completions', { prompt: 'a', max_tokens: 2 });
+  assert.equal(unknown.status, 200, 'whoever began it');
   const health = await fetch(`${scene.router.url}/sessions/${session}/health`);
   assert.equal(health.status, 200);
 });

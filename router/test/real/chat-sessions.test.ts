@@ -55,6 +55,13 @@ describe('chat sessions before real engines', { skip }, () => {
     return (JSON.parse(body) as { choices: [{ token_ids: number[] }] }).choices[0].token_ids;
   }
 
+  /** The prompt of a chat. */
+  async function tokenizedBy(_: Side, messages: readonly Message[]): Promise<readonly number[]> {
+    const tokenizer = await loadTokenizer(folderOf('dense'));
+    const text = messages.map(({ role, content }) => `<|im_start|>${role}\n${content}${END}\n`).join('');
+    return tokenizer.encode(`${text}<|im_start|>assistant\n`, false);
+  }
+
   for (const kind of ['sglang', 'vllm'] as const) {
     test(`${kind}: a chat of several turns, whole and streamed, goes on from the ids that were sampled`, async () => {
       const side = sides[kind];
@@ -96,6 +103,45 @@ describe('chat sessions before real engines', { skip }, () => {
       assert.deepEqual(sample!.mask, mask.slice(mask.indexOf(1)));
       assert.ok(sample!.logprobs.every((logprob, i) => (sample!.mask[i] === 1 ? logprob <= 0 : logprob === 0)));
       assert.ok(sample!.logprobs.some((logprob) => logprob < 0));
+    });
+
+    test(`${kind}: of a stream that its client left, the tokens that came are on record`, async () => {
+      const side = sides[kind];
+      const { router } = side;
+      const { session_id: session } = JSON.parse((await call(router.url, '/sessions', { body: {} })).body) as {
+        session_id: string;
+      };
+      const messages = [{ role: 'user', content: 'Which way?' }];
+      const body = { model: 'tiny', messages, stream: true, temperature: 0, max_tokens: 400, ignore_eos: true };
+      const url = `${router.url}/sessions/${session}/v1/chat/completions`;
+      const stop = new AbortController();
+      const headers = { 'content-type': 'application/json' };
+      const init = { method: 'POST', headers, body: JSON.stringify(body), signal: stop.signal };
+      const reader = (await fetch(url, init)).body!.getReader();
+      let text = '';
+      while (contentOf(text.slice(0, text.lastIndexOf('\n\n') + 1), true).length < 20) {
+        const { value, done } = await reader.read();
+        assert.ok(!done, text);
+        text += Buffer.from(value).toString();
+      }
+      stop.abort();
+      const asked = (await tokenizedBy(side, messages)).length;
+      const samples = async () => {
+        const response = await fetch(`${router.url}/sessions/${session}/samples`, { method: 'POST', body: '{}' });
+        return readSamples(Buffer.from(await response.arrayBuffer()));
+      };
+      let kept = await samples();
+      for (let i = 0; i < 100 && kept.length === 0; i++) {
+        await new Promise((resolve) => setTimeout(resolve, 50));
+        kept = await samples();
+      }
+      assert.equal(kept.length, 1);
+      const [{ tokens, mask, logprobs, meta }] = kept as [(typeof kept)[0]];
+      const sampled = tokens.slice(asked);
+      assert.ok(sampled.length > 0);
+      assert.equal(meta.status, 'aborted');
+      assert.deepEqual([mask.length, logprobs.length], [sampled.length, sampled.length]);
+      assert.deepEqual(sampled, (await sampledBy(side, tokens.slice(0, asked), 400)).slice(0, sampled.length));
     });
 
     test(`${kind}: an answer has the members of a plain call's`, async () => {

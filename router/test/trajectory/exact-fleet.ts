@@ -1,17 +1,28 @@
 import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
+import type { SimOptions } from '../../src/sim/options.ts';
 import type { FinishedRecord } from '../../src/sim/sequence.ts';
+
+/** What an engine sampled until it died. */
+export type Torn = Pick<FinishedRecord, 'requestId' | 'inputIds' | 'outputIds'>;
+
+/** The id that a client gave its call: vLLM writes more around it. */
+const callOf = (id: string): string => id.replace(/^(chat)?cmpl-/, '').replace(/-0$/, '');
 
 /** Simulated engines that die now and then and come back at the same address, and what all of them really sampled. */
 export class MortalFleet {
   /** By the id of the request; of several tries the one that ended. */
   readonly log = new Map<string, FinishedRecord>();
+  /** What died with its engine, by the same. */
+  readonly torn = new Map<string, Torn>();
   readonly engines: SimEngine[] = [];
   deaths = 0;
   #dying: Promise<void> = Promise.resolve();
 
-  static async start(count: number): Promise<MortalFleet> {
+  /** @param kinds one for each engine */
+  static async start(kinds: readonly SimOptions['kind'][]): Promise<MortalFleet> {
     const fleet = new MortalFleet();
-    for (let i = 0; i < count; i++) fleet.engines.push(await fleet.#engine(0, i % 2 === 1));
+    for (const [i, kind] of kinds.entries())
+      fleet.engines.push(await fleet.#engine({ kind, port: 0, incrementalStreamingOutput: i % 2 === 1 }));
     return fleet;
   }
 
@@ -25,20 +36,23 @@ export class MortalFleet {
       const { port, core } = this.engines[at]!;
       await this.engines[at]!.kill();
       this.deaths++;
-      this.engines[at] = await this.#engine(port, core.options.incrementalStreamingOutput);
+      for (const { id, prompt, output } of core.scheduler.running)
+        this.torn.set(callOf(id), { requestId: id, inputIds: [...prompt], outputIds: [...output] });
+      const { kind, incrementalStreamingOutput } = core.options;
+      this.engines[at] = await this.#engine({ kind, port, incrementalStreamingOutput });
     });
     return this.#dying;
   }
 
   /** Kills the one that works for a request. */
   replaceServing(requestId: string): void {
-    const at = this.engines.findIndex(({ core }) => core.scheduler.running.some(({ id }) => id === requestId));
+    const at = this.engines.findIndex(({ core }) => core.scheduler.running.some(({ id }) => callOf(id) === requestId));
     if (at >= 0) void this.replace(at);
   }
 
-  /** Ends a generation wherever it is. */
-  abort(requestId: string): void {
-    for (const { core } of this.engines) core.abort((job) => job.id === requestId);
+  /** Ends a generation wherever it is. @returns false: it is nowhere */
+  abort(requestId: string): boolean {
+    return this.engines.some(({ core }) => core.abort((job) => callOf(job.id) === requestId) > 0);
   }
 
   async close(): Promise<void> {
@@ -46,16 +60,15 @@ export class MortalFleet {
     await Promise.all(this.engines.map((engine) => engine.close()));
   }
 
-  #engine(port: number, incrementalStreamingOutput: boolean): Promise<SimEngine> {
+  #engine(options: Pick<SimOptions, 'kind' | 'port' | 'incrementalStreamingOutput'>): Promise<SimEngine> {
     return startSimEngine({
-      port,
-      incrementalStreamingOutput,
+      ...options,
       // A token takes about a millisecond: time to be aborted in, or to die.
       timeScale: 0.1,
       variedSampling: true,
       retokenizationDrift: true,
       meanOutputTokens: 12,
-      onFinished: (record) => this.log.set(record.requestId, record),
+      onFinished: (record) => this.log.set(callOf(record.requestId), record),
     });
   }
 }

@@ -6,10 +6,7 @@ import { encode, endOfTurn } from '../../src/sim/tokenizer.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { MortalFleet } from './exact-fleet.ts';
-
-const COUNT = Number(process.env['TURNOUT_TRAJECTORIES'] ?? 2_000);
-/** Under way at once. */
-const WIDE = 48;
+import { eachTrajectory, exportedBySession, pick, snippets, trajectoryCount, words } from './random-trajectories.ts';
 
 /** A trajectory as its client has it (text), and as it really happened (ids). */
 interface Line {
@@ -33,37 +30,14 @@ interface Got {
   readonly isWhole: boolean;
 }
 
-interface Exported {
-  session: string;
-  tokens: number[];
-  loss_mask: number[];
-  rollout_log_probs: number[];
-}
-
 interface Event {
   text: string;
   output_ids: number[];
   meta_info?: { output_token_logprobs: [number, number, null][]; finish_reason: unknown; completion_tokens: number };
 }
 
-const snippets = [
-  'What is the name of the moon?',
-  ' often of ten',
-  'for (let i = 0; i < n; i++) {\n\treturn x?.[i] ?? "é";\n}\n',
-  '{"city": "München", "temp": -3.5e2, "ok": [true, null]}',
-  '<tool_call>\n{"name": "search", "arguments": {"q": "日本語"}}\n</tool_call>',
-  '👩‍👩‍👧‍👦 ünï cafe\u0301 \u200b مرحبا',
-  '  \n\n  ',
-  '<|im_star',
-  'right before the\r\nnext',
-];
-
-const pick = <T>(random: Random, list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
-const words = (random: Random): string =>
-  Array.from({ length: 1 + Math.floor(random() * 4) }, () => pick(random, snippets)).join(random() < 0.5 ? ' ' : '');
-
-test(`${COUNT} trajectories: text gives back the ids that were sampled`, { timeout: 300_000 }, async (t) => {
-  const fleet = await MortalFleet.start(3);
+test(`${trajectoryCount} trajectories: text gives back the ids that were sampled`, { timeout: 300_000 }, async (t) => {
+  const fleet = await MortalFleet.start(['sglang', 'sglang', 'sglang']);
   t.after(() => fleet.close());
   const tokenizerPath = temporaryFolder(t);
   writeTokenizer(tokenizerPath);
@@ -188,12 +162,7 @@ test(`${COUNT} trajectories: text gives back the ids that were sampled`, { timeo
     }
   };
 
-  let next = 0;
-  await Promise.all(
-    Array.from({ length: WIDE }, async () => {
-      while (next < COUNT) await trajectory(next++);
-    }),
-  );
+  await eachTrajectory(trajectory);
   await untilIdle(router);
 
   // Where a turn ended in one branch, the client may have written the same end in another: what was sampled is told of both.
@@ -215,12 +184,7 @@ test(`${COUNT} trajectories: text gives back the ids that were sampled`, { timeo
     assert.deepEqual(told(line, mask), told(line, line.mask));
     assert.deepEqual(told(line, logprobs), told(line, line.logprobs));
   }
-  const exported = await (await fetch(`${router.url}/trajectories?format=jsonl`)).text();
-  const lines = exported
-    .split('\n')
-    .filter((json) => json !== '')
-    .map((json) => JSON.parse(json) as Exported);
-  const bySession = Map.groupBy(lines, ({ session }) => session);
+  const bySession = await exportedBySession(router.url);
   for (const [session, ends] of leaves) {
     for (const line of ends) {
       const { text, ids, mask, logprobs, isCut } = line;

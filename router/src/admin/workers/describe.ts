@@ -24,6 +24,7 @@ export function describe(context: WorkersContext, worker: Worker) {
     weight_version: worker.weightVersion,
     models: worker.models === null ? null : [...worker.models.keys()],
     not_serving_because: worker.reasonNames(),
+    ...(worker.tokenizerMismatch === null ? {} : { tokenizer_mismatch: worker.tokenizerMismatch }),
     ...jobOf(context, worker),
   };
   if (workerApi === 'vllm') return { ...isOf, ...state, ...weights, ...own };

@@ -80,7 +80,8 @@ export class ChatSessions implements PluginPhases {
 
   async admit(x: Exchange): Promise<null> {
     const session = this.#inPath.get(x);
-    if (session === undefined) return null;
+    // Anything else is passed on whoever's it is, as by miles' session server.
+    if (session === undefined || !isChat(x)) return null;
     const isKnown = await this.#ledger.ask('chatKnown', { session, tenant: x.tenant });
     if (isKnown) return null;
     throw new Refused(
@@ -183,7 +184,9 @@ export class ChatSessions implements PluginPhases {
     this.#following.delete(x);
     const { id, tap, experts } = following;
     const expertsKey = experts !== null && experts.hasCut ? experts.key : null;
-    if (tap === null || tap.isTooLarge || x.outcome !== 'complete') {
+    // Of a stream that broke off, what came was sampled nevertheless.
+    const isHere = tap !== null && !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
+    if (!isHere) {
       this.#ledger.tell('chatDrop', id);
       if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
       return;

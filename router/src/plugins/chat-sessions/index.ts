@@ -15,14 +15,14 @@ const options = z.strictObject({
     .default('ids')
     .describe('What engines get; of messages they render and tell the ids.'),
   engine: z.enum(['auto', 'sglang', 'vllm']).default('auto').describe('What its workers are; auto: as they say.'),
-  verify: z.boolean().default(true).describe('Compare the tokenizer with that of each engine before it is used.'),
+  verify: z.boolean().default(true).describe('Compare the tokenizer with that of each engine when it joins.'),
 });
 
 /** Chats with exact tokens: see docs/guides/chat-sessions.md. */
 export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
   name: 'chat-sessions',
   options,
-  async create(own, { config, trajectories, log, metrics }) {
+  async create(own, { config, fleet, trajectories, log, metrics }) {
     if (config.tokenizerPath === undefined || trajectories === null) {
       throw new Error("it needs the model's tokenizer: --tokenizer-path");
     }
@@ -31,6 +31,7 @@ export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
     await ledger.ask('chatBegin', own.equality);
     const { captureChat, sessionHeaders } = config;
     const sameTokens = new SameTokens((text) => ledger.ask('encodeText', text), log);
+    if (own.verify && own.forward === 'ids') sameTokens.watch(fleet);
     const sessions = new ChatSessions(own, { trajectories, sameTokens, captureChat, sessionHeaders });
     addMetrics(metrics, ledger);
     return {
@@ -44,6 +45,7 @@ export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
       responseBody: (x, body) => sessions.responseBody(x, body),
       finished: (x) => sessions.finished(x),
       routes: ({ forClients }) => addRoutes(forClients, ledger),
+      close: () => sameTokens.close(),
     };
   },
 };

@@ -6,6 +6,7 @@ const counters = {
   turns: ['turnout_chat_turns_total', 'Turns of chat sessions that were kept.'],
   drifted: ['turnout_chat_drifted_turns_total', 'Those whose prompt is no continuation of what is on record.'],
   observed: ['turnout_chat_observed_turns_total', 'Those whose messages the engine rendered itself.'],
+  torn: ['turnout_chat_torn_turns_total', 'Those whose streams broke off, kept as far as they came.'],
   uncaptured: ['turnout_chat_uncaptured_total', 'Answers whose tokens could not be read.'],
   unread: ['turnout_chat_unread_sessions_total', 'Sessions whose earlier turns could not be read from the store.'],
 } as const satisfies Partial<Record<keyof ChatStats, readonly [name: string, help: string]>>;

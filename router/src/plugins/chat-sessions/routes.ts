@@ -2,6 +2,7 @@ import type { Context, Hono } from 'hono';
 import type { Exchange } from '../../exchange.ts';
 import { newSessionId } from '../../trajectory/chat/session-id.ts';
 import type { ChatName } from '../../trajectory/chat/chat-calls.ts';
+import type { SamplesWish } from '../../trajectory/chat/samples.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
 
 /** Sessions themselves, in the form of miles' session server. Their end is among the router's own: `DELETE /sessions/{id}`. */
@@ -30,26 +31,29 @@ export function addRoutes(app: Hono, ledger: Ledger): void {
   app.post('/sessions/:id/samples', async (c) => {
     const refusal = await missing(c);
     if (refusal !== null) return refusal;
-    const maxTokens = readMaxTokens(await c.req.text());
-    if (typeof maxTokens === 'string') return c.json({ error: maxTokens, code: 'bad_request' }, 400);
-    const bytes = await ledger.ask('chatSamples', { ...nameOf(c), maxTokens });
-    if (typeof bytes === 'string') return c.json({ error: bytes, code: 'bad_request' }, 422);
+    const wish = readWish(await c.req.text());
+    if (typeof wish === 'string') return c.json({ error: wish, code: 'bad_request' }, 400);
+    const bytes = await ledger.ask('chatSamples', { ...nameOf(c), ...wish });
+    // miles' drivers show the text as it is.
+    if (typeof bytes === 'string') return c.text(bytes, 422);
     return c.body(Buffer.from(bytes), 200, { 'content-type': 'application/octet-stream' });
   });
 }
 
-/** @returns 0: no limit; a text: what is wrong */
-function readMaxTokens(json: string): number | string {
-  if (json.trim() === '') return 0;
+/** @returns a text: what is wrong */
+function readWish(json: string): SamplesWish | string {
   let value: unknown;
   try {
-    value = JSON.parse(json);
+    value = json.trim() === '' ? {} : JSON.parse(json);
   } catch (error) {
     return `The body is no JSON: ${(error as Error).message}`;
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'The body has to be a JSON object.';
-  const length = (value as { max_seq_len?: unknown }).max_seq_len ?? 0;
-  return Number.isSafeInteger(length) && (length as number) >= 0
-    ? (length as number)
-    : '"max_seq_len" has to be a whole number.';
+  if (!isObject(value)) return 'The body has to be a JSON object.';
+  const maxTokens = value.max_seq_len ?? 0;
+  const metadata = value.metadata ?? {};
+  if (!Number.isSafeInteger(maxTokens) || (maxTokens as number) < 0) return '"max_seq_len" has to be a whole number.';
+  return isObject(metadata) ? { maxTokens: maxTokens as number, metadata } : '"metadata" has to be a JSON object.';
 }
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);

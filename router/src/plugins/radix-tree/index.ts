@@ -8,14 +8,14 @@ import { RadixTree, type RadixTreeOptions } from './radix-tree.ts';
 const options = z.strictObject({
   forward: z.enum(['ids', 'text']).default('ids').describe('What engines get where a client sends text.'),
   completions: z.boolean().default(false).describe('Also /v1/completions; answers have their token ids then.'),
-  verify: z.boolean().default(true).describe('Compare the tokenizer with that of each engine before it is used.'),
+  verify: z.boolean().default(true).describe('Compare the tokenizer with that of each engine when it joins.'),
 });
 
 /** The radix tree of tokens: see docs/guides/exact-tokens.md. */
 export const radixTree: PluginDefinition<RadixTreeOptions> = {
   name: 'radix-tree',
   options,
-  async create(own, { config, trajectories, log, metrics }) {
+  async create(own, { config, fleet, trajectories, log, metrics }) {
     if (config.tokenizerPath === undefined || trajectories === null) {
       throw new Error("it needs the model's tokenizer: --tokenizer-path");
     }
@@ -23,6 +23,7 @@ export const radixTree: PluginDefinition<RadixTreeOptions> = {
     const kind = await ledger.ask('loadTokenizer', null);
     log.info({ tokenizer: config.tokenizerPath, kind }, 'tokenizer loaded');
     const sameTokens = new SameTokens((text) => ledger.ask('encodeText', text), log);
+    if (own.verify) sameTokens.watch(fleet);
     const { sessionHeaders } = config;
     const tree = new RadixTree(own, { trajectories, sameTokens, sessionHeaders, log });
     addMetrics(metrics, ledger, tree);
@@ -32,6 +33,7 @@ export const radixTree: PluginDefinition<RadixTreeOptions> = {
       hearAnswer: (x, head) => tree.hearAnswer(x, head),
       finished: (x) => tree.finished(x),
       routes: ({ forClients }) => addRoutes(forClients, ledger, tree),
+      close: () => sameTokens.close(),
     };
   },
 };

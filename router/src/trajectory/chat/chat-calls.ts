@@ -3,7 +3,7 @@ import { Unreadable } from '../capture/sampled.ts';
 import type { ExpertsFiles } from '../capture/experts-files.ts';
 import type { SessionName } from '../store/store-calls.ts';
 import type { TurnWriter } from '../store/writer.ts';
-import { walk } from '../export/walk.ts';
+import { noProgress, walk } from '../export/walk.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { readChatRequest } from './chat-request.ts';
 import type { ChatFacts, ChatSession, OpenTurn } from './chat-session.ts';
@@ -11,10 +11,12 @@ import { loadChatTemplate } from './chat-template.ts';
 import { Chats } from './chats.ts';
 import { type ChatWishes, type EngineRequest, engineRequest } from './engine-request.ts';
 import type { Equality } from './equality.ts';
-import { type ChatSample, answerValues, readChat } from './read-chat.ts';
+import { readAnswer } from './read-answer.ts';
+import type { ChatSample } from './read-chat.ts';
 import { type Repeatable, clientsAnswer, digestOf } from './repeats.ts';
-import { sessionRecords } from './records.ts';
-import { encodeSamples } from './samples.ts';
+import { sessionMetadata, sessionRecords } from './records.ts';
+import { ExpertsReader } from './experts-rows.ts';
+import { type SamplesWish, encodeSamples } from './samples.ts';
 
 /** Which chat. */
 export interface ChatName {
@@ -68,6 +70,8 @@ export interface ChatStats {
   drifted: number;
   /** Those that engines rendered themselves. */
   observed: number;
+  /** Those whose streams broke off. */
+  torn: number;
   /** Answers whose tokens could not be read. */
   uncaptured: number;
   /** Why the last one could not; ''. */
@@ -89,6 +93,7 @@ export interface ChatParts {
   /** null: it is not loaded. */
   readonly tokenizer: () => Tokenizer | null;
   readonly tokenizerPath: string | null;
+  readonly dataDir: string | null;
   readonly writer: TurnWriter;
   /** null: routed experts are not kept. */
   readonly files: ExpertsFiles | null;
@@ -105,13 +110,15 @@ const WISHES = [
   'return_token_ids',
   'return_output_ids_in_sglext',
   'return_input_ids_in_sglext',
+  'stream_options',
 ];
 
 /** What the trajectory thread can be asked about chats. */
-export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStored }: ChatParts) {
+export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, removeStored }: ChatParts) {
   const open = new Map<number, Open>();
-  const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, uncaptured: 0, lastProblem: '', unread: 0 };
+  const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, torn: 0, uncaptured: 0, lastProblem: '', unread: 0 };
   let chats: Chats | null = null;
+  let experts: ExpertsReader | null = null;
   const begun = (): Chats => {
     if (chats === null) throw new Error('chat sessions are not on');
     return chats;
@@ -134,15 +141,18 @@ export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStore
     const bytes = Buffer.from(answer.buffer, answer.byteOffset, answer.byteLength);
     const expertsOf = ({ experts }: ChatSample) =>
       expertsKey === null ? null : (files?.keep(expertsKey, experts) ?? null);
-    const samples = readChat(answerValues(isStream, bytes));
+    const samples = readAnswer(isStream, bytes, begun().rules.tokenizer.pieces);
+    if (samples.length === 0) return;
+    const { isTorn } = samples[0]!;
     const turns = await chat.answered(turn, isExact, samples, facts, answer, expertsOf);
-    // What was cut out of an answer is not in its copy: a repeated call asks an engine again.
-    if (expertsKey === null) chat.repeats.begin(key, { ...call, turn: turns[0]!.id });
+    // What was cut out of an answer is not in its copy, and what broke off is none: a repeated call asks an engine again.
+    if (expertsKey === null && !isTorn) chat.repeats.begin(key, { ...call, turn: turns[0]!.id });
     for (const one of turns) {
       writer.put(one);
       stats.turns++;
       if (one.drift !== null) stats.drifted++;
       if (!isExact) stats.observed++;
+      if (isTorn) stats.torn++;
     }
   };
 
@@ -151,6 +161,7 @@ export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStore
     chatBegin(equality: Equality): void {
       const loaded = tokenizer();
       if (loaded === null || tokenizerPath === null) throw new Error('the tokenizer is not loaded');
+      experts = dataDir === null ? null : new ExpertsReader(dataDir, tokenizerPath);
       chats = new Chats({ tokenizer: loaded, template: loadChatTemplate(tokenizerPath), equality }, writer);
     },
 
@@ -259,21 +270,21 @@ export function chatCalls({ tokenizer, tokenizerPath, writer, files, removeStore
     /** What is on record of it, as JSON. */
     chatRecords: (name: ChatName): Promise<Uint8Array> =>
       begun().with(name.session, name.tenant, (chat) =>
-        sessionRecords(chat, begun().stored(name.session, name.tenant)),
+        sessionRecords(chat, begun().stored(name.session, name.tenant), begun().rules.tokenizer.pieces),
       ),
 
     /** Its samples; a text: why there can't be any. */
-    async chatSamples({ session, tenant, maxTokens }: ChatName & { maxTokens: number }): Promise<Uint8Array | string> {
-      return begun().with(session, tenant, async () => {
+    async chatSamples({ session, tenant, ...wish }: ChatName & SamplesWish): Promise<Uint8Array | string> {
+      return begun().with(session, tenant, async (chat) => {
         await writer.flush();
-        const progress = { sessions: 0, trajectories: 0, tokens: 0, leftOut: {} as Record<string, number> };
-        const bytes = await encodeSamples(
-          walk(writer.store, { session, tenant }, progress),
-          maxTokens,
-          begun().rules.tokenizer,
-        );
+        const progress = noProgress();
+        const made = await encodeSamples(walk(writer.store, { session, tenant }, progress), wish, {
+          tokenizer: begun().rules.tokenizer,
+          experts,
+          sessionMetadata: sessionMetadata(chat),
+        });
         const [reason] = Object.keys(progress.leftOut);
-        return reason === undefined ? bytes : `A trajectory of this session is not whole: ${reason}.`;
+        return reason === undefined ? made : `A trajectory of this session is not whole: ${reason}.`;
       });
     },
 

@@ -25,6 +25,9 @@ export type ChatFacts = Pick<Turn, 'group' | 'worker' | 'startedAtMs' | 'ttftMs'
   readonly version: string;
 };
 
+/** What a turn's answer is as a message. */
+type Answered = Pick<ChatSample, 'message' | 'isTorn'>;
+
 /** Tokens of a prompt, behind those of its parent's trajectory. */
 interface Prompt {
   readonly keeps: number;
@@ -169,12 +172,12 @@ export class ChatSession {
       ...kept,
     };
     const sampledText = await textOfIds(this.#rules.tokenizer, sample.ids);
-    const chat = this.#chatTurn(turn, parent, added, addedKeys, sample.message, text + sampledText, isAfresh);
+    const chat = this.#chatTurn(turn, parent, added, addedKeys, sample, text + sampledText, isAfresh);
     return [chat, turn];
   }
 
   /** Puts a turn of the store in its place. Turns come in the order of their ids. */
-  async restore(turn: Turn, request: ChatRequest, message: Message): Promise<void> {
+  async restore(turn: Turn, request: ChatRequest, sample: Answered): Promise<void> {
     const parent = turn.parent === null ? null : this.tree.turns.get(turn.parent);
     // Its trajectory is not whole: nothing can go on behind it.
     if (parent === undefined) return;
@@ -183,7 +186,7 @@ export class ChatSession {
     const isAfresh = parent === null || turn.keeps < parent.keeps + parent.ids.length;
     const ids = isAfresh && parent !== null ? joined(idsUpTo(parent).subarray(0, turn.keeps), turn.ids) : turn.ids;
     const text = await textOfIds(this.#rules.tokenizer, ids);
-    this.#add(this.#chatTurn(turn, parent, added, keys, message, text, isAfresh));
+    this.#add(this.#chatTurn(turn, parent, added, keys, sample, text, isAfresh));
   }
 
   #chatTurn(
@@ -191,14 +194,14 @@ export class ChatSession {
     parent: ChatTurn | null,
     added: readonly Message[],
     addedKeys: readonly string[],
-    message: Message,
+    { message, isTorn }: Answered,
     text: string,
     isAfresh: boolean,
   ): ChatTurn {
     const messages = [...added, message];
     const keys = [...addedKeys, messageKey(message, this.#rules.equality)];
     const depth = (parent?.depth ?? 0) + messages.length;
-    return { id, parent, children: [], messages, keys, depth, index, keeps, ids, text, isAfresh };
+    return { id, parent, children: [], messages, keys, depth, index, keeps, ids, text, isAfresh, isTorn };
   }
 
   #add(turn: ChatTurn): void {

@@ -4,7 +4,8 @@ import type { TurnWriter } from '../store/writer.ts';
 import type { Turn } from '../turn.ts';
 import { readChatRequest } from './chat-request.ts';
 import { type ChatRules, ChatSession } from './chat-session.ts';
-import { answerValues, readChat } from './read-chat.ts';
+import { readAnswer } from './read-answer.ts';
+import type { ChatSample } from './read-chat.ts';
 import { isSessionId } from './session-id.ts';
 
 /** Sessions that nobody asks are kept in memory up to so much; the store has them too. */
@@ -113,8 +114,21 @@ export class Chats {
       if (asked === null || answer === null) continue;
       const request = readChatRequest(Buffer.from(asked));
       if (typeof request === 'string') continue;
-      const message = messageOf(turn, request.isStream, Buffer.from(answer));
-      if (message !== null) await chat.restore(turn, request, message);
+      const own = this.#sampleOf(turn, request.isStream, Buffer.from(answer));
+      if (own !== null) await chat.restore(turn, request, own);
+    }
+  }
+
+  /** Of the choices of an answer the one whose tokens are the turn's. */
+  #sampleOf({ ids, outputTokens }: Turn, isStream: boolean, answer: Buffer): ChatSample | null {
+    const sampled = ids.subarray(ids.length - outputTokens);
+    const isOwn = (sample: ChatSample): boolean =>
+      sample.ids.length === sampled.length && sample.ids.every((id, i) => id === sampled[i]);
+    try {
+      return readAnswer(isStream, answer, this.rules.tokenizer.pieces).find(isOwn) ?? null;
+    } catch (error) {
+      if (error instanceof Unreadable) return null;
+      throw error;
     }
   }
 
@@ -129,17 +143,3 @@ export class Chats {
 }
 
 const nameOf = (session: string, tenant: string): string => `${tenant.length}:${tenant}${session}`;
-
-/** Of the choices of an answer the one whose tokens are the turn's. */
-function messageOf({ ids, outputTokens }: Turn, isStream: boolean, answer: Buffer) {
-  const sampled = ids.subarray(ids.length - outputTokens);
-  try {
-    const own = readChat(answerValues(isStream, answer)).find(
-      (sample) => sample.ids.length === sampled.length && sample.ids.every((id, i) => id === sampled[i]),
-    );
-    return own?.message ?? null;
-  } catch (error) {
-    if (error instanceof Unreadable) return null;
-    throw error;
-  }
-}

@@ -22,6 +22,8 @@ export function withoutOurs(bytes: Buffer, wishes: ChatWishes): ClientCopy {
   if (start < 0) return { bytes, hasIds: false };
   const wants = (name: string): boolean => wishes[name] === true;
   const wantsTokenIds = wants('return_token_ids');
+  const options = wishes.stream_options as { readonly continuous_usage_stats?: unknown } | null | undefined;
+  const hasCounts = bytes.subarray(0, start).includes('data:') && options?.continuous_usage_stats !== true;
   const edit = new JsonChanges(bytes);
   let hasIds = false;
   let hasChoices = false;
@@ -66,6 +68,8 @@ export function withoutOurs(bytes: Buffer, wishes: ChatWishes): ClientCopy {
       scanItems(bytes, valueStart, to, (from, end) => editChoice(from, end));
       return true;
     }
+    // Of all choices together it is the client's; with an event of one of them it is ours.
+    if (is('usage') && hasCounts && hasChoices) return false;
     if (is('prompt_token_ids') && !wantsTokenIds) edit.replace(valueStart, to, 'null');
     if (!is('sglext') || bytes[valueStart] !== OPENING_BRACE) return true;
     const stays = editExtension(valueStart, to);

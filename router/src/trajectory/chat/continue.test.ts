@@ -49,6 +49,7 @@ function turnOf(
     ids: Int32Array.from([...prompt.ids, ...sampled]),
     text: prompt.text + decode(sampled),
     isAfresh: prompt.isAfresh,
+    isTorn: false,
   };
   tree.add(turn);
   return turn;

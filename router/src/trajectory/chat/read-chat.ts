@@ -7,13 +7,19 @@ export interface ChatSample extends Omit<Sampled, 'text'> {
   readonly message: Message;
   /** As the engine read it; null where it doesn't say. */
   readonly promptIds: readonly number[] | null;
+  /** The stream broke off: there may have been more of it. */
+  readonly isTorn: boolean;
 }
 
 /** What is read of an answer: all three forms, whole ones and events of streams. */
-interface Answer {
+export interface Answer {
   readonly choices?: readonly Choice[];
   readonly prompt_token_ids?: readonly number[] | null;
-  readonly usage?: { readonly prompt_tokens_details?: { readonly cached_tokens?: number | null } | null } | null;
+  readonly usage?: {
+    /** With an event: of its choice so far. */
+    readonly completion_tokens?: number;
+    readonly prompt_tokens_details?: { readonly cached_tokens?: number | null } | null;
+  } | null;
   readonly metadata?: { readonly weight_version?: string | number | null } | null;
   readonly sglext?: {
     readonly input_ids?: readonly number[];
@@ -23,7 +29,7 @@ interface Answer {
   readonly error?: unknown;
 }
 
-interface Choice {
+export interface Choice {
   readonly index?: number;
   readonly message?: Message;
   readonly delta?: Delta;
@@ -33,7 +39,7 @@ interface Choice {
   readonly token_ids?: readonly number[] | null;
   readonly prompt_token_ids?: readonly number[] | null;
   readonly logprobs?: {
-    readonly content?: readonly { readonly logprob: number }[] | null;
+    readonly content?: readonly { readonly logprob: number; readonly bytes?: readonly number[] | null }[] | null;
     readonly token_logprobs?: readonly (number | null)[] | null;
   } | null;
   readonly meta_info?: MetaInfo | null;
@@ -64,6 +70,8 @@ interface Growing {
   readonly calls: (Record<string, unknown> & { function: Record<string, unknown> })[];
   ids: number[] | null;
   logprobs: (number | null)[];
+  /** Where each of them belongs; -1: not known. */
+  places: number[];
   finishReason: string;
   info: MetaInfo | null;
   promptIds: readonly number[] | null;
@@ -85,7 +93,7 @@ export function readChat(values: readonly unknown[]): ChatSample[] {
     experts = Math.max(experts, markOf(answer.sglext?.routed_experts));
     const named = answer.metadata?.weight_version ?? null;
     if (named !== null) version = String(named);
-    for (const choice of answer.choices ?? []) grow(growing, choice);
+    for (const choice of answer.choices ?? []) grow(growing, choice, answer.usage?.completion_tokens ?? -1);
     for (const [index, ids] of (answer.sglext?.output_ids ?? []).entries()) {
       const own = growing.get(index);
       if (own !== undefined) own.ids = [...ids];
@@ -103,7 +111,8 @@ export function readChat(values: readonly unknown[]): ChatSample[] {
   });
 }
 
-function grow(growing: Map<number, Growing>, choice: Choice): void {
+/** @param count tokens of the choice so far; -1: not known */
+function grow(growing: Map<number, Growing>, choice: Choice, count: number): void {
   const { index = 0 } = choice;
   let own = growing.get(index);
   if (own === undefined) {
@@ -112,6 +121,7 @@ function grow(growing: Map<number, Growing>, choice: Choice): void {
       calls: [],
       ids: null,
       logprobs: [],
+      places: [],
       finishReason: '',
       info: null,
       promptIds: null,
@@ -122,9 +132,9 @@ function grow(growing: Map<number, Growing>, choice: Choice): void {
   if (choice.message !== undefined) own.message = { ...choice.message };
   else addDelta(own, choice.delta ?? (choice.text === undefined ? {} : { content: choice.text }));
   if (choice.token_ids) own.ids = (own.ids ?? []).concat(choice.token_ids);
-  own.logprobs = own.logprobs.concat(
-    choice.logprobs?.content?.map(({ logprob }) => logprob) ?? choice.logprobs?.token_logprobs ?? [],
-  );
+  const logprobs = choice.logprobs?.content?.map(({ logprob }) => logprob) ?? choice.logprobs?.token_logprobs ?? [];
+  own.logprobs = own.logprobs.concat(logprobs);
+  for (const i of logprobs.keys()) own.places.push(count < logprobs.length ? -1 : count - logprobs.length + i);
   if (typeof choice.finish_reason === 'string') own.finishReason = choice.finish_reason;
   own.promptIds = choice.prompt_token_ids ?? own.promptIds;
   const info = choice.meta_info ?? null;
@@ -150,7 +160,8 @@ function addDelta(own: Growing, { tool_calls: calls, ...texts }: Delta): void {
   }
 }
 
-function sampleOf(index: number, { message, ids, logprobs, info, finishReason }: Growing, version: string | null) {
+function sampleOf(index: number, choice: Growing, version: string | null) {
+  const { message, ids, info, finishReason } = choice;
   if (ids === null) throw new Unreadable('the ids of its tokens are not in it');
   const expected = info?.completion_tokens;
   if (expected !== undefined && expected !== ids.length) {
@@ -160,12 +171,22 @@ function sampleOf(index: number, { message, ids, logprobs, info, finishReason }:
     index,
     message,
     ids: Int32Array.from(ids),
-    logprobs: logprobs.length === ids.length ? Float64Array.from(logprobs, (one) => one ?? 0) : null,
+    logprobs: logprobsOf(choice, ids.length),
     finishReason: info?.finish_reason?.type ?? finishReason,
     spans: spansOf(info, version, ids.length),
     promptTokens: -1,
+    isTorn: false,
     cachedTokens: info?.cached_tokens ?? -1,
   };
+}
+
+/** 0 where an engine left one out: SGLang does in streams, where a token has no text. */
+function logprobsOf({ logprobs, places }: Growing, length: number): Float64Array | null {
+  if (logprobs.length === length) return Float64Array.from(logprobs, (one) => one ?? 0);
+  if (places.some((place) => place < 0 || place >= length)) return null;
+  const placed = new Float64Array(length);
+  for (const [i, place] of places.entries()) placed[place] = logprobs[i] ?? 0;
+  return placed;
 }
 
 function spansOf(info: MetaInfo | null, version: string | null, length: number): OutputSpan[] {
@@ -175,24 +196,4 @@ function spansOf(info: MetaInfo | null, version: string | null, length: number):
   }
   const own = info?.weight_version ?? version;
   return own === null ? [] : [{ version: String(own), start: 0, end: length }];
-}
-
-/** The JSON of an answer's body, or of its events. Throws `Unreadable`. */
-export function answerValues(isStream: boolean, bytes: Buffer): unknown[] {
-  const text = bytes.toString('utf8');
-  if (!isStream) return [parse(text)];
-  const values: unknown[] = [];
-  for (const line of text.split('\n')) {
-    const data = line.startsWith('data:') ? line.slice(5).trim() : '';
-    if (data.startsWith('{')) values.push(parse(data));
-  }
-  return values;
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch (error) {
-    throw new Unreadable((error as Error).message);
-  }
 }

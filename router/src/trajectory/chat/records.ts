@@ -1,13 +1,18 @@
 import type { Turn } from '../turn.ts';
 import type { ChatSession } from './chat-session.ts';
-import { answerValues, readChat } from './read-chat.ts';
+import type { TokenPieces } from '../tokens/pieces.ts';
+import { answerValues, readAnswer } from './read-answer.ts';
 import { idsUpTo } from './session-tree.ts';
 
 /**
  * A session in the form of miles' session server: `records`, a call each, and `metadata` with the tokens of its newest
  * trajectory. Requests and whole answers are the bytes that passed; streams are put together.
  */
-export async function sessionRecords(chat: ChatSession, stored: AsyncIterable<Turn>): Promise<Uint8Array> {
+export async function sessionRecords(
+  chat: ChatSession,
+  stored: AsyncIterable<Turn>,
+  pieces: TokenPieces,
+): Promise<Uint8Array> {
   const parts: string[] = [];
   const turns: object[] = [];
   let last: Turn | null = null;
@@ -25,22 +30,23 @@ export async function sessionRecords(chat: ChatSession, stored: AsyncIterable<Tu
     });
     // Choices of one answer are turns of their own.
     const isSameCall = last !== null && last.startedAtMs === turn.startedAtMs && isSame(last.answer, turn.answer);
-    if (!isSameCall && turn.request !== null && turn.answer !== null) parts.push(recordOf(turn));
+    if (!isSameCall && turn.request !== null && turn.answer !== null) parts.push(recordOf(turn, pieces));
     last = turn;
   }
-  const { newest } = chat.tree;
-  const metadata = JSON.stringify({
-    tito_session_mismatch: [],
-    accumulated_token_ids: [...idsUpTo(newest)],
-    max_trim_tokens: 0,
-    tree: { turns },
-  });
+  const metadata = JSON.stringify({ ...sessionMetadata(chat), tree: { turns } });
   return Buffer.from(
     `{"session_id":${JSON.stringify(chat.session)},"records":[${parts.join(',')}],"metadata":${metadata}}`,
   );
 }
 
-function recordOf(turn: Turn): string {
+/** What is said of a session as a whole. */
+export const sessionMetadata = ({ tree }: ChatSession): object => ({
+  tito_session_mismatch: [],
+  accumulated_token_ids: [...idsUpTo(tree.newest)],
+  max_trim_tokens: 0,
+});
+
+function recordOf(turn: Turn, pieces: TokenPieces): string {
   const { startedAtMs, ttftMs, generationMs, path } = turn;
   const request = Buffer.from(turn.request!).toString('utf8');
   const head = {
@@ -50,17 +56,17 @@ function recordOf(turn: Turn): string {
     path,
     status_code: 200,
   };
-  return `${JSON.stringify(head).slice(0, -1)},"request":${request},"response":${responseOf(turn, request)}}`;
+  return `${JSON.stringify(head).slice(0, -1)},"request":${request},"response":${responseOf(turn, request, pieces)}}`;
 }
 
 /** The answer as a chat's. */
-function responseOf({ answer }: Turn, request: string): string {
+function responseOf({ answer }: Turn, request: string, pieces: TokenPieces): string {
   const bytes = Buffer.from(answer!);
   const isStream = (JSON.parse(request) as { stream?: unknown }).stream === true;
-  const values = answerValues(isStream, bytes) as { object?: string; [member: string]: unknown }[];
+  const values = answerValues(isStream, bytes) as unknown as { object?: string; [member: string]: unknown }[];
   if (!isStream && values[0]!.object === 'chat.completion') return bytes.toString('utf8');
   const { id, created, model } = values[0]!;
-  const choices = readChat(values).map(({ index, message, finishReason, ids, logprobs }) => ({
+  const choices = readAnswer(isStream, bytes, pieces).map(({ index, message, finishReason, ids, logprobs }) => ({
     index,
     message,
     logprobs: null,
@@ -71,7 +77,9 @@ function responseOf({ answer }: Turn, request: string): string {
       output_token_logprobs: Array.from(ids, (token, i) => [logprobs?.[i] ?? 0, token, null]),
     },
   }));
-  const usage = values.findLast((value) => value.usage !== undefined && value.usage !== null)?.usage ?? null;
+  const usage =
+    values.findLast(({ usage: said, choices: of }) => said && Array.isArray(of) && (!isStream || of.length === 0))
+      ?.usage ?? null;
   return JSON.stringify({ id, object: 'chat.completion', created, model, choices, usage });
 }
 

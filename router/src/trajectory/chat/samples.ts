@@ -1,62 +1,117 @@
 import type { Trajectory } from '../export/trajectory.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
+import type { ExpertsReader } from './experts-rows.ts';
 import { textOfIds } from './tokens-text.ts';
 
-type Dtype = 'I64' | 'U8' | 'F64';
+/** What a caller says of the samples that it wants. */
+export interface SamplesWish {
+  /** Longer ones are cut there; 0: none are. */
+  readonly maxTokens: number;
+  /** Goes into the metadata of each sample; its `reward` is the reward of each. */
+  readonly metadata: Readonly<Record<string, unknown>>;
+}
+
+/** What samples are made with. */
+export interface SamplesParts {
+  readonly tokenizer: Tokenizer;
+  /** null: no routed experts are kept. */
+  readonly experts: ExpertsReader | null;
+  /** Of the session as a whole. */
+  readonly sessionMetadata: object;
+}
+
+type Dtype = 'I64' | 'U8' | 'F64' | 'I32';
+
+interface Tensor {
+  readonly name: string;
+  readonly dtype: Dtype;
+  readonly shape: readonly number[];
+  readonly bytes: Uint8Array;
+}
+
+const WIDTHS: Readonly<Record<Dtype, number>> = { I64: 8, F64: 8, I32: 4, U8: 1 };
+/** More is no answer for a client that takes it as a whole: an export streams. */
+const MAX_BYTES = 1_073_741_824;
 
 /** `Sample.Status` of miles by the end of a generation. */
 const statuses: Readonly<Record<string, string>> = { length: 'truncated', abort: 'aborted' };
 
 /**
  * The samples of a session as miles' session server hands them out (its codec, 2026-08): a safetensors file with tensors
- * `tokens.N`, `loss_mask.N` and `rollout_log_probs.N` for each trajectory, and what is no tensor as JSON in `_samples_meta`. Mask and
- * logprobs are of the response: all tokens from the first sampled one on.
+ * `tokens.N`, `loss_mask.N`, `rollout_log_probs.N` and, where they are kept, `rollout_routed_experts.N` for each trajectory, and
+ * what is no tensor as JSON in `_samples_meta`. Mask and logprobs are of the response: all tokens from the first sampled one on.
  *
- * @param maxTokens longer ones are cut there; 0: none are
+ * @returns a text: why there can't be any
  */
 export async function encodeSamples(
   trajectories: AsyncIterable<Trajectory>,
-  maxTokens: number,
-  tokenizer: Tokenizer,
-): Promise<Uint8Array> {
-  const tensors: { name: string; dtype: Dtype; length: number; bytes: Uint8Array }[] = [];
-  const add = (name: string, dtype: Dtype, values: BigInt64Array | Float64Array | Uint8Array): void => {
-    const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-    tensors.push({ name, dtype, length: values.length, bytes });
+  { maxTokens, metadata }: SamplesWish,
+  { tokenizer, experts, sessionMetadata }: SamplesParts,
+): Promise<Uint8Array | string> {
+  const tensors: Tensor[] = [];
+  let size = 0;
+  const add = (
+    name: string,
+    dtype: Dtype,
+    values: ArrayBufferView & { length: number },
+    shape = [values.length],
+  ): void => {
+    tensors.push({ name, dtype, shape, bytes: new Uint8Array(values.buffer, values.byteOffset, values.byteLength) });
+    size += values.byteLength;
   };
   const samples: object[] = [];
-  for await (const { ids, logprobs, mask, versions, turns } of trajectories) {
+  let seen = 0;
+  for await (const trajectory of trajectories) {
+    const { ids, logprobs, mask, versions, turns } = trajectory;
+    seen++;
     const n = samples.length;
     const length = maxTokens > 0 ? Math.min(maxTokens, ids.length) : ids.length;
     const first = mask.indexOf(1);
-    const start = first < 0 ? length : Math.min(first, length);
+    // Nothing that was sampled is left of it.
+    if (length < ids.length && first >= length) continue;
+    const start = first < 0 ? length : first;
     add(`tokens.${n}`, 'I64', BigInt64Array.from(ids.subarray(0, length), BigInt));
     add(`rollout_log_probs.${n}`, 'F64', logprobs.slice(start, length));
     add(`loss_mask.${n}`, 'U8', mask.slice(start, length));
+    const rows = (await experts?.read(trajectory, length)) ?? null;
+    if (rows !== null) add(`rollout_routed_experts.${n}`, 'I32', rows.numbers, [...rows.shape]);
+    if (size > MAX_BYTES) return `They have more than ${MAX_BYTES} bytes: export the session instead.`;
     const cached = turns.reduce((sum, turn) => sum + Math.max(0, turn.cachedTokens), 0);
     const prompts = turns.reduce((sum, turn) => sum + Math.max(0, turn.promptTokens), 0);
+    const spans = versions
+      .filter(({ from }) => from < length)
+      .map(({ version, from, to }) => ({ version, abs_start: from, abs_end: Math.min(to, length) }));
     samples.push({
       response: await textOfIds(tokenizer, ids.subarray(start, length)),
       response_length: length - start,
       status: length < ids.length ? 'truncated' : (statuses[turns.at(-1)!.finishReason] ?? 'completed'),
-      weight_versions: versions
-        .filter(({ from }) => from < length)
-        .map(({ version, from, to }) => [{ version, abs_start: from, abs_end: Math.min(to, length) }]),
+      // One for each turn, as its engine named it at its end.
+      weight_versions: turns.flatMap((turn) => turn.versions.at(-1)?.version ?? []),
       spec_info: {},
       prefix_cache_info: { cached_tokens: cached, total_prompt_tokens: prompts },
-      metadata: { turns: turns.map(({ id, drift }) => ({ id, drift })) },
-      reward: null,
-      nulls: ['rollout_routed_experts', 'rollout_indexer_topk'],
+      metadata: {
+        ...metadata,
+        turns: turns.map(({ id, drift }) => ({ id, drift })),
+        weight_version_spans: spans,
+      },
+      reward: metadata['reward'] ?? null,
+      nulls: [...(rows === null ? ['rollout_routed_experts'] : []), 'rollout_indexer_topk'],
     });
   }
-  const meta = { samples, session_metadata: {}, empty_reason: samples.length === 0 ? 'no_turns' : null };
+  const reason = samples.length > 0 ? null : seen > 0 ? 'all_truncated' : 'no_records';
+  const meta = { samples, session_metadata: sessionMetadata, empty_reason: reason };
   add('_samples_meta', 'U8', Buffer.from(JSON.stringify(meta)));
+  return fileOf(tensors);
+}
+
+/** A safetensors file: the length of a JSON header, the header, raw bytes. */
+function fileOf(tensors: readonly Tensor[]): Uint8Array {
   // Wide types first, so that each tensor is aligned.
-  const ordered = tensors.toSorted((a, b) => Number(a.dtype === 'U8') - Number(b.dtype === 'U8'));
+  const ordered = tensors.toSorted((a, b) => WIDTHS[b.dtype] - WIDTHS[a.dtype]);
   let at = 0;
   const header: Record<string, object> = {};
-  for (const { name, dtype, length, bytes } of ordered) {
-    header[name] = { dtype, shape: [length], data_offsets: [at, at + bytes.length] };
+  for (const { name, dtype, shape, bytes } of ordered) {
+    header[name] = { dtype, shape, data_offsets: [at, at + bytes.length] };
     at += bytes.length;
   }
   const json = JSON.stringify(header);

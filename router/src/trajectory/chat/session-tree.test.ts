@@ -21,6 +21,7 @@ function add(tree: SessionTree, id: string, parent: ChatTurn | null, ...messages
     ids: new Int32Array(0),
     text: '',
     isAfresh: false,
+    isTorn: false,
   };
   tree.add(turn);
   return turn;

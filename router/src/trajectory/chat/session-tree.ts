@@ -21,6 +21,8 @@ export interface ChatTurn {
   readonly text: string | null;
   /** Its text is that of the whole trajectory: nothing of its parent's goes before it. */
   readonly isAfresh: boolean;
+  /** Its answer broke off. */
+  readonly isTorn: boolean;
 }
 
 /** The turns of one session: a tree, as histories may branch and answers may be lost and asked for again. */
@@ -39,7 +41,7 @@ export class SessionTree {
 
   /**
    * The turn that a request goes on behind: the one with the most messages that the request begins with; of several the
-   * newest. null: there is none, and the request begins anew.
+   * newest that did not break off. null: there is none, and the request begins anew.
    */
   attach(keys: readonly string[]): ChatTurn | null {
     let best: ChatTurn | null = null;
@@ -48,7 +50,8 @@ export class SessionTree {
       const from = turn.depth - turn.keys.length;
       // Something has to be new: an answer is not asked for by itself.
       if (turn.depth >= keys.length || turn.keys.some((key, i) => keys[from + i] !== key)) continue;
-      if (best === null || turn.depth > best.depth) best = turn;
+      const isBetter = turn.depth === best?.depth && best.isTorn && !turn.isTorn;
+      if (best === null || turn.depth > best.depth || isBetter) best = turn;
       open.push(...turn.children);
     }
     return best;

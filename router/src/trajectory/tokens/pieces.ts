@@ -37,6 +37,8 @@ export class TokenPieces {
   readonly #special = new Set<number>();
   readonly #added = new Map<number, string>();
   readonly #cache: (Buffer | null | undefined)[] = [];
+  /** By their bytes, as Latin-1; -1: several. null: nobody asked yet. */
+  #ids: Map<string, number> | null = null;
   /** A space, or what stands for one, is put before a text: the rest of a text can't be encoded as if it were one. */
   readonly prependsSpace: boolean;
 
@@ -72,6 +74,30 @@ export class TokenPieces {
     const bytes = added !== undefined ? Buffer.from(added) : spelled === undefined ? null : this.#spell(spelled);
     this.#cache[id] = bytes;
     return bytes;
+  }
+
+  /** The one id that these bytes are; null: there is none, or several, or what a token stands for depends on its neighbours. */
+  idOf(bytes: Buffer): number | null {
+    if (this.#spelling !== 'bytes') return null;
+    this.#ids ??= this.#byBytes();
+    const id = this.#ids.get(bytes.toString('latin1')) ?? -1;
+    return id < 0 ? null : id;
+  }
+
+  #byBytes(): Map<string, number> {
+    const ids = new Map<string, number>();
+    const add = (id: number, bytes: Buffer | null): void => {
+      if (bytes === null) return;
+      const key = bytes.toString('latin1');
+      ids.set(key, (ids.get(key) ?? id) === id ? id : -1);
+    };
+    for (let id = 0; id < this.#spellings.length; id++) add(id, this.bytesOf(id));
+    for (const [id, content] of this.#added) {
+      add(id, Buffer.from(content));
+      // As it would be read by somebody who takes it for letters of bytes.
+      add(id, this.#spell(content));
+    }
+    return ids;
   }
 
   #spell(text: string): Buffer | null {

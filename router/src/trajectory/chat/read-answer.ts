@@ -1,0 +1,41 @@
+import { Unreadable } from '../capture/sampled.ts';
+import type { TokenPieces } from '../tokens/pieces.ts';
+import { type Answer, type ChatSample, readChat } from './read-chat.ts';
+import { mended } from './torn-stream.ts';
+
+/** What ends a stream. Text has no line feeds in JSON: it can't stand in an answer. */
+const DONE = /(^|\n)data: ?\[DONE\]/;
+
+/**
+ * What was sampled in an answer, as it passed; of a stream that broke off, as far as its tokens can be told: it may be none. Throws
+ * `Unreadable`.
+ */
+export function readAnswer(isStream: boolean, bytes: Buffer, pieces: TokenPieces): readonly ChatSample[] {
+  const values = answerValues(isStream, bytes);
+  const isWhole =
+    !isStream || (DONE.test(bytes.toString('latin1')) && values.every(({ error }) => error === undefined));
+  if (isWhole) return readChat(values);
+  const left = mended(values, pieces);
+  return left.length === 0 ? [] : readChat(left).map((sample) => ({ ...sample, isTorn: true }));
+}
+
+/** The JSON of an answer's body, or of its events. Throws `Unreadable`. */
+export function answerValues(isStream: boolean, bytes: Buffer): Answer[] {
+  const text = bytes.toString('utf8');
+  if (!isStream) return [parse(text)];
+  const values: Answer[] = [];
+  // What stands behind the last of them broke off.
+  for (const line of text.slice(0, text.lastIndexOf('\n') + 1).split('\n')) {
+    const data = line.startsWith('data:') ? line.slice(5).trim() : '';
+    if (data.startsWith('{')) values.push(parse(data));
+  }
+  return values;
+}
+
+function parse(text: string): Answer {
+  try {
+    return JSON.parse(text) as Answer;
+  } catch (error) {
+    throw new Unreadable((error as Error).message);
+  }
+}
