@@ -1,39 +1,14 @@
 import type { Exchange, Failure } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
-import type { CoarseClock } from '../kit/clock.ts';
 import { BAD, INCOMPLETE } from '../wire/fields.ts';
-import { ChunkedReader } from '../wire/chunked.ts';
 import type { BodyTaker } from '../wire/request-body.ts';
 import { ResponseHead } from '../wire/response-head.ts';
 import type { Sink, Source } from '../wire/sink.ts';
 import type { UpstreamConnection, UpstreamUser } from '../wire/upstream-connection.ts';
-import { type AnswerTimeouts, AnswerTimer } from './answer-timer.ts';
+import { AnswerBody, MALFORMED, UNFINISHED } from './answer-body.ts';
+import { AnswerTimer } from './answer-timer.ts';
+import type { AttemptOwner, CutCode, PairRules } from './attempt-owner.ts';
 import { upstreamHead } from './headers.ts';
-
-/** Who started the attempt and hears how it goes. Exactly one of the three ends is called, once. */
-export interface AttemptOwner {
-  readonly clock: CoarseClock;
-  readonly coalescer: { push(attempt: Attempt): void } | null;
-  readonly answerTimeouts: AnswerTimeouts;
-  /** Asked about an answer with an error status: true: throw it away, the owner goes on elsewhere. */
-  rejects(attempt: Attempt, head: ResponseHead): boolean;
-  onAnswerBegins(attempt: Attempt, head: ResponseHead): void;
-  /** Before an answer was passed on. */
-  onFailed(attempt: Attempt, failure: Failure, detail: string): void;
-  onComplete(attempt: Attempt): void;
-  onCut(attempt: Attempt, code: CutCode, detail: string): void;
-}
-
-/** Part of a pair: when its answer may begin, and whether it is the one that the client gets. */
-export interface PairRules {
-  /** The answer of a decode engine: what came of it is kept until then, and others can be tried still. */
-  mayBegin(attempt: Attempt): boolean;
-  /** True: nobody gets this answer, so nothing of the exchange hangs on it. */
-  isAside(attempt: Attempt): boolean;
-}
-
-/** Why an answer broke off. */
-export type CutCode = 'upstream_reset' | 'stream_idle_timeout';
 
 /** Bodies up to this size go out with the head in one write, as one string. */
 const SMALL_BYTES = 16_384;
@@ -64,9 +39,8 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   #partial: Buffer | null = null;
   #isHeadWhole = false;
   #interim = 0;
-  #left = 0;
-  #chunks: ChunkedReader | null = null;
-  #isUntilClose = false;
+  /** Set once the answer has begun. */
+  #body: AnswerBody | null = null;
   #isRequestSent = false;
   /** What is left of a changed body. */
   #rest: Buffer | null = null;
@@ -276,44 +250,21 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   }
 
   #relayFrom(head: ResponseHead): void {
-    if (head.hasNoBody(this.x.head.method)) this.#left = 0;
-    else if (head.isChunked) {
-      const { sink } = this;
-      this.#left = -1;
-      this.#chunks = new ChunkedReader(sink.takesFraming, (bytes, start, end) => sink.body(bytes, start, end));
-    } else if (head.contentLength >= 0) this.#left = head.contentLength;
-    else {
-      this.#left = -1;
-      this.#isUntilClose = true;
-    }
+    this.#body = new AnswerBody(head, this.x.head.method, this.sink);
     this.sink.head(head);
   }
 
   #relay(bytes: Buffer, start: number, end: number): boolean {
-    const chunks = this.#chunks;
     if (end > start && this.#rules?.isAside(this) !== true) this.x.answerEar?.hear(bytes, start, end);
-    let surplus = 0;
-    if (chunks !== null) {
-      if (!chunks.read(bytes, start, end)) {
-        this.#cut(chunks.refusal);
-        return true;
-      }
-      if (chunks.end >= 0) {
-        surplus = end - chunks.end;
-        this.#left = 0;
-      }
-    } else if (this.#isUntilClose) {
-      if (end > start) this.sink.body(bytes, start, end);
-    } else {
-      const available = end - start;
-      const taken = available < this.#left ? available : this.#left;
-      if (taken > 0) this.sink.body(bytes, start, start + taken);
-      this.#left -= taken;
-      surplus = available - taken;
+    const body = this.#body!;
+    const surplus = body.read(bytes, start, end);
+    if (surplus === MALFORMED) {
+      this.#cut(body.refusal);
+      return true;
     }
     // A plugin that failed on these bytes has ended the attempt.
     if (this.isOver) return true;
-    if (this.#left === 0) {
+    if (surplus !== UNFINISHED) {
       this.#complete(surplus);
       return true;
     }
@@ -343,7 +294,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     if (this.isOver) return;
     const connection = this.#connection;
     if (this.hasAnswer) {
-      if (this.#isUntilClose && error === null) {
+      if (this.#body!.isUntilClose && error === null) {
         this.#leave();
         this.sink.end();
         this.#owner.onComplete(this);
@@ -384,8 +335,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
 
   /** True when an event of the stream was just completed: an error event may be put in here. */
   get isBetweenEvents(): boolean {
-    const chunks = this.#chunks;
-    return this.#head?.isEventStream === true && chunks !== null && chunks.isBetweenChunks && chunks.isBetweenEvents;
+    return this.#head?.isEventStream === true && this.#body?.isBetweenEvents === true;
   }
 
   #leave(): void {

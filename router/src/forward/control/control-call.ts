@@ -5,7 +5,8 @@ import { RequestBody, RetryBudget } from '../../wire/request-body.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { Sink, Source } from '../../wire/sink.ts';
 import type { AnswerTimeouts } from '../answer-timer.ts';
-import { Attempt, type AttemptOwner, type CutCode } from '../attempt.ts';
+import type { AttemptOwner, CutCode } from '../attempt-owner.ts';
+import { Attempt } from '../attempt.ts';
 
 /** What one engine said to a control. */
 export interface ControlAnswer {

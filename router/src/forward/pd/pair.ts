@@ -4,7 +4,8 @@ import { RouterError } from '../../kit/errors.ts';
 import type { Plugin } from '../../plugin.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { Sink } from '../../wire/sink.ts';
-import { Attempt, type AttemptOwner, type CutCode, type PairRules } from '../attempt.ts';
+import type { AttemptOwner, CutCode, PairRules } from '../attempt-owner.ts';
+import { Attempt } from '../attempt.ts';
 import type { Handover, Meeting } from './meeting.ts';
 import { PrefillSink } from './prefill-sink.ts';
 
