@@ -8,11 +8,12 @@ import { buildPrograms } from './native.ts';
 import { installPeers } from './peers.ts';
 import { renderReport, type RowResult } from './report.ts';
 import { rows, type Row, type SystemName } from './rows.ts';
+import { RADIX_ROW, measureRadix } from './radix-tree/measure.ts';
 import { STREAMS_ROW, measureStreams } from './streams.ts';
 import { findSystem, type Found } from './systems.ts';
 
 const usage = `npm run bench -- [options]
-  --only ROW,ROW     ${[...rows.map((row) => row.name), STREAMS_ROW].join(', ')}
+  --only ROW,ROW     ${[...rows.map((row) => row.name), STREAMS_ROW, RADIX_ROW].join(', ')}
   --peers A,B        which peers to measure beside turnout (default: all that are installed; "none" for none)
   --runs N           interleaved runs (5)
   --seconds S        length of one measurement (3)
@@ -37,10 +38,15 @@ const { values } = parseArgs({
   },
 });
 
-const wantsStreams = values.only?.split(',').includes(STREAMS_ROW) ?? true;
+/** Rows that are not measured like the others. */
+const special = new Set([STREAMS_ROW, RADIX_ROW]);
+const isChosen = (name: string): boolean => values.only?.split(',').includes(name) ?? true;
+
+/** About as long as the other rows take. */
+const RADIX_REQUESTS = 10_000;
 
 function chosenRows(): Row[] {
-  const names = values.only?.split(',').filter((name) => name !== STREAMS_ROW) ?? rows.map((row) => row.name);
+  const names = values.only?.split(',').filter((name) => !special.has(name)) ?? rows.map((row) => row.name);
   return names.map((name) => {
     const row = rows.find((each) => each.name === name);
     if (!row) throw new Error(`no row is called ${name}\n\n${usage}`);
@@ -96,11 +102,14 @@ async function main(): Promise<void> {
   const streamsFolder = join(folder, STREAMS_ROW);
   mkdirSync(streamsFolder);
   const isWanted = (system: SystemName): boolean => system === 'turnout' || (wanted?.includes(system) ?? true);
-  const streams = wantsStreams ? await measureStreams({ isWanted, find, folder: streamsFolder, say }) : [];
+  const streams = isChosen(STREAMS_ROW) ? await measureStreams({ isWanted, find, folder: streamsFolder, say }) : [];
+  const radix = isChosen(RADIX_ROW)
+    ? await measureRadix({ requests: RADIX_REQUESTS, rounds: runs, folder: join(folder, RADIX_ROW), say })
+    : null;
 
   const isWhole = values.only === undefined && wanted === undefined && values['turnout-cmd'] === undefined && runs >= 5;
   const file = values.out ?? (isWhole ? join(import.meta.dirname, 'report.md') : undefined);
-  const report = renderReport(results, streams, { runs, seconds });
+  const report = renderReport(results, { streams, radix }, { runs, seconds });
   if (file === undefined) process.stdout.write(report);
   else writeFileSync(file, report);
   if (file !== undefined) say(`written: ${file}`);

@@ -2,12 +2,20 @@
 import { arch, cpus, release, totalmem } from 'node:os';
 import type { ContenderResult, Sample } from './measure.ts';
 import { nginxConfig } from './nginx.ts';
+import { RADIX_ROW, type RadixResult, overPlain, radixTarget } from './radix-tree/measure.ts';
 import { rows, type Row, type Target } from './rows.ts';
 import { STREAMS_ROW, streamTargets, type StreamsResult } from './streams.ts';
 
 export interface RowResult {
   readonly row: Row;
   readonly contenders: readonly ContenderResult[];
+}
+
+/** Rows that are not measured like the others. */
+export interface SpecialRows {
+  readonly streams: readonly StreamsResult[];
+  /** null: not measured. */
+  readonly radix: RadixResult | null;
 }
 
 export interface Settings {
@@ -205,9 +213,35 @@ npm run bench -- --install-peers                     # later runs without the op
 `;
 }
 
+const radixTitle = 'Radix tree: 2 KB `/generate` request, 64 tokens with logprobs answered';
+
+function radixTargetLines(radix: RadixResult | null): string[][] {
+  if (radix === null) return [];
+  const more = overPlain(radix);
+  const isMet = more <= radixTarget ? 'yes' : '**no**';
+  return [[radixTitle, 'turnout', `≤ ${radixTarget} µs over the plain road`, more.toFixed(1), isMet]];
+}
+
+function radixSection(radix: RadixResult | null): string[] {
+  if (radix === null) return [];
+  const base = median(radix.plain.micros);
+  const lines = [radix.plain, radix.tree, radix.text].map(({ name, micros }) => {
+    const value = median(micros);
+    const spread = `${short(Math.min(...micros))} – ${short(Math.max(...micros))}`;
+    return [name, `**${short(value)}**`, spread, micros === radix.plain.micros ? '' : short(value - base)];
+  });
+  return [
+    `## ${radixTitle} (\`${RADIX_ROW}\`)`,
+    'CPU of the router with all of its threads: the event loop, the trajectory thread, V8’s own. Every prompt has 460 tokens, of which ' +
+      'the first 100 are those of all prompts and the others new. As ids they are forwarded as they are; as text they are tokenised, ' +
+      'and that is in the last line. Turns are kept in memory.',
+    table(['road', 'CPU µs per request', 'min – max', 'over the plain road'], lines),
+  ];
+}
+
 export function renderReport(
   results: readonly RowResult[],
-  streams: readonly StreamsResult[],
+  { streams, radix }: SpecialRows,
   settings: Settings,
 ): string {
   const targets = results.flatMap((result) => result.row.targets.map((target) => targetLine(result, target)));
@@ -216,9 +250,13 @@ export function renderReport(
     `${new Date().toISOString().slice(0, 10)} · ${machine()}`,
     `Versions: ${versions(results, streams)}.`,
     '## Targets',
-    table(['work', 'subject', 'target', 'measured', 'met?'], [...targets, ...streamTargetLines(streams)]),
+    table(
+      ['work', 'subject', 'target', 'measured', 'met?'],
+      [...targets, ...streamTargetLines(streams), ...radixTargetLines(radix)],
+    ),
     ...results.map(section),
     ...streamsSection(streams),
+    ...radixSection(radix),
     method(settings),
   ].join('\n\n');
 }

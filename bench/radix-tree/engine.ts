@@ -1,10 +1,11 @@
 // An engine that costs nothing: every request gets the same answer of 64 tokens with logprobs, as SGLang words it.
 import { createServer } from 'node:net';
+import { decode } from '../../router/src/sim/tokenizer.ts';
 
 const promptTokens = Number(process.argv[2]);
-const ids = Array.from({ length: 64 }, (_, i) => 264 + i * 7);
+const ids = Array.from({ length: 64 }, (_, i) => 264 + ((i * 7) % 380));
 const body = JSON.stringify({
-  text: ' word'.repeat(64),
+  text: decode(ids),
   output_ids: ids,
   meta_info: {
     id: 'x'.repeat(32),
@@ -14,7 +15,8 @@ const body = JSON.stringify({
     completion_tokens: 64,
     cached_tokens: 0,
     input_token_logprobs: [],
-    output_token_logprobs: ids.map((id, i) => [-0.123456789 - i / 1e7, id, null]),
+    // Floats, in the digits of a double.
+    output_token_logprobs: ids.map((id, i) => [Math.fround(-0.7 - i / 57), id, null]),
     e2e_latency: 0.5,
   },
 });

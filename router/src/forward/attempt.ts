@@ -71,8 +71,14 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     }
     const { socket } = this.#connection;
     if (changed !== null) {
-      socket.write(upstreamHead(x, worker, changed.length), 'latin1');
-      this.#writeRest(changed);
+      const head = upstreamHead(x, worker, changed.length);
+      if (changed.length <= SMALL_BYTES) {
+        socket.write(head + changed.toString('latin1'), 'latin1');
+        this.#onRequestSent();
+      } else {
+        socket.write(head, 'latin1');
+        this.#writeRest(changed);
+      }
       return;
     }
     if (body.isComplete && body.bytes <= SMALL_BYTES) {

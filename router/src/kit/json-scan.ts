@@ -243,7 +243,7 @@ function escapedUnit(bytes: Buffer, at: number, end: number): number {
 }
 
 /** @returns the index after the value, -1 if there is none or it has no end. */
-function skipValue(bytes: Buffer, start: number, end: number): number {
+export function skipValue(bytes: Buffer, start: number, end: number): number {
   const first = byteAt(bytes, start, end);
   if (first === QUOTE) return skipString(bytes, start + 1, end);
   if ((first | CURLY) === OPEN_OBJECT) return skipNested(bytes, start, end);

@@ -82,18 +82,30 @@ export class ThreadCaller<C extends Calls> {
     await this.#worker.terminate();
   }
 
-  #send(call: Call, transfer: readonly Transferable[]): void {
-    if (this.#calls.length === 0) setImmediate(() => this.#flush());
-    this.#calls.push(call);
-    this.#transfer.push(...transfer);
+  /** The thread has ended: nothing reaches it. */
+  protected get isOver(): boolean {
+    return this.#isOver;
   }
 
-  #flush(): void {
-    const calls = this.#calls;
+  /** Sends what there is now, not at the end of this turn of the event loop. */
+  protected flush(): void {
+    const first = this.first();
+    const calls = first === null ? this.#calls : [{ id: 0, ...first }, ...this.#calls];
     const transfer = this.#transfer;
     this.#calls = [];
     this.#transfer = [];
-    if (!this.#isOver) this.#worker.postMessage(calls, transfer);
+    if (!this.#isOver && calls.length > 0) this.#worker.postMessage(calls, transfer);
+  }
+
+  /** What stands before all calls of a message, without an answer; null: nothing does. */
+  protected first(): Omit<Call, 'id'> | null {
+    return null;
+  }
+
+  #send(call: Call, transfer: readonly Transferable[]): void {
+    if (this.#calls.length === 0) setImmediate(() => this.flush());
+    this.#calls.push(call);
+    this.#transfer.push(...transfer);
   }
 
   #settle({ id, value, error }: Reply): void {

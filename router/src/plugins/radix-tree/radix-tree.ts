@@ -1,12 +1,14 @@
 import { sessionOf } from '../../classify/keys.ts';
 import type { AnswerEar, Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
+import { CopyPool } from '../../kit/copy-pool.ts';
 import { SLICE_BYTES, copied } from '../../kit/copy-slices.ts';
 import type { Logger } from '../../observe/log.ts';
 import { type PluginPhases, Refused } from '../../plugin.ts';
 import { AnswerTap } from '../../trajectory/capture/answer-tap.ts';
 import type { OpenAnswer, OpenCall } from '../../trajectory/capture/capture-calls.ts';
 import type { CaptureDialect } from '../../trajectory/capture/read-request.ts';
+import { isPlainQuestion } from '../../trajectory/capture/plain-question.ts';
 import type { ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
@@ -30,11 +32,17 @@ interface RadixTreeSurroundings {
 /** Larger requests are passed on as they are: nobody's prompt, and copying them would hold the event loop. */
 const MAX_BODY_BYTES = 33_554_432;
 
+/** Answers that are copied: most of them come in one piece of this size. */
+const ANSWER_BYTES = 16_384;
+const SPARE_ANSWERS = 64;
+
 /** What is under way of an exchange whose tokens are looked after. */
 interface Following {
+  /** 0: the thread learns of the request together with its answer. */
   readonly id: number;
   readonly dialect: CaptureDialect;
-  readonly opened: Promise<OpenAnswer | null>;
+  readonly request: Buffer | null;
+  readonly opened: Promise<OpenAnswer | null> | null;
   /** Settled: null where its tokens can't be told. */
   answer: OpenAnswer | null;
   tap: AnswerTap | null;
@@ -54,6 +62,7 @@ export class RadixTree implements PluginPhases {
   readonly #sessionHeaders: readonly string[];
   readonly #following = new Map<Exchange, Following>();
   readonly #sameTokens: SameTokens;
+  readonly #answers = new CopyPool(ANSWER_BYTES, SPARE_ANSWERS);
   #nextId = 1;
 
   constructor(options: RadixTreeOptions, { trajectories, sameTokens, sessionHeaders, log }: RadixTreeSurroundings) {
@@ -70,24 +79,19 @@ export class RadixTree implements PluginPhases {
     return path === '/generate' || (this.#options.completions && path === '/v1/completions');
   }
 
-  async requestBody(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
+  requestBody(x: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer> {
     if (body.length > MAX_BODY_BYTES) return body;
     const { refusal } = this.#trajectories;
     if (refusal !== null) throw new Refused(refusal);
-    if (this.#options.verify) await this.#sameTokens.check(worker);
-    const following = this.#following.get(x) ?? this.#follow(x, body);
-    following.answer = await following.opened;
-    const changed = following.answer?.body;
-    return changed === undefined || changed === null
-      ? body
-      : Buffer.from(changed.buffer, changed.byteOffset, changed.byteLength);
+    if (!this.#options.verify) return this.#body(x, body);
+    return this.#sameTokens.check(worker).then(() => this.#body(x, body));
   }
 
   hearAnswer(x: Exchange, head: ResponseHead): AnswerEar | null {
     const following = this.#following.get(x);
     if (following === undefined || following.answer === null || head.status !== 200) return null;
     const { isAlone } = following.answer;
-    following.tap = new AnswerTap(head.isEventStream, isAlone, following.dialect === 'generate');
+    following.tap = new AnswerTap(head.isEventStream, isAlone, following.dialect === 'generate', this.#answers);
     following.experts = this.#trajectories.expertsTap(following.tap);
     return following.experts;
   }
@@ -96,40 +100,52 @@ export class RadixTree implements PluginPhases {
     const following = this.#following.get(x);
     if (following === undefined) return;
     this.#following.delete(x);
-    const { id, tap, experts } = following;
+    const { id, request, tap, experts } = following;
     const expertsKey = experts !== null && experts.hasCut ? experts.key : null;
     if (tap?.isTooLarge === true) this.tooLarge++;
     // Of a stream that broke off, what came was sampled nevertheless.
     const isWhole = tap !== null && !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
-    if (!isWhole) {
-      this.#ledger.tell('dropCapture', id);
+    if (isWhole) {
+      const { isStream } = tap;
+      this.#ledger.turnEnded({ id, request, isStream, answer: tap.take(), expertsKey, facts: this.#factsOf(x) });
+    } else {
+      if (id > 0) this.#ledger.tell('dropCapture', id);
       if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
-      return;
     }
-    const facts = this.#factsOf(x);
-    this.#ledger.tell('closeCapture', { id, isStream: tap.isStream, answer: tap.take(), facts, expertsKey });
+    tap?.free();
+  }
+
+  #body(x: Exchange, body: Buffer): Buffer | Promise<Buffer> {
+    const following = this.#following.get(x) ?? this.#follow(x, body);
+    return following.opened === null ? body : changed(following, following.opened, body);
   }
 
   #follow(x: Exchange, body: Buffer): Following {
-    const id = this.#nextId++;
     const dialect: CaptureDialect = x.path === '/generate' ? 'generate' : 'completions';
-    const { forward } = this.#options;
-    const opened = this.#open(x, body, { id, dialect, tenant: x.tenant, model: x.model, forward }).catch(
-      (error: unknown) => {
-        this.failures++;
-        if ((this.failures & (this.failures - 1)) === 0) {
-          const detail = { failures: this.failures, error: (error as Error).message };
-          this.#log.error(detail, 'tokens could not be looked up: requests go on as they are');
-        }
-        return null;
-      },
-    );
-    const following: Following = { id, dialect, opened, answer: null, tap: null, experts: null };
+    const following =
+      dialect === 'generate' && isPlainQuestion(body)
+        ? { id: 0, dialect, request: body, opened: null, answer: PLAIN, tap: null, experts: null }
+        : this.#open(x, body, dialect);
     this.#following.set(x, following);
     return following;
   }
 
-  async #open(x: Exchange, body: Buffer, call: Omit<OpenCall, 'body'>): Promise<OpenAnswer | null> {
+  #open(x: Exchange, body: Buffer, dialect: CaptureDialect): Following {
+    const { tenant, model } = x;
+    const id = this.#nextId++;
+    const { forward } = this.#options;
+    const opened = this.#ask(x, body, { id, dialect, tenant, model, forward }).catch((error: unknown) => {
+      this.failures++;
+      if ((this.failures & (this.failures - 1)) === 0) {
+        const detail = { failures: this.failures, error: (error as Error).message };
+        this.#log.error(detail, 'tokens could not be looked up: requests go on as they are');
+      }
+      return null;
+    });
+    return { id, dialect, request: null, opened, answer: null, tap: null, experts: null };
+  }
+
+  async #ask(x: Exchange, body: Buffer, call: Omit<OpenCall, 'body'>): Promise<OpenAnswer | null> {
     // A copy: what a view is on would cross over as a whole.
     if (body.length <= SLICE_BYTES) return this.#ledger.ask('openCapture', { ...call, body: new Uint8Array(body) });
     const copy = await copied(body);
@@ -142,6 +158,8 @@ export class RadixTree implements PluginPhases {
     return {
       session: sessionOf(x, this.#sessionHeaders),
       group: x.group,
+      tenant: x.tenant,
+      model: x.model,
       worker: x.worker?.url ?? '',
       path: x.path,
       startedAtMs: Math.round(Date.now() - performance.now() + startMs),
@@ -149,4 +167,14 @@ export class RadixTree implements PluginPhases {
       generationMs: endMs - firstByteMs,
     };
   }
+}
+
+/** The engine gets it as it is. */
+const PLAIN: OpenAnswer = { body: null, isAlone: true };
+
+/** The request as its engine is to get it. */
+async function changed(following: Following, opened: Promise<OpenAnswer | null>, body: Buffer): Promise<Buffer> {
+  following.answer = await opened;
+  const other = following.answer?.body ?? null;
+  return other === null ? body : Buffer.from(other.buffer, other.byteOffset, other.byteLength);
 }

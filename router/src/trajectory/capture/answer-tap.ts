@@ -1,4 +1,5 @@
 import type { AnswerEar } from '../../exchange.ts';
+import type { CopyPool } from '../../kit/copy-pool.ts';
 
 /** Of a longer answer nothing is kept: it has no few tokens but tensors in it. */
 export const MAX_ANSWER_BYTES = 67_108_864;
@@ -23,8 +24,12 @@ export class AnswerTap implements AnswerEar {
   /** The newest event of each sample, of a cumulative stream. */
   readonly #newest = new Map<string, Buffer>();
 
+  /** Where answers that are no streams are copied to: they are not kept for long. */
+  readonly #pool: CopyPool | null;
+
   /** @param mayBeCumulative false where the dialect knows of no such streams */
-  constructor(isStream: boolean, isAlone: boolean, mayBeCumulative: boolean) {
+  constructor(isStream: boolean, isAlone: boolean, mayBeCumulative: boolean, pool: CopyPool | null = null) {
+    this.#pool = isStream ? null : pool;
     this.#isStream = isStream;
     this.#isAlone = isAlone;
     this.#isCumulative = isStream && mayBeCumulative ? null : false;
@@ -33,11 +38,9 @@ export class AnswerTap implements AnswerEar {
   hear(bytes: Buffer, start: number, end: number): void {
     if (this.isTooLarge) return;
     // The buffer is read into again.
-    const part = Buffer.allocUnsafeSlow(end - start);
-    bytes.copy(part, 0, start, end);
-    this.#parts.push(part);
-    this.#bytes += part.length;
-    if (this.#isCumulative !== false && part.includes(EVENT_END)) this.#keepNewest();
+    this.#parts.push(this.#pool?.take(bytes, start, end) ?? copyOf(bytes, start, end));
+    this.#bytes += end - start;
+    if (this.#isCumulative !== false && this.#parts.at(-1)!.includes(EVENT_END)) this.#keepNewest();
     if (this.#bytes <= MAX_ANSWER_BYTES) return;
     this.isTooLarge = true;
     this.#parts = [];
@@ -48,6 +51,12 @@ export class AnswerTap implements AnswerEar {
   take(): Buffer {
     const parts = [...this.#newest.values(), ...this.#parts];
     return parts.length === 1 ? parts[0]! : Buffer.concat(parts);
+  }
+
+  /** Nobody reads any more what it took. */
+  free(): void {
+    for (const part of this.#parts) this.#pool?.giveBack(part);
+    this.#parts = [];
   }
 
   get isStream(): boolean {
@@ -89,6 +98,13 @@ export class AnswerTap implements AnswerEar {
     }
     return false;
   }
+}
+
+/** In memory of its own: what is kept would keep all that is beside it. */
+function copyOf(bytes: Buffer, start: number, end: number): Buffer {
+  const copy = Buffer.allocUnsafeSlow(end - start);
+  bytes.copy(copy, 0, start, end);
+  return copy;
 }
 
 /** The last event before `end`; where it has no tokens ("[DONE]"), the one before it. */

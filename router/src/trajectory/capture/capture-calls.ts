@@ -4,11 +4,11 @@ import { TokenForest } from '../tree/forest.ts';
 import { pathTo } from '../tree/path.ts';
 import { release } from '../tree/tree-node.ts';
 import type { Turn } from '../turn.ts';
-import { Capture, type CaptureCounts, type OpenPrompt, type TurnFacts } from './capture.ts';
+import { Capture, type CaptureCounts, type OpenPrompt } from './capture.ts';
 import type { ExpertsFiles } from './experts-files.ts';
-import { readAnswer } from './read-answer.ts';
 import { type CaptureDialect, askingForIds, readRequest, withIds } from './read-request.ts';
-import { Unreadable } from './sampled.ts';
+import { type Open, TurnEnds, bufferOf, treeName } from './turn-ends.ts';
+import type { Parcel } from './turn-parcel.ts';
 
 export interface CaptureOptions {
   /** A tokenizer.json or a model's folder; null: nothing can be captured. */
@@ -42,16 +42,6 @@ export interface OpenAnswer {
   readonly isAlone: boolean;
 }
 
-/** What an engine answered. */
-export interface CloseCall {
-  readonly id: number;
-  readonly isStream: boolean;
-  readonly answer: Uint8Array;
-  /** What its routed experts are known by; null: it had none. */
-  readonly expertsKey: number | null;
-  readonly facts: Omit<TurnFacts, 'model' | 'tenant'>;
-}
-
 export interface CaptureStats extends CaptureCounts {
   readonly nodes: number;
   readonly bytes: number;
@@ -63,19 +53,6 @@ export interface CaptureStats extends CaptureCounts {
   /** Why the last one was not; ''. */
   readonly lastProblem: string;
 }
-
-interface Open {
-  readonly dialect: CaptureDialect;
-  readonly model: string;
-  readonly tenant: string;
-  readonly samples: number;
-  readonly prompts: readonly OpenPrompt[];
-  /** As the client sent it, where that is kept. */
-  readonly request: Uint8Array | null;
-}
-
-/** Length first, so that no name of a model can be another tenant's tree. */
-const treeName = (tenant: string, model: string): string => `${tenant.length}:${tenant}${model}`;
 
 /** The tree of a model; where none is named and there is but one, that. */
 function treeFor({ names }: TokenForest, tenant: string, model: string): string {
@@ -89,35 +66,12 @@ export function captureCalls(options: CaptureOptions, keep: (turn: Turn) => void
   const { tokenizerPath, maxNodes = 10_000, maxBytes = 1_073_741_824, keepVersions = 5 } = options;
   let capture: Capture | null = null;
   const open = new Map<number, Open>();
-  let uncaptured = 0;
-  let lastProblem = '';
 
   const wanted = (): Capture => {
     if (capture === null) throw new Error('the tokenizer is not loaded');
     return capture;
   };
-  const forget = (id: number): Open | undefined => {
-    const known = open.get(id);
-    open.delete(id);
-    for (const { end } of known?.prompts ?? []) release(end);
-    return known;
-  };
-  const record = (known: Open, { isStream, answer, facts, expertsKey }: CloseCall): void => {
-    const { dialect, prompts, samples, tenant, model } = known;
-    const bytes = Buffer.from(answer.buffer, answer.byteOffset, answer.byteLength);
-    for (const sampled of readAnswer(dialect, isStream, bytes)) {
-      const prompt = prompts[Math.floor(sampled.index / samples)];
-      if (prompt === undefined) throw new Unreadable(`a sample with the number ${sampled.index}`);
-      if (sampled.promptTokens >= 0 && sampled.promptTokens !== prompt.tokens) {
-        throw new Unreadable(`the engine read ${sampled.promptTokens} tokens where there are ${prompt.tokens}`);
-      }
-      const experts = expertsKey === null ? null : (files?.keep(expertsKey, sampled.experts) ?? null);
-      // Of several samples the first one has them: they are those of all.
-      const isFirst = sampled.index === 0 && known.request !== null;
-      const bodies = { request: isFirst ? known.request : null, answer: isFirst ? answer : null };
-      wanted().record(prompt, sampled, { ...facts, tenant, model }, { experts, ...bodies });
-    }
-  };
+  const ends = new TurnEnds({ capture: wanted, open, files, keepsBodies: options.keepsBodies === true });
 
   return {
     /** null: it is not loaded. */
@@ -135,9 +89,10 @@ export function captureCalls(options: CaptureOptions, keep: (turn: Turn) => void
       },
 
       async openCapture({ id, dialect, body, tenant, model, forward }: OpenCall): Promise<OpenAnswer | null> {
-        const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+        const bytes = bufferOf(body);
         const request = readRequest(dialect, bytes);
         if (request === null) return null;
+        await ends.settled();
         const named = request.model || model;
         const prompts: OpenPrompt[] = [];
         try {
@@ -168,24 +123,15 @@ export function captureCalls(options: CaptureOptions, keep: (turn: Turn) => void
         };
       },
 
-      closeCapture(call: CloseCall): void {
-        const known = open.get(call.id);
-        if (known === undefined) return;
-        try {
-          record(known, call);
-        } catch (error) {
-          if (!(error instanceof Unreadable)) throw error;
-          uncaptured++;
-          lastProblem = error.message;
-        } finally {
-          if (call.expertsKey !== null) files?.drop(call.expertsKey);
-          forget(call.id);
-        }
+      turnsEnded(parcel: Parcel): void {
+        ends.end(parcel);
       },
 
       /** There was no answer to keep. */
       dropCapture(id: number): void {
-        forget(id);
+        const known = open.get(id);
+        open.delete(id);
+        for (const { end } of known?.prompts ?? []) release(end);
       },
 
       /** The answer of `/retrieve_from_text` as JSON. */
@@ -195,6 +141,7 @@ export function captureCalls(options: CaptureOptions, keep: (turn: Turn) => void
         model: string;
         withLogprobs: boolean;
       }): Promise<string> {
+        await ends.settled();
         const tree = treeFor(wanted().forest, ask.tenant, ask.model);
         const { ids, logprobs, mask } = await wanted().tokensOf(tree, ask.text);
         return JSON.stringify({
@@ -214,6 +161,7 @@ export function captureCalls(options: CaptureOptions, keep: (turn: Turn) => void
       captureStats(): CaptureStats {
         const { forest, counts } = wanted();
         const { nodes, bytes, trees } = forest;
+        const { uncaptured, lastProblem } = ends;
         return { ...counts, ...forest.counts, nodes, bytes, trees, uncaptured, lastProblem };
       },
     },

@@ -1,9 +1,9 @@
-import { alignPrompt, alignSampled } from '../tokens/align.ts';
+import { type AlignedTokens, alignIds, alignPrompt, alignSampled } from '../tokens/align.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { exactIds } from '../tree/exact-prefix.ts';
 import { findIds, tokensWithin } from '../tree/find-text.ts';
 import type { TokenForest } from '../tree/forest.ts';
-import { type Continued, type Path, continuedAt, ownPathTo, pathTo, tokensAt } from '../tree/path.ts';
+import { type Continued, type Path, continuedAt, ownPathTo, tokensAt, writePath } from '../tree/path.ts';
 import { type Place, type Run, TreeNode, release } from '../tree/tree-node.ts';
 import type { Turn } from '../turn.ts';
 import type { GivenPrompt } from './read-request.ts';
@@ -66,51 +66,61 @@ export class Capture {
   }
 
   /** Finds the tokens of a prompt and puts the new ones into the tree. The place it answers is held. */
-  async open(tree: string, prompt: GivenPrompt, addSpecial: boolean): Promise<OpenPrompt> {
+  open(tree: string, prompt: GivenPrompt, addSpecial: boolean): OpenPrompt | Promise<OpenPrompt> {
     const root = this.forest.root(tree);
+    return typeof prompt === 'string' ? this.#openText(root, prompt, addSpecial) : this.#openIds(root, prompt);
+  }
+
+  async #openText(root: TreeNode, text: string, addSpecial: boolean): Promise<OpenPrompt> {
     const rooted = root.hold(0);
     try {
-      return typeof prompt === 'string'
-        ? await this.#openText(root, prompt, addSpecial)
-        : await this.#openIds(root, Int32Array.from(prompt));
+      const { place, textBytes, rest } = await exactIds(this.tokenizer, root, text, { endsTurn: false, addSpecial });
+      const framing = tokensAt(place) === 0 && addSpecial ? this.tokenizer.before : [];
+      const bytes = Buffer.from(text);
+      // A copy: what is new may be little, and stays.
+      const more = textBytes === 0 ? bytes : Buffer.from(bytes.subarray(textBytes));
+      return this.#grow(place, alignPrompt(this.tokenizer.pieces, rest, more, framing));
     } finally {
       release(rooted);
     }
   }
 
-  async #openText(root: TreeNode, text: string, addSpecial: boolean): Promise<OpenPrompt> {
-    const { place, textBytes, rest } = await exactIds(this.tokenizer, root, text, { endsTurn: false, addSpecial });
-    const framing = tokensAt(place) === 0 && addSpecial ? this.tokenizer.before : [];
-    return this.#grow(place, rest, Buffer.from(text).subarray(textBytes), framing);
+  #openIds(root: TreeNode, ids: Int32Array): OpenPrompt | Promise<OpenPrompt> {
+    const found = findIds(root, ids);
+    const known = tokensAt(found);
+    const rest = known === 0 ? ids : ids.slice(known);
+    const aligned = alignIds(this.tokenizer.pieces, rest);
+    const place = found.node.hold(found.at);
+    return aligned === null ? this.#openDecoded(place, rest) : this.#grow(place, aligned);
   }
 
-  async #openIds(root: TreeNode, ids: Int32Array): Promise<OpenPrompt> {
-    const found = findIds(root, ids);
-    const place = found.node.hold(found.at);
-    const rest = ids.subarray(tokensAt(place));
-    const pieces = Array.from(rest, (id) => this.tokenizer.pieces.bytesOf(id));
-    const text = pieces.includes(null)
-      ? Buffer.from(await this.tokenizer.decode([...rest]))
-      : Buffer.concat(pieces as Buffer[]);
-    return this.#grow(place, rest, text, []);
+  /** What some tokens stand for depends on their neighbours. */
+  async #openDecoded(place: Place, rest: Int32Array): Promise<OpenPrompt> {
+    try {
+      const text = Buffer.from(await this.tokenizer.decode([...rest]));
+      return this.#grow(place, alignPrompt(this.tokenizer.pieces, rest, text, []));
+    } catch (error) {
+      release(place);
+      throw error;
+    }
   }
 
   /** @param place held; it is let go */
-  #grow(place: Place, rest: Int32Array, text: Buffer, framing: readonly number[]): OpenPrompt {
+  #grow(place: Place, rest: AlignedTokens): OpenPrompt {
     const { forest, counts } = this;
     const known = tokensAt(place);
+    const tokens = known + rest.ids.length;
     counts.prompts++;
     counts.hits += known > 0 ? 1 : 0;
     counts.knownTokens += known;
-    counts.promptTokens += known + rest.length;
+    counts.promptTokens += tokens;
     const continued = continuedAt(place);
-    const aligned = alignPrompt(this.tokenizer.pieces, rest, text, framing);
-    const end = forest.insert(place, { ...aligned, logprobs: null, isSampled: false }, forest.versions.newest);
+    const end = forest.insert(place, { ...rest, logprobs: null, isSampled: false }, forest.versions.newest);
     forest.mark(end, 'prompt');
     const held = end.node.hold(end.at);
     release(place);
     forest.trim();
-    return { end: held, tokens: known + rest.length, continued };
+    return { end: held, tokens, continued };
   }
 
   /** Puts what was sampled behind its prompt, and keeps the turn. */
@@ -122,7 +132,7 @@ export class Capture {
     const version = Math.max(-1, ...spans.map((span) => forest.versions.ordinalOf(span.version)));
     const session = facts.session || (continued?.session ?? id);
     const index = continued === null ? 0 : continued.index + 1;
-    const aligned = alignSampled(this.tokenizer.pieces, ids, Buffer.from(text));
+    const aligned = alignSampled(this.tokenizer.pieces, ids, text);
     const run: Run = { ...aligned, logprobs: sampled.logprobs, isSampled: true };
     const visible = aligned.text.length - aligned.hiddenBytes;
     const seen = tokensWithin(aligned.ends, visible);
@@ -198,23 +208,28 @@ function turnOf(
   facts: TurnFacts & KeptBeside & Pick<Turn, 'id' | 'index'>,
 ): Turn {
   const keeps = continued?.keeps ?? 0;
-  const asked = pathTo(end, keeps);
-  const { ids, logprobs } = sampled;
-  const start = asked.ids.length;
-  const length = start + ids.length;
-  const mask = new Uint8Array(length);
-  mask.set(asked.mask);
+  const { ids: sampledIds, logprobs: sampledLogprobs } = sampled;
+  const start = tokens - keeps;
+  const length = start + sampledIds.length;
+  // In one piece: memory that V8 does not look into costs by the piece.
+  const memory = new ArrayBuffer(13 * length);
+  const logprobs = new Float64Array(memory, 0, length);
+  const ids = new Int32Array(memory, 8 * length, length);
+  const mask = new Uint8Array(memory, 12 * length, length);
+  writePath(end, keeps, { ids, logprobs, mask });
+  ids.set(sampledIds, start);
+  if (sampledLogprobs !== null) logprobs.set(sampledLogprobs, start);
   mask.fill(1, start);
   return {
     ...facts,
     parent: continued?.turn ?? null,
     keeps,
-    ids: joined(new Int32Array(length), asked.ids, ids),
-    logprobs: joined(new Float64Array(length), asked.logprobs, logprobs ?? []),
+    ids,
+    logprobs,
     mask,
     versions: sampled.spans.map((span) => ({ version: span.version, from: start + span.start, to: start + span.end })),
     promptTokens: sampled.promptTokens < 0 ? tokens : sampled.promptTokens,
-    outputTokens: ids.length,
+    outputTokens: sampledIds.length,
     cachedTokens: sampled.cachedTokens,
     finishReason: sampled.finishReason,
     drift: null,

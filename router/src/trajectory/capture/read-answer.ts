@@ -2,9 +2,12 @@ import type { CaptureDialect } from './read-request.ts';
 import { readCompletions } from './read-completions.ts';
 import { readGenerate, readGenerateEvents } from './read-generate.ts';
 import { type Sampled, Unreadable } from './sampled.ts';
+import { scanGenerate } from './scan-generate.ts';
 
 /** What was sampled, by the answer of an engine. Throws `Unreadable`. */
 export function readAnswer(dialect: CaptureDialect, isStream: boolean, bytes: Buffer): Sampled[] {
+  const usual = dialect === 'generate' ? scanGenerate(bytes, isStream) : null;
+  if (usual !== null) return [usual];
   if (isStream) {
     const events = eventsOf(bytes);
     return dialect === 'generate' ? readGenerateEvents(events) : readCompletions(events);

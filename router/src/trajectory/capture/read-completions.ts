@@ -63,7 +63,7 @@ function sampledBy(
     index,
     ids,
     logprobs: logprobs.length === ids.length && ids.length > 0 ? Float64Array.from(logprobs, (one) => one ?? 0) : null,
-    text: parts.map(({ text }) => text ?? '').join(''),
+    text: Buffer.from(parts.map(({ text }) => text ?? '').join('')),
     finishReason: parts.findLast(({ finish_reason: reason }) => typeof reason === 'string')?.finish_reason ?? '',
     spans: version === null || ids.length === 0 ? [] : [{ version, start: 0, end: ids.length }],
     promptTokens: parts.find(({ prompt_token_ids: prompt }) => Array.isArray(prompt))?.prompt_token_ids?.length ?? -1,

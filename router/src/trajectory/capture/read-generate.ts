@@ -50,7 +50,7 @@ function sampledBy(events: readonly GenerateAnswer[], index: number): Sampled {
     index,
     ids,
     logprobs: logprobsOf(parts, ids),
-    text: parts.map(({ text }) => text ?? '').join(''),
+    text: Buffer.from(parts.map(({ text }) => text ?? '').join('')),
     finishReason: info.finish_reason?.type ?? '',
     spans: spansOf(info, ids.length),
     promptTokens: info.prompt_tokens ?? -1,

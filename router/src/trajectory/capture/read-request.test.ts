@@ -15,7 +15,8 @@ test('prompts, samples and the model of a request', () => {
   ];
   for (const [dialect, json, expected] of cases) {
     const request = read(dialect, json)!;
-    assert.deepEqual([request.prompts, request.samples, request.model, request.isList], expected, json);
+    const prompts = request.prompts.map((prompt) => (typeof prompt === 'string' ? prompt : [...prompt]));
+    assert.deepEqual([prompts, request.samples, request.model, request.isList], expected, json);
   }
 });
 

@@ -1,7 +1,8 @@
+import { JsonCursor } from '../../kit/json-cursor.ts';
 import { keyIs, scanMembers } from '../../kit/json-scan.ts';
 
 /** A prompt as its client wrote it. */
-export type GivenPrompt = string | readonly number[];
+export type GivenPrompt = string | Int32Array;
 
 /** What a request asks to be generated, as far as its tokens are concerned. */
 export interface GivenRequest {
@@ -51,6 +52,8 @@ const names = {
 
 /** Beside tokens, or in their place, there is something that is no text: its ids are the engine's alone. */
 const foreign = ['image_data', 'video_data', 'audio_data', 'input_embeds', 'prompt_embeds'];
+
+const OPEN_ARRAY = 0x5b;
 
 interface Member {
   readonly from: number;
@@ -122,6 +125,11 @@ export function askingForIds(body: Buffer, { asksForIds, end }: GivenRequest): B
 }
 
 function parse(body: Buffer, from: number, to: number): unknown {
+  if (body[from] === OPEN_ARRAY) {
+    const json = new JsonCursor(body, from, to);
+    const ids = json.ids();
+    if (!json.hasFailed) return ids;
+  }
   try {
     return JSON.parse(body.toString('utf8', from, to)) as unknown;
   } catch {
@@ -130,10 +138,21 @@ function parse(body: Buffer, from: number, to: number): unknown {
 }
 
 function readPrompts(value: unknown): GivenPrompt[] | null {
-  const list = typeof value === 'string' || isIds(value) ? [value] : value;
-  if (!Array.isArray(list) || list.length === 0) return null;
-  const isOfOneKind = list.every((one) => typeof one === 'string') || list.every(isIds);
-  return isOfOneKind && list.every((one: GivenPrompt) => one.length > 0) ? list : null;
+  const one = readPrompt(value);
+  if (one !== null) return [one];
+  if (!Array.isArray(value) || value.length === 0) return null;
+  const prompts: GivenPrompt[] = [];
+  for (const each of value) {
+    const prompt = readPrompt(each);
+    if (prompt === null || typeof prompt !== typeof (prompts[0] ?? prompt)) return null;
+    prompts.push(prompt);
+  }
+  return prompts;
+}
+
+function readPrompt(value: unknown): GivenPrompt | null {
+  if (typeof value === 'string' || value instanceof Int32Array) return value.length > 0 ? value : null;
+  return isIds(value) ? Int32Array.from(value) : null;
 }
 
 const isIds = (value: unknown): value is number[] =>

@@ -12,7 +12,8 @@ export interface Sampled {
   readonly ids: Int32Array;
   /** null: not asked for. */
   readonly logprobs: Float64Array | null;
-  readonly text: string;
+  /** UTF-8. */
+  readonly text: Buffer;
   /** '' where the answer broke off. */
   readonly finishReason: string;
   readonly spans: readonly OutputSpan[];

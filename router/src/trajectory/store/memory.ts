@@ -3,7 +3,7 @@ import { type SessionHead, type StoreCounts, type TrajectoryStore, outlineOf, tu
 
 interface Session {
   readonly head: SessionHead;
-  readonly turns: Map<string, Turn>;
+  readonly turns: Turn[];
   bytes: number;
 }
 
@@ -34,7 +34,7 @@ export class MemoryStore implements TrajectoryStore {
     this.#sorted = null;
     for (const [key, session] of this.#sessions) {
       if (this.#bytes <= this.#limitBytes) break;
-      this.#evicted += session.turns.size;
+      this.#evicted += session.turns.length;
       this.#drop(key, session);
     }
   }
@@ -56,7 +56,7 @@ export class MemoryStore implements TrajectoryStore {
   sessions(query: TurnQuery): readonly SessionHead[] {
     const { after, limit } = query;
     const heads = [...this.#sessions.values()]
-      .filter(({ turns }) => [...turns.values()].some((turn) => wants(query, turn)))
+      .filter(({ turns }) => turns.some((turn) => wants(query, turn)))
       .map(({ head }) => head)
       .filter(({ firstTurn }) => after === undefined || firstTurn > after);
     return heads.toSorted((a, b) => byText(a.firstTurn, b.firstTurn)).slice(0, limit);
@@ -73,7 +73,7 @@ export class MemoryStore implements TrajectoryStore {
     for (const [key, each] of this.#sessions) {
       const { head, turns } = each;
       if (head.session !== session || (tenant !== undefined && head.tenant !== tenant)) continue;
-      removed += turns.size;
+      removed += turns.length;
       this.#drop(key, each);
     }
     return removed;
@@ -90,12 +90,13 @@ export class MemoryStore implements TrajectoryStore {
     const key = keyOf(tenant, name);
     const session = this.#sessions.get(key) ?? {
       head: { session: name, tenant, firstTurn: id },
-      turns: new Map<string, Turn>(),
+      turns: [],
       bytes: 0,
     };
-    const before = session.turns.get(id);
+    const before = this.#turns.get(id);
     const bytes = turnBytes(turn) - (before === undefined ? 0 : turnBytes(before));
-    session.turns.set(id, turn);
+    if (before === undefined) session.turns.push(turn);
+    else session.turns[session.turns.indexOf(before)] = turn;
     session.bytes += bytes;
     this.#bytes += bytes;
     this.#turns.set(id, turn);
@@ -104,7 +105,7 @@ export class MemoryStore implements TrajectoryStore {
   }
 
   #drop(key: string, { turns, bytes }: Session): void {
-    for (const id of turns.keys()) this.#turns.delete(id);
+    for (const { id } of turns) this.#turns.delete(id);
     this.#sessions.delete(key);
     this.#bytes -= bytes;
     this.#sorted = null;

@@ -32,6 +32,12 @@ export function alignPrompt(
   return { ids, ends: walk.ends, text, hiddenBytes: 0 };
 }
 
+/** Tokens without a text beside them: theirs is what each stands for. null: of one of them that is not known. */
+export function alignIds(pieces: TokenPieces, ids: Int32Array): AlignedTokens | null {
+  const known = pieces.textOf(ids);
+  return known === null ? null : { ids, ...known, hiddenBytes: 0 };
+}
+
 /**
  * Sampled tokens beside the text that the engine gave for them: special tokens may be left out of it (`skip_special_tokens`), what
  * stopped it may be cut off, and parts of UTF-8 letters read as U+FFFD.
@@ -103,8 +109,10 @@ class Walk {
 
   fits(): boolean {
     const bytes = this.#pieces.bytesOf(this.#ids[this.i]!);
-    const end = this.at + (bytes?.length ?? 0);
-    return bytes !== null && end <= this.#text.length && bytes.compare(this.#text, this.at, end) === 0;
+    if (bytes === null || this.at + bytes.length > this.#text.length) return false;
+    // Pieces are short: a call to compare them costs more than they do.
+    for (let i = 0; i < bytes.length; i++) if (bytes[i] !== this.#text[this.at + i]) return false;
+    return true;
   }
 
   takePiece(): void {

@@ -39,6 +39,11 @@ export class TokenPieces {
   readonly #cache: (Buffer | null | undefined)[] = [];
   /** By their bytes, as Latin-1; -1: several. null: nobody asked yet. */
   #ids: Map<string, number> | null = null;
+  /** Pieces one after the other, of ids that were asked for: where each begins (0: not in it yet) and how long it is. */
+  #packed = Buffer.alloc(4096);
+  #packedEnd = 1;
+  readonly #starts: Int32Array;
+  readonly #lengths: Int32Array;
   /** A space, or what stands for one, is put before a text: the rest of a text can't be encoded as if it were one. */
   readonly prependsSpace: boolean;
 
@@ -51,6 +56,9 @@ export class TokenPieces {
       this.#added.set(id, content);
       if (special) this.#special.add(id);
     }
+    const ids = Math.max(this.#spellings.length, ...[...this.#added.keys()].map((id) => id + 1));
+    this.#starts = new Int32Array(ids);
+    this.#lengths = new Int32Array(ids);
     this.#spelling = spellingOf(partsOf(json.decoder));
     this.prependsSpace = [...partsOf(json.normalizer), ...partsOf(json.pre_tokenizer)].some(
       ({ type, add_prefix_space, prepend_scheme }) =>
@@ -100,6 +108,32 @@ export class TokenPieces {
     return ids;
   }
 
+  /** The text that ids stand for, and where each ends in it. null: of one of them that is not known. */
+  textOf(ids: Int32Array): { readonly text: Buffer; readonly ends: Uint32Array } | null {
+    const ends = new Uint32Array(ids.length);
+    let done = 0;
+    while ((done = placed(ids, this.#starts, this.#lengths, ends, done)) < ids.length) {
+      if (!this.#pack(ids[done]!)) return null;
+    }
+    const end = ends.at(-1) ?? 0;
+    const text = Buffer.allocUnsafe(end);
+    gather(ids, this.#starts, this.#packed, ends, text);
+    return { text, ends };
+  }
+
+  #pack(id: number): boolean {
+    const bytes = this.bytesOf(id);
+    if (bytes === null) return false;
+    if (this.#packedEnd + bytes.length > this.#packed.length) {
+      this.#packed = Buffer.concat([this.#packed, Buffer.alloc(this.#packed.length + bytes.length)]);
+    }
+    bytes.copy(this.#packed, this.#packedEnd);
+    this.#starts[id] = this.#packedEnd;
+    this.#lengths[id] = bytes.length;
+    this.#packedEnd += bytes.length;
+    return true;
+  }
+
   #spell(text: string): Buffer | null {
     if (this.#spelling === 'unknown') return null;
     if (this.#spelling === 'metaspace') {
@@ -113,6 +147,27 @@ export class TokenPieces {
       bytes[i] = byte;
     }
     return bytes;
+  }
+}
+
+/** Fills in where pieces end, from `first` on. @returns the index of the first id that is not packed */
+function placed(ids: Int32Array, starts: Int32Array, lengths: Int32Array, ends: Uint32Array, first: number): number {
+  let end = first === 0 ? 0 : ends[first - 1]!;
+  for (let i = first; i < ids.length; i++) {
+    const id = ids[i]!;
+    if (id >= starts.length || starts[id] === 0) return i;
+    end += lengths[id]!;
+    ends[i] = end;
+  }
+  return ids.length;
+}
+
+/** Copies piece after piece: they are a few bytes each, for which a call would be too much. */
+function gather(ids: Int32Array, starts: Int32Array, packed: Uint8Array, ends: Uint32Array, text: Uint8Array): void {
+  let at = 0;
+  for (let i = 0; i < ids.length; i++) {
+    const end = ends[i]!;
+    for (let from = starts[ids[i]!]!; at < end; at++) text[at] = packed[from++]!;
   }
 }
 

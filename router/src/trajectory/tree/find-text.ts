@@ -91,14 +91,15 @@ export function findIds(root: TreeNode, ids: Int32Array): Found {
   let most = 0;
   const stack: { node: TreeNode; done: number }[] = [];
   const push = (node: TreeNode, done: number): void => {
-    for (const child of node.children) if (child.ids[0] === ids[done]) stack.push({ node: child, done });
+    for (const child of node.withId(ids[done]!)) stack.push({ node: child, done });
   };
   push(root, 0);
   for (let visits = 0; stack.length > 0 && visits < MAX_VISITS; visits++) {
     const { node, done } = stack.pop()!;
-    const limit = Math.min(node.length, ids.length - done);
+    const own = node.ids;
+    const limit = Math.min(own.length, ids.length - done);
     let shared = 0;
-    while (shared < limit && node.ids[shared] === ids[done + shared]) shared++;
+    while (shared < limit && own[shared] === ids[done + shared]) shared++;
     if (done + shared > most || (done + shared === most && newest(node) > newest(best.node))) {
       most = done + shared;
       best = { node, at: shared, textBytes: 0 };

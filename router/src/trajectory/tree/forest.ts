@@ -93,11 +93,15 @@ export class TokenForest {
   /** Says that something ended here. */
   mark({ node, at }: Place, kind: MarkKind, end: TurnEnd | null = null, hiddenBytes = 0): void {
     if (at === 0) return;
-    const others = (node.marks ?? []).filter(
-      (mark) => mark.at !== at || mark.kind !== kind || mark.hiddenBytes !== hiddenBytes,
-    );
     const { bytes } = node;
-    node.marks = [...others, { kind, at, hiddenBytes, end, stamp: ++this.#stamp }];
+    const mark = { kind, at, hiddenBytes, end, stamp: ++this.#stamp };
+    if (node.marks === null) node.marks = [mark];
+    else {
+      const others = node.marks.filter(
+        (other) => other.at !== at || other.kind !== kind || other.hiddenBytes !== hiddenBytes,
+      );
+      node.marks = [...others, mark];
+    }
     this.#uses.bytes += node.bytes - bytes;
   }
 
@@ -132,11 +136,11 @@ export class TokenForest {
 
   #grow(parent: TreeNode, run: Run, done: number, version: number): TreeNode {
     const node = new TreeNode();
-    const cut = done === 0 ? 0 : run.ends[done - 1]!;
-    node.ids = run.ids.slice(done);
-    node.ends = run.ends.slice(done).map((end) => end - cut);
-    node.text = Buffer.from(run.text.subarray(cut, run.ends.at(-1)));
-    node.logprobs = run.logprobs?.slice(done) ?? null;
+    const rest = done === 0 ? run : restOf(run, done);
+    node.ids = rest.ids;
+    node.ends = rest.ends;
+    node.text = rest.text;
+    node.logprobs = rest.logprobs;
     node.isSampled = run.isSampled;
     node.depth = parent.depth + parent.length;
     node.version = version;
@@ -192,13 +196,21 @@ export class TokenForest {
   }
 }
 
+/** A run without its first tokens, in memory of its own. */
+function restOf({ ids, ends, text, logprobs, isSampled }: Run, from: number): Run {
+  const cut = ends[from - 1]!;
+  return {
+    ids: ids.slice(from),
+    ends: ends.slice(from).map((end) => end - cut),
+    text: Buffer.from(text.subarray(cut)),
+    logprobs: logprobs?.slice(from) ?? null,
+    isSampled,
+  };
+}
+
 /** The child that begins with the run's token `done`, with the same text. */
 function childFor(node: TreeNode, run: Run, done: number): TreeNode | null {
-  const start = done === 0 ? 0 : run.ends[done - 1]!;
-  const byte = run.ends[done] === start ? -1 : run.text[start]!;
-  for (const child of node.startingWith(byte)) {
-    if (child.ids[0] === run.ids[done] && sharedTokens(child, 0, run, done) > 0) return child;
-  }
+  for (const child of node.withId(run.ids[done]!)) if (sharedTokens(child, 0, run, done) > 0) return child;
   return null;
 }
 

@@ -10,19 +10,24 @@ export interface Path {
 export const tokensAt = ({ node, at }: Pick<Place, 'node' | 'at'>): number => node.depth + at;
 
 /** @param from leaves out so many tokens at the beginning */
-export function pathTo({ node, at }: Pick<Place, 'node' | 'at'>, from = 0): Path {
-  const length = Math.max(0, node.depth + at - from);
+export function pathTo(place: Pick<Place, 'node' | 'at'>, from = 0): Path {
+  const length = Math.max(0, tokensAt(place) - from);
   const path = { ids: new Int32Array(length), logprobs: new Float64Array(length), mask: new Uint8Array(length) };
+  writePath(place, from, path);
+  return path;
+}
+
+/** @param into all 0 */
+export function writePath({ node, at }: Pick<Place, 'node' | 'at'>, from: number, into: Path): void {
   let end = at;
   for (let step: TreeNode | null = node; step !== null && step.depth + end > from; step = step.parent) {
     const skipped = Math.max(0, from - step.depth);
     const to = step.depth + skipped - from;
-    path.ids.set(step.ids.subarray(skipped, end), to);
-    if (step.logprobs !== null) path.logprobs.set(step.logprobs.subarray(skipped, end), to);
-    if (step.isSampled) path.mask.fill(1, to, to + end - skipped);
+    into.ids.set(step.ids.subarray(skipped, end), to);
+    if (step.logprobs !== null) into.logprobs.set(step.logprobs.subarray(skipped, end), to);
+    if (step.isSampled) into.mask.fill(1, to, to + end - skipped);
     end = step.parent?.length ?? 0;
   }
-  return path;
 }
 
 /** The same from the root on, with each turn's own logprobs: several may have sampled the same tokens, with other weights or temperatures. */

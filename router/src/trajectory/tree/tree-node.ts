@@ -1,3 +1,5 @@
+import { Children } from './children.ts';
+
 /** Which turn ended at a mark, so that the next one knows what it continues. */
 export interface TurnEnd {
   readonly turn: string;
@@ -43,7 +45,7 @@ export interface Inserted extends Place {
   readonly shared: number;
 }
 
-/** Tokens of one kind in a row. */
+/** Tokens of one kind in a row. Where they are put into a tree it keeps their arrays: nobody may change them afterwards. */
 export interface Run {
   readonly ids: Int32Array;
   /** After token `i` so many bytes of `text` are behind. */
@@ -64,9 +66,9 @@ const NO_TEXT = Buffer.alloc(0);
 /** A run of tokens, all of one kind, between two places where trajectories part or end. */
 export class TreeNode {
   parent: TreeNode | null = null;
-  ids = NO_IDS;
-  ends = NO_ENDS;
-  text = NO_TEXT;
+  ids: Int32Array = NO_IDS;
+  ends: Uint32Array = NO_ENDS;
+  text: Buffer = NO_TEXT;
   logprobs: Float64Array | null = null;
   isSampled = false;
   /** Tokens of the trajectory before this node. */
@@ -78,8 +80,7 @@ export class TreeNode {
   /** In order of use: towards the newest. */
   newer: TreeNode | null = null;
   older: TreeNode | null = null;
-  /** By the first byte of their first token, -1 if it has no text. Several may share it, even their first id: with other text. */
-  #children: Map<number, TreeNode[]> | null = null;
+  #children: Children | null = null;
 
   get length(): number {
     return this.ids.length;
@@ -105,32 +106,30 @@ export class TreeNode {
   }
 
   add(child: TreeNode): void {
-    this.#children ??= new Map();
-    const bucket = bucketOf(child);
-    const siblings = this.#children.get(bucket);
-    if (siblings === undefined) this.#children.set(bucket, [child]);
-    else siblings.push(child);
+    if (this.#children === null) this.#children = new Children(child);
+    else this.#children.add(child);
     child.parent = this;
   }
 
   remove(child: TreeNode): void {
-    const bucket = bucketOf(child);
-    const siblings = this.#children!.get(bucket)!;
-    if (siblings.length > 1) siblings.splice(siblings.indexOf(child), 1);
-    else if (this.#children!.size > 1) this.#children!.delete(bucket);
-    else this.#children = null;
+    if (!this.#children!.remove(child)) this.#children = null;
     child.parent = null;
   }
 
   /** Children whose first token begins with `byte`, or has no text; -1: only those. */
   *startingWith(byte: number): Iterable<TreeNode> {
     if (this.#children === null) return;
-    if (byte >= 0) yield* this.#children.get(byte) ?? [];
-    yield* this.#children.get(-1) ?? [];
+    if (byte >= 0) yield* this.#children.withByte(byte);
+    yield* this.#children.withByte(-1);
+  }
+
+  /** Children whose first token is this one. */
+  withId(id: number): readonly TreeNode[] {
+    return this.#children?.withId(id) ?? [];
   }
 
   get children(): Iterable<TreeNode> {
-    return this.#children === null ? [] : [...this.#children.values()].flat();
+    return this.#children?.all ?? [];
   }
 
   hold(at: number): Place {
@@ -145,27 +144,32 @@ export class TreeNode {
     const parent = this.parent!;
     parent.remove(this);
     const cut = this.textBefore(at);
-    upper.ids = this.ids.slice(0, at);
-    upper.ends = this.ends.slice(0, at);
-    upper.text = Buffer.from(this.text.subarray(0, cut));
-    upper.logprobs = this.logprobs?.slice(0, at) ?? null;
     upper.isSampled = this.isSampled;
     upper.depth = this.depth;
     upper.version = this.version;
-    this.ids = this.ids.slice(at);
-    this.ends = this.ends.slice(at).map((end) => end - cut);
+    upper.ids = inPlace(this.ids.subarray(0, at));
+    upper.ends = inPlace(this.ends.subarray(0, at));
+    upper.text = Buffer.from(this.text.subarray(0, cut));
+    upper.logprobs = this.logprobs && inPlace(this.logprobs.subarray(0, at));
+    this.ids = inPlace(this.ids.subarray(at));
+    this.ends = inPlace(this.ends.subarray(at));
     this.text = Buffer.from(this.text.subarray(cut));
-    this.logprobs = this.logprobs?.slice(at) ?? null;
+    this.logprobs = this.logprobs && inPlace(this.logprobs.subarray(at));
+    for (let i = 0; i < this.ends.length; i++) this.ends[i]! -= cut;
     this.depth += at;
-    const marks = this.marks ?? [];
-    upper.marks = orNull(marks.filter((mark) => mark.at <= at));
-    this.marks = orNull(marks.filter((mark) => mark.at > at));
-    for (const mark of this.marks ?? []) mark.at -= at;
-    const places = this.places ?? [];
-    upper.places = orNull(places.filter((place) => place.at <= at));
-    this.places = orNull(places.filter((place) => place.at > at));
-    for (const place of upper.places ?? []) place.node = upper;
-    for (const place of this.places ?? []) place.at -= at;
+    if (this.marks !== null) {
+      const { marks } = this;
+      upper.marks = orNull(marks.filter((mark) => mark.at <= at));
+      this.marks = orNull(marks.filter((mark) => mark.at > at));
+      for (const mark of this.marks ?? []) mark.at -= at;
+    }
+    if (this.places !== null) {
+      const { places } = this;
+      upper.places = orNull(places.filter((place) => place.at <= at));
+      this.places = orNull(places.filter((place) => place.at > at));
+      for (const place of upper.places ?? []) place.node = upper;
+      for (const place of this.places ?? []) place.at -= at;
+    }
     parent.add(upper);
     upper.add(this);
     return upper;
@@ -177,6 +181,8 @@ export function release(place: Place): void {
   node.places = orNull((node.places ?? []).filter((other) => other !== place));
 }
 
-const orNull = <T>(list: T[]): T[] | null => (list.length === 0 ? null : list);
+/** A part of an array, in memory of its own unless it needs half of what it is in. */
+const inPlace = <A extends Int32Array | Uint32Array | Float64Array>(part: A): A =>
+  2 * part.byteLength >= part.buffer.byteLength ? part : (part.slice() as A);
 
-const bucketOf = ({ ends, text }: TreeNode): number => (ends[0] === 0 ? -1 : text[0]!);
+const orNull = <T>(list: T[]): T[] | null => (list.length === 0 ? null : list);

@@ -1,0 +1,143 @@
+import { release } from '../tree/tree-node.ts';
+import type { Capture, OpenPrompt } from './capture.ts';
+import type { ExpertsFiles } from './experts-files.ts';
+import { readAnswer } from './read-answer.ts';
+import { type CaptureDialect, readRequest } from './read-request.ts';
+import { Unreadable } from './sampled.ts';
+import { type EndedTurn, type Parcel, unpack } from './turn-parcel.ts';
+
+/** A request whose prompts are in the tree, held there until its answer is here. */
+export interface Open {
+  readonly dialect: CaptureDialect;
+  readonly model: string;
+  readonly tenant: string;
+  readonly samples: number;
+  readonly prompts: readonly OpenPrompt[];
+  /** As the client sent it, where that is kept. */
+  readonly request: Uint8Array | null;
+}
+
+/** Length first, so that no name of a model can be another tenant's tree. */
+export const treeName = (tenant: string, model: string): string => `${tenant.length}:${tenant}${model}`;
+
+export const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
+  Buffer.from(buffer, byteOffset, byteLength);
+
+/** What the ends of turns are about. */
+interface TurnEndsOptions {
+  readonly capture: () => Capture;
+  /** Open captures by their numbers. */
+  readonly open: Map<number, Open>;
+  readonly files: ExpertsFiles | null;
+  readonly keepsBodies: boolean;
+}
+
+/** Answers become turns. */
+export class TurnEnds {
+  /** Answers that could not be read, or that came to other prompts than were sent. */
+  uncaptured = 0;
+  /** Why the last one was not; ''. */
+  lastProblem = '';
+  readonly #options: TurnEndsOptions;
+  /** While the tokens of a turn are decoded: those after it wait, and so does whoever asks for them. */
+  #behind: Promise<void> | null = null;
+
+  constructor(options: TurnEndsOptions) {
+    this.#options = options;
+  }
+
+  /** All that ended is in the tree. */
+  async settled(): Promise<void> {
+    while (this.#behind !== null) await this.#behind;
+  }
+
+  end(parcel: Parcel): void {
+    const turns = unpack(parcel);
+    const rest =
+      this.#behind === null ? this.#endAll(turns) : this.#behind.then(() => this.#endAll(turns) ?? undefined);
+    this.#behind = rest;
+    void rest?.then(() => {
+      if (this.#behind === rest) this.#behind = null;
+    });
+  }
+
+  /** At once, as far as nothing has to be decoded: what is asked next may be about them. */
+  #endAll(turns: Generator<EndedTurn, void, void>): Promise<void> | null {
+    for (let next = turns.next(); next.done !== true; next = turns.next()) {
+      const turn = next.value;
+      const opened = this.#openOf(turn);
+      if (!(opened instanceof Promise)) this.#end(turn, opened);
+      else {
+        return opened.then((known) => {
+          this.#end(turn, known);
+          return this.#endAll(turns) ?? undefined;
+        });
+      }
+    }
+    return null;
+  }
+
+  #openOf(turn: EndedTurn): Open | null | Promise<Open | null> {
+    const { open } = this.#options;
+    if (turn.request === null) {
+      const known = open.get(turn.id) ?? null;
+      open.delete(turn.id);
+      return known;
+    }
+    try {
+      const opened = this.#openNow(turn.request, turn);
+      return opened instanceof Promise ? opened.catch((error: unknown) => this.#failed(error)) : opened;
+    } catch (error) {
+      return this.#failed(error);
+    }
+  }
+
+  /** A request that came with its answer: one prompt, as ids. null: there are no tokens that could be told. */
+  #openNow(body: Uint8Array, { facts }: EndedTurn): Open | null | Promise<Open> {
+    const { capture, keepsBodies } = this.#options;
+    const request = readRequest('generate', bufferOf(body));
+    if (request === null) return null;
+    const { tenant } = facts;
+    const model = request.model || facts.model;
+    const kept = keepsBodies ? body.slice() : null;
+    const made = (prompt: OpenPrompt): Open => {
+      return { dialect: 'generate', model, tenant, samples: request.samples, prompts: [prompt], request: kept };
+    };
+    const opened = capture().open(treeName(tenant, model), request.prompts[0]!, request.addSpecial);
+    return opened instanceof Promise ? opened.then(made) : made(opened);
+  }
+
+  #end(turn: EndedTurn, known: Open | null): void {
+    try {
+      if (known !== null) this.#record(turn, known);
+    } catch (error) {
+      this.#failed(error);
+    } finally {
+      if (turn.expertsKey !== null) this.#options.files?.drop(turn.expertsKey);
+      for (const { end } of known?.prompts ?? []) release(end);
+    }
+  }
+
+  #record({ isStream, answer, facts, expertsKey }: EndedTurn, known: Open): void {
+    const { dialect, prompts, samples, tenant, model } = known;
+    const { capture, files } = this.#options;
+    for (const sampled of readAnswer(dialect, isStream, bufferOf(answer))) {
+      const prompt = prompts[Math.floor(sampled.index / samples)];
+      if (prompt === undefined) throw new Unreadable(`a sample with the number ${sampled.index}`);
+      if (sampled.promptTokens >= 0 && sampled.promptTokens !== prompt.tokens) {
+        throw new Unreadable(`the engine read ${sampled.promptTokens} tokens where there are ${prompt.tokens}`);
+      }
+      const experts = expertsKey === null ? null : (files?.keep(expertsKey, sampled.experts) ?? null);
+      // Of several samples the first one has them: they are those of all.
+      const isFirst = sampled.index === 0 && known.request !== null;
+      const bodies = { request: isFirst ? known.request : null, answer: isFirst ? answer.slice() : null };
+      capture().record(prompt, sampled, { ...facts, tenant, model }, { experts, ...bodies });
+    }
+  }
+
+  #failed(error: unknown): null {
+    this.uncaptured++;
+    this.lastProblem = (error as Error).message;
+    return null;
+  }
+}

@@ -1,0 +1,167 @@
+import type { TurnFacts } from './capture.ts';
+
+/** A turn whose answer is here, as the event loop knows it. */
+export interface EndedTurn {
+  /** The number of its open capture; 0: there is none, `request` says what was asked. */
+  readonly id: number;
+  readonly request: Uint8Array | null;
+  readonly isStream: boolean;
+  readonly answer: Uint8Array;
+  /** What its routed experts are known by; null: it had none. */
+  readonly expertsKey: number | null;
+  /** `model`: as the router knows it; the request's own word comes first. */
+  readonly facts: TurnFacts;
+}
+
+/** Turns in memory that both threads see. */
+export interface Parcel {
+  readonly crate: SharedArrayBuffer;
+  /** Where the last turn in it ends. */
+  readonly end: number;
+}
+
+/** So many turns of a few KB travel together. */
+const CRATE_BYTES = 262_144;
+/** Crates that are used again and again. While the thread is further behind, each is made for one parcel. */
+const MAX_CRATES = 16;
+
+/** The first word of a crate: 1 while a parcel is made or read in it. */
+const BUSY = 0;
+const FIRST_TURN = 8;
+
+// What stands before the bytes of a turn: words, then doubles.
+const ID = 0;
+const FLAGS = 1;
+const EXPERTS = 2;
+const REQUEST_BYTES = 3;
+const ANSWER_BYTES = 4;
+const TEXT_BYTES = 5;
+const TEXTS = ['session', 'group', 'tenant', 'worker', 'model', 'path'] as const;
+const DOUBLES = ['startedAtMs', 'ttftMs', 'generationMs'] as const;
+const WORDS = 12;
+const HEAD_BYTES = 4 * WORDS + 8 * DOUBLES.length;
+/** For the length of a text: it is that of the turn before. */
+const AS_BEFORE = -1;
+const NO_REQUEST = -1;
+
+const aligned = (bytes: number): number => (bytes + 7) & ~7;
+
+class Crate {
+  readonly memory: SharedArrayBuffer;
+  readonly words: Int32Array;
+  readonly doubles: Float64Array;
+  readonly bytes: Buffer;
+
+  constructor(memory: SharedArrayBuffer) {
+    this.memory = memory;
+    this.words = new Int32Array(memory);
+    this.doubles = new Float64Array(memory);
+    this.bytes = Buffer.from(memory);
+  }
+}
+
+/** Packs turns for the other thread: no object of theirs crosses over, and no memory is made for them. */
+export class TurnPacker {
+  readonly #crates: Crate[] = [];
+  readonly #before = TEXTS.map(() => '');
+  #crate: Crate | null = null;
+  #end = FIRST_TURN;
+
+  /** @returns false: it has no room for this turn; take what it has first */
+  add(turn: EndedTurn): boolean {
+    const { request, answer, facts, expertsKey } = turn;
+    let size = HEAD_BYTES + (request?.length ?? 0) + answer.length;
+    // A letter has three bytes at most for each unit that it has here.
+    for (const name of TEXTS) size += 3 * facts[name].length;
+    size = aligned(size);
+    if (this.#crate !== null && this.#end + size > this.#crate.bytes.length) return false;
+    const { words, doubles, bytes } = (this.#crate ??= this.#open(FIRST_TURN + size));
+    const start = this.#end;
+    const word = start / 4;
+    words[word + ID] = turn.id;
+    words[word + FLAGS] = turn.isStream ? 1 : 0;
+    words[word + EXPERTS] = expertsKey ?? -1;
+    words[word + REQUEST_BYTES] = request?.length ?? NO_REQUEST;
+    words[word + ANSWER_BYTES] = answer.length;
+    for (let i = 0; i < DOUBLES.length; i++) doubles[(start + 4 * WORDS) / 8 + i] = facts[DOUBLES[i]!];
+    let at = start + HEAD_BYTES;
+    for (let i = 0; i < TEXTS.length; i++) {
+      const text = facts[TEXTS[i]!];
+      const isAsBefore = text === this.#before[i];
+      words[word + TEXT_BYTES + i] = isAsBefore ? AS_BEFORE : bytes.write(text, at);
+      if (isAsBefore) continue;
+      at += words[word + TEXT_BYTES + i]!;
+      this.#before[i] = text;
+    }
+    if (request !== null) bytes.set(request, at);
+    at += request?.length ?? 0;
+    bytes.set(answer, at);
+    this.#end = aligned(at + answer.length);
+    return true;
+  }
+
+  /** What was added since; null: nothing. */
+  take(): Parcel | null {
+    if (this.#crate === null) return null;
+    const parcel = { crate: this.#crate.memory, end: this.#end };
+    this.#crate = null;
+    this.#end = FIRST_TURN;
+    this.#before.fill('');
+    return parcel;
+  }
+
+  #open(bytes: number): Crate {
+    let crate = bytes > CRATE_BYTES ? undefined : this.#crates.find(({ words }) => Atomics.load(words, BUSY) === 0);
+    if (crate === undefined) {
+      crate = new Crate(new SharedArrayBuffer(Math.max(bytes, CRATE_BYTES)));
+      if (bytes <= CRATE_BYTES && this.#crates.length < MAX_CRATES) this.#crates.push(crate);
+    }
+    Atomics.store(crate.words, BUSY, 1);
+    return crate;
+  }
+}
+
+/** The turns of a parcel, in their order. Their bytes are valid until the next one is asked for. */
+export function* unpack({ crate, end }: Parcel): Generator<EndedTurn, void, void> {
+  const { words, doubles, bytes } = new Crate(crate);
+  const texts = TEXTS.map(() => '');
+  try {
+    for (let start = FIRST_TURN; start < end;) {
+      const word = start / 4;
+      let at = start + HEAD_BYTES;
+      for (let i = 0; i < TEXTS.length; i++) {
+        const length = words[word + TEXT_BYTES + i]!;
+        if (length === AS_BEFORE) continue;
+        texts[i] = bytes.toString('utf8', at, at + length);
+        at += length;
+      }
+      const [session, group, tenant, worker, model, path] = texts as [string, string, string, string, string, string];
+      const double = (start + 4 * WORDS) / 8;
+      const requestBytes = words[word + REQUEST_BYTES]!;
+      const answerAt = at + Math.max(0, requestBytes);
+      const answerEnd = answerAt + words[word + ANSWER_BYTES]!;
+      const expertsKey = words[word + EXPERTS]!;
+      yield {
+        id: words[word + ID]!,
+        request: requestBytes === NO_REQUEST ? null : bytes.subarray(at, answerAt),
+        isStream: words[word + FLAGS] === 1,
+        answer: bytes.subarray(answerAt, answerEnd),
+        expertsKey: expertsKey < 0 ? null : expertsKey,
+        facts: {
+          session,
+          group,
+          tenant,
+          worker,
+          model,
+          path,
+          startedAtMs: doubles[double]!,
+          ttftMs: doubles[double + 1]!,
+          generationMs: doubles[double + 2]!,
+        },
+      };
+      start = aligned(answerEnd);
+    }
+  } finally {
+    Atomics.store(words, BUSY, 0);
+  }
+}
