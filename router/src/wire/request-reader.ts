@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { CoarseClock } from '../kit/clock.ts';
-import { ChunkedReader, type TakePart } from './chunked.ts';
+import { ChunkedPayload } from './chunked-payload.ts';
 import { BAD, INCOMPLETE } from './fields.ts';
 import { RequestBody, type RetryBudget, freeRead } from './request-body.ts';
 import { MAX_HEAD_BYTES, MAX_LINE_BYTES, type Refusal, RequestHead } from './request-head.ts';
@@ -10,8 +10,6 @@ const MAX_AHEAD_BYTES = 65_536;
 
 /** Of so many chunks in a read, the next read is left for another turn: 64 KB in chunks of a byte take 2 ms, and a turn has up to 32 reads. */
 const MANY_PARTS = 1_000;
-/** Where chunks of one read are laid together. */
-let scratch = Buffer.allocUnsafeSlow(65_536);
 
 const READ_BYTES = 65_536;
 /** What all clients' sockets read into where what is read is used up, or copied, before the next read. */
@@ -70,11 +68,7 @@ export class RequestReader {
   /** What the socket reads into, where that is the body's own. */
   #own: Buffer | null = null;
   #bodyLeft = 0;
-  #chunks: ChunkedReader | null = null;
-  /** Payload in the present read, laid together: chunks may be of a byte each, pieces of a body may not. */
-  #parts = 0;
-  #partStart = 0;
-  #partBytes = 0;
+  #chunked: ChunkedPayload | null = null;
   #isBodyPaused = false;
   #isReading = true;
 
@@ -97,7 +91,7 @@ export class RequestReader {
   get readInto(): Buffer {
     const { body } = this;
     if (body === null || body.isComplete || this.isStopped) return headBuffer;
-    if (this.#chunks !== null || body.isCopied) return sharedBuffer;
+    if (this.#chunked !== null || body.isCopied) return sharedBuffer;
     const left = this.#bodyLeft;
     if (left < MIN_OWN_BYTES) return headBuffer;
     return (this.#own ??= Buffer.allocUnsafeSlow(left < READ_BYTES ? left : READ_BYTES));
@@ -225,7 +219,7 @@ export class RequestReader {
     }
     this.#bodyLeft = head.contentLength < 0 ? 0 : head.contentLength;
     if (head.isChunked) {
-      this.#chunks = new ChunkedReader(false, this.#gather);
+      this.#chunked = new ChunkedPayload();
     } else {
       body.holdsReads = true;
       body.isComplete = this.#bodyLeft === 0;
@@ -247,19 +241,19 @@ export class RequestReader {
   /** @param isOwn the buffer is the body's from here on */
   #onBodyBytes(bytes: Buffer, start: number, end: number, isOwn: boolean): void {
     const body = this.body!;
-    if (this.#chunks !== null) {
-      this.#parts = 0;
-      const isGood = this.#chunks.read(bytes, start, end);
+    if (this.#chunked !== null) {
+      const { chunks } = this.#chunked;
+      const isGood = this.#chunked.read(bytes, start, end);
+      const { parts, payload } = this.#chunked;
       // Copied out of the read: chunk lines and all, it would stay in memory for a retry.
-      if (this.#parts > 1) body.pushPart(scratch.subarray(0, this.#partBytes));
-      else if (this.#parts === 1) body.pushPart(bytes.subarray(this.#partStart, this.#partStart + this.#partBytes));
+      if (payload !== null) body.pushPart(payload);
       if (!isGood) {
-        this.#refuseBody({ status: 400, message: `The request has ${this.#chunks.refusal}.` });
-      } else if (this.#chunks.payloadBytes > this.#limits.maxPayloadBytes) {
+        this.#refuseBody({ status: 400, message: `The request has ${chunks.refusal}.` });
+      } else if (chunks.payloadBytes > this.#limits.maxPayloadBytes) {
         this.#refuseBody({ status: 413, message: this.#tooLarge() });
-      } else if (this.#chunks.end >= 0) this.#endBody(bytes, this.#chunks.end, end);
+      } else if (chunks.end >= 0) this.#endBody(bytes, chunks.end, end);
       else {
-        if (this.#parts > MANY_PARTS) this.#breathe();
+        if (parts > MANY_PARTS) this.#breathe();
         if (isOwn) freeRead(bytes);
         this.#awaitMore();
       }
@@ -274,24 +268,6 @@ export class RequestReader {
     if (this.#bodyLeft === 0) this.#endBody(bytes, bodyEnd, end);
     else this.#awaitMore();
   }
-
-  readonly #gather: TakePart = (bytes, start, end) => {
-    const count = end - start;
-    if (this.#parts++ === 0) {
-      this.#partStart = start;
-      this.#partBytes = count;
-      return;
-    }
-    if (this.#parts === 2) {
-      // Payload is never more than the read that it is in.
-      if (bytes.length > scratch.length) scratch = Buffer.allocUnsafe(bytes.length);
-      scratch.set(bytes.subarray(this.#partStart, this.#partStart + this.#partBytes));
-    }
-    // For few bytes a view costs more than they do.
-    if (count < 32) for (let i = 0; i < count; i++) scratch[this.#partBytes + i] = bytes[start + i]!;
-    else scratch.set(bytes.subarray(start, end), this.#partBytes);
-    this.#partBytes += count;
-  };
 
   /** Lets others have their turn. */
   #breathe(): void {
@@ -312,7 +288,7 @@ export class RequestReader {
   }
 
   #endBody(bytes: Buffer, bodyEnd: number, end: number): void {
-    this.#chunks = null;
+    this.#chunked = null;
     this.#owner.deadlineMs = Infinity;
     if (bodyEnd < end) this.#stash(bytes, bodyEnd, end);
     this.body!.finish();
