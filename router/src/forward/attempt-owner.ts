@@ -25,6 +25,8 @@ export type CutCode = 'upstream_reset' | 'stream_idle_timeout';
 export interface PairRules {
   /** The answer of a decode engine: what came of it is kept until then, and others can be tried still. */
   mayBegin(attempt: Attempt): boolean;
+  /** True: these bytes, which a stream under a good status begins with, say that it failed. */
+  isFailure(bytes: Buffer, start: number, end: number): boolean;
   /** True: nobody gets this answer, so nothing of the exchange hangs on it. */
   isAside(attempt: Attempt): boolean;
 }

@@ -193,14 +193,18 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
       }
       if (head.status >= 200) {
         this.#partial = null;
+        const rules = this.#rules;
+        if (rules !== null && head.status < 400) {
+          if (!this.#mayBegin(head, end - next)) {
+            this.#partial = Buffer.from(all.subarray(start, end));
+            // More than its beginning is not needed before it may go on.
+            return end === next;
+          }
+          if (head.isEventStream && rules.isFailure(all, next, end)) head.status = 500;
+        }
         if (head.status >= 400 && this.#owner.rejects(this, head)) {
           this.#reject(head, end - next);
           return true;
-        }
-        if (this.#rules !== null && head.status < 400 && !this.#mayBegin(head, end - next)) {
-          this.#partial = Buffer.from(all.subarray(start, end));
-          // More than its beginning is not needed before it may go on.
-          return end === next;
         }
         this.#begin(head);
         return this.isOver || this.#relay(all, next, end);

@@ -4,6 +4,7 @@ import { connectClient, send } from '../harness/client.ts';
 import { deadUrl } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
 import { beginsStream, blamed } from '../harness/pair-failures.ts';
+import { chunk } from '../harness/message.ts';
 import { untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 import { connectors, startVllmPairs } from './scene.ts';
@@ -38,6 +39,29 @@ for (const connector of connectors) {
       match(got.get('x-engine')!, new RegExp(role));
       await untilIdle(router);
     });
+
+    if (role === 'decode') {
+      test(`${connector}: a stream whose first event is an error is tried elsewhere; where nobody does better it is the answer, untouched`, async (t) => {
+        const { world, router } = await startVllmPairs(t, connector, [1, 2], { retryMaxRetries: 1 });
+        const [bad, good] = world.decode;
+        const event = 'data: {"error": {"message": "Internal server error", "code": 500}}\n\n';
+        const fails: typeof beginsStream = ({ request }) => {
+          request.beginStream();
+          request.connection.write(`${chunk(event)}${chunk('data: [DONE]\n\n')}0\r\n\r\n`);
+          return 'nothing';
+        };
+        bad!.instead = fails;
+        const got = await send(t, router.url, ask(true));
+        equal(got.status, 200);
+        match(got.text, /decode/);
+        deepEqual([bad!.seen.length, good!.seen.length], [1, 1]);
+        deepEqual(await blamed(t, router), [`${bad!.engine.url} 1`]);
+        good!.instead = fails;
+        const failed = await send(t, router.url, ask(true));
+        deepEqual([failed.status, failed.text], [200, `${event}data: [DONE]\n\n`]);
+        await untilIdle(router);
+      });
+    }
 
     test(`${connector}: nobody listens at a ${role} engine: another one`, async (t) => {
       const { world, router } = await startVllmPairs(t, connector, [1, 1]);

@@ -6,6 +6,7 @@ import type { ResponseHead } from '../../wire/response-head.ts';
 import type { Sink } from '../../wire/sink.ts';
 import type { AttemptOwner, CutCode, PairRules } from '../attempt-owner.ts';
 import { Attempt } from '../attempt.ts';
+import { beginsWithError } from './failed-stream.ts';
 import type { Handover, Meeting } from './meeting.ts';
 import { PrefillSink } from './prefill-sink.ts';
 
@@ -94,6 +95,10 @@ export class Pair implements PairOwnerOfAttempts {
 
   mayBegin(attempt: Attempt): boolean {
     return attempt === this.#prefill || this.#meeting.read === null || this.#isPrefilled;
+  }
+
+  isFailure(bytes: Buffer, start: number, end: number): boolean {
+    return beginsWithError(bytes, start, end);
   }
 
   isAside(attempt: Attempt): boolean {
