@@ -253,7 +253,7 @@ test('memory stays within its limit', () => {
   let seed = 1;
   const random = (below: number): number => (seed = (seed * 48_271) % 2_147_483_647) % below;
   const idle = memoryUsed();
-  for (let i = 1; i <= 40_000; i++) {
+  for (let i = 1; i <= 24_000; i++) {
     const ids = Array.from({ length: 1 + random(40) }, () => random(10));
     const end = forest.insert({ node: root, at: 0 }, runOf({ ids, isSampled: i % 2 === 0 }, 0), 0);
     const name = `${i}`.padStart(30, '-');
@@ -261,12 +261,12 @@ test('memory stays within its limit', () => {
     forest.mark(end, 'turn', { turn: name, session: `s${name}`, index: 0, tokens: ids.length, from: 0, own });
     forest.trim();
     assert.ok(forest.bytes <= maxBytes);
-    if (i % 10_000 !== 0) continue;
+    if (i % 6_000 !== 0) continue;
     // Not only by its own count. The margin is for what the test runner and the compiler keep meanwhile.
     const grown = memoryUsed() - idle;
     assert.ok(grown <= 1.1 * maxBytes, `${grown} bytes after ${i}`);
     assert.ok(forest.bytes > 0.95 * maxBytes);
   }
   check(forest, root);
-  assert.ok(forest.counts.evictedNodes > 30_000);
+  assert.ok(forest.counts.evictedNodes > 15_000);
 });
