@@ -157,6 +157,7 @@ test(`${trajectoryCount} trajectories: text gives back the ids that were sampled
         method: 'POST',
         body: JSON.stringify({ text: each.text }),
       });
+      assert.equal(response.status, 200, response.ok ? '' : await response.clone().text());
       const answer = (await response.json()) as { tokens: number[]; loss_mask: number[]; rollout_logp: number[] };
       retrieved.push({ line: each, tokens: answer.tokens, mask: answer.loss_mask, logprobs: answer.rollout_logp });
     }

@@ -76,9 +76,7 @@ export class Capture {
     try {
       const { place, textBytes, rest } = await exactIds(this.tokenizer, root, text, { endsTurn: false, addSpecial });
       const framing = tokensAt(place) === 0 && addSpecial ? this.tokenizer.before : [];
-      const bytes = Buffer.from(text);
-      // A copy: what is new may be little, and stays.
-      const more = textBytes === 0 ? bytes : Buffer.from(bytes.subarray(textBytes));
+      const more = Buffer.from(text).subarray(textBytes);
       return this.#grow(place, alignPrompt(this.tokenizer.pieces, rest, more, framing));
     } finally {
       release(rooted);
@@ -88,7 +86,7 @@ export class Capture {
   #openIds(root: TreeNode, ids: Int32Array): OpenPrompt | Promise<OpenPrompt> {
     const found = findIds(root, ids);
     const known = tokensAt(found);
-    const rest = known === 0 ? ids : ids.slice(known);
+    const rest = ids.subarray(known);
     const aligned = alignIds(this.tokenizer.pieces, rest);
     const place = found.node.hold(found.at);
     return aligned === null ? this.#openDecoded(place, rest) : this.#grow(place, aligned);

@@ -2,57 +2,76 @@ import type { TreeNode } from './tree-node.ts';
 
 const NONE: readonly TreeNode[] = [];
 
-/** The first byte of a node's first token; -1 if that has no text. */
-const byteOf = ({ ends, text }: TreeNode): number => (ends[0] === 0 ? -1 : text[0]!);
+/** So many are looked through; more have tables, which cost a quarter of a KB for each node in small ones. */
+const MAX_LISTED = 8;
 
-/**
- * What follows a node, found by its first id and by the first byte of its text. Several may share both: the same id with other text.
- * Most nodes are followed by one: that needs no tables.
- */
+/** The first byte of a node's first token; -1 if that has no text. */
+const byteOf = (node: TreeNode): number => (node.textBefore(1) === 0 ? -1 : node.text[0]!);
+
+/** What follows a node, found by its first id and by the first byte of its text. Several may share both: the same id with other text. */
 export class Children {
-  #only: TreeNode | null;
+  /** null: they are in tables. */
+  #list: readonly TreeNode[] | null;
   #byId: Map<number, TreeNode[]> | null = null;
   #byByte: Map<number, TreeNode[]> | null = null;
 
   constructor(first: TreeNode) {
-    this.#only = first;
+    this.#list = [first];
   }
 
   add(child: TreeNode): void {
-    if (this.#byId === null) {
+    if (this.#list !== null && this.#list.length < MAX_LISTED) {
+      // A new one, of just that size: `push` makes room for 17.
+      this.#list = [...this.#list, child];
+      return;
+    }
+    if (this.#list !== null) {
       this.#byId = new Map();
       this.#byByte = new Map();
-      this.#enter(this.#only!);
-      this.#only = null;
+      for (const listed of this.#list) this.#enter(listed);
+      this.#list = null;
     }
     this.#enter(child);
   }
 
   /** @returns false: there are none left */
   remove(child: TreeNode): boolean {
-    if (this.#only !== null) return false;
-    leave(this.#byId!, child.ids[0]!, child);
+    if (this.#list !== null) {
+      this.#list = this.#list.toSpliced(this.#list.indexOf(child), 1);
+      return this.#list.length > 0;
+    }
+    leave(this.#byId!, child.idAt(0), child);
     leave(this.#byByte!, byteOf(child), child);
-    return this.#byId!.size > 0;
+    if (this.#byId!.size <= MAX_LISTED / 2) this.#toList();
+    return true;
   }
 
   withId(id: number): readonly TreeNode[] {
-    if (this.#byId !== null) return this.#byId.get(id) ?? NONE;
-    return this.#only!.ids[0] === id ? [this.#only!] : NONE;
+    if (this.#list === null) return this.#byId!.get(id) ?? NONE;
+    return this.#list.filter((child) => child.idAt(0) === id);
   }
 
   /** Children whose first token begins with `byte`; -1: has no text. */
   withByte(byte: number): readonly TreeNode[] {
-    if (this.#byByte !== null) return this.#byByte.get(byte) ?? NONE;
-    return byteOf(this.#only!) === byte ? [this.#only!] : NONE;
+    if (this.#list === null) return this.#byByte!.get(byte) ?? NONE;
+    return this.#list.filter((child) => byteOf(child) === byte);
   }
 
   get all(): Iterable<TreeNode> {
-    return this.#byId === null ? [this.#only!] : [...this.#byId.values()].flat();
+    return this.#list ?? [...this.#byId!.values()].flat();
+  }
+
+  /** Tables that have become small. */
+  #toList(): void {
+    const all = [...this.#byId!.values()].flat();
+    if (all.length > MAX_LISTED) return;
+    this.#list = all;
+    this.#byId = null;
+    this.#byByte = null;
   }
 
   #enter(child: TreeNode): void {
-    enter(this.#byId!, child.ids[0]!, child);
+    enter(this.#byId!, child.idAt(0), child);
     enter(this.#byByte!, byteOf(child), child);
   }
 }

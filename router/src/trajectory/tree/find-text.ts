@@ -37,7 +37,7 @@ export function findText(root: TreeNode, text: Buffer): TextMatch {
   for (let visits = 0; stack.length > 0 && visits < MAX_VISITS; visits++) {
     const { node, textAt } = stack.pop()!;
     const bytes = sharedBytes(node.text, text, textAt);
-    const tokens = bytes === node.text.length ? node.length : tokensWithin(node.ends, bytes);
+    const tokens = bytes === node.textBefore(node.length) ? node.length : tokensWithin(node.ends, bytes);
     for (const mark of node.marks ?? []) {
       if (mark.at > tokens) continue;
       const textBytes = textAt + node.textBefore(mark.at);
@@ -79,7 +79,7 @@ function stoppedEnd(
   }
   if (depth === 0) return best;
   for (const child of node.children) {
-    const below = stoppedEnd(child, textAt + node.text.length, visible, depth - 1);
+    const below = stoppedEnd(child, textAt + node.textBefore(node.length), visible, depth - 1);
     if (below !== null && (best === null || below.mark.stamp > best.mark.stamp)) best = below;
   }
   return best;
@@ -96,10 +96,9 @@ export function findIds(root: TreeNode, ids: Int32Array): Found {
   push(root, 0);
   for (let visits = 0; stack.length > 0 && visits < MAX_VISITS; visits++) {
     const { node, done } = stack.pop()!;
-    const own = node.ids;
-    const limit = Math.min(own.length, ids.length - done);
+    const limit = Math.min(node.length, ids.length - done);
     let shared = 0;
-    while (shared < limit && own[shared] === ids[done + shared]) shared++;
+    while (shared < limit && node.idAt(shared) === ids[done + shared]) shared++;
     if (done + shared > most || (done + shared === most && newest(node) > newest(best.node))) {
       most = done + shared;
       best = { node, at: shared, textBytes: 0 };
@@ -125,7 +124,7 @@ function sharedBytes(piece: Buffer, text: Buffer, textAt: number): number {
 }
 
 /** How many tokens end within the first `bytes` bytes: ends only grow. */
-export function tokensWithin(ends: Uint32Array, bytes: number): number {
+export function tokensWithin(ends: Int32Array | Uint32Array, bytes: number): number {
   let low = 0;
   let high = ends.length;
   while (low < high) {

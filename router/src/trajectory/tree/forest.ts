@@ -82,7 +82,7 @@ export class TokenForest {
         at = node.length;
         continue;
       }
-      if (node.isSampled && node.logprobs !== null && run.logprobs !== null) known = done + shared;
+      if (node.isSampled && node.hasLogprobs && run.logprobs !== null) known = done + shared;
       ({ node, at } = this.#overwrite(node, at, shared, run, done));
       done += shared;
     }
@@ -136,12 +136,7 @@ export class TokenForest {
 
   #grow(parent: TreeNode, run: Run, done: number, version: number): TreeNode {
     const node = new TreeNode();
-    const rest = done === 0 ? run : restOf(run, done);
-    node.ids = rest.ids;
-    node.ends = rest.ends;
-    node.text = rest.text;
-    node.logprobs = rest.logprobs;
-    node.isSampled = run.isSampled;
+    node.take(run, done, run.ids.length);
     node.depth = parent.depth + parent.length;
     node.version = version;
     parent.add(node);
@@ -161,20 +156,19 @@ export class TokenForest {
   /** The same tokens once more: sampled ones win over given ones, and of sampled ones the first. @returns where they end */
   #overwrite(node: TreeNode, at: number, count: number, run: Run, done: number): Place {
     const end = { node, at: at + count };
-    if (!run.isSampled || (node.isSampled && (run.logprobs === null || node.logprobs !== null))) return end;
-    const logprobs = run.logprobs?.slice(done, done + count) ?? null;
+    if (!run.isSampled || (node.isSampled && (run.logprobs === null || node.hasLogprobs))) return end;
     if (node.isSampled) {
+      const logprobs = new Float64Array(node.length);
+      for (let i = 0; i < count; i++) logprobs[at + i] = run.logprobs![done + i]!;
       this.#uses.remove(node);
-      node.logprobs = new Float64Array(node.length);
-      node.logprobs.set(logprobs!, at);
+      node.take(node, 0, node.length, logprobs);
       this.#uses.add(node);
       return end;
     }
     if (at > 0) this.#split(node, at);
     const target = count < node.length ? this.#split(node, count) : node;
     this.#uses.remove(target);
-    target.isSampled = true;
-    target.logprobs = logprobs;
+    target.take(run, done, done + count);
     this.#uses.add(target);
     return { node: target, at: count };
   }
@@ -196,18 +190,6 @@ export class TokenForest {
   }
 }
 
-/** A run without its first tokens, in memory of its own. */
-function restOf({ ids, ends, text, logprobs, isSampled }: Run, from: number): Run {
-  const cut = ends[from - 1]!;
-  return {
-    ids: ids.slice(from),
-    ends: ends.slice(from).map((end) => end - cut),
-    text: Buffer.from(text.subarray(cut)),
-    logprobs: logprobs?.slice(from) ?? null,
-    isSampled,
-  };
-}
-
 /** The child that begins with the run's token `done`, with the same text. */
 function childFor(node: TreeNode, run: Run, done: number): TreeNode | null {
   for (const child of node.withId(run.ids[done]!)) if (sharedTokens(child, 0, run, done) > 0) return child;
@@ -221,19 +203,20 @@ function sharedTokens(node: TreeNode, at: number, run: Run, done: number): numbe
   let shared = 0;
   while (
     shared < most &&
-    node.ids[at + shared] === run.ids[done + shared] &&
-    node.ends[at + shared] === run.ends[done + shared]! + shift
+    node.idAt(at + shared) === run.ids[done + shared] &&
+    node.textBefore(at + shared + 1) === run.ends[done + shared]! + shift
   )
     shared++;
   if (shared === 0) return 0;
   const from = node.textBefore(at);
   const to = node.textBefore(at + shared);
-  if (node.text.compare(run.text, from - shift, to - shift, from, to) === 0) return shared;
+  const { text } = node;
+  if (text.compare(run.text, from - shift, to - shift, from, to) === 0) return shared;
   // Rare: the same ids and lengths with other text, as pieces that could not be taken apart have.
   for (let i = 0; i < shared; i++) {
     const start = node.textBefore(at + i);
-    const end = node.ends[at + i]!;
-    if (node.text.compare(run.text, start - shift, end - shift, start, end) !== 0) return i;
+    const end = node.textBefore(at + i + 1);
+    if (text.compare(run.text, start - shift, end - shift, start, end) !== 0) return i;
   }
   return shared;
 }

@@ -24,7 +24,8 @@ export function writePath({ node, at }: Pick<Place, 'node' | 'at'>, from: number
     const skipped = Math.max(0, from - step.depth);
     const to = step.depth + skipped - from;
     into.ids.set(step.ids.subarray(skipped, end), to);
-    if (step.logprobs !== null) into.logprobs.set(step.logprobs.subarray(skipped, end), to);
+    const { logprobs } = step;
+    if (logprobs !== null) into.logprobs.set(logprobs.subarray(skipped, end), to);
     if (step.isSampled) into.mask.fill(1, to, to + end - skipped);
     end = step.parent?.length ?? 0;
   }
@@ -55,15 +56,16 @@ export function textOfLast(
   const ids: number[] = [];
   const pieces: Buffer[] = [];
   let i = at;
+  let text = node.text;
   for (let step: TreeNode | null = node; step !== null && ids.length < count;) {
     if (i === 0) {
       step = step.parent;
-      i = step?.length ?? 0;
+      if (step !== null) ({ length: i, text } = step);
       continue;
     }
     i--;
-    ids.push(step.ids[i]!);
-    pieces.push(step.text.subarray(step.textBefore(i), step.ends[i]));
+    ids.push(step.idAt(i));
+    pieces.push(text.subarray(step.textBefore(i), step.textBefore(i + 1)));
   }
   return { ids: ids.reverse(), pieces: pieces.reverse() };
 }

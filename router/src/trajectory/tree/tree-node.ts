@@ -45,31 +45,35 @@ export interface Inserted extends Place {
   readonly shared: number;
 }
 
-/** Tokens of one kind in a row. Where they are put into a tree it keeps their arrays: nobody may change them afterwards. */
+/** Tokens of one kind in a row. A tree copies what it takes of them. */
 export interface Run {
   readonly ids: Int32Array;
   /** After token `i` so many bytes of `text` are behind. */
-  readonly ends: Uint32Array;
+  readonly ends: Int32Array | Uint32Array;
   readonly text: Buffer;
   /** null: all 0. */
   readonly logprobs: Float64Array | null;
   readonly isSampled: boolean;
 }
 
-/** What a node costs beside its tokens (measured with 1 M nodes of 8 tokens on Node 24: 1.0 KB in all, 810 without their bytes). */
-const NODE_BYTES = 850;
+/*
+ * What a node takes, as measured on Node 24 (64 bits; V8's heap after a collection, and the process's memory beside it): the object
+ * 160, its place in `Children` at most 150 where nodes have several, its memory's two objects 200 and what is allocated for
+ * them outside of V8's heap 190.
+ */
+const NODE_BYTES = 700;
+/** The object, the list it is in, and a `TurnEnd` with the names in it. */
+const MARK_BYTES = 100;
+const TURN_END_BYTES = 250;
+/** A typed array beside its data. */
+const ARRAY_BYTES = 300;
 
-const NO_IDS = new Int32Array(0);
-const NO_ENDS = new Uint32Array(0);
-const NO_TEXT = Buffer.alloc(0);
+const NO_WORDS = new Int32Array(0);
 
 /** A run of tokens, all of one kind, between two places where trajectories part or end. */
-export class TreeNode {
+export class TreeNode implements Run {
   parent: TreeNode | null = null;
-  ids: Int32Array = NO_IDS;
-  ends: Uint32Array = NO_ENDS;
-  text: Buffer = NO_TEXT;
-  logprobs: Float64Array | null = null;
+  length = 0;
   isSampled = false;
   /** Tokens of the trajectory before this node. */
   depth = 0;
@@ -81,9 +85,41 @@ export class TreeNode {
   newer: TreeNode | null = null;
   older: TreeNode | null = null;
   #children: Children | null = null;
+  #hasLogprobs = false;
+  /**
+   * Logprobs (if any), ids, ends and text, one after the other: four arrays would cost 900 bytes more than their data, and a part of
+   * another array keeps all of that one.
+   */
+  #words: Int32Array<ArrayBuffer> = NO_WORDS;
 
-  get length(): number {
-    return this.ids.length;
+  /** A view, made anew each time, as those below are: for one token there is `idAt`. */
+  get ids(): Int32Array {
+    return new Int32Array(this.#words.buffer, 4 * this.#idsAt, this.length);
+  }
+
+  get ends(): Int32Array {
+    return new Int32Array(this.#words.buffer, 4 * (this.#idsAt + this.length), this.length);
+  }
+
+  get text(): Buffer {
+    return Buffer.from(this.#words.buffer, 4 * (this.#idsAt + 2 * this.length), this.textBefore(this.length));
+  }
+
+  get logprobs(): Float64Array | null {
+    return this.#hasLogprobs ? new Float64Array(this.#words.buffer, 0, this.length) : null;
+  }
+
+  get hasLogprobs(): boolean {
+    return this.#hasLogprobs;
+  }
+
+  idAt(at: number): number {
+    return this.#words[this.#idsAt + at]!;
+  }
+
+  /** Bytes of text before token `at`. */
+  textBefore(at: number): number {
+    return at === 0 ? 0 : this.#words[this.#idsAt + this.length + at - 1]!;
   }
 
   get isLeaf(): boolean {
@@ -94,15 +130,42 @@ export class TreeNode {
     return this.places !== null;
   }
 
+  /** Never less than what it takes (`bench/radix-tree/million.ts`). */
   get bytes(): number {
-    let own = 0;
-    for (const { end } of this.marks ?? []) own += end?.own?.byteLength ?? 0;
-    return NODE_BYTES + 8 * this.ids.length + this.text.length + (this.logprobs?.byteLength ?? 0) + own;
+    let marks = 0;
+    for (const { end } of this.marks ?? []) {
+      marks += MARK_BYTES + (end === null ? 0 : TURN_END_BYTES);
+      if (end !== null && end.own !== null) marks += ARRAY_BYTES + end.own.byteLength;
+    }
+    return NODE_BYTES + this.#words.byteLength + marks;
   }
 
-  /** Bytes of text before token `at`. */
-  textBefore(at: number): number {
-    return at === 0 ? 0 : this.ends[at - 1]!;
+  /** Copies tokens of a run, in place of those that are here. */
+  take(run: Run, from: number, to: number, logprobs = run.logprobs): void {
+    const { ids, ends, text } = run;
+    const length = to - from;
+    const cut = from === 0 ? 0 : ends[from - 1]!;
+    const textBytes = (to === 0 ? 0 : ends[to - 1]!) - cut;
+    const idsAt = logprobs === null ? 0 : 2 * length;
+    const words = new Int32Array(idsAt + 2 * length + Math.ceil(textBytes / 4));
+    const { buffer } = words;
+    if (logprobs !== null) {
+      const own = new Float64Array(buffer, 0, length);
+      for (let i = 0; i < length; i++) own[i] = logprobs[from + i]!;
+    }
+    for (let i = 0; i < length; i++) {
+      words[idsAt + i] = ids[from + i]!;
+      words[idsAt + length + i] = ends[from + i]! - cut;
+    }
+    text.copy(new Uint8Array(buffer, 4 * (idsAt + 2 * length)), 0, cut, cut + textBytes);
+    this.#words = words;
+    this.length = length;
+    this.isSampled = run.isSampled;
+    this.#hasLogprobs = logprobs !== null;
+  }
+
+  get #idsAt(): number {
+    return this.#hasLogprobs ? 2 * this.length : 0;
   }
 
   add(child: TreeNode): void {
@@ -134,7 +197,8 @@ export class TreeNode {
 
   hold(at: number): Place {
     const place: Place = { node: this, at };
-    (this.places ??= []).push(place);
+    if (this.places === null) this.places = [place];
+    else this.places.push(place);
     return place;
   }
 
@@ -143,19 +207,10 @@ export class TreeNode {
     const upper = new TreeNode();
     const parent = this.parent!;
     parent.remove(this);
-    const cut = this.textBefore(at);
-    upper.isSampled = this.isSampled;
     upper.depth = this.depth;
     upper.version = this.version;
-    upper.ids = inPlace(this.ids.subarray(0, at));
-    upper.ends = inPlace(this.ends.subarray(0, at));
-    upper.text = Buffer.from(this.text.subarray(0, cut));
-    upper.logprobs = this.logprobs && inPlace(this.logprobs.subarray(0, at));
-    this.ids = inPlace(this.ids.subarray(at));
-    this.ends = inPlace(this.ends.subarray(at));
-    this.text = Buffer.from(this.text.subarray(cut));
-    this.logprobs = this.logprobs && inPlace(this.logprobs.subarray(at));
-    for (let i = 0; i < this.ends.length; i++) this.ends[i]! -= cut;
+    upper.take(this, 0, at);
+    this.take(this, at, this.length);
     this.depth += at;
     if (this.marks !== null) {
       const { marks } = this;
@@ -181,8 +236,5 @@ export function release(place: Place): void {
   node.places = orNull((node.places ?? []).filter((other) => other !== place));
 }
 
-/** A part of an array, in memory of its own unless it needs half of what it is in. */
-const inPlace = <A extends Int32Array | Uint32Array | Float64Array>(part: A): A =>
-  2 * part.byteLength >= part.buffer.byteLength ? part : (part.slice() as A);
-
-const orNull = <T>(list: T[]): T[] | null => (list.length === 0 ? null : list);
+/** A copy: what `filter` answers has room for 17. */
+const orNull = <T>(list: T[]): T[] | null => (list.length === 0 ? null : list.slice());
