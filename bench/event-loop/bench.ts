@@ -17,7 +17,11 @@ function send(port: number, { name, path, body, chunkBytes, status, answerBytes 
   if (chunkBytes > 0) return sendChunks(port, path, body!, chunkBytes);
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const method = body === null ? 'GET' : 'POST';
-  const headers = { 'content-type': 'application/json', 'content-length': body?.length ?? 0, 'x-bytes': answerBytes ?? 0 };
+  const headers = {
+    'content-type': 'application/json',
+    'content-length': body?.length ?? 0,
+    'x-bytes': answerBytes ?? 0,
+  };
   const asked = request({ host: '127.0.0.1', port, path, method, headers }, (answer) => {
     if (answer.statusCode !== status) reject(new Error(`${name}: ${answer.statusCode}`));
     answer.resume().on('end', resolve);
@@ -87,7 +91,8 @@ const answers = new Map<number, string>();
 function answerOf(bytes: number): string {
   let answer = answers.get(bytes);
   if (answer === undefined) {
-    const rows = (row: string): string => `[${Array.from({ length: bytes / 2 / (row.length + 1) }, () => row).join(',')}]`;
+    const rows = (row: string): string =>
+      `[${Array.from({ length: bytes / 2 / (row.length + 1) }, () => row).join(',')}]`;
     const ofSglang = `"input_token_logprobs":${rows('[-1.25,12345,null]')}`;
     const ofVllm = `{"prompt_logprobs":${rows('{"12345":{"logprob":-1.25,"rank":1,"decoded_token":"a"}}')}}`;
     const params = '"kv_transfer_params":{"remote_engine_id":"e"}';
@@ -103,7 +108,9 @@ const startEngine = async (fails: boolean): Promise<string> => {
     asked.resume().on('end', () => {
       if (asked.method === 'GET') return reply.writeHead(says[path] === undefined ? 404 : 200).end(says[path]);
       if (fails) failures++;
-      return reply.writeHead(fails ? 503 : 200, { 'content-type': 'application/json' }).end(answerOf(Number(asked.headers['x-bytes'] ?? 0)));
+      return reply
+        .writeHead(fails ? 503 : 200, { 'content-type': 'application/json' })
+        .end(answerOf(Number(asked.headers['x-bytes'] ?? 0)));
     });
   });
   server.listen(0, '127.0.0.1').unref();

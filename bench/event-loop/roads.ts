@@ -26,7 +26,10 @@ writeTokenizer(folder);
 
 /** Takes whole answers and leaves them as they are. */
 const ofAnswers = join(folder, 'of-answers.js');
-writeFileSync(ofAnswers, 'export default () => ({ responseBody: (_x, body) => body });');
+writeFileSync(
+  ofAnswers,
+  "export default { name: 'of-answers', create: () => ({ responseBody: (_x, body) => body }) };",
+);
 
 /** 500 workers. */
 const ranks = (engine: string): string[] => Array.from({ length: 500 }, (_, rank) => `${engine}@${rank}`);

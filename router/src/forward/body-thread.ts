@@ -36,7 +36,10 @@ export class BodyThread {
       const given = body.length === body.buffer.byteLength && body.buffer instanceof ArrayBuffer ? body : copyOf(body);
       // As a plain array of bytes: a Buffer arrives as one anyway.
       const bytes = new Uint8Array(given.buffer, 0, given.length);
-      this.#worker.postMessage({ name, body: bytes, rest } satisfies BodyCall, [given.buffer as ArrayBuffer, ...memoryIn(rest)]);
+      this.#worker.postMessage({ name, body: bytes, rest } satisfies BodyCall, [
+        given.buffer as ArrayBuffer,
+        ...memoryIn(rest),
+      ]);
     });
   }
 
@@ -72,7 +75,9 @@ const LARGE_BYTES = 65_536;
 
 /** The memory of the buffers in a message that may be given away as a whole. */
 export function memoryIn(message: unknown): ArrayBuffer[] {
-  const whole = buffersIn(message, 3).filter(({ length, buffer }) => length >= LARGE_BYTES && length === buffer.byteLength);
+  const whole = buffersIn(message, 3).filter(
+    ({ length, buffer }) => length >= LARGE_BYTES && length === buffer.byteLength,
+  );
   return [...new Set(whole.map(({ buffer }) => buffer as ArrayBuffer))];
 }
 

@@ -46,7 +46,9 @@ export const withLists = (body: Buffer, lists: PackedLists): Buffer => spliced(b
 function unpacked({ bytes, rows }: PackedLists): Map<number, Lists> {
   const all = bufferOf(bytes);
   let at = 0;
-  return new Map(rows.map(([index = 0, ...lengths]) => [index, lengths.map((length) => all.subarray(at, (at += length)))]));
+  return new Map(
+    rows.map(([index = 0, ...lengths]) => [index, lengths.map((length) => all.subarray(at, (at += length)))]),
+  );
 }
 
 /** The values of `NAMES` in one answer, as bytes with their brackets; empty: no list. */
