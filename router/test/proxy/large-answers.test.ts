@@ -49,3 +49,18 @@ for (const [prefill, decode] of [
     await untilIdle(router);
   });
 }
+
+test('a client that leaves in the middle of a changed answer: others are answered meanwhile, and nothing stays', async (t) => {
+  const engine = await startEngine(t, {
+    onRequest: (asked) => asked.connection.write(answer(200, big(Number(asked.target.slice(1))))),
+  });
+  const plugin: Plugin = { name: 'same', responseBody: (_x, body) => body };
+  const router = await startTestRouter(t, { workerUrls: [engine.url] }, { plugins: [plugin] });
+  const slow = await connectClient(t, router.url);
+  slow.write(request('GET', '/24000000'));
+  await slow.read('\r\n\r\n');
+  slow.socket.pause();
+  equal((await send(t, router.url, request('GET', '/80'))).text, big(80));
+  slow.socket.destroy();
+  await untilIdle(router);
+});
