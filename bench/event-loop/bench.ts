@@ -6,18 +6,22 @@ import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { join } from 'node:path';
-import { type Input, changed, of, plain } from './inputs.ts';
+import { type Input, answered, changed, of, plain } from './inputs.ts';
 import type { Asked, Longest } from './probe.ts';
 import { type Road, roads } from './roads.ts';
 
 const root = join(import.meta.dirname, '../..');
 const RUNS = 5;
 
-function send(port: number, { name, path, body, chunkBytes, status }: Input): Promise<void> {
+function send(port: number, { name, path, body, chunkBytes, status, answerBytes }: Input): Promise<void> {
   if (chunkBytes > 0) return sendChunks(port, path, body!, chunkBytes);
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const method = body === null ? 'GET' : 'POST';
-  const headers = { 'content-type': 'application/json', 'content-length': body?.length ?? 0 };
+  const headers = {
+    'content-type': 'application/json',
+    'content-length': body?.length ?? 0,
+    'x-bytes': answerBytes ?? 0,
+  };
   const asked = request({ host: '127.0.0.1', port, path, method, headers }, (answer) => {
     if (answer.statusCode !== status) reject(new Error(`${name}: ${answer.statusCode}`));
     answer.resume().on('end', resolve);
@@ -82,7 +86,21 @@ const says: Readonly<Record<string, string>> = {
   '/model_info': '{"model_path":"m"}',
   '/server_info': '{"version":"0.5.23"}',
 };
-const answer = '{"text":"","meta_info":{"id":"x"},"choices":[],"kv_transfer_params":{"remote_engine_id":"e"}}';
+const answers = new Map<number, string>();
+/** With log probabilities of a prompt, as both kinds of engines write them. */
+function answerOf(bytes: number): string {
+  let answer = answers.get(bytes);
+  if (answer === undefined) {
+    const rows = (row: string): string =>
+      `[${Array.from({ length: bytes / 2 / (row.length + 1) }, () => row).join(',')}]`;
+    const ofSglang = `"input_token_logprobs":${rows('[-1.25,12345,null]')}`;
+    const ofVllm = `{"prompt_logprobs":${rows('{"12345":{"logprob":-1.25,"rank":1,"decoded_token":"a"}}')}}`;
+    const params = '"kv_transfer_params":{"remote_engine_id":"e"}';
+    answer = `{"text":"","meta_info":{"id":"x",${ofSglang}},"choices":[${ofVllm}],${params}}`;
+    answers.set(bytes, answer);
+  }
+  return answer;
+}
 let failures = 0;
 const startEngine = async (fails: boolean): Promise<string> => {
   const server = createServer((asked, reply) => {
@@ -90,7 +108,9 @@ const startEngine = async (fails: boolean): Promise<string> => {
     asked.resume().on('end', () => {
       if (asked.method === 'GET') return reply.writeHead(says[path] === undefined ? 404 : 200).end(says[path]);
       if (fails) failures++;
-      return reply.writeHead(fails ? 503 : 200, { 'content-type': 'application/json' }).end(answer);
+      return reply
+        .writeHead(fails ? 503 : 200, { 'content-type': 'application/json' })
+        .end(answerOf(Number(asked.headers['x-bytes'] ?? 0)));
     });
   });
   server.listen(0, '127.0.0.1').unref();
@@ -111,7 +131,7 @@ process.stdout.write(`| ${columns.join(' | ')} |\n|${' --- |'.repeat(columns.len
 for (const road of roads.filter(({ name }) => named.length === 0 || named.includes(name))) {
   const { child, port } = await startRouter(road, engines);
   await new Promise((resolve) => setTimeout(resolve, 2_000));
-  for (const input of road.inputs({ plain, changed, of })) {
+  for (const input of road.inputs({ plain, changed, answered, of })) {
     const runs: Longest[] = [];
     const idleMs: number[] = [];
     for (let i = 0; i < RUNS; i++) {

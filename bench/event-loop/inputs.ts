@@ -9,6 +9,8 @@ export interface Input {
   readonly chunkBytes: number;
   /** What the answer has to be. */
   readonly status: number;
+  /** How large the engine's answer is, about; left out: as small as it can be. */
+  readonly answerBytes?: number;
 }
 
 const filled = (text: string, bytes: number): string => text.repeat(Math.ceil(bytes / text.length));
@@ -40,6 +42,17 @@ export const of = (shape: Shape, path: string, bytes: number): Input => ({
   chunkBytes: 0,
   status: 200,
 });
+
+/** Small requests with large answers. */
+export const answered = (path: string): Input[] =>
+  [2_000, MB, 4 * MB, 16 * MB].map((answerBytes) => ({
+    name: `an answer of ${answerBytes < MB ? '2 KB' : `${answerBytes / MB} MB`}`,
+    path,
+    body: Buffer.from('{"text":"x","prompt":"x","return_logprob":true,"prompt_logprobs":1}'),
+    chunkBytes: 0,
+    status: 200,
+    answerBytes,
+  }));
 
 const noJson = Buffer.alloc(100 * MB, 'x');
 

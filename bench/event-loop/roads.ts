@@ -1,9 +1,9 @@
 // What a router can be told to do with bodies.
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { writeTokenizer } from '../../router/src/sim/tokenizer-files.ts';
-import type { Input, Shape, changed, of, plain } from './inputs.ts';
+import type { Input, Shape, answered, changed, of, plain } from './inputs.ts';
 
 export interface Road {
   readonly name: string;
@@ -16,12 +16,20 @@ export interface Road {
 interface Makers {
   readonly plain: typeof plain;
   readonly changed: typeof changed;
+  readonly answered: typeof answered;
   readonly of: typeof of;
 }
 
 const folder = mkdtempSync(join(tmpdir(), 'turnout-bench-'));
 process.on('exit', () => rmSync(folder, { recursive: true }));
 writeTokenizer(folder);
+
+/** Takes whole answers and leaves them as they are. */
+const ofAnswers = join(folder, 'of-answers.js');
+writeFileSync(
+  ofAnswers,
+  "export default { name: 'of-answers', create: () => ({ responseBody: (_x, body) => body }) };",
+);
 
 /** 500 workers. */
 const ranks = (engine: string): string[] => Array.from({ length: 500 }, (_, rank) => `${engine}@${rank}`);
@@ -54,12 +62,23 @@ export const roads: readonly Road[] = [
   {
     name: 'pairs of SGLang',
     args: ([engine, , other]) => ['--pd-disaggregation', unwatched, '--prefill', engine!, '--decode', other!],
-    inputs: ({ changed }) => changed('/generate', ['text', 'ids', 'a base64 tensor']),
+    inputs: ({ changed, answered }) => [
+      ...answered('/generate'),
+      ...changed('/generate', ['text', 'ids', 'a base64 tensor']),
+    ],
   },
   {
     name: 'pairs of vLLM',
     args: ([engine, , other]) => ['--vllm-pd-disaggregation', unwatched, '--prefill', engine!, '--decode', other!],
-    inputs: ({ changed }) => changed('/v1/completions', ['prompt', 'messages']),
+    inputs: ({ changed, answered }) => [
+      ...answered('/v1/completions'),
+      ...changed('/v1/completions', ['prompt', 'messages']),
+    ],
+  },
+  {
+    name: 'a plugin of answers',
+    args: ([engine]) => ['--worker-urls', engine!, '--plugin', ofAnswers],
+    inputs: ({ answered }) => answered('/generate'),
   },
   plugin('radix-tree', '/generate', 'text'),
   plugin('chat-sessions', '/v1/chat/completions', 'messages'),

@@ -3,6 +3,7 @@ import type { Exchange } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
 import { type Plugin, type PluginAnswer, type PluginRefusal, pluginError, takePart } from '../plugin.ts';
 import { type ResponseHead, ownHead } from '../wire/response-head.ts';
+import { sendInParts } from '../wire/send-in-parts.ts';
 import type { GoOn } from './admission.ts';
 
 /** Where an exchange meets its plugins: which of them take part, what they say it is, and whether they let it in. */
@@ -46,10 +47,11 @@ function send(x: Exchange, { status, contentType, body }: PluginAnswer, listener
   x.isAnswerOut = true;
   listener.onAnswerBegins(x, head);
   x.sink.head(head);
-  x.sink.body(body, 0, body.length);
-  x.sink.flush();
-  x.sink.end();
-  listener.onComplete(x);
+  const isWanted = (): boolean => x.outcome === null;
+  sendInParts(x.sink, body, isWanted, () => {
+    x.sink.end();
+    listener.onComplete(x);
+  });
 }
 
 /** @returns why it doesn't go on, or the answer to it; null: it goes on */

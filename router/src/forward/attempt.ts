@@ -296,6 +296,16 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     this.#leave();
     if (isReusable) this.worker.pool.release(connection, this.#owner.clock.nowMs);
     else connection.destroy();
+    this.#end();
+  }
+
+  #end(): void {
+    const { sink } = this;
+    if (sink.makeReady === undefined) this.#endNow();
+    else sink.makeReady(() => this.#endNow());
+  }
+
+  #endNow(): void {
     this.sink.end();
     this.#owner.onComplete(this);
   }
@@ -306,8 +316,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     if (this.hasAnswer) {
       if (this.#body!.isUntilClose && error === null) {
         this.#leave();
-        this.sink.end();
-        this.#owner.onComplete(this);
+        this.#end();
       } else this.#cut(error?.code ?? 'closed early');
       return;
     }

@@ -2,6 +2,8 @@ import { type ErrorCode, RouterError } from '../kit/errors.ts';
 import { bufferOf } from './body-thread.ts';
 import { type MeetingPlace, addBootstrap } from './pd/bootstrap.ts';
 import { isForOne } from './pd/for-one.ts';
+import { packedLists, withLists } from './pd/logprobs.ts';
+import { readPrefill, withKnown } from './pd/vllm-answers.ts';
 import { decodeBody, prefillBody } from './pd/vllm-bodies.ts';
 import { withRank } from './rank-field.ts';
 
@@ -43,6 +45,12 @@ export const bodyCalls = {
     prefill: prefillBody(path, body, params.prefill),
     decode: decodeBody(path, body, params.decode),
   }),
+
+  // Of answers.
+  packedLists,
+  withLists,
+  readPrefill,
+  withKnown,
 } as const;
 
 export type BodyCalls = typeof bodyCalls;

@@ -3,8 +3,11 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { type BodyCalls, bodyCalls } from './body-calls.ts';
 import { BodyThread } from './body-thread.ts';
+import { packedLists } from './pd/logprobs.ts';
+import { readPrefill } from './pd/vllm-answers.ts';
 
 const place = { host: 'h', port: 8998 };
+const nothing = { logprobs: null, idLogprobs: null, choiceLogprobs: null, experts: null, cached: null };
 const params = { prefill: '{"keep":1}', decode: '{"get":9007199254740993}' };
 
 /** Every question, asked in the thread and here. */
@@ -16,6 +19,12 @@ const questions: readonly ((ask: Ask, body: Buffer) => unknown)[] = [
   (ask, body) => ask('prefill', body, '/inference/v1/generate', params.prefill),
   (ask, body) => ask('decode', body, '/v1/completions', Buffer.from(params.decode)),
   (ask, body) => ask('both', body, '/v1/completions', params),
+  (ask, body) => ask('packedLists', body, false),
+  (ask, body) => ask('packedLists', Buffer.concat([Buffer.from('data: '), body, Buffer.from('\n\n')]), true),
+  (ask, body) => ask('readPrefill', body),
+  // With what an answer like it has.
+  (ask, body) => ask('withLists', body, packedLists(Buffer.from(body), false)),
+  (ask, body) => ask('withKnown', body, readPrefill(Buffer.from(body)).known ?? nothing),
 ];
 type Ask = (name: keyof BodyCalls, body: Buffer, ...rest: unknown[]) => unknown;
 
@@ -33,6 +42,9 @@ const member = fc.oneof(
   fc.constantFrom('"data_parallel_rank":7', '"stream_options":{}', '"n":2', '"min_tokens":3', '"prompt_logprobs":1'),
   fc.constantFrom('"sampling_params":{"n":1,"max_tokens":5}', '"kv_transfer_params":null', '"max\\u005ftokens":9'),
   fc.constantFrom('"text":["a","b"]', '"prompt":[[1,2],[3]]', '"return_logprob":true', '"max_completion_tokens":2'),
+  fc.constantFrom('"meta_info":{"input_token_logprobs":[[-1e-3,9007199254740993]]}', '"prompt_logprobs":[1.0]'),
+  fc.constantFrom('"kv_transfer_params":{"a":1}', '"usage":{"prompt_tokens_details":{"cached_tokens":3}}'),
+  fc.constantFrom(`"choices":[{"prompt_logprobs":[null,"${'l'.repeat(70_000)}"],"routed_experts":"AA=="}]`),
   fc.string({ maxLength: 9 }).map((text) => `${JSON.stringify(`x${text}`)}:${JSON.stringify(text)}`),
 );
 /** Objects, large ones too, some of them broken. */

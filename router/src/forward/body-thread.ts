@@ -28,7 +28,7 @@ export class BodyThread {
   #worker: Worker | null = null;
   #pending: Pending[] = [];
 
-  /** @param body given away: it is empty here from now on */
+  /** @param body given away: it is empty here from now on; so are large buffers in `rest` that are all there is in their memory */
   ask<N extends keyof BodyCalls>(name: N, body: Buffer, ...rest: Rest<BodyCalls[N]>): Promise<Answer<BodyCalls[N]>> {
     return new Promise((resolve, reject) => {
       this.#worker ??= this.#start();
@@ -36,7 +36,10 @@ export class BodyThread {
       const given = body.length === body.buffer.byteLength && body.buffer instanceof ArrayBuffer ? body : copyOf(body);
       // As a plain array of bytes: a Buffer arrives as one anyway.
       const bytes = new Uint8Array(given.buffer, 0, given.length);
-      this.#worker.postMessage({ name, body: bytes, rest } satisfies BodyCall, [given.buffer as ArrayBuffer]);
+      this.#worker.postMessage({ name, body: bytes, rest } satisfies BodyCall, [
+        given.buffer as ArrayBuffer,
+        ...memoryIn(rest),
+      ]);
     });
   }
 
@@ -65,6 +68,24 @@ export class BodyThread {
     worker.unref();
     return worker;
   }
+}
+
+/** Less is copied: small buffers lie in a pool that can't be given away. */
+const LARGE_BYTES = 65_536;
+
+/** The memory of the buffers in a message that may be given away as a whole. */
+export function memoryIn(message: unknown): ArrayBuffer[] {
+  const whole = buffersIn(message, 3).filter(
+    ({ length, buffer }) => length >= LARGE_BYTES && length === buffer.byteLength,
+  );
+  return [...new Set(whole.map(({ buffer }) => buffer as ArrayBuffer))];
+}
+
+/** @param depth no message has them deeper down */
+function buffersIn(value: unknown, depth: number): Uint8Array[] {
+  if (value instanceof Uint8Array) return [value];
+  if (typeof value !== 'object' || value === null || depth === 0) return [];
+  return Object.values(value).flatMap((member) => buffersIn(member, depth - 1));
 }
 
 /** In memory of its own: what lies in a pool can't be given away. */

@@ -17,6 +17,7 @@ import { Failover, type NextTry, hasBegun, mayRunTwice } from './failover.ts';
 import type { ForwardOptions } from './options.ts';
 import type { Met, PairStyle } from './pd/meeting.ts';
 import { Pair, type PairOwner } from './pd/pair.ts';
+import type { Merging } from './merging.ts';
 import { answerSink } from './plugin-sink.ts';
 
 export interface ForwarderParts {
@@ -169,7 +170,7 @@ export class Forwarder implements PairOwner {
       if (meeting instanceof RouterError) this.#events.onFailed(x, meeting);
       else if (typeof meeting === 'string') this.onFailed({ x, worker: prefill }, 'connect', meeting);
       else {
-        const makeSink = (merging: Plugin | null) => answerSink(x, this.#onPluginFailure, merging);
+        const makeSink = (merging: Merging | null) => answerSink(x, this.#onPluginFailure, merging);
         const pair = new Pair({ x, prefill, decode, meeting, answerSink: makeSink, owner: this });
         x.underWay = pair;
         pair.start(isFresh);

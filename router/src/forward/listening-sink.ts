@@ -71,6 +71,11 @@ class ListeningSink implements Sink {
     return hasRoom;
   }
 
+  makeReady(done: () => void): void {
+    if (this.#inner.makeReady === undefined) done();
+    else this.#inner.makeReady(done);
+  }
+
   end(): void {
     this.#inner.end();
   }

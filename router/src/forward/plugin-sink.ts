@@ -1,8 +1,13 @@
 import type { Exchange } from '../exchange.ts';
+import { copyInTurns } from '../kit/copy-slices.ts';
 import { EventSplitter } from '../kit/sse.ts';
-import type { Plugin } from '../plugin.ts';
+import { RouterError } from '../kit/errors.ts';
+import { type Plugin, Refused } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
+import { sendInParts } from '../wire/send-in-parts.ts';
 import type { Sink, Source } from '../wire/sink.ts';
+import type { Merging } from './merging.ts';
+import { LARGE_BYTES } from './pd/meeting.ts';
 import { heardSink } from './listening-sink.ts';
 
 /** The largest answer body that is held for a plugin's `responseBody`. */
@@ -12,10 +17,10 @@ export const MAX_HELD_BYTES = 268_435_456;
 export type OnPluginFailure = (x: Exchange, plugin: Plugin, error: unknown) => void;
 
 /** @returns `x`'s sink, behind its plugins if some of them change answers or listen. `first`: one of the router's own, before them */
-export function answerSink(x: Exchange, onFailure: OnPluginFailure, first: Plugin | null = null): Sink {
+export function answerSink(x: Exchange, onFailure: OnPluginFailure, first: Merging | null = null): Sink {
   const theirs = x.plugins.filter((p) => p.responseHead ?? p.responseEvent ?? p.responseBody);
   const plugins = first === null ? theirs : [first, ...theirs];
-  return heardSink(x, plugins.length === 0 ? x.sink : new PluginSink(x, plugins, onFailure));
+  return heardSink(x, plugins.length === 0 ? x.sink : new PluginSink(x, plugins, onFailure, first));
 }
 
 /**
@@ -28,6 +33,8 @@ class PluginSink implements Sink {
   readonly #inner: Sink;
   readonly #plugins: readonly Plugin[];
   readonly #onFailure: OnPluginFailure;
+  /** The first of `plugins`, if that is one of the router's own. */
+  readonly #first: Merging | null;
   #head: ResponseHead | null = null;
   #events: EventSplitter | null = null;
   /** The whole body, while it is held for `responseBody`; null otherwise. */
@@ -37,11 +44,12 @@ class PluginSink implements Sink {
   #isChunked = false;
   #hasFailed = false;
 
-  constructor(x: Exchange, plugins: readonly Plugin[], onFailure: OnPluginFailure) {
+  constructor(x: Exchange, plugins: readonly Plugin[], onFailure: OnPluginFailure, first: Merging | null) {
     this.#x = x;
     this.#inner = x.sink;
     this.#plugins = plugins;
     this.#onFailure = onFailure;
+    this.#first = first;
   }
 
   get source(): Source | null {
@@ -86,15 +94,43 @@ class PluginSink implements Sink {
     return this.#inner.flush();
   }
 
+  makeReady(done: () => void): void {
+    const held = this.#held;
+    if (held === null || this.#hasFailed || this.#heldBytes + (this.#first?.bytes ?? 0) <= LARGE_BYTES) {
+      done();
+      return;
+    }
+    copyInTurns(held, this.#heldBytes, this.#isWanted, (body) => void this.#sendLarge(body, done));
+  }
+
+  /** A large body that is held: all of it is out before the end. */
+  async #sendLarge(joined: Buffer, done: () => void): Promise<void> {
+    let body = joined;
+    if (this.#first !== null) {
+      try {
+        body = await this.#first.largeBody(body);
+      } catch (error) {
+        const { message } = error as Error;
+        const failure = new Refused(new RouterError('internal_error', `Its answer: ${message}`));
+        if (this.#isWanted()) this.#fail(this.#first, failure);
+      }
+      if (!this.#isWanted()) return;
+    }
+    body = this.#transform(body, 'responseBody', this.#first);
+    if (this.#hasFailed) return;
+    this.#held = null;
+    this.#sendHeldHead(body.length);
+    sendInParts(this.#inner, body, this.#isWanted, done);
+  }
+
+  readonly #isWanted = (): boolean => !this.#hasFailed && this.#x.outcome === null;
+
   end(): void {
     if (this.#hasFailed) return;
     if (this.#held !== null) {
       const body = this.#transform(Buffer.concat(this.#held), 'responseBody');
       if (this.#hasFailed) return;
-      const head = this.#head!;
-      head.drop('content-length');
-      head.setLength(body.length);
-      this.#sendHead(head, true);
+      this.#sendHeldHead(body.length);
       this.#out.push(body);
     } else if (this.#events !== null) {
       const rest = this.#events.end();
@@ -108,6 +144,13 @@ class PluginSink implements Sink {
 
   cut(reason: string, lastWords: string): void {
     this.#inner.cut(reason, lastWords);
+  }
+
+  #sendHeldHead(bytes: number): void {
+    const head = this.#head!;
+    head.drop('content-length');
+    head.setLength(bytes);
+    this.#sendHead(head, true);
   }
 
   #sendHead(head: ResponseHead, hasBody: boolean): void {
@@ -131,10 +174,10 @@ class PluginSink implements Sink {
     this.#inner.body(bytes, 0, bytes.length);
   }
 
-  #transform(bytes: Buffer, phase: 'responseEvent' | 'responseBody'): Buffer {
+  #transform(bytes: Buffer, phase: 'responseEvent' | 'responseBody', but: Plugin | null = null): Buffer {
     let result = bytes;
     this.#each((plugin) => {
-      result = plugin[phase]?.(this.#x, result) ?? result;
+      if (plugin !== but) result = plugin[phase]?.(this.#x, result) ?? result;
     });
     return result;
   }

@@ -21,6 +21,11 @@ export interface Sink {
   body(bytes: Uint8Array, start: number, end: number): void;
   /** All that one read brought has been handed over. @returns false: pause the source until `source.resume()`. */
   flush(): boolean;
+  /**
+   * Calls `done` when `end` may be called, for sinks that make an answer once all of it is here: a large one takes more than one turn
+   * of the event loop. Not at all where nobody wants it any more. Left out: at once.
+   */
+  makeReady?(done: () => void): void;
   /** The answer is complete. */
   end(): void;
   /** Forgets what it was given of an answer, if none of it has gone out yet. @returns false: some of it has */

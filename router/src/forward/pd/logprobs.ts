@@ -1,7 +1,8 @@
 import { type Edit, edited } from '../../kit/json-edit.ts';
 import { MemberFinder, readScalarText, scanItems } from '../../kit/json-scan.ts';
 import { EventSplitter, dataOf } from '../../kit/sse.ts';
-import type { Plugin } from '../../plugin.ts';
+import { type BodyThread, bufferOf } from '../body-thread.ts';
+import type { Merging } from '../merging.ts';
 
 const parts = new MemberFinder(['meta_info', 'index']);
 const NAMES = ['input_token_logprobs', 'input_top_logprobs', 'input_token_ids_logprobs'];
@@ -10,17 +11,44 @@ const lists = new MemberFinder(NAMES);
 const OPEN_ARRAY = 0x5b;
 const EMPTY = Buffer.alloc(0);
 
+/** What a prefill engine's answer has of `NAMES`, in a form that goes from thread to thread. */
+export interface PackedLists {
+  /** All lists, one behind the other. */
+  readonly bytes: Uint8Array;
+  /** For each answer of its batch: its index, and how long each of its lists is. */
+  readonly rows: readonly (readonly number[])[];
+}
+
 /** Puts the lists of a prefill engine's answer in front of those of the decode engine's, in its bytes. */
-export function logprobsMerging(answer: Buffer, isEventStream: boolean): Plugin {
-  const found = listsOf(answer, isEventStream);
+export function logprobsMerging(lists: PackedLists, thread: BodyThread): Merging {
+  const found = unpacked(lists);
   return {
     name: 'prefill log probabilities',
+    bytes: lists.bytes.length,
     responseBody: (_x, body) => spliced(body, found),
+    largeBody: async (body) => bufferOf(await thread.ask('withLists', body, lists)),
     responseEvent: (_x, event) => {
       const [start, end] = dataOf(event);
       return start < 0 ? event : spliced(event, found, start, end);
     },
   };
+}
+
+export function packedLists(answer: Buffer, isEventStream: boolean): PackedLists {
+  const found = [...listsOf(answer, isEventStream)];
+  const bytes = Buffer.concat(found.flatMap(([, lists]) => lists));
+  return { bytes, rows: found.map(([index, lists]) => [index, ...lists.map(({ length }) => length)]) };
+}
+
+/** A decode engine's whole answer, with the lists of the prefill engine's. */
+export const withLists = (body: Buffer, lists: PackedLists): Buffer => spliced(body, unpacked(lists));
+
+function unpacked({ bytes, rows }: PackedLists): Map<number, Lists> {
+  const all = bufferOf(bytes);
+  let at = 0;
+  return new Map(
+    rows.map(([index = 0, ...lengths]) => [index, lengths.map((length) => all.subarray(at, (at += length)))]),
+  );
 }
 
 /** The values of `NAMES` in one answer, as bytes with their brackets; empty: no list. */

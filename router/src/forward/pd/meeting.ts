@@ -1,6 +1,6 @@
 import type { Worker } from '../../fleet/worker.ts';
 import type { RouterError } from '../../kit/errors.ts';
-import type { Plugin } from '../../plugin.ts';
+import type { Merging } from '../merging.ts';
 
 /** Larger bodies are made ready on the thread (`BodyThread`): vLLM's are read five times over, 4 ms of the worst of these. */
 export const LARGE_BYTES = 65_536;
@@ -11,7 +11,8 @@ export interface Meeting {
   /** null: it is made of the prefill engine's answer, which has to come first. */
   readonly decode: Buffer | null;
   /**
-   * Reads the prefill engine's answer: the decode engine's waits for that. null: nobody needs it.
+   * Reads the prefill engine's answer: the decode engine's waits for that. null: nobody needs it. One that is larger than
+   * `LARGE_BYTES` is given away.
    * @returns null: what the decode engine needs is not in it
    */
   readonly read: ((answer: Buffer, isEventStream: boolean) => Handover | null | Promise<Handover | null>) | null;
@@ -22,7 +23,7 @@ export interface Handover {
   /** The decode engine's body, where it waited for this. */
   readonly decode: Buffer | null;
   /** Puts what only the prefill engine knows into the answer; null: there is nothing of that. */
-  readonly merging: Plugin | null;
+  readonly merging: Merging | null;
 }
 
 /** The ways of one kind of engines. */

@@ -1,11 +1,11 @@
 import type { Exchange, Failure, UnderWay } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { RouterError } from '../../kit/errors.ts';
-import type { Plugin } from '../../plugin.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { Sink } from '../../wire/sink.ts';
 import type { AttemptOwner, CutCode, PairRules } from '../attempt-owner.ts';
 import { Attempt } from '../attempt.ts';
+import type { Merging } from '../merging.ts';
 import { beginsWithError } from './failed-stream.ts';
 import type { Handover, Meeting } from './meeting.ts';
 import { PrefillSink } from './prefill-sink.ts';
@@ -25,7 +25,7 @@ export interface PairParts {
   readonly decode: Worker;
   readonly meeting: Meeting;
   /** Makes the answer's sink. `merging`: to be applied to it first. */
-  readonly answerSink: (merging: Plugin | null) => Sink;
+  readonly answerSink: (merging: Merging | null) => Sink;
   readonly owner: PairOwner;
 }
 
@@ -41,7 +41,7 @@ export class Pair implements PairOwnerOfAttempts {
   readonly #x: Exchange;
   readonly #owner: PairOwner;
   readonly #meeting: Meeting;
-  readonly #answerSink: (merging: Plugin | null) => Sink;
+  readonly #answerSink: (merging: Merging | null) => Sink;
   readonly #prefill: Attempt;
   #decode: Attempt;
   readonly #prefilled: PrefillSink;
@@ -171,13 +171,20 @@ export class Pair implements PairOwnerOfAttempts {
       this.#owner.onRefused(this.#x, new RouterError('upstream_bad_answer', message));
       return;
     }
-    const handover = read === null ? null : read(this.#prefilled.take(), this.#prefilled.isEventStream);
-    if (!(handover instanceof Promise)) this.#handOver(prefill, handover);
-    else
-      handover.then(
-        (made) => this.#handOver(prefill, made),
-        (error: Error) => this.#handOver(prefill, null, error.message),
-      );
+    if (read === null) {
+      this.#handOver(prefill, null);
+      return;
+    }
+    const isWanted = (): boolean => !this.#isOver;
+    this.#prefilled.take(isWanted, (answer) => {
+      const handover = read(answer, this.#prefilled.isEventStream);
+      if (!(handover instanceof Promise)) this.#handOver(prefill, handover);
+      else
+        handover.then(
+          (made) => this.#handOver(prefill, made),
+          (error: Error) => this.#handOver(prefill, null, error.message),
+        );
+    });
   }
 
   #handOver(prefill: Attempt, handover: Handover | null, detail = 'nothing for the decode engine in its answer'): void {

@@ -1,3 +1,4 @@
+import { copyInTurns } from '../../kit/copy-slices.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { Sink, Source } from '../../wire/sink.ts';
 import { MAX_HELD_BYTES } from '../plugin-sink.ts';
@@ -35,10 +36,10 @@ export class PrefillSink implements Sink {
   end(): void {}
   cut(): void {}
 
-  /** All of it, once: it is let go. */
-  take(): Buffer {
-    const answer = Buffer.concat(this.#held);
+  /** Calls `done` with all of it, once: it is let go. At once unless it has megabytes (`copyInTurns`). */
+  take(isWanted: () => boolean, done: (answer: Buffer) => void): void {
+    const held = this.#held;
     this.#held = [];
-    return answer;
+    copyInTurns(held, this.#heldBytes, isWanted, done);
   }
 }

@@ -1,18 +1,23 @@
 import { equal } from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Exchange } from '../../exchange.ts';
-import { readPrefill } from './vllm-answers.ts';
+import { BodyThread } from '../body-thread.ts';
+import { mergingOf, readPrefill } from './vllm-answers.ts';
 
 const x = {} as Exchange;
+const mergingIn = (prefill: string) => mergingOf(readPrefill(Buffer.from(prefill)).known, new BodyThread());
 
 /** What becomes of a decode engine's answer after that of a prefill engine. */
 function merged(prefill: string, decode: string): string {
-  const { merging } = readPrefill(Buffer.from(prefill));
+  const merging = mergingIn(prefill);
   return (merging?.responseBody!(x, Buffer.from(decode)) ?? Buffer.from(decode)).toString();
 }
 
 test('the parameters are the engine’s own bytes; without an object there are none', () => {
-  const params = (answer: string) => readPrefill(Buffer.from(answer)).params?.toString();
+  const params = (answer: string) => {
+    const said = readPrefill(Buffer.from(answer)).params;
+    return said === null ? undefined : Buffer.from(said).toString();
+  };
   equal(
     params('{"a":{"kv_transfer_params":1},"kv_transfer_params" : { "id": 18446744073709551615 }}'),
     '{ "id": 18446744073709551615 }',
@@ -28,7 +33,7 @@ test('nothing to merge: nobody looks at the answer', () => {
     '{}',
     'x',
   ]) {
-    equal(readPrefill(Buffer.from(answer)).merging, null);
+    equal(readPrefill(Buffer.from(answer)).known, null);
   }
 });
 
@@ -55,12 +60,12 @@ test('cached tokens are those of the prefill engine, unless the decode engine wa
   equal(merged(usage('{"cached_tokens":2}'), usage('null')), usage('{"cached_tokens":2}'));
   equal(merged(usage('null'), usage(details)), usage(details));
   const told = '"kv_transfer_params":{"remote_prefill_cached_tokens":2}';
-  equal(readPrefill(Buffer.from(`{${told},${usage('{"cached_tokens":2}').slice(1)}`)).merging, null);
+  equal(readPrefill(Buffer.from(`{${told},${usage('{"cached_tokens":2}').slice(1)}`)).known, null);
 });
 
 test('streams: each event that has the field', () => {
   const prefill = '{"usage":{"prompt_tokens_details":{"cached_tokens":2}}}';
-  const { merging } = readPrefill(Buffer.from(prefill));
+  const merging = mergingIn(prefill);
   const through = (event: string) => merging!.responseEvent!(x, Buffer.from(event)).toString();
   const last = 'data: {"choices":[],"usage":{"prompt_tokens_details":{"cached_tokens":9}}}\n\n';
   equal(through(last), last.replace('9', '2'));

@@ -1,7 +1,8 @@
 import { type Edit, edited, settingMembers } from '../../kit/json-edit.ts';
 import { MemberFinder, readString, scanItems } from '../../kit/json-scan.ts';
 import { dataOf } from '../../kit/sse.ts';
-import type { Plugin } from '../../plugin.ts';
+import { type BodyThread, bufferOf } from '../body-thread.ts';
+import type { Merging } from '../merging.ts';
 import { joinedExperts } from './routed-experts.ts';
 
 /** Where things stand in an answer of vLLM (0.32.0), by path: in it, in its first choice, in the details of its usage. */
@@ -31,12 +32,12 @@ interface Places {
   readonly cached: Span | null;
 }
 
-/** What a prefill engine said. */
+/** What a prefill engine said, each in memory of its own: it goes from thread to thread. */
 export interface PrefillSaid {
   /** Its `kv_transfer_params`, byte for byte; null: it has handed nothing over. */
-  readonly params: Buffer | null;
-  /** Puts what a decode engine can't know into its answer; null: there is nothing of that. */
-  readonly merging: Plugin | null;
+  readonly params: Uint8Array | null;
+  /** What a decode engine can't know; null: there is nothing of that. */
+  readonly known: Known | null;
 }
 
 export function readPrefill(answer: Buffer): PrefillSaid {
@@ -44,32 +45,46 @@ export function readPrefill(answer: Buffer): PrefillSaid {
   const text = (span: Span | null): Buffer | null =>
     span === null || isNull(answer, span) ? null : answer.subarray(span[0], span[1]);
   const params = text(found.params);
-  const known: Known = {
+  const experts = found.experts === null ? null : readString(answer, found.experts[0], found.experts[1]);
+  const parts = {
     logprobs: text(found.logprobs),
     idLogprobs: text(found.idLogprobs),
     choiceLogprobs: text(found.choiceLogprobs),
-    experts: found.experts === null ? null : readString(answer, found.experts[0], found.experts[1]),
+    experts: experts === null ? null : Buffer.from(experts),
     // Where the parameters tell it, the decode engine says it itself.
     cached: params !== null && hasMember(params, inParams) ? null : text(found.cached),
   };
   const isObject = params !== null && params[0] === OPEN_OBJECT;
+  const known: Known = {
+    logprobs: ownCopy(parts.logprobs),
+    idLogprobs: ownCopy(parts.idLogprobs),
+    choiceLogprobs: ownCopy(parts.choiceLogprobs),
+    experts: ownCopy(parts.experts),
+    cached: ownCopy(parts.cached),
+  };
   const hasAny = Object.values(known).some((value) => value !== null);
-  return { params: isObject ? params : null, merging: hasAny ? mergingOf(known) : null };
+  return { params: isObject ? ownCopy(params) : null, known: hasAny ? known : null };
 }
+
+const ownCopy = (bytes: Buffer | null): Uint8Array | null => (bytes === null ? null : new Uint8Array(bytes));
 
 /** What only the prefill engine knows. */
-interface Known {
-  readonly logprobs: Buffer | null;
-  readonly idLogprobs: Buffer | null;
-  readonly choiceLogprobs: Buffer | null;
-  readonly experts: string | null;
-  readonly cached: Buffer | null;
+export interface Known {
+  readonly logprobs: Uint8Array | null;
+  readonly idLogprobs: Uint8Array | null;
+  readonly choiceLogprobs: Uint8Array | null;
+  readonly experts: Uint8Array | null;
+  readonly cached: Uint8Array | null;
 }
 
-function mergingOf(known: Known): Plugin {
+/** Puts it into a decode engine's answer; null: there is nothing of that. */
+export function mergingOf(known: Known | null, thread: BodyThread): Merging | null {
+  if (known === null) return null;
   return {
     name: 'what the prefill engine knows',
-    responseBody: (_x, body) => merged(body, 0, body.length, known),
+    bytes: Object.values(known).reduce<number>((sum, part: Uint8Array | null) => sum + (part?.length ?? 0), 0),
+    responseBody: (_x, body) => withKnown(body, known),
+    largeBody: async (body) => bufferOf(await thread.ask('withKnown', body, known)),
     responseEvent: (_x, event) => {
       const [start, end] = dataOf(event);
       return start < 0 ? event : merged(event, start, end, known);
@@ -77,21 +92,25 @@ function mergingOf(known: Known): Plugin {
   };
 }
 
+/** A decode engine's whole answer, with what the prefill engine knows. */
+export const withKnown = (body: Buffer, known: Known): Buffer => merged(body, 0, body.length, known);
+
 function merged(bytes: Buffer, start: number, end: number, known: Known): Buffer {
   const to = placesIn(bytes, start, end);
   const edits: Edit[] = [];
-  const put = (span: Span | null, value: Buffer | null): void => {
-    if (span !== null && value !== null) edits.push({ start: span[0], end: span[1], bytes: value });
+  const put = (span: Span | null, value: Uint8Array | null): void => {
+    if (span !== null && value !== null) edits.push({ start: span[0], end: span[1], bytes: bufferOf(value) });
   };
   put(to.logprobs, known.logprobs);
   put(to.idLogprobs, known.idLogprobs);
   put(to.choiceLogprobs, known.choiceLogprobs);
   const own = to.experts === null ? null : readString(bytes, to.experts[0], to.experts[1]);
-  const joined = own === null || known.experts === null ? null : joinedExperts(known.experts, own);
+  const joined = own === null || known.experts === null ? null : joinedExperts(bufferOf(known.experts).toString(), own);
   if (joined !== null) put(to.experts, Buffer.from(`"${joined}"`));
   if (to.details !== null && known.cached !== null) {
-    if (isNull(bytes, to.details)) put(to.details, Buffer.from(`{"cached_tokens":${known.cached.toString()}}`));
-    else edits.push(...(settingMembers(bytes, ...to.details, { cached_tokens: known.cached }) ?? []));
+    const cached = bufferOf(known.cached);
+    if (isNull(bytes, to.details)) put(to.details, Buffer.from(`{"cached_tokens":${cached.toString()}}`));
+    else edits.push(...(settingMembers(bytes, ...to.details, { cached_tokens: cached }) ?? []));
   }
   return edited(bytes, edits);
 }

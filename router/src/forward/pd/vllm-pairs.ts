@@ -5,7 +5,7 @@ import { type BodyThread, bufferOf } from '../body-thread.ts';
 import { isForOne } from './for-one.ts';
 import { LARGE_BYTES, type Handover, type Met, type PairStyle } from './meeting.ts';
 import type { MooncakeEngines } from './mooncake-engines.ts';
-import { readPrefill } from './vllm-answers.ts';
+import { type PrefillSaid, mergingOf, readPrefill } from './vllm-answers.ts';
 import { decodeBody, prefillBody } from './vllm-bodies.ts';
 
 /** What the ways of vLLM's pairs depend on; read for every request. */
@@ -23,6 +23,10 @@ const noObject = (): RouterError =>
 
 const bufferOrNull = (bytes: Uint8Array | null): Buffer | null => (bytes === null ? null : bufferOf(bytes));
 
+/** What `then` makes of a prefill engine's answer. */
+const reading = <T>(answer: Buffer, thread: BodyThread, then: (said: PrefillSaid) => T | Promise<T>): T | Promise<T> =>
+  answer.length > LARGE_BYTES ? thread.ask('readPrefill', answer).then(then) : then(readPrefill(answer));
+
 const forOne =
   (options: VllmPairOptions, thread: BodyThread) =>
   (path: string, body: Buffer): boolean | Promise<boolean> =>
@@ -38,14 +42,13 @@ export function nixlPairs(options: VllmPairOptions, thread: BodyThread): PairSty
       prefill,
       decode: null,
       read(answer) {
-        const { params, merging } = readPrefill(answer);
-        if (params === null) return null;
-        const handover = (decode: Buffer | null): Handover | null => (decode === null ? null : { decode, merging });
-        if (body.length <= LARGE_BYTES) return handover(decodeBody(path, body, params));
-        // A copy: what a view is on would cross over as a whole.
-        return thread
-          .ask('decode', body, path, new Uint8Array(params))
-          .then((decode) => handover(bufferOrNull(decode)));
+        return reading(answer, thread, ({ params, known }) => {
+          if (params === null) return null;
+          const merging = mergingOf(known, thread);
+          const handover = (decode: Buffer | null): Handover | null => (decode === null ? null : { decode, merging });
+          if (body.length <= LARGE_BYTES) return handover(decodeBody(path, body, bufferOf(params)));
+          return thread.ask('decode', body, path, params).then((decode) => handover(bufferOrNull(decode)));
+        });
       },
     };
   };
@@ -64,7 +67,8 @@ export function nixlPairs(options: VllmPairOptions, thread: BodyThread): PairSty
 export function mooncakePairs(options: VllmPairOptions, engines: MooncakeEngines, thread: BodyThread): PairStyle {
   const meeting = (prefill: Buffer | null, decode: Buffer | null): Met => {
     if (prefill === null || decode === null) return noObject();
-    return { prefill, decode, read: (answer) => ({ decode: null, merging: readPrefill(answer).merging }) };
+    const handover = ({ known }: PrefillSaid): Handover => ({ decode: null, merging: mergingOf(known, thread) });
+    return { prefill, decode, read: (answer) => reading(answer, thread, handover) };
   };
   const meet = (path: string, body: Buffer, prefillWorker: Worker, engineId: string | null): Met | Promise<Met> => {
     if (engineId === null) return 'its bootstrap server does not say which engine it is';

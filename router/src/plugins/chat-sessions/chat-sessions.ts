@@ -101,8 +101,8 @@ export class ChatSessions implements PluginPhases {
     const known = await this.#ledger.ask('chatRepeat', { session, tenant, key, body }, [body.buffer]);
     if (known === null) return null;
     if (known.problem !== null) return { status: 409, contentType: 'application/json', body: errorOf(known.problem) };
-    const { bytes, isStream } = known;
-    const again = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    const { body: kept, isStream } = known;
+    const again = Buffer.from(kept.buffer, kept.byteOffset, kept.byteLength);
     return { status: 200, contentType: isStream ? 'text/event-stream' : 'application/json', body: again };
   }
 

@@ -50,7 +50,7 @@ export type ChatOpened =
   | { readonly problem: string };
 
 export type ChatRepeated =
-  | { readonly bytes: Uint8Array; readonly isStream: boolean; readonly problem: null }
+  | { readonly body: Uint8Array; readonly isStream: boolean; readonly problem: null }
   | { readonly problem: string }
   | null;
 
@@ -227,7 +227,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
       await writer.flush();
       const answer = (await writer.store.get(known.turn))?.answer ?? null;
       if (answer === null) return null;
-      return { bytes: new Uint8Array(clientsAnswer(known, answer)), isStream: known.isStream, problem: null };
+      return { body: new Uint8Array(clientsAnswer(known, answer)), isStream: known.isStream, problem: null };
     },
 
     async chatClose(call: ChatCloseCall): Promise<void> {

@@ -1,0 +1,38 @@
+import type { Sink } from './sink.ts';
+
+/** The size of the buffers that a client's connection uses again. */
+const PART_BYTES = 65_536;
+const PARTS_AT_A_TURN = 4;
+
+/**
+ * Hands over a body that is whole, some at a turn of the event loop and no more than its reader takes: TLS would encrypt all of it in
+ * one go, and all of it would be copied. The first of it in this turn.
+ * @param isWanted asked before each turn; false: `done` is not called any more
+ */
+export function sendInParts(sink: Sink, body: Buffer, isWanted: () => boolean, done: () => void): void {
+  let at = 0;
+  let isComing = false;
+  let isDone = false;
+  const next = (): void => {
+    isComing = false;
+    if (isDone || !isWanted()) return;
+    for (let i = 0; i < PARTS_AT_A_TURN && at < body.length; i++) {
+      const end = Math.min(at + PART_BYTES, body.length);
+      sink.body(body, at, end);
+      at = end;
+    }
+    if (at === body.length) {
+      // What is left in the sink goes out without us.
+      sink.source = null;
+      isDone = true;
+      sink.flush();
+      done();
+    } else if (sink.flush()) {
+      isComing = true;
+      setImmediate(next);
+    }
+  };
+  // Some sinks ask more often than they were full.
+  sink.source = { resume: () => (isComing ? undefined : next()) };
+  next();
+}
