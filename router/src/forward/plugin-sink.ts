@@ -122,7 +122,8 @@ class PluginSink implements Sink {
       merged = await merging.largeBody(body);
     } catch (error) {
       const { message } = error as Error;
-      if (this.#isWanted()) this.#fail(merging, new Refused(new RouterError('internal_error', `Its answer: ${message}`)));
+      if (this.#isWanted())
+        this.#fail(merging, new Refused(new RouterError('internal_error', `Its answer: ${message}`)));
       return;
     }
     if (this.#isWanted()) then(merged);
