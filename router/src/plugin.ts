@@ -70,8 +70,8 @@ export interface Plugin {
   responseHead?(exchange: Exchange, head: ResponseHead): void;
   /** One event of an event stream, with the empty line that ends it. An empty buffer drops the event. */
   responseEvent?(exchange: Exchange, event: Buffer): Buffer;
-  /** The whole body of an answer that is not an event stream. */
-  responseBody?(exchange: Exchange, body: Buffer): Buffer;
+  /** The whole body of an answer that is not an event stream. One of megabytes is best changed on a thread. */
+  responseBody?(exchange: Exchange, body: Buffer): Buffer | Promise<Buffer>;
   /** The exchange is over; `exchange.outcome` says how. Can't fail it any more. */
   finished?(exchange: Exchange): void;
   /** Called once, when the router starts: endpoints that are answered beside the router's own. */

@@ -85,7 +85,7 @@ class PluginSink implements Sink {
       if (this.#heldBytes > MAX_HELD_BYTES) this.#fail(this.#plugins[0]!, 'the answer is too large to be held');
       else this.#held.push(part);
     } else if (this.#events === null) this.#out.push(part);
-    else for (const event of this.#events.push(part)) this.#out.push(this.#transform(event, 'responseEvent'));
+    else for (const event of this.#events.push(part)) this.#out.push(this.#changeEvent(event));
   }
 
   flush(): boolean {
@@ -94,47 +94,69 @@ class PluginSink implements Sink {
     return this.#inner.flush();
   }
 
+  /** Plugins may take their time with a body that is held: all of them are through before the end. */
   makeReady(done: () => void): void {
     const held = this.#held;
-    if (held === null || this.#hasFailed || this.#heldBytes + (this.#first?.bytes ?? 0) <= LARGE_BYTES) {
-      done();
+    if (held === null || this.#hasFailed) return done();
+    if (this.#heldBytes + (this.#first?.bytes ?? 0) <= LARGE_BYTES) {
+      this.#change(Buffer.concat(held), 0, (body) => {
+        this.#sendHeldHead(body.length);
+        this.#out.push(body);
+        done();
+      });
       return;
     }
-    copyInTurns(held, this.#heldBytes, this.#isWanted, (body) => void this.#sendLarge(body, done));
+    copyInTurns(held, this.#heldBytes, this.#isWanted, (joined) => {
+      const send = (body: Buffer): void => {
+        this.#sendHeldHead(body.length);
+        sendInParts(this.#inner, body, this.#isWanted, done);
+      };
+      if (this.#first === null) this.#change(joined, 0, send);
+      else void this.#merge(this.#first, joined, (body) => this.#change(body, 1, send));
+    });
   }
 
-  /** A large body that is held: all of it is out before the end. */
-  async #sendLarge(joined: Buffer, done: () => void): Promise<void> {
-    let body = joined;
-    if (this.#first !== null) {
-      try {
-        body = await this.#first.largeBody(body);
-      } catch (error) {
-        const { message } = error as Error;
-        const failure = new Refused(new RouterError('internal_error', `Its answer: ${message}`));
-        if (this.#isWanted()) this.#fail(this.#first, failure);
-      }
-      if (!this.#isWanted()) return;
+  async #merge(merging: Merging, body: Buffer, then: (merged: Buffer) => void): Promise<void> {
+    let merged: Buffer;
+    try {
+      merged = await merging.largeBody(body);
+    } catch (error) {
+      const { message } = error as Error;
+      if (this.#isWanted())
+        this.#fail(merging, new Refused(new RouterError('internal_error', `Its answer: ${message}`)));
+      return;
     }
-    body = this.#transform(body, 'responseBody', this.#first);
-    if (this.#hasFailed) return;
-    this.#held = null;
-    this.#sendHeldHead(body.length);
-    sendInParts(this.#inner, body, this.#isWanted, done);
+    if (this.#isWanted()) then(merged);
+  }
+
+  /** Takes plugins through a body, beginning with the one at `from`. */
+  #change(body: Buffer, from: number, then: (changed: Buffer) => void): void {
+    let changed = body;
+    for (let i = from; i < this.#plugins.length; i++) {
+      const plugin = this.#plugins[i]!;
+      try {
+        const made = plugin.responseBody?.(this.#x, changed) ?? changed;
+        if (made instanceof Promise) {
+          const goOn = (later: Buffer): void => (this.#isWanted() ? this.#change(later, i + 1, then) : undefined);
+          made.then(goOn, (error: unknown) => (this.#isWanted() ? this.#fail(plugin, error) : undefined));
+          return;
+        }
+        changed = made;
+      } catch (error) {
+        this.#fail(plugin, error);
+        return;
+      }
+    }
+    then(changed);
   }
 
   readonly #isWanted = (): boolean => !this.#hasFailed && this.#x.outcome === null;
 
   end(): void {
     if (this.#hasFailed) return;
-    if (this.#held !== null) {
-      const body = this.#transform(Buffer.concat(this.#held), 'responseBody');
-      if (this.#hasFailed) return;
-      this.#sendHeldHead(body.length);
-      this.#out.push(body);
-    } else if (this.#events !== null) {
+    if (this.#events !== null) {
       const rest = this.#events.end();
-      if (rest.length > 0) this.#out.push(this.#transform(rest, 'responseEvent'));
+      if (rest.length > 0) this.#out.push(this.#changeEvent(rest));
     }
     if (this.#hasFailed) return;
     this.#send();
@@ -147,6 +169,7 @@ class PluginSink implements Sink {
   }
 
   #sendHeldHead(bytes: number): void {
+    this.#held = null;
     const head = this.#head!;
     head.drop('content-length');
     head.setLength(bytes);
@@ -174,10 +197,10 @@ class PluginSink implements Sink {
     this.#inner.body(bytes, 0, bytes.length);
   }
 
-  #transform(bytes: Buffer, phase: 'responseEvent' | 'responseBody', but: Plugin | null = null): Buffer {
-    let result = bytes;
+  #changeEvent(event: Buffer): Buffer {
+    let result = event;
     this.#each((plugin) => {
-      if (plugin !== but) result = plugin[phase]?.(this.#x, result) ?? result;
+      result = plugin.responseEvent?.(this.#x, result) ?? result;
     });
     return result;
   }

@@ -141,7 +141,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     }),
     ...(responseHead && { responseHead: prompt('responseHead', responseHead, anything) }),
     ...(responseEvent && { responseEvent: prompt('responseEvent', responseEvent, isBuffer) }),
-    ...(responseBody && { responseBody: prompt('responseBody', responseBody, isBuffer) }),
+    ...(responseBody && { responseBody: patient('responseBody', responseBody, isBuffer) }),
     ...(finished && { finished: calm('finished', finished) }),
     ...(routes && { routes: prompt('routes', routes, anything) }),
     // The others are to be closed too.

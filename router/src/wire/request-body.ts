@@ -13,8 +13,8 @@ export interface BodyTaker {
 /** Body bytes that may wait for somebody to take them before the client's socket is paused. */
 const MAX_UNTAKEN_BYTES = 65_536;
 
-/** Buffers from this size on are worth freeing by hand. */
-const LARGE_BYTES = 16_384;
+/** Buffers from this size on are worth freeing by hand: smaller ones are mostly slices of a pool. */
+const LARGE_BYTES = 8_192;
 
 /** Parts up to this size are laid together, after the first: with each in memory of its own, a slow client could fill it. */
 const TINY_BYTES = 1_024;

@@ -10,7 +10,8 @@ import { readSamples } from '../harness/safetensors.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 
 const ids = [300, 301, endOfTurn];
-const tensor = Buffer.from(Int32Array.from({ length: 24 }, (_, i) => i * 7).buffer);
+const tensorOf = (length: number): Buffer => Buffer.from(Int32Array.from({ length }, (_, i) => i * 7).buffer);
+const tensor = tensorOf(24);
 const base64 = tensor.toString('base64');
 const head = '"id":"x","created":1,"model":"m"';
 
@@ -49,14 +50,26 @@ async function startSession(t: TestContext) {
 
 const choice = `"choices":[{"index":0,"message":{"role":"assistant","content":"b"},"logprobs":null,"finish_reason":"stop"`;
 
-test('routed experts that a client asks for come where a plain call has them, and are kept as raw numbers', async (t) => {
-  const { ask, kept } = await startSession(t);
-  const { asked, sent, response } = await ask({});
-  assert.equal(sent.return_meta_info, undefined);
-  const extension = (more: string): string => `"sglext":{"routed_experts":"${base64}"${more}}`;
-  asked.answer(`{${head},${choice}}],${extension(`,"output_ids":[[${ids.join(',')}]]`)}}`);
-  assert.equal(await (await response).text(), `{${head},${choice}}],${extension('')}}`);
-  assert.deepEqual(await kept(), tensor);
+for (const numbers of [24, 500_000]) {
+  test(`${numbers} routed experts that a client asks for come where a plain call has them, and are kept as raw numbers`, async (t) => {
+    const { ask, kept } = await startSession(t);
+    const { asked, sent, response } = await ask({});
+    assert.equal(sent.return_meta_info, undefined);
+    const experts = tensorOf(numbers);
+    const extension = (more: string): string => `"sglext":{"routed_experts":"${experts.toString('base64')}"${more}}`;
+    asked.answer(`{${head},${choice}}],${extension(`,"output_ids":[[${ids.join(',')}]]`)}}`);
+    assert.ok((await (await response).text()) === `{${head},${choice}}],${extension('')}}`);
+    assert.deepEqual(await kept(), experts);
+  });
+}
+
+test('a large answer without the ids of its tokens is refused as a small one is', async (t) => {
+  const { ask } = await startSession(t);
+  const { asked, response } = await ask({});
+  asked.answer(`{${head},${choice}}],"more":"${'x'.repeat(100_000)}"}`);
+  const refused = await response;
+  assert.equal(refused.status, 502);
+  assert.match(await refused.text(), /without the ids of its tokens/);
 });
 
 test('in meta_info they stay, where that was asked for', async (t) => {

@@ -25,7 +25,8 @@ const cases = [
   ['requestBody', `() => 'text'`],
   ['responseHead', fails],
   ['responseBody', fails],
-  ['responseBody', `async () => Buffer.from('late')`],
+  ['responseBody', hangs],
+  ['responseBody', `async () => 'text'`],
 ] as const;
 
 for (const [phase, code] of cases) {

@@ -1,5 +1,6 @@
 import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { connectClient, request, send } from '../harness/client.ts';
 import { answer, startEngine } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
@@ -10,21 +11,26 @@ import type { Plugin } from '../../src/plugin.ts';
 
 const big = (bytes: number): string => Array.from({ length: bytes / 8 }, (_, i) => String(i).padStart(7)).join();
 
-test('a plugin changes answers of any size, and the next one on the connection comes after', async (t) => {
-  const engine = await startEngine(t, {
-    onRequest: (asked) => asked.connection.write(answer(200, big(Number(asked.target.slice(1))))),
+for (const when of ['now', 'later'] as const)
+  test(`a plugin changes answers of any size ${when}, and the next one on the connection comes after`, async (t) => {
+    const engine = await startEngine(t, {
+      onRequest: (asked) => asked.connection.write(answer(200, big(Number(asked.target.slice(1))))),
+    });
+    const dotted = (body: Buffer): Buffer => Buffer.concat([body, Buffer.from('.')]);
+    const plugins: Plugin[] = [
+      { name: 'dot', responseBody: (_x, body) => (when === 'now' ? dotted(body) : turn().then(() => dotted(body))) },
+      { name: 'after it', responseBody: (_x, body) => dotted(body) },
+    ];
+    const router = await startTestRouter(t, { workerUrls: [engine.url] }, { plugins });
+    const client = await connectClient(t, router.url);
+    const sizes = [3_000_000, 80, 70_000, 8, 1_200_000];
+    client.write(sizes.map((size) => request('GET', `/${size}`)).join(''));
+    for (const size of sizes) {
+      const got = await client.answer();
+      deepEqual([got.get('content-length'), got.text], [String(got.payload.length), `${big(size)}..`]);
+    }
+    await untilIdle(router);
   });
-  const plugin: Plugin = { name: 'dot', responseBody: (_x, body) => Buffer.concat([body, Buffer.from('.')]) };
-  const router = await startTestRouter(t, { workerUrls: [engine.url] }, { plugins: [plugin] });
-  const client = await connectClient(t, router.url);
-  const sizes = [3_000_000, 80, 70_000, 8, 1_200_000];
-  client.write(sizes.map((size) => request('GET', `/${size}`)).join(''));
-  for (const size of sizes) {
-    const got = await client.answer();
-    deepEqual([got.get('content-length'), got.text], [String(got.payload.length), `${big(size)}.`]);
-  }
-  await untilIdle(router);
-});
 
 for (const [prefill, decode] of [
   [2_000_000, 8],

@@ -8,7 +8,7 @@ import { type PluginAnswer, type PluginPhases, Refused } from '../../plugin.ts';
 import { AnswerTap } from '../../trajectory/capture/answer-tap.ts';
 import type { ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
 import type { ChatOpened } from '../../trajectory/chat/chat-calls.ts';
-import { withoutOurs } from '../../trajectory/chat/client-copy.ts';
+import { type Asked, type ClientCopy, clientCopy, withoutOurs } from '../../trajectory/chat/client-copy.ts';
 import type { Equality } from '../../trajectory/chat/equality.ts';
 import { FromCompletion } from '../../trajectory/chat/from-completion.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
@@ -37,6 +37,9 @@ export interface ChatSurroundings {
 const CHAT = '/v1/chat/completions';
 /** Larger chats would hold the event loop while they are copied. */
 const MAX_BODY_BYTES = 33_554_432;
+
+/** Larger answers are changed on the trajectory thread. */
+const LARGE_BYTES = 65_536;
 
 /** A chat under way. */
 interface Following {
@@ -162,20 +165,24 @@ export class ChatSessions implements PluginPhases {
     return following.fromCompletion?.event(event) ?? withoutOurs(event, following.opened.wishes).bytes;
   }
 
-  responseBody(x: Exchange, body: Buffer): Buffer {
-    const following = this.#following.get(x);
-    if (following === undefined || following.opened === null || x.status !== 200) return body;
-    const { fromCompletion, opened } = following;
-    const made =
-      fromCompletion === null
-        ? withoutOurs(body, opened.wishes)
-        : { bytes: fromCompletion.body(body), hasIds: fromCompletion.hasIds };
-    if (!made.hasIds && this.#inPath.has(x)) {
-      const message =
-        'The engine answers without the ids of its tokens: it is too old, or a router before it drops what it is asked for.';
-      throw new Refused(new RouterError('upstream_bad_answer', message));
-    }
-    return made.bytes;
+  responseBody(x: Exchange, body: Buffer): Buffer | Promise<Buffer> {
+    const opened = this.#following.get(x)?.opened ?? null;
+    if (opened === null || x.status !== 200) return body;
+    if (body.length <= LARGE_BYTES) return this.#checked(x, clientCopy(body, opened));
+    return this.#largeCopy(body, opened).then((made) => this.#checked(x, made));
+  }
+
+  async #largeCopy(answer: Buffer, { form, wishes }: Asked): Promise<ClientCopy> {
+    const copy = await copied(answer);
+    const { body, hasIds } = await this.#ledger.ask('chatClientCopy', { form, wishes, body: copy }, [copy.buffer]);
+    return { bytes: Buffer.from(body.buffer, body.byteOffset, body.byteLength), hasIds };
+  }
+
+  #checked(x: Exchange, { bytes, hasIds }: ClientCopy): Buffer {
+    if (hasIds || !this.#inPath.has(x)) return bytes;
+    const message =
+      'The engine answers without the ids of its tokens: it is too old, or a router before it drops what it is asked for.';
+    throw new Refused(new RouterError('upstream_bad_answer', message));
   }
 
   finished(x: Exchange): void {

@@ -11,6 +11,7 @@ import { loadChatTemplate } from './chat-template.ts';
 import { Chats } from './chats.ts';
 import { type ChatWishes, type EngineRequest, engineRequest } from './engine-request.ts';
 import type { Equality } from './equality.ts';
+import { type Asked, clientCopy } from './client-copy.ts';
 import { readAnswer } from './read-answer.ts';
 import type { ChatSample } from './read-chat.ts';
 import { type Repeatable, clientsAnswer, digestOf } from './repeats.ts';
@@ -53,6 +54,11 @@ export type ChatRepeated =
   | { readonly body: Uint8Array; readonly isStream: boolean; readonly problem: null }
   | { readonly problem: string }
   | null;
+
+/** An engine's answer, and what its client had asked for. */
+export interface ClientCopyCall extends Asked {
+  readonly body: Uint8Array;
+}
 
 export interface ChatCloseCall {
   readonly id: number;
@@ -228,6 +234,12 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
       const answer = (await writer.store.get(known.turn))?.answer ?? null;
       if (answer === null) return null;
       return { body: new Uint8Array(clientsAnswer(known, answer)), isStream: known.isStream, problem: null };
+    },
+
+    /** A large answer as its client is to get it. */
+    chatClientCopy: ({ body, ...asked }: ClientCopyCall): { body: Uint8Array; hasIds: boolean } => {
+      const { bytes, hasIds } = clientCopy(Buffer.from(body.buffer, body.byteOffset, body.byteLength), asked);
+      return { body: new Uint8Array(bytes), hasIds };
     },
 
     async chatClose(call: ChatCloseCall): Promise<void> {

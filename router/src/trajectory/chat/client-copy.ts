@@ -1,6 +1,7 @@
 import { JsonChanges } from '../../kit/json-changes.ts';
 import { scanItems } from '../../kit/json-scan.ts';
-import type { ChatWishes } from './engine-request.ts';
+import type { ChatWishes, EngineRequest } from './engine-request.ts';
+import { FromCompletion } from './from-completion.ts';
 
 const OPENING_BRACE = 0x7b;
 const OPENING_BRACKET = 0x5b;
@@ -11,6 +12,19 @@ export interface ClientCopy {
   readonly bytes: Buffer;
   /** There were ids of sampled tokens in it. */
   readonly hasIds: boolean;
+}
+
+/** What its client asked for, and in which form its engine was asked. */
+export interface Asked {
+  readonly form: EngineRequest['form'];
+  readonly wishes: ChatWishes;
+}
+
+/** @param bytes a whole answer */
+export function clientCopy(bytes: Buffer, { form, wishes }: Asked): ClientCopy {
+  if (form !== 'completion') return withoutOurs(bytes, wishes);
+  const fromCompletion = new FromCompletion(wishes);
+  return { bytes: fromCompletion.body(bytes), hasIds: fromCompletion.hasIds };
 }
 
 /**

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { EventSplitter } from '../../kit/sse.ts';
-import { withoutOurs } from './client-copy.ts';
+import { clientCopy, withoutOurs } from './client-copy.ts';
 import type { ChatWishes, EngineRequest } from './engine-request.ts';
 import { FromCompletion } from './from-completion.ts';
 
@@ -43,8 +43,8 @@ export const digestOf = (body: Uint8Array): string => createHash('sha256').updat
 /** An engine's answer as its client got it. */
 export function clientsAnswer({ form, wishes, isStream }: Repeatable, answer: Uint8Array): Buffer {
   const bytes = Buffer.from(answer);
+  if (!isStream) return clientCopy(bytes, { form, wishes }).bytes;
   const fromCompletion = form === 'completion' ? new FromCompletion(wishes) : null;
-  if (!isStream) return fromCompletion?.body(bytes) ?? withoutOurs(bytes, wishes).bytes;
   const events = new EventSplitter().push(bytes);
   return Buffer.concat(events.map((event) => fromCompletion?.event(event) ?? withoutOurs(event, wishes).bytes));
 }
