@@ -1,6 +1,7 @@
 import { parentPort } from 'node:worker_threads';
 import { bodyCalls } from './body-calls.ts';
-import { type BodyAnswer, type BodyCall, bufferOf, memoryIn } from './body-thread.ts';
+import { bufferOf } from '../kit/bytes.ts';
+import { type BodyAnswer, type BodyCall, memoryIn } from './body-thread.ts';
 
 /** The program of the thread that works on large bodies. */
 parentPort!.on('message', ({ name, body, rest }: BodyCall) => {

@@ -1,5 +1,5 @@
 import { type ErrorCode, RouterError } from '../kit/errors.ts';
-import { bufferOf } from './body-thread.ts';
+import { bufferOf } from '../kit/bytes.ts';
 import { type MeetingPlace, addBootstrap } from './pd/bootstrap.ts';
 import { isForOne } from './pd/for-one.ts';
 import { packedLists, withLists } from './pd/logprobs.ts';

@@ -94,7 +94,3 @@ function copyOf(body: Buffer): Buffer {
   copy.set(body);
   return copy;
 }
-
-/** What a thread answered, as a Buffer over the same memory. */
-export const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
-  Buffer.from(buffer as ArrayBuffer, byteOffset, byteLength);

@@ -1,7 +1,8 @@
 import type { Fleet } from '../fleet/fleet.ts';
 import { keyIs, scanMembers } from '../kit/json-scan.ts';
 import type { Plugin } from '../plugin.ts';
-import { type BodyThread, bufferOf } from './body-thread.ts';
+import { bufferOf } from '../kit/bytes.ts';
+import type { BodyThread } from './body-thread.ts';
 
 const FIELD = 'data_parallel_rank';
 const OPEN_OBJECT = 0x7b;

@@ -48,3 +48,7 @@ export function spells(bytes: Uint8Array, start: number, end: number, lowerName:
 export function ascii(word: string): Uint8Array {
   return Uint8Array.from(word, (c) => c.charCodeAt(0));
 }
+
+/** The same memory as a Buffer: what comes from another thread is none. */
+export const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
+  Buffer.from(buffer, byteOffset, byteLength);

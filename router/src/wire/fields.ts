@@ -139,6 +139,9 @@ function trimmed(value: string): string {
   return value.slice(start, end);
 }
 
+const UPPER_A = 65;
+const UPPER_Z = 90;
+
 const isBlank = (code: number): boolean => code === SP || code === HTAB;
 
 /** What a message head has in common in both directions: its text and which of its lines end at this hop. */
@@ -156,19 +159,24 @@ export abstract class Head {
   requestId = '';
   /** Start and end in `raw` of the lines that are not passed on, in order: start, end, start, end, … */
   readonly drops: number[] = [];
+  /** Where each field line starts in `raw`; null: nobody noted it. Lowering and searching the text for each name costs several times as much. */
+  protected lineStarts: number[] | null = null;
   #lower = '';
 
   /** The first value of a field, or undefined. `name` in lower case. */
   get(name: string): string | undefined {
-    const at = this.#find(name, this.fieldsStart - 2);
+    const at = this.#lineOf(name);
     if (at < 0) return undefined;
-    const start = at + name.length + 3;
+    const start = at + name.length + 1;
     return trimmed(this.raw.slice(start, this.raw.indexOf('\r', start)));
   }
 
   /** Whether any field's name begins with this; in lower case. */
   hasPrefix(prefix: string): boolean {
-    return this.#findStart(`\r\n${prefix}`, this.fieldsStart - 2) >= 0;
+    const { raw, lineStarts } = this;
+    if (lineStarts === null) return this.#findStart(`\r\n${prefix}`, this.fieldsStart - 2) >= 0;
+    for (const start of lineStarts) if (beginsWith(raw, start, prefix)) return true;
+    return false;
   }
 
   /** All fields but those that end at this hop, as they came: name and value by turns. */
@@ -213,6 +221,7 @@ export abstract class Head {
   add(lines: string): void {
     this.raw = `${this.raw.slice(0, -2)}${lines}\r\n`;
     this.#lower = '';
+    this.lineStarts = null;
   }
 
   /** Keeps `drops` in order; a line that is there already is not added twice. */
@@ -238,6 +247,19 @@ export abstract class Head {
     return true;
   }
 
+  /** Start of the first line of this name, -1 for none. */
+  #lineOf(name: string): number {
+    const { raw, lineStarts } = this;
+    if (lineStarts === null) {
+      const at = this.#find(name, this.fieldsStart - 2);
+      return at < 0 ? at : at + 2;
+    }
+    for (const start of lineStarts) {
+      if (raw.charCodeAt(start + name.length) === COLON && beginsWith(raw, start, name)) return start;
+    }
+    return -1;
+  }
+
   #find(name: string, from: number): number {
     return this.#findStart(`\r\n${name}:`, from);
   }
@@ -246,4 +268,14 @@ export abstract class Head {
     if (this.#lower === '') this.#lower = this.raw.toLowerCase();
     return this.#lower.indexOf(start, from);
   }
+}
+
+/** Whether the text at `at` is this, which is in lower case. */
+function beginsWith(text: string, at: number, lower: string): boolean {
+  for (let i = 0; i < lower.length; i++) {
+    const code = text.charCodeAt(at + i);
+    const lowered = code >= UPPER_A && code <= UPPER_Z ? code | 0x20 : code;
+    if (lowered !== lower.charCodeAt(i)) return false;
+  }
+  return true;
 }

@@ -194,6 +194,24 @@ test('freeing a body leaves the buffers of others alone', () => {
   assert.equal(Buffer.from('after').toString(), 'after');
 });
 
+test('parts in the pool of small buffers are left alone, wherever they lie in it; larger ones are given back', () => {
+  for (const partBytes of [1_600, 4_000, 8_000, 9_000, 16_384, 40_000]) {
+    const { body } = makeBody();
+    body.holdsReads = true;
+    for (let i = 0; i < 50; i++) body.pushPart(Buffer.alloc(partBytes, 'x'));
+    const pieces = [...body.pieces];
+    const other = Buffer.from('of somebody else');
+    body.finish();
+    body.attach(new Taker());
+    body.free();
+    assert.equal(other.toString(), 'of somebody else');
+    assert.equal(
+      pieces.some(({ length }) => length === 0),
+      partBytes >= 8_192,
+    );
+  }
+});
+
 const KB = 1024;
 /** Reads of a socket: a buffer each. */
 function reads(count: number): Buffer[] {

@@ -13,7 +13,7 @@ export interface BodyTaker {
 /** Body bytes that may wait for somebody to take them before the client's socket is paused. */
 const MAX_UNTAKEN_BYTES = 65_536;
 
-/** Buffers from this size on are worth freeing by hand: smaller ones are mostly slices of a pool. */
+/** Copies from this size on have memory of their own, and are worth freeing by hand; smaller ones lie in the pool of Node's small buffers. */
 const LARGE_BYTES = 8_192;
 
 /** Parts up to this size are laid together, after the first: with each in memory of its own, a slow client could fill it. */
@@ -90,7 +90,9 @@ export class RequestBody {
   /** `part` is valid during the call only. */
   pushPart(part: Buffer): void {
     const copied = this.#copy(part);
-    if (copied < part.length) this.#push(Buffer.from(part.subarray(copied)));
+    if (copied === part.length) return;
+    const rest = part.subarray(copied);
+    this.#push(rest.length < LARGE_BYTES ? Buffer.from(rest) : ownCopy(rest));
   }
 
   /** What comes next is copied, whoever's it is. */
@@ -274,11 +276,19 @@ export class RequestBody {
       return false;
     }
     const last = this.pieces.at(-1);
-    const isBehind = last?.buffer === piece.buffer && last.byteOffset + last.length === piece.byteOffset;
+    // Not those in the pool: of what is as large as half of its memory it is thought that the memory is its own (`free`).
+    const mayGrow = piece.buffer === this.#tail.buffer || piece.buffer instanceof SharedArrayBuffer;
+    const isBehind = mayGrow && last?.buffer === piece.buffer && last.byteOffset + last.length === piece.byteOffset;
     // One that was taken stays apart from one that was not.
     if (isBehind && (!isNeeded || this.pieces.length > this.#next)) {
       this.pieces[this.pieces.length - 1] = Buffer.from(piece.buffer, last.byteOffset, last.length + piece.length);
     } else this.pieces.push(piece);
     return true;
   }
+}
+
+function ownCopy(bytes: Buffer): Buffer {
+  const copy = Buffer.allocUnsafeSlow(bytes.length);
+  copy.set(bytes);
+  return copy;
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import fc from 'fast-check';
 import { BAD, INCOMPLETE } from './fields.ts';
 import { MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES, RequestHead } from './request-head.ts';
 
@@ -185,4 +186,28 @@ test('the number of lines and the length of the target have limits', () => {
   accept(withStart(`GET /${'t'.repeat(MAX_TARGET_BYTES - 1)} HTTP/1.1`));
   assert.equal(statusOf(withStart(`GET /${'t'.repeat(MAX_TARGET_BYTES + 64)} HTTP/1.1`)), 414);
   assert.equal(statusOf(`GET /${'t'.repeat(MAX_TARGET_BYTES + 64)}`), 414);
+});
+
+test('a field is found by its name, however that is spelled: as in the text of the head', () => {
+  const name = fc.stringMatching(/^[xX]-[aA]-?[bB]?$/);
+  const value = fc.stringMatching(/^[ab:-]{0,4}$/);
+  fc.assert(
+    fc.property(fc.array(fc.tuple(name, value), { maxLength: 6 }), name, (fields, asked) => {
+      const lines = fields.map(([field, text]) => `${field}: ${text}\r\n`);
+      const bytes = Buffer.from(`GET /x-a HTTP/1.1\r\nHost: h\r\n${lines.join('')}\r\n`);
+      const heads = [new RequestHead(), new RequestHead()] as const;
+      for (const head of heads) assert.equal(head.read(bytes, 0, bytes.length), bytes.length);
+      // Where a line was added, the text is searched.
+      heads[1].add('z: 1\r\n');
+      const lower = asked.toLowerCase();
+      const expected = fields.find(([field]) => field.toLowerCase() === lower)?.[1];
+      for (const head of heads) {
+        assert.equal(head.get(lower), expected);
+        assert.equal(
+          head.hasPrefix(lower),
+          fields.some(([field]) => field.toLowerCase().startsWith(lower)),
+        );
+      }
+    }),
+  );
 });

@@ -108,6 +108,7 @@ export class RequestHead extends Head {
     if (lineEnd < 0) return lineEnd === INCOMPLETE ? this.#incomplete(start, end) : BAD;
     let at = lineEnd;
     let connectionValue = '';
+    const lineStarts: number[] = [];
     for (let count = 0; ; count++) {
       if (at >= end) return this.#incomplete(start, end);
       if (bytes[at] === CR) {
@@ -129,8 +130,10 @@ export class RequestHead extends Head {
         }
         if (!this.#note(bytes, start, at, next)) return BAD;
       }
+      lineStarts.push(at - start);
       at = next;
     }
+    this.lineStarts = lineStarts;
     this.raw = bytes.toString('latin1', start, at + 2);
     this.fieldsStart = lineEnd - start;
     return this.#settle(connectionValue) ? at + 2 : BAD;

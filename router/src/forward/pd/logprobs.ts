@@ -1,7 +1,8 @@
 import { type Edit, edited } from '../../kit/json-edit.ts';
 import { MemberFinder, readScalarText, scanItems } from '../../kit/json-scan.ts';
 import { EventSplitter, dataOf } from '../../kit/sse.ts';
-import { type BodyThread, bufferOf } from '../body-thread.ts';
+import { bufferOf } from '../../kit/bytes.ts';
+import type { BodyThread } from '../body-thread.ts';
 import type { Merging } from '../merging.ts';
 
 const parts = new MemberFinder(['meta_info', 'index']);

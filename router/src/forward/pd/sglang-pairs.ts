@@ -1,5 +1,6 @@
 import { RouterError } from '../../kit/errors.ts';
-import { type BodyThread, bufferOf } from '../body-thread.ts';
+import { bufferOf } from '../../kit/bytes.ts';
+import type { BodyThread } from '../body-thread.ts';
 import { type PairBody, addBootstrap } from './bootstrap.ts';
 import { type PackedLists, logprobsMerging, packedLists } from './logprobs.ts';
 import { type Handover, LARGE_BYTES, type Meeting, type PairStyle } from './meeting.ts';

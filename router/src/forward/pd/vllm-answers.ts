@@ -1,7 +1,8 @@
 import { type Edit, edited, settingMembers } from '../../kit/json-edit.ts';
 import { MemberFinder, readString, scanItems } from '../../kit/json-scan.ts';
 import { dataOf } from '../../kit/sse.ts';
-import { type BodyThread, bufferOf } from '../body-thread.ts';
+import { bufferOf } from '../../kit/bytes.ts';
+import type { BodyThread } from '../body-thread.ts';
 import type { Merging } from '../merging.ts';
 import { joinedExperts } from './routed-experts.ts';
 

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { Worker } from '../../fleet/worker.ts';
 import { RouterError } from '../../kit/errors.ts';
-import { type BodyThread, bufferOf } from '../body-thread.ts';
+import { bufferOf } from '../../kit/bytes.ts';
+import type { BodyThread } from '../body-thread.ts';
 import { isForOne } from './for-one.ts';
 import { LARGE_BYTES, type Handover, type Met, type PairStyle } from './meeting.ts';
 import type { MooncakeEngines } from './mooncake-engines.ts';

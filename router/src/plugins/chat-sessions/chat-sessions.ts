@@ -2,6 +2,7 @@ import { sessionOf } from '../../classify/keys.ts';
 import type { EngineKind } from '../../engines/engine.ts';
 import type { AnswerEar, Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
+import { bufferOf } from '../../kit/bytes.ts';
 import { SLICE_BYTES, copied } from '../../kit/copy-slices.ts';
 import { RouterError } from '../../kit/errors.ts';
 import { type PluginAnswer, type PluginPhases, Refused } from '../../plugin.ts';
@@ -105,7 +106,7 @@ export class ChatSessions implements PluginPhases {
     if (known === null) return null;
     if (known.problem !== null) return { status: 409, contentType: 'application/json', body: errorOf(known.problem) };
     const { body: kept, isStream } = known;
-    const again = Buffer.from(kept.buffer, kept.byteOffset, kept.byteLength);
+    const again = bufferOf(kept);
     return { status: 200, contentType: isStream ? 'text/event-stream' : 'application/json', body: again };
   }
 
@@ -148,7 +149,7 @@ export class ChatSessions implements PluginPhases {
     x.head.drop('accept-encoding');
     const query = x.head.target.indexOf('?');
     x.engineTarget = query < 0 ? opened.path : opened.path + x.head.target.slice(query);
-    return Buffer.from(opened.body.buffer, opened.body.byteOffset, opened.body.byteLength);
+    return bufferOf(opened.body);
   }
 
   hearAnswer(x: Exchange, head: ResponseHead): AnswerEar | null {
@@ -175,7 +176,7 @@ export class ChatSessions implements PluginPhases {
   async #largeCopy(answer: Buffer, { form, wishes }: Asked): Promise<ClientCopy> {
     const copy = await copied(answer);
     const { body, hasIds } = await this.#ledger.ask('chatClientCopy', { form, wishes, body: copy }, [copy.buffer]);
-    return { bytes: Buffer.from(body.buffer, body.byteOffset, body.byteLength), hasIds };
+    return { bytes: bufferOf(body), hasIds };
   }
 
   #checked(x: Exchange, { bytes, hasIds }: ClientCopy): Buffer {

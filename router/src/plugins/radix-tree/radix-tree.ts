@@ -1,6 +1,7 @@
 import { sessionOf } from '../../classify/keys.ts';
 import type { AnswerEar, Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
+import { bufferOf } from '../../kit/bytes.ts';
 import { CopyPool } from '../../kit/copy-pool.ts';
 import { SLICE_BYTES, copied } from '../../kit/copy-slices.ts';
 import type { Logger } from '../../observe/log.ts';
@@ -176,5 +177,5 @@ const PLAIN: OpenAnswer = { body: null, isAlone: true };
 async function changed(following: Following, opened: Promise<OpenAnswer | null>, body: Buffer): Promise<Buffer> {
   following.answer = await opened;
   const other = following.answer?.body ?? null;
-  return other === null ? body : Buffer.from(other.buffer, other.byteOffset, other.byteLength);
+  return other === null ? body : bufferOf(other);
 }

@@ -1,3 +1,4 @@
+import { bufferOf } from '../../kit/bytes.ts';
 import { type TokenizerChoice, loadTokenizer } from '../tokens/load-tokenizer.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { TokenForest } from '../tree/forest.ts';
@@ -7,7 +8,7 @@ import type { Turn } from '../turn.ts';
 import { Capture, type CaptureCounts, type OpenPrompt } from './capture.ts';
 import type { ExpertsFiles } from './experts-files.ts';
 import { type CaptureDialect, askingForIds, readRequest, withIds } from './read-request.ts';
-import { type Open, TurnEnds, bufferOf, treeName } from './turn-ends.ts';
+import { type Open, TurnEnds, treeName } from './turn-ends.ts';
 import type { Parcel } from './turn-parcel.ts';
 
 export interface CaptureOptions {

@@ -1,3 +1,4 @@
+import { bufferOf } from '../../kit/bytes.ts';
 import { release } from '../tree/tree-node.ts';
 import type { Capture, OpenPrompt } from './capture.ts';
 import type { ExpertsFiles } from './experts-files.ts';
@@ -19,9 +20,6 @@ export interface Open {
 
 /** Length first, so that no name of a model can be another tenant's tree. */
 export const treeName = (tenant: string, model: string): string => `${tenant.length}:${tenant}${model}`;
-
-export const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
-  Buffer.from(buffer, byteOffset, byteLength);
 
 /** What the ends of turns are about. */
 interface TurnEndsOptions {

@@ -1,4 +1,5 @@
 import type { EngineKind } from '../../engines/engine.ts';
+import { bufferOf } from '../../kit/bytes.ts';
 import { Unreadable } from '../capture/sampled.ts';
 import type { ExpertsFiles } from '../capture/experts-files.ts';
 import type { SessionName } from '../store/store-calls.ts';
@@ -144,7 +145,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
     { chat, turn, isExact, call, key }: Open,
   ): Promise<void> => {
     if (chat.isRemoved) return;
-    const bytes = Buffer.from(answer.buffer, answer.byteOffset, answer.byteLength);
+    const bytes = bufferOf(answer);
     const expertsOf = ({ experts }: ChatSample) =>
       expertsKey === null ? null : (files?.keep(expertsKey, experts) ?? null);
     const samples = readAnswer(isStream, bytes, begun().rules.tokenizer.pieces);
@@ -185,7 +186,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
     }: ChatOpenCall): Promise<ChatOpened> {
       let known = open.get(id);
       if (known === undefined) {
-        const request = readChatRequest(Buffer.from(body!.buffer, body!.byteOffset, body!.byteLength));
+        const request = readChatRequest(bufferOf(body!));
         if (typeof request === 'string') return { problem: request };
         begun().begin(session, tenant);
         const made = await begun().with(session, tenant, async (chat): Promise<Open | string> => {
@@ -238,7 +239,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
 
     /** A large answer as its client is to get it. */
     chatClientCopy: ({ body, ...asked }: ClientCopyCall): { body: Uint8Array; hasIds: boolean } => {
-      const { bytes, hasIds } = clientCopy(Buffer.from(body.buffer, body.byteOffset, body.byteLength), asked);
+      const { bytes, hasIds } = clientCopy(bufferOf(body), asked);
       return { body: new Uint8Array(bytes), hasIds };
     },
 
