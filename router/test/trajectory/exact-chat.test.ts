@@ -11,14 +11,7 @@ import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 import { type Got, askChat } from './chat-client.ts';
 import { MortalFleet } from './exact-fleet.ts';
-import {
-  type Exported,
-  eachTrajectory,
-  exportedBySession,
-  pick,
-  trajectoryCount,
-  words,
-} from './random-trajectories.ts';
+import { type Exported, eachTrajectory, exportedBySession, pick, chatCount, words } from './random-trajectories.ts';
 
 /** A chat as its client has it (messages), and as it really happened: what the engine was given and sampled. */
 interface Line {
@@ -46,7 +39,7 @@ interface Chat {
 }
 
 test(
-  `${trajectoryCount} chats: engines get the ids that were sampled before, and all of them are kept`,
+  `${chatCount} chats: engines get the ids that were sampled before, and all of them are kept`,
   { timeout: 300_000 },
   async (t) => {
     const fleet = await MortalFleet.start(['sglang', 'vllm', 'sglang']);
@@ -191,7 +184,7 @@ test(
         line = await turn(chat, line, line === START && random() < 0.5 ? [system, said] : [said]);
         known.push(line);
       }
-    });
+    }, chatCount);
     await untilIdle(router);
 
     // The record of a session waits for its turns.
