@@ -1,4 +1,5 @@
 import type { Placement, Role, Worker } from './fleet/worker.ts';
+import type { Bagged } from './kit/bag.ts';
 import type { RouterError } from './kit/errors.ts';
 import type { RequestBody } from './wire/request-body.ts';
 import type { Plugin } from './plugin.ts';
@@ -103,7 +104,7 @@ const NO_FAILURES: readonly FailedAttempt[] = [];
 const NO_PLUGINS: readonly Plugin[] = [];
 
 /** One request through the router. All fields are set here, so that every exchange has the same shape. */
-export class Exchange {
+export class Exchange implements Bagged {
   readonly head: RequestHead;
   readonly body: RequestBody;
   readonly sink: Sink;
@@ -175,6 +176,10 @@ export class Exchange {
   endMs = 0;
   outcome: Outcome | null = null;
   error: RouterError | null = null;
+  /** Its place among those under way. */
+  bagAt = -1;
+  /** It is counted among those that admission let in. */
+  isInside = false;
   /** Whatever waits or works for this exchange now and can be stopped. */
   underWay: UnderWay | null = null;
   /** Ends the exchange when its time is up; null where no limit is set. */

@@ -8,6 +8,7 @@ import type { Worker } from './fleet/worker.ts';
 import { lastWords, refusalError, sendError, tooLong } from './forward/errors.ts';
 import type { FleetControl } from './forward/control/fleet-control.ts';
 import type { ForwardEvents, Forwarder } from './forward/forward.ts';
+import { Bag } from './kit/bag.ts';
 import { RouterError } from './kit/errors.ts';
 import type { Observer } from './observe/observer.ts';
 import type { RequestBody } from './wire/request-body.ts';
@@ -40,7 +41,7 @@ export class Pipeline implements Road, ForwardEvents {
   readonly #stages: Stages;
   readonly #forwarder: Forwarder;
   /** Exchanges under way. */
-  readonly underWay = new Set<Exchange>();
+  readonly underWay = new Bag<Exchange>();
 
   constructor(stages: Stages) {
     this.#stages = stages;

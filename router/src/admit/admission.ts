@@ -72,7 +72,8 @@ export class Admission {
   #rate: RateLimit | null = null;
   #ratePerSec = 0;
   readonly #pace = new Pace(performance.now());
-  readonly #inside = new Set<Exchange>();
+  /** Exchanges that were let in and are not over (`Exchange.isInside`). */
+  #inside = 0;
   readonly #queue = new FairQueue<Waiter>();
   /** Runs when the next token of the rate comes, while somebody waits for it. */
   #rateTimer: NodeJS.Timeout | null = null;
@@ -106,7 +107,7 @@ export class Admission {
     if (this.#parts.heap.isHigh) goOn(x, this.#overloaded());
     else if (!this.#hasLimits) goOn(x, null);
     else if (this.#queue.size === 0 && this.#hasPlace() && (this.#rate?.take(performance.now()) ?? true)) {
-      this.#inside.add(x);
+      this.#letIn(x);
       goOn(x, null);
     } else if (this.#fleet.eligible.length === 0) goOn(x, this.#parts.nobodyAvailable());
     else if (this.#queue.size >= this.#options.queueSize) goOn(x, this.#full());
@@ -115,7 +116,9 @@ export class Admission {
 
   /** The exchange is over, whether it was let in or not. */
   leave(x: Exchange): void {
-    if (this.#inside.size === 0 || !this.#inside.delete(x)) return;
+    if (!x.isInside) return;
+    x.isInside = false;
+    this.#inside--;
     this.#pace.note(x.endMs);
     this.#admitWaiting();
   }
@@ -125,17 +128,21 @@ export class Admission {
     this.#isAdmitting = true;
   }
 
+  #letIn(x: Exchange): void {
+    x.isInside = true;
+    this.#inside++;
+  }
+
   #hasPlace(): boolean {
     const { maxConcurrent, workerMaxInflight } = this.#options;
-    const current = this.#inside.size;
-    if (maxConcurrent > 0 && current >= maxConcurrent) return false;
+    if (maxConcurrent > 0 && this.#inside >= maxConcurrent) return false;
     const { eligible, strandedInFlight } = this.#fleet;
     // Without any worker it goes through: who chooses says so at once.
     if (workerMaxInflight === 0 || eligible.length === 0) return true;
     // A place at workers of one model is none for another model's requests.
     if (this.#parts.models?.areSeveral === true) return true;
     // What is finished by workers that get no new work takes nobody's place at the others.
-    return current - strandedInFlight < workerMaxInflight * eligible.length;
+    return this.#inside - strandedInFlight < workerMaxInflight * eligible.length;
   }
 
   #wait(x: Exchange, goOn: GoOn): void {
@@ -177,7 +184,7 @@ export class Admission {
       while (this.#queue.size > 0 && this.#hasPlace() && this.#hasToken()) {
         const waiter = this.#queue.next()!;
         this.#onLeft(waiter);
-        this.#inside.add(waiter.x);
+        this.#letIn(waiter.x);
         waiter.goOn(waiter.x, null);
       }
     } finally {
@@ -228,7 +235,7 @@ export class Admission {
     const { queueSize, ratePerSec } = this.#options;
     const what = this.#hasPlace()
       ? `More than ${ratePerSec} requests a second come (--rate-limit-tokens-per-second)`
-      : `${this.#inside.size} requests are under way (--max-concurrent-requests, --worker-max-inflight)`;
+      : `${this.#inside} requests are under way (--max-concurrent-requests, --worker-max-inflight)`;
     const waiting = queueSize > 0 ? ` and ${this.#queue.size} wait (--queue-size)` : '';
     const retryAfterSecs = this.#retryAfterSecs();
     return new RouterError('too_many_requests', `${what}${waiting}. Retry later.`, { retryAfterSecs });

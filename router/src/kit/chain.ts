@@ -23,10 +23,14 @@ export class Chain<T> {
   }
 
   /** Only a link that is in this chain. */
-  remove({ previous, next }: Link<T>): void {
+  remove(link: Link<T>): void {
+    const { previous, next } = link;
     if (previous === null) this.#first = next;
     else previous.next = next;
     if (next === null) this.#last = previous;
     else next.previous = previous;
+    // One that got old would keep all that came after it from being collected.
+    link.previous = null;
+    link.next = null;
   }
 }

@@ -1,4 +1,5 @@
 import type { Worker } from '../../fleet/worker.ts';
+import { Bag } from '../../kit/bag.ts';
 import type { Session } from './sessions.ts';
 import { DEFAULT_KV_TOKENS, Slowness, type Speed } from './speed.ts';
 
@@ -14,7 +15,7 @@ export class Lane {
   /** Tokens of context that they are expected to hold, at half of their answers. */
   kvTokens = 0;
   /** The open sessions whose context lies here. */
-  readonly residents = new Set<Session>();
+  readonly residents = new Bag<Session>();
   /** Tokens of their contexts together, what they share with others counted once. */
   residentTokens = 0;
 

@@ -1,3 +1,5 @@
+import type { Bagged } from '../../kit/bag.ts';
+import { Chain, type Link } from '../../kit/chain.ts';
 import { hash32 } from '../../kit/hash.ts';
 import type { Lane } from './lane.ts';
 
@@ -52,9 +54,13 @@ export interface FirstPrompt {
 }
 
 /** An open trajectory. */
-export class Session {
+export class Session implements Bagged {
   readonly id: string;
   readonly group: Group;
+  /** Its place among the residents of its home. */
+  bagAt = -1;
+  /** Its place among all, in the order of their last turns. */
+  link: Link<Session> | null = null;
   /** Place in the order in which sessions were first placed; 0 before. */
   order = 0;
   /** Turns answered. */
@@ -111,8 +117,9 @@ export class Session {
 
 /** All open sessions, and how long they are silent between turns. */
 export class Sessions {
-  /** In the order of their last turns. */
   readonly #open = new Map<string, Session>();
+  /** In the order of their last turns. (A map that is written anew at each turn is hard on V8's collector: see `Bag`.) */
+  readonly #order = new Chain<Session>();
   readonly #groups = new Map<string, Group>();
   #gapsSeen = 0;
   #longestGapMs = 0;
@@ -136,6 +143,7 @@ export class Sessions {
     const session = new Session(id, group, first, nowMs);
     group.open.add(session);
     this.#open.set(id, session);
+    session.link = this.#order.push(session);
     return session;
   }
 
@@ -146,8 +154,8 @@ export class Sessions {
       this.#longestGapMs = Math.max(nowMs - session.lastMs, this.#longestGapMs * FADE);
     }
     session.lastMs = nowMs;
-    this.#open.delete(session.id);
-    this.#open.set(session.id, session);
+    this.#order.remove(session.link!);
+    session.link = this.#order.push(session);
   }
 
   group(id: string): Group {
@@ -161,6 +169,7 @@ export class Sessions {
 
   close(session: Session): void {
     this.#open.delete(session.id);
+    this.#order.remove(session.link!);
     const { group } = session;
     group.open.delete(session);
     group.ended++;
@@ -169,21 +178,21 @@ export class Sessions {
   }
 
   /** Sessions that were silent for too long, or are too many; the former looked for now and then, as nobody waits for it. */
-  *expired(nowMs: number): Iterable<Session> {
+  expired(nowMs: number): Session[] {
     const { ttlMs } = this;
     let tooMany = this.#open.size - MAX_OPEN;
-    if (tooMany > 0) {
-      for (const session of this.#open.values()) {
-        // Those that wait for their first place are still to come.
-        if (session.underWay > 0 || session.order === 0) continue;
-        yield session;
-        if (--tooMany === 0) return;
-      }
+    const isDue = nowMs - this.#sweptMs >= ttlMs / SWEEPS;
+    if (isDue) this.#sweptMs = nowMs;
+    const found: Session[] = [];
+    for (let link = this.#order.first; link !== null && (isDue || tooMany > 0); link = link.next) {
+      const session = link.value;
+      if (session.underWay > 0) continue;
+      // Those that wait for their first place are still to come.
+      const isExcess = tooMany > 0 && session.order > 0;
+      if (!isExcess && !(isDue && nowMs - session.lastMs > ttlMs)) continue;
+      found.push(session);
+      tooMany--;
     }
-    if (nowMs - this.#sweptMs < ttlMs / SWEEPS) return;
-    this.#sweptMs = nowMs;
-    for (const session of this.#open.values()) {
-      if (session.underWay === 0 && nowMs - session.lastMs > ttlMs) yield session;
-    }
+    return found;
   }
 }

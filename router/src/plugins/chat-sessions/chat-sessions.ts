@@ -60,7 +60,7 @@ export class ChatSessions implements PluginPhases {
   readonly #ledger: Ledger;
   /** Sessions by the path that was asked for. */
   readonly #inPath = new WeakMap<Exchange, string>();
-  readonly #following = new Map<Exchange, Following>();
+  readonly #following = new WeakMap<Exchange, Following>();
   #nextId = 1;
 
   constructor(options: ChatSessionsOptions, around: ChatSurroundings) {

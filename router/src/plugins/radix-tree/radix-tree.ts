@@ -61,7 +61,7 @@ export class RadixTree implements PluginPhases {
   readonly #trajectories: Trajectories;
   readonly #log: Logger;
   readonly #sessionHeaders: readonly string[];
-  readonly #following = new Map<Exchange, Following>();
+  readonly #following = new WeakMap<Exchange, Following>();
   readonly #sameTokens: SameTokens;
   readonly #answers = new CopyPool(ANSWER_BYTES, SPARE_ANSWERS);
   #nextId = 1;
