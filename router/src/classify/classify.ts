@@ -23,20 +23,40 @@ const SECONDS = /^\d{1,7}(\.\d{1,6})?$/;
  */
 export function classify(x: Exchange, idHeaders: readonly string[] = NO_HEADERS): RouterError | null {
   const { head } = x;
-  x.path = normalPath(head.target);
-  x.dialect = dialectOf(x.path);
+  const { path, dialect, isForModel } = kindOf(head.target);
+  x.path = path;
+  x.dialect = dialect;
+  x.isGeneration = isForModel && head.method === 'POST';
   if (idHeaders.length > 0) readIdHeaders(x, idHeaders);
   else if (head.requestId === '' || !SAFE_ID.test(head.requestId)) {
     if (head.hasRequestIdLine) head.drop('x-request-id');
     head.requestId = nextId();
     x.isRequestIdOurs = true;
   }
-  x.isGeneration = isGeneration(head.method, x.path);
   if (head.timeout === '') return null;
   x.timeoutMs = SECONDS.test(head.timeout) ? Number(head.timeout) * 1000 : 0;
   return x.timeoutMs > 0
     ? null
     : new RouterError('bad_request', 'x-turnout-timeout must be a number of seconds above 0, for example 30 or 0.5.');
+}
+
+/** What a target alone tells. */
+interface TargetKind {
+  readonly target: string;
+  readonly path: string;
+  readonly dialect: Dialect;
+  readonly isForModel: boolean;
+}
+
+/** The last one: most requests have the target of the one before. */
+let lastKind: TargetKind = { target: '', path: '/', dialect: 'plain', isForModel: false };
+
+function kindOf(target: string): TargetKind {
+  if (target !== lastKind.target) {
+    const path = normalPath(target);
+    lastKind = { target, path, dialect: dialectOf(path), isForModel: isGeneration('POST', path) };
+  }
+  return lastKind;
 }
 
 /** The first id that can be believed is the request's. Its own line goes to the engine as it came. */

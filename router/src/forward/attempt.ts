@@ -73,7 +73,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     if (changed !== null) {
       const head = upstreamHead(x, worker, changed.length);
       if (changed.length <= SMALL_BYTES) {
-        socket.write(head + changed.toString('latin1'), 'latin1');
+        this.#connection.writer.write(head + changed.toString('latin1'));
         this.#onRequestSent();
       } else {
         socket.write(head, 'latin1');
@@ -84,7 +84,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     if (body.isComplete && body.bytes <= SMALL_BYTES) {
       let text = upstreamHead(x, worker, x.head.isChunked ? body.bytes : -1);
       for (const piece of body.pieces) text += piece.toString('latin1');
-      socket.write(text, 'latin1');
+      this.#connection.writer.write(text);
       this.#onRequestSent();
       return;
     }
@@ -114,7 +114,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   }
 
   get hasSentAll(): boolean {
-    return this.#connection.socket.writableLength === 0;
+    return !this.#connection.writer.hasUnsent;
   }
 
   /** What one round of the event loop reads from the client goes out in one write. */
@@ -251,7 +251,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     if (head.isEventStream) this.worker.openStreams++;
     if (this.#rules?.isAside(this) === true) return this.#relayFrom(head);
     if (this.sink === this.x.sink) this.x.isAnswerOut = true;
-    const isSent = this.#isRequestSent && this.#connection.socket.writableLength === 0;
+    const isSent = this.#isRequestSent && !this.#connection.writer.hasUnsent;
     // From here no other worker can be tried, so nothing needs the body any more. Plugins may have kept a part of it.
     if (isSent && this.x.plugins.length === 0) this.x.body.free();
     else this.x.body.release();

@@ -9,8 +9,8 @@ export interface SocketReader {
 }
 
 /** How a Node socket holds its system socket; the constructor takes it over. Neither is in Node's documentation. */
-interface Held {
-  _handle: object | null;
+export interface Held<Handle = object> {
+  _handle: Handle | null;
 }
 
 /**

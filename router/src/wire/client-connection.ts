@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import type { Bagged } from '../kit/bag.ts';
 import { CopyPool } from '../kit/copy-pool.ts';
 import type { SocketReader } from './accepted-socket.ts';
 import type { RequestBody } from './request-body.ts';
@@ -6,6 +7,7 @@ import type { Refusal, RequestHead } from './request-head.ts';
 import { type ReaderOwner, type RequestLimits, RequestReader } from './request-reader.ts';
 import type { ResponseHead } from './response-head.ts';
 import type { Sink, Source } from './sink.ts';
+import { TextWriter } from './text-writer.ts';
 
 /** Text up to this size goes out as one latin1 string: copied to the socket without a buffer of its own. */
 const SMALL_BYTES = 16_384;
@@ -35,13 +37,16 @@ export interface ClientWatcher {
  *
  * The answer's bytes are written as the engine framed them, one write per read.
  */
-export class ClientConnection implements Sink, ReaderOwner, SocketReader {
+export class ClientConnection implements Sink, ReaderOwner, SocketReader, Bagged {
   readonly socket: Socket;
   /** When the bytes that are awaited now have to be here (monotonic ms); Infinity while nothing is awaited. */
   deadlineMs: number;
+  /** Its place among its listener's. */
+  bagAt = -1;
   source: Source | null = null;
   watcher: ClientWatcher | null = null;
   readonly #tcp: Socket;
+  readonly #writer: TextWriter;
   readonly #owner: ConnectionOwner;
   readonly #requests: RequestReader;
   /** The connection ends after the present answer. */
@@ -60,6 +65,7 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader {
   constructor(socket: Socket, tcp: Socket, owner: ConnectionOwner) {
     this.socket = socket;
     this.#tcp = tcp;
+    this.#writer = new TextWriter(socket, socket === tcp);
     this.#owner = owner;
     this.deadlineMs = owner.clock.nowMs + owner.timeouts.headMs;
     const requests = new RequestReader(this, owner);
@@ -117,6 +123,11 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader {
 
   // ---- answers out ----
 
+  /** A part of what was answered waits for the system to take it. */
+  get hasUnsent(): boolean {
+    return this.#writer.hasUnsent;
+  }
+
   head(head: ResponseHead): void {
     const requests = this.#requests;
     const request = requests.head;
@@ -161,7 +172,7 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader {
 
   flush(): boolean {
     if (this.#out !== '') this.#write();
-    if (this.socket.writableLength === 0) return true;
+    if (!this.hasUnsent) return true;
     // The socket's own 'drain' comes only past its high-water mark; an empty write reports when all before it is out.
     this.socket.write('', this.#onDrained);
     // Node's own timer sees whether the system took a part of what is unsent: a slow client is no absent one.
@@ -177,7 +188,7 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader {
 
   #write(): void {
     this.#hasWritten = true;
-    this.socket.write(this.#out);
+    this.#writer.write(this.#out);
     this.#out = '';
   }
 
@@ -217,7 +228,7 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader {
     const requests = this.#requests;
     const { isWhole } = requests;
     requests.stop();
-    if (this.socket.writableLength === 0) {
+    if (!this.hasUnsent) {
       this.#linger();
       this.socket.end();
     } else {
@@ -235,7 +246,7 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader {
   }
 
   readonly #onDrained = (): void => {
-    if (this.socket.writableLength > 0) return;
+    if (this.hasUnsent) return;
     this.socket.setTimeout(0);
     for (const copy of this.#unsent.splice(0)) copies.giveBack(copy);
     this.source?.resume();

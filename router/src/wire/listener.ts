@@ -1,5 +1,6 @@
 import { type Server, type Socket, createServer } from 'node:net';
 import { type SecureContext, type SecureContextOptions, TLSSocket, createSecureContext } from 'node:tls';
+import { Bag } from '../kit/bag.ts';
 import type { CoarseClock } from '../kit/clock.ts';
 import { readIntoBuffers } from './accepted-socket.ts';
 import { ClientConnection, type ConnectionOwner } from './client-connection.ts';
@@ -45,7 +46,7 @@ export class Listener implements ConnectionOwner {
   isDraining = false;
   #secureContext: SecureContext | null;
   readonly #mutualTls: MutualTls | null;
-  readonly connections = new Set<ClientConnection>();
+  readonly connections = new Bag<ClientConnection>();
   readonly limits: ConnectionLimits;
   #quietRounds = 0;
   readonly #server: Server;
@@ -170,7 +171,7 @@ export class Listener implements ConnectionOwner {
 
   /** Nothing waits to be sent. */
   get hasSentAll(): boolean {
-    for (const { socket } of this.connections) if (socket.writableLength > 0) return false;
+    for (const { hasUnsent } of this.connections) if (hasUnsent) return false;
     return true;
   }
 

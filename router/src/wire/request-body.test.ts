@@ -198,7 +198,7 @@ test('parts in the pool of small buffers are left alone, wherever they lie in it
   for (const partBytes of [1_600, 4_000, 8_000, 9_000, 16_384, 40_000]) {
     const { body } = makeBody();
     body.holdsReads = true;
-    for (let i = 0; i < 50; i++) body.pushPart(Buffer.alloc(partBytes, 'x'));
+    for (let i = 0; i < 50; i++) body.pushCopy(Buffer.alloc(partBytes, 'x'), 0, partBytes);
     const pieces = [...body.pieces];
     const other = Buffer.from('of somebody else');
     body.finish();
@@ -227,7 +227,7 @@ test('a large body is kept in memory of its own, and the reads it came in are gi
     const takers = [new Taker(), new Taker()];
     body.attach(takers[0]!);
     for (const read of came) {
-      if (isChunked) body.pushPart(read);
+      if (isChunked) body.pushCopy(read, 0, read.length);
       else body.push(read);
     }
     assert.equal(budget.usedBytes, 100 * 64 * KB);

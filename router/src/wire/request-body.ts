@@ -87,12 +87,15 @@ export class RequestBody {
     else if (this.holdsReads) freeRead(piece);
   }
 
-  /** `part` is valid during the call only. */
-  pushPart(part: Buffer): void {
-    const copied = this.#copy(part);
-    if (copied === part.length) return;
-    const rest = part.subarray(copied);
-    this.#push(rest.length < LARGE_BYTES ? Buffer.from(rest) : ownCopy(rest));
+  /** `bytes[start, end)` are valid during the call only. */
+  pushCopy(bytes: Buffer, start: number, end: number): void {
+    // Most bodies are one small part.
+    const copied = this.bytes === 0 ? 0 : this.#copy(bytes.subarray(start, end));
+    const size = end - start - copied;
+    if (size === 0) return;
+    const copy = size < LARGE_BYTES ? Buffer.allocUnsafe(size) : Buffer.allocUnsafeSlow(size);
+    bytes.copy(copy, 0, start + copied, end);
+    this.#push(copy);
   }
 
   /** What comes next is copied, whoever's it is. */
@@ -231,7 +234,7 @@ export class RequestBody {
     if (passing !== null) for (const read of passing) freeRead(read);
     for (const { buffer, length } of pieces) {
       // Less than half of a buffer may be a slice of the pool that Node's small buffers share: that can't be given back.
-      if (length < buffer.byteLength / 2) continue;
+      if (length < LARGE_BYTES / 2 || length < buffer.byteLength / 2) continue;
       if (buffer.byteLength >= LARGE_BYTES && buffer instanceof ArrayBuffer) buffer.transfer(0);
     }
   }
@@ -276,19 +279,17 @@ export class RequestBody {
       return false;
     }
     const last = this.pieces.at(-1);
+    if (last === undefined) {
+      this.pieces.push(piece);
+      return true;
+    }
     // Not those in the pool: of what is as large as half of its memory it is thought that the memory is its own (`free`).
     const mayGrow = piece.buffer === this.#tail.buffer || piece.buffer instanceof SharedArrayBuffer;
-    const isBehind = mayGrow && last?.buffer === piece.buffer && last.byteOffset + last.length === piece.byteOffset;
+    const isBehind = mayGrow && last.buffer === piece.buffer && last.byteOffset + last.length === piece.byteOffset;
     // One that was taken stays apart from one that was not.
     if (isBehind && (!isNeeded || this.pieces.length > this.#next)) {
       this.pieces[this.pieces.length - 1] = Buffer.from(piece.buffer, last.byteOffset, last.length + piece.length);
     } else this.pieces.push(piece);
     return true;
   }
-}
-
-function ownCopy(bytes: Buffer): Buffer {
-  const copy = Buffer.allocUnsafeSlow(bytes.length);
-  copy.set(bytes);
-  return copy;
 }

@@ -246,7 +246,7 @@ export class RequestReader {
       const isGood = this.#chunked.read(bytes, start, end);
       const { parts, payload } = this.#chunked;
       // Copied out of the read: chunk lines and all, it would stay in memory for a retry.
-      if (payload !== null) body.pushPart(payload);
+      if (payload !== null) body.pushCopy(payload, 0, payload.length);
       if (!isGood) {
         this.#refuseBody({ status: 400, message: `The request has ${chunks.refusal}.` });
       } else if (chunks.payloadBytes > this.#limits.maxPayloadBytes) {
@@ -262,9 +262,8 @@ export class RequestReader {
     const left = this.#bodyLeft;
     const bodyEnd = end - start < left ? end : start + left;
     this.#bodyLeft = left - (bodyEnd - start);
-    const piece = part(bytes, start, bodyEnd);
-    if (isOwn) body.push(piece);
-    else body.pushPart(piece);
+    if (isOwn) body.push(part(bytes, start, bodyEnd));
+    else body.pushCopy(bytes, start, bodyEnd);
     if (this.#bodyLeft === 0) this.#endBody(bytes, bodyEnd, end);
     else this.#awaitMore();
   }

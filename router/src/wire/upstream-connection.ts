@@ -1,5 +1,7 @@
 import { type LookupFunction, type Socket, connect } from 'node:net';
 import { type SecureContext, connect as connectTls } from 'node:tls';
+import type { Bagged } from '../kit/bag.ts';
+import { TextWriter } from './text-writer.ts';
 
 /** What https engines are shown and must show. Shared, and replaced when certificates are read again. */
 export interface UpstreamTls {
@@ -50,9 +52,12 @@ const READ_BYTES = 65_536;
 /** All engines' sockets read into this one buffer: what is read is used up before the next read (see `onread`). */
 const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
 /** One keep-alive connection to an engine, used by one exchange at a time. */
-export class UpstreamConnection {
+export class UpstreamConnection implements Bagged {
   readonly socket: Socket;
+  readonly writer: TextWriter;
   user: UpstreamUser | null = null;
+  /** Its place among its pool's. */
+  bagAt = -1;
   isConnected = false;
   /** Exchanges that went over it before the present one. */
   uses = 0;
@@ -82,6 +87,7 @@ export class UpstreamConnection {
       });
     }
     const { socket } = this;
+    this.writer = new TextWriter(socket, !endpoint.isTls);
     socket.setNoDelay(true);
     socket.setTimeout(connectTimeoutMs, () => {
       socket.destroy(Object.assign(new Error('connect timed out'), { code: 'ETIMEDOUT' }));

@@ -1,3 +1,4 @@
+import { Bag } from '../kit/bag.ts';
 import { type Endpoint, UpstreamConnection, type UpstreamUser } from './upstream-connection.ts';
 
 export interface PoolOptions {
@@ -12,7 +13,7 @@ export class UpstreamPool {
   readonly #options: PoolOptions;
   readonly #idle: UpstreamConnection[] = [];
   #isRetired = false;
-  readonly #open = new Set<UpstreamConnection>();
+  readonly #open = new Bag<UpstreamConnection>();
 
   constructor(endpoint: Endpoint, options: PoolOptions) {
     this.endpoint = endpoint;
@@ -50,7 +51,7 @@ export class UpstreamPool {
   release(connection: UpstreamConnection, nowMs: number): void {
     connection.user = null;
     if (!connection.isUsable) return;
-    if (this.#isRetired || connection.socket.writableLength > 0) {
+    if (this.#isRetired || connection.writer.hasUnsent) {
       connection.destroy();
       return;
     }
