@@ -19,7 +19,8 @@ export class Bag<T extends Bagged> implements Iterable<T> {
   }
 
   has(item: T): boolean {
-    return this.#items[item.bagAt] === item;
+    // V8 looks for an element before the first one in all the slow ways there are.
+    return item.bagAt >= 0 && this.#items[item.bagAt] === item;
   }
 
   add(item: T): void {
@@ -28,8 +29,8 @@ export class Bag<T extends Bagged> implements Iterable<T> {
 
   /** @returns whether it was in there */
   delete(item: T): boolean {
+    if (!this.has(item)) return false;
     const at = item.bagAt;
-    if (this.#items[at] !== item) return false;
     const last = this.#items.pop()!;
     item.bagAt = -1;
     if (last === item) return true;
