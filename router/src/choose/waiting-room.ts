@@ -1,7 +1,8 @@
 import type { Exchange, Placer } from '../exchange.ts';
+import { Chain, type Link } from '../kit/chain.ts';
 
 interface Guest {
-  readonly x: Exchange;
+  readonly link: Link<Exchange>;
   readonly line: Line;
   readonly reason: string;
   readonly sinceMs: number;
@@ -12,7 +13,7 @@ interface Guest {
 /** Those whom one policy holds: asked in the order that it gives, else first come first. */
 interface Line {
   readonly holder: Placer;
-  readonly held: Set<Exchange>;
+  readonly held: Chain<Exchange>;
 }
 
 /**
@@ -20,11 +21,12 @@ interface Line {
  * again whenever work ends or the fleet changes, in the order their policy gives.
  */
 export class WaitingRoom {
-  readonly #guests = new Map<Exchange, Guest>();
+  readonly #guests = new WeakMap<Exchange, Guest>();
   readonly #lines = new Map<Placer, Line>();
   /** How long each exchange was held before, in all, by each of its holders. */
   readonly #heldMs = new WeakMap<Placer, WeakMap<Exchange, number>>();
   readonly #isClosed: (holder: Placer) => boolean;
+  #size = 0;
   #isKnocking = false;
   #rounds = 0;
 
@@ -34,13 +36,18 @@ export class WaitingRoom {
   }
 
   get size(): number {
-    return this.#guests.size;
+    return this.#size;
   }
 
   /** How many wait, by reason. */
   counts(): Map<string, number> {
     const counts = new Map<string, number>();
-    for (const { reason } of this.#guests.values()) counts.set(reason, (counts.get(reason) ?? 0) + 1);
+    for (const { held } of this.#lines.values()) {
+      for (const x of held) {
+        const { reason } = this.#guests.get(x)!;
+        counts.set(reason, (counts.get(reason) ?? 0) + 1);
+      }
+    }
     return counts;
   }
 
@@ -59,9 +66,9 @@ export class WaitingRoom {
       Math.max(0, maxMs - (this.#heldMs.get(holder)?.get(x) ?? 0)),
     );
     let line = this.#lines.get(holder);
-    if (line === undefined) this.#lines.set(holder, (line = { holder, held: new Set() }));
-    line.held.add(x);
-    this.#guests.set(x, { x, line, reason, sinceMs: performance.now(), retry, timer });
+    if (line === undefined) this.#lines.set(holder, (line = { holder, held: new Chain() }));
+    this.#size++;
+    this.#guests.set(x, { link: line.held.push(x), line, reason, sinceMs: performance.now(), retry, timer });
     x.underWay = { abort: () => this.leave(x) };
   }
 
@@ -70,8 +77,9 @@ export class WaitingRoom {
     if (guest === undefined) return;
     clearTimeout(guest.timer);
     this.#guests.delete(x);
+    this.#size--;
     const { line } = guest;
-    line.held.delete(x);
+    line.held.remove(guest.link);
     if (line.held.size === 0) this.#lines.delete(line.holder);
     let heldMs = this.#heldMs.get(line.holder);
     if (heldMs === undefined) this.#heldMs.set(line.holder, (heldMs = new WeakMap()));
@@ -81,7 +89,7 @@ export class WaitingRoom {
 
   /** Something ended or changed: whoever waits is asked again, once for all changes of this tick. */
   knock(): void {
-    if (this.#guests.size === 0 || this.#isKnocking) return;
+    if (this.#size === 0 || this.#isKnocking) return;
     this.#isKnocking = true;
     setImmediate(() => {
       this.#isKnocking = false;
@@ -117,7 +125,7 @@ export class WaitingRoom {
       if (x === null) return;
       this.#ask(x);
       // Held again: it would be the next one for ever.
-      if (held.has(x)) return;
+      if (this.#guests.has(x)) return;
     }
   }
 

@@ -6,7 +6,8 @@ export interface Link<T> {
 }
 
 /** A doubly linked list: for lines that people also leave from the middle. (A Set is slow at its front once it has shrunk.) */
-export class Chain<T> {
+export class Chain<T> implements Iterable<T> {
+  size = 0;
   #first: Link<T> | null = null;
   #last: Link<T> | null = null;
 
@@ -19,6 +20,7 @@ export class Chain<T> {
     if (this.#last === null) this.#first = link;
     else this.#last.next = link;
     this.#last = link;
+    this.size++;
     return link;
   }
 
@@ -29,8 +31,18 @@ export class Chain<T> {
     else previous.next = next;
     if (next === null) this.#last = previous;
     else next.previous = previous;
+    this.size--;
     // One that got old would keep all that came after it from being collected.
     link.previous = null;
     link.next = null;
+  }
+
+  /** The one that was told last may leave meanwhile. */
+  *[Symbol.iterator](): Generator<T> {
+    for (let link = this.#first; link !== null;) {
+      const { value, next } = link;
+      yield value;
+      link = next;
+    }
   }
 }
