@@ -38,6 +38,10 @@ class ListeningSink implements Sink {
     this.#inner.source = source;
   }
 
+  get hasUnsent(): boolean {
+    return this.#inner.hasUnsent === true;
+  }
+
   head(head: ResponseHead): void {
     for (const plugin of this.#listeners) {
       try {
@@ -64,8 +68,9 @@ class ListeningSink implements Sink {
     const { source } = this.#inner;
     let hasRoom = this.#inner.flush();
     for (const ear of this.#ears) {
-      // The sink of one that is over may be at its next answer.
-      const resume = (): void => (this.#inner.source === source ? source?.resume() : undefined);
+      // The sink of one that is over may be at its next answer; one that is full still resumes by itself.
+      const resume = (): void =>
+        this.#inner.source === source && !this.hasUnsent ? source?.resume() : undefined;
       if (ear.isBehind?.(resume) === true) hasRoom = false;
     }
     return hasRoom;

@@ -12,7 +12,7 @@ import { loadChatTemplate } from './chat-template.ts';
 import { Chats } from './chats.ts';
 import { type ChatWishes, type EngineRequest, engineRequest } from './engine-request.ts';
 import type { Equality } from './equality.ts';
-import { type Asked, clientCopy } from './client-copy.ts';
+import { type Asked, clientCopy, clientEvent } from './client-copy.ts';
 import { readAnswer } from './read-answer.ts';
 import type { ChatSample } from './read-chat.ts';
 import { type Repeatable, clientsAnswer, digestOf } from './repeats.ts';
@@ -59,6 +59,11 @@ export type ChatRepeated =
 /** An engine's answer, and what its client had asked for. */
 export interface ClientCopyCall extends Asked {
   readonly body: Uint8Array;
+}
+
+/** An event of its stream; `begun`: the choices that have begun. */
+export interface ClientEventCall extends ClientCopyCall {
+  readonly begun: readonly string[];
 }
 
 export interface ChatCloseCall {
@@ -241,6 +246,12 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
     chatClientCopy: ({ body, ...asked }: ClientCopyCall): { body: Uint8Array; hasIds: boolean } => {
       const { bytes, hasIds } = clientCopy(bufferOf(body), asked);
       return { body: new Uint8Array(bytes), hasIds };
+    },
+
+    /** As `chatClientCopy`, of a large event. */
+    chatClientEvent: ({ body, begun, ...asked }: ClientEventCall): { body: Uint8Array; begun: readonly string[] } => {
+      const made = clientEvent(bufferOf(body), asked, begun);
+      return { body: new Uint8Array(made.bytes), begun: made.begun };
     },
 
     async chatClose(call: ChatCloseCall): Promise<void> {
