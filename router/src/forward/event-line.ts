@@ -43,8 +43,9 @@ export class EventLine {
     this.#parts = parts;
   }
 
-  push(bytes: Buffer): void {
-    for (const event of this.#splitter.push(bytes)) this.#take(event);
+  /** `bytes[start, end)` are valid during the call only. */
+  push(bytes: Uint8Array, start: number, end: number): void {
+    for (const event of this.#splitter.pushCopy(bytes, start, end)) this.#take(event);
     if (this.#splitter.heldBytes <= MAX_HELD_BYTES || !this.#parts.isWanted()) return;
     this.#parts.onFailure(this.#parts.plugins[0]!, 'an event of the answer is too large to be held');
   }

@@ -90,13 +90,16 @@ class PluginSink implements Sink {
 
   body(bytes: Uint8Array, start: number, end: number): void {
     if (this.#hasFailed) return;
+    if (this.#events !== null) {
+      this.#events.push(bytes, start, end);
+      return;
+    }
     const part = Buffer.from(bytes.subarray(start, end));
     if (this.#held !== null) {
       this.#heldBytes += part.length;
       if (this.#heldBytes > MAX_HELD_BYTES) this.#fail(this.#plugins[0]!, 'the answer is too large to be held');
       else this.#held.push(part);
-    } else if (this.#events === null) this.#out.add(part);
-    else this.#events.push(part);
+    } else this.#out.add(part);
   }
 
   flush(): boolean {

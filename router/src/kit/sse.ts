@@ -25,10 +25,23 @@ export class EventSplitter<Joined = Buffer> {
     return this.#bytes;
   }
 
-  /** @returns the events that are complete now, each with its closing empty line. */
+  /** @returns the events that are complete now, each with its closing empty line: parts of `bytes`, where it can be. */
   push(bytes: Buffer): (Buffer | Joined)[] {
     const before = this.#tail.length;
-    const all = before === 0 ? bytes : Buffer.concat([this.#tail, bytes]);
+    return this.#cut(before === 0 ? bytes : Buffer.concat([this.#tail, bytes]), before);
+  }
+
+  /** As `push`, of `bytes[start, end)`, which are valid during the call only. */
+  pushCopy(bytes: Uint8Array, start: number, end: number): (Buffer | Joined)[] {
+    const before = this.#tail.length;
+    const all = Buffer.allocUnsafe(before + end - start);
+    all.set(this.#tail);
+    all.set(bytes.subarray(start, end), before);
+    return this.#cut(all, before);
+  }
+
+  /** @param before so many bytes of `all` were there already */
+  #cut(all: Buffer, before: number): (Buffer | Joined)[] {
     const events: (Buffer | Joined)[] = [];
     let start = before;
     let lf = all.indexOf(LF);
