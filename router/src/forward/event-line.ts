@@ -22,6 +22,8 @@ interface EventLineParts {
   /** False: it has failed, or is over otherwise. */
   readonly isWanted: () => boolean;
   readonly onBusy: () => void;
+  /** Whatever was added can go out: what comes next takes its time. */
+  readonly onWait: () => void;
   /** All that came so far is out, or added to what goes out next. */
   readonly onIdle: () => void;
 }
@@ -102,13 +104,16 @@ export class EventLine {
 
   /** @param madeBy the plugin that made it, by its number; -1: none has seen it */
   async #carry(event: Buffer | Promise<Buffer>, madeBy: number): Promise<void> {
-    const { x, plugins, out, onFailure, isWanted } = this.#parts;
+    const { x, plugins, out, onFailure, isWanted, onWait } = this.#parts;
     let i = madeBy;
     let changed: Buffer;
     try {
-      changed = await event;
-      for (i++; i < plugins.length && isWanted(); i++) {
-        changed = (await plugins[i]!.responseEvent?.(x, changed)) ?? changed;
+      let made: Buffer | Promise<Buffer> = event;
+      for (;;) {
+        if (made instanceof Promise) onWait();
+        changed = await made;
+        if (++i >= plugins.length || !isWanted()) break;
+        made = plugins[i]!.responseEvent?.(x, changed) ?? changed;
       }
     } catch (error) {
       if (isWanted()) onFailure(plugins[i]!, error);

@@ -115,12 +115,10 @@ class PluginSink implements Sink {
   makeReady(done: () => void): void {
     if (this.#hasFailed) return done();
     if (this.#events !== null) {
+      this.#whenIdle = done;
       this.#events.end();
-      if (!this.#events.isBusy) done();
-      else {
-        this.#whenIdle = done;
-        this.flush();
-      }
+      if (this.#events.isBusy) this.flush();
+      else if (!this.#hasFailed) done();
       return;
     }
     const held = this.#held;
@@ -151,6 +149,7 @@ class PluginSink implements Sink {
       onBusy: () => {
         this.#inner.source = null;
       },
+      onWait: () => void this.flush(),
       onIdle: () => {
         const whenIdle = this.#whenIdle;
         if (whenIdle !== null) return whenIdle();
