@@ -60,7 +60,7 @@ export const streamed = (path: string): Input[] =>
     name: `a stream with an event of ${answerBytes < MB ? '2 KB' : `${answerBytes / MB} MB`}`,
     path,
     body: Buffer.from(
-      '{"text":"x","prompt":"x","return_logprob":true,"prompt_logprobs":1,"messages":[{"role":"user","content":"x"}],"return_routed_experts":true,"stream":true}',
+      '{"text":"x","prompt":"x","return_logprob":true,"messages":[{"role":"user","content":"x"}],"return_routed_experts":true,"stream":true}',
     ),
     chunkBytes: 0,
     status: 200,

@@ -69,8 +69,7 @@ class ListeningSink implements Sink {
     let hasRoom = this.#inner.flush();
     for (const ear of this.#ears) {
       // The sink of one that is over may be at its next answer; one that is full still resumes by itself.
-      const resume = (): void =>
-        this.#inner.source === source && !this.hasUnsent ? source?.resume() : undefined;
+      const resume = (): void => (this.#inner.source === source && !this.hasUnsent ? source?.resume() : undefined);
       if (ear.isBehind?.(resume) === true) hasRoom = false;
     }
     return hasRoom;

@@ -12,7 +12,7 @@ import type { ChatOpened } from '../../trajectory/chat/chat-calls.ts';
 import { type Asked, type ClientCopy, clientCopy, withoutOurs } from '../../trajectory/chat/client-copy.ts';
 import type { Equality } from '../../trajectory/chat/equality.ts';
 import { FromCompletion } from '../../trajectory/chat/from-completion.ts';
-import type { Ledger } from '../../trajectory/ledger.ts';
+import { type Ledger, memoryOf } from '../../trajectory/ledger.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { SameTokens } from '../same-tokens/same-tokens.ts';
@@ -217,7 +217,9 @@ export class ChatSessions implements PluginPhases {
       ttftMs: firstByteMs - startMs,
       generationMs: endMs - firstByteMs,
     };
-    this.#ledger.tell('chatClose', { id, isStream: tap.isStream, answer: tap.take(), facts, expertsKey });
+    const answer = tap.take();
+    const given = answer.length > 1 ? memoryOf(answer) : [];
+    this.#ledger.tell('chatClose', { id, isStream: tap.isStream, answer, facts, expertsKey }, given);
   }
 
   /** What its engine understands; refused while nobody knows. */

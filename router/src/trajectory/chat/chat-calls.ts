@@ -69,7 +69,8 @@ export interface ClientEventCall extends ClientCopyCall {
 export interface ChatCloseCall {
   readonly id: number;
   readonly isStream: boolean;
-  readonly answer: Uint8Array;
+  /** In pieces: one of megabytes is joined here. */
+  readonly answer: readonly Uint8Array[];
   readonly facts: ChatFacts;
   /** What its routed experts are known by; null: it had none. */
   readonly expertsKey: number | null;
@@ -146,14 +147,14 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
   };
 
   const close = async (
-    { isStream, answer, facts, expertsKey }: ChatCloseCall,
+    { isStream, answer: pieces, facts, expertsKey }: ChatCloseCall,
     { chat, turn, isExact, call, key }: Open,
   ): Promise<void> => {
     if (chat.isRemoved) return;
-    const bytes = bufferOf(answer);
+    const answer = pieces.length === 1 ? bufferOf(pieces[0]!) : Buffer.concat(pieces);
     const expertsOf = ({ experts }: ChatSample) =>
       expertsKey === null ? null : (files?.keep(expertsKey, experts) ?? null);
-    const samples = readAnswer(isStream, bytes, begun().rules.tokenizer.pieces);
+    const samples = readAnswer(isStream, answer, begun().rules.tokenizer.pieces);
     if (samples.length === 0) return;
     const { isTorn } = samples[0]!;
     const turns = await chat.answered(turn, isExact, samples, facts, answer, expertsOf);
