@@ -8,6 +8,7 @@ import { heardSink } from './listening-sink.ts';
 import type { Merging } from './merging.ts';
 import { PayloadOut } from './payload-out.ts';
 import { LARGE_BYTES } from './pd/meeting.ts';
+import { ReadShare } from './read-share.ts';
 
 /** How a plugin failed its exchange. */
 export type OnPluginFailure = (x: Exchange, plugin: Plugin, error: unknown) => void;
@@ -32,6 +33,7 @@ class PluginSink implements Sink {
   /** How much the first of `plugins` puts in, if that is one of the router's own. */
   readonly #mergedBytes: number;
   readonly #out: PayloadOut;
+  readonly #share = new ReadShare();
   #source: Source | null = null;
   #head: ResponseHead | null = null;
   #events: EventLine | null = null;
@@ -91,6 +93,7 @@ class PluginSink implements Sink {
   body(bytes: Uint8Array, start: number, end: number): void {
     if (this.#hasFailed) return;
     if (this.#events !== null) {
+      this.#share.add(end - start);
       this.#events.push(bytes, start, end);
       return;
     }
@@ -108,7 +111,7 @@ class PluginSink implements Sink {
     // Without any event before that one, an error status is possible still: it may fail.
     if (isBusy && this.#out.isEmpty) return false;
     this.#out.send();
-    return this.#inner.flush() && !isBusy;
+    return this.#inner.flush() && !isBusy && !this.#share.isUsedUp(this.#resume);
   }
 
   /** Plugins may take their time with a body that is held, or with events: all of them are through before the end. */
@@ -179,6 +182,8 @@ class PluginSink implements Sink {
     }
     then(changed);
   }
+
+  readonly #resume = (): void => (this.#isWanted() && !this.hasUnsent ? this.#source?.resume() : undefined);
 
   readonly #isWanted = (): boolean => !this.#hasFailed && this.#x.outcome === null;
 

@@ -10,6 +10,10 @@ type Key = (typeof KEYS)[number];
 const keys = KEYS.map((key) => [key, Buffer.from(key)] as const);
 /** As much as a key with its colon and a number behind it may take. */
 const TAIL_BYTES = 64;
+const SCAN_BYTES = 65_536;
+/** What is looked at, behind the end of what came before: the same memory for all. */
+const scratch = Buffer.allocUnsafeSlow(TAIL_BYTES + SCAN_BYTES);
+
 /** What follows a key, with its digits if it is a number. */
 const VALUE = /^\s*:\s*(\d*)/;
 /** Enough of that to take it. */
@@ -37,7 +41,12 @@ export class EventScan {
   #list: ListCount | null = null;
 
   push(bytes: Buffer, start: number, end: number): void {
-    const all = Buffer.concat([this.#tail, bytes.subarray(start, end)]);
+    for (let at = start; at < end; at += SCAN_BYTES) this.#scan(bytes, at, Math.min(end, at + SCAN_BYTES));
+  }
+
+  #scan(bytes: Buffer, start: number, end: number): void {
+    const before = this.#tail.copy(scratch);
+    const all = scratch.subarray(0, before + bytes.copy(scratch, before, start, end));
     let from = this.#list === null ? Math.max(0, this.#read - this.#gone) : this.#count(all, this.#tail.length);
     const found = keys.map(([, key]) => all.indexOf(key, from));
     for (;;) {
