@@ -143,7 +143,7 @@ test('events of any size are told apart, cumulative or not, one sample or severa
         assert.deepEqual(
           samples.map((one) => [one.index, one.ids, one.text]),
           (isAlone ? [0] : [0, 1]).map((index) => [index, [0, 1, 2], 'xxx']),
-          `${large} ${isCumulative} ${isAlone} ${size}`,
+          `${large.join()} ${isCumulative} ${isAlone} ${size}`,
         );
         // Of a cumulative one the last event of each sample, of another all.
         const last = events.slice(isAlone ? -1 : -2);

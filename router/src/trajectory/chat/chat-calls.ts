@@ -251,8 +251,10 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
 
     /** As `chatClientCopy`, of a large event. */
     chatClientEvent: ({ body, begun, ...asked }: ClientEventCall): { body: Uint8Array; begun: readonly string[] } => {
-      const made = clientEvent(bufferOf(body), asked, begun);
-      return { body: new Uint8Array(made.bytes), begun: made.begun };
+      const { bytes, begun: begunNow } = clientEvent(bufferOf(body), asked, begun);
+      // What has its memory to itself can be given away as it is.
+      const isAlone = bytes.length === bytes.buffer.byteLength;
+      return { body: isAlone ? bytes : new Uint8Array(bytes), begun: begunNow };
     },
 
     async chatClose(call: ChatCloseCall): Promise<void> {
