@@ -1,4 +1,4 @@
-// node bench/event-loop/bench.ts [--explain] [road...]: how long inputs within the limits hold the router's event loop, at most; beside
+// node bench/event-loop/bench.ts [--explain] [--input=part of a name] [road...]: how long inputs within the limits hold the router's event loop, at most; beside
 // it how much of a turn its thread was at work (the rest it waited for a core, or for V8's own threads to get one), what of that was
 // the collector's, and how long the loop of a process that does nothing was held meanwhile. `--explain`: where the longest turn was.
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { join } from 'node:path';
-import { type Input, answered, changed, of, plain } from './inputs.ts';
+import { type Input, answered, changed, of, plain, streamed } from './inputs.ts';
 import type { Asked, Longest } from './probe.ts';
 import { type Road, roads } from './roads.ts';
 
@@ -21,6 +21,8 @@ function send(port: number, { name, path, body, chunkBytes, status, answerBytes 
     'content-type': 'application/json',
     'content-length': body?.length ?? 0,
     'x-bytes': answerBytes ?? 0,
+    // Makes a session of a plain chat; to read one of megabytes into it takes its thread a minute.
+    ...(answerBytes === undefined ? {} : { 'x-session-id': 'bench' }),
   };
   const asked = request({ host: '127.0.0.1', port, path, method, headers }, (answer) => {
     if (answer.statusCode !== status) reject(new Error(`${name}: ${answer.statusCode}`));
@@ -101,16 +103,30 @@ function answerOf(bytes: number): string {
   }
   return answer;
 }
+/** The last event of a chat's stream, with routed experts. */
+function chatEventOf(bytes: number): string {
+  const experts = `"routed_experts":"${'AbCd'.repeat(bytes / 4)}","output_ids":[[300,301]]`;
+  return `{"id":"x","created":1,"model":"m","choices":[],"sglext":{${experts}}}`;
+}
+const chatEvent =
+  '{"id":"x","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"b"},"finish_reason":"stop"}]}';
+function streamOf(path: string, bytes: number): string {
+  const events = path === '/v1/chat/completions' ? [chatEvent, chatEventOf(bytes)] : [answerOf(0), answerOf(bytes)];
+  return [...events, '[DONE]'].map((data) => `data: ${data}\n\n`).join('');
+}
 let failures = 0;
 const startEngine = async (fails: boolean): Promise<string> => {
   const server = createServer((asked, reply) => {
     const path = asked.url!.split('?')[0]!;
+    let isStream = false;
+    asked.once('data', (part: Buffer) => (isStream = /"stream":\s*true/.test(part.toString('latin1'))));
     asked.resume().on('end', () => {
       if (asked.method === 'GET') return reply.writeHead(says[path] === undefined ? 404 : 200).end(says[path]);
       if (fails) failures++;
+      const bytes = Number(asked.headers['x-bytes'] ?? 0);
       return reply
-        .writeHead(fails ? 503 : 200, { 'content-type': 'application/json' })
-        .end(answerOf(Number(asked.headers['x-bytes'] ?? 0)));
+        .writeHead(fails ? 503 : 200, { 'content-type': isStream ? 'text/event-stream' : 'application/json' })
+        .end(isStream ? streamOf(path, bytes) : answerOf(bytes));
     });
   });
   server.listen(0, '127.0.0.1').unref();
@@ -124,6 +140,7 @@ const idle = spawn(process.execPath, [...withProbe, '--eval', 'process.channel.r
 });
 const words = process.argv.slice(2);
 const explains = words.includes('--explain');
+const inputPart = words.find((word) => word.startsWith('--input='))?.slice(8) ?? '';
 const named = words.filter((word) => !word.startsWith('--'));
 const columns = ['road', 'input', 'best ms', 'median', 'most', 'idle process, most'];
 columns.push('at work, best', 'median', 'most', 'collector in that', ...(explains ? ['where'] : []));
@@ -131,7 +148,8 @@ process.stdout.write(`| ${columns.join(' | ')} |\n|${' --- |'.repeat(columns.len
 for (const road of roads.filter(({ name }) => named.length === 0 || named.includes(name))) {
   const { child, port } = await startRouter(road, engines);
   await new Promise((resolve) => setTimeout(resolve, 2_000));
-  for (const input of road.inputs({ plain, changed, answered, of })) {
+  for (const input of road.inputs({ plain, changed, answered, streamed, of })) {
+    if (!input.name.includes(inputPart)) continue;
     const runs: Longest[] = [];
     const idleMs: number[] = [];
     for (let i = 0; i < RUNS; i++) {

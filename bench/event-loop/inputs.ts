@@ -9,7 +9,7 @@ export interface Input {
   readonly chunkBytes: number;
   /** What the answer has to be. */
   readonly status: number;
-  /** How large the engine's answer is, about; left out: as small as it can be. */
+  /** How large the engine's answer is, about, or the last event of its stream; left out: as small as it can be. */
   readonly answerBytes?: number;
 }
 
@@ -49,6 +49,19 @@ export const answered = (path: string): Input[] =>
     name: `an answer of ${answerBytes < MB ? '2 KB' : `${answerBytes / MB} MB`}`,
     path,
     body: Buffer.from('{"text":"x","prompt":"x","return_logprob":true,"prompt_logprobs":1}'),
+    chunkBytes: 0,
+    status: 200,
+    answerBytes,
+  }));
+
+/** Small requests whose answers are streams with one large event. */
+export const streamed = (path: string): Input[] =>
+  [2_000, MB, 16 * MB, 64 * MB].map((answerBytes) => ({
+    name: `a stream with an event of ${answerBytes < MB ? '2 KB' : `${answerBytes / MB} MB`}`,
+    path,
+    body: Buffer.from(
+      '{"text":"x","prompt":"x","return_logprob":true,"messages":[{"role":"user","content":"x"}],"return_routed_experts":true,"stream":true}',
+    ),
     chunkBytes: 0,
     status: 200,
     answerBytes,

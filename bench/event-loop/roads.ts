@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { writeTokenizer } from '../../router/src/sim/tokenizer-files.ts';
-import type { Input, Shape, answered, changed, of, plain } from './inputs.ts';
+import type { Input, Shape, answered, changed, of, plain, streamed } from './inputs.ts';
 
 export interface Road {
   readonly name: string;
@@ -17,6 +17,7 @@ interface Makers {
   readonly plain: typeof plain;
   readonly changed: typeof changed;
   readonly answered: typeof answered;
+  readonly streamed: typeof streamed;
   readonly of: typeof of;
 }
 
@@ -24,11 +25,11 @@ const folder = mkdtempSync(join(tmpdir(), 'turnout-bench-'));
 process.on('exit', () => rmSync(folder, { recursive: true }));
 writeTokenizer(folder);
 
-/** Takes whole answers and leaves them as they are. */
+/** Takes whole answers, and events of streams, and leaves them as they are. */
 const ofAnswers = join(folder, 'of-answers.js');
 writeFileSync(
   ofAnswers,
-  "export default { name: 'of-answers', create: () => ({ responseBody: (_x, body) => body }) };",
+  "export default { name: 'of-answers', create: () => ({ responseBody: (_x, body) => body, responseEvent: (_x, event) => event }) };",
 );
 
 /** 500 workers. */
@@ -49,7 +50,10 @@ const plugin = (name: string, path: string, shape: Shape): Road => ({
     const captures = name === 'chat-sessions' ? ['--capture-chat'] : [];
     return ['--worker-urls', engine!, '--tokenizer-path', folder, ...own, ...captures];
   },
-  inputs: ({ of }) => [2_000, 500_000, 1 << 24].map((bytes) => of(shape, path, bytes)),
+  inputs: ({ of, streamed }) => [
+    ...[2_000, 500_000, 1 << 24].map((bytes) => of(shape, path, bytes)),
+    ...streamed(path),
+  ],
 });
 
 export const roads: readonly Road[] = [
@@ -62,23 +66,25 @@ export const roads: readonly Road[] = [
   {
     name: 'pairs of SGLang',
     args: ([engine, , other]) => ['--pd-disaggregation', unwatched, '--prefill', engine!, '--decode', other!],
-    inputs: ({ changed, answered }) => [
+    inputs: ({ changed, answered, streamed }) => [
       ...answered('/generate'),
+      ...streamed('/generate'),
       ...changed('/generate', ['text', 'ids', 'a base64 tensor']),
     ],
   },
   {
     name: 'pairs of vLLM',
     args: ([engine, , other]) => ['--vllm-pd-disaggregation', unwatched, '--prefill', engine!, '--decode', other!],
-    inputs: ({ changed, answered }) => [
+    inputs: ({ changed, answered, streamed }) => [
       ...answered('/v1/completions'),
+      ...streamed('/v1/completions'),
       ...changed('/v1/completions', ['prompt', 'messages']),
     ],
   },
   {
     name: 'a plugin of answers',
     args: ([engine]) => ['--worker-urls', engine!, '--plugin', ofAnswers],
-    inputs: ({ answered }) => answered('/generate'),
+    inputs: ({ answered, streamed }) => [...answered('/generate'), ...streamed('/generate')],
   },
   plugin('radix-tree', '/generate', 'text'),
   plugin('chat-sessions', '/v1/chat/completions', 'messages'),

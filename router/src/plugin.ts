@@ -68,8 +68,11 @@ export interface Plugin {
   hearAnswer?(exchange: Exchange, head: ResponseHead): AnswerEar | null;
   /** Before the answer's head goes out. */
   responseHead?(exchange: Exchange, head: ResponseHead): void;
-  /** One event of an event stream, with the empty line that ends it. An empty buffer drops the event. */
-  responseEvent?(exchange: Exchange, event: Buffer): Buffer;
+  /**
+   * One event of an event stream, with the empty line that ends it. An empty buffer drops the event. One of megabytes is best changed
+   * on a thread: those behind it wait, and so does the engine.
+   */
+  responseEvent?(exchange: Exchange, event: Buffer): Buffer | Promise<Buffer>;
   /** The whole body of an answer that is not an event stream. One of megabytes is best changed on a thread. */
   responseBody?(exchange: Exchange, body: Buffer): Buffer | Promise<Buffer>;
   /** The exchange is over; `exchange.outcome` says how. Can't fail it any more. */

@@ -354,6 +354,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
 
   /** True when an event of the stream was just completed: an error event may be put in here. */
   get isBetweenEvents(): boolean {
+    if (this.sink.hasUnsent === true) return false;
     return this.#head?.isEventStream === true && this.#body?.isBetweenEvents === true;
   }
 

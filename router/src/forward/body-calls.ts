@@ -2,8 +2,8 @@ import { type ErrorCode, RouterError } from '../kit/errors.ts';
 import { bufferOf } from '../kit/bytes.ts';
 import { type MeetingPlace, addBootstrap } from './pd/bootstrap.ts';
 import { isForOne } from './pd/for-one.ts';
-import { packedLists, withLists } from './pd/logprobs.ts';
-import { readPrefill, withKnown } from './pd/vllm-answers.ts';
+import { eventWithLists, packedLists, withLists } from './pd/logprobs.ts';
+import { eventWithKnown, readPrefill, withKnown } from './pd/vllm-answers.ts';
 import { decodeBody, prefillBody } from './pd/vllm-bodies.ts';
 import { withRank } from './rank-field.ts';
 
@@ -49,8 +49,10 @@ export const bodyCalls = {
   // Of answers.
   packedLists,
   withLists,
+  eventWithLists,
   readPrefill,
   withKnown,
+  eventWithKnown,
 } as const;
 
 export type BodyCalls = typeof bodyCalls;

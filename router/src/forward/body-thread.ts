@@ -76,7 +76,7 @@ const LARGE_BYTES = 65_536;
 /** The memory of the buffers in a message that may be given away as a whole. */
 export function memoryIn(message: unknown): ArrayBuffer[] {
   const whole = buffersIn(message, 3).filter(
-    ({ length, buffer }) => length >= LARGE_BYTES && length === buffer.byteLength,
+    ({ length, buffer }) => length >= LARGE_BYTES && length === buffer.byteLength && buffer instanceof ArrayBuffer,
   );
   return [...new Set(whole.map(({ buffer }) => buffer as ArrayBuffer))];
 }

@@ -3,6 +3,7 @@ import type { Plugin } from '../plugin.ts';
 import { ChunkedReader, type TakePart } from '../wire/chunked.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { Sink, Source } from '../wire/sink.ts';
+import { ReadShare } from './read-share.ts';
 
 /** @returns `sink`, behind the ears of those plugins of the exchange that listen to answers, if there are any */
 export function heardSink(x: Exchange, sink: Sink): Sink {
@@ -19,6 +20,7 @@ class ListeningSink implements Sink {
   readonly #x: Exchange;
   readonly #inner: Sink;
   readonly #listeners: readonly Plugin[];
+  readonly #share = new ReadShare();
   #ears: AnswerEar[] = [];
   /** Finds the payload where chunk lines are among it; null where there are none. */
   #chunks: ChunkedReader | null = null;
@@ -36,6 +38,10 @@ class ListeningSink implements Sink {
 
   set source(source: Source | null) {
     this.#inner.source = source;
+  }
+
+  get hasUnsent(): boolean {
+    return this.#inner.hasUnsent === true;
   }
 
   head(head: ResponseHead): void {
@@ -56,6 +62,7 @@ class ListeningSink implements Sink {
     this.#inner.body(bytes, start, end);
     // A plugin may have failed it just now, and told its ears so: what they would hear then nobody would end.
     if (this.#ears.length === 0 || this.#x.outcome !== null) return;
+    this.#share.add(end - start);
     if (this.#chunks === null) this.#tell(bytes, start, end);
     else this.#chunks.read(bytes, start, end);
   }
@@ -63,12 +70,11 @@ class ListeningSink implements Sink {
   flush(): boolean {
     const { source } = this.#inner;
     let hasRoom = this.#inner.flush();
-    for (const ear of this.#ears) {
-      // The sink of one that is over may be at its next answer.
-      const resume = (): void => (this.#inner.source === source ? source?.resume() : undefined);
-      if (ear.isBehind?.(resume) === true) hasRoom = false;
-    }
-    return hasRoom;
+    if (this.#ears.length === 0) return hasRoom;
+    // The sink of one that is over may be at its next answer; one that is full still resumes by itself.
+    const resume = (): void => (this.#inner.source === source && !this.hasUnsent ? source?.resume() : undefined);
+    for (const ear of this.#ears) if (ear.isBehind?.(resume) === true) hasRoom = false;
+    return hasRoom && !this.#share.isUsedUp(resume);
   }
 
   makeReady(done: () => void): void {

@@ -1,17 +1,14 @@
 import type { Exchange } from '../exchange.ts';
 import { copyInTurns } from '../kit/copy-slices.ts';
-import { EventSplitter } from '../kit/sse.ts';
-import { RouterError } from '../kit/errors.ts';
-import { type Plugin, Refused } from '../plugin.ts';
+import type { Plugin } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
-import { sendInParts } from '../wire/send-in-parts.ts';
 import type { Sink, Source } from '../wire/sink.ts';
-import type { Merging } from './merging.ts';
-import { LARGE_BYTES } from './pd/meeting.ts';
+import { EventLine, MAX_HELD_BYTES } from './event-line.ts';
 import { heardSink } from './listening-sink.ts';
-
-/** The largest answer body that is held for a plugin's `responseBody`. */
-export const MAX_HELD_BYTES = 268_435_456;
+import type { Merging } from './merging.ts';
+import { PayloadOut } from './payload-out.ts';
+import { LARGE_BYTES } from './pd/meeting.ts';
+import { ReadShare } from './read-share.ts';
 
 /** How a plugin failed its exchange. */
 export type OnPluginFailure = (x: Exchange, plugin: Plugin, error: unknown) => void;
@@ -33,15 +30,18 @@ class PluginSink implements Sink {
   readonly #inner: Sink;
   readonly #plugins: readonly Plugin[];
   readonly #onFailure: OnPluginFailure;
-  /** The first of `plugins`, if that is one of the router's own. */
-  readonly #first: Merging | null;
+  /** How much the first of `plugins` puts in, if that is one of the router's own. */
+  readonly #mergedBytes: number;
+  readonly #out: PayloadOut;
+  readonly #share = new ReadShare();
+  #source: Source | null = null;
   #head: ResponseHead | null = null;
-  #events: EventSplitter | null = null;
+  #events: EventLine | null = null;
+  /** Waits for the last event to be through. */
+  #whenIdle: (() => void) | null = null;
   /** The whole body, while it is held for `responseBody`; null otherwise. */
   #held: Buffer[] | null = null;
   #heldBytes = 0;
-  #out: Buffer[] = [];
-  #isChunked = false;
   #hasFailed = false;
 
   constructor(x: Exchange, plugins: readonly Plugin[], onFailure: OnPluginFailure, first: Merging | null) {
@@ -49,24 +49,37 @@ class PluginSink implements Sink {
     this.#inner = x.sink;
     this.#plugins = plugins;
     this.#onFailure = onFailure;
-    this.#first = first;
+    this.#mergedBytes = first?.bytes ?? 0;
+    this.#out = new PayloadOut(x.sink);
   }
 
   get source(): Source | null {
-    return this.#inner.source;
+    return this.#source;
   }
 
   set source(source: Source | null) {
-    this.#inner.source = source;
+    this.#source = source;
+    // While an event takes its time, its engine is not to be woken.
+    if (this.#events?.isBusy !== true) this.#inner.source = source;
+  }
+
+  get hasUnsent(): boolean {
+    return this.#events?.isBusy === true;
   }
 
   head(head: ResponseHead): void {
     this.#head = head;
-    this.#each((plugin) => plugin.responseHead?.(this.#x, head));
-    if (this.#hasFailed) return;
+    for (const plugin of this.#plugins) {
+      try {
+        plugin.responseHead?.(this.#x, head);
+      } catch (error) {
+        this.#fail(plugin, error);
+        return;
+      }
+    }
     const hasBody = !head.hasNoBody(this.#x.head.method);
     if (hasBody && head.isEventStream && this.#plugins.some((p) => p.responseEvent)) {
-      this.#events = new EventSplitter();
+      this.#events = this.#newLine();
       head.drop('content-length');
       head.contentLength = -1;
       head.isChunked = true;
@@ -79,54 +92,74 @@ class PluginSink implements Sink {
 
   body(bytes: Uint8Array, start: number, end: number): void {
     if (this.#hasFailed) return;
+    if (this.#events !== null) {
+      this.#share.add(end - start);
+      this.#events.push(bytes, start, end);
+      return;
+    }
     const part = Buffer.from(bytes.subarray(start, end));
     if (this.#held !== null) {
       this.#heldBytes += part.length;
       if (this.#heldBytes > MAX_HELD_BYTES) this.#fail(this.#plugins[0]!, 'the answer is too large to be held');
       else this.#held.push(part);
-    } else if (this.#events === null) this.#out.push(part);
-    else for (const event of this.#events.push(part)) this.#out.push(this.#changeEvent(event));
+    } else this.#out.add(part);
   }
 
   flush(): boolean {
     if (this.#held !== null || this.#hasFailed) return true;
-    this.#send();
-    return this.#inner.flush();
+    const isBusy = this.hasUnsent;
+    // Without any event before that one, an error status is possible still: it may fail.
+    if (isBusy && this.#out.isEmpty) return false;
+    this.#out.send();
+    return this.#inner.flush() && !isBusy && !this.#share.isUsedUp(this.#resume);
   }
 
-  /** Plugins may take their time with a body that is held: all of them are through before the end. */
+  /** Plugins may take their time with a body that is held, or with events: all of them are through before the end. */
   makeReady(done: () => void): void {
+    if (this.#hasFailed) return done();
+    if (this.#events !== null) {
+      this.#whenIdle = done;
+      this.#events.end();
+      if (this.#events.isBusy) this.flush();
+      else if (!this.#hasFailed) done();
+      return;
+    }
     const held = this.#held;
-    if (held === null || this.#hasFailed) return done();
-    if (this.#heldBytes + (this.#first?.bytes ?? 0) <= LARGE_BYTES) {
+    if (held === null) return done();
+    if (this.#heldBytes + this.#mergedBytes <= LARGE_BYTES) {
       this.#change(Buffer.concat(held), 0, (body) => {
         this.#sendHeldHead(body.length);
-        this.#out.push(body);
+        this.#out.add(body);
         done();
       });
       return;
     }
     copyInTurns(held, this.#heldBytes, this.#isWanted, (joined) => {
-      const send = (body: Buffer): void => {
+      this.#change(joined, 0, (body) => {
         this.#sendHeldHead(body.length);
-        sendInParts(this.#inner, body, this.#isWanted, done);
-      };
-      if (this.#first === null) this.#change(joined, 0, send);
-      else void this.#merge(this.#first, joined, (body) => this.#change(body, 1, send));
+        this.#out.sendLarge(body, this.#isWanted, done);
+      });
     });
   }
 
-  async #merge(merging: Merging, body: Buffer, then: (merged: Buffer) => void): Promise<void> {
-    let merged: Buffer;
-    try {
-      merged = await merging.largeBody(body);
-    } catch (error) {
-      const { message } = error as Error;
-      if (this.#isWanted())
-        this.#fail(merging, new Refused(new RouterError('internal_error', `Its answer: ${message}`)));
-      return;
-    }
-    if (this.#isWanted()) then(merged);
+  #newLine(): EventLine {
+    return new EventLine({
+      x: this.#x,
+      plugins: this.#plugins,
+      out: this.#out,
+      onFailure: this.#fail,
+      isWanted: this.#isWanted,
+      onBusy: () => {
+        this.#inner.source = null;
+      },
+      onWait: () => void this.flush(),
+      onIdle: () => {
+        const whenIdle = this.#whenIdle;
+        if (whenIdle !== null) return whenIdle();
+        this.#inner.source = this.#source;
+        if (this.flush()) this.#source?.resume();
+      },
+    });
   }
 
   /** Takes plugins through a body, beginning with the one at `from`. */
@@ -150,17 +183,13 @@ class PluginSink implements Sink {
     then(changed);
   }
 
+  readonly #resume = (): void => (this.#isWanted() && !this.hasUnsent ? this.#source?.resume() : undefined);
+
   readonly #isWanted = (): boolean => !this.#hasFailed && this.#x.outcome === null;
 
   end(): void {
     if (this.#hasFailed) return;
-    if (this.#events !== null) {
-      const rest = this.#events.end();
-      if (rest.length > 0) this.#out.push(this.#changeEvent(rest));
-    }
-    if (this.#hasFailed) return;
-    this.#send();
-    if (this.#isChunked) this.#pass(Buffer.from('0\r\n\r\n'));
+    this.#out.end();
     this.#inner.end();
   }
 
@@ -177,47 +206,13 @@ class PluginSink implements Sink {
   }
 
   #sendHead(head: ResponseHead, hasBody: boolean): void {
-    this.#isChunked = hasBody && head.isChunked && head.contentLength < 0 && this.#inner.takesFraming;
+    this.#out.isChunked = hasBody && head.isChunked && head.contentLength < 0;
     this.#x.isAnswerOut = true;
     this.#inner.head(head);
   }
 
-  #send(): void {
-    const body = Buffer.concat(this.#out);
-    this.#out = [];
-    if (body.length === 0 || this.#hasFailed) return;
-    this.#pass(
-      this.#isChunked
-        ? Buffer.concat([Buffer.from(`${body.length.toString(16)}\r\n`), body, Buffer.from('\r\n')])
-        : body,
-    );
-  }
-
-  #pass(bytes: Buffer): void {
-    this.#inner.body(bytes, 0, bytes.length);
-  }
-
-  #changeEvent(event: Buffer): Buffer {
-    let result = event;
-    this.#each((plugin) => {
-      result = plugin.responseEvent?.(this.#x, result) ?? result;
-    });
-    return result;
-  }
-
-  #each(run: (plugin: Plugin) => void): void {
-    for (const plugin of this.#plugins) {
-      if (this.#hasFailed) return;
-      try {
-        run(plugin);
-      } catch (error) {
-        this.#fail(plugin, error);
-      }
-    }
-  }
-
-  #fail(plugin: Plugin, error: unknown): void {
+  readonly #fail = (plugin: Plugin, error: unknown): void => {
     this.#hasFailed = true;
     this.#onFailure(this.#x, plugin, error);
-  }
+  };
 }

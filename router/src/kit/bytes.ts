@@ -52,3 +52,18 @@ export function ascii(word: string): Uint8Array {
 /** The same memory as a Buffer: what comes from another thread is none. */
 export const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength);
+
+/** Less is copied to another thread sooner than it is found there. */
+const SHARED_BYTES = 65_536;
+
+/** Copies of all of them, one behind the other. Large ones in memory that threads see at once: it can be sent again and again. */
+export function sharedCopy(pieces: readonly Uint8Array[]): Uint8Array {
+  const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
+  const copy = bytes < SHARED_BYTES ? new Uint8Array(bytes) : new Uint8Array(new SharedArrayBuffer(bytes));
+  let at = 0;
+  for (const piece of pieces) {
+    copy.set(piece, at);
+    at += piece.length;
+  }
+  return copy;
+}

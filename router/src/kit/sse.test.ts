@@ -1,16 +1,18 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { EventSplitter } from './sse.ts';
+import { EventSplitter, joined } from './sse.ts';
 
 /** What comes out of a splitter that is fed the text in parts. The cuts are places in the text. */
-function split(text: string, cuts: readonly number[] = []): { events: string[]; rest: string } {
+function split(text: string, cuts: readonly number[] = [], copies = false): { events: string[]; rest: string } {
   const bytes = Buffer.from(text, 'latin1');
-  const splitter = new EventSplitter();
+  const splitter = new EventSplitter(joined);
   const events: string[] = [];
   let from = 0;
   for (const cut of [...cuts.toSorted((a, b) => a - b), bytes.length]) {
-    for (const event of splitter.push(bytes.subarray(from, cut))) events.push(event.toString('latin1'));
+    const part = bytes.subarray(from, cut);
+    for (const event of copies ? splitter.pushCopy(bytes, from, cut) : splitter.push(part))
+      events.push(event.toString('latin1'));
     from = cut;
   }
   return { events, rest: splitter.end().toString('latin1') };
@@ -25,6 +27,7 @@ test('any split gives the same events', () => {
   fc.assert(
     fc.property(cutText, ([text, cuts]) => {
       assert.deepEqual(split(text, cuts), split(text));
+      assert.deepEqual(split(text, cuts, true), split(text));
     }),
     { numRuns: 2_000 },
   );
@@ -82,10 +85,23 @@ test('every pair of line ends closes an event', () => {
 });
 
 test('after its end a splitter starts anew', () => {
-  const splitter = new EventSplitter();
+  const splitter = new EventSplitter(joined);
   splitter.push(Buffer.from('data: a\n'));
   assert.equal(splitter.end().toString(), 'data: a\n');
   assert.deepEqual(splitter.push(Buffer.from('\n')), []);
   assert.equal(splitter.end().toString(), '\n');
   assert.equal(splitter.end().length, 0);
+});
+
+test('what came in pieces is joined as its reader likes, what did not comes as it is', () => {
+  const splitter = new EventSplitter((pieces, bytes) => ({ text: pieces.map(String), bytes }));
+  assert.deepEqual(splitter.push(Buffer.from('data: a\n')), []);
+  assert.equal(splitter.heldBytes, 8);
+  assert.deepEqual(splitter.push(Buffer.from('\ndata: b\n\nda')), [
+    { text: ['data: a\n', '\n'], bytes: 9 },
+    Buffer.from('data: b\n\n'),
+  ]);
+  assert.equal(splitter.heldBytes, 2);
+  assert.deepEqual(splitter.end(), { text: ['da', ''], bytes: 2 });
+  assert.equal(splitter.heldBytes, 0);
 });

@@ -40,17 +40,19 @@ test('an answer beside its type is a fault, whatever TypeScript was told', async
     admit: wrong({ status: 200, message: 'no' }),
     choose: wrong([{}]),
     requestBody: wrong('text'),
-    responseEvent: wrong(Promise.reject(new Error('later'))),
+    responseHead: wrong(Promise.reject(new Error('later'))),
+    responseEvent: wrong({}),
     responseBody: wrong(undefined),
     hearAnswer: wrong({}),
   });
   assert.throws(() => plugin.admit!(x), /status: 400 to 599/);
   assert.throws(() => plugin.choose!(x, workers), /some of the workers/);
   assert.throws(() => plugin.requestBody!(x, BODY, workers[0]!), /a Buffer/);
-  assert.throws(() => plugin.responseEvent!(x, BODY), /at once, and answered with a promise/);
+  assert.throws(() => plugin.responseHead!(x, new ResponseHead()), /at once, and answered with a promise/);
+  assert.throws(() => plugin.responseEvent!(x, BODY), /a Buffer/);
   assert.throws(() => plugin.responseBody!(x, BODY), /a Buffer/);
   assert.throws(() => plugin.hearAnswer!(x, new ResponseHead()), /\{ hear\(bytes/);
-  const phases = ['admit', 'choose', 'requestBody', 'responseEvent', 'responseBody', 'hearAnswer'];
+  const phases = ['admit', 'choose', 'requestBody', 'responseHead', 'responseEvent', 'responseBody', 'hearAnswer'];
   assert.deepEqual(
     faults.map(([phase, , count]) => [phase, count]),
     phases.map((phase) => [phase, 1]),

@@ -140,7 +140,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
       },
     }),
     ...(responseHead && { responseHead: prompt('responseHead', responseHead, anything) }),
-    ...(responseEvent && { responseEvent: prompt('responseEvent', responseEvent, isBuffer) }),
+    ...(responseEvent && { responseEvent: patient('responseEvent', responseEvent, isBuffer) }),
     ...(responseBody && { responseBody: patient('responseBody', responseBody, isBuffer) }),
     ...(finished && { finished: calm('finished', finished) }),
     ...(routes && { routes: prompt('routes', routes, anything) }),

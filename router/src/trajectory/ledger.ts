@@ -16,6 +16,10 @@ export interface LedgerOptions extends CaptureOptions {
 /** Turns wait so long for others to travel with, unless something else is asked before: nobody waits for them. */
 const GATHER_MS = 5;
 
+/** What is given away with an answer in several pieces, each of which has its memory to itself. */
+export const memoryOf = (pieces: readonly Uint8Array[]): ArrayBuffer[] =>
+  pieces.map(({ buffer }) => buffer as ArrayBuffer);
+
 /** The trajectory thread, seen from the event loop. */
 export class Ledger extends ThreadCaller<LedgerCalls> {
   readonly #packer = new TurnPacker();
@@ -25,9 +29,18 @@ export class Ledger extends ThreadCaller<LedgerCalls> {
     super(new URL('./ledger-in-thread', import.meta.url), options, onDeath);
   }
 
-  /** A turn to be kept. Whatever is asked of the thread afterwards is asked with this turn known. */
-  turnEnded(turn: EndedTurn): void {
+  /**
+   * A turn to be kept. Whatever is asked of the thread afterwards is asked with this turn known.
+   * @param pieces its answer, where that is in several pieces: they are given away
+   */
+  turnEnded(turn: EndedTurn, pieces: readonly Uint8Array[]): void {
     if (this.isOver) return;
+    if (pieces.length > 1) {
+      this.#ship();
+      this.#packer.add(turn);
+      this.tell('turnsEnded', { ...this.#packer.take()!, answer: pieces }, memoryOf(pieces));
+      return;
+    }
     if (!this.#packer.add(turn)) {
       this.#ship();
       this.#packer.add(turn);

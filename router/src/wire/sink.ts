@@ -16,6 +16,8 @@ export interface Sink {
   readonly takesFraming: boolean;
   /** Called back when there is room again after `flush` answered false. */
   source: Source | null;
+  /** True: something of what it was given waits in it, and nothing can be put in behind that. Left out: never. */
+  readonly hasUnsent?: boolean;
   head(head: ResponseHead): void;
   /** `bytes[start, end)` is valid during the call only. */
   body(bytes: Uint8Array, start: number, end: number): void;

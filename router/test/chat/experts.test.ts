@@ -84,18 +84,21 @@ test('in meta_info they stay, where that was asked for', async (t) => {
   assert.deepEqual(await kept(), tensor);
 });
 
-test('a stream has them in its last event, without the ids that only the router asked for', async (t) => {
-  const { ask, kept } = await startSession(t);
-  const { asked, response } = await ask({ stream: true });
-  const first = `data: {${head},"choices":[{"index":0,"delta":{"content":"b"},"logprobs":null,"finish_reason":"stop"}]}\n\n`;
-  const last = (more: string): string =>
-    `data: {${head},"choices":[],"sglext":{"routed_experts":"${base64}"${more}}}\n\n`;
-  const events = [first, last(`,"output_ids":[[${ids.join(',')}]]`), 'data: [DONE]\n\n'];
-  const chunks = events.map((event) => `${event.length.toString(16)}\r\n${event}\r\n`);
-  asked.connection.write(`${STREAM_HEAD}${chunks.join('')}0\r\n\r\n`);
-  assert.equal(await (await response).text(), `${first}${last('')}data: [DONE]\n\n`);
-  assert.deepEqual(await kept(), tensor);
-});
+for (const numbers of [24, 300_000]) {
+  test(`a stream has ${numbers} of them in its last event, without the ids that only the router asked for`, async (t) => {
+    const { ask, kept } = await startSession(t);
+    const { asked, response } = await ask({ stream: true });
+    const experts = tensorOf(numbers);
+    const first = `data: {${head},"choices":[{"index":0,"delta":{"content":"b"},"logprobs":null,"finish_reason":"stop"}]}\n\n`;
+    const last = (more: string): string =>
+      `data: {${head},"choices":[],"sglext":{"routed_experts":"${experts.toString('base64')}"${more}}}\n\n`;
+    const events = [first, last(`,"output_ids":[[${ids.join(',')}]]`), 'data: [DONE]\n\n'];
+    const chunks = events.map((event) => `${event.length.toString(16)}\r\n${event}\r\n`);
+    asked.connection.write(`${STREAM_HEAD}${chunks.join('')}0\r\n\r\n`);
+    assert.ok((await (await response).text()) === `${first}${last('')}data: [DONE]\n\n`);
+    assert.deepEqual(await kept(), experts);
+  });
+}
 
 test('samples have routed experts: a row for each token but the last, as wide as the model', async (t) => {
   const { ask, samples } = await startSession(t);

@@ -9,8 +9,8 @@ const x = {} as Exchange;
 /** What becomes of a decode engine's answer after that of a prefill engine. */
 function merged(prefill: string, decode: string, isStream = false): string {
   const plugin = logprobsMerging(packedLists(Buffer.from(prefill), isStream), new BodyThread());
-  const out = isStream ? plugin.responseEvent!(x, Buffer.from(decode)) : plugin.responseBody(x, Buffer.from(decode));
-  return out.toString();
+  const out = isStream ? plugin.responseEvent(x, Buffer.from(decode)) : plugin.responseBody(x, Buffer.from(decode));
+  return (out as Buffer).toString();
 }
 
 test('the lists of the prefill engine stand before those of the decode engine, every other byte stays', () => {

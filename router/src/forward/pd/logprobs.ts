@@ -1,9 +1,10 @@
 import { type Edit, edited } from '../../kit/json-edit.ts';
 import { MemberFinder, readScalarText, scanItems } from '../../kit/json-scan.ts';
-import { EventSplitter, dataOf } from '../../kit/sse.ts';
-import { bufferOf } from '../../kit/bytes.ts';
+import { EventSplitter, dataOf, joined } from '../../kit/sse.ts';
+import { bufferOf, sharedCopy } from '../../kit/bytes.ts';
 import type { BodyThread } from '../body-thread.ts';
-import type { Merging } from '../merging.ts';
+import { type Merging, fromThread } from '../merging.ts';
+import { LARGE_BYTES } from './meeting.ts';
 
 const parts = new MemberFinder(['meta_info', 'index']);
 const NAMES = ['input_token_logprobs', 'input_top_logprobs', 'input_token_ids_logprobs'];
@@ -11,6 +12,7 @@ const lists = new MemberFinder(NAMES);
 
 const OPEN_ARRAY = 0x5b;
 const EMPTY = Buffer.alloc(0);
+const COMMA = Buffer.from(',');
 
 /** What a prefill engine's answer has of `NAMES`, in a form that goes from thread to thread. */
 export interface PackedLists {
@@ -23,26 +25,35 @@ export interface PackedLists {
 /** Puts the lists of a prefill engine's answer in front of those of the decode engine's, in its bytes. */
 export function logprobsMerging(lists: PackedLists, thread: BodyThread): Merging {
   const found = unpacked(lists);
+  const { length } = lists.bytes;
   return {
     name: 'prefill log probabilities',
-    bytes: lists.bytes.length,
-    responseBody: (_x, body) => spliced(body, found),
-    largeBody: async (body) => bufferOf(await thread.ask('withLists', body, lists)),
+    bytes: length,
+    responseBody: (_x, body) =>
+      body.length + length > LARGE_BYTES
+        ? fromThread(thread.ask('withLists', body, lists))
+        : edited(body, editsOf(body, found)),
     responseEvent: (_x, event) => {
-      const [start, end] = dataOf(event);
-      return start < 0 ? event : spliced(event, found, start, end);
+      if (event.length > LARGE_BYTES) return fromThread(thread.ask('eventWithLists', event, lists));
+      const edits = editsOfEvent(event, found);
+      const isSmall = edits.reduce((sum, { bytes }) => sum + bytes.length, event.length) <= LARGE_BYTES;
+      return isSmall ? edited(event, edits) : fromThread(thread.ask('eventWithLists', event, lists));
     },
   };
 }
 
 export function packedLists(answer: Buffer, isEventStream: boolean): PackedLists {
   const found = [...listsOf(answer, isEventStream)];
-  const bytes = Buffer.concat(found.flatMap(([, lists]) => lists));
+  const bytes = sharedCopy(found.flatMap(([, lists]) => lists));
   return { bytes, rows: found.map(([index, lists]) => [index, ...lists.map(({ length }) => length)]) };
 }
 
 /** A decode engine's whole answer, with the lists of the prefill engine's. */
-export const withLists = (body: Buffer, lists: PackedLists): Buffer => spliced(body, unpacked(lists));
+export const withLists = (body: Buffer, lists: PackedLists): Buffer => edited(body, editsOf(body, unpacked(lists)));
+
+/** As `withLists`, of an event of its stream. */
+export const eventWithLists = (event: Buffer, lists: PackedLists): Buffer =>
+  edited(event, editsOfEvent(event, unpacked(lists)));
 
 function unpacked({ bytes, rows }: PackedLists): Map<number, Lists> {
   const all = bufferOf(bytes);
@@ -68,7 +79,7 @@ function listsOf(answer: Buffer, isEventStream: boolean): Map<number, Lists> {
   };
   if (!isEventStream) read(answer, 0, answer.length);
   else {
-    for (const event of new EventSplitter().push(answer)) {
+    for (const event of new EventSplitter(joined).push(answer)) {
       const [start, end] = dataOf(event);
       if (start >= 0) read(event, start, end);
     }
@@ -76,8 +87,13 @@ function listsOf(answer: Buffer, isEventStream: boolean): Map<number, Lists> {
   return found;
 }
 
-/** `bytes` with what was found put in; the same where there is nothing to do. */
-function spliced(bytes: Buffer, found: ReadonlyMap<number, Lists>, start = 0, end = bytes.length): Buffer {
+function editsOfEvent(event: Buffer, found: ReadonlyMap<number, Lists>): Edit[] {
+  const [start, end] = dataOf(event);
+  return start < 0 ? [] : editsOf(event, found, start, end);
+}
+
+/** What puts in what was found; none where there is nothing to do. Nothing is copied: lists may have megabytes. */
+function editsOf(bytes: Buffer, found: ReadonlyMap<number, Lists>, start = 0, end = bytes.length): Edit[] {
   const edits: Edit[] = [];
   forEachAnswer(bytes, start, end, (at, until, position) => {
     const [spans, index] = spansOf(bytes, at, until, position);
@@ -87,19 +103,23 @@ function spliced(bytes: Buffer, found: ReadonlyMap<number, Lists>, start = 0, en
       const [from, to] = [spans[2 * i]!, spans[2 * i + 1]!];
       if (from < 0 || value.length === 0) continue;
       const own = listAt(bytes, from, to);
-      if (own.length > 0) edits.push({ start: from, end: to, bytes: joined(value, own) });
+      if (own.length > 0) edits.push(...inFront(value, own, from));
       else if (bytes.toString('latin1', from, to) === 'null') edits.push({ start: from, end: to, bytes: value });
     }
   });
-  return edited(bytes, edits);
+  return edits;
 }
 
-/** Two lists as one. */
-function joined(first: Buffer, second: Buffer): Buffer {
+/** Puts what is in one list in front of what is in another, which stands at `at`. */
+function inFront(first: Buffer, second: Buffer, at: number): Edit[] {
   const isBlank = (list: Buffer): boolean => list.toString('latin1', 1, Math.min(list.length - 1, 64)).trim() === '';
-  if (isBlank(second)) return first;
-  if (isBlank(first)) return second;
-  return Buffer.concat([first.subarray(0, -1), Buffer.from(','), second.subarray(1)]);
+  if (isBlank(second)) return [{ start: at, end: at + second.length, bytes: first }];
+  if (isBlank(first)) return [];
+  const afterBracket = at + 1;
+  return [
+    { start: at, end: afterBracket, bytes: first.subarray(0, -1) },
+    { start: afterBracket, end: afterBracket, bytes: COMMA },
+  ];
 }
 
 const listAt = (bytes: Buffer, start: number, end: number): Buffer =>

@@ -1,7 +1,7 @@
 import { copyInTurns } from '../../kit/copy-slices.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { Sink, Source } from '../../wire/sink.ts';
-import { MAX_HELD_BYTES } from '../plugin-sink.ts';
+import { MAX_HELD_BYTES } from '../event-line.ts';
 
 /** Takes a prefill engine's answer, which nobody gets: it is kept where it is needed, else dropped. */
 export class PrefillSink implements Sink {

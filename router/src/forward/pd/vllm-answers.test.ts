@@ -10,7 +10,7 @@ const mergingIn = (prefill: string) => mergingOf(readPrefill(Buffer.from(prefill
 /** What becomes of a decode engine's answer after that of a prefill engine. */
 function merged(prefill: string, decode: string): string {
   const merging = mergingIn(prefill);
-  return (merging?.responseBody(x, Buffer.from(decode)) ?? Buffer.from(decode)).toString();
+  return ((merging?.responseBody(x, Buffer.from(decode)) ?? Buffer.from(decode)) as Buffer).toString();
 }
 
 test('the parameters are the engine’s own bytes; without an object there are none', () => {
@@ -66,7 +66,7 @@ test('cached tokens are those of the prefill engine, unless the decode engine wa
 test('streams: each event that has the field', () => {
   const prefill = '{"usage":{"prompt_tokens_details":{"cached_tokens":2}}}';
   const merging = mergingIn(prefill);
-  const through = (event: string) => merging!.responseEvent!(x, Buffer.from(event)).toString();
+  const through = (event: string) => (merging!.responseEvent(x, Buffer.from(event)) as Buffer).toString();
   const last = 'data: {"choices":[],"usage":{"prompt_tokens_details":{"cached_tokens":9}}}\n\n';
   equal(through(last), last.replace('9', '2'));
   for (const same of ['data: {"choices":[{"text":"a"}],"usage":null}\n\n', 'data: [DONE]\n\n', ': ping\n\n']) {

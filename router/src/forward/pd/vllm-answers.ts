@@ -1,9 +1,10 @@
 import { type Edit, edited, settingMembers } from '../../kit/json-edit.ts';
 import { MemberFinder, readString, scanItems } from '../../kit/json-scan.ts';
 import { dataOf } from '../../kit/sse.ts';
-import { bufferOf } from '../../kit/bytes.ts';
+import { bufferOf, sharedCopy } from '../../kit/bytes.ts';
 import type { BodyThread } from '../body-thread.ts';
-import type { Merging } from '../merging.ts';
+import { type Merging, fromThread } from '../merging.ts';
+import { LARGE_BYTES } from './meeting.ts';
 import { joinedExperts } from './routed-experts.ts';
 
 /** Where things stand in an answer of vLLM (0.32.0), by path: in it, in its first choice, in the details of its usage. */
@@ -67,7 +68,7 @@ export function readPrefill(answer: Buffer): PrefillSaid {
   return { params: isObject ? ownCopy(params) : null, known: hasAny ? known : null };
 }
 
-const ownCopy = (bytes: Buffer | null): Uint8Array | null => (bytes === null ? null : new Uint8Array(bytes));
+const ownCopy = (bytes: Buffer | null): Uint8Array | null => (bytes === null ? null : sharedCopy([bytes]));
 
 /** What only the prefill engine knows. */
 export interface Known {
@@ -81,23 +82,44 @@ export interface Known {
 /** Puts it into a decode engine's answer; null: there is nothing of that. */
 export function mergingOf(known: Known | null, thread: BodyThread): Merging | null {
   if (known === null) return null;
+  const bytes = Object.values(known).reduce<number>((sum, part: Uint8Array | null) => sum + (part?.length ?? 0), 0);
   return {
     name: 'what the prefill engine knows',
-    bytes: Object.values(known).reduce<number>((sum, part: Uint8Array | null) => sum + (part?.length ?? 0), 0),
-    responseBody: (_x, body) => withKnown(body, known),
-    largeBody: async (body) => bufferOf(await thread.ask('withKnown', body, known)),
+    bytes,
+    responseBody: (_x, body) =>
+      body.length + bytes > LARGE_BYTES ? fromThread(thread.ask('withKnown', body, known)) : withKnown(body, known),
     responseEvent: (_x, event) => {
-      const [start, end] = dataOf(event);
-      return start < 0 ? event : merged(event, start, end, known);
+      if (event.length > LARGE_BYTES) return fromThread(thread.ask('eventWithKnown', event, known));
+      const places = placesInEvent(event);
+      if (places === null) return event;
+      return event.length + bytesFor(places, known) > LARGE_BYTES
+        ? fromThread(thread.ask('eventWithKnown', event, known))
+        : merged(event, places, known);
     },
   };
 }
 
 /** A decode engine's whole answer, with what the prefill engine knows. */
-export const withKnown = (body: Buffer, known: Known): Buffer => merged(body, 0, body.length, known);
+export const withKnown = (body: Buffer, known: Known): Buffer => merged(body, placesIn(body, 0, body.length), known);
 
-function merged(bytes: Buffer, start: number, end: number, known: Known): Buffer {
-  const to = placesIn(bytes, start, end);
+/** As `withKnown`, of an event of its stream. */
+export function eventWithKnown(event: Buffer, known: Known): Buffer {
+  const places = placesInEvent(event);
+  return places === null ? event : merged(event, places, known);
+}
+
+/** Of what is known, how much has a place there. */
+function bytesFor(places: Places, known: Known): number {
+  const parts = [
+    [places.logprobs, known.logprobs],
+    [places.idLogprobs, known.idLogprobs],
+    [places.choiceLogprobs, known.choiceLogprobs],
+    [places.experts, known.experts],
+  ] as const;
+  return parts.reduce((sum, [place, part]) => sum + (place === null ? 0 : (part?.length ?? 0)), 0);
+}
+
+function merged(bytes: Buffer, to: Places, known: Known): Buffer {
   const edits: Edit[] = [];
   const put = (span: Span | null, value: Uint8Array | null): void => {
     if (span !== null && value !== null) edits.push({ start: span[0], end: span[1], bytes: bufferOf(value) });
@@ -114,6 +136,12 @@ function merged(bytes: Buffer, start: number, end: number, known: Known): Buffer
     else edits.push(...(settingMembers(bytes, ...to.details, { cached_tokens: cached }) ?? []));
   }
   return edited(bytes, edits);
+}
+
+/** null: its data is not on one line. */
+function placesInEvent(event: Buffer): Places | null {
+  const [start, end] = dataOf(event);
+  return start < 0 ? null : placesIn(event, start, end);
 }
 
 function placesIn(bytes: Buffer, start: number, end: number): Places {

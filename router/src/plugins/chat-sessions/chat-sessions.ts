@@ -12,7 +12,7 @@ import type { ChatOpened } from '../../trajectory/chat/chat-calls.ts';
 import { type Asked, type ClientCopy, clientCopy, withoutOurs } from '../../trajectory/chat/client-copy.ts';
 import type { Equality } from '../../trajectory/chat/equality.ts';
 import { FromCompletion } from '../../trajectory/chat/from-completion.ts';
-import type { Ledger } from '../../trajectory/ledger.ts';
+import { type Ledger, memoryOf } from '../../trajectory/ledger.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { SameTokens } from '../same-tokens/same-tokens.ts';
@@ -39,7 +39,7 @@ const CHAT = '/v1/chat/completions';
 /** Larger chats would hold the event loop while they are copied. */
 const MAX_BODY_BYTES = 33_554_432;
 
-/** Larger answers are changed on the trajectory thread. */
+/** Larger answers, and events of a stream, are changed on the trajectory thread. */
 const LARGE_BYTES = 65_536;
 
 /** A chat under way. */
@@ -160,9 +160,10 @@ export class ChatSessions implements PluginPhases {
     return following.experts;
   }
 
-  responseEvent(x: Exchange, event: Buffer): Buffer {
+  responseEvent(x: Exchange, event: Buffer): Buffer | Promise<Buffer> {
     const following = this.#following.get(x);
     if (following === undefined || following.opened === null || x.status !== 200) return event;
+    if (event.length > LARGE_BYTES) return this.#largeEvent(following, following.opened, event);
     return following.fromCompletion?.event(event) ?? withoutOurs(event, following.opened.wishes).bytes;
   }
 
@@ -177,6 +178,14 @@ export class ChatSessions implements PluginPhases {
     const copy = await copied(answer);
     const { body, hasIds } = await this.#ledger.ask('chatClientCopy', { form, wishes, body: copy }, [copy.buffer]);
     return { bytes: bufferOf(body), hasIds };
+  }
+
+  async #largeEvent(following: Following, { form, wishes }: Asked, event: Buffer): Promise<Buffer> {
+    const copy = await copied(event);
+    const call = { form, wishes, begun: following.fromCompletion?.begun ?? [], body: copy };
+    const { body, begun } = await this.#ledger.ask('chatClientEvent', call, [copy.buffer]);
+    if (form === 'completion') following.fromCompletion = new FromCompletion(wishes, begun);
+    return bufferOf(body);
   }
 
   #checked(x: Exchange, { bytes, hasIds }: ClientCopy): Buffer {
@@ -208,7 +217,9 @@ export class ChatSessions implements PluginPhases {
       ttftMs: firstByteMs - startMs,
       generationMs: endMs - firstByteMs,
     };
-    this.#ledger.tell('chatClose', { id, isStream: tap.isStream, answer: tap.take(), facts, expertsKey });
+    const answer = tap.take();
+    const given = answer.length > 1 ? memoryOf(answer) : [];
+    this.#ledger.tell('chatClose', { id, isStream: tap.isStream, answer, facts, expertsKey }, given);
   }
 
   /** What its engine understands; refused while nobody knows. */

@@ -108,7 +108,9 @@ export class RadixTree implements PluginPhases {
     const isWhole = tap !== null && !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
     if (isWhole) {
       const { isStream } = tap;
-      this.#ledger.turnEnded({ id, request, isStream, answer: tap.take(), expertsKey, facts: this.#factsOf(x) });
+      const pieces = tap.take();
+      const answer = pieces.length === 1 ? pieces[0]! : NOTHING;
+      this.#ledger.turnEnded({ id, request, isStream, answer, expertsKey, facts: this.#factsOf(x) }, pieces);
     } else {
       if (id > 0) this.#ledger.tell('dropCapture', id);
       if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
@@ -169,6 +171,8 @@ export class RadixTree implements PluginPhases {
     };
   }
 }
+
+const NOTHING = Buffer.alloc(0);
 
 /** The engine gets it as it is. */
 const PLAIN: OpenAnswer = { body: null, isAlone: true };

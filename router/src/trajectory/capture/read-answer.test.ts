@@ -66,7 +66,7 @@ function tapped(bytes: Buffer, size: number, isAlone = true): Buffer {
     const count = bytes.copy(shared, 0, at, at + size);
     tap.hear(shared, 0, count);
   }
-  return tap.take();
+  return Buffer.concat(tap.take());
 }
 
 test('a whole answer, a cumulative and an incremental stream say the same', () => {
@@ -111,6 +111,60 @@ test('of a cumulative stream little is kept', () => {
   const kept = tapped(stream, 16_384);
   assert.ok(kept.length < 100_000, `${kept.length}`);
   assert.equal(read('generate', true, kept)[0]!.ids.length, 600);
+});
+
+test('events of any size are told apart, cumulative or not, one sample or several', () => {
+  // A prompt's log probabilities, with tokens that are spelled like keys.
+  const logprobs = Array.from({ length: 4_000 }, (_, i) => [-1, i, ['"index"', '\\', 'index', 'output_ids'][i % 4]]);
+  const info = (to: number, has: boolean) => ({
+    ...(has ? { input_token_logprobs: logprobs } : {}),
+    ...event(0, to).meta_info,
+  });
+  for (const large of [[0], [1], [2], [0, 1, 2]]) {
+    for (const isCumulative of [true, false]) {
+      for (const [isAlone, size] of [
+        [true, 1e6],
+        [true, 65_536],
+        [true, 50_001],
+        [true, 16_384],
+        [false, 65_536],
+        [false, 9_973],
+      ] as const) {
+        const events = [0, 1, 2].flatMap((at) =>
+          (isAlone ? [0] : [1, 0]).map((index) => {
+            const one = event(isCumulative ? 0 : at, at + 1, { index });
+            const { output_token_logprobs: own } = one.meta_info;
+            return { ...one, meta_info: { ...info(at + 1, large.includes(at)), output_token_logprobs: own } };
+          }),
+        );
+        const stream = sse(...events, '[DONE]');
+        const kept = tapped(stream, size, isAlone);
+        const samples = read('generate', true, kept).toSorted((a, b) => a.index - b.index);
+        assert.deepEqual(
+          samples.map((one) => [one.index, one.ids, one.text]),
+          (isAlone ? [0] : [0, 1]).map((index) => [index, [0, 1, 2], 'xxx']),
+          `${large.join()} ${isCumulative} ${isAlone} ${size}`,
+        );
+        // Of a cumulative one the last event of each sample, of another all.
+        const last = events.slice(isAlone ? -1 : -2);
+        if (isCumulative) assert.equal(kept.length, sse(...last).length);
+        else assert.equal(kept.length, stream.length);
+      }
+    }
+  }
+});
+
+test('a large answer comes in pieces that can be given away, each with its memory to itself', () => {
+  const bytes = Buffer.from(Array.from({ length: 400_000 }, (_, i) => `${i},`).join(''));
+  for (const isStream of [true, false]) {
+    const tap = new AnswerTap(isStream, true, true);
+    for (let at = 0; at < bytes.length; at += 50_000) tap.hear(bytes, at, Math.min(at + 50_000, bytes.length));
+    const pieces = tap.take();
+    assert.ok(pieces.length > 1);
+    assert.deepEqual(Buffer.concat(pieces), bytes);
+    const given = structuredClone(pieces, { transfer: pieces.map(({ buffer }) => buffer as ArrayBuffer) });
+    assert.deepEqual(Buffer.concat(given), bytes);
+  }
 });
 
 test('a stream that breaks off has what came until then', () => {

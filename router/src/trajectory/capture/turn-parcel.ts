@@ -6,6 +6,7 @@ export interface EndedTurn {
   readonly id: number;
   readonly request: Uint8Array | null;
   readonly isStream: boolean;
+  /** Empty where it goes beside the parcel, in pieces. */
   readonly answer: Uint8Array;
   /** What its routed experts are known by; null: it had none. */
   readonly expertsKey: number | null;
@@ -18,6 +19,8 @@ export interface Parcel {
   readonly crate: SharedArrayBuffer;
   /** Where the last turn in it ends. */
   readonly end: number;
+  /** The answer of its only turn, in pieces: it was too large to be packed. */
+  readonly answer?: readonly Uint8Array[];
 }
 
 /** So many turns of a few KB travel together. */
@@ -122,7 +125,7 @@ export class TurnPacker {
 }
 
 /** The turns of a parcel, in their order. Their bytes are valid until the next one is asked for. */
-export function* unpack({ crate, end }: Parcel): Generator<EndedTurn, void, void> {
+export function* unpack({ crate, end, answer }: Parcel): Generator<EndedTurn, void, void> {
   const { words, doubles, bytes } = new Crate(crate);
   const texts = TEXTS.map(() => '');
   try {
@@ -145,7 +148,7 @@ export function* unpack({ crate, end }: Parcel): Generator<EndedTurn, void, void
         id: words[word + ID]!,
         request: requestBytes === NO_REQUEST ? null : bytes.subarray(at, answerAt),
         isStream: words[word + FLAGS] === 1,
-        answer: bytes.subarray(answerAt, answerEnd),
+        answer: answer === undefined ? bytes.subarray(answerAt, answerEnd) : Buffer.concat(answer),
         expertsKey: expertsKey < 0 ? null : expertsKey,
         facts: {
           session,

@@ -12,7 +12,7 @@ import { loadChatTemplate } from './chat-template.ts';
 import { Chats } from './chats.ts';
 import { type ChatWishes, type EngineRequest, engineRequest } from './engine-request.ts';
 import type { Equality } from './equality.ts';
-import { type Asked, clientCopy } from './client-copy.ts';
+import { type Asked, clientCopy, clientEvent } from './client-copy.ts';
 import { readAnswer } from './read-answer.ts';
 import type { ChatSample } from './read-chat.ts';
 import { type Repeatable, clientsAnswer, digestOf } from './repeats.ts';
@@ -61,10 +61,16 @@ export interface ClientCopyCall extends Asked {
   readonly body: Uint8Array;
 }
 
+/** An event of its stream; `begun`: the choices that have begun. */
+export interface ClientEventCall extends ClientCopyCall {
+  readonly begun: readonly string[];
+}
+
 export interface ChatCloseCall {
   readonly id: number;
   readonly isStream: boolean;
-  readonly answer: Uint8Array;
+  /** In pieces: one of megabytes is joined here. */
+  readonly answer: readonly Uint8Array[];
   readonly facts: ChatFacts;
   /** What its routed experts are known by; null: it had none. */
   readonly expertsKey: number | null;
@@ -141,14 +147,14 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
   };
 
   const close = async (
-    { isStream, answer, facts, expertsKey }: ChatCloseCall,
+    { isStream, answer: pieces, facts, expertsKey }: ChatCloseCall,
     { chat, turn, isExact, call, key }: Open,
   ): Promise<void> => {
     if (chat.isRemoved) return;
-    const bytes = bufferOf(answer);
+    const answer = pieces.length === 1 ? bufferOf(pieces[0]!) : Buffer.concat(pieces);
     const expertsOf = ({ experts }: ChatSample) =>
       expertsKey === null ? null : (files?.keep(expertsKey, experts) ?? null);
-    const samples = readAnswer(isStream, bytes, begun().rules.tokenizer.pieces);
+    const samples = readAnswer(isStream, answer, begun().rules.tokenizer.pieces);
     if (samples.length === 0) return;
     const { isTorn } = samples[0]!;
     const turns = await chat.answered(turn, isExact, samples, facts, answer, expertsOf);
@@ -241,6 +247,14 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
     chatClientCopy: ({ body, ...asked }: ClientCopyCall): { body: Uint8Array; hasIds: boolean } => {
       const { bytes, hasIds } = clientCopy(bufferOf(body), asked);
       return { body: new Uint8Array(bytes), hasIds };
+    },
+
+    /** As `chatClientCopy`, of a large event. */
+    chatClientEvent: ({ body, begun, ...asked }: ClientEventCall): { body: Uint8Array; begun: readonly string[] } => {
+      const { bytes, begun: begunNow } = clientEvent(bufferOf(body), asked, begun);
+      // What has its memory to itself can be given away as it is.
+      const isAlone = bytes.length === bytes.buffer.byteLength;
+      return { body: isAlone ? bytes : new Uint8Array(bytes), begun: begunNow };
     },
 
     async chatClose(call: ChatCloseCall): Promise<void> {

@@ -27,6 +27,19 @@ export function clientCopy(bytes: Buffer, { form, wishes }: Asked): ClientCopy {
   return { bytes: fromCompletion.body(bytes), hasIds: fromCompletion.hasIds };
 }
 
+/** An event of a stream as its client gets it, and the choices that have begun by then. */
+export interface ClientEvent {
+  readonly bytes: Buffer;
+  readonly begun: readonly string[];
+}
+
+/** @param begun the choices that had begun before this event */
+export function clientEvent(event: Buffer, { form, wishes }: Asked, begun: readonly string[]): ClientEvent {
+  if (form !== 'completion') return { bytes: withoutOurs(event, wishes).bytes, begun };
+  const fromCompletion = new FromCompletion(wishes, begun);
+  return { bytes: fromCompletion.event(event), begun: fromCompletion.begun };
+}
+
 /**
  * Cuts out of a chat's answer, or of an event of its stream, what only the router asked for; all other bytes stay.
  * @param bytes the JSON, or an event with it

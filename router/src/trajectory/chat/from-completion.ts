@@ -19,10 +19,16 @@ export class FromCompletion {
   hasIds = false;
   readonly #wishes: ChatWishes;
   /** Choices of a stream that have begun. */
-  readonly #begun = new Set<string>();
+  readonly #begun: Set<string>;
 
-  constructor(wishes: ChatWishes) {
+  /** @param begun choices of a stream that have begun elsewhere */
+  constructor(wishes: ChatWishes, begun: readonly string[] = []) {
     this.#wishes = wishes;
+    this.#begun = new Set(begun);
+  }
+
+  get begun(): readonly string[] {
+    return [...this.#begun];
   }
 
   /** A whole answer. */

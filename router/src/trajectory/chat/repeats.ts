@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { EventSplitter } from '../../kit/sse.ts';
+import { EventSplitter, joined } from '../../kit/sse.ts';
 import { clientCopy, withoutOurs } from './client-copy.ts';
 import type { ChatWishes, EngineRequest } from './engine-request.ts';
 import { FromCompletion } from './from-completion.ts';
@@ -45,6 +45,6 @@ export function clientsAnswer({ form, wishes, isStream }: Repeatable, answer: Ui
   const bytes = Buffer.from(answer);
   if (!isStream) return clientCopy(bytes, { form, wishes }).bytes;
   const fromCompletion = form === 'completion' ? new FromCompletion(wishes) : null;
-  const events = new EventSplitter().push(bytes);
+  const events = new EventSplitter(joined).push(bytes);
   return Buffer.concat(events.map((event) => fromCompletion?.event(event) ?? withoutOurs(event, wishes).bytes));
 }

@@ -1,0 +1,62 @@
+import { sendInParts } from '../wire/send-in-parts.ts';
+import type { Sink } from '../wire/sink.ts';
+
+/** Payload that goes into a sink anew: with chunk lines of its own where the sink takes them and the answer's head says so. */
+export class PayloadOut {
+  readonly #inner: Sink;
+  #isChunked = false;
+  #gathered: Buffer[] = [];
+
+  constructor(inner: Sink) {
+    this.#inner = inner;
+  }
+
+  set isChunked(isChunked: boolean) {
+    this.#isChunked = isChunked && this.#inner.takesFraming;
+  }
+
+  get isEmpty(): boolean {
+    return this.#gathered.length === 0;
+  }
+
+  /** Goes out with the next `send`. */
+  add(bytes: Buffer): void {
+    if (bytes.length > 0) this.#gathered.push(bytes);
+  }
+
+  /** All that was added, as one chunk. */
+  send(): void {
+    if (this.isEmpty) return;
+    const body = Buffer.concat(this.#gathered);
+    this.#gathered = [];
+    this.#pass(this.#isChunked ? Buffer.concat([chunkLine(body), body, CHUNK_END]) : body);
+  }
+
+  /** `body` as one chunk, over as many turns of the event loop as it takes, behind all that was added. */
+  sendLarge(body: Buffer, isWanted: () => boolean, done: () => void): void {
+    this.send();
+    if (!this.#isChunked) {
+      sendInParts(this.#inner, body, isWanted, done);
+      return;
+    }
+    this.#pass(chunkLine(body));
+    sendInParts(this.#inner, body, isWanted, () => {
+      this.#pass(CHUNK_END);
+      done();
+    });
+  }
+
+  end(): void {
+    this.send();
+    if (this.#isChunked) this.#pass(LAST_CHUNK);
+  }
+
+  #pass(bytes: Buffer): void {
+    this.#inner.body(bytes, 0, bytes.length);
+  }
+}
+
+const CHUNK_END = Buffer.from('\r\n');
+const LAST_CHUNK = Buffer.from('0\r\n\r\n');
+
+const chunkLine = ({ length }: Buffer): Buffer => Buffer.from(`${length.toString(16)}\r\n`);
