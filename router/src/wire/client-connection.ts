@@ -124,7 +124,7 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader, Bagged
   // ---- answers out ----
 
   /** A part of what was answered waits for the system to take it. */
-  get hasUnsent(): boolean {
+  get isBehind(): boolean {
     return this.#writer.hasUnsent;
   }
 
@@ -172,7 +172,7 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader, Bagged
 
   flush(): boolean {
     if (this.#out !== '') this.#write();
-    if (!this.hasUnsent) return true;
+    if (!this.isBehind) return true;
     // The socket's own 'drain' comes only past its high-water mark; an empty write reports when all before it is out.
     this.socket.write('', this.#onDrained);
     // Node's own timer sees whether the system took a part of what is unsent: a slow client is no absent one.
@@ -228,7 +228,7 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader, Bagged
     const requests = this.#requests;
     const { isWhole } = requests;
     requests.stop();
-    if (!this.hasUnsent) {
+    if (!this.isBehind) {
       this.#linger();
       this.socket.end();
     } else {
@@ -246,7 +246,7 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader, Bagged
   }
 
   readonly #onDrained = (): void => {
-    if (this.hasUnsent) return;
+    if (this.isBehind) return;
     this.socket.setTimeout(0);
     for (const copy of this.#unsent.splice(0)) copies.giveBack(copy);
     this.source?.resume();

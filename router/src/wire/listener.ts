@@ -171,7 +171,7 @@ export class Listener implements ConnectionOwner {
 
   /** Nothing waits to be sent. */
   get hasSentAll(): boolean {
-    for (const { hasUnsent } of this.connections) if (hasUnsent) return false;
+    for (const { isBehind } of this.connections) if (isBehind) return false;
     return true;
   }
 
