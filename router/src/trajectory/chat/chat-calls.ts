@@ -15,7 +15,7 @@ import type { Equality } from './equality.ts';
 import { type Asked, clientCopy } from './client-copy.ts';
 import { readAnswer } from './read-answer.ts';
 import type { ChatSample } from './read-chat.ts';
-import { type Repeatable, clientsAnswer, digestOf } from './repeats.ts';
+import { type Repeatable, clientsAnswer, digestOf, wishesOf } from './repeats.ts';
 import { sessionMetadata, sessionRecords } from './records.ts';
 import { ExpertsReader } from './experts-rows.ts';
 import { type SamplesWish, encodeSamples } from './samples.ts';
@@ -108,18 +108,6 @@ export interface ChatParts {
   readonly removeStored: (name: SessionName) => Promise<number>;
 }
 
-/** Of the wishes of a request those that its answer depends on. */
-const WISHES = [
-  'logprobs',
-  'top_logprobs',
-  'return_meta_info',
-  'return_prompt_token_ids',
-  'return_token_ids',
-  'return_output_ids_in_sglext',
-  'return_input_ids_in_sglext',
-  'stream_options',
-];
-
 /** What the trajectory thread can be asked about chats. */
 export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, removeStored }: ChatParts) {
   const open = new Map<number, Open>();
@@ -151,9 +139,10 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
     const samples = readAnswer(isStream, bytes, begun().rules.tokenizer.pieces);
     if (samples.length === 0) return;
     const { isTorn } = samples[0]!;
-    const turns = await chat.answered(turn, isExact, samples, facts, answer, expertsOf);
     // What was cut out of an answer is not in its copy, and what broke off is none: a repeated call asks an engine again.
-    if (expertsKey === null && !isTorn) chat.repeats.begin(key, { ...call, turn: turns[0]!.id });
+    const callKey = expertsKey === null && !isTorn ? key : '';
+    const turns = await chat.answered(turn, isExact, samples, facts, { answer, callKey }, expertsOf);
+    chat.repeats.begin(callKey, { ...call, turn: turns[0]!.id });
     for (const one of turns) {
       writer.put(one);
       stats.turns++;
@@ -215,7 +204,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
       const { request, promptIds } = known.turn;
       const made = engineRequest(engine, request, promptIds, { maxModelLen, takesIds });
       known.isExact = made.isExact;
-      const wishes = Object.fromEntries(WISHES.map((name) => [name, request.fields[name] ?? null]));
+      const wishes = wishesOf(request);
       const { path, form } = made;
       Object.assign(known.call, { form, wishes });
       return { body: new Uint8Array(made.body), path, form, isStream: request.isStream, wishes, problem: null };

@@ -4,8 +4,9 @@ import type { TurnWriter } from '../store/writer.ts';
 import type { Turn } from '../turn.ts';
 import { readChatRequest } from './chat-request.ts';
 import { type ChatRules, ChatSession } from './chat-session.ts';
-import { readAnswer } from './read-answer.ts';
+import { answerValues, readAnswer } from './read-answer.ts';
 import type { ChatSample } from './read-chat.ts';
+import { storedCall } from './repeats.ts';
 import { isSessionId } from './session-id.ts';
 
 /** Sessions that nobody asks are kept in memory up to so much; the store has them too. */
@@ -115,7 +116,12 @@ export class Chats {
       const request = readChatRequest(Buffer.from(asked));
       if (typeof request === 'string') continue;
       const own = this.#sampleOf(turn, request.isStream, Buffer.from(answer));
-      if (own !== null) await chat.restore(turn, request, own);
+      if (own === null) continue;
+      await chat.restore(turn, request, own);
+      if (turn.callKey !== undefined) {
+        const [first] = answerValues(request.isStream, Buffer.from(answer));
+        chat.repeats.begin(turn.callKey, storedCall(request, turn.id, first));
+      }
     }
   }
 
