@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import type { Turn, TurnQuery } from '../turn.ts';
@@ -26,6 +26,7 @@ export class SqliteStore implements TrajectoryStore {
   constructor(dataDir: string, isReader = false) {
     this.place = join(dataDir, 'trajectories.sqlite');
     if (!isReader) mkdirSync(dataDir, { recursive: true });
+    else if (!existsSync(this.place)) throw new Error(`${this.place}: there is no such file, so no trajectories`);
     this.#db = new DatabaseSync(this.place, { readOnly: isReader, timeout: 5_000 });
     const row = this.#db.prepare('PRAGMA user_version').get() as { user_version: number };
     const problem = versionProblem(row.user_version, isReader);
