@@ -30,10 +30,10 @@ export async function ledgerCalls(options: LedgerOptions) {
       removeStored: stored.removeSession,
     }),
     ...exportCalls(writer, dataDir),
-    /** Writes out what is still in memory. */
-    async close(): Promise<void> {
+    /** Writes out what is still in memory. @returns how many turns the store does not take */
+    close(): Promise<number> {
       files?.close();
-      await writer.close();
+      return writer.close();
     },
   };
 }

@@ -18,6 +18,8 @@ const GATHER_MS = 5;
 
 /** The trajectory thread, seen from the event loop. */
 export class Ledger extends ThreadCaller<LedgerCalls> {
+  /** Turns that the store did not take in the end. */
+  lost = 0;
   readonly #packer = new TurnPacker();
   #timer: NodeJS.Timeout | null = null;
 
@@ -51,7 +53,7 @@ export class Ledger extends ThreadCaller<LedgerCalls> {
   }
 
   override async close(): Promise<void> {
-    await this.ask('close', null).catch(() => {});
+    this.lost = await this.ask('close', null).catch(() => 0);
     await super.close();
   }
 }

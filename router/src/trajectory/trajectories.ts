@@ -119,17 +119,25 @@ export class Trajectories {
     clearInterval(this.#timer);
     await this.#look();
     await this.ledger.close();
+    const { lost } = this.ledger;
+    const { lastError: error, place: store } = this.#state;
+    if (lost > 0) this.#log.error({ lost, error, store }, 'the store takes no turns, and the last ones are lost');
   }
 
   async #look(): Promise<void> {
     if (this.#isDead) return;
+    const wasFailing = this.#state.isFailing;
     try {
       this.#state = await this.ledger.ask('storeState', null);
     } catch {
       // It has ended: said already.
       return;
     }
-    const { dropped, lastError, place } = this.#state;
+    const { dropped, lastError, place, isFailing, pending } = this.#state;
+    if (isFailing !== wasFailing) {
+      if (isFailing) this.#log.warn({ error: lastError, store: place, pending }, 'the store takes no turns: they wait');
+      else this.#log.info({ store: place }, 'the store takes turns again');
+    }
     const now = performance.now();
     if (dropped === this.#saidDropped || now - this.#saidMs < SAY_MS) return;
     this.#log.warn({ dropped: dropped - this.#saidDropped, error: lastError, store: place }, 'turns not kept');

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { pino } from 'pino';
 import { startSimEngine } from '../../src/sim/engine.ts';
 import type { FinishedRecord } from '../../src/sim/sequence.ts';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
+import type { RouterParts } from '../../src/router.ts';
 import { readRecording } from '../../src/trajectory/replay/recording.ts';
 import { turnout } from '../cli/turnout.ts';
 import { startRespServer } from '../harness/resp-server.ts';
@@ -17,14 +19,14 @@ interface Answer {
 }
 
 /** A simulated engine that logs what it sampled, behind a router that captures. */
-async function scene(t: TestContext, options: RouterOptions) {
+async function scene(t: TestContext, options: RouterOptions, parts: RouterParts = {}) {
   const log: FinishedRecord[] = [];
   const engine = await startSimEngine({ timeScale: 0, variedSampling: true, onFinished: (record) => log.push(record) });
   t.after(() => engine.close());
   const tokenizerPath = temporaryFolder(t);
   writeTokenizer(tokenizerPath);
   const plugin = ['radix-tree'];
-  const router = await startTestRouter(t, { workerUrls: [engine.url], tokenizerPath, plugin, ...options });
+  const router = await startTestRouter(t, { workerUrls: [engine.url], tokenizerPath, plugin, ...options }, parts);
   const ask = (session: string, body: object): Promise<Response> =>
     fetch(`${router.url}/generate`, {
       method: 'POST',
@@ -89,4 +91,24 @@ test('a store that went away fails no request, unless it has to be there', async
     const { trajectories } = (await response.json()) as { trajectories: { session: string }[] };
     return ['a', 'b', 'c', 'd'].every((name) => trajectories.some(({ session }) => session === name));
   });
+});
+
+test('a store that takes nothing is in the log: as it begins, when it is over, and what was lost at a stop', async (t) => {
+  const lines: string[] = [];
+  const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) });
+  const said = (words: string): boolean => lines.some((line) => line.includes(words));
+  const server = await startRespServer(t);
+  const { router, ask } = await scene(t, { store: server.url }, { log });
+  const fails = async (session: string): Promise<void> => {
+    await server.stop();
+    await ask(session, { text: 'One.' });
+    await until('it is said', () => said('the store takes no turns: they wait'));
+  };
+  await fails('a');
+  await server.start();
+  await until('that it is over is said', () => said('the store takes turns again'));
+  lines.length = 0;
+  await fails('b');
+  await router.close();
+  assert.match(lines.at(-1)!, /"lost":1,.*the store takes no turns, and the last ones are lost/);
 });
