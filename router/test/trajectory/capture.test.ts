@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { pino } from 'pino';
 import { startSimEngine } from '../../src/sim/engine.ts';
+import type { SimOptions } from '../../src/sim/options.ts';
 import type { FinishedRecord } from '../../src/sim/sequence.ts';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
 import type { RouterParts } from '../../src/router.ts';
@@ -19,9 +20,14 @@ interface Answer {
 }
 
 /** A simulated engine that logs what it sampled, behind a router that captures. */
-async function scene(t: TestContext, options: RouterOptions, parts: RouterParts = {}) {
+async function scene(t: TestContext, options: RouterOptions, parts: RouterParts = {}, sim: Partial<SimOptions> = {}) {
   const log: FinishedRecord[] = [];
-  const engine = await startSimEngine({ timeScale: 0, variedSampling: true, onFinished: (record) => log.push(record) });
+  const engine = await startSimEngine({
+    timeScale: 0,
+    variedSampling: true,
+    onFinished: (record) => log.push(record),
+    ...sim,
+  });
   t.after(() => engine.close());
   const tokenizerPath = temporaryFolder(t);
   writeTokenizer(tokenizerPath);
@@ -52,14 +58,14 @@ test('what was captured is exported as the engine sampled it, with the requests 
   });
   const file = join(dataDir, 'out.jsonl');
   assert.equal(await turnout(t, ['export', '--format', 'jsonl', '--data-dir', dataDir, '-o', file]).ended, 0);
-  const { turns, withoutRequest } = await readRecording(file);
+  const { calls, withoutRequest } = await readRecording(file);
   assert.equal(withoutRequest, 0);
   assert.deepEqual(
-    turns.map(({ sampled }) => sampled),
+    calls.map(({ samples }) => samples[0]!.ids),
     log.map(({ outputIds }) => outputIds),
     "position by position, by the engine's own log",
   );
-  for (const { body } of turns) assert.match(body.toString(), /^\{"return_logprob":true.*"text":"<\|im_start\|>user/);
+  for (const { body } of calls) assert.match(body.toString(), /^\{"return_logprob":true.*"text":"<\|im_start\|>user/);
   const listed = (await (await fetch(`${router.url}/trajectories`)).json()) as { trajectories: { turns: number }[] };
   assert.deepEqual(
     listed.trajectories.map((each) => each.turns),
@@ -111,4 +117,34 @@ test('a store that takes nothing is in the log: as it begins, when it is over, a
   await fails('b');
   await router.close();
   assert.match(lines.at(-1)!, /"lost":1,.*the store takes no turns, and the last ones are lost/);
+});
+
+test('a replay asks once for what was asked once, finds all samples of it, and has chats tell their ids', async (t) => {
+  const dataDir = temporaryFolder(t);
+  const options = { dataDir, captureBodies: true, captureChat: true, disableHealthCheck: false };
+  const { router, log, ask } = await scene(t, options, {}, { variedSampling: false });
+  await until('the engine is known', () => router.fleet.workers.every(({ models }) => models !== null));
+  const sampling = { max_new_tokens: 8, n: 2 };
+  assert.equal((await ask('', { text: ['One.', 'Two, three.'], sampling_params: sampling })).status, 200);
+  for (const more of [{ n: 2 }, { stream: true }]) {
+    const body = JSON.stringify({ messages: [{ role: 'user', content: 'hi' }], max_tokens: 8, ...more });
+    const headers = { 'x-session-id': `chat ${JSON.stringify(more)}`.replaceAll(' ', '') };
+    const answer = await fetch(`${router.url}/v1/chat/completions`, { method: 'POST', headers, body });
+    assert.equal(answer.status, 200, await answer.text());
+  }
+  const sequences = log.length;
+  assert.equal(sequences, 7);
+  await until('all turns are kept', async () => {
+    const page = await (await fetch(`${router.url}/metrics`)).text();
+    return page.includes('\nturnout_trajectory_stored_total 7\n');
+  });
+  const file = join(dataDir, 'out.jsonl');
+  assert.equal(await turnout(t, ['export', '--format', 'jsonl', '--data-dir', dataDir, '-o', file]).ended, 0);
+  const [{ url } = { url: '' }] = router.fleet.workers;
+  const run = turnout(t, ['replay', file, '--against', url, '--as-fast-as-possible']);
+  assert.equal(await run.ended, 0, run.output());
+  assert.match(run.output(), /^3 requests in /m);
+  assert.match(run.output(), /^same 3, different 0, failed 0, not comparable 0$/m);
+  assert.doesNotMatch(run.output(), /have no request/);
+  assert.equal(log.length, 2 * sequences);
 });
