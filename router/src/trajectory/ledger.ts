@@ -11,6 +11,8 @@ export interface LedgerOptions extends CaptureOptions {
   readonly store?: string | null;
   /** How much memory turns may take where they are kept in memory. */
   readonly storeMemoryBytes?: number;
+  /** How long sessions are kept after their last turn; 0: for ever. */
+  readonly storeMaxAgeSecs?: number;
 }
 
 /** Turns wait so long for others to travel with, unless something else is asked before: nobody waits for them. */

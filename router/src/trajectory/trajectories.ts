@@ -22,6 +22,7 @@ const NOTHING_YET: StoreState = {
   turns: 0,
   bytes: 0,
   evicted: 0,
+  expired: 0,
 };
 
 type TrajectoryConfig = Pick<
@@ -29,6 +30,7 @@ type TrajectoryConfig = Pick<
   | 'dataDir'
   | 'store'
   | 'storeMemoryBytes'
+  | 'storeMaxAgeSecs'
   | 'captureRequired'
   | 'captureBodies'
   | 'tokenizerPath'
@@ -63,13 +65,13 @@ export class Trajectories {
   #saidDropped = 0;
 
   private constructor(config: TrajectoryConfig, log: Logger) {
-    const { dataDir = null, store = null, storeMemoryBytes, tokenizerPath = null } = config;
+    const { dataDir = null, store = null, storeMemoryBytes, storeMaxAgeSecs, tokenizerPath = null } = config;
     const { radixMaxCacheSize: maxNodes, radixMaxBytes: maxBytes, radixGcThresholdK: keepVersions } = config;
     const tokens = { tokenizerPath, maxNodes, maxBytes, keepVersions };
     this.#log = log;
     this.#isRequired = config.captureRequired;
     this.ledger = new Ledger(
-      { ...tokens, dataDir, store, storeMemoryBytes, keepsBodies: config.captureBodies },
+      { ...tokens, dataDir, store, storeMemoryBytes, storeMaxAgeSecs, keepsBodies: config.captureBodies },
       (error) => {
         this.#isDead = true;
         log.error({ error: error.message }, 'the trajectory thread ended: nothing is captured any more');

@@ -390,6 +390,19 @@ test('sessions survive a restart of the router', async (t) => {
   await checkSamples(after, session, [first, second, branch, third, other]);
 });
 
+test('a session that became too old for the store begins anew, with its whole history', async (t) => {
+  const scene = await startChatScene(t, { router: { storeMaxAgeSecs: 4 } });
+  const session = await scene.begin();
+  const first = await next(scene, session, START, 'user', 'a', { max_tokens: 9 });
+  await until('it is gone', async () => (await scene.record(session)).records.length === 0);
+  const messages = [...first.messages, { role: 'user', content: 'b' }];
+  await scene.say(session, messages, { max_tokens: 9 });
+  const { inputIds, outputIds } = scene.log.at(-1)!;
+  const [sample, ...others] = await samplesOf(scene, session);
+  assert.equal(others.length, 0);
+  assert.deepEqual([...sample!.tokens], [...inputIds, ...outputIds]);
+});
+
 for (const kind of ['sglang', 'vllm'] as const) {
   test(`${kind}: a call that is repeated after a restart of the router gets the answer on record`, async (t) => {
     const dataDir = temporaryFolder(t);

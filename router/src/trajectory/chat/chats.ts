@@ -85,6 +85,17 @@ export class Chats {
     if (this.#removed.size > MAX_REMOVED) this.#removed.delete(this.#removed.values().next().value!);
   }
 
+  /** Forgets it here, unless a request is under way; whoever asks next finds what the store has by then. */
+  letGo(session: string, tenant: string): boolean {
+    const name = nameOf(session, tenant);
+    const chat = this.#sessions.get(name);
+    if (chat === undefined) return true;
+    if (chat.open > 0) return false;
+    this.#bytes -= chat.bytes;
+    this.#sessions.delete(name);
+    return true;
+  }
+
   /** One that was removed is begun again. */
   begin(session: string, tenant: string): void {
     this.#removed.delete(nameOf(session, tenant));

@@ -11,6 +11,9 @@ type Value = string | number;
 /** What a turn has that nobody searches by. */
 type Details = Omit<TurnOutline, 'id' | 'session' | 'tenant' | 'group' | 'parent' | 'startedAtMs' | 'tokens'>;
 
+/** Counting reads an index from end to end: of millions of turns not every second, as it is asked for. */
+const LONG_COUNT_MS = 5;
+
 const OUTLINE = 'id, session, tenant, grp, parent, started_at_ms, tokens, details';
 
 /**
@@ -21,6 +24,8 @@ export class SqliteStore implements TrajectoryStore {
   readonly place: string;
   readonly #db: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
+  #turns = 0;
+  #countAgainMs = 0;
 
   /** @param isReader reads what a router writes, or wrote, and changes nothing */
   constructor(dataDir: string, isReader = false) {
@@ -97,10 +102,17 @@ export class SqliteStore implements TrajectoryStore {
   }
 
   counts(): StoreCounts {
-    const turns = this.#prepare('SELECT count(*) AS n FROM turns').get()!['n'] as number;
-    const pages = this.#prepare('PRAGMA page_count').get()!['page_count'] as number;
+    const beganMs = performance.now();
+    if (beganMs >= this.#countAgainMs) {
+      this.#turns = this.#prepare('SELECT count(*) AS n FROM turns').get()!['n'] as number;
+      const tookMs = performance.now() - beganMs;
+      this.#countAgainMs = beganMs + (tookMs > LONG_COUNT_MS ? 100 * tookMs : 0);
+    }
+    const used = this.#prepare('PRAGMA page_count').get()!['page_count'] as number;
+    // Pages of what was removed are written to again before the file grows.
+    const free = this.#prepare('PRAGMA freelist_count').get()!['freelist_count'] as number;
     const size = this.#prepare('PRAGMA page_size').get()!['page_size'] as number;
-    return { turns, bytes: pages * size, evicted: 0 };
+    return { turns: this.#turns, bytes: (used - free) * size, evicted: 0 };
   }
 
   close(): void {
