@@ -121,6 +121,8 @@ export class ChatSessions implements PluginPhases {
     }
     const engine = this.#kindOf(worker);
     if (this.#options.verify && this.#options.forward === 'ids') await sameTokens.check(worker);
+    // Its client left in the meantime: it has been finished, and nobody would take it out of what is followed.
+    if (x.outcome !== null) return body;
     let following = this.#following.get(x);
     if (following === undefined) {
       following = { id: this.#nextId++, isOpen: false, opened: null, fromCompletion: null, tap: null, experts: null };
