@@ -15,7 +15,9 @@ export async function importDefault(what: string, path: string): Promise<unknown
     const url = `${pathToFileURL(file).href}?${statSync(file).mtimeMs}`;
     return ((await import(url)) as { default?: unknown }).default;
   } catch (error) {
-    throw new Error(`The ${what} "${path}" can't be loaded: ${messageOf(error)}${lineIn(file, error)}`, { cause: error });
+    throw new Error(`The ${what} "${path}" can't be loaded: ${messageOf(error)}${lineIn(file, error)}`, {
+      cause: error,
+    });
   }
 }
 

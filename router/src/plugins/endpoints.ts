@@ -14,8 +14,11 @@ interface Endpoint {
   readonly handler: Handler;
 }
 
-/** `/name`, `/name/:id/more`: nothing that would take the paths of engines, or a folder of the router's own. */
-const PATH = /^\/[\w.~-]+(\/:?[\w.~-]+)*$/;
+/**
+ * `/name`, `/name/:id/more`: nothing that would take the paths of engines, or a folder of the router's own. A parameter that may hold
+ * slashes is `:id{.+}`.
+ */
+const PATH = /^\/[\w.~-]+(\/(:[\w.~-]+\{\.\+\}|:?[\w.~-]+))*$/;
 
 /** The endpoints of plugins: collected, held apart by who may ask, and guarded as all that plugins do. */
 export class PluginEndpoints {

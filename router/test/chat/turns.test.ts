@@ -455,6 +455,9 @@ test('--capture-chat: plain chats that carry a session key are sessions', async 
   assert.equal((await fetch(`${scene.router.url}/sessions/mine`)).status, 404);
   await say(messages, key);
   assert.equal((await scene.record('mine')).records.length, 1, 'a key that is used again begins anew');
+  await say(messages, { 'x-session-id': 'run/1 a' });
+  assert.equal((await scene.record('run%2F1%20a')).records.length, 1, 'a key may have slashes');
+  assert.equal((await samplesOf(scene, 'run%2F1%20a')).length, 1);
 });
 
 test('the end of a session takes its turns with it', async (t) => {

@@ -219,6 +219,20 @@ test('a file of a newer schema is left alone, and one that is not there is named
   );
 });
 
+test('a file that somebody else has locked fails, and is written to when it is free', async (t) => {
+  const { DatabaseSync } = await import('node:sqlite');
+  const dataDir = temporaryFolder(t);
+  const store = await openStore({ store: null, dataDir, memoryBytes: 0 });
+  const other = new DatabaseSync(join(dataDir, 'trajectories.sqlite'));
+  other.exec('BEGIN IMMEDIATE');
+  await assert.rejects(async () => store.put([turnOf()]), /database is locked/);
+  other.exec('ROLLBACK');
+  other.close();
+  await store.put([turnOf()]);
+  assert.equal((await store.counts()).turns, 1);
+  await store.close();
+});
+
 test('a redis that went away fails at once, and is used again when it is back', async (t) => {
   const server = await startRespServer(t);
   const store = await RedisStore.open(server.url, false);

@@ -14,6 +14,10 @@ type Details = Omit<TurnOutline, 'id' | 'session' | 'tenant' | 'group' | 'parent
 /** Counting reads an index from end to end: of millions of turns not every second, as it is asked for. */
 const LONG_COUNT_MS = 5;
 
+/** How long a file that somebody else has locked is waited for. Who writes holds up all that ask its thread, and tries again anyway. */
+const WRITE_WAIT_MS = 250;
+const READ_WAIT_MS = 5_000;
+
 const OUTLINE = 'id, session, tenant, grp, parent, started_at_ms, tokens, details';
 
 /**
@@ -32,7 +36,7 @@ export class SqliteStore implements TrajectoryStore {
     this.place = join(dataDir, 'trajectories.sqlite');
     if (!isReader) mkdirSync(dataDir, { recursive: true });
     else if (!existsSync(this.place)) throw new Error(`${this.place}: there is no such file, so no trajectories`);
-    this.#db = new DatabaseSync(this.place, { readOnly: isReader, timeout: 5_000 });
+    this.#db = new DatabaseSync(this.place, { readOnly: isReader, timeout: isReader ? READ_WAIT_MS : WRITE_WAIT_MS });
     const row = this.#db.prepare('PRAGMA user_version').get() as { user_version: number };
     const problem = versionProblem(row.user_version, isReader);
     if (problem !== '') {
