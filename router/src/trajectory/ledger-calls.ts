@@ -16,7 +16,7 @@ export async function ledgerCalls(options: LedgerOptions) {
   const { dataDir, store = null, storeMemoryBytes = MEMORY_BYTES, storeMaxAgeSecs = 0 } = options;
   const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
-  const { calls, tokenizer } = captureCalls(options, (turn) => writer.put(turn), files);
+  const { calls, tokenizer, settled } = captureCalls(options, (turn) => writer.put(turn), files);
   const stored = storeCalls(writer, dataDir, {
     lostParts: () => files?.lost ?? 0,
     expired: () => expiry?.expired ?? 0,
@@ -38,7 +38,8 @@ export async function ledgerCalls(options: LedgerOptions) {
     ...chats,
     ...exportCalls(writer, dataDir),
     /** Writes out what is still in memory. @returns how many turns the store does not take */
-    close(): Promise<number> {
+    async close(): Promise<number> {
+      await settled();
       expiry?.close();
       files?.close();
       return writer.close();

@@ -55,6 +55,8 @@ export class Ledger extends ThreadCaller<LedgerCalls> {
   }
 
   override async close(): Promise<void> {
+    // Answers that are being read make turns.
+    await this.idle();
     this.lost = await this.ask('close', null).catch(() => 0);
     await super.close();
   }

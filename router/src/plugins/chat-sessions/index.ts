@@ -32,7 +32,7 @@ export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
     const { captureChat, sessionHeaders } = config;
     const sameTokens = new SameTokens((text) => ledger.ask('encodeText', text), log);
     if (own.verify && own.forward === 'ids') sameTokens.watch(fleet);
-    const sessions = new ChatSessions(own, { trajectories, sameTokens, captureChat, sessionHeaders });
+    const sessions = new ChatSessions(own, { trajectories, sameTokens, captureChat, sessionHeaders, log });
     addMetrics(metrics, ledger);
     return {
       retarget: (x) => sessions.retarget(x),

@@ -1,6 +1,5 @@
 import type { EngineKind } from '../../engines/engine.ts';
 import { bufferOf } from '../../kit/bytes.ts';
-import { Unreadable } from '../capture/sampled.ts';
 import type { ExpertsFiles } from '../capture/experts-files.ts';
 import type { SessionName } from '../store/store-calls.ts';
 import type { TurnWriter } from '../store/writer.ts';
@@ -81,8 +80,6 @@ export interface ChatStats {
   torn: number;
   /** Answers whose tokens could not be read. */
   uncaptured: number;
-  /** Why the last one could not; ''. */
-  lastProblem: string;
   /** Sessions whose earlier turns could not be read. */
   unread: number;
 }
@@ -111,7 +108,7 @@ export interface ChatParts {
 /** What the trajectory thread can be asked about chats. */
 export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, removeStored }: ChatParts) {
   const open = new Map<number, Open>();
-  const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, torn: 0, uncaptured: 0, lastProblem: '', unread: 0 };
+  const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, torn: 0, uncaptured: 0, unread: 0 };
   let chats: Chats | null = null;
   let experts: ExpertsReader | null = null;
   const begun = (): Chats => {
@@ -232,19 +229,15 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
       return { body: new Uint8Array(bytes), hasIds };
     },
 
-    async chatClose(call: ChatCloseCall): Promise<void> {
+    /** @returns why its tokens could not be read; '': they could */
+    async chatClose(call: ChatCloseCall): Promise<string> {
       const known = forget(call.id);
-      if (known === undefined) {
-        if (call.expertsKey !== null) files?.drop(call.expertsKey);
-        return;
-      }
-      const { session, tenant } = known.chat;
       try {
-        await begun().with(session, tenant, () => close(call, known));
+        if (known !== undefined) await begun().with(known.chat.session, known.chat.tenant, () => close(call, known));
+        return '';
       } catch (error) {
-        if (!(error instanceof Unreadable)) throw error;
         stats.uncaptured++;
-        stats.lastProblem = error.message;
+        return (error as Error).message;
       } finally {
         if (call.expertsKey !== null) files?.drop(call.expertsKey);
       }

@@ -46,7 +46,7 @@ export async function replay(
   const done = new Map<string, Promise<void>>();
   const room = new Room(concurrency ?? Infinity);
   const run = async (call: RecordedCall): Promise<void> => {
-    await Promise.all(call.parents.map((turn) => done.get(turn)));
+    for (const turn of call.parents) await done.get(turn);
     if (concurrency === null) await delay(Math.max(0, call.startedAtMs - firstMs - (performance.now() - beganMs)));
     await room.enter();
     try {
@@ -90,12 +90,14 @@ function compare(recorded: RecordedCall['samples'], now: readonly (readonly numb
   const told = recorded.filter(({ ids }) => ids.length > 0);
   if (now.length === 0 || told.length === 0) return { kind: 'not comparable' };
   const left = [...now];
-  const missing = told.filter(({ ids }) => {
-    const found = left.findIndex((other) => other.length === ids.length && differsAt(ids, other) === ids.length);
+  let first: (typeof told)[number] | undefined;
+  for (const sample of told) {
+    const found = left.findIndex(
+      (ids) => ids.length === sample.ids.length && differsAt(sample.ids, ids) === ids.length,
+    );
     if (found >= 0) left.splice(found, 1);
-    return found < 0;
-  });
-  const [first] = missing;
+    else first ??= sample;
+  }
   if (first === undefined) return { kind: 'same' };
   const other = left.toSorted((a, b) => differsAt(first.ids, b) - differsAt(first.ids, a))[0] ?? [];
   const at = differsAt(first.ids, other);
