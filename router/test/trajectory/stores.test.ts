@@ -55,6 +55,7 @@ for (const [name, make] of Object.entries(stores)) {
       experts: { file: 'experts/x', bytes: 8, dtype: null, shape: [1, 2, 4] },
       request: Buffer.from([0, 255, 10, 13]),
       answer: Buffer.alloc(0),
+      callKey: 'ä k',
     });
     const bare = turnOf({ ids: new Int32Array(0), mask: new Uint8Array(0), logprobs: new Float64Array(0) });
     await store.put([turn, bare]);
