@@ -34,7 +34,8 @@ export class Expiry {
       if (this.#isLooking) return;
       this.#isLooking = true;
       // A store that is away is asked again the next time.
-      void this.removeBefore(Date.now() - parts.maxAgeMs)
+      // Counted on from the clock as it was at the start: one that jumps ahead would have everything removed.
+      void this.removeBefore(performance.timeOrigin + performance.now() - parts.maxAgeMs)
         .catch(() => {})
         .finally(() => (this.#isLooking = false));
     };
