@@ -79,6 +79,8 @@ export interface Plugin {
   finished?(exchange: Exchange): void;
   /** Called once, when the router starts: endpoints that are answered beside the router's own. */
   routes?(routes: PluginRoutes): void;
+  /** So long these may take, in place of `--plugin-timeout-ms`: what nobody's request waits for may be slow. */
+  readonly routesTimeoutMs?: number;
   /** The router stops; no exchange is under way any more. */
   close?(): void | Promise<void>;
 }

@@ -49,8 +49,10 @@ export async function exportTrajectories(flags: ExportFlags, say: (line: string)
   const timer = setInterval(() => say(`export: ${describe(progress)} …`), SAY_MS);
   // Under another name until it is whole: a part of an export must not be taken for one.
   const file = output === undefined ? null : createWriteStream(`${output}.part`);
+  const target: Writable = file ?? process.stdout;
+  // Each write hears of its own failure; the stream tells it once more, and nobody may be missing then.
+  target.on('error', () => {});
   try {
-    const target = file ?? process.stdout;
     for await (const bytes of exportBytes(store, { format: format as ExportFormat, query, dataDir }, progress)) {
       await write(target, bytes);
     }
@@ -59,6 +61,12 @@ export async function exportTrajectories(flags: ExportFlags, say: (line: string)
       await once(file, 'close');
       await rename(`${output}.part`, output!);
     }
+  } catch (error) {
+    const { code, syscall, message } = error as NodeJS.ErrnoException;
+    // Files and pipes fail with the name of a call of the system; anything else is a fault of ours.
+    if (syscall === undefined) throw error;
+    const reason = code === 'EPIPE' ? 'what it was piped to has ended' : message;
+    throw new ConfigError(`the export is not whole: ${reason}`);
   } finally {
     clearInterval(timer);
     file?.destroy();
@@ -71,9 +79,7 @@ export async function exportTrajectories(flags: ExportFlags, say: (line: string)
 /** Rejects when it can't be written, and only then goes on when there is room for more. */
 function write(target: Writable, bytes: Uint8Array): Promise<void> {
   return new Promise((resolve, reject) => {
-    target.once('error', reject);
     target.write(bytes, (error) => {
-      target.off('error', reject);
       if (error) reject(error);
       else resolve();
     });

@@ -1,5 +1,5 @@
 import { ConfigError } from '../config/load.ts';
-import { type Recording, readRecording } from '../trajectory/replay/recording.ts';
+import { type RecordedCall, type Recording, readRecording } from '../trajectory/replay/recording.ts';
 import { type Replayed, type Verdict, replay } from '../trajectory/replay/replay.ts';
 
 export interface ReplayFlags {
@@ -36,17 +36,17 @@ export async function replayFile(
   } catch (error) {
     throw new ConfigError((error as Error).message);
   }
-  const { turns, withoutRequest } = recording;
-  if (turns.length === 0) throw new ConfigError(`${file}: no requests in it (${withoutRequest} turns without)`);
+  const { calls, withoutRequest } = recording;
+  if (calls.length === 0) throw new ConfigError(`${file}: no requests in it (${withoutRequest} turns without)`);
   const counts: Record<Verdict['kind'], number> = { same: 0, different: 0, failed: 0, 'not comparable': 0 };
   const all: Replayed[] = [];
   const progress = (): void =>
-    say(`replay: ${all.length}/${turns.length}, ${counts.different} different, ${counts.failed} failed`);
+    say(`replay: ${all.length}/${calls.length}, ${counts.different} different, ${counts.failed} failed`);
   const timer = setInterval(progress, SAY_MS);
   const startMs = performance.now();
   try {
     const options = { against, concurrency: flags.asFastAsPossible === true ? concurrency : null };
-    await replay(turns, flags.apiKey === undefined ? options : { ...options, apiKey: flags.apiKey }, (replayed) => {
+    await replay(calls, flags.apiKey === undefined ? options : { ...options, apiKey: flags.apiKey }, (replayed) => {
       counts[replayed.verdict.kind]++;
       all.push(replayed);
     });
@@ -71,10 +71,14 @@ function summary(all: readonly Replayed[], counts: Record<Verdict['kind'], numbe
       .map(([kind, count]) => `${kind} ${count}`)
       .join(', '),
     `first byte ${times(answered.map(({ ttftMs }) => ttftMs))}; whole answer ${times(answered.map(({ totalMs }) => totalMs))}`,
-    ...odd.slice(0, NAMED).map(({ turn, verdict }) => `  ${turn.id} of session ${turn.session}: ${worded(verdict)}`),
+    ...odd
+      .slice(0, NAMED)
+      .map(({ call, verdict }) => `  ${turnOf(call, verdict)} of session ${call.session}: ${worded(verdict)}`),
     ...(odd.length > NAMED ? [`  and ${odd.length - NAMED} more`] : []),
   ];
 }
+
+const turnOf = ({ id }: RecordedCall, verdict: Verdict): string => (verdict.kind === 'different' ? verdict.turn : id);
 
 function worded(verdict: Verdict): string {
   if (verdict.kind === 'failed') return `failed: ${verdict.reason}`;

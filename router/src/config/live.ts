@@ -13,6 +13,8 @@ const fixed: ReadonlySet<OptionName> = new Set<OptionName>([
   'dataDir',
   'store',
   'storeMemoryBytes',
+  'storeMaxAgeSecs',
+  'captureChat',
   'captureRequired',
   'captureBodies',
   'logDir',

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -8,14 +9,32 @@ import { pathToFileURL } from 'node:url';
  * @param what `policy`: how it is called
  */
 export async function importDefault(what: string, path: string): Promise<unknown> {
+  const file = resolve(path);
   try {
-    const file = resolve(path);
     // A module is kept by its URL: one that was edited since is another one.
     const url = `${pathToFileURL(file).href}?${statSync(file).mtimeMs}`;
     return ((await import(url)) as { default?: unknown }).default;
   } catch (error) {
-    throw new Error(`The ${what} "${path}" can't be loaded: ${messageOf(error)}`, { cause: error });
+    throw new Error(`The ${what} "${path}" can't be loaded: ${messageOf(error)}${lineIn(file, error)}`, {
+      cause: error,
+    });
   }
 }
 
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** Where in its file an error has its cause; ''. */
+function lineIn(file: string, error: unknown): string {
+  if (!(error instanceof Error)) return '';
+  const place = (text: string): RegExpExecArray | null => {
+    const at = text.indexOf(file);
+    return at < 0 ? null : /^(?:\?[\d.]+)?:(\d+)/.exec(text.slice(at + file.length));
+  };
+  const line =
+    place((error.stack ?? '').replaceAll(pathToFileURL(file).href, file)) ??
+    // Where the syntax of JavaScript is wrong, Node says only to who runs it.
+    (error instanceof SyntaxError
+      ? place(spawnSync(process.execPath, ['--check', file], { encoding: 'utf8' }).stderr)
+      : null);
+  return line === null ? '' : ` (line ${line[1]})`;
+}

@@ -12,10 +12,15 @@ interface Endpoint {
   readonly method: string;
   readonly path: string;
   readonly handler: Handler;
+  /** undefined: as long as any phase. */
+  readonly timeoutMs: number | undefined;
 }
 
-/** `/name`, `/name/:id/more`: nothing that would take the paths of engines, or a folder of the router's own. */
-const PATH = /^\/[\w.~-]+(\/:?[\w.~-]+)*$/;
+/**
+ * `/name`, `/name/:id/more`: nothing that would take the paths of engines, or a folder of the router's own. A parameter that may hold
+ * slashes is `:id{.+}`.
+ */
+const PATH = /^\/[\w.~-]+(\/(:[\w.~-]+\{\.\+\}|:?[\w.~-]+))*$/;
 
 /** The endpoints of plugins: collected, held apart by who may ask, and guarded as all that plugins do. */
 export class PluginEndpoints {
@@ -52,14 +57,14 @@ export class PluginEndpoints {
       const isTaken = pathTest(own.filter((route) => route.method === method).map((route) => route.path));
       if (isTaken(path)) throw new Error(`The plugin "${plugin}" wants ${method} ${path}, which is the router's own.`);
     }
-    for (const { plugin, method, path, handler } of this.#endpoints) {
-      app.on(method, path, (c, next) => this.#answer(plugin, handler, c, next));
+    for (const endpoint of this.#endpoints) {
+      app.on(endpoint.method, endpoint.path, (c, next) => this.#answer(endpoint, c, next));
     }
   }
 
-  async #answer(plugin: string, handler: Handler, c: Context, next: Next): Promise<Response> {
+  async #answer({ plugin, handler, timeoutMs }: Endpoint, c: Context, next: Next): Promise<Response> {
     try {
-      return (await inTime(Promise.resolve(handler(c, next)), this.#options.timeoutMs)) as Response;
+      return (await inTime(Promise.resolve(handler(c, next)), timeoutMs ?? this.#options.timeoutMs)) as Response;
     } catch (error) {
       this.#onFault(plugin, 'routes', error, ++this.#faults);
       const message = `The plugin "${plugin}" failed: ${messageOf(error)}`;
@@ -68,7 +73,7 @@ export class PluginEndpoints {
   }
 }
 
-function endpointsOf({ name: plugin, routes }: Plugin): Endpoint[] {
+function endpointsOf({ name: plugin, routes, routesTimeoutMs: timeoutMs }: Plugin): Endpoint[] {
   if (routes === undefined) return [];
   const apps = { forClients: new Hono(), forAdmins: new Hono() };
   try {
@@ -81,7 +86,7 @@ function endpointsOf({ name: plugin, routes }: Plugin): Endpoint[] {
       if (!PATH.test(path)) {
         throw new Error(`The plugin "${plugin}" wants ${method} ${path}; paths are like /name or /name/:id.`);
       }
-      return { plugin, isForClients: app === apps.forClients, method, path, handler: handler as Handler };
+      return { plugin, isForClients: app === apps.forClients, method, path, handler: handler as Handler, timeoutMs };
     }),
   );
 }

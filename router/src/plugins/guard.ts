@@ -119,7 +119,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     responseEvent,
     responseBody,
   } = plugin;
-  const { finished, routes, close } = plugin;
+  const { finished, routes, routesTimeoutMs, close } = plugin;
   const hear = hearAnswer && prompt('hearAnswer', hearAnswer, problemOfEar);
   const end = close && patient('close', close, anything);
   return {
@@ -144,6 +144,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     ...(responseBody && { responseBody: patient('responseBody', responseBody, isBuffer) }),
     ...(finished && { finished: calm('finished', finished) }),
     ...(routes && { routes: prompt('routes', routes, anything) }),
+    ...(routesTimeoutMs !== undefined && { routesTimeoutMs }),
     // The others are to be closed too.
     ...(end && {
       async close() {

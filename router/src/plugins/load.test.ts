@@ -70,11 +70,13 @@ test('what can not be had is refused in words', async (t) => {
     ['{ name: "x" }', /has no default export like/],
     ['{ name: "", create() {} }', /has no default export like/],
     ['{ name: "x", create() {}, options: { limit: 8 } }', /options that are no zod schema/],
-    ['(', /mine\.ts" can't be loaded: /],
-    ['(() => { throw new Error("on its own"); })()', /can't be loaded: on its own/],
+    ['(', /mine\.ts" can't be loaded: .*\(line \d+\)$/],
+    ['(() => { throw new Error("on its own"); })()', /can't be loaded: on its own \(line 1\)$/],
   ] as const) {
     await assert.rejects(loadPlugin(moduleOf(t, text)), words, text);
   }
+  const script = folderOf(t, { 'mine.mjs': '\nexport default {\n  name: "x",,\n};' });
+  await assert.rejects(loadIn(t, script, './mine.mjs'), /can't be loaded: Unexpected token ',' \(line 3\)$/);
 });
 
 test('options are checked by its schema, and a wrong one is named', async (t) => {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -38,6 +38,19 @@ for (const kind of ['js', 'native'] as const) {
     );
   });
 }
+
+test('what is no tokenizer is refused in words', async () => {
+  const file = join(folder, 'other.json');
+  for (const [text, words] of [
+    ['{}', /other\.json is no tokenizer: it has no vocabulary/],
+    ['{"model": {"vocab": null}}', /no vocabulary/],
+    ['null', /no vocabulary/],
+    ['x', /other\.json is no JSON/],
+  ] as const) {
+    writeFileSync(file, text);
+    await assert.rejects(loadTokenizer(file), words, text);
+  }
+});
 
 test('its chat template is that of the simulated engines', () => {
   const config = JSON.parse(readFileSync(join(folder, 'tokenizer_config.json'), 'utf8')) as { chat_template: string };

@@ -5,6 +5,7 @@ import { chatCalls } from './chat/chat-calls.ts';
 import { exportCalls } from './export/export-calls.ts';
 import type { LedgerOptions } from './ledger.ts';
 import { openStore } from './store/open.ts';
+import { Expiry } from './store/expiry.ts';
 import { storeCalls } from './store/store-calls.ts';
 import { TurnWriter } from './store/writer.ts';
 
@@ -12,28 +13,36 @@ const MEMORY_BYTES = 268_435_456;
 
 /** Everything that the trajectory thread can be asked for. */
 export async function ledgerCalls(options: LedgerOptions) {
-  const { dataDir, store = null, storeMemoryBytes = MEMORY_BYTES } = options;
+  const { dataDir, store = null, storeMemoryBytes = MEMORY_BYTES, storeMaxAgeSecs = 0 } = options;
   const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
-  const { calls, tokenizer } = captureCalls(options, (turn) => writer.put(turn), files);
-  const stored = storeCalls(writer, dataDir, () => files?.lost ?? 0);
+  const { calls, tokenizer, settled } = captureCalls(options, (turn) => writer.put(turn), files);
+  const stored = storeCalls(writer, dataDir, {
+    lostParts: () => files?.lost ?? 0,
+    expired: () => expiry?.expired ?? 0,
+  });
+  const { letGo, ...chats } = chatCalls({
+    tokenizer,
+    tokenizerPath: options.tokenizerPath,
+    dataDir,
+    writer,
+    files,
+    removeStored: stored.removeSession,
+  });
+  const kept = { store: writer.store, maxAgeMs: storeMaxAgeSecs * 1_000, letGo, remove: stored.removeSession };
+  const expiry = storeMaxAgeSecs > 0 ? new Expiry(kept) : null;
   return {
     ...calls,
     ...expertsCalls(files),
     ...stored,
-    ...chatCalls({
-      tokenizer,
-      tokenizerPath: options.tokenizerPath,
-      dataDir,
-      writer,
-      files,
-      removeStored: stored.removeSession,
-    }),
+    ...chats,
     ...exportCalls(writer, dataDir),
-    /** Writes out what is still in memory. */
-    async close(): Promise<void> {
+    /** Writes out what is still in memory. @returns how many turns the store does not take */
+    async close(): Promise<number> {
+      await settled();
+      expiry?.close();
       files?.close();
-      await writer.close();
+      return writer.close();
     },
   };
 }

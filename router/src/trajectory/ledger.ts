@@ -11,6 +11,8 @@ export interface LedgerOptions extends CaptureOptions {
   readonly store?: string | null;
   /** How much memory turns may take where they are kept in memory. */
   readonly storeMemoryBytes?: number;
+  /** How long sessions are kept after their last turn; 0: for ever. */
+  readonly storeMaxAgeSecs?: number;
 }
 
 /** Turns wait so long for others to travel with, unless something else is asked before: nobody waits for them. */
@@ -22,6 +24,8 @@ export const memoryOf = (pieces: readonly Uint8Array[]): ArrayBuffer[] =>
 
 /** The trajectory thread, seen from the event loop. */
 export class Ledger extends ThreadCaller<LedgerCalls> {
+  /** Turns that the store did not take in the end. */
+  lost = 0;
   readonly #packer = new TurnPacker();
   #timer: NodeJS.Timeout | null = null;
 
@@ -64,7 +68,9 @@ export class Ledger extends ThreadCaller<LedgerCalls> {
   }
 
   override async close(): Promise<void> {
-    await this.ask('close', null).catch(() => {});
+    // Answers that are being read make turns.
+    await this.idle();
+    this.lost = await this.ask('close', null).catch(() => 0);
     await super.close();
   }
 }

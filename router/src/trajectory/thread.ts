@@ -77,9 +77,14 @@ export class ThreadCaller<C extends Calls> {
 
   /** Everything asked before is answered, then the thread ends. */
   async close(): Promise<void> {
-    while (this.#pending.size > 0 && !this.#isOver) await new Promise((resolve) => setImmediate(resolve));
+    await this.idle();
     this.#isOver = true;
     await this.#worker.terminate();
+  }
+
+  /** Resolves when everything asked before is answered. */
+  protected async idle(): Promise<void> {
+    while (this.#pending.size > 0 && !this.#isOver) await new Promise((resolve) => setImmediate(resolve));
   }
 
   /** The thread has ended: nothing reaches it. */

@@ -22,6 +22,7 @@ const NOTHING_YET: StoreState = {
   turns: 0,
   bytes: 0,
   evicted: 0,
+  expired: 0,
 };
 
 type TrajectoryConfig = Pick<
@@ -29,6 +30,7 @@ type TrajectoryConfig = Pick<
   | 'dataDir'
   | 'store'
   | 'storeMemoryBytes'
+  | 'storeMaxAgeSecs'
   | 'captureRequired'
   | 'captureBodies'
   | 'tokenizerPath'
@@ -63,13 +65,13 @@ export class Trajectories {
   #saidDropped = 0;
 
   private constructor(config: TrajectoryConfig, log: Logger) {
-    const { dataDir = null, store = null, storeMemoryBytes, tokenizerPath = null } = config;
+    const { dataDir = null, store = null, storeMemoryBytes, storeMaxAgeSecs, tokenizerPath = null } = config;
     const { radixMaxCacheSize: maxNodes, radixMaxBytes: maxBytes, radixGcThresholdK: keepVersions } = config;
     const tokens = { tokenizerPath, maxNodes, maxBytes, keepVersions };
     this.#log = log;
     this.#isRequired = config.captureRequired;
     this.ledger = new Ledger(
-      { ...tokens, dataDir, store, storeMemoryBytes, keepsBodies: config.captureBodies },
+      { ...tokens, dataDir, store, storeMemoryBytes, storeMaxAgeSecs, keepsBodies: config.captureBodies },
       (error) => {
         this.#isDead = true;
         log.error({ error: error.message }, 'the trajectory thread ended: nothing is captured any more');
@@ -119,17 +121,25 @@ export class Trajectories {
     clearInterval(this.#timer);
     await this.#look();
     await this.ledger.close();
+    const { lost } = this.ledger;
+    const { lastError: error, place: store } = this.#state;
+    if (lost > 0) this.#log.error({ lost, error, store }, 'the store takes no turns, and the last ones are lost');
   }
 
   async #look(): Promise<void> {
     if (this.#isDead) return;
+    const wasFailing = this.#state.isFailing;
     try {
       this.#state = await this.ledger.ask('storeState', null);
     } catch {
       // It has ended: said already.
       return;
     }
-    const { dropped, lastError, place } = this.#state;
+    const { dropped, lastError, place, isFailing, pending } = this.#state;
+    if (isFailing !== wasFailing) {
+      if (isFailing) this.#log.warn({ error: lastError, store: place, pending }, 'the store takes no turns: they wait');
+      else this.#log.info({ store: place }, 'the store takes turns again');
+    }
     const now = performance.now();
     if (dropped === this.#saidDropped || now - this.#saidMs < SAY_MS) return;
     this.#log.warn({ dropped: dropped - this.#saidDropped, error: lastError, store: place }, 'turns not kept');

@@ -69,6 +69,8 @@ export interface Turn {
   /** The client's request and the engine's answer as they passed (routed experts cut out), where they are kept. */
   readonly request: Uint8Array | null;
   readonly answer: Uint8Array | null;
+  /** Of a chat: by what its client will know the call again, should the answer get lost. Left out where it named nothing. */
+  readonly callKey?: string;
 }
 
 /** What a listing or an export asks for; fields that are left out limit nothing. */

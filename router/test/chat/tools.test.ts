@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { pino } from 'pino';
+import type { RouterParts } from '../../src/router.ts';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
 import { encode, endOfTurn } from '../../src/sim/tokenizer.ts';
 import { type ChatRecord, startChatScene } from '../harness/chat-scene.ts';
 import { STREAM_HEAD, startEngine } from '../harness/engine.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
+import { until } from '../harness/within.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 
 /** What the model said: its own spelling, which no template would write. */
@@ -37,12 +40,13 @@ const streamed = [
 const extension = `data: {${head},"choices":[],"sglext":{"output_ids":[[${ids.join(',')}]]}}\n\n`;
 
 /** A session before an engine that a test writes itself. */
-async function startSession(t: TestContext) {
+async function startSession(t: TestContext, parts: RouterParts = {}) {
   const tokenizerPath = temporaryFolder(t);
   writeTokenizer(tokenizerPath);
   const engine = await startEngine(t);
   const plugin = ['chat-sessions:{"engine":"sglang","verify":false}'];
-  const router = await startTestRouter(t, { workerUrls: [engine.url], tokenizerPath, plugin, pluginTimeoutMs: 60_000 });
+  const options = { workerUrls: [engine.url], tokenizerPath, plugin, pluginTimeoutMs: 60_000 };
+  const router = await startTestRouter(t, options, parts);
   const begun = await fetch(`${router.url}/sessions`, { method: 'POST' });
   const { session_id: session } = (await begun.json()) as { session_id: string };
   const ask = async (messages: readonly object[], more: object = {}) => {
@@ -120,7 +124,9 @@ test('a tool call of small numbers is continued with ids, whatever its spelling'
 });
 
 test('an engine that tells no ids: its answer is refused, as what it says can not be on record', async (t) => {
-  const { router, ask, record } = await startSession(t);
+  const lines: string[] = [];
+  const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) });
+  const { router, ask, record } = await startSession(t, { log });
   const { asked, response } = await ask(question);
   asked.answer(whole.replace(/,"meta_info":\{.*\}\}\]/, '}]'));
   const answer = await response;
@@ -129,6 +135,12 @@ test('an engine that tells no ids: its answer is refused, as what it says can no
   assert.match(await answer.text(), /without the ids of its tokens/);
   await untilIdle(router);
   assert.deepEqual((await record()).records, []);
+  const stream = await ask(question, { stream: true });
+  const event = 'data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n';
+  stream.asked.connection.write(`${STREAM_HEAD}${event.length.toString(16)}\r\n${event}\r\n0\r\n\r\n`);
+  assert.equal(await (await stream.response).text(), event, 'of a stream it is known too late');
+  await until('it is in the log, with the reason', () => lines.some((line) => line.includes('is not on record')));
+  assert.match(lines.join(''), /"problem":"the ids of its tokens are not in it"/);
 });
 
 test('vLLM with tools renders itself: ids are those that it tells, and where they leave the record is said', async (t) => {

@@ -347,9 +347,14 @@ test('an aborted generation is on record, and goes on', async (t) => {
   await checkSamples(scene, session, [first, second]);
 });
 
-async function startKeeping(t: TestContext, dataDir: string, tokenizerPath: string) {
+async function startKeeping(
+  t: TestContext,
+  dataDir: string,
+  tokenizerPath: string,
+  kind: 'sglang' | 'vllm' = 'sglang',
+) {
   const log: FinishedRecord[] = [];
-  const engines = await startEngines(t, 1, log);
+  const engines = await startEngines(t, 1, log, { kind });
   const plugin = ['chat-sessions'];
   const workerUrls = engines.map(({ url }) => url);
   const router = await startTestRouter(t, {
@@ -360,7 +365,7 @@ async function startKeeping(t: TestContext, dataDir: string, tokenizerPath: stri
     disableHealthCheck: false,
     pluginTimeoutMs: 60_000,
   });
-  await until('the router knows its engine', () => router.fleet.workers.every(({ engine }) => engine !== null));
+  await until('the router knows its engine', () => router.fleet.workers.every(({ models }) => models !== null));
   return sceneOf(router, engines, log);
 }
 
@@ -384,6 +389,44 @@ test('sessions survive a restart of the router', async (t) => {
   const other = await next(after, session, branch, 'user', 'e', { stream: true });
   await checkSamples(after, session, [first, second, branch, third, other]);
 });
+
+test('a session that became too old for the store begins anew, with its whole history', async (t) => {
+  const scene = await startChatScene(t, { router: { storeMaxAgeSecs: 4 } });
+  const session = await scene.begin();
+  const first = await next(scene, session, START, 'user', 'a', { max_tokens: 9 });
+  await until('it is gone', async () => (await scene.record(session)).records.length === 0);
+  const messages = [...first.messages, { role: 'user', content: 'b' }];
+  await scene.say(session, messages, { max_tokens: 9 });
+  const { inputIds, outputIds } = scene.log.at(-1)!;
+  const [sample, ...others] = await samplesOf(scene, session);
+  assert.equal(others.length, 0);
+  assert.deepEqual([...sample!.tokens], [...inputIds, ...outputIds]);
+});
+
+for (const kind of ['sglang', 'vllm'] as const) {
+  test(`${kind}: a call that is repeated after a restart of the router gets the answer on record`, async (t) => {
+    const dataDir = temporaryFolder(t);
+    const tokenizerPath = temporaryFolder(t);
+    writeTokenizer(tokenizerPath);
+    const before = await startKeeping(t, dataDir, tokenizerPath, kind);
+    const path = `/sessions/${await before.begin()}/v1/chat/completions`;
+    const calls = [{}, { stream: true }, { logprobs: true, n: 2 }].map((more, i) => {
+      const body = { model: 'sim', messages: [{ role: 'user', content: 'lost' }], max_tokens: 9, ...more };
+      return [path, body, { 'idempotency-key': `call ${i}` }] as const;
+    });
+    const answers: object[] = [];
+    for (const call of calls) answers.push(await before.post(...call));
+    await untilIdle(before.router);
+    await before.router.close();
+
+    const after = await startKeeping(t, dataDir, tokenizerPath, kind);
+    for (const [i, call] of calls.entries()) assert.deepEqual(await after.post(...call), answers[i]);
+    assert.equal(after.log.length, 0, 'no engine hears of it');
+    const [again, body, id] = calls[0]!;
+    await after.post(again, { ...body, top_k: 5 }, id);
+    assert.equal(after.log.length, 1, 'another question under the same name is another call');
+  });
+}
 
 test('--capture-chat: plain chats that carry a session key are sessions', async (t) => {
   const scene = await startChatScene(t, { router: { plugin: [], captureChat: true } });
@@ -412,6 +455,9 @@ test('--capture-chat: plain chats that carry a session key are sessions', async 
   assert.equal((await fetch(`${scene.router.url}/sessions/mine`)).status, 404);
   await say(messages, key);
   assert.equal((await scene.record('mine')).records.length, 1, 'a key that is used again begins anew');
+  await say(messages, { 'x-session-id': 'run/1 a' });
+  assert.equal((await scene.record('run%2F1%20a')).records.length, 1, 'a key may have slashes');
+  assert.equal((await samplesOf(scene, 'run%2F1%20a')).length, 1);
 });
 
 test('the end of a session takes its turns with it', async (t) => {

@@ -55,6 +55,26 @@ test('endpoints of a plugin are answered beside the router’s own, and its metr
   equal(await (await fetch(router.metricsUrl)).text().then((text) => text.includes('counter_asked_total 1')), true);
 });
 
+test('a plugin may give its endpoints more time than requests have', async (t) => {
+  const patient = moduleOf(
+    t,
+    `{
+      name: 'patient',
+      create: () => ({
+        routesTimeoutMs: 60_000,
+        routes: ({ forClients }) =>
+          forClients.get('/patient', async (c) => {
+            await new Promise((resolve) => setTimeout(resolve, 50));
+            return c.text('here');
+          }),
+      }),
+    }`,
+  );
+  const router = await startTestRouter(t, { plugin: [patient], pluginTimeoutMs: 1 });
+  const got = await fetch(`${router.url}/patient`);
+  deepEqual([got.status, await got.text()], [200, 'here']);
+});
+
 test('who may ask: endpoints for clients with any key, those for admins with an admin’s', async (t) => {
   const router = await startTestRouter(t, { plugin: [moduleOf(t, COUNTER)], apiKey: ['data'], adminApiKey: ['admin'] });
   const ask = async (method: string, path: string, key: string) =>

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { pino } from 'pino';
 import { startSimEngine } from '../../src/sim/engine.ts';
+import type { SimOptions } from '../../src/sim/options.ts';
 import type { FinishedRecord } from '../../src/sim/sequence.ts';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
+import type { RouterParts } from '../../src/router.ts';
 import { readRecording } from '../../src/trajectory/replay/recording.ts';
 import { turnout } from '../cli/turnout.ts';
 import { startRespServer } from '../harness/resp-server.ts';
@@ -17,14 +20,19 @@ interface Answer {
 }
 
 /** A simulated engine that logs what it sampled, behind a router that captures. */
-async function scene(t: TestContext, options: RouterOptions) {
+async function scene(t: TestContext, options: RouterOptions, parts: RouterParts = {}, sim: Partial<SimOptions> = {}) {
   const log: FinishedRecord[] = [];
-  const engine = await startSimEngine({ timeScale: 0, variedSampling: true, onFinished: (record) => log.push(record) });
+  const engine = await startSimEngine({
+    timeScale: 0,
+    variedSampling: true,
+    onFinished: (record) => log.push(record),
+    ...sim,
+  });
   t.after(() => engine.close());
   const tokenizerPath = temporaryFolder(t);
   writeTokenizer(tokenizerPath);
   const plugin = ['radix-tree'];
-  const router = await startTestRouter(t, { workerUrls: [engine.url], tokenizerPath, plugin, ...options });
+  const router = await startTestRouter(t, { workerUrls: [engine.url], tokenizerPath, plugin, ...options }, parts);
   const ask = (session: string, body: object): Promise<Response> =>
     fetch(`${router.url}/generate`, {
       method: 'POST',
@@ -50,14 +58,14 @@ test('what was captured is exported as the engine sampled it, with the requests 
   });
   const file = join(dataDir, 'out.jsonl');
   assert.equal(await turnout(t, ['export', '--format', 'jsonl', '--data-dir', dataDir, '-o', file]).ended, 0);
-  const { turns, withoutRequest } = await readRecording(file);
+  const { calls, withoutRequest } = await readRecording(file);
   assert.equal(withoutRequest, 0);
   assert.deepEqual(
-    turns.map(({ sampled }) => sampled),
+    calls.map(({ samples }) => samples[0]!.ids),
     log.map(({ outputIds }) => outputIds),
     "position by position, by the engine's own log",
   );
-  for (const { body } of turns) assert.match(body.toString(), /^\{"return_logprob":true.*"text":"<\|im_start\|>user/);
+  for (const { body } of calls) assert.match(body.toString(), /^\{"return_logprob":true.*"text":"<\|im_start\|>user/);
   const listed = (await (await fetch(`${router.url}/trajectories`)).json()) as { trajectories: { turns: number }[] };
   assert.deepEqual(
     listed.trajectories.map((each) => each.turns),
@@ -89,4 +97,54 @@ test('a store that went away fails no request, unless it has to be there', async
     const { trajectories } = (await response.json()) as { trajectories: { session: string }[] };
     return ['a', 'b', 'c', 'd'].every((name) => trajectories.some(({ session }) => session === name));
   });
+});
+
+test('a store that takes nothing is in the log: as it begins, when it is over, and what was lost at a stop', async (t) => {
+  const lines: string[] = [];
+  const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) });
+  const said = (words: string): boolean => lines.some((line) => line.includes(words));
+  const server = await startRespServer(t);
+  const { router, ask } = await scene(t, { store: server.url }, { log });
+  const fails = async (session: string): Promise<void> => {
+    await server.stop();
+    await ask(session, { text: 'One.' });
+    await until('it is said', () => said('the store takes no turns: they wait'));
+  };
+  await fails('a');
+  await server.start();
+  await until('that it is over is said', () => said('the store takes turns again'));
+  lines.length = 0;
+  await fails('b');
+  await router.close();
+  assert.match(lines.at(-1)!, /"lost":1,.*the store takes no turns, and the last ones are lost/);
+});
+
+test('a replay asks once for what was asked once, finds all samples of it, and has chats tell their ids', async (t) => {
+  const dataDir = temporaryFolder(t);
+  const options = { dataDir, captureBodies: true, captureChat: true, disableHealthCheck: false };
+  const { router, log, ask } = await scene(t, options, {}, { variedSampling: false });
+  await until('the engine is known', () => router.fleet.workers.every(({ models }) => models !== null));
+  const sampling = { max_new_tokens: 8, n: 2 };
+  assert.equal((await ask('', { text: ['One.', 'Two, three.'], sampling_params: sampling })).status, 200);
+  for (const more of [{ n: 2 }, { stream: true }]) {
+    const body = JSON.stringify({ messages: [{ role: 'user', content: 'hi' }], max_tokens: 8, ...more });
+    const headers = { 'x-session-id': `chat ${JSON.stringify(more)}`.replaceAll(' ', '') };
+    const answer = await fetch(`${router.url}/v1/chat/completions`, { method: 'POST', headers, body });
+    assert.equal(answer.status, 200, await answer.text());
+  }
+  const sequences = log.length;
+  assert.equal(sequences, 7);
+  await until('all turns are kept', async () => {
+    const page = await (await fetch(`${router.url}/metrics`)).text();
+    return page.includes('\nturnout_trajectory_stored_total 7\n');
+  });
+  const file = join(dataDir, 'out.jsonl');
+  assert.equal(await turnout(t, ['export', '--format', 'jsonl', '--data-dir', dataDir, '-o', file]).ended, 0);
+  const [{ url } = { url: '' }] = router.fleet.workers;
+  const run = turnout(t, ['replay', file, '--against', url, '--as-fast-as-possible']);
+  assert.equal(await run.ended, 0, run.output());
+  assert.match(run.output(), /^3 requests in /m);
+  assert.match(run.output(), /^same 3, different 0, failed 0, not comparable 0$/m);
+  assert.doesNotMatch(run.output(), /have no request/);
+  assert.equal(log.length, 2 * sequences);
 });

@@ -68,13 +68,23 @@ test('export reads the shared store', async (t) => {
   );
 });
 
+test('an export whose reader has gone ends with a word, not with a crash', async (t) => {
+  const { dataDir } = filled(t, [turnOf()]);
+  const run = turnout(t, ['export', '--format', 'jsonl', '--data-dir', dataDir]);
+  run.child.stdout!.destroy();
+  assert.equal(await run.ended, 2);
+  assert.equal(run.output(), 'turnout: the export is not whole: what it was piped to has ended\n');
+});
+
 test('what export can not do it says in words', async (t) => {
   const empty = temporaryFolder(t);
+  const { dataDir } = filled(t, [turnOf()]);
   const cases: [string[], RegExp][] = [
     [['--format', 'csv'], /--format csv: one of jsonl, parquet, safetensors/],
     [['--format', 'jsonl', '--data-dir', empty, '--since', 'soon'], /--since soon: a time/],
     [['--format', 'jsonl'], /name the folder that a router keeps its trajectories in/],
-    [['--format', 'jsonl', '--data-dir', empty], /unable to open database file/],
+    [['--format', 'jsonl', '--data-dir', empty], /trajectories\.sqlite: there is no such file/],
+    [['--format', 'jsonl', '--data-dir', dataDir, '-o', join(empty, 'no', 'x')], /not whole: ENOENT.*x\.part/],
     [['--format', 'jsonl', '--store', 'redis://127.0.0.1:1'], /can't be reached/],
   ];
   for (const [args, words] of cases) {

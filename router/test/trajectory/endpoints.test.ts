@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { hash } from 'node:crypto';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import type { Router } from '../../src/router.ts';
 import { SqliteStore } from '../../src/trajectory/store/sqlite.ts';
@@ -227,6 +229,27 @@ test('each client sees and removes its own; an admin key is for all', async (t) 
   assert.equal((await ask(t, router, '/trajectories/only-b', 'key-a', 'DELETE')).status, 404);
   assert.equal((await ask(t, router, '/trajectories/same', 'key-a', 'DELETE')).json['removed'], 1);
   assert.deepEqual(sessionsOf((await ask(t, router, '/trajectories', 'boss')).json), ['same', 'only-b']);
+});
+
+test('with --store-max-age-secs old sessions go by themselves, with their files', async (t) => {
+  const dataDir = temporaryFolder(t);
+  mkdirSync(join(dataDir, 'experts'));
+  const experts = { file: 'experts/x', bytes: 8, dtype: null, shape: null };
+  writeFileSync(join(dataDir, experts.file), Buffer.alloc(8));
+  const store = new SqliteStore(dataDir);
+  store.put([turnOf({ session: 'old', experts }), turnOf({ session: 'new', startedAtMs: Date.now() })]);
+  store.close();
+  const router = await startTestRouter(t, { dataDir, store: 'sqlite', storeMaxAgeSecs: 3_600 });
+  await until('the old one is gone', async () => {
+    const names = sessionsOf((await ask(t, router, '/trajectories')).json);
+    assert.ok(names.includes('new'));
+    return !names.includes('old');
+  });
+  await until('its file is gone, too', () => !existsSync(join(dataDir, experts.file)));
+  await until('it is counted', async () => {
+    const { text } = await ask(t, router, '/metrics');
+    return text.includes('\nturnout_trajectory_expired_total 1\n');
+  });
 });
 
 test('two routers share a store in Redis', async (t) => {

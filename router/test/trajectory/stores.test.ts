@@ -55,6 +55,7 @@ for (const [name, make] of Object.entries(stores)) {
       experts: { file: 'experts/x', bytes: 8, dtype: null, shape: [1, 2, 4] },
       request: Buffer.from([0, 255, 10, 13]),
       answer: Buffer.alloc(0),
+      callKey: 'ä k',
     });
     const bare = turnOf({ ids: new Int32Array(0), mask: new Uint8Array(0), logprobs: new Float64Array(0) });
     await store.put([turn, bare]);
@@ -217,6 +218,20 @@ test('a file of a newer schema is left alone, and one that is not there is named
     openStore({ store: 'sqlite', dataDir: null, memoryBytes: 0 }),
     /--store sqlite needs --data-dir/,
   );
+});
+
+test('a file that somebody else has locked fails, and is written to when it is free', async (t) => {
+  const { DatabaseSync } = await import('node:sqlite');
+  const dataDir = temporaryFolder(t);
+  const store = await openStore({ store: null, dataDir, memoryBytes: 0 });
+  const other = new DatabaseSync(join(dataDir, 'trajectories.sqlite'));
+  other.exec('BEGIN IMMEDIATE');
+  await assert.rejects(async () => store.put([turnOf()]), /database is locked/);
+  other.exec('ROLLBACK');
+  other.close();
+  await store.put([turnOf()]);
+  assert.equal((await store.counts()).turns, 1);
+  await store.close();
 });
 
 test('a redis that went away fails at once, and is used again when it is back', async (t) => {

@@ -332,6 +332,9 @@ class RouterOptions(TypedDict, total=False):
     store_memory_bytes: int
     """How much memory they may take where they are kept in memory; whole sessions go then, the oldest first. Default: 268435456."""
 
+    store_max_age_secs: float
+    """Sessions whose last turn began longer ago are removed from the store, their files too. 0: all are kept. Default: 0."""
+
     capture_chat: bool
     """Plain /v1/chat/completions that carry a session key are chat sessions too: exact tokens, and kept turns. Turns the plugin chat-sessions on; wants --tokenizer-path."""
 

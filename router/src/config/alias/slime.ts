@@ -85,7 +85,7 @@ const flags: readonly AliasFlag[] = [
   { ...renamed('verbose', 'logLevel', 'The level debug.'), takes: 'nothing', read: () => ({ logLevel: 'debug' }) },
   not('sglang-host', 'one', 'workers are named with --worker-urls or added by POST /add_worker.'),
   not('sglang-port', 'one', 'workers are named with --worker-urls or added by POST /add_worker.'),
-  not('tokenizer-name', 'one', 'prompts are not tokenised here.'),
+  not('tokenizer-name', 'one', 'the plugins radix-tree and chat-sessions take --tokenizer-path.'),
   fleetSize(
     'rollout-num-gpus',
     'With it requests under way are at most --sglang-server-concurrency · this / --rollout-num-gpus-per-engine, unless --slime-router-max-connections says it.',

@@ -17,6 +17,11 @@ export const trajectoriesOptions = {
     count.min(65_536).default(268_435_456),
     'How much memory they may take where they are kept in memory; whole sessions go then, the oldest first.',
   ),
+  storeMaxAgeSecs: option(
+    '<secs>',
+    z.number().min(0).default(0),
+    'Sessions whose last turn began longer ago are removed from the store, their files too. 0: all are kept.',
+  ),
   captureChat: option(
     '',
     flag,

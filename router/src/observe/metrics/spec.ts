@@ -39,6 +39,7 @@ export interface TrajectoryCounters {
   readonly turns: number;
   readonly bytes: number;
   readonly evicted: number;
+  readonly expired: number;
 }
 
 /** A metric: its name, type and help, and where its numbers are. */

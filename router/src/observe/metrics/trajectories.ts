@@ -24,6 +24,12 @@ export const trajectoryMetrics: readonly MetricSpec[] = [
     read: ({ trajectories }) => kept(trajectories(), 'evicted'),
   },
   {
+    name: 'turnout_trajectory_expired_total',
+    type: 'counter',
+    help: 'Turns that were removed as their sessions were too old (--store-max-age-secs).',
+    read: ({ trajectories }) => kept(trajectories(), 'expired'),
+  },
+  {
     name: 'turnout_trajectory_pending_turns',
     type: 'gauge',
     help: 'Captured turns that wait to be written.',

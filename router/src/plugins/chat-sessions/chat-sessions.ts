@@ -5,6 +5,7 @@ import type { Worker } from '../../fleet/worker.ts';
 import { bufferOf } from '../../kit/bytes.ts';
 import { SLICE_BYTES, copied } from '../../kit/copy-slices.ts';
 import { RouterError } from '../../kit/errors.ts';
+import type { Logger } from '../../observe/log.ts';
 import { type PluginAnswer, type PluginPhases, Refused } from '../../plugin.ts';
 import { AnswerTap } from '../../trajectory/capture/answer-tap.ts';
 import type { ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
@@ -33,6 +34,7 @@ export interface ChatSurroundings {
   /** Plain chats that carry a session key are sessions too (`--capture-chat`). */
   readonly captureChat: boolean;
   readonly sessionHeaders: readonly string[];
+  readonly log: Logger;
 }
 
 const CHAT = '/v1/chat/completions';
@@ -62,6 +64,7 @@ export class ChatSessions implements PluginPhases {
   readonly #inPath = new WeakMap<Exchange, string>();
   readonly #following = new WeakMap<Exchange, Following>();
   #nextId = 1;
+  #unreadAnswers = 0;
 
   constructor(options: ChatSessionsOptions, around: ChatSurroundings) {
     this.#options = options;
@@ -121,6 +124,8 @@ export class ChatSessions implements PluginPhases {
     }
     const engine = this.#kindOf(worker);
     if (this.#options.verify && this.#options.forward === 'ids') await sameTokens.check(worker);
+    // Its client left in the meantime: it has been finished, and nobody would take it out of what is followed.
+    if (x.outcome !== null) return body;
     let following = this.#following.get(x);
     if (following === undefined) {
       following = { id: this.#nextId++, isOpen: false, opened: null, fromCompletion: null, tap: null, experts: null };
@@ -219,7 +224,19 @@ export class ChatSessions implements PluginPhases {
     };
     const answer = tap.take();
     const given = answer.length > 1 ? memoryOf(answer) : [];
-    this.#ledger.tell('chatClose', { id, isStream: tap.isStream, answer, facts, expertsKey }, given);
+    const call = { id, isStream: tap.isStream, answer, facts, expertsKey };
+    // A thread that has ended has said so itself.
+    void this.#ledger.ask('chatClose', call, given).then(
+      (problem) => this.#unread(problem, facts.worker),
+      () => {},
+    );
+  }
+
+  /** One at every answer would flood the log. */
+  #unread(problem: string, worker: string): void {
+    if (problem === '') return;
+    const count = ++this.#unreadAnswers;
+    if ((count & (count - 1)) === 0) this.#around.log.warn({ problem, worker, count }, 'an answer is not on record');
   }
 
   /** What its engine understands; refused while nobody knows. */

@@ -32,7 +32,7 @@ export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
     const { captureChat, sessionHeaders } = config;
     const sameTokens = new SameTokens((text) => ledger.ask('encodeText', text), log);
     if (own.verify && own.forward === 'ids') sameTokens.watch(fleet);
-    const sessions = new ChatSessions(own, { trajectories, sameTokens, captureChat, sessionHeaders });
+    const sessions = new ChatSessions(own, { trajectories, sameTokens, captureChat, sessionHeaders, log });
     addMetrics(metrics, ledger);
     return {
       retarget: (x) => sessions.retarget(x),
@@ -45,6 +45,8 @@ export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
       responseBody: (x, body) => sessions.responseBody(x, body),
       finished: (x) => sessions.finished(x),
       routes: ({ forClients }) => addRoutes(forClients, ledger),
+      // Samples of long sessions, with all their experts, take their time.
+      routesTimeoutMs: 600_000,
       close: () => sameTokens.close(),
     };
   },

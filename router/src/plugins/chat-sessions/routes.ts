@@ -21,14 +21,15 @@ export function addRoutes(app: Hono, ledger: Ledger): void {
 
   app.post('/sessions', (c) => c.json({ session_id: newSessionId() }));
 
-  app.get('/sessions/:id', async (c) => {
+  // A session that is named by a header may have slashes in its name, and they stand in paths as %2F.
+  app.get('/sessions/:id{.+}', async (c) => {
     const refusal = await missing(c);
     if (refusal !== null) return refusal;
     const bytes = await ledger.ask('chatRecords', nameOf(c));
     return c.body(Buffer.from(bytes), 200, { 'content-type': 'application/json' });
   });
 
-  app.post('/sessions/:id/samples', async (c) => {
+  app.post('/sessions/:id{.+}/samples', async (c) => {
     const refusal = await missing(c);
     if (refusal !== null) return refusal;
     const wish = readWish(await c.req.text());

@@ -85,7 +85,8 @@ export class RadixTree implements PluginPhases {
     const { refusal } = this.#trajectories;
     if (refusal !== null) throw new Refused(refusal);
     if (!this.#options.verify) return this.#body(x, body);
-    return this.#sameTokens.check(worker).then(() => this.#body(x, body));
+    // Whose client left in the meantime has been finished: nobody would take it out of what is followed.
+    return this.#sameTokens.check(worker).then(() => (x.outcome === null ? this.#body(x, body) : body));
   }
 
   hearAnswer(x: Exchange, head: ResponseHead): AnswerEar | null {
@@ -124,6 +125,8 @@ export class RadixTree implements PluginPhases {
   }
 
   #follow(x: Exchange, body: Buffer): Following {
+    // The answer has to be read: it may not come compressed.
+    x.head.drop('accept-encoding');
     const dialect: CaptureDialect = x.path === '/generate' ? 'generate' : 'completions';
     const following =
       dialect === 'generate' && isPlainQuestion(body)
@@ -150,10 +153,13 @@ export class RadixTree implements PluginPhases {
 
   async #ask(x: Exchange, body: Buffer, call: Omit<OpenCall, 'body'>): Promise<OpenAnswer | null> {
     // A copy: what a view is on would cross over as a whole.
-    if (body.length <= SLICE_BYTES) return this.#ledger.ask('openCapture', { ...call, body: new Uint8Array(body) });
-    const copy = await copied(body);
-    // Its client left in the meantime, and nobody will close it.
-    return x.outcome === null ? this.#ledger.ask('openCapture', { ...call, body: copy }, [copy.buffer]) : null;
+    const isSmall = body.length <= SLICE_BYTES;
+    const copy = isSmall ? new Uint8Array(body) : await copied(body);
+    if (x.outcome !== null) return null;
+    const opened = await this.#ledger.ask('openCapture', { ...call, body: copy }, isSmall ? [] : [copy.buffer]);
+    // Its client left in the meantime, and nobody will close it: what it holds would stay for ever.
+    if (x.outcome !== null) this.#ledger.tell('dropCapture', call.id);
+    return opened;
   }
 
   #factsOf(x: Exchange) {

@@ -77,6 +77,8 @@ export function captureCalls(options: CaptureOptions, keep: (turn: Turn) => void
   return {
     /** null: it is not loaded. */
     tokenizer: (): Tokenizer | null => capture?.tokenizer ?? null,
+    /** Resolves when all turns that ended are kept. */
+    settled: (): Promise<void> => ends.settled(),
     calls: {
       /**
        * Loads the tokenizer, unless it is. Rejects, in words for the user, when it can't be had. Who names one for another router's

@@ -1,6 +1,5 @@
 import type { EngineKind } from '../../engines/engine.ts';
 import { bufferOf } from '../../kit/bytes.ts';
-import { Unreadable } from '../capture/sampled.ts';
 import type { ExpertsFiles } from '../capture/experts-files.ts';
 import type { SessionName } from '../store/store-calls.ts';
 import type { TurnWriter } from '../store/writer.ts';
@@ -15,7 +14,7 @@ import type { Equality } from './equality.ts';
 import { type Asked, clientCopy, clientEvent } from './client-copy.ts';
 import { readAnswer } from './read-answer.ts';
 import type { ChatSample } from './read-chat.ts';
-import { type Repeatable, clientsAnswer, digestOf } from './repeats.ts';
+import { type Repeatable, clientsAnswer, digestOf, wishesOf } from './repeats.ts';
 import { sessionMetadata, sessionRecords } from './records.ts';
 import { ExpertsReader } from './experts-rows.ts';
 import { type SamplesWish, encodeSamples } from './samples.ts';
@@ -87,8 +86,6 @@ export interface ChatStats {
   torn: number;
   /** Answers whose tokens could not be read. */
   uncaptured: number;
-  /** Why the last one could not; ''. */
-  lastProblem: string;
   /** Sessions whose earlier turns could not be read. */
   unread: number;
 }
@@ -114,22 +111,10 @@ export interface ChatParts {
   readonly removeStored: (name: SessionName) => Promise<number>;
 }
 
-/** Of the wishes of a request those that its answer depends on. */
-const WISHES = [
-  'logprobs',
-  'top_logprobs',
-  'return_meta_info',
-  'return_prompt_token_ids',
-  'return_token_ids',
-  'return_output_ids_in_sglext',
-  'return_input_ids_in_sglext',
-  'stream_options',
-];
-
 /** What the trajectory thread can be asked about chats. */
 export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, removeStored }: ChatParts) {
   const open = new Map<number, Open>();
-  const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, torn: 0, uncaptured: 0, lastProblem: '', unread: 0 };
+  const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, torn: 0, uncaptured: 0, unread: 0 };
   let chats: Chats | null = null;
   let experts: ExpertsReader | null = null;
   const begun = (): Chats => {
@@ -157,9 +142,10 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
     const samples = readAnswer(isStream, answer, begun().rules.tokenizer.pieces);
     if (samples.length === 0) return;
     const { isTorn } = samples[0]!;
-    const turns = await chat.answered(turn, isExact, samples, facts, answer, expertsOf);
     // What was cut out of an answer is not in its copy, and what broke off is none: a repeated call asks an engine again.
-    if (expertsKey === null && !isTorn) chat.repeats.begin(key, { ...call, turn: turns[0]!.id });
+    const callKey = expertsKey === null && !isTorn ? key : '';
+    const turns = await chat.answered(turn, isExact, samples, facts, { answer, callKey }, expertsOf);
+    chat.repeats.begin(callKey, { ...call, turn: turns[0]!.id });
     for (const one of turns) {
       writer.put(one);
       stats.turns++;
@@ -221,7 +207,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
       const { request, promptIds } = known.turn;
       const made = engineRequest(engine, request, promptIds, { maxModelLen, takesIds });
       known.isExact = made.isExact;
-      const wishes = Object.fromEntries(WISHES.map((name) => [name, request.fields[name] ?? null]));
+      const wishes = wishesOf(request);
       const { path, form } = made;
       Object.assign(known.call, { form, wishes });
       return { body: new Uint8Array(made.body), path, form, isStream: request.isStream, wishes, problem: null };
@@ -257,19 +243,15 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
       return { body: isAlone ? bytes : new Uint8Array(bytes), begun: begunNow };
     },
 
-    async chatClose(call: ChatCloseCall): Promise<void> {
+    /** @returns why its tokens could not be read; '': they could */
+    async chatClose(call: ChatCloseCall): Promise<string> {
       const known = forget(call.id);
-      if (known === undefined) {
-        if (call.expertsKey !== null) files?.drop(call.expertsKey);
-        return;
-      }
-      const { session, tenant } = known.chat;
       try {
-        await begun().with(session, tenant, () => close(call, known));
+        if (known !== undefined) await begun().with(known.chat.session, known.chat.tenant, () => close(call, known));
+        return '';
       } catch (error) {
-        if (!(error instanceof Unreadable)) throw error;
         stats.uncaptured++;
-        stats.lastProblem = error.message;
+        return (error as Error).message;
       } finally {
         if (call.expertsKey !== null) files?.drop(call.expertsKey);
       }
@@ -287,6 +269,9 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
       await removeStored({ session, tenant });
       return true;
     },
+
+    /** Its turns are about to go from the store, as it is too old. @returns false: a request of it is under way, and it stays */
+    letGo: (session: string, tenant: string): boolean => chats?.letGo(session, tenant) ?? true,
 
     /** Removes a session of any kind, of one tenant or of all. @returns how many turns it had */
     removeSession(name: SessionName) {

@@ -104,13 +104,13 @@ export class ChatSession {
     isExact: boolean,
     samples: readonly ChatSample[],
     facts: ChatFacts,
-    answer: Uint8Array,
+    { answer, callKey }: { readonly answer: Uint8Array; readonly callKey: string },
     expertsOf: (sample: ChatSample) => RoutedExperts | null,
   ): Promise<Turn[]> {
     const made: [ChatTurn, Turn][] = [];
     for (const sample of samples) {
       const prompt = isExact ? given(open, sample) : await this.#observed(open, sample);
-      const kept = { answer, experts: expertsOf(sample) };
+      const kept = { answer, experts: expertsOf(sample), ...(callKey === '' ? {} : { callKey }) };
       made.push(await this.#turnOf(open, prompt, sample, facts, kept));
     }
     for (const [turn] of made) this.#add(turn);
@@ -136,7 +136,7 @@ export class ChatSession {
     { keeps, ids: asked, text, isAfresh, drift }: Prompt,
     sample: ChatSample,
     { version, ...facts }: ChatFacts,
-    kept: Pick<Turn, 'answer' | 'experts'>,
+    kept: Pick<Turn, 'answer' | 'experts' | 'callKey'>,
   ): Promise<[ChatTurn, Turn]> {
     const id = this.#ids.next();
     const ids = joined(asked, sample.ids);

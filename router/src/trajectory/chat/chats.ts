@@ -4,8 +4,9 @@ import type { TurnWriter } from '../store/writer.ts';
 import type { Turn } from '../turn.ts';
 import { readChatRequest } from './chat-request.ts';
 import { type ChatRules, ChatSession } from './chat-session.ts';
-import { readAnswer } from './read-answer.ts';
+import { answerValues, readAnswer } from './read-answer.ts';
 import type { ChatSample } from './read-chat.ts';
+import { storedCall } from './repeats.ts';
 import { isSessionId } from './session-id.ts';
 
 /** Sessions that nobody asks are kept in memory up to so much; the store has them too. */
@@ -84,6 +85,17 @@ export class Chats {
     if (this.#removed.size > MAX_REMOVED) this.#removed.delete(this.#removed.values().next().value!);
   }
 
+  /** Forgets it here, unless a request is under way; whoever asks next finds what the store has by then. */
+  letGo(session: string, tenant: string): boolean {
+    const name = nameOf(session, tenant);
+    const chat = this.#sessions.get(name);
+    if (chat === undefined) return true;
+    if (chat.open > 0) return false;
+    this.#bytes -= chat.bytes;
+    this.#sessions.delete(name);
+    return true;
+  }
+
   /** One that was removed is begun again. */
   begin(session: string, tenant: string): void {
     this.#removed.delete(nameOf(session, tenant));
@@ -115,7 +127,12 @@ export class Chats {
       const request = readChatRequest(Buffer.from(asked));
       if (typeof request === 'string') continue;
       const own = this.#sampleOf(turn, request.isStream, Buffer.from(answer));
-      if (own !== null) await chat.restore(turn, request, own);
+      if (own === null) continue;
+      await chat.restore(turn, request, own);
+      if (turn.callKey !== undefined) {
+        const [first] = answerValues(request.isStream, Buffer.from(answer));
+        chat.repeats.begin(turn.callKey, storedCall(request, turn.id, first));
+      }
     }
   }
 

@@ -13,6 +13,7 @@ export interface ChatSample extends Omit<Sampled, 'text'> {
 
 /** What is read of an answer: all three forms, whole ones and events of streams. */
 export interface Answer {
+  readonly object?: string;
   readonly choices?: readonly Choice[];
   readonly prompt_token_ids?: readonly number[] | null;
   readonly usage?: {

@@ -1,8 +1,10 @@
 import { createHash } from 'node:crypto';
 import { EventSplitter, joined } from '../../kit/sse.ts';
+import type { ChatRequest } from './chat-request.ts';
 import { clientCopy, withoutOurs } from './client-copy.ts';
 import type { ChatWishes, EngineRequest } from './engine-request.ts';
 import { FromCompletion } from './from-completion.ts';
+import type { Answer } from './read-chat.ts';
 
 /** A call that its client may repeat with the same id. */
 export interface Repeatable {
@@ -37,6 +39,30 @@ export class Repeats {
     if (this.#calls.get(key) === call) this.#calls.delete(key);
   }
 }
+
+/** Of the wishes of a request those that its answer depends on. */
+const WISHES = [
+  'logprobs',
+  'top_logprobs',
+  'return_meta_info',
+  'return_prompt_token_ids',
+  'return_token_ids',
+  'return_output_ids_in_sglext',
+  'return_input_ids_in_sglext',
+  'stream_options',
+];
+
+export const wishesOf = ({ fields }: ChatRequest): ChatWishes =>
+  Object.fromEntries(WISHES.map((name) => [name, fields[name] ?? null]));
+
+/** The call of a turn that is in a store, as it was known to the router that wrote it. */
+export const storedCall = (request: ChatRequest, turn: string, answer: Answer | undefined): Repeatable => ({
+  digest: digestOf(request.body),
+  isStream: request.isStream,
+  form: answer?.object === 'text_completion' ? 'completion' : 'chat',
+  wishes: wishesOf(request),
+  turn,
+});
 
 export const digestOf = (body: Uint8Array): string => createHash('sha256').update(body).digest('base64');
 

@@ -1,55 +1,89 @@
-interface Choice {
-  readonly token_ids?: unknown;
-  readonly meta_info?: Meta;
-}
-
-interface Meta {
-  readonly completion_tokens?: unknown;
-  readonly output_token_logprobs?: unknown;
-}
-
-interface Answer {
+/** What tells the ids of one sample: SGLang's `/generate` a whole answer (or an item of a list), elsewhere a choice. */
+interface Told {
+  readonly index?: unknown;
   readonly output_ids?: unknown;
-  readonly meta_info?: Meta;
-  readonly choices?: readonly Choice[];
+  readonly token_ids?: unknown;
+  /** SGLang's chats. */
+  readonly response_token_ids?: unknown;
+  readonly meta_info?: { readonly completion_tokens?: unknown; readonly output_token_logprobs?: unknown };
 }
 
-/** Ids of one event or whole body, in whichever of the engines' forms; null: it has none. */
-function idsOf(answer: Answer): number[] | null {
-  const [choice] = Array.isArray(answer.choices) ? answer.choices : [];
-  const meta = answer.meta_info ?? choice?.meta_info;
-  if (Array.isArray(answer.output_ids)) return answer.output_ids as number[];
-  if (Array.isArray(choice?.token_ids)) return choice.token_ids as number[];
-  // SGLang: [logprob, id, text or null] for each.
-  if (Array.isArray(meta?.output_token_logprobs)) {
-    return (meta.output_token_logprobs as [number, number, unknown][]).map(([, id]) => id);
-  }
-  return null;
+interface Answer extends Told {
+  readonly choices?: readonly Told[];
+  /** SGLang, in the last event of a chat: all ids by choice. Events before it lack tokens without text. */
+  readonly sglext?: { readonly output_ids?: unknown };
 }
 
-/** The ids that an engine sampled, out of its answer. @returns null: the answer doesn't tell (it has to be asked for) */
-export function answerTokens(body: string, isEventStream: boolean): number[] | null {
-  if (!isEventStream) return idsOf(parse(body));
-  let ids: number[] | null = null;
-  let count = -1;
-  let last: number[] = [];
-  for (const line of body.split(/\r\n|\r|\n/)) {
-    if (!line.startsWith('data:') || line.slice(5).trim() === '[DONE]') continue;
-    const event = parse(line.slice(5));
-    const found = idsOf(event);
-    const told = (event.meta_info ?? event.choices?.[0]?.meta_info)?.completion_tokens;
-    if (typeof told === 'number') count = told;
-    if (found === null) continue;
-    ids = [...(ids ?? []), ...found];
-    if (found.length > 0) last = found;
+/** A sample as far as its events came. */
+interface Growing {
+  ids: number[];
+  /** Those of the last event that had any. */
+  last: number[];
+  /** How many the engine says there are; -1: it doesn't. */
+  count: number;
+}
+
+/**
+ * The ids that an engine sampled, out of its answer: sample by sample, in their order.
+ * @returns null: the answer doesn't tell (it has to be asked for)
+ */
+export function answerTokens(body: string, isEventStream: boolean): readonly (readonly number[])[] | null {
+  const samples = new Map<number, Growing>();
+  const parts = isEventStream ? eventsOf(body) : [parse(body)];
+  for (const part of parts) {
+    for (const [index, ids, count] of toldIn(part)) {
+      const sample = samples.get(index) ?? { ids: [], last: [], count: -1 };
+      samples.set(index, sample);
+      if (count >= 0) sample.count = count;
+      sample.ids.push(...ids);
+      if (ids.length > 0) sample.last = ids;
+    }
+    for (const [index, ids] of allIn(part)) samples.set(index, { ids, last: ids, count: ids.length });
   }
+  if (samples.size === 0) return null;
+  const inOrder = [...samples].toSorted(([a], [b]) => a - b).map(([, sample]) => sample);
   // SGLang's events hold all that came before, unless it was told otherwise; the others' only what is new.
-  return ids !== null && last.length === count ? last : ids;
+  return inOrder.map(({ ids, last, count }) => (last.length === count ? last : ids));
 }
 
-function parse(text: string): Answer {
+/** Of a whole answer or one event: samples by their numbers, their ids, and how many the engine counts. */
+function* toldIn(answer: Answer | readonly Answer[]): Generator<[index: number, ids: number[], count: number]> {
+  const list = isList(answer) ? answer : (answer.choices ?? [answer]);
+  for (const [i, told] of list.entries()) {
+    const ids = idsOf(told);
+    const count = told.meta_info?.completion_tokens;
+    const index = typeof told.index === 'number' ? told.index : i;
+    if (ids !== null) yield [index, ids, typeof count === 'number' ? count : -1];
+  }
+}
+
+/** All ids of each choice, where an event says them at once. */
+function allIn(answer: Answer | readonly Answer[]): [index: number, ids: number[]][] {
+  if (isList(answer) || !Array.isArray(answer.sglext?.output_ids)) return [];
+  return [...(answer.sglext.output_ids as number[][]).entries()];
+}
+
+/** In whichever of the engines' forms; null: there are none. */
+function idsOf({ output_ids: own, token_ids: ofChoice, response_token_ids: ofChat, meta_info: meta }: Told) {
+  const ids = own ?? ofChoice ?? ofChat;
+  if (Array.isArray(ids)) return ids as number[];
+  // SGLang: [logprob, id, text or null] for each.
+  if (!Array.isArray(meta?.output_token_logprobs)) return null;
+  return (meta.output_token_logprobs as [number, number, unknown][]).map(([, id]) => id);
+}
+
+const isList = (answer: Answer | readonly Answer[]): answer is readonly Answer[] => Array.isArray(answer);
+
+const eventsOf = (body: string): (Answer | readonly Answer[])[] =>
+  body
+    .split(/\r\n|\r|\n/)
+    .filter((line) => line.startsWith('data:') && line.slice(5).trim() !== '[DONE]')
+    .map((line) => parse(line.slice(5)));
+
+function parse(text: string): Answer | readonly Answer[] {
   try {
-    return (JSON.parse(text) as Answer | null) ?? {};
+    const value = JSON.parse(text) as unknown;
+    return typeof value === 'object' && value !== null ? value : {};
   } catch {
     return {};
   }

@@ -1,6 +1,6 @@
 import { Agent, type IncomingMessage, request as requestHttp } from 'node:http';
 import { Agent as TlsAgent, request as requestHttps } from 'node:https';
-import type { RecordedTurn } from './recording.ts';
+import type { RecordedCall } from './recording.ts';
 
 export interface CallerAnswer {
   readonly status: number;
@@ -22,7 +22,7 @@ export class Caller {
     this.#agent = against.protocol === 'https:' ? new TlsAgent({ keepAlive: true }) : new Agent({ keepAlive: true });
   }
 
-  async post({ path, session, body }: RecordedTurn): Promise<CallerAnswer> {
+  async post({ path, session }: RecordedCall, body: Buffer): Promise<CallerAnswer> {
     const url = new URL(this.#against.pathname.replace(/\/$/, '') + path, this.#against);
     const headers = {
       'content-type': 'application/json',

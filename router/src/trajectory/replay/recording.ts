@@ -2,21 +2,27 @@ import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 
 /** A request that was recorded, and what came of it then. */
-export interface RecordedTurn {
+export interface RecordedCall {
+  /** The first of its turns. */
   readonly id: string;
   readonly session: string;
-  readonly parent: string | null;
+  /** The turns that it goes on from: of several prompts each its own. */
+  readonly parents: readonly string[];
   readonly path: string;
   readonly startedAtMs: number;
   readonly body: Buffer;
-  readonly sampled: readonly number[];
+  /** A turn each: of several prompts or choices (`n`), all that were exported. */
+  readonly samples: readonly { readonly turn: string; readonly ids: readonly number[] }[];
 }
 
 interface JsonTurn {
   readonly id: string;
   readonly parent: string | null;
   readonly path: string;
+  readonly worker: string;
   readonly started_at_ms: number;
+  readonly ttft_ms: number;
+  readonly generation_ms: number;
   readonly sampled: readonly number[];
   readonly request?: string;
   readonly request_base64?: string;
@@ -24,33 +30,47 @@ interface JsonTurn {
 
 export interface Recording {
   /** In the order in which they were asked. */
-  readonly turns: readonly RecordedTurn[];
+  readonly calls: readonly RecordedCall[];
   /** Turns whose request was not kept. */
   readonly withoutRequest: number;
 }
 
 /** Reads the requests of a JSONL export, those that several trajectories share once. Rejects, naming the line, where it is none. */
 export async function readRecording(file: string): Promise<Recording> {
-  const turns = new Map<string, RecordedTurn | null>();
+  const turns = new Map<string, JsonTurn & { readonly session: string }>();
   let number = 0;
   for await (const line of createInterface({ input: createReadStream(file), crlfDelay: Infinity })) {
     number++;
     if (line.trim() === '') continue;
     const { session, turns: list } = readLine(line, `${file}:${number}`);
-    for (const turn of list) {
-      const { id, parent, path, started_at_ms: startedAtMs, sampled, request, request_base64: base64 } = turn;
-      const body = base64 === undefined ? request : Buffer.from(base64, 'base64');
-      const known =
-        body === undefined ? null : { id, session, parent, path, startedAtMs, body: Buffer.from(body), sampled };
-      turns.set(id, known);
-    }
+    for (const turn of list) turns.set(turn.id, { ...turn, session });
   }
-  const all = [...turns.values()];
-  const replayed = all.filter((turn) => turn !== null);
-  return {
-    turns: replayed.toSorted((a, b) => a.startedAtMs - b.startedAtMs),
-    withoutRequest: all.length - replayed.length,
-  };
+  // Turns of one call were measured once, to the microsecond: no other call has the same times.
+  const together = Map.groupBy(turns.values(), (turn) =>
+    JSON.stringify([turn.path, turn.worker, turn.started_at_ms, turn.ttft_ms, turn.generation_ms]),
+  );
+  const calls: RecordedCall[] = [];
+  let withoutRequest = 0;
+  for (const group of together.values()) {
+    const own = group.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+    // Of several samples of a prompt one may have it for all.
+    const asked = own.find(({ request, request_base64: base64 }) => request !== undefined || base64 !== undefined);
+    if (asked === undefined) {
+      withoutRequest += own.length;
+      continue;
+    }
+    const { session, path, started_at_ms: startedAtMs, request, request_base64: base64 } = asked;
+    calls.push({
+      id: own[0]!.id,
+      session,
+      parents: own.flatMap(({ parent }) => parent ?? []),
+      path,
+      startedAtMs,
+      body: base64 === undefined ? Buffer.from(request!) : Buffer.from(base64, 'base64'),
+      samples: own.map(({ id, sampled }) => ({ turn: id, ids: sampled })),
+    });
+  }
+  return { calls: calls.toSorted((a, b) => a.startedAtMs - b.startedAtMs), withoutRequest };
 }
 
 function readLine(line: string, place: string): { session: string; turns: readonly JsonTurn[] } {

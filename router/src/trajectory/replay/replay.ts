@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { answerTokens } from './answer-tokens.ts';
-import type { RecordedTurn } from './recording.ts';
+import { askingForIds } from './asking-for-ids.ts';
 import { Caller } from './caller.ts';
+import type { RecordedCall } from './recording.ts';
 
 export interface ReplayOptions {
   readonly against: URL;
@@ -10,77 +11,104 @@ export interface ReplayOptions {
   readonly concurrency: number | null;
 }
 
-/** How one turn went this time. */
+/** How one call went this time. */
 export type Verdict =
   | { readonly kind: 'same' }
-  /** `at`: the first token that differs; its ids, -1 where there is none. */
-  | { readonly kind: 'different'; readonly at: number; readonly recorded: number; readonly now: number }
+  /** `at`: of the first sample that differs the first token that does; its ids, -1 where there is none. */
+  | {
+      readonly kind: 'different';
+      readonly turn: string;
+      readonly at: number;
+      readonly recorded: number;
+      readonly now: number;
+    }
   | { readonly kind: 'failed'; readonly reason: string }
   /** The answer, or the recording, tells no ids. */
   | { readonly kind: 'not comparable' };
 
 export interface Replayed {
-  readonly turn: RecordedTurn;
+  readonly call: RecordedCall;
   readonly verdict: Verdict;
   readonly ttftMs: number;
   readonly totalMs: number;
   readonly tokens: number;
 }
 
-/** Sends recorded requests again and compares what is sampled. A turn goes out when the one that it goes on from is answered. */
+/** Sends recorded requests again and compares what is sampled. One goes out when those that it goes on from are answered. */
 export async function replay(
-  turns: readonly RecordedTurn[],
+  calls: readonly RecordedCall[],
   { against, apiKey, concurrency }: ReplayOptions,
   onReplayed: (replayed: Replayed) => void,
 ): Promise<void> {
   const caller = new Caller(against, apiKey);
   const beganMs = performance.now();
-  const firstMs = turns[0]?.startedAtMs ?? 0;
+  const firstMs = calls[0]?.startedAtMs ?? 0;
   const done = new Map<string, Promise<void>>();
   const room = new Room(concurrency ?? Infinity);
-  const run = async (turn: RecordedTurn): Promise<void> => {
-    await done.get(turn.parent ?? '');
-    if (concurrency === null) await delay(Math.max(0, turn.startedAtMs - firstMs - (performance.now() - beganMs)));
+  const run = async (call: RecordedCall): Promise<void> => {
+    for (const turn of call.parents) await done.get(turn);
+    if (concurrency === null) await delay(Math.max(0, call.startedAtMs - firstMs - (performance.now() - beganMs)));
     await room.enter();
     try {
-      onReplayed(await ask(caller, turn));
+      onReplayed(await ask(caller, call));
     } finally {
       room.leave();
     }
   };
   try {
-    for (const turn of turns) done.set(turn.id, run(turn));
+    for (const call of calls) {
+      const answered = run(call);
+      for (const { turn } of call.samples) done.set(turn, answered);
+    }
     await Promise.all(done.values());
   } finally {
     caller.close();
   }
 }
 
-async function ask(caller: Caller, turn: RecordedTurn): Promise<Replayed> {
+async function ask(caller: Caller, call: RecordedCall): Promise<Replayed> {
   const startMs = performance.now();
   try {
-    const { status, body, isEventStream, firstByteMs } = await caller.post(turn);
+    const { status, body, isEventStream, firstByteMs } = await caller.post(call, askingForIds(call.path, call.body));
     const totalMs = performance.now() - startMs;
     const ttftMs = firstByteMs - startMs;
     if (status !== 200) {
       const reason = `${status} ${body.slice(0, 200)}`;
-      return { turn, verdict: { kind: 'failed', reason }, ttftMs, totalMs, tokens: 0 };
+      return { call, verdict: { kind: 'failed', reason }, ttftMs, totalMs, tokens: 0 };
     }
-    const ids = answerTokens(body, isEventStream);
-    return { turn, verdict: compare(turn.sampled, ids), ttftMs, totalMs, tokens: ids?.length ?? 0 };
+    const samples = answerTokens(body, isEventStream) ?? [];
+    const tokens = samples.reduce((sum, ids) => sum + ids.length, 0);
+    return { call, verdict: compare(call.samples, samples), ttftMs, totalMs, tokens };
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    return { turn, verdict: { kind: 'failed', reason: code ?? message }, ttftMs: 0, totalMs: 0, tokens: 0 };
+    return { call, verdict: { kind: 'failed', reason: code ?? message }, ttftMs: 0, totalMs: 0, tokens: 0 };
   }
 }
 
-function compare(recorded: readonly number[], now: readonly number[] | null): Verdict {
-  if (now === null || recorded.length === 0) return { kind: 'not comparable' };
-  const length = Math.max(recorded.length, now.length);
-  for (let at = 0; at < length; at++) {
-    if (recorded[at] !== now[at]) return { kind: 'different', at, recorded: recorded[at] ?? -1, now: now[at] ?? -1 };
+/** An export may have some of the samples of a call only, so where they stand says nothing: each has to be there. */
+function compare(recorded: RecordedCall['samples'], now: readonly (readonly number[])[]): Verdict {
+  const told = recorded.filter(({ ids }) => ids.length > 0);
+  if (now.length === 0 || told.length === 0) return { kind: 'not comparable' };
+  const left = [...now];
+  let first: (typeof told)[number] | undefined;
+  for (const sample of told) {
+    const found = left.findIndex(
+      (ids) => ids.length === sample.ids.length && differsAt(sample.ids, ids) === ids.length,
+    );
+    if (found >= 0) left.splice(found, 1);
+    else first ??= sample;
   }
-  return { kind: 'same' };
+  if (first === undefined) return { kind: 'same' };
+  const other = left.toSorted((a, b) => differsAt(first.ids, b) - differsAt(first.ids, a))[0] ?? [];
+  const at = differsAt(first.ids, other);
+  return { kind: 'different', turn: first.turn, at, recorded: first.ids[at] ?? -1, now: other[at] ?? -1 };
+}
+
+/** How many tokens are the same. */
+function differsAt(a: readonly number[], b: readonly number[]): number {
+  let at = 0;
+  while (at < a.length && at < b.length && a[at] === b[at]) at++;
+  return at;
 }
 
 /** Lets so many in at once, first come first. */

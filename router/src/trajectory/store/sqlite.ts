@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import type { Turn, TurnQuery } from '../turn.ts';
@@ -11,6 +11,13 @@ type Value = string | number;
 /** What a turn has that nobody searches by. */
 type Details = Omit<TurnOutline, 'id' | 'session' | 'tenant' | 'group' | 'parent' | 'startedAtMs' | 'tokens'>;
 
+/** Counting reads an index from end to end: of millions of turns not every second, as it is asked for. */
+const LONG_COUNT_MS = 5;
+
+/** How long a file that somebody else has locked is waited for. Who writes holds up all that ask its thread, and tries again anyway. */
+const WRITE_WAIT_MS = 250;
+const READ_WAIT_MS = 5_000;
+
 const OUTLINE = 'id, session, tenant, grp, parent, started_at_ms, tokens, details';
 
 /**
@@ -21,12 +28,15 @@ export class SqliteStore implements TrajectoryStore {
   readonly place: string;
   readonly #db: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
+  #turns = 0;
+  #countAgainMs = 0;
 
   /** @param isReader reads what a router writes, or wrote, and changes nothing */
   constructor(dataDir: string, isReader = false) {
     this.place = join(dataDir, 'trajectories.sqlite');
     if (!isReader) mkdirSync(dataDir, { recursive: true });
-    this.#db = new DatabaseSync(this.place, { readOnly: isReader, timeout: 5_000 });
+    else if (!existsSync(this.place)) throw new Error(`${this.place}: there is no such file, so no trajectories`);
+    this.#db = new DatabaseSync(this.place, { readOnly: isReader, timeout: isReader ? READ_WAIT_MS : WRITE_WAIT_MS });
     const row = this.#db.prepare('PRAGMA user_version').get() as { user_version: number };
     const problem = versionProblem(row.user_version, isReader);
     if (problem !== '') {
@@ -96,10 +106,17 @@ export class SqliteStore implements TrajectoryStore {
   }
 
   counts(): StoreCounts {
-    const turns = this.#prepare('SELECT count(*) AS n FROM turns').get()!['n'] as number;
-    const pages = this.#prepare('PRAGMA page_count').get()!['page_count'] as number;
+    const beganMs = performance.now();
+    if (beganMs >= this.#countAgainMs) {
+      this.#turns = this.#prepare('SELECT count(*) AS n FROM turns').get()!['n'] as number;
+      const tookMs = performance.now() - beganMs;
+      this.#countAgainMs = beganMs + (tookMs > LONG_COUNT_MS ? 100 * tookMs : 0);
+    }
+    const used = this.#prepare('PRAGMA page_count').get()!['page_count'] as number;
+    // Pages of what was removed are written to again before the file grows.
+    const free = this.#prepare('PRAGMA freelist_count').get()!['freelist_count'] as number;
     const size = this.#prepare('PRAGMA page_size').get()!['page_size'] as number;
-    return { turns, bytes: pages * size, evicted: 0 };
+    return { turns: this.#turns, bytes: (used - free) * size, evicted: 0 };
   }
 
   close(): void {

@@ -13,10 +13,18 @@ export interface SessionName {
 /** How the store is, as the event loop asks once a second. */
 export interface StoreState extends WriterState, StoreCounts {
   readonly place: string;
+  /** Turns that were removed as their sessions were too old. */
+  readonly expired: number;
+}
+
+/** What others count. */
+export interface Counted {
+  readonly lostParts: () => number;
+  readonly expired: () => number;
 }
 
 /** What the trajectory thread can be asked about what it keeps. What was put before a question is in its answer. */
-export function storeCalls(writer: TurnWriter, dataDir: string | null, lostParts: () => number) {
+export function storeCalls(writer: TurnWriter, dataDir: string | null, { lostParts, expired }: Counted) {
   const { store } = writer;
   const after = async <T>(read: () => T | Promise<T>): Promise<T> => {
     await writer.flush();
@@ -46,7 +54,7 @@ export function storeCalls(writer: TurnWriter, dataDir: string | null, lostParts
       const unknown = { turns: -1, bytes: -1, evicted: 0 };
       const counts = writer.state.isFailing ? unknown : await Promise.resolve(store.counts()).catch(() => unknown);
       const { dropped, ...state } = writer.state;
-      return { ...state, ...counts, place, dropped: dropped + lostParts() };
+      return { ...state, ...counts, place, dropped: dropped + lostParts(), expired: expired() };
     },
   };
 }

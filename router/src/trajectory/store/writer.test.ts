@@ -82,6 +82,6 @@ test('what a store does not take at the very end is counted', async () => {
   const writer = new TurnWriter(store);
   store.refuses = () => true;
   writer.put(turnOf());
-  await writer.close();
+  assert.equal(await writer.close(), 1);
   assert.equal(writer.state.dropped, 1);
 });

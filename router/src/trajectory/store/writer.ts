@@ -71,14 +71,16 @@ export class TurnWriter {
     while (this.#pending.length > 0 && this.#lastError === '') await this.#write();
   }
 
-  /** One last try; what the store doesn't take then is lost, and counted. */
-  async close(): Promise<void> {
+  /** One last try; what the store doesn't take then is lost. @returns how many turns that were */
+  async close(): Promise<number> {
     await this.#writing;
     await this.#write();
     if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#dropped += this.#pending.length;
+    const lost = this.#pending.length;
+    this.#dropped += lost;
     this.#pending = [];
     await this.store.close();
+    return lost;
   }
 
   #write(): Promise<void> {

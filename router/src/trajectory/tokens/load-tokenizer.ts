@@ -24,6 +24,8 @@ export async function loadTokenizer(path: string, choice: TokenizerChoice = 'aut
   } catch (error) {
     throw new Error(`${file} is no JSON: ${(error as Error).message}`, { cause: error });
   }
+  const vocab: unknown = (json as Partial<TokenizerJson> | null)?.model?.vocab;
+  if (typeof vocab !== 'object' || vocab === null) throw new Error(`${file} is no tokenizer: it has no vocabulary`);
   const pieces = new TokenPieces(json);
   const native = choice === 'js' ? null : loadNative(text, choice === 'native');
   const plain = native === null ? byJs(json, pieces) : byNative(native, pieces);

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import type { Exchange } from '../../exchange.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import type { OpenAnswer } from '../../trajectory/capture/capture-calls.ts';
+import type { Trajectories } from '../../trajectory/trajectories.ts';
+import type { SameTokens } from '../same-tokens/same-tokens.ts';
+import { RadixTree } from './radix-tree.ts';
+
+const WORKER = {} as Worker;
+
+/** A plugin whose thread answers when the test says so, and so does the comparison of tokenizers. */
+function scene(verify = false) {
+  const checked = Promise.withResolvers<void>();
+  const opened = Promise.withResolvers<OpenAnswer | null>();
+  const told: unknown[] = [];
+  const asked: string[] = [];
+  const ledger = {
+    ask: (name: string) => (asked.push(name), opened.promise),
+    tell: (name: string, argument: unknown) => told.push([name, argument]),
+  };
+  const plugin = new RadixTree(
+    { forward: 'ids', completions: false, verify },
+    {
+      trajectories: { ledger, refusal: null } as unknown as Trajectories,
+      sameTokens: { check: () => checked.promise } as unknown as SameTokens,
+      sessionHeaders: [],
+      log: pino({ level: 'silent' }),
+    },
+  );
+  const dropped: string[] = [];
+  const head = { method: 'POST', drop: (name: string) => dropped.push(name) };
+  const x = { path: '/generate', head, tenant: '', model: '', outcome: null } as unknown as Exchange & {
+    outcome: Exchange['outcome'];
+  };
+  return { plugin, checked, opened, asked, told, dropped, x };
+}
+
+const ANSWER: OpenAnswer = { body: new Uint8Array(Buffer.from('{"input_ids":[1]}')), isAlone: true };
+
+test('a client that leaves while its tokens are looked up leaves nothing open', async () => {
+  const { plugin, opened, told, x } = scene();
+  const body = plugin.requestBody(x, Buffer.from('{"text":"a"}'), WORKER);
+  x.outcome = 'client_left';
+  plugin.finished(x);
+  const before = told.length;
+  opened.resolve(ANSWER);
+  await body;
+  // What was told before came too early: the thread had not opened it yet.
+  assert.deepEqual(told.slice(before), [['dropCapture', 1]]);
+});
+
+test('its answer may not come compressed, as it has to be read', async () => {
+  const { plugin, opened, dropped, told, x } = scene();
+  opened.resolve(ANSWER);
+  assert.equal(String(await plugin.requestBody(x, Buffer.from('{"text":"a"}'), WORKER)), '{"input_ids":[1]}');
+  assert.deepEqual(dropped, ['accept-encoding']);
+  assert.deepEqual(told, []);
+});
+
+test('a client that leaves while tokenizers are compared is not followed any more', async () => {
+  const { plugin, checked, asked, x } = scene(true);
+  const body = plugin.requestBody(x, Buffer.from('{"text":"a"}'), WORKER);
+  x.outcome = 'client_left';
+  plugin.finished(x);
+  checked.resolve();
+  await body;
+  assert.deepEqual(asked, []);
+});
