@@ -79,8 +79,8 @@ export interface Plugin {
   finished?(exchange: Exchange): void;
   /** Called once, when the router starts: endpoints that are answered beside the router's own. */
   routes?(routes: PluginRoutes): void;
-  /** So long these may take, in place of `--plugin-timeout-ms`: what nobody's request waits for may be slow. */
-  readonly routesTimeoutMs?: number;
+  /** So long each of its answers may take, in place of `--plugin-timeout-ms`: for what is slow by nature. */
+  readonly timeoutMs?: number;
   /** The router stops; no exchange is under way any more. */
   close?(): void | Promise<void>;
 }

@@ -73,7 +73,7 @@ export class PluginEndpoints {
   }
 }
 
-function endpointsOf({ name: plugin, routes, routesTimeoutMs: timeoutMs }: Plugin): Endpoint[] {
+function endpointsOf({ name: plugin, routes, timeoutMs }: Plugin): Endpoint[] {
   if (routes === undefined) return [];
   const apps = { forClients: new Hono(), forAdmins: new Hono() };
   try {

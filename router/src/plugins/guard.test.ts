@@ -78,6 +78,17 @@ test('what hangs is a fault after its deadline; what comes after that is dropped
   );
 });
 
+test('a plugin may have a limit of its own; a stop waits no longer for it than for others', async () => {
+  const late = (): Promise<Buffer> => new Promise((resolve) => setTimeout(resolve, 60, BODY));
+  const { plugin, faults } = guarded({ requestBody: late, close: () => new Promise(() => {}), timeoutMs: 60_000 }, 20);
+  assert.equal(await plugin.requestBody!(x, BODY, workers[0]!), BODY);
+  await plugin.close!();
+  assert.deepEqual(
+    faults.map(([phase]) => phase),
+    ['close'],
+  );
+});
+
 test('a plugin that waited for a client that has gone is not to blame', async () => {
   const gone = exchangeOf();
   const { plugin, faults } = guarded({ classify: () => new Promise(() => {}) }, 20);

@@ -75,7 +75,9 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
       try {
         const answer = call.apply(plugin, args);
         return isPromise(answer)
-          ? inTime(answer, options.timeoutMs).then(checked).catch(failed)
+          ? inTime(answer, (phase === 'close' ? undefined : plugin.timeoutMs) ?? options.timeoutMs)
+              .then(checked)
+              .catch(failed)
           : checked(answer as Answer);
       } catch (error) {
         return failed(error);
@@ -119,7 +121,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     responseEvent,
     responseBody,
   } = plugin;
-  const { finished, routes, routesTimeoutMs, close } = plugin;
+  const { finished, routes, timeoutMs, close } = plugin;
   const hear = hearAnswer && prompt('hearAnswer', hearAnswer, problemOfEar);
   const end = close && patient('close', close, anything);
   return {
@@ -144,7 +146,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     ...(responseBody && { responseBody: patient('responseBody', responseBody, isBuffer) }),
     ...(finished && { finished: calm('finished', finished) }),
     ...(routes && { routes: prompt('routes', routes, anything) }),
-    ...(routesTimeoutMs !== undefined && { routesTimeoutMs }),
+    ...(timeoutMs !== undefined && { timeoutMs }),
     // The others are to be closed too.
     ...(end && {
       async close() {

@@ -44,6 +44,9 @@ const phases = [
   'routes',
 ] as const satisfies readonly (keyof PluginPhases)[];
 
+/** A start that takes longer says every so often what it waits for. */
+const NOTICE_MS = 10_000;
+
 /**
  * Makes the plugins of `--plugin`, behind those that the program which embeds the router hands over (`given`). Throws, in words
  * for the user, when one can't be had; those that were made are closed then.
@@ -74,10 +77,13 @@ export async function startPlugins(
       names.add(name);
       const context = { log: log.child({ plugin: name }), dataDir, config: live.current, fleet, trajectories, metrics };
       let made: PluginPhases;
+      const notice = setInterval(() => log.warn({ plugin: name }, 'the start waits for this plugin'), NOTICE_MS);
       try {
         made = await definition.create(own, context);
       } catch (error) {
         throw new Error(`The plugin "${source}" can't be made: ${messageOf(error)}`, { cause: error });
+      } finally {
+        clearInterval(notice);
       }
       if (!phases.some((phase) => typeof (made as PluginPhases | undefined)?.[phase] === 'function')) {
         throw new Error(`The plugin "${source}" made nothing with one of ${phases.join(', ')}.`);

@@ -61,7 +61,7 @@ test('a plugin may give its endpoints more time than requests have', async (t) =
     `{
       name: 'patient',
       create: () => ({
-        routesTimeoutMs: 60_000,
+        timeoutMs: 60_000,
         routes: ({ forClients }) =>
           forClients.get('/patient', async (c) => {
             await new Promise((resolve) => setTimeout(resolve, 50));

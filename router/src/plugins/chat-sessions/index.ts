@@ -45,8 +45,8 @@ export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
       responseBody: (x, body) => sessions.responseBody(x, body),
       finished: (x) => sessions.finished(x),
       routes: ({ forClients }) => addRoutes(forClients, ledger),
-      // Samples of long sessions, with all their experts, take their time.
-      routesTimeoutMs: 600_000,
+      // Texts of megabytes, and many of them at once, wait for one thread.
+      timeoutMs: 600_000,
       close: () => sameTokens.close(),
     };
   },

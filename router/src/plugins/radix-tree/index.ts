@@ -33,8 +33,8 @@ export const radixTree: PluginDefinition<RadixTreeOptions> = {
       hearAnswer: (x, head) => tree.hearAnswer(x, head),
       finished: (x) => tree.finished(x),
       routes: ({ forClients }) => addRoutes(forClients, ledger, tree),
-      // The texts of long trajectories take their time.
-      routesTimeoutMs: 600_000,
+      // Texts of megabytes, and many of them at once, wait for one thread.
+      timeoutMs: 600_000,
       close: () => sameTokens.close(),
     };
   },
