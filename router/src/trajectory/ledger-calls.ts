@@ -15,7 +15,7 @@ export async function ledgerCalls(options: LedgerOptions) {
   const { dataDir, store = null, storeMemoryBytes = MEMORY_BYTES } = options;
   const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
-  const { calls, tokenizer } = captureCalls(options, (turn) => writer.put(turn), files);
+  const { calls, tokenizer } = captureCalls(options, writer, files);
   const stored = storeCalls(writer, dataDir, () => files?.lost ?? 0);
   return {
     ...calls,

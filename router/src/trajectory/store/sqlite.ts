@@ -19,6 +19,7 @@ const OUTLINE = 'id, session, tenant, grp, parent, started_at_ms, tokens, detail
  */
 export class SqliteStore implements TrajectoryStore {
   readonly place: string;
+  readonly copies = false;
   readonly #db: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
 
