@@ -1,5 +1,6 @@
 import { HTAB, LF, CR, SP } from './bytes.ts';
-import { HIGH_DIGITS, LOW_DIGITS, decimal } from './decimal.ts';
+import { HIGH_DIGITS, decimal } from './decimal.ts';
+import { plainIds, plainPairs } from './json-runs.ts';
 import { skipValue } from './json-scan.ts';
 
 const QUOTE = 0x22;
@@ -45,9 +46,6 @@ export class KeyTable {
   }
 }
 
-/** So many fit 31 bits, whatever they are. */
-const MAX_PLAIN_DIGITS = 9;
-
 const NO_IDS = new Int32Array(0);
 
 /** Where ids are gathered until their number is known. */
@@ -62,10 +60,13 @@ export class JsonCursor {
   at: number;
   hasFailed = false;
   readonly #bytes: Buffer;
+  /** The same bytes. */
+  readonly #view: DataView;
   readonly #end: number;
 
   constructor(bytes: Buffer, start: number, end: number) {
     this.#bytes = bytes;
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
     this.at = start;
     this.#end = end;
   }
@@ -193,7 +194,7 @@ export class JsonCursor {
     let count = 0;
     do {
       if (scratch.length < count + (this.#end - this.at) / 2) scratch = enlarged(scratch, count, this.#end - this.at);
-      const taken = plainIds(this.#bytes, this.at, this.#end, scratch, count);
+      const taken = plainIds(this.#view, this.at, this.#end, scratch, count);
       this.at += taken.bytes;
       count += taken.count;
       // What has ten digits, blanks or a fault is looked at more closely.
@@ -209,7 +210,7 @@ export class JsonCursor {
     let count = 0;
     if (!this.#takes(CLOSE_ARRAY)) {
       do {
-        const taken = plainPairs(this.#bytes, this.at, this.#end, ids, numbers, count);
+        const taken = plainPairs(this.#view, this.at, this.#end, ids, numbers, count);
         this.at += taken.bytes;
         count += taken.count;
         if (count === ids.length) return this.#fail();
@@ -340,118 +341,4 @@ function enlarged(list: Int32Array, count: number, more: number): Int32Array<Arr
   const larger = new Int32Array(count + more);
   larger.set(list.subarray(0, count));
   return larger;
-}
-
-interface Taken {
-  readonly bytes: number;
-  readonly count: number;
-}
-
-/**
- * Numbers with a comma right behind them, one after the other: a loop of its own, as V8 makes better code of one that knows of nothing
- * else. (1 ns a byte.)
- */
-function plainIds(bytes: Buffer, start: number, end: number, into: Int32Array, before: number): Taken {
-  let count = before;
-  let from = start;
-  // No number is cut off by the end.
-  const last = end - MAX_PLAIN_DIGITS - 1;
-  while (from < last) {
-    let at = from;
-    let value = bytes[at]! ^ ZERO;
-    if (value > 9) break;
-    let digit = bytes[++at]! ^ ZERO;
-    // A zero in front stands alone.
-    if (value === 0 && digit <= 9) break;
-    while (digit <= 9) {
-      value = (value * 10 + digit) | 0;
-      digit = bytes[++at]! ^ ZERO;
-    }
-    if (digit !== (COMMA ^ ZERO) || at - from > MAX_PLAIN_DIGITS) break;
-    into[count++] = value;
-    from = at + 1;
-  }
-  return { bytes: from - start, count: count - before };
-}
-
-/** Digits of which as many fit 31 bits together. */
-const FIRST_DIGITS = 8;
-const POWERS = Float64Array.from({ length: HIGH_DIGITS - FIRST_DIGITS + 1 }, (_, power) => 10 ** power);
-
-/**
- * `[-1.25,7,null],` one after the other, in the form in which engines write them: a number with a fraction, the id that is expected, and
- * `null` or a string without escapes. Whatever else there is, is looked at more closely.
- */
-function plainPairs(
-  bytes: Buffer,
-  start: number,
-  end: number,
-  ids: Int32Array,
-  numbers: Float64Array,
-  before: number,
-): Taken {
-  let count = before;
-  let from = start;
-  let digit = 0;
-  // What is read at a time, but for the string, is shorter.
-  for (const last = end - 64; from < last && count < ids.length;) {
-    let at = from;
-    if (bytes[at++] !== OPEN_ARRAY) break;
-    const isNegative = bytes[at] === MINUS;
-    if (isNegative) at++;
-    // Before the point: a digit or several, of which a zero stands alone.
-    let value = bytes[at++]! ^ ZERO;
-    if (value > 9) break;
-    let digits = value === 0 ? 0 : 1;
-    for (; digits > 0 && digits < FIRST_DIGITS && (digit = bytes[at]! ^ ZERO) <= 9; at++) {
-      value = (value * 10 + digit) | 0;
-      digits++;
-    }
-    if (bytes[at++] !== POINT) break;
-    const fraction = at;
-    if (digits === 0) while (bytes[at] === ZERO && at - fraction < FIRST_DIGITS) at++;
-    for (; digits < FIRST_DIGITS && (digit = bytes[at]! ^ ZERO) <= 9; at++) {
-      value = (value * 10 + digit) | 0;
-      digits++;
-    }
-    let more = 0;
-    let low = 0;
-    let lowDigits = 0;
-    if (digits === FIRST_DIGITS) {
-      const second = at;
-      for (const limit = at + HIGH_DIGITS - FIRST_DIGITS; at < limit && (digit = bytes[at]! ^ ZERO) <= 9; at++)
-        more = (more * 10 + digit) | 0;
-      digits = at - second;
-      const third = at;
-      if (digits === HIGH_DIGITS - FIRST_DIGITS) {
-        for (const limit = at + LOW_DIGITS; at < limit && (digit = bytes[at]! ^ ZERO) <= 9; at++)
-          low = (low * 10 + digit) | 0;
-      }
-      lowDigits = at - third;
-    } else digits = 0;
-    if (at === fraction || bytes[at] !== COMMA) break;
-    const number = decimal(value * POWERS[digits]! + more, low, lowDigits, at - fraction);
-    if (Number.isNaN(number)) break;
-    // The id.
-    const first = ++at;
-    let id = 0;
-    for (; (digit = bytes[at]! ^ ZERO) <= 9; at++) id = (id * 10 + digit) | 0;
-    if (id !== ids[count] || at - first > MAX_PLAIN_DIGITS || at === first) break;
-    if (bytes[first] === ZERO && at > first + 1) break;
-    if (bytes[at++] !== COMMA) break;
-    if (bytes[at] === NULL[0]) {
-      if (bytes[at + 1] !== NULL[1] || bytes[at + 2] !== NULL[2] || bytes[at + 3] !== NULL[3]) break;
-      at += NULL.length;
-    } else if (bytes[at] === QUOTE) {
-      let byte = 0;
-      do byte = bytes[++at]!;
-      while (at < last && byte !== QUOTE && byte !== BACKSLASH && byte >= SP);
-      if (byte !== QUOTE || at >= last) break;
-      at++;
-    } else break;
-    if (bytes[at] !== CLOSE_ARRAY || bytes[at + 1] !== COMMA) break;
-    numbers[count++] = isNegative ? -number : number;
-    from = at + 2;
-  }
-  return { bytes: from - start, count: count - before };
 }
