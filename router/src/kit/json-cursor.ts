@@ -1,6 +1,6 @@
 import { HTAB, LF, CR, SP } from './bytes.ts';
 import { HIGH_DIGITS, decimal } from './decimal.ts';
-import { plainIds, plainPairs } from './json-runs.ts';
+import { plainEnd, plainIds, plainPairs } from './json-runs.ts';
 import { skipValue } from './json-scan.ts';
 
 const QUOTE = 0x22;
@@ -24,27 +24,30 @@ const NULL = Buffer.from('null');
 /** The keys that somebody looks for. */
 export class KeyTable {
   readonly #names: readonly Buffer[];
-  readonly #byHash = new Map<number, number>();
+  /** By length and first letter: names, by their indexes. */
+  readonly #slots: readonly (readonly number[])[];
 
   constructor(names: readonly string[]) {
     this.#names = names.map((name) => Buffer.from(name));
-    for (const [i, name] of this.#names.entries()) {
-      let hash = 0;
-      for (const byte of name) hash = (hash * 31 + byte) | 0;
-      this.#byHash.set(hash, i);
-    }
+    const slots: number[][] = Array.from({ length: 64 }, () => []);
+    for (const [i, name] of this.#names.entries()) slots[slotOf(name.length, name[0] ?? 0)]!.push(i);
+    this.#slots = slots;
   }
 
   /** @returns the index of the name that these bytes spell, -1 for none */
-  find(hash: number, bytes: Buffer, start: number, end: number): number {
-    const which = this.#byHash.get(hash) ?? -1;
-    if (which < 0) return -1;
-    const name = this.#names[which]!;
-    if (name.length !== end - start) return -1;
-    for (let i = 0; i < name.length; i++) if (name[i] !== bytes[start + i]) return -1;
-    return which;
+  find(bytes: Buffer, start: number, end: number): number {
+    const slot = this.#slots[slotOf(end - start, bytes[start]!)]!;
+    for (let i = 0; i < slot.length; i++) {
+      const name = this.#names[slot[i]!]!;
+      let same = 0;
+      if (name.length === end - start) while (same < name.length && name[same] === bytes[start + same]) same++;
+      if (same === end - start) return slot[i]!;
+    }
+    return -1;
   }
 }
+
+const slotOf = (length: number, first: number): number => (length * 5 + first) & 63;
 
 const NO_IDS = new Int32Array(0);
 
@@ -275,26 +278,22 @@ export class JsonCursor {
 
   #key(table: KeyTable): number {
     if (!this.#takes(QUOTE)) return this.#failed(-1);
-    const bytes = this.#bytes;
     const start = this.at;
-    let { at } = this;
-    let hash = 0;
-    for (let byte = 0; at < this.#end && (byte = bytes[at]!) !== QUOTE; at++) {
-      // An escape may spell a name in another way: nobody writes keys like that.
-      if (byte < SP || byte === BACKSLASH) return this.#failed(-1);
-      hash = (hash * 31 + byte) | 0;
-    }
+    let at = plainEnd(this.#view, start, this.#end);
+    while (at < this.#end && this.#bytes[at]! >= 0x80) at = plainEnd(this.#view, at + 1, this.#end);
+    // An escape may spell a name in another way: nobody writes keys like that.
+    if (at >= this.#end || this.#bytes[at] !== QUOTE) return this.#failed(-1);
     this.at = at + 1;
-    return this.#takes(COLON) ? table.find(hash, bytes, start, at) : this.#failed(-1);
+    return this.#takes(COLON) ? table.find(this.#bytes, start, at) : this.#failed(-1);
   }
 
   /** From behind the opening quote to behind the closing one. `plain`: all ASCII, no escapes. `whole`: no escapes. */
   #string(): { plain: boolean; whole: boolean } {
     const bytes = this.#bytes;
     let { at } = this;
-    let all = 0;
+    let isAscii = true;
     let whole = true;
-    for (; at < this.#end; at++) {
+    while ((at = plainEnd(this.#view, at, this.#end)) < this.#end) {
       const byte = bytes[at]!;
       if (byte === QUOTE) break;
       if (byte < SP) this.#fail();
@@ -302,11 +301,14 @@ export class JsonCursor {
         whole = false;
         at++;
       }
-      all |= byte;
+      // An escaped letter is one, too.
+      if (at < this.#end && bytes[at]! >= 0x80) isAscii = false;
+      at++;
+      while (at < this.#end && bytes[at]! >= 0x80) at++;
     }
     if (at >= this.#end) this.#fail();
     this.at = at + 1;
-    return { plain: whole && all < 0x80, whole };
+    return { plain: whole && isAscii, whole };
   }
 
   #takes(mark: number): boolean {

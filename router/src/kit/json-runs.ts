@@ -142,3 +142,31 @@ function endOfPlainString(bytes: DataView, start: number, last: number): number 
   }
   return -1;
 }
+
+const QUOTES = 0x22_22_22_22;
+const BACKSLASHES = 0x5c_5c_5c_5c;
+const SPACES = 0x20_20_20_20;
+const ONES = 0x01_01_01_01;
+const HIGHEST_BITS = 0x80_80_80_80 | 0;
+
+/** @returns the index of the first byte that is a quote, a backslash, no visible ASCII, or at the end */
+export function plainEnd(bytes: DataView, start: number, end: number): number {
+  let at = start | 0;
+  for (const last = (end - 4) | 0; at <= last; at = (at + 4) | 0) {
+    const word = bytes.getInt32(at, true);
+    // Taking one from each byte sets the highest bit of those that were zero.
+    const quotes = word ^ QUOTES;
+    const backslashes = word ^ BACKSLASHES;
+    const stops =
+      (((quotes - ONES) | 0) & ~quotes) |
+      (((backslashes - ONES) | 0) & ~backslashes) |
+      (((word - SPACES) | 0) & ~word) |
+      word;
+    if ((stops & HIGHEST_BITS) !== 0) break;
+  }
+  for (; at < end; at = (at + 1) | 0) {
+    const byte = bytes.getUint8(at);
+    if (byte === QUOTE || byte === BACKSLASH || byte < SP || byte >= 0x80) break;
+  }
+  return at;
+}

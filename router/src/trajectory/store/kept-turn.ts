@@ -134,7 +134,9 @@ export class KeptTurn implements Packed {
 }
 
 function givenOf({ ids, logprobs, mask }: Turn): number {
+  const sampled = mask.indexOf(1);
+  const most = sampled < 0 ? ids.length : sampled;
   let given = 0;
-  while (given < ids.length && mask[given] === 0 && Object.is(logprobs[given], 0)) given++;
+  while (given < most && logprobs[given] === 0) given++;
   return given;
 }

@@ -95,9 +95,7 @@ export function findIds(root: TreeNode, ids: Int32Array): Found {
   push(root, 0);
   for (let visits = 0; stack.length > 0 && visits < MAX_VISITS; visits++) {
     const { node, done } = stack.pop()!;
-    const limit = Math.min(node.length, ids.length - done);
-    let shared = 0;
-    while (shared < limit && node.idAt(shared) === ids[done + shared]) shared++;
+    const shared = node.sharedIds(ids, done);
     if (done + shared > most || (done + shared === most && newest(node) > newest(best.node))) {
       most = done + shared;
       best = { node, at: shared, textBytes: 0 };

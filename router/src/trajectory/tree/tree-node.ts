@@ -115,6 +115,17 @@ export class TreeNode implements Run, Packed {
     return this.slab!.words[this.at + this.#idsAt + at]!;
   }
 
+  /** How many of its tokens are those of `ids` from `done` on. */
+  sharedIds(ids: Int32Array, done: number): number {
+    if (this.slab === null) return 0;
+    const { words } = this.slab;
+    const first = this.at + this.#idsAt;
+    const limit = Math.min(this.length, ids.length - done);
+    let shared = 0;
+    while (shared < limit && words[first + shared] === ids[done + shared]) shared++;
+    return shared;
+  }
+
   /** Bytes of text before token `at`. */
   textBefore(at: number): number {
     if (at === 0) return 0;
@@ -290,7 +301,7 @@ function fill(
     for (let i = 0; i < length; i++) doubles[at / 2 + i] = logprobs[from + i]!;
     at += 2 * length;
   }
-  for (let i = 0; i < length; i++) words[at + i] = ids[from + i]!;
+  words.set(length === ids.length ? ids : ids.subarray(from, to), at);
   if (spelling !== null) return;
   for (let i = 0; i < length; i++) words[at + length + i] = ends[from + i]! - cut;
   text.copy(bytes, 4 * (at + 2 * length), cut, cut + textBytes);
