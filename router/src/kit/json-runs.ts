@@ -2,6 +2,12 @@ import { SP } from './bytes.ts';
 import { decimal } from './decimal.ts';
 import { TENS, digitsOf, valueOf } from './digits.ts';
 
+// V8 looks at each use whether what is imported is there yet; these it knows.
+const countOf = digitsOf;
+const numberOf = valueOf;
+const tens = TENS;
+const quotientOf = decimal;
+
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const MINUS = 0x2d;
@@ -28,16 +34,16 @@ export function plainIds(bytes: DataView, start: number, end: number, into: Int3
   const last = (end - 12) | 0;
   while (from <= last) {
     const word = bytes.getInt32(from, true);
-    let digits = digitsOf(word) | 0;
+    let digits = countOf(word) | 0;
     // A zero in front stands alone.
     if (digits === 0 || (digits > 1 && (word & 0xff) === ZERO)) break;
-    let value = valueOf(word, digits) | 0;
+    let value = numberOf(word, digits) | 0;
     let behind = (word >>> (8 * digits)) & 0xff;
     if (digits === 4) {
       const next = bytes.getInt32((from + 4) | 0, true);
-      const more = digitsOf(next) | 0;
+      const more = countOf(next) | 0;
       if (more === 4) break;
-      if (more > 0) value = (value * TENS[more]! + valueOf(next, more)) | 0;
+      if (more > 0) value = (value * tens[more]! + numberOf(next, more)) | 0;
       behind = (next >>> (8 * more)) & 0xff;
       digits = (4 + more) | 0;
     }
@@ -76,45 +82,45 @@ export function plainPairs(
     let at = (from + (isNegative ? 2 : 1)) | 0;
     if ((word & 0xff) !== OPEN_ARRAY) break;
     word = bytes.getInt32(at, true);
-    let digits = digitsOf(word) | 0;
+    let digits = countOf(word) | 0;
     if (digits === 0 || (digits > 1 && (word & 0xff) === ZERO)) break;
-    let high = valueOf(word, digits);
+    let high = numberOf(word, digits);
     if (digits === 4 || ((word >>> (8 * digits)) & 0xff) !== POINT) break;
     const fraction = (at + digits + 1) | 0;
     const limit = (fraction + HIGH_FRACTION) | 0;
     at = fraction;
     do {
       word = bytes.getInt32(at, true);
-      digits = digitsOf(word) | 0;
+      digits = countOf(word) | 0;
       if (digits === 0) break;
-      high = high * TENS[digits]! + valueOf(word, digits);
+      high = high * tens[digits]! + numberOf(word, digits);
       at = (at + digits) | 0;
     } while (digits === 4 && at < limit);
     let low = 0;
     let lowDigits = 0;
     while (digits === 4 && lowDigits < 8) {
       word = bytes.getInt32(at, true);
-      digits = digitsOf(word) | 0;
+      digits = countOf(word) | 0;
       if (digits === 0) break;
-      low = (low * TENS[digits]! + valueOf(word, digits)) | 0;
+      low = (low * tens[digits]! + numberOf(word, digits)) | 0;
       lowDigits = (lowDigits + digits) | 0;
       at = (at + digits) | 0;
     }
     if (at === fraction || bytes.getUint8(at) !== COMMA) break;
     // NaN where there are too many of them.
-    const number = decimal(high, low, lowDigits, (at - fraction) | 0);
+    const number = quotientOf(high, low, lowDigits, (at - fraction) | 0);
     if (Number.isNaN(number)) break;
     at = (at + 1) | 0;
     word = bytes.getInt32(at, true);
-    digits = digitsOf(word) | 0;
+    digits = countOf(word) | 0;
     if (digits === 0 || (digits > 1 && (word & 0xff) === ZERO)) break;
-    let id = valueOf(word, digits) | 0;
+    let id = numberOf(word, digits) | 0;
     at = (at + digits) | 0;
     if (digits === 4) {
       word = bytes.getInt32(at, true);
-      digits = digitsOf(word) | 0;
+      digits = countOf(word) | 0;
       if (digits === 4) break;
-      if (digits > 0) id = (id * TENS[digits]! + valueOf(word, digits)) | 0;
+      if (digits > 0) id = (id * tens[digits]! + numberOf(word, digits)) | 0;
       at = (at + digits) | 0;
     }
     if (id !== ids[count] || bytes.getUint8(at) !== COMMA) break;
