@@ -14,7 +14,7 @@ export interface LedgerOptions extends CaptureOptions {
 }
 
 /** Turns wait so long for others to travel with, unless something else is asked before: nobody waits for them. */
-const GATHER_MS = 10;
+const GATHER_MS = 5;
 
 /** The trajectory thread, seen from the event loop. */
 export class Ledger extends ThreadCaller<LedgerCalls> {
