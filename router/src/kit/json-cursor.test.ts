@@ -173,3 +173,44 @@ test('members that are looked for are visited, all others passed over', () => {
     assert.equal(take(bad, read), undefined, bad);
   }
 });
+
+test('pairs are what JSON.parse reads, in whatever form they are written', () => {
+  const id = fc.oneof(fc.nat(2_000), fc.nat(300_000), fc.nat(2 ** 31 - 1));
+  const number = fc.oneof(
+    fc.float({ noNaN: true, min: -40, max: 0 }).map(String),
+    fc.double({ noNaN: true, min: -40, max: 0 }).map((x) => JSON.stringify(x)),
+    written,
+    fc.constant('null'),
+  );
+  const rest = fc.constantFrom(',null', ',"a b"', ',"a\\"]"', ',"é"', '', ' , null', ',[1],{}');
+  fc.assert(
+    fc.property(fc.array(fc.tuple(number, id, rest), { maxLength: 12 }), fc.boolean(), (all, isOther) => {
+      const text = `[${all.map(([each, which, more]) => `[${each},${which}${more}]`).join(',')}]`;
+      const ids = Int32Array.from(all, ([, which]) => which);
+      if (isOther && ids.length > 0) ids[ids.length - 1]! ^= 1;
+      const read = parsed(text) as [number | null, number][] | undefined;
+      const found = take(`${text}${' '.repeat(80)}`, (c) => {
+        const numbers = new Float64Array(ids.length);
+        c.pairs(ids, numbers);
+        return [...numbers];
+      });
+      const isSame = !(isOther && ids.length > 0);
+      assert.deepEqual(found, isSame ? read?.map(([each]) => each ?? 0) : undefined);
+    }),
+    { numRuns: 3_000 },
+  );
+  for (const text of [
+    '[[-1.5,7,null]',
+    '[[-1.5,07,null]]',
+    '[[-1.5,7,null],]',
+    '[[-01.5,7]]',
+    '[[-1.,7]]',
+    '[[1.5;7]]',
+  ])
+    for (const one of [text, `${text.slice(0, 1)}[-2.5,6,null],${text.slice(1)}`]) {
+      const ids = one === text ? [7] : [6, 7];
+      const numbers = new Float64Array(ids.length);
+      const isTaken = take(`${one}${' '.repeat(80)}`, (c) => (c.pairs(Int32Array.from(ids), numbers), true)) === true;
+      assert.equal(isTaken, parsed(one) !== undefined, one);
+    }
+});

@@ -16,7 +16,7 @@ export async function ledgerCalls(options: LedgerOptions) {
   const { dataDir, store = null, storeMemoryBytes = MEMORY_BYTES, storeMaxAgeSecs = 0 } = options;
   const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
-  const { calls, tokenizer, settled } = captureCalls(options, (turn) => writer.put(turn), files);
+  const { calls, tokenizer, settled } = captureCalls(options, writer, files);
   const stored = storeCalls(writer, dataDir, {
     lostParts: () => files?.lost ?? 0,
     expired: () => expiry?.expired ?? 0,

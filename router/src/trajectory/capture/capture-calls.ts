@@ -4,8 +4,7 @@ import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { TokenForest } from '../tree/forest.ts';
 import { pathTo } from '../tree/path.ts';
 import { release } from '../tree/tree-node.ts';
-import type { Turn } from '../turn.ts';
-import { Capture, type CaptureCounts, type OpenPrompt } from './capture.ts';
+import { Capture, type CaptureCounts, type OpenPrompt, type TurnKeeper } from './capture.ts';
 import type { ExpertsFiles } from './experts-files.ts';
 import { type CaptureDialect, askingForIds, readRequest, withIds } from './read-request.ts';
 import { type Open, TurnEnds, treeName } from './turn-ends.ts';
@@ -63,7 +62,7 @@ function treeFor({ names }: TokenForest, tenant: string, model: string): string 
 }
 
 /** What the trajectory thread can be asked about tokens, once the tokenizer is loaded. */
-export function captureCalls(options: CaptureOptions, keep: (turn: Turn) => void, files: ExpertsFiles | null = null) {
+export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files: ExpertsFiles | null = null) {
   const { tokenizerPath, maxNodes = 10_000, maxBytes = 1_073_741_824, keepVersions = 5 } = options;
   let capture: Capture | null = null;
   const open = new Map<number, Open>();
@@ -87,7 +86,7 @@ export function captureCalls(options: CaptureOptions, keep: (turn: Turn) => void
       async loadTokenizer(): Promise<Tokenizer['kind']> {
         if (tokenizerPath === null) throw new Error("there is no tokenizer: name the model's with --tokenizer-path");
         const tokenizer = capture?.tokenizer ?? (await loadTokenizer(tokenizerPath, options.tokenizer));
-        capture ??= new Capture(tokenizer, new TokenForest({ maxNodes, maxBytes, keepVersions }), keep);
+        capture ??= new Capture(tokenizer, new TokenForest({ maxNodes, maxBytes, keepVersions }), keeper);
         return capture.tokenizer.kind;
       },
 

@@ -1,10 +1,11 @@
 import { type AlignedTokens, alignIds, alignPrompt, alignSampled } from '../tokens/align.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { exactIds } from '../tree/exact-prefix.ts';
-import { findIds, tokensWithin } from '../tree/find-text.ts';
+import { findIds } from '../tree/find-text.ts';
 import type { TokenForest } from '../tree/forest.ts';
 import { type Continued, type Path, continuedAt, ownPathTo, tokensAt, writePath } from '../tree/path.ts';
-import { type Place, type Run, TreeNode, release } from '../tree/tree-node.ts';
+import type { Run } from '../tree/run.ts';
+import { type Place, TreeNode, type TurnEnd, release, tokensWithin } from '../tree/tree-node.ts';
 import type { Turn } from '../turn.ts';
 import type { GivenPrompt } from './read-request.ts';
 import type { Sampled } from './sampled.ts';
@@ -42,6 +43,13 @@ export type TurnFacts = Pick<
 /** What is kept of a turn beside its tokens. */
 export type KeptBeside = Pick<Turn, 'experts' | 'request' | 'answer'>;
 
+/** Where turns go. */
+export interface TurnKeeper {
+  put(turn: Turn): void;
+  /** By the time `put` returns it has copied the tokens of the turn: their memory is used again. */
+  readonly copies: boolean;
+}
+
 const NOTHING_BESIDE: KeptBeside = { experts: null, request: null, answer: null };
 
 /** Known tokens of prompts, and what was sampled behind them. */
@@ -56,13 +64,15 @@ export class Capture {
   };
   readonly tokenizer: Tokenizer;
   readonly forest: TokenForest;
-  readonly #keep: (turn: Turn) => void;
+  readonly #keeper: TurnKeeper;
+  /** For the tokens of one turn. */
+  #memory = new ArrayBuffer(0);
   readonly #ids = new TurnIds();
 
-  constructor(tokenizer: Tokenizer, forest: TokenForest, keep: (turn: Turn) => void) {
+  constructor(tokenizer: Tokenizer, forest: TokenForest, keeper: TurnKeeper) {
     this.tokenizer = tokenizer;
     this.forest = forest;
-    this.#keep = keep;
+    this.#keeper = keeper;
   }
 
   /** Finds the tokens of a prompt and puts the new ones into the tree. The place it answers is held. */
@@ -89,7 +99,7 @@ export class Capture {
     const rest = ids.subarray(known);
     const aligned = alignIds(this.tokenizer.pieces, rest);
     const place = found.node.hold(found.at);
-    return aligned === null ? this.#openDecoded(place, rest) : this.#grow(place, aligned);
+    return aligned === null ? this.#openDecoded(place, rest.slice()) : this.#grow(place, aligned);
   }
 
   /** What some tokens stand for depends on their neighbours. */
@@ -127,35 +137,63 @@ export class Capture {
     const { end: start, continued } = prompt;
     const { ids, text, spans } = sampled;
     const id = this.#ids.next();
-    const version = Math.max(-1, ...spans.map((span) => forest.versions.ordinalOf(span.version)));
+    let version = -1;
+    for (const span of spans) version = Math.max(version, forest.versions.ordinalOf(span.version));
     const session = facts.session || (continued?.session ?? id);
     const index = continued === null ? 0 : continued.index + 1;
     const aligned = alignSampled(this.tokenizer.pieces, ids, text);
-    const run: Run = { ...aligned, logprobs: sampled.logprobs, isSampled: true };
-    const visible = aligned.text.length - aligned.hiddenBytes;
-    const seen = tokensWithin(aligned.ends, visible);
+    const run = { ...aligned, logprobs: sampled.logprobs, isSampled: true };
     const from = tokensAt(start);
-    const turnEnd = { turn: id, session, index, tokens: from + ids.length, from };
-    const own = (count: number): Float64Array | null =>
-      count === 0 ? null : (sampled.logprobs?.slice(0, count) ?? null);
+    const endOf = (shared: number): TurnEnd => {
+      const own = shared === 0 ? null : (sampled.logprobs?.slice(0, shared) ?? null);
+      return { turn: id, session, index, tokens: from + ids.length, from, own };
+    };
     let end: Place = start;
     let shared = 0;
     // Its client goes on behind the text that it got: where that is the end of a token, it is one of the tree too.
-    if (seen > 0 && seen < ids.length && aligned.ends[seen - 1] === visible) {
-      ({ shared, ...end } = forest.insert(end, part(run, 0, seen), version));
-      forest.mark(end, 'seen', { ...turnEnd, own: own(shared) });
-      const hidden = forest.insert(end, part(run, seen, ids.length), version);
-      if (hidden.shared > 0) shared = seen + hidden.shared;
+    const seen = seenOf(aligned);
+    if (seen > 0) {
+      const visible = forest.insert(end, part(run, 0, seen), version);
+      forest.mark(visible, 'seen', endOf(visible.shared));
+      const hidden = forest.insert(visible, part(run, seen, ids.length), version);
+      shared = hidden.shared > 0 ? seen + hidden.shared : visible.shared;
       end = hidden;
-    } else ({ shared, ...end } = forest.insert(end, run, version));
-    if (ids.length > 0) {
-      forest.mark(end, 'turn', { ...turnEnd, own: own(shared) }, aligned.hiddenBytes);
+    } else {
+      const whole = forest.insert(end, run, version);
+      ({ shared } = whole);
+      end = whole;
     }
+    if (ids.length > 0) forest.mark(end, 'turn', endOf(shared), aligned.hiddenBytes);
     this.counts.turns++;
-    const turn = turnOf(prompt, sampled, { ...facts, ...kept, id, session, index });
-    this.#keep(turn);
+    const path = this.#pathOf(prompt, sampled);
+    const turn = turnOf(prompt, sampled, path, { ...facts, ...kept, id, session, index });
+    this.#keeper.put(turn);
     forest.trim();
     return turn;
+  }
+
+  /** The tokens that a turn adds. */
+  #pathOf({ end, tokens, continued }: OpenPrompt, { ids, logprobs }: Sampled): Path {
+    const keeps = continued?.keeps ?? 0;
+    const start = tokens - keeps;
+    const length = start + ids.length;
+    // In one piece: memory that V8 does not look into costs by the piece.
+    if (!this.#keeper.copies) this.#memory = new ArrayBuffer(13 * length);
+    else if (this.#memory.byteLength < 13 * length) this.#memory = new ArrayBuffer(26 * length);
+    const path = {
+      logprobs: new Float64Array(this.#memory, 0, length),
+      ids: new Int32Array(this.#memory, 8 * length, length),
+      mask: new Uint8Array(this.#memory, 12 * length, length),
+    };
+    if (this.#keeper.copies) {
+      path.logprobs.fill(0);
+      path.mask.fill(0, 0, start);
+    }
+    writePath(end, keeps, path);
+    path.ids.set(ids, start);
+    if (logprobs !== null) path.logprobs.set(logprobs, start);
+    path.mask.fill(1, start);
+    return path;
   }
 
   /** The tokens of a text: those that were sampled, where it was; what stopped its last turn is among them. */
@@ -189,10 +227,20 @@ function joined<A extends Int32Array | Float64Array | Uint8Array>(
   return both;
 }
 
+/** How many of the tokens are what the client saw of an answer, where it did not see all of them and that is the end of one; 0. */
+function seenOf({ ids, spelling, ends, text, hiddenBytes }: AlignedTokens): number {
+  if (spelling !== null) return 0;
+  const visible = text.length - hiddenBytes;
+  const seen = tokensWithin(ends, visible);
+  return seen > 0 && seen < ids.length && ends[seen - 1] === visible ? seen : 0;
+}
+
+/** Not of spelled ones: those are seen whole. */
 function part({ ids, ends, text, logprobs, isSampled }: Run, from: number, to: number): Run {
   const cut = from === 0 ? 0 : ends[from - 1]!;
   return {
     ids: ids.subarray(from, to),
+    spelling: null,
     ends: ends.subarray(from, to).map((end) => end - cut),
     text: text.subarray(cut, ends[to - 1]),
     logprobs: logprobs?.subarray(from, to) ?? null,
@@ -201,35 +249,37 @@ function part({ ids, ends, text, logprobs, isSampled }: Run, from: number, to: n
 }
 
 function turnOf(
-  { end, tokens, continued }: OpenPrompt,
+  { tokens, continued }: OpenPrompt,
   sampled: Sampled,
+  { ids, logprobs, mask }: Path,
   facts: TurnFacts & KeptBeside & Pick<Turn, 'id' | 'index'>,
 ): Turn {
-  const keeps = continued?.keeps ?? 0;
-  const { ids: sampledIds, logprobs: sampledLogprobs } = sampled;
-  const start = tokens - keeps;
-  const length = start + sampledIds.length;
-  // In one piece: memory that V8 does not look into costs by the piece.
-  const memory = new ArrayBuffer(13 * length);
-  const logprobs = new Float64Array(memory, 0, length);
-  const ids = new Int32Array(memory, 8 * length, length);
-  const mask = new Uint8Array(memory, 12 * length, length);
-  writePath(end, keeps, { ids, logprobs, mask });
-  ids.set(sampledIds, start);
-  if (sampledLogprobs !== null) logprobs.set(sampledLogprobs, start);
-  mask.fill(1, start);
+  const start = ids.length - sampled.ids.length;
   return {
-    ...facts,
+    id: facts.id,
+    session: facts.session,
+    group: facts.group,
+    tenant: facts.tenant,
     parent: continued?.turn ?? null,
-    keeps,
+    keeps: continued?.keeps ?? 0,
+    index: facts.index,
+    worker: facts.worker,
+    model: facts.model,
+    path: facts.path,
+    startedAtMs: facts.startedAtMs,
+    ttftMs: facts.ttftMs,
+    generationMs: facts.generationMs,
     ids,
     logprobs,
     mask,
     versions: sampled.spans.map((span) => ({ version: span.version, from: start + span.start, to: start + span.end })),
     promptTokens: sampled.promptTokens < 0 ? tokens : sampled.promptTokens,
-    outputTokens: sampledIds.length,
+    outputTokens: sampled.ids.length,
     cachedTokens: sampled.cachedTokens,
     finishReason: sampled.finishReason,
     drift: null,
+    experts: facts.experts,
+    request: facts.request,
+    answer: facts.answer,
   };
 }

@@ -18,9 +18,13 @@ const NO_IDS = new Int32Array(0);
 const DATA = Buffer.from('data:');
 const EVENT_END = Buffer.from('\n\n');
 
+/** Where logprobs are gathered. */
+let logprobs = new Float64Array(1024);
+
 /**
  * The usual answer of SGLang's `/generate`, read in one go: one sample, whole or as the one event that is left of its stream, with all
- * its ids. null: it is another kind of answer, or not quite as it should be; `read-generate.ts` knows them all, and says what is wrong.
+ * its ids. null: it is another kind of answer, or not quite as it should be; `read-generate.ts` knows them all, and says what is wrong. Its ids
+ * and logprobs are good until the next thing is read.
  */
 export function scanGenerate(bytes: Buffer, isStream: boolean): Sampled | null {
   if (!isStream) return new GenerateScan(bytes, 0, bytes.length).sampled(false);
@@ -72,7 +76,7 @@ class GenerateScan {
   readonly #member = (which: number): void => {
     const json = this.#json;
     if (which === 0) this.#text = json.text();
-    else if (which === 1) this.#ids = json.ids();
+    else if (which === 1) this.#ids = json.idsInPlace();
     else if (which === 2) {
       this.#hasInfo = true;
       json.members(INFO, this.#info);
@@ -101,20 +105,9 @@ class GenerateScan {
 
   /** `[[logprob, id, text], …]`, one for each id. */
   #triples(): void {
-    const json = this.#json;
     const ids = this.#ids ?? NO_IDS;
-    const logprobs = new Float64Array(ids.length);
-    let count = 0;
-    json.items(() => {
-      json.opens();
-      const logprob = json.isNull() ? 0 : json.number();
-      json.comma();
-      if (json.id() !== ids[count]) this.#isUnusual = true;
-      json.rest();
-      if (count < ids.length) logprobs[count] = logprob;
-      count++;
-    });
-    this.#isUnusual ||= count !== ids.length;
-    this.#logprobs = logprobs;
+    if (logprobs.length < ids.length) logprobs = new Float64Array(2 * ids.length);
+    this.#json.pairs(ids, logprobs);
+    this.#logprobs = logprobs.subarray(0, ids.length);
   }
 }

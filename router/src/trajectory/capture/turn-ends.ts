@@ -4,6 +4,7 @@ import type { Capture, OpenPrompt } from './capture.ts';
 import type { ExpertsFiles } from './experts-files.ts';
 import { readAnswer } from './read-answer.ts';
 import { type CaptureDialect, readRequest } from './read-request.ts';
+import { scanQuestion } from './scan-question.ts';
 import { Unreadable } from './sampled.ts';
 import { type EndedTurn, type Parcel, unpack } from './turn-parcel.ts';
 
@@ -93,15 +94,19 @@ export class TurnEnds {
   /** A request that came with its answer: one prompt, as ids. null: there are no tokens that could be told. */
   #openNow(body: Uint8Array, { facts }: EndedTurn): Open | null | Promise<Open> {
     const { capture, keepsBodies } = this.#options;
-    const request = readRequest('generate', bufferOf(body));
-    if (request === null) return null;
+    const bytes = bufferOf(body);
+    const usual = scanQuestion(bytes);
+    const read = usual === null ? readRequest('generate', bytes) : null;
+    const prompt = usual?.ids ?? read?.prompts[0];
+    if (prompt === undefined) return null;
+    const samples = usual?.samples ?? read!.samples;
     const { tenant } = facts;
-    const model = request.model || facts.model;
+    const model = usual?.model || read?.model || facts.model;
     const kept = keepsBodies ? body.slice() : null;
-    const made = (prompt: OpenPrompt): Open => {
-      return { dialect: 'generate', model, tenant, samples: request.samples, prompts: [prompt], request: kept };
+    const made = (open: OpenPrompt): Open => {
+      return { dialect: 'generate', model, tenant, samples, prompts: [open], request: kept };
     };
-    const opened = capture().open(treeName(tenant, model), request.prompts[0]!, request.addSpecial);
+    const opened = capture().open(treeName(tenant, model), prompt, read?.addSpecial ?? true);
     return opened instanceof Promise ? opened.then(made) : made(opened);
   }
 

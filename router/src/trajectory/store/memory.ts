@@ -1,14 +1,19 @@
+import { PackedMemory } from '../../kit/packed-memory.ts';
 import type { Turn, TurnQuery } from '../turn.ts';
-import { type SessionHead, type StoreCounts, type TrajectoryStore, outlineOf, turnBytes, wants } from './store.ts';
+import { KeptTurn } from './kept-turn.ts';
+import { type SessionHead, type StoreCounts, type TrajectoryStore, wants } from './store.ts';
 
 interface Session {
   readonly head: SessionHead;
-  readonly turns: Turn[];
+  readonly turns: KeptTurn[];
   bytes: number;
+  /** In the order of their last writes. */
+  newer: Session | null;
+  older: Session | null;
 }
 
-const keyOf = (tenant: string, session: string): string => `${tenant.length}:${tenant}${session}`;
 const byText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+const inOrder = (turns: readonly KeptTurn[]): KeptTurn[] => turns.toSorted((a, b) => byText(a.id, b.id));
 
 /**
  * Turns in memory, up to a number of bytes. What has to go goes by session, the one that was written to longest ago
@@ -16,12 +21,16 @@ const byText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
  */
 export class MemoryStore implements TrajectoryStore {
   readonly place = 'memory';
+  readonly copies: boolean = true;
   readonly #limitBytes: number;
-  /** The one written to last stands last. */
-  readonly #sessions = new Map<string, Session>();
-  readonly #turns = new Map<string, Turn>();
+  readonly #memory = new PackedMemory();
+  /** By tenant, then by session key. */
+  readonly #tenants = new Map<string, Map<string, Session>>();
+  #oldest: Session | null = null;
+  #newest: Session | null = null;
+  readonly #turns = new Map<string, KeptTurn>();
   /** All turns in the order of their ids; null: to be sorted anew when somebody asks. */
-  #sorted: readonly Turn[] | null = null;
+  #sorted: readonly KeptTurn[] | null = null;
   #bytes = 0;
   #evicted = 0;
 
@@ -32,49 +41,47 @@ export class MemoryStore implements TrajectoryStore {
   put(turns: readonly Turn[]): void {
     for (const turn of turns) this.#put(turn);
     this.#sorted = null;
-    for (const [key, session] of this.#sessions) {
-      if (this.#bytes <= this.#limitBytes) break;
-      this.#evicted += session.turns.length;
-      this.#drop(key, session);
+    while (this.#oldest !== null && this.#bytes > this.#limitBytes) {
+      this.#evicted += this.#oldest.turns.length;
+      this.#drop(this.#oldest);
     }
   }
 
   get(id: string): Turn | null {
-    return this.#turns.get(id) ?? null;
+    return this.#turns.get(id)?.turn() ?? null;
   }
 
   find(query: TurnQuery): readonly Turn[] {
     const { after, limit } = query;
     const found: Turn[] = [];
-    for (const turn of this.#inOrder()) {
+    for (const kept of this.#among(query)) {
       if (found.length >= limit) break;
-      if ((after === undefined || turn.id > after) && wants(query, turn)) found.push(turn);
+      if ((after === undefined || kept.id > after) && wants(query, kept)) found.push(kept.turn());
     }
     return found;
   }
 
   sessions(query: TurnQuery): readonly SessionHead[] {
     const { after, limit } = query;
-    const heads = [...this.#sessions.values()]
-      .filter(({ turns }) => turns.some((turn) => wants(query, turn)))
-      .map(({ head }) => head)
-      .filter(({ firstTurn }) => after === undefined || firstTurn > after);
+    const heads: SessionHead[] = [];
+    for (const { head, turns } of this.#all()) {
+      const isAfter = after === undefined || head.firstTurn > after;
+      if (isAfter && turns.some((turn) => wants(query, turn))) heads.push(head);
+    }
     return heads.toSorted((a, b) => byText(a.firstTurn, b.firstTurn)).slice(0, limit);
   }
 
   outlines(session: string, tenant?: string) {
-    return this.#inOrder()
-      .filter((turn) => wants(tenant === undefined ? { session } : { session, tenant }, turn))
-      .map(outlineOf);
+    return this.#among(tenant === undefined ? { session } : { session, tenant }).map((turn) => turn.outline());
   }
 
   removeSession(session: string, tenant?: string): number {
     let removed = 0;
-    for (const [key, each] of this.#sessions) {
-      const { head, turns } = each;
-      if (head.session !== session || (tenant !== undefined && head.tenant !== tenant)) continue;
-      removed += turns.length;
-      this.#drop(key, each);
+    for (const [name, sessions] of this.#tenants) {
+      const each = tenant === undefined || name === tenant ? sessions.get(session) : undefined;
+      if (each === undefined) continue;
+      removed += each.turns.length;
+      this.#drop(each);
     }
     return removed;
   }
@@ -86,32 +93,79 @@ export class MemoryStore implements TrajectoryStore {
   close(): void {}
 
   #put(turn: Turn): void {
-    const { id, tenant, session: name } = turn;
-    const key = keyOf(tenant, name);
-    const session = this.#sessions.get(key) ?? {
-      head: { session: name, tenant, firstTurn: id },
-      turns: [],
-      bytes: 0,
-    };
+    const { id } = turn;
+    const kept = new KeptTurn(turn, this.#memory);
     const before = this.#turns.get(id);
-    const bytes = turnBytes(turn) - (before === undefined ? 0 : turnBytes(before));
-    if (before === undefined) session.turns.push(turn);
-    else session.turns[session.turns.indexOf(before)] = turn;
+    const session = this.#sessionOf(kept, before);
+    if (before !== undefined) {
+      session.turns[session.turns.indexOf(before)] = kept;
+      this.#memory.free(before);
+    }
+    const bytes = kept.bytes - (before?.bytes ?? 0);
     session.bytes += bytes;
     this.#bytes += bytes;
-    this.#turns.set(id, turn);
-    this.#sessions.delete(key);
-    this.#sessions.set(key, session);
+    this.#turns.set(id, kept);
+    if (session !== this.#newest) {
+      this.#unlink(session);
+      this.#append(session);
+    }
   }
 
-  #drop(key: string, { turns, bytes }: Session): void {
-    for (const { id } of turns) this.#turns.delete(id);
-    this.#sessions.delete(key);
+  /** @param before what it stands in place of, if anything; otherwise it is added there */
+  #sessionOf(kept: KeptTurn, before: KeptTurn | undefined): Session {
+    const { id, session: name, tenant } = kept;
+    let sessions = this.#tenants.get(tenant);
+    if (sessions === undefined) this.#tenants.set(tenant, (sessions = new Map()));
+    let session = sessions.get(name);
+    if (session === undefined) {
+      const head = { session: name, tenant, firstTurn: id };
+      // Of one: `push` makes room for 17.
+      session = { head, turns: [kept], bytes: 0, newer: null, older: null };
+      sessions.set(name, session);
+      this.#append(session);
+    } else if (before === undefined) session.turns.push(kept);
+    return session;
+  }
+
+  #drop(session: Session): void {
+    const { head, turns, bytes } = session;
+    for (const turn of turns) {
+      this.#turns.delete(turn.id);
+      this.#memory.free(turn);
+    }
+    const sessions = this.#tenants.get(head.tenant)!;
+    sessions.delete(head.session);
+    if (sessions.size === 0) this.#tenants.delete(head.tenant);
+    this.#unlink(session);
     this.#bytes -= bytes;
     this.#sorted = null;
   }
 
-  #inOrder(): readonly Turn[] {
-    return (this.#sorted ??= [...this.#turns.values()].toSorted((a, b) => byText(a.id, b.id)));
+  #append(session: Session): void {
+    session.older = this.#newest;
+    if (this.#newest === null) this.#oldest = session;
+    else this.#newest.newer = session;
+    this.#newest = session;
+  }
+
+  #unlink(session: Session): void {
+    const { newer, older } = session;
+    if (older === null) this.#oldest = newer;
+    else older.newer = newer;
+    if (newer === null) this.#newest = older;
+    else newer.older = older;
+    session.newer = null;
+    session.older = null;
+  }
+
+  *#all(): Iterable<Session> {
+    for (let session = this.#oldest; session !== null; session = session.newer) yield session;
+  }
+
+  /** Those among which a query finds its turns, in the order of their ids: a session's, or all. */
+  #among({ session, tenant }: Pick<TurnQuery, 'session' | 'tenant'>): readonly KeptTurn[] {
+    if (session === undefined) return (this.#sorted ??= inOrder([...this.#turns.values()]));
+    const tenants = tenant === undefined ? [...this.#tenants.values()] : [this.#tenants.get(tenant)];
+    return inOrder(tenants.flatMap((sessions) => sessions?.get(session)?.turns ?? []));
   }
 }

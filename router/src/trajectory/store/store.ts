@@ -29,6 +29,8 @@ type Soon<T> = T | Promise<T>;
 export interface TrajectoryStore extends TurnStore {
   /** For people: where it keeps them. Shows no password. */
   readonly place: string;
+  /** It never waits, and has copied the tokens of what is put by the time it returns: their memory may be used again. */
+  readonly copies: boolean;
   /** Sessions that have a turn which the query wants, in the order of their first turns; `after` is a first turn. */
   sessions(query: TurnQuery): Soon<readonly SessionHead[]>;
   /** All turns of a session, in the order of their ids; without a tenant those of all tenants. */
@@ -37,7 +39,10 @@ export interface TrajectoryStore extends TurnStore {
 }
 
 /** Whether a query wants a turn; pages and limits aside. */
-export function wants(query: Omit<TurnQuery, 'limit' | 'after'>, turn: Turn | TurnOutline): boolean {
+export function wants(
+  query: Omit<TurnQuery, 'limit' | 'after'>,
+  turn: Pick<Turn, 'session' | 'tenant' | 'group' | 'startedAtMs' | 'versions'>,
+): boolean {
   return (
     (query.session === undefined || query.session === turn.session) &&
     (query.tenant === undefined || query.tenant === turn.tenant) &&

@@ -8,6 +8,7 @@ import { TurnWriter } from './writer.ts';
 
 /** A store whose failures are the test's. */
 class FickleStore extends MemoryStore {
+  override readonly copies = false;
   readonly batches: number[] = [];
   refuses: (turn: Turn) => boolean = () => false;
 

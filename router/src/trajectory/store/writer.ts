@@ -54,7 +54,16 @@ export class TurnWriter {
     };
   }
 
+  /** What is put may be changed at once, as far as its tokens are concerned. */
+  get copies(): boolean {
+    return this.store.copies;
+  }
+
   put(turn: Turn): void {
+    if (this.store.copies) {
+      this.#putAtOnce(turn);
+      return;
+    }
     const bytes = turnBytes(turn);
     if (this.#pendingBytes + bytes > this.#limitBytes) {
       this.#dropped++;
@@ -81,6 +90,17 @@ export class TurnWriter {
     this.#pending = [];
     await this.store.close();
     return lost;
+  }
+
+  #putAtOnce(turn: Turn): void {
+    try {
+      void this.store.put([turn]);
+      this.#stored++;
+      this.#lastError = '';
+    } catch (error) {
+      this.#dropped++;
+      this.#lastError = (error as Error).message;
+    }
   }
 
   #write(): Promise<void> {

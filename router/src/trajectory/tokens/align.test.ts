@@ -6,7 +6,7 @@ import { alignPrompt, alignSampled } from './align.ts';
 
 /** One id a byte, `ab` as 300, and two special tokens. */
 const vocab: Record<string, number> = Object.fromEntries(letterOfByte.map((letter, byte) => [letter, byte]));
-const pieces = new TokenPieces({
+const json = {
   model: { vocab: { ...vocab, ab: 300 } },
   decoder: { type: 'ByteLevel' },
   added_tokens: [
@@ -14,7 +14,8 @@ const pieces = new TokenPieces({
     { id: 401, content: '</s>', special: true },
     { id: 402, content: '<tool>', special: false },
   ],
-});
+};
+const pieces = new TokenPieces(json);
 
 const ids = (...list: (number | string)[]): Int32Array =>
   Int32Array.from(list.flatMap((part) => (typeof part === 'number' ? [part] : [...Buffer.from(part)])));
@@ -25,8 +26,22 @@ const prompt = (list: Int32Array, text: string, framing: number[] = []) => {
   return [...ends];
 };
 
+/** The same pieces, whose users are never told that tokens have just the text which they stand for. */
+class Unspelled extends TokenPieces {
+  override spell(): boolean {
+    return false;
+  }
+}
+const unspelled = new Unspelled(json);
+
 const sampled = (list: Int32Array, text: string) => {
-  const aligned = alignSampled(pieces, list, Buffer.from(text));
+  const aligned = alignSampled(unspelled, list, Buffer.from(text));
+  const { spelling } = alignSampled(pieces, list, Buffer.from(text));
+  if (spelling !== null) {
+    // What a token stands for is what it would have been given.
+    assert.equal(aligned.hiddenBytes, 0);
+    for (const [i, end] of aligned.ends.entries()) assert.equal(spelling.lengthOf(list, 0, i + 1), end);
+  } else assert.equal(list.length > 0 && list.every((id) => id < 300) && String.fromCodePoint(...list) === text, false);
   assert.equal(aligned.ends.at(-1), aligned.text.length);
   return { ends: [...aligned.ends], text: aligned.text.toString(), hidden: aligned.hiddenBytes };
 };

@@ -3,6 +3,8 @@ import type { TokenPieces } from './pieces.ts';
 /** Tokens with the bytes of text that each stands for. */
 export interface AlignedTokens {
   readonly ids: Int32Array;
+  /** Each stands for what it always does: there are no `ends` and no `text` then. */
+  readonly spelling: TokenPieces | null;
   /** After token `i` so many bytes of `text` are behind. */
   readonly ends: Uint32Array;
   readonly text: Buffer;
@@ -29,13 +31,12 @@ export function alignPrompt(
   while (walk.i < ids.length && walk.fits()) walk.takePiece();
   while (walk.i < ids.length && walk.at === text.length && pieces.isSpecial(ids[walk.i]!)) walk.take(0);
   if (walk.i < ids.length || walk.at < text.length) walk.giveRestToLast();
-  return { ids, ends: walk.ends, text, hiddenBytes: 0 };
+  return { ids, spelling: null, ends: walk.ends, text, hiddenBytes: 0 };
 }
 
 /** Tokens without a text beside them: theirs is what each stands for. null: of one of them that is not known. */
 export function alignIds(pieces: TokenPieces, ids: Int32Array): AlignedTokens | null {
-  const known = pieces.textOf(ids);
-  return known === null ? null : { ids, ...known, hiddenBytes: 0 };
+  return pieces.areKnown(ids) ? spelledTokens(pieces, ids) : null;
 }
 
 /**
@@ -43,6 +44,8 @@ export function alignIds(pieces: TokenPieces, ids: Int32Array): AlignedTokens | 
  * stopped it may be cut off, and parts of UTF-8 letters read as U+FFFD.
  */
 export function alignSampled(pieces: TokenPieces, ids: Int32Array, answer: Buffer): AlignedTokens {
+  // Nearly always.
+  if (pieces.spell(ids, answer)) return spelledTokens(pieces, ids);
   const walk = new Walk(pieces, ids, answer);
   const last = ids.length - (isStopToken(pieces, ids, answer) ? 1 : 0);
   while (walk.i < last && walk.at < answer.length) {
@@ -63,8 +66,15 @@ export function alignSampled(pieces: TokenPieces, ids: Int32Array, answer: Buffe
     walk.take(bytes.length);
   }
   const text = parts.length === 1 ? answer : Buffer.concat(parts);
-  return { ids, ends: walk.ends, text, hiddenBytes: text.length - answer.length };
+  return { ids, spelling: null, ends: walk.ends, text, hiddenBytes: text.length - answer.length };
 }
+
+const NO_ENDS = new Uint32Array(0);
+const NO_TEXT = Buffer.alloc(0);
+
+const spelledTokens = (spelling: TokenPieces, ids: Int32Array): AlignedTokens => {
+  return { ids, spelling, ends: NO_ENDS, text: NO_TEXT, hiddenBytes: 0 };
+};
 
 /** Whether the last token ended the turn and was left out of the text. */
 function isStopToken(pieces: TokenPieces, ids: Int32Array, answer: Buffer): boolean {

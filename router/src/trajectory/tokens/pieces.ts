@@ -108,17 +108,41 @@ export class TokenPieces {
     return ids;
   }
 
-  /** The text that ids stand for, and where each ends in it. null: of one of them that is not known. */
-  textOf(ids: Int32Array): { readonly text: Buffer; readonly ends: Uint32Array } | null {
-    const ends = new Uint32Array(ids.length);
-    let done = 0;
-    while ((done = placed(ids, this.#starts, this.#lengths, ends, done)) < ids.length) {
-      if (!this.#pack(ids[done]!)) return null;
+  /** What each of these ids stands for is known, whatever their neighbours are. */
+  areKnown(ids: Int32Array): boolean {
+    for (let done = 0; (done = packedFrom(ids, this.#starts, done)) < ids.length;) {
+      if (!this.#pack(ids[done]!)) return false;
     }
-    const end = ends.at(-1) ?? 0;
-    const text = Buffer.allocUnsafe(end);
-    gather(ids, this.#starts, this.#packed, ends, text);
-    return { text, ends };
+    return true;
+  }
+
+  /** These ids, each with a text, stand for just this one. */
+  spell(ids: Int32Array, text: Buffer): boolean {
+    return this.areKnown(ids) && areSpelled(ids, this.#starts, this.#lengths, this.#packed, text);
+  }
+
+  firstByteOf(id: number): number {
+    return this.bytesOf(id)?.[0] ?? -1;
+  }
+
+  lengthOf(ids: Int32Array, from: number, to: number): number {
+    let length = 0;
+    for (let i = from; i < to; i++) length += this.#lengths[ids[i]!]!;
+    return length;
+  }
+
+  match(ids: Int32Array, from: number, to: number, text: Buffer, textAt: number): { tokens: number; bytes: number } {
+    const packed = this.#packed;
+    let at = textAt;
+    for (let i = from; i < to; i++) {
+      const first = this.#starts[ids[i]!]!;
+      const length = this.#lengths[ids[i]!]!;
+      let shared = 0;
+      while (shared < length && packed[first + shared] === text[at + shared]) shared++;
+      at += shared;
+      if (shared < length) return { tokens: i - from, bytes: at - textAt };
+    }
+    return { tokens: to - from, bytes: at - textAt };
   }
 
   #pack(id: number): boolean {
@@ -150,25 +174,28 @@ export class TokenPieces {
   }
 }
 
-/** Fills in where pieces end, from `first` on. @returns the index of the first id that is not packed */
-function placed(ids: Int32Array, starts: Int32Array, lengths: Int32Array, ends: Uint32Array, first: number): number {
-  let end = first === 0 ? 0 : ends[first - 1]!;
-  for (let i = first; i < ids.length; i++) {
-    const id = ids[i]!;
-    if (id >= starts.length || starts[id] === 0) return i;
-    end += lengths[id]!;
-    ends[i] = end;
-  }
+/** @returns the index of the first id, from `first` on, that is not packed */
+function packedFrom(ids: Int32Array, starts: Int32Array, first: number): number {
+  for (let i = first; i < ids.length; i++) if (!(starts[ids[i]!]! > 0)) return i;
   return ids.length;
 }
 
-/** Copies piece after piece: they are a few bytes each, for which a call would be too much. */
-function gather(ids: Int32Array, starts: Int32Array, packed: Uint8Array, ends: Uint32Array, text: Uint8Array): void {
+/** Pieces are a few bytes each, for which a call would be too much. */
+function areSpelled(
+  ids: Int32Array,
+  starts: Int32Array,
+  lengths: Int32Array,
+  packed: Uint8Array,
+  text: Uint8Array,
+): boolean {
   let at = 0;
   for (let i = 0; i < ids.length; i++) {
-    const end = ends[i]!;
-    for (let from = starts[ids[i]!]!; at < end; at++) text[at] = packed[from++]!;
+    const id = ids[i]!;
+    const length = lengths[id]!;
+    if (length === 0 || at + length > text.length) return false;
+    for (let from = starts[id]!, to = from + length; from < to; from++) if (packed[from] !== text[at++]) return false;
   }
+  return at === text.length;
 }
 
 function spellingOf(decoders: readonly Part[]): Spelling {

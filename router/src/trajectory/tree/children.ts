@@ -5,14 +5,12 @@ const NONE: readonly TreeNode[] = [];
 /** So many are looked through; more have tables, which cost a quarter of a KB for each node in small ones. */
 const MAX_LISTED = 8;
 
-/** The first byte of a node's first token; -1 if that has no text. */
-const byteOf = (node: TreeNode): number => (node.textBefore(1) === 0 ? -1 : node.text[0]!);
-
 /** What follows a node, found by its first id and by the first byte of its text. Several may share both: the same id with other text. */
 export class Children {
   /** null: they are in tables. */
   #list: readonly TreeNode[] | null;
   #byId: Map<number, TreeNode[]> | null = null;
+  /** null, too, while nobody came with a text. */
   #byByte: Map<number, TreeNode[]> | null = null;
 
   constructor(first: TreeNode) {
@@ -27,7 +25,6 @@ export class Children {
     }
     if (this.#list !== null) {
       this.#byId = new Map();
-      this.#byByte = new Map();
       for (const listed of this.#list) this.#enter(listed);
       this.#list = null;
     }
@@ -41,20 +38,27 @@ export class Children {
       return this.#list.length > 0;
     }
     leave(this.#byId!, child.idAt(0), child);
-    leave(this.#byByte!, byteOf(child), child);
+    if (this.#byByte !== null) leave(this.#byByte, child.firstByte, child);
     if (this.#byId!.size <= MAX_LISTED / 2) this.#toList();
     return true;
   }
 
   withId(id: number): readonly TreeNode[] {
     if (this.#list === null) return this.#byId!.get(id) ?? NONE;
-    return this.#list.filter((child) => child.idAt(0) === id);
+    // Mostly there is none, and lists cost.
+    let count = 0;
+    for (const child of this.#list) if (child.idAt(0) === id) count++;
+    return count === 0 ? NONE : this.#list.filter((child) => child.idAt(0) === id);
   }
 
   /** Children whose first token begins with `byte`; -1: has no text. */
   withByte(byte: number): readonly TreeNode[] {
-    if (this.#list === null) return this.#byByte!.get(byte) ?? NONE;
-    return this.#list.filter((child) => byteOf(child) === byte);
+    if (this.#list !== null) return this.#list.filter((child) => child.firstByte === byte);
+    if (this.#byByte === null) {
+      this.#byByte = new Map();
+      for (const child of this.all) enter(this.#byByte, child.firstByte, child);
+    }
+    return this.#byByte.get(byte) ?? NONE;
   }
 
   get all(): Iterable<TreeNode> {
@@ -72,7 +76,7 @@ export class Children {
 
   #enter(child: TreeNode): void {
     enter(this.#byId!, child.idAt(0), child);
-    enter(this.#byByte!, byteOf(child), child);
+    if (this.#byByte !== null) enter(this.#byByte, child.firstByte, child);
   }
 }
 

@@ -87,7 +87,7 @@ async function agreed(
       const { node, at } = place;
       const upper = at > 1 ? node : node.parent;
       if (upper === null || upper.parent === null) return null;
-      textBytes -= node.textBefore(at) - node.textBefore(at - 1);
+      textBytes -= node.pieceAt(at - 1).length;
       step = { node: upper, at: at > 1 ? at - 1 : upper.length };
     } finally {
       release(place);

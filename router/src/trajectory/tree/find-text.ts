@@ -36,8 +36,7 @@ export function findText(root: TreeNode, text: Buffer): TextMatch {
   push(root, 0);
   for (let visits = 0; stack.length > 0 && visits < MAX_VISITS; visits++) {
     const { node, textAt } = stack.pop()!;
-    const bytes = sharedBytes(node.text, text, textAt);
-    const tokens = bytes === node.textBefore(node.length) ? node.length : tokensWithin(node.ends, bytes);
+    const { tokens, bytes } = node.match(text, textAt);
     for (const mark of node.marks ?? []) {
       if (mark.at > tokens) continue;
       const textBytes = textAt + node.textBefore(mark.at);
@@ -96,9 +95,7 @@ export function findIds(root: TreeNode, ids: Int32Array): Found {
   push(root, 0);
   for (let visits = 0; stack.length > 0 && visits < MAX_VISITS; visits++) {
     const { node, done } = stack.pop()!;
-    const limit = Math.min(node.length, ids.length - done);
-    let shared = 0;
-    while (shared < limit && node.idAt(shared) === ids[done + shared]) shared++;
+    const shared = node.sharedIds(ids, done);
     if (done + shared > most || (done + shared === most && newest(node) > newest(best.node))) {
       most = done + shared;
       best = { node, at: shared, textBytes: 0 };
@@ -113,24 +110,4 @@ function newest(node: TreeNode): number {
   let stamp = -1;
   for (const mark of node.marks ?? []) if (mark.stamp > stamp) stamp = mark.stamp;
   return stamp;
-}
-
-function sharedBytes(piece: Buffer, text: Buffer, textAt: number): number {
-  const most = Math.min(piece.length, text.length - textAt);
-  if (piece.compare(text, textAt, textAt + most, 0, most) === 0) return most;
-  let shared = 0;
-  while (piece[shared] === text[textAt + shared]) shared++;
-  return shared;
-}
-
-/** How many tokens end within the first `bytes` bytes: ends only grow. */
-export function tokensWithin(ends: Int32Array | Uint32Array, bytes: number): number {
-  let low = 0;
-  let high = ends.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (ends[middle]! <= bytes) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

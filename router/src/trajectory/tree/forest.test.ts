@@ -2,10 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { memoryUsed } from '../../../test/harness/memory-used.ts';
+import { TokenPieces } from '../tokens/pieces.ts';
 import { findIds, findText } from './find-text.ts';
 import { TokenForest } from './forest.ts';
 import { continuedAt, ownPathTo, pathTo, tokensAt } from './path.ts';
-import { type Place, type Run, type TreeNode, release } from './tree-node.ts';
+import type { Run } from './run.ts';
+import { type Place, type TreeNode, release } from './tree-node.ts';
 
 const unlimited = { maxNodes: 1e6, maxBytes: 1e12, keepVersions: 5 };
 
@@ -17,18 +19,24 @@ interface Line {
 /** Ids 0 to 9 stand for pieces in which some are the same text, and some are nothing. */
 const pieces = ['a', 'b', 'ab', 'ba', '', 'abc', 'c', 'é', 'a', ''];
 
+const spelling = new TokenPieces({ model: { vocab: pieces.map((piece) => [piece]) }, decoder: { type: 'Metaspace' } });
+assert.ok(spelling.areKnown(Int32Array.from(pieces.keys())));
+
 interface Given {
   readonly ids: readonly number[];
+  /** Without its text, as each token has the one that it stands for. */
+  readonly isSpelled?: boolean;
   readonly isSampled: boolean;
 }
 
-function runOf({ ids, isSampled }: Given, logprob: number): Run {
+function runOf({ ids, isSpelled = false, isSampled }: Given, logprob: number): Run {
   const parts = ids.map((id) => Buffer.from(pieces[id]!));
   let end = 0;
   return {
     ids: Int32Array.from(ids),
-    ends: Uint32Array.from(parts, ({ length }) => (end += length)),
-    text: Buffer.concat(parts),
+    spelling: isSpelled ? spelling : null,
+    ends: isSpelled ? new Uint32Array(0) : Uint32Array.from(parts, ({ length }) => (end += length)),
+    text: isSpelled ? Buffer.alloc(0) : Buffer.concat(parts),
     logprobs: isSampled ? Float64Array.from(ids, (_, i) => logprob + i / 100) : null,
     isSampled,
   };
@@ -49,7 +57,11 @@ function check(forest: TokenForest, root: TreeNode): void {
       bytes += child.bytes;
       assert.ok(child.length > 0 && child.parent === node);
       assert.equal(child.depth, node.depth + node.length);
-      assert.equal(child.ends.at(-1), child.text.length);
+      const text = Buffer.concat(Array.from({ length: child.length }, (_, at) => child.pieceAt(at)));
+      assert.equal(text.toString(), textOf([...child.ids]));
+      assert.equal(child.textBefore(child.length), text.length);
+      assert.equal(child.firstByte, child.textBefore(1) === 0 ? -1 : text[0]);
+      if (child.spelling === null) assert.ok(child.text.equals(text));
       assert.ok(child.version <= node.version || node.parent === null);
       for (const mark of child.marks ?? []) assert.ok(mark.at > 0 && mark.at <= child.length);
       for (const place of child.places ?? []) assert.equal(place.node, child);
@@ -61,7 +73,11 @@ function check(forest: TokenForest, root: TreeNode): void {
   assert.equal(forest.bytes, bytes);
 }
 
-const run = fc.record({ ids: fc.array(fc.nat(9), { minLength: 1, maxLength: 6 }), isSampled: fc.boolean() });
+const run = fc.record({
+  ids: fc.array(fc.nat(9), { minLength: 1, maxLength: 6 }),
+  isSampled: fc.boolean(),
+  isSpelled: fc.boolean(),
+});
 const trajectories = fc.array(fc.array(run, { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 14 });
 
 test('what was put in is found by its ids, with its logprobs and mask, as a list of trajectories would have it', () => {
@@ -263,7 +279,7 @@ test('memory stays within its limit', () => {
     assert.ok(forest.bytes <= maxBytes);
     if (i % 6_000 !== 0) continue;
     // Not only by its own count. The margin is for what the test runner and the compiler keep meanwhile.
-    const grown = memoryUsed() - idle;
+    const grown = memoryUsed() + forest.memory.bytes - idle;
     assert.ok(grown <= 1.1 * maxBytes, `${grown} bytes after ${i}`);
     assert.ok(forest.bytes > 0.95 * maxBytes);
   }

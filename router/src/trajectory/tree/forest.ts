@@ -1,6 +1,8 @@
+import { PackedMemory } from '../../kit/packed-memory.ts';
+import { type Run, pieceOf } from './run.ts';
 import { UseList } from './use-list.ts';
 import { Versions } from './versions.ts';
-import { type Inserted, type MarkKind, type Place, type Run, TreeNode, type TurnEnd } from './tree-node.ts';
+import { type Inserted, type MarkKind, type Place, TreeNode, type TurnEnd } from './tree-node.ts';
 
 export interface ForestLimits {
   readonly maxNodes: number;
@@ -23,6 +25,7 @@ export interface ForestCounts {
 export class TokenForest {
   readonly versions = new Versions();
   readonly counts: ForestCounts = { evictedNodes: 0, collectedNodes: 0 };
+  readonly memory = new PackedMemory();
   readonly #limits: ForestLimits;
   readonly #roots = new Map<string, TreeNode>();
   readonly #uses = new UseList();
@@ -136,7 +139,7 @@ export class TokenForest {
 
   #grow(parent: TreeNode, run: Run, done: number, version: number): TreeNode {
     const node = new TreeNode();
-    node.take(run, done, run.ids.length);
+    node.take(this.memory, run, done, run.ids.length);
     node.depth = parent.depth + parent.length;
     node.version = version;
     parent.add(node);
@@ -146,7 +149,7 @@ export class TokenForest {
 
   #split(node: TreeNode, at: number): TreeNode {
     this.#uses.remove(node);
-    const upper = node.split(at);
+    const upper = node.split(this.memory, at);
     this.#uses.add(node);
     // After it: those above are never older.
     this.#uses.add(upper);
@@ -161,14 +164,14 @@ export class TokenForest {
       const logprobs = new Float64Array(node.length);
       for (let i = 0; i < count; i++) logprobs[at + i] = run.logprobs![done + i]!;
       this.#uses.remove(node);
-      node.take(node, 0, node.length, logprobs);
+      node.take(this.memory, node, 0, node.length, logprobs);
       this.#uses.add(node);
       return end;
     }
     if (at > 0) this.#split(node, at);
     const target = count < node.length ? this.#split(node, count) : node;
     this.#uses.remove(target);
-    target.take(run, done, done + count);
+    target.take(this.memory, run, done, done + count);
     this.#uses.add(target);
     return { node: target, at: count };
   }
@@ -184,6 +187,7 @@ export class TokenForest {
     const parent = node.parent!;
     parent.remove(node);
     this.#uses.remove(node);
+    this.memory.free(node);
     if (parent.parent === null && parent.isLeaf) {
       for (const [name, root] of this.#roots) if (root === parent && !root.isHeld) this.#roots.delete(name);
     }
@@ -199,6 +203,7 @@ function childFor(node: TreeNode, run: Run, done: number): TreeNode | null {
 /** How many tokens are the same, with the same text, from both places on. */
 function sharedTokens(node: TreeNode, at: number, run: Run, done: number): number {
   const most = Math.min(node.length - at, run.ids.length - done);
+  if (node.spelling !== null || run.spelling !== null) return sharedSpelled(node, at, run, done);
   const shift = node.textBefore(at) - (done === 0 ? 0 : run.ends[done - 1]!);
   let shared = 0;
   while (
@@ -218,5 +223,19 @@ function sharedTokens(node: TreeNode, at: number, run: Run, done: number): numbe
     const end = node.textBefore(at + i + 1);
     if (text.compare(run.text, start - shift, end - shift, start, end) !== 0) return i;
   }
+  return shared;
+}
+
+/** The same where one of them, or both, are spelled. */
+function sharedSpelled(node: TreeNode, at: number, run: Run, done: number): number {
+  const most = Math.min(node.length - at, run.ids.length - done);
+  const isAlike = node.spelling === run.spelling;
+  let shared = 0;
+  while (
+    shared < most &&
+    node.idAt(at + shared) === run.ids[done + shared] &&
+    (isAlike || node.pieceAt(at + shared).equals(pieceOf(run, done + shared)))
+  )
+    shared++;
   return shared;
 }

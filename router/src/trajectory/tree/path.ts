@@ -56,16 +56,15 @@ export function textOfLast(
   const ids: number[] = [];
   const pieces: Buffer[] = [];
   let i = at;
-  let text = node.text;
   for (let step: TreeNode | null = node; step !== null && ids.length < count;) {
     if (i === 0) {
       step = step.parent;
-      if (step !== null) ({ length: i, text } = step);
+      if (step !== null) i = step.length;
       continue;
     }
     i--;
     ids.push(step.idAt(i));
-    pieces.push(text.subarray(step.textBefore(i), step.textBefore(i + 1)));
+    pieces.push(step.pieceAt(i));
   }
   return { ids: ids.reverse(), pieces: pieces.reverse() };
 }

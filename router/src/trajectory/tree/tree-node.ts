@@ -1,4 +1,6 @@
+import { type Packed, PackedMemory, Slab } from '../../kit/packed-memory.ts';
 import { Children } from './children.ts';
+import type { Run, Spelling, TextShared } from './run.ts';
 
 /** Which turn ended at a mark, so that the next one knows what it continues. */
 export interface TurnEnd {
@@ -45,23 +47,11 @@ export interface Inserted extends Place {
   readonly shared: number;
 }
 
-/** Tokens of one kind in a row. A tree copies what it takes of them. */
-export interface Run {
-  readonly ids: Int32Array;
-  /** After token `i` so many bytes of `text` are behind. */
-  readonly ends: Int32Array | Uint32Array;
-  readonly text: Buffer;
-  /** null: all 0. */
-  readonly logprobs: Float64Array | null;
-  readonly isSampled: boolean;
-}
-
 /*
- * What a node takes, as measured on Node 24 (64 bits; V8's heap after a collection, and the process's memory beside it): the object
- * 160, its place in `Children` at most 150 where nodes have several, its memory's two objects 200 and what is allocated for
- * them outside of V8's heap 190.
+ * What a node takes beside its words, as measured on Node 24 (64 bits; V8's heap after a collection): the object, its place in
+ * `Children` and in packed memory. (Where nodes have several children, that place is 150.)
  */
-const NODE_BYTES = 700;
+const NODE_BYTES = 420;
 /** The object, the list it is in, and a `TurnEnd` with the names in it. */
 const MARK_BYTES = 100;
 const TURN_END_BYTES = 250;
@@ -69,9 +59,14 @@ const TURN_END_BYTES = 250;
 const ARRAY_BYTES = 300;
 
 const NO_WORDS = new Int32Array(0);
+const NO_TEXT = Buffer.alloc(0);
+const NONE: readonly TreeNode[] = [];
+
+/** Where the words of a node are put together when its old ones are among what they are made of. */
+let scratch = new Slab(new ArrayBuffer(16_384));
 
 /** A run of tokens, all of one kind, between two places where trajectories part or end. */
-export class TreeNode implements Run {
+export class TreeNode implements Run, Packed {
   parent: TreeNode | null = null;
   length = 0;
   isSampled = false;
@@ -84,29 +79,32 @@ export class TreeNode implements Run {
   /** In order of use: towards the newest. */
   newer: TreeNode | null = null;
   older: TreeNode | null = null;
+  spelling: Spelling | null = null;
+  /** Where its words are: logprobs (if any), ids and, unless they are spelled, ends and text, one after the other. */
+  slab: Slab | null = null;
+  at = 0;
+  #words = 0;
   #children: Children | null = null;
   #hasLogprobs = false;
-  /**
-   * Logprobs (if any), ids, ends and text, one after the other: four arrays would cost 900 bytes more than their data, and a part of
-   * another array keeps all of that one.
-   */
-  #words: Int32Array<ArrayBuffer> = NO_WORDS;
 
-  /** A view, made anew each time, as those below are: for one token there is `idAt`. */
+  /** A view, made anew each time, as those below are, and good until anything is removed: for one token there is `idAt`. */
   get ids(): Int32Array {
-    return new Int32Array(this.#words.buffer, 4 * this.#idsAt, this.length);
+    return this.#view(this.#idsAt, this.length);
   }
 
   get ends(): Int32Array {
-    return new Int32Array(this.#words.buffer, 4 * (this.#idsAt + this.length), this.length);
+    return this.spelling === null ? this.#view(this.#idsAt + this.length, this.length) : NO_WORDS;
   }
 
   get text(): Buffer {
-    return Buffer.from(this.#words.buffer, 4 * (this.#idsAt + 2 * this.length), this.textBefore(this.length));
+    if (this.spelling !== null || this.slab === null) return NO_TEXT;
+    const from = 4 * (this.at + this.#idsAt + 2 * this.length);
+    return this.slab.bytes.subarray(from, from + this.textBefore(this.length));
   }
 
   get logprobs(): Float64Array | null {
-    return this.#hasLogprobs ? new Float64Array(this.#words.buffer, 0, this.length) : null;
+    if (!this.#hasLogprobs) return null;
+    return this.slab!.doubles.subarray(this.at / 2, this.at / 2 + this.length);
   }
 
   get hasLogprobs(): boolean {
@@ -114,12 +112,48 @@ export class TreeNode implements Run {
   }
 
   idAt(at: number): number {
-    return this.#words[this.#idsAt + at]!;
+    return this.slab!.words[this.at + this.#idsAt + at]!;
+  }
+
+  /** How many of its tokens are those of `ids` from `done` on. */
+  sharedIds(ids: Int32Array, done: number): number {
+    if (this.slab === null) return 0;
+    const { words } = this.slab;
+    const first = this.at + this.#idsAt;
+    const limit = Math.min(this.length, ids.length - done);
+    let shared = 0;
+    while (shared < limit && words[first + shared] === ids[done + shared]) shared++;
+    return shared;
   }
 
   /** Bytes of text before token `at`. */
   textBefore(at: number): number {
-    return at === 0 ? 0 : this.#words[this.#idsAt + this.length + at - 1]!;
+    if (at === 0) return 0;
+    const { words } = this.slab!;
+    const ids = this.at + this.#idsAt;
+    return this.spelling === null ? words[ids + this.length + at - 1]! : this.spelling.lengthOf(words, ids, ids + at);
+  }
+
+  /** The text of token `at`. */
+  pieceAt(at: number): Buffer {
+    if (this.spelling !== null) return this.spelling.bytesOf(this.idAt(at))!;
+    return this.text.subarray(this.textBefore(at), this.textBefore(at + 1));
+  }
+
+  /** The first byte of its text, -1 where its first token has none. */
+  get firstByte(): number {
+    if (this.spelling !== null) return this.spelling.firstByteOf(this.idAt(0));
+    return this.textBefore(1) === 0 ? -1 : this.slab!.bytes[4 * (this.at + this.#idsAt + 2 * this.length)]!;
+  }
+
+  /** How much of its text is what `text` goes on with at `textAt`. */
+  match(text: Buffer, textAt: number): TextShared {
+    const { words } = this.slab!;
+    const ids = this.at + this.#idsAt;
+    if (this.spelling !== null) return this.spelling.match(words, ids, ids + this.length, text, textAt);
+    const bytes = sharedBytes(this.text, text, textAt);
+    const tokens = bytes === this.textBefore(this.length) ? this.length : tokensWithin(this.ends, bytes);
+    return { tokens, bytes };
   }
 
   get isLeaf(): boolean {
@@ -133,39 +167,45 @@ export class TreeNode implements Run {
   /** Never less than what it takes (`bench/radix-tree/million.ts`). */
   get bytes(): number {
     let marks = 0;
-    for (const { end } of this.marks ?? []) {
-      marks += MARK_BYTES + (end === null ? 0 : TURN_END_BYTES);
-      if (end !== null && end.own !== null) marks += ARRAY_BYTES + end.own.byteLength;
+    if (this.marks !== null) {
+      for (const { end } of this.marks) {
+        marks += MARK_BYTES + (end === null ? 0 : TURN_END_BYTES);
+        if (end !== null && end.own !== null) marks += ARRAY_BYTES + end.own.byteLength;
+      }
     }
-    return NODE_BYTES + this.#words.byteLength + marks;
+    return NODE_BYTES + PackedMemory.bytesOf(this.#words) + marks;
   }
 
   /** Copies tokens of a run, in place of those that are here. */
-  take(run: Run, from: number, to: number, logprobs = run.logprobs): void {
-    const { ids, ends, text } = run;
+  take(memory: PackedMemory, run: Run, from: number, to: number, logprobs = run.logprobs): void {
     const length = to - from;
-    const cut = from === 0 ? 0 : ends[from - 1]!;
-    const textBytes = (to === 0 ? 0 : ends[to - 1]!) - cut;
+    const cut = from === 0 || run.spelling !== null ? 0 : run.ends[from - 1]!;
+    const textBytes = to === 0 || run.spelling !== null ? 0 : run.ends[to - 1]! - cut;
     const idsAt = logprobs === null ? 0 : 2 * length;
-    const words = new Int32Array(idsAt + 2 * length + Math.ceil(textBytes / 4));
-    const { buffer } = words;
-    if (logprobs !== null) {
-      const own = new Float64Array(buffer, 0, length);
-      for (let i = 0; i < length; i++) own[i] = logprobs[from + i]!;
+    const words = idsAt + (run.spelling === null ? 2 : 1) * length + Math.ceil(textBytes / 4);
+    if (this.slab === null) {
+      memory.take(this, words);
+      fill(this.slab!, this.at, run, { from, to, cut, textBytes }, logprobs);
+    } else {
+      if (scratch.words.length < words) scratch = new Slab(new ArrayBuffer(16 * words));
+      fill(scratch, 0, run, { from, to, cut, textBytes }, logprobs);
+      memory.free(this);
+      memory.take(this, words);
+      this.slab.words.set(scratch.words.subarray(0, words), this.at);
     }
-    for (let i = 0; i < length; i++) {
-      words[idsAt + i] = ids[from + i]!;
-      words[idsAt + length + i] = ends[from + i]! - cut;
-    }
-    text.copy(new Uint8Array(buffer, 4 * (idsAt + 2 * length)), 0, cut, cut + textBytes);
     this.#words = words;
     this.length = length;
+    this.spelling = run.spelling;
     this.isSampled = run.isSampled;
     this.#hasLogprobs = logprobs !== null;
   }
 
   get #idsAt(): number {
     return this.#hasLogprobs ? 2 * this.length : 0;
+  }
+
+  #view(from: number, length: number): Int32Array {
+    return this.slab === null ? NO_WORDS : this.slab.words.subarray(this.at + from, this.at + from + length);
   }
 
   add(child: TreeNode): void {
@@ -188,7 +228,7 @@ export class TreeNode implements Run {
 
   /** Children whose first token is this one. */
   withId(id: number): readonly TreeNode[] {
-    return this.#children?.withId(id) ?? [];
+    return this.#children?.withId(id) ?? NONE;
   }
 
   get children(): Iterable<TreeNode> {
@@ -203,14 +243,14 @@ export class TreeNode implements Run {
   }
 
   /** Cuts it in two before token `at`. This object stays the lower part. @returns the upper one, which takes its place */
-  split(at: number): TreeNode {
+  split(memory: PackedMemory, at: number): TreeNode {
     const upper = new TreeNode();
     const parent = this.parent!;
     parent.remove(this);
     upper.depth = this.depth;
     upper.version = this.version;
-    upper.take(this, 0, at);
-    this.take(this, at, this.length);
+    upper.take(memory, this, 0, at);
+    this.take(memory, this, at, this.length);
     this.depth += at;
     if (this.marks !== null) {
       const { marks } = this;
@@ -233,8 +273,56 @@ export class TreeNode implements Run {
 
 export function release(place: Place): void {
   const { node } = place;
-  node.places = orNull((node.places ?? []).filter((other) => other !== place));
+  if (node.places !== null) node.places = orNull(node.places.filter((other) => other !== place));
 }
 
 /** A copy: what `filter` answers has room for 17. */
 const orNull = <T>(list: T[]): T[] | null => (list.length === 0 ? null : list.slice());
+
+interface Part {
+  readonly from: number;
+  readonly to: number;
+  /** Where its text begins, and how long it is. */
+  readonly cut: number;
+  readonly textBytes: number;
+}
+
+/** Lays a part of a run out as a node has it. */
+function fill(
+  { words, doubles, bytes }: Slab,
+  start: number,
+  { ids, spelling, ends, text }: Run,
+  { from, to, cut, textBytes }: Part,
+  logprobs: Float64Array | null,
+): void {
+  const length = to - from;
+  let at = start;
+  if (logprobs !== null) {
+    for (let i = 0; i < length; i++) doubles[at / 2 + i] = logprobs[from + i]!;
+    at += 2 * length;
+  }
+  words.set(length === ids.length ? ids : ids.subarray(from, to), at);
+  if (spelling !== null) return;
+  for (let i = 0; i < length; i++) words[at + length + i] = ends[from + i]! - cut;
+  text.copy(bytes, 4 * (at + 2 * length), cut, cut + textBytes);
+}
+
+function sharedBytes(piece: Buffer, text: Buffer, textAt: number): number {
+  const most = Math.min(piece.length, text.length - textAt);
+  if (piece.compare(text, textAt, textAt + most, 0, most) === 0) return most;
+  let shared = 0;
+  while (piece[shared] === text[textAt + shared]) shared++;
+  return shared;
+}
+
+/** How many tokens end within the first `bytes` bytes: ends only grow. */
+export function tokensWithin(ends: Int32Array | Uint32Array, bytes: number): number {
+  let low = 0;
+  let high = ends.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ends[middle]! <= bytes) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
