@@ -118,7 +118,7 @@ export class RequestBody {
       const slab = this.#slabs!.at(-1)!;
       const from = slab.length - this.#slabLeft;
       const count = Math.min(this.#slabLeft, bytes.length - at);
-      slab.set(bytes.subarray(at, at + count), from);
+      bytes.copy(slab, from, at, at + count);
       this.#slabLeft -= count;
       at += count;
       this.#push(slab.subarray(from, from + count));

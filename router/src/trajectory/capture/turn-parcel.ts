@@ -1,3 +1,4 @@
+import { copyTo } from '../../kit/bytes.ts';
 import type { TurnFacts } from './capture.ts';
 
 /** A turn whose answer is here, as the event loop knows it. */
@@ -96,9 +97,9 @@ export class TurnPacker {
       at += words[word + TEXT_BYTES + i]!;
       this.#before[i] = text;
     }
-    if (request !== null) bytes.set(request, at);
+    if (request !== null) copyTo(bytes, at, request);
     at += request?.length ?? 0;
-    bytes.set(answer, at);
+    copyTo(bytes, at, answer);
     this.#end = aligned(at + answer.length);
     return true;
   }
