@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { type MessagePort, type Transferable, Worker } from 'node:worker_threads';
+import { Slots } from '../kit/slots.ts';
 
 /** What a thread can be asked for: each may block, as it has its thread to itself. */
 export type Calls = Readonly<Record<string, (argument: never) => unknown>>;
@@ -30,10 +31,10 @@ interface Pending {
  */
 export class ThreadCaller<C extends Calls> {
   readonly #worker: Worker;
-  readonly #pending = new Map<number, Pending>();
+  /** By the number of the call, less one: 0 is the number of all that get no answer. */
+  readonly #pending = new Slots<Pending>();
   #calls: Call[] = [];
   #transfer: Transferable[] = [];
-  #nextId = 1;
   #isOver = false;
 
   /**
@@ -62,8 +63,7 @@ export class ThreadCaller<C extends Calls> {
         reject(new Error('the thread has ended'));
         return;
       }
-      const id = this.#nextId++;
-      this.#pending.set(id, { resolve, reject });
+      const id = this.#pending.put({ resolve, reject }) + 1;
       // A process that waits for an answer, and for nothing else, waits.
       if (this.#pending.size === 1) this.#worker.ref();
       this.#send({ id, name, argument }, transfer);
@@ -114,8 +114,7 @@ export class ThreadCaller<C extends Calls> {
   }
 
   #settle({ id, value, error }: Reply): void {
-    const pending = this.#pending.get(id);
-    this.#pending.delete(id);
+    const pending = this.#pending.take(id - 1);
     if (this.#pending.size === 0) this.#worker.unref();
     if (error === undefined) pending?.resolve(value as never);
     else pending?.reject(new Error(error));
@@ -124,8 +123,7 @@ export class ThreadCaller<C extends Calls> {
   #end(error: Error, onDeath: (error: Error) => void): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    for (const { reject } of this.#pending.values()) reject(error);
-    this.#pending.clear();
+    for (const { reject } of this.#pending.takeAll()) reject(error);
     onDeath(error);
   }
 }
