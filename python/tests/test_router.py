@@ -145,6 +145,8 @@ class RouterTest(unittest.TestCase):
             import os, signal
             from turnout import Router
             os.setpgrp()
+            # Who started the tests may have it ignored: nohup does.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             with Router() as router:
                 try:
                     os.killpg(0, signal.SIGINT)
