@@ -60,7 +60,8 @@ const soak: FaultsPhase = {
   eventGapMs: 4000,
   serviceMs: (random) => 10 + random() * 100,
   events: (random) => 2 + Math.floor(random() * 6),
-  limits,
+  // Less than ten bytes a request at its usual pace: what policies remember of it does not grow any more.
+  limits: { ...limits, usedMbPerMinute: 0.5 },
 };
 
 function report(name: string, { figures, complaints }: Outcome): void {
@@ -81,7 +82,8 @@ async function prove(): Promise<boolean> {
       patienceMs: 30_000,
       sampleMs: 1_000,
       sabotage: what,
-      limits: { ...limits, usedMbPerMinute: 40, minJudgedMs: 8_000 },
+      // A process that has just begun grows by itself; by less than this.
+      limits: { ...limits, usedMbPerMinute: 40, rssMbPerMinute: 200, minJudgedMs: 8_000 },
     });
     const found = outcome.complaints.find((complaint) => expected.test(complaint));
     isProven &&= found !== undefined;

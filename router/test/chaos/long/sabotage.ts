@@ -16,6 +16,7 @@ export const sabotages = {
   'leak a timer': /leaked: Timeout/,
   'leak a count': /leaked: .*in flight/,
   'leak memory': /memory grows: heapUsed/,
+  'leak memory that V8 does not count': /memory grows: resident/,
   'block the loop': /the loop is late/,
 } as const;
 export type Sabotage = keyof typeof sabotages;
@@ -37,6 +38,7 @@ export function sabotage(router: Router, what: Sabotage): void {
   }
   pipeline.dispatch = (head, body, sink) => {
     if (what === 'leak memory') kept.push(Buffer.alloc(8192, 1));
+    if (what === 'leak memory that V8 does not count') kept.push(Buffer.from(new SharedArrayBuffer(131_072)).fill(1));
     if (++count <= WARM_UP || count % EVERY !== 0 || head.method !== 'POST') return dispatch(head, body, sink);
     if (what === 'swallow a request') return dispatch(head, body, { ...noSink });
     if (what === 'leak a socket') {
