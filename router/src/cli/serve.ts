@@ -2,6 +2,7 @@ import { ConfigError } from '../config/load.ts';
 import type { Config } from '../config/options.ts';
 import { startRouter } from '../router.ts';
 import { parent } from './parent.ts';
+import { keepYoungGenerationSmall } from './young-generation.ts';
 
 /** What runs beside a router and ends with it. */
 export interface Companions {
@@ -20,6 +21,7 @@ export async function serve(readConfig: () => Config, companions?: Companions): 
   const config = readConfig();
   // A plugin that forgets an await must not end the router. Without plugins it would be a fault of the router's own.
   if (config.plugin.length > 0) process.on('unhandledRejection', reportForgotten);
+  keepYoungGenerationSmall();
   // A signal that comes while it starts waits for that: unheard, it would end the process.
   const started = startRouter(config).catch((error: unknown) => {
     throw new ConfigError((error as Error).message);

@@ -218,3 +218,31 @@ test(
     t.diagnostic(`${Math.round(heap)} bytes of heap and buffers, ${Math.round(resident)} of the process a connection`);
   },
 );
+
+/**
+ * On SIGUSR2 lets the young generation grow to its two halves of 16 MB, and then, when that may have been seen, makes what V8
+ * grows it by: objects that live for some collections.
+ */
+const SURVIVE = `
+  import v8 from 'node:v8';
+  const young = () => v8.getHeapSpaceStatistics().find((space) => space.space_name === 'new_space').space_size;
+  const kept = [];
+  let made = 0;
+  const make = (count) => {
+    for (let i = 0; i < count; i++) kept[made++ % 60_000] = { a: i, b: [i, i] };
+  };
+  process.on('SIGUSR2', () => {
+    while (young() < ${32 * MB}) make(2_000);
+    setTimeout(() => {
+      make(2_000_000);
+      console.log('young ' + young() + '.');
+    }, 600);
+  });`;
+
+test('V8 is kept from growing its young generation to 128 MB', { skip: needsProc }, async (t) => {
+  const { router } = await warmRouter(t, [], preloaded(SURVIVE));
+  router.child.kill('SIGUSR2');
+  let match: RegExpExecArray | null = null;
+  await until('what lives is made', () => (match = /young (\d+)\./.exec(router.output())) !== null, 40_000);
+  equal(Number(match![1]), 32 * MB);
+});

@@ -1,18 +1,25 @@
-import type { Random } from '../../../src/kit/rng.ts';
+import { type Random, seededRandom } from '../../../src/kit/rng.ts';
 import { ClientSocket, type Plan } from './client.ts';
 import type { ClientEnd, Journal } from './journal.ts';
 
 const PATHS = ['/v1/completions', '/v1/chat/completions', '/generate'];
-/** Few enough that what policies remember of them stops growing early in a run. */
+/**
+ * Few enough that what policies remember of them stops growing early in a run. So each has one prompt: with a new one at each
+ * beginning, `rollout` remembered ten more groups a second until it had all of its 10,000, for longer than a run.
+ */
 const SESSIONS = 512;
+const sizes = seededRandom(1);
+const promptSizes = Array.from({ length: SESSIONS }, () =>
+  sizes() < 0.01 ? 200_000 : sizes() < 0.1 ? Math.floor(sizes() * 30_000) : Math.floor(sizes() * 2000),
+);
 
 /** Any client: of any size, patient or not, tidy or not. */
 export function drawPlan(random: Random): Plan {
-  const size = random() < 0.01 ? 200_000 : random() < 0.1 ? Math.floor(random() * 30_000) : Math.floor(random() * 2000);
+  const session = Math.floor(random() * SESSIONS);
   return {
     path: PATHS[Math.floor(random() * PATHS.length)]!,
-    session: `s${Math.floor(random() * SESSIONS)}`,
-    size,
+    session: `s${session}`,
+    size: promptSizes[session]!,
     stream: random() < 0.6,
     isChunked: random() < 0.1,
     leavesAfterMs: random() < 0.06 ? 1 + random() * 800 : 0,

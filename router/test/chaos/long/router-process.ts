@@ -1,6 +1,7 @@
 // The router of a chaos run, in a process of its own: its memory and its loop are nobody else's.
 import { Socket } from 'node:net';
 import { pino } from 'pino';
+import { keepYoungGenerationSmall } from '../../../src/cli/young-generation.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { startRouter } from '../../../src/router.ts';
 import { answerQuestions } from './process-report.ts';
@@ -25,6 +26,7 @@ function openSockets(): string[] {
 }
 
 const { options, fault } = JSON.parse(process.argv[2]!) as { options: Record<string, unknown>; fault: Sabotage | null };
+keepYoungGenerationSmall();
 const router = await startRouter(loadConfig(options, {}, undefined), { log: pino({ level: 'error' }) });
 if (fault !== null) sabotage(router, fault);
 answerQuestions(

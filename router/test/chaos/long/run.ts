@@ -60,7 +60,8 @@ const soak: FaultsPhase = {
   eventGapMs: 4000,
   serviceMs: (random) => 10 + random() * 100,
   events: (random) => 2 + Math.floor(random() * 6),
-  limits,
+  // Less than ten bytes a request at its usual pace: what policies remember of it does not grow any more.
+  limits: { ...limits, usedMbPerMinute: 0.5 },
 };
 
 function report(name: string, { figures, complaints }: Outcome): void {
