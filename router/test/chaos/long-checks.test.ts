@@ -60,6 +60,7 @@ test('what may happen to a request', () => {
     [whole(), unavailable(0), unavailable(10), execution({ startMs: 20, endMs: 30 })],
     [whole({ status: 503, payload: 'no' }), unavailable(0)],
     [whole({ status: 502, payload: '{}', error: 'upstream_reset' }), died(0), died(10)],
+    [whole(), ...[0, 10, 20].map(unavailable), died(30), execution({ startMs: 50 })],
     [cut(ANSWER.slice(0, 15)), execution({ end: 'cut' })],
     [cut(`${ANSWER.slice(0, 16)}data: {"error":{}}\n\n`), execution({ end: 'cut' })],
     [cut(ANSWER.slice(0, 15)), execution({ end: 'gone', isStalled: true })],
@@ -104,6 +105,8 @@ test('duplicated: twice at once, without a reason, too often, too late', () => {
   );
   const five = [0, 10, 20, 30].map(unavailable);
   match(verdict(whole(), ...five, execution({ startMs: 50 })), /duplicated: executed 5 times/);
+  const six = [...[0, 10, 20, 30].map(unavailable), died(40)];
+  match(verdict(whole(), ...six, execution({ startMs: 60 })), /duplicated: executed 6 times/);
   match(verdict(whole(), execution({ startMs: 5_000 })), /duplicated: reached an engine after its end/);
 });
 
