@@ -19,8 +19,10 @@ const PROMPT_TOKENS = 460;
 /** What all prompts begin with. */
 const SHARED_TOKENS = 100;
 const TOKENS = 380;
-/** So many requests until what is compiled just in time is compiled, and stores and trees are as full as they get. */
-const WARM_UP = 10_000;
+/** So many requests until what is compiled just in time is compiled, and trees and the store (256 MB) are as full as they get. */
+const WARM_UP = 70_000;
+/** With prompts as text, where that is little beside tokenising them. */
+const TEXT_WARM_UP = 5_000;
 
 const main = join(import.meta.dirname, '../../router/bin/turnout.js');
 
@@ -133,13 +135,15 @@ export async function measureRadix({ requests, rounds, folder, say }: RadixRun):
         stops,
       );
     const without = await serve();
-    const withTree = await serve('--tokenizer-path', folder, '--plugin', 'radix-tree:{"verify":false}');
+    const serveTree = () => serve('--tokenizer-path', folder, '--plugin', 'radix-tree:{"verify":false}');
     const roads = [
       { road: plain, router: without, kind: 'ids' },
-      { road: tree, router: withTree, kind: 'ids' },
-      { road: text, router: withTree, kind: 'text' },
+      { road: tree, router: await serveTree(), kind: 'ids' },
+      { road: text, router: await serveTree(), kind: 'text' },
     ] as const;
-    for (const { router, kind } of roads) await load(Number(router.found), kind, WARM_UP);
+    for (const { router, kind } of roads) {
+      await load(Number(router.found), kind, kind === 'ids' ? WARM_UP : TEXT_WARM_UP);
+    }
     for (let round = 1; round <= rounds; round++) {
       for (const { road, router, kind } of roads) {
         const before = readCpu([router.pid]);

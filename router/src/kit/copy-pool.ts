@@ -10,18 +10,16 @@ export class CopyPool {
     this.#maxSpare = maxSpare;
   }
 
-  /** @returns a copy of `bytes[start, end)`, to be given back when nobody reads it any more. */
+  /** @returns a buffer that begins with a copy of `bytes[start, end)`, to be given back when nobody reads it any more. */
   take(bytes: Uint8Array, start: number, end: number): Buffer {
     const size = end - start;
-    const whole =
+    const copy =
       size > this.#bytes ? Buffer.allocUnsafeSlow(size) : (this.#spare.pop() ?? Buffer.allocUnsafeSlow(this.#bytes));
-    const copy = size === whole.length ? whole : whole.subarray(0, size);
     copy.set(bytes.subarray(start, end));
     return copy;
   }
 
   giveBack(copy: Buffer): void {
-    if (copy.buffer.byteLength !== this.#bytes || this.#spare.length === this.#maxSpare) return;
-    this.#spare.push(copy.length === this.#bytes ? copy : Buffer.from(copy.buffer));
+    if (copy.length === this.#bytes && this.#spare.length < this.#maxSpare) this.#spare.push(copy);
   }
 }

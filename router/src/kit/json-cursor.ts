@@ -21,33 +21,41 @@ const CASE = 0x20;
 
 const NULL = Buffer.from('null');
 
-/** The keys that somebody looks for. */
+/** The keys that somebody looks for: ASCII, without quotes and escapes. */
 export class KeyTable {
+  /** Each with the quote behind it. */
   readonly #names: readonly Buffer[];
-  /** By length and first letter: names, by their indexes. */
+  /** By their first letters: names, by their indexes. */
   readonly #slots: readonly (readonly number[])[];
 
   constructor(names: readonly string[]) {
-    this.#names = names.map((name) => Buffer.from(name));
-    const slots: number[][] = Array.from({ length: 64 }, () => []);
-    for (const [i, name] of this.#names.entries()) slots[slotOf(name.length, name[0] ?? 0)]!.push(i);
+    this.#names = names.map((name) => Buffer.from(`${name}"`));
+    const slots: number[][] = Array.from({ length: 32 }, () => []);
+    for (const [i, name] of this.#names.entries()) slots[name[0]! & 31]!.push(i);
     this.#slots = slots;
   }
 
-  /** @returns the index of the name that these bytes spell, -1 for none */
+  /** @returns the index of the name that stands here, with the quote behind it; -1 for none */
   find(bytes: Buffer, start: number, end: number): number {
-    const slot = this.#slots[slotOf(end - start, bytes[start]!)]!;
-    for (let i = 0; i < slot.length; i++) {
-      const name = this.#names[slot[i]!]!;
-      let same = 0;
-      if (name.length === end - start) while (same < name.length && name[same] === bytes[start + same]) same++;
-      if (same === end - start) return slot[i]!;
-    }
+    if (start >= end) return -1;
+    const slot = this.#slots[bytes[start]! & 31]!;
+    for (let i = 0; i < slot.length; i++) if (this.#isAt(slot[i]!, bytes, start, end)) return slot[i]!;
     return -1;
   }
-}
 
-const slotOf = (length: number, first: number): number => (length * 5 + first) & 63;
+  /** Bytes of a name, with its quote. */
+  lengthOf(which: number): number {
+    return this.#names[which]!.length;
+  }
+
+  #isAt(which: number, bytes: Buffer, start: number, end: number): boolean {
+    const name = this.#names[which]!;
+    if (start + name.length > end) return false;
+    let same = 0;
+    while (same < name.length && name[same] === bytes[start + same]) same++;
+    return same === name.length;
+  }
+}
 
 const NO_IDS = new Int32Array(0);
 
@@ -63,13 +71,10 @@ export class JsonCursor {
   at: number;
   hasFailed = false;
   readonly #bytes: Buffer;
-  /** The same bytes. */
-  readonly #view: DataView;
   readonly #end: number;
 
   constructor(bytes: Buffer, start: number, end: number) {
     this.#bytes = bytes;
-    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
     this.at = start;
     this.#end = end;
   }
@@ -197,7 +202,7 @@ export class JsonCursor {
     let count = 0;
     do {
       if (scratch.length < count + (this.#end - this.at) / 2) scratch = enlarged(scratch, count, this.#end - this.at);
-      const taken = plainIds(this.#view, this.at, this.#end, scratch, count);
+      const taken = plainIds(this.#bytes, this.at, this.#end, scratch, count);
       this.at += taken.bytes;
       count += taken.count;
       // What has ten digits, blanks or a fault is looked at more closely.
@@ -213,7 +218,7 @@ export class JsonCursor {
     let count = 0;
     if (!this.#takes(CLOSE_ARRAY)) {
       do {
-        const taken = plainPairs(this.#view, this.at, this.#end, ids, numbers, count);
+        const taken = plainPairs(this.#bytes, this.at, this.#end, ids, numbers, count);
         this.at += taken.bytes;
         count += taken.count;
         if (count === ids.length) return this.#fail();
@@ -278,13 +283,16 @@ export class JsonCursor {
 
   #key(table: KeyTable): number {
     if (!this.#takes(QUOTE)) return this.#failed(-1);
-    const start = this.at;
-    let at = plainEnd(this.#view, start, this.#end);
-    while (at < this.#end && this.#bytes[at]! >= 0x80) at = plainEnd(this.#view, at + 1, this.#end);
-    // An escape may spell a name in another way: nobody writes keys like that.
-    if (at >= this.#end || this.#bytes[at] !== QUOTE) return this.#failed(-1);
-    this.at = at + 1;
-    return this.#takes(COLON) ? table.find(this.#bytes, start, at) : this.#failed(-1);
+    const which = table.find(this.#bytes, this.at, this.#end);
+    if (which >= 0) this.at += table.lengthOf(which);
+    else {
+      let at = plainEnd(this.#bytes, this.at, this.#end);
+      while (at < this.#end && this.#bytes[at]! >= 0x80) at = plainEnd(this.#bytes, at + 1, this.#end);
+      // An escape may spell a name in another way: nobody writes keys like that.
+      if (at >= this.#end || this.#bytes[at] !== QUOTE) return this.#failed(-1);
+      this.at = at + 1;
+    }
+    return this.#takes(COLON) ? which : this.#failed(-1);
   }
 
   /** From behind the opening quote to behind the closing one. `plain`: all ASCII, no escapes. `whole`: no escapes. */
@@ -293,7 +301,7 @@ export class JsonCursor {
     let { at } = this;
     let isAscii = true;
     let whole = true;
-    while ((at = plainEnd(this.#view, at, this.#end)) < this.#end) {
+    while ((at = plainEnd(this.#bytes, at, this.#end)) < this.#end) {
       const byte = bytes[at]!;
       if (byte === QUOTE) break;
       if (byte < SP) this.#fail();

@@ -164,7 +164,7 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader, Bagged
     } else {
       if (this.#out !== '') this.#write();
       const copy = copies.take(bytes, start, end);
-      this.socket.write(copy);
+      this.socket.write(size === copy.length ? copy : copy.subarray(0, size));
       if (this.socket.writableLength === 0) copies.giveBack(copy);
       else this.#unsent.push(copy);
     }

@@ -72,11 +72,7 @@ export class AnswerTap implements AnswerEar {
 
   /** What came: of a stream, events that its sampled tokens can be told by. Several pieces have their memory to themselves. */
   take(): Buffer[] {
-    const kept = [
-      ...this.#newest.values(),
-      ...this.#untold.map(({ pieces }) => pieces),
-      this.#gathered.pieces(),
-    ].flat();
+    const kept = this.#isStream ? this.#events() : this.#gathered.pieces();
     if (kept.length <= 1) return kept;
     if (kept.every(({ length }) => length <= LARGE_BYTES)) return [joinedAlone(kept)];
     const pieces: Buffer[] = [];
@@ -91,6 +87,11 @@ export class AnswerTap implements AnswerEar {
       }
     }
     return small.length > 0 ? [...pieces, joinedAlone(small)] : pieces;
+  }
+
+  #events(): Buffer[] {
+    const untold = this.#untold.map(({ pieces }) => pieces);
+    return [...this.#newest.values(), ...untold, this.#gathered.pieces()].flat();
   }
 
   /** Nobody reads any more what it took. */

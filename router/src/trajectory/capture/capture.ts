@@ -123,7 +123,7 @@ export class Capture {
     counts.knownTokens += known;
     counts.promptTokens += tokens;
     const continued = continuedAt(place);
-    const end = forest.insert(place, { ...rest, logprobs: null, isSampled: false }, forest.versions.newest);
+    const end = forest.insert(place, runOf(rest, null, false), forest.versions.newest);
     forest.mark(end, 'prompt');
     const held = end.node.hold(end.at);
     release(place);
@@ -142,7 +142,7 @@ export class Capture {
     const session = facts.session || (continued?.session ?? id);
     const index = continued === null ? 0 : continued.index + 1;
     const aligned = alignSampled(this.tokenizer.pieces, ids, text);
-    const run = { ...aligned, logprobs: sampled.logprobs, isSampled: true };
+    const run = runOf(aligned, sampled.logprobs, true);
     const from = tokensAt(start);
     const endOf = (shared: number): TurnEnd => {
       const own = shared === 0 ? null : (sampled.logprobs?.slice(0, shared) ?? null);
@@ -166,7 +166,7 @@ export class Capture {
     if (ids.length > 0) forest.mark(end, 'turn', endOf(shared), aligned.hiddenBytes);
     this.counts.turns++;
     const path = this.#pathOf(prompt, sampled);
-    const turn = turnOf(prompt, sampled, path, { ...facts, ...kept, id, session, index });
+    const turn = turnOf({ prompt, sampled, path, facts, kept, id, session, index });
     this.#keeper.put(turn);
     forest.trim();
     return turn;
@@ -248,21 +248,32 @@ function part({ ids, ends, text, logprobs, isSampled }: Run, from: number, to: n
   };
 }
 
-function turnOf(
-  { tokens, continued }: OpenPrompt,
-  sampled: Sampled,
-  { ids, logprobs, mask }: Path,
-  facts: TurnFacts & KeptBeside & Pick<Turn, 'id' | 'index'>,
-): Turn {
+const runOf = (
+  { ids, spelling, ends, text }: AlignedTokens,
+  logprobs: Float64Array | null,
+  isSampled: boolean,
+): Run => ({ ids, spelling, ends, text, logprobs, isSampled });
+
+interface TurnParts extends Pick<Turn, 'id' | 'session' | 'index'> {
+  readonly prompt: OpenPrompt;
+  readonly sampled: Sampled;
+  readonly path: Path;
+  readonly facts: TurnFacts;
+  readonly kept: KeptBeside;
+}
+
+function turnOf({ prompt, sampled, path, facts, kept, id, session, index }: TurnParts): Turn {
+  const { tokens, continued } = prompt;
+  const { ids, logprobs, mask } = path;
   const start = ids.length - sampled.ids.length;
   return {
-    id: facts.id,
-    session: facts.session,
+    id,
+    session,
     group: facts.group,
     tenant: facts.tenant,
     parent: continued?.turn ?? null,
     keeps: continued?.keeps ?? 0,
-    index: facts.index,
+    index,
     worker: facts.worker,
     model: facts.model,
     path: facts.path,
@@ -278,8 +289,8 @@ function turnOf(
     cachedTokens: sampled.cachedTokens,
     finishReason: sampled.finishReason,
     drift: null,
-    experts: facts.experts,
-    request: facts.request,
-    answer: facts.answer,
+    experts: kept.experts,
+    request: kept.request,
+    answer: kept.answer,
   };
 }

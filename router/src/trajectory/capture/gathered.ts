@@ -9,7 +9,8 @@ const BLOCK_BYTES = 1_048_576;
 export class Gathered {
   bytes = 0;
   readonly #pool: CopyPool | null;
-  #parts: Buffer[] = [];
+  readonly #parts: Buffer[] = [];
+  #pooled: Buffer[] = [];
   readonly #blocks: Buffer[] = [];
   #room = 0;
 
@@ -19,24 +20,31 @@ export class Gathered {
   }
 
   add(bytes: Buffer, start: number, end: number): void {
-    if (this.bytes <= SMALL_BYTES) this.#parts.push(this.#pool?.take(bytes, start, end) ?? ownCopy(bytes, start, end));
+    if (this.bytes <= SMALL_BYTES) this.#parts.push(this.#copy(bytes, start, end));
     else this.#addToBlock(bytes, start, end);
     this.bytes += end - start;
   }
 
+  #copy(bytes: Buffer, start: number, end: number): Buffer {
+    if (this.#pool === null) return ownCopy(bytes, start, end);
+    const copy = this.#pool.take(bytes, start, end);
+    this.#pooled.push(copy);
+    return copy.subarray(0, end - start);
+  }
+
   /** All of it: one piece, or several of which each has its memory to itself. */
   pieces(): Buffer[] {
+    if (this.#blocks.length === 0) return this.#parts.length <= 1 ? [...this.#parts] : [joinedAlone(this.#parts)];
     const blocks = this.#blocks.map((block, i) =>
       i === this.#blocks.length - 1 ? block.subarray(0, BLOCK_BYTES - this.#room) : block,
     );
-    if (blocks.length === 0) return this.#parts.length <= 1 ? [...this.#parts] : [joinedAlone(this.#parts)];
     return [joinedAlone(this.#parts), ...blocks];
   }
 
   /** Nobody reads any more what is in it. */
   free(): void {
-    for (const part of this.#parts) this.#pool?.giveBack(part);
-    this.#parts = [];
+    for (const copy of this.#pooled) this.#pool?.giveBack(copy);
+    this.#pooled = [];
   }
 
   #addToBlock(bytes: Buffer, start: number, end: number): void {

@@ -124,6 +124,9 @@ export class TurnEnds {
   #record({ isStream, answer, facts, expertsKey }: EndedTurn, known: Open): void {
     const { dialect, prompts, samples, tenant, model } = known;
     const { capture, files } = this.#options;
+    // A copy costs more than a look.
+    const isSame = facts.tenant === tenant && facts.model === model;
+    const told = isSame ? facts : { ...facts, tenant, model };
     for (const sampled of readAnswer(dialect, isStream, bufferOf(answer))) {
       const prompt = prompts[Math.floor(sampled.index / samples)];
       if (prompt === undefined) throw new Unreadable(`a sample with the number ${sampled.index}`);
@@ -133,8 +136,8 @@ export class TurnEnds {
       const experts = expertsKey === null ? null : (files?.keep(expertsKey, sampled.experts) ?? null);
       // Of several samples the first one has them: they are those of all.
       const isFirst = sampled.index === 0 && known.request !== null;
-      const bodies = { request: isFirst ? known.request : null, answer: isFirst ? answer.slice() : null };
-      capture().record(prompt, sampled, { ...facts, tenant, model }, { experts, ...bodies });
+      const request = isFirst ? known.request : null;
+      capture().record(prompt, sampled, told, { experts, request, answer: isFirst ? answer.slice() : null });
     }
   }
 

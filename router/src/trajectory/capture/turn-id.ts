@@ -4,15 +4,18 @@ import { randomBytes } from 'node:crypto';
 export class TurnIds {
   readonly #own = randomBytes(5).toString('hex');
   #lastMs = 0;
+  /** The same as text. */
+  #time = '0'.repeat(9);
   #count = 0;
 
   next(nowMs = Date.now()): string {
     // A clock that is set back must not put a turn before the one it continues.
     if (nowMs > this.#lastMs) {
       this.#lastMs = nowMs;
+      this.#time = nowMs.toString(36).padStart(9, '0');
       this.#count = 0;
     }
     const count = (this.#count++).toString(36).padStart(4, '0');
-    return `${this.#lastMs.toString(36).padStart(9, '0')}${count}-${this.#own}`;
+    return `${this.#time}${count}-${this.#own}`;
   }
 }

@@ -37,18 +37,22 @@ const FIRST_TURN = 8;
 const ID = 0;
 const FLAGS = 1;
 const EXPERTS = 2;
-const REQUEST_BYTES = 3;
-const ANSWER_BYTES = 4;
-const TEXT_BYTES = 5;
+const REQUEST_AT = 3;
+const REQUEST_BYTES = 4;
+const ANSWER_AT = 5;
+const ANSWER_BYTES = 6;
+const TEXT_BYTES = 7;
 const TEXTS = ['session', 'group', 'tenant', 'worker', 'model', 'path'] as const;
 const DOUBLES = ['startedAtMs', 'ttftMs', 'generationMs'] as const;
-const WORDS = 12;
+const WORDS = 14;
 const HEAD_BYTES = 4 * WORDS + 8 * DOUBLES.length;
 /** For the length of a text: it is that of the turn before. */
 const AS_BEFORE = -1;
 const NO_REQUEST = -1;
 
 const aligned = (bytes: number): number => (bytes + 7) & ~7;
+/** The first place from `at` on that lies to words of eight bytes as `bytes` do: others are copied to shared memory byte by byte. */
+const placeFor = (bytes: Uint8Array, at: number): number => at + ((bytes.byteOffset - at) & 7);
 
 class Crate {
   readonly memory: SharedArrayBuffer;
@@ -74,7 +78,8 @@ export class TurnPacker {
   /** @returns false: it has no room for this turn; take what it has first */
   add(turn: EndedTurn): boolean {
     const { request, answer, facts, expertsKey } = turn;
-    let size = HEAD_BYTES + (request?.length ?? 0) + answer.length;
+    // Seven before each of them, at most.
+    let size = HEAD_BYTES + 14 + (request?.length ?? 0) + answer.length;
     // A letter has three bytes at most for each unit that it has here.
     for (const name of TEXTS) size += 3 * facts[name].length;
     size = aligned(size);
@@ -85,8 +90,6 @@ export class TurnPacker {
     words[word + ID] = turn.id;
     words[word + FLAGS] = turn.isStream ? 1 : 0;
     words[word + EXPERTS] = expertsKey ?? -1;
-    words[word + REQUEST_BYTES] = request?.length ?? NO_REQUEST;
-    words[word + ANSWER_BYTES] = answer.length;
     for (let i = 0; i < DOUBLES.length; i++) doubles[(start + 4 * WORDS) / 8 + i] = facts[DOUBLES[i]!];
     let at = start + HEAD_BYTES;
     for (let i = 0; i < TEXTS.length; i++) {
@@ -97,9 +100,17 @@ export class TurnPacker {
       at += words[word + TEXT_BYTES + i]!;
       this.#before[i] = text;
     }
-    if (request !== null) copyTo(bytes, at, request);
-    at += request?.length ?? 0;
+    words[word + REQUEST_BYTES] = request?.length ?? NO_REQUEST;
+    if (request !== null) {
+      at = placeFor(request, at);
+      copyTo(bytes, at, request);
+      words[word + REQUEST_AT] = at;
+      at += request.length;
+    }
+    at = placeFor(answer, at);
     copyTo(bytes, at, answer);
+    words[word + ANSWER_AT] = at;
+    words[word + ANSWER_BYTES] = answer.length;
     this.#end = aligned(at + answer.length);
     return true;
   }
@@ -142,12 +153,13 @@ export function* unpack({ crate, end, answer }: Parcel): Generator<EndedTurn, vo
       const [session, group, tenant, worker, model, path] = texts as [string, string, string, string, string, string];
       const double = (start + 4 * WORDS) / 8;
       const requestBytes = words[word + REQUEST_BYTES]!;
-      const answerAt = at + Math.max(0, requestBytes);
+      const requestAt = words[word + REQUEST_AT]!;
+      const answerAt = words[word + ANSWER_AT]!;
       const answerEnd = answerAt + words[word + ANSWER_BYTES]!;
       const expertsKey = words[word + EXPERTS]!;
       yield {
         id: words[word + ID]!,
-        request: requestBytes === NO_REQUEST ? null : bytes.subarray(at, answerAt),
+        request: requestBytes === NO_REQUEST ? null : bytes.subarray(requestAt, requestAt + requestBytes),
         isStream: words[word + FLAGS] === 1,
         answer: answer === undefined ? bytes.subarray(answerAt, answerEnd) : Buffer.concat(answer),
         expertsKey: expertsKey < 0 ? null : expertsKey,

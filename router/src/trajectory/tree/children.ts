@@ -37,7 +37,7 @@ export class Children {
       this.#list = this.#list.toSpliced(this.#list.indexOf(child), 1);
       return this.#list.length > 0;
     }
-    leave(this.#byId!, child.idAt(0), child);
+    leave(this.#byId!, child.firstId, child);
     if (this.#byByte !== null) leave(this.#byByte, child.firstByte, child);
     if (this.#byId!.size <= MAX_LISTED / 2) this.#toList();
     return true;
@@ -45,10 +45,11 @@ export class Children {
 
   withId(id: number): readonly TreeNode[] {
     if (this.#list === null) return this.#byId!.get(id) ?? NONE;
-    // Mostly there is none, and lists cost.
+    // Mostly there is none, or just one, and lists cost.
+    if (this.#list.length === 1) return this.#list[0]!.firstId === id ? this.#list : NONE;
     let count = 0;
-    for (const child of this.#list) if (child.idAt(0) === id) count++;
-    return count === 0 ? NONE : this.#list.filter((child) => child.idAt(0) === id);
+    for (const child of this.#list) if (child.firstId === id) count++;
+    return count === 0 ? NONE : this.#list.filter((child) => child.firstId === id);
   }
 
   /** Children whose first token begins with `byte`; -1: has no text. */
@@ -75,7 +76,7 @@ export class Children {
   }
 
   #enter(child: TreeNode): void {
-    enter(this.#byId!, child.idAt(0), child);
+    enter(this.#byId!, child.firstId, child);
     if (this.#byByte !== null) enter(this.#byByte, child.firstByte, child);
   }
 }

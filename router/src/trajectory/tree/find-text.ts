@@ -86,23 +86,20 @@ function stoppedEnd(
 
 /** Where the longest beginning of `ids` ends. */
 export function findIds(root: TreeNode, ids: Int32Array): Found {
-  let best: Found = { node: root, at: 0, textBytes: 0 };
+  let best = root;
   let most = 0;
-  const stack: { node: TreeNode; done: number }[] = [];
-  const push = (node: TreeNode, done: number): void => {
-    for (const child of node.withId(ids[done]!)) stack.push({ node: child, done });
-  };
-  push(root, 0);
+  const stack = [...root.withId(ids[0]!)];
   for (let visits = 0; stack.length > 0 && visits < MAX_VISITS; visits++) {
-    const { node, done } = stack.pop()!;
-    const shared = node.sharedIds(ids, done);
-    if (done + shared > most || (done + shared === most && newest(node) > newest(best.node))) {
-      most = done + shared;
-      best = { node, at: shared, textBytes: 0 };
+    const node = stack.pop()!;
+    const shared = node.sharedIds(ids, node.depth);
+    const end = node.depth + shared;
+    if (end > most || (end === most && newest(node) > newest(best))) {
+      most = end;
+      best = node;
     }
-    if (shared === node.length && done + shared < ids.length) push(node, done + shared);
+    if (shared === node.length && end < ids.length) for (const child of node.withId(ids[end]!)) stack.push(child);
   }
-  return best;
+  return { node: best, at: most - best.depth, textBytes: 0 };
 }
 
 /** The stamp of the newest mark in a node, -1 without one. */

@@ -70,6 +70,8 @@ export class TreeNode implements Run, Packed {
   parent: TreeNode | null = null;
   length = 0;
   isSampled = false;
+  /** Its first token. */
+  firstId = -1;
   /** Tokens of the trajectory before this node. */
   depth = 0;
   /** Ordinal of the newest weights that used it (`Versions`). */
@@ -198,6 +200,7 @@ export class TreeNode implements Run, Packed {
     this.spelling = run.spelling;
     this.isSampled = run.isSampled;
     this.#hasLogprobs = logprobs !== null;
+    this.firstId = length === 0 ? -1 : this.idAt(0);
   }
 
   get #idsAt(): number {
