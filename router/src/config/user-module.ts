@@ -1,4 +1,4 @@
-import { spawnSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -15,7 +15,7 @@ export async function importDefault(what: string, path: string): Promise<unknown
     const url = `${pathToFileURL(file).href}?${statSync(file).mtimeMs}`;
     return ((await import(url)) as { default?: unknown }).default;
   } catch (error) {
-    throw new Error(`The ${what} "${path}" can't be loaded: ${messageOf(error)}${lineIn(file, error)}`, {
+    throw new Error(`The ${what} "${path}" can't be loaded: ${messageOf(error)}${await lineIn(file, error)}`, {
       cause: error,
     });
   }
@@ -24,7 +24,7 @@ export async function importDefault(what: string, path: string): Promise<unknown
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /** Where in its file an error has its cause; ''. */
-function lineIn(file: string, error: unknown): string {
+async function lineIn(file: string, error: unknown): Promise<string> {
   if (!(error instanceof Error)) return '';
   const place = (text: string): RegExpExecArray | null => {
     const at = text.indexOf(file);
@@ -33,8 +33,12 @@ function lineIn(file: string, error: unknown): string {
   const line =
     place((error.stack ?? '').replaceAll(pathToFileURL(file).href, file)) ??
     // Where the syntax of JavaScript is wrong, Node says only to who runs it.
-    (error instanceof SyntaxError
-      ? place(spawnSync(process.execPath, ['--check', file], { encoding: 'utf8' }).stderr)
-      : null);
+    (error instanceof SyntaxError ? place(await complaintOf(file)) : null);
   return line === null ? '' : ` (line ${line[1]})`;
 }
+
+/** What Node says of a file that it can't read. */
+const complaintOf = (file: string): Promise<string> =>
+  new Promise((resolve) => {
+    execFile(process.execPath, ['--check', file], (_error, _output, complaint) => resolve(complaint));
+  });

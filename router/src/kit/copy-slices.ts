@@ -1,4 +1,5 @@
 import { copyTo } from './bytes.ts';
+
 /** Bytes that are copied in one turn of the event loop: 2 ms where the memory is new, since the system has to find its pages. */
 export const SLICE_BYTES = 1_048_576;
 /** What a piece counts beside its bytes: a million pieces of one byte take longer than one of a million. */
