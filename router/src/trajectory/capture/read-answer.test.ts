@@ -172,6 +172,9 @@ test('a stream that breaks off has what came until then', () => {
   const [sampled] = read('generate', true, tapped(cut, 50));
   assert.deepEqual([sampled!.ids, sampled!.finishReason, sampled!.text], [[0, 1], '', 'xx']);
   assert.deepEqual(sampled!.spans, [{ version: 'v1', start: 0, end: 2 }]);
+  for (let bytes = 0; bytes < 8; bytes++) {
+    assert.deepEqual(read('generate', true, tapped(cut.subarray(0, bytes), 50)), [], `${bytes} bytes`);
+  }
 });
 
 test('answers whose tokens do not add up are not taken for what was sampled', () => {

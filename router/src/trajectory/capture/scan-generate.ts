@@ -29,7 +29,7 @@ let logprobs = new Float64Array(1024);
 export function scanGenerate(bytes: Buffer, isStream: boolean): Sampled | null {
   if (!isStream) return new GenerateScan(bytes, 0, bytes.length).sampled(false);
   const isOneEvent =
-    bytes.compare(DATA, 0, DATA.length, 0, DATA.length) === 0 &&
+    DATA.compare(bytes, 0, Math.min(DATA.length, bytes.length)) === 0 &&
     bytes.indexOf(EVENT_END) === bytes.length - EVENT_END.length;
   return isOneEvent ? new GenerateScan(bytes, DATA.length, bytes.length).sampled(true) : null;
 }
