@@ -49,6 +49,15 @@ const cutMessages: Readonly<Record<CutCode, string>> = {
 
 const ONE_DECODE: readonly Role[] = ['decode'];
 
+/** A request's body on its way through plugins. */
+interface Passing {
+  readonly x: Exchange;
+  readonly worker: Worker;
+  /** Nobody waits for it any more. */
+  readonly isOver: () => boolean;
+  readonly done: (made: Buffer) => void;
+}
+
 /** Takes an exchange to a worker; when that fails before the first byte of an answer, to the next one. */
 export class Forwarder implements PairOwner {
   readonly coalescer: DelayQueue<Attempt> | null;
@@ -151,14 +160,19 @@ export class Forwarder implements PairOwner {
       attempt.start(isFresh, null);
       return;
     }
-    x.body.whenJoined(async (body) => {
+    x.body.whenJoined((body) => {
       if (attempt.isOver) return;
-      if (bodyPlugins(x.plugins, body.length).length === 0) {
-        attempt.start(isFresh, null);
-        return;
+      const plugins = bodyPlugins(x.plugins, body.length);
+      if (plugins.length === 0) attempt.start(isFresh, null);
+      else {
+        const passing = {
+          x,
+          worker,
+          isOver: () => attempt.isOver,
+          done: (made: Buffer) => attempt.start(isFresh, made),
+        };
+        this.#throughPlugins(passing, plugins, body);
       }
-      const changed = await this.#throughPlugins(x, worker, body, () => attempt.isOver);
-      if (changed !== null) attempt.start(isFresh, changed);
     });
   }
 
@@ -181,11 +195,10 @@ export class Forwarder implements PairOwner {
       if (!(meeting instanceof Promise)) begin(meeting);
       else meeting.then((met) => (isStopped ? undefined : begin(met)), this.#onThreadFailure(x));
     };
-    x.body.whenJoined(async (body) => {
+    x.body.whenJoined((body) => {
       if (isStopped) return;
-      if (body.length === 0 || !x.plugins.some(({ requestBody }) => requestBody !== undefined)) return start(body);
-      const changed = await this.#throughPlugins(x, decode, body, () => isStopped);
-      if (changed !== null) start(changed);
+      const plugins = body.length === 0 ? [] : bodyPlugins(x.plugins, body.length);
+      this.#throughPlugins({ x, worker: decode, isOver: () => isStopped, done: start }, plugins, body);
     });
   }
 
@@ -196,19 +209,22 @@ export class Forwarder implements PairOwner {
     };
   }
 
-  /** @returns the body as plugins want it; null: one failed, or the exchange is over */
-  async #throughPlugins(x: Exchange, worker: Worker, body: Buffer, isOver: () => boolean): Promise<Buffer | null> {
-    let changed = body;
-    for (const plugin of bodyPlugins(x.plugins, body.length)) {
-      try {
-        changed = await plugin.requestBody!(x, changed, worker);
-      } catch (error) {
-        this.#onPluginFailure(x, plugin, error);
-        return null;
-      }
-      if (isOver()) return null;
+  /** Hands over the body as plugins want it, at once where all of them answer at once. */
+  #throughPlugins(passing: Passing, [plugin, ...others]: readonly Plugin[], body: Buffer): void {
+    const { x, worker, isOver, done } = passing;
+    if (plugin === undefined) return done(body);
+    const next = (changed: Buffer): void => {
+      if (!isOver()) this.#throughPlugins(passing, others, changed);
+    };
+    const failed = (error: unknown): void => this.#onPluginFailure(x, plugin, error);
+    let made: Buffer | Promise<Buffer>;
+    try {
+      made = plugin.requestBody!(x, body, worker);
+    } catch (error) {
+      return failed(error);
     }
-    return changed;
+    if (made instanceof Promise) made.then(next, failed);
+    else next(made);
   }
 
   readonly #onPluginFailure = (x: Exchange, plugin: Plugin, error: unknown): void => {

@@ -42,10 +42,10 @@ const REQUEST_BYTES = 4;
 const ANSWER_AT = 5;
 const ANSWER_BYTES = 6;
 const TEXT_BYTES = 7;
-const TEXTS = ['session', 'group', 'tenant', 'worker', 'model', 'path'] as const;
-const DOUBLES = ['startedAtMs', 'ttftMs', 'generationMs'] as const;
+const TEXTS = 6;
+const DOUBLES = 3;
 const WORDS = 14;
-const HEAD_BYTES = 4 * WORDS + 8 * DOUBLES.length;
+const HEAD_BYTES = 4 * WORDS + 8 * DOUBLES;
 /** For the length of a text: it is that of the turn before. */
 const AS_BEFORE = -1;
 const NO_REQUEST = -1;
@@ -71,17 +71,18 @@ class Crate {
 /** Packs turns for the other thread: no object of theirs crosses over, and no memory is made for them. */
 export class TurnPacker {
   readonly #crates: Crate[] = [];
-  readonly #before = TEXTS.map(() => '');
+  readonly #before = new Array<string>(TEXTS).fill('');
   #crate: Crate | null = null;
   #end = FIRST_TURN;
 
   /** @returns false: it has no room for this turn; take what it has first */
   add(turn: EndedTurn): boolean {
     const { request, answer, facts, expertsKey } = turn;
+    const texts = [facts.session, facts.group, facts.tenant, facts.worker, facts.model, facts.path];
     // Seven before each of them, at most.
     let size = HEAD_BYTES + 14 + (request?.length ?? 0) + answer.length;
     // A letter has three bytes at most for each unit that it has here.
-    for (const name of TEXTS) size += 3 * facts[name].length;
+    for (const text of texts) size += 3 * text.length;
     size = aligned(size);
     if (this.#crate !== null && this.#end + size > this.#crate.bytes.length) return false;
     const { words, doubles, bytes } = (this.#crate ??= this.#open(FIRST_TURN + size));
@@ -90,10 +91,13 @@ export class TurnPacker {
     words[word + ID] = turn.id;
     words[word + FLAGS] = turn.isStream ? 1 : 0;
     words[word + EXPERTS] = expertsKey ?? -1;
-    for (let i = 0; i < DOUBLES.length; i++) doubles[(start + 4 * WORDS) / 8 + i] = facts[DOUBLES[i]!];
+    const double = (start + 4 * WORDS) / 8;
+    doubles[double] = facts.startedAtMs;
+    doubles[double + 1] = facts.ttftMs;
+    doubles[double + 2] = facts.generationMs;
     let at = start + HEAD_BYTES;
-    for (let i = 0; i < TEXTS.length; i++) {
-      const text = facts[TEXTS[i]!];
+    for (let i = 0; i < TEXTS; i++) {
+      const text = texts[i]!;
       const isAsBefore = text === this.#before[i];
       words[word + TEXT_BYTES + i] = isAsBefore ? AS_BEFORE : bytes.write(text, at);
       if (isAsBefore) continue;
@@ -139,12 +143,12 @@ export class TurnPacker {
 /** The turns of a parcel, in their order. Their bytes are valid until the next one is asked for. */
 export function* unpack({ crate, end, answer }: Parcel): Generator<EndedTurn, void, void> {
   const { words, doubles, bytes } = new Crate(crate);
-  const texts = TEXTS.map(() => '');
+  const texts = new Array<string>(TEXTS).fill('');
   try {
     for (let start = FIRST_TURN; start < end;) {
       const word = start / 4;
       let at = start + HEAD_BYTES;
-      for (let i = 0; i < TEXTS.length; i++) {
+      for (let i = 0; i < TEXTS; i++) {
         const length = words[word + TEXT_BYTES + i]!;
         if (length === AS_BEFORE) continue;
         texts[i] = bytes.toString('utf8', at, at + length);
