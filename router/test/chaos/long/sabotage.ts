@@ -1,4 +1,4 @@
-import { type Socket, connect } from 'node:net';
+import { type AddressInfo, type Socket, connect, createServer } from 'node:net';
 import type { Router } from '../../../src/router.ts';
 import { MemorySink } from '../../../src/forward/memory-sink.ts';
 import { RequestBody, RetryBudget } from '../../../src/wire/request-body.ts';
@@ -30,6 +30,8 @@ export function sabotage(router: Router, what: Sabotage): void {
   const { pipeline, fleet } = router;
   const dispatch = pipeline.dispatch.bind(pipeline);
   const kept: unknown[] = [];
+  // Whoever connects to it hears nothing and is never sent away.
+  const silent = what === 'leak a socket' ? createServer().listen(0, '127.0.0.1') : null;
   let count = 0;
   if (what === 'block the loop') {
     setInterval(() => {
@@ -41,10 +43,7 @@ export function sabotage(router: Router, what: Sabotage): void {
     if (what === 'leak memory that V8 does not count') kept.push(Buffer.from(new SharedArrayBuffer(131_072)).fill(1));
     if (++count <= WARM_UP || count % EVERY !== 0 || head.method !== 'POST') return dispatch(head, body, sink);
     if (what === 'swallow a request') return dispatch(head, body, { ...noSink });
-    if (what === 'leak a socket') {
-      const { hostname: host, port } = new URL(router.metricsUrl);
-      kept.push(connect({ host, port: Number(port) }));
-    }
+    if (silent !== null) kept.push(connect((silent.address() as AddressInfo).port, '127.0.0.1'));
     if (what === 'leak a timer') kept.push(setInterval(() => {}, 60_000));
     if (what === 'leak a count' && fleet.workers.length > 0) fleet.begin(fleet.workers[0]!);
     if (what === 'send a request twice') {
