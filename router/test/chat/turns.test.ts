@@ -10,6 +10,7 @@ import {
   startChatScene,
   startEngines,
 } from '../harness/chat-scene.ts';
+import { metric } from '../admission/metric.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { type Sample, readSamples } from '../harness/safetensors.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
@@ -225,6 +226,50 @@ test('a call that is repeated while the first one is under way is told so', asyn
   assert.match(await second.text(), /under way still/);
   stop.abort();
   await untilIdle(scene.router);
+});
+
+test('calls with one name that come at once: an engine is asked once', async (t) => {
+  const scene = await startChatScene(t);
+  const session = await scene.begin();
+  const path = `/sessions/${session}/v1/chat/completions`;
+  const body = { messages: [{ role: 'user', content: 'a' }] };
+  const id = { 'idempotency-key': 'k' };
+  const answers = await Promise.all(Array.from({ length: 5 }, () => scene.post(path, body, id)));
+  assert.equal(scene.log.length, 1);
+  const texts = answers.filter(({ status }) => status !== 409).map(({ text }) => text);
+  assert.deepEqual(
+    texts,
+    Array.from(texts, () => texts[0]),
+    'who comes late gets the answer on record',
+  );
+  assert.ok(texts.length > 0);
+});
+
+test('a call that ended while it waited for its turn is no call under way', async (t) => {
+  const router = { maxConcurrentRequests: 1, queueSize: 5 };
+  const scene = await startChatScene(t, { sim: { timeScale: 1, meanOutputTokens: 0 }, router });
+  const session = await scene.begin();
+  const path = `${scene.router.url}/sessions/${session}/v1/chat/completions`;
+  const ask = (body: object, headers: Record<string, string> = {}, signal: AbortSignal | null = null) =>
+    fetch(path, { method: 'POST', body: JSON.stringify(body), headers, signal });
+  const messages = [{ role: 'user', content: 'a' }];
+  const stopLong = new AbortController();
+  const long = await ask({ messages, stream: true, max_tokens: 2_000 }, {}, stopLong.signal);
+  const id = { 'idempotency-key': 'k' };
+  const stop = new AbortController();
+  const left = ask({ messages, max_tokens: 1 }, id, stop.signal).catch(() => null);
+  await until(
+    'it waits',
+    async () => (await metric(scene.router, 'turnout_requests_queued_total{reason="concurrency"}')) === 1,
+  );
+  assert.equal((await ask({ messages, max_tokens: 1 }, id)).status, 409, 'while it waits it is under way');
+  stop.abort();
+  await left;
+  await until('it has gone', () => scene.router.pipeline.underWay.size === 1);
+  stopLong.abort();
+  await long.text().catch(() => '');
+  const again = await ask({ messages, max_tokens: 1 }, id);
+  assert.equal(again.status, 200, await again.text());
 });
 
 for (const kind of ['sglang', 'vllm'] as const) {
