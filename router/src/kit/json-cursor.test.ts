@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { JsonCursor, KeyTable } from './json-cursor.ts';
+import { JsonCursor } from './json-cursor.ts';
+import { KeyTable } from './json-keys.ts';
 
 /** What a cursor takes of a text; undefined: it failed. */
 function take<T>(text: string, read: (cursor: JsonCursor) => T): T | undefined {

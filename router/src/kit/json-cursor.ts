@@ -1,5 +1,6 @@
 import { HTAB, LF, CR, SP } from './bytes.ts';
 import { HIGH_DIGITS, decimal } from './decimal.ts';
+import { type KeyTable, wordAt } from './json-keys.ts';
 import { plainEnd, plainIds, plainPairs } from './json-runs.ts';
 import { skipValue } from './json-scan.ts';
 
@@ -20,42 +21,6 @@ const CLOSE_OBJECT = 0x7d;
 const CASE = 0x20;
 
 const NULL = Buffer.from('null');
-
-/** The keys that somebody looks for: ASCII, without quotes and escapes. */
-export class KeyTable {
-  /** Each with the quote behind it. */
-  readonly #names: readonly Buffer[];
-  /** By their first letters: names, by their indexes. */
-  readonly #slots: readonly (readonly number[])[];
-
-  constructor(names: readonly string[]) {
-    this.#names = names.map((name) => Buffer.from(`${name}"`));
-    const slots: number[][] = Array.from({ length: 32 }, () => []);
-    for (const [i, name] of this.#names.entries()) slots[name[0]! & 31]!.push(i);
-    this.#slots = slots;
-  }
-
-  /** @returns the index of the name that stands here, with the quote behind it; -1 for none */
-  find(bytes: Buffer, start: number, end: number): number {
-    if (start >= end) return -1;
-    const slot = this.#slots[bytes[start]! & 31]!;
-    for (let i = 0; i < slot.length; i++) if (this.#isAt(slot[i]!, bytes, start, end)) return slot[i]!;
-    return -1;
-  }
-
-  /** Bytes of a name, with its quote. */
-  lengthOf(which: number): number {
-    return this.#names[which]!.length;
-  }
-
-  #isAt(which: number, bytes: Buffer, start: number, end: number): boolean {
-    const name = this.#names[which]!;
-    if (start + name.length > end) return false;
-    let same = 0;
-    while (same < name.length && name[same] === bytes[start + same]) same++;
-    return same === name.length;
-  }
-}
 
 const NO_IDS = new Int32Array(0);
 
@@ -155,7 +120,7 @@ export class JsonCursor {
     if (!this.#takes(QUOTE)) return this.#failed('');
     const start = this.at;
     const { plain } = this.#string();
-    return plain ? this.#bytes.toString('latin1', start, this.at - 1) : this.#failed('');
+    return plain ? wordAt(this.#bytes, start, this.at - 1) : this.#failed('');
   }
 
   /** Takes a string. @returns it as UTF-8, in memory of its own */

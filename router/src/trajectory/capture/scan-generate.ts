@@ -1,4 +1,5 @@
-import { JsonCursor, KeyTable } from '../../kit/json-cursor.ts';
+import { JsonCursor } from '../../kit/json-cursor.ts';
+import { KeyTable } from '../../kit/json-keys.ts';
 import type { Sampled } from './sampled.ts';
 
 const ANSWER = new KeyTable(['text', 'output_ids', 'meta_info', 'index']);

@@ -1,4 +1,5 @@
-import { JsonCursor, KeyTable } from '../../kit/json-cursor.ts';
+import { JsonCursor } from '../../kit/json-cursor.ts';
+import { KeyTable } from '../../kit/json-keys.ts';
 
 const QUESTION = new KeyTable([
   'input_ids',

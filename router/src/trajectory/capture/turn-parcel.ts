@@ -71,7 +71,7 @@ class Crate {
 /** Packs turns for the other thread: no object of theirs crosses over, and no memory is made for them. */
 export class TurnPacker {
   readonly #crates: Crate[] = [];
-  readonly #before = new Array<string>(TEXTS).fill('');
+  readonly #before = Array.from({ length: TEXTS }, () => '');
   #crate: Crate | null = null;
   #end = FIRST_TURN;
 
@@ -143,7 +143,7 @@ export class TurnPacker {
 /** The turns of a parcel, in their order. Their bytes are valid until the next one is asked for. */
 export function* unpack({ crate, end, answer }: Parcel): Generator<EndedTurn, void, void> {
   const { words, doubles, bytes } = new Crate(crate);
-  const texts = new Array<string>(TEXTS).fill('');
+  const texts = Array.from({ length: TEXTS }, () => '');
   try {
     for (let start = FIRST_TURN; start < end;) {
       const word = start / 4;

@@ -3,8 +3,7 @@ import type { Turn, TurnQuery } from '../turn.ts';
 import { KeptTurn } from './kept-turn.ts';
 import { type SessionHead, type StoreCounts, type TrajectoryStore, wants } from './store.ts';
 
-interface Session {
-  readonly head: SessionHead;
+interface Session extends SessionHead {
   readonly turns: KeptTurn[];
   bytes: number;
   /** In the order of their last writes. */
@@ -64,9 +63,9 @@ export class MemoryStore implements TrajectoryStore {
   sessions(query: TurnQuery): readonly SessionHead[] {
     const { after, limit } = query;
     const heads: SessionHead[] = [];
-    for (const { head, turns } of this.#all()) {
-      const isAfter = after === undefined || head.firstTurn > after;
-      if (isAfter && turns.some((turn) => wants(query, turn))) heads.push(head);
+    for (const { session, tenant, firstTurn, turns } of this.#all()) {
+      const isAfter = after === undefined || firstTurn > after;
+      if (isAfter && turns.some((turn) => wants(query, turn))) heads.push({ session, tenant, firstTurn });
     }
     return heads.toSorted((a, b) => byText(a.firstTurn, b.firstTurn)).slice(0, limit);
   }
@@ -118,9 +117,8 @@ export class MemoryStore implements TrajectoryStore {
     if (sessions === undefined) this.#tenants.set(tenant, (sessions = new Map()));
     let session = sessions.get(name);
     if (session === undefined) {
-      const head = { session: name, tenant, firstTurn: id };
       // Of one: `push` makes room for 17.
-      session = { head, turns: [kept], bytes: 0, newer: null, older: null };
+      session = { session: name, tenant, firstTurn: id, turns: [kept], bytes: 0, newer: null, older: null };
       sessions.set(name, session);
       this.#append(session);
     } else if (before === undefined) session.turns.push(kept);
@@ -128,14 +126,14 @@ export class MemoryStore implements TrajectoryStore {
   }
 
   #drop(session: Session): void {
-    const { head, turns, bytes } = session;
+    const { tenant, turns, bytes } = session;
     for (const turn of turns) {
       this.#turns.delete(turn.id);
       this.#memory.free(turn);
     }
-    const sessions = this.#tenants.get(head.tenant)!;
-    sessions.delete(head.session);
-    if (sessions.size === 0) this.#tenants.delete(head.tenant);
+    const sessions = this.#tenants.get(tenant)!;
+    sessions.delete(session.session);
+    if (sessions.size === 0) this.#tenants.delete(tenant);
     this.#unlink(session);
     this.#bytes -= bytes;
     this.#sorted = null;
