@@ -448,6 +448,49 @@ test('a session that became too old for the store begins anew, with its whole hi
   assert.deepEqual([...sample!.tokens], [...inputIds, ...outputIds]);
 });
 
+test('a session that the memory has no room for begins anew, also when a request of it is under way then', async (t) => {
+  const router = { storeMemoryBytes: 65_536 };
+  const scene = await startChatScene(t, { count: 2, sim: { timeScale: 1, meanOutputTokens: 0 }, router });
+  const path = (session: string): string => `${scene.router.url}/sessions/${session}/v1/chat/completions`;
+  const [session, busy, other] = [await scene.begin(), await scene.begin(), await scene.begin()];
+  const first = await next(scene, session, START, 'user', 'a', { max_tokens: 2 });
+  const begun = await next(scene, busy, START, 'user', 'a', { max_tokens: 2 });
+  const stop = new AbortController();
+  const long = await fetch(path(busy), {
+    method: 'POST',
+    body: JSON.stringify({
+      messages: [...begun.messages, { role: 'user', content: 'b' }],
+      stream: true,
+      max_tokens: 9_000,
+    }),
+    signal: stop.signal,
+  });
+  const counted = async (of: string): Promise<number> => {
+    const answer = await fetch(`${scene.router.url}/trajectories/${of}`);
+    await answer.text();
+    return answer.status;
+  };
+  const question = [{ role: 'user', content: 'word '.repeat(1_000) }];
+  await until('they are gone', async () => {
+    await scene.post(path(other).slice(scene.router.url.length), { messages: question, max_tokens: 1 });
+    return (await counted(session)) === 404 && (await counted(busy)) === 404;
+  });
+  stop.abort();
+  await long.text().catch(() => '');
+  await untilIdle(scene.router);
+  for (const [name, { messages }] of [
+    [session, first],
+    [busy, begun],
+  ] as const) {
+    await scene.say(name, [...messages, { role: 'user', content: 'c' }], { max_tokens: 2 });
+    const { inputIds, outputIds } = scene.log.at(-1)!;
+    const answer = await fetch(`${scene.router.url}/trajectories?format=jsonl&session=${name}`);
+    const lines = (await answer.text()).trim().split('\n');
+    assert.equal(lines.length, 1);
+    assert.deepEqual((JSON.parse(lines[0]!) as { tokens: number[] }).tokens, [...inputIds, ...outputIds]);
+  }
+});
+
 for (const kind of ['sglang', 'vllm'] as const) {
   test(`${kind}: a call that is repeated after a restart of the router gets the answer on record`, async (t) => {
     const dataDir = temporaryFolder(t);

@@ -290,6 +290,9 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
     /** Its turns are about to go from the store, as it is too old. @returns false: a request of it is under way, and it stays */
     letGo: (session: string, tenant: string): boolean => chats?.letGo(session, tenant) ?? true,
 
+    /** Its turns have gone from the store, to make room. */
+    evicted: (session: string, tenant: string): void => chats?.evicted(session, tenant),
+
     /** Removes a session of any kind, of one tenant or of all. @returns how many turns it had */
     removeSession(name: SessionName) {
       if (chats !== null) chats.removeAll(name.session, name.tenant);

@@ -61,6 +61,8 @@ export class ChatSession {
   /** Requests under way. */
   open = 0;
   isRemoved = false;
+  /** Its turns are in the store no more. */
+  isEvicted = false;
   /** About what it takes in memory. */
   bytes = 0;
   readonly #rules: ChatRules;
