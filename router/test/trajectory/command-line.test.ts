@@ -82,7 +82,13 @@ test('an export whose reader has gone ends with a word, not with a crash', async
 test('what export can not do it says in words', async (t) => {
   const empty = temporaryFolder(t);
   const { dataDir } = filled(t, [turnOf()]);
+  const other = temporaryFolder(t);
+  writeFileSync(
+    join(other, 'trajectories.sqlite'),
+    'no database, but text that is as long as its header has to be'.repeat(9),
+  );
   const cases: [string[], RegExp][] = [
+    [['--format', 'jsonl', '--data-dir', other], /trajectories\.sqlite: file is not a database/],
     [['--format', 'csv'], /--format csv: one of jsonl, parquet, safetensors/],
     [['--format', 'jsonl', '--data-dir', empty, '--since', 'soon'], /--since soon: a time/],
     [['--format', 'jsonl'], /name the folder that a router keeps its trajectories in/],
