@@ -109,7 +109,7 @@ test('what export can not do it says in words', async (t) => {
 test('an export into a pipe leaves it a pipe', async (t) => {
   const { dataDir } = filled(t, [turnOf({ session: 'piped' })]);
   const pipe = join(dataDir, 'pipe');
-  execFileSync('mkfifo', [pipe]);
+  execFileSync('/usr/bin/env', ['mkfifo', pipe]);
   const read = readFile(pipe, 'utf8');
   const run = turnout(t, ['export', '--format', 'jsonl', '--data-dir', dataDir, '-o', pipe]);
   assert.equal(await run.ended, 0, run.output());
