@@ -1,4 +1,4 @@
-import { rename } from 'node:fs/promises';
+import { rename, stat } from 'node:fs/promises';
 import { createWriteStream } from 'node:fs';
 import { once } from 'node:events';
 import type { Writable } from 'node:stream';
@@ -36,6 +36,9 @@ export async function exportTrajectories(flags: ExportFlags, say: (line: string)
   if (output === undefined && process.stdout.isTTY && format !== 'jsonl') {
     throw new ConfigError(`${format} is not for terminals: name a file with -o, or pipe it`);
   }
+  const place = output === undefined ? null : await stat(output).catch(() => null);
+  if (place?.isDirectory() === true) throw new ConfigError(`-o ${output}: it is a folder, name a file in it`);
+  const isDevice = place !== null && !place.isFile();
   const dataDir = flags.dataDir ?? process.env['TURNOUT_DATA_DIR'] ?? null;
   let store: TrajectoryStore;
   try {
@@ -47,8 +50,9 @@ export async function exportTrajectories(flags: ExportFlags, say: (line: string)
   const query = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   const progress = noProgress();
   const timer = setInterval(() => say(`export: ${describe(progress)} …`), SAY_MS);
-  // Under another name until it is whole: a part of an export must not be taken for one.
-  const file = output === undefined ? null : createWriteStream(`${output}.part`);
+  // Under another name until it is whole: a part of an export must not be taken for one. A device or a pipe stays what it is.
+  const path = output === undefined || isDevice ? output : `${output}.part`;
+  const file = path === undefined ? null : createWriteStream(path);
   const target: Writable = file ?? process.stdout;
   // Each write hears of its own failure; the stream tells it once more, and nobody may be missing then.
   target.on('error', () => {});
@@ -59,7 +63,7 @@ export async function exportTrajectories(flags: ExportFlags, say: (line: string)
     if (file !== null) {
       file.end();
       await once(file, 'close');
-      await rename(`${output}.part`, output!);
+      if (path !== output) await rename(path!, output!);
     }
   } catch (error) {
     const { code, syscall, message } = error as NodeJS.ErrnoException;

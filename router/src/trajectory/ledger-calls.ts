@@ -21,7 +21,7 @@ export async function ledgerCalls(options: LedgerOptions) {
     lostParts: () => files?.lost ?? 0,
     expired: () => expiry?.expired ?? 0,
   });
-  const { letGo, ...chats } = chatCalls({
+  const { letGo, evicted, ...chats } = chatCalls({
     tokenizer,
     tokenizerPath: options.tokenizerPath,
     dataDir,
@@ -29,6 +29,7 @@ export async function ledgerCalls(options: LedgerOptions) {
     files,
     removeStored: stored.removeSession,
   });
+  writer.store.onEvicted = evicted;
   const kept = { store: writer.store, maxAgeMs: storeMaxAgeSecs * 1_000, letGo, remove: stored.removeSession };
   const expiry = storeMaxAgeSecs > 0 ? new Expiry(kept) : null;
   return {

@@ -3,7 +3,7 @@ import { type TestContext, test } from 'node:test';
 import { pino } from 'pino';
 import type { RouterParts } from '../../src/router.ts';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
-import { encode, endOfTurn } from '../../src/sim/tokenizer.ts';
+import { decode, encode, endOfTurn } from '../../src/sim/tokenizer.ts';
 import { type ChatRecord, startChatScene } from '../harness/chat-scene.ts';
 import { STREAM_HEAD, startEngine } from '../harness/engine.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
@@ -162,5 +162,40 @@ test('vLLM with tools renders itself: ids are those that it tells, and where the
   assert.deepEqual(
     metadata.tree.turns.map(({ drift }) => drift),
     [null, { kind: 'template', at }],
+  );
+});
+
+test('tools that are others than before are in the prompt, after a restart too', async (t) => {
+  const template =
+    "{% if tools %}{% for tool in tools %}{{ 'Tool ' + tool.function.name + '\\n' }}{% endfor %}{% endif %}" +
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}" +
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+  const router = { dataDir: temporaryFolder(t) };
+  const { say, begin, log, router: before, engines } = await startChatScene(t, { template, router });
+  const session = await begin();
+  const named = (name: string) => ({ tools: [{ type: 'function', function: { name, parameters: {} } }] });
+  const history = [
+    { role: 'user', content: 'a' },
+    await say(session, [{ role: 'user', content: 'a' }], named('aa')),
+    { role: 'user', content: 'b' },
+  ];
+  const textOf = ({ inputIds }: (typeof log)[number]): string => decode(inputIds);
+  history.push(await say(session, history, named('bb')), { role: 'user', content: 'c' });
+  const second = log.at(-1)!;
+  assert.ok(textOf(second).startsWith('Tool bb\n<|im_start|>user\na'), textOf(second));
+  await before.close();
+
+  const workerUrls = engines.map(({ url }) => url);
+  const after = await startChatScene(t, { template, router: { ...router, workerUrls } });
+  await after.say(session, history, named('bb'));
+  const third = log.at(-1)!;
+  const known = [...second.inputIds, ...second.outputIds];
+  assert.deepEqual(third.inputIds.slice(0, known.length), known, 'the same tools: the record goes on');
+  await after.say(session, history, named('cc'));
+  assert.ok(textOf(log.at(-1)!).startsWith('Tool cc\n'), textOf(log.at(-1)!));
+  const turns = (await after.record(session)).metadata.tree.turns as unknown as { drift: { kind: string } | null }[];
+  assert.deepEqual(
+    turns.map(({ drift }) => drift?.kind ?? ''),
+    ['', 'template', '', 'template'],
   );
 });

@@ -10,6 +10,7 @@ import {
   startChatScene,
   startEngines,
 } from '../harness/chat-scene.ts';
+import { metric } from '../admission/metric.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { type Sample, readSamples } from '../harness/safetensors.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
@@ -227,6 +228,50 @@ test('a call that is repeated while the first one is under way is told so', asyn
   await untilIdle(scene.router);
 });
 
+test('calls with one name that come at once: an engine is asked once', async (t) => {
+  const scene = await startChatScene(t);
+  const session = await scene.begin();
+  const path = `/sessions/${session}/v1/chat/completions`;
+  const body = { messages: [{ role: 'user', content: 'a' }] };
+  const id = { 'idempotency-key': 'k' };
+  const answers = await Promise.all(Array.from({ length: 5 }, () => scene.post(path, body, id)));
+  assert.equal(scene.log.length, 1);
+  const texts = answers.filter(({ status }) => status !== 409).map(({ text }) => text);
+  assert.deepEqual(
+    texts,
+    Array.from(texts, () => texts[0]),
+    'who comes late gets the answer on record',
+  );
+  assert.ok(texts.length > 0);
+});
+
+test('a call that ended while it waited for its turn is no call under way', async (t) => {
+  const router = { maxConcurrentRequests: 1, queueSize: 5 };
+  const scene = await startChatScene(t, { sim: { timeScale: 1, meanOutputTokens: 0 }, router });
+  const session = await scene.begin();
+  const path = `${scene.router.url}/sessions/${session}/v1/chat/completions`;
+  const ask = (body: object, headers: Record<string, string> = {}, signal: AbortSignal | null = null) =>
+    fetch(path, { method: 'POST', body: JSON.stringify(body), headers, signal });
+  const messages = [{ role: 'user', content: 'a' }];
+  const stopLong = new AbortController();
+  const long = await ask({ messages, stream: true, max_tokens: 2_000 }, {}, stopLong.signal);
+  const id = { 'idempotency-key': 'k' };
+  const stop = new AbortController();
+  const left = ask({ messages, max_tokens: 1 }, id, stop.signal).catch(() => null);
+  await until(
+    'it waits',
+    async () => (await metric(scene.router, 'turnout_requests_queued_total{reason="concurrency"}')) === 1,
+  );
+  assert.equal((await ask({ messages, max_tokens: 1 }, id)).status, 409, 'while it waits it is under way');
+  stop.abort();
+  await left;
+  await until('it has gone', () => scene.router.pipeline.underWay.size === 1);
+  stopLong.abort();
+  await long.text().catch(() => '');
+  const again = await ask({ messages, max_tokens: 1 }, id);
+  assert.equal(again.status, 200, await again.text());
+});
+
 for (const kind of ['sglang', 'vllm'] as const) {
   test(`${kind}: of an answer that broke off, as its client left or its engine died, the tokens that came are on record`, async (t) => {
     const scene = await startChatScene(t, { kind, count: 2, sim: { timeScale: 1, meanOutputTokens: 0 } });
@@ -401,6 +446,49 @@ test('a session that became too old for the store begins anew, with its whole hi
   const [sample, ...others] = await samplesOf(scene, session);
   assert.equal(others.length, 0);
   assert.deepEqual([...sample!.tokens], [...inputIds, ...outputIds]);
+});
+
+test('a session that the memory has no room for begins anew, also when a request of it is under way then', async (t) => {
+  const router = { storeMemoryBytes: 65_536 };
+  const scene = await startChatScene(t, { count: 2, sim: { timeScale: 1, meanOutputTokens: 0 }, router });
+  const path = (session: string): string => `${scene.router.url}/sessions/${session}/v1/chat/completions`;
+  const [session, busy, other] = [await scene.begin(), await scene.begin(), await scene.begin()];
+  const first = await next(scene, session, START, 'user', 'a', { max_tokens: 2 });
+  const begun = await next(scene, busy, START, 'user', 'a', { max_tokens: 2 });
+  const stop = new AbortController();
+  const long = await fetch(path(busy), {
+    method: 'POST',
+    body: JSON.stringify({
+      messages: [...begun.messages, { role: 'user', content: 'b' }],
+      stream: true,
+      max_tokens: 9_000,
+    }),
+    signal: stop.signal,
+  });
+  const counted = async (of: string): Promise<number> => {
+    const answer = await fetch(`${scene.router.url}/trajectories/${of}`);
+    await answer.text();
+    return answer.status;
+  };
+  const question = [{ role: 'user', content: 'word '.repeat(1_000) }];
+  await until('they are gone', async () => {
+    await scene.post(path(other).slice(scene.router.url.length), { messages: question, max_tokens: 1 });
+    return (await counted(session)) === 404 && (await counted(busy)) === 404;
+  });
+  stop.abort();
+  await long.text().catch(() => '');
+  await untilIdle(scene.router);
+  for (const [name, { messages }] of [
+    [session, first],
+    [busy, begun],
+  ] as const) {
+    await scene.say(name, [...messages, { role: 'user', content: 'c' }], { max_tokens: 2 });
+    const { inputIds, outputIds } = scene.log.at(-1)!;
+    const answer = await fetch(`${scene.router.url}/trajectories?format=jsonl&session=${name}`);
+    const lines = (await answer.text()).trim().split('\n');
+    assert.equal(lines.length, 1);
+    assert.deepEqual((JSON.parse(lines[0]!) as { tokens: number[] }).tokens, [...inputIds, ...outputIds]);
+  }
 });
 
 for (const kind of ['sglang', 'vllm'] as const) {

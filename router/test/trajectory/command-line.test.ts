@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { parquetReadObjects } from 'hyparquet';
@@ -11,6 +13,7 @@ import { STREAM_HEAD, answer, startEngine } from '../harness/engine.ts';
 import { startRespServer } from '../harness/resp-server.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { turnOf } from '../harness/turns.ts';
+import { within } from '../harness/within.ts';
 
 function filled(t: TestContext, turns: readonly Turn[]): { dataDir: string; store: SqliteStore } {
   const dataDir = temporaryFolder(t);
@@ -79,19 +82,39 @@ test('an export whose reader has gone ends with a word, not with a crash', async
 test('what export can not do it says in words', async (t) => {
   const empty = temporaryFolder(t);
   const { dataDir } = filled(t, [turnOf()]);
+  const other = temporaryFolder(t);
+  writeFileSync(
+    join(other, 'trajectories.sqlite'),
+    'no database, but text that is as long as its header has to be'.repeat(9),
+  );
   const cases: [string[], RegExp][] = [
+    [['--format', 'jsonl', '--data-dir', other], /trajectories\.sqlite: file is not a database/],
     [['--format', 'csv'], /--format csv: one of jsonl, parquet, safetensors/],
     [['--format', 'jsonl', '--data-dir', empty, '--since', 'soon'], /--since soon: a time/],
     [['--format', 'jsonl'], /name the folder that a router keeps its trajectories in/],
     [['--format', 'jsonl', '--data-dir', empty], /trajectories\.sqlite: there is no such file/],
     [['--format', 'jsonl', '--data-dir', dataDir, '-o', join(empty, 'no', 'x')], /not whole: ENOENT.*x\.part/],
     [['--format', 'jsonl', '--store', 'redis://127.0.0.1:1'], /can't be reached/],
+    [['--format', 'jsonl', '--data-dir', dataDir, '--store', 'sqlit'], /--store sqlit: sqlite .* or redis:/],
+    [['--format', 'jsonl', '--data-dir', dataDir, '--store', 'memory'], /GET \/trajectories\?format=jsonl/],
+    [['--format', 'jsonl', '--data-dir', dataDir, '-o', empty], /it is a folder/],
   ];
   for (const [args, words] of cases) {
     const run = turnout(t, ['export', ...args]);
     assert.equal(await run.ended, 2);
     assert.match(run.output(), words);
   }
+});
+
+test('an export into a pipe leaves it a pipe', async (t) => {
+  const { dataDir } = filled(t, [turnOf({ session: 'piped' })]);
+  const pipe = join(dataDir, 'pipe');
+  execFileSync('/usr/bin/env', ['mkfifo', pipe]);
+  const read = readFile(pipe, 'utf8');
+  const run = turnout(t, ['export', '--format', 'jsonl', '--data-dir', dataDir, '-o', pipe]);
+  assert.equal(await run.ended, 0, run.output());
+  assert.match(await within(read, 'it is written to'), /"session":"piped"/);
+  assert.ok(statSync(pipe).isFIFO());
 });
 
 /** Two turns of a session, and one of another, as an engine answered them; the file that an export made of them. */
@@ -149,6 +172,16 @@ test('replay sends what was recorded, in order, and finds it the same', async (t
   assert.ok(engine.requests.every(({ head }) => head.get('x-session-id') !== undefined));
 });
 
+test('replay reads requests that have the line ends of Unicode', async (t) => {
+  const text = '{"text":"one\u2028two\u2029three","sampling_params":{"seed":2}}';
+  const { dataDir } = filled(t, [turnOf({ ids: Int32Array.of(1, 2, 40, 41), request: Buffer.from(text) })]);
+  const file = join(dataDir, 'out.jsonl');
+  assert.equal(await turnout(t, ['export', '--format', 'jsonl', '--data-dir', dataDir, '-o', file]).ended, 0);
+  const { engine } = await engineThatSamples(t, { '2': [40, 41] });
+  const run = turnout(t, ['replay', file, '--against', engine.url]);
+  assert.equal(await run.ended, 0, run.output());
+});
+
 test('replay names what is sampled differently, and fails', async (t) => {
   const file = await recording(t);
   const { engine, seeds } = await engineThatSamples(t, { '12345678901234567890': [30, 31], '2': [40, 99], '3': [50] });
@@ -169,4 +202,8 @@ test('replay says what failed, and what it can not read', async (t) => {
   const other = turnout(t, ['replay', file, '--against', 'http://127.0.0.1:1']);
   assert.equal(await other.ended, 2);
   assert.match(other.output(), /out.jsonl:1: not a line of an export/);
+  writeFileSync(file, '{"session":"a","turns":[null]}\n');
+  const third = turnout(t, ['replay', file, '--against', 'http://127.0.0.1:1']);
+  assert.equal(await third.ended, 2);
+  assert.match(third.output(), /out.jsonl:1: not a line of an export/);
 });

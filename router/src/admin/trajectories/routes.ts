@@ -62,6 +62,10 @@ export function addTrajectoryRoutes(app: Hono, ledger: Ledger): void {
     const query = said({ ...rest, sinceMs, tenant: tenantFor(c, whose) });
     if (format === undefined)
       return sendJson(c, await ledger.ask('sessionsJson', { ...query, ...said({ after }), limit }));
+    if (c.req.query('limit') !== undefined || after !== undefined) {
+      const error = 'An export is whole: "limit" and "after" are for lists, without "format".';
+      return c.json({ error, code: 'bad_request' }, 400);
+    }
     const bytes = await exportStream(ledger, { format, query });
     if (bytes === null) return c.json({ error: 'Too many exports at once', code: 'overloaded' }, 503);
     const { contentType } = formats[format];

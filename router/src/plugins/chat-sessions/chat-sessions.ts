@@ -105,8 +105,15 @@ export class ChatSessions implements PluginPhases {
     const { session, tenant } = { session: this.#sessionOf(x), tenant: x.tenant };
     const joined = await new Promise<Buffer>((resolve) => x.body.whenJoined(resolve));
     const body = joined.length > SLICE_BYTES ? await copied(joined) : new Uint8Array(joined);
-    const known = await this.#ledger.ask('chatRepeat', { session, tenant, key, body }, [body.buffer]);
-    if (known === null) return null;
+    const following = this.#begin();
+    const { id } = following;
+    const known = await this.#ledger.ask('chatRepeat', { id, session, tenant, key, body }, [body.buffer]);
+    if (known === null) {
+      // Its client left in the meantime, and nobody will close it.
+      if (x.outcome !== null) this.#ledger.tell('chatDrop', id);
+      else this.#following.set(x, following);
+      return null;
+    }
     if (known.problem !== null) return { status: 409, contentType: 'application/json', body: errorOf(known.problem) };
     const { body: kept, isStream } = known;
     const again = bufferOf(kept);
@@ -128,7 +135,7 @@ export class ChatSessions implements PluginPhases {
     if (x.outcome !== null) return body;
     let following = this.#following.get(x);
     if (following === undefined) {
-      following = { id: this.#nextId++, isOpen: false, opened: null, fromCompletion: null, tap: null, experts: null };
+      following = this.#begin();
       this.#following.set(x, following);
     }
     // A copy: what a view is on would cross over as a whole.
@@ -177,6 +184,10 @@ export class ChatSessions implements PluginPhases {
     if (opened === null || x.status !== 200) return body;
     if (body.length <= LARGE_BYTES) return this.#checked(x, clientCopy(body, opened));
     return this.#largeCopy(body, opened).then((made) => this.#checked(x, made));
+  }
+
+  #begin(): Following {
+    return { id: this.#nextId++, isOpen: false, opened: null, fromCompletion: null, tap: null, experts: null };
   }
 
   async #largeCopy(answer: Buffer, { form, wishes }: Asked): Promise<ClientCopy> {

@@ -14,7 +14,7 @@ import type { Equality } from './equality.ts';
 import { type Asked, clientCopy, clientEvent } from './client-copy.ts';
 import { readAnswer } from './read-answer.ts';
 import type { ChatSample } from './read-chat.ts';
-import { type Repeatable, clientsAnswer, digestOf, wishesOf } from './repeats.ts';
+import { type Repeatable, clientsAnswer, newCall, wishesOf } from './repeats.ts';
 import { sessionMetadata, sessionRecords } from './records.ts';
 import { ExpertsReader } from './experts-rows.ts';
 import { type SamplesWish, encodeSamples } from './samples.ts';
@@ -49,6 +49,14 @@ export type ChatOpened =
       readonly problem: null;
     }
   | { readonly problem: string };
+
+/** A call that may be a repeated one. */
+export interface ChatRepeatCall extends ChatName {
+  /** As that of `ChatOpenCall`. */
+  readonly id: number;
+  readonly key: string;
+  readonly body: Uint8Array;
+}
 
 export type ChatRepeated =
   | { readonly body: Uint8Array; readonly isStream: boolean; readonly problem: null }
@@ -90,12 +98,16 @@ export interface ChatStats {
   unread: number;
 }
 
-interface Open {
+/** A call under way: who repeats it is told so. */
+interface Claim {
   readonly chat: ChatSession;
-  readonly turn: OpenTurn;
-  isExact: boolean;
   readonly key: string;
   readonly call: Repeatable;
+}
+
+interface Open extends Claim {
+  readonly turn: OpenTurn;
+  isExact: boolean;
 }
 
 /** What chats are made of, on the trajectory thread. */
@@ -114,6 +126,8 @@ export interface ChatParts {
 /** What the trajectory thread can be asked about chats. */
 export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, removeStored }: ChatParts) {
   const open = new Map<number, Open>();
+  /** Calls that have a name and no engine yet: they may wait for one. */
+  const claims = new Map<number, Claim>();
   const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, torn: 0, uncaptured: 0, unread: 0 };
   let chats: Chats | null = null;
   let experts: ExpertsReader | null = null;
@@ -122,12 +136,11 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
     return chats;
   };
 
-  const forget = (id: number): Open | undefined => {
-    const known = open.get(id);
-    open.delete(id);
-    if (known === undefined) return undefined;
-    known.chat.open--;
-    if (known.call.turn === null) known.chat.repeats.drop(known.key, known.call);
+  const release = <C extends Claim>(held: Map<number, C>, id: number): C | undefined => {
+    const known = held.get(id);
+    if (!held.delete(id)) return undefined;
+    // It stayed in memory until now.
+    known!.chat.open--;
     return known;
   };
 
@@ -145,6 +158,8 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
     // What was cut out of an answer is not in its copy, and what broke off is none: a repeated call asks an engine again.
     const callKey = expertsKey === null && !isTorn ? key : '';
     const turns = await chat.answered(turn, isExact, samples, facts, { answer, callKey }, expertsOf);
+    // In the meantime.
+    if (chat.isRemoved) return;
     chat.repeats.begin(callKey, { ...call, turn: turns[0]!.id });
     for (const one of turns) {
       writer.put(one);
@@ -181,19 +196,15 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
         const request = readChatRequest(bufferOf(body!));
         if (typeof request === 'string') return { problem: request };
         begun().begin(session, tenant);
+        const claim = release(claims, id);
         const made = await begun().with(session, tenant, async (chat): Promise<Open | string> => {
+          const call = Object.assign(claim?.call ?? newCall(request.body), { isStream: request.isStream });
           try {
-            const call: Repeatable = {
-              digest: digestOf(request.body),
-              isStream: request.isStream,
-              form: 'chat',
-              wishes: {},
-              turn: null,
-            };
             const turn = await chat.ask(request);
             chat.repeats.begin(key, call);
             return { chat, turn, isExact: false, key, call };
           } catch (error) {
+            chat.repeats.drop(key, call);
             // The template's own word, mostly: raise_exception of a message that it has no place for.
             return `The chat template refuses these messages: ${(error as Error).message}`;
           }
@@ -213,20 +224,23 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
       return { body: new Uint8Array(made.body), path, form, isStream: request.isStream, wishes, problem: null };
     },
 
-    /** What is known of a call that may be a repeated one; null: nothing, it is the first. */
-    async chatRepeat({
-      session,
-      tenant,
-      key,
-      body,
-    }: ChatName & { key: string; body: Uint8Array }): Promise<ChatRepeated> {
-      const known = await begun().with(session, tenant, async (chat) => chat.repeats.get(key));
-      if (known === undefined || known.digest !== digestOf(body)) return null;
-      if (known.turn === null) return { problem: 'The first call with this id is under way still.' };
-      await writer.flush();
-      const answer = (await writer.store.get(known.turn))?.answer ?? null;
-      if (answer === null) return null;
-      return { body: new Uint8Array(clientsAnswer(known, answer)), isStream: known.isStream, problem: null };
+    /** What is known of a call that may be a repeated one; null: nothing, it is the first, and under way from now on. */
+    async chatRepeat({ id, session, tenant, key, body }: ChatRepeatCall): Promise<ChatRepeated> {
+      return begun().with(session, tenant, async (chat): Promise<ChatRepeated> => {
+        const call = newCall(body);
+        const known = chat.repeats.get(key);
+        if (known?.digest === call.digest) {
+          if (known.turn === null) return { problem: 'The first call with this id is under way still.' };
+          await writer.flush();
+          const answer = (await writer.store.get(known.turn))?.answer ?? null;
+          if (answer !== null)
+            return { body: new Uint8Array(clientsAnswer(known, answer)), isStream: known.isStream, problem: null };
+        }
+        chat.repeats.begin(key, call);
+        chat.open++;
+        claims.set(id, { chat, key, call });
+        return null;
+      });
     },
 
     /** A large answer as its client is to get it. */
@@ -245,7 +259,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
 
     /** @returns why its tokens could not be read; '': they could */
     async chatClose(call: ChatCloseCall): Promise<string> {
-      const known = forget(call.id);
+      const known = release(open, call.id);
       try {
         if (known !== undefined) await begun().with(known.chat.session, known.chat.tenant, () => close(call, known));
         return '';
@@ -253,13 +267,16 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
         stats.uncaptured++;
         return (error as Error).message;
       } finally {
+        // Not before: who repeats it in between would find no answer, and no call under way.
+        known?.chat.repeats.drop(known.key, known.call);
         if (call.expertsKey !== null) files?.drop(call.expertsKey);
       }
     },
 
     /** There was no answer to keep. */
     chatDrop(id: number): void {
-      forget(id);
+      const known = release(claims, id) ?? release(open, id);
+      known?.chat.repeats.drop(known.key, known.call);
     },
 
     /** Removes a chat and its turns. @returns false: there is none, or chats are not on */
@@ -272,6 +289,9 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
 
     /** Its turns are about to go from the store, as it is too old. @returns false: a request of it is under way, and it stays */
     letGo: (session: string, tenant: string): boolean => chats?.letGo(session, tenant) ?? true,
+
+    /** Its turns have gone from the store, to make room. */
+    evicted: (session: string, tenant: string): void => chats?.evicted(session, tenant),
 
     /** Removes a session of any kind, of one tenant or of all. @returns how many turns it had */
     removeSession(name: SessionName) {

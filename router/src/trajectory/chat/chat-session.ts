@@ -1,9 +1,10 @@
+import { isDeepStrictEqual } from 'node:util';
 import { TurnIds } from '../capture/turn-id.ts';
 import { Unreadable } from '../capture/sampled.ts';
 import { type Tokenizer, encodeRest } from '../tokens/tokenizer.ts';
 import type { Drift, RoutedExperts, Turn } from '../turn.ts';
 import type { ChatRequest } from './chat-request.ts';
-import type { ChatTemplate } from './chat-template.ts';
+import type { ChatTemplate, Rendering } from './chat-template.ts';
 import { continueBehind } from './continue.ts';
 import { type Equality, messageKey } from './equality.ts';
 import type { Message } from './message.ts';
@@ -60,6 +61,8 @@ export class ChatSession {
   /** Requests under way. */
   open = 0;
   isRemoved = false;
+  /** Its turns are in the store no more. */
+  isEvicted = false;
   /** About what it takes in memory. */
   bytes = 0;
   readonly #rules: ChatRules;
@@ -81,7 +84,7 @@ export class ChatSession {
     const added = request.messages.slice(from);
     const common = { request, parent, added, addedKeys: keys.slice(from) };
     if (request.isForeign) return { ...common, prompt: null, promptIds: null };
-    const made = continueBehind(parent, added, template, request, tokenizer.pieces);
+    const made = continueBehind(parent, added, template, renderingOf(request), tokenizer.pieces);
     const before = idsUpTo(parent);
     if (!made.isAfresh) {
       const ids = Int32Array.from(await encodeRest(tokenizer, made.text));
@@ -172,7 +175,7 @@ export class ChatSession {
       ...kept,
     };
     const sampledText = await textOfIds(this.#rules.tokenizer, sample.ids);
-    const chat = this.#chatTurn(turn, parent, added, addedKeys, sample, text + sampledText, isAfresh);
+    const chat = this.#chatTurn(turn, parent, added, addedKeys, sample, text + sampledText, isAfresh, request);
     return [chat, turn];
   }
 
@@ -186,7 +189,7 @@ export class ChatSession {
     const isAfresh = parent === null || turn.keeps < parent.keeps + parent.ids.length;
     const ids = isAfresh && parent !== null ? joined(idsUpTo(parent).subarray(0, turn.keeps), turn.ids) : turn.ids;
     const text = await textOfIds(this.#rules.tokenizer, ids);
-    this.#add(this.#chatTurn(turn, parent, added, keys, sample, text, isAfresh));
+    this.#add(this.#chatTurn(turn, parent, added, keys, sample, text, isAfresh, request));
   }
 
   #chatTurn(
@@ -197,11 +200,15 @@ export class ChatSession {
     { message, isTorn }: Answered,
     text: string,
     isAfresh: boolean,
+    request: ChatRequest,
   ): ChatTurn {
     const messages = [...added, message];
     const keys = [...addedKeys, messageKey(message, this.#rules.equality)];
     const depth = (parent?.depth ?? 0) + messages.length;
-    return { id, parent, children: [], messages, keys, depth, index, keeps, ids, text, isAfresh, isTorn };
+    const own = renderingOf(request);
+    // Tools may be long, and are mostly those of all turns.
+    const rendering = parent !== null && isDeepStrictEqual(parent.rendering, own) ? parent.rendering : own;
+    return { id, parent, children: [], messages, keys, depth, index, keeps, ids, text, isAfresh, isTorn, rendering };
   }
 
   #add(turn: ChatTurn): void {
@@ -209,6 +216,8 @@ export class ChatSession {
     this.bytes += 1_000 + turn.ids.byteLength + 4 * (turn.text?.length ?? 0);
   }
 }
+
+const renderingOf = ({ tools, more }: ChatRequest): Rendering => ({ tools, more });
 
 /** The prompt that was sent, if the engine does not say that it read another one. */
 function given({ prompt, promptIds }: OpenTurn, sample: ChatSample): Prompt {

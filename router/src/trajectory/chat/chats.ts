@@ -37,6 +37,7 @@ export class Chats {
   /** Does `work` with a session when it is its turn: what was begun before has ended by then. */
   async with<T>(session: string, tenant: string, work: (chat: ChatSession) => Promise<T>): Promise<T> {
     const name = nameOf(session, tenant);
+    if (this.#sessions.get(name)?.isEvicted === true) this.letGo(session, tenant);
     const known = this.#sessions.get(name);
     const chat = known ?? new ChatSession(session, tenant, this.rules, this.#ids);
     this.#sessions.delete(name);
@@ -94,6 +95,12 @@ export class Chats {
     this.#bytes -= chat.bytes;
     this.#sessions.delete(name);
     return true;
+  }
+
+  /** The store has no room for its turns: what comes next begins anew, once the requests under way have ended. */
+  evicted(session: string, tenant: string): void {
+    const chat = this.#sessions.get(nameOf(session, tenant));
+    if (chat !== undefined && !this.letGo(session, tenant)) chat.isEvicted = true;
   }
 
   /** One that was removed is begun again. */

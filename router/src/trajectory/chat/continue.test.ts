@@ -6,7 +6,7 @@ import { decode, encode, endOfTurn, firstWord, vocabSize } from '../../sim/token
 import { temporaryFolder } from '../../../test/harness/temporary-folder.ts';
 import { loadTokenizer } from '../tokens/load-tokenizer.ts';
 import { encodeRest } from '../tokens/tokenizer.ts';
-import { ChatTemplate, loadChatTemplate } from './chat-template.ts';
+import { ChatTemplate, type Rendering, loadChatTemplate } from './chat-template.ts';
 import { continueBehind } from './continue.ts';
 import { messageKey } from './equality.ts';
 import type { Message } from './message.ts';
@@ -35,6 +35,7 @@ function turnOf(
   prompt: { keeps: number; text: string; isAfresh: boolean; ids: readonly number[] },
   sampled: readonly number[],
   content: string,
+  rendering: Rendering = NOTHING,
 ): ChatTurn {
   const messages = [...added, { role: 'assistant', content }];
   const turn: ChatTurn = {
@@ -50,6 +51,7 @@ function turnOf(
     text: prompt.text + decode(sampled),
     isAfresh: prompt.isAfresh,
     isTorn: false,
+    rendering,
   };
   tree.add(turn);
   return turn;
@@ -187,4 +189,48 @@ test('a stop token that the template knows nothing of is no part of the chat tha
   assert.equal(next.drift, 'tokens');
   assert.equal(next.keeps, turn.ids.length - 1);
   assert.ok(next.text.startsWith('<|im_end|>\n<|im_start|>user'));
+});
+
+test('other tools than before are rendered, though the record begins with those that were', () => {
+  const withTools = `{% if tools %}{{ tools | tojson }}{% endif %}${CHATML}`;
+  const withMode = `{% if mode %}{{ mode }}{% endif %}${CHATML}`;
+  const asked = [{ role: 'user', content: 'a' }];
+  const cases: [string, Rendering, Rendering][] = [
+    [withTools, { tools: ['f'], more: {} }, { tools: ['g'], more: {} }],
+    [withTools, { tools: ['f'], more: {} }, NOTHING],
+    [withTools, NOTHING, { tools: ['g'], more: {} }],
+    [withMode, { tools: null, more: { mode: 'x' } }, { tools: null, more: { mode: 'y' } }],
+  ];
+  for (const [source, was, is] of cases) {
+    const template = new ChatTemplate(source, source, {});
+    const first = continueBehind(null, asked, template, was, simPieces);
+    const turn = turnOf(
+      new SessionTree(),
+      null,
+      asked,
+      { ...first, ids: encode(first.text) },
+      [...encode('b'), endOfTurn],
+      'b',
+      was,
+    );
+    const added = [{ role: 'user', content: 'c' }];
+    const text = template.render([...turn.messages, ...added], is, true);
+    assert.deepEqual(continueBehind(turn, added, template, is, simPieces), {
+      keeps: 0,
+      text,
+      isAfresh: true,
+      drift: 'template',
+    });
+  }
+});
+
+test('what the template makes nothing of may change: the record goes on', () => {
+  const template = new ChatTemplate(CHATML, CHATML, {});
+  const asked = [{ role: 'user', content: 'a' }];
+  const first = continueBehind(null, asked, template, NOTHING, simPieces);
+  const sampled = [...encode('<think>hm</think>yes'), endOfTurn];
+  const turn = turnOf(new SessionTree(), null, asked, { ...first, ids: encode(first.text) }, sampled, 'yes');
+  const is = { tools: null, more: { enable_thinking: true } };
+  const { keeps, drift } = continueBehind(turn, [{ role: 'user', content: 'c' }], template, is, simPieces);
+  assert.deepEqual([keeps, drift], [turn.ids.length, null]);
 });

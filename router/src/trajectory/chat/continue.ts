@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { TokenPieces } from '../tokens/pieces.ts';
 import type { Drift } from '../turn.ts';
 import type { ChatTemplate, Rendering } from './chat-template.ts';
@@ -42,7 +43,10 @@ export function continueBehind(
   // by one that is known.
   const before = template.render(history, rendering, false);
   const closing = closingOf(template, history, rendering);
-  if (!full.startsWith(before) || closing === null || !before.endsWith(closing)) {
+  // Other tools than before stand in front of all messages, mostly: the record begins with those that were.
+  const isOther =
+    !isDeepStrictEqual(parent.rendering, rendering) && template.render(history, parent.rendering, false) !== before;
+  if (isOther || !full.startsWith(before) || closing === null || !before.endsWith(closing)) {
     return { keeps: 0, text: full, isAfresh: true, drift: 'template' };
   }
   const rest = closing + full.slice(before.length);

@@ -99,7 +99,9 @@ export function engineRequest(
   { maxModelLen, takesIds }: { readonly maxModelLen: number; readonly takesIds: boolean },
 ): EngineRequest {
   const given = takesIds ? ids : null;
-  return kind === 'vllm'
-    ? forVllm(request, request.tools === null ? given : null, maxModelLen)
-    : forSglang(request, given);
+  if (kind !== 'vllm') return forSglang(request, given);
+  // With a `tool_choice` of "none" too: SGLang leaves tools out of the prompt then, vLLM as it was started to.
+  const { tools } = request.fields;
+  const hasTools = Array.isArray(tools) && tools.length > 0;
+  return forVllm(request, hasTools ? null : given, maxModelLen);
 }

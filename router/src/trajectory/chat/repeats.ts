@@ -9,7 +9,7 @@ import type { Answer } from './read-chat.ts';
 /** A call that its client may repeat with the same id. */
 export interface Repeatable {
   readonly digest: string;
-  readonly isStream: boolean;
+  isStream: boolean;
   form: EngineRequest['form'];
   wishes: ChatWishes;
   /** The turn that has its answer; null: it is under way. */
@@ -64,7 +64,16 @@ export const storedCall = (request: ChatRequest, turn: string, answer: Answer | 
   turn,
 });
 
-export const digestOf = (body: Uint8Array): string => createHash('sha256').update(body).digest('base64');
+/** A call that begins. */
+export const newCall = (body: Uint8Array): Repeatable => ({
+  digest: digestOf(body),
+  isStream: false,
+  form: 'chat',
+  wishes: {},
+  turn: null,
+});
+
+const digestOf = (body: Uint8Array): string => createHash('sha256').update(body).digest('base64');
 
 /** An engine's answer as its client got it. */
 export function clientsAnswer({ form, wishes, isStream }: Repeatable, answer: Uint8Array): Buffer {

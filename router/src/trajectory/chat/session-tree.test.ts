@@ -22,6 +22,7 @@ function add(tree: SessionTree, id: string, parent: ChatTurn | null, ...messages
     text: '',
     isAfresh: false,
     isTorn: false,
+    rendering: { tools: null, more: {} },
   };
   tree.add(turn);
   return turn;

@@ -1,3 +1,4 @@
+import type { Rendering } from './chat-template.ts';
 import type { Message } from './message.ts';
 
 /** A turn of a chat: what was asked behind its parent, and the answer. */
@@ -23,6 +24,8 @@ export interface ChatTurn {
   readonly isAfresh: boolean;
   /** Its answer broke off. */
   readonly isTorn: boolean;
+  /** What the template was given beside the messages. */
+  readonly rendering: Rendering;
 }
 
 /** The turns of one session: a tree, as histories may branch and answers may be lost and asked for again. */

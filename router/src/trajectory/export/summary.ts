@@ -27,7 +27,7 @@ export function summaryOf(turns: readonly TurnOutline[]) {
  */
 export function metricsOf(turns: readonly TurnOutline[]) {
   const counted = turns.filter(({ promptTokens, cachedTokens }) => promptTokens > 0 && cachedTokens >= 0);
-  const promptTokens = sum(counted.map((turn) => turn.promptTokens));
+  const countedTokens = sum(counted.map((turn) => turn.promptTokens));
   const cachedTokens = sum(counted.map((turn) => turn.cachedTokens));
   const finished = turns.filter(({ outputTokens, generationMs }) => outputTokens > 0 && generationMs > 0);
   const generationSecs = sum(finished.map(({ generationMs }) => generationMs)) / 1_000;
@@ -38,10 +38,10 @@ export function metricsOf(turns: readonly TurnOutline[]) {
     ttft_ms: spread(turns.map(({ ttftMs }) => ttftMs)),
     generation_latency_ms: spread(turns.map(({ generationMs }) => generationMs)),
     latency_ms: spread(turns.map(({ ttftMs, generationMs }) => ttftMs + generationMs)),
-    prompt_tokens: promptTokens,
+    prompt_tokens: sum(turns.map((turn) => Math.max(0, turn.promptTokens))),
     cached_tokens: cachedTokens,
     /** Of the tokens in prompts, how many their engine had already; null: no engine told. */
-    cache_hit_rate: promptTokens === 0 ? null : cachedTokens / promptTokens,
+    cache_hit_rate: countedTokens === 0 ? null : cachedTokens / countedTokens,
     output_tokens: sum(turns.map((turn) => Math.max(0, turn.outputTokens))),
     output_tokens_per_second: generationSecs === 0 ? null : outputTokens / generationSecs,
     /** How many turns each did. */

@@ -1,5 +1,4 @@
 import { createReadStream } from 'node:fs';
-import { createInterface } from 'node:readline';
 
 /** A request that was recorded, and what came of it then. */
 export interface RecordedCall {
@@ -39,7 +38,7 @@ export interface Recording {
 export async function readRecording(file: string): Promise<Recording> {
   const turns = new Map<string, JsonTurn & { readonly session: string }>();
   let number = 0;
-  for await (const line of createInterface({ input: createReadStream(file), crlfDelay: Infinity })) {
+  for await (const line of linesOf(file)) {
     number++;
     if (line.trim() === '') continue;
     const { session, turns: list } = readLine(line, `${file}:${number}`);
@@ -73,6 +72,22 @@ export async function readRecording(file: string): Promise<Recording> {
   return { calls: calls.toSorted((a, b) => a.startedAtMs - b.startedAtMs), withoutRequest };
 }
 
+/** `readline` also ends lines at U+2028, which JSON has as it is. */
+async function* linesOf(file: string): AsyncGenerator<string> {
+  let parts: string[] = [];
+  for await (const piece of createReadStream(file, { encoding: 'utf8', highWaterMark: 1_048_576 })) {
+    const lines = (piece as string).split('\n');
+    for (const [i, line] of lines.entries()) {
+      if (i > 0) {
+        yield parts.join('');
+        parts = [];
+      }
+      parts.push(line);
+    }
+  }
+  yield parts.join('');
+}
+
 function readLine(line: string, place: string): { session: string; turns: readonly JsonTurn[] } {
   let value = null as { session?: unknown; turns?: unknown } | null;
   try {
@@ -80,8 +95,22 @@ function readLine(line: string, place: string): { session: string; turns: readon
   } catch {
     // Said below.
   }
-  if (!Array.isArray(value?.turns) || typeof value.session !== 'string') {
+  const isExported = Array.isArray(value?.turns) && value.turns.every(isTurn) && typeof value.session === 'string';
+  if (!isExported) {
     throw new Error(`${place}: not a line of an export: make the file with turnout export --format jsonl`);
   }
-  return { session: value.session, turns: value.turns as JsonTurn[] };
+  return value as { session: string; turns: readonly JsonTurn[] };
+}
+
+/** As far as a replay reads it. */
+function isTurn(value: unknown): value is JsonTurn {
+  const { id, path, started_at_ms: startedAtMs, sampled, request } = (value ?? {}) as Record<string, unknown>;
+  return (
+    typeof id === 'string' &&
+    typeof path === 'string' &&
+    path.startsWith('/') &&
+    typeof startedAtMs === 'number' &&
+    Array.isArray(sampled) &&
+    (request === undefined || typeof request === 'string')
+  );
 }

@@ -21,6 +21,7 @@ const inOrder = (turns: readonly KeptTurn[]): KeptTurn[] => turns.toSorted((a, b
 export class MemoryStore implements TrajectoryStore {
   readonly place = 'memory';
   readonly copies: boolean = true;
+  onEvicted: (session: string, tenant: string) => void = () => {};
   readonly #limitBytes: number;
   readonly #memory = new PackedMemory();
   /** By tenant, then by session key. */
@@ -41,8 +42,10 @@ export class MemoryStore implements TrajectoryStore {
     for (const turn of turns) this.#put(turn);
     this.#sorted = null;
     while (this.#oldest !== null && this.#bytes > this.#limitBytes) {
-      this.#evicted += this.#oldest.turns.length;
+      const { session, tenant, turns } = this.#oldest;
+      this.#evicted += turns.length;
       this.#drop(this.#oldest);
+      this.onEvicted(session, tenant);
     }
   }
 

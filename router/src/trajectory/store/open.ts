@@ -20,6 +20,11 @@ export async function openStore({ store, dataDir, memoryBytes }: StorePlace): Pr
 /** A store that others write: it must be there, and stays as it is. */
 export async function openToRead(store: string | null, dataDir: string | null): Promise<TrajectoryStore> {
   if (store !== null && isRedis(store)) return (await import('./redis.ts')).RedisStore.open(store, true);
+  if (store === 'memory')
+    throw new Error(
+      "--store memory: it is the router's own, and told by nobody else: GET /trajectories?format=jsonl of that router",
+    );
+  if (store !== null && store !== 'sqlite') throw new Error(`--store ${store}: sqlite (with --data-dir) or redis://…`);
   if (dataDir === null)
     throw new Error('name the folder that a router keeps its trajectories in (--data-dir), or its --store redis://…');
   return new (await import('./sqlite.ts')).SqliteStore(dataDir, true);

@@ -37,9 +37,9 @@ export class SqliteStore implements TrajectoryStore {
     this.place = join(dataDir, 'trajectories.sqlite');
     if (!isReader) mkdirSync(dataDir, { recursive: true });
     else if (!existsSync(this.place)) throw new Error(`${this.place}: there is no such file, so no trajectories`);
-    this.#db = new DatabaseSync(this.place, { readOnly: isReader, timeout: isReader ? READ_WAIT_MS : WRITE_WAIT_MS });
-    const row = this.#db.prepare('PRAGMA user_version').get() as { user_version: number };
-    const problem = versionProblem(row.user_version, isReader);
+    const { db, version } = opened(this.place, isReader);
+    this.#db = db;
+    const problem = versionProblem(version, isReader);
     if (problem !== '') {
       this.#db.close();
       throw new Error(`${this.place}: ${problem}`);
@@ -47,7 +47,7 @@ export class SqliteStore implements TrajectoryStore {
     if (isReader) return;
     // NORMAL: the log is written through at checkpoints. A power cut may cost the last turns, never the file.
     this.#db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA recursive_triggers = ON');
-    if (row.user_version === 0) this.#db.exec(`BEGIN;${SCHEMA};PRAGMA user_version = ${SCHEMA_VERSION};COMMIT`);
+    if (version === 0) this.#db.exec(`BEGIN;${SCHEMA};PRAGMA user_version = ${SCHEMA_VERSION};COMMIT`);
   }
 
   put(turns: readonly Turn[]): void {
@@ -153,6 +153,17 @@ export class SqliteStore implements TrajectoryStore {
     let statement = this.#statements.get(sql);
     if (statement === undefined) this.#statements.set(sql, (statement = this.#db.prepare(sql)));
     return statement;
+  }
+}
+
+/** SQLite's own words name no file. */
+function opened(place: string, isReader: boolean): { db: DatabaseSync; version: number } {
+  try {
+    const db = new DatabaseSync(place, { readOnly: isReader, timeout: isReader ? READ_WAIT_MS : WRITE_WAIT_MS });
+    const row = db.prepare('PRAGMA user_version').get() as { user_version: number };
+    return { db, version: row.user_version };
+  } catch (error) {
+    throw new Error(`${place}: ${(error as Error).message}`, { cause: error });
   }
 }
 

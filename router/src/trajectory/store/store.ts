@@ -31,6 +31,8 @@ export interface TrajectoryStore extends TurnStore {
   readonly place: string;
   /** It never waits, and has copied the tokens of what is put by the time it returns: their memory may be used again. */
   readonly copies: boolean;
+  /** Told of each session that has to make room for newer ones. */
+  onEvicted?: (session: string, tenant: string) => void;
   /** Sessions that have a turn which the query wants, in the order of their first turns; `after` is a first turn. */
   sessions(query: TurnQuery): Soon<readonly SessionHead[]>;
   /** All turns of a session, in the order of their ids; without a tenant those of all tenants. */
