@@ -260,15 +260,44 @@ test('a field that is null is none, whatever its place', async (t) => {
   }
 });
 
-test('an answer with fewer samples than were asked for is counted, by the metrics too', async (t) => {
-  const engine = createServer((request, response) => {
-    request.resume();
-    request.on('end', () => response.end('[]'));
+/** An engine that says what it is told to, whatever it is asked. @returns its URL */
+async function answering(t: TestContext, answer: (question: { input_ids: number[] }) => string): Promise<string> {
+  const server = createServer((request, response) => {
+    let body = '';
+    request.on('data', (part: Buffer) => (body += part.toString()));
+    request.on('end', () => response.end(answer(JSON.parse(body) as { input_ids: number[] })));
   }).listen(0, '127.0.0.1');
-  t.after(() => engine.close());
-  await once(engine, 'listening');
-  const { port } = engine.address() as { port: number };
-  const options = { workerUrls: [`http://127.0.0.1:${port}`] };
+  t.after(() => server.close());
+  await once(server, 'listening');
+  return `http://127.0.0.1:${(server.address() as { port: number }).port}`;
+}
+
+test('special tokens that are left out of the text are gone on from, before a stop and where nothing stopped it', async (t) => {
+  const [toolCall, thinking] = [encode('<tool_call>'), encode('<think>')].map(([id]) => id!) as [number, number];
+  for (const [type, sampled, more, expected] of [
+    ['abort', [...encode('Go'), toolCall], ' on', [...encode('Go'), toolCall, ...encode(' on')]],
+    [
+      'stop',
+      [...encode('Go'), thinking, endOfTurn],
+      '<|im_end|> on',
+      [...encode('Go'), thinking, endOfTurn, ...encode(' on')],
+    ],
+  ] as const) {
+    const asked: number[][] = [];
+    const engine = await answering(t, ({ input_ids: ids }) => {
+      asked.push(ids);
+      const counts = { prompt_tokens: ids.length, completion_tokens: sampled.length };
+      return JSON.stringify({ text: 'Go', output_ids: sampled, meta_info: { finish_reason: { type }, ...counts } });
+    });
+    const scene = await startWithTree(t, {}, { workerUrls: [engine] }, 'radix-tree:{"verify":false}');
+    await generate(scene, { text: prompt });
+    await generate(scene, { text: `${prompt}Go${more}` });
+    assert.deepEqual(asked[1], [...encode(prompt), ...expected], type);
+  }
+});
+
+test('an answer with fewer samples than were asked for is counted, by the metrics too', async (t) => {
+  const options = { workerUrls: [await answering(t, () => '[]')] };
   const scene = await startWithTree(t, {}, options, 'radix-tree:{"verify":false}');
   assert.equal((await scene.post('/generate', { text: ['a', 'b'] })).text, '[]');
   await untilIdle(scene.router);
