@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { type AliasFlag, type Values, furtherOptions, readAlias } from '../config/alias/alias.ts';
 import { loadConfig } from '../config/load.ts';
-import { type Config, kebab, options } from '../config/options.ts';
+import { type Config, type OptionName, kebab, options } from '../config/options.ts';
 import { addOptions } from './options.ts';
 import { type Spelling, launchServer, routers } from './spelling.ts';
 
@@ -64,7 +64,13 @@ export function addPeerFlags(
     const { values, base, warnings } = readAlias(peer, given, flagFor);
     for (const warning of warnings) process.stderr.write(`turnout: ${warning}\n`);
     const file = saidOf('config') as string | undefined;
-    return () => loadConfig({ ...(Object.fromEntries(others) as Values), ...values }, process.env, file, base);
+    const writtenAs = (name: OptionName): string => {
+      const flag = peer.flags.findLast((each) => given.has(each.name) && each.ours.includes(name));
+      const ours = `--${kebab(name)}`;
+      return flag === undefined || flag.name === kebab(name) ? ours : `--${flagFor(flag.name)} (here ${ours})`;
+    };
+    const all = { ...(Object.fromEntries(others) as Values), ...values };
+    return () => loadConfig(all, process.env, file, base, writtenAs);
   };
 }
 

@@ -18,12 +18,14 @@ const byKebab = new Map(names.map((name) => [kebab(name), name]));
 /**
  * Merges flags over environment over file over `base` over defaults, and checks the result. Throws `ConfigError`.
  * @param base what a verb does differently from `serve`
+ * @param writtenAs how whoever made a mistake in an option had written it
  */
 export function loadConfig(
   flags: Values,
   env: NodeJS.ProcessEnv,
   configFile: string | undefined,
   base: Values = {},
+  writtenAs = (name: OptionName): string => `--${kebab(name)}`,
 ): Config {
   const values = { ...base, ...(configFile === undefined ? {} : readFile(configFile)), ...readEnv(env), ...flags };
   const result = configSchema.safeParse(values);
@@ -32,7 +34,7 @@ export function loadConfig(
     result.error.issues
       .map((issue) => {
         const name = issue.path[0];
-        return typeof name === 'string' ? `--${kebab(name)}: ${issue.message}` : issue.message;
+        return typeof name === 'string' ? `${writtenAs(name as OptionName)}: ${issue.message}` : issue.message;
       })
       .join('\n'),
   );

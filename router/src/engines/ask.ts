@@ -2,6 +2,9 @@ import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { type Endpoint, reach } from '../wire/upstream-connection.ts';
 
+/** It took longer than it was given. */
+export class NoAnswer extends Error {}
+
 /** An engine's answer to a control question. */
 export interface Reply {
   readonly status: number;
@@ -35,7 +38,7 @@ export function ask(
       },
     });
     // The whole question, from connecting to the last byte, has this long.
-    const timer = setTimeout(() => request.destroy(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs);
+    const timer = setTimeout(() => request.destroy(new NoAnswer(`no answer within ${timeoutMs} ms`)), timeoutMs);
     request.on('error', (error) => {
       clearTimeout(timer);
       reject(error);

@@ -63,8 +63,16 @@ export class PluginEndpoints {
   }
 
   async #answer({ plugin, handler, timeoutMs }: Endpoint, c: Context, next: Next): Promise<Response> {
+    let hasPassedOn = false;
+    const passOn = (): Promise<void> => {
+      hasPassedOn = true;
+      return next();
+    };
     try {
-      return (await inTime(Promise.resolve(handler(c, next)), timeoutMs ?? this.#options.timeoutMs)) as Response;
+      const answer = await inTime(Promise.resolve(handler(c, passOn)), timeoutMs ?? this.#options.timeoutMs);
+      // Who lets the next one answer has nothing to say.
+      if (answer instanceof Response || hasPassedOn) return answer as Response;
+      throw new TypeError(`${c.req.method} ${c.req.path} has to answer with a Response`);
     } catch (error) {
       this.#onFault(plugin, 'routes', error, ++this.#faults);
       const message = `The plugin "${plugin}" failed: ${messageOf(error)}`;

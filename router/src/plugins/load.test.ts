@@ -102,6 +102,15 @@ test('options are checked by its schema, and a wrong one is named', async (t) =>
   ] as const) {
     await assert.rejects(loadPlugin(`${path}:${text}`), words, text);
   }
+  for (const [schema, words] of [
+    [
+      "() => { throw new Error('no schema today'); }",
+      /mine\.ts" can't make the schema of its options: no schema today/,
+    ],
+    ['() => 5', /mine\.ts" has options that are no zod schema/],
+  ] as const) {
+    await assert.rejects(loadPlugin(moduleOf(t, `{ name: 'mine', options: ${schema}, create: () => ({}) }`)), words);
+  }
   const without = moduleOf(t, EMPTY);
   await assert.rejects(loadPlugin(`${without}:{"limit":8}`), /takes no options/);
 });

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
-import { importDefault } from '../config/user-module.ts';
+import { importDefault, messageOf } from '../config/user-module.ts';
 import { builtIns, pythonNames } from './built-in.ts';
 import type { OptionsSchema, PluginDefinition } from './definition.ts';
 
@@ -114,10 +114,26 @@ function optionsOf(source: string, { options }: PluginDefinition, text: string |
   } catch (error) {
     throw new Error(`The plugin "${source}": its options are no JSON: ${(error as Error).message}`, { cause: error });
   }
-  const result = ('safeParse' in options ? options : options(z)).safeParse(value);
+  const result = schemaOf(source, options).safeParse(value);
   if (result.success) return result.data;
   const problems = result.error.issues.map(({ path, message }) =>
     path.length === 0 ? message : `option "${path.map(String).join('.')}": ${message}`,
   );
   throw new Error(`The plugin "${source}": ${problems.join('; ')}`);
+}
+
+function schemaOf(source: string, options: NonNullable<PluginDefinition['options']>): OptionsSchema<unknown> {
+  if ('safeParse' in options) return options;
+  let made: unknown;
+  try {
+    made = options(z);
+  } catch (error) {
+    throw new Error(`The plugin "${source}" can't make the schema of its options: ${messageOf(error)}`, {
+      cause: error,
+    });
+  }
+  if (typeof (made as Partial<OptionsSchema<unknown>> | null)?.safeParse === 'function') {
+    return made as OptionsSchema<unknown>;
+  }
+  throw new Error(`The plugin "${source}" has options that are no zod schema, nor (z) => a schema: ${GUIDE}.`);
 }

@@ -88,6 +88,8 @@ export async function startPlugins(
       if (!phases.some((phase) => typeof (made as PluginPhases | undefined)?.[phase] === 'function')) {
         throw new Error(`The plugin "${source}" made nothing with one of ${phases.join(', ')}.`);
       }
+      const problem = problemOf(made);
+      if (problem !== '') throw new Error(`The plugin "${source}" ${problem}.`);
       plugins.push(guardPlugin(name, made, options, onFault));
       log.info({ plugin: name, from: source }, 'plugin at work');
     }
@@ -98,6 +100,20 @@ export async function startPlugins(
     throw error;
   }
 }
+
+/** What TypeScript would have told its author; ''. Here, as every request would fail of it. */
+function problemOf(made: PluginPhases): string {
+  for (const phase of [...phases, 'appliesTo', 'close'] as const) {
+    const part: unknown = made[phase];
+    if (part !== undefined && part !== null && typeof part !== 'function') return `has ${phase}, which is no function`;
+  }
+  const timeoutMs: unknown = made.timeoutMs ?? 1;
+  const isTime = typeof timeoutMs === 'number' && timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS;
+  return isTime ? '' : `has timeoutMs, which is no number of milliseconds from 1 to ${MAX_TIMEOUT_MS}`;
+}
+
+/** Node takes a longer one for 1 ms. */
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 /** `--capture-chat` is what one of them does. */
 const wanted = (entries: readonly string[], captureChat: boolean): readonly string[] =>

@@ -73,3 +73,15 @@ test('checks at --rollout-health-check-interval, out after the threshold, in Sli
   engine.onRequest = (asked) => asked.answer('{}');
   assert.equal((await send(t, url, request('GET', '/hello'))).status, 200);
 });
+
+test('what is wrong with a value is said of the flag that it was written after', async (t) => {
+  for (const [flags, words] of [
+    [['--slime-router-timeout', 'None'], /^turnout: --slime-router-timeout \(here --request-timeout-secs\): /m],
+    [['--slime-router-max-connections', '-1'], /^turnout: --slime-router-max-connections \(here --max-concurrent/m],
+    [['--port', 'x'], /^turnout: --port: /m],
+  ] as const) {
+    const run = turnout(t, ['slime-router', ...flags]);
+    assert.equal(await run.ended, 2);
+    assert.match(run.output(), words);
+  }
+});

@@ -22,6 +22,9 @@ const COUNTER = `{
         forAdmins.delete('/counter/all', (c) => c.body(null, 204));
         forAdmins.get('/counter/fail', () => { throw new Error('on purpose'); });
         forAdmins.get('/counter/hang', () => new Promise(() => {}));
+        forAdmins.get('/counter/mute', () => {});
+        forAdmins.get('/counter/number', () => 5);
+        forClients.get('/counter/behind', (c, next) => next(), (c) => c.text('answered behind'));
       },
     };
   },
@@ -38,9 +41,12 @@ test('endpoints of a plugin are answered beside the router’s own, and its metr
   deepEqual(await ask('GET', '/counters/some%20name'), [200, '{"name":"some name"}', null]);
   deepEqual(await ask('DELETE', '/counter/all'), [204, '', null]);
   deepEqual((await ask('GET', '/counter'))[0], 405);
+  deepEqual(await ask('GET', '/counter/behind'), [200, 'answered behind', null]);
   for (const [path, words] of [
     ['/counter/fail', /"counter\\" failed: on purpose/],
     ['/counter/hang', /"counter\\" failed: gave no answer within 50 ms/],
+    ['/counter/mute', /"counter\\" failed: GET \/counter\/mute has to answer with a Response/],
+    ['/counter/number', /"counter\\" failed: GET \/counter\/number has to answer with a Response/],
   ] as const) {
     const [status, text, code] = await ask('GET', path);
     deepEqual([status, code], [500, 'plugin_failed']);
@@ -51,7 +57,7 @@ test('endpoints of a plugin are answered beside the router’s own, and its metr
     page,
     /\n# HELP counter_asked_total Times that it was asked\.\n# TYPE counter_asked_total counter\ncounter_asked_total 1\n/,
   );
-  ok(page.includes('turnout_plugin_failures_total{plugin="counter",phase="routes"} 2'));
+  ok(page.includes('turnout_plugin_failures_total{plugin="counter",phase="routes"} 4'));
   equal(await (await fetch(router.metricsUrl)).text().then((text) => text.includes('counter_asked_total 1')), true);
 });
 
@@ -115,6 +121,10 @@ test('a router that can not have its plugins does not start, and closes those th
       /mine\.ts" made nothing with one of retarget, classify, admit, answer/,
     ],
     [`{ name: 'b', create: () => undefined }`, /made nothing with one of/],
+    [`{ name: 'b', create: () => ({ admit: true, finished() {} }) }`, /mine\.ts" has admit, which is no function/],
+    [`{ name: 'b', create: () => ({ appliesTo: 'all', finished() {} }) }`, /has appliesTo, which is no function/],
+    [`{ name: 'b', create: () => ({ timeoutMs: '5', finished() {} }) }`, /has timeoutMs, which is no number of milli/],
+    [`{ name: 'b', create: () => ({ timeoutMs: 1e10, finished() {} }) }`, /has timeoutMs, which is no number of milli/],
     [`{ name: 'first', create: () => ({ finished() {} }) }`, /is named "first", as another one is/],
     [routes('/workers'), /"b" wants GET \/workers, which is the router's own/],
     [routes('/workers/mine'), /"b" wants GET \/workers\/mine, which is the router's own/],

@@ -122,6 +122,18 @@ test('each answer of a list has its own, and one without has none', async (t) =>
   for (const [i, bytes] of kept.entries()) assert.deepEqual(bytes, experts[i]);
 });
 
+test('a value that is no tensor passes as it is, and is counted', async (t) => {
+  const { say, router } = await scene(t);
+  const body = generated(encode(PROMPT).length, random(30)).replace(/("routed_experts":")[^"]+/, '$1AAAA?');
+  say(json, Buffer.from(body));
+  assert.equal((await generate(router, 'a', { text: PROMPT })).toString(), body);
+  assert.equal((await turnsOf(router, 'a'))[0]!.routed_experts, null);
+  await until('it is counted', async () => {
+    const page = await (await fetch(`${router.url}/metrics`)).text();
+    return /^turnout_trajectory_dropped_total 1$/m.test(page);
+  });
+});
+
 test('in a stream they are cut out of its events', async (t) => {
   const { say, router, dataDir } = await scene(t);
   const experts = random(700_000);

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { type TestContext, test } from 'node:test';
 import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
 import type { SimOptions } from '../../src/sim/options.ts';
@@ -228,7 +230,6 @@ test('errors of engines and what has no tokens pass as they are', async (t) => {
 test('numbers beyond 2^53 and unknown fields reach the engine as they were written', async (t) => {
   const scene = await startWithTree(t, {}, {}, 'radix-tree:{"verify":false}');
   const seen: string[] = [];
-  const { createServer } = await import('node:http');
   const server = createServer((request, response) => {
     let body = '';
     request.on('data', (part: Buffer) => (body += part.toString()));
@@ -244,6 +245,67 @@ test('numbers beyond 2^53 and unknown fields reach the engine as they were writt
   const body = '{"a":12345678901234567890, "text" : "a b" ,"x":{"text":"no"},"n":1e400}';
   await fetch(`${router.url}/generate`, { method: 'POST', body });
   assert.deepEqual(seen, [body.replace('"text" : "a b"', `"input_ids":[${encode('a b').join(',')}]`)]);
+});
+
+test('a field that is null is none, whatever its place', async (t) => {
+  const scene = await startWithTree(t);
+  const sampling = { max_new_tokens: 6, ignore_eos: true };
+  for (const body of [
+    { text: prompt, input_ids: null, sampling_params: sampling },
+    { input_ids: null, image_data: null, text: prompt, sampling_params: sampling },
+  ]) {
+    const { text, output_ids: ids } = await generate(scene, body);
+    assert.deepEqual(scene.log.at(-1)!.inputIds, encode(prompt));
+    assert.deepEqual((await scene.retrieve(prompt + text)).tokens, [...encode(prompt), ...ids]);
+  }
+});
+
+/** An engine that says what it is told to, whatever it is asked. @returns its URL */
+async function answering(t: TestContext, answer: (question: { input_ids: number[] }) => string): Promise<string> {
+  const server = createServer((request, response) => {
+    let body = '';
+    request.on('data', (part: Buffer) => (body += part.toString()));
+    request.on('end', () => response.end(answer(JSON.parse(body) as { input_ids: number[] })));
+  }).listen(0, '127.0.0.1');
+  t.after(() => server.close());
+  await once(server, 'listening');
+  return `http://127.0.0.1:${(server.address() as { port: number }).port}`;
+}
+
+test('special tokens that are left out of the text are gone on from, before a stop and where nothing stopped it', async (t) => {
+  const [toolCall, thinking] = [encode('<tool_call>'), encode('<think>')].map(([id]) => id!) as [number, number];
+  for (const [type, sampled, more, expected] of [
+    ['abort', [...encode('Go'), toolCall], ' on', [...encode('Go'), toolCall, ...encode(' on')]],
+    [
+      'stop',
+      [...encode('Go'), thinking, endOfTurn],
+      '<|im_end|> on',
+      [...encode('Go'), thinking, endOfTurn, ...encode(' on')],
+    ],
+  ] as const) {
+    const asked: number[][] = [];
+    const engine = await answering(t, ({ input_ids: ids }) => {
+      asked.push(ids);
+      const counts = { prompt_tokens: ids.length, completion_tokens: sampled.length };
+      return JSON.stringify({ text: 'Go', output_ids: sampled, meta_info: { finish_reason: { type }, ...counts } });
+    });
+    const scene = await startWithTree(t, {}, { workerUrls: [engine] }, 'radix-tree:{"verify":false}');
+    await generate(scene, { text: prompt });
+    await generate(scene, { text: `${prompt}Go${more}` });
+    assert.deepEqual(asked[1], [...encode(prompt), ...expected], type);
+  }
+});
+
+test('an answer with fewer samples than were asked for is counted, by the metrics too', async (t) => {
+  const options = { workerUrls: [await answering(t, () => '[]')] };
+  const scene = await startWithTree(t, {}, options, 'radix-tree:{"verify":false}');
+  assert.equal((await scene.post('/generate', { text: ['a', 'b'] })).text, '[]');
+  await untilIdle(scene.router);
+  const stats: Record<string, unknown> = await scene.stats();
+  assert.equal(stats.uncaptured_answers, 1);
+  assert.equal(stats.last_problem, '0 answers where 2 were asked for');
+  const page = await (await fetch(`${scene.router.url}/metrics`)).text();
+  assert.match(page, /^turnout_radix_tree_uncaptured_total 1$/m);
 });
 
 test('completions, by option: ids go out and are asked for', async (t) => {
@@ -283,12 +345,21 @@ test('models and tenants know nothing of each other', async (t) => {
   assert.ok((await sampled('a')) > 0);
   assert.equal(await sampled('b'), 0);
   assert.equal(await sampled('a', { model: 'other' }), 0);
+  // Each prompt of a list may have an adapter of its own.
+  const both = { ...ask, text: [prompt, prompt], lora_path: ['x', 'y'] };
+  const answers = JSON.parse((await scene.post('/generate', both, as('b'))).text) as Answer[];
+  const known = async (model: string, { text: sampledText }: Answer): Promise<number[]> => {
+    const asked = { text: prompt + sampledText, model };
+    return (JSON.parse((await scene.post('/retrieve_from_text', asked, as('b'))).text) as Retrieved).tokens;
+  };
+  for (const [i, model] of ['x', '\ny'].entries()) {
+    assert.deepEqual(await known(model, answers[i]!), [...encode(prompt), ...answers[i]!.output_ids]);
+  }
   assert.equal((await scene.post('/retrieve_from_text', { text: 'a' })).status, 401);
 });
 
 test('an engine with another tokenizer is refused, with the text that differs', async (t) => {
   const scene = await startWithTree(t);
-  const { createServer } = await import('node:http');
   const server = createServer((request, response) => {
     request.resume();
     request.on('end', () => response.end(JSON.stringify({ tokens: [1, 2], count: 2 })));

@@ -76,7 +76,7 @@ const flags: readonly AliasFlag[] = [
   renamed(
     'slime-router-health-check-failure-threshold',
     'healthFailureThreshold',
-    'A worker that failed comes back once it is well again; there never.',
+    'A worker that failed comes back once it is well again; there never. One that has never answered is out at its first failed check.',
     3,
   ),
   renamed('rollout-health-check-interval', 'healthCheckIntervalSecs', '', 30),

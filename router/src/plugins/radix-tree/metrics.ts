@@ -49,7 +49,8 @@ export function addMetrics(metrics: PluginMetrics, ledger: Ledger, tree: RadixTr
       name,
       help,
       async collect() {
-        const value = (await stats())[key];
+        // Those that were too large never reach the thread that counts.
+        const value = (await stats())[key] + (key === 'uncaptured' ? tree.tooLarge : 0);
         counter.reset();
         counter.inc(value);
       },

@@ -1,3 +1,4 @@
+import { NoAnswer } from '../../engines/ask.ts';
 import type { Worker } from '../../fleet/worker.ts';
 
 /** Texts in which tokenizers that look alike differ: pre-tokenizers, normalisers, digits, spaces, letters of several bytes. */
@@ -22,7 +23,7 @@ export type Verdict =
   /** It can't be asked, for good: it has nothing to ask. */
   | { readonly kind: 'unknown'; readonly reason: string }
   /** It could not be asked now. */
-  | { readonly kind: 'later'; readonly reason: string }
+  | { readonly kind: 'later'; readonly reason: string; readonly isSilent: boolean }
   | {
       readonly kind: 'differs';
       readonly text: string;
@@ -47,7 +48,7 @@ export async function probe(worker: Worker, encode: (text: string) => Promise<Id
         theirs = await ask(text);
       }
     } catch (error) {
-      return { kind: 'later', reason: (error as Error).message };
+      return { kind: 'later', reason: (error as Error).message, isSilent: error instanceof NoAnswer };
     }
     if (theirs === null) return { kind: 'unknown', reason: 'it has no /tokenize, nor tells the ids of a prompt' };
     const ours = await encode(text);

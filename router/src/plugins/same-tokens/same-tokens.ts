@@ -17,6 +17,8 @@ export class SameTokens {
   readonly #verdicts = new WeakMap<Worker, Promise<Verdict>>();
   /** Those that are asked until they answer. */
   readonly #followed = new Set<Worker>();
+  /** Those of them that let the question stand: requests don't wait for that again. */
+  readonly #silent = new WeakSet<Worker>();
   readonly #over = new AbortController();
 
   constructor(encode: (text: string) => Promise<number[]>, log: Logger) {
@@ -31,6 +33,7 @@ export class SameTokens {
       const isAway = event === 'changed' && (worker.reasons & REASONS.unhealthy) !== 0;
       // What comes back there may be another engine.
       if (isAway) this.#verdicts.delete(worker);
+      this.#silent.delete(worker);
       if (isAway || event === 'added') void this.#follow(fleet, worker);
     });
     this.#over.signal.addEventListener('abort', unsubscribe);
@@ -42,6 +45,7 @@ export class SameTokens {
 
   /** Throws `Refused` for an engine that reads texts in another way. */
   async check(worker: Worker): Promise<void> {
+    if (this.#silent.has(worker) && this.#followed.has(worker)) return;
     const verdict = await this.#verdictOf(worker);
     if (verdict.kind !== 'differs') return;
     throw new Refused(new RouterError('tokenizer_mismatch', differenceIn(verdict, worker)));
@@ -86,5 +90,7 @@ export class SameTokens {
       this.#log.warn({ worker: worker.url, reason: verdict.reason }, 'its tokenizer could not be compared with ours');
     }
     if (verdict.kind === 'later') this.#verdicts.delete(worker);
+    if (verdict.kind === 'later' && verdict.isSilent) this.#silent.add(worker);
+    else this.#silent.delete(worker);
   }
 }

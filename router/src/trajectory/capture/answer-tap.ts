@@ -12,6 +12,7 @@ const LARGE_BYTES = 65_536;
 const MAX_UNTOLD_BYTES = 1_048_576;
 
 const LF = 0x0a;
+const CR = 0x0d;
 const EVENT_END = Buffer.from('\n\n');
 /** Where SGLang puts the number of a sample: at the end of an event. */
 const INDEX = Buffer.from('"index":');
@@ -35,6 +36,9 @@ export class AnswerTap implements AnswerEar {
   /** All that came, or of a stream that is or may be cumulative the event that is not complete yet. */
   #gathered: Gathered;
   #endsInLf = false;
+  /** Lines end in CRLF: JSON has no such byte of its own, so it is left out. null: no line has ended yet. */
+  #hasCr: boolean | null = null;
+  #endsInCr = false;
   /** Of the event that is not complete yet, if it is large. */
   #scan: EventScan | null = null;
   /** null: not known yet. */
@@ -61,6 +65,22 @@ export class AnswerTap implements AnswerEar {
 
   hear(bytes: Buffer, start: number, end: number): void {
     if (this.isTooLarge || start === end) return;
+    if (this.#isStream && this.#hasCr !== false && this.#tellLineEnds(bytes, start, end)) {
+      const plain = bytes.subarray(start, end).filter((byte) => byte !== CR);
+      this.#hear(Buffer.from(plain.buffer, plain.byteOffset, plain.length), 0, plain.length);
+    } else this.#hear(bytes, start, end);
+  }
+
+  /** By the first line (WHATWG HTML section 9.2.6). @returns whether they have a byte too many */
+  #tellLineEnds(bytes: Buffer, start: number, end: number): boolean {
+    const at = this.#hasCr === null ? bytes.subarray(start, end).indexOf(LF) : -1;
+    if (at >= 0) this.#hasCr = at > 0 ? bytes[start + at - 1] === CR : this.#endsInCr;
+    this.#endsInCr = bytes[end - 1] === CR;
+    return this.#hasCr === true;
+  }
+
+  #hear(bytes: Buffer, start: number, end: number): void {
+    if (start === end) return;
     if (this.#isCumulative === false) this.#gathered.add(bytes, start, end);
     else this.#hearEvents(bytes, start, end);
     if (this.#gathered.bytes + this.#untoldBytes + this.#newestBytes <= MAX_ANSWER_BYTES) return;

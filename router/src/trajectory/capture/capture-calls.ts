@@ -95,18 +95,18 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
         const request = readRequest(dialect, bytes);
         if (request === null) return null;
         await ends.settled();
-        const named = request.model || model;
+        const models = request.models.map((own) => own || model);
         const prompts: OpenPrompt[] = [];
         try {
-          for (const prompt of request.prompts) {
-            prompts.push(await wanted().open(treeName(tenant, named), prompt, request.addSpecial));
+          for (const [i, prompt] of request.prompts.entries()) {
+            prompts.push(await wanted().open(treeName(tenant, models[i]!), prompt, request.addSpecial));
           }
         } catch (error) {
           for (const { end } of prompts) release(end);
           throw error;
         }
         const kept = options.keepsBodies === true ? body : null;
-        open.set(id, { dialect, model: named, tenant, samples: request.samples, prompts, request: kept });
+        open.set(id, { dialect, models, tenant, samples: request.samples, prompts, request: kept });
         const isText = request.prompts.some((prompt) => typeof prompt === 'string');
         const changed =
           isText && forward === 'ids'
@@ -144,7 +144,7 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
         withLogprobs: boolean;
       }): Promise<string> {
         await ends.settled();
-        const tree = treeFor(wanted().forest, ask.tenant, ask.model);
+        const tree = treeFor(wanted().forest, ask.tenant, ask.model.trim());
         const { ids, logprobs, mask } = await wanted().tokensOf(tree, ask.text);
         return JSON.stringify({
           tokens: [...ids],

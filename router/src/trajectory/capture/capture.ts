@@ -141,7 +141,8 @@ export class Capture {
     for (const span of spans) version = Math.max(version, forest.versions.ordinalOf(span.version));
     const session = facts.session || (continued?.session ?? id);
     const index = continued === null ? 0 : continued.index + 1;
-    const aligned = alignSampled(this.tokenizer.pieces, ids, text);
+    const wasStopped = sampled.finishReason !== 'abort' && sampled.finishReason !== '';
+    const aligned = alignSampled(this.tokenizer.pieces, ids, text, wasStopped);
     const run = runOf(aligned, sampled.logprobs, true);
     const from = tokensAt(start);
     const endOf = (shared: number): TurnEnd => {

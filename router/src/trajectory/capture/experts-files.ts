@@ -38,7 +38,7 @@ export class ExpertsFiles {
     removeStale(join(dataDir, FOLDER));
   }
 
-  /** Never throws: what the disk doesn't take is lost, and counted. */
+  /** Never throws: what the disk doesn't take is lost, and counted. So is a value that turns out to be no tensor. */
   take({ key, cut, form, bytes }: ExpertsPiece): void {
     let parts = this.#answers.get(key);
     if (parts === undefined) this.#answers.set(key, (parts = new Map()));
@@ -62,7 +62,8 @@ export class ExpertsFiles {
     if (part === undefined || part === null) return;
     close(part);
     const facts = part.decoder.end();
-    part.facts = facts === null ? null : { ...facts, ...describedBy(description) };
+    if (facts === null) this.lost++;
+    else part.facts = { ...facts, ...describedBy(description) };
   }
 
   /** Puts a tensor where it stays. null: it is not there, or not whole. */

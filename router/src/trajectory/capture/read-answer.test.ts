@@ -85,6 +85,16 @@ test('a whole answer, a cumulative and an incremental stream say the same', () =
   }
 });
 
+test('a stream whose lines end in CRLF is read as any other, wherever it is cut into pieces', () => {
+  const crlf = (stream: Buffer): Buffer => Buffer.from(stream.toString().replaceAll('\n', '\r\n'));
+  const cumulative = sse(event(0, 1), event(0, 3), event(0, 4, {}, true), '[DONE]');
+  const incremental = sse(event(0, 1), event(1, 3), event(3, 4, {}, true), '[DONE]');
+  for (const stream of [cumulative, incremental]) {
+    for (const size of [1, 2, 3, 7, 200, 1e6])
+      assert.deepEqual(read('generate', true, tapped(crlf(stream), size)), [whole], `${size}`);
+  }
+});
+
 test('samples of a stream are told apart', () => {
   for (const isCumulative of [true, false]) {
     const from = (at: number): number => (isCumulative ? 0 : at);
@@ -180,6 +190,8 @@ test('a stream that breaks off has what came until then', () => {
 test('answers whose tokens do not add up are not taken for what was sampled', () => {
   const wrong: unknown[] = [
     { ...event(0, 4), meta_info: undefined },
+    { ...event(0, 4), meta_info: null },
+    ...[-1, 1.5, 2 ** 32 + 1, '7', null].map((id) => ({ output_ids: [id], meta_info: { completion_tokens: 1 } })),
     { ...event(0, 4), output_ids: [1] },
     { ...event(0, 4), output_ids: [9, 1, 2, 3] },
     5,
@@ -189,6 +201,7 @@ test('answers whose tokens do not add up are not taken for what was sampled', ()
   }
   assert.throws(() => read('generate', false, Buffer.from('{"text')), Unreadable);
   assert.throws(() => read('completions', false, Buffer.from('{"choices":[{"text":"a"}]}')), Unreadable);
+  assert.throws(() => read('completions', false, Buffer.from('{"choices":[{"token_ids":[-1]}]}')), /-1 where a token/);
 });
 
 test('completions of vLLM, whole and as a stream', () => {

@@ -1,5 +1,5 @@
 import { markOf } from './experts-cutter.ts';
-import { type Sampled, Unreadable } from './sampled.ts';
+import { type Sampled, Unreadable, tokenIds } from './sampled.ts';
 
 /** An answer of `/v1/completions` with `return_token_ids` (vLLM 0.10 and later, SGLang), or one event of its stream. */
 interface CompletionAnswer {
@@ -57,7 +57,7 @@ function sampledBy(
   if (parts.every(({ token_ids: ids }) => ids === undefined || ids === null)) {
     throw new Unreadable('no token_ids in it');
   }
-  const ids = Int32Array.from(parts.flatMap(({ token_ids: own }) => own ?? []));
+  const ids = tokenIds(parts.flatMap(({ token_ids: own }) => own ?? []));
   const logprobs = parts.flatMap((part) => part.logprobs?.token_logprobs ?? []);
   return {
     index,

@@ -1,5 +1,5 @@
 import { markOf } from './experts-cutter.ts';
-import { type OutputSpan, type Sampled, Unreadable } from './sampled.ts';
+import { type OutputSpan, type Sampled, Unreadable, tokenIds } from './sampled.ts';
 
 /** An answer of SGLang's `/generate`, or one event of its stream (0.5). */
 interface GenerateAnswer {
@@ -15,7 +15,7 @@ interface GenerateAnswer {
     readonly weight_versions?: readonly { version: string | number; start: number; end: number }[];
     readonly routed_experts?: unknown;
     readonly output_token_logprobs?: readonly (readonly [number | null, number, ...unknown[]])[];
-  };
+  } | null;
 }
 
 /** A whole answer: one, or a list for several prompts or samples. */
@@ -28,7 +28,7 @@ export function readGenerate(value: unknown): Sampled[] {
 export function readGenerateEvents(events: readonly unknown[]): Sampled[] {
   const byIndex = new Map<number, GenerateAnswer[]>();
   for (const event of events as GenerateAnswer[]) {
-    if (event.meta_info === undefined) continue;
+    if (event.meta_info === undefined || event.meta_info === null) continue;
     const { index = 0 } = event;
     const list = byIndex.get(index);
     if (list === undefined) byIndex.set(index, [event]);
@@ -41,10 +41,10 @@ export function readGenerateEvents(events: readonly unknown[]): Sampled[] {
 function sampledBy(events: readonly GenerateAnswer[], index: number): Sampled {
   const last = events.at(-1)!;
   const info = last.meta_info;
-  if (info === undefined) throw new Unreadable('no meta_info in it');
+  if (info === undefined || info === null) throw new Unreadable('no meta_info in it');
   const total = info.completion_tokens;
   const parts = total === idsOf(last).length ? [last] : events;
-  const ids = Int32Array.from(parts.flatMap(idsOf));
+  const ids = tokenIds(parts.flatMap(idsOf));
   if (total !== undefined && ids.length !== total) throw new Unreadable(`${ids.length} ids of ${total} tokens in it`);
   return {
     index,

@@ -6,17 +6,18 @@ const read = (dialect: CaptureDialect, json: string) => readRequest(dialect, Buf
 
 test('prompts, samples and the model of a request', () => {
   const cases: [CaptureDialect, string, unknown][] = [
-    ['generate', '{"text":"a"}', [['a'], 1, '', false]],
-    ['generate', '{"text":["a","b"],"sampling_params":{"n":3}}', [['a', 'b'], 3, '', true]],
-    ['generate', '{"input_ids":[1,2],"text":null,"lora_path":"x"}', [[[1, 2]], 1, 'x', false]],
-    ['generate', '{"input_ids":[[1],[2]],"sampling_params":[{"n":2},{"n":2}]}', [[[1], [2]], 2, '', true]],
-    ['completions', '{"prompt":"a","n":2,"model":"m"}', [['a'], 2, 'm', false]],
-    ['completions', '{"prompt":[5,6],"echo":false}', [[[5, 6]], 1, '', false]],
+    ['generate', '{"text":"a"}', [['a'], 1, [''], false]],
+    ['generate', '{"text":["a","b"],"sampling_params":{"n":3}}', [['a', 'b'], 3, ['', ''], true]],
+    ['generate', '{"input_ids":[1,2],"text":null,"lora_path":"x"}', [[[1, 2]], 1, ['x'], false]],
+    ['generate', '{"input_ids":[[1],[2]],"sampling_params":[{"n":2},{"n":2}]}', [[[1], [2]], 2, ['', ''], true]],
+    ['generate', '{"text":["a","b"],"lora_path":["x",null],"model":"m"}', [['a', 'b'], 1, ['m\nx', 'm'], true]],
+    ['completions', '{"prompt":"a","n":2,"model":"m"}', [['a'], 2, ['m'], false]],
+    ['completions', '{"prompt":[5,6],"echo":false}', [[[5, 6]], 1, [''], false]],
   ];
   for (const [dialect, json, expected] of cases) {
     const request = read(dialect, json)!;
     const prompts = request.prompts.map((prompt) => (typeof prompt === 'string' ? prompt : [...prompt]));
-    assert.deepEqual([prompts, request.samples, request.model, request.isList], expected, json);
+    assert.deepEqual([prompts, request.samples, request.models, request.isList], expected, json);
   }
 });
 
@@ -53,6 +54,11 @@ test('only its own field is changed', () => {
   );
   assert.equal(change('generate', '{"text":["a","b"]}', [1], [2, 3]), '{"input_ids":[[1],[2,3]]}');
   assert.equal(change('generate', '{"text":["a"]}', [1]), '{"input_ids":[[1]]}');
+  assert.equal(
+    change('generate', '{"text":"a","x":1,"input_ids":null}', [1, 2]),
+    '{"input_ids":[1,2],"x":1,"text":null}',
+  );
+  assert.equal(change('generate', '{"input_ids" : null, "text":"a"}', [1]), '{"text":null, "input_ids":[1]}');
   assert.equal(change('generate', '{"t\\u0065xt":"a"}', [1]), '{"input_ids":[1]}');
   assert.equal(
     change('completions', '{"prompt":"a","n":1 }\n', [1]),

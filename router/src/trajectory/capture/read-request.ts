@@ -9,12 +9,14 @@ export interface GivenRequest {
   readonly prompts: readonly GivenPrompt[];
   /** Samples of each; answers come prompt by prompt. */
   readonly samples: number;
-  /** What its client calls the model, and the adapter. */
-  readonly model: string;
+  /** What its client calls the model, and the adapter: one for each prompt. */
+  readonly models: readonly string[];
   readonly addSpecial: boolean;
   /** Where its prompts stand, key and all. */
   readonly from: number;
   readonly to: number;
+  /** Where `input_ids` stands beside a text, as null. */
+  readonly noIds: { readonly from: number; readonly to: number } | null;
   readonly isList: boolean;
   /** Of `/v1/completions`: it asks for ids in its answer. */
   readonly asksForIds: boolean;
@@ -86,13 +88,11 @@ export function readRequest(dialect: CaptureDialect, body: Buffer): GivenRequest
   return {
     prompts,
     samples,
-    model: [valueOf('model'), valueOf('lora_path')]
-      .map((part) => (typeof part === 'string' ? part : ''))
-      .join('\n')
-      .trim(),
+    models: prompts.map((_, i) => nameOf(valueOf('model'), adapterOf(valueOf('lora_path'), i))),
     addSpecial: valueOf('add_special_tokens') !== false,
     from: field.from,
     to: field.to,
+    noIds: given[0] === 'text' ? (members.get('input_ids') ?? null) : null,
     isList,
     asksForIds: valueOf('return_token_ids') === true,
     end: after - 1,
@@ -103,19 +103,29 @@ export function readRequest(dialect: CaptureDialect, body: Buffer): GivenRequest
 export function withIds(
   dialect: CaptureDialect,
   body: Buffer,
-  { from, to, isList, asksForIds, end }: GivenRequest,
+  { from, to, noIds, isList, asksForIds, end }: GivenRequest,
   prompts: readonly Int32Array[],
 ): Buffer {
   const key = dialect === 'generate' ? '"input_ids":' : '"prompt":';
   const lists = prompts.map((ids) => `[${ids.join(',')}]`);
   const more = dialect === 'generate' || asksForIds ? '' : ',"return_token_ids":true';
-  return Buffer.concat([
-    body.subarray(0, from),
-    Buffer.from(`${key}${isList ? `[${lists.join(',')}]` : lists[0]!}`, 'latin1'),
-    body.subarray(to, end),
-    Buffer.from(more),
-    body.subarray(end),
-  ]);
+  const changes = [
+    { from, to, by: `${key}${isList ? `[${lists.join(',')}]` : lists[0]!}` },
+    { from: end, to: end, by: more },
+  ];
+  // Of two members with one name engines believe the last, and that would be null.
+  if (noIds !== null) changes.push({ ...noIds, by: '"text":null' });
+  return changed(body, changes);
+}
+
+function changed(body: Buffer, changes: { from: number; to: number; by: string }[]): Buffer {
+  const parts: Buffer[] = [];
+  let at = 0;
+  for (const { from, to, by } of changes.sort((a, b) => a.from - b.from)) {
+    parts.push(body.subarray(at, from), Buffer.from(by, 'latin1'));
+    at = to;
+  }
+  return Buffer.concat([...parts, body.subarray(at)]);
 }
 
 /** The same request, asking for ids in its answer. */
@@ -170,3 +180,13 @@ function samplesOf(params: unknown): number {
   if (typeof first !== 'object' || first === null) return params === null ? 1 : 0;
   return countOf((first as { n?: unknown }).n ?? null);
 }
+
+/** SGLang takes a list of adapters for a list of prompts. */
+const adapterOf = (adapters: unknown, prompt: number): unknown =>
+  Array.isArray(adapters) ? (adapters as unknown[])[prompt] : adapters;
+
+const nameOf = (...parts: readonly unknown[]): string =>
+  parts
+    .map((part) => (typeof part === 'string' ? part : ''))
+    .join('\n')
+    .trim();

@@ -26,3 +26,11 @@ export interface Sampled {
 
 /** An answer that can't be read, and why. */
 export class Unreadable extends Error {}
+
+/** Ids as an engine wrote them. Anything else that JSON can hold would become some id here, and nobody would see that it was none. */
+export function tokenIds(values: readonly unknown[]): Int32Array {
+  const ids = Int32Array.from(values as readonly number[]);
+  const at = ids.findIndex((id, i) => id !== values[i] || id < 0);
+  if (at >= 0) throw new Unreadable(`${JSON.stringify(values[at])} where a token id is wanted`);
+  return ids;
+}

@@ -11,7 +11,8 @@ import { type EndedTurn, type Parcel, unpack } from './turn-parcel.ts';
 /** A request whose prompts are in the tree, held there until its answer is here. */
 export interface Open {
   readonly dialect: CaptureDialect;
-  readonly model: string;
+  /** One for each prompt. */
+  readonly models: readonly string[];
   readonly tenant: string;
   readonly samples: number;
   readonly prompts: readonly OpenPrompt[];
@@ -101,10 +102,10 @@ export class TurnEnds {
     if (prompt === undefined) return null;
     const samples = usual?.samples ?? read!.samples;
     const { tenant } = facts;
-    const model = usual?.model || read?.model || facts.model;
+    const model = usual?.model || read?.models[0] || facts.model;
     const kept = keepsBodies ? body.slice() : null;
     const made = (open: OpenPrompt): Open => {
-      return { dialect: 'generate', model, tenant, samples, prompts: [open], request: kept };
+      return { dialect: 'generate', models: [model], tenant, samples, prompts: [open], request: kept };
     };
     const opened = capture().open(treeName(tenant, model), prompt, read?.addSpecial ?? true);
     return opened instanceof Promise ? opened.then(made) : made(opened);
@@ -122,23 +123,30 @@ export class TurnEnds {
   }
 
   #record({ isStream, answer, facts, expertsKey }: EndedTurn, known: Open): void {
-    const { dialect, prompts, samples, tenant, model } = known;
+    const { dialect, prompts, samples, tenant, models } = known;
     const { capture, files } = this.#options;
-    // A copy costs more than a look.
-    const isSame = facts.tenant === tenant && facts.model === model;
-    const told = isSame ? facts : { ...facts, tenant, model };
-    for (const sampled of readAnswer(dialect, isStream, bufferOf(answer))) {
-      const prompt = prompts[Math.floor(sampled.index / samples)];
+    const answers = readAnswer(dialect, isStream, bufferOf(answer));
+    for (const sampled of answers) {
+      const at = Math.floor(sampled.index / samples);
+      const prompt = prompts[at];
       if (prompt === undefined) throw new Unreadable(`a sample with the number ${sampled.index}`);
       if (sampled.promptTokens >= 0 && sampled.promptTokens !== prompt.tokens) {
         throw new Unreadable(`the engine read ${sampled.promptTokens} tokens where there are ${prompt.tokens}`);
       }
+      const model = models[at]!;
+      // A copy costs more than a look.
+      const isSame = facts.tenant === tenant && facts.model === model;
+      const told = isSame ? facts : { ...facts, tenant, model };
       const experts = expertsKey === null ? null : (files?.keep(expertsKey, sampled.experts) ?? null);
       // Of several samples the first one has them: they are those of all.
       const isFirst = sampled.index === 0 && known.request !== null;
       const request = isFirst ? known.request : null;
       capture().record(prompt, sampled, told, { experts, request, answer: isFirst ? answer.slice() : null });
     }
+    const wanted = prompts.length * samples;
+    // Of a stream that breaks off some may be missing.
+    if (!isStream && answers.length < wanted)
+      throw new Unreadable(`${answers.length} answers where ${wanted} were asked for`);
   }
 
   #failed(error: unknown): null {

@@ -34,8 +34,8 @@ class Unspelled extends TokenPieces {
 }
 const unspelled = new Unspelled(json);
 
-const sampled = (list: Int32Array, text: string) => {
-  const aligned = alignSampled(unspelled, list, Buffer.from(text));
+const sampled = (list: Int32Array, text: string, wasStopped = true) => {
+  const aligned = alignSampled(unspelled, list, Buffer.from(text), wasStopped);
   const { spelling } = alignSampled(pieces, list, Buffer.from(text));
   if (spelling !== null) {
     // What a token stands for is what it would have been given.
@@ -65,6 +65,14 @@ test('what stopped an answer is behind its text', () => {
 
 test('special tokens that are left out in between have no text', () => {
   assert.deepEqual(sampled(ids(400, 'x', 400, 'y'), 'xy'), { ends: [0, 1, 1, 2], text: 'xy', hidden: 0 });
+});
+
+test('at the end special tokens are left out too: what stopped the answer is behind them', () => {
+  const { ends, hidden } = sampled(ids('x', 400, 400, 401), 'x');
+  assert.deepEqual([ends, hidden], [[1, 1, 1, 5], 4]);
+  assert.deepEqual(sampled(ids('x', 400), 'x', false), { ends: [1, 1], text: 'x', hidden: 0 }, 'nothing stopped it');
+  // What was cut off was a text that began with one.
+  assert.deepEqual(sampled(ids('x', 400, 'y'), 'x'), { ends: [1, 4, 5], text: 'x<s>y', hidden: 4 });
 });
 
 test('parts of letters are what reads as U+FFFD', () => {

@@ -42,12 +42,15 @@ export function alignIds(pieces: TokenPieces, ids: Int32Array): AlignedTokens | 
 /**
  * Sampled tokens beside the text that the engine gave for them: special tokens may be left out of it (`skip_special_tokens`), what
  * stopped it may be cut off, and parts of UTF-8 letters read as U+FFFD.
+ *
+ * @param wasStopped false: it was aborted or broke off, so that no token at its end is what stopped it
  */
-export function alignSampled(pieces: TokenPieces, ids: Int32Array, answer: Buffer): AlignedTokens {
+export function alignSampled(pieces: TokenPieces, ids: Int32Array, answer: Buffer, wasStopped = true): AlignedTokens {
   // Nearly always.
   if (pieces.spell(ids, answer)) return spelledTokens(pieces, ids);
   const walk = new Walk(pieces, ids, answer);
-  const last = ids.length - (isStopToken(pieces, ids, answer) ? 1 : 0);
+  const hasStop = wasStopped && isStopToken(pieces, ids, answer);
+  const last = ids.length - (hasStop ? 1 : 0);
   while (walk.i < last && walk.at < answer.length) {
     const fits = walk.fits();
     if (fits && !walk.endsInBrokenLetter(last)) walk.takePiece();
@@ -55,6 +58,10 @@ export function alignSampled(pieces: TokenPieces, ids: Int32Array, answer: Buffe
     else if (walk.takeLetters(last)) continue;
     else if (fits) walk.takePiece();
     else break;
+  }
+  // No stop text was cut off: they are left out as those in between are, and stay where the text goes on.
+  if (hasStop || !wasStopped) {
+    while (walk.i < last && walk.at === answer.length && pieces.isSpecial(ids[walk.i]!)) walk.take(0);
   }
   const isCut = isBegunBy(pieces, ids.subarray(walk.i, last), answer.subarray(walk.at));
   if (!isCut) walk.giveRestToLast(last);
