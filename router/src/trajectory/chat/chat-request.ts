@@ -50,7 +50,7 @@ export function readChatRequest(body: Buffer): ChatRequest | string {
   return {
     body,
     messages: messages as Message[],
-    tools: Array.isArray(tools) && tools.length > 0 && fields.tool_choice !== 'none' ? tools : null,
+    tools: Array.isArray(tools) ? rendered(tools, fields.tool_choice) : null,
     more: {
       ...(typeof kwargs === 'object' && kwargs !== null ? (kwargs as Record<string, unknown>) : {}),
       ...(typeof fields.reasoning_effort === 'string' ? { reasoning_effort: fields.reasoning_effort } : {}),
@@ -61,6 +61,15 @@ export function readChatRequest(body: Buffer): ChatRequest | string {
     fields,
   };
 }
+
+/** Those that SGLang 0.5.23 puts into the prompt: of a named one just that. (vLLM renders requests with tools itself.) */
+function rendered(tools: readonly unknown[], choice: unknown): readonly unknown[] | null {
+  const { name } = (choice as { function?: { name?: unknown } } | null | undefined)?.function ?? {};
+  const chosen = name === undefined ? tools : tools.filter((tool) => nameOf(tool) === name);
+  return chosen.length === 0 || choice === 'none' ? null : chosen;
+}
+
+const nameOf = (tool: unknown): unknown => (tool as { function?: { name?: unknown } } | null)?.function?.name;
 
 /** Several parts are joined by each engine in its own way. */
 function isOneText(content: unknown): boolean {
