@@ -170,7 +170,7 @@ export class JsonCursor {
       const taken = plainIds(this.#bytes, this.at, this.#end, scratch, count);
       this.at += taken.bytes;
       count += taken.count;
-      // What has ten digits, blanks or a fault is looked at more closely.
+      // What has seven digits, blanks or a fault is looked at more closely.
       scratch[count++] = this.id();
     } while (!this.hasFailed && this.#takes(COMMA));
     if (!this.#takes(CLOSE_ARRAY)) this.#fail();

@@ -78,7 +78,7 @@ export class Trajectories {
       },
     );
     this.#road = new ExpertsRoad({
-      take: (piece) => this.ledger.ask('expertsPiece', piece, [piece.bytes.buffer]),
+      take: (piece) => this.ledger.ask('expertsPiece', piece),
       end: (key, cut, description) => this.ledger.tell('expertsEnd', { key, cut, description }),
       drop: (key) => this.ledger.tell('expertsDrop', key),
     });

@@ -258,7 +258,8 @@ for (const isCapturing of [false, true]) {
     };
     // What a first answer costs is paid: code, buffers, the store.
     say(json, Buffer.from(generated(length, random(8 * MB))));
-    for (let i = 0; i < 3; i++) await ask();
+    const warmUps = 12;
+    for (let i = 0; i < warmUps; i++) await ask();
     const experts = random(75 * MB);
     const body = Buffer.from(generated(length, experts));
     assert.ok(body.length > 100 * MB);
@@ -270,15 +271,15 @@ for (const isCapturing of [false, true]) {
     assert.equal(await ask(), createHash('sha256').update(body).digest('hex'));
     t.diagnostic(`the router grew by ${(most / MB).toFixed(1)} MB`);
     // Far above what it takes (bench/report.md), as a process also takes memory for itself; far below the answer.
-    assert.ok(most < 40 * MB, `the router grew by ${most / MB} MB`);
+    assert.ok(most < 25 * MB, `the router grew by ${most / MB} MB`);
     if (!isCapturing) return;
     const kept = await new Promise<Kept[]>((resolve) => {
       const look = (): void => {
-        get(`${router.url}/trajectories/a?limit=10`, async (answer) => {
+        get(`${router.url}/trajectories/a?limit=100`, async (answer) => {
           let text = '';
           for await (const part of answer) text += String(part);
           const { page = [] } = JSON.parse(text) as { page?: Kept[] };
-          if (page.length >= 4) resolve(page);
+          if (page.length > warmUps) resolve(page);
           else setTimeout(look, 20);
         });
       };

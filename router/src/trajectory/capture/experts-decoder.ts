@@ -30,6 +30,9 @@ const dtypes: Readonly<Record<string, string>> = {
   i8: 'int64',
 };
 
+/** base64 becomes text in parts of this size: longer ones would not be young garbage, which goes first. */
+const TEXT_BYTES = 16_384;
+
 /** base64 of raw numbers (SGLang), or of a .npy file (vLLM), whose header is taken off. */
 class Base64Decoder implements ExpertsDecoder {
   #rest = '';
@@ -40,13 +43,18 @@ class Base64Decoder implements ExpertsDecoder {
   #decoded: Buffer = Buffer.alloc(0);
 
   push(piece: Uint8Array): Uint8Array {
-    // A JSON writer may escape the slash.
-    const text =
-      this.#rest + Buffer.from(piece.buffer, piece.byteOffset, piece.length).toString('latin1').replaceAll('\\', '');
-    const whole = text.length - (text.length % 4);
-    this.#rest = text.slice(whole);
-    if (this.#decoded.length < whole) this.#decoded = Buffer.allocUnsafeSlow(whole);
-    return this.#behindHead(this.#decoded.subarray(0, this.#decoded.write(text.slice(0, whole), 'base64')));
+    const bytes = Buffer.from(piece.buffer, piece.byteOffset, piece.length);
+    const enough = bytes.length + this.#rest.length;
+    if (this.#decoded.length < enough) this.#decoded = Buffer.allocUnsafeSlow(enough);
+    let length = 0;
+    for (let at = 0; at < bytes.length; at += TEXT_BYTES) {
+      // A JSON writer may escape the slash.
+      const text = this.#rest + bytes.toString('latin1', at, at + TEXT_BYTES).replaceAll('\\', '');
+      const whole = text.length - (text.length % 4);
+      this.#rest = text.slice(whole);
+      length += this.#decoded.write(text.slice(0, whole), length, 'base64');
+    }
+    return this.#behindHead(this.#decoded.subarray(0, length));
   }
 
   end(): TensorFacts | null {
@@ -107,9 +115,12 @@ class ListDecoder implements ExpertsDecoder {
   #number = 0;
   #digits = 0;
   #sign = 1;
+  #numbers = new Int32Array(0);
 
   push(piece: Uint8Array): Uint8Array {
-    const numbers = new Int32Array(Math.ceil(piece.length / 2) + 1);
+    const enough = Math.ceil(piece.length / 2) + 1;
+    if (this.#numbers.length < enough) this.#numbers = new Int32Array(enough);
+    const numbers = this.#numbers;
     let count = 0;
     for (const byte of piece) {
       if (byte >= 0x30 && byte <= 0x39) {

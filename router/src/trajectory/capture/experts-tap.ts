@@ -8,7 +8,8 @@ export interface ExpertsPiece {
   /** Which value of that answer. */
   readonly cut: number;
   readonly form: ExpertsForm;
-  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** In shared memory, which is used again when this piece is written. */
+  readonly bytes: Uint8Array<SharedArrayBuffer>;
 }
 
 /** Who writes them down. */
@@ -23,7 +24,9 @@ export interface ExpertsKeeper {
 /** Pieces of this size cross over to the thread. */
 const PIECE_BYTES = 131_072;
 /** When so much is on its way, of all answers together, engines are read no faster than it is written. */
-const LIMIT_BYTES = 8_388_608;
+const LIMIT_BYTES = 2_097_152;
+/** Pieces whose memory is kept for the next ones: as many as may be on their way, and those that they overshoot by. */
+const SPARE_PIECES = (2 * LIMIT_BYTES) / PIECE_BYTES;
 /** A disk that takes longer than this loses experts: no client waits for it. */
 const PATIENCE_MS = 10_000;
 
@@ -34,6 +37,7 @@ export class ExpertsRoad {
   #lastKey = 0;
   #bytes = 0;
   #waiting: (() => void)[] = [];
+  readonly #spare: SharedArrayBuffer[] = [];
 
   constructor(keeper: ExpertsKeeper, limitBytes = LIMIT_BYTES) {
     this.keeper = keeper;
@@ -52,11 +56,18 @@ export class ExpertsRoad {
     return ++this.#lastKey;
   }
 
+  /** @returns memory for a piece that will be sent. New memory for each would be held until two threads collect garbage. */
+  room(): Uint8Array<SharedArrayBuffer> {
+    return new Uint8Array(this.#spare.pop() ?? new SharedArrayBuffer(PIECE_BYTES));
+  }
+
+  /** @param piece its bytes begin the memory that they were given by `room` */
   async send(piece: ExpertsPiece): Promise<void> {
-    const { length } = piece.bytes;
+    const { length, buffer } = piece.bytes;
     this.#bytes += length;
     try {
       await this.keeper.take(piece);
+      if (this.#spare.length < SPARE_PIECES) this.#spare.push(buffer);
     } finally {
       this.#bytes -= length;
       if (!this.isFull) for (const wake of this.#waiting.splice(0)) wake();
@@ -76,7 +87,7 @@ export class ExpertsTap implements AnswerEar, CutTaker {
   readonly #inner: AnswerEar;
   readonly #patienceMs: number;
   readonly #cutter = new ExpertsCutter(this);
-  #gathered: Uint8Array<ArrayBuffer> | null = null;
+  #gathered: Uint8Array<SharedArrayBuffer> | null = null;
   #length = 0;
   #cut = -1;
   #form: ExpertsForm = 'base64';
@@ -120,7 +131,7 @@ export class ExpertsTap implements AnswerEar, CutTaker {
     this.#cut = cut;
     this.#form = form;
     for (let at = start; at < end;) {
-      this.#gathered ??= new Uint8Array(PIECE_BYTES);
+      this.#gathered ??= this.#road.room();
       const count = Math.min(end - at, PIECE_BYTES - this.#length);
       this.#gathered.set(bytes.subarray(at, at + count), this.#length);
       this.#length += count;
@@ -138,10 +149,10 @@ export class ExpertsTap implements AnswerEar, CutTaker {
   #send(): void {
     const bytes = this.#gathered;
     if (bytes === null || this.#length === 0) return;
-    const piece = this.#length === PIECE_BYTES ? bytes : bytes.slice(0, this.#length);
+    const piece = { key: this.key, cut: this.#cut, form: this.#form, bytes: bytes.subarray(0, this.#length) };
     this.#gathered = null;
     this.#length = 0;
-    this.#road.send({ key: this.key, cut: this.#cut, form: this.#form, bytes: piece }).catch(() => this.#lose());
+    this.#road.send(piece).catch(() => this.#lose());
   }
 
   #lose(): void {
