@@ -14,6 +14,7 @@ import { type Asked, type ClientCopy, clientCopy, withoutOurs } from '../../traj
 import type { Equality } from '../../trajectory/chat/equality.ts';
 import { FromCompletion } from '../../trajectory/chat/from-completion.ts';
 import type { RequestDefaults } from '../../trajectory/chat/request-defaults.ts';
+import type { SampleEnds } from '../../trajectory/chat/sample-ends.ts';
 import { type Ledger, memoryOf } from '../../trajectory/ledger.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
@@ -27,6 +28,7 @@ export interface ChatSessionsOptions {
   readonly engine: 'auto' | 'sglang' | 'vllm';
   readonly verify: boolean;
   readonly request: RequestDefaults;
+  readonly samples: SampleEnds;
 }
 
 /** What a session looks at, beside its plugin's options. */

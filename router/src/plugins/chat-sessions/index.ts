@@ -23,6 +23,10 @@ const options = z.strictObject({
     .default({})
     .refine((members) => !OWN.some((name) => Object.hasOwn(members, name)), `${OWN.join(', ')} are each chat's own`)
     .describe('Members that a chat has where its client leaves them out.'),
+  samples: z
+    .enum(['ends', 'last_attempts', 'newest'])
+    .default('ends')
+    .describe('Which ends of a session are samples: all, those that were not asked for again, the newest.'),
 });
 
 /** Chats with exact tokens: see docs/guides/chat-sessions.md. */
@@ -35,7 +39,7 @@ export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
     }
     const { ledger } = trajectories;
     await ledger.ask('loadTokenizer', null);
-    await ledger.ask('chatBegin', { equality: own.equality, request: own.request });
+    await ledger.ask('chatBegin', { equality: own.equality, request: own.request, samples: own.samples });
     const { captureChat, sessionHeaders } = config;
     const sameTokens = new SameTokens((text) => ledger.ask('encodeText', text), log);
     if (own.verify && own.forward === 'ids') sameTokens.watch(fleet);

@@ -18,6 +18,7 @@ import { type Repeatable, clientsAnswer, newCall, wishesOf } from './repeats.ts'
 import { sessionMetadata, sessionRecords } from './records.ts';
 import { type RequestDefaults, withDefaults } from './request-defaults.ts';
 import { ExpertsReader } from './experts-rows.ts';
+import { type SampleEnds, endsOf } from './sample-ends.ts';
 import { type SamplesWish, encodeSamples } from './samples.ts';
 
 /** Which chat. */
@@ -117,6 +118,7 @@ interface Open extends Claim {
 export interface ChatOptions {
   readonly equality: Equality;
   readonly request: RequestDefaults;
+  readonly samples: SampleEnds;
 }
 
 /** What chats are made of, on the trajectory thread. */
@@ -141,6 +143,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
   let chats: Chats | null = null;
   let experts: ExpertsReader | null = null;
   let defaults: RequestDefaults = {};
+  let ends: SampleEnds = 'ends';
   const begun = (): Chats => {
     if (chats === null) throw new Error('chat sessions are not on');
     return chats;
@@ -182,11 +185,12 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
 
   return {
     /** Turns chat sessions on, once the tokenizer is loaded; rejects, in words for the user, when there is no chat template. */
-    chatBegin({ equality, request }: ChatOptions): void {
+    chatBegin({ equality, request, samples }: ChatOptions): void {
       const loaded = tokenizer();
       if (loaded === null || tokenizerPath === null) throw new Error('the tokenizer is not loaded');
       experts = dataDir === null ? null : new ExpertsReader(dataDir, tokenizerPath);
       defaults = request;
+      ends = samples;
       chats = new Chats({ tokenizer: loaded, template: loadChatTemplate(tokenizerPath), equality }, writer);
     },
 
@@ -326,10 +330,13 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
       return begun().with(session, tenant, async (chat) => {
         await writer.flush();
         const progress = noProgress();
+        const isWanted = endsOf(ends, chat.tree, await writer.store.outlines(session, tenant));
         const made = await encodeSamples(walk(writer.store, { session, tenant }, progress), wish, {
           tokenizer: begun().rules.tokenizer,
           experts,
           sessionMetadata: sessionMetadata(chat),
+          isWanted,
+          isTrainedOnce: ends === 'last_attempts',
         });
         const [reason] = Object.keys(progress.leftOut);
         return reason === undefined ? made : `A trajectory of this session is not whole: ${reason}.`;
