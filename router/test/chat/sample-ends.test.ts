@@ -84,7 +84,11 @@ test('last_attempts: an answer that broke off gives way to a whole one; alone it
     const response = await fetch(url, { method: 'POST', body, signal: left.signal });
     const reader = response.body!.getReader();
     let text = '';
-    while (text.split('"content"').length < 5) text += Buffer.from((await reader.read()).value!).toString();
+    while (text.split('"content"').length < 5) {
+      const { value } = await reader.read();
+      assert.ok(value !== undefined, text);
+      text += Buffer.from(value).toString();
+    }
     left.abort();
     await until('the engine has stopped', () => scene.log.length > length);
     await untilIdle(scene.router);

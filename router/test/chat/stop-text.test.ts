@@ -23,12 +23,12 @@ for (const kind of ['sglang', 'vllm'] as const) {
       await untilIdle(scene.router);
       return (JSON.parse(text) as { choices: { message: ChatMessage }[] }).choices[0]!.message;
     };
-    let messages: readonly ChatMessage[] = [{ role: 'user', content: 'a' }];
+    const messages: ChatMessage[] = [{ role: 'user', content: 'a' }];
     for (let turn = 0; turn < 3; turn++) {
       const answer = await say(messages);
       assert.ok(answer.content!.endsWith(STOP), answer.content!);
       const { inputIds, outputIds } = scene.log.at(-1)!;
-      messages = [...messages, answer, { role: 'user', content: 'b' }];
+      messages.push(answer, { role: 'user', content: 'b' });
       await say(messages);
       const rest = encode(`\n<|im_start|>user\nb${STOP}\n<|im_start|>assistant\n`);
       assert.deepEqual(scene.log.at(-1)!.inputIds, [...inputIds, ...outputIds, ...rest]);
