@@ -201,7 +201,8 @@ test('a router that was killed left a file that the next one goes on with', asyn
   assert.equal(reader.counts().turns, 2);
   const next = await openStore({ store: 'sqlite', dataDir, memoryBytes: 0 });
   await next.put([turnOf({ id: 'turn-9' })]);
-  assert.equal(reader.counts().turns, 3, 'read while it is written');
+  // Not `counts`: where counting took long it is not done again at once.
+  assert.equal(reader.find({ limit: 9 }).length, 3, 'read while it is written');
   assert.throws(() => reader.put([turnOf()]), /readonly/);
   reader.close();
   await next.close();

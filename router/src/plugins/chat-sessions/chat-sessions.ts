@@ -13,6 +13,8 @@ import type { ChatOpened } from '../../trajectory/chat/chat-calls.ts';
 import { type Asked, type ClientCopy, clientCopy, withoutOurs } from '../../trajectory/chat/client-copy.ts';
 import type { Equality } from '../../trajectory/chat/equality.ts';
 import { FromCompletion } from '../../trajectory/chat/from-completion.ts';
+import type { RequestDefaults } from '../../trajectory/chat/request-defaults.ts';
+import type { SampleEnds } from '../../trajectory/chat/sample-ends.ts';
 import { type Ledger, memoryOf } from '../../trajectory/ledger.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
@@ -25,6 +27,8 @@ export interface ChatSessionsOptions {
   readonly forward: 'ids' | 'messages';
   readonly engine: 'auto' | 'sglang' | 'vllm';
   readonly verify: boolean;
+  readonly request: RequestDefaults;
+  readonly samples: SampleEnds;
 }
 
 /** What a session looks at, beside its plugin's options. */
@@ -148,6 +152,7 @@ export class ChatSessions implements PluginPhases {
       engine,
       maxModelLen: maxModelLen(worker, x.model),
       takesIds: this.#options.forward === 'ids',
+      trimsStop: this.#inPath.has(x),
       key: keyOf(x),
     };
     const opened = await this.#ledger.ask('chatOpen', call, copy === null ? [] : [copy.buffer]);

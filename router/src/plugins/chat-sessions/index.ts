@@ -5,6 +5,8 @@ import { ChatSessions, type ChatSessionsOptions } from './chat-sessions.ts';
 import { addMetrics } from './metrics.ts';
 import { addRoutes } from './routes.ts';
 
+const OWN = ['messages', 'stream', 'input_ids'];
+
 const options = z.strictObject({
   equality: z
     .enum(['strict', 'loose_tool_call', 'role_content_only'])
@@ -16,6 +18,15 @@ const options = z.strictObject({
     .describe('What engines get; of messages they render and tell the ids.'),
   engine: z.enum(['auto', 'sglang', 'vllm']).default('auto').describe('What its workers are; auto: as they say.'),
   verify: z.boolean().default(true).describe('Compare the tokenizer with that of each engine when it joins.'),
+  request: z
+    .record(z.string(), z.unknown())
+    .default({})
+    .refine((members) => !OWN.some((name) => Object.hasOwn(members, name)), `${OWN.join(', ')} are each chat's own`)
+    .describe('Members that a chat has where its client leaves them out.'),
+  samples: z
+    .enum(['ends', 'last_attempts', 'newest'])
+    .default('ends')
+    .describe('Which ends of a session are samples: all, those that were not asked for again, the newest.'),
 });
 
 /** Chats with exact tokens: see docs/guides/chat-sessions.md. */
@@ -28,7 +39,7 @@ export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
     }
     const { ledger } = trajectories;
     await ledger.ask('loadTokenizer', null);
-    await ledger.ask('chatBegin', own.equality);
+    await ledger.ask('chatBegin', { equality: own.equality, request: own.request, samples: own.samples });
     const { captureChat, sessionHeaders } = config;
     const sameTokens = new SameTokens((text) => ledger.ask('encodeText', text), log);
     if (own.verify && own.forward === 'ids') sameTokens.watch(fleet);

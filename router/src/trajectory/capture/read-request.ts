@@ -53,7 +53,8 @@ const names = {
 } as const;
 
 /** Beside tokens, or in their place, there is something that is no text: its ids are the engine's alone. */
-const foreign = ['image_data', 'video_data', 'audio_data', 'input_embeds', 'prompt_embeds'];
+const media = ['image_data', 'video_data', 'audio_data'];
+const embeds = ['input_embeds', 'prompt_embeds'];
 
 const OPEN_ARRAY = 0x5b;
 
@@ -75,7 +76,7 @@ export function readRequest(dialect: CaptureDialect, body: Buffer): GivenRequest
   });
   if (after < 0 || isTwice) return null;
   const valueOf = (name: string): unknown => members.get(name)?.value ?? null;
-  if (foreign.some((name) => valueOf(name) !== null)) return null;
+  if (media.some((name) => hasData(valueOf(name))) || embeds.some((name) => valueOf(name) !== null)) return null;
   if (dialect === 'completions' && (valueOf('echo') === true || (valueOf('best_of') ?? 1) !== 1)) return null;
   const fields = dialect === 'generate' ? ['text', 'input_ids'] : ['prompt'];
   const given = fields.filter((name) => valueOf(name) !== null);
@@ -97,6 +98,12 @@ export function readRequest(dialect: CaptureDialect, body: Buffer): GivenRequest
     asksForIds: valueOf('return_token_ids') === true,
     end: after - 1,
   };
+}
+
+/** As SGLang 0.5.23 sees it (`has_valid_data`): AReaL's client writes `"image_data": []` where there is none. */
+function hasData(value: unknown): boolean {
+  if (value instanceof Int32Array) return value.length > 0;
+  return Array.isArray(value) ? value.some(hasData) : value !== null;
 }
 
 /** The same request with ids in place of its texts; every other byte is its client's. */

@@ -16,7 +16,9 @@ import { readAnswer } from './read-answer.ts';
 import type { ChatSample } from './read-chat.ts';
 import { type Repeatable, clientsAnswer, newCall, wishesOf } from './repeats.ts';
 import { sessionMetadata, sessionRecords } from './records.ts';
+import { type RequestDefaults, withDefaults } from './request-defaults.ts';
 import { ExpertsReader } from './experts-rows.ts';
+import { type SampleEnds, endsOf } from './sample-ends.ts';
 import { type SamplesWish, encodeSamples } from './samples.ts';
 
 /** Which chat. */
@@ -35,6 +37,7 @@ export interface ChatOpenCall extends ChatName {
   /** 0: not known. */
   readonly maxModelLen: number;
   readonly takesIds: boolean;
+  readonly trimsStop: boolean;
   /** By what its client will know it again, should the answer get lost; ''. */
   readonly key: string;
 }
@@ -108,6 +111,14 @@ interface Claim {
 interface Open extends Claim {
   readonly turn: OpenTurn;
   isExact: boolean;
+  readonly hidesExperts: boolean;
+}
+
+/** What chats are like. */
+export interface ChatOptions {
+  readonly equality: Equality;
+  readonly request: RequestDefaults;
+  readonly samples: SampleEnds;
 }
 
 /** What chats are made of, on the trajectory thread. */
@@ -131,6 +142,8 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
   const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, torn: 0, uncaptured: 0, unread: 0 };
   let chats: Chats | null = null;
   let experts: ExpertsReader | null = null;
+  let defaults: RequestDefaults = {};
+  let ends: SampleEnds = 'ends';
   const begun = (): Chats => {
     if (chats === null) throw new Error('chat sessions are not on');
     return chats;
@@ -172,10 +185,12 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
 
   return {
     /** Turns chat sessions on, once the tokenizer is loaded; rejects, in words for the user, when there is no chat template. */
-    chatBegin(equality: Equality): void {
+    chatBegin({ equality, request, samples }: ChatOptions): void {
       const loaded = tokenizer();
       if (loaded === null || tokenizerPath === null) throw new Error('the tokenizer is not loaded');
       experts = dataDir === null ? null : new ExpertsReader(dataDir, tokenizerPath);
+      defaults = request;
+      ends = samples;
       chats = new Chats({ tokenizer: loaded, template: loadChatTemplate(tokenizerPath), equality }, writer);
     },
 
@@ -189,11 +204,14 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
       engine,
       maxModelLen,
       takesIds,
+      trimsStop,
       key,
     }: ChatOpenCall): Promise<ChatOpened> {
       let known = open.get(id);
       if (known === undefined) {
-        const request = readChatRequest(bufferOf(body!));
+        const completed = withDefaults(bufferOf(body!), defaults);
+        const hidesExperts = completed.added.includes('return_routed_experts');
+        const request = readChatRequest(completed.body);
         if (typeof request === 'string') return { problem: request };
         begun().begin(session, tenant);
         const claim = release(claims, id);
@@ -202,7 +220,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
           try {
             const turn = await chat.ask(request);
             chat.repeats.begin(key, call);
-            return { chat, turn, isExact: false, key, call };
+            return { chat, turn, isExact: false, hidesExperts, key, call };
           } catch (error) {
             chat.repeats.drop(key, call);
             // The template's own word, mostly: raise_exception of a message that it has no place for.
@@ -216,9 +234,10 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
         open.set(id, known);
       }
       const { request, promptIds } = known.turn;
-      const made = engineRequest(engine, request, promptIds, { maxModelLen, takesIds });
+      const { hidesExperts } = known;
+      const made = engineRequest(engine, request, promptIds, { maxModelLen, takesIds, hidesExperts, trimsStop });
       known.isExact = made.isExact;
-      const wishes = wishesOf(request);
+      const wishes = hidesExperts ? { ...wishesOf(request), return_routed_experts: false } : wishesOf(request);
       const { path, form } = made;
       Object.assign(known.call, { form, wishes });
       return { body: new Uint8Array(made.body), path, form, isStream: request.isStream, wishes, problem: null };
@@ -227,7 +246,8 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
     /** What is known of a call that may be a repeated one; null: nothing, it is the first, and under way from now on. */
     async chatRepeat({ id, session, tenant, key, body }: ChatRepeatCall): Promise<ChatRepeated> {
       return begun().with(session, tenant, async (chat): Promise<ChatRepeated> => {
-        const call = newCall(body);
+        // As it would be on record.
+        const call = newCall(withDefaults(bufferOf(body), defaults).body);
         const known = chat.repeats.get(key);
         if (known?.digest === call.digest) {
           if (known.turn === null) return { problem: 'The first call with this id is under way still.' };
@@ -310,10 +330,13 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
       return begun().with(session, tenant, async (chat) => {
         await writer.flush();
         const progress = noProgress();
+        const isWanted = endsOf(ends, chat.tree, await writer.store.outlines(session, tenant));
         const made = await encodeSamples(walk(writer.store, { session, tenant }, progress), wish, {
           tokenizer: begun().rules.tokenizer,
           experts,
           sessionMetadata: sessionMetadata(chat),
+          isWanted,
+          isTrainedOnce: ends === 'last_attempts',
         });
         const [reason] = Object.keys(progress.leftOut);
         return reason === undefined ? made : `A trajectory of this session is not whole: ${reason}.`;

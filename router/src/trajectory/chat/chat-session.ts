@@ -202,7 +202,7 @@ export class ChatSession {
     isAfresh: boolean,
     request: ChatRequest,
   ): ChatTurn {
-    const messages = [...added, message];
+    const messages = [...added, withoutStop(message, ids.at(-1), this.#rules.tokenizer.pieces)];
     const keys = [...addedKeys, messageKey(message, this.#rules.equality)];
     const depth = (parent?.depth ?? 0) + messages.length;
     const own = renderingOf(request);
@@ -218,6 +218,17 @@ export class ChatSession {
 }
 
 const renderingOf = ({ tools, more }: ChatRequest): Rendering => ({ tools, more });
+
+/**
+ * An answer as the template is to render it. With `no_stop_trim` (vLLM: `include_stop_str_in_output`) its text has the stop token,
+ * which the template writes behind each answer: the next prompt would have it twice.
+ */
+function withoutStop(message: Message, last: number | undefined, pieces: Tokenizer['pieces']): Message {
+  const { content } = message;
+  if (typeof content !== 'string' || last === undefined || !pieces.isSpecial(last)) return message;
+  const stop = pieces.bytesOf(last)?.toString() ?? '';
+  return stop !== '' && content.endsWith(stop) ? { ...message, content: content.slice(0, -stop.length) } : message;
+}
 
 /** The prompt that was sent, if the engine does not say that it read another one. */
 function given({ prompt, promptIds }: OpenTurn, sample: ChatSample): Prompt {

@@ -52,6 +52,8 @@ export function withoutOurs(bytes: Buffer, wishes: ChatWishes): ClientCopy {
   const options = wishes.stream_options as { readonly continuous_usage_stats?: unknown } | null | undefined;
   const hasCounts = bytes.subarray(0, start).includes('data:') && options?.continuous_usage_stats !== true;
   const edit = new JsonChanges(bytes);
+  /** Its request did not ask for them, and got them by an option. */
+  const hidesExperts = wishes.return_routed_experts === false;
   let hasIds = false;
   let hasChoices = false;
   let isOursAlone = false;
@@ -61,8 +63,11 @@ export function withoutOurs(bytes: Buffer, wishes: ChatWishes): ClientCopy {
     edit.members(from, to, (is, { valueStart, to: valueEnd }) => {
       if (is('meta_info')) {
         hasIds = true;
-        return wants('return_meta_info');
+        if (!wants('return_meta_info')) return false;
+        if (hidesExperts) edit.members(valueStart, valueEnd, (isNamed) => !isNamed('routed_experts'));
+        return true;
       }
+      if (hidesExperts && is('routed_experts')) return false;
       // SGLang has it beside `token_ids`, and only where it was asked for.
       if (is('prompt_token_ids')) return wants('return_prompt_token_ids') || wantsTokenIds;
       if (is('token_ids')) {
@@ -81,7 +86,8 @@ export function withoutOurs(bytes: Buffer, wishes: ChatWishes): ClientCopy {
       if (is('output_ids')) hasIds = true;
       const stays =
         !(is('output_ids') && !wants('return_output_ids_in_sglext')) &&
-        !(is('input_ids') && !wants('return_input_ids_in_sglext'));
+        !(is('input_ids') && !wants('return_input_ids_in_sglext')) &&
+        !(hidesExperts && is('routed_experts'));
       if (stays) kept++;
       return stays;
     });

@@ -3,6 +3,8 @@ import { test } from 'node:test';
 import { readChatRequest } from './chat-request.ts';
 import { engineRequest } from './engine-request.ts';
 
+const OPTIONS = { maxModelLen: 100, takesIds: true, hidesExperts: false, trimsStop: false };
+
 test('who renders: vLLM where there are tools, whether it may call them or not; else the router', () => {
   const tools = [{ type: 'function', function: { name: 'f', parameters: {} } }];
   const cases = [
@@ -17,7 +19,7 @@ test('who renders: vLLM where there are tools, whether it may call them or not; 
     const body = JSON.stringify({ messages: [{ role: 'user', content: 'a' }], ...more });
     const request = readChatRequest(Buffer.from(body));
     assert.ok(typeof request === 'object');
-    const made = engineRequest(kind, request, Int32Array.of(1, 2), { maxModelLen: 100, takesIds: true });
+    const made = engineRequest(kind, request, Int32Array.of(1, 2), OPTIONS);
     assert.equal(made.isExact, isExact, `${kind} ${JSON.stringify(more)}`);
   }
 });

@@ -12,6 +12,17 @@ export interface EngineRequest {
   readonly isExact: boolean;
 }
 
+export interface EngineOptions {
+  /** 0: not known. */
+  readonly maxModelLen: number;
+  /** false: the engine renders, whatever the request. */
+  readonly takesIds: boolean;
+  /** Routed experts are for the record alone. */
+  readonly hidesExperts: boolean;
+  /** No stop token stands in a text, whatever the request: as miles' session server has it, whose drivers ask for one. */
+  readonly trimsStop: boolean;
+}
+
 /** What its client asked for itself. */
 export type ChatWishes = Readonly<Record<string, unknown>>;
 
@@ -42,15 +53,21 @@ const CHAT_ONLY = [
  * SGLang 0.5.23 takes `input_ids` beside the messages of a chat. Whole answers have ids in `meta_info`, streams in `sglext`.
  * @param ids null: the engine renders
  */
-function forSglang(request: ChatRequest, ids: Int32Array | null): EngineRequest {
+function forSglang(
+  request: ChatRequest,
+  ids: Int32Array | null,
+  { hidesExperts, trimsStop }: EngineOptions,
+): EngineRequest {
   const { fields, isStream } = request;
+  const wantsExperts = fields.return_routed_experts === true && !hidesExperts;
   // With `meta_info` it says routed experts there and nowhere else: who did not ask for it would miss them.
-  const isExtended = isStream || (fields.return_routed_experts === true && fields.return_meta_info !== true);
+  const isExtended = isStream || (wantsExperts && fields.return_meta_info !== true);
   const wishes: Record<string, string> = isExtended
     ? { logprobs: 'true', return_output_ids_in_sglext: 'true' }
     : { logprobs: 'true', return_meta_info: 'true' };
   // An event without text is left out by it, with what is known of its tokens: counts tell that they are missing.
   if (isStream) wishes.stream_options = JSON.stringify({ ...optionsOf(fields), continuous_usage_stats: true });
+  if (trimsStop && fields.no_stop_trim === true) wishes.no_stop_trim = 'false';
   if (ids !== null) wishes.input_ids = `[${ids.join(',')}]`;
   else if (isExtended) wishes.return_input_ids_in_sglext = 'true';
   else wishes.return_prompt_token_ids = 'true';
@@ -91,15 +108,16 @@ const wishing = ({ body }: ChatRequest, wishes: Readonly<Record<string, string>>
     Object.entries(wishes).map(([name, value]) => `"${name}":${value}`),
   );
 
-/** @param ids null: they can't be told. `takesIds` false: the engine renders, whatever the request */
+/** @param ids null: they can't be told */
 export function engineRequest(
   kind: EngineKind,
   request: ChatRequest,
   ids: Int32Array | null,
-  { maxModelLen, takesIds }: { readonly maxModelLen: number; readonly takesIds: boolean },
+  options: EngineOptions,
 ): EngineRequest {
+  const { maxModelLen, takesIds } = options;
   const given = takesIds ? ids : null;
-  if (kind !== 'vllm') return forSglang(request, given);
+  if (kind !== 'vllm') return forSglang(request, given, options);
   // With a `tool_choice` of "none" too: SGLang leaves tools out of the prompt then, vLLM as it was started to.
   const { tools } = request.fields;
   const hasTools = Array.isArray(tools) && tools.length > 0;

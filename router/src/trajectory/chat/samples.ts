@@ -18,6 +18,10 @@ export interface SamplesParts {
   readonly experts: ExpertsReader | null;
   /** Of the session as a whole. */
   readonly sessionMetadata: object;
+  /** Whether the trajectory that ends with this turn is one. */
+  readonly isWanted: (end: string) => boolean;
+  /** What was sampled has mask 1 in the first sample with it only. */
+  readonly isTrainedOnce: boolean;
 }
 
 type Dtype = 'I64' | 'U8' | 'F64' | 'I32';
@@ -46,7 +50,7 @@ const statuses: Readonly<Record<string, string>> = { length: 'truncated', abort:
 export async function encodeSamples(
   trajectories: AsyncIterable<Trajectory>,
   { maxTokens, metadata }: SamplesWish,
-  { tokenizer, experts, sessionMetadata }: SamplesParts,
+  { tokenizer, experts, sessionMetadata, isWanted, isTrainedOnce }: SamplesParts,
 ): Promise<Uint8Array | string> {
   const tensors: Tensor[] = [];
   let size = 0;
@@ -60,9 +64,11 @@ export async function encodeSamples(
     size += values.byteLength;
   };
   const samples: object[] = [];
+  const trained = new Set<string>();
   let seen = 0;
   for await (const trajectory of trajectories) {
     const { ids, logprobs, mask, versions, turns } = trajectory;
+    if (!isWanted(trajectory.id)) continue;
     seen++;
     const n = samples.length;
     const length = maxTokens > 0 ? Math.min(maxTokens, ids.length) : ids.length;
@@ -70,6 +76,7 @@ export async function encodeSamples(
     // Nothing that was sampled is left of it.
     if (length < ids.length && first >= length) continue;
     const start = first < 0 ? length : first;
+    if (isTrainedOnce) maskOut(trajectory, trained);
     add(`tokens.${n}`, 'I64', BigInt64Array.from(ids.subarray(0, length), BigInt));
     add(`rollout_log_probs.${n}`, 'F64', logprobs.slice(start, length));
     add(`loss_mask.${n}`, 'U8', mask.slice(start, length));
@@ -102,6 +109,16 @@ export async function encodeSamples(
   const meta = { samples, session_metadata: sessionMetadata, empty_reason: reason };
   add('_samples_meta', 'U8', Buffer.from(JSON.stringify(meta)));
   return fileOf(tensors);
+}
+
+/** Takes what was sampled in these turns out of the mask, and adds the others to them. */
+function maskOut({ ids, mask, turns }: Trajectory, trained: Set<string>): void {
+  let end = ids.length;
+  for (const { id, keeps, promptTokens, outputTokens } of turns.toReversed()) {
+    if (trained.has(id)) mask.fill(0, promptTokens, Math.max(promptTokens, Math.min(end, promptTokens + outputTokens)));
+    trained.add(id);
+    end = Math.min(end, keeps);
+  }
 }
 
 /** A safetensors file: the length of a JSON header, the header, raw bytes. */
