@@ -40,6 +40,7 @@ export class Chats {
     if (this.#sessions.get(name)?.isEvicted === true) this.letGo(session, tenant);
     const known = this.#sessions.get(name);
     const chat = known ?? new ChatSession(session, tenant, this.rules, this.#ids);
+    if (known === undefined) this.#bytes += chat.bytes;
     this.#sessions.delete(name);
     this.#sessions.set(name, chat);
     chat.open++;
