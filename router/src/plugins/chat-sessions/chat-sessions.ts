@@ -7,7 +7,7 @@ import { SLICE_BYTES, copied } from '../../kit/copy-slices.ts';
 import { RouterError } from '../../kit/errors.ts';
 import type { Logger } from '../../observe/log.ts';
 import { type PluginAnswer, type PluginPhases, Refused } from '../../plugin.ts';
-import { AnswerTap } from '../../trajectory/capture/answer-tap.ts';
+import { AnswerTap, MAX_ANSWER_BYTES } from '../../trajectory/capture/answer-tap.ts';
 import type { ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
 import type { ChatOpened } from '../../trajectory/chat/chat-calls.ts';
 import { type Asked, type ClientCopy, clientCopy, withoutOurs } from '../../trajectory/chat/client-copy.ts';
@@ -57,6 +57,8 @@ interface Following {
 
 /** Chats in sessions: engines get the ids of all that was said before, clients get what a plain call would have given them. */
 export class ChatSessions implements PluginPhases {
+  /** Answers too large to be kept. */
+  tooLarge = 0;
   readonly #options: ChatSessionsOptions;
   readonly #around: ChatSurroundings;
   readonly #ledger: Ledger;
@@ -220,6 +222,10 @@ export class ChatSessions implements PluginPhases {
     // Of a stream that broke off, what came was sampled nevertheless.
     const isHere = tap !== null && !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
     if (!isHere) {
+      if (tap?.isTooLarge === true) {
+        this.tooLarge++;
+        this.#unread(`it has more than ${MAX_ANSWER_BYTES} bytes`, x.worker?.url ?? '');
+      }
       this.#ledger.tell('chatDrop', id);
       if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
       return;
