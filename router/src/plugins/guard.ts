@@ -105,7 +105,16 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
         throw error;
       }
     },
-    ...(ear.isBehind && { isBehind: (resume) => ear.isBehind!(resume) }),
+    ...(ear.isBehind && {
+      isBehind(resume) {
+        try {
+          return ear.isBehind!(resume);
+        } catch (error) {
+          report('hearAnswer', error);
+          return false;
+        }
+      },
+    }),
   });
 
   const {
