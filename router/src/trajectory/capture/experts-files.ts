@@ -85,6 +85,15 @@ export class ExpertsFiles {
     return { file, bytes: part.bytes, ...part.facts };
   }
 
+  /** Of a turn that is in no store. */
+  remove({ file }: RoutedExperts): void {
+    try {
+      rmSync(join(this.#dataDir, file), { force: true });
+    } catch {
+      // A disk that can't be written to.
+    }
+  }
+
   /** Whatever of this answer was not kept goes. */
   drop(key: number): void {
     for (const part of this.#answers.get(key)?.values() ?? []) if (part !== null) discard(part);

@@ -159,7 +159,10 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
     const callKey = expertsKey === null && !isTorn ? key : '';
     const turns = await chat.answered(turn, isExact, samples, facts, { answer, callKey }, expertsOf);
     // In the meantime.
-    if (chat.isRemoved) return;
+    if (chat.isRemoved) {
+      for (const { experts: own } of turns) if (own !== null) files?.remove(own);
+      return;
+    }
     chat.repeats.begin(callKey, { ...call, turn: turns[0]!.id });
     for (const one of turns) {
       writer.put(one);
