@@ -11,20 +11,22 @@ import type { ResponseHead } from '../../wire/response-head.ts';
 import type { SameTokens } from '../same-tokens/same-tokens.ts';
 import { ChatSessions } from './chat-sessions.ts';
 
+const PATH = '/v1/chat/completions';
 const OPENED: ChatOpened = {
   body: new Uint8Array(2),
-  path: '/v1/chat/completions',
+  path: PATH,
   form: 'chat',
   isStream: true,
   wishes: {},
   problem: null,
 };
 
-test('an answer that is too large for the record is counted, and the log says so', async () => {
+/** A plugin over a thread that the test plays, and an exchange of a plain chat that carries a session key. */
+function scene(open: () => Promise<ChatOpened>) {
   const told: string[] = [];
   const lines: string[] = [];
   const ledger = {
-    ask: () => Promise.resolve(OPENED),
+    ask: open,
     tell: (name: string) => void told.push(name),
   };
   const road = new ExpertsRoad({ take: () => Promise.resolve(), end: () => {}, drop: () => {} });
@@ -43,16 +45,32 @@ test('an answer that is too large for the record is counted, and the log says so
       log: pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) }),
     },
   );
-  const head = { method: 'POST', target: '/v1/chat/completions', requestId: '', get: () => 'a', drop: () => {} };
+  const head = { method: 'POST', target: PATH, requestId: '', get: () => 'a', drop: () => {} };
   const worker = { models: null, url: 'http://127.0.0.1:1' } as unknown as Worker;
-  const x = { path: '/v1/chat/completions', head, tenant: '', model: '', outcome: null, worker, key: null };
-  const exchange = x as unknown as Exchange;
-  await sessions.requestBody(exchange, Buffer.from('{}'), worker);
-  const ear = sessions.hearAnswer(exchange, { status: 200, isEventStream: true } as ResponseHead);
+  const x = { path: PATH, head, tenant: '', model: '', outcome: null, worker, key: null } as unknown as Exchange;
+  return { sessions, told, lines, worker, x };
+}
+
+test('an answer that is too large for the record is counted, and the log says so', async () => {
+  const { sessions, told, lines, worker, x } = scene(() => Promise.resolve(OPENED));
+  await sessions.requestBody(x, Buffer.from('{}'), worker);
+  const ear = sessions.hearAnswer(x, { status: 200, isEventStream: true } as ResponseHead);
   const piece = Buffer.alloc(4_194_304, 'x');
   for (let heard = 0; heard <= MAX_ANSWER_BYTES; heard += piece.length) ear!.hear(piece, 0, piece.length);
-  sessions.finished(Object.assign(exchange, { outcome: 'complete' }));
+  sessions.finished(Object.assign(x, { outcome: 'complete' }));
   assert.deepEqual(told, ['chatDrop']);
-  assert.equal(sessions.tooLarge, 1);
+  assert.equal(sessions.unkept, 1);
   assert.match(lines.join(''), /"worker":"http:\/\/127\.0\.0\.1:1".*an answer is not on record/);
+});
+
+test('when the thread has ended plain chats go on as they are, counted; chats in sessions by path can not', async () => {
+  const { sessions, worker, x } = scene(() => Promise.reject(new Error('the thread has ended')));
+  const body = Buffer.from('{}');
+  assert.equal(await sessions.requestBody(x, body, worker), body);
+  assert.equal(sessions.hearAnswer(x, { status: 200, isEventStream: false } as ResponseHead), null);
+  assert.equal(sessions.unkept, 1);
+  sessions.finished(x);
+  x.head.target = `/sessions/a${PATH}`;
+  sessions.retarget(x);
+  await assert.rejects(sessions.requestBody(x, body, worker), /the thread has ended/);
 });

@@ -57,8 +57,8 @@ interface Following {
 
 /** Chats in sessions: engines get the ids of all that was said before, clients get what a plain call would have given them. */
 export class ChatSessions implements PluginPhases {
-  /** Answers too large to be kept. */
-  tooLarge = 0;
+  /** Answers that never reach the thread which counts: too large for it, or it has ended. */
+  unkept = 0;
   readonly #options: ChatSessionsOptions;
   readonly #around: ChatSurroundings;
   readonly #ledger: Ledger;
@@ -109,7 +109,9 @@ export class ChatSessions implements PluginPhases {
     const body = joined.length > SLICE_BYTES ? await copied(joined) : new Uint8Array(joined);
     const following = this.#begin();
     const { id } = following;
-    const known = await this.#ledger.ask('chatRepeat', { id, session, tenant, key, body }, [body.buffer]);
+    const call = { id, session, tenant, key, body };
+    // A thread that has ended has said so, and knows of no repeated call.
+    const known = await this.#ledger.ask('chatRepeat', call, [body.buffer]).catch(() => null);
     if (known === null) {
       // Its client left in the meantime, and nobody will close it.
       if (x.outcome !== null) this.#ledger.tell('chatDrop', id);
@@ -124,6 +126,19 @@ export class ChatSessions implements PluginPhases {
 
   async requestBody(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
     if (!isChat(x)) return body;
+    try {
+      return await this.#bodyFor(x, body, worker);
+    } catch (error) {
+      if (error instanceof Refused || this.#inPath.has(x)) throw error;
+      // The thread has ended: a plain chat needs nothing of it.
+      const following = this.#following.get(x);
+      if (following !== undefined) following.opened = null;
+      this.#unkept((error as Error).message, worker.url);
+      return body;
+    }
+  }
+
+  async #bodyFor(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
     const { trajectories, sameTokens } = this.#around;
     const { refusal } = trajectories;
     if (refusal !== null) throw new Refused(refusal);
@@ -223,8 +238,7 @@ export class ChatSessions implements PluginPhases {
     const isHere = tap !== null && !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
     if (!isHere) {
       if (tap?.isTooLarge === true) {
-        this.tooLarge++;
-        this.#unread(`it has more than ${MAX_ANSWER_BYTES} bytes`, x.worker?.url ?? '');
+        this.#unkept(`it has more than ${MAX_ANSWER_BYTES} bytes`, x.worker?.url ?? '');
       }
       this.#ledger.tell('chatDrop', id);
       if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
@@ -247,6 +261,11 @@ export class ChatSessions implements PluginPhases {
       (problem) => this.#unread(problem, facts.worker),
       () => {},
     );
+  }
+
+  #unkept(problem: string, worker: string): void {
+    this.unkept++;
+    this.#unread(problem, worker);
   }
 
   /** One at every answer would flood the log. */

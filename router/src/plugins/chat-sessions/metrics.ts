@@ -28,7 +28,7 @@ export function addMetrics(metrics: PluginMetrics, ledger: Ledger, sessions: Cha
       help,
       async collect() {
         // Those that were too large never reach the thread that counts.
-        const value = (await stats())[key as keyof typeof counters] + (key === 'uncaptured' ? sessions.tooLarge : 0);
+        const value = (await stats())[key as keyof typeof counters] + (key === 'uncaptured' ? sessions.unkept : 0);
         counter.reset();
         counter.inc(value);
       },
