@@ -78,7 +78,8 @@ test('requests and answers that are kept stay as they passed, whatever passes af
     const { router, ask } = await scene(t, { captureBodies: true, ...(dataDir === undefined ? {} : { dataDir }) });
     const passed: { request: string; answer: string }[] = [];
     for (let i = 0; i < 12; i++) {
-      const prompt = i % 2 === 0 ? { input_ids: [40 + i, 41, 42] } : { text: `Question ${i}.` };
+      const ids = Array.from({ length: i === 6 ? 9_000 : 3 }, (_, k) => 40 + i + (k % 9));
+      const prompt = i % 2 === 0 ? { input_ids: ids } : { text: `Question ${i}.` };
       const answer = await (await ask(`s${i}`, prompt)).text();
       passed.push({
         request: JSON.stringify({ return_logprob: true, sampling_params: { max_new_tokens: 8 }, ...prompt }),
