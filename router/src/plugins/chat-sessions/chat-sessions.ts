@@ -13,6 +13,7 @@ import type { ChatOpened } from '../../trajectory/chat/chat-calls.ts';
 import { type Asked, type ClientCopy, clientCopy, withoutOurs } from '../../trajectory/chat/client-copy.ts';
 import type { Equality } from '../../trajectory/chat/equality.ts';
 import { FromCompletion } from '../../trajectory/chat/from-completion.ts';
+import { noSuchSession } from '../../trajectory/chat/session-id.ts';
 import { type Ledger, memoryOf } from '../../trajectory/ledger.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
@@ -93,9 +94,7 @@ export class ChatSessions implements PluginPhases {
     if (session === undefined || !isChat(x)) return null;
     const isKnown = await this.#ledger.ask('chatKnown', { session, tenant: x.tenant });
     if (isKnown) return null;
-    throw new Refused(
-      new RouterError('session_not_found', `There is no session '${session}': POST /sessions begins one.`),
-    );
+    throw new Refused(new RouterError('session_not_found', noSuchSession(session)));
   }
 
   /** A call that is repeated with its id, as its answer got lost: it gets that answer. */
@@ -166,11 +165,14 @@ export class ChatSessions implements PluginPhases {
       maxModelLen: maxModelLen(worker, x.model),
       takesIds: this.#options.forward === 'ids',
       key: keyOf(x),
+      isInPath: this.#inPath.has(x),
     };
     const opened = await this.#ledger.ask('chatOpen', call, copy === null ? [] : [copy.buffer]);
     // Its client left in the meantime, and nobody will close it.
     if (x.outcome !== null) this.#ledger.tell('chatDrop', following.id);
-    if (opened.problem !== null) throw new Refused(new RouterError('bad_request', opened.problem));
+    if (opened.problem !== null) {
+      throw new Refused(new RouterError(opened.isGone === true ? 'session_not_found' : 'bad_request', opened.problem));
+    }
     following.isOpen = true;
     following.opened = opened;
     following.fromCompletion = opened.form === 'completion' ? new FromCompletion(opened.wishes) : null;

@@ -16,6 +16,7 @@ import { readAnswer } from './read-answer.ts';
 import type { ChatSample } from './read-chat.ts';
 import { type Repeatable, clientsAnswer, newCall, wishesOf } from './repeats.ts';
 import { sessionMetadata, sessionRecords } from './records.ts';
+import { noSuchSession } from './session-id.ts';
 import { ExpertsReader } from './experts-rows.ts';
 import { type SamplesWish, encodeSamples } from './samples.ts';
 
@@ -37,6 +38,8 @@ export interface ChatOpenCall extends ChatName {
   readonly takesIds: boolean;
   /** By what its client will know it again, should the answer get lost; ''. */
   readonly key: string;
+  /** Its client asked for it in a session that was begun before: one that is over by now is not begun again. */
+  readonly isInPath: boolean;
 }
 
 export type ChatOpened =
@@ -48,7 +51,8 @@ export type ChatOpened =
       readonly wishes: ChatWishes;
       readonly problem: null;
     }
-  | { readonly problem: string };
+  /** `isGone`: its session is over. */
+  | { readonly problem: string; readonly isGone?: true };
 
 /** A call that may be a repeated one. */
 export interface ChatRepeatCall extends ChatName {
@@ -193,12 +197,14 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
       maxModelLen,
       takesIds,
       key,
+      isInPath,
     }: ChatOpenCall): Promise<ChatOpened> {
       let known = open.get(id);
       if (known === undefined) {
         const request = readChatRequest(bufferOf(body!));
         if (typeof request === 'string') return { problem: request };
-        begun().begin(session, tenant);
+        if (!isInPath) begun().begin(session, tenant);
+        else if (begun().isRemoved(session, tenant)) return { problem: noSuchSession(session), isGone: true };
         const claim = release(claims, id);
         const made = await begun().with(session, tenant, async (chat): Promise<Open | string> => {
           const call = Object.assign(claim?.call ?? newCall(request.body), { isStream: request.isStream });

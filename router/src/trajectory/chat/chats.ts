@@ -104,6 +104,10 @@ export class Chats {
     if (chat !== undefined && !this.letGo(session, tenant)) chat.isEvicted = true;
   }
 
+  isRemoved(session: string, tenant: string): boolean {
+    return this.#removed.has(nameOf(session, tenant));
+  }
+
   /** One that was removed is begun again. */
   begin(session: string, tenant: string): void {
     this.#removed.delete(nameOf(session, tenant));
