@@ -9,6 +9,7 @@ import type { Logger } from '../../observe/log.ts';
 import { type PluginAnswer, type PluginPhases, Refused } from '../../plugin.ts';
 import { AnswerTap, MAX_ANSWER_BYTES } from '../../trajectory/capture/answer-tap.ts';
 import type { ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
+import { CHAT_PATH } from '../../trajectory/chat/chat-request.ts';
 import type { ChatOpened } from '../../trajectory/chat/chat-calls.ts';
 import { type Asked, type ClientCopy, clientCopy, withoutOurs } from '../../trajectory/chat/client-copy.ts';
 import type { Equality } from '../../trajectory/chat/equality.ts';
@@ -38,7 +39,6 @@ export interface ChatSurroundings {
   readonly log: Logger;
 }
 
-const CHAT = '/v1/chat/completions';
 /** Larger chats would hold the event loop while they are copied. */
 const MAX_BODY_BYTES = 33_554_432;
 
@@ -301,4 +301,4 @@ const keyOf = ({ head, isRequestIdOurs }: Exchange): string =>
 const errorOf = (message: string): Buffer =>
   Buffer.from(JSON.stringify({ error: { message, type: 'invalid_request_error', param: null, code: 'conflict' } }));
 
-const isChat = ({ path, head }: Exchange): boolean => path === CHAT && head.method === 'POST';
+const isChat = ({ path, head }: Exchange): boolean => path === CHAT_PATH && head.method === 'POST';

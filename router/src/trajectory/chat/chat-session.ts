@@ -3,7 +3,7 @@ import { TurnIds } from '../capture/turn-id.ts';
 import { Unreadable } from '../capture/sampled.ts';
 import { type Tokenizer, encodeRest } from '../tokens/tokenizer.ts';
 import type { Drift, RoutedExperts, Turn } from '../turn.ts';
-import type { ChatRequest } from './chat-request.ts';
+import { CHAT_PATH, type ChatRequest } from './chat-request.ts';
 import type { ChatTemplate, Rendering } from './chat-template.ts';
 import { continueBehind } from './continue.ts';
 import { type Equality, messageKey } from './equality.ts';
@@ -160,7 +160,7 @@ export class ChatSession {
       keeps,
       index,
       model: request.model,
-      path: '/v1/chat/completions',
+      path: CHAT_PATH,
       ids,
       logprobs,
       mask: new Uint8Array(ids.length).fill(1, asked.length),

@@ -2,7 +2,7 @@ import { Unreadable } from '../capture/sampled.ts';
 import { TurnIds } from '../capture/turn-id.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { Turn } from '../turn.ts';
-import { readChatRequest } from './chat-request.ts';
+import { CHAT_PATH, readChatRequest } from './chat-request.ts';
 import { type ChatRules, ChatSession } from './chat-session.ts';
 import { answerValues, readAnswer } from './read-answer.ts';
 import type { ChatSample } from './read-chat.ts';
@@ -119,14 +119,14 @@ export class Chats {
     else for (const chat of this.#sessions.values()) if (chat.session === session) this.remove(session, chat.tenant);
   }
 
-  /** Its turns as they are kept, in their order. */
+  /** Its turns as they are kept, in their order; what else was captured under its key is none of a chat. */
   async *stored(session: string, tenant: string): AsyncGenerator<Turn> {
     await this.writer.flush();
     let after: string | undefined;
     for (;;) {
       const page = { session, tenant, limit: TURNS_AT_ONCE };
       const turns = await this.writer.store.find(after === undefined ? page : { ...page, after });
-      yield* turns;
+      for (const turn of turns) if (turn.path === CHAT_PATH) yield turn;
       if (turns.length < TURNS_AT_ONCE) return;
       after = turns.at(-1)!.id;
     }
