@@ -86,3 +86,22 @@ test('an ear that fails to say whether it is behind: the answer goes on, and it 
   const metrics = await (await fetch(`${router.url}/metrics`)).text();
   match(metrics, /turnout_plugin_failures_total\{plugin="clumsy",phase="hearAnswer"\} [1-9]/);
 });
+
+test('an ear that stays behind for longer than a plugin may take is given up: the answer goes on', async (t) => {
+  const path = moduleOf(
+    t,
+    `{ name: 'clumsy', create: () => ({ hearAnswer: () => ({ hear() {}, isBehind: () => true }) }) }`,
+  );
+  const options = { plugin: [path], pluginTimeoutMs: 50 };
+  const { ask, client, router } = await startScene(t, options, { log: pino({ level: 'silent' }) });
+  const asked = await ask(HELLO);
+  asked.beginStream();
+  for (const event of ['data: 1\n\n', 'data: 2\n\n', 'data: 3\n\n']) {
+    asked.connection.write(chunk(event));
+    ok((await client.read(chunk(event))).endsWith(chunk(event)));
+  }
+  asked.connection.write('0\r\n\r\n');
+  await untilIdle(router);
+  const metrics = await (await fetch(`${router.url}/metrics`)).text();
+  match(metrics, /turnout_plugin_failures_total\{plugin="clumsy",phase="hearAnswer"\} 1\n/);
+});
