@@ -258,10 +258,10 @@ export class ChatSessions implements PluginPhases {
     const answer = tap.take();
     const given = answer.length > 1 ? memoryOf(answer) : [];
     const call = { id, isStream: tap.isStream, answer, facts, expertsKey };
-    // A thread that has ended has said so itself.
     void this.#ledger.ask('chatClose', call, given).then(
       (problem) => this.#unread(problem, facts.worker),
-      () => {},
+      // A thread that has ended has said so itself.
+      () => void this.#ledger.missed++,
     );
   }
 
