@@ -162,6 +162,7 @@ export class Forwarder implements PairOwner {
     }
     x.body.whenJoined((body) => {
       if (attempt.isOver) return;
+      x.engineTarget = '';
       const plugins = bodyPlugins(x.plugins, body.length);
       if (plugins.length === 0) attempt.start(isFresh, null);
       else {
@@ -197,6 +198,7 @@ export class Forwarder implements PairOwner {
     };
     x.body.whenJoined((body) => {
       if (isStopped) return;
+      x.engineTarget = '';
       const plugins = body.length === 0 ? [] : bodyPlugins(x.plugins, body.length);
       this.#throughPlugins({ x, worker: decode, isOver: () => isStopped, done: start }, plugins, body);
     });

@@ -96,7 +96,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
       }
     };
 
-  const heard = (ear: AnswerEar): AnswerEar => ({
+  const heard = (x: Exchange, ear: AnswerEar): AnswerEar => ({
     hear(bytes, start, end) {
       try {
         ear.hear(bytes, start, end);
@@ -105,8 +105,38 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
         throw error;
       }
     },
-    ...(ear.isBehind && { isBehind: (resume) => ear.isBehind!(resume) }),
+    ...(ear.isBehind && { isBehind: patientEar(x, ear) }),
   });
+
+  /** One that stays behind would hold its answer for ever: after the deadline it is asked no more. */
+  const patientEar = (x: Exchange, ear: AnswerEar) => {
+    const timeoutMs = plugin.timeoutMs ?? options.timeoutMs;
+    let isGivenUp = false;
+    return (resume: () => void): boolean => {
+      if (isGivenUp) return false;
+      let timer: NodeJS.Timeout | undefined;
+      const giveUp = (error: unknown): void => {
+        isGivenUp = true;
+        report('hearAnswer', error);
+      };
+      try {
+        const isBehind = ear.isBehind!(() => {
+          clearTimeout(timer);
+          resume();
+        });
+        if (!isBehind) return false;
+      } catch (error) {
+        giveUp(error);
+        return false;
+      }
+      timer = setTimeout(() => {
+        if (x.outcome !== null) return;
+        giveUp(new Error(`was behind for ${timeoutMs} ms (--plugin-timeout-ms)`));
+        resume();
+      }, timeoutMs).unref();
+      return true;
+    };
+  };
 
   const {
     retarget,
@@ -138,7 +168,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     ...(hear && {
       hearAnswer: (...args) => {
         const ear = hear(...args) ?? null;
-        return ear === null ? null : heard(ear);
+        return ear === null ? null : heard(args[0], ear);
       },
     }),
     ...(responseHead && { responseHead: prompt('responseHead', responseHead, anything) }),

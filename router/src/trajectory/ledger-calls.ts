@@ -29,7 +29,11 @@ export async function ledgerCalls(options: LedgerOptions) {
     files,
     removeStored: stored.removeSession,
   });
-  writer.store.onEvicted = evicted;
+  writer.onLost = ({ experts }) => void (experts !== null && files?.remove(experts));
+  writer.store.onEvicted = (session, tenant, experts) => {
+    evicted(session, tenant);
+    for (const each of experts) files?.remove(each);
+  };
   const kept = { store: writer.store, maxAgeMs: storeMaxAgeSecs * 1_000, letGo, remove: stored.removeSession };
   const expiry = storeMaxAgeSecs > 0 ? new Expiry(kept) : null;
   return {

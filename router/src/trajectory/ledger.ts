@@ -26,6 +26,8 @@ export const memoryOf = (pieces: readonly Uint8Array[]): ArrayBuffer[] =>
 export class Ledger extends ThreadCaller<LedgerCalls> {
   /** Turns that the store did not take in the end. */
   lost = 0;
+  /** Those that ended after the thread did. */
+  missed = 0;
   readonly #packer = new TurnPacker();
   #timer: NodeJS.Timeout | null = null;
 
@@ -38,7 +40,10 @@ export class Ledger extends ThreadCaller<LedgerCalls> {
    * @param pieces its answer, where that is in several pieces: they are given away
    */
   turnEnded(turn: EndedTurn, pieces: readonly Uint8Array[]): void {
-    if (this.isOver) return;
+    if (this.isOver) {
+      this.missed++;
+      return;
+    }
     if (pieces.length > 1) {
       this.#ship();
       this.#packer.add(turn);

@@ -106,7 +106,8 @@ export class Trajectories {
 
   /** As of about a second ago. */
   get state(): StoreState {
-    return this.#state;
+    const { missed } = this.ledger;
+    return missed === 0 ? this.#state : { ...this.#state, dropped: this.#state.dropped + missed };
   }
 
   /** With `--capture-required`, what is said to a request that would be captured, while that can't be had. null: go on. */

@@ -571,6 +571,26 @@ test('any other path of a session goes where it would go without', async (t) => 
   assert.equal(health.status, 200);
 });
 
+test('what else was captured under its key is no call of a chat, and the record can be read', async (t) => {
+  const plugin = ['chat-sessions', 'radix-tree:{"completions":true}'];
+  const scene = await startChatScene(t, { router: { plugin, captureBodies: true } });
+  const session = await scene.begin();
+  await next(scene, session, START, 'user', 'a', {});
+  for (const [path, body] of [
+    ['/generate', { text: 'a', sampling_params: { max_new_tokens: 2 } }],
+    ['/v1/completions', { prompt: 'b', max_tokens: 2 }],
+  ] as const) {
+    const { status, text } = await scene.post(`/sessions/${session}${path}`, body);
+    assert.equal(status, 200, text);
+  }
+  await until('all turns are kept', async () => {
+    const { turns } = (await (await fetch(`${scene.router.url}/trajectories/${session}`)).json()) as { turns: number };
+    return turns === 3;
+  });
+  const { records } = await scene.record(session);
+  assert.equal(records.length, 1);
+});
+
 test('each client has its own sessions, whatever their names', async (t) => {
   const scene = await startChatScene(t, { router: { apiKey: ['a', 'b'], adminApiKey: ['boss'] } });
   const as = async (key: string, method: string, path: string, body?: object) => {

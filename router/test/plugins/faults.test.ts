@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { request } from '../harness/client.ts';
 import { answer } from '../harness/engine.ts';
+import { chunk } from '../harness/message.ts';
 import { moduleOf } from '../harness/plugin-module.ts';
 import { HELLO, startScene, untilIdle } from '../harness/router.ts';
 
@@ -11,6 +12,8 @@ const hangs = `() => new Promise(() => {})`;
 
 /** By phase: what the plugin does there, and whether it fails the request. */
 const cases = [
+  ['retarget', fails],
+  ['retarget', hangs],
   ['appliesTo', fails],
   ['classify', fails],
   ['classify', hangs],
@@ -42,7 +45,7 @@ for (const [phase, code] of cases) {
     deepEqual([got.status, got.get('x-turnout-error')], [500, 'plugin_failed']);
     match(got.text, /The plugin \\"clumsy\\" failed: /);
     await untilIdle(router);
-    if (phase !== 'appliesTo') {
+    if (phase !== 'appliesTo' && phase !== 'retarget') {
       client.write(HELLO);
       equal((await client.answer()).text, 'ok');
     }
@@ -66,4 +69,39 @@ test('faults are logged ever more rarely, and counted each', async (t) => {
     lines.map((line) => (JSON.parse(line) as { count: number }).count),
     [1, 2, 4, 8],
   );
+});
+
+test('an ear that fails to say whether it is behind: the answer goes on, and it is counted', async (t) => {
+  const ear = `{ hear() {}, isBehind: ${fails} }`;
+  const path = moduleOf(t, `{ name: 'clumsy', create: () => ({ hearAnswer: () => (${ear}) }) }`);
+  const { ask, client, router } = await startScene(t, { plugin: [path] }, { log: pino({ level: 'silent' }) });
+  const asked = await ask(HELLO);
+  asked.beginStream();
+  for (const event of ['data: 1\n\n', 'data: 2\n\n']) {
+    asked.connection.write(chunk(event));
+    ok((await client.read(chunk(event))).endsWith(chunk(event)));
+  }
+  asked.connection.write('0\r\n\r\n');
+  await untilIdle(router);
+  const metrics = await (await fetch(`${router.url}/metrics`)).text();
+  match(metrics, /turnout_plugin_failures_total\{plugin="clumsy",phase="hearAnswer"\} [1-9]/);
+});
+
+test('an ear that stays behind for longer than a plugin may take is given up: the answer goes on', async (t) => {
+  const path = moduleOf(
+    t,
+    `{ name: 'clumsy', create: () => ({ hearAnswer: () => ({ hear() {}, isBehind: () => true }) }) }`,
+  );
+  const options = { plugin: [path], pluginTimeoutMs: 50 };
+  const { ask, client, router } = await startScene(t, options, { log: pino({ level: 'silent' }) });
+  const asked = await ask(HELLO);
+  asked.beginStream();
+  for (const event of ['data: 1\n\n', 'data: 2\n\n', 'data: 3\n\n']) {
+    asked.connection.write(chunk(event));
+    ok((await client.read(chunk(event))).endsWith(chunk(event)));
+  }
+  asked.connection.write('0\r\n\r\n');
+  await untilIdle(router);
+  const metrics = await (await fetch(`${router.url}/metrics`)).text();
+  match(metrics, /turnout_plugin_failures_total\{plugin="clumsy",phase="hearAnswer"\} 1\n/);
 });

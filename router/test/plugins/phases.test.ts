@@ -153,6 +153,25 @@ test('retarget: everything goes by what the plugin leaves, the engine included',
   equal((await client.answer()).status, 200, 'the router’s own are found behind it too');
 });
 
+test('another attempt asks for what its client did, unless the plugin says otherwise again', async (t) => {
+  const once: Plugin = {
+    name: 'once',
+    requestBody(x, body) {
+      if (x.attempts === 1) x.engineTarget = '/elsewhere';
+      return body;
+    },
+  };
+  const options = { retryMaxRetries: 2, retryInitialBackoffMs: 1 };
+  const { client, engine } = await startScene(t, options, { plugins: [once] });
+  engine.onRequest = ({ connection }) => connection.write(answer(engine.requests.length < 2 ? 503 : 200, '{}'));
+  client.write(request('POST', '/generate', '{}'));
+  equal((await client.answer()).status, 200);
+  deepEqual(
+    engine.requests.map(({ target }) => target),
+    ['/elsewhere', '/generate'],
+  );
+});
+
 test('a tenant that classify finds takes turns in the queue with the others', async (t) => {
   const plugin: Plugin = {
     name: 'tenants',

@@ -73,6 +73,30 @@ test('what was captured is exported as the engine sampled it, with the requests 
   );
 });
 
+test('requests and answers that are kept stay as they passed, whatever passes after them', async (t) => {
+  for (const dataDir of [undefined, temporaryFolder(t)]) {
+    const { router, ask } = await scene(t, { captureBodies: true, ...(dataDir === undefined ? {} : { dataDir }) });
+    const passed: { request: string; answer: string }[] = [];
+    for (let i = 0; i < 12; i++) {
+      const ids = Array.from({ length: i === 6 ? 9_000 : 3 }, (_, k) => 40 + i + (k % 9));
+      const prompt = i % 2 === 0 ? { input_ids: ids } : { text: `Question ${i}.` };
+      const answer = await (await ask(`s${i}`, prompt)).text();
+      passed.push({
+        request: JSON.stringify({ return_logprob: true, sampling_params: { max_new_tokens: 8 }, ...prompt }),
+        answer,
+      });
+    }
+    await until('all turns are kept', async () => {
+      const { trajectories } = (await (await fetch(`${router.url}/trajectories`)).json()) as { trajectories: object[] };
+      return trajectories.length === passed.length;
+    });
+    for (const [i, { request, answer }] of passed.entries()) {
+      const { page } = (await (await fetch(`${router.url}/trajectories/s${i}`)).json()) as { page: object[] };
+      assert.deepEqual(page, [{ ...page[0], request, answer }]);
+    }
+  }
+});
+
 test('a store that went away fails no request, unless it has to be there', async (t) => {
   const server = await startRespServer(t);
   const lenient = await scene(t, { store: server.url });

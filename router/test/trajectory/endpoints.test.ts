@@ -204,6 +204,16 @@ test('a client that leaves an export ends it: as many can begin as before', asyn
   });
 });
 
+test('who asks for the head of an export begins none', async (t) => {
+  const router = await routerOver(t, [turnOf()]);
+  for (let i = 0; i < 6; i++) {
+    const head = await fetch(`${router.url}/trajectories?format=jsonl`, { method: 'HEAD' });
+    assert.equal(head.status, 200);
+    assert.equal(head.headers.get('content-type'), 'application/x-ndjson');
+  }
+  assert.equal((await ask(t, router, '/trajectories?format=jsonl')).status, 200);
+});
+
 test('each client sees and removes its own; an admin key is for all', async (t) => {
   const tenant = (key: string): string => hash('sha256', key, 'buffer').toString('hex', 0, 8);
   const router = await routerOver(

@@ -106,6 +106,18 @@ test('experts of a large answer are in a file, byte by byte; the client has its 
   assert.ok(!existsSync(join(dataDir, file)), 'they go with their turn');
 });
 
+test('the files of sessions that a store in memory has no room for go with them', async (t) => {
+  const options = { store: 'memory', storeMemoryBytes: 65_536, captureBodies: true };
+  const { say, router, dataDir } = await scene(t, options);
+  say(json, Buffer.from(generated(encode(PROMPT).length, random(3_000))));
+  for (let i = 0; i < 12; i++) await generate(router, `s${i}`, { text: PROMPT, pad: 'x'.repeat(20_000) });
+  const [turn] = await turnsOf(router, 's11');
+  const kept = join(dataDir, turn!.routed_experts!.file, '..');
+  const { trajectories } = (await (await fetch(`${router.url}/trajectories`)).json()) as { trajectories: object[] };
+  assert.ok(trajectories.length < 12);
+  assert.equal(readdirSync(kept).length, trajectories.length);
+});
+
 test('each answer of a list has its own, and one without has none', async (t) => {
   const { say, router, dataDir } = await scene(t);
   const experts = [random(3_000), null, random(600_000)];

@@ -326,3 +326,18 @@ function runPython(python: string, script: string, file: string): unknown {
   assert.equal(status, 0, stderr);
   return JSON.parse(stdout);
 }
+
+test('a line comes in pieces: bodies of many turns together may be more than a text can hold', async () => {
+  const store = new MemoryStore(1e9);
+  let parent: string | null = null;
+  for (let i = 0; i < 8; i++) {
+    const turn: Turn = turnOf({ parent, keeps: 4 * i, request: Buffer.alloc(1_000_000, 'x') });
+    store.put([turn]);
+    parent = turn.id;
+  }
+  const pieces: Uint8Array[] = [];
+  const order = { format: 'jsonl', query: {}, dataDir: null } as const;
+  for await (const piece of exportBytes(store, order, noProgress())) pieces.push(piece);
+  for (const { length } of pieces) assert.ok(length < 3_000_000, `${length}`);
+  assert.equal((JSON.parse(Buffer.concat(pieces).toString()) as Line).turns.length, 8);
+});

@@ -66,15 +66,16 @@ export function addTrajectoryRoutes(app: Hono, ledger: Ledger): void {
       const error = 'An export is whole: "limit" and "after" are for lists, without "format".';
       return c.json({ error, code: 'bad_request' }, 400);
     }
+    const fields = {
+      'content-type': formats[format].contentType,
+      'content-disposition': `attachment; filename="trajectories.${format}"`,
+      'transfer-encoding': 'chunked',
+    };
+    // Hono throws the body away, and nobody would end what makes it.
+    if (c.req.method === 'HEAD') return c.body(null, 200, fields);
     const bytes = await exportStream(ledger, { format, query });
     if (bytes === null) return c.json({ error: 'Too many exports at once', code: 'overloaded' }, 503);
-    const { contentType } = formats[format];
-    const disposition = `attachment; filename="trajectories.${format}"`;
-    return c.body(bytes, 200, {
-      'content-type': contentType,
-      'content-disposition': disposition,
-      'transfer-encoding': 'chunked',
-    });
+    return c.body(bytes, 200, fields);
   });
 
   const metrics = async (c: Context<Env>, session: string): Promise<Response> => {

@@ -7,14 +7,16 @@ import { SLICE_BYTES, copied } from '../../kit/copy-slices.ts';
 import { RouterError } from '../../kit/errors.ts';
 import type { Logger } from '../../observe/log.ts';
 import { type PluginAnswer, type PluginPhases, Refused } from '../../plugin.ts';
-import { AnswerTap } from '../../trajectory/capture/answer-tap.ts';
+import { AnswerTap, MAX_ANSWER_BYTES } from '../../trajectory/capture/answer-tap.ts';
 import type { ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
+import { CHAT_PATH } from '../../trajectory/chat/chat-request.ts';
 import type { ChatOpened } from '../../trajectory/chat/chat-calls.ts';
 import { type Asked, type ClientCopy, clientCopy, withoutOurs } from '../../trajectory/chat/client-copy.ts';
 import type { Equality } from '../../trajectory/chat/equality.ts';
 import { FromCompletion } from '../../trajectory/chat/from-completion.ts';
 import type { RequestDefaults } from '../../trajectory/chat/request-defaults.ts';
 import type { SampleEnds } from '../../trajectory/chat/sample-ends.ts';
+import { noSuchSession } from '../../trajectory/chat/session-id.ts';
 import { type Ledger, memoryOf } from '../../trajectory/ledger.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
@@ -41,7 +43,6 @@ export interface ChatSurroundings {
   readonly log: Logger;
 }
 
-const CHAT = '/v1/chat/completions';
 /** Larger chats would hold the event loop while they are copied. */
 const MAX_BODY_BYTES = 33_554_432;
 
@@ -61,6 +62,8 @@ interface Following {
 
 /** Chats in sessions: engines get the ids of all that was said before, clients get what a plain call would have given them. */
 export class ChatSessions implements PluginPhases {
+  /** Answers that never reach the thread which counts: too large for it, or it has ended. */
+  unkept = 0;
   readonly #options: ChatSessionsOptions;
   readonly #around: ChatSurroundings;
   readonly #ledger: Ledger;
@@ -95,9 +98,7 @@ export class ChatSessions implements PluginPhases {
     if (session === undefined || !isChat(x)) return null;
     const isKnown = await this.#ledger.ask('chatKnown', { session, tenant: x.tenant });
     if (isKnown) return null;
-    throw new Refused(
-      new RouterError('session_not_found', `There is no session '${session}': POST /sessions begins one.`),
-    );
+    throw new Refused(new RouterError('session_not_found', noSuchSession(session)));
   }
 
   /** A call that is repeated with its id, as its answer got lost: it gets that answer. */
@@ -111,7 +112,9 @@ export class ChatSessions implements PluginPhases {
     const body = joined.length > SLICE_BYTES ? await copied(joined) : new Uint8Array(joined);
     const following = this.#begin();
     const { id } = following;
-    const known = await this.#ledger.ask('chatRepeat', { id, session, tenant, key, body }, [body.buffer]);
+    const call = { id, session, tenant, key, body };
+    // A thread that has ended has said so, and knows of no repeated call.
+    const known = await this.#ledger.ask('chatRepeat', call, [body.buffer]).catch(() => null);
     if (known === null) {
       // Its client left in the meantime, and nobody will close it.
       if (x.outcome !== null) this.#ledger.tell('chatDrop', id);
@@ -126,6 +129,19 @@ export class ChatSessions implements PluginPhases {
 
   async requestBody(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
     if (!isChat(x)) return body;
+    try {
+      return await this.#bodyFor(x, body, worker);
+    } catch (error) {
+      if (error instanceof Refused || this.#inPath.has(x)) throw error;
+      // The thread has ended: a plain chat needs nothing of it.
+      const following = this.#following.get(x);
+      if (following !== undefined) following.opened = null;
+      this.#unkept((error as Error).message, worker.url);
+      return body;
+    }
+  }
+
+  async #bodyFor(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
     const { trajectories, sameTokens } = this.#around;
     const { refusal } = trajectories;
     if (refusal !== null) throw new Refused(refusal);
@@ -152,13 +168,15 @@ export class ChatSessions implements PluginPhases {
       engine,
       maxModelLen: maxModelLen(worker, x.model),
       takesIds: this.#options.forward === 'ids',
-      trimsStop: this.#inPath.has(x),
       key: keyOf(x),
+      isInPath: this.#inPath.has(x),
     };
     const opened = await this.#ledger.ask('chatOpen', call, copy === null ? [] : [copy.buffer]);
     // Its client left in the meantime, and nobody will close it.
     if (x.outcome !== null) this.#ledger.tell('chatDrop', following.id);
-    if (opened.problem !== null) throw new Refused(new RouterError('bad_request', opened.problem));
+    if (opened.problem !== null) {
+      throw new Refused(new RouterError(opened.isGone === true ? 'session_not_found' : 'bad_request', opened.problem));
+    }
     following.isOpen = true;
     following.opened = opened;
     following.fromCompletion = opened.form === 'completion' ? new FromCompletion(opened.wishes) : null;
@@ -225,6 +243,9 @@ export class ChatSessions implements PluginPhases {
     // Of a stream that broke off, what came was sampled nevertheless.
     const isHere = tap !== null && !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
     if (!isHere) {
+      if (tap?.isTooLarge === true) {
+        this.#unkept(`it has more than ${MAX_ANSWER_BYTES} bytes`, x.worker?.url ?? '');
+      }
       this.#ledger.tell('chatDrop', id);
       if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
       return;
@@ -241,11 +262,16 @@ export class ChatSessions implements PluginPhases {
     const answer = tap.take();
     const given = answer.length > 1 ? memoryOf(answer) : [];
     const call = { id, isStream: tap.isStream, answer, facts, expertsKey };
-    // A thread that has ended has said so itself.
     void this.#ledger.ask('chatClose', call, given).then(
       (problem) => this.#unread(problem, facts.worker),
-      () => {},
+      // A thread that has ended has said so itself.
+      () => void this.#ledger.missed++,
     );
+  }
+
+  #unkept(problem: string, worker: string): void {
+    this.unkept++;
+    this.#unread(problem, worker);
   }
 
   /** One at every answer would flood the log. */
@@ -279,4 +305,4 @@ const keyOf = ({ head, isRequestIdOurs }: Exchange): string =>
 const errorOf = (message: string): Buffer =>
   Buffer.from(JSON.stringify({ error: { message, type: 'invalid_request_error', param: null, code: 'conflict' } }));
 
-const isChat = ({ path, head }: Exchange): boolean => path === CHAT && head.method === 'POST';
+const isChat = ({ path, head }: Exchange): boolean => path === CHAT_PATH && head.method === 'POST';

@@ -1,6 +1,7 @@
 import type { ChatStats } from '../../trajectory/chat/chat-calls.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
 import type { PluginMetrics } from '../plugin-metrics.ts';
+import type { ChatSessions } from './chat-sessions.ts';
 
 const counters = {
   turns: ['turnout_chat_turns_total', 'Turns of chat sessions that were kept.'],
@@ -12,7 +13,7 @@ const counters = {
 } as const satisfies Partial<Record<keyof ChatStats, readonly [name: string, help: string]>>;
 
 /** The counts of the trajectory thread, read when somebody asks for the page. */
-export function addMetrics(metrics: PluginMetrics, ledger: Ledger): void {
+export function addMetrics(metrics: PluginMetrics, ledger: Ledger, sessions: ChatSessions): void {
   let reading: Promise<ChatStats> | null = null;
   // One question for the whole page.
   const stats = (): Promise<ChatStats> => {
@@ -26,7 +27,8 @@ export function addMetrics(metrics: PluginMetrics, ledger: Ledger): void {
       name,
       help,
       async collect() {
-        const value = (await stats())[key as keyof typeof counters];
+        // Those that were too large never reach the thread that counts.
+        const value = (await stats())[key as keyof typeof counters] + (key === 'uncaptured' ? sessions.unkept : 0);
         counter.reset();
         counter.inc(value);
       },

@@ -1,6 +1,6 @@
 import type { Context, Hono } from 'hono';
 import type { Exchange } from '../../exchange.ts';
-import { newSessionId } from '../../trajectory/chat/session-id.ts';
+import { newSessionId, noSuchSession } from '../../trajectory/chat/session-id.ts';
 import type { ChatName } from '../../trajectory/chat/chat-calls.ts';
 import type { SamplesWish } from '../../trajectory/chat/samples.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
@@ -15,8 +15,9 @@ export function addRoutes(app: Hono, ledger: Ledger): void {
   const missing = async (c: Context): Promise<Response | null> => {
     const name = nameOf(c);
     if (await ledger.ask('chatKnown', name)) return null;
-    const error = `There is no session '${name.session}': POST /sessions begins one.`;
-    return c.json({ error, code: 'session_not_found' }, 404, { 'x-turnout-error': 'session_not_found' });
+    return c.json({ error: noSuchSession(name.session), code: 'session_not_found' }, 404, {
+      'x-turnout-error': 'session_not_found',
+    });
   };
 
   app.post('/sessions', (c) => c.json({ session_id: newSessionId() }));

@@ -68,3 +68,13 @@ test('a client that leaves while tokenizers are compared is not followed any mor
   await body;
   assert.deepEqual(asked, []);
 });
+
+test('an engine whose tokenizer nobody can be asked about, as the thread has ended: requests go on as they are', async () => {
+  const { plugin, checked, opened, x } = scene(true);
+  const body = Buffer.from('{"text":"a"}');
+  const sent = plugin.requestBody(x, body, WORKER);
+  checked.reject(new Error('the thread has ended'));
+  opened.reject(new Error('the thread has ended'));
+  assert.equal(await sent, body);
+  assert.equal(plugin.failures, 1);
+});

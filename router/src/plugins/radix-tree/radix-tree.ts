@@ -86,7 +86,14 @@ export class RadixTree implements PluginPhases {
     if (refusal !== null) throw new Refused(refusal);
     if (!this.#options.verify) return this.#body(x, body);
     // Whose client left in the meantime has been finished: nobody would take it out of what is followed.
-    return this.#sameTokens.check(worker).then(() => (x.outcome === null ? this.#body(x, body) : body));
+    return this.#checked(worker).then(() => (x.outcome === null ? this.#body(x, body) : body));
+  }
+
+  /** A thread that has ended can't compare: that counts when the tokens are asked for. */
+  #checked(worker: Worker): Promise<void> {
+    return this.#sameTokens.check(worker).catch((error: unknown) => {
+      if (error instanceof Refused) throw error;
+    });
   }
 
   hearAnswer(x: Exchange, head: ResponseHead): AnswerEar | null {

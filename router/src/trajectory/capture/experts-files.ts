@@ -21,7 +21,7 @@ const FOLDER = 'experts';
 /** Folders of routers that ended by force are removed when nothing was written there for so long. */
 const STALE_MS = 3_600_000;
 
-/** Tensors of routed experts as files of raw numbers, written as they come. */
+/** Tensors of routed experts as files of raw numbers, written as they come. Nothing here ever throws: turns wait behind it. */
 export class ExpertsFiles {
   /** Tensors, or parts of them, that could not be kept. */
   lost = 0;
@@ -60,9 +60,9 @@ export class ExpertsFiles {
   end(key: number, cut: number, description: string): void {
     const part = this.#answers.get(key)?.get(cut);
     if (part === undefined || part === null) return;
-    close(part);
+    const isClosed = close(part);
     const facts = part.decoder.end();
-    if (facts === null) this.lost++;
+    if (facts === null || !isClosed) this.lost++;
     else part.facts = { ...facts, ...describedBy(description) };
   }
 
@@ -85,6 +85,11 @@ export class ExpertsFiles {
     return { file, bytes: part.bytes, ...part.facts };
   }
 
+  /** Of a turn that is in no store. */
+  remove({ file }: RoutedExperts): void {
+    remove(join(this.#dataDir, file));
+  }
+
   /** Whatever of this answer was not kept goes. */
   drop(key: number): void {
     for (const part of this.#answers.get(key)?.values() ?? []) if (part !== null) discard(part);
@@ -93,7 +98,7 @@ export class ExpertsFiles {
 
   close(): void {
     for (const key of this.#answers.keys()) this.drop(key);
-    rmSync(this.#partDir, { recursive: true, force: true });
+    remove(this.#partDir);
   }
 
   #begin(key: number, cut: number, decoder: ExpertsDecoder): Part {
@@ -104,14 +109,30 @@ export class ExpertsFiles {
   }
 }
 
-function close(part: Part): void {
-  if (part.file >= 0) closeSync(part.file);
+/** @returns false: the disk did not take all of it */
+function close(part: Part): boolean {
+  const { file } = part;
   part.file = -1;
+  try {
+    if (file >= 0) closeSync(file);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function discard(part: Part): void {
   close(part);
-  rmSync(part.path, { force: true });
+  remove(part.path);
+}
+
+/** What a disk doesn't let go of (it has become read-only) stays there: no turn may fail for that. */
+function remove(path: string): void {
+  try {
+    rmSync(path, { recursive: true, force: true });
+  } catch {
+    // What could not be written was counted.
+  }
 }
 
 /** The names that engines and their clients use: `{"data", "shape", "dtype"}`. */

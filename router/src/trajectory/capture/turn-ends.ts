@@ -2,6 +2,7 @@ import { bufferOf } from '../../kit/bytes.ts';
 import { release } from '../tree/tree-node.ts';
 import type { Capture, OpenPrompt } from './capture.ts';
 import type { ExpertsFiles } from './experts-files.ts';
+import { ownCopy } from './gathered.ts';
 import { readAnswer } from './read-answer.ts';
 import { type CaptureDialect, readRequest } from './read-request.ts';
 import { scanQuestion } from './scan-question.ts';
@@ -103,7 +104,8 @@ export class TurnEnds {
     const samples = usual?.samples ?? read!.samples;
     const { tenant } = facts;
     const model = usual?.model || read?.models[0] || facts.model;
-    const kept = keepsBodies ? body.slice() : null;
+    // A copy: a Buffer's own `slice` would be a view of memory that the next turns are written to.
+    const kept = keepsBodies ? ownCopy(bytes, 0, bytes.length) : null;
     const made = (open: OpenPrompt): Open => {
       return { dialect: 'generate', models: [model], tenant, samples, prompts: [open], request: kept };
     };
@@ -125,7 +127,8 @@ export class TurnEnds {
   #record({ isStream, answer, facts, expertsKey }: EndedTurn, known: Open): void {
     const { dialect, prompts, samples, tenant, models } = known;
     const { capture, files } = this.#options;
-    const answers = readAnswer(dialect, isStream, bufferOf(answer));
+    const bytes = bufferOf(answer);
+    const answers = readAnswer(dialect, isStream, bytes);
     for (const sampled of answers) {
       const at = Math.floor(sampled.index / samples);
       const prompt = prompts[at];
@@ -141,7 +144,11 @@ export class TurnEnds {
       // Of several samples the first one has them: they are those of all.
       const isFirst = sampled.index === 0 && known.request !== null;
       const request = isFirst ? known.request : null;
-      capture().record(prompt, sampled, told, { experts, request, answer: isFirst ? answer.slice() : null });
+      capture().record(prompt, sampled, told, {
+        experts,
+        request,
+        answer: isFirst ? ownCopy(bytes, 0, bytes.length) : null,
+      });
     }
     const wanted = prompts.length * samples;
     // Of a stream that breaks off some may be missing.

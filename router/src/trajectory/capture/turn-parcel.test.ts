@@ -8,11 +8,11 @@ const text = fc.oneof(fc.constantFrom('', 'http://127.0.0.1:30000', 'né'), fc.s
 const wellFormed = text.map((value) => value.toWellFormed());
 const double = fc.double({ noNaN: true });
 const turn: fc.Arbitrary<EndedTurn> = fc.record({
-  id: fc.nat(2 ** 31 - 1),
+  id: fc.maxSafeNat(),
   request: fc.option(bytes),
   isStream: fc.boolean(),
   answer: bytes,
-  expertsKey: fc.option(fc.nat(1000)),
+  expertsKey: fc.option(fc.maxSafeNat()),
   facts: fc.record({
     session: wellFormed,
     group: wellFormed,

@@ -34,17 +34,19 @@ const BUSY = 0;
 const FIRST_TURN = 8;
 
 // What stands before the bytes of a turn: words, then doubles.
-const ID = 0;
-const FLAGS = 1;
-const EXPERTS = 2;
-const REQUEST_AT = 3;
-const REQUEST_BYTES = 4;
-const ANSWER_AT = 5;
-const ANSWER_BYTES = 6;
-const TEXT_BYTES = 7;
+const FLAGS = 0;
+const REQUEST_AT = 1;
+const REQUEST_BYTES = 2;
+const ANSWER_AT = 3;
+const ANSWER_BYTES = 4;
+const TEXT_BYTES = 5;
 const TEXTS = 6;
-const DOUBLES = 3;
-const WORDS = 14;
+const WORDS = 12;
+// Numbers of requests outgrow 31 bits within weeks.
+const ID = 0;
+const EXPERTS = 1;
+const TIMES = 2;
+const DOUBLES = 5;
 const HEAD_BYTES = 4 * WORDS + 8 * DOUBLES;
 /** For the length of a text: it is that of the turn before. */
 const AS_BEFORE = -1;
@@ -88,13 +90,13 @@ export class TurnPacker {
     const { words, doubles, bytes } = (this.#crate ??= this.#open(FIRST_TURN + size));
     const start = this.#end;
     const word = start / 4;
-    words[word + ID] = turn.id;
     words[word + FLAGS] = turn.isStream ? 1 : 0;
-    words[word + EXPERTS] = expertsKey ?? -1;
     const double = (start + 4 * WORDS) / 8;
-    doubles[double] = facts.startedAtMs;
-    doubles[double + 1] = facts.ttftMs;
-    doubles[double + 2] = facts.generationMs;
+    doubles[double + ID] = turn.id;
+    doubles[double + EXPERTS] = expertsKey ?? -1;
+    doubles[double + TIMES] = facts.startedAtMs;
+    doubles[double + TIMES + 1] = facts.ttftMs;
+    doubles[double + TIMES + 2] = facts.generationMs;
     let at = start + HEAD_BYTES;
     for (let i = 0; i < TEXTS; i++) {
       const text = texts[i]!;
@@ -160,9 +162,9 @@ export function* unpack({ crate, end, answer }: Parcel): Generator<EndedTurn, vo
       const requestAt = words[word + REQUEST_AT]!;
       const answerAt = words[word + ANSWER_AT]!;
       const answerEnd = answerAt + words[word + ANSWER_BYTES]!;
-      const expertsKey = words[word + EXPERTS]!;
+      const expertsKey = doubles[double + EXPERTS]!;
       yield {
-        id: words[word + ID]!,
+        id: doubles[double + ID]!,
         request: requestBytes === NO_REQUEST ? null : bytes.subarray(requestAt, requestAt + requestBytes),
         isStream: words[word + FLAGS] === 1,
         answer: answer === undefined ? bytes.subarray(answerAt, answerEnd) : Buffer.concat(answer),
@@ -174,9 +176,9 @@ export function* unpack({ crate, end, answer }: Parcel): Generator<EndedTurn, vo
           worker,
           model,
           path,
-          startedAtMs: doubles[double]!,
-          ttftMs: doubles[double + 1]!,
-          generationMs: doubles[double + 2]!,
+          startedAtMs: doubles[double + TIMES]!,
+          ttftMs: doubles[double + TIMES + 1]!,
+          generationMs: doubles[double + TIMES + 2]!,
         },
       };
       start = aligned(answerEnd);

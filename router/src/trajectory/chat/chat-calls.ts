@@ -17,6 +17,7 @@ import type { ChatSample } from './read-chat.ts';
 import { type Repeatable, clientsAnswer, newCall, wishesOf } from './repeats.ts';
 import { sessionMetadata, sessionRecords } from './records.ts';
 import { type RequestDefaults, withDefaults } from './request-defaults.ts';
+import { noSuchSession } from './session-id.ts';
 import { ExpertsReader } from './experts-rows.ts';
 import { type SampleEnds, endsOf } from './sample-ends.ts';
 import { type SamplesWish, encodeSamples } from './samples.ts';
@@ -37,9 +38,10 @@ export interface ChatOpenCall extends ChatName {
   /** 0: not known. */
   readonly maxModelLen: number;
   readonly takesIds: boolean;
-  readonly trimsStop: boolean;
   /** By what its client will know it again, should the answer get lost; ''. */
   readonly key: string;
+  /** Its client asked for it in a session that was begun before: one that is over by now is not begun again. */
+  readonly isInPath: boolean;
 }
 
 export type ChatOpened =
@@ -51,7 +53,8 @@ export type ChatOpened =
       readonly wishes: ChatWishes;
       readonly problem: null;
     }
-  | { readonly problem: string };
+  /** `isGone`: its session is over. */
+  | { readonly problem: string; readonly isGone?: true };
 
 /** A call that may be a repeated one. */
 export interface ChatRepeatCall extends ChatName {
@@ -172,7 +175,10 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
     const callKey = expertsKey === null && !isTorn ? key : '';
     const turns = await chat.answered(turn, isExact, samples, facts, { answer, callKey }, expertsOf);
     // In the meantime.
-    if (chat.isRemoved) return;
+    if (chat.isRemoved) {
+      for (const { experts: own } of turns) if (own !== null) files?.remove(own);
+      return;
+    }
     chat.repeats.begin(callKey, { ...call, turn: turns[0]!.id });
     for (const one of turns) {
       writer.put(one);
@@ -204,8 +210,8 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
       engine,
       maxModelLen,
       takesIds,
-      trimsStop,
       key,
+      isInPath,
     }: ChatOpenCall): Promise<ChatOpened> {
       let known = open.get(id);
       if (known === undefined) {
@@ -213,7 +219,8 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
         const hidesExperts = completed.added.includes('return_routed_experts');
         const request = readChatRequest(completed.body);
         if (typeof request === 'string') return { problem: request };
-        begun().begin(session, tenant);
+        if (!isInPath) begun().begin(session, tenant);
+        else if (begun().isRemoved(session, tenant)) return { problem: noSuchSession(session), isGone: true };
         const claim = release(claims, id);
         const made = await begun().with(session, tenant, async (chat): Promise<Open | string> => {
           const call = Object.assign(claim?.call ?? newCall(request.body), { isStream: request.isStream });
@@ -235,7 +242,8 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
       }
       const { request, promptIds } = known.turn;
       const { hidesExperts } = known;
-      const made = engineRequest(engine, request, promptIds, { maxModelLen, takesIds, hidesExperts, trimsStop });
+      const options = { maxModelLen, takesIds, hidesExperts, trimsStop: isInPath };
+      const made = engineRequest(engine, request, promptIds, options);
       known.isExact = made.isExact;
       const wishes = hidesExperts ? { ...wishesOf(request), return_routed_experts: false } : wishesOf(request);
       const { path, form } = made;

@@ -1,6 +1,8 @@
 import { keyIs, scanMembers } from '../../kit/json-scan.ts';
 import type { Message } from './message.ts';
 
+export const CHAT_PATH = '/v1/chat/completions';
+
 /** A request to `/v1/chat/completions`, as far as its tokens are concerned. */
 export interface ChatRequest {
   readonly body: Buffer;

@@ -3,11 +3,11 @@ import { TurnIds } from '../capture/turn-id.ts';
 import { Unreadable } from '../capture/sampled.ts';
 import { type Tokenizer, encodeRest } from '../tokens/tokenizer.ts';
 import type { Drift, RoutedExperts, Turn } from '../turn.ts';
-import type { ChatRequest } from './chat-request.ts';
+import { CHAT_PATH, type ChatRequest } from './chat-request.ts';
 import type { ChatTemplate, Rendering } from './chat-template.ts';
 import { continueBehind } from './continue.ts';
 import { type Equality, messageKey } from './equality.ts';
-import type { Message } from './message.ts';
+import { type Message, weightOf } from './message.ts';
 import type { ChatSample } from './read-chat.ts';
 import { Repeats } from './repeats.ts';
 import { type ChatTurn, SessionTree, idsUpTo } from './session-tree.ts';
@@ -50,6 +50,9 @@ export interface OpenTurn {
   readonly promptIds: Int32Array | null;
 }
 
+const SESSION_BYTES = 1_000;
+const TURN_BYTES = 1_000;
+
 /** One chat: its turns as a tree, with the ids that engines were given and sampled. */
 export class ChatSession {
   readonly tree = new SessionTree();
@@ -63,8 +66,8 @@ export class ChatSession {
   isRemoved = false;
   /** Its turns are in the store no more. */
   isEvicted = false;
-  /** About what it takes in memory. */
-  bytes = 0;
+  /** About what it takes in memory; without turns, too. */
+  bytes = SESSION_BYTES;
   readonly #rules: ChatRules;
   readonly #ids: TurnIds;
 
@@ -116,7 +119,7 @@ export class ChatSession {
       const kept = { answer, experts: expertsOf(sample), ...(callKey === '' ? {} : { callKey }) };
       made.push(await this.#turnOf(open, prompt, sample, facts, kept));
     }
-    for (const [turn] of made) this.#add(turn);
+    for (const [turn] of made) this.#add(turn, open.request);
     return made.map(([, turn]) => turn);
   }
 
@@ -157,7 +160,7 @@ export class ChatSession {
       keeps,
       index,
       model: request.model,
-      path: '/v1/chat/completions',
+      path: CHAT_PATH,
       ids,
       logprobs,
       mask: new Uint8Array(ids.length).fill(1, asked.length),
@@ -189,7 +192,7 @@ export class ChatSession {
     const isAfresh = parent === null || turn.keeps < parent.keeps + parent.ids.length;
     const ids = isAfresh && parent !== null ? joined(idsUpTo(parent).subarray(0, turn.keeps), turn.ids) : turn.ids;
     const text = await textOfIds(this.#rules.tokenizer, ids);
-    this.#add(this.#chatTurn(turn, parent, added, keys, sample, text, isAfresh, request));
+    this.#add(this.#chatTurn(turn, parent, added, keys, sample, text, isAfresh, request), request);
   }
 
   #chatTurn(
@@ -211,9 +214,13 @@ export class ChatSession {
     return { id, parent, children: [], messages, keys, depth, index, keeps, ids, text, isAfresh, isTorn, rendering };
   }
 
-  #add(turn: ChatTurn): void {
+  #add(turn: ChatTurn, { isForeign }: ChatRequest): void {
     this.tree.add(turn);
-    this.bytes += 1_000 + turn.ids.byteLength + 4 * (turn.text?.length ?? 0);
+    const { ids, text, messages, rendering, parent } = turn;
+    this.bytes += TURN_BYTES + ids.byteLength + 4 * (text?.length ?? 0);
+    // Images are no part of its text, nor are tools that several turns share.
+    if (isForeign) this.bytes += weightOf(messages);
+    if (rendering !== parent?.rendering) this.bytes += weightOf(rendering);
   }
 }
 

@@ -2,7 +2,7 @@ import { Unreadable } from '../capture/sampled.ts';
 import { TurnIds } from '../capture/turn-id.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { Turn } from '../turn.ts';
-import { readChatRequest } from './chat-request.ts';
+import { CHAT_PATH, readChatRequest } from './chat-request.ts';
 import { type ChatRules, ChatSession } from './chat-session.ts';
 import { answerValues, readAnswer } from './read-answer.ts';
 import type { ChatSample } from './read-chat.ts';
@@ -40,6 +40,7 @@ export class Chats {
     if (this.#sessions.get(name)?.isEvicted === true) this.letGo(session, tenant);
     const known = this.#sessions.get(name);
     const chat = known ?? new ChatSession(session, tenant, this.rules, this.#ids);
+    if (known === undefined) this.#bytes += chat.bytes;
     this.#sessions.delete(name);
     this.#sessions.set(name, chat);
     chat.open++;
@@ -103,6 +104,10 @@ export class Chats {
     if (chat !== undefined && !this.letGo(session, tenant)) chat.isEvicted = true;
   }
 
+  isRemoved(session: string, tenant: string): boolean {
+    return this.#removed.has(nameOf(session, tenant));
+  }
+
   /** One that was removed is begun again. */
   begin(session: string, tenant: string): void {
     this.#removed.delete(nameOf(session, tenant));
@@ -114,14 +119,14 @@ export class Chats {
     else for (const chat of this.#sessions.values()) if (chat.session === session) this.remove(session, chat.tenant);
   }
 
-  /** Its turns as they are kept, in their order. */
+  /** Its turns as they are kept, in their order; what else was captured under its key is none of a chat. */
   async *stored(session: string, tenant: string): AsyncGenerator<Turn> {
     await this.writer.flush();
     let after: string | undefined;
     for (;;) {
       const page = { session, tenant, limit: TURNS_AT_ONCE };
       const turns = await this.writer.store.find(after === undefined ? page : { ...page, after });
-      yield* turns;
+      for (const turn of turns) if (turn.path === CHAT_PATH) yield turn;
       if (turns.length < TURNS_AT_ONCE) return;
       after = turns.at(-1)!.id;
     }

@@ -1,5 +1,5 @@
 import type { EngineKind } from '../../engines/engine.ts';
-import { type ChatRequest, withMembers } from './chat-request.ts';
+import { CHAT_PATH, type ChatRequest, withMembers } from './chat-request.ts';
 
 /** How an engine gets a chat, and what of its answer only the router asked for. */
 export interface EngineRequest {
@@ -25,8 +25,6 @@ export interface EngineOptions {
 
 /** What its client asked for itself. */
 export type ChatWishes = Readonly<Record<string, unknown>>;
-
-const CHAT = '/v1/chat/completions';
 
 /** What `/v1/completions` has no use for, or reads in another way. */
 const CHAT_ONLY = [
@@ -71,7 +69,7 @@ function forSglang(
   if (ids !== null) wishes.input_ids = `[${ids.join(',')}]`;
   else if (isExtended) wishes.return_input_ids_in_sglext = 'true';
   else wishes.return_prompt_token_ids = 'true';
-  return { body: wishing(request, wishes), path: CHAT, form: 'chat', isExact: ids !== null };
+  return { body: wishing(request, wishes), path: CHAT_PATH, form: 'chat', isExact: ids !== null };
 }
 
 /**
@@ -86,7 +84,7 @@ function forVllm(request: ChatRequest, ids: Int32Array | null, maxModelLen: numb
   const maxTokens = limit ?? (ids !== null && maxModelLen > ids.length ? maxModelLen - ids.length : null);
   if (ids === null || maxTokens === null) {
     const body = wishing(request, { logprobs: 'true', return_token_ids: 'true' });
-    return { body, path: CHAT, form: 'chat', isExact: false };
+    return { body, path: CHAT_PATH, form: 'chat', isExact: false };
   }
   const top = fields.logprobs === true && typeof fields.top_logprobs === 'number' ? fields.top_logprobs : 0;
   const body = withMembers(request.body, CHAT_ONLY, [

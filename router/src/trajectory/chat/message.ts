@@ -27,3 +27,12 @@ export function textOf(content: unknown): string | null {
   }
   return text;
 }
+
+/** About what a value of JSON takes in memory, in bytes. */
+export function weightOf(value: unknown): number {
+  if (typeof value === 'string') return 24 + value.length;
+  if (typeof value !== 'object' || value === null) return 8;
+  let bytes = 64;
+  for (const each of Object.values(value)) bytes += weightOf(each);
+  return bytes;
+}

@@ -11,6 +11,10 @@ export function newSessionId(): string {
   return random + checkOf(random);
 }
 
+/** What is said to whoever names a session that nobody began, or that is over. */
+export const noSuchSession = (session: string): string =>
+  `There is no session '${session}': POST /sessions begins one.`;
+
 /**
  * Whether it is an id that a router gave out, this one or one before it: so a session without turns needs no place in a store to
  * be known after a restart.

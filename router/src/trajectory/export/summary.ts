@@ -13,11 +13,11 @@ export function summaryOf(turns: readonly TurnOutline[]) {
     /** Lines that the tree of its turns has: one, where it never branched. */
     trajectories: lengths.length,
     /** Of the longest. */
-    tokens: Math.max(...lengths),
+    tokens: largest(lengths),
     models: unique(turns.map(({ model }) => model)),
     versions: unique(turns.flatMap(({ versions }) => versions.map(({ version }) => version))),
-    started_at_ms: Math.min(...turns.map(({ startedAtMs }) => startedAtMs)),
-    ended_at_ms: Math.max(...turns.map(endMs)),
+    started_at_ms: -largest(turns.map(({ startedAtMs }) => -startedAtMs)),
+    ended_at_ms: largest(turns.map(endMs)),
   };
 }
 
@@ -55,6 +55,8 @@ export function metricsOf(turns: readonly TurnOutline[]) {
 }
 
 const sum = (numbers: readonly number[]): number => numbers.reduce((total, number) => total + number, 0);
+/** `Math.max(...numbers)` has no room for the hundreds of thousands that one key may have. */
+const largest = (numbers: readonly number[]): number => numbers.reduce((most, number) => Math.max(most, number));
 const unique = (texts: readonly string[]): string[] => [...new Set(texts)];
 const endMs = ({ startedAtMs, ttftMs, generationMs }: TurnOutline): number => startedAtMs + ttftMs + generationMs;
 

@@ -23,7 +23,10 @@ export class Caller {
   }
 
   async post({ path, session }: RecordedCall, body: Buffer): Promise<CallerAnswer> {
-    const url = new URL(this.#against.pathname.replace(/\/$/, '') + path, this.#against);
+    const url = new URL(this.#against);
+    url.search = '';
+    // Not resolved: `//host/path` would be somebody else's.
+    url.pathname = this.#against.pathname.replace(/\/$/, '') + path;
     const headers = {
       'content-type': 'application/json',
       'content-length': body.length,

@@ -46,3 +46,22 @@ test('it looks by itself, at its start first', async () => {
   assert.equal(expiry.expired, 2);
   assert.deepEqual(namesIn(store), ['new']);
 });
+
+test('a session of very many turns goes as any other does', async () => {
+  const many = Array.from({ length: 200_000 }, () => ({ startedAtMs: OLD }));
+  class Crowded extends MemoryStore {
+    override outlines = () => many as never;
+  }
+  const store = new Crowded(1e9);
+  store.put([turnOf({ session: 'crowded', startedAtMs: OLD })]);
+  const removed: string[] = [];
+  const expiry = new Expiry({
+    store,
+    maxAgeMs: 1e15,
+    letGo: () => true,
+    remove: ({ session }) => Promise.resolve(removed.push(session)),
+  });
+  await expiry.removeBefore(AGE_MS);
+  expiry.close();
+  assert.deepEqual(removed, ['crowded']);
+});

@@ -55,11 +55,16 @@ export class Expiry {
         // Whoever asks the thread for something comes in between.
         await setImmediate();
         if (this.#isOver) return;
-        const starts = (await store.outlines(session, tenant)).map(({ startedAtMs }) => startedAtMs);
+        let firstMs = Infinity;
+        let lastMs = -Infinity;
+        for (const { startedAtMs } of await store.outlines(session, tenant)) {
+          firstMs = Math.min(firstMs, startedAtMs);
+          lastMs = Math.max(lastMs, startedAtMs);
+        }
         // Somebody else has removed it.
-        if (starts.length === 0) continue;
-        if (Math.min(...starts) >= limitMs) return;
-        if (Math.max(...starts) < limitMs && letGo(session, tenant)) this.expired += await remove({ session, tenant });
+        if (lastMs === -Infinity) continue;
+        if (firstMs >= limitMs) return;
+        if (lastMs < limitMs && letGo(session, tenant)) this.expired += await remove({ session, tenant });
       }
       if (heads.length < SESSIONS_AT_ONCE) return;
     }

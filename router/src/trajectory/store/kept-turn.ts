@@ -21,13 +21,13 @@ export class KeptTurn implements Packed {
   readonly tenant: string;
   readonly bytes: number;
   readonly versions: readonly VersionSpan[];
+  readonly experts: RoutedExperts | null;
   readonly #parent: string | null;
   readonly #worker: string;
   readonly #model: string;
   readonly #path: string;
   readonly #finishReason: string;
   readonly #drift: Drift | null;
-  readonly #experts: RoutedExperts | null;
   readonly #request: Uint8Array | null;
   readonly #answer: Uint8Array | null;
   readonly #callKey: string;
@@ -49,7 +49,7 @@ export class KeptTurn implements Packed {
     this.#path = turn.path;
     this.#finishReason = turn.finishReason;
     this.#drift = turn.drift;
-    this.#experts = turn.experts;
+    this.experts = turn.experts;
     this.#request = request;
     this.#answer = answer;
     this.#callKey = turn.callKey ?? '';
@@ -99,7 +99,7 @@ export class KeptTurn implements Packed {
       cachedTokens: doubles[numbers + 7]!,
       finishReason: this.#finishReason,
       drift: this.#drift,
-      experts: this.#experts,
+      experts: this.experts,
       request: this.#request,
       answer: this.#answer,
       ...(this.#callKey === '' ? {} : { callKey: this.#callKey }),

@@ -21,7 +21,7 @@ const inOrder = (turns: readonly KeptTurn[]): KeptTurn[] => turns.toSorted((a, b
 export class MemoryStore implements TrajectoryStore {
   readonly place = 'memory';
   readonly copies: boolean = true;
-  onEvicted: (session: string, tenant: string) => void = () => {};
+  onEvicted: NonNullable<TrajectoryStore['onEvicted']> = () => {};
   readonly #limitBytes: number;
   readonly #memory = new PackedMemory();
   /** By tenant, then by session key. */
@@ -45,7 +45,11 @@ export class MemoryStore implements TrajectoryStore {
       const { session, tenant, turns } = this.#oldest;
       this.#evicted += turns.length;
       this.#drop(this.#oldest);
-      this.onEvicted(session, tenant);
+      this.onEvicted(
+        session,
+        tenant,
+        turns.flatMap(({ experts }) => experts ?? []),
+      );
     }
   }
 

@@ -52,7 +52,8 @@ export function storeCalls(writer: TurnWriter, dataDir: string | null, { lostPar
       const { place } = store;
       // One that is away can't count.
       const unknown = { turns: -1, bytes: -1, evicted: 0 };
-      const counts = writer.state.isFailing ? unknown : await Promise.resolve(store.counts()).catch(() => unknown);
+      const counted = async (): Promise<StoreCounts> => store.counts();
+      const counts = writer.state.isFailing ? unknown : await counted().catch(() => unknown);
       const { dropped, ...state } = writer.state;
       return { ...state, ...counts, place, dropped: dropped + lostParts(), expired: expired() };
     },

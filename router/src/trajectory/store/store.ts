@@ -1,4 +1,4 @@
-import type { Turn, TurnQuery, TurnStore } from '../turn.ts';
+import type { RoutedExperts, Turn, TurnQuery, TurnStore } from '../turn.ts';
 
 /** A turn without what is large: enough for listings, figures, and for the tree that the turns of a session are. */
 export interface TurnOutline extends Omit<Turn, 'ids' | 'logprobs' | 'mask' | 'request' | 'answer'> {
@@ -31,8 +31,8 @@ export interface TrajectoryStore extends TurnStore {
   readonly place: string;
   /** It never waits, and has copied the tokens of what is put by the time it returns: their memory may be used again. */
   readonly copies: boolean;
-  /** Told of each session that has to make room for newer ones. */
-  onEvicted?: (session: string, tenant: string) => void;
+  /** Told of each session that has to make room for newer ones, and of its files. */
+  onEvicted?: (session: string, tenant: string, experts: readonly RoutedExperts[]) => void;
   /** Sessions that have a turn which the query wants, in the order of their first turns; `after` is a first turn. */
   sessions(query: TurnQuery): Soon<readonly SessionHead[]>;
   /** All turns of a session, in the order of their ids; without a tenant those of all tenants. */

@@ -86,3 +86,23 @@ test('what a store does not take at the very end is counted', async () => {
   assert.equal(await writer.close(), 1);
   assert.equal(writer.state.dropped, 1);
 });
+
+test('each turn that will never be there is told of: for its memory, for its own sake, and at the end', async () => {
+  const store = new FickleStore();
+  const writer = new TurnWriter(store, 5_000, 5);
+  const lost: Turn[] = [];
+  writer.onLost = (turn) => void lost.push(turn);
+  const large = turnOf({ answer: new Uint8Array(6_000) });
+  writer.put(large);
+  assert.deepEqual(lost, [large]);
+  const bad = turnOf();
+  store.refuses = (turn) => turn === bad;
+  for (const turn of [bad, turnOf()]) writer.put(turn);
+  await until('the other is there', () => writer.state.stored === 1);
+  assert.deepEqual(lost, [large, bad]);
+  store.refuses = () => true;
+  const last = turnOf();
+  writer.put(last);
+  await writer.close();
+  assert.deepEqual(lost, [large, bad, last]);
+});

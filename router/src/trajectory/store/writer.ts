@@ -28,6 +28,8 @@ export interface WriterState {
  */
 export class TurnWriter {
   readonly store: TrajectoryStore;
+  /** Told of each turn that will never be in the store. */
+  onLost: (turn: Turn) => void = () => {};
   readonly #limitBytes: number;
   readonly #retryMs: number;
   #pending: Turn[] = [];
@@ -66,7 +68,7 @@ export class TurnWriter {
     }
     const bytes = turnBytes(turn);
     if (this.#pendingBytes + bytes > this.#limitBytes) {
-      this.#dropped++;
+      this.#lose([turn]);
       return;
     }
     this.#pending.push(turn);
@@ -85,11 +87,11 @@ export class TurnWriter {
     await this.#writing;
     await this.#write();
     if (this.#timer !== null) clearTimeout(this.#timer);
-    const lost = this.#pending.length;
-    this.#dropped += lost;
+    const lost = this.#pending;
     this.#pending = [];
+    this.#lose(lost);
     await this.store.close();
-    return lost;
+    return lost.length;
   }
 
   #putAtOnce(turn: Turn): void {
@@ -98,7 +100,7 @@ export class TurnWriter {
       this.#stored++;
       this.#lastError = '';
     } catch (error) {
-      this.#dropped++;
+      this.#lose([turn]);
       this.#lastError = (error as Error).message;
     }
   }
@@ -136,7 +138,7 @@ export class TurnWriter {
     const refused = new Set<Turn>();
     for (const turn of this.#pending) {
       if (await this.#try([turn])) {
-        this.#dropped += refused.size;
+        this.#lose(refused);
         this.#stored++;
         this.#done(refused.add(turn));
         return true;
@@ -155,6 +157,13 @@ export class TurnWriter {
     } catch (error) {
       this.#lastError = (error as Error).message || 'the store failed';
       return false;
+    }
+  }
+
+  #lose(turns: Iterable<Turn>): void {
+    for (const turn of turns) {
+      this.#dropped++;
+      this.onLost(turn);
     }
   }
 

@@ -77,6 +77,8 @@ export class TokenPieces {
   bytesOf(id: number): Buffer | null {
     const known = this.#cache[id];
     if (known !== undefined) return known;
+    // Whatever a client calls an id: it would stay here, and make a slow table of the list.
+    if (id >= this.#starts.length) return null;
     const added = this.#added.get(id);
     const spelled = this.#spellings[id];
     const bytes = added !== undefined ? Buffer.from(added) : spelled === undefined ? null : this.#spell(spelled);

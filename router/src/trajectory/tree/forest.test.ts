@@ -215,6 +215,27 @@ for (const [kind, versions] of [
   });
 }
 
+test('what a running request holds is not collected, however old its weights are', () => {
+  const forest = new TokenForest(unlimited);
+  const root = forest.root('');
+  const put = (version: string, ...ids: number[]) => {
+    const place = forest.insert(
+      { node: root, at: 0 },
+      runOf({ ids, isSampled: true }, 0),
+      forest.versions.ordinalOf(version),
+    );
+    forest.trim();
+    return place;
+  };
+  const { node, at } = put('1', 0, 0);
+  const held = node.hold(at);
+  put('9', 1, 1);
+  assert.deepEqual(firstIds(root), [0, 1]);
+  release(held);
+  put('10', 1, 1);
+  assert.deepEqual(firstIds(root), [1]);
+});
+
 test('which turn is gone on with, and how much of it is kept', () => {
   const forest = new TokenForest(unlimited);
   const root = forest.root('');

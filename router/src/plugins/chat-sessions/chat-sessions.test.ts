@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import type { Exchange } from '../../exchange.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import { MAX_ANSWER_BYTES } from '../../trajectory/capture/answer-tap.ts';
+import type { ChatOpened } from '../../trajectory/chat/chat-calls.ts';
+import { ExpertsRoad, ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
+import type { Trajectories } from '../../trajectory/trajectories.ts';
+import type { ResponseHead } from '../../wire/response-head.ts';
+import type { SameTokens } from '../same-tokens/same-tokens.ts';
+import { ChatSessions } from './chat-sessions.ts';
+
+const PATH = '/v1/chat/completions';
+const OPENED: ChatOpened = {
+  body: new Uint8Array(2),
+  path: PATH,
+  form: 'chat',
+  isStream: true,
+  wishes: {},
+  problem: null,
+};
+
+/** A plugin over a thread that the test plays, and an exchange of a plain chat that carries a session key. */
+function scene(open: () => Promise<ChatOpened>) {
+  const told: string[] = [];
+  const lines: string[] = [];
+  const ledger = {
+    ask: open,
+    tell: (name: string) => void told.push(name),
+  };
+  const road = new ExpertsRoad({ take: () => Promise.resolve(), end: () => {}, drop: () => {} });
+  const trajectories = {
+    ledger,
+    refusal: null,
+    expertsTap: (ear: ConstructorParameters<typeof ExpertsTap>[1]) => new ExpertsTap(road, ear),
+  };
+  const sessions = new ChatSessions(
+    { equality: 'strict', forward: 'ids', engine: 'sglang', verify: false, request: {}, samples: 'ends' },
+    {
+      trajectories: trajectories as unknown as Trajectories,
+      sameTokens: {} as unknown as SameTokens,
+      captureChat: true,
+      sessionHeaders: ['x-session-id'],
+      log: pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) }),
+    },
+  );
+  const head = { method: 'POST', target: PATH, requestId: '', get: () => 'a', drop: () => {} };
+  const worker = { models: null, url: 'http://127.0.0.1:1' } as unknown as Worker;
+  const x = { path: PATH, head, tenant: '', model: '', outcome: null, worker, key: null } as unknown as Exchange;
+  return { sessions, told, lines, worker, x };
+}
+
+test('an answer that is too large for the record is counted, and the log says so', async () => {
+  const { sessions, told, lines, worker, x } = scene(() => Promise.resolve(OPENED));
+  await sessions.requestBody(x, Buffer.from('{}'), worker);
+  const ear = sessions.hearAnswer(x, { status: 200, isEventStream: true } as ResponseHead);
+  const piece = Buffer.alloc(4_194_304, 'x');
+  for (let heard = 0; heard <= MAX_ANSWER_BYTES; heard += piece.length) ear!.hear(piece, 0, piece.length);
+  sessions.finished(Object.assign(x, { outcome: 'complete' }));
+  assert.deepEqual(told, ['chatDrop']);
+  assert.equal(sessions.unkept, 1);
+  assert.match(lines.join(''), /"worker":"http:\/\/127\.0\.0\.1:1".*an answer is not on record/);
+});
+
+test('when the thread has ended plain chats go on as they are, counted; chats in sessions by path can not', async () => {
+  const { sessions, worker, x } = scene(() => Promise.reject(new Error('the thread has ended')));
+  const body = Buffer.from('{}');
+  assert.equal(await sessions.requestBody(x, body, worker), body);
+  assert.equal(sessions.hearAnswer(x, { status: 200, isEventStream: false } as ResponseHead), null);
+  assert.equal(sessions.unkept, 1);
+  sessions.finished(x);
+  x.head.target = `/sessions/a${PATH}`;
+  sessions.retarget(x);
+  await assert.rejects(sessions.requestBody(x, body, worker), /the thread has ended/);
+});

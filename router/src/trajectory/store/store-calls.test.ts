@@ -1,0 +1,17 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { MemoryStore } from './memory.ts';
+import { storeCalls } from './store-calls.ts';
+import { TurnWriter } from './writer.ts';
+
+test('a store that can not count, and says so at once, leaves its state to be told', async () => {
+  class Uncountable extends MemoryStore {
+    override counts(): never {
+      throw new Error('database disk image is malformed');
+    }
+  }
+  const none = (): number => 0;
+  const calls = storeCalls(new TurnWriter(new Uncountable(1e9)), null, { lostParts: () => 3, expired: none });
+  const { turns, bytes, dropped, isFailing } = await calls.storeState();
+  assert.deepEqual({ turns, bytes, dropped, isFailing }, { turns: -1, bytes: -1, dropped: 3, isFailing: false });
+});
