@@ -57,7 +57,8 @@ export class Trajectories {
   /** What captures, and what ends the thread after the last exchange. */
   readonly plugins: readonly Plugin[] = [{ name: 'trajectories', appliesTo: () => false, close: () => this.close() }];
   readonly #log: Logger;
-  readonly #isRequired: boolean;
+  /** `--capture-required`: what is to be captured is, or is refused. */
+  readonly isRequired: boolean;
   readonly #timer: NodeJS.Timeout;
   #state = NOTHING_YET;
   #isDead = false;
@@ -69,7 +70,7 @@ export class Trajectories {
     const { radixMaxCacheSize: maxNodes, radixMaxBytes: maxBytes, radixGcThresholdK: keepVersions } = config;
     const tokens = { tokenizerPath, maxNodes, maxBytes, keepVersions };
     this.#log = log;
-    this.#isRequired = config.captureRequired;
+    this.isRequired = config.captureRequired;
     this.ledger = new Ledger(
       { ...tokens, dataDir, store, storeMemoryBytes, storeMaxAgeSecs, keepsBodies: config.captureBodies },
       (error) => {
@@ -112,7 +113,7 @@ export class Trajectories {
 
   /** With `--capture-required`, what is said to a request that would be captured, while that can't be had. null: go on. */
   get refusal(): RouterError | null {
-    if (!this.#isRequired || !(this.#isDead || this.#state.isFailing)) return null;
+    if (!this.isRequired || !(this.#isDead || this.#state.isFailing)) return null;
     const reason = this.#isDead ? 'the thread that keeps them has ended' : this.#state.lastError;
     const message = `Trajectories can't be kept now, and --capture-required is set: ${reason}.`;
     return new RouterError('capture_failed', message, { retryAfterSecs: 1 });

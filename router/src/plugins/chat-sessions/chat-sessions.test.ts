@@ -22,7 +22,8 @@ const OPENED: ChatOpened = {
 };
 
 /** A plugin over a thread that the test plays, and an exchange of a plain chat that carries a session key. */
-function scene(open: () => Promise<ChatOpened>) {
+function scene(open: () => Promise<ChatOpened>, settings: { isRequired?: boolean; engine?: 'sglang' | 'auto' } = {}) {
+  const { isRequired = false, engine = 'sglang' } = settings;
   const told: string[] = [];
   const lines: string[] = [];
   const ledger = {
@@ -33,10 +34,11 @@ function scene(open: () => Promise<ChatOpened>) {
   const trajectories = {
     ledger,
     refusal: null,
+    isRequired,
     expertsTap: (ear: ConstructorParameters<typeof ExpertsTap>[1]) => new ExpertsTap(road, ear),
   };
   const sessions = new ChatSessions(
-    { equality: 'strict', forward: 'ids', engine: 'sglang', verify: false, request: {}, samples: 'ends' },
+    { equality: 'strict', forward: 'ids', engine, verify: false, request: {}, samples: 'ends' },
     {
       trajectories: trajectories as unknown as Trajectories,
       sameTokens: {} as unknown as SameTokens,
@@ -46,7 +48,7 @@ function scene(open: () => Promise<ChatOpened>) {
     },
   );
   const head = { method: 'POST', target: PATH, requestId: '', get: () => 'a', drop: () => {} };
-  const worker = { models: null, url: 'http://127.0.0.1:1' } as unknown as Worker;
+  const worker = { models: null, url: 'http://127.0.0.1:1', engine: 'openai' } as unknown as Worker;
   const x = { path: PATH, head, tenant: '', model: '', outcome: null, worker, key: null } as unknown as Exchange;
   return { sessions, told, lines, worker, x };
 }
@@ -74,3 +76,26 @@ test('when the thread has ended plain chats go on as they are, counted; chats in
   sessions.retarget(x);
   await assert.rejects(sessions.requestBody(x, body, worker), /the thread has ended/);
 });
+
+const notForRecord = [
+  ['that is too large', Buffer.alloc(33_554_433), {}, /may have 33554432 bytes/],
+  ['that its template refuses', Buffer.from('{}'), {}, /roles must alternate/],
+  ['of an engine that takes no ids', Buffer.from('{}'), { engine: 'auto' }, /no SGLang and no vLLM/],
+] as const;
+for (const [what, body, options, words] of notForRecord) {
+  test(`a plain chat ${what} goes as it is, counted; in a session by path, or where captures are required, it is refused`, async () => {
+    const open = (): Promise<ChatOpened> => Promise.resolve({ problem: 'roles must alternate' });
+    const { sessions, worker, x, lines } = scene(open, options);
+    assert.equal(await sessions.requestBody(x, body, worker), body);
+    assert.equal(sessions.hearAnswer(x, { status: 200, isEventStream: false } as ResponseHead), null);
+    assert.equal(sessions.unkept, 1);
+    assert.match(lines.join(''), words);
+    sessions.finished(x);
+    x.head.target = `/sessions/a${PATH}`;
+    sessions.retarget(x);
+    await assert.rejects(sessions.requestBody(x, body, worker), words);
+    const strict = scene(open, { ...options, isRequired: true });
+    await assert.rejects(strict.sessions.requestBody(strict.x, body, worker), words);
+    assert.equal(strict.sessions.unkept, 0);
+  });
+}

@@ -60,9 +60,12 @@ interface Following {
   experts: ExpertsTap | null;
 }
 
+/** A chat that can't be put on record: in a session by path it is refused, any other one goes as it is. */
+class NotForRecord extends Refused {}
+
 /** Chats in sessions: engines get the ids of all that was said before, clients get what a plain call would have given them. */
 export class ChatSessions implements PluginPhases {
-  /** Answers that never reach the thread which counts: too large for it, or it has ended. */
+  /** Chats that the thread, which counts, has nothing of: it takes no such request, answer or engine, or it has ended. */
   unkept = 0;
   readonly #options: ChatSessionsOptions;
   readonly #around: ChatSurroundings;
@@ -132,8 +135,9 @@ export class ChatSessions implements PluginPhases {
     try {
       return await this.#bodyFor(x, body, worker);
     } catch (error) {
-      if (error instanceof Refused || this.#inPath.has(x)) throw error;
-      // The thread has ended: a plain chat needs nothing of it.
+      const mustBeKept = this.#inPath.has(x) || this.#around.trajectories.isRequired;
+      if (mustBeKept || (error instanceof Refused && !(error instanceof NotForRecord))) throw error;
+      // Being captured is no reason for a plain chat to fail. Where the thread has ended it needs nothing of that either.
       const following = this.#following.get(x);
       if (following !== undefined) following.opened = null;
       this.#unkept((error as Error).message, worker.url);
@@ -147,7 +151,7 @@ export class ChatSessions implements PluginPhases {
     if (refusal !== null) throw new Refused(refusal);
     if (body.length > MAX_BODY_BYTES) {
       const message = `A chat in a session may have ${MAX_BODY_BYTES} bytes.`;
-      throw new Refused(new RouterError('payload_too_large', message));
+      throw new NotForRecord(new RouterError('payload_too_large', message));
     }
     const engine = this.#kindOf(worker);
     if (this.#options.verify && this.#options.forward === 'ids') await sameTokens.check(worker);
@@ -175,7 +179,8 @@ export class ChatSessions implements PluginPhases {
     // Its client left in the meantime, and nobody will close it.
     if (x.outcome !== null) this.#ledger.tell('chatDrop', following.id);
     if (opened.problem !== null) {
-      throw new Refused(new RouterError(opened.isGone === true ? 'session_not_found' : 'bad_request', opened.problem));
+      const code = opened.isGone === true ? 'session_not_found' : 'bad_request';
+      throw new NotForRecord(new RouterError(code, opened.problem));
     }
     following.isOpen = true;
     following.opened = opened;
@@ -285,11 +290,13 @@ export class ChatSessions implements PluginPhases {
   #kindOf({ engine }: Worker): EngineKind {
     const { engine: said } = this.#options;
     if (said !== 'auto') return said;
-    if (engine !== null && engine !== 'openai') return engine;
+    if (engine === 'openai') {
+      const message = 'Its worker is no SGLang and no vLLM: it takes no ids of tokens.';
+      throw new NotForRecord(new RouterError('no_available_workers', message, { retryAfterSecs: 1 }));
+    }
+    if (engine !== null) return engine;
     const message =
-      engine === null
-        ? 'Which engine its worker is is not known yet: the first good health check tells, or the option "engine" of chat-sessions.'
-        : 'Its worker is no SGLang and no vLLM: it takes no ids of tokens.';
+      'Which engine its worker is is not known yet: the first good health check tells, or the option "engine" of chat-sessions.';
     throw new Refused(new RouterError('no_available_workers', message, { retryAfterSecs: 1 }));
   }
 
