@@ -8,23 +8,30 @@ import { startTestRouter } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 
+/** What an engine's tokenizer makes of the texts that it is asked about. */
+type Makes = 'same' | 'other' | 'nothing';
+
 /** An engine of which only its tokenizer is wanted. */
 class Tokens {
-  /** Of our text it makes something else. */
-  isOther: boolean;
+  makes: Makes;
   /** How often it was asked. */
   asked = 0;
   readonly #server: Server;
 
-  constructor(t: TestContext, isOther: boolean) {
-    this.isOther = isOther;
+  constructor(t: TestContext, makes: Makes) {
+    this.makes = makes;
     this.#server = createServer((request, response) => {
       const parts: Buffer[] = [];
       request.on('data', (part: Buffer) => parts.push(part));
       request.on('end', () => {
+        if (request.url === '/generate') {
+          response.end('{"text":"a","output_ids":[5],"meta_info":{"completion_tokens":1,"input_token_logprobs":[]}}');
+          return;
+        }
         this.asked++;
         const { prompt } = JSON.parse(Buffer.concat(parts).toString()) as { prompt: string };
-        const tokens = this.isOther && prompt.includes('3.14159') ? [1, 2] : encode(prompt);
+        const isOther = this.makes === 'other' && prompt.includes('3.14159');
+        const tokens = this.makes === 'nothing' ? [] : isOther ? [1, 2] : encode(prompt);
         response.end(JSON.stringify({ tokens, count: tokens.length }));
       });
     });
@@ -49,7 +56,9 @@ for (const plugin of ['radix-tree', 'chat-sessions']) {
   test(`${plugin}: tokenizers are compared when workers join, before any request`, async (t) => {
     const tokenizerPath = temporaryFolder(t);
     writeTokenizer(tokenizerPath);
-    const [same, other, late, joins] = [false, true, true, true].map((isOther) => new Tokens(t, isOther));
+    const [same, other, late, joins] = (['same', 'other', 'other', 'other'] as const).map(
+      (makes) => new Tokens(t, makes),
+    );
     const lateUrl = await late!.listen();
     await late!.close();
     const urls = [await same!.listen(), await other!.listen(), lateUrl];
@@ -78,7 +87,7 @@ for (const plugin of ['radix-tree', 'chat-sessions']) {
 
     // Another engine comes up at its place.
     const worker = router.fleet.get(joined)!;
-    joins!.isOther = false;
+    joins!.makes = 'same';
     router.fleet.setReason(worker, 'unhealthy', true);
     router.fleet.setReason(worker, 'unhealthy', false);
     await until('it was asked again', () => mismatch(joined) === null);
@@ -89,14 +98,48 @@ for (const plugin of ['radix-tree', 'chat-sessions']) {
 test('with "verify": false nobody is asked', async (t) => {
   const tokenizerPath = temporaryFolder(t);
   writeTokenizer(tokenizerPath);
-  const engine = new Tokens(t, true);
+  const engine = new Tokens(t, 'other');
   const plugin = ['radix-tree:{"verify":false}', 'chat-sessions:{"verify":false}'];
   const router = await startTestRouter(t, { workerUrls: [await engine.listen()], tokenizerPath, plugin });
   // By then whoever was to be asked at the start has been.
-  const watched = new Tokens(t, true);
+  const watched = new Tokens(t, 'other');
   const options = { workerUrls: [await watched.listen()], tokenizerPath, plugin: ['radix-tree'] };
   const other = await startTestRouter(t, options);
   await until('another router has asked', () => other.fleet.workers[0]!.tokenizerMismatch !== null);
   assert.equal(engine.asked, 0);
   assert.equal(router.fleet.workers[0]!.tokenizerMismatch, null);
 });
+
+const questions = [
+  ['a text', { text: 'Hello' }],
+  ['ids', { input_ids: [1, 2] }],
+  ['lists of ids', { input_ids: [[1, 2], [3]] }],
+  ['ids, several samples', { input_ids: [1, 2], sampling_params: { n: 2 } }],
+] as const;
+
+for (const [makes, refused] of [
+  ['nothing', []],
+  ['other', ['a text']],
+] as const) {
+  test(`of an engine whose tokenizer makes ${makes} of a text ${refused.join() || 'nothing'} is refused`, async (t) => {
+    const tokenizerPath = temporaryFolder(t);
+    writeTokenizer(tokenizerPath);
+    const engine = new Tokens(t, makes);
+    const lines: string[] = [];
+    const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) });
+    const options = { workerUrls: [await engine.listen()], tokenizerPath, plugin: ['radix-tree'] };
+    const router = await startTestRouter(t, options, { log });
+    const answers: [string, number][] = [];
+    for (const [what, body] of questions) {
+      const answer = await fetch(`${router.url}/generate`, { method: 'POST', body: JSON.stringify(body) });
+      await answer.text();
+      answers.push([what, answer.status]);
+    }
+    assert.deepEqual(
+      answers.filter(([, status]) => status !== 200),
+      refused.map((what) => [what, 500]),
+    );
+    const isUnknown = lines.join('').includes('its tokenizer could not be compared with ours');
+    assert.equal(isUnknown, makes === 'nothing');
+  });
+}

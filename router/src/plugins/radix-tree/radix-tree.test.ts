@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { pino } from 'pino';
 import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
@@ -37,7 +38,7 @@ function scene(verify = false) {
   return { plugin, checked, opened, asked, told, dropped, x };
 }
 
-const ANSWER: OpenAnswer = { body: new Uint8Array(Buffer.from('{"input_ids":[1]}')), isAlone: true };
+const ANSWER: OpenAnswer = { body: new Uint8Array(Buffer.from('{"input_ids":[1]}')), isAlone: true, isText: true };
 
 test('a client that leaves while its tokens are looked up leaves nothing open', async () => {
   const { plugin, opened, told, x } = scene();
@@ -59,22 +60,42 @@ test('its answer may not come compressed, as it has to be read', async () => {
   assert.deepEqual(told, []);
 });
 
-test('a client that leaves while tokenizers are compared is not followed any more', async () => {
-  const { plugin, checked, asked, x } = scene(true);
+test('a client that leaves while tokenizers are compared leaves nothing open', async () => {
+  const { plugin, checked, opened, asked, told, x } = scene(true);
   const body = plugin.requestBody(x, Buffer.from('{"text":"a"}'), WORKER);
+  opened.resolve(ANSWER);
+  await setImmediate();
   x.outcome = 'client_left';
   plugin.finished(x);
   checked.resolve();
   await body;
-  assert.deepEqual(asked, []);
+  assert.deepEqual(asked, ['openCapture']);
+  assert.deepEqual(told, [['dropCapture', 1]]);
 });
 
-test('an engine whose tokenizer nobody can be asked about, as the thread has ended: requests go on as they are', async () => {
-  const { plugin, checked, opened, x } = scene(true);
+test('prompts of ids wait for no comparison of tokenizers', async () => {
+  const { plugin, opened, x } = scene(true);
+  opened.resolve({ body: null, isAlone: false, isText: false });
+  for (const body of ['{"input_ids":[1]}', '{"input_ids":[[1],[2]]}']) {
+    const bytes = Buffer.from(body);
+    assert.equal(await plugin.requestBody(x, bytes, WORKER), bytes);
+    plugin.finished(x);
+  }
+});
+
+test('the thread has ended before the tokens are looked up: the request goes on as it is', async () => {
+  const { plugin, opened, x } = scene(true);
   const body = Buffer.from('{"text":"a"}');
   const sent = plugin.requestBody(x, body, WORKER);
-  checked.reject(new Error('the thread has ended'));
   opened.reject(new Error('the thread has ended'));
   assert.equal(await sent, body);
   assert.equal(plugin.failures, 1);
+});
+
+test('the thread ends while tokenizers are compared: the request goes on with the ids that were found', async () => {
+  const { plugin, checked, opened, x } = scene(true);
+  const sent = plugin.requestBody(x, Buffer.from('{"text":"a"}'), WORKER);
+  opened.resolve(ANSWER);
+  checked.reject(new Error('the thread has ended'));
+  assert.equal(String(await sent), '{"input_ids":[1]}');
 });

@@ -84,16 +84,19 @@ export class RadixTree implements PluginPhases {
     if (body.length > MAX_BODY_BYTES) return body;
     const { refusal } = this.#trajectories;
     if (refusal !== null) throw new Refused(refusal);
-    if (!this.#options.verify) return this.#body(x, body);
-    // Whose client left in the meantime has been finished: nobody would take it out of what is followed.
-    return this.#checked(worker).then(() => (x.outcome === null ? this.#body(x, body) : body));
+    const sent = this.#body(x, body);
+    return this.#options.verify && sent instanceof Promise ? this.#checked(x, sent, worker) : sent;
   }
 
-  /** A thread that has ended can't compare: that counts when the tokens are asked for. */
-  #checked(worker: Worker): Promise<void> {
-    return this.#sameTokens.check(worker).catch((error: unknown) => {
+  /** Prompts of ids need no tokenizer, so they are not held up by a comparison of tokenizers, nor refused for its result. */
+  async #checked(x: Exchange, sending: Promise<Buffer>, worker: Worker): Promise<Buffer> {
+    const sent = await sending;
+    if (this.#following.get(x)?.answer?.isText !== true) return sent;
+    await this.#sameTokens.check(worker).catch((error: unknown) => {
+      // A thread that has ended can't compare: the tokens of this request are known already.
       if (error instanceof Refused) throw error;
     });
+    return sent;
   }
 
   hearAnswer(x: Exchange, head: ResponseHead): AnswerEar | null {
@@ -188,7 +191,7 @@ export class RadixTree implements PluginPhases {
 const NOTHING = Buffer.alloc(0);
 
 /** The engine gets it as it is. */
-const PLAIN: OpenAnswer = { body: null, isAlone: true };
+const PLAIN: OpenAnswer = { body: null, isAlone: true, isText: false };
 
 /** The request as its engine is to get it. */
 async function changed(following: Following, opened: Promise<OpenAnswer | null>, body: Buffer): Promise<Buffer> {

@@ -50,7 +50,12 @@ export async function probe(worker: Worker, encode: (text: string) => Promise<Id
     } catch (error) {
       return { kind: 'later', reason: (error as Error).message, isSilent: error instanceof NoAnswer };
     }
-    if (theirs === null) return { kind: 'unknown', reason: 'it has no /tokenize, nor tells the ids of a prompt' };
+    if (theirs === null) {
+      return {
+        kind: 'unknown',
+        reason: 'neither its /tokenize nor its /generate answers with the token ids of a text',
+      };
+    }
     const ours = await encode(text);
     if (ours.length !== theirs.length || ours.some((id, at) => id !== theirs[at])) {
       return { kind: 'differs', text, ours, theirs };
@@ -74,7 +79,10 @@ const promptIds = (worker: Worker, text: string): Promise<Ids | null> =>
     },
   );
 
-/** @returns null: it knows no such thing. Rejects when it can't be asked now. */
+/**
+ * @returns null: the engine knows no such thing, or answers with no ids at all, which says nothing: each text has some. Rejects when
+ * the engine can't be asked now.
+ */
 async function ask(
   worker: Worker,
   path: string,
@@ -85,7 +93,7 @@ async function ask(
   if (status >= 500 || status === 429 || status === 408) throw new Error(`${path} answers ${status}`);
   if (status !== 200) return null;
   const ids = idsOf(JSON.parse(text) as Record<string, unknown>);
-  return Array.isArray(ids) && ids.every((id) => typeof id === 'number') ? ids : null;
+  return Array.isArray(ids) && ids.length > 0 && ids.every((id) => typeof id === 'number') ? ids : null;
 }
 
 /** Why exact mode is refused, for people. */

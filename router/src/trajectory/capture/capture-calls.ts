@@ -40,6 +40,8 @@ export interface OpenAnswer {
   readonly body: Uint8Array | null;
   /** One sample of one prompt. */
   readonly isAlone: boolean;
+  /** Its prompts are texts: their ids are those of our tokenizer. */
+  readonly isText: boolean;
 }
 
 export interface CaptureStats extends CaptureCounts {
@@ -122,6 +124,7 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
         return {
           body: changed === bytes ? null : new Uint8Array(changed),
           isAlone: prompts.length * request.samples === 1,
+          isText,
         };
       },
 
