@@ -24,29 +24,60 @@ function defaultOf({ schema }: OptionSpec): string {
   return fallback === false ? 'off' : `\`${JSON.stringify(fallback).replaceAll('"', '')}\``;
 }
 
+const specs = Object.entries(options) as [string, OptionSpec][];
+const groups = [...new Set(specs.map(([, { group }]) => group))];
+const nameOf = (name: string): string => `\`--${kebab(name)}\``;
+
 function optionsPage(): string {
-  const specs: [string, OptionSpec][] = Object.entries(options);
-  const groups = [...new Set(specs.map(([, { group }]) => group))];
+  const common = specs.filter(([, { isCommon }]) => isCommon === true).map(([name]) => nameOf(name));
   const sections = groups.map((group) => {
     const rows = specs
       .filter(([, spec]) => spec.group === group)
       .map(([name, spec]) => [
         `\`--${kebab(name)}${spec.value === '' ? '' : ` ${spec.value}`}\``,
         defaultOf(spec),
+        spec.needsRestart === undefined ? 'reload' : spec.needsRestart === true ? 'restart' : 'restart*',
         spec.help,
       ]);
-    return `## ${group}\n\n${table(['option', 'default', 'meaning'], rows)}`;
+    return `## ${group}\n\n${table(['option', 'default', 'change', 'meaning'], rows)}`;
   });
   return `# Options of \`turnout serve\`
 
 Generated from \`router/src/config/options.ts\`. Every option can also be given by environment (\`--${kebab('workerUrls')}\` is
-\`${envName('workerUrls')}\`) and in the YAML file of \`--config\` (\`worker-urls: [http://host:8000]\`). Flags win over the
-environment, the environment over the file.
+\`${envName('workerUrls')}\`) and in the YAML file of \`--config\` (\`worker-urls: [http://host:8000]\`;
+[every option as a commented file](turnout.example.yaml)). Flags win over the environment, the environment over the file.
+
+Most users need: ${common.join(', ')}. \`turnout serve --help\` lists these, \`turnout serve --help all\` every option.
+\`turnout serve --check\` validates the options and what the start reads, then exits. \`turnout serve --print-config\` prints the
+values in force and where each comes from.
+
+The column "change" says what a new value takes: a reload (SIGHUP), or a restart of the router. A reload names the options that
+it ignores in a warning. restart\\*: the file can change with a reload; setting or unsetting the option takes a restart.
 
 ${sections.join('\n\n')}
 
 Policies: ${policyNames.map((name) => `\`${name}\``).join(', ')}; \`-\` and \`_\` are the same in their names.
 `;
+}
+
+/** A comment of at most 100 characters a line. */
+const commented = (text: string): string => text.replace(/(.{1,98})(?:\s+|$)/g, '## $1\n');
+
+function exampleFile(): string {
+  const sections = groups.map((group) => {
+    const settings = specs
+      .filter(([, spec]) => spec.group === group)
+      .map(([name, { help, schema }]) => {
+        const fallback: unknown = schema instanceof z.ZodDefault ? schema.def.defaultValue : undefined;
+        const value = fallback === undefined ? '' : ` ${JSON.stringify(fallback)}`;
+        return `${commented(help)}# ${kebab(name)}:${value}\n`;
+      });
+    return `### ${group}\n\n${settings.join('\n')}`;
+  });
+  return `### Every option of turnout serve with its default: turnout serve --config turnout.yaml
+### Remove the "# " of a line to set it. Generated from router/src/config/options.ts.
+
+${sections.join('\n')}`;
 }
 
 function metricsPage(): string {
@@ -141,6 +172,7 @@ ${table(
 /** The pages by file name. */
 export const pages: Readonly<Record<string, () => string>> = {
   'options.md': optionsPage,
+  'turnout.example.yaml': exampleFile,
   'metrics.md': metricsPage,
   'errors.md': errorsPage,
   'compat-sglang.md': () => compatPage(sglang),

@@ -23,6 +23,7 @@ import { classify } from './classify/classify.ts';
 import { orders } from './classify/keys.ts';
 import { retargeted } from './classify/retarget.ts';
 import { settlerOf } from './classify/roles.ts';
+import { checkFolder, makeFolder } from './config/folder.ts';
 import { namedWorkers } from './config/named-workers.ts';
 import { LiveConfig } from './config/live.ts';
 import { pairKind } from './config/pairs.ts';
@@ -35,6 +36,7 @@ import { addNamed } from './fleet/change-workers.ts';
 import { fleetOptions, poolOptions } from './fleet/options.ts';
 import { watchFleet } from './fleet/watch-fleet.ts';
 import { WorkerTls } from './fleet/worker-tls.ts';
+import { readWorkerUrls } from './fleet/worker-url.ts';
 import { FleetControl } from './forward/control/fleet-control.ts';
 import { Forwarder } from './forward/forward.ts';
 import { forwardOptions } from './forward/options.ts';
@@ -84,9 +86,11 @@ export interface Router {
 
 /** Puts the rooms together and opens the doors. Rejects when that can't be done, an address is taken for example: nothing stays open then. */
 export async function startRouter(config: Config, parts: RouterParts = {}): Promise<Router> {
+  for (const [flag, path] of foldersOf(config)) makeFolder(flag, path);
   const closers = new Closers();
   try {
-    return await assemble(config, parts, closers);
+    const { open } = await assemble(config, parts, closers);
+    return await open();
   } catch (error) {
     // Why it does not start is what counts, not what else goes wrong on the way back.
     await closers.close().catch(() => {});
@@ -94,8 +98,36 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
   }
 }
 
+/**
+ * Does everything that a start does before the router opens a port, writes to the data folder or contacts an engine: loads plugins,
+ * policies, the tokenizer, keys and certificates. Rejects with the words of the start.
+ */
+export async function checkRouter(config: Config, log: Logger): Promise<void> {
+  for (const [flag, path] of foldersOf(config)) checkFolder(flag, path);
+  for (const { url, flag } of namedWorkers(config)) {
+    const address = readWorkerUrls(url, null);
+    if (typeof address === 'string') throw new Error(`${flag}: ${address}`);
+  }
+  const { dataDir: _, logDir: __, ...inMemory } = config;
+  const closers = new Closers();
+  try {
+    await assemble(inMemory, { log }, closers);
+  } finally {
+    await closers.close();
+  }
+}
+
+const foldersOf = ({ dataDir, logDir }: Config): [flag: string, path: string][] => [
+  ...(dataDir === undefined ? [] : [['--data-dir', dataDir] satisfies [string, string]]),
+  ...(logDir === undefined ? [] : [['--log-dir', logDir] satisfies [string, string]]),
+];
+
 /** From what everything needs to the doors. `closers` learns of all that has to be closed, as it is opened. */
-async function assemble(config: Config, parts: RouterParts, closers: Closers): Promise<Router> {
+async function assemble(
+  config: Config,
+  parts: RouterParts,
+  closers: Closers,
+): Promise<{ open: () => Promise<Router> }> {
   const live = new LiveConfig(config);
   const logging = parts.log === undefined ? openLog(config.logLevel, logFiles(config)) : givenLog(parts.log);
   closers.add(() => logging.close());
@@ -262,7 +294,6 @@ async function assemble(config: Config, parts: RouterParts, closers: Closers): P
     },
   });
 
-  // The doors, and the fleet that is named.
   const doors = new Doors({
     live,
     clock,
@@ -271,52 +302,57 @@ async function assemble(config: Config, parts: RouterParts, closers: Closers): P
     metricsText,
   });
   closers.add(() => doors.close());
-  for (const named of namedWorkers(config)) addNamed(fleet, named);
-  discovery = await startDiscovery(config, fleet, random, log);
-  closers.add(() => discovery?.close());
-  const { url, adminUrl, metricsUrl } = await doors.open();
-  const ticker = setInterval(() => {
-    clock.nowMs = performance.now();
-    doors.sweep();
-    stalls.sweep(clock.nowMs);
-    heapGuard.look(clock.nowMs);
-    for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
-  }, TICK_MS);
-  closers.add(() => clearInterval(ticker));
-  if (adminUrl !== null) log.info(`what steers the router or engines is taken on ${adminUrl}`);
-  log.info({ policy: config.policy, workers: fleet.workers.length }, `listening on ${url}`);
 
-  const reload = prepareReloads({
-    live,
-    logging,
-    doors,
-    workerTls,
-    access,
-    fleet,
-    watch,
-    retryBudget,
-    admission,
-    waitingRoom,
-    keys,
-    reader,
-    chooser,
-    choosing,
-  });
-  return {
-    url,
-    metricsUrl,
-    adminUrl,
-    get config() {
-      return live.current;
-    },
-    fleet,
-    pipeline,
-    reload: (read = () => live.current) => reload(read),
-    async close(graceMs = 0) {
-      log.info({ underWay: pipeline.underWay.size, graceSecs: graceMs / 1000 }, 'draining');
-      const cut = await drain(doors.listeners, pipeline, graceMs);
-      log[cut > 0 ? 'warn' : 'info']({ cut }, 'drained');
-      await closers.close();
-    },
+  // The fleet that is named, and the doors.
+  const open = async (): Promise<Router> => {
+    for (const named of namedWorkers(config)) addNamed(fleet, named);
+    discovery = await startDiscovery(config, fleet, random, log);
+    closers.add(() => discovery?.close());
+    const { url, adminUrl, metricsUrl } = await doors.open();
+    const ticker = setInterval(() => {
+      clock.nowMs = performance.now();
+      doors.sweep();
+      stalls.sweep(clock.nowMs);
+      heapGuard.look(clock.nowMs);
+      for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
+    }, TICK_MS);
+    closers.add(() => clearInterval(ticker));
+    if (adminUrl !== null) log.info(`what steers the router or engines is taken on ${adminUrl}`);
+    log.info({ policy: config.policy, workers: fleet.workers.length }, `listening on ${url}`);
+
+    const reload = prepareReloads({
+      live,
+      logging,
+      doors,
+      workerTls,
+      access,
+      fleet,
+      watch,
+      retryBudget,
+      admission,
+      waitingRoom,
+      keys,
+      reader,
+      chooser,
+      choosing,
+    });
+    return {
+      url,
+      metricsUrl,
+      adminUrl,
+      get config() {
+        return live.current;
+      },
+      fleet,
+      pipeline,
+      reload: (read = () => live.current) => reload(read),
+      async close(graceMs = 0) {
+        log.info({ underWay: pipeline.underWay.size, graceSecs: graceMs / 1000 }, 'draining');
+        const cut = await drain(doors.listeners, pipeline, graceMs);
+        log[cut > 0 ? 'warn' : 'info']({ cut }, 'drained');
+        await closers.close();
+      },
+    };
   };
+  return { open };
 }

@@ -1,8 +1,9 @@
 import { type Command, Option } from 'commander';
 import { type AliasFlag, type Values, furtherOptions, readAlias } from '../config/alias/alias.ts';
-import { loadConfig } from '../config/load.ts';
-import { type Config, type OptionName, kebab, options } from '../config/options.ts';
+import { type OptionName, kebab, options } from '../config/options.ts';
+import { type Configured, configured } from './configured.ts';
 import { addOptions } from './options.ts';
+import { type RunFlags, addRunFlags, runFlags, runRouter } from './run-router.ts';
 import { type Spelling, launchServer, routers } from './spelling.ts';
 
 /**
@@ -14,7 +15,12 @@ export function inFull(words: readonly string[]): string[] {
   if (spelling === undefined) return [...words];
   const { peer, flagFor } = spelling;
   const theirs = peer.flags.map(({ name }) => flagFor(name));
-  const known = new Set([...theirs, ...[...furtherOptions(peer).map(kebab), 'config'].map(flagFor), 'help']);
+  const known = new Set([
+    ...theirs,
+    ...[...furtherOptions(peer).map(kebab), 'config'].map(flagFor),
+    ...runFlags,
+    'help',
+  ]);
   // What stands behind -- is for others.
   const end = words.indexOf('--');
   const [own, rest] = end < 0 ? [words, []] : [words.slice(0, end), words.slice(end)];
@@ -37,10 +43,7 @@ export function addAliasVerbs(program: Command): void {
     const command = program.command(verb).aliases(otherSpellings);
     command.description(`Run the router as ${peer.name} is run: its flags, defaults and answers.`);
     const read = addPeerFlags(command, spelling);
-    command.action(async (said: Record<string, unknown>) => {
-      const config = read(said);
-      await (await import('./serve.ts')).serve(config);
-    });
+    addRunFlags(command).action((said: RunFlags) => runRouter(said, read));
   }
 }
 
@@ -48,7 +51,7 @@ export function addAliasVerbs(program: Command): void {
 export function addPeerFlags(
   command: Command,
   { peer, flagFor }: Spelling,
-): (said: Record<string, unknown>) => () => Config {
+): (said: Record<string, unknown>) => Configured {
   const own = peer.flags.map((flag) => ({ flag, option: optionFor(peer.name, flag, flagFor) }));
   for (const { option } of own) command.addOption(option);
   const further = furtherOptions(peer);
@@ -70,7 +73,7 @@ export function addPeerFlags(
       return flag === undefined || flag.name === kebab(name) ? ours : `--${flagFor(flag.name)} (here ${ours})`;
     };
     const all = { ...(Object.fromEntries(others) as Values), ...values };
-    return () => loadConfig(all, process.env, file, base, writtenAs);
+    return configured(all, file, base, writtenAs);
   };
 }
 

@@ -24,6 +24,6 @@ export function addLaunchServer(program: Command): void {
   const read = addPeerFlags(command, launchServer);
   command.action(async (engineArgs: string[], flags: Record<string, unknown>) => {
     const said = splitLaunchFlags(flags);
-    await (await import('./launch.ts')).launch(said.launch, engineArgs, read(said.router));
+    await (await import('./launch.ts')).launch(said.launch, engineArgs, read(said.router).read);
   });
 }

@@ -1,30 +1,36 @@
-import { Command } from 'commander';
-import { ConfigError, loadConfig } from '../config/load.ts';
-import type { Config } from '../config/options.ts';
+import { Command, CommanderError } from 'commander';
+import { ConfigError } from '../config/load.ts';
+import { checkedEngines, version } from '../config/version.ts';
 import { addAliasVerbs, inFull } from './alias.ts';
+import { configured } from './configured.ts';
 import { addLaunchFlags, splitLaunchFlags } from './launch-flags.ts';
 import { addLaunchServer, enginesApart } from './launch-server.ts';
 import { addOptions } from './options.ts';
 import type { ExportFlags } from './export.ts';
 import { parent } from './parent.ts';
 import type { ReplayFlags } from './replay.ts';
+import { type RunFlags, addRunFlags, runRouter } from './run-router.ts';
 import type { SimFlags } from './sim.ts';
+import { refuseUnknownCommand, usageError } from './usage-errors.ts';
 
-function configOf(flags: Record<string, unknown>): Config {
-  const { config, ...values } = flags;
-  return loadConfig(values, process.env, config as string | undefined);
-}
+const words = process.argv.slice(2);
+const helpAt = words.findIndex((word, i) => (word === '--help' || word === '-h') && words[i + 1] === 'all');
+/** `--help all` lists every option, `--help` those that most users need. */
+const showsAll = helpAt >= 0;
+if (showsAll) words.splice(helpAt + 1, 1);
+
+const read = ({ config, ...flags }: Record<string, unknown>) => configured(flags, config as string | undefined);
 
 const program = new Command('turnout');
 program
   .description('The router between RL training code and a fleet of LLM inference engines.')
-  .showHelpAfterError('(turnout --help shows all options)')
-  // A misspelled --api-keys=KEY is named without its value: what a start prints ends up in logs.
-  .configureOutput({ outputError: (text, write) => write(text.replace(/'(--?[\w-]+)=[^']*'/, "'$1'")) });
+  .version(`turnout ${version}\nNode.js ${process.versions.node}\ntested with ${checkedEngines}`)
+  .showHelpAfterError('(turnout --help lists commands and the most used options, turnout --help all every option)')
+  .configureOutput({ outputError: (text, write) => write(usageError(text)) })
+  .exitOverride();
 
-addOptions(program.command('serve', { isDefault: true }).description('Run the router (the default verb).')).action(
-  async (flags: Record<string, unknown>) => (await import('./serve.ts')).serve(() => configOf(flags)),
-);
+const serve = program.command('serve', { isDefault: true }).description('Run the router (the default command).');
+addRunFlags(addOptions(serve)).action((flags: RunFlags) => runRouter(flags, read));
 
 addOptions(
   program
@@ -32,7 +38,7 @@ addOptions(
     .description('Check this machine, the ports and every worker, and say what is missing for what.'),
 ).action(async (flags: Record<string, unknown>) => {
   const { doctor } = await import('./doctor.ts');
-  process.exitCode = await doctor(configOf(flags), (line) => process.stdout.write(`${line}\n`));
+  process.exitCode = await doctor(read(flags).read(), (line) => process.stdout.write(`${line}\n`));
 });
 
 program
@@ -51,7 +57,7 @@ const launch = program
   .argument('[engine-args...]', 'Arguments of the engines, after --.');
 addOptions(addLaunchFlags(launch)).action(async (engineArgs: string[], flags: Record<string, unknown>) => {
   const said = splitLaunchFlags(flags);
-  await (await import('./launch.ts')).launch(said.launch, engineArgs, () => configOf(said.router));
+  await (await import('./launch.ts')).launch(said.launch, engineArgs, read(said.router).read);
 });
 
 program
@@ -75,23 +81,43 @@ program
   .description('Send the requests of a JSONL export again and compare the tokens: a regression and load tool.')
   .argument('<file>', 'Made by turnout export --format jsonl.')
   .requiredOption('--against <url>', 'The router or engine that gets them.')
-  .option('--as-fast-as-possible', 'Not at the times at which they were recorded.')
-  .option('--concurrency <count>', 'How many at once then.', '64')
-  .option('--api-key <key>', 'To show it.')
+  .option('--as-fast-as-possible', 'Ignore the recorded times; send as fast as --concurrency allows.')
+  .option('--concurrency <count>', 'Maximum parallel requests with --as-fast-as-possible.', '64')
+  .option('--api-key <key>', 'API key to send to the target.')
   .action(async (file: string, flags: ReplayFlags) => {
     const { replayFile } = await import('./replay.ts');
     const line = (stream: NodeJS.WriteStream) => (text: string) => void stream.write(`${text}\n`);
     process.exitCode = await replayFile(file, flags, line(process.stdout), line(process.stderr));
   });
 
+program
+  .command('completion')
+  .description('Print the script that makes a shell complete commands and options: source <(turnout completion bash)')
+  .argument('<shell>', 'bash, zsh or fish.')
+  .action(async (shell: string) => {
+    const { completionFor } = await import('./completion.ts');
+    process.stdout.write(completionFor(shell, program));
+  });
+
 addLaunchServer(program);
 addAliasVerbs(program);
 
+for (const command of program.commands) {
+  if (showsAll) for (const option of command.options) option.hideHelp(false);
+  const hidden = command.options.filter((option) => option.hidden).length;
+  if (hidden > 0) command.addHelpText('after', `\n${hidden} more options: turnout ${command.name()} --help all`);
+}
+program.addHelpText('after', () => `\n${serve.helpInformation()}\nEvery option: turnout --help all`);
+
 try {
-  await program.parseAsync(inFull(enginesApart(process.argv.slice(2))), { from: 'user' });
+  refuseUnknownCommand(program, words);
+  await program.parseAsync(inFull(enginesApart(words)), { from: 'user' });
 } catch (error) {
-  if (!(error instanceof ConfigError)) throw error;
-  process.stderr.write(`turnout: ${error.message}\n`);
-  parent?.tell({ error: error.message });
-  process.exitCode = 2;
+  // Commander has printed its own errors already. Every usage error ends with exit code 2.
+  if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2;
+  else if (error instanceof ConfigError) {
+    process.stderr.write(`turnout: ${error.message}\n`);
+    parent?.tell({ error: error.message });
+    process.exitCode = 2;
+  } else throw error;
 }

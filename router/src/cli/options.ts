@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander';
 import { z } from 'zod';
 import { fromText } from '../config/load.ts';
+import type { OptionSpec } from '../config/options/option.ts';
 import { type OptionName, envName, kebab, options } from '../config/options.ts';
 
 const allNames = Object.keys(options) as OptionName[];
@@ -12,11 +13,11 @@ export function addOptions(
   flagFor: (name: string) => string = (name) => name,
 ): Command {
   for (const name of names) {
-    const spec = options[name];
+    const spec: OptionSpec = options[name];
     const flag = new Option(`--${flagFor(kebab(name))}${spec.value === '' ? '' : ` ${spec.value}`}`, spec.help);
-    flag.helpGroup(`${spec.group}:`);
+    flag.helpGroup(`${spec.group}:`).hideHelp(spec.isCommon !== true);
     const { schema } = spec;
-    const fallback = schema instanceof z.ZodDefault ? (schema.def.defaultValue as unknown) : undefined;
+    const fallback = schema instanceof z.ZodDefault ? schema.def.defaultValue : undefined;
     const shown = fallback === undefined || fallback === false || (Array.isArray(fallback) && fallback.length === 0);
     flag.description = `${spec.help}${shown ? '' : ` (default: ${JSON.stringify(fallback)})`} [${envName(name)}]`;
     if (spec.value.endsWith('...>'))

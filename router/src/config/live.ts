@@ -1,63 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
+import type { OptionSpec } from './options/option.ts';
 import { type Config, type OptionName, kebab, options } from './options.ts';
-
-/** What is decided when the process starts: sockets, folders, what others were built around. */
-const fixed: ReadonlySet<OptionName> = new Set<OptionName>([
-  'host',
-  'port',
-  'reusePort',
-  'adminHost',
-  'adminPort',
-  'prometheusHost',
-  'prometheusPort',
-  'dataDir',
-  'store',
-  'storeMemoryBytes',
-  'storeMaxAgeSecs',
-  'captureChat',
-  'captureRequired',
-  'captureBodies',
-  'logDir',
-  'logMaxBytes',
-  'logMaxFiles',
-  'pdDisaggregation',
-  'vllmPdDisaggregation',
-  'kvConnector',
-  'streamCoalesceMs',
-  'workerApi',
-  'broadcastPaths',
-  'singleWorkerPaths',
-  'disableHealthCheck',
-  'dpAware',
-  'plugin',
-  'tokenizerPath',
-  'radixMaxCacheSize',
-  'radixMaxBytes',
-  'radixGcThresholdK',
-  'intraNodeDataParallelSize',
-  // Keys in files and the content of certificates can change; who has to show any can't.
-  'apiKey',
-  'apiKeyFile',
-  'adminApiKey',
-  'adminApiKeyFile',
-  'workerApiKey',
-  'sendApiKeyToWorkers',
-  'workerAllow',
-  'corsAllowedOrigins',
-  'caCertPath',
-  'clientCertPath',
-  'clientKeyPath',
-  'serviceDiscovery',
-  'selector',
-  'serviceDiscoveryPort',
-  'serviceDiscoveryNamespace',
-  'bootstrapPortAnnotation',
-  'prefillSelector',
-  'decodeSelector',
-]);
-
-/** Whether a server speaks TLS is fixed; with which certificate is not. */
-const presenceIsFixed: ReadonlySet<OptionName> = new Set<OptionName>(['tlsCertPath', 'tlsKeyPath', 'tlsClientCaPath']);
 
 /**
  * Gets ready for the next configuration and changes nothing yet; throws, in words for the user, when it can't be had.
@@ -132,7 +75,10 @@ export class LiveConfig {
 }
 
 function isFixed(name: OptionName, wanted: Config, now: Config): boolean {
-  return fixed.has(name) || (presenceIsFixed.has(name) && (wanted[name] === undefined) !== (now[name] === undefined));
+  const { needsRestart }: OptionSpec = options[name];
+  return needsRestart === 'when set or unset'
+    ? (wanted[name] === undefined) !== (now[name] === undefined)
+    : needsRestart === true;
 }
 
 const flagOf = (name: OptionName): string => `--${kebab(name)}`;

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { ConfigError, fromText, loadConfig, splitList } from './load.ts';
+import { ConfigError, fromText, loadConfig, placesOf, splitList, unknownVariables } from './load.ts';
 import { type OptionName, envName, kebab, options } from './options.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'turnout-config-'));
@@ -44,7 +44,7 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   kvEventEndpoints: ['http://a:1=tcp://a:2', ['http://a:1=tcp://a:2']],
   kvReplayPort: ['5558', 5558],
   requestIdHeaders: ['X-Trace-Id, x-b', ['x-trace-id', 'x-b']],
-  logLevel: ['debug'],
+  logLevel: ['warn', 'warning'],
   healthCheckEndpoint: ['/up'],
   retryJitterFactor: ['0.5', 0.5],
   retryBudget: ['0.5', 0.5],
@@ -142,9 +142,9 @@ test('a wrong value is worded with the name of its flag, all of them at once', (
   const message = errorOf(() =>
     loadConfig({ port: 70_000 }, { TURNOUT_LOG_LEVEL: 'loud', TURNOUT_DISABLE_RETRIES: 'perhaps' }, undefined),
   );
-  assert.match(message, /^--port: .*65535/m);
-  assert.match(message, /^--log-level: .*debug/m);
-  assert.match(message, /^--disable-retries: .*boolean/m);
+  assert.match(message, /^--port: 70000: must be at most 65535$/m);
+  assert.match(message, /^TURNOUT_LOG_LEVEL: "loud": must be .*debug/m);
+  assert.match(message, /^TURNOUT_DISABLE_RETRIES: "perhaps" is not true or false$/m);
   for (const [name, text] of [
     ['port', '80a'],
     ['port', ''],
@@ -156,8 +156,41 @@ test('a wrong value is worded with the name of its flag, all of them at once', (
     ['policy', 'best'],
   ] as const) {
     const message = errorOf(() => loadConfig({}, { [envName(name)]: text }, undefined));
-    assert.ok(message.startsWith(`--${kebab(name)}: `), message);
+    assert.ok(message.startsWith(`${envName(name)}: `), message);
+    assert.doesNotMatch(message, /Invalid|expected|received/);
   }
+});
+
+test('a wrong value in the file is named with its line', () => {
+  const file = fileOf('host: 127.0.0.1\nport: x\n');
+  assert.match(
+    errorOf(() => loadConfig({}, {}, file)),
+    /turnout\.yaml line 2: port: "x" is not a number$/,
+  );
+});
+
+test('a list in the file may be written as the flag is', () => {
+  const { workerUrls } = loadConfig({}, {}, fileOf('worker-urls: http://a:1, http://b:2\n'));
+  assert.deepEqual(workerUrls, ['http://a:1', 'http://b:2']);
+});
+
+test('a misspelled variable names the nearest option', () => {
+  assert.deepEqual(unknownVariables({ TURNOUT_PROT: '1', TURNOUT_PORT: '1', TURNOUT_SOMETHING_ELSE: '', PATH: '' }), [
+    'TURNOUT_PROT is not an option: did you mean TURNOUT_PORT?',
+  ]);
+});
+
+test('a value says where it comes from', () => {
+  const file = fileOf('port: 1\nhost: a\n');
+  const places = placesOf({ policy: 'random' }, { TURNOUT_HOST: 'b' }, file, { logLevel: 'debug' });
+  const told = (['policy', 'host', 'port', 'logLevel', 'dataDir'] as const).map((name) => places.get(name));
+  assert.deepEqual(told, [
+    '--policy',
+    'TURNOUT_HOST',
+    `${file} line 1: port`,
+    '--log-level (set by the command)',
+    'default',
+  ]);
 });
 
 test('a certificate is of no use without its key', () => {

@@ -1,8 +1,10 @@
 import { readFileSync } from 'node:fs';
-import { parse } from 'yaml';
+import { type Document, LineCounter, isMap, isNode, isScalar, parseDocument } from 'yaml';
 import { z } from 'zod';
+import { type OptionSpec, innerSchema } from './options/option.ts';
 import { type Config, type OptionName, configSchema, envName, kebab, options } from './options.ts';
 import { splitList } from './split-list.ts';
+import { wordsFor } from './words.ts';
 
 export { splitList };
 
@@ -10,34 +12,72 @@ export { splitList };
 export class ConfigError extends Error {}
 
 /** Values by option name, from one place. */
-type Values = Partial<Record<OptionName, unknown>>;
+export type Values = Partial<Record<OptionName, unknown>>;
+
+/** One place that gives values. A value of a later source replaces that of an earlier one. */
+interface Source {
+  readonly values: Values;
+  /** Where the value of an option is written, for messages: `TURNOUT_PORT`, `turnout.yaml line 3: port`. */
+  readonly placeOf: (name: OptionName) => string;
+}
+
+/** What the configuration is made of, lowest priority first. */
+interface ConfigSources {
+  readonly flags: Values;
+  readonly env: NodeJS.ProcessEnv;
+  readonly file: string | undefined;
+  /** What a verb sets differently from `serve`. */
+  readonly base: Values;
+  /** How the user wrote an option as a flag. */
+  readonly writtenAs: (name: OptionName) => string;
+}
 
 const names = Object.keys(options) as OptionName[];
 const byKebab = new Map(names.map((name) => [kebab(name), name]));
 
 /**
  * Merges flags over environment over file over `base` over defaults, and checks the result. Throws `ConfigError`.
- * @param base what a verb does differently from `serve`
- * @param writtenAs how whoever made a mistake in an option had written it
+ * @param base what a verb sets differently from `serve`
+ * @param writtenAs how the user wrote an option as a flag
  */
 export function loadConfig(
   flags: Values,
   env: NodeJS.ProcessEnv,
   configFile: string | undefined,
   base: Values = {},
-  writtenAs = (name: OptionName): string => `--${kebab(name)}`,
+  writtenAs = flagOf,
 ): Config {
-  const values = { ...base, ...(configFile === undefined ? {} : readFile(configFile)), ...readEnv(env), ...flags };
-  const result = configSchema.safeParse(values);
+  const sources = sourcesOf({ flags, env, file: configFile, base, writtenAs });
+  const result = configSchema.safeParse(Object.assign({}, ...sources.map(({ values }) => values)), { error: wordsFor });
   if (result.success) return result.data;
   throw new ConfigError(
     result.error.issues
-      .map((issue) => {
-        const name = issue.path[0];
-        return typeof name === 'string' ? `${writtenAs(name as OptionName)}: ${issue.message}` : issue.message;
+      .map(({ path: [name], message }) => {
+        if (typeof name !== 'string') return message;
+        const source = sources.findLast(({ values }) => Object.hasOwn(values, name));
+        return `${(source?.placeOf ?? writtenAs)(name as OptionName)}: ${message}`;
       })
       .join('\n'),
   );
+}
+
+/** Where the value of each option comes from: a flag, a variable, a line of the file, the verb or the default. */
+export function placesOf(flags: Values, env: NodeJS.ProcessEnv, configFile: string | undefined, base: Values = {}) {
+  const sources = sourcesOf({ flags, env, file: configFile, base, writtenAs: flagOf });
+  const placeOf = (name: OptionName): string =>
+    sources.findLast(({ values }) => Object.hasOwn(values, name))?.placeOf(name) ?? 'default';
+  return new Map(names.map((name) => [name, placeOf(name)]));
+}
+
+const flagOf = (name: OptionName): string => `--${kebab(name)}`;
+
+function sourcesOf({ flags, env, file, base, writtenAs }: ConfigSources): Source[] {
+  return [
+    { values: base, placeOf: (name) => `${writtenAs(name)} (set by the command)` },
+    ...(file === undefined ? [] : [readFile(file)]),
+    { values: readEnv(env), placeOf: envName },
+    { values: flags, placeOf: writtenAs },
+  ];
 }
 
 function readEnv(env: NodeJS.ProcessEnv): Values {
@@ -49,30 +89,52 @@ function readEnv(env: NodeJS.ProcessEnv): Values {
   return values;
 }
 
-function readFile(path: string): Values {
-  let content: unknown;
+/** Variables that look like options of the router and are not, each with the nearest option's variable where one is near. */
+export function unknownVariables(env: NodeJS.ProcessEnv): string[] {
+  const known = names.map(envName);
+  return Object.keys(env)
+    .filter((each) => each.startsWith('TURNOUT_') && !known.includes(each))
+    .flatMap((each) => {
+      const near = nearest(each, known);
+      return near === null ? [] : [`${each} is not an option: did you mean ${near}?`];
+    });
+}
+
+function readFile(path: string): Source {
+  const lines = new LineCounter();
+  let document: Document.Parsed;
   try {
-    content = parse(readFileSync(path, 'utf8')) ?? {};
+    document = parseDocument(readFileSync(path, 'utf8'), { lineCounter: lines });
+    if (document.errors.length > 0) throw document.errors[0]!;
   } catch (error) {
     // The first line says what and where. The lines after it show the file's own, which may hold a key.
     throw new ConfigError(`--config ${path}: ${(error as Error).message.split('\n')[0]}`);
   }
-  if (typeof content !== 'object' || content === null || Array.isArray(content)) {
-    throw new ConfigError(`--config ${path}: expected "option: value" lines`);
-  }
+  const { contents } = document;
+  const items =
+    contents === null || (isScalar(contents) && contents.value === null) ? [] : isMap(contents) && contents.items;
+  if (items === false) throw new ConfigError(`--config ${path}: expected "option: value" lines`);
   const values: Values = {};
-  for (const [key, value] of Object.entries(content)) {
-    const name = byKebab.get(key.replaceAll('_', '-'));
-    if (name === undefined) throw new ConfigError(`--config ${path}: unknown option "${key}"${nearest(key)}`);
-    values[name] = value;
+  const lineOf = new Map<OptionName, number>();
+  for (const { key, value } of items) {
+    const written = String(isScalar(key) ? key.value : key);
+    const name = byKebab.get(written.replaceAll('_', '-'));
+    if (name === undefined) {
+      const near = nearest(written, [...byKebab.keys()]);
+      const hint = near === null ? '' : `: did you mean "${near}"?`;
+      throw new ConfigError(`--config ${path}: unknown option "${written}"${hint}`);
+    }
+    const given: unknown = isNode(value) ? value.toJS(document) : value;
+    values[name] = typeof given === 'string' ? fromText(name, given) : given;
+    if (isScalar(key) && key.range != null) lineOf.set(name, lines.linePos(key.range[0]).line);
   }
-  return values;
+  return { values, placeOf: (name) => `${path} line ${lineOf.get(name)}: ${kebab(name)}` };
 }
 
 /** Turns the text of a flag or variable into what the option's schema expects; wrong text is left for it to refuse. */
 export function fromText(name: OptionName, text: string): unknown {
-  const { schema, split = (list: string) => splitList([list]) } = options[name];
-  const inner = schema instanceof z.ZodDefault || schema instanceof z.ZodOptional ? schema.unwrap() : schema;
+  const { schema, split = (list: string) => splitList([list]) }: OptionSpec = options[name];
+  const inner = innerSchema(schema);
   if (inner instanceof z.ZodArray) return split(text);
   if (inner instanceof z.ZodBoolean)
     return /^(1|true|yes|on)$/i.test(text) || (!/^(0|false|no|off|)$/i.test(text) && text);
@@ -80,11 +142,12 @@ export function fromText(name: OptionName, text: string): unknown {
   return text;
 }
 
-function nearest(key: string): string {
-  const distances = [...byKebab.keys()].map((name) => ({ name, distance: editDistance(key, name) }));
+/** The candidate that differs from `word` by few letters; null where none does. */
+export function nearest(word: string, candidates: readonly string[]): string | null {
+  const distances = candidates.map((name) => ({ name, distance: editDistance(word, name) }));
   distances.sort((a, b) => a.distance - b.distance);
   const [best] = distances;
-  return best !== undefined && best.distance <= Math.max(2, key.length / 3) ? `: did you mean "${best.name}"?` : '';
+  return best !== undefined && best.distance <= Math.max(2, word.length / 3) ? best.name : null;
 }
 
 function editDistance(a: string, b: string): number {

@@ -16,7 +16,7 @@ function readingOf(spelling: Spelling, words: readonly string[]): Config | strin
   const read = addPeerFlags(command, spelling);
   try {
     command.parse(words, { from: 'user' });
-    return read(command.opts())();
+    return read(command.opts()).read();
   } catch (error) {
     return (error as Error).message;
   }

@@ -183,7 +183,7 @@ test('SIGHUP under load: no request fails, sessions keep their engines, streams 
 
   write('policy: no_such\n');
   run.child.kill('SIGHUP');
-  await run.says(/--policy: no such policy.*the old one stays|"error":"--policy: no such policy/);
+  await run.says(/policy: no such policy.*the old one stays|"error":".*policy: no such policy/);
   deepEqual(await asker.whoGets(SESSIONS), homes);
 });
 

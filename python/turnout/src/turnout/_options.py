@@ -362,7 +362,7 @@ class RouterOptions(TypedDict, total=False):
     client_key_path: str
     """Its private key (PEM)."""
 
-    log_level: Literal["debug", "info", "warning", "error", "critical"]
+    log_level: Literal["debug", "info", "warning", "warn", "error", "critical"]
     """debug, info, warning, error or critical. Default: info."""
 
     prometheus_port: int

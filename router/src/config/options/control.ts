@@ -12,10 +12,12 @@ export const controlOptions = {
     '<paths...>',
     paths,
     'Paths that go to every worker, and steer, beside those of the table of controls; a * at the end stands for anything.',
+    { needsRestart: true },
   ),
   singleWorkerPaths: option(
     '<paths...>',
     paths,
     'Paths that go to one worker, as requests do, although the table of controls sends them to every one.',
+    { needsRestart: true },
   ),
 } as const;

@@ -17,7 +17,7 @@ export const healthOptions = {
     'Failed checks in a row that put a worker into quarantine.',
   ),
   healthSuccessThreshold: option('<count>', count.min(1).default(2), 'Good checks in a row that let it out again.'),
-  disableHealthCheck: option('', flag, 'Take every worker for healthy.'),
+  disableHealthCheck: option('', flag, 'Take every worker for healthy.', { needsRestart: true }),
 
   workerStartupTimeoutSecs: option(
     '<secs>',

@@ -10,27 +10,35 @@ const option = inGroup('Observability');
 export const observabilityOptions = {
   logLevel: option(
     '<level>',
-    z.enum(['debug', 'info', 'warning', 'error', 'critical']).default('info'),
+    z
+      .enum(['debug', 'info', 'warning', 'warn', 'error', 'critical'])
+      .transform((level) => (level === 'warn' ? 'warning' : level))
+      .default('info'),
     'debug, info, warning, error or critical.',
+    { isCommon: true },
   ),
   prometheusPort: option(
     '<port>',
     port.default(29_000),
     'Port for GET /metrics, which the main port answers too; 0 picks a free one.',
+    { needsRestart: true },
   ),
-  prometheusHost: option('<address>', z.string().default('127.0.0.1'), 'Address for it.'),
+  prometheusHost: option('<address>', z.string().default('127.0.0.1'), 'Address for it.', { needsRestart: true }),
 
   requestIdHeaders: option(
     '<names...>',
     z.array(headerName.refine((name) => !reserved.test(name), 'is about something else')).default([]),
     'Headers that carry the id of a request, in the order in which they are believed; x-request-id is always one.',
   ),
-  logDir: option('<directory>', z.string().min(1).optional(), 'Write the log to files there too.'),
+  logDir: option('<directory>', z.string().min(1).optional(), 'Write the log to files there too.', {
+    needsRestart: true,
+  }),
   logMaxBytes: option(
     '<bytes>',
     count.min(4_096).default(104_857_600),
     'A new log file is begun when one has this size.',
+    { needsRestart: true },
   ),
-  logMaxFiles: option('<count>', count.min(1).default(8), 'So many log files are kept.'),
-  accessLog: option('', flag, 'Write a line for every request to workers, when it is over.'),
+  logMaxFiles: option('<count>', count.min(1).default(8), 'So many log files are kept.', { needsRestart: true }),
+  accessLog: option('', flag, 'Write a line for every request to workers, when it is over.', { isCommon: true }),
 } as const;

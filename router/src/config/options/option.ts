@@ -16,25 +16,39 @@ export type OptionGroup =
   | 'TLS'
   | 'Observability';
 
-export interface OptionSpec<S extends z.ZodType = z.ZodType> {
+export interface OptionSpec<S extends z.ZodType = z.ZodType> extends OptionDetails {
   readonly group: OptionGroup;
   readonly help: string;
   /** How the value is written in help: `<secs>`; '' for a flag without a value. */
   readonly value: string;
   readonly schema: S;
-  /** How the text of a list is taken apart, where spaces and commas may be inside of its entries. */
-  readonly split?: ((text: string) => string[]) | undefined;
+}
+
+interface OptionDetails {
+  /** How the text of a list is split, where an entry may contain spaces and commas. */
+  readonly split?: (text: string) => string[];
+  /** A reload (SIGHUP) ignores a new value, because it is used only while the router starts. */
+  readonly needsRestart?: true | 'when set or unset';
+  /** `--help` lists only these; `--help all` lists every option. */
+  readonly isCommon?: true;
 }
 
 export const inGroup =
   (group: OptionGroup) =>
-  <S extends z.ZodType>(value: string, schema: S, help: string, split?: (text: string) => string[]): OptionSpec<S> => ({
+  <S extends z.ZodType>(value: string, schema: S, help: string, details: OptionDetails = {}): OptionSpec<S> => ({
     group,
     value,
     schema,
     help,
-    split,
+    ...details,
   });
+
+/** The type of an option's value without its default. */
+export const innerSchema = (schema: z.ZodType): z.ZodType => {
+  if (schema instanceof z.ZodDefault || schema instanceof z.ZodOptional)
+    return innerSchema(schema.unwrap() as z.ZodType);
+  return schema instanceof z.ZodPipe ? innerSchema(schema.in as z.ZodType) : schema;
+};
 
 export const port = z.int().min(0).max(65_535);
 export const secs = z

@@ -9,7 +9,7 @@ export const pluginsOptions = {
     '<plugins...>',
     z.array(z.string().min(1)).default([]),
     'What takes part in requests and answers: the name of a built-in plugin, the path of a module (./mine.ts) or an npm package, with its options behind it: ./mine.ts:{"limit":8}.',
-    splitPlugins,
+    { split: splitPlugins, needsRestart: true, isCommon: true },
   ),
   pluginTimeoutMs: option(
     '<ms>',

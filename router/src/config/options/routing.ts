@@ -23,6 +23,7 @@ export const routingOptions = {
     '<name>',
     policy.default('rollout'),
     `How a worker is chosen: ${policyNames.join(', ')}, or the path of a module of your own.`,
+    { isCommon: true },
   ),
   prefillPolicy: option(
     '<name>',
@@ -39,6 +40,7 @@ export const routingOptions = {
     '<names...>',
     z.array(headerName).default([...sessionHeaders]),
     'Headers that name a session, in the order in which they are believed.',
+    { isCommon: true },
   ),
   keyOrder: option(
     '<order>',
@@ -133,10 +135,12 @@ export const routingOptions = {
     '<directory>',
     z.string().min(1).optional(),
     'Where policies keep what they must know after a restart (the workers of sessions, learned lengths), and captured trajectories are kept. Without it both start anew.',
+    { needsRestart: true, isCommon: true },
   ),
   streamCoalesceMs: option(
     '<ms>',
     count.max(10_000).default(0),
     'Read each event stream at most this often after its first events: less CPU per token, more delay. 0: at once.',
+    { needsRestart: true },
   ),
 } as const;

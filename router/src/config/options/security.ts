@@ -17,34 +17,48 @@ export const securityOptions = {
     '<keys...>',
     keys,
     'Keys, one of which every request must carry (authorization: Bearer KEY). Rather give a file: command lines can be read by others.',
+    { needsRestart: true },
   ),
-  apiKeyFile: option('<file>', file, 'The same, a key a line; read again on SIGHUP.'),
+  apiKeyFile: option('<file>', file, 'The same, a key a line; read again on SIGHUP.', {
+    needsRestart: true,
+    isCommon: true,
+  }),
   adminApiKey: option(
     '<keys...>',
     keys,
     'Keys for what steers the router or engines (workers, policies, weights, pauses). Without them --api-key guards that too.',
+    { needsRestart: true },
   ),
-  adminApiKeyFile: option('<file>', file, 'The same, a key a line; read again on SIGHUP.'),
+  adminApiKeyFile: option('<file>', file, 'The same, a key a line; read again on SIGHUP.', {
+    needsRestart: true,
+    isCommon: true,
+  }),
   workerApiKey: option(
     '<key>',
     key.optional(),
     'Key for the engines: replaces whatever authorization a request carries.',
+    { needsRestart: true },
   ),
-  sendApiKeyToWorkers: option('', flag, 'Send the first --api-key to engines, as other routers do.'),
+  sendApiKeyToWorkers: option('', flag, 'Send the first --api-key to engines, as other routers do.', {
+    needsRestart: true,
+  }),
   adminPort: option(
     '<port>',
     port.optional(),
     'Take what steers the router or engines on this port only; 0 picks a free one.',
+    { needsRestart: true },
   ),
-  adminHost: option('<address>', z.string().min(1).default('127.0.0.1'), 'Address for it.'),
+  adminHost: option('<address>', z.string().min(1).default('127.0.0.1'), 'Address for it.', { needsRestart: true }),
   workerAllow: option(
     '<patterns...>',
     list,
     'Where workers may be: networks (10.0.0.0/8) and host names (*.gpu.internal). Default: anywhere but link-local and cloud metadata addresses.',
+    { needsRestart: true },
   ),
   corsAllowedOrigins: option(
     '<origins...>',
     z.array(origin).default([]),
     'Web pages that may call the router from a browser: https://host each, or *.',
+    { needsRestart: true },
   ),
 } as const;

@@ -4,8 +4,14 @@ import { count, flag, inGroup, port, secs } from './option.ts';
 const option = inGroup('Server');
 
 export const serverOptions = {
-  host: option('<address>', z.string().min(1).default('127.0.0.1'), 'Address to listen on.'),
-  port: option('<port>', port.default(30_000), 'Port to listen on; 0 picks a free one.'),
+  host: option('<address>', z.string().min(1).default('127.0.0.1'), 'Address to listen on.', {
+    needsRestart: true,
+    isCommon: true,
+  }),
+  port: option('<port>', port.default(30_000), 'Port to listen on; 0 picks a free one.', {
+    needsRestart: true,
+    isCommon: true,
+  }),
   shutdownGracePeriodSecs: option(
     '<secs>',
     secs.default(180),
@@ -22,6 +28,7 @@ export const serverOptions = {
     '',
     flag,
     'Listen beside another router on the same port, for an upgrade without a gap (Linux: SO_REUSEPORT).',
+    { needsRestart: true },
   ),
   clientHeadTimeoutSecs: option(
     '<secs>',

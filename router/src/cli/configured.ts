@@ -1,0 +1,21 @@
+import { type Values, loadConfig, placesOf } from '../config/load.ts';
+import type { Config, OptionName } from '../config/options.ts';
+
+/** A command line whose configuration can be read again while the router runs (SIGHUP). */
+export interface Configured {
+  /** Reads flags, environment and file. Throws `ConfigError`. */
+  readonly read: () => Config;
+  /** Where the value of each option comes from. */
+  readonly places: () => ReadonlyMap<OptionName, string>;
+}
+
+/** @param base what the command sets differently from `serve`; @param writtenAs how the user wrote an option as a flag */
+export const configured = (
+  flags: Values,
+  file: string | undefined,
+  base?: Values,
+  writtenAs?: (name: OptionName) => string,
+): Configured => ({
+  read: () => loadConfig(flags, process.env, file, base, writtenAs),
+  places: () => placesOf(flags, process.env, file, base),
+});

@@ -1,0 +1,17 @@
+import type { OptionSpec } from '../config/options/option.ts';
+import { type Config, type OptionName, kebab, options } from '../config/options.ts';
+import { isSecret } from '../config/words.ts';
+
+/** A YAML file (`--config`) of the configuration in force; a comment on each line says where the value comes from. */
+export function printedConfig(config: Config, places: ReadonlyMap<OptionName, string>): string {
+  const lines: string[] = [];
+  let group = '';
+  for (const [name, spec] of Object.entries(options) as [OptionName, OptionSpec][]) {
+    if (spec.group !== group) lines.push(...(group === '' ? [] : ['']), `# ${(group = spec.group)}`);
+    const value = config[name];
+    const shown = isSecret(name) && value !== undefined ? '"(not shown)"' : JSON.stringify(value);
+    const line = shown === undefined ? `# ${kebab(name)}:` : `${kebab(name)}: ${shown}`;
+    lines.push(`${line}  # ${shown === undefined ? 'not set' : places.get(name)}`);
+  }
+  return `${lines.join('\n')}\n`;
+}

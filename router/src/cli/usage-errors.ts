@@ -1,0 +1,33 @@
+import type { Command } from 'commander';
+import { ConfigError, nearest } from '../config/load.ts';
+import type { OptionSpec } from '../config/options/option.ts';
+import { kebab, options } from '../config/options.ts';
+
+const WORKERS_HINT = 'give engines as --worker-urls http://host:port';
+const isAddress = (word: string): boolean => /^https?:\/\/|^[\w.-]+:\d+$/.test(word);
+
+const flagsWithoutValue = new Set(
+  (Object.entries(options) as [string, OptionSpec][])
+    .filter(([, { value }]) => value === '')
+    .map(([name]) => kebab(name)),
+);
+
+/** The first word names a command, or `serve` is meant. Throws `ConfigError` for a word that is neither. */
+export function refuseUnknownCommand(program: Command, [first = '-']: readonly string[]): void {
+  const known = ['help', ...program.commands.flatMap((command) => [command.name(), ...command.aliases()])];
+  if (first.startsWith('-') || known.includes(first)) return;
+  if (isAddress(first)) throw new ConfigError(`"${first}" is not a command: ${WORKERS_HINT}`);
+  const near = nearest(first, known);
+  throw new ConfigError(
+    `there is no command "${first}"${near === null ? ' (turnout --help lists them)' : `: did you mean "${near}"?`}`,
+  );
+}
+
+/** The command line parser's own words, with what to do, and without the value of a misspelled option: it may be a key. */
+export function usageError(text: string): string {
+  const [, flag = '', value] = /unknown option '--([\w-]+)(=[^']*)?'/.exec(text) ?? [];
+  if (value !== undefined && flagsWithoutValue.has(flag)) return `error: option '--${flag}' takes no value\n`;
+  const [, word = ''] = /too many arguments for .* but got \d+: (\S+?)\.?\n/.exec(text) ?? [];
+  if (isAddress(word)) return `error: unexpected argument '${word}': ${WORKERS_HINT}\n`;
+  return text.replace(/'(--?[\w-]+)=[^']*'/, "'$1'");
+}

@@ -1,0 +1,47 @@
+import { mkdirSync, mkdtempSync, rmdirSync, statSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+
+/**
+ * Makes a folder that an option names, with those above it, or says what is wrong in words for the user.
+ * One level at a time: Node's recursive mkdir never returns where a parent takes no folder (`/proc/x`; Node 24.21).
+ */
+export function makeFolder(option: string, path: string): void {
+  const missing = missingLevels(option, path);
+  for (const level of missing) {
+    try {
+      mkdirSync(level);
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      // Another process made it in the meantime.
+      if (code !== 'EEXIST')
+        throw new Error(`${option} ${path}: ${level} can't be created (${code})`, { cause: error });
+    }
+  }
+  if (missing.length === 0) requireWritable(option, path, resolve(path));
+}
+
+/** The same checks without making anything. */
+export function checkFolder(option: string, path: string): void {
+  const [first] = missingLevels(option, path);
+  requireWritable(option, path, first === undefined ? resolve(path) : dirname(first));
+}
+
+function missingLevels(option: string, path: string): string[] {
+  const missing: string[] = [];
+  for (let level = resolve(path); ; level = dirname(level)) {
+    const found = statSync(level, { throwIfNoEntry: false });
+    if (found?.isDirectory() === true) return missing.toReversed();
+    if (found !== undefined) throw new Error(`${option} ${path}: ${level} is a file, not a folder`);
+    missing.push(level);
+  }
+}
+
+function requireWritable(option: string, path: string, folder: string): void {
+  try {
+    // Permissions alone do not tell: a read-only file system and /proc refuse root, too.
+    rmdirSync(mkdtempSync(join(folder, '.turnout-')));
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new Error(`${option} ${path}: ${folder} is not writable (${code})`, { cause: error });
+  }
+}

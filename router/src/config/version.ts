@@ -1,0 +1,11 @@
+import { readFileSync } from 'node:fs';
+
+const manifest = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
+  version: string;
+};
+
+/** The release of this package. */
+export const { version } = manifest;
+
+/** The engine releases that `npm run test:real` runs against. */
+export const checkedEngines = 'SGLang 0.5.23, vLLM 0.32';

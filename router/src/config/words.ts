@@ -1,0 +1,49 @@
+import { z } from 'zod';
+
+type Issue = z.core.$ZodRawIssue;
+
+/** Options whose values must not reach a log or a terminal: keys, and the address of a store, which may hold a password. */
+export const isSecret = (option: string): boolean => /apiKey$|^store$/i.test(option);
+const SECRET = Symbol('secret');
+
+/** What a value must be, for a user: "a number", "0 to 65535", "one of debug, info". Replaces zod's texts, which name JavaScript types. */
+export function wordsFor(issue: Issue): string | undefined {
+  const input = isSecret(String(issue.path?.[0])) ? SECRET : issue.input;
+  if (issue.code === 'invalid_type')
+    return input === undefined ? 'is missing' : `${shown(input)} is not ${noun(issue.expected)}`;
+  if (issue.code === 'too_small' || issue.code === 'too_big') return sizeProblem(issue);
+  if (issue.code === 'invalid_value') return `${shown(input)}: must be ${oneOf(issue.values.map(String))}`;
+  if (issue.code === 'invalid_format' && issue.format === 'starts_with')
+    return `must start with "${String(issue['prefix'])}"`;
+  if (issue.code === 'unrecognized_keys') return `has no member ${oneOf(issue.keys.map((key) => `"${key}"`))}`;
+  return undefined;
+}
+
+function sizeProblem(issue: Extract<Issue, { code: 'too_small' | 'too_big' }>): string {
+  const bound = issue.code === 'too_big' ? issue.maximum : issue.minimum;
+  const limit = `${issue.code === 'too_big' ? 'at most' : 'at least'} ${bound}`;
+  if (issue.origin !== 'string' && issue.origin !== 'array') return `${shown(issue.input)}: must be ${limit}`;
+  return bound === 1 && issue.code === 'too_small'
+    ? 'must not be empty'
+    : `must have ${limit} ${issue.origin === 'string' ? 'characters' : 'entries'}`;
+}
+
+const oneOf = (values: readonly string[]): string =>
+  values.length === 1 ? values[0]! : `${values.slice(0, -1).join(', ')} or ${values.at(-1)}`;
+
+/** Of a long or structured value only its beginning: an error message is one line. */
+function shown(value: unknown): string {
+  if (value === SECRET) return 'the value';
+  const text = typeof value === 'string' ? `"${value}"` : (JSON.stringify(value) ?? String(value));
+  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
+}
+
+const nouns: Readonly<Record<string, string>> = {
+  number: 'a number',
+  int: 'a whole number',
+  boolean: 'true or false',
+  string: 'a text',
+  array: 'a list',
+  object: 'an object',
+};
+const noun = (expected: string): string => nouns[expected] ?? expected;
