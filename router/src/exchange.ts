@@ -59,6 +59,11 @@ export interface AnswerEar {
   hear(bytes: Buffer, start: number, end: number): void;
   /** True: it can take no more now, the engine is to be read on when `resume` was called. Bounds what an ear holds. */
   isBehind?(resume: () => void): boolean;
+  /**
+   * Asked after each part of an event stream (`isWhole` false), and when all of an answer was heard (`isWhole` true). True: that part (of
+   * a whole answer: its last byte) and everything after it are sent when `release` is called.
+   */
+  holds?(isWhole: boolean, release: () => void): boolean;
 }
 
 /** A worker as a policy saw it when it chose: what speaks for or against it, in the policy's own terms. */

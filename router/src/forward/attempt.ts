@@ -349,7 +349,9 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   #cut(detail: string, code: CutCode = 'upstream_reset'): void {
     this.#leave();
     this.#connection.destroy();
-    this.#owner.onCut(this, code, detail);
+    const { sink } = this;
+    if (sink.whenPassed === undefined) this.#owner.onCut(this, code, detail);
+    else sink.whenPassed(() => this.#owner.onCut(this, code, detail));
   }
 
   /** True when an event of the stream was just completed: an error event may be put in here. */

@@ -3,6 +3,7 @@ import type { Plugin } from '../plugin.ts';
 import { ChunkedReader, type TakePart } from '../wire/chunked.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { Sink, Source } from '../wire/sink.ts';
+import { HeldBytes } from './held-bytes.ts';
 import { ReadShare } from './read-share.ts';
 
 /** @returns `sink`, behind the ears of those plugins of the exchange that listen to answers, if there are any */
@@ -12,8 +13,8 @@ export function heardSink(x: Exchange, sink: Sink): Sink {
 }
 
 /**
- * Stands before a sink and passes everything on as it comes, chunk lines too; ears get the payload. An ear that throws hears no
- * more of this answer: who made it counts that (`plugins/guard.ts`), and the answer goes on.
+ * Stands before a sink and passes everything on as it comes, chunk lines too; ears get the payload, before it is passed on. An ear that
+ * throws hears no more of this answer: who made it counts that (`plugins/guard.ts`), and the answer goes on.
  */
 class ListeningSink implements Sink {
   readonly takesFraming: boolean;
@@ -24,6 +25,8 @@ class ListeningSink implements Sink {
   #ears: AnswerEar[] = [];
   /** Finds the payload where chunk lines are among it; null where there are none. */
   #chunks: ChunkedReader | null = null;
+  /** null: no ear may hold anything of this answer. */
+  #held: HeldBytes | null = null;
 
   constructor(x: Exchange, inner: Sink, listeners: readonly Plugin[]) {
     this.#x = x;
@@ -41,7 +44,7 @@ class ListeningSink implements Sink {
   }
 
   get hasUnsent(): boolean {
-    return this.#inner.hasUnsent === true;
+    return this.#inner.hasUnsent === true || this.#held?.isEmpty === false;
   }
 
   head(head: ResponseHead): void {
@@ -54,17 +57,25 @@ class ListeningSink implements Sink {
       }
     }
     if (this.takesFraming && head.isChunked) this.#chunks = new ChunkedReader(false, this.#tell);
+    if (this.#ears.some(({ holds }) => holds !== undefined)) {
+      this.#held = new HeldBytes(this.#x, this.#inner, head.isEventStream ? null : head.contentLength);
+    }
     if (this.#inner === this.#x.sink) this.#x.isAnswerOut = true;
     this.#inner.head(head);
   }
 
   body(bytes: Uint8Array, start: number, end: number): void {
-    this.#inner.body(bytes, start, end);
-    // A plugin may have failed it just now, and told its ears so: what they would hear then nobody would end.
-    if (this.#ears.length === 0 || this.#x.outcome !== null) return;
-    this.#share.add(end - start);
-    if (this.#chunks === null) this.#tell(bytes, start, end);
-    else this.#chunks.read(bytes, start, end);
+    if (this.#ears.length > 0 && this.#x.outcome === null) {
+      this.#share.add(end - start);
+      if (this.#chunks === null) this.#tell(bytes, start, end);
+      else this.#chunks.read(bytes, start, end);
+    }
+    const held = this.#held;
+    if (held === null) this.#inner.body(bytes, start, end);
+    else {
+      if (held.isStream) this.#askEars(held, false);
+      held.pass(bytes, start, end);
+    }
   }
 
   flush(): boolean {
@@ -72,14 +83,30 @@ class ListeningSink implements Sink {
     let hasRoom = this.#inner.flush();
     if (this.#ears.length === 0) return hasRoom;
     // The sink of one that is over may be at its next answer; one that is full still resumes by itself.
-    const resume = (): void => (this.#inner.source === source && !this.hasUnsent ? source?.resume() : undefined);
+    const resume = (): void => {
+      const isFull = this.#inner.hasUnsent === true || this.#held?.isFull === true;
+      if (this.#inner.source === source && !isFull) source?.resume();
+    };
     for (const ear of this.#ears) if (ear.isBehind?.(resume) === true) hasRoom = false;
+    if (this.#held?.isFull === true) {
+      this.#held.whenPassed(resume);
+      hasRoom = false;
+    }
     return hasRoom && !this.#share.isUsedUp(resume);
   }
 
   makeReady(done: () => void): void {
-    if (this.#inner.makeReady === undefined) done();
-    else this.#inner.makeReady(done);
+    const held = this.#held;
+    if (held === null) this.#passReady(done);
+    else {
+      this.#askEars(held, true);
+      held.end(() => this.#passReady(done));
+    }
+  }
+
+  whenPassed(done: () => void): void {
+    if (this.#held === null) done();
+    else this.#held.end(done);
   }
 
   end(): void {
@@ -88,6 +115,15 @@ class ListeningSink implements Sink {
 
   cut(reason: string, lastWords: string): void {
     this.#inner.cut(reason, lastWords);
+  }
+
+  #passReady(done: () => void): void {
+    if (this.#inner.makeReady === undefined) done();
+    else this.#inner.makeReady(done);
+  }
+
+  #askEars(held: HeldBytes, isWhole: boolean): void {
+    for (const ear of this.#ears) if (ear.holds?.(isWhole, held.release) === true) held.hold();
   }
 
   readonly #tell: TakePart = (bytes, start, end) => {

@@ -106,6 +106,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
       }
     },
     ...(ear.isBehind && { isBehind: patientEar(x, ear) }),
+    ...(ear.holds && { holds: patientHold(x, ear) }),
   });
 
   /** One that stays behind would hold its answer for ever: after the deadline it is asked no more. */
@@ -133,6 +134,32 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
         if (x.outcome !== null) return;
         giveUp(new Error(`was behind for ${timeoutMs} ms (--plugin-timeout-ms)`));
         resume();
+      }, timeoutMs).unref();
+      return true;
+    };
+  };
+
+  /** What it holds is sent after the deadline whatever it says. */
+  const patientHold = (x: Exchange, ear: AnswerEar) => {
+    const timeoutMs = plugin.timeoutMs ?? options.timeoutMs;
+    return (isWhole: boolean, release: () => void): boolean => {
+      let timer: NodeJS.Timeout | undefined;
+      let isReleased = false;
+      const releaseOnce = (): void => {
+        clearTimeout(timer);
+        if (!isReleased) release();
+        isReleased = true;
+      };
+      try {
+        if (!ear.holds!(isWhole, releaseOnce) || isReleased) return false;
+      } catch (error) {
+        report('hearAnswer', error);
+        return false;
+      }
+      timer = setTimeout(() => {
+        if (x.outcome === null)
+          report('hearAnswer', new Error(`held an answer for ${timeoutMs} ms (--plugin-timeout-ms)`));
+        releaseOnce();
       }, timeoutMs).unref();
       return true;
     };

@@ -28,6 +28,8 @@ export interface Sink {
    * of the event loop. Not at all where nobody wants it any more. Left out: at once.
    */
   makeReady?(done: () => void): void;
+  /** Calls `done` when everything that it was given has been passed on: before `cut`, for sinks that delay bytes. Left out: at once. */
+  whenPassed?(done: () => void): void;
   /** The answer is complete. */
   end(): void;
   /** Forgets what it was given of an answer, if none of it has gone out yet. @returns false: some of it has */
