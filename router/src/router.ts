@@ -266,6 +266,7 @@ async function assemble(
   const settleRoles = settlerOf(kind);
   const pairOptions = live.of(({ pdMinPromptTokens }) => ({ minPromptTokens: pdMinPromptTokens }));
   const accessLog = live.of(({ accessLog: isAccessLogged }) => ({ isAccessLogged }));
+  const sessionEnds = trajectories === null ? [] : [trajectories.sessionEnds];
   const pipeline = new Pipeline({
     classify: retargeted(plugins, (x) => classify(x, ids.requestIdHeaders) ?? settleRoles(x)),
     doorkeeper,
@@ -288,7 +289,14 @@ async function assemble(
         },
         events,
       ),
-    observers: [meters, exchangeLog(log, accessLog), pluginEnds, verdicts(breakers, health), fleetControl],
+    observers: [
+      meters,
+      exchangeLog(log, accessLog),
+      pluginEnds,
+      ...sessionEnds,
+      verdicts(breakers, health),
+      fleetControl,
+    ],
     get requestTimeoutMs() {
       return live.current.requestTimeoutSecs * 1000;
     },

@@ -3,7 +3,8 @@ import type { MetricsText } from '../observe/metrics-server.ts';
 import { pathTest } from '../plugins/path-test.ts';
 import type { Trajectories } from '../trajectory/trajectories.ts';
 import { addWaitIdle } from './wait-idle.ts';
-import { type PolicyControl, type RemoveChat, addPolicyRoutes } from './policies.ts';
+import { type PolicyControl, addPolicyRoutes } from './policies.ts';
+import { addSessionRoutes } from './sessions.ts';
 import { addUrlRoutes } from './workers/by-url.ts';
 import { addTrajectoryRoutes } from './trajectories/routes.ts';
 import type { WorkersContext } from './workers/context.ts';
@@ -29,8 +30,8 @@ export function createAdminApp(context: AdminContext): Hono {
   addUrlRoutes(app, context);
   addRestRoutes(app, context);
   const { trajectories } = context;
-  const removeChat: RemoveChat = (session, tenant) => trajectories!.ledger.ask('chatRemove', { session, tenant });
-  addPolicyRoutes(app, context.policies, trajectories === null ? null : removeChat);
+  addPolicyRoutes(app, context.policies);
+  addSessionRoutes(app, (session) => context.policies.endSession(session), trajectories?.ledger ?? null);
   addWaitIdle(app, context.fleet);
   if (trajectories !== null) addTrajectoryRoutes(app, trajectories.ledger);
 

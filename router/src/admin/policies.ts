@@ -1,6 +1,5 @@
 import type { Hono } from 'hono';
 import { z } from 'zod';
-import type { Exchange } from '../exchange.ts';
 import { parseJson } from './parse-json.ts';
 
 /** What the control API does to policies and sessions. */
@@ -17,11 +16,8 @@ export interface PolicyControl {
 
 const newPolicy = z.strictObject({ policy: z.string().min(1), model: z.string().default('') });
 
-/** Removes a chat session with all that is kept of it. @returns false: there is none of that name */
-export type RemoveChat = (session: string, tenant: string) => Promise<boolean>;
-
-/** Which policy decides, changed while running; and the ends of sessions. */
-export function addPolicyRoutes(app: Hono, policies: PolicyControl, chats: RemoveChat | null): void {
+/** Which policy decides, changed while running. */
+export function addPolicyRoutes(app: Hono, policies: PolicyControl): void {
   app.get('/policies', (c) => c.json({ policies: policies.list() }));
   app.put('/policies', async (c) => {
     const body = newPolicy.safeParse(parseJson(await c.req.text()));
@@ -38,22 +34,5 @@ export function addPolicyRoutes(app: Hono, policies: PolicyControl, chats: Remov
     if (model === '') return c.json({ error: 'Say which: ?model=NAME', code: 'BAD_REQUEST' }, 400);
     if (policies.unset(model)) return c.json({ policies: policies.list() });
     return c.json({ error: `Model "${model}" has no policy of its own`, code: 'NOT_FOUND' }, 404);
-  });
-
-  // vLLM router's form, then the REST form. A session that no policy knows is no error: there is nothing left to end.
-  const finish = (session: string) => ({ status: 'ok', session_id: session, known: policies.endSession(session) });
-  app.post('/finish_session', async (c) => {
-    const body = z.looseObject({ session_id: z.string() }).safeParse(parseJson(await c.req.text()));
-    const session = c.req.query('session_id') ?? (body.success ? body.data.session_id : '');
-    if (session === '')
-      return c.json({ error: 'session_id is required (use query ?session_id=... or JSON body)' }, 400);
-    return c.json(finish(session));
-  });
-  app.delete('/sessions/:id{.+}', async (c) => {
-    const session = c.req.param('id');
-    const ended = finish(session);
-    const tenant = (c.env as { exchange?: Exchange } | undefined)?.exchange?.tenant ?? '';
-    if (chats !== null && (await chats(session, tenant))) return c.body(null, 204);
-    return c.json(ended);
   });
 }

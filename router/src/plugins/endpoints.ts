@@ -54,8 +54,8 @@ export class PluginEndpoints {
   addTo(app: Hono): void {
     const own = [...app.routes];
     for (const { plugin, method, path } of this.#endpoints) {
-      const isTaken = pathTest(own.filter((route) => route.method === method).map((route) => route.path));
-      if (isTaken(path)) throw new Error(`The plugin "${plugin}" wants ${method} ${path}, which is the router's own.`);
+      const isTaken = own.some((route) => route.method === method && meet(route.path, path));
+      if (isTaken) throw new Error(`The plugin "${plugin}" wants ${method} ${path}, which is the router's own.`);
     }
     for (const endpoint of this.#endpoints) {
       app.on(endpoint.method, endpoint.path, (c, next) => this.#answer(endpoint, c, next));
@@ -79,6 +79,16 @@ export class PluginEndpoints {
       return c.json({ error: message, code: 'plugin_failed' }, 500, { 'x-turnout-error': 'plugin_failed' });
     }
   }
+}
+
+/** What stands after the last parameter of a path; '' for a path that ends with one. */
+const tailOf = (path: string): string => /:[\w.~-]+(?:\{\.\+\})?([^:]*)$/.exec(path)?.[1] ?? '';
+
+/** Whether there are requests that both routes would answer, as far as their beginnings and ends tell. */
+function meet(own: string, path: string): boolean {
+  if (!pathTest([own])(path)) return false;
+  const [ownTail, tail] = [tailOf(own), tailOf(path)];
+  return ownTail === '' || path.endsWith(ownTail) || (path.includes(':') && tail === '');
 }
 
 function endpointsOf({ name: plugin, routes, timeoutMs }: Plugin): Endpoint[] {

@@ -5,6 +5,8 @@ import { chatCalls } from './chat/chat-calls.ts';
 import { exportCalls } from './export/export-calls.ts';
 import type { LedgerOptions } from './ledger.ts';
 import { openStore } from './store/open.ts';
+import { sessionCalls } from './session-calls.ts';
+import { SessionEnds } from './session-ends.ts';
 import { Expiry } from './store/expiry.ts';
 import { storeCalls } from './store/store-calls.ts';
 import { TurnWriter } from './store/writer.ts';
@@ -21,7 +23,8 @@ export async function ledgerCalls(options: LedgerOptions) {
     lostParts: () => files?.lost ?? 0,
     expired: () => expiry?.expired ?? 0,
   });
-  const { letGo, evicted, ...chats } = chatCalls({
+  const sessionEnds = new SessionEnds();
+  const { letGo, evicted, chatsSettled, ...chats } = chatCalls({
     tokenizer,
     tokenizerPath: options.tokenizerPath,
     dataDir,
@@ -41,6 +44,7 @@ export async function ledgerCalls(options: LedgerOptions) {
     ...expertsCalls(files),
     ...stored,
     ...chats,
+    ...sessionCalls({ writer, sessionEnds, settled: () => Promise.all([settled(), chatsSettled()]) }),
     ...exportCalls(writer, dataDir),
     /** Writes out what is still in memory. @returns how many turns the store does not take */
     async close(): Promise<number> {

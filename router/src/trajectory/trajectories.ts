@@ -2,9 +2,12 @@ import type { Config } from '../config/options.ts';
 import type { AnswerEar } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Logger } from '../observe/log.ts';
+import type { Observer } from '../observe/observer.ts';
 import type { Plugin } from '../plugin.ts';
 import { ExpertsRoad, ExpertsTap } from './capture/experts-tap.ts';
+import { endedSessions } from './ended-sessions.ts';
 import { Ledger } from './ledger.ts';
+import type { SessionEnd } from './session-calls.ts';
 import type { StoreState } from './store/store-calls.ts';
 
 /** How often the thread is asked how its store is. */
@@ -36,6 +39,7 @@ type TrajectoryConfig = Pick<
   | 'tokenizerPath'
   | 'plugin'
   | 'captureChat'
+  | 'sessionHeaders'
   | 'radixMaxCacheSize'
   | 'radixMaxBytes'
   | 'radixGcThresholdK'
@@ -59,7 +63,10 @@ export class Trajectories {
   readonly #log: Logger;
   /** `--capture-required`: what is to be captured is, or is refused. */
   readonly isRequired: boolean;
+  /** Reports sessions that are over; its place is after the observer that ends plugins' turns. */
+  readonly sessionEnds: Observer;
   readonly #timer: NodeJS.Timeout;
+  #unkeptEnds = 0;
   #state = NOTHING_YET;
   #isDead = false;
   #saidMs = -Infinity;
@@ -83,6 +90,7 @@ export class Trajectories {
       end: (key, cut, description) => this.ledger.tell('expertsEnd', { key, cut, description }),
       drop: (key) => this.ledger.tell('expertsDrop', key),
     });
+    this.sessionEnds = endedSessions((end) => this.#sessionEnded(end), config.sessionHeaders);
     this.#timer = setInterval(() => void this.#look(), LOOK_MS).unref();
   }
 
@@ -126,6 +134,16 @@ export class Trajectories {
     const { lost } = this.ledger;
     const { lastError: error, place: store } = this.#state;
     if (lost > 0) this.#log.error({ lost, error, store }, 'the store takes no turns, and the last ones are lost');
+  }
+
+  /** The client has its answer already: where the end can't be kept, the log says so. */
+  #sessionEnded(end: SessionEnd): void {
+    this.ledger.ask('sessionEnded', end).catch((error: unknown) => {
+      const count = ++this.#unkeptEnds;
+      if ((count & (count - 1)) !== 0) return;
+      const detail = { error: (error as Error).message, session: end.session, count };
+      this.#log.warn(detail, 'the end of a session is not on record');
+    });
   }
 
   async #look(): Promise<void> {

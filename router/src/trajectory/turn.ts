@@ -73,7 +73,14 @@ export interface Turn {
   readonly callKey?: string;
 }
 
-/** What a listing or an export asks for; fields that are left out limit nothing. */
+/** Sessions of one name. */
+export interface SessionName {
+  readonly session: string;
+  /** Left out: of all tenants. */
+  readonly tenant?: string;
+}
+
+/** What a search for turns asks for; fields that are left out limit nothing. */
 export interface TurnQuery {
   readonly session?: string;
   readonly group?: string;

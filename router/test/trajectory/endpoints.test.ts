@@ -54,6 +54,10 @@ test('sessions are listed page by page, and narrowed to what one asks for', asyn
     versions: ['7'],
     started_at_ms: 1_000,
     ended_at_ms: 5_110,
+    finished: false,
+    finished_at_ms: null,
+    reward: null,
+    labels: [],
   });
   const two = await ask(t, router, `/trajectories?limit=2&after=${String(one.json['next'])}`);
   assert.deepEqual([...sessionsOf(one.json), ...sessionsOf(two.json)], ['a', 'b/ü', 'c']);

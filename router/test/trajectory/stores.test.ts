@@ -8,7 +8,7 @@ import { type TestContext, test } from 'node:test';
 import { MemoryStore } from '../../src/trajectory/store/memory.ts';
 import { openStore } from '../../src/trajectory/store/open.ts';
 import { RedisStore } from '../../src/trajectory/store/redis.ts';
-import type { TrajectoryStore } from '../../src/trajectory/store/store.ts';
+import type { SessionQuery, TrajectoryStore } from '../../src/trajectory/store/store.ts';
 import type { TurnQuery } from '../../src/trajectory/turn.ts';
 import { startRespServer } from '../harness/resp-server.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
@@ -113,7 +113,7 @@ for (const [name, make] of Object.entries(stores)) {
     const list = async (query: Partial<TurnQuery>) =>
       (await store.sessions({ limit: 10, ...query })).map(({ firstTurn }) => firstTurn);
     assert.deepEqual(await store.sessions({ limit: 10, tenant: 't' }), [
-      { session: 'a', tenant: 't', firstTurn: same.id },
+      { session: 'a', tenant: 't', firstTurn: same.id, outcome: null },
     ]);
     assert.deepEqual(await list({}), [first.id, other.id, same.id]);
     assert.deepEqual(await list({ limit: 2 }), [first.id, other.id]);
@@ -140,6 +140,41 @@ for (const [name, make] of Object.entries(stores)) {
       (await store.find({ limit: 9, version: '7' })).map(({ id }) => id),
       [second.id],
     );
+  });
+
+  contract('how sessions ended is kept, added to, found and removed with them', async (store) => {
+    const names = ['a', 'b', 'c', 'd'];
+    await store.put([...names.map((session) => turnOf({ session })), turnOf({ session: 'a', tenant: 't' })]);
+    assert.equal(await store.finish({ session: 'nobody' }, { reward: 1 }, 1), 0);
+    assert.equal(await store.finish({ session: 'a', tenant: '' }, {}, 5), 1);
+    assert.equal(await store.finish({ session: 'b' }, { reward: -0.5, labels: ['ü "x"', 'b'] }, 5), 1);
+    assert.equal(await store.finish({ session: 'c' }, { reward: 1e300, labels: ['b'] }, 5), 1);
+    const outcome = async (session: string) => (await store.sessions({ session, tenant: '', limit: 1 }))[0]?.outcome;
+    assert.deepEqual(await outcome('a'), { finishedAtMs: 5, reward: null, labels: [] });
+    assert.deepEqual(await outcome('b'), { finishedAtMs: 5, reward: -0.5, labels: ['ü "x"', 'b'] });
+    assert.equal(await outcome('d'), null);
+    const list = async (query: Partial<SessionQuery>) =>
+      (await store.sessions({ limit: 10, ...query })).map(({ session, tenant }) => tenant + session);
+    assert.deepEqual(await list({ finished: true }), ['a', 'b', 'c']);
+    assert.deepEqual(await list({ finished: false }), ['d', 'ta']);
+    assert.deepEqual(await list({ minReward: -0.5 }), ['b', 'c']);
+    assert.deepEqual(await list({ minReward: -0.5, maxReward: 0 }), ['b']);
+    assert.deepEqual(await list({ label: 'b' }), ['b', 'c']);
+    assert.deepEqual(await list({ label: 'ü "x"', minReward: 0 }), []);
+    assert.deepEqual(await list({ finished: true, limit: 2 }), ['a', 'b']);
+    await store.finish({ session: 'b' }, { reward: 2 }, 6);
+    assert.deepEqual(
+      await outcome('b'),
+      { finishedAtMs: 6, reward: 2, labels: ['ü "x"', 'b'] },
+      'what is not said stays',
+    );
+    await store.finish({ session: 'b' }, { reward: null, labels: [] }, 7);
+    assert.deepEqual(await outcome('b'), { finishedAtMs: 7, reward: null, labels: [] });
+    assert.equal(await store.finish({ session: 'a' }, { reward: 3 }, 8), 2, 'of all tenants');
+    await store.removeSession('a', '');
+    await store.put([turnOf({ session: 'a' })]);
+    assert.equal(await outcome('a'), null, 'it began anew');
+    assert.deepEqual(await list({ minReward: 3, maxReward: 3 }), ['ta']);
   });
 
   contract('removing a session leaves all others, and it may begin anew', async (store) => {
@@ -206,6 +241,39 @@ test('a router that was killed left a file that the next one goes on with', asyn
   assert.throws(() => reader.put([turnOf()]), /readonly/);
   reader.close();
   await next.close();
+});
+
+const SCHEMA_1 = `
+CREATE TABLE turns (id TEXT PRIMARY KEY, session TEXT NOT NULL, tenant TEXT NOT NULL, grp TEXT NOT NULL, parent TEXT,
+  started_at_ms REAL NOT NULL, is_first INTEGER NOT NULL, tokens INTEGER NOT NULL, details TEXT NOT NULL, ids BLOB NOT NULL,
+  logprobs BLOB NOT NULL, mask BLOB NOT NULL, request BLOB, answer BLOB);
+CREATE INDEX turns_by_session ON turns (session, tenant, id);
+CREATE TABLE versions (turn TEXT NOT NULL, version TEXT NOT NULL, PRIMARY KEY (turn, version)) WITHOUT ROWID;
+PRAGMA user_version = 1`;
+
+test('a file of the first schema is read as it is, and brought up to date by the router that writes to it', async (t) => {
+  const { DatabaseSync } = await import('node:sqlite');
+  const { SqliteStore } = await import('../../src/trajectory/store/sqlite.ts');
+  const dataDir = temporaryFolder(t);
+  const db = new DatabaseSync(join(dataDir, 'trajectories.sqlite'));
+  db.exec(SCHEMA_1);
+  const { id, session, tenant, group, parent, startedAtMs, ids, logprobs, mask, request, answer, ...details } =
+    turnOf();
+  const values = [id, session, tenant, group, parent, startedAtMs, 1, ids.length, JSON.stringify(details)];
+  const insert = db.prepare('INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+  insert.run(...values, ids, logprobs, mask, request, answer);
+  db.close();
+  const reader = new SqliteStore(dataDir, true);
+  assert.equal(reader.sessions({ limit: 1 })[0]?.outcome, null);
+  assert.deepEqual(reader.sessions({ limit: 1, finished: true }), []);
+  reader.close();
+  const writer = new SqliteStore(dataDir);
+  assert.equal(writer.finish({ session }, { reward: 1 }, 5), 1);
+  writer.close();
+  const again = new SqliteStore(dataDir, true);
+  assert.deepEqual(again.sessions({ limit: 1 })[0]?.outcome, { finishedAtMs: 5, reward: 1, labels: [] });
+  assert.deepEqual([...again.get(id)!.ids], [...ids]);
+  again.close();
 });
 
 test('a file of a newer schema is left alone, and one that is not there is named', async (t) => {

@@ -10,6 +10,8 @@ const page = {
   limit: z.coerce.number().int().min(1).max(1_000).default(100),
   after: z.string().optional(),
 };
+const flag = z.enum(['true', 'false']).transform((text) => text === 'true');
+const number = z.string().trim().min(1).pipe(z.coerce.number());
 /** Whose they are: for those only who may see everybody's. */
 const tenant = z.string().optional();
 
@@ -19,6 +21,10 @@ const listing = z.strictObject({
   session: z.string().optional(),
   group: z.string().optional(),
   version: z.string().optional(),
+  finished: flag.optional(),
+  min_reward: number.optional(),
+  max_reward: number.optional(),
+  label: z.string().optional(),
   since: z
     .string()
     .transform((text) => readSince(text, Date.now()))
@@ -59,7 +65,8 @@ export function addTrajectoryRoutes(app: Hono, ledger: Ledger): void {
     const asked = listing.safeParse(c.req.query());
     if (!asked.success) return wrong(c, asked.error);
     const { limit, after, since: sinceMs, format, tenant: whose, ...rest } = asked.data;
-    const query = said({ ...rest, sinceMs, tenant: tenantFor(c, whose) });
+    const { min_reward: minReward, max_reward: maxReward, ...marks } = rest;
+    const query = said({ ...marks, minReward, maxReward, sinceMs, tenant: tenantFor(c, whose) });
     if (format === undefined)
       return sendJson(c, await ledger.ask('sessionsJson', { ...query, ...said({ after }), limit }));
     if (c.req.query('limit') !== undefined || after !== undefined) {

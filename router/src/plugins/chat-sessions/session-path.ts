@@ -11,6 +11,6 @@ export interface InSession {
 /** @returns null: it is not in a session, or about the session itself */
 export function inSession(target: string): InSession | null {
   const [, session = '', path = '', query = ''] = IN_SESSION.exec(target) ?? [];
-  if (session === '' || path === 'samples' || path.startsWith('/')) return null;
+  if (session === '' || path === 'samples' || path === 'finish' || path.startsWith('/')) return null;
   return { session, target: `/${path}${query}` };
 }

@@ -1,8 +1,8 @@
 import type { EngineKind } from '../../engines/engine.ts';
 import { bufferOf } from '../../kit/bytes.ts';
 import type { ExpertsFiles } from '../capture/experts-files.ts';
-import type { SessionName } from '../store/store-calls.ts';
 import type { TurnWriter } from '../store/writer.ts';
+import type { SessionName } from '../turn.ts';
 import { noProgress, walk } from '../export/walk.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { readChatRequest } from './chat-request.ts';
@@ -142,6 +142,8 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
   const open = new Map<number, Open>();
   /** Calls that have a name and no engine yet: they may wait for one. */
   const claims = new Map<number, Claim>();
+  /** Answers that become turns. */
+  const closing = new Set<Promise<unknown>>();
   const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, torn: 0, uncaptured: 0, unread: 0 };
   let chats: Chats | null = null;
   let experts: ExpertsReader | null = null;
@@ -289,7 +291,10 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
     async chatClose(call: ChatCloseCall): Promise<string> {
       const known = release(open, call.id);
       try {
-        if (known !== undefined) await begun().with(known.chat.session, known.chat.tenant, () => close(call, known));
+        if (known === undefined) return '';
+        const closed = begun().with(known.chat.session, known.chat.tenant, () => close(call, known));
+        closing.add(closed);
+        await closed.finally(() => closing.delete(closed));
         return '';
       } catch (error) {
         stats.uncaptured++;
@@ -300,6 +305,9 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
         if (call.expertsKey !== null) files?.drop(call.expertsKey);
       }
     },
+
+    /** Resolves when the answers that have come are turns, as far as they can be. */
+    chatsSettled: () => Promise.allSettled(closing),
 
     /** There was no answer to keep. */
     chatDrop(id: number): void {

@@ -1,10 +1,12 @@
 import { turnBytes } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
-import type { Turn, TurnQuery } from '../turn.ts';
+import type { SessionQuery } from '../store/store.ts';
+import type { Turn } from '../turn.ts';
 import { type ExportFormat, exportBytes } from './formats.ts';
 import { metricsOf, summaryOf } from './summary.ts';
 import { turnJson } from './turn-json.ts';
 import { type ExportQuery, noProgress } from './walk.ts';
+import { outcomeJson } from '../outcome.ts';
 
 export interface ExportOrder {
   readonly format: ExportFormat;
@@ -38,13 +40,13 @@ export function exportCalls(writer: TurnWriter, dataDir: string | null) {
   };
   return {
     /** A page of sessions. */
-    async sessionsJson(query: TurnQuery): Promise<Uint8Array> {
+    async sessionsJson(query: SessionQuery): Promise<Uint8Array> {
       await writer.flush();
       const heads = await store.sessions(query);
       const trajectories = [];
-      for (const { session, tenant } of heads) {
+      for (const { session, tenant, outcome } of heads) {
         const turns = await store.outlines(session, tenant);
-        if (turns.length > 0) trajectories.push(summaryOf(turns));
+        if (turns.length > 0) trajectories.push({ ...summaryOf(turns), ...outcomeJson(outcome) });
       }
       const next = heads.length < query.limit ? null : heads.at(-1)!.firstTurn;
       return json({ trajectories, next });
@@ -63,7 +65,9 @@ export function exportCalls(writer: TurnWriter, dataDir: string | null) {
         if (bytes >= PAGE_BYTES) break;
       }
       const next = page.length < left.length ? (page.at(-1)?.id ?? null) : null;
-      return json({ ...summaryOf(all), page: page.map(turnJson), next });
+      const [head] = await store.sessions({ session, limit: 1, ...(tenant === undefined ? {} : { tenant }) });
+      const outcome = outcomeJson(head?.outcome ?? null);
+      return json({ ...summaryOf(all), ...outcome, page: page.map(turnJson), next });
     },
     async metricsJson(question: SessionQuestion): Promise<Uint8Array | null> {
       const turns = await outlines(question);

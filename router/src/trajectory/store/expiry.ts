@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
-import type { SessionName } from './store-calls.ts';
+import type { SessionName } from '../turn.ts';
 import type { TrajectoryStore } from './store.ts';
 
 /** Never looked for more often than this, nor more seldom than that. */

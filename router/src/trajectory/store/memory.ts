@@ -1,10 +1,12 @@
 import { PackedMemory } from '../../kit/packed-memory.ts';
-import type { Turn, TurnQuery } from '../turn.ts';
+import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../outcome.ts';
+import type { SessionName, Turn, TurnQuery } from '../turn.ts';
 import { KeptTurn } from './kept-turn.ts';
-import { type SessionHead, type StoreCounts, type TrajectoryStore, wants } from './store.ts';
+import { type SessionHead, type SessionQuery, type StoreCounts, type TrajectoryStore, wants } from './store.ts';
 
 interface Session extends SessionHead {
   readonly turns: KeptTurn[];
+  outcome: SessionOutcome | null;
   bytes: number;
   /** In the order of their last writes. */
   newer: Session | null;
@@ -67,12 +69,12 @@ export class MemoryStore implements TrajectoryStore {
     return found;
   }
 
-  sessions(query: TurnQuery): readonly SessionHead[] {
+  sessions(query: SessionQuery): readonly SessionHead[] {
     const { after, limit } = query;
     const heads: SessionHead[] = [];
-    for (const { session, tenant, firstTurn, turns } of this.#all()) {
-      const isAfter = after === undefined || firstTurn > after;
-      if (isAfter && turns.some((turn) => wants(query, turn))) heads.push({ session, tenant, firstTurn });
+    for (const { session, tenant, firstTurn, turns, outcome } of this.#all()) {
+      const isWanted = (after === undefined || firstTurn > after) && wantsOutcome(query, outcome);
+      if (isWanted && turns.some((turn) => wants(query, turn))) heads.push({ session, tenant, firstTurn, outcome });
     }
     return heads.toSorted((a, b) => byText(a.firstTurn, b.firstTurn)).slice(0, limit);
   }
@@ -81,11 +83,15 @@ export class MemoryStore implements TrajectoryStore {
     return this.#among(tenant === undefined ? { session } : { session, tenant }).map((turn) => turn.outline());
   }
 
+  finish(name: SessionName, change: OutcomeChange, nowMs: number): number {
+    const named = this.#named(name);
+    for (const session of named) session.outcome = outcomeAfter(session.outcome, change, nowMs);
+    return named.length;
+  }
+
   removeSession(session: string, tenant?: string): number {
     let removed = 0;
-    for (const [name, sessions] of this.#tenants) {
-      const each = tenant === undefined || name === tenant ? sessions.get(session) : undefined;
-      if (each === undefined) continue;
+    for (const each of this.#named(tenant === undefined ? { session } : { session, tenant })) {
       removed += each.turns.length;
       this.#drop(each);
     }
@@ -125,7 +131,16 @@ export class MemoryStore implements TrajectoryStore {
     let session = sessions.get(name);
     if (session === undefined) {
       // Of one: `push` makes room for 17.
-      session = { session: name, tenant, firstTurn: id, turns: [kept], bytes: 0, newer: null, older: null };
+      session = {
+        session: name,
+        tenant,
+        firstTurn: id,
+        turns: [kept],
+        outcome: null,
+        bytes: 0,
+        newer: null,
+        older: null,
+      };
       sessions.set(name, session);
       this.#append(session);
     } else if (before === undefined) session.turns.push(kept);
@@ -163,6 +178,11 @@ export class MemoryStore implements TrajectoryStore {
     session.older = null;
   }
 
+  #named({ session, tenant }: SessionName): Session[] {
+    const tenants = tenant === undefined ? [...this.#tenants.values()] : [this.#tenants.get(tenant)];
+    return tenants.flatMap((sessions) => sessions?.get(session) ?? []);
+  }
+
   *#all(): Iterable<Session> {
     for (let session = this.#oldest; session !== null; session = session.newer) yield session;
   }
@@ -170,7 +190,6 @@ export class MemoryStore implements TrajectoryStore {
   /** Those among which a query finds its turns, in the order of their ids: a session's, or all. */
   #among({ session, tenant }: Pick<TurnQuery, 'session' | 'tenant'>): readonly KeptTurn[] {
     if (session === undefined) return (this.#sorted ??= inOrder([...this.#turns.values()]));
-    const tenants = tenant === undefined ? [...this.#tenants.values()] : [this.#tenants.get(tenant)];
-    return inOrder(tenants.flatMap((sessions) => sessions?.get(session)?.turns ?? []));
+    return inOrder(this.#named(tenant === undefined ? { session } : { session, tenant }).flatMap(({ turns }) => turns));
   }
 }

@@ -1,8 +1,10 @@
 import type { RedisArgument } from '@redis/client';
-import type { Turn, TurnQuery } from '../turn.ts';
+import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../outcome.ts';
+import type { SessionName, Turn, TurnQuery } from '../turn.ts';
 import { type RedisLink, connectRedis, withoutPassword } from './redis-client.ts';
 import {
   type SessionHead,
+  type SessionQuery,
   type StoreCounts,
   type TrajectoryStore,
   type TurnOutline,
@@ -21,6 +23,8 @@ const TURNS = 'turnout:turns';
 const SESSIONS = 'turnout:sessions';
 /** By session key the id of its first turn. */
 const FIRST = 'turnout:first';
+/** By session key how the session ended, as JSON. */
+const OUTCOMES = 'turnout:outcomes';
 const turnKey = (id: string): string => `turnout:turn:${id}`;
 const sessionTurns = (key: string): string => `turnout:session:${key}`;
 const tenantsOf = (session: string): string => `turnout:tenants:${session}`;
@@ -93,27 +97,18 @@ export class RedisStore implements TrajectoryStore {
     return turns.filter((turn) => turn !== null);
   }
 
-  async sessions(query: TurnQuery): Promise<readonly SessionHead[]> {
+  async sessions(query: SessionQuery): Promise<readonly SessionHead[]> {
     const found: SessionHead[] = [];
-    const { after, limit, ...limits } = query;
-    // Keys begin with a digit, all of which sort before the colon.
-    let from = after === undefined ? '-' : `(${after}\n:`;
-    for (;;) {
-      const members = await this.#range(SESSIONS, from, PAGE);
-      for (const member of members) {
-        const cut = member.indexOf('\n');
-        const head = { ...partsOf(member.slice(cut + 1)), firstTurn: member.slice(0, cut) };
-        const all = this.#outlinesOf({ ...limits, session: head.session, tenant: head.tenant });
-        const isOther =
-          (query.tenant !== undefined && query.tenant !== head.tenant) ||
-          (query.session !== undefined && query.session !== head.session);
-        if (isOther || (await all.next()).done === true) continue;
-        found.push(head);
-        if (found.length >= limit) return found;
-      }
-      if (members.length < PAGE) return found;
-      from = `(${members.at(-1)}`;
+    const { after: _, limit, ...limits } = query;
+    for await (const head of this.#heads(query)) {
+      const { session, tenant, outcome } = head;
+      const isOther = query.tenant !== undefined && query.tenant !== tenant;
+      if (isOther || !wantsOutcome(query, outcome)) continue;
+      if ((await this.#outlinesOf({ ...limits, session, tenant }).next()).done === true) continue;
+      found.push(head);
+      if (found.length >= limit) break;
     }
+    return found;
   }
 
   async outlines(session: string, tenant?: string): Promise<readonly TurnOutline[]> {
@@ -121,6 +116,13 @@ export class RedisStore implements TrajectoryStore {
     const query = tenant === undefined ? { session } : { session, tenant };
     for await (const outline of this.#outlinesOf(query)) all.push(outline);
     return all.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+  }
+
+  async finish({ session, tenant }: SessionName, change: OutcomeChange, nowMs: number): Promise<number> {
+    const heads = await this.#named(tenant === undefined ? { session } : { session, tenant });
+    const fields = heads.flatMap((head) => [keyOf(head), JSON.stringify(outcomeAfter(head.outcome, change, nowMs))]);
+    if (fields.length > 0) await this.#link.send(['HSET', OUTCOMES, ...fields]);
+    return heads.length;
   }
 
   async removeSession(session: string, tenant?: string): Promise<number> {
@@ -136,6 +138,7 @@ export class RedisStore implements TrajectoryStore {
         ['ZREM', TURNS, ...ids],
         ['ZREM', SESSIONS, `${first}\n${key}`],
         ['HDEL', FIRST, key],
+        ['HDEL', OUTCOMES, key],
         ['SREM', tenantsOf(session), each],
       ]);
     }
@@ -170,6 +173,46 @@ export class RedisStore implements TrajectoryStore {
         from = `(${ids.at(-1)}`;
       }
     }
+  }
+
+  /** All sessions after one, or those of a name, in the order of their first turns. */
+  async *#heads({ session, tenant, after }: SessionQuery): AsyncGenerator<SessionHead, undefined> {
+    if (session !== undefined) {
+      const named = await this.#named(tenant === undefined ? { session } : { session, tenant });
+      yield* named.filter(({ firstTurn }) => after === undefined || firstTurn > after);
+      return;
+    }
+    // Keys begin with a digit, all of which sort before the colon.
+    let from = after === undefined ? '-' : `(${after}\n:`;
+    for (;;) {
+      const members = await this.#range(SESSIONS, from, PAGE);
+      const keys = members.map((member) => member.slice(member.indexOf('\n') + 1));
+      const outcomes = await this.#outcomes(keys);
+      for (const [i, member] of members.entries()) {
+        yield { ...partsOf(keys[i]!), firstTurn: member.slice(0, member.indexOf('\n')), outcome: outcomes[i]! };
+      }
+      if (members.length < PAGE) return;
+      from = `(${members.at(-1)}`;
+    }
+  }
+
+  async #named({ session, tenant }: SessionName): Promise<SessionHead[]> {
+    const tenants = tenant === undefined ? await this.#tenants(session) : [tenant];
+    const keys = tenants.map((each) => keyOf({ session, tenant: each }));
+    if (keys.length === 0) return [];
+    const firsts = (await this.#link.send(['HMGET', FIRST, ...keys])) as (Buffer | null)[];
+    const outcomes = await this.#outcomes(keys);
+    const heads = tenants.map((each, i) => {
+      return { session, tenant: each, firstTurn: text(firsts[i]), outcome: outcomes[i]! };
+    });
+    return heads.filter((_, i) => firsts[i] !== null).toSorted((a, b) => (a.firstTurn < b.firstTurn ? -1 : 1));
+  }
+
+  /** @param keys of sessions */
+  async #outcomes(keys: readonly string[]): Promise<(SessionOutcome | null)[]> {
+    if (keys.length === 0) return [];
+    const found = (await this.#link.send(['HMGET', OUTCOMES, ...keys])) as (Buffer | null)[];
+    return found.map((json) => (json === null ? null : (JSON.parse(text(json)) as SessionOutcome)));
   }
 
   async #tenants(session: string): Promise<string[]> {

@@ -1,8 +1,5 @@
-/** Written into the file. A later one comes with the statements that lead there from each before it. */
-export const SCHEMA_VERSION = 1;
-
 /** Arrays stand as they are in memory (little-endian, as every machine that Node.js runs on): ids i32, logprobs f64, mask u8. */
-export const SCHEMA = `
+const TURNS = `
 CREATE TABLE turns (
   id TEXT PRIMARY KEY,
   session TEXT NOT NULL,
@@ -27,8 +24,29 @@ CREATE TABLE versions (
   version TEXT NOT NULL,
   PRIMARY KEY (turn, version)
 ) WITHOUT ROWID;
-CREATE TRIGGER turn_removed AFTER DELETE ON turns BEGIN DELETE FROM versions WHERE turn = old.id; END
+CREATE TRIGGER turn_removed AFTER DELETE ON turns BEGIN DELETE FROM versions WHERE turn = old.id; END;
 `;
+
+/** How sessions ended; labels as a JSON list. */
+const OUTCOMES = `
+CREATE TABLE outcomes (
+  session TEXT NOT NULL,
+  tenant TEXT NOT NULL,
+  finished_at_ms REAL NOT NULL,
+  reward REAL,
+  labels TEXT NOT NULL,
+  PRIMARY KEY (session, tenant)
+) WITHOUT ROWID;
+`;
+
+/** What leads from each schema to the next one, from an empty file on. */
+const STEPS: readonly string[] = [TURNS, OUTCOMES];
+
+/** Written into the file. */
+export const SCHEMA_VERSION = STEPS.length;
+
+/** The statements that make a file of this schema one of `SCHEMA_VERSION`. */
+export const stepsFrom = (version: number): string => STEPS.slice(version).join('');
 
 /** @returns what is wrong with a file of this version, in words; '' for nothing */
 export function versionProblem(version: number, isReader: boolean): string {

@@ -1,9 +1,10 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
-import type { Turn, TurnQuery } from '../turn.ts';
-import { SCHEMA, SCHEMA_VERSION, versionProblem } from './sqlite-schema.ts';
-import type { SessionHead, StoreCounts, TrajectoryStore, TurnOutline } from './store.ts';
+import { type OutcomeChange, type OutcomeQuery, type SessionOutcome, outcomeAfter } from '../outcome.ts';
+import type { SessionName, Turn, TurnQuery } from '../turn.ts';
+import { SCHEMA_VERSION, stepsFrom, versionProblem } from './sqlite-schema.ts';
+import type { SessionHead, SessionQuery, StoreCounts, TrajectoryStore, TurnOutline } from './store.ts';
 
 type Row = Record<string, unknown>;
 type Value = string | number;
@@ -44,10 +45,15 @@ export class SqliteStore implements TrajectoryStore {
       this.#db.close();
       throw new Error(`${this.place}: ${problem}`);
     }
-    if (isReader) return;
+    if (isReader) {
+      // A file of an older schema lacks tables: empty ones stand in for them, beside the file.
+      if (version < SCHEMA_VERSION) this.#db.exec(stepsFrom(version).replaceAll('CREATE TABLE', 'CREATE TEMP TABLE'));
+      return;
+    }
     // NORMAL: the log is written through at checkpoints. A power cut may cost the last turns, never the file.
     this.#db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA recursive_triggers = ON');
-    if (version === 0) this.#db.exec(`BEGIN;${SCHEMA};PRAGMA user_version = ${SCHEMA_VERSION};COMMIT`);
+    if (version === SCHEMA_VERSION) return;
+    this.#db.exec(`BEGIN IMMEDIATE;${stepsFrom(version)}PRAGMA user_version = ${SCHEMA_VERSION};COMMIT`);
   }
 
   put(turns: readonly Turn[]): void {
@@ -79,17 +85,33 @@ export class SqliteStore implements TrajectoryStore {
       .map(turnOf);
   }
 
-  sessions(query: TurnQuery): readonly SessionHead[] {
+  sessions(query: SessionQuery): readonly SessionHead[] {
     const { where, values } = conditions(query);
-    const sql = `SELECT f.id, f.session, f.tenant FROM turns f WHERE f.is_first = 1 AND f.id > ? AND EXISTS
+    const ended = outcomeConditions(query);
+    const sql = `SELECT f.id, f.session, f.tenant, o.finished_at_ms, o.reward, o.labels
+      FROM turns f LEFT JOIN outcomes o ON o.session = f.session AND o.tenant = f.tenant
+      WHERE f.is_first = 1 AND f.id > ? AND ${ended.where.join(' AND ')} AND EXISTS
       (SELECT 1 FROM turns t WHERE t.session = f.session AND t.tenant = f.tenant AND ${where.join(' AND ')})
       ORDER BY f.id LIMIT ?`;
-    const rows = this.#prepare(sql).all(query.after ?? '', ...values, query.limit);
-    return rows.map(({ id, session, tenant }) => ({
-      session: session as string,
-      tenant: tenant as string,
-      firstTurn: id as string,
+    const rows = this.#prepare(sql).all(query.after ?? '', ...ended.values, ...values, query.limit);
+    return rows.map((row) => ({
+      session: row['session'] as string,
+      tenant: row['tenant'] as string,
+      firstTurn: row['id'] as string,
+      outcome: outcomeOfRow(row),
     }));
+  }
+
+  finish(name: SessionName, change: OutcomeChange, nowMs: number): number {
+    const { session, tenant } = name;
+    const limits = tenant === undefined ? { session } : { session, tenant };
+    const heads = this.sessions({ ...limits, limit: Number.MAX_SAFE_INTEGER });
+    for (const { tenant: whose, outcome } of heads) {
+      const { finishedAtMs, reward, labels } = outcomeAfter(outcome, change, nowMs);
+      const put = this.#prepare('INSERT OR REPLACE INTO outcomes VALUES (?, ?, ?, ?, ?)');
+      put.run(session, whose, finishedAtMs, reward, JSON.stringify(labels));
+    }
+    return heads.length;
   }
 
   outlines(session: string, tenant?: string): readonly TurnOutline[] {
@@ -103,6 +125,7 @@ export class SqliteStore implements TrajectoryStore {
   removeSession(session: string, tenant?: string): number {
     const { where, values } = conditions(tenant === undefined ? { session } : { session, tenant });
     const removed = this.#prepare(`DELETE FROM turns AS t WHERE ${where.join(' AND ')}`).run(...values);
+    this.#prepare(`DELETE FROM outcomes AS t WHERE ${where.join(' AND ')}`).run(...values);
     return Number(removed.changes);
   }
 
@@ -167,7 +190,8 @@ function opened(place: string, isReader: boolean): { db: DatabaseSync; version: 
   }
 }
 
-function conditions({ session, tenant, group, sinceMs, version }: Omit<TurnQuery, 'limit'>) {
+/** Conditions that all hold, of those that have a value. */
+function allOf() {
   const where = ['1'];
   const values: Value[] = [];
   const add = (condition: string, value: Value | undefined): void => {
@@ -175,6 +199,11 @@ function conditions({ session, tenant, group, sinceMs, version }: Omit<TurnQuery
     where.push(condition);
     values.push(value);
   };
+  return { where, values, add };
+}
+
+function conditions({ session, tenant, group, sinceMs, version }: Omit<TurnQuery, 'limit'>) {
+  const { where, values, add } = allOf();
   add('t.session = ?', session);
   add('t.tenant = ?', tenant);
   add('t.grp = ?', group);
@@ -182,6 +211,24 @@ function conditions({ session, tenant, group, sinceMs, version }: Omit<TurnQuery
   add('EXISTS (SELECT 1 FROM versions v WHERE v.turn = t.id AND v.version = ?)', version);
   return { where, values };
 }
+
+function outcomeConditions({ finished, minReward, maxReward, label }: OutcomeQuery) {
+  const { where, values, add } = allOf();
+  if (finished !== undefined) where.push(`o.session IS ${finished ? 'NOT ' : ''}NULL`);
+  add('o.reward >= ?', minReward);
+  add('o.reward <= ?', maxReward);
+  add('EXISTS (SELECT 1 FROM json_each(o.labels) l WHERE l.value = ?)', label);
+  return { where, values };
+}
+
+const outcomeOfRow = (row: Row): SessionOutcome | null =>
+  row['finished_at_ms'] === null
+    ? null
+    : {
+        finishedAtMs: row['finished_at_ms'] as number,
+        reward: row['reward'] as number | null,
+        labels: JSON.parse(row['labels'] as string) as string[],
+      };
 
 const outlineOfRow = (row: Row): TurnOutline => ({
   ...(JSON.parse(row['details'] as string) as Details),

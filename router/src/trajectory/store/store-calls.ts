@@ -1,14 +1,8 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Turn, TurnQuery } from '../turn.ts';
+import type { SessionName, Turn, TurnQuery } from '../turn.ts';
 import type { StoreCounts } from './store.ts';
 import type { TurnWriter, WriterState } from './writer.ts';
-
-export interface SessionName {
-  readonly session: string;
-  /** Left out: of all tenants. */
-  readonly tenant?: string;
-}
 
 /** How the store is, as the event loop asks once a second. */
 export interface StoreState extends WriterState, StoreCounts {

@@ -1,4 +1,5 @@
-import type { RoutedExperts, Turn, TurnQuery, TurnStore } from '../turn.ts';
+import type { OutcomeChange, OutcomeQuery, SessionOutcome } from '../outcome.ts';
+import type { RoutedExperts, SessionName, Turn, TurnQuery, TurnStore } from '../turn.ts';
 
 /** A turn without what is large: enough for listings, figures, and for the tree that the turns of a session are. */
 export interface TurnOutline extends Omit<Turn, 'ids' | 'logprobs' | 'mask' | 'request' | 'answer'> {
@@ -12,7 +13,12 @@ export interface SessionHead {
   readonly tenant: string;
   /** The first of its turns that was stored: what pages go by. */
   readonly firstTurn: string;
+  /** null: its client has not said that it is over. */
+  readonly outcome: SessionOutcome | null;
 }
+
+/** Sessions that ended in some way, and have a turn that is wanted. */
+export interface SessionQuery extends TurnQuery, OutcomeQuery {}
 
 export interface StoreCounts {
   readonly turns: number;
@@ -34,7 +40,9 @@ export interface TrajectoryStore extends TurnStore {
   /** Told of each session that has to make room for newer ones, and of its files. */
   onEvicted?: (session: string, tenant: string, experts: readonly RoutedExperts[]) => void;
   /** Sessions that have a turn which the query wants, in the order of their first turns; `after` is a first turn. */
-  sessions(query: TurnQuery): Soon<readonly SessionHead[]>;
+  sessions(query: SessionQuery): Soon<readonly SessionHead[]>;
+  /** Keeps how a session ended, with its turns and as long as they. @returns how many sessions have that name */
+  finish(name: SessionName, change: OutcomeChange, nowMs: number): Soon<number>;
   /** All turns of a session, in the order of their ids; without a tenant those of all tenants. */
   outlines(session: string, tenant?: string): Soon<readonly TurnOutline[]>;
   counts(): Soon<StoreCounts>;

@@ -1,0 +1,97 @@
+import type { Context, Hono } from 'hono';
+import { z } from 'zod';
+import type { Exchange } from '../exchange.ts';
+import { errorTable } from '../kit/errors.ts';
+import type { Ledger } from '../trajectory/ledger.ts';
+import { parseJson } from './parse-json.ts';
+
+const MAX_LABELS = 64;
+const label = z.string().min(1).max(256);
+const value = z.union([z.string(), z.number(), z.boolean()]);
+
+/** How a session ended. Labels are texts; `{"split": "train"}` is the label `split=train`. */
+const ending = z.looseObject({
+  session_id: z.string().optional(),
+  reward: z.number().nullable().optional(),
+  labels: z
+    .union([
+      z.array(label),
+      z.record(z.string(), value).transform((named) => Object.entries(named).map(([key, each]) => `${key}=${each}`)),
+    ])
+    .pipe(z.array(label).max(MAX_LABELS))
+    .transform((labels) => [...new Set(labels)])
+    .optional(),
+});
+
+type Ending = z.infer<typeof ending>;
+
+/** The ends of sessions. @param ledger null: nothing is captured */
+export function addSessionRoutes(
+  app: Hono,
+  /** @returns whether any policy knew the session */
+  endForPolicies: (session: string) => boolean,
+  ledger: Ledger | null,
+): void {
+  const exchangeOf = (c: Context): Exchange | undefined => (c.env as { exchange?: Exchange } | undefined)?.exchange;
+
+  /** Whose session it is; undefined: that of all tenants who have one of that name. */
+  const tenantOf = (c: Context): string | undefined => {
+    const exchange = exchangeOf(c);
+    return exchange === undefined || exchange.seesAllTenants ? c.req.query('tenant') : exchange.tenant;
+  };
+
+  /** A session that nothing is known of is no error: there is nothing left to end. Its reward would be lost, though. */
+  const finish = async (c: Context, session: string, { reward, labels }: Ending): Promise<Response> => {
+    const isKnown = endForPolicies(session);
+    const hasOutcome = reward !== undefined || labels !== undefined;
+    let kept = 0;
+    try {
+      const tenant = tenantOf(c);
+      const end = { session, ...(tenant === undefined ? {} : { tenant }) };
+      const said = { ...(reward === undefined ? {} : { reward }), ...(labels === undefined ? {} : { labels }) };
+      kept = (await ledger?.ask('sessionEnded', { ...end, ...said })) ?? 0;
+    } catch (error) {
+      // Policies know of the end, and that is all that a client without an outcome wants.
+      if (!hasOutcome) return c.json({ status: 'ok', session_id: session, known: isKnown });
+      const message = `The end of session '${session}' can't be kept now: ${(error as Error).message}`;
+      return failure(c, 'capture_failed', message);
+    }
+    if (hasOutcome && kept === 0) {
+      const message = `No turn of session '${session}' is on record, so its reward and labels can't be kept.`;
+      return failure(c, 'session_not_found', message);
+    }
+    return c.json({ status: 'ok', session_id: session, known: isKnown || kept > 0 });
+  };
+
+  /** @returns a response: what is wrong with the body */
+  const read = async (c: Context): Promise<Ending | Response> => {
+    const text = await c.req.text();
+    const body = ending.safeParse(text.trim() === '' ? {} : parseJson(text));
+    if (body.success) return body.data;
+    return c.json({ error: z.prettifyError(body.error), code: 'bad_request' }, 400);
+  };
+
+  // vLLM router's form.
+  app.post('/finish_session', async (c) => {
+    const body = await read(c);
+    const session = c.req.query('session_id') ?? (body instanceof Response ? '' : (body.session_id ?? ''));
+    if (session === '')
+      return c.json({ error: 'session_id is required (use query ?session_id=... or JSON body)' }, 400);
+    return body instanceof Response ? body : finish(c, session, body);
+  });
+  app.post('/sessions/:id{.+}/finish', async (c) => {
+    const body = await read(c);
+    return body instanceof Response ? body : finish(c, c.req.param('id'), body);
+  });
+  app.delete('/sessions/:id{.+}', async (c) => {
+    const session = c.req.param('id');
+    const ended = await finish(c, session, {});
+    const tenant = exchangeOf(c)?.tenant ?? '';
+    const isRemoved = await ledger?.ask('chatRemove', { session, tenant });
+    return isRemoved === true ? c.body(null, 204) : ended;
+  });
+}
+
+function failure(c: Context, code: 'capture_failed' | 'session_not_found', message: string): Response {
+  return c.json({ error: message, code }, errorTable[code].status, { 'x-turnout-error': code });
+}

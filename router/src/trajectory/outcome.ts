@@ -1,0 +1,49 @@
+/** How a session ended, as its client says. */
+export interface SessionOutcome {
+  /** Unix ms: when its client said so last. */
+  readonly finishedAtMs: number;
+  /** null: none was given. */
+  readonly reward: number | null;
+  readonly labels: readonly string[];
+}
+
+/** What a client says with the end of a session. A member that is left out stays as it was. */
+export interface OutcomeChange {
+  readonly reward?: number | null;
+  readonly labels?: readonly string[];
+}
+
+/** Which outcomes are asked for; a member that is left out limits nothing. */
+export interface OutcomeQuery {
+  /** Whether the session has ended by its client's word. */
+  readonly finished?: boolean;
+  /** The least and the largest reward; a session without a reward has neither. */
+  readonly minReward?: number;
+  readonly maxReward?: number;
+  readonly label?: string;
+}
+
+export const outcomeAfter = (
+  before: SessionOutcome | null,
+  { reward = before?.reward ?? null, labels = before?.labels ?? [] }: OutcomeChange,
+  nowMs: number,
+): SessionOutcome => ({ finishedAtMs: nowMs, reward, labels });
+
+export function wantsOutcome(
+  { finished, minReward = -Infinity, maxReward = Infinity, label }: OutcomeQuery,
+  outcome: SessionOutcome | null,
+): boolean {
+  if (finished !== undefined && finished !== (outcome !== null)) return false;
+  if (label !== undefined && outcome?.labels.includes(label) !== true) return false;
+  if (minReward === -Infinity && maxReward === Infinity) return true;
+  const reward = outcome?.reward ?? null;
+  return reward !== null && reward >= minReward && reward <= maxReward;
+}
+
+/** As listings and exports tell it; the same members with and without an outcome. */
+export const outcomeJson = (outcome: SessionOutcome | null) => ({
+  finished: outcome !== null,
+  finished_at_ms: outcome?.finishedAtMs ?? null,
+  reward: outcome?.reward ?? null,
+  labels: outcome?.labels ?? [],
+});
