@@ -1,3 +1,4 @@
+import { getHeapStatistics } from 'node:v8';
 import type { CaptureOptions } from './capture/capture-calls.ts';
 import { type EndedTurn, TurnPacker } from './capture/turn-parcel.ts';
 import type { LedgerCalls } from './ledger-calls.ts';
@@ -32,7 +33,9 @@ export class Ledger extends ThreadCaller<LedgerCalls> {
   #timer: NodeJS.Timeout | null = null;
 
   constructor(options: LedgerOptions, onDeath: (error: Error) => void) {
-    super(new URL('./ledger-in-thread', import.meta.url), options, onDeath);
+    // A part of what the caches hold are V8's objects: their limits come on top of the heap that Node gives a thread.
+    const heapBytes = getHeapStatistics().heap_size_limit + (options.maxBytes ?? 0);
+    super(new URL('./ledger-in-thread', import.meta.url), options, onDeath, Math.ceil(heapBytes / 1_048_576));
   }
 
   /**

@@ -40,10 +40,14 @@ export class ThreadCaller<C extends Calls> {
   /**
    * @param program the thread's module, `.ts` in the repository and `.js` in the published package: named without ending
    * @param onDeath told once should the thread end by itself; all calls have failed by then
+   * @param heapMb how large V8's heap of the thread may grow; left out: Node's default
    */
-  constructor(program: URL, workerData: unknown, onDeath: (error: Error) => void) {
+  constructor(program: URL, workerData: unknown, onDeath: (error: Error) => void, heapMb?: number) {
     const source = new URL(`${program.href}.ts`);
-    this.#worker = new Worker(existsSync(source) ? source : new URL(`${program.href}.js`), { workerData });
+    this.#worker = new Worker(existsSync(source) ? source : new URL(`${program.href}.js`), {
+      workerData,
+      ...(heapMb === undefined ? {} : { resourceLimits: { maxOldGenerationSizeMb: heapMb } }),
+    });
     this.#worker.on('message', (replies: readonly Reply[]) => {
       for (const reply of replies) this.#settle(reply);
     });

@@ -7,6 +7,7 @@ import type { Plugin } from '../plugin.ts';
 import { ExpertsRoad, ExpertsTap } from './capture/experts-tap.ts';
 import { endedSessions } from './ended-sessions.ts';
 import { Ledger } from './ledger.ts';
+import { defaultMemoryBytes } from './memory-limit.ts';
 import type { SessionEnd } from './session-calls.ts';
 import type { StoreState } from './store/store-calls.ts';
 
@@ -60,6 +61,8 @@ export class Trajectories {
   readonly #road: ExpertsRoad;
   /** What captures, and what ends the thread after the last exchange. */
   readonly plugins: readonly Plugin[] = [{ name: 'trajectories', appliesTo: () => false, close: () => this.close() }];
+  /** The limit of the token trees. */
+  readonly treeBytes: number;
   readonly #log: Logger;
   /** `--capture-required`: what is to be captured is, or is refused. */
   readonly isRequired: boolean;
@@ -74,8 +77,9 @@ export class Trajectories {
 
   private constructor(config: TrajectoryConfig, log: Logger) {
     const { dataDir = null, store = null, storeMemoryBytes, storeMaxAgeSecs, tokenizerPath = null } = config;
-    const { radixMaxCacheSize: maxNodes, radixMaxBytes: maxBytes, radixGcThresholdK: keepVersions } = config;
-    const tokens = { tokenizerPath, maxNodes, maxBytes, keepVersions };
+    const { radixMaxCacheSize: maxNodes = Infinity, radixGcThresholdK: keepVersions } = config;
+    this.treeBytes = config.radixMaxBytes ?? defaultMemoryBytes();
+    const tokens = { tokenizerPath, maxNodes, maxBytes: this.treeBytes, keepVersions };
     this.#log = log;
     this.isRequired = config.captureRequired;
     this.ledger = new Ledger(

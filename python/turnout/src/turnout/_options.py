@@ -318,10 +318,10 @@ class RouterOptions(TypedDict, total=False):
     """The model's tokenizer.json, or the folder it is in: what exact tokens need."""
 
     radix_max_cache_size: int
-    """Nodes that the trees of tokens may have, about two a turn; the least recently used go. Default: 10000."""
+    """A limit for the number of nodes in the trees of tokens, about two a turn. Unset: --radix-max-bytes alone limits them."""
 
     radix_max_bytes: int
-    """Memory that the trees of tokens may take. Default: 1073741824."""
+    """Memory that the trees of tokens may take; unset: 10 % of the RAM or of the cgroup limit, at most 8 GiB. Turns of the sessions used longest ago are evicted first."""
 
     radix_gc_threshold_k: int
     """Nodes that only weights so many versions older than the newest used are removed. Default: 5."""

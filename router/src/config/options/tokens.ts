@@ -12,14 +12,14 @@ export const tokensOptions = {
   ),
   radixMaxCacheSize: option(
     '<nodes>',
-    count.min(1).default(10_000),
-    'Nodes that the trees of tokens may have, about two a turn; the least recently used go.',
+    count.min(1).optional(),
+    'A limit for the number of nodes in the trees of tokens, about two a turn. Unset: --radix-max-bytes alone limits them.',
     { needsRestart: true },
   ),
   radixMaxBytes: option(
     '<bytes>',
-    count.min(65_536).default(1_073_741_824),
-    'Memory that the trees of tokens may take.',
+    count.min(65_536).optional(),
+    'Memory that the trees of tokens may take; unset: 10 % of the RAM or of the cgroup limit, at most 8 GiB. Turns of the sessions used longest ago are evicted first.',
     { needsRestart: true },
   ),
   radixGcThresholdK: option(

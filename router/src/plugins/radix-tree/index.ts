@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { machineMemory } from '../../trajectory/memory-limit.ts';
 import type { PluginDefinition } from '../definition.ts';
 import { SameTokens } from '../same-tokens/same-tokens.ts';
 import { addRoutes } from './routes.ts';
@@ -22,6 +23,9 @@ export const radixTree: PluginDefinition<RadixTreeOptions> = {
     const { ledger } = trajectories;
     const kind = await ledger.ask('loadTokenizer', null);
     log.info({ tokenizer: config.tokenizerPath, kind }, 'tokenizer loaded');
+    const { bytes, from } = machineMemory();
+    const limit = { maxBytes: trajectories.treeBytes, maxNodes: config.radixMaxCacheSize ?? null };
+    log.info({ ...limit, memoryBytes: bytes, memoryFrom: from }, 'memory limit of the token trees');
     const sameTokens = new SameTokens((text) => ledger.ask('encodeText', text), log);
     if (own.verify) sameTokens.watch(fleet);
     const { sessionHeaders } = config;

@@ -1,6 +1,7 @@
 import { bufferOf } from '../../kit/bytes.ts';
 import { type TokenizerChoice, loadTokenizer } from '../tokens/load-tokenizer.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
+import { defaultMemoryBytes } from '../memory-limit.ts';
 import { TokenForest } from '../tree/forest.ts';
 import { pathTo } from '../tree/path.ts';
 import { release } from '../tree/tree-node.ts';
@@ -14,7 +15,9 @@ export interface CaptureOptions {
   /** A tokenizer.json or a model's folder; null: nothing can be captured. */
   readonly tokenizerPath: string | null;
   readonly tokenizer?: TokenizerChoice;
+  /** Left out: no limit. */
   readonly maxNodes?: number;
+  /** Left out: `defaultMemoryBytes`. */
   readonly maxBytes?: number;
   readonly keepVersions?: number;
   /** Keep requests and answers as they passed, too. */
@@ -65,7 +68,7 @@ function treeFor({ names }: TokenForest, tenant: string, model: string): string 
 
 /** What the trajectory thread can be asked about tokens, once the tokenizer is loaded. */
 export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files: ExpertsFiles | null = null) {
-  const { tokenizerPath, maxNodes = 10_000, maxBytes = 1_073_741_824, keepVersions = 5 } = options;
+  const { tokenizerPath, maxNodes = Infinity, maxBytes = defaultMemoryBytes(), keepVersions = 5 } = options;
   let capture: Capture | null = null;
   const open = new Map<number, Open>();
 

@@ -1,0 +1,125 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after } from 'node:test';
+import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
+import { decode, endOfTurn } from '../../src/sim/tokenizer.ts';
+import { type CaptureOptions, captureCalls } from '../../src/trajectory/capture/capture-calls.ts';
+import { TurnPacker } from '../../src/trajectory/capture/turn-parcel.ts';
+import { MemoryStore } from '../../src/trajectory/store/memory.ts';
+import { TurnWriter } from '../../src/trajectory/store/writer.ts';
+import type { Turn } from '../../src/trajectory/turn.ts';
+
+/** The folder of the simulated engine's tokenizer, removed after the file's tests. */
+export function tokenizerFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'turnout-capture-'));
+  after(() => rmSync(folder, { recursive: true }));
+  writeTokenizer(folder);
+  return folder;
+}
+
+/** What an engine answers. */
+export interface Said {
+  readonly ids: readonly number[];
+  /** Of the first token; each one after it is 0.01 less. */
+  readonly logprob: number;
+  readonly version?: string;
+  /** Left out: `stop` where the last id ends a turn, else `length`. */
+  readonly finish?: 'stop' | 'length' | 'abort';
+}
+
+/** A request and its answer. */
+export interface Asked {
+  readonly session?: string;
+  readonly prompt: string | readonly number[];
+  readonly said: Said;
+}
+
+/** The text that the client of an answer gets. */
+export const visible = ({ ids, finish }: Said): string =>
+  decode(ids.at(-1) === endOfTurn && finish !== 'length' ? ids.slice(0, -1) : ids, false);
+
+export const logprobsOf = ({ ids, logprob }: Said): number[] => ids.map((_, i) => logprob - i / 100);
+
+/** What the trajectory thread does with requests and answers, without the thread. */
+export class CaptureScene {
+  readonly store = new MemoryStore(1e9);
+  readonly captured: ReturnType<typeof captureCalls>;
+  readonly turns: Turn[] = [];
+  readonly #packer = new TurnPacker();
+  #id = 0;
+
+  private constructor(options: CaptureOptions) {
+    const writer = new TurnWriter(this.store);
+    const put = (turn: Turn): void => {
+      writer.put(turn);
+      this.turns.push({ ...turn, ids: turn.ids.slice(), logprobs: turn.logprobs.slice(), mask: turn.mask.slice() });
+    };
+    this.captured = captureCalls(options, { put, copies: true });
+  }
+
+  static async start(options: CaptureOptions): Promise<CaptureScene> {
+    const scene = new CaptureScene(options);
+    await scene.captured.calls.loadTokenizer();
+    return scene;
+  }
+
+  /** @returns the ids that the engine gets, and the turn that was recorded */
+  async ask({ session = '', prompt, said }: Asked): Promise<{ ids: readonly number[]; turn: Turn }> {
+    const isText = typeof prompt === 'string';
+    const request = Buffer.from(JSON.stringify(isText ? { text: prompt } : { input_ids: prompt }));
+    let ids = isText ? [] : prompt;
+    const id = isText ? ++this.#id : 0;
+    if (isText) {
+      const call = { id, dialect: 'generate', body: request, tenant: '', model: 'm', forward: 'ids' } as const;
+      const opened = await this.captured.calls.openCapture(call);
+      ids = (JSON.parse(Buffer.from(opened!.body!).toString()) as { input_ids: number[] }).input_ids;
+    }
+    this.#answer(session, id, isText ? null : request, ids.length, said);
+    await this.captured.settled();
+    return { ids, turn: this.turns.at(-1)! };
+  }
+
+  async retrieve(text: string) {
+    const json = await this.captured.calls.retrieveFromText({
+      text,
+
+      tenant: '',
+      model: 'm',
+      withLogprobs: true,
+    });
+    return JSON.parse(json) as {
+      tokens: number[];
+      loss_mask: number[];
+      rollout_logp: number[];
+      ambiguous?: boolean;
+    };
+  }
+
+  #answer(session: string, id: number, request: Buffer | null, promptTokens: number, said: Said): void {
+    const logprobs = logprobsOf(said);
+    const type = said.finish ?? (said.ids.at(-1) === endOfTurn ? 'stop' : 'length');
+    const answer = {
+      text: visible(said),
+      output_ids: said.ids,
+      meta_info: {
+        finish_reason: { type },
+        prompt_tokens: promptTokens,
+        completion_tokens: said.ids.length,
+        weight_version: said.version ?? '1',
+        output_token_logprobs: said.ids.map((token, i) => [logprobs[i], token, null]),
+      },
+    };
+    const facts = { session, group: '', tenant: '', worker: 'w', model: 'm', path: '/generate' };
+    const times = { startedAtMs: Date.now(), ttftMs: 1, generationMs: 1 };
+    this.#packer.add({
+      id,
+      request,
+      isStream: false,
+      answer: Buffer.from(JSON.stringify(answer)),
+      expertsKey: null,
+      facts: { ...facts, ...times },
+    });
+    this.captured.calls.turnsEnded(this.#packer.take()!);
+  }
+}
