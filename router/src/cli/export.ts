@@ -16,6 +16,11 @@ export interface ExportFlags {
   readonly tenant?: string;
   readonly since?: string;
   readonly version?: string;
+  readonly finished?: boolean;
+  readonly unfinished?: boolean;
+  readonly minReward?: string;
+  readonly maxReward?: string;
+  readonly label?: string;
   readonly dataDir?: string;
   readonly store?: string;
   readonly output?: string;
@@ -25,7 +30,7 @@ const SAY_MS = 2_000;
 
 /** Writes trajectories out of a store, also of one that a router is writing to. @param say a line for people */
 export async function exportTrajectories(flags: ExportFlags, say: (line: string) => void): Promise<void> {
-  const { format, session, group, tenant, version, output } = flags;
+  const { format, session, group, tenant, version, label, output } = flags;
   if (!formatNames.includes(format as ExportFormat)) {
     throw new ConfigError(`--format ${format}: one of ${formatNames.join(', ')}`);
   }
@@ -33,6 +38,11 @@ export async function exportTrajectories(flags: ExportFlags, say: (line: string)
   if (Number.isNaN(sinceMs)) {
     throw new ConfigError(`--since ${flags.since}: a time (2026-11-21T10:00:00Z, Unix seconds) or how long ago (90m)`);
   }
+  if (flags.finished === true && flags.unfinished === true) {
+    throw new ConfigError('--finished and --unfinished: no session is both');
+  }
+  const finished = flags.finished ?? (flags.unfinished === true ? false : undefined);
+  const [minReward, maxReward] = [rewardOf('--min-reward', flags.minReward), rewardOf('--max-reward', flags.maxReward)];
   if (output === undefined && process.stdout.isTTY && format !== 'jsonl') {
     throw new ConfigError(`${format} is not for terminals: name a file with -o, or pipe it`);
   }
@@ -46,7 +56,7 @@ export async function exportTrajectories(flags: ExportFlags, say: (line: string)
   } catch (error) {
     throw new ConfigError((error as Error).message);
   }
-  const given = { session, group, tenant, version, sinceMs };
+  const given = { session, group, tenant, version, sinceMs, finished, minReward, maxReward, label };
   const query = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   const progress = noProgress();
   const timer = setInterval(() => say(`export: ${describe(progress)} …`), SAY_MS);
@@ -78,6 +88,13 @@ export async function exportTrajectories(flags: ExportFlags, say: (line: string)
   }
   say(`export: ${describe(progress)}${output === undefined ? '' : `, in ${output}`}`);
   for (const [reason, count] of Object.entries(progress.leftOut)) say(`export: ${count} left out: ${reason}`);
+}
+
+function rewardOf(flag: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const reward = text.trim() === '' ? NaN : Number(text);
+  if (Number.isNaN(reward)) throw new ConfigError(`${flag} ${text}: a number`);
+  return reward;
 }
 
 /** Rejects when it can't be written, and only then goes on when there is room for more. */

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote
@@ -170,9 +170,13 @@ def unset_policy(model: str) -> Call[list[Policy]]:
     return Call("DELETE", "/policies", _policies, query={"model": model})
 
 
-def finish_session(session_id: str) -> Call[bool]:
+def finish_session(session_id: str, reward: float | None, labels: Sequence[str] | None) -> Call[bool]:
     return Call(
-        "POST", "/finish_session", lambda answer: bool(answer.json()["known"]), query={"session_id": session_id}
+        "POST",
+        "/finish_session",
+        lambda answer: bool(answer.json()["known"]),
+        query={"session_id": session_id},
+        body=_given({"reward": reward, "labels": None if labels is None else list(labels)}),
     )
 
 

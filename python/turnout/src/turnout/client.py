@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -96,9 +96,11 @@ class AsyncClient(_Address):
         """Takes away the policy of one model."""
         return await self._do(calls.unset_policy(model))
 
-    async def finish_session(self, session_id: str) -> bool:
-        """Ends a session (a trajectory). Returns whether a policy knew it."""
-        return await self._do(calls.finish_session(session_id))
+    async def finish_session(
+        self, session_id: str, *, reward: float | None = None, labels: Sequence[str] | None = None
+    ) -> bool:
+        """Ends a session (a trajectory) and keeps its outcome with its turns. Returns whether the router knew it."""
+        return await self._do(calls.finish_session(session_id, reward, labels))
 
     async def wait_idle(self, timeout_secs: float = 60) -> dict[str, int]:
         """Waits until the router has nothing under way at any worker. Returns {}, or what is under way by worker when time is up."""
@@ -205,9 +207,11 @@ class Client(_Address):
         """Takes away the policy of one model."""
         return self._do(calls.unset_policy(model))
 
-    def finish_session(self, session_id: str) -> bool:
-        """Ends a session (a trajectory). Returns whether a policy knew it."""
-        return self._do(calls.finish_session(session_id))
+    def finish_session(
+        self, session_id: str, *, reward: float | None = None, labels: Sequence[str] | None = None
+    ) -> bool:
+        """Ends a session (a trajectory) and keeps its outcome with its turns. Returns whether the router knew it."""
+        return self._do(calls.finish_session(session_id, reward, labels))
 
     def wait_idle(self, timeout_secs: float = 60) -> dict[str, int]:
         """Waits until the router has nothing under way at any worker. Returns {}, or what is under way by worker when time is up."""

@@ -101,7 +101,7 @@ export async function encodeSamples(
         turns: turns.map(({ id, drift }) => ({ id, drift })),
         weight_version_spans: spans,
       },
-      reward: metadata['reward'] ?? null,
+      reward: metadata['reward'] ?? trajectory.outcome?.reward ?? null,
       nulls: [...(rows === null ? ['rollout_routed_experts'] : []), 'rollout_indexer_topk'],
     });
   }

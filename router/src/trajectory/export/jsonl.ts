@@ -1,3 +1,4 @@
+import { outcomeJson } from '../outcome.ts';
 import type { Turn } from '../turn.ts';
 import type { Trajectory } from './trajectory.ts';
 import { outlineJson, said } from './turn-json.ts';
@@ -15,6 +16,7 @@ export async function* toJsonl(trajectories: AsyncIterable<Trajectory>): AsyncGe
       group,
       tenant,
       model,
+      ...outcomeJson(trajectory.outcome),
       tokens: Array.from(trajectory.ids),
       loss_mask: Array.from(trajectory.mask),
       rollout_log_probs: Array.from(trajectory.logprobs),

@@ -11,12 +11,14 @@ type Columns = ConstructorParameters<typeof ParquetWriter>[0]['schema'];
 const text = (name: string) =>
   ({ name, type: 'BYTE_ARRAY', converted_type: 'UTF8', repetition_type: 'REQUIRED' }) as const;
 
+const number = (name: string) => ({ name, type: 'DOUBLE', repetition_type: 'OPTIONAL' }) as const;
+
 /** The three-level form of lists, which every reader knows. */
-const list = (name: string, type: 'INT32' | 'DOUBLE') =>
+const list = (name: string, element: { type: 'INT32' | 'DOUBLE' } | { type: 'BYTE_ARRAY'; converted_type: 'UTF8' }) =>
   [
     { name, converted_type: 'LIST', repetition_type: 'REQUIRED', num_children: 1 },
     { name: 'list', repetition_type: 'REPEATED', num_children: 1 },
-    { name: 'element', type, repetition_type: 'REQUIRED' },
+    { name: 'element', repetition_type: 'REQUIRED', ...element },
   ] as const;
 
 const columns: readonly { name: string; read: (trajectory: Trajectory) => unknown }[] = [
@@ -25,6 +27,10 @@ const columns: readonly { name: string; read: (trajectory: Trajectory) => unknow
   { name: 'group', read: ({ group }) => group },
   { name: 'tenant', read: ({ tenant }) => tenant },
   { name: 'model', read: ({ model }) => model },
+  { name: 'finished', read: ({ outcome }) => outcome !== null },
+  { name: 'finished_at_ms', read: ({ outcome }) => outcome?.finishedAtMs ?? null },
+  { name: 'reward', read: ({ outcome }) => outcome?.reward ?? null },
+  { name: 'labels', read: ({ outcome }) => outcome?.labels ?? [] },
   { name: 'tokens', read: ({ ids }) => Array.from(ids) },
   { name: 'loss_mask', read: ({ mask }) => Array.from(mask) },
   { name: 'rollout_log_probs', read: ({ logprobs }) => Array.from(logprobs) },
@@ -35,9 +41,12 @@ const columns: readonly { name: string; read: (trajectory: Trajectory) => unknow
 const schema = (): Columns => [
   { name: 'root', num_children: columns.length },
   ...['id', 'session', 'group', 'tenant', 'model'].map(text),
-  ...list('tokens', 'INT32'),
-  ...list('loss_mask', 'INT32'),
-  ...list('rollout_log_probs', 'DOUBLE'),
+  { name: 'finished', type: 'BOOLEAN', repetition_type: 'REQUIRED' },
+  ...['finished_at_ms', 'reward'].map(number),
+  ...list('labels', { type: 'BYTE_ARRAY', converted_type: 'UTF8' }),
+  ...list('tokens', { type: 'INT32' }),
+  ...list('loss_mask', { type: 'INT32' }),
+  ...list('rollout_log_probs', { type: 'DOUBLE' }),
   ...['versions', 'turns'].map(text),
 ];
 

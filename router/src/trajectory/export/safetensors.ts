@@ -1,3 +1,4 @@
+import { outcomeJson } from '../outcome.ts';
 import type { RoutedExperts } from '../turn.ts';
 import { readExperts } from './experts.ts';
 import { Spool } from './spool.ts';
@@ -85,8 +86,9 @@ export async function* toSafetensors(
   }
 }
 
-function metaOf({ id, session, group, tenant, model, versions, turns }: Trajectory): string {
-  return JSON.stringify({ id, session, group, tenant, model, versions, turns: turns.map(outlineJson) });
+function metaOf({ id, session, group, tenant, model, outcome, versions, turns }: Trajectory): string {
+  const ended = outcomeJson(outcome);
+  return JSON.stringify({ id, session, group, tenant, model, ...ended, versions, turns: turns.map(outlineJson) });
 }
 
 function headOf(tensors: readonly Tensor[]): Uint8Array {

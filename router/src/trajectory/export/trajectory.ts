@@ -1,3 +1,4 @@
+import type { SessionOutcome } from '../outcome.ts';
 import type { TurnOutline } from '../store/store.ts';
 import type { Turn, VersionSpan } from '../turn.ts';
 
@@ -16,6 +17,8 @@ export interface Trajectory {
   readonly versions: readonly VersionSpan[];
   /** From the first to the last. */
   readonly turns: readonly Turn[];
+  /** Of its session; null: its client has not said that it is over. */
+  readonly outcome: SessionOutcome | null;
 }
 
 /** Why turns make no whole trajectory. */
@@ -39,7 +42,7 @@ export function leavesOf(outlines: readonly TurnOutline[]): TurnOutline[] {
  * Puts a trajectory together from its end: of each turn counts what the one after it keeps.
  * @param turns from the first to the last, each the parent of the next
  */
-export function assemble(turns: readonly Turn[]): Trajectory | Gap {
+export function assemble(turns: readonly Turn[], outcome: SessionOutcome | null = null): Trajectory | Gap {
   const last = turns.at(-1)!;
   if (turns[0]!.parent !== null) return 'a turn before it is gone';
   const length = last.keeps + last.ids.length;
@@ -63,5 +66,5 @@ export function assemble(turns: readonly Turn[]): Trajectory | Gap {
   }
   if (end > 0) return 'a turn keeps more than there is before it';
   const { id, session, group, tenant, model } = last;
-  return { id, session, group, tenant, model, ids, logprobs, mask, versions: spans.toReversed(), turns };
+  return { id, session, group, tenant, model, ids, logprobs, mask, versions: spans.toReversed(), turns, outcome };
 }

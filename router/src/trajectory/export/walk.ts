@@ -1,9 +1,9 @@
-import { type SessionHead, type TrajectoryStore, type TurnOutline, wants } from '../store/store.ts';
-import type { Turn, TurnQuery } from '../turn.ts';
+import { type SessionHead, type SessionQuery, type TrajectoryStore, type TurnOutline, wants } from '../store/store.ts';
+import type { Turn } from '../turn.ts';
 import { type Trajectory, assemble, leavesOf } from './trajectory.ts';
 
-/** Which trajectories: those with a turn that is wanted. */
-export type ExportQuery = Omit<TurnQuery, 'limit' | 'after'>;
+/** Which trajectories: those with a turn that is wanted, of sessions that ended as is wanted. */
+export type ExportQuery = Omit<SessionQuery, 'limit' | 'after'>;
 
 /** How far an export is. */
 export interface ExportProgress {
@@ -39,7 +39,7 @@ export async function* walk(
 
 async function* walkSession(
   store: TrajectoryStore,
-  { session, tenant }: SessionHead,
+  { session, tenant, outcome }: SessionHead,
   query: ExportQuery,
   progress: ExportProgress,
 ): AsyncGenerator<Trajectory> {
@@ -48,7 +48,7 @@ async function* walkSession(
   for (const leaf of leavesOf(outlines)) {
     if (!lineOf(leaf, byId).some((turn) => wants(query, turn))) continue;
     const turns = await readLine(store, leaf.id);
-    const made = turns === null ? 'a turn before it is gone' : assemble(turns);
+    const made = turns === null ? 'a turn before it is gone' : assemble(turns, outcome);
     if (typeof made === 'string') {
       progress.leftOut[made] = (progress.leftOut[made] ?? 0) + 1;
       continue;
