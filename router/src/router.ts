@@ -23,6 +23,7 @@ import { classify } from './classify/classify.ts';
 import { orders } from './classify/keys.ts';
 import { retargeted } from './classify/retarget.ts';
 import { settlerOf } from './classify/roles.ts';
+import { markFolder } from './config/folder-owner.ts';
 import { checkFolder, makeFolder } from './config/folder.ts';
 import { namedWorkers } from './config/named-workers.ts';
 import { LiveConfig } from './config/live.ts';
@@ -54,6 +55,7 @@ import { LoopLag } from './observe/loop-lag.ts';
 import { Meters } from './observe/meters.ts';
 import { createRegistry, metricsPage } from './observe/metrics.ts';
 import { pluginEnds } from './observe/plugin-ends.ts';
+import { pluginHints } from './observe/plugin-hints.ts';
 import { verdicts } from './observe/verdicts.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
@@ -133,6 +135,11 @@ async function assemble(
   closers.add(() => logging.close());
   const log = logging.logger;
   for (const line of withoutEffect(config)) log.warn(line);
+  if (config.dataDir !== undefined) {
+    const { otherPid, unmark } = markFolder(config.dataDir);
+    closers.add(unmark);
+    if (otherPid !== null) log.info(`another router (pid ${otherPid}) uses --data-dir ${config.dataDir}, too`);
+  }
   const random = seededRandom(Math.floor(Math.random() * 2 ** 32));
   const clock: CoarseClock = { nowMs: performance.now() };
   const retryBudget = new RetryBudget(config.retryBufferBytes);
@@ -296,6 +303,7 @@ async function assemble(
       ...sessionEnds,
       verdicts(breakers, health),
       fleetControl,
+      pluginHints(log),
     ],
     get requestTimeoutMs() {
       return live.current.requestTimeoutSecs * 1000;

@@ -1,6 +1,6 @@
 import type { Hono } from 'hono';
 import { z } from 'zod';
-import { parseJson } from './parse-json.ts';
+import { checkJson } from './check-input.ts';
 
 /** What the control API does to policies and sessions. */
 export interface PolicyControl {
@@ -20,8 +20,8 @@ const newPolicy = z.strictObject({ policy: z.string().min(1), model: z.string().
 export function addPolicyRoutes(app: Hono, policies: PolicyControl): void {
   app.get('/policies', (c) => c.json({ policies: policies.list() }));
   app.put('/policies', async (c) => {
-    const body = newPolicy.safeParse(parseJson(await c.req.text()));
-    if (!body.success) return c.json({ error: z.prettifyError(body.error), code: 'BAD_REQUEST' }, 400);
+    const body = checkJson(newPolicy, await c.req.text());
+    if (body.problem !== null) return c.json({ error: body.problem, code: 'BAD_REQUEST' }, 400);
     try {
       await policies.set(body.data.model, body.data.policy);
     } catch (error) {

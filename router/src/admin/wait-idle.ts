@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Hono } from 'hono';
 import { z } from 'zod';
 import type { Fleet } from '../fleet/fleet.ts';
-import { parseJson } from './parse-json.ts';
+import { checkJson } from './check-input.ts';
 
 const LOOK_EVERY_MS = 20;
 
@@ -13,9 +13,8 @@ export function addWaitIdle(app: Hono, fleet: Fleet): void {
   const inFlight = () =>
     fleet.workers.filter((worker) => fleet.load(worker) > 0).map((worker) => [worker.url, fleet.load(worker)] as const);
   app.post('/fleet/wait_idle', async (c) => {
-    const text = await c.req.text();
-    const asked = question.safeParse(text === '' ? {} : parseJson(text));
-    if (!asked.success) return c.json({ error: z.prettifyError(asked.error), code: 'BAD_REQUEST' }, 400);
+    const asked = checkJson(question, await c.req.text());
+    if (asked.problem !== null) return c.json({ error: asked.problem, code: 'BAD_REQUEST' }, 400);
     const endMs = performance.now() + asked.data.timeout_secs * 1000;
     for (;;) {
       const busy = inFlight();

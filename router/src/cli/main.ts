@@ -37,7 +37,7 @@ addOptions(
     .command('doctor')
     .description('Check this machine, the ports and every worker, and say what is missing for what.'),
 ).action(async (flags: Record<string, unknown>) => {
-  const { doctor } = await import('./doctor.ts');
+  const { doctor } = await import('./doctor/doctor.ts');
   process.exitCode = await doctor(read(flags).read(), (line) => process.stdout.write(`${line}\n`));
 });
 

@@ -1,5 +1,7 @@
 import { once } from 'node:events';
+import { makeFolder } from '../config/folder.ts';
 import { ConfigError } from '../config/load.ts';
+import { commandName } from '../config/version.ts';
 import { type EngineCommand, ENGINE_HOST } from '../launch/engine-command.ts';
 import { type SimOptions, simDefaults } from '../sim/options.ts';
 import { writeTokenizer } from '../sim/tokenizer-files.ts';
@@ -18,6 +20,7 @@ type SimSettings = Partial<Omit<SimOptions, 'onFinished'>>;
 /** Runs simulated engines, each a process of its own, until it is told to stop. */
 export async function sim(flags: SimFlags): Promise<void> {
   if (flags.writeTokenizer !== undefined) {
+    writing('--write-tokenizer', flags.writeTokenizer);
     writeTokenizer(flags.writeTokenizer);
     process.stdout.write(`The simulated model's tokenizer: --tokenizer-path ${flags.writeTokenizer}\n`);
     return;
@@ -36,14 +39,29 @@ export async function sim(flags: SimFlags): Promise<void> {
   );
   const engines: SpawnedSimEngine[] = [];
   for (let i = 0; i < count; i++) {
-    const engine = await spawnSimEngine({ ...settings, port: firstPort === 0 ? 0 : firstPort + i });
+    const port = firstPort === 0 ? 0 : firstPort + i;
+    const engine = await spawnSimEngine({ ...settings, port }).catch(async (error: unknown) => {
+      await Promise.all(engines.map((each) => each.kill('SIGTERM')));
+      throw new ConfigError(`--first-port ${firstPort}: ${(error as Error).message}`);
+    });
     engines.push(engine);
     process.stdout.write(`  ${engine.url}  (pid ${engine.pid})\n`);
   }
-  process.stdout.write(`Route to them:\n  turnout serve --worker-urls ${engines.map(({ url }) => url).join(' ')}\n`);
+  process.stdout.write(
+    `Route to them:\n  ${commandName} serve --worker-urls ${engines.map(({ url }) => url).join(' ')}\n`,
+  );
   process.stdout.write('Ctrl-C stops them.\n');
   await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
   await Promise.all(engines.map((engine) => engine.kill('SIGTERM')));
+}
+
+/** Throws `ConfigError` where the folder can't be made. */
+function writing(flag: string, folder: string): void {
+  try {
+    makeFolder(flag, folder);
+  } catch (error) {
+    throw new ConfigError((error as Error).message);
+  }
 }
 
 /** Reads `name=value` pairs for any constant of the model. */

@@ -14,5 +14,9 @@ export function withoutEffect(config: Config): string[] {
     if (config.dpAware) lines.push(`--dp-aware ${why}`);
     if (config.intraNodeDataParallelSize > 1) lines.push(`--intra-node-data-parallel-size ${why}`);
   }
+  const captures = config.captureChat || config.plugin.some((entry) => /^(radix-tree|chat-sessions)(:|$)/.test(entry));
+  if (config.captureBodies && !captures) {
+    lines.push('--capture-bodies has no effect without a plugin that captures: --plugin radix-tree or --capture-chat');
+  }
   return lines;
 }

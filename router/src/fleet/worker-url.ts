@@ -62,6 +62,10 @@ export function readWorkerUrls(
   if (ranks !== null && (ranks.last < ranks.first || ranks.last - ranks.first >= MAX_RANKS)) {
     return `"@${ranks.first}-${ranks.last}" is no range of ranks: the first of at most ${MAX_RANKS}, then the last, as in http://host:port@4-7.`;
   }
+  const beforeV1 = /^(.*?)\/+v1\/*$/.exec(url)?.[1];
+  if (beforeV1 !== undefined) {
+    return `"${shown(text)}" is the base URL of an API client: a worker URL ends before /v1. Did you mean ${shown(beforeV1)}?`;
+  }
   const isTls = parsed.protocol === 'https:';
   const engineUrl = url.replace(/\/+$/, '');
   const engine = {

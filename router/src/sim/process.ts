@@ -6,7 +6,13 @@
 import { startSimEngine } from './engine.ts';
 import type { SimOptions } from './options.ts';
 
-const engine = await startSimEngine(JSON.parse(process.argv[2] ?? '{}') as Partial<SimOptions>);
+const options = JSON.parse(process.argv[2] ?? '{}') as Partial<SimOptions>;
+const engine = await startSimEngine(options).catch((error: NodeJS.ErrnoException) => {
+  // An address that is taken is the user's to change, not a fault with a stack trace.
+  if (error.syscall !== 'listen') throw error;
+  process.stdout.write(`${JSON.stringify({ error: error.code })}\n`);
+  process.exit(1);
+});
 process.stdout.write(`${JSON.stringify({ url: engine.url, pid: engine.pid })}\n`);
 process.stdin.resume();
 process.stdin.on('error', () => process.exit(0));

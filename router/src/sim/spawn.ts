@@ -36,7 +36,11 @@ export async function spawnSimEngine(options: Partial<Omit<SimOptions, 'onFinish
     once(lines, 'line').then(([line]) => String(line)),
     exited.then(() => Promise.reject(new Error('the simulated engine ended before it listened'))),
   ]);
-  const { url, pid } = JSON.parse(first) as { url: string; pid: number };
+  const { url, pid, error } = JSON.parse(first) as { url: string; pid: number; error?: string };
+  if (error !== undefined) {
+    const reason = error === 'EADDRINUSE' ? 'another process listens there' : error;
+    throw new Error(`port ${options.port}: ${reason}`);
+  }
   return {
     url,
     pid,

@@ -3,6 +3,8 @@ import { execFile } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { promisify } from 'node:util';
 import { parse } from 'yaml';
@@ -146,4 +148,59 @@ test('the example file has every option and is read when its lines are put in fo
     if (value === undefined) continue;
     assert.deepEqual((parse(`${key}: ${value}`) as Record<string, unknown>)[key], defaults[names[i]!], key);
   }
+});
+
+test('sim says which port is taken and leaves no engine running', async (t) => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.after(() => server.close());
+  const { port } = server.address() as { port: number };
+  const { code, output } = await outcome(t, ['sim', '--workers', '1', '--first-port', String(port)]);
+  assert.match(output, new RegExp(`--first-port ${port}: port ${port}: another process listens there`));
+  assert.doesNotMatch(output, /at .*\.ts/);
+  assert.equal(code, 2);
+});
+
+test('sim says that a file is not a folder for the tokenizer', async (t) => {
+  const file = join(folderOf(t), 'file');
+  writeFileSync(file, '');
+  const { code, output } = await outcome(t, ['sim', '--write-tokenizer', file]);
+  assert.match(output, /^turnout: --write-tokenizer .*file is a file, not a folder$/m);
+  assert.equal(code, 2);
+});
+
+test('a worker URL that ends with /v1 is refused with the one that is meant', async (t) => {
+  const { code, output } = await outcome(t, ['serve', '--port', '0', '--worker-urls', 'http://127.0.0.1:41001/v1']);
+  assert.match(output, /ends before \/v1\. Did you mean http:\/\/127\.0\.0\.1:41001\?/);
+  assert.equal(code, 2);
+});
+
+test('a second router on one data folder says so', async (t) => {
+  const dataDir = folderOf(t);
+  const args = ['serve', '--port', '0', '--prometheus-port', '0', '--data-dir', dataDir];
+  const first = turnout(t, args);
+  await first.says(/listening on/);
+  assert.doesNotMatch(first.output(), /another router/);
+  const second = turnout(t, args);
+  await second.says(new RegExp(`another router \\(pid ${first.child.pid}\\) uses --data-dir`));
+});
+
+test('--capture-bodies without a plugin that captures is a warning', async (t) => {
+  const run = turnout(t, ['serve', '--port', '0', '--prometheus-port', '0', '--capture-bodies']);
+  await run.says(/--capture-bodies has no effect without a plugin that captures/);
+});
+
+test('an old Node.js in a checkout is told to use the one that npm installed', async () => {
+  const bin = readFileSync(join(import.meta.dirname, '../../bin/turnout.js'), 'utf8');
+  const old = bin
+    .replace("process.versions.node.split('.')", "'20.19.0'.split('.')")
+    .replaceAll('__dirname', JSON.stringify(join(import.meta.dirname, '../../bin')));
+  const failed = await promisify(execFile)(process.execPath, [
+    '--input-type=commonjs',
+    '-e',
+    old.replace(/^#!.*/, ''),
+  ]).catch((error: unknown) => error as { code: number; stderr: string });
+  assert.ok('code' in failed);
+  assert.equal(failed.code, 1);
+  assert.match(failed.stderr, /npx turnout/);
 });

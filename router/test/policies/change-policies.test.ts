@@ -111,7 +111,7 @@ test('what can\u2019t be is explained, and changes nothing', async (t) => {
     [set(t, router, 'fastest'), 400, /There is no policy "fastest"\. There are rollout, least_inflight, /],
     [set(t, router, './not/there.ts'), 400, /The policy "\.\/not\/there\.ts" can't be loaded: .*ENOENT/],
     [set(t, router, policyModule(t, '() => ({})')), 400, /made nothing with a choose\(\) method/],
-    [control(t, router, request('PUT', '/policies', 'random')), 400, /expected object/],
+    [control(t, router, request('PUT', '/policies', 'random')), 400, /The body is not JSON/],
     [control(t, router, request('PUT', '/policies', '{"policy":"random","modle":"m"}')), 400, /modle/],
     [control(t, router, request('PUT', '/policies', '{}')), 400, /policy/],
     [control(t, router, request('DELETE', '/policies')), 400, /\?model=NAME/],

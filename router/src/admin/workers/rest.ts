@@ -2,7 +2,7 @@ import type { Context, Hono } from 'hono';
 import { z } from 'zod';
 import type { ForcedState } from '../../fleet/breakers.ts';
 import type { Worker } from '../../fleet/worker.ts';
-import { parseJson } from '../parse-json.ts';
+import { checkJson } from '../check-input.ts';
 import { type WorkersContext, removeWorker } from './context.ts';
 import { describe, describeBriefly } from './describe.ts';
 import { changedWorker, labelsFrom, newWorker } from './fields.ts';
@@ -45,8 +45,8 @@ export function addRestRoutes(app: Hono, context: WorkersContext): void {
 
   app.post('/workers', async (c) => {
     const code = isVllm ? 'ADD_WORKER_FAILED' : 'BAD_REQUEST';
-    const body = newWorker.safeParse(parseJson(await c.req.text()));
-    if (!body.success) return c.json({ error: z.prettifyError(body.error), code }, 400);
+    const body = checkJson(newWorker, await c.req.text());
+    if (body.problem !== null) return c.json({ error: body.problem, code }, 400);
     const { url, worker_type, bootstrap_port: bootstrapPort, labels, api_key: apiKey, ...rest } = body.data;
     const [known] = isVllm ? fleet.named(url) : [];
     if (known !== undefined) return c.json({ error: `Worker ${known.url} already exists`, code }, 400);
@@ -70,8 +70,8 @@ export function addRestRoutes(app: Hono, context: WorkersContext): void {
   );
 
   const change = withWorker(async (c, worker) => {
-    const body = changedWorker.safeParse(parseJson(await c.req.text()));
-    if (!body.success) return c.json({ error: z.prettifyError(body.error), code: 'BAD_REQUEST' }, 400);
+    const body = checkJson(changedWorker, await c.req.text());
+    if (body.problem !== null) return c.json({ error: body.problem, code: 'BAD_REQUEST' }, 400);
     const { url, worker_type: role, bootstrap_port: bootstrapPort, labels, api_key: apiKey, ...rest } = body.data;
     // Both decide where it stands in what is under way: another role or URL is another worker.
     const isOther = (role ?? worker.role) !== worker.role || (typeof url === 'string' && fleet.get(url) !== worker);
@@ -104,8 +104,8 @@ export function addRestRoutes(app: Hono, context: WorkersContext): void {
   app.post(
     '/workers/:id{.+}/breaker',
     withWorker(async (c, worker) => {
-      const body = forcedBreaker.safeParse(parseJson(await c.req.text()));
-      if (!body.success) return c.json({ error: z.prettifyError(body.error), code: 'BAD_REQUEST' }, 400);
+      const body = checkJson(forcedBreaker, await c.req.text());
+      if (body.problem !== null) return c.json({ error: body.problem, code: 'BAD_REQUEST' }, 400);
       breakers.force(worker, body.data.state);
       return c.json(describe(context, worker));
     }),

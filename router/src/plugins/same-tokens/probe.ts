@@ -1,6 +1,9 @@
 import { NoAnswer } from '../../engines/ask.ts';
 import type { Worker } from '../../fleet/worker.ts';
 
+/** An engine that can be asked. */
+type Asked = Pick<Worker, 'url' | 'post'>;
+
 /** Texts in which tokenizers that look alike differ: pre-tokenizers, normalisers, digits, spaces, letters of several bytes. */
 export const probeTexts: readonly string[] = [
   'Hello, how are you?',
@@ -36,7 +39,7 @@ const TIMEOUT_MS = 2_000;
 type Ids = readonly number[];
 
 /** Asks an engine for the ids of the texts and compares. */
-export async function probe(worker: Worker, encode: (text: string) => Promise<Ids>): Promise<Verdict> {
+export async function probe(worker: Asked, encode: (text: string) => Promise<Ids>): Promise<Verdict> {
   let ask: (text: string) => Promise<Ids | null> = (text) => tokenize(worker, text);
   for (const [i, text] of probeTexts.entries()) {
     let theirs: Ids | null;
@@ -65,10 +68,10 @@ export async function probe(worker: Worker, encode: (text: string) => Promise<Id
 }
 
 /** vLLM and SGLang (0.5) take the same words. */
-const tokenize = (worker: Worker, prompt: string): Promise<Ids | null> =>
+const tokenize = (worker: Asked, prompt: string): Promise<Ids | null> =>
   ask(worker, '/tokenize', { prompt, add_special_tokens: true }, (answer) => answer.tokens);
 
-const promptIds = (worker: Worker, text: string): Promise<Ids | null> =>
+const promptIds = (worker: Asked, text: string): Promise<Ids | null> =>
   ask(
     worker,
     '/generate',
@@ -84,7 +87,7 @@ const promptIds = (worker: Worker, text: string): Promise<Ids | null> =>
  * the engine can't be asked now.
  */
 async function ask(
-  worker: Worker,
+  worker: Asked,
   path: string,
   question: object,
   idsOf: (answer: Record<string, unknown>) => unknown,
@@ -97,7 +100,7 @@ async function ask(
 }
 
 /** Why exact mode is refused, for people. */
-export function differenceIn({ text, ours, theirs }: Verdict & { kind: 'differs' }, worker: Worker): string {
+export function differenceIn({ text, ours, theirs }: Verdict & { kind: 'differs' }, worker: Asked): string {
   let at = 0;
   while (at < ours.length && ours[at] === theirs[at]) at++;
   const from = (ids: Ids): string => JSON.stringify(ids.slice(at, at + 5));

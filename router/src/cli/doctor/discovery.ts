@@ -1,10 +1,10 @@
-import type { Config } from '../config/options.ts';
-import { type KubeAccess, findAccess } from '../fleet/discover/kube-access.ts';
-import { KubeError } from '../fleet/discover/kube-api.ts';
-import { podOptionsOf, podsOf } from '../fleet/discover/kubernetes.ts';
-import { listPods } from '../fleet/discover/list-pods.ts';
-import { type Pod, type PodOptions, readPod } from '../fleet/discover/pod.ts';
-import { roleOf } from '../fleet/discover/role-selectors.ts';
+import type { Config } from '../../config/options.ts';
+import { type KubeAccess, findAccess } from '../../fleet/discover/kube-access.ts';
+import { KubeError } from '../../fleet/discover/kube-api.ts';
+import { podOptionsOf, podsOf } from '../../fleet/discover/kubernetes.ts';
+import { listPods } from '../../fleet/discover/list-pods.ts';
+import { type Pod, type PodOptions, readPod } from '../../fleet/discover/pod.ts';
+import { roleOf } from '../../fleet/discover/role-selectors.ts';
 import { type Finding, ok, problem } from './finding.ts';
 
 const PATIENCE_MS = 15_000;

@@ -1,0 +1,138 @@
+import { createSecureContext } from 'node:tls';
+import { startAccess } from '../../admit/start-access.ts';
+import { eventEndpoints } from '../../choose/kv-index/event-endpoints.ts';
+import { DEFAULT_KV_TOKENS } from '../../choose/rollout/speed.ts';
+import { workerCertificates } from '../../config/certificates.ts';
+import type { Config } from '../../config/options.ts';
+import { type Asker, type Reply, ask } from '../../engines/ask.ts';
+import type { EngineFacts } from '../../engines/engine.ts';
+import { identify } from '../../engines/engines.ts';
+import { WorkerPlaces } from '../../fleet/worker-places.ts';
+import { type WorkerAddress, readWorkerUrls } from '../../fleet/worker-url.ts';
+import { differenceIn, probe } from '../../plugins/same-tokens/probe.ts';
+import { checkGeneration } from './check-generation.ts';
+import { canConnect } from './can-connect.ts';
+import { type Finding, note, ok, problem } from './finding.ts';
+
+export type Encode = (text: string) => Promise<number[]>;
+
+interface Checked {
+  readonly findings: Finding[];
+  readonly facts: EngineFacts | null;
+}
+
+const never = (): boolean => false;
+
+/** Asks one engine for everything that the router uses of it. @param encode the router's tokenizer; null: none is configured */
+export async function checkWorker(url: string, config: Config, encode: Encode | null): Promise<Checked> {
+  const failed = (text: string): Checked => ({ findings: [problem(text)], facts: null });
+  const addresses = readWorkerUrls(url, { secureContext: createSecureContext(workerCertificates(config)) });
+  if (typeof addresses === 'string') return failed(addresses);
+  const address = addresses[0]!;
+  const places = new WorkerPlaces(config.workerAllow);
+  const refusal = places.isLimited ? places.refusalOf(address.endpoint.host) : null;
+  if (refusal !== null) return failed(refusal);
+  const { authorization } = startAccess(config, { isOwn: never, isOfPluginForClients: never }).workerKey;
+  const send = (path: string, timeoutMs: number, json?: string): Promise<Reply> =>
+    ask(address.endpoint, address.basePath + path, timeoutMs, {
+      host: address.authority,
+      authorization,
+      ...(json === undefined ? {} : { method: 'POST', json }),
+    });
+  const asker: Asker = (path) => send(path, config.healthCheckTimeoutSecs * 1000);
+  let health: Reply;
+  try {
+    health = await asker(config.healthCheckEndpoint);
+  } catch (error) {
+    return failed(await whyUnreachable(error as NodeJS.ErrnoException, address, config));
+  }
+  const isRouter = await asker('/metrics').then(({ text }) => text.includes('turnout_requests_total'), never);
+  if (isRouter) return failed('this is a turnout router, not an engine: requests to it could go round in a loop');
+  const findings: Finding[] = [
+    health.status === 200
+      ? ok(`${config.healthCheckEndpoint} answers 200`)
+      : problem(`${config.healthCheckEndpoint} answers ${health.status}: the router would not send it work`),
+  ];
+  const facts = await identify(asker);
+  findings.push(...describe(facts));
+  if (facts.dpSize !== null && facts.dpSize > 1 && address.rank === null && !config.dpAware) {
+    findings.push(
+      note(`has ${facts.dpSize} data-parallel ranks and shares them out itself: --dp-aware routes to each`),
+    );
+  }
+  if (config.policy === 'rollout' && facts.kvTokens === null) {
+    const assumed = DEFAULT_KV_TOKENS.toLocaleString('en');
+    findings.push(note(`does not tell the size of its KV cache: the rollout policy assumes ${assumed} tokens`));
+  }
+  if (config.policy === 'kv_aware') findings.push(await checkEvents(address.url, config));
+  if (health.status === 200) {
+    findings.push(await checkGeneration(facts, (path, json) => send(path, GENERATION_MS, json)));
+    const post = (path: string, json: string, timeoutMs: number) => send(path, timeoutMs, json);
+    if (encode !== null) findings.push(await checkTokenizer({ url: address.url, post }, encode));
+  }
+  return { findings, facts };
+}
+
+/** An engine that is busy takes its time for a few tokens. */
+const GENERATION_MS = 60_000;
+
+async function whyUnreachable(
+  { code, message }: NodeJS.ErrnoException,
+  { endpoint, url }: WorkerAddress,
+  config: Config,
+): Promise<string> {
+  const reason = `not reachable (${code ?? message})`;
+  if (endpoint.isTls) {
+    const plain = { ...endpoint, isTls: false, tls: null };
+    const answers = await ask(plain, config.healthCheckEndpoint, config.healthCheckTimeoutSecs * 1000).catch(
+      () => null,
+    );
+    if (answers !== null) return `${reason}: it answers without TLS. Use ${url.replace(/^https/, 'http')}`;
+  }
+  return `${reason}: is the engine up, and the address right?`;
+}
+
+async function checkEvents(url: string, config: Config): Promise<Finding> {
+  const { endpoint } = eventEndpoints(config)(url);
+  return (await canConnect(endpoint, config.healthCheckTimeoutSecs * 1000))
+    ? ok(`publishes KV cache events on ${endpoint}`)
+    : problem(
+        `publishes no KV cache events on ${endpoint} (--kv-event-port, --kv-event-endpoints): start it with --kv-events-config; see docs/guides/kv-aware.md`,
+      );
+}
+
+async function checkTokenizer(engine: Parameters<typeof probe>[0], encode: Encode): Promise<Finding> {
+  const verdict = await probe(engine, encode);
+  if (verdict.kind === 'same') return ok('its tokenizer gives the same ids as --tokenizer-path');
+  if (verdict.kind === 'differs') return problem(differenceIn(verdict, engine));
+  return note(`its tokenizer could not be compared with --tokenizer-path: ${verdict.reason}`);
+}
+
+/** What the engine's facts mean for the features of the router. */
+function describe(facts: EngineFacts): Finding[] {
+  if (facts.kind === 'openai') {
+    return [
+      note(`not SGLang or vLLM (model ${facts.model ?? 'unknown'}): routed, but weights and pauses are not known`),
+    ];
+  }
+  const name = facts.kind === 'sglang' ? 'SGLang' : 'vLLM';
+  const findings = [ok(`${name} ${facts.engineVersion ?? '(unknown version)'}, model ${facts.model ?? 'unknown'}`)];
+  findings.push(
+    facts.weightVersion === null
+      ? note(`tells no weight version: one that comes back with old weights can't be told from the others`)
+      : ok(`weights "${facts.weightVersion}"`),
+  );
+  if (facts.hasPrefixCache === true) findings.push(ok('prefix caching is on'));
+  else if (facts.hasPrefixCache === false) {
+    const flag =
+      facts.kind === 'sglang' ? 'start it without --disable-radix-cache' : 'start it with --enable-prefix-caching';
+    findings.push(problem(`prefix caching is off, so keeping a trajectory on one engine gains nothing: ${flag}`));
+  } else findings.push(note('does not tell whether prefix caching is on'));
+  if (facts.returnsRoutedExperts === false) {
+    findings.push(note('returns no routed experts (needed for routing replay): --enable-return-routed-experts'));
+  } else if (facts.returnsRoutedExperts === true) findings.push(ok('returns routed experts when asked'));
+  if (facts.hasControlCalls === false) {
+    findings.push(note('can not be paused or given new weights over HTTP: start it with VLLM_SERVER_DEV_MODE=1'));
+  }
+  return findings;
+}

@@ -1,0 +1,75 @@
+import { namedWorkers } from '../../config/named-workers.ts';
+import type { Config } from '../../config/options.ts';
+import type { EngineFacts } from '../../engines/engine.ts';
+import { loadTokenizer } from '../../trajectory/tokens/load-tokenizer.ts';
+import { type Encode, checkWorker } from './check-worker.ts';
+import { checkDiscovery } from './discovery.ts';
+import { type Finding, note, problem } from './finding.ts';
+import { checkMachine } from './machine.ts';
+
+const marks = { ok: 'ok     ', note: 'note   ', problem: 'PROBLEM' } as const;
+
+/** Looks at everything a router of this configuration needs and says what is missing for what. @returns the exit code. */
+export async function doctor(config: Config, print: (line: string) => void): Promise<number> {
+  const urls = namedWorkers(config).map(({ url }) => url);
+  let problems = 0;
+  const show = (findings: readonly Finding[]): void => {
+    for (const { state, text } of findings) {
+      print(`  ${marks[state]}  ${text}`);
+      if (state === 'problem') problems++;
+    }
+  };
+  print('This machine');
+  show(await checkMachine(config));
+  if (config.serviceDiscovery) {
+    print('Service discovery');
+    const { findings, urls: found } = await checkDiscovery(config);
+    show(findings);
+    urls.push(...found.filter((url) => !urls.includes(url)));
+  } else if (urls.length === 0)
+    show([note('no workers given: name them with --worker-urls, or add them while running')]);
+  const encode = await encoder(config);
+  const known = new Map<string, EngineFacts>();
+  for (const url of urls) {
+    print(`Worker ${url}`);
+    const { findings, facts } = await checkWorker(url, config, encode);
+    show(findings);
+    if (facts !== null) known.set(url, facts);
+  }
+  const differences = checkFleet(known);
+  if (differences.length > 0) print('Fleet');
+  show(differences);
+  print(problems === 0 ? 'No problems found.' : `${problems} problem${problems === 1 ? '' : 's'} found.`);
+  return problems === 0 ? 0 : 1;
+}
+
+/** null: no tokenizer is configured, or it can't be loaded, which the checks of this machine report. */
+async function encoder({ tokenizerPath }: Config): Promise<Encode | null> {
+  if (tokenizerPath === undefined) return null;
+  const tokenizer = await loadTokenizer(tokenizerPath).catch(() => null);
+  return tokenizer === null ? null : async (text) => [...(await tokenizer.encode(text, true))];
+}
+
+/** What differs between engines that should be alike. */
+function checkFleet(known: ReadonlyMap<string, EngineFacts>): Finding[] {
+  const holdersOf = (valueOf: (facts: EngineFacts) => string | null): Map<string, string[]> => {
+    const holders = new Map<string, string[]>();
+    for (const [url, facts] of known) {
+      const value = valueOf(facts);
+      if (value !== null) holders.set(value, [...(holders.get(value) ?? []), url]);
+    }
+    return holders;
+  };
+  const listed = (holders: Map<string, string[]>): string =>
+    [...holders].map(([value, urls]) => `"${value}" (${urls.join(', ')})`).join(' and ');
+  const versions = holdersOf(({ weightVersion }) => weightVersion);
+  const models = holdersOf(({ model }) => model);
+  return [
+    ...(versions.size > 1
+      ? [problem(`the engines hold different weights: ${listed(versions)}. Update all of them to one version.`)]
+      : []),
+    ...(models.size > 1
+      ? [note(`the engines serve different models: ${listed(models)}. Requests go by their "model" then.`)]
+      : []),
+  ];
+}

@@ -1,0 +1,38 @@
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const FILE = 'router.pid';
+
+/**
+ * Writes this process's id into the folder, for the next router that starts there. Several routers may share a folder, for an upgrade
+ * without a gap.
+ * @returns the id of another router that still runs, null for none; and what takes the own id out again
+ */
+export function markFolder(folder: string): { readonly otherPid: number | null; readonly unmark: () => void } {
+  const path = join(folder, FILE);
+  const before = Number(read(path));
+  writeFileSync(path, `${process.pid}\n`);
+  return {
+    otherPid: Number.isInteger(before) && before > 0 && before !== process.pid && isRunning(before) ? before : null,
+    unmark() {
+      if (Number(read(path)) === process.pid) rmSync(path, { force: true });
+    },
+  };
+}
+
+function read(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    // It runs, under another user.
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}

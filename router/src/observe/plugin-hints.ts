@@ -1,0 +1,23 @@
+import type { Logger } from './log.ts';
+import type { Observer } from './observer.ts';
+
+/** Paths that built-in plugins serve, and the options that load these. Without the plugin such a request goes to an engine. */
+const served: readonly [path: RegExp, options: string][] = [
+  [/^\/(retrieve_from_text|radix_tree)(\/|$)/, '--plugin radix-tree'],
+  [/^\/sessions(\/|$)/, '--plugin chat-sessions'],
+  [/^\/trajectories(\/|$)/, '--plugin radix-tree, --plugin chat-sessions or --capture-chat'],
+];
+
+/** Says once per path why a request for a plugin's endpoint got an engine's 404. */
+export function pluginHints(log: Logger): Observer {
+  const hinted = new Set<string>();
+  return {
+    finished({ path, status, head, worker }) {
+      if (status !== 404 || worker === null) return;
+      const found = served.find(([pattern]) => pattern.test(path));
+      if (found === undefined || hinted.has(found[1])) return;
+      hinted.add(found[1]);
+      log.warn(`${head.method} ${path} was answered 404 by an engine: the router serves it with ${found[1]}`);
+    },
+  };
+}

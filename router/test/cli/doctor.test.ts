@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer as createHttpServer } from 'node:http';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { startSimEngine } from '../../src/sim/engine.ts';
+import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
+import { startTestRouter } from '../harness/router.ts';
+import { turnout } from './turnout.ts';
+
+const anyPorts = ['--port', '0', '--prometheus-port', '0'];
+
+async function doctor(t: TestContext, ...args: string[]) {
+  const run = turnout(t, ['doctor', ...anyPorts, ...args]);
+  const code = await run.ended;
+  return { code, output: run.output() };
+}
+
+async function simEngine(t: TestContext, options: Parameters<typeof startSimEngine>[0] = {}) {
+  const engine = await startSimEngine({ timeScale: 0, ...options });
+  t.after(() => engine.close());
+  return engine;
+}
+
+function folderOf(t: TestContext): string {
+  const folder = mkdtempSync(join(tmpdir(), 'turnout-doctor-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  return folder;
+}
+
+test('doctor runs the checks of the start', async (t) => {
+  const { code, output } = await doctor(t, '--tokenizer-path', '/nope', '--plugin', 'radix-tree');
+  assert.match(output, /PROBLEM .*--tokenizer-path \/nope: there is no such file/);
+  assert.equal(code, 1);
+});
+
+for (const kind of ['sglang', 'vllm'] as const) {
+  test(`doctor generates at ${kind} and compares the tokenizer`, async (t) => {
+    const tokenizer = folderOf(t);
+    writeTokenizer(tokenizer);
+    const engine = await simEngine(t, { kind });
+    const { code, output } = await doctor(t, '--worker-urls', engine.url, '--tokenizer-path', tokenizer);
+    assert.match(output, /ok {7}generates: .* answers with ids and logprobs/);
+    assert.match(output, /ok {7}its tokenizer gives the same ids/);
+    assert.equal(code, 0, output);
+  });
+}
+
+test('doctor finds an engine that is healthy and generates nothing', async (t) => {
+  const engine = createHttpServer((request, response) => {
+    response.statusCode = request.method === 'GET' ? 200 : 500;
+    response.end('scheduler died');
+  }).listen(0, '127.0.0.1');
+  await once(engine, 'listening');
+  t.after(() => engine.close());
+  const { code, output } = await doctor(
+    t,
+    '--worker-urls',
+    `http://127.0.0.1:${(engine.address() as { port: number }).port}`,
+  );
+  assert.match(output, /PROBLEM {2}generates nothing: \/v1\/completions answers 500 scheduler died/);
+  assert.equal(code, 1);
+});
+
+test('doctor finds a router that is to be its own worker', async (t) => {
+  const router = await startTestRouter(t, {});
+  const { code, output } = await doctor(t, '--worker-urls', router.url);
+  assert.match(output, /PROBLEM {2}this is a turnout router, not an engine/);
+  assert.equal(code, 1);
+});
+
+test('doctor finds http engines behind https addresses', async (t) => {
+  const engine = await simEngine(t);
+  const { code, output } = await doctor(t, '--worker-urls', engine.url.replace('http:', 'https:'));
+  assert.match(output, new RegExp(`PROBLEM .*it answers without TLS\\. Use ${engine.url}`));
+  assert.equal(code, 1);
+});
+
+test('doctor finds an engine that publishes no KV cache events', async (t) => {
+  const engine = await simEngine(t);
+  const args = ['--policy', 'kv_aware', '--worker-urls', engine.url];
+  const missing = await doctor(t, ...args, '--kv-event-port', '1');
+  assert.match(missing.output, /PROBLEM {2}publishes no KV cache events on tcp:\/\/127\.0\.0\.1:1/);
+  assert.equal(missing.code, 1);
+  const publisher = createServer().listen(0, '127.0.0.1');
+  await once(publisher, 'listening');
+  t.after(() => publisher.close());
+  const { port } = publisher.address() as { port: number };
+  const there = await doctor(t, ...args, '--kv-event-port', String(port));
+  assert.match(there.output, /ok {7}publishes KV cache events/);
+});

@@ -1,0 +1,21 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { startSimEngine } from '../../src/sim/engine.ts';
+import { startTestRouter } from '../harness/router.ts';
+
+test('an endpoint of a plugin that is not loaded is named in the log, once', async (t) => {
+  const engine = await startSimEngine({ timeScale: 0 });
+  t.after(() => engine.close());
+  const lines: string[] = [];
+  const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) });
+  const router = await startTestRouter(t, { workerUrls: [engine.url] }, { log });
+  for (let i = 0; i < 2; i++) {
+    const answer = await fetch(`${router.url}/sessions`, { method: 'POST', body: '{}' });
+    assert.equal(answer.status, 404);
+    await answer.text();
+  }
+  const hints = lines.filter((line) => line.includes('/sessions was answered 404 by an engine'));
+  assert.equal(hints.length, 1);
+  assert.match(hints[0]!, /--plugin chat-sessions/);
+});
