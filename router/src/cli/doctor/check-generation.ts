@@ -22,7 +22,11 @@ export async function checkGeneration(
     ? { text: PROMPT, sampling_params: { max_new_tokens: TOKENS, temperature: 0 }, return_logprob: true }
     : {
         ...(facts.model === null ? {} : { model: facts.model }),
-        ...{ prompt: PROMPT, max_tokens: TOKENS, temperature: 0, logprobs: 1, return_token_ids: true },
+        prompt: PROMPT,
+        max_tokens: TOKENS,
+        temperature: 0,
+        logprobs: 1,
+        return_token_ids: true,
       };
   let reply: Reply;
   try {
