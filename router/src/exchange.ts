@@ -1,4 +1,4 @@
-import type { Placement, Role, Worker } from './fleet/worker.ts';
+import type { Placement, Reason, Role, Worker } from './fleet/worker.ts';
 import type { Bagged } from './kit/bag.ts';
 import type { RouterError } from './kit/errors.ts';
 import type { RequestBody } from './wire/request-body.ts';
@@ -104,6 +104,55 @@ export interface FailedAttempt {
   readonly failure: Failure;
 }
 
+/** Why a session's request went to another worker than the one before it. */
+export type MoveReason =
+  /** The worker failed this request. */
+  | 'retry'
+  /** The worker left the fleet. */
+  | 'removed'
+  /** The worker got no new work, for this reason. */
+  | Reason
+  /** The worker had as many requests as `--worker-max-inflight` allows. */
+  | 'full'
+  /** The worker had just come back and was spared (slow start). */
+  | 'slow_start'
+  /** The worker does not serve the request's model. */
+  | 'model'
+  /** A plugin excluded the worker. */
+  | 'plugin'
+  /** rollout: the estimated cost at the new worker was lower by more than the threshold. */
+  | 'cheaper'
+  /** rollout: the sessions at the worker had outgrown its KV cache, and this one gave way. */
+  | 'no_room'
+  /** rollout: the worker was away in between and has lost the session's KV cache. */
+  | 'cache_lost'
+  /** The loads of the workers were too far apart, or the worker had more than its share. */
+  | 'load'
+  /** The workers on the hash ring changed. */
+  | 'ring'
+  /** The session's first worker is back. */
+  | 'returned'
+  /** The policy places requests by their prompts and keeps no sessions. */
+  | 'prompt'
+  /** The policy decided and gives no reason. */
+  | 'policy';
+
+/** A session's request went to another worker than the request before it. */
+export interface Move {
+  readonly session: string;
+  /** URLs of the workers. */
+  readonly from: string;
+  readonly to: string;
+  readonly reason: MoveReason;
+  /** By how many seconds the estimated cost was lower; 0 where the reason is not `cheaper`. */
+  readonly savedSecs: number;
+  /** Monotonic ms. */
+  readonly atMs: number;
+}
+
+/** Why a request is at its worker: the first of its session, where the session was before, elsewhere, or no session. */
+export type Why = 'new' | 'home' | 'moved' | 'retry' | 'target' | 'policy';
+
 const NOBODY: readonly Worker[] = [];
 const NO_FAILURES: readonly FailedAttempt[] = [];
 const NO_PLUGINS: readonly Plugin[] = [];
@@ -118,6 +167,8 @@ export class Exchange implements Bagged {
   isRequestIdOurs = false;
   /** The one normal form of the path, without the query: what routes and access are decided on. */
   path = '';
+  /** The path that the client asked for, where a plugin put another one in its place; else ''. */
+  clientPath = '';
   dialect: Dialect = 'plain';
   /** The first key found, in the configured order; null: none, or no policy asked. */
   key: RoutingKey | null = null;
@@ -152,6 +203,13 @@ export class Exchange implements Bagged {
   placement: Placement | null = null;
   /** Between whom its policy chose last, and why; null where nobody asked or the policy can't tell. */
   candidates: readonly Candidate[] | null = null;
+  /** Why the placement is at its worker; `move` says more where its session moved. */
+  why: Why = 'policy';
+  move: Move | null = null;
+  /** Milliseconds that it was queued for admission, and that it was held after that, and the reason of the last hold. */
+  queuedMs = 0;
+  heldMs = 0;
+  heldFor = '';
   /** The placement's work is counted as in flight. */
   isCounted = false;
   /** The one worker that it is for by its client's word (`x-turnout-worker`), whatever speaks against that worker. */
@@ -179,6 +237,9 @@ export class Exchange implements Bagged {
   /** When the first byte of the answer went out (monotonic ms), 0 before. */
   firstByteMs = 0;
   endMs = 0;
+  /** When the last bytes of the answer came from the engine (monotonic ms, good to a tick), and how many came in all. */
+  lastByteMs = 0;
+  answerBytes = 0;
   outcome: Outcome | null = null;
   error: RouterError | null = null;
   /** Its place among those under way. */

@@ -14,6 +14,7 @@ import { PluginGate } from './admit/plugin-gate.ts';
 import { startAccess } from './admit/start-access.ts';
 import { Chooser } from './choose/choose.ts';
 import { FullWorkers, fullWorkersOptions } from './choose/full-workers.ts';
+import { SessionPlaces } from './choose/session-places.ts';
 import { SlowStart } from './choose/slow-start.ts';
 import { fileStore } from './choose/state-files.ts';
 import { memoryStore } from './choose/state.ts';
@@ -47,13 +48,15 @@ import { addRankField } from './forward/rank-field.ts';
 import type { CoarseClock } from './kit/clock.ts';
 import { Closers } from './kit/closers.ts';
 import { seededRandom } from './kit/rng.ts';
-import { controlLog, exchangeLog } from './observe/exchange-log.ts';
+import { controlLog, exchangeLog, logMove } from './observe/exchange-log.ts';
+import { fleetLog } from './observe/fleet-log.ts';
 import { logBreaker, logHealth, logStall } from './observe/health-log.ts';
 import { type Logger, givenLog, openLog } from './observe/log.ts';
 import { logFiles } from './observe/log-targets.ts';
 import { LoopLag } from './observe/loop-lag.ts';
 import { Meters } from './observe/meters.ts';
 import { createRegistry, metricsPage } from './observe/metrics.ts';
+import { RefusalLog } from './observe/refusal-log.ts';
 import { pluginEnds } from './observe/plugin-ends.ts';
 import { pluginHints } from './observe/plugin-hints.ts';
 import { verdicts } from './observe/verdicts.ts';
@@ -131,7 +134,8 @@ async function assemble(
   closers: Closers,
 ): Promise<{ open: () => Promise<Router> }> {
   const live = new LiveConfig(config);
-  const logging = parts.log === undefined ? openLog(config.logLevel, logFiles(config)) : givenLog(parts.log);
+  const logging =
+    parts.log === undefined ? openLog(config.logLevel, logFiles(config), config.logFormat) : givenLog(parts.log);
   closers.add(() => logging.close());
   const log = logging.logger;
   for (const line of withoutEffect(config)) log.warn(line);
@@ -170,12 +174,18 @@ async function assemble(
       ? memoryStore()
       : fileStore(config.dataDir, (error) => log.error({ error: error.message }, '--data-dir: state not written'));
   closers.add(() => store.flush());
+  const places = new SessionPlaces(
+    () => clock.nowMs,
+    () => live.current.sessionTtlSecs * 1000,
+  );
+  places.onMoved = (x, move) => logMove(log, x, move);
   const choosing = await startChoosing(live, {
     fleet,
     random,
     nowMs: () => clock.nowMs,
     state: (name) => store.open(name),
     waitingRoom,
+    places,
     log,
   });
   const { table } = choosing;
@@ -205,11 +215,9 @@ async function assemble(
   const reader = new BodyReader(keys.places);
   closers.add(() => reader.close());
   const explains = log.isLevelEnabled('debug');
-  const chooser = new Chooser(fleet, table, reader, { full: fullWorkers, slowStart, models, explains });
-  fleet.onEvent((event, worker) => {
-    waitingRoom.knock();
-    if (event !== 'changed') log.info({ worker: worker.url }, `worker ${event}`);
-  });
+  const chooser = new Chooser(fleet, table, reader, { full: fullWorkers, slowStart, models, explains, places });
+  fleet.onEvent(() => waitingRoom.knock());
+  fleet.onEvent(fleetLog(log, fleet, breakers));
 
   // When it may.
   const heapGuard = new HeapGuard();
@@ -229,6 +237,7 @@ async function assemble(
   const registry = createRegistry({
     meters,
     fleet,
+    places,
     openConnections: () => doors.data.connections.size,
     inFlight: () => pipeline.underWay.size,
     held: () => waitingRoom.counts(),
@@ -272,8 +281,13 @@ async function assemble(
   const kind = pairKind(config);
   const settleRoles = settlerOf(kind);
   const pairOptions = live.of(({ pdMinPromptTokens }) => ({ minPromptTokens: pdMinPromptTokens }));
-  const accessLog = live.of(({ accessLog: isAccessLogged }) => ({ isAccessLogged }));
   const sessionEnds = trajectories === null ? [] : [trajectories.sessionEnds];
+  const exchangeLogOptions = live.of(({ accessLog, sessionHeaders }) => ({
+    isAccessLogged: accessLog,
+    sessionHeaders,
+  }));
+  const refusalLog = new RefusalLog(log, exchangeLogOptions);
+  closers.add(() => refusalLog.close());
   const pipeline = new Pipeline({
     classify: retargeted(plugins, (x) => classify(x, ids.requestIdHeaders) ?? settleRoles(x)),
     doorkeeper,
@@ -298,7 +312,8 @@ async function assemble(
       ),
     observers: [
       meters,
-      exchangeLog(log, accessLog),
+      refusalLog,
+      exchangeLog(log, exchangeLogOptions, (x) => table.nameFor(x)),
       pluginEnds,
       ...sessionEnds,
       verdicts(breakers, health),
@@ -314,7 +329,7 @@ async function assemble(
     live,
     clock,
     retryBudget,
-    taker: reception({ live, pipeline, meters, cors }),
+    taker: reception({ live, pipeline, meters, refusalLog, cors }),
     metricsText,
   });
   closers.add(() => doors.close());
@@ -329,6 +344,8 @@ async function assemble(
       clock.nowMs = performance.now();
       doors.sweep();
       stalls.sweep(clock.nowMs);
+      places.sweep(clock.nowMs);
+      refusalLog.sweep(clock.nowMs);
       heapGuard.look(clock.nowMs);
       for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
     }, TICK_MS);

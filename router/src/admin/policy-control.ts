@@ -4,6 +4,7 @@ import { loadPolicy } from '../choose/load-policy.ts';
 import { pairPolicy } from '../choose/pair-policy.ts';
 import type { PolicyContext } from '../choose/policy.ts';
 import { type NamedPolicy, PolicyTable } from '../choose/policy-table.ts';
+import type { SessionPlaces } from '../choose/session-places.ts';
 import type { WaitingRoom } from '../choose/waiting-room.ts';
 import { boundedKey } from '../classify/body-scan.ts';
 import { routingOptions } from '../config/options/routing.ts';
@@ -15,6 +16,7 @@ import type { PolicyControl } from './policies.ts';
 
 interface Surroundings extends Omit<PolicyContext, 'options' | 'trace' | 'warn' | 'knock'> {
   readonly waitingRoom: WaitingRoom;
+  readonly places: SessionPlaces;
   readonly log: Logger;
 }
 
@@ -31,7 +33,7 @@ export interface Choosing {
 /** Makes the policies that the configuration names, and what changes them later. Rejects when one can't be had. */
 export async function startChoosing(
   live: LiveConfig,
-  { log, waitingRoom, ...surroundings }: Surroundings,
+  { log, waitingRoom, places, ...surroundings }: Surroundings,
 ): Promise<Choosing> {
   const config = live.current;
   const loadOne = (model: string, name: string, options: Config, half: '' | 'prefill' | 'decode') => {
@@ -118,7 +120,11 @@ export async function startChoosing(
         waitingRoom.askAll();
       },
       unset: (model) => table.unset(model),
-      endSession: (session) => table.sessionEnded(boundedKey(session)),
+      endSession(session) {
+        const key = boundedKey(session);
+        places.ended(key);
+        return table.sessionEnded(key);
+      },
     },
   };
 }

@@ -5,6 +5,7 @@ import type { LiveConfig } from '../config/live.ts';
 import { refusalError, sendError } from '../forward/errors.ts';
 import { addForwarded } from '../forward/headers.ts';
 import type { Meters } from '../observe/meters.ts';
+import type { RefusalLog } from '../observe/refusal-log.ts';
 import type { Pipeline } from '../pipeline.ts';
 import type { RequestTaker } from '../wire/listener.ts';
 
@@ -12,11 +13,12 @@ export interface ReceptionParts {
   readonly live: LiveConfig;
   readonly pipeline: Pipeline;
   readonly meters: Meters;
+  readonly refusalLog: RefusalLog;
   readonly cors: Cors | null;
 }
 
 /** Where requests from sockets come in: on to the road, or the refusal of what is none. */
-export function reception({ live, pipeline, meters, cors }: ReceptionParts): RequestTaker {
+export function reception({ live, pipeline, meters, refusalLog, cors }: ReceptionParts): RequestTaker {
   return {
     onRequest(head, body, connection) {
       const { forwardedHeaders, tlsCertPath } = live.current;
@@ -31,7 +33,10 @@ export function reception({ live, pipeline, meters, cors }: ReceptionParts): Req
     },
     onRefused(refusal, target, connection) {
       meters.refusedHeads++;
-      sendError(connection, refusalError(refusal), dialectOf(normalPath(target)));
+      const error = refusalError(refusal);
+      const path = normalPath(target);
+      refusalLog.refusedHead(error, path);
+      sendError(connection, error, dialectOf(path));
     },
   };
 }

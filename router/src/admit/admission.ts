@@ -170,7 +170,8 @@ export class Admission {
     clearTimeout(timer);
     x.underWay = null;
     this.waiting[reason]--;
-    this.#parts.onWaited((performance.now() - sinceMs) / 1000);
+    x.queuedMs = performance.now() - sinceMs;
+    this.#parts.onWaited(x.queuedMs / 1000);
     if (this.#queue.size > 0 || this.#rateTimer === null) return;
     clearTimeout(this.#rateTimer);
     this.#rateTimer = null;

@@ -7,9 +7,10 @@ import { RouterError } from '../kit/errors.ts';
 import { narrowed } from '../plugin.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 import type { FullWorkers } from './full-workers.ts';
-import type { Hold } from './policy.ts';
+import type { Hold, MoveWhy, Policy } from './policy.ts';
 import type { PolicyTable } from './policy-table.ts';
 import { withoutSpared, usable } from './roles.ts';
+import type { SessionPlaces } from './session-places.ts';
 import type { SlowStart } from './slow-start.ts';
 
 /** What came of choosing: a placement (its work is counted already), a hold, a refusal, or nobody. */
@@ -21,6 +22,15 @@ export interface ChooserRooms {
   readonly slowStart?: SlowStart;
   readonly models?: FleetModels;
   readonly explains?: boolean;
+  /** Keeps where sessions are; left out: nothing does. */
+  readonly places?: SessionPlaces;
+}
+
+/** The workers that were left at each step before the policy was asked. */
+interface Narrowing {
+  readonly offered: readonly Worker[];
+  readonly open: readonly Worker[];
+  readonly workers: readonly Worker[];
 }
 
 const NOBODY: readonly Worker[] = [];
@@ -36,15 +46,17 @@ export class Chooser {
   readonly #full: FullWorkers | null;
   readonly #slowStart: SlowStart | null;
   readonly #models: FleetModels | null;
+  readonly #places: SessionPlaces | null;
   /** Whether each choice is put down with its reasons (`Exchange.candidates`). */
   explains: boolean;
 
   constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, rooms: ChooserRooms = {}) {
-    const { full, slowStart, models, explains } = rooms;
+    const { full, slowStart, models, explains, places } = rooms;
     this.#fleet = fleet;
     this.#full = full ?? null;
     this.#slowStart = slowStart ?? null;
     this.#models = models ?? null;
+    this.#places = places ?? null;
     this.table = table;
     this.#reader = reader;
     this.explains = explains ?? false;
@@ -97,6 +109,12 @@ export class Chooser {
       x.placement = choice;
       x.isCounted = true;
       x.freed = null;
+      // Before the policy learns of its own choice: what it knows of the session is still as it was.
+      const to = choice.legs.at(-1)!.worker;
+      const from = this.#noteWhy(x, to);
+      if (from !== null) {
+        this.#places!.moved(x, from, to, this.#whyMoved(x, from, to, policy, { offered, open, workers }));
+      }
       for (const { worker } of choice.legs) {
         x.isTrial ||= worker.isOnTrial;
         this.#fleet.begin(worker);
@@ -112,10 +130,30 @@ export class Chooser {
     return new RouterError('policy_failed', `The policy "${this.table.nameFor(x)}" failed: ${reason}`);
   }
 
+  /** @returns the worker that its session has just left; null: it left none */
+  #noteWhy(x: Exchange, to: Worker): Worker | null {
+    if (x.session !== '' && this.#places !== null) return this.#places.placed(x, to);
+    x.why = x.tried.length > 0 ? 'retry' : 'policy';
+    return null;
+  }
+
+  /** The first thing that spoke against the worker, in the order in which workers are narrowed. */
+  #whyMoved(x: Exchange, from: Worker, to: Worker, policy: Policy, { offered, open, workers }: Narrowing): MoveWhy {
+    if (x.tried.includes(from)) return { reason: 'retry' };
+    if (!this.#fleet.has(from)) return { reason: 'removed' };
+    const [reason] = from.reasonNames();
+    if (reason !== undefined) return { reason };
+    if (!offered.includes(from)) return { reason: x.plugins.length > 0 ? 'plugin' : 'model' };
+    if (!open.includes(from)) return { reason: 'full' };
+    if (!workers.includes(from)) return { reason: 'slow_start' };
+    return policy.whyMoved?.(x, from, to) ?? { reason: 'policy' };
+  }
+
   /** The one that its client named, once. */
   #chooseTarget(x: Exchange, worker: Worker): Choice {
     if (x.tried.includes(worker)) return null;
     x.placement = worker.alone;
+    x.why = 'target';
     x.isCounted = true;
     x.isTrial ||= worker.isOnTrial;
     this.#fleet.begin(worker);
@@ -155,7 +193,12 @@ export class Chooser {
       if (worker !== x.freed) this.#fleet.finish(worker);
       x.placer?.ended?.(x, worker);
     }
-    if (x.isLastTurn && x.outcome === 'complete' && x.session !== '') this.table.sessionEnded(x.session);
+    if (x.session === '') return;
+    if (x.target === null) this.#places?.released(x);
+    if (x.isLastTurn && x.outcome === 'complete') {
+      this.#places?.ended(x.session);
+      this.table.sessionEnded(x.session);
+    }
   }
 }
 

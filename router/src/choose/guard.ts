@@ -43,6 +43,7 @@ export function guard(
       }
     });
   const hooks = {
+    whyMoved: calm('whyMoved', policy.whyMoved, () => ({ reason: 'policy' as const })),
     begun: calm('begun', policy.begun, nothing),
     ended: calm('ended', policy.ended, nothing),
     knowsSession: calm('knowsSession', policy.knowsSession, () => false),

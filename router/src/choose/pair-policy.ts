@@ -93,6 +93,8 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
       // The answer that passes is the decode engine's.
       if (worker.role === 'prefill') x.answerEar = answerEar;
     },
+    whyMoved: (x, from, to) =>
+      as(halfOf(to.role), x, (policy) => policy.whyMoved?.(x, from, to) ?? { reason: 'policy' as const }),
     ended: (x, worker) => as(halfOf(worker.role), x, (policy) => policy.ended?.(x, worker)),
     // Both are told, whatever the first one says.
     sessionEnded: (session) => both.map((policy) => policy.sessionEnded?.(session) ?? false).includes(true),

@@ -1,6 +1,6 @@
 import type { Config } from '../config/options.ts';
 import type { PolicyName } from '../config/options/policy-names.ts';
-import type { Candidate, Exchange, Placer } from '../exchange.ts';
+import type { Candidate, Exchange, MoveReason, Placer } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import type { Random } from '../kit/rng.ts';
@@ -20,6 +20,13 @@ export interface Hold {
   readonly maxMs: number;
 }
 
+/** Why a policy moved a session: see `MoveReason`. */
+export interface MoveWhy {
+  readonly reason: MoveReason;
+  /** Where the reason is `cheaper`: by how many seconds of estimated cost. */
+  readonly savedSecs?: number;
+}
+
 /**
  * Ranks workers. It is asked for the best placement and, when an attempt failed, asked again: it then finds the failed
  * workers left out, and so answers the next best as things stand now.
@@ -30,6 +37,11 @@ export interface Policy extends Placer {
   knowsSession?(x: Exchange): boolean;
   /** @param workers eligible and untried, at least one, in the order of the fleet */
   choose(x: Exchange, workers: readonly Worker[]): Placement | Hold;
+  /**
+   * Why it chose `to` for a session whose last request went to `from`, which was among the workers that it was given. Called after
+   * `choose` and before `begun`, for moved sessions only. Without it: the reason is `policy`.
+   */
+  whyMoved?(x: Exchange, from: Worker, to: Worker): MoveWhy;
   /** Its choice is counted as in flight: called in the same tick, before anybody else can choose. */
   begun?(x: Exchange, worker: Worker): void;
   /** The client says that no more exchanges of this session come. @returns whether the policy knew the session. */

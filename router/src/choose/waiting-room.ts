@@ -83,7 +83,10 @@ export class WaitingRoom {
     if (line.held.size === 0) this.#lines.delete(line.holder);
     let heldMs = this.#heldMs.get(line.holder);
     if (heldMs === undefined) this.#heldMs.set(line.holder, (heldMs = new WeakMap()));
-    heldMs.set(x, (heldMs.get(x) ?? 0) + performance.now() - guest.sinceMs);
+    const ms = performance.now() - guest.sinceMs;
+    heldMs.set(x, (heldMs.get(x) ?? 0) + ms);
+    x.heldMs += ms;
+    x.heldFor = guest.reason;
     x.underWay = null;
   }
 

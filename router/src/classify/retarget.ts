@@ -1,6 +1,7 @@
 import type { Exchange } from '../exchange.ts';
 import type { RouterError } from '../kit/errors.ts';
 import { type Plugin, pluginError } from '../plugin.ts';
+import { normalPath } from './path.ts';
 
 type Classify = (x: Exchange) => RouterError | null;
 
@@ -9,6 +10,7 @@ export function retargeted(plugins: readonly Plugin[], classify: Classify): Clas
   const own = plugins.filter(({ retarget }) => retarget !== undefined);
   if (own.length === 0) return classify;
   return (x) => {
+    const { target } = x.head;
     let failure: RouterError | null = null;
     for (const plugin of own) {
       try {
@@ -17,6 +19,7 @@ export function retargeted(plugins: readonly Plugin[], classify: Classify): Clas
         failure ??= pluginError(plugin, error);
       }
     }
+    if (x.head.target !== target) x.clientPath = normalPath(target);
     return classify(x) ?? failure;
   };
 }

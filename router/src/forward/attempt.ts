@@ -171,7 +171,9 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
 
   onBytes(bytes: Buffer, count: number): boolean {
     this.#timer?.heard();
-    this.worker.lastReadMs = this.#owner.clock.nowMs;
+    const { nowMs } = this.#owner.clock;
+    this.worker.lastReadMs = nowMs;
+    this.x.lastByteMs = nowMs;
     if (this.#head !== null) return this.#relay(bytes, 0, count);
     let all = bytes;
     let end = count;
@@ -265,7 +267,10 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   }
 
   #relay(bytes: Buffer, start: number, end: number): boolean {
-    if (end > start && this.#rules?.isAside(this) !== true) this.x.answerEar?.hear(bytes, start, end);
+    if (end > start && this.#rules?.isAside(this) !== true) {
+      this.x.answerBytes += end - start;
+      this.x.answerEar?.hear(bytes, start, end);
+    }
     const body = this.#body!;
     const surplus = body.read(bytes, start, end);
     if (surplus === MALFORMED) {

@@ -1,16 +1,20 @@
-import type { Exchange } from '../exchange.ts';
+import { sessionOf } from '../classify/keys.ts';
+import type { Exchange, Move } from '../exchange.ts';
 import { type ControlResult, isDone } from '../forward/control/report.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Logger } from './log.ts';
 import type { Observer } from './observer.ts';
+import { moveText, reasonText } from './reason-text.ts';
 
 export interface ExchangeLogOptions {
   /** Ended exchanges are worth a line at info (`--access-log`), else at debug. */
   readonly isAccessLogged: boolean;
+  /** Headers that name a session, for requests whose policy did not look for one. */
+  readonly sessionHeaders: readonly string[];
 }
 
-/** Writes failed attempts and ended exchanges to the log. Never bodies, header values or queries. */
-export function exchangeLog(log: Logger, options: ExchangeLogOptions): Observer {
+/** Writes failed attempts and ended exchanges to the log. Never bodies, header values or queries, apart from session and group. */
+export function exchangeLog(log: Logger, options: ExchangeLogOptions, policyOf: (x: Exchange) => string): Observer {
   return {
     attemptFailed(x: Exchange, worker: Worker, failure: string, detail: string, willRetry: boolean) {
       const level = failure === 'stale' ? 'debug' : 'info';
@@ -19,12 +23,19 @@ export function exchangeLog(log: Logger, options: ExchangeLogOptions): Observer 
     finished(x: Exchange) {
       const level = options.isAccessLogged ? 'info' : 'debug';
       if (!log.isLevelEnabled(level)) return;
+      const session = sessionOf(x, options.sessionHeaders);
+      const isPlaced = x.placement !== null && x.audience === null;
       log[level](
         {
           requestId: x.head.requestId,
           method: x.head.method,
-          path: x.path,
+          path: x.clientPath || x.path,
+          ...(session === '' ? {} : { session }),
+          ...groupOf(x),
+          ...(x.model === '' ? {} : { model: x.model }),
           worker: x.worker?.url ?? null,
+          ...(isPlaced ? { policy: policyOf(x), reason: reasonText(x) } : {}),
+          ...(x.move === null ? {} : { from: x.move.from }),
           ...(x.placement !== null && x.placement.legs.length > 1
             ? { pair: x.placement.legs.map(({ worker }) => worker.url) }
             : {}),
@@ -33,6 +44,8 @@ export function exchangeLog(log: Logger, options: ExchangeLogOptions): Observer 
           attempts: x.attempts,
           ms: tenths(x.endMs - x.startMs),
           ...(x.firstByteMs === 0 ? {} : { firstByteMs: tenths(x.firstByteMs - x.startMs) }),
+          ...(x.queuedMs === 0 ? {} : { queuedMs: tenths(x.queuedMs) }),
+          ...(x.heldFor === '' ? {} : { heldMs: tenths(x.heldMs), heldFor: x.heldFor }),
           requestBytes: x.body.bytes,
           ...(x.candidates === null ? {} : { candidates: x.candidates }),
           ...(x.error === null ? {} : { error: x.error.code }),
@@ -41,6 +54,18 @@ export function exchangeLog(log: Logger, options: ExchangeLogOptions): Observer 
       );
     },
   };
+}
+
+function groupOf(x: Exchange): { group?: string } {
+  const group = x.group || x.head.get('x-turnout-group');
+  return group === undefined || group === '' ? {} : { group };
+}
+
+/** Writes a line for each session that moved; at debug where the policy keeps no sessions, so that moving is the usual case. */
+export function logMove(log: Logger, x: Exchange, { session, from, to, reason, savedSecs }: Move): void {
+  const level = reason === 'prompt' || reason === 'policy' ? 'debug' : 'info';
+  const why = moveText({ reason, savedSecs });
+  log[level]({ session, from, to, reason: why, requestId: x.head.requestId }, 'session moved');
 }
 
 /** Writes how each engine took a control that went to several: weights take minutes, and people want to see them come. */

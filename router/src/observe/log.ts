@@ -2,12 +2,17 @@ import { type DestinationStream, type Logger, pino } from 'pino';
 import type { Config } from '../config/options.ts';
 import { LineWriter } from './line-writer.ts';
 import { type RotatingFile, standardTarget } from './log-targets.ts';
+import { textLine } from './text-line.ts';
 
 export type { Logger };
 
 /** The level names of the SGLang router, in pino's words. */
 const levels = { debug: 'debug', info: 'info', warning: 'warn', error: 'error', critical: 'fatal' } as const;
 
+/** The levels as `--log-level` names them, by pino's words. */
+const names: Readonly<Record<string, string>> = Object.fromEntries(
+  Object.entries(levels).map(([name, label]) => [label, name]),
+);
 /** So long the last lines may take. */
 const FLUSH_MS = 1_000;
 
@@ -21,18 +26,30 @@ export interface Log {
   close(): Promise<void>;
 }
 
-/** Lines to the standard output and, where there are any, to files. */
-export function openLog(level: Config['logLevel'], files?: RotatingFile): Log {
-  const writers = [new LineWriter(standardTarget(1), () => {})];
+/** Lines to the standard output and, where there are any, to files. @param format without it: text on a terminal, else JSON */
+export function openLog(level: Config['logLevel'], files?: RotatingFile, format?: Config['logFormat']): Log {
+  const stdout = new LineWriter(standardTarget(1), () => {});
+  const writers = [stdout];
   if (files !== undefined) {
     writers.push(new LineWriter(files, (error) => logger.error({ error: error.message }, '--log-dir: not written')));
   }
+  const isText = (writer: LineWriter): boolean =>
+    format === undefined ? writer === stdout && process.stdout.isTTY : format === 'text';
+  const outputs = writers.map((writer) => ({ writer, isText: isText(writer) }));
   const stream: DestinationStream = {
     write(line) {
-      for (const writer of writers) writer.write(line);
+      for (const { writer, isText: asText } of outputs) writer.write(asText ? textLine(line) : line);
     },
   };
-  const logger = pino({ level: levels[level], base: null, timestamp: pino.stdTimeFunctions.isoTime }, stream);
+  const logger = pino(
+    {
+      level: levels[level],
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: names[label] ?? label }) },
+    },
+    stream,
+  );
   const flushSync = (): void => {
     for (const writer of writers) writer.flushSync();
   };

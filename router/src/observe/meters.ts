@@ -36,6 +36,8 @@ export class Meters implements Observer {
   readonly firstByte = new Histogram();
   /** Of those that had to wait to be let in. */
   readonly queueWait = new Histogram();
+  /** Of those that were held after they were let in. */
+  readonly held = new Histogram();
   readonly outcomes = { complete: 0, refused: 0, cut: 0, client_left: 0 };
   /** The router's own errors, by code. */
   readonly errors = new Map<string, number>();
@@ -67,6 +69,7 @@ export class Meters implements Observer {
     this.outcomes[x.outcome!]++;
     this.duration.observe((x.endMs - x.startMs) / 1000);
     if (x.firstByteMs > 0) this.firstByte.observe((x.firstByteMs - x.startMs) / 1000);
+    if (x.heldMs > 0) this.held.observe(x.heldMs / 1000);
     if (x.error !== null) add(this.errors, x.error.code);
     const { worker } = x;
     if (worker === null) return;

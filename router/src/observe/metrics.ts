@@ -3,6 +3,7 @@ import { Registry } from 'prom-client';
 import { fleetMetrics } from './metrics/fleet.ts';
 import { processMetrics } from './metrics/process.ts';
 import { requestMetrics } from './metrics/requests.ts';
+import { sessionMetrics } from './metrics/sessions.ts';
 import type { MetricSources, MetricSpec } from './metrics/spec.ts';
 import { trajectoryMetrics } from './metrics/trajectories.ts';
 
@@ -11,6 +12,7 @@ export const metrics: readonly MetricSpec[] = [
   ...requestMetrics,
   ...processMetrics,
   ...fleetMetrics,
+  ...sessionMetrics,
   ...trajectoryMetrics,
 ];
 

@@ -140,7 +140,7 @@ test('SIGTERM with 200 streams: those that end in time end well, the others inco
   const isLastWord = (end: string) => /^[\da-f]+\r\ndata: \{"error":.*shutting_down.*\n\n\r\n$/.test(end);
   equal(ends.filter(isLastWord).length, 100);
   equal(await run.ended, 0);
-  match(run.output(), /"level":40,.*"cut":100,"msg":"drained"/);
+  match(run.output(), /"level":"warning",.*"cut":100,"msg":"drained"/);
 });
 
 test('a second signal ends it at once', async (t) => {

@@ -1,5 +1,14 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
-import { mkdtempSync, openSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { tmpdir } from 'node:os';
@@ -20,7 +29,7 @@ function folderFor(t: TestContext): string {
 }
 
 interface Line {
-  readonly level: number;
+  readonly level: string;
   readonly msg: string;
   readonly [field: string]: unknown;
 }
@@ -30,13 +39,9 @@ const linesOf = (text: string): Line[] =>
     .filter(Boolean)
     .map((line) => JSON.parse(line) as Line);
 
-for (const [level, atLeast] of [
-  ['debug', 20],
-  ['info', 30],
-  ['warning', 40],
-  ['error', 50],
-  ['critical', 60],
-] as const) {
+const levels = ['debug', 'info', 'warning', 'error', 'critical'] as const;
+
+for (const [at, level] of levels.entries()) {
   test(`--log-level ${level}: nothing below it is written`, async (t) => {
     const [engine] = await startEngines(t, 1);
     const folder = folderFor(t);
@@ -59,10 +64,10 @@ for (const [level, atLeast] of [
     run.child.kill('SIGHUP');
     run.child.kill('SIGTERM');
     equal(await run.ended, 0);
-    const levels = new Set(linesOf(run.output()).map((line) => line.level));
+    const written = new Set(linesOf(run.output()).map((line) => line.level));
     deepEqual(
-      [...levels].toSorted((a, b) => a - b),
-      [20, 30, 40, 50].filter((each) => each >= atLeast),
+      levels.filter((each) => written.has(each)),
+      levels.slice(at).filter((each) => each !== 'critical'),
     );
   });
 }
@@ -112,11 +117,13 @@ test('--access-log: a line for each request, without bodies, queries and values 
   ok(Number(ms) >= Number(firstByteMs));
   match(String(time), /^\d{4}-/);
   deepEqual(rest, {
-    level: 30,
+    level: 'info',
     requestId: 'r1',
     method: 'POST',
     path: '/v1/completions',
     worker: engine!.url,
+    policy: 'rollout',
+    reason: 'policy',
     status: 200,
     outcome: 'complete',
     attempts: 1,
@@ -125,6 +132,41 @@ test('--access-log: a line for each request, without bodies, queries and values 
   });
   equal(run.output().includes(secret), false);
 });
+
+test('--log-format text: lines for people; files stay json unless it is given', async (t) => {
+  const [engine] = await startEngines(t, 1);
+  const run = turnout(t, ['serve', ...ports, '--log-format', 'text', '--worker-urls', engine!.url]);
+  const [, url] = await run.says(listening);
+  match(
+    run.output(),
+    /^\d{4}-\d\d-\d\dT[\d:.]+Z INFO    listening on http:\/\/127\.0\.0\.1:\d+ policy=rollout workers=1$/m,
+  );
+  await send(t, url!, request('GET', '/v1/models/none', '', ['x-turnout-timeout: abc']));
+  await run.says(
+    /WARNING request refused requestId=\S+ method=GET path=\/v1\/models\/none worker=null code=bad_request/,
+  );
+});
+
+const script = '/usr/bin/script';
+const hasScript = existsSync(script);
+
+test(
+  'without --log-format: text on a terminal, json in files',
+  { skip: !hasScript && 'needs script(1)' },
+  async (t) => {
+    const folder = folderFor(t);
+    const bin = join(import.meta.dirname, '../../bin/turnout.js');
+    const command = [process.execPath, bin, 'serve', ...ports, '--log-dir', folder].join(' ');
+    const child = spawn(script, ['-qefc', command, '/dev/null'], { stdio: ['pipe', 'pipe', 'inherit'] });
+    t.after(() => child.kill('SIGTERM'));
+    let text = '';
+    child.stdout.on('data', (part: Buffer) => (text += part.toString()));
+    await until('it listens', () => text.includes('listening on'), 20_000);
+    match(text, /Z INFO    listening on/);
+    await until('the file is written', () => readFileSync(join(folder, 'turnout.log'), 'utf8').includes('listening'));
+    equal(linesOf(readFileSync(join(folder, 'turnout.log'), 'utf8'))[0]!.level, 'info');
+  },
+);
 
 const hasFullDevice = process.platform === 'linux';
 

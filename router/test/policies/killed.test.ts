@@ -82,6 +82,6 @@ test('a policy that can\u2019t be loaded stops the start, in words', async (t) =
 test('--eviction-interval-secs is taken, and said to have no effect', async (t) => {
   const options = ['--policy', 'cache_aware', '--eviction-interval-secs', '60'];
   const run = turnout(t, ['serve', '--port', '0', '--prometheus-port', '0', ...options]);
-  await run.says(/"level":40.*--eviction-interval-secs has no effect/);
+  await run.says(/"level":"warning".*--eviction-interval-secs has no effect/);
   await run.says(/listening on/);
 });

@@ -365,6 +365,9 @@ class RouterOptions(TypedDict, total=False):
     log_level: Literal["debug", "info", "warning", "warn", "error", "critical"]
     """debug, info, warning, error or critical. Default: info."""
 
+    log_format: Literal["text", "json"]
+    """text or json. Without it: text where the standard output is a terminal, else json; files of --log-dir are json."""
+
     prometheus_port: int
     """Port for GET /metrics, which the main port answers too; 0 picks a free one. Default: 29000."""
 

@@ -34,6 +34,7 @@ export function bucket({ fleet, nowMs, options }: PolicyContext): Policy {
         terms: { inBand: members.includes(worker) ? 1 : 0, load: fleet.load(worker) },
       }));
     },
+    whyMoved: () => ({ reason: 'prompt' }),
     describe: () => ({ upToBytes: bands.ends(fleet.eligible.length) }),
   };
 }

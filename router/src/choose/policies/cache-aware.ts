@@ -44,6 +44,7 @@ export function cacheAware({ fleet, options }: PolicyContext): Policy {
       index.insert(worker.slot, pathOf(prompt));
       return worker.alone;
     },
+    whyMoved: () => ({ reason: 'prompt' }),
     flushed: ({ slot }) => index.drop(slot),
     explain: ({ prompt }, workers) =>
       workers.map((worker) => ({

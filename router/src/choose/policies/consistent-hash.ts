@@ -16,6 +16,7 @@ export function consistentHash(context: PolicyContext): Policy {
   return {
     needs: 'key',
     close: () => ring.close(),
+    whyMoved: () => ({ reason: (context.options.hashLoadFactor ?? 0) > 0 ? 'load' : 'ring' }),
     choose(x, workers) {
       const { key } = x;
       if (key === null) return keyless.choose(x, workers);

@@ -62,6 +62,7 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
       count(x, worker, -1);
       if (x.outcome === 'complete') feeds.serves(worker);
     },
+    whyMoved: () => ({ reason: 'prompt' }),
     flushed: ({ slot }) => index.cleared(slot),
     explain(x, workers) {
       const prompt = idsOf(x);

@@ -35,6 +35,7 @@ export function manual(context: PolicyContext): Policy {
       if (session === '') return keyless(workers).alone;
       return table.place(session, workers, wallMs(), () => assign(workers)).alone;
     },
+    whyMoved: () => ({ reason: 'returned' }),
     ...sessionHooks(table, fleet, 'keys', wallMs),
   };
 }

@@ -23,6 +23,7 @@ export function prefixHash(context: PolicyContext): Policy {
       if (x.prompt === null) return keyless.choose(x, workers);
       return ring.find(prefixKey(x.prompt, options.prefixHashTokens), workers).alone;
     },
+    whyMoved: () => ({ reason: 'prompt' }),
     close: () => ring.close(),
   };
 }

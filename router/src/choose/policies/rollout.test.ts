@@ -77,7 +77,7 @@ function teach({ ask, answer, policy }: ReturnType<typeof scene>): void {
 }
 
 test('the turns of a session stay together, as long as that is cheap', () => {
-  const { ask, answer, context } = scene(4);
+  const { ask, answer, context, policy, workers } = scene(4);
   const homes = new Map<string, Worker>();
   for (let round = 0; round < 5; round++) {
     for (let i = 0; i < 12; i++) {
@@ -91,6 +91,10 @@ test('the turns of a session stay together, as long as that is cheap', () => {
     }
   }
   assert.equal(new Set(homes.values()).size, 4);
+  const { byWorker } = policy.describe!() as { byWorker: Record<string, number> };
+  for (const worker of workers) {
+    assert.equal(byWorker[worker.url], [...homes.values()].filter((home) => home === worker).length);
+  }
 });
 
 test('a prompt goes where its beginning is known, without any session', () => {
@@ -151,6 +155,52 @@ test('sessions wait when the fleet is full, and the longest expected goes first 
   assert.equal(s.policy.sessionEnded!(placed[0]!.session), true);
   s.knock();
   assert.equal(s.held.size, 5 - placed.length, 'room that was freed is used at once');
+});
+
+test('why a session moved: it was cheaper by so much, its cache was lost, or it gave way to others', () => {
+  const { fleet, workers, ask, answer, policy } = scene(2);
+  const x = turn('s', text('s', 2_000));
+  const home = ask(x)!;
+  answer(x);
+  const other = workers.find((worker) => worker !== home)!;
+  for (let i = 0; i < 40; i++) {
+    const busy = exchangeOf({ prompt: promptOf(text(`busy ${i}`, 4_000), 'prompt') });
+    policy.choose(busy, [home]);
+    policy.begun!(busy, home);
+  }
+  const next = turn('s', text('s', 2_400));
+  const why = policy.whyMoved!(next, home, other);
+  assert.equal(why.reason, 'cheaper');
+  assert.ok(why.savedSecs! > 0.1, `${why.savedSecs}`);
+  const free = turn('t', text('t', 1_000));
+  const place = ask(free)!;
+  answer(free);
+  fleet.setReason(place, 'unhealthy', true);
+  fleet.setReason(place, 'unhealthy', false);
+  const later = turn('t', text('t', 1_200));
+  assert.equal(
+    policy.whyMoved!(
+      later,
+      place,
+      workers.find((worker) => worker !== place)!,
+    ).reason,
+    'cache_lost',
+  );
+
+  const s = scene(1);
+  teach(s);
+  const grow = (session: string, tokens: number): Exchange => {
+    const prompt = text(session, tokens);
+    return exchangeOf({ session, prompt: promptOf(prompt, 'prompt'), body: prompt });
+  };
+  const open = Array.from({ length: 6 }, (_, i) => grow(`open ${i}`, 1_000));
+  for (const each of open) assert.ok(s.ask(each) !== null);
+  for (const each of s.running.keys()) s.answer(each);
+  const grown = open.map((_, i) => grow(`open ${i}`, 6_000));
+  for (const each of grown) s.ask(each);
+  assert.ok(s.held.size > 0);
+  const [worker] = s.workers;
+  assert.ok([...s.held].some((each) => s.policy.whyMoved!(each, worker!, worker!).reason === 'no_room'));
 });
 
 test('who may not wait is placed: without a session, with a deadline, or when its time is over', () => {

@@ -57,7 +57,11 @@ export function rollout(context: PolicyContext): Policy {
   function withRoom(turn: Turn, workers: readonly Worker[]): Worker | null {
     const session = turn.session!;
     const { home } = session;
-    if (home !== null && (!workers.includes(home.worker) || mustPause(session, workload.turns))) session.settle(null);
+    if (home !== null && !workers.includes(home.worker)) session.settle(null);
+    else if (home !== null && mustPause(session, workload.turns)) {
+      turn.hasGivenWay = true;
+      session.settle(null);
+    }
     return cheapest(turn, workers, (lane) => {
       if (lane === session.home) return true;
       const shared = Math.min(session.first.tokens, book.cachedTokens(turn, lane));
@@ -73,6 +77,13 @@ export function rollout(context: PolicyContext): Policy {
       const turn = book.turn(x);
       const worker = hasResidency() && mayWait(x, turn) ? withRoom(turn, workers) : cheapest(turn, workers, () => true);
       return worker === null ? { hold: 'no room for its context', maxMs: maxWaitMs } : worker.alone;
+    },
+    whyMoved(x, from, to) {
+      const turn = book.turn(x);
+      if (turn.hasGivenWay) return { reason: 'no_room' };
+      if (turn.session?.home?.worker !== from) return { reason: 'cache_lost' };
+      const savedSecs = cost(turn, book.lane(from)) - cost(turn, book.lane(to));
+      return { reason: 'cheaper', savedSecs: Math.max(0, savedSecs) };
     },
     begun: (x, worker) => book.begin(x, worker),
     ended: (x) => book.end(x),

@@ -166,6 +166,9 @@ export class Book {
       hasTurns: workload.hasTurns,
       hasEndSignals: workload.hasEndSignals,
       blocks: this.#index.size,
+      byWorker: Object.fromEntries(
+        this.#context.fleet.workers.map((worker) => [worker.url, this.#lanes.get(worker)?.residents.size ?? 0]),
+      ),
     };
   }
 

@@ -26,6 +26,8 @@ export class Turn implements Work {
   queueSecs = 0;
   /** When its prompt was expected to be read (monotonic ms). */
   readByMs = 0;
+  /** Its session left its home, as the sessions there had outgrown the KV cache. */
+  hasGivenWay = false;
   readonly ear = new UsageEar();
 
   constructor(

@@ -17,6 +17,11 @@ export const observabilityOptions = {
     'debug, info, warning, error or critical.',
     { isCommon: true },
   ),
+  logFormat: option(
+    '<format>',
+    z.enum(['text', 'json']).optional(),
+    'text or json. Without it: text where the standard output is a terminal, else json; files of --log-dir are json.',
+  ),
   prometheusPort: option(
     '<port>',
     port.default(29_000),

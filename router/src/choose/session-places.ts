@@ -1,0 +1,138 @@
+import type { Exchange, Move, MoveReason, Why } from '../exchange.ts';
+import type { Worker } from '../fleet/worker.ts';
+import type { MoveWhy } from './policy.ts';
+
+/** Sessions that are kept; beyond that the ones that were first seen go first. */
+export const MAX_SESSIONS = 100_000;
+/** Moves that are kept for people to read. */
+const MAX_MOVES = 1_000;
+/** How often a session may look for idle ones, as a share of the time to live. */
+const SWEEPS_PER_TTL = 16;
+
+/** Where a session's requests go. */
+export interface SessionPlace {
+  worker: Worker;
+  /** Since when it is there (monotonic ms). */
+  sinceMs: number;
+  /** When its last request was placed or ended (monotonic ms). */
+  lastMs: number;
+  /** Requests that were answered whole. */
+  turns: number;
+  inFlight: number;
+  /** Why its last request went where it went. */
+  why: Why;
+  moves: number;
+  lastMove: Move | null;
+}
+
+/**
+ * Which worker each session is at and how often it moved, whatever the policy: for people, logs and metrics. Nothing is decided by
+ * it. It knows the sessions that policies look for keys of, since the start of the router.
+ */
+export class SessionPlaces {
+  /** Moves ever, by reason. */
+  readonly movesByReason = new Map<MoveReason, number>();
+  onMoved: (x: Exchange, move: Move) => void = () => {};
+  readonly #places = new Map<string, SessionPlace>();
+  readonly #nowMs: () => number;
+  readonly #ttlMs: () => number;
+  /** A ring of the last ones: the next one goes to `#nextMove`. */
+  readonly #moves: Move[] = [];
+  #nextMove = 0;
+  #sweptMs = 0;
+
+  constructor(nowMs: () => number, ttlMs: () => number) {
+    this.#nowMs = nowMs;
+    this.#ttlMs = ttlMs;
+  }
+
+  get size(): number {
+    return this.#places.size;
+  }
+
+  get(session: string): SessionPlace | undefined {
+    return this.#places.get(session);
+  }
+
+  entries(): IterableIterator<[string, SessionPlace]> {
+    return this.#places.entries();
+  }
+
+  /** Newest first. */
+  *recentMoves(): Generator<Move> {
+    for (let i = 1; i <= this.#moves.length; i++) {
+      yield this.#moves.at((this.#nextMove - i + this.#moves.length) % this.#moves.length)!;
+    }
+  }
+
+  /**
+   * A request of a session (`x.session` is not '') was placed at `to`. Sets `x.why`.
+   *
+   * @returns the worker that the session left with it, for `moved`; null: it left none
+   */
+  placed(x: Exchange, to: Worker): Worker | null {
+    const nowMs = this.#nowMs();
+    const place = this.#places.get(x.session);
+    if (place === undefined) {
+      x.why = x.tried.length > 0 ? 'retry' : 'new';
+      this.#open(x.session, to, x.why, nowMs);
+      return null;
+    }
+    const { worker } = place;
+    const usual = worker === to ? 'home' : 'moved';
+    x.why = x.tried.length > 0 ? 'retry' : usual;
+    place.why = x.why;
+    place.lastMs = nowMs;
+    place.inFlight++;
+    if (worker === to) return null;
+    place.worker = to;
+    place.sinceMs = nowMs;
+    return worker;
+  }
+
+  moved(x: Exchange, from: Worker, to: Worker, { reason, savedSecs = 0 }: MoveWhy): void {
+    const place = this.#places.get(x.session)!;
+    const move: Move = { session: x.session, from: from.url, to: to.url, reason, savedSecs, atMs: place.sinceMs };
+    x.move = move;
+    place.moves++;
+    place.lastMove = move;
+    this.movesByReason.set(reason, (this.movesByReason.get(reason) ?? 0) + 1);
+    this.#moves[this.#nextMove] = move;
+    this.#nextMove = (this.#nextMove + 1) % MAX_MOVES;
+    this.onMoved(x, move);
+  }
+
+  /** What was placed has ended or failed. */
+  released(x: Exchange): void {
+    const place = this.#places.get(x.session);
+    if (place === undefined) return;
+    // The session may have been forgotten and opened again since.
+    if (place.inFlight > 0) place.inFlight--;
+    place.lastMs = this.#nowMs();
+    if (x.outcome === 'complete') place.turns++;
+  }
+
+  ended(session: string): void {
+    this.#places.delete(session);
+  }
+
+  /** Forgets the sessions that were idle for too long. */
+  sweep(nowMs: number): void {
+    const ttlMs = this.#ttlMs();
+    if (nowMs - this.#sweptMs < ttlMs / SWEEPS_PER_TTL) return;
+    this.#sweptMs = nowMs;
+    for (const [session, { inFlight, lastMs }] of this.#places) {
+      if (inFlight === 0 && nowMs - lastMs > ttlMs) this.#places.delete(session);
+    }
+  }
+
+  #open(session: string, worker: Worker, why: Why, nowMs: number): void {
+    const times = { sinceMs: nowMs, lastMs: nowMs };
+    this.#places.set(session, { worker, ...times, turns: 0, inFlight: 1, why, moves: 0, lastMove: null });
+    if (this.#places.size <= MAX_SESSIONS) return;
+    for (const [oldest] of this.#places) {
+      this.#places.delete(oldest);
+      return;
+    }
+  }
+}

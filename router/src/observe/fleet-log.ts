@@ -1,0 +1,25 @@
+import { nobodyAvailable } from '../fleet/availability.ts';
+import type { Breakers } from '../fleet/breakers.ts';
+import type { Fleet, FleetEvent } from '../fleet/fleet.ts';
+import type { Worker } from '../fleet/worker.ts';
+import type { Logger } from './log.ts';
+
+/** Writes which workers come and go, and when there is no worker left for new requests. @returns the listener of the fleet's events */
+export function fleetLog(log: Logger, fleet: Fleet, breakers: Breakers): (event: FleetEvent, worker: Worker) => void {
+  /** null: there was none yet. */
+  let wasAvailable: boolean | null = null;
+  return (event, worker) => {
+    if (event !== 'changed') log.info({ worker: worker.url }, `worker ${event}`);
+    const isAvailable = fleet.servesPairs
+      ? (['prefill', 'decode'] as const).every((role) => fleet.eligible.some((each) => each.role === role))
+      : fleet.eligible.length > 0;
+    if (isAvailable === (wasAvailable ?? false)) return;
+    const isFirst = wasAvailable === null;
+    wasAvailable = isAvailable;
+    const counts = { eligible: fleet.eligible.length, workers: fleet.workers.length };
+    if (!isAvailable) {
+      const detail = nobodyAvailable(fleet, breakers).message;
+      log.warn({ ...counts, detail }, 'no worker is available: new requests are refused');
+    } else if (!isFirst) log.info(counts, 'workers are available again');
+  };
+}
