@@ -73,7 +73,11 @@ test('flags win over the environment, that over the file, that over the peer’s
   const run = turnout(t, ['vllm-router', '--config', file, '--port', '0'], { TURNOUT_POLICY: 'power_of_two' });
   const url = (await run.says(listening))[1]!;
   assert.match(run.output(), /"policy":"power_of_two"/);
-  assert.equal(await (await fetch(`${url}/health`)).text(), 'OK');
+  assert.equal(
+    ((await (await fetch(`${url}/health`)).json()) as { status: string }).status,
+    'ok',
+    'as SlimeRouter says it',
+  );
 });
 
 test('each flag without effect is named in one line, and the router starts', async (t) => {

@@ -74,6 +74,29 @@ test('checks at --rollout-health-check-interval, out after the threshold, in Sli
   assert.equal((await send(t, url, request('GET', '/hello'))).status, 200);
 });
 
+test('two with the flags of a trainer, that differ in the port alone, both start, and each says where its metrics are', async (t) => {
+  const routers = ['0', '0'].map((port) => turnout(t, ['slime-router', '--host', '127.0.0.1', '--port', port]));
+  const places: string[] = [];
+  for (const router of routers) {
+    const metrics = (await router.says(/metrics are answered on (http:\/\/127\.0\.0\.1:\d+\/metrics)/))[1]!;
+    assert.match(await (await fetch(metrics)).text(), /^turnout_workers/m);
+    places.push(metrics);
+  }
+  assert.notEqual(places[0], places[1]);
+});
+
+test('GET /health answers as SlimeRouter: 200 and how many workers are healthy', async (t) => {
+  const { run, url, state } = await startSlime(t, ['--rollout-health-check-interval', '0.05']);
+  const health = async () => {
+    const answer = await fetch(`${url}/health`);
+    return [answer.status, await answer.json()];
+  };
+  assert.deepEqual(await health(), [200, { status: 'ok', healthy_workers: 1, total_workers: 1 }]);
+  state.isWell = false;
+  await run.says(/Marking DEAD/);
+  assert.deepEqual(await health(), [200, { status: 'ok', healthy_workers: 0, total_workers: 1 }]);
+});
+
 test('what is wrong with a value is said of the flag that it was written after', async (t) => {
   for (const [flags, words] of [
     [['--slime-router-timeout', 'None'], /^turnout: --slime-router-timeout \(here --request-timeout-secs\): /m],

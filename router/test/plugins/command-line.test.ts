@@ -81,5 +81,5 @@ test('a promise that a plugin forgets does not end the router', async (t) => {
   const url = (await run.says(listening))[1]!;
   assert.equal(await (await fetch(`${url}/forget`)).text(), 'asked');
   await run.says(/a plugin left a rejected promise to nobody: Error: forgotten/);
-  assert.equal(await (await fetch(`${url}/health`)).text(), 'OK');
+  assert.equal(await (await fetch(`${url}/liveness`)).text(), 'OK');
 });

@@ -7,6 +7,8 @@ import type { WorkersContext } from './context.ts';
 export function addProbes(app: Hono, { fleet, workerApi, isDraining }: WorkersContext): void {
   const isVllm = workerApi === 'vllm';
   app.get('/health', (c) => {
+    // As SlimeRouter has answered since it knows kinds of workers; before that it passed the path on.
+    if (workerApi === 'slime') return c.json({ status: 'ok', ...countsOf(fleet) });
     if (!isVllm) return c.text('OK');
     const sick = fleet.workers.filter((worker) => !worker.isHealthy).map(({ url }) => url);
     return sick.length === 0
@@ -15,13 +17,11 @@ export function addProbes(app: Hono, { fleet, workerApi, isDraining }: WorkersCo
   });
   app.get('/liveness', (c) => c.text('OK'));
   app.get('/readiness', (c) => {
-    const healthy_workers = fleet.workers.filter((worker) => worker.isHealthy).length;
-    const total_workers = fleet.workers.length;
-    const counts = { healthy_workers, total_workers };
+    const counts = countsOf(fleet);
     if (canServe(fleet) && !isDraining()) return c.json({ status: 'ready', ...counts });
     if (isVllm) {
       const reason = isDraining() ? 'shutting down' : 'no healthy workers available';
-      return c.json({ status: 'not_ready', reason, total_workers }, 503);
+      return c.json({ status: 'not_ready', reason, total_workers: counts.total_workers }, 503);
     }
     const reason = isDraining() ? 'shutting down' : 'insufficient healthy workers';
     return c.json({ status: 'not ready', reason, ...counts }, 503);
@@ -30,6 +30,11 @@ export function addProbes(app: Hono, { fleet, workerApi, isDraining }: WorkersCo
     c.json({ workers: fleet.workers.map((worker) => ({ worker: worker.url, load: fleet.load(worker) })) }),
   );
 }
+
+const countsOf = ({ workers }: Fleet) => ({
+  healthy_workers: workers.filter((worker) => worker.isHealthy).length,
+  total_workers: workers.length,
+});
 
 /** Of pairs it takes one of each. */
 function canServe({ workers, servesPairs }: Fleet): boolean {

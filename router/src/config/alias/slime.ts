@@ -99,5 +99,6 @@ export const slime: Peer = {
   source: 'slime of early 2026 and its documentation',
   verbs: ['slime-router', 'slime_router'],
   flags,
-  settings: { workerApi: 'slime' },
+  // It opens no port for metrics: two of them on one host differ in --port alone.
+  settings: { workerApi: 'slime', prometheusPort: 0 },
 };
