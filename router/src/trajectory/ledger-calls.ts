@@ -4,18 +4,18 @@ import { ExpertsFiles } from './capture/experts-files.ts';
 import { chatCalls } from './chat/chat-calls.ts';
 import { exportCalls } from './export/export-calls.ts';
 import type { LedgerOptions } from './ledger.ts';
+import { defaultMemoryBytes } from './memory-limit.ts';
 import { openStore } from './store/open.ts';
 import { sessionCalls } from './session-calls.ts';
 import { SessionEnds } from './session-ends.ts';
 import { Expiry } from './store/expiry.ts';
 import { storeCalls } from './store/store-calls.ts';
 import { TurnWriter } from './store/writer.ts';
-
-const MEMORY_BYTES = 268_435_456;
+import type { SessionName } from './turn.ts';
 
 /** Everything that the trajectory thread can be asked for. */
 export async function ledgerCalls(options: LedgerOptions) {
-  const { dataDir, store = null, storeMemoryBytes = MEMORY_BYTES, storeMaxAgeSecs = 0 } = options;
+  const { dataDir, store = null, storeMemoryBytes = defaultMemoryBytes(), storeMaxAgeSecs = 0 } = options;
   const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
   const { calls, tokenizer, settled } = captureCalls(options, writer, files);
@@ -24,20 +24,28 @@ export async function ledgerCalls(options: LedgerOptions) {
     expired: () => expiry?.expired ?? 0,
   });
   const sessionEnds = new SessionEnds();
-  const { letGo, evicted, chatsSettled, ...chats } = chatCalls({
+  const { letGo, evicted, lost, chatsSettled, ...chats } = chatCalls({
     tokenizer,
     tokenizerPath: options.tokenizerPath,
     dataDir,
     writer,
+    memoryBytes: storeMemoryBytes,
     files,
     removeStored: stored.removeSession,
   });
-  writer.onLost = ({ experts }) => void (experts !== null && files?.remove(experts));
+  writer.onLost = ({ session, tenant, experts }) => {
+    lost(session, tenant);
+    if (experts !== null) files?.remove(experts);
+  };
   writer.store.onEvicted = (session, tenant, experts) => {
     evicted(session, tenant);
     for (const each of experts) files?.remove(each);
   };
-  const kept = { store: writer.store, maxAgeMs: storeMaxAgeSecs * 1_000, letGo, remove: stored.removeSession };
+  const expire = ({ session, tenant = '' }: SessionName): Promise<number> => {
+    lost(session, tenant);
+    return stored.removeSession({ session, tenant });
+  };
+  const kept = { store: writer.store, maxAgeMs: storeMaxAgeSecs * 1_000, letGo, remove: expire };
   const expiry = storeMaxAgeSecs > 0 ? new Expiry(kept) : null;
   return {
     ...calls,

@@ -3,6 +3,12 @@ import { totalmem } from 'node:os';
 const MAX_DEFAULT_BYTES = 8 * 1024 ** 3;
 const SHARE = 0.1;
 
+/**
+ * A session without a request for this long counts as over: its turns are evicted before those of other sessions. A session counts
+ * as over at once when its end is reported.
+ */
+export const SESSION_IDLE_MS = 3_600_000;
+
 /** The memory that this process may use, and which limit that is. */
 interface MachineMemory {
   readonly bytes: number;

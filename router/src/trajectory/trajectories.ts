@@ -7,7 +7,7 @@ import type { Plugin } from '../plugin.ts';
 import { ExpertsRoad, ExpertsTap } from './capture/experts-tap.ts';
 import { endedSessions } from './ended-sessions.ts';
 import { Ledger } from './ledger.ts';
-import { defaultMemoryBytes } from './memory-limit.ts';
+import { defaultMemoryBytes, machineMemory } from './memory-limit.ts';
 import type { SessionEnd } from './session-calls.ts';
 import type { StoreState } from './store/store-calls.ts';
 
@@ -26,6 +26,7 @@ const NOTHING_YET: StoreState = {
   turns: 0,
   bytes: 0,
   evicted: 0,
+  evictedLive: 0,
   expired: 0,
 };
 
@@ -74,9 +75,15 @@ export class Trajectories {
   #isDead = false;
   #saidMs = -Infinity;
   #saidDropped = 0;
+  #saidEvictedMs = -Infinity;
+  #saidEvicted = 0;
+  /** How much turns may take where they are kept in memory. */
+  readonly #storeBytes: number;
 
   private constructor(config: TrajectoryConfig, log: Logger) {
-    const { dataDir = null, store = null, storeMemoryBytes, storeMaxAgeSecs, tokenizerPath = null } = config;
+    const { dataDir = null, store = null, storeMaxAgeSecs, tokenizerPath = null } = config;
+    const storeMemoryBytes = config.storeMemoryBytes ?? defaultMemoryBytes();
+    this.#storeBytes = storeMemoryBytes;
     const { radixMaxCacheSize: maxNodes = Infinity, radixGcThresholdK: keepVersions } = config;
     this.treeBytes = config.radixMaxBytes ?? defaultMemoryBytes();
     const tokens = { tokenizerPath, maxNodes, maxBytes: this.treeBytes, keepVersions };
@@ -108,7 +115,10 @@ export class Trajectories {
       await started.ledger.close();
       throw new Error(`trajectories can't be kept: ${(error as Error).message}`, { cause: error });
     }
-    log.info({ store: started.#state.place }, 'trajectories are kept');
+    const { place } = started.#state;
+    const { bytes, from } = machineMemory();
+    const limit = { maxBytes: started.#storeBytes, memoryBytes: bytes, memoryFrom: from };
+    log.info({ store: place, ...(place === 'memory' ? limit : {}) }, 'trajectories are kept');
     return started;
   }
 
@@ -165,9 +175,20 @@ export class Trajectories {
       else this.#log.info({ store: place }, 'the store takes turns again');
     }
     const now = performance.now();
+    this.#sayEvicted(now);
     if (dropped === this.#saidDropped || now - this.#saidMs < SAY_MS) return;
     this.#log.warn({ dropped: dropped - this.#saidDropped, error: lastError, store: place }, 'turns not kept');
     this.#saidMs = now;
     this.#saidDropped = dropped;
+  }
+
+  #sayEvicted(now: number): void {
+    const sessions = this.#state.evictedLive - this.#saidEvicted;
+    if (sessions <= 0 || now - this.#saidEvictedMs < SAY_MS) return;
+    const message =
+      'sessions that are not over were evicted from memory: set --data-dir, or a larger --store-memory-bytes';
+    this.#log.warn({ sessions, maxBytes: this.#storeBytes }, message);
+    this.#saidEvictedMs = now;
+    this.#saidEvicted = this.#state.evictedLive;
   }
 }

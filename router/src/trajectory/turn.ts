@@ -7,8 +7,11 @@ export interface VersionSpan {
 
 /** Where what the engine was given is not a continuation of what was recorded before, and why. */
 export interface Drift {
-  /** `template`: the chat template rewrites history; `text`: the client sent other text; `tokens`: ids could not be kept exact. */
-  readonly kind: 'template' | 'text' | 'tokens';
+  /**
+   * `template`: the chat template rewrites history; `text`: the client sent other text; `tokens`: ids could not be kept exact; `lost`:
+   * earlier turns of the session are not on record any more.
+   */
+  readonly kind: 'template' | 'text' | 'tokens' | 'lost';
   /** Position in the trajectory, in tokens, from which the ids differ. */
   readonly at: number;
 }

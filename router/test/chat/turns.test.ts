@@ -487,8 +487,15 @@ test('a session that the memory has no room for begins anew, also when a request
     const answer = await fetch(`${scene.router.url}/trajectories?format=jsonl&session=${name}`);
     const lines = (await answer.text()).trim().split('\n');
     assert.equal(lines.length, 1);
-    assert.deepEqual((JSON.parse(lines[0]!) as { tokens: number[] }).tokens, [...inputIds, ...outputIds]);
+    const { tokens, turns } = JSON.parse(lines[0]!) as { tokens: number[]; turns: { drift: unknown }[] };
+    assert.deepEqual(tokens, [...inputIds, ...outputIds]);
+    assert.deepEqual(
+      turns.map(({ drift }) => drift),
+      [{ kind: 'lost', at: 0 }],
+    );
   }
+  const lost = 'turnout_trajectory_evicted_live_sessions_total';
+  await until('they are counted', async () => (await metric(scene.router, lost)) >= 2);
 });
 
 for (const kind of ['sglang', 'vllm'] as const) {

@@ -5,6 +5,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { SESSION_IDLE_MS } from '../../src/trajectory/memory-limit.ts';
 import { MemoryStore } from '../../src/trajectory/store/memory.ts';
 import { openStore } from '../../src/trajectory/store/open.ts';
 import { RedisStore } from '../../src/trajectory/store/redis.ts';
@@ -217,11 +218,28 @@ test('memory holds its limit: whole sessions go, the one written to longest ago 
     store.sessions({ limit: 9 }).map(({ session }) => session),
     ['a', 'c', 'd'],
   );
-  assert.deepEqual({ ...store.counts(), bytes: 0 }, { turns: 4, bytes: 0, evicted: 1 });
+  assert.deepEqual({ ...store.counts(), bytes: 0 }, { turns: 4, bytes: 0, evicted: 1, evictedLive: 1 });
   assert.ok(store.counts().bytes <= 3_500);
   assert.equal(store.get(turns[1]!.id), null);
   store.put([turnOf({ session: 'huge', request: Buffer.alloc(4_000) })]);
-  assert.deepEqual({ ...store.counts() }, { turns: 0, bytes: 0, evicted: 6 });
+  assert.deepEqual({ ...store.counts() }, { turns: 0, bytes: 0, evicted: 6, evictedLive: 5 });
+});
+
+test('memory evicts sessions that are over before all others: idle for an hour, or ended', () => {
+  let nowMs = 0;
+  const store = new MemoryStore(4_400, () => nowMs);
+  const put = (session: string): void => store.put([turnOf({ session })]);
+  const evicted: string[] = [];
+  store.onEvicted = (session) => void evicted.push(session);
+  put('idle');
+  nowMs = SESSION_IDLE_MS;
+  for (const session of ['live', 'ended', 'goes on']) put(session);
+  for (const session of ['ended', 'goes on']) store.finish({ session, tenant: '' }, {}, 0);
+  put('goes on');
+  nowMs++;
+  for (const session of ['new 1', 'new 2', 'new 3']) put(session);
+  assert.deepEqual(evicted, ['idle', 'ended', 'live']);
+  assert.equal(store.counts().evictedLive, 1);
 });
 
 test('a router that was killed left a file that the next one goes on with', async (t) => {

@@ -330,7 +330,7 @@ class RouterOptions(TypedDict, total=False):
     """Where captured turns are kept: memory, sqlite (a file in --data-dir), or redis://… (Redis or Valkey, shared by several routers). Unsaid: sqlite with --data-dir, else memory."""
 
     store_memory_bytes: int
-    """How much memory they may take where they are kept in memory; whole sessions go then, the oldest first. Default: 268435456."""
+    """Memory that captured turns may take where they are kept in memory; unset: 10 % of the RAM or of the cgroup limit, at most 8 GiB. Whole sessions are evicted: first those that are over, then those used longest ago. With another store: memory of chat sessions, which are read from the store again."""
 
     store_max_age_secs: float
     """Sessions whose last turn began longer ago are removed from the store, their files too. 0: all are kept. Default: 0."""

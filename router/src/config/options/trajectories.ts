@@ -15,8 +15,8 @@ export const trajectoriesOptions = {
   ),
   storeMemoryBytes: option(
     '<bytes>',
-    count.min(65_536).default(268_435_456),
-    'How much memory they may take where they are kept in memory; whole sessions go then, the oldest first.',
+    count.min(65_536).optional(),
+    'Memory that captured turns may take where they are kept in memory; unset: 10 % of the RAM or of the cgroup limit, at most 8 GiB. Whole sessions are evicted: first those that are over, then those used longest ago. With another store: memory of chat sessions, which are read from the store again.',
     { needsRestart: true },
   ),
   storeMaxAgeSecs: option(

@@ -41,6 +41,7 @@ export interface TrajectoryCounters {
   readonly turns: number;
   readonly bytes: number;
   readonly evicted: number;
+  readonly evictedLive: number;
   readonly expired: number;
 }
 

@@ -24,6 +24,12 @@ export const trajectoryMetrics: readonly MetricSpec[] = [
     read: ({ trajectories }) => kept(trajectories(), 'evicted'),
   },
   {
+    name: 'turnout_trajectory_evicted_live_sessions_total',
+    type: 'counter',
+    help: 'Sessions that made room for newer turns before they were over (without an end, and with a turn within the last hour). When such a session goes on, its next turn has the drift "lost".',
+    read: ({ trajectories }) => kept(trajectories(), 'evictedLive'),
+  },
+  {
     name: 'turnout_trajectory_expired_total',
     type: 'counter',
     help: 'Turns that were removed as their sessions were too old (--store-max-age-secs).',

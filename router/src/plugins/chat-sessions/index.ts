@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { defaultMemoryBytes } from '../../trajectory/memory-limit.ts';
 import type { PluginDefinition } from '../definition.ts';
 import { SameTokens } from '../same-tokens/same-tokens.ts';
 import { ChatSessions, type ChatSessionsOptions } from './chat-sessions.ts';
@@ -39,6 +40,10 @@ export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
     }
     const { ledger } = trajectories;
     await ledger.ask('loadTokenizer', null);
+    log.info(
+      { maxBytes: config.storeMemoryBytes ?? defaultMemoryBytes() },
+      'memory limit of chat sessions: those beyond it are read from the store when they go on',
+    );
     await ledger.ask('chatBegin', { equality: own.equality, request: own.request, samples: own.samples });
     const { captureChat, sessionHeaders } = config;
     const sameTokens = new SameTokens((text) => ledger.ask('encodeText', text), log);

@@ -131,6 +131,8 @@ export interface ChatParts {
   readonly tokenizerPath: string | null;
   readonly dataDir: string | null;
   readonly writer: TurnWriter;
+  /** How much sessions without a request under way may take; left out: `defaultMemoryBytes`. */
+  readonly memoryBytes?: number;
   /** null: routed experts are not kept. */
   readonly files: ExpertsFiles | null;
   /** Removes the turns of a session, and what belongs to them. */
@@ -138,7 +140,7 @@ export interface ChatParts {
 }
 
 /** What the trajectory thread can be asked about chats. */
-export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, removeStored }: ChatParts) {
+export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryBytes, files, removeStored }: ChatParts) {
   const open = new Map<number, Open>();
   /** Calls that have a name and no engine yet: they may wait for one. */
   const claims = new Map<number, Claim>();
@@ -199,7 +201,11 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
       experts = dataDir === null ? null : new ExpertsReader(dataDir, tokenizerPath);
       defaults = request;
       ends = samples;
-      chats = new Chats({ tokenizer: loaded, template: loadChatTemplate(tokenizerPath), equality }, writer);
+      chats = new Chats(
+        { tokenizer: loaded, template: loadChatTemplate(tokenizerPath), equality },
+        writer,
+        memoryBytes,
+      );
     },
 
     chatKnown: ({ session, tenant }: ChatName): Promise<boolean> => begun().has(session, tenant),
@@ -328,6 +334,9 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, files, re
 
     /** Its turns have gone from the store, to make room. */
     evicted: (session: string, tenant: string): void => chats?.evicted(session, tenant),
+
+    /** Turns of a session are not on record any more, or never will be. */
+    lost: (session: string, tenant: string): void => chats?.lost(session, tenant),
 
     /** Removes a session of any kind, of one tenant or of all. @returns how many turns it had */
     removeSession(name: SessionName) {

@@ -64,8 +64,10 @@ export class ChatSession {
   /** Requests under way. */
   open = 0;
   isRemoved = false;
-  /** Its turns are in the store no more. */
+  /** What is here of it is not what the store has: it is to be read again once the requests under way have ended. */
   isEvicted = false;
+  /** Turns of it are not on record any more, or can't be read: answers that are not here may have been sampled in it. */
+  isLost = false;
   /** About what it takes in memory; without turns, too. */
   bytes = SESSION_BYTES;
   readonly #rules: ChatRules;
@@ -91,11 +93,19 @@ export class ChatSession {
     const before = idsUpTo(parent);
     if (!made.isAfresh) {
       const ids = Int32Array.from(await encodeRest(tokenizer, made.text));
-      const drift = made.drift === null ? null : { kind: made.drift, at: made.keeps };
+      const drift =
+        this.#lostIn(added, made.keeps) ?? (made.drift === null ? null : { kind: made.drift, at: made.keeps });
       return { ...common, prompt: { ...made, ids, drift }, promptIds: joined(before.subarray(0, made.keeps), ids) };
     }
     const all = Int32Array.from(await tokenizer.encode(made.text, false));
-    return { ...common, prompt: this.#afresh(before, all, made.text, made.drift), promptIds: all };
+    const afresh = this.#afresh(before, all, made.text, made.drift);
+    const drift = this.#lostIn(added, afresh.keeps) ?? afresh.drift;
+    return { ...common, prompt: { ...afresh, drift }, promptIds: all };
+  }
+
+  /** An answer that is not on record, in a session whose record is not whole, may have been sampled here: its ids are lost. */
+  #lostIn(added: readonly Message[], at: number): Drift | null {
+    return this.isLost && added.some(({ role }) => role === 'assistant') ? { kind: 'lost', at } : null;
   }
 
   #afresh(before: Int32Array, all: Int32Array, text: string, kind: Drift['kind'] | null): Prompt {
@@ -124,17 +134,19 @@ export class ChatSession {
   }
 
   /** What the engine says that it read. */
-  async #observed({ parent }: OpenTurn, { promptIds }: ChatSample): Promise<Prompt> {
+  async #observed({ parent, added }: OpenTurn, { promptIds }: ChatSample): Promise<Prompt> {
     if (promptIds === null) throw new Unreadable('the ids of its prompt are not in it');
     const all = Int32Array.from(promptIds);
     const before = idsUpTo(parent);
     const keeps = commonLength(before, all);
     const { tokenizer } = this.#rules;
+    const lost = this.#lostIn(added, keeps);
     if (parent === null || keeps < before.length) {
-      return this.#afresh(before, all, await textOfIds(tokenizer, all), 'template');
+      const made = this.#afresh(before, all, await textOfIds(tokenizer, all), 'template');
+      return { ...made, drift: lost ?? made.drift };
     }
     const ids = all.subarray(keeps);
-    return { keeps, ids, text: await textOfIds(tokenizer, ids), isAfresh: false, drift: null };
+    return { keeps, ids, text: await textOfIds(tokenizer, ids), isAfresh: false, drift: lost };
   }
 
   async #turnOf(
@@ -182,17 +194,17 @@ export class ChatSession {
     return [chat, turn];
   }
 
-  /** Puts a turn of the store in its place. Turns come in the order of their ids. */
-  async restore(turn: Turn, request: ChatRequest, sample: Answered): Promise<void> {
+  /** Puts a turn of the store in its place. Turns come in the order of their ids. @returns false: it has none, a turn before it is gone */
+  async restore(turn: Turn, request: ChatRequest, sample: Answered): Promise<boolean> {
     const parent = turn.parent === null ? null : this.tree.turns.get(turn.parent);
-    // Its trajectory is not whole: nothing can go on behind it.
-    if (parent === undefined) return;
+    if (parent === undefined) return false;
     const added = request.messages.slice(parent?.depth ?? 0);
     const keys = added.map((each) => messageKey(each, this.#rules.equality));
     const isAfresh = parent === null || turn.keeps < parent.keeps + parent.ids.length;
     const ids = isAfresh && parent !== null ? joined(idsUpTo(parent).subarray(0, turn.keeps), turn.ids) : turn.ids;
     const text = await textOfIds(this.#rules.tokenizer, ids);
     this.#add(this.#chatTurn(turn, parent, added, keys, sample, text, isAfresh, request), request);
+    return true;
   }
 
   #chatTurn(

@@ -1,16 +1,16 @@
 import { Unreadable } from '../capture/sampled.ts';
 import { TurnIds } from '../capture/turn-id.ts';
+import { defaultMemoryBytes } from '../memory-limit.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { Turn } from '../turn.ts';
 import { CHAT_PATH, readChatRequest } from './chat-request.ts';
 import { type ChatRules, ChatSession } from './chat-session.ts';
+import { LostSessions } from './lost-sessions.ts';
 import { answerValues, readAnswer } from './read-answer.ts';
 import type { ChatSample } from './read-chat.ts';
 import { storedCall } from './repeats.ts';
 import { isSessionId } from './session-id.ts';
 
-/** Sessions that nobody asks are kept in memory up to so much; the store has them too. */
-const MEMORY_BYTES = 268_435_456;
 const TURNS_AT_ONCE = 200;
 /** So many ids of removed sessions are remembered. */
 const MAX_REMOVED = 100_000;
@@ -23,12 +23,14 @@ export class Chats {
   /** The one that was used last is the last. */
   readonly #sessions = new Map<string, ChatSession>();
   readonly #removed = new Set<string>();
+  readonly #lost = new LostSessions();
   readonly #ids = new TurnIds();
   #bytes = 0;
   /** Sessions whose turns could not be read. */
   loadFailures = 0;
 
-  constructor(rules: ChatRules, writer: TurnWriter, memoryBytes = MEMORY_BYTES) {
+  /** @param memoryBytes sessions without a request under way are kept in memory up to so much; the store has them too */
+  constructor(rules: ChatRules, writer: TurnWriter, memoryBytes = defaultMemoryBytes()) {
     this.rules = rules;
     this.writer = writer;
     this.#memoryBytes = memoryBytes;
@@ -48,8 +50,7 @@ export class Chats {
     const done = (async (): Promise<T> => {
       await before;
       const was = chat.bytes;
-      // Without its store a session goes on with what comes from now on.
-      if (known === undefined) await this.#load(chat).catch(() => this.loadFailures++);
+      if (known === undefined) await this.#load(chat).catch(() => this.#loadFailed(chat));
       try {
         return await work(chat);
       } finally {
@@ -83,6 +84,7 @@ export class Chats {
       this.#bytes -= chat.bytes;
       this.#sessions.delete(name);
     }
+    this.#lost.add(name);
     this.#removed.add(name);
     if (this.#removed.size > MAX_REMOVED) this.#removed.delete(this.#removed.values().next().value!);
   }
@@ -98,8 +100,17 @@ export class Chats {
     return true;
   }
 
+  /** Turns of this session are not on record any more, or never will be. */
+  lost(session: string, tenant: string): void {
+    const name = nameOf(session, tenant);
+    this.#lost.add(name);
+    const chat = this.#sessions.get(name);
+    if (chat !== undefined) chat.isLost = true;
+  }
+
   /** The store has no room for its turns: what comes next begins anew, once the requests under way have ended. */
   evicted(session: string, tenant: string): void {
+    this.lost(session, tenant);
     const chat = this.#sessions.get(nameOf(session, tenant));
     if (chat !== undefined && !this.letGo(session, tenant)) chat.isEvicted = true;
   }
@@ -121,6 +132,12 @@ export class Chats {
 
   /** Its turns as they are kept, in their order; what else was captured under its key is none of a chat. */
   async *stored(session: string, tenant: string): AsyncGenerator<Turn> {
+    yield* this.#inStore(session, tenant);
+    // A store that fails gets them later.
+    for (const turn of this.writer.waiting(session, tenant)) if (turn.path === CHAT_PATH) yield turn;
+  }
+
+  async *#inStore(session: string, tenant: string): AsyncGenerator<Turn> {
     await this.writer.flush();
     let after: string | undefined;
     for (;;) {
@@ -133,19 +150,31 @@ export class Chats {
   }
 
   async #load(chat: ChatSession): Promise<void> {
-    for await (const turn of this.stored(chat.session, chat.tenant)) {
-      const { request: asked, answer } = turn;
-      if (asked === null || answer === null) continue;
-      const request = readChatRequest(Buffer.from(asked));
-      if (typeof request === 'string') continue;
-      const own = this.#sampleOf(turn, request.isStream, Buffer.from(answer));
-      if (own === null) continue;
-      await chat.restore(turn, request, own);
-      if (turn.callKey !== undefined) {
-        const [first] = answerValues(request.isStream, Buffer.from(answer));
-        chat.repeats.begin(turn.callKey, storedCall(request, turn.id, first));
-      }
+    chat.isLost = this.#lost.has(nameOf(chat.session, chat.tenant));
+    for await (const turn of this.stored(chat.session, chat.tenant))
+      if (!(await this.#restore(chat, turn))) chat.isLost = true;
+  }
+
+  /** Without its store a session goes on with what comes from now on; when it is asked for again, the store is read again. */
+  #loadFailed(chat: ChatSession): void {
+    this.loadFailures++;
+    chat.isLost = true;
+    chat.isEvicted = true;
+  }
+
+  /** @returns false: nothing can go on behind this turn */
+  async #restore(chat: ChatSession, turn: Turn): Promise<boolean> {
+    const { request: asked, answer } = turn;
+    if (asked === null || answer === null) return false;
+    const request = readChatRequest(Buffer.from(asked));
+    if (typeof request === 'string') return false;
+    const own = this.#sampleOf(turn, request.isStream, Buffer.from(answer));
+    if (own === null || !(await chat.restore(turn, request, own))) return false;
+    if (turn.callKey !== undefined) {
+      const [first] = answerValues(request.isStream, Buffer.from(answer));
+      chat.repeats.begin(turn.callKey, storedCall(request, turn.id, first));
     }
+    return true;
   }
 
   /** Of the choices of an answer the one whose tokens are the turn's. */

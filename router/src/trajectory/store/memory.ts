@@ -1,4 +1,5 @@
 import { PackedMemory } from '../../kit/packed-memory.ts';
+import { SESSION_IDLE_MS } from '../memory-limit.ts';
 import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../outcome.ts';
 import type { SessionName, Turn, TurnQuery } from '../turn.ts';
 import { KeptTurn } from './kept-turn.ts';
@@ -8,6 +9,8 @@ interface Session extends SessionHead {
   readonly turns: KeptTurn[];
   outcome: SessionOutcome | null;
   bytes: number;
+  /** When its last turn was put, in ms of the clock that the store was given. */
+  putMs: number;
   /** In the order of their last writes. */
   newer: Session | null;
   older: Session | null;
@@ -17,8 +20,8 @@ const byText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 const inOrder = (turns: readonly KeptTurn[]): KeptTurn[] => turns.toSorted((a, b) => byText(a.id, b.id));
 
 /**
- * Turns in memory, up to a number of bytes. What has to go goes by session, the one that was written to longest ago
- * first: half a trajectory is of no use to anybody.
+ * Turns in memory, up to a number of bytes. What has to go goes by session, as part of a trajectory is of no use: first sessions that
+ * are over, then the others; of both, the session that was written to longest ago.
  */
 export class MemoryStore implements TrajectoryStore {
   readonly place = 'memory';
@@ -28,6 +31,9 @@ export class MemoryStore implements TrajectoryStore {
   readonly #memory = new PackedMemory();
   /** By tenant, then by session key. */
   readonly #tenants = new Map<string, Map<string, Session>>();
+  /** Sessions that have ended, in the order of their ends. */
+  readonly #ended = new Set<Session>();
+  readonly #nowMs: () => number;
   #oldest: Session | null = null;
   #newest: Session | null = null;
   readonly #turns = new Map<string, KeptTurn>();
@@ -35,24 +41,35 @@ export class MemoryStore implements TrajectoryStore {
   #sorted: readonly KeptTurn[] | null = null;
   #bytes = 0;
   #evicted = 0;
+  #evictedLive = 0;
 
-  constructor(limitBytes: number) {
+  constructor(limitBytes: number, nowMs: () => number = () => performance.now()) {
     this.#limitBytes = limitBytes;
+    this.#nowMs = nowMs;
   }
 
   put(turns: readonly Turn[]): void {
     for (const turn of turns) this.#put(turn);
     this.#sorted = null;
     while (this.#oldest !== null && this.#bytes > this.#limitBytes) {
-      const { session, tenant, turns } = this.#oldest;
+      const first = this.#firstToGo(this.#oldest);
+      const { session, tenant, turns } = first;
       this.#evicted += turns.length;
-      this.#drop(this.#oldest);
+      this.#drop(first);
       this.onEvicted(
         session,
         tenant,
         turns.flatMap(({ experts }) => experts ?? []),
       );
     }
+  }
+
+  /** @param oldest the session that was written to longest ago */
+  #firstToGo(oldest: Session): Session {
+    if (this.#nowMs() - oldest.putMs > SESSION_IDLE_MS) return oldest;
+    const [ended] = this.#ended;
+    if (ended === undefined) this.#evictedLive++;
+    return ended ?? oldest;
   }
 
   get(id: string): Turn | null {
@@ -85,7 +102,10 @@ export class MemoryStore implements TrajectoryStore {
 
   finish(name: SessionName, change: OutcomeChange, nowMs: number): number {
     const named = this.#named(name);
-    for (const session of named) session.outcome = outcomeAfter(session.outcome, change, nowMs);
+    for (const session of named) {
+      session.outcome = outcomeAfter(session.outcome, change, nowMs);
+      this.#ended.add(session);
+    }
     return named.length;
   }
 
@@ -99,7 +119,7 @@ export class MemoryStore implements TrajectoryStore {
   }
 
   counts(): StoreCounts {
-    return { turns: this.#turns.size, bytes: this.#bytes, evicted: this.#evicted };
+    return { turns: this.#turns.size, bytes: this.#bytes, evicted: this.#evicted, evictedLive: this.#evictedLive };
   }
 
   close(): void {}
@@ -117,6 +137,9 @@ export class MemoryStore implements TrajectoryStore {
     session.bytes += bytes;
     this.#bytes += bytes;
     this.#turns.set(id, kept);
+    session.putMs = this.#nowMs();
+    // A session that goes on has not ended.
+    this.#ended.delete(session);
     if (session !== this.#newest) {
       this.#unlink(session);
       this.#append(session);
@@ -138,6 +161,7 @@ export class MemoryStore implements TrajectoryStore {
         turns: [kept],
         outcome: null,
         bytes: 0,
+        putMs: 0,
         newer: null,
         older: null,
       };
@@ -157,6 +181,7 @@ export class MemoryStore implements TrajectoryStore {
     sessions.delete(session.session);
     if (sessions.size === 0) this.#tenants.delete(tenant);
     this.#unlink(session);
+    this.#ended.delete(session);
     this.#bytes -= bytes;
     this.#sorted = null;
   }

@@ -146,7 +146,7 @@ export class RedisStore implements TrajectoryStore {
   }
 
   async counts(): Promise<StoreCounts> {
-    return { turns: Number(await this.#link.send(['ZCARD', TURNS])), bytes: -1, evicted: 0 };
+    return { turns: Number(await this.#link.send(['ZCARD', TURNS])), bytes: -1, evicted: 0, evictedLive: 0 };
   }
 
   close(): void {

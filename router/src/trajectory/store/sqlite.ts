@@ -140,7 +140,7 @@ export class SqliteStore implements TrajectoryStore {
     // Pages of what was removed are written to again before the file grows.
     const free = this.#prepare('PRAGMA freelist_count').get()!['freelist_count'] as number;
     const size = this.#prepare('PRAGMA page_size').get()!['page_size'] as number;
-    return { turns: this.#turns, bytes: (used - free) * size, evicted: 0 };
+    return { turns: this.#turns, bytes: (used - free) * size, evicted: 0, evictedLive: 0 };
   }
 
   close(): void {

@@ -45,7 +45,7 @@ export function storeCalls(writer: TurnWriter, dataDir: string | null, { lostPar
     async storeState(): Promise<StoreState> {
       const { place } = store;
       // One that is away can't count.
-      const unknown = { turns: -1, bytes: -1, evicted: 0 };
+      const unknown = { turns: -1, bytes: -1, evicted: 0, evictedLive: 0 };
       const counted = async (): Promise<StoreCounts> => store.counts();
       const counts = writer.state.isFailing ? unknown : await counted().catch(() => unknown);
       const { dropped, ...state } = writer.state;

@@ -26,6 +26,8 @@ export interface StoreCounts {
   readonly bytes: number;
   /** Turns that had to make room for newer ones. */
   readonly evicted: number;
+  /** Sessions among them that were not over: without an end, and with a turn within `SESSION_IDLE_MS`. */
+  readonly evictedLive: number;
 }
 
 /** Whatever a store can't answer at once it answers with a promise. */

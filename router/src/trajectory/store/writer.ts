@@ -77,6 +77,11 @@ export class TurnWriter {
     else this.#timer ??= setTimeout(() => void this.#write(), this.#lastError === '' ? GATHER_MS : this.#retryMs);
   }
 
+  /** Turns of a session that are not in the store yet. */
+  waiting(session: string, tenant: string): readonly Turn[] {
+    return this.#pending.filter((turn) => turn.session === session && turn.tenant === tenant);
+  }
+
   /** What was put before is in the store now, as far as it takes any. */
   async flush(): Promise<void> {
     while (this.#pending.length > 0 && this.#lastError === '') await this.#write();

@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import type { TestContext } from 'node:test';
+import { ledgerCalls } from '../../src/trajectory/ledger-calls.ts';
+import type { LedgerOptions } from '../../src/trajectory/ledger.ts';
+import type { Turn } from '../../src/trajectory/turn.ts';
+import { decode, endOfTurn } from '../../src/sim/tokenizer.ts';
+import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
+import { temporaryFolder } from './temporary-folder.ts';
+
+export interface SentMessage {
+  readonly role: string;
+  readonly content: string;
+}
+
+/** What an SGLang answers to a chat: tokens of which each has the same logprob. */
+export function chatAnswer(ids: readonly number[]): Buffer {
+  const content = decode([...ids], false);
+  const info = {
+    finish_reason: { type: 'stop' },
+    completion_tokens: ids.length,
+    output_token_logprobs: ids.map((id) => [-0.5, id, null]),
+  };
+  const choice = { index: 0, message: { role: 'assistant', content }, finish_reason: 'stop', meta_info: info };
+  return Buffer.from(JSON.stringify({ object: 'chat.completion', choices: [choice] }));
+}
+
+/** The calls of the trajectory thread, on the test's own thread, for chats before an SGLang. */
+export async function startChatThread(t: TestContext, options: Partial<LedgerOptions> = {}) {
+  const tokenizerPath = temporaryFolder(t);
+  writeTokenizer(tokenizerPath);
+  const calls = await ledgerCalls({ tokenizerPath, dataDir: null, ...options });
+  t.after(() => calls.close());
+  await calls.loadTokenizer();
+  calls.chatBegin({ equality: 'loose_tool_call', request: {}, samples: 'ends' });
+  let id = 0;
+  /** @returns the ids that the engine got */
+  const open = async (session: string, messages: readonly SentMessage[], more: object = {}) => {
+    const opened = await calls.chatOpen({
+      id: ++id,
+      session,
+      tenant: '',
+      body: Buffer.from(JSON.stringify({ messages, model: 'm', ...more })),
+      engine: 'sglang',
+      maxModelLen: 0,
+      takesIds: true,
+      key: '',
+      isInPath: false,
+    });
+    assert.ok(opened.problem === null);
+    const { input_ids: ids } = JSON.parse(Buffer.from(opened.body).toString()) as { input_ids: number[] };
+    return { id, ids };
+  };
+  const close = async (opened: number, answer: Buffer, isStream = false): Promise<void> => {
+    const facts = { group: '', worker: '', version: '1', startedAtMs: Date.now(), ttftMs: 1, generationMs: 1 };
+    const problem = await calls.chatClose({ id: opened, isStream, answer: [answer], facts, expertsKey: null });
+    assert.equal(problem, '');
+  };
+  return {
+    calls,
+    open,
+    close,
+    /** Asks, and answers with these tokens and a stop token. @returns the messages that its client knows then, and what it sent */
+    async turn(session: string, messages: readonly SentMessage[], answer: readonly number[]) {
+      const { id: opened, ids } = await open(session, messages);
+      const sampled = [...answer, endOfTurn];
+      await close(opened, chatAnswer(sampled));
+      const content = decode([...sampled], false);
+      return { ids, trajectory: [...ids, ...sampled], messages: [...messages, { role: 'assistant', content }] };
+    },
+    /** Turns on record. */
+    turns: (session: string): Promise<readonly Turn[]> => calls.findTurns({ session, limit: 1_000 }),
+  };
+}
