@@ -188,7 +188,7 @@ export class JsonCursor {
         count += taken.count;
         if (count === ids.length) return this.#fail();
         this.opens();
-        numbers[count] = this.isNull() ? 0 : this.number();
+        numbers[count] = this.isNull() ? NaN : this.number();
         this.comma();
         if (this.id() !== ids[count++]) this.#fail();
         this.rest();

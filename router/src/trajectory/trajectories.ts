@@ -21,6 +21,7 @@ const NOTHING_YET: StoreState = {
   stored: 0,
   dropped: 0,
   pending: 0,
+  unknownLogprobs: 0,
   isFailing: false,
   lastError: '',
   turns: 0,

@@ -1,8 +1,13 @@
 /** Tokens `from` (included) to `to` (excluded) of a turn's `ids` were sampled by weights of this version. */
 export interface VersionSpan {
-  readonly version: string;
+  /** null: it is not known. */
+  readonly version: string | null;
   readonly from: number;
   readonly to: number;
+  /** Where `version` is null: what the engine named its weights when it was last asked before these tokens. Left out: not known. */
+  readonly before?: string;
+  /** The same, asked after these tokens. */
+  readonly after?: string;
 }
 
 /** Where what the engine was given is not a continuation of what was recorded before, and why. */
@@ -56,11 +61,14 @@ export interface Turn {
 
   /** The tokens it adds, in order: first those it was asked with, then those that were sampled. */
   readonly ids: Int32Array;
-  /** Same length: the engine's logprob of sampled tokens, 0 elsewhere. */
+  /** Same length: the engine's logprob of sampled tokens, NaN where it is not known; 0 for tokens that were not sampled. */
   readonly logprobs: Float64Array;
   /** Same length: 1 where sampled. */
   readonly mask: Uint8Array;
+  /** In order, without gaps: each token that was sampled in this turn is in one of them. */
   readonly versions: readonly VersionSpan[];
+  /** How many of the tokens that the turn adds were sampled and have no known logprob; null: it was stored before these were counted. */
+  readonly unknownLogprobs: number | null;
   /** Tokens of prompt and answer as the engine counts them; -1 where it does not say. */
   readonly promptTokens: number;
   readonly outputTokens: number;
@@ -88,7 +96,7 @@ export interface TurnQuery {
   readonly session?: string;
   readonly group?: string;
   readonly tenant?: string;
-  /** Sampled, at least in part, by this version of the weights. */
+  /** Sampled, at least in part, by this version of the weights; what has an unknown version is not found by any. */
   readonly version?: string;
   /** Unix ms. */
   readonly sinceMs?: number;

@@ -24,6 +24,7 @@ export function turnOf(given: Partial<Turn> = {}): Turn {
     logprobs: given.logprobs ?? Float64Array.from(ids, (_, i) => (i < 2 ? 0 : -0.1 * i)),
     mask: given.mask ?? Uint8Array.from(ids, (_, i) => (i < 2 ? 0 : 1)),
     versions: [{ version: '7', from: 2, to: ids.length }],
+    unknownLogprobs: 0,
     promptTokens: 2,
     outputTokens: ids.length - 2,
     cachedTokens: 0,

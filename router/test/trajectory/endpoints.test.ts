@@ -159,6 +159,7 @@ test('the figures of a session: times, cache hits, who did the work', async (t) 
     engines: { 'http://127.0.0.1:30000': 2, 'http://127.0.0.1:30001': 1 },
     engine_changes: 1,
     versions: ['7'],
+    unknown_logprobs: 0,
     finish_reasons: { stop: 2, length: 1 },
     drifts: {},
   });

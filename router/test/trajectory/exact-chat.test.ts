@@ -20,13 +20,15 @@ import {
   words,
 } from './random-trajectories.ts';
 
+/** null: its client doesn't know. 'unknown': the engine did not tell. */
+type Known = number | null | 'unknown';
+
 /** A chat as its client has it (messages), and as it really happened: what the engine was given and sampled. */
 interface Line {
   readonly messages: readonly ChatMessage[];
   readonly ids: readonly number[];
   readonly mask: readonly number[];
-  /** null: its client doesn't know. */
-  readonly logprobs: readonly (number | null)[];
+  readonly logprobs: readonly Known[];
   readonly isStopped: boolean;
   /** Another one begins with all of it. */
   isContinued: boolean;
@@ -218,7 +220,8 @@ test(
         assert.equal(found.rollout_log_probs.length, found.tokens.length);
         for (const [i, logprob] of found.rollout_log_probs.slice(0, length).entries()) {
           const own = logprobs[i]!;
-          if (own === null) assert.ok(logprob <= 0);
+          if (own === null) assert.ok(logprob === null || logprob <= 0);
+          else if (own === 'unknown') assert.equal(logprob, null);
           else assert.equal(logprob, own, decode(ids.slice(i, i + 1)));
         }
         compared++;
@@ -255,11 +258,13 @@ test(
 const contentOf = (ids: readonly number[]): string => decode(ids, false);
 
 /** What a client knows of logprobs: SGLang's streams leave out those of tokens without text. */
-function logprobsOf({ logprobs, isStream }: Got, ids: readonly number[], requestId: string): (number | null)[] {
+function logprobsOf({ logprobs, isStream }: Got, ids: readonly number[], requestId: string): Known[] {
   if (logprobs === null) return ids.map(() => null);
   const isLossy = isStream && !requestId.includes('cmpl-');
   let next = 0;
-  const known = ids.map((id) => (isLossy && isSpecial(id) ? 0 : (logprobs[next++] ?? assert.fail('one is missing'))));
+  const known = ids.map((id): Known =>
+    isLossy && isSpecial(id) ? 'unknown' : (logprobs[next++] ?? assert.fail('one is missing')),
+  );
   assert.equal(next, logprobs.length);
   return known;
 }

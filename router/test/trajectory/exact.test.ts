@@ -171,7 +171,7 @@ test(`${trajectoryCount} trajectories: text gives back the ids that were sampled
   for (const { inputIds, outputIds } of fleet.log.values())
     if (outputIds.at(-1) === endOfTurn) sampledEnds.add([...inputIds, ...outputIds].join());
   /** What is said of a line's tokens, as far as their client can know it. */
-  const told = ({ ids, mask, isTorn }: Line, values: readonly number[]): number[] =>
+  const told = <T>({ ids, mask, isTorn }: Line, values: readonly T[]): T[] =>
     values
       .slice(0, ids.length)
       .filter(

@@ -341,3 +341,55 @@ test('a line comes in pieces: bodies of many turns together may be more than a t
   for (const { length } of pieces) assert.ok(length < 3_000_000, `${length}`);
   assert.equal((JSON.parse(Buffer.concat(pieces).toString()) as Line).turns.length, 8);
 });
+
+test('what is not known is null, and NaN where a format has numbers alone', async () => {
+  const store = new MemoryStore(1e9);
+  const first = turnOf({
+    session: 's',
+    ids: Int32Array.of(1, 2, 3),
+    mask: Uint8Array.of(0, 1, 1),
+    logprobs: Float64Array.of(0, -0.5, NaN),
+    unknownLogprobs: 1,
+    versions: [
+      { version: '7', from: 1, to: 2 },
+      { version: null, from: 2, to: 3, before: '7', after: '8' },
+    ],
+    finishReason: 'length',
+  });
+  const second = turnOf({
+    session: 's',
+    parent: first.id,
+    keeps: 3,
+    ids: Int32Array.of(4, 5),
+    mask: Uint8Array.of(0, 1),
+    logprobs: Float64Array.of(0, NaN),
+    unknownLogprobs: 1,
+    versions: [{ version: null, from: 1, to: 2 }],
+  });
+  store.put([first, second]);
+  const [line] = await lines(store);
+  assert.deepEqual(line!.rollout_log_probs, [0, -0.5, null, 0, null]);
+  const versions = [
+    { version: '7', from: 1, to: 2 },
+    { version: null, from: 2, to: 3, before: '7', after: '8' },
+    { version: null, from: 4, to: 5 },
+  ];
+  assert.deepEqual(line!.versions, versions);
+  assert.deepEqual(
+    line!.turns.map((turn) => turn['unknown_logprobs']),
+    [1, 1],
+  );
+  const { bytes } = await exported(store, 'parquet');
+  const [row] = await parquetReadObjects({ file: new Uint8Array(bytes).buffer });
+  assert.deepEqual(row!['rollout_log_probs'], [0, -0.5, null, 0, null]);
+  assert.deepEqual(JSON.parse(row!['versions'] as string), versions);
+  const tensors = readTensors((await exported(store, 'safetensors')).bytes);
+  const { bytes: numbers } = tensors['rollout_log_probs']!;
+  assert.deepEqual(
+    [0, 1, 2, 3, 4].map((i) => numbers.readDoubleLE(8 * i)),
+    [0, -0.5, NaN, 0, NaN],
+  );
+  const [meta] = JSON.parse(tensors['meta']!.bytes.toString()) as { versions: unknown }[];
+  assert.deepEqual(meta!.versions, versions);
+  assert.equal((await lines(store, { version: '8' })).length, 0);
+});

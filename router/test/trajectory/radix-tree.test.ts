@@ -113,6 +113,7 @@ test('the next turn continues exactly what was sampled, and its text gives the i
     token_length: all.length,
     loss_mask_length: all.length,
     rollout_logp: [...zeros(prompt), ...logprobs(first), ...zeros(tool), ...logprobs(second)],
+    unknown_logprobs: [],
   });
   assert.deepEqual(Object.keys(answer), [
     'tokens',
@@ -121,6 +122,7 @@ test('the next turn continues exactly what was sampled, and its text gives the i
     'token_length',
     'loss_mask_length',
     'rollout_logp',
+    'unknown_logprobs',
   ]);
   assert.equal('rollout_logp' in (await scene.retrieve(text, { return_logp: false })), false);
   const stats = await scene.stats();

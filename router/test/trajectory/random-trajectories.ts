@@ -39,7 +39,7 @@ export interface Exported {
   readonly session: string;
   readonly tokens: readonly number[];
   readonly loss_mask: readonly number[];
-  readonly rollout_log_probs: readonly number[];
+  readonly rollout_log_probs: readonly (number | null)[];
 }
 
 /** All that is kept, by session. */

@@ -47,18 +47,25 @@ for (const [name, make] of Object.entries(stores)) {
       tenant: 'a:b',
       parent: 'earlier',
       keeps: 3,
-      logprobs: Float64Array.from([0, -0.1, -1e-300, Math.PI]),
+      logprobs: Float64Array.from([0, -0.1, -1e-300, NaN]),
       versions: [
         { version: '7', from: 0, to: 2 },
-        { version: 'ü', from: 2, to: 4 },
+        { version: 'ü', from: 2, to: 3 },
+        { version: null, from: 3, to: 4, before: 'ü', after: '8' },
       ],
+      unknownLogprobs: 1,
       drift: { kind: 'template', at: 7 },
       experts: { file: 'experts/x', bytes: 8, dtype: null, shape: [1, 2, 4] },
       request: Buffer.from([0, 255, 10, 13]),
       answer: Buffer.alloc(0),
       callKey: 'ä k',
     });
-    const bare = turnOf({ ids: new Int32Array(0), mask: new Uint8Array(0), logprobs: new Float64Array(0) });
+    const bare = turnOf({
+      unknownLogprobs: null,
+      ids: new Int32Array(0),
+      mask: new Uint8Array(0),
+      logprobs: new Float64Array(0),
+    });
     await store.put([turn, bare]);
     for (const given of [turn, bare]) {
       const found = (await store.get(given.id))!;
@@ -83,7 +90,14 @@ for (const [name, make] of Object.entries(stores)) {
   contract('turns are found by each of their marks, and page by page in the order of their ids', async (store) => {
     const a = turnOf({ session: 'a', group: 'g1' });
     const b = turnOf({ session: 'b', group: 'g1', tenant: 't', startedAtMs: 5 });
-    const c = turnOf({ session: 'a', group: 'g2', versions: [{ version: '8', from: 0, to: 4 }] });
+    const c = turnOf({
+      session: 'a',
+      group: 'g2',
+      versions: [
+        { version: '8', from: 0, to: 2 },
+        { version: null, from: 2, to: 4, before: '9' },
+      ],
+    });
     await store.put([c, b]);
     await store.put([a]);
     const find = async (query: Partial<TurnQuery>) =>
@@ -97,6 +111,8 @@ for (const [name, make] of Object.entries(stores)) {
     assert.deepEqual(await find({ tenant: 't' }), [b.id]);
     assert.deepEqual(await find({ tenant: '' }), [a.id, c.id]);
     assert.deepEqual(await find({ version: '8' }), [c.id]);
+    assert.deepEqual(await find({ version: '9' }), [], 'a version that is not known is none');
+    assert.deepEqual(await find({ version: 'null' }), []);
     assert.deepEqual(await find({ sinceMs: 6 }), [a.id, c.id]);
     assert.deepEqual(await find({ session: 'a', version: '7' }), [a.id]);
     assert.deepEqual(await find({ limit: 2 }), [a.id, b.id]);

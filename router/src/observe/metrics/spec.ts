@@ -43,6 +43,7 @@ export interface TrajectoryCounters {
   readonly evicted: number;
   readonly evictedLive: number;
   readonly expired: number;
+  readonly unknownLogprobs: number;
 }
 
 /** A metric: its name, type and help, and where its numbers are. */

@@ -36,6 +36,12 @@ export const trajectoryMetrics: readonly MetricSpec[] = [
     read: ({ trajectories }) => kept(trajectories(), 'expired'),
   },
   {
+    name: 'turnout_trajectory_unknown_logprobs_total',
+    type: 'counter',
+    help: 'Sampled tokens of captured turns whose logprob the engine did not give: null in exports.',
+    read: ({ trajectories }) => kept(trajectories(), 'unknownLogprobs'),
+  },
+  {
     name: 'turnout_trajectory_pending_turns',
     type: 'gauge',
     help: 'Captured turns that wait to be written.',

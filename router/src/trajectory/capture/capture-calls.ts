@@ -1,5 +1,6 @@
 import { bufferOf } from '../../kit/bytes.ts';
 import { type TokenizerChoice, loadTokenizer } from '../tokens/load-tokenizer.ts';
+import { asNumbers } from '../logprobs.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { defaultMemoryBytes } from '../memory-limit.ts';
 import { TokenForest } from '../tree/forest.ts';
@@ -152,13 +153,14 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
         await ends.settled();
         const tree = treeFor(wanted().forest, ask.tenant, ask.model.trim());
         const { ids, logprobs, mask } = await wanted().tokensOf(tree, ask.text);
+        const { numbers, unknown } = asNumbers(logprobs);
         return JSON.stringify({
           tokens: [...ids],
           response: ask.text,
           loss_mask: [...mask],
           token_length: ids.length,
           loss_mask_length: mask.length,
-          ...(ask.withLogprobs ? { rollout_logp: [...logprobs] } : {}),
+          ...(ask.withLogprobs ? { rollout_logp: [...numbers], unknown_logprobs: unknown } : {}),
         });
       },
 

@@ -6,7 +6,9 @@ import type { TokenForest } from '../tree/forest.ts';
 import { type Continued, type Path, continuedAt, ownPathTo, tokensAt, writePath } from '../tree/path.ts';
 import type { Run } from '../tree/run.ts';
 import { type Place, TreeNode, type TurnEnd, release, tokensWithin } from '../tree/tree-node.ts';
+import { unknownCount } from '../logprobs.ts';
 import type { Turn } from '../turn.ts';
+import { coveringSpans } from '../version-spans.ts';
 import type { GivenPrompt } from './read-request.ts';
 import type { Sampled } from './sampled.ts';
 import { TurnIds } from './turn-id.ts';
@@ -139,6 +141,8 @@ export class Capture {
     const id = this.#ids.next();
     let version = -1;
     for (const span of spans) version = Math.max(version, forest.versions.ordinalOf(span.version));
+    // Not named: it is the age of tokens that counts here, and these are new.
+    if (version < 0) version = forest.versions.newest;
     const session = facts.session || (continued?.session ?? id);
     const index = continued === null ? 0 : continued.index + 1;
     const wasStopped = sampled.finishReason !== 'abort' && sampled.finishReason !== '';
@@ -146,7 +150,7 @@ export class Capture {
     const run = runOf(aligned, sampled.logprobs, true);
     const from = tokensAt(start);
     const endOf = (shared: number): TurnEnd => {
-      const own = shared === 0 ? null : (sampled.logprobs?.slice(0, shared) ?? null);
+      const own = shared === 0 ? null : (sampled.logprobs?.slice(0, shared) ?? new Float64Array(shared).fill(NaN));
       return { turn: id, session, index, tokens: from + ids.length, from, own };
     };
     let end: Place = start;
@@ -193,6 +197,7 @@ export class Capture {
     writePath(end, keeps, path);
     path.ids.set(ids, start);
     if (logprobs !== null) path.logprobs.set(logprobs, start);
+    else path.logprobs.fill(NaN, start);
     path.mask.fill(1, start);
     return path;
   }
@@ -284,7 +289,8 @@ function turnOf({ prompt, sampled, path, facts, kept, id, session, index }: Turn
     ids,
     logprobs,
     mask,
-    versions: sampled.spans.map((span) => ({ version: span.version, from: start + span.start, to: start + span.end })),
+    versions: coveringSpans(sampled.spans, sampled.ids.length, start),
+    unknownLogprobs: unknownCount(logprobs, mask),
     promptTokens: sampled.promptTokens < 0 ? tokens : sampled.promptTokens,
     outputTokens: sampled.ids.length,
     cachedTokens: sampled.cachedTokens,

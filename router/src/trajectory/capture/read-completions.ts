@@ -1,5 +1,5 @@
 import { markOf } from './experts-cutter.ts';
-import { type Sampled, Unreadable, tokenIds } from './sampled.ts';
+import { type Sampled, Unreadable, logprobOf, tokenIds } from './sampled.ts';
 
 /** An answer of `/v1/completions` with `return_token_ids` (vLLM 0.10 and later, SGLang), or one event of its stream. */
 interface CompletionAnswer {
@@ -62,7 +62,7 @@ function sampledBy(
   return {
     index,
     ids,
-    logprobs: logprobs.length === ids.length && ids.length > 0 ? Float64Array.from(logprobs, (one) => one ?? 0) : null,
+    logprobs: logprobs.length === ids.length && ids.length > 0 ? Float64Array.from(logprobs, logprobOf) : null,
     text: Buffer.from(parts.map(({ text }) => text ?? '').join('')),
     finishReason: parts.findLast(({ finish_reason: reason }) => typeof reason === 'string')?.finish_reason ?? '',
     spans: version === null || ids.length === 0 ? [] : [{ version, start: 0, end: ids.length }],

@@ -1,5 +1,5 @@
 import { markOf } from './experts-cutter.ts';
-import { type OutputSpan, type Sampled, Unreadable, tokenIds } from './sampled.ts';
+import { type OutputSpan, type Sampled, Unreadable, logprobOf, tokenIds } from './sampled.ts';
 
 /** An answer of SGLang's `/generate`, or one event of its stream (0.5). */
 interface GenerateAnswer {
@@ -73,7 +73,7 @@ function logprobsOf(parts: readonly GenerateAnswer[], ids: Int32Array): Float64A
   if (triples.length !== ids.length || triples.some(([, id], i) => id !== ids[i])) {
     throw new Unreadable('its logprobs are of other tokens');
   }
-  return Float64Array.from(triples, ([logprob]) => logprob ?? 0);
+  return Float64Array.from(triples, ([logprob]) => logprobOf(logprob));
 }
 
 function spansOf(info: NonNullable<GenerateAnswer['meta_info']>, length: number): OutputSpan[] {

@@ -10,7 +10,7 @@ export interface Sampled {
   /** Its place among those of its request. */
   readonly index: number;
   readonly ids: Int32Array;
-  /** null: not asked for. */
+  /** NaN: the engine did not tell this one. null: it told none, as nobody asked. */
   readonly logprobs: Float64Array | null;
   /** UTF-8. */
   readonly text: Buffer;
@@ -23,6 +23,16 @@ export interface Sampled {
   /** Which of the answer's routed experts are its own (`markOf`); -1: it came with none. */
   readonly experts: number;
 }
+
+/**
+ * vLLM writes this where it has no logprob of a token, and in place of anything less (0.32, `ChatCompletionLogProb`): no sampled token
+ * is that unlikely.
+ */
+const NO_LOGPROB = -9999;
+
+/** A logprob as an engine wrote it; NaN: it is not known. */
+export const logprobOf = (value: number | null | undefined): number =>
+  value === null || value === undefined || value === NO_LOGPROB ? NaN : value;
 
 /** An answer that can't be read, and why. */
 export class Unreadable extends Error {}

@@ -2,7 +2,9 @@ import { isDeepStrictEqual } from 'node:util';
 import { TurnIds } from '../capture/turn-id.ts';
 import { Unreadable } from '../capture/sampled.ts';
 import { type Tokenizer, encodeRest } from '../tokens/tokenizer.ts';
+import { unknownCount } from '../logprobs.ts';
 import type { Drift, RoutedExperts, Turn } from '../turn.ts';
+import { coveringSpans } from '../version-spans.ts';
 import { CHAT_PATH, type ChatRequest } from './chat-request.ts';
 import type { ChatTemplate, Rendering } from './chat-template.ts';
 import { continueBehind } from './continue.ts';
@@ -160,6 +162,8 @@ export class ChatSession {
     const ids = joined(asked, sample.ids);
     const logprobs = new Float64Array(ids.length);
     if (sample.logprobs !== null) logprobs.set(sample.logprobs, asked.length);
+    else logprobs.fill(NaN, asked.length);
+    const mask = new Uint8Array(ids.length).fill(1, asked.length);
     const index = (parent?.index ?? -1) + 1;
     const spans =
       sample.spans.length > 0 || version === '' ? sample.spans : [{ version, start: 0, end: sample.ids.length }];
@@ -175,12 +179,9 @@ export class ChatSession {
       path: CHAT_PATH,
       ids,
       logprobs,
-      mask: new Uint8Array(ids.length).fill(1, asked.length),
-      versions: spans.map((span) => ({
-        version: span.version,
-        from: asked.length + span.start,
-        to: asked.length + span.end,
-      })),
+      mask,
+      versions: coveringSpans(spans, sample.ids.length, asked.length),
+      unknownLogprobs: unknownCount(logprobs, mask),
       promptTokens: keeps + asked.length,
       outputTokens: sample.ids.length,
       cachedTokens: sample.cachedTokens,

@@ -57,7 +57,7 @@ test('logprobs of a stream stand where they belong, though it leaves out those o
   assert.deepEqual(read(`${stream(...events)}data: [DONE]\n\n`), [
     {
       ids: [256, 0xe6, 0xbc, 0xa2, 258],
-      logprobs: [-1, 0, 0, -4, 0],
+      logprobs: [-1, NaN, NaN, -4, NaN],
       content: 'word漢',
       finishReason: 'stop',
       isTorn: false,
@@ -99,7 +99,7 @@ test('where a token is missing, or can not be told, the record ends before it', 
 test('a stream that has all but its end is whole', () => {
   const text = stream(first, event('word', 1, ['word', -1]), finish, idsEvent(256, 258));
   assert.deepEqual(read(text), [
-    { ids: [256, 258], logprobs: [-1, 0], content: 'word', finishReason: 'stop', isTorn: true },
+    { ids: [256, 258], logprobs: [-1, NaN], content: 'word', finishReason: 'stop', isTorn: true },
   ]);
 });
 

@@ -1,5 +1,5 @@
 import { markOf } from '../capture/experts-cutter.ts';
-import { type OutputSpan, type Sampled, Unreadable } from '../capture/sampled.ts';
+import { type OutputSpan, type Sampled, Unreadable, logprobOf } from '../capture/sampled.ts';
 import type { Message, ToolCall } from './message.ts';
 
 /** A choice of an answer: what was sampled, and the message that it is. */
@@ -181,12 +181,12 @@ function sampleOf(index: number, choice: Growing, version: string | null) {
   };
 }
 
-/** 0 where an engine left one out: SGLang does in streams, where a token has no text. */
+/** NaN where an engine left one out: SGLang does in streams, where a token has no text. */
 function logprobsOf({ logprobs, places }: Growing, length: number): Float64Array | null {
-  if (logprobs.length === length) return Float64Array.from(logprobs, (one) => one ?? 0);
+  if (logprobs.length === length) return Float64Array.from(logprobs, logprobOf);
   if (places.some((place) => place < 0 || place >= length)) return null;
-  const placed = new Float64Array(length);
-  for (const [i, place] of places.entries()) placed[place] = logprobs[i] ?? 0;
+  const placed = new Float64Array(length).fill(NaN);
+  for (const [i, place] of places.entries()) placed[place] = logprobOf(logprobs[i]);
   return placed;
 }
 

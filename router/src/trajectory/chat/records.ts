@@ -1,5 +1,6 @@
 import type { Turn } from '../turn.ts';
 import type { ChatSession } from './chat-session.ts';
+import { asNumbers } from '../logprobs.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
 import { answerValues, readAnswer } from './read-answer.ts';
 import { idsUpTo } from './session-tree.ts';
@@ -66,17 +67,22 @@ function responseOf({ answer }: Turn, request: string, pieces: TokenPieces): str
   const values = answerValues(isStream, bytes) as unknown as { object?: string; [member: string]: unknown }[];
   if (!isStream && values[0]!.object === 'chat.completion') return bytes.toString('utf8');
   const { id, created, model } = values[0]!;
-  const choices = readAnswer(isStream, bytes, pieces).map(({ index, message, finishReason, ids, logprobs }) => ({
-    index,
-    message,
-    logprobs: null,
-    finish_reason: finishReason,
-    meta_info: {
-      finish_reason: { type: finishReason },
-      completion_tokens: ids.length,
-      output_token_logprobs: Array.from(ids, (token, i) => [logprobs?.[i] ?? 0, token, null]),
-    },
-  }));
+  const choices = readAnswer(isStream, bytes, pieces).map(({ index, message, finishReason, ids, logprobs }) => {
+    const { numbers, unknown } = asNumbers(logprobs ?? new Float64Array(ids.length).fill(NaN));
+    return {
+      index,
+      message,
+      logprobs: null,
+      finish_reason: finishReason,
+      meta_info: {
+        finish_reason: { type: finishReason },
+        completion_tokens: ids.length,
+        output_token_logprobs: Array.from(ids, (token, i) => [numbers[i], token, null]),
+        // Not of SGLang: positions whose 0 is no logprob.
+        unknown_logprobs: unknown,
+      },
+    };
+  });
   const usage =
     values.findLast(({ usage: said, choices: of }) => said && Array.isArray(of) && (!isStream || of.length === 0))
       ?.usage ?? null;

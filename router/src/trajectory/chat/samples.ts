@@ -1,4 +1,5 @@
 import type { Trajectory } from '../export/trajectory.ts';
+import { asNumbers } from '../logprobs.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import type { ExpertsReader } from './experts-rows.ts';
 import { textOfIds } from './tokens-text.ts';
@@ -43,7 +44,8 @@ const statuses: Readonly<Record<string, string>> = { length: 'truncated', abort:
 /**
  * The samples of a session as miles' session server hands them out (its codec, 2026-08): a safetensors file with tensors
  * `tokens.N`, `loss_mask.N`, `rollout_log_probs.N` and, where they are kept, `rollout_routed_experts.N` for each trajectory, and
- * what is no tensor as JSON in `_samples_meta`. Mask and logprobs are of the response: all tokens from the first sampled one on.
+ * what is no tensor as JSON in `_samples_meta`. Mask and logprobs are of the response: all tokens from the first sampled one on. A
+ * logprob that is not known is 0 there, and its position is in `metadata.unknown_logprobs`.
  *
  * @returns a text: why there can't be any
  */
@@ -78,7 +80,8 @@ export async function encodeSamples(
     const start = first < 0 ? length : first;
     if (isTrainedOnce) maskOut(trajectory, trained);
     add(`tokens.${n}`, 'I64', BigInt64Array.from(ids.subarray(0, length), BigInt));
-    add(`rollout_log_probs.${n}`, 'F64', logprobs.slice(start, length));
+    const { numbers, unknown } = asNumbers(logprobs.subarray(start, length));
+    add(`rollout_log_probs.${n}`, 'F64', numbers);
     add(`loss_mask.${n}`, 'U8', mask.slice(start, length));
     const rows = (await experts?.read(trajectory, length)) ?? null;
     if (rows !== null) add(`rollout_routed_experts.${n}`, 'I32', rows.numbers, [...rows.shape]);
@@ -87,19 +90,20 @@ export async function encodeSamples(
     const prompts = turns.reduce((sum, turn) => sum + Math.max(0, turn.promptTokens), 0);
     const spans = versions
       .filter(({ from }) => from < length)
-      .map(({ version, from, to }) => ({ version, abs_start: from, abs_end: Math.min(to, length) }));
+      .map(({ from, to, ...named }) => ({ ...named, abs_start: from, abs_end: Math.min(to, length) }));
     samples.push({
       response: await textOfIds(tokenizer, ids.subarray(start, length)),
       response_length: length - start,
       status: length < ids.length ? 'truncated' : (statuses[turns.at(-1)!.finishReason] ?? 'completed'),
       // One for each turn, as its engine named it at its end.
-      weight_versions: turns.flatMap((turn) => turn.versions.at(-1)?.version ?? []),
+      weight_versions: turns.flatMap(({ versions: own }) => own.slice(-1).map(({ version }) => version)),
       spec_info: {},
       prefix_cache_info: { cached_tokens: cached, total_prompt_tokens: prompts },
       metadata: {
         ...metadata,
         turns: turns.map(({ id, drift }) => ({ id, drift })),
         weight_version_spans: spans,
+        unknown_logprobs: unknown,
       },
       reward: metadata['reward'] ?? trajectory.outcome?.reward ?? null,
       nulls: [...(rows === null ? ['rollout_routed_experts'] : []), 'rollout_indexer_topk'],

@@ -19,6 +19,7 @@ export async function* toJsonl(trajectories: AsyncIterable<Trajectory>): AsyncGe
       ...outcomeJson(trajectory.outcome),
       tokens: Array.from(trajectory.ids),
       loss_mask: Array.from(trajectory.mask),
+      // JSON has null for NaN: not known.
       rollout_log_probs: Array.from(trajectory.logprobs),
       versions,
     };

@@ -14,12 +14,20 @@ const text = (name: string) =>
 const number = (name: string) => ({ name, type: 'DOUBLE', repetition_type: 'OPTIONAL' }) as const;
 
 /** The three-level form of lists, which every reader knows. */
-const list = (name: string, element: { type: 'INT32' | 'DOUBLE' } | { type: 'BYTE_ARRAY'; converted_type: 'UTF8' }) =>
+const list = (
+  name: string,
+  element:
+    | { type: 'INT32' }
+    | { type: 'DOUBLE'; repetition_type: 'OPTIONAL' }
+    | { type: 'BYTE_ARRAY'; converted_type: 'UTF8' },
+) =>
   [
     { name, converted_type: 'LIST', repetition_type: 'REQUIRED', num_children: 1 },
     { name: 'list', repetition_type: 'REPEATED', num_children: 1 },
     { name: 'element', repetition_type: 'REQUIRED', ...element },
   ] as const;
+
+const orNull = (logprob: number): number | null => (Number.isNaN(logprob) ? null : logprob);
 
 const columns: readonly { name: string; read: (trajectory: Trajectory) => unknown }[] = [
   { name: 'id', read: ({ id }) => id },
@@ -33,7 +41,7 @@ const columns: readonly { name: string; read: (trajectory: Trajectory) => unknow
   { name: 'labels', read: ({ outcome }) => outcome?.labels ?? [] },
   { name: 'tokens', read: ({ ids }) => Array.from(ids) },
   { name: 'loss_mask', read: ({ mask }) => Array.from(mask) },
-  { name: 'rollout_log_probs', read: ({ logprobs }) => Array.from(logprobs) },
+  { name: 'rollout_log_probs', read: ({ logprobs }) => Array.from(logprobs, orNull) },
   { name: 'versions', read: ({ versions }) => JSON.stringify(versions) },
   { name: 'turns', read: ({ turns }) => JSON.stringify(turns.map(outlineJson)) },
 ];
@@ -46,7 +54,7 @@ const schema = (): Columns => [
   ...list('labels', { type: 'BYTE_ARRAY', converted_type: 'UTF8' }),
   ...list('tokens', { type: 'INT32' }),
   ...list('loss_mask', { type: 'INT32' }),
-  ...list('rollout_log_probs', { type: 'DOUBLE' }),
+  ...list('rollout_log_probs', { type: 'DOUBLE', repetition_type: 'OPTIONAL' }),
   ...['versions', 'turns'].map(text),
 ];
 

@@ -15,6 +15,7 @@ export function summaryOf(turns: readonly TurnOutline[]) {
     /** Of the longest. */
     tokens: largest(lengths),
     models: unique(turns.map(({ model }) => model)),
+    /** null among them: of some tokens it is not known. */
     versions: unique(turns.flatMap(({ versions }) => versions.map(({ version }) => version))),
     started_at_ms: -largest(turns.map(({ startedAtMs }) => -startedAtMs)),
     ended_at_ms: largest(turns.map(endMs)),
@@ -49,6 +50,8 @@ export function metricsOf(turns: readonly TurnOutline[]) {
     /** How often a turn was elsewhere than the one that it goes on from. */
     engine_changes: engineChanges(turns),
     versions: unique(turns.flatMap(({ versions }) => versions.map(({ version }) => version))),
+    /** Sampled tokens whose logprob is not known. */
+    unknown_logprobs: sum(turns.map(({ unknownLogprobs }) => unknownLogprobs ?? 0)),
     finish_reasons: tally(turns.map(({ finishReason }) => finishReason)),
     drifts: tally(turns.flatMap(({ drift }) => (drift === null ? [] : [drift.kind]))),
   };
@@ -57,7 +60,7 @@ export function metricsOf(turns: readonly TurnOutline[]) {
 const sum = (numbers: readonly number[]): number => numbers.reduce((total, number) => total + number, 0);
 /** `Math.max(...numbers)` has no room for the hundreds of thousands that one key may have. */
 const largest = (numbers: readonly number[]): number => numbers.reduce((most, number) => Math.max(most, number));
-const unique = (texts: readonly string[]): string[] => [...new Set(texts)];
+const unique = <T>(list: readonly T[]): T[] => [...new Set(list)];
 const endMs = ({ startedAtMs, ttftMs, generationMs }: TurnOutline): number => startedAtMs + ttftMs + generationMs;
 
 function tally(texts: readonly string[]): Record<string, number> {

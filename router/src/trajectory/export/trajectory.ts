@@ -11,6 +11,7 @@ export interface Trajectory {
   readonly tenant: string;
   readonly model: string;
   readonly ids: Int32Array;
+  /** NaN: not known. */
   readonly logprobs: Float64Array;
   readonly mask: Uint8Array;
   /** Positions in the trajectory. */
@@ -59,8 +60,8 @@ export function assemble(turns: readonly Turn[], outcome: SessionOutcome | null 
     ids.set(turn.ids.subarray(0, count), keeps);
     logprobs.set(turn.logprobs.subarray(0, count), keeps);
     mask.set(turn.mask.subarray(0, count), keeps);
-    for (const { version, from, to } of turn.versions.toReversed()) {
-      if (from < count) spans.push({ version, from: keeps + from, to: keeps + Math.min(to, count) });
+    for (const span of turn.versions.toReversed()) {
+      if (span.from < count) spans.push({ ...span, from: keeps + span.from, to: keeps + Math.min(span.to, count) });
     }
     end = keeps;
   }

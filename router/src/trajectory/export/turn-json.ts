@@ -20,6 +20,7 @@ export function outlineJson(turn: TurnOutline | Omit<Turn, 'ids' | 'logprobs' | 
     cached_tokens: turn.cachedTokens,
     finish_reason: turn.finishReason,
     versions: turn.versions,
+    unknown_logprobs: turn.unknownLogprobs,
     drift: turn.drift,
     routed_experts: turn.experts,
   };
@@ -31,6 +32,7 @@ export function turnJson(turn: Turn) {
     ...outlineJson(turn),
     tokens: Array.from(turn.ids),
     loss_mask: Array.from(turn.mask),
+    // JSON has null for NaN: not known.
     rollout_log_probs: Array.from(turn.logprobs),
     ...said('request', turn.request),
     ...said('answer', turn.answer),

@@ -3,7 +3,7 @@ import type { Drift, RoutedExperts, Turn, VersionSpan } from '../turn.ts';
 import { type TurnOutline, outlineOf } from './store.ts';
 
 /** Numbers of a turn, as doubles at the beginning of what is packed. */
-const NUMBERS = 8;
+const NUMBERS = 9;
 
 /** The objects of a turn and its places in the store's tables, as measured on Node 24. */
 const TURN_BYTES = 700;
@@ -94,6 +94,7 @@ export class KeptTurn implements Packed {
       logprobs,
       mask,
       versions: this.versions,
+      unknownLogprobs: doubles[numbers + 8]! < 0 ? null : doubles[numbers + 8]!,
       promptTokens: doubles[numbers + 5]!,
       outputTokens: doubles[numbers + 6]!,
       cachedTokens: doubles[numbers + 7]!,
@@ -127,6 +128,7 @@ export class KeptTurn implements Packed {
     doubles[at++] = turn.promptTokens;
     doubles[at++] = turn.outputTokens;
     doubles[at++] = turn.cachedTokens;
+    doubles[at++] = turn.unknownLogprobs ?? -1;
     for (let i = given; i < ids.length; i++) doubles[at++] = logprobs[i]!;
     at *= 2;
     words.set(ids, at);

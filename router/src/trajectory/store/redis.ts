@@ -3,6 +3,7 @@ import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } f
 import type { SessionName, Turn, TurnQuery } from '../turn.ts';
 import { type RedisLink, connectRedis, withoutPassword } from './redis-client.ts';
 import {
+  LATER_FIELDS,
   type SessionHead,
   type SessionQuery,
   type StoreCounts,
@@ -83,7 +84,7 @@ export class RedisStore implements TrajectoryStore {
     const fields = await this.#link.send(['HMGET', turnKey(id), 'o', 'd', 'q', 'a']);
     const [outline, arrays, request, answer] = fields as (Buffer | null)[];
     if (outline == null || arrays == null) return null;
-    const { tokens, ...rest } = JSON.parse(outline.toString()) as TurnOutline;
+    const { tokens, ...rest } = outlineOfJson(outline);
     return { ...rest, ...unpackArrays(arrays, tokens), request: request ?? null, answer: answer ?? null };
   }
 
@@ -166,7 +167,7 @@ export class RedisStore implements TrajectoryStore {
         const ids = await this.#range(key, from, PAGE);
         const rows = await Promise.all(ids.map((id) => this.#link.send(['HGET', turnKey(id), 'o'])));
         for (const row of rows) {
-          const outline = row == null ? null : (JSON.parse(text(row)) as TurnOutline);
+          const outline = Buffer.isBuffer(row) ? outlineOfJson(row) : null;
           if (outline !== null && wants(query, outline)) yield outline;
         }
         if (ids.length < PAGE) break;
@@ -224,6 +225,11 @@ export class RedisStore implements TrajectoryStore {
     return (found as Buffer[]).map(text);
   }
 }
+
+const outlineOfJson = (json: Buffer): TurnOutline => ({
+  ...LATER_FIELDS,
+  ...(JSON.parse(json.toString()) as TurnOutline),
+});
 
 const text = (value: unknown): string => (Buffer.isBuffer(value) ? value.toString() : '');
 

@@ -4,7 +4,14 @@ import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type OutcomeChange, type OutcomeQuery, type SessionOutcome, outcomeAfter } from '../outcome.ts';
 import type { SessionName, Turn, TurnQuery } from '../turn.ts';
 import { SCHEMA_VERSION, stepsFrom, versionProblem } from './sqlite-schema.ts';
-import type { SessionHead, SessionQuery, StoreCounts, TrajectoryStore, TurnOutline } from './store.ts';
+import {
+  LATER_FIELDS,
+  type SessionHead,
+  type SessionQuery,
+  type StoreCounts,
+  type TrajectoryStore,
+  type TurnOutline,
+} from './store.ts';
 
 type Row = Record<string, unknown>;
 type Value = string | number;
@@ -169,7 +176,7 @@ export class SqliteStore implements TrajectoryStore {
       answer,
     );
     const span = this.#prepare('INSERT OR IGNORE INTO versions VALUES (?, ?)');
-    for (const { version } of turn.versions) span.run(id, version);
+    for (const { version } of turn.versions) if (version !== null) span.run(id, version);
   }
 
   #prepare(sql: string): StatementSync {
@@ -231,6 +238,7 @@ const outcomeOfRow = (row: Row): SessionOutcome | null =>
       };
 
 const outlineOfRow = (row: Row): TurnOutline => ({
+  ...LATER_FIELDS,
   ...(JSON.parse(row['details'] as string) as Details),
   id: row['id'] as string,
   session: row['session'] as string,

@@ -7,6 +7,9 @@ export interface TurnOutline extends Omit<Turn, 'ids' | 'logprobs' | 'mask' | 'r
   readonly tokens: number;
 }
 
+/** What turns lack that were stored by earlier releases. */
+export const LATER_FIELDS = { unknownLogprobs: null } as const satisfies Partial<TurnOutline>;
+
 /** The turns of one session key, as a listing knows them. */
 export interface SessionHead {
   readonly session: string;

@@ -29,7 +29,14 @@ test('turns are written in batches, and are there after a flush', async () => {
   for (let i = 0; i < 150; i++) writer.put(turnOf());
   await writer.flush();
   assert.deepEqual(store.batches, [64, 64, 22]);
-  assert.deepEqual(writer.state, { stored: 150, dropped: 0, pending: 0, isFailing: false, lastError: '' });
+  assert.deepEqual(writer.state, {
+    stored: 150,
+    dropped: 0,
+    pending: 0,
+    unknownLogprobs: 0,
+    isFailing: false,
+    lastError: '',
+  });
   writer.put(turnOf());
   await until('it is written without a flush', () => store.batches.length === 4);
   await writer.close();
@@ -48,7 +55,14 @@ test('a store that fails gets what it missed when it is back', async () => {
   assert.equal(writer.state.pending, 70, 'nothing is lost yet');
   isFull = false;
   await until('all are there', () => store.counts().turns === 70);
-  assert.deepEqual(writer.state, { stored: 70, dropped: 0, pending: 0, isFailing: false, lastError: '' });
+  assert.deepEqual(writer.state, {
+    stored: 70,
+    dropped: 0,
+    pending: 0,
+    unknownLogprobs: 0,
+    isFailing: false,
+    lastError: '',
+  });
   await writer.close();
 });
 
@@ -74,7 +88,10 @@ test('one turn that no store takes does not hold up the others', async () => {
   store.refuses = (turn) => turn === bad;
   for (const turn of [bad, turnOf(), turnOf()]) writer.put(turn);
   await until('the others are there', () => writer.state.stored === 2);
-  assert.deepEqual({ ...writer.state }, { stored: 2, dropped: 1, pending: 0, isFailing: false, lastError: '' });
+  assert.deepEqual(
+    { ...writer.state },
+    { stored: 2, dropped: 1, pending: 0, unknownLogprobs: 0, isFailing: false, lastError: '' },
+  );
   await writer.close();
 });
 

@@ -16,6 +16,8 @@ export interface WriterState {
   /** Turns that will never be in the store. */
   readonly dropped: number;
   readonly pending: number;
+  /** Sampled tokens that were put without a known logprob. */
+  readonly unknownLogprobs: number;
   /** The last try failed. */
   readonly isFailing: boolean;
   /** Why; '' while all is well. */
@@ -38,6 +40,7 @@ export class TurnWriter {
   #writing: Promise<void> | null = null;
   #stored = 0;
   #dropped = 0;
+  #unknownLogprobs = 0;
   #lastError = '';
 
   constructor(store: TrajectoryStore, limitBytes = PENDING_BYTES, retryMs = RETRY_MS) {
@@ -51,6 +54,7 @@ export class TurnWriter {
       stored: this.#stored,
       dropped: this.#dropped,
       pending: this.#pending.length,
+      unknownLogprobs: this.#unknownLogprobs,
       isFailing: this.#lastError !== '',
       lastError: this.#lastError,
     };
@@ -62,6 +66,7 @@ export class TurnWriter {
   }
 
   put(turn: Turn): void {
+    this.#unknownLogprobs += turn.unknownLogprobs ?? 0;
     if (this.store.copies) {
       this.#putAtOnce(turn);
       return;

@@ -85,7 +85,7 @@ export class TokenForest {
         at = node.length;
         continue;
       }
-      if (node.isSampled && node.hasLogprobs && run.logprobs !== null) known = done + shared;
+      if (node.isSampled && node.hasLogprobs) known = done + shared;
       ({ node, at } = this.#overwrite(node, at, shared, run, done));
       done += shared;
     }

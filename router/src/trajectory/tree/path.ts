@@ -26,6 +26,7 @@ export function writePath({ node, at }: Pick<Place, 'node' | 'at'>, from: number
     into.ids.set(step.ids.subarray(skipped, end), to);
     const { logprobs } = step;
     if (logprobs !== null) into.logprobs.set(logprobs.subarray(skipped, end), to);
+    else if (step.isSampled) into.logprobs.fill(NaN, to, to + end - skipped);
     if (step.isSampled) into.mask.fill(1, to, to + end - skipped);
     end = step.parent?.length ?? 0;
   }

@@ -28,7 +28,7 @@ export interface Run {
   /** After token `i` so many bytes of `text` are behind. */
   readonly ends: Int32Array | Uint32Array;
   readonly text: Buffer;
-  /** null: all 0. */
+  /** Of sampled tokens; NaN: not known. null: of none. */
   readonly logprobs: Float64Array | null;
   readonly isSampled: boolean;
 }
