@@ -150,6 +150,14 @@ export interface Move {
   readonly atMs: number;
 }
 
+/** A request that is queued for admission, or held afterwards. */
+export interface Waiting {
+  readonly phase: 'queued' | 'held';
+  readonly reason: string;
+  /** Monotonic ms. */
+  readonly sinceMs: number;
+}
+
 /** Why a request is at its worker: the first of its session, where the session was before, elsewhere, or no session. */
 export type Why = 'new' | 'home' | 'moved' | 'retry' | 'target' | 'policy';
 
@@ -206,6 +214,8 @@ export class Exchange implements Bagged {
   /** Why the placement is at its worker; `move` says more where its session moved. */
   why: Why = 'policy';
   move: Move | null = null;
+  /** null: it is neither queued nor held. */
+  waiting: Waiting | null = null;
   /** Milliseconds that it was queued for admission, and that it was held after that, and the reason of the last hold. */
   queuedMs = 0;
   heldMs = 0;

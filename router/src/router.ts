@@ -48,7 +48,7 @@ import { addRankField } from './forward/rank-field.ts';
 import type { CoarseClock } from './kit/clock.ts';
 import { Closers } from './kit/closers.ts';
 import { seededRandom } from './kit/rng.ts';
-import { controlLog, exchangeLog, logMove } from './observe/exchange-log.ts';
+import { controlLog, exchangeLogOptions, logMove } from './observe/exchange-log.ts';
 import { fleetLog } from './observe/fleet-log.ts';
 import { logBreaker, logHealth, logStall } from './observe/health-log.ts';
 import { type Logger, givenLog, openLog } from './observe/log.ts';
@@ -56,9 +56,9 @@ import { logFiles } from './observe/log-targets.ts';
 import { LoopLag } from './observe/loop-lag.ts';
 import { Meters } from './observe/meters.ts';
 import { createRegistry, metricsPage } from './observe/metrics.ts';
-import { RefusalLog } from './observe/refusal-log.ts';
 import { pluginEnds } from './observe/plugin-ends.ts';
 import { pluginHints } from './observe/plugin-hints.ts';
+import { RequestLogs } from './observe/request-logs.ts';
 import { verdicts } from './observe/verdicts.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
@@ -264,6 +264,9 @@ async function assemble(
     metricsText,
     isDraining: () => doors.data.isDraining,
     policies: choosing.control,
+    places,
+    requests: () => pipeline.underWay,
+    sessionHeaders: () => live.current.sessionHeaders,
     trajectories,
   });
   const isOwn = ownPathTest(app);
@@ -282,12 +285,13 @@ async function assemble(
   const settleRoles = settlerOf(kind);
   const pairOptions = live.of(({ pdMinPromptTokens }) => ({ minPromptTokens: pdMinPromptTokens }));
   const sessionEnds = trajectories === null ? [] : [trajectories.sessionEnds];
-  const exchangeLogOptions = live.of(({ accessLog, sessionHeaders }) => ({
-    isAccessLogged: accessLog,
-    sessionHeaders,
-  }));
-  const refusalLog = new RefusalLog(log, exchangeLogOptions);
-  closers.add(() => refusalLog.close());
+  const requestLogs = new RequestLogs(
+    log,
+    live.of(exchangeLogOptions),
+    (x) => table.nameFor(x),
+    () => pipeline.underWay,
+  );
+  closers.add(() => requestLogs.close());
   const pipeline = new Pipeline({
     classify: retargeted(plugins, (x) => classify(x, ids.requestIdHeaders) ?? settleRoles(x)),
     doorkeeper,
@@ -312,8 +316,7 @@ async function assemble(
       ),
     observers: [
       meters,
-      refusalLog,
-      exchangeLog(log, exchangeLogOptions, (x) => table.nameFor(x)),
+      ...requestLogs.observers,
       pluginEnds,
       ...sessionEnds,
       verdicts(breakers, health),
@@ -329,7 +332,7 @@ async function assemble(
     live,
     clock,
     retryBudget,
-    taker: reception({ live, pipeline, meters, refusalLog, cors }),
+    taker: reception({ live, pipeline, meters, refusals: requestLogs.refusals, cors }),
     metricsText,
   });
   closers.add(() => doors.close());
@@ -345,7 +348,7 @@ async function assemble(
       doors.sweep();
       stalls.sweep(clock.nowMs);
       places.sweep(clock.nowMs);
-      refusalLog.sweep(clock.nowMs);
+      requestLogs.sweep(clock.nowMs);
       heapGuard.look(clock.nowMs);
       for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
     }, TICK_MS);

@@ -3,6 +3,7 @@ import type { MetricsText } from '../observe/metrics-server.ts';
 import { pathTest } from '../plugins/path-test.ts';
 import type { Trajectories } from '../trajectory/trajectories.ts';
 import { addWaitIdle } from './wait-idle.ts';
+import { type OverviewContext, addOverviewRoutes } from './overview.ts';
 import { type PolicyControl, addPolicyRoutes } from './policies.ts';
 import { addSessionRoutes } from './sessions.ts';
 import { addUrlRoutes } from './workers/by-url.ts';
@@ -12,7 +13,7 @@ import { addProbes } from './workers/probes.ts';
 import { addRestRoutes } from './workers/rest.ts';
 
 /** What the control API reads and steers. */
-export interface AdminContext extends WorkersContext {
+export interface AdminContext extends WorkersContext, OverviewContext {
   readonly metricsText: MetricsText;
   readonly policies: PolicyControl;
   /** null: nothing is captured. */
@@ -32,6 +33,7 @@ export function createAdminApp(context: AdminContext): Hono {
   const { trajectories } = context;
   addPolicyRoutes(app, context.policies);
   addSessionRoutes(app, (session) => context.policies.endSession(session), trajectories?.ledger ?? null);
+  addOverviewRoutes(app, context);
   addWaitIdle(app, context.fleet);
   if (trajectories !== null) addTrajectoryRoutes(app, trajectories.ledger);
 

@@ -13,12 +13,12 @@ export interface ReceptionParts {
   readonly live: LiveConfig;
   readonly pipeline: Pipeline;
   readonly meters: Meters;
-  readonly refusalLog: RefusalLog;
+  readonly refusals: RefusalLog;
   readonly cors: Cors | null;
 }
 
 /** Where requests from sockets come in: on to the road, or the refusal of what is none. */
-export function reception({ live, pipeline, meters, refusalLog, cors }: ReceptionParts): RequestTaker {
+export function reception({ live, pipeline, meters, refusals, cors }: ReceptionParts): RequestTaker {
   return {
     onRequest(head, body, connection) {
       const { forwardedHeaders, tlsCertPath } = live.current;
@@ -35,7 +35,7 @@ export function reception({ live, pipeline, meters, refusalLog, cors }: Receptio
       meters.refusedHeads++;
       const error = refusalError(refusal);
       const path = normalPath(target);
-      refusalLog.refusedHead(error, path);
+      refusals.refusedHead(error, path);
       sendError(connection, error, dialectOf(path));
     },
   };

@@ -156,6 +156,7 @@ export class Admission {
     waiter.ticket = this.#queue.enter(waiter, pluginsKey(x) ?? this.#parts.keyOf(x.head));
     this.waiting[reason]++;
     this.queued[reason]++;
+    x.waiting = { phase: 'queued', reason, sinceMs: waiter.sinceMs };
     x.underWay = { abort: () => this.#leaveQueue(waiter) };
     const { contentLength } = x.head;
     if (contentLength > 0 && contentLength <= READ_BYTES) x.body.whenComplete(() => {});
@@ -169,6 +170,7 @@ export class Admission {
   #onLeft({ x, reason, sinceMs, timer }: Waiter): void {
     clearTimeout(timer);
     x.underWay = null;
+    x.waiting = null;
     this.waiting[reason]--;
     x.queuedMs = performance.now() - sinceMs;
     this.#parts.onWaited(x.queuedMs / 1000);

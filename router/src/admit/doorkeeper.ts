@@ -80,9 +80,11 @@ export class Doorkeeper {
   }
 
   #areaOf(x: Exchange): Area {
-    const { path } = x;
+    const { path, head } = x;
     if (openPaths.has(path)) return 'open';
     if (path === '/metrics') return 'metrics';
+    // A plugin may take POST there from clients; the list shows the sessions of all of them.
+    if (path === '/sessions' && head.method !== 'POST') return 'admin';
     if (this.#parts.isOwn(path)) {
       return isForClients(path) || this.#parts.isOfPluginForClients(path) ? 'data' : 'admin';
     }

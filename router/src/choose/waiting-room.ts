@@ -68,7 +68,9 @@ export class WaitingRoom {
     let line = this.#lines.get(holder);
     if (line === undefined) this.#lines.set(holder, (line = { holder, held: new Chain() }));
     this.#size++;
-    this.#guests.set(x, { link: line.held.push(x), line, reason, sinceMs: performance.now(), retry, timer });
+    const sinceMs = performance.now();
+    this.#guests.set(x, { link: line.held.push(x), line, reason, sinceMs, retry, timer });
+    x.waiting = { phase: 'held', reason, sinceMs };
     x.underWay = { abort: () => this.leave(x) };
   }
 
@@ -85,6 +87,7 @@ export class WaitingRoom {
     if (heldMs === undefined) this.#heldMs.set(line.holder, (heldMs = new WeakMap()));
     const ms = performance.now() - guest.sinceMs;
     heldMs.set(x, (heldMs.get(x) ?? 0) + ms);
+    x.waiting = null;
     x.heldMs += ms;
     x.heldFor = guest.reason;
     x.underWay = null;

@@ -13,6 +13,7 @@ import type { AnswerTimeouts } from './answer-timer.ts';
 import type { CutCode } from './attempt-owner.ts';
 import { Attempt } from './attempt.ts';
 import { lastWords, nobodyLeft } from './errors.ts';
+import { nameWorker } from './headers.ts';
 import { Failover, type NextTry, hasBegun, mayRunTwice } from './failover.ts';
 import type { ForwardOptions } from './options.ts';
 import type { Met, PairStyle } from './pd/meeting.ts';
@@ -242,6 +243,7 @@ export class Forwarder implements PairOwner {
 
   onAnswerBegins(attempt: Attempt, head: ResponseHead): void {
     attempt.x.answeredBy = attempt.worker;
+    if (this.#options.workerHeader) nameWorker(attempt.x, head);
     this.#events.onAnswerBegins(attempt.x, head);
   }
 

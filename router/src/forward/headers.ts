@@ -1,5 +1,7 @@
 import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
+import { reasonText } from '../choose/reason-text.ts';
+import type { ResponseHead } from '../wire/response-head.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 
 /** What the router tells engines about the client's side, by option. */
@@ -51,4 +53,10 @@ export function addForwarded(head: RequestHead, { clientAddress, scheme }: Forwa
       `x-forwarded-proto: ${proto}\r\nx-forwarded-host: ${host}\r\n` +
       `via: ${via === undefined ? '' : `${via}, `}1.1 turnout\r\n`,
   );
+}
+
+/** Adds to an answer which worker it is from, and why that one was chosen (`--worker-header`). */
+export function nameWorker(x: Exchange, head: ResponseHead): void {
+  for (const name of ['x-turnout-worker', 'x-turnout-reason']) head.drop(name);
+  head.add(`x-turnout-worker: ${x.worker!.url}\r\nx-turnout-reason: ${reasonText(x)}\r\n`);
 }

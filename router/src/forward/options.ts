@@ -6,6 +6,8 @@ export interface ForwardOptions {
   readonly retries: RetryOptions;
   readonly answerTimeouts: AnswerTimeouts;
   readonly streamCoalesceMs: number;
+  /** Answers name their worker, and why it was chosen. */
+  readonly workerHeader: boolean;
 }
 
 export const forwardOptions = (config: Config): ForwardOptions => ({
@@ -24,4 +26,5 @@ export const forwardOptions = (config: Config): ForwardOptions => ({
     idleMs: config.streamIdleTimeoutSecs * 1000,
   },
   streamCoalesceMs: config.streamCoalesceMs,
+  workerHeader: config.workerHeader,
 });

@@ -1,10 +1,11 @@
+import { moveText, reasonText } from '../choose/reason-text.ts';
 import { sessionOf } from '../classify/keys.ts';
+import type { Config } from '../config/options.ts';
 import type { Exchange, Move } from '../exchange.ts';
 import { type ControlResult, isDone } from '../forward/control/report.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Logger } from './log.ts';
 import type { Observer } from './observer.ts';
-import { moveText, reasonText } from './reason-text.ts';
 
 export interface ExchangeLogOptions {
   /** Ended exchanges are worth a line at info (`--access-log`), else at debug. */
@@ -12,6 +13,11 @@ export interface ExchangeLogOptions {
   /** Headers that name a session, for requests whose policy did not look for one. */
   readonly sessionHeaders: readonly string[];
 }
+
+export const exchangeLogOptions = ({ accessLog, sessionHeaders }: Config): ExchangeLogOptions => ({
+  isAccessLogged: accessLog,
+  sessionHeaders,
+});
 
 /** Writes failed attempts and ended exchanges to the log. Never bodies, header values or queries, apart from session and group. */
 export function exchangeLog(log: Logger, options: ExchangeLogOptions, policyOf: (x: Exchange) => string): Observer {

@@ -386,5 +386,8 @@ class RouterOptions(TypedDict, total=False):
     log_max_files: int
     """So many log files are kept. Default: 8."""
 
+    worker_header: bool
+    """Add x-turnout-worker and x-turnout-reason to answers: the URL of the worker, and why it was chosen (new, home, moved: …, retry)."""
+
     access_log: bool
     """Write a line for every request to workers, when it is over."""

@@ -45,5 +45,10 @@ export const observabilityOptions = {
     { needsRestart: true },
   ),
   logMaxFiles: option('<count>', count.min(1).default(8), 'So many log files are kept.', { needsRestart: true }),
+  workerHeader: option(
+    '',
+    flag,
+    'Add x-turnout-worker and x-turnout-reason to answers: the URL of the worker, and why it was chosen (new, home, moved: …, retry).',
+  ),
   accessLog: option('', flag, 'Write a line for every request to workers, when it is over.', { isCommon: true }),
 } as const;

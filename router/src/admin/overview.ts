@@ -1,0 +1,121 @@
+import type { Context, Hono } from 'hono';
+import { z } from 'zod';
+import { moveText, reasonText } from '../choose/reason-text.ts';
+import type { SessionPlace, SessionPlaces } from '../choose/session-places.ts';
+import { sessionOf } from '../classify/keys.ts';
+import type { Exchange, Move } from '../exchange.ts';
+import { phaseOf } from '../observe/phase.ts';
+
+/** What is listed. */
+export interface OverviewContext {
+  readonly requests: () => Iterable<Exchange>;
+  readonly places: SessionPlaces;
+  readonly sessionHeaders: () => readonly string[];
+}
+
+/** JSON of so many rows is made within 10 ms. */
+const MAX_ROWS = 10_000;
+
+const limit = z.coerce.number().int().min(0).max(MAX_ROWS).default(1_000);
+const wanted = { session: z.string().optional(), worker: z.string().optional(), limit };
+const requestsQuery = z.strictObject({ ...wanted, phase: z.string().optional() });
+const sessionsQuery = z.strictObject({ ...wanted, moved: z.enum(['1', 'true', 'yes']).optional() });
+
+/** `GET /requests` and `GET /sessions`: what is under way and where sessions are. For admins: they show the work of all clients. */
+export function addOverviewRoutes(app: Hono, context: OverviewContext): void {
+  app.get('/requests', (c) => {
+    const query = requestsQuery.safeParse(c.req.query());
+    return query.success ? c.json(listRequests(context, query.data)) : refuse(c, query.error);
+  });
+  app.get('/sessions', (c) => {
+    const query = sessionsQuery.safeParse(c.req.query());
+    return query.success ? c.json(listSessions(context, query.data)) : refuse(c, query.error);
+  });
+}
+
+const refuse = (c: Context, error: z.ZodError): Response =>
+  c.json({ error: `In the query: ${z.prettifyError(error)}`, code: 'BAD_REQUEST' }, 400);
+
+function listRequests(context: OverviewContext, wish: z.output<typeof requestsQuery>) {
+  const nowMs = performance.now();
+  const headers = context.sessionHeaders();
+  const phases: Record<string, number> = {};
+  const found: Exchange[] = [];
+  let total = 0;
+  for (const x of context.requests()) {
+    const phase = phaseOf(x);
+    total++;
+    phases[phase] = (phases[phase] ?? 0) + 1;
+    if (wish.phase !== undefined && wish.phase !== phase) continue;
+    if (wish.worker !== undefined && wish.worker !== x.worker?.url) continue;
+    if (wish.session !== undefined && wish.session !== sessionOf(x, headers)) continue;
+    found.push(x);
+  }
+  found.sort((a, b) => a.startMs - b.startMs);
+  return {
+    total,
+    phases,
+    matching: found.length,
+    requests: found.slice(0, wish.limit).map((x) => ({
+      id: x.head.requestId,
+      session: sessionOf(x, headers) || null,
+      group: x.group || null,
+      worker: x.worker?.url ?? null,
+      phase: phaseOf(x),
+      reason: x.waiting?.reason ?? reasonText(x),
+      age_secs: secs(nowMs - x.startMs),
+      waiting_secs: x.waiting === null ? null : secs(nowMs - x.waiting.sinceMs),
+      last_byte_secs: x.firstByteMs === 0 ? null : secs(nowMs - x.lastByteMs),
+      bytes_sent: x.answerBytes,
+      attempts: x.attempts,
+      path: x.clientPath || x.path,
+    })),
+  };
+}
+
+function listSessions({ places }: OverviewContext, wish: z.output<typeof sessionsQuery>) {
+  const nowMs = performance.now();
+  let found: [string, SessionPlace][] = [];
+  const one = wish.session === undefined ? undefined : places.get(wish.session);
+  if (wish.session === undefined) found = [...places.entries()];
+  else if (one !== undefined) found = [[wish.session, one]];
+  if (wish.worker !== undefined) found = found.filter(([, { worker }]) => worker.url === wish.worker);
+  if (wish.moved !== undefined) found = found.filter(([, { moves }]) => moves > 0);
+  // Of more than can be listed, those that were opened last.
+  found = found.slice(-MAX_ROWS);
+  // Those that moved last, then those that spoke last.
+  const movedMs = ({ lastMove }: SessionPlace): number => lastMove?.atMs ?? -1;
+  found.sort(([, a], [, b]) => movedMs(b) - movedMs(a) || b.lastMs - a.lastMs);
+  const moves: Move[] = [];
+  for (const move of places.recentMoves()) {
+    if (moves.length >= wish.limit) break;
+    if (wish.session === undefined || wish.session === move.session) moves.push(move);
+  }
+  return {
+    total: places.size,
+    matching: found.length,
+    moves_by_reason: Object.fromEntries(places.movesByReason),
+    sessions: found.slice(0, wish.limit).map(([session, place]) => ({
+      session,
+      worker: place.worker.url,
+      since_secs: secs(nowMs - place.sinceMs),
+      idle_secs: place.inFlight > 0 ? 0 : secs(nowMs - place.lastMs),
+      turns: place.turns,
+      in_flight: place.inFlight,
+      reason: place.why === 'moved' && place.lastMove !== null ? `moved: ${moveText(place.lastMove)}` : place.why,
+      moves: place.moves,
+      last_move: place.lastMove === null ? null : describe(place.lastMove, nowMs),
+    })),
+    recent_moves: moves.map((move) => ({ session: move.session, ...describe(move, nowMs) })),
+  };
+}
+
+const describe = (move: Move, nowMs: number) => ({
+  from: move.from,
+  to: move.to,
+  reason: moveText(move),
+  ago_secs: secs(nowMs - move.atMs),
+});
+
+/** To a tenth. The router's coarse clock may be a tick behind or ahead. */
+const secs = (ms: number): number => Math.max(0, Math.round(ms / 100) / 10);

@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { recordedLog } from '../../test/harness/log-lines.ts';
+import { exchangeOf, fleetOfSize } from '../../test/harness/policy.ts';
+import type { Exchange } from '../exchange.ts';
+import { WaitWatch } from './wait-watch.ts';
+
+function scene() {
+  const { log, lines } = recordedLog();
+  const requests: Exchange[] = [];
+  const watch = new WaitWatch(log, { sessionHeaders: ['x-session-id'] }, () => requests);
+  const hold = (session: string, sinceMs: number): Exchange => {
+    const x = exchangeOf({ session, headers: [`x-request-id: of ${session}`] });
+    x.waiting = { phase: 'held', reason: 'no room for its context', sinceMs };
+    requests.push(x);
+    return x;
+  };
+  return { lines, requests, watch, hold, ...fleetOfSize(2) };
+}
+
+test('a warning every 30 s while a request is held for more than 30 s: how many, the oldest, whose, why', () => {
+  const { lines, watch, hold, requests } = scene();
+  const first = hold('s1', 1_000);
+  hold('s2', 5_000);
+  hold('s3', 20_000);
+  watch.sweep(31_000);
+  assert.equal(lines.length, 0);
+  watch.sweep(36_000);
+  assert.equal(lines.length, 1);
+  const [{ level, msg, held, atUnhealthyWorkers }] = lines as [(typeof lines)[0]];
+  assert.deepEqual([level, msg, atUnhealthyWorkers], [40, 'requests wait: 2 held for more than 30 s', undefined]);
+  const who = { requestId: first.head.requestId, session: 's1' };
+  assert.deepEqual(held, { count: 2, oldestSecs: 35, ...who, reason: 'no room for its context' });
+  watch.sweep(65_999);
+  assert.equal(lines.length, 1);
+  watch.sweep(66_000);
+  assert.equal(lines.length, 2);
+  requests.length = 0;
+  watch.sweep(200_000);
+  assert.equal(lines.length, 2);
+});
+
+test('a warning at once when a request waits at an unhealthy worker; a stream there only once it is silent', () => {
+  const { lines, watch, requests, fleet, workers } = scene();
+  const [ill, well] = workers;
+  const at = (worker: (typeof workers)[0], session: string, firstByteMs = 0): Exchange => {
+    const x = exchangeOf({ session });
+    x.placement = worker.alone;
+    x.isCounted = true;
+    x.firstByteMs = firstByteMs;
+    x.lastByteMs = firstByteMs;
+    requests.push(x);
+    return x;
+  };
+  at(ill!, 's1');
+  at(well!, 's2');
+  at(ill!, 's3', 8_000);
+  watch.sweep(10_000);
+  assert.equal(lines.length, 0);
+  fleet.setReason(ill!, 'unhealthy', true);
+  watch.sweep(10_250);
+  assert.equal(lines.length, 1);
+  assert.equal(lines[0]!.msg, 'requests wait: 1 waiting at unhealthy workers');
+  const { session, worker, count } = lines[0]!['atUnhealthyWorkers'] as Record<string, unknown>;
+  assert.deepEqual([session, worker, count], ['s1', ill!.url, 1]);
+  watch.sweep(40_250);
+  assert.equal((lines[1]!['atUnhealthyWorkers'] as { count: number }).count, 2);
+});

@@ -1,0 +1,88 @@
+import { sessionOf } from '../classify/keys.ts';
+import type { Exchange } from '../exchange.ts';
+import { REASONS } from '../fleet/worker.ts';
+import type { Logger } from './log.ts';
+
+/** A request that is queued or held for longer is worth a warning; so is a stream at an unhealthy worker that was silent for longer. */
+const LONG_MS = 30_000;
+/** How often it is said while it lasts. */
+const REPEAT_MS = 30_000;
+
+/** The requests that wait for one cause: how many, and the one that has waited longest. */
+class Waiters {
+  count = 0;
+  #oldest: Exchange | null = null;
+  #oldestMs = 0;
+  readonly #whyOf: (x: Exchange) => object;
+
+  constructor(whyOf: (x: Exchange) => object) {
+    this.#whyOf = whyOf;
+  }
+
+  add(x: Exchange, waitedMs: number): void {
+    this.count++;
+    if (this.#oldest !== null && waitedMs <= this.#oldestMs) return;
+    this.#oldest = x;
+    this.#oldestMs = waitedMs;
+  }
+
+  /** For a line of the log. */
+  describe(sessionHeaders: readonly string[]): object {
+    const x = this.#oldest!;
+    const session = sessionOf(x, sessionHeaders);
+    return {
+      count: this.count,
+      oldestSecs: Math.round(this.#oldestMs / 1000),
+      requestId: x.head.requestId,
+      ...(session === '' ? {} : { session }),
+      ...this.#whyOf(x),
+    };
+  }
+}
+
+/** Warns while requests are held for long, or wait at a worker that failed its health checks: how many, the oldest, whose, why. */
+export class WaitWatch {
+  readonly #log: Logger;
+  readonly #options: { readonly sessionHeaders: readonly string[] };
+  readonly #requests: () => Iterable<Exchange>;
+  #saidMs = -Infinity;
+
+  constructor(
+    log: Logger,
+    options: { readonly sessionHeaders: readonly string[] },
+    requests: () => Iterable<Exchange>,
+  ) {
+    this.#log = log;
+    this.#options = options;
+    this.#requests = requests;
+  }
+
+  sweep(nowMs: number): void {
+    if (nowMs - this.#saidMs < REPEAT_MS) return;
+    const held = new Waiters(({ waiting }) => ({ reason: waiting!.reason }));
+    const stuck = new Waiters((x) => ({ worker: x.worker!.url }));
+    for (const x of this.#requests()) {
+      const { waiting, worker } = x;
+      if (waiting !== null) {
+        const waitedMs = nowMs - waiting.sinceMs;
+        if (waitedMs > LONG_MS) held.add(x, waitedMs);
+      } else if (x.isCounted && worker !== null && (worker.reasons & REASONS.unhealthy) !== 0) {
+        // A stream is a sign of life unless it has fallen silent.
+        const silentMs = nowMs - (x.firstByteMs === 0 ? x.startMs : x.lastByteMs);
+        if (x.firstByteMs === 0 || silentMs > LONG_MS) stuck.add(x, silentMs);
+      }
+    }
+    if (held.count === 0 && stuck.count === 0) return;
+    this.#saidMs = nowMs;
+    const { sessionHeaders } = this.#options;
+    const fields = {
+      ...(held.count === 0 ? {} : { held: held.describe(sessionHeaders) }),
+      ...(stuck.count === 0 ? {} : { atUnhealthyWorkers: stuck.describe(sessionHeaders) }),
+    };
+    const parts = [
+      ...(held.count === 0 ? [] : [`${held.count} held for more than ${LONG_MS / 1000} s`]),
+      ...(stuck.count === 0 ? [] : [`${stuck.count} waiting at unhealthy workers`]),
+    ];
+    this.#log.warn(fields, `requests wait: ${parts.join(', ')}`);
+  }
+}
