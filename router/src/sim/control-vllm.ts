@@ -1,11 +1,13 @@
 /** vLLM's control endpoints, the ones of its development mode included. */
 
 import type { HttpCall } from './http-call.ts';
+import { inferenceGenerate } from './inference.ts';
 import { Problem, SchemaProblem } from './read-request.ts';
 import { refuse } from './refusal.ts';
 import type { Routes } from './server.ts';
 
 export const vllmRoutes: Routes = {
+  'POST /inference/v1/generate': inferenceGenerate,
   'GET /health': (call) => call.empty(),
   'GET /ping': (call) => call.empty(),
   'GET /version': (call) => call.json(200, { version: 'turnout-sim' }),

@@ -8,7 +8,7 @@ import type { Logger } from '../../observe/log.ts';
 import { type PluginPhases, Refused } from '../../plugin.ts';
 import { AnswerTap } from '../../trajectory/capture/answer-tap.ts';
 import type { OpenAnswer, OpenCall } from '../../trajectory/capture/capture-calls.ts';
-import type { CaptureDialect } from '../../trajectory/capture/read-request.ts';
+import { type CaptureDialect, dialectOf } from '../../trajectory/capture/read-request.ts';
 import { isPlainQuestion } from '../../trajectory/capture/plain-question.ts';
 import type { ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
@@ -77,7 +77,8 @@ export class RadixTree implements PluginPhases {
 
   appliesTo({ path, head }: Exchange): boolean {
     if (head.method !== 'POST' && head.method !== 'PUT') return false;
-    return path === '/generate' || (this.#options.completions && path === '/v1/completions');
+    const dialect = dialectOf(path);
+    return dialect !== null && (dialect !== 'completions' || this.#options.completions);
   }
 
   requestBody(x: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer> {
@@ -137,9 +138,9 @@ export class RadixTree implements PluginPhases {
   #follow(x: Exchange, body: Buffer): Following {
     // The answer has to be read: it may not come compressed.
     x.head.drop('accept-encoding');
-    const dialect: CaptureDialect = x.path === '/generate' ? 'generate' : 'completions';
+    const dialect = dialectOf(x.path)!;
     const following =
-      dialect === 'generate' && isPlainQuestion(body)
+      dialect !== 'completions' && isPlainQuestion(dialect, body)
         ? { id: 0, dialect, request: body, opened: null, answer: PLAIN, tap: null, experts: null }
         : this.#open(x, body, dialect);
     this.#following.set(x, following);

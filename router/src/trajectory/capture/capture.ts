@@ -1,4 +1,4 @@
-import { type AlignedTokens, alignIds, alignPrompt, alignSampled } from '../tokens/align.ts';
+import { type AlignedTokens, alignIds, alignPrompt, alignSampled, alignUnseen } from '../tokens/align.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { exactIds } from '../tree/exact-prefix.ts';
 import { findIds } from '../tree/find-text.ts';
@@ -146,7 +146,8 @@ export class Capture {
     const session = facts.session || (continued?.session ?? id);
     const index = continued === null ? 0 : continued.index + 1;
     const wasStopped = sampled.finishReason !== 'abort' && sampled.finishReason !== '';
-    const aligned = alignSampled(this.tokenizer.pieces, ids, text, wasStopped);
+    const { pieces } = this.tokenizer;
+    const aligned = text === null ? alignUnseen(pieces, ids, wasStopped) : alignSampled(pieces, ids, text, wasStopped);
     const run = runOf(aligned, sampled.logprobs, true);
     const from = tokensAt(start);
     const endOf = (shared: number): TurnEnd => {

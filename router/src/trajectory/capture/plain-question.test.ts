@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { isPlainQuestion } from './plain-question.ts';
 import { readRequest } from './read-request.ts';
 
-const isPlain = (json: string): boolean => isPlainQuestion(Buffer.from(json));
+const isPlain = (json: string): boolean => isPlainQuestion('generate', Buffer.from(json));
 
 test('one sample of one prompt of ids needs no look before it is answered', () => {
   for (const json of [

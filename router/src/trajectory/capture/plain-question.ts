@@ -9,18 +9,21 @@ const ZERO = 0x30;
 const MAX_BYTES = 65_536;
 
 const TEXT = 0;
-const INPUT_IDS = 2;
+const IDS = 2;
 const PARAMS = 4;
-const finder = new MemberFinder(['text', 'input_ids', 'sampling_params']);
+const finders = {
+  generate: new MemberFinder(['text', 'input_ids', 'sampling_params']),
+  inference: new MemberFinder(['features', 'token_ids', 'sampling_params']),
+} as const;
 const spans = new Int32Array(6);
 
 /**
- * Whether a `/generate` request asks for one sample of one prompt that is ids already. Its engine gets it as it is, so nothing has to be
+ * Whether a request with ids, of SGLang's or vLLM's own kind, asks for one sample of one prompt that is ids already. Its engine gets it as it is, so nothing has to be
  * known of it before its answer is here. A look at the outside, on the event loop: what it says is read by the trajectory thread.
  */
-export function isPlainQuestion(body: Buffer): boolean {
-  if (body.length > MAX_BYTES || finder.find(body, 0, body.length, spans) < 0) return false;
-  const ids = spans[INPUT_IDS]!;
+export function isPlainQuestion(dialect: keyof typeof finders, body: Buffer): boolean {
+  if (body.length > MAX_BYTES || finders[dialect].find(body, 0, body.length, spans) < 0) return false;
+  const ids = spans[IDS]!;
   if (spans[TEXT]! >= 0 || ids < 0 || body[ids] !== OPEN_ARRAY) return false;
   let at = ids + 1;
   while (body[at]! < ZERO) at++;

@@ -38,7 +38,7 @@ const sse = (...events: (object | string)[]): Buffer =>
 const read = (dialect: CaptureDialect, isStream: boolean, bytes: Buffer) =>
   readAnswer(dialect, isStream, bytes).map((one) => ({
     ...one,
-    text: one.text.toString(),
+    text: String(one.text),
     ids: [...one.ids],
     logprobs: one.logprobs && [...one.logprobs],
   }));

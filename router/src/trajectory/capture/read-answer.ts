@@ -1,5 +1,6 @@
 import type { CaptureDialect } from './read-request.ts';
 import { readCompletions } from './read-completions.ts';
+import { readInference } from './read-inference.ts';
 import { readGenerate, readGenerateEvents } from './read-generate.ts';
 import { type Sampled, Unreadable } from './sampled.ts';
 import { scanGenerate } from './scan-generate.ts';
@@ -8,12 +9,10 @@ import { scanGenerate } from './scan-generate.ts';
 export function readAnswer(dialect: CaptureDialect, isStream: boolean, bytes: Buffer): Sampled[] {
   const usual = dialect === 'generate' ? scanGenerate(bytes, isStream) : null;
   if (usual !== null) return [usual];
-  if (isStream) {
-    const events = eventsOf(bytes);
-    return dialect === 'generate' ? readGenerateEvents(events) : readCompletions(events);
-  }
-  const value = parse(bytes.toString('utf8'));
-  return dialect === 'generate' ? readGenerate(value) : readCompletions([value]);
+  const events = isStream ? eventsOf(bytes) : [parse(bytes.toString('utf8'))];
+  if (dialect === 'completions') return readCompletions(events);
+  if (dialect === 'inference') return readInference(events);
+  return isStream ? readGenerateEvents(events) : readGenerate(events[0]);
 }
 
 /** The JSON of the events of a stream; the last one may be missing its end. */

@@ -24,8 +24,17 @@ export interface GivenRequest {
   readonly end: number;
 }
 
-/** `generate`: SGLang's own; `completions`: OpenAI's. */
-export type CaptureDialect = 'generate' | 'completions';
+/** `generate`: SGLang's own; `completions`: OpenAI's; `inference`: vLLM's own, token ids in and token ids out. */
+export type CaptureDialect = 'generate' | 'completions' | 'inference';
+
+const dialects: Readonly<Record<string, CaptureDialect>> = {
+  '/generate': 'generate',
+  '/v1/completions': 'completions',
+  '/inference/v1/generate': 'inference',
+};
+
+/** null: nothing that is asked for by this path is captured so. */
+export const dialectOf = (path: string): CaptureDialect | null => dialects[path] ?? null;
 
 const names = {
   generate: [
@@ -50,10 +59,19 @@ const names = {
     'echo',
     'prompt_embeds',
   ],
+  // `features`: what stands for images and the like in the prompt.
+  inference: ['token_ids', 'sampling_params', 'model', 'features'],
 } as const;
 
+/** Where prompts stand. */
+const fields = {
+  generate: ['text', 'input_ids'],
+  completions: ['prompt'],
+  inference: ['token_ids'],
+} as const satisfies Readonly<Record<CaptureDialect, readonly string[]>>;
+
 /** Beside tokens, or in their place, there is something that is no text: its ids are the engine's alone. */
-const media = ['image_data', 'video_data', 'audio_data'];
+const media = ['image_data', 'video_data', 'audio_data', 'features'];
 const embeds = ['input_embeds', 'prompt_embeds'];
 
 const OPEN_ARRAY = 0x5b;
@@ -78,12 +96,11 @@ export function readRequest(dialect: CaptureDialect, body: Buffer): GivenRequest
   const valueOf = (name: string): unknown => members.get(name)?.value ?? null;
   if (media.some((name) => hasData(valueOf(name))) || embeds.some((name) => valueOf(name) !== null)) return null;
   if (dialect === 'completions' && (valueOf('echo') === true || (valueOf('best_of') ?? 1) !== 1)) return null;
-  const fields = dialect === 'generate' ? ['text', 'input_ids'] : ['prompt'];
-  const given = fields.filter((name) => valueOf(name) !== null);
+  const given = fields[dialect].filter((name) => valueOf(name) !== null);
   if (given.length !== 1) return null;
   const field = members.get(given[0]!)!;
   const prompts = readPrompts(field.value);
-  const samples = dialect === 'generate' ? samplesOf(valueOf('sampling_params')) : countOf(valueOf('n'));
+  const samples = dialect === 'completions' ? countOf(valueOf('n')) : samplesOf(valueOf('sampling_params'));
   if (prompts === null || samples === 0) return null;
   const isList = Array.isArray(field.value) && (typeof field.value[0] === 'string' || Array.isArray(field.value[0]));
   return {

@@ -12,8 +12,8 @@ export interface Sampled {
   readonly ids: Int32Array;
   /** NaN: the engine did not tell this one. null: it told none, as nobody asked. */
   readonly logprobs: Float64Array | null;
-  /** UTF-8. */
-  readonly text: Buffer;
+  /** UTF-8; null: the engine gave ids and no text. */
+  readonly text: Buffer | null;
   /** '' where the answer broke off. */
   readonly finishReason: string;
   readonly spans: readonly OutputSpan[];

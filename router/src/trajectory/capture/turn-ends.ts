@@ -4,7 +4,7 @@ import type { Capture, OpenPrompt } from './capture.ts';
 import type { ExpertsFiles } from './experts-files.ts';
 import { ownCopy } from './gathered.ts';
 import { readAnswer } from './read-answer.ts';
-import { type CaptureDialect, readRequest } from './read-request.ts';
+import { type CaptureDialect, dialectOf, readRequest } from './read-request.ts';
 import { scanQuestion } from './scan-question.ts';
 import { Unreadable } from './sampled.ts';
 import { type EndedTurn, type Parcel, unpack } from './turn-parcel.ts';
@@ -97,8 +97,9 @@ export class TurnEnds {
   #openNow(body: Uint8Array, { facts }: EndedTurn): Open | null | Promise<Open> {
     const { capture, keepsBodies } = this.#options;
     const bytes = bufferOf(body);
-    const usual = scanQuestion(bytes);
-    const read = usual === null ? readRequest('generate', bytes) : null;
+    const dialect = dialectOf(facts.path) ?? 'generate';
+    const usual = dialect === 'generate' ? scanQuestion(bytes) : null;
+    const read = usual === null ? readRequest(dialect, bytes) : null;
     const prompt = usual?.ids ?? read?.prompts[0];
     if (prompt === undefined) return null;
     const samples = usual?.samples ?? read!.samples;
@@ -107,7 +108,7 @@ export class TurnEnds {
     // A copy: a Buffer's own `slice` would be a view of memory that the next turns are written to.
     const kept = keepsBodies ? ownCopy(bytes, 0, bytes.length) : null;
     const made = (open: OpenPrompt): Open => {
-      return { dialect: 'generate', models: [model], tenant, samples, prompts: [open], request: kept };
+      return { dialect, models: [model], tenant, samples, prompts: [open], request: kept };
     };
     const opened = capture().open(treeName(tenant, model), prompt, read?.addSpecial ?? true);
     return opened instanceof Promise ? opened.then(made) : made(opened);

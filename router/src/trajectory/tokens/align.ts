@@ -76,6 +76,17 @@ export function alignSampled(pieces: TokenPieces, ids: Int32Array, answer: Buffe
   return { ids, spelling: null, ends: walk.ends, text, hiddenBytes: text.length - answer.length };
 }
 
+/**
+ * Sampled tokens that came without a text: theirs is what they stand for, without the token that stopped them. Where what a token
+ * stands for depends on its neighbours they have no text, and are found by their ids alone.
+ */
+export function alignUnseen(pieces: TokenPieces, ids: Int32Array, wasStopped: boolean): AlignedTokens {
+  const last = ids.at(-1);
+  const seen = wasStopped && last !== undefined && pieces.isSpecial(last) ? ids.subarray(0, -1) : ids;
+  const text = pieces.areKnown(ids) ? Buffer.concat(Array.from(seen, (id) => pieces.bytesOf(id)!)) : NO_TEXT;
+  return alignSampled(pieces, ids, text, wasStopped);
+}
+
 const NO_ENDS = new Uint32Array(0);
 const NO_TEXT = Buffer.alloc(0);
 
