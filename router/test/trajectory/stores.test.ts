@@ -194,6 +194,35 @@ for (const [name, make] of Object.entries(stores)) {
     assert.deepEqual(await list({ minReward: 3, maxReward: 3 }), ['ta']);
   });
 
+  contract('versions that are learned later take the place of those that were put', async (store) => {
+    const versions = [{ version: null, from: 2, to: 4, before: '7' }];
+    const answer = Buffer.from('answer');
+    const turn = turnOf({ session: 'a', group: 'g', versions, callKey: 'ü"k', answer });
+    const other = turnOf({ session: 'b' });
+    await store.put([turn, other]);
+    const learned = [
+      { version: 'ü"8', from: 2, to: 3 },
+      { version: null, from: 3, to: 4, before: '8', after: '9' },
+    ];
+    await store.amend([
+      { id: turn.id, versions: learned },
+      { id: 'gone', versions: learned },
+    ]);
+    const { logprobs, mask, ids, ...kept } = (await store.get(turn.id))!;
+    assert.deepEqual([...ids, ...logprobs, ...mask], [...turn.ids, ...turn.logprobs, ...turn.mask]);
+    assert.equal(Buffer.from(kept.answer!).toString(), 'answer');
+    const { ids: _, logprobs: __, mask: ___, ...given } = turn;
+    assert.deepEqual({ ...kept, answer }, { ...given, versions: learned });
+    const find = async (version: string) => (await store.find({ version, limit: 9 })).map(({ id }) => id);
+    assert.deepEqual(await find('ü"8'), [turn.id]);
+    assert.deepEqual(await find('9'), []);
+    assert.deepEqual(await find('7'), [other.id]);
+    await store.amend([{ id: turn.id, versions: [{ version: '10', from: 2, to: 4 }] }]);
+    assert.deepEqual([await find('ü"8'), await find('10')], [[], [turn.id]]);
+    assert.equal((await store.counts()).turns, 2);
+    assert.equal(await store.get('gone'), null);
+  });
+
   contract('removing a session leaves all others, and it may begin anew', async (store) => {
     const mine = [turnOf({ session: 'a' }), turnOf({ session: 'a' })];
     const theirs = turnOf({ session: 'a', tenant: 't' });

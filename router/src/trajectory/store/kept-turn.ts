@@ -20,7 +20,7 @@ export class KeptTurn implements Packed {
   readonly group: string;
   readonly tenant: string;
   readonly bytes: number;
-  readonly versions: readonly VersionSpan[];
+  versions: readonly VersionSpan[];
   readonly experts: RoutedExperts | null;
   readonly #parent: string | null;
   readonly #worker: string;

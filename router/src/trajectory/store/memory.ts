@@ -1,7 +1,7 @@
 import { PackedMemory } from '../../kit/packed-memory.ts';
 import { SESSION_IDLE_MS } from '../memory-limit.ts';
 import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../outcome.ts';
-import type { SessionName, Turn, TurnQuery } from '../turn.ts';
+import type { SessionName, Turn, TurnAmendment, TurnQuery } from '../turn.ts';
 import { KeptTurn } from './kept-turn.ts';
 import { type SessionHead, type SessionQuery, type StoreCounts, type TrajectoryStore, wants } from './store.ts';
 
@@ -70,6 +70,13 @@ export class MemoryStore implements TrajectoryStore {
     const [ended] = this.#ended;
     if (ended === undefined) this.#evictedLive++;
     return ended ?? oldest;
+  }
+
+  amend(amendments: readonly TurnAmendment[]): void {
+    for (const { id, versions } of amendments) {
+      const kept = this.#turns.get(id);
+      if (kept !== undefined) kept.versions = versions;
+    }
   }
 
   get(id: string): Turn | null {

@@ -1,6 +1,6 @@
 import type { RedisArgument } from '@redis/client';
 import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../outcome.ts';
-import type { SessionName, Turn, TurnQuery } from '../turn.ts';
+import type { SessionName, Turn, TurnAmendment, TurnQuery } from '../turn.ts';
 import { type RedisLink, connectRedis, withoutPassword } from './redis-client.ts';
 import {
   LATER_FIELDS,
@@ -78,6 +78,16 @@ export class RedisStore implements TrajectoryStore {
       if (answer !== null) commands.push(['HSET', turnKey(id), 'a', Buffer.from(answer)]);
     }
     await this.#link.transaction(commands);
+  }
+
+  async amend(amendments: readonly TurnAmendment[]): Promise<void> {
+    const rewritten = async ({ id, versions }: TurnAmendment): Promise<Command | null> => {
+      const outline = await this.#link.send(['HGET', turnKey(id), 'o']);
+      if (!Buffer.isBuffer(outline)) return null;
+      return ['HSET', turnKey(id), 'o', JSON.stringify({ ...outlineOfJson(outline), versions })];
+    };
+    const commands = (await Promise.all(amendments.map(rewritten))).filter((command) => command !== null);
+    if (commands.length > 0) await this.#link.transaction(commands);
   }
 
   async get(id: string): Promise<Turn | null> {

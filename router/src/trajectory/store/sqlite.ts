@@ -2,7 +2,7 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type OutcomeChange, type OutcomeQuery, type SessionOutcome, outcomeAfter } from '../outcome.ts';
-import type { SessionName, Turn, TurnQuery } from '../turn.ts';
+import type { SessionName, Turn, TurnAmendment, TurnQuery, VersionSpan } from '../turn.ts';
 import { SCHEMA_VERSION, stepsFrom, versionProblem } from './sqlite-schema.ts';
 import {
   LATER_FIELDS,
@@ -64,15 +64,20 @@ export class SqliteStore implements TrajectoryStore {
   }
 
   put(turns: readonly Turn[]): void {
-    this.#db.exec('BEGIN IMMEDIATE');
-    try {
+    this.#transaction(() => {
       for (const turn of turns) this.#put(turn);
-      this.#db.exec('COMMIT');
-    } catch (error) {
-      // A full disk has rolled it back already.
-      if (this.#db.isTransaction) this.#db.exec('ROLLBACK');
-      throw error;
-    }
+    });
+  }
+
+  amend(amendments: readonly TurnAmendment[]): void {
+    this.#transaction(() => {
+      const change = this.#prepare("UPDATE turns SET details = json_set(details, '$.versions', json(?)) WHERE id = ?");
+      for (const { id, versions } of amendments) {
+        if (change.run(JSON.stringify(versions), id).changes === 0) continue;
+        this.#prepare('DELETE FROM versions WHERE turn = ?').run(id);
+        this.#putVersions(id, versions);
+      }
+    });
   }
 
   get(id: string): Turn | null {
@@ -155,6 +160,18 @@ export class SqliteStore implements TrajectoryStore {
     this.#db.close();
   }
 
+  #transaction(write: () => void): void {
+    this.#db.exec('BEGIN IMMEDIATE');
+    try {
+      write();
+      this.#db.exec('COMMIT');
+    } catch (error) {
+      // A full disk has rolled it back already.
+      if (this.#db.isTransaction) this.#db.exec('ROLLBACK');
+      throw error;
+    }
+  }
+
   #put(turn: Turn): void {
     const { id, session, tenant, group, parent, startedAtMs, ids, logprobs, mask, request, answer, ...details } = turn;
     const first = 'SELECT 1 FROM turns WHERE session = ? AND tenant = ? AND is_first = 1 AND id <> ? LIMIT 1';
@@ -175,8 +192,12 @@ export class SqliteStore implements TrajectoryStore {
       request,
       answer,
     );
+    this.#putVersions(id, turn.versions);
+  }
+
+  #putVersions(id: string, versions: readonly VersionSpan[]): void {
     const span = this.#prepare('INSERT OR IGNORE INTO versions VALUES (?, ?)');
-    for (const { version } of turn.versions) if (version !== null) span.run(id, version);
+    for (const { version } of versions) if (version !== null) span.run(id, version);
   }
 
   #prepare(sql: string): StatementSync {

@@ -123,3 +123,35 @@ test('each turn that will never be there is told of: for its memory, for its own
   await writer.close();
   assert.deepEqual(lost, [large, bad, last]);
 });
+
+test('what is learned of a turn reaches the store after the turn, whenever it is learned', async () => {
+  const learned = [{ version: '8', from: 2, to: 4 }];
+  for (const isPutBefore of [false, true]) {
+    const store = new FickleStore();
+    const writer = new TurnWriter(store, 1e9, 5);
+    const turn = turnOf();
+    writer.put(turn);
+    if (isPutBefore) await writer.flush();
+    writer.amend({ id: turn.id, versions: learned });
+    await writer.flush();
+    assert.deepEqual(store.get(turn.id)?.versions, learned);
+    assert.deepEqual(store.batches, [1], 'the turn is written once');
+    await writer.close();
+  }
+});
+
+test('a store that fails gets what was learned when it is back', async () => {
+  const store = new FickleStore();
+  const writer = new TurnWriter(store, 1e9, 5);
+  let isFull = true;
+  store.refuses = () => isFull;
+  const early = turnOf();
+  writer.put(early);
+  await writer.flush();
+  await until('it failed', () => writer.state.isFailing);
+  const learned = [{ version: '8', from: 2, to: 4 }];
+  writer.amend({ id: early.id, versions: learned });
+  isFull = false;
+  await until('it is there', () => store.get(early.id)?.versions === learned);
+  await writer.close();
+});

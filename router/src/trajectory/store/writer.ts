@@ -1,4 +1,4 @@
-import type { Turn } from '../turn.ts';
+import type { Turn, TurnAmendment } from '../turn.ts';
 import { type TrajectoryStore, turnBytes } from './store.ts';
 
 /** Whatever comes within this time is written together. */
@@ -8,6 +8,8 @@ const BATCH_TURNS = 64;
 const RETRY_MS = 1_000;
 /** While it fails so much is kept for it; what comes then is dropped. */
 export const PENDING_BYTES = 67_108_864;
+/** So many amendments wait for a store that fails; what comes then is dropped, and its turn stays as it was put. */
+const MAX_AMENDMENTS = 100_000;
 /** So many turns are tried one by one, before a store that takes none of them counts as failing still. */
 const TRIALS = 3;
 
@@ -36,6 +38,7 @@ export class TurnWriter {
   readonly #retryMs: number;
   #pending: Turn[] = [];
   #pendingBytes = 0;
+  #amendments: TurnAmendment[] = [];
   #timer: NodeJS.Timeout | null = null;
   #writing: Promise<void> | null = null;
   #stored = 0;
@@ -79,7 +82,24 @@ export class TurnWriter {
     this.#pending.push(turn);
     this.#pendingBytes += bytes;
     if (this.#pending.length >= BATCH_TURNS && this.#lastError === '') void this.#write();
-    else this.#timer ??= setTimeout(() => void this.#write(), this.#lastError === '' ? GATHER_MS : this.#retryMs);
+    else this.#writeSoon();
+  }
+
+  /** What was learned of a turn after it was put, whether it is in the store by now or not. */
+  amend(amendment: TurnAmendment): void {
+    if (this.store.copies) {
+      void this.store.amend([amendment]);
+      return;
+    }
+    // What is being written can't be changed any more.
+    const at = this.#writing === null ? this.#pending.findLastIndex(({ id }) => id === amendment.id) : -1;
+    if (at >= 0) {
+      this.#pending[at] = { ...this.#pending[at]!, ...amendment };
+      return;
+    }
+    if (this.#amendments.length >= MAX_AMENDMENTS) return;
+    this.#amendments.push(amendment);
+    this.#writeSoon();
   }
 
   /** Turns of a session that are not in the store yet. */
@@ -89,7 +109,7 @@ export class TurnWriter {
 
   /** What was put before is in the store now, as far as it takes any. */
   async flush(): Promise<void> {
-    while (this.#pending.length > 0 && this.#lastError === '') await this.#write();
+    while (this.#pending.length + this.#amendments.length > 0 && this.#lastError === '') await this.#write();
   }
 
   /** One last try; what the store doesn't take then is lost. @returns how many turns that were */
@@ -128,14 +148,24 @@ export class TurnWriter {
     while (this.#pending.length > 0) {
       const isWell = this.#lastError === '' ? await this.#writeBatch() : await this.#writeSome();
       if (isWell) continue;
-      this.#timer ??= setTimeout(() => void this.#write(), this.#retryMs);
+      this.#writeSoon();
       return;
     }
+    // After their turns.
+    const amendments = [...this.#amendments];
+    if (amendments.length === 0) return;
+    if (await this.#try(() => this.store.amend(amendments)))
+      this.#amendments = this.#amendments.slice(amendments.length);
+    else this.#writeSoon();
+  }
+
+  #writeSoon(): void {
+    this.#timer ??= setTimeout(() => void this.#write(), this.#lastError === '' ? GATHER_MS : this.#retryMs);
   }
 
   async #writeBatch(): Promise<boolean> {
     const batch = this.#pending.slice(0, BATCH_TURNS);
-    if (await this.#try(batch)) {
+    if (await this.#try(() => this.store.put(batch))) {
       this.#done(new Set(batch));
       this.#stored += batch.length;
       return true;
@@ -147,7 +177,7 @@ export class TurnWriter {
   async #writeSome(): Promise<boolean> {
     const refused = new Set<Turn>();
     for (const turn of this.#pending) {
-      if (await this.#try([turn])) {
+      if (await this.#try(() => this.store.put([turn]))) {
         this.#lose(refused);
         this.#stored++;
         this.#done(refused.add(turn));
@@ -159,9 +189,9 @@ export class TurnWriter {
     return false;
   }
 
-  async #try(turns: readonly Turn[]): Promise<boolean> {
+  async #try(write: () => void | Promise<void>): Promise<boolean> {
     try {
-      await this.store.put(turns);
+      await write();
       this.#lastError = '';
       return true;
     } catch (error) {
