@@ -110,7 +110,7 @@ test('the files of sessions that a store in memory has no room for go with them'
   const options = { store: 'memory', storeMemoryBytes: 65_536, captureBodies: true };
   const { say, router, dataDir } = await scene(t, options);
   say(json, Buffer.from(generated(encode(PROMPT).length, random(3_000))));
-  for (let i = 0; i < 12; i++) await generate(router, `s${i}`, { text: PROMPT, pad: 'x'.repeat(20_000) });
+  for (let i = 0; i < 12; i++) await generate(router, `s${i}`, { text: PROMPT, pad: random(10_000).toString('hex') });
   const [turn] = await turnsOf(router, 's11');
   const kept = join(dataDir, turn!.routed_experts!.file, '..');
   const { trajectories } = (await (await fetch(`${router.url}/trajectories`)).json()) as { trajectories: object[] };

@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { SESSION_IDLE_MS } from '../../src/trajectory/memory-limit.ts';
 import { MemoryStore } from '../../src/trajectory/store/memory.ts';
-import { openStore } from '../../src/trajectory/store/open.ts';
+import { openStore, openToRead } from '../../src/trajectory/store/open.ts';
 import { RedisStore } from '../../src/trajectory/store/redis.ts';
 import type { SessionQuery, TrajectoryStore } from '../../src/trajectory/store/store.ts';
-import type { TurnQuery } from '../../src/trajectory/turn.ts';
+import type { Turn, TurnQuery } from '../../src/trajectory/turn.ts';
 import { startRespServer } from '../harness/resp-server.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { turnOf } from '../harness/turns.ts';
@@ -22,9 +22,9 @@ const real = [process.env['TURNOUT_REDIS_SERVER'], 'valkey-server', 'redis-serve
   .find((name) => spawnSync(name, ['--version']).status === 0);
 
 const stores: Record<string, ((t: TestContext) => Promise<TrajectoryStore>) | null> = {
-  memory: () => Promise.resolve(new MemoryStore(1e9)),
+  memory: () => openStore({ store: 'memory', dataDir: null, memoryBytes: 1e9 }),
   sqlite: (t) => openStore({ store: null, dataDir: temporaryFolder(t), memoryBytes: 0 }),
-  redis: async (t) => RedisStore.open((await startRespServer(t)).url, true),
+  redis: async (t) => openToRead((await startRespServer(t)).url, null),
   'a real redis': real === undefined ? null : async (t) => RedisStore.open(await startRealRedis(t, real), true),
 };
 
@@ -40,6 +40,37 @@ for (const [name, make] of Object.entries(stores)) {
       }
     });
   };
+
+  contract(
+    'requests that go on from each other come back as they were, those of branches and of one call too',
+    async (store) => {
+      const text = (n: number): string => Array.from({ length: 300 }, (_, i) => String((i * n) % 997)).join(' ');
+      const turns: Turn[] = [];
+      let history = '';
+      for (let n = 0; n < 200; n++) {
+        const parent = n === 0 ? null : (n % 10 === 9 ? turns[n - 3]! : turns[n - 1]!).id;
+        history += `{"content":"${text(n)}"},`;
+        const request = Buffer.from(`{"messages":[${history}],"seed":${n}}`);
+        const answer = Buffer.from(`{"choices":[{"text":"${text(1_000 + n)}"}]}`);
+        // Two choices of one answer, now and then; and one of another session.
+        for (let choice = n % 7 === 0 ? 2 : 1; choice > 0; choice--) turns.push(turnOf({ parent, request, answer }));
+        if (n % 50 === 0) turns.push(turnOf({ session: 'other', parent, request, answer }));
+      }
+      for (let at = 0; at < turns.length; at += 9) await store.put(turns.slice(at, at + 9));
+      const found = [...(await store.find({ session: 'session', limit: 999 }))];
+      assert.equal(found.length, turns.length - 4);
+      found.push(...(await store.find({ session: 'other', limit: 9 })), (await store.get(turns.at(-1)!.id))!);
+      const bodies = new Map(turns.map(({ id, request, answer }) => [id, `${String(request)} ${String(answer)}`]));
+      for (const { id, request, answer } of found) {
+        assert.equal(`${Buffer.from(request!).toString()} ${Buffer.from(answer!).toString()}`, bodies.get(id));
+      }
+      await store.removeSession('session');
+      assert.equal(
+        String(Buffer.from((await store.find({ session: 'other', limit: 9 }))[3]!.request!)).slice(0, 2),
+        '{"',
+      );
+    },
+  );
 
   contract('what is put comes back as it was, all of it', async (store) => {
     const turn = turnOf({

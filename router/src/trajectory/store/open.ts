@@ -1,4 +1,5 @@
 import { MemoryStore } from './memory.ts';
+import { PackingStore } from './packing-store.ts';
 import type { TrajectoryStore } from './store.ts';
 
 /** Where turns are to be kept. */
@@ -10,7 +11,9 @@ export interface StorePlace {
 }
 
 /** Loads no more than what the place needs. Rejects in words for the user. */
-export async function openStore({ store, dataDir, memoryBytes }: StorePlace): Promise<TrajectoryStore> {
+export const openStore = async (place: StorePlace): Promise<TrajectoryStore> => new PackingStore(await storeAt(place));
+
+async function storeAt({ store, dataDir, memoryBytes }: StorePlace): Promise<TrajectoryStore> {
   if (store !== null && isRedis(store)) return (await import('./redis.ts')).RedisStore.open(store, false);
   if (store === 'memory' || (store === null && dataDir === null)) return new MemoryStore(memoryBytes);
   if (dataDir === null) throw new Error('--store sqlite needs --data-dir: the folder of its file.');
@@ -18,7 +21,10 @@ export async function openStore({ store, dataDir, memoryBytes }: StorePlace): Pr
 }
 
 /** A store that others write: it must be there, and stays as it is. */
-export async function openToRead(store: string | null, dataDir: string | null): Promise<TrajectoryStore> {
+export const openToRead = async (store: string | null, dataDir: string | null): Promise<TrajectoryStore> =>
+  new PackingStore(await storeToRead(store, dataDir));
+
+async function storeToRead(store: string | null, dataDir: string | null): Promise<TrajectoryStore> {
   if (store !== null && isRedis(store)) return (await import('./redis.ts')).RedisStore.open(store, true);
   if (store === 'memory')
     throw new Error(

@@ -1,0 +1,64 @@
+import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
+
+/**
+ * A body as it is stored: as it is, or, told by a first byte that no JSON begins with, compressed. The dictionary of the compression may
+ * be another body, mostly the request of the turn before: of a chat's history nothing is stored again then.
+ * Bytes: 0, length of the base's id, depth, the base's id, a Zstandard frame.
+ */
+const PACKED = 0;
+const HEAD_BYTES = 3;
+const LEVEL = 3;
+/** A smaller body is stored as it is. */
+const MIN_BYTES = 128;
+/** So many bodies are read, one after the other, to read one. */
+const MAX_DEPTH = 64;
+
+export type Field = 'request' | 'answer';
+
+/** The body that another one is stored as a change of. */
+export interface Base {
+  /** Of its turn. */
+  readonly id: string;
+  readonly depth: number;
+  readonly body: Uint8Array;
+}
+
+/** What a stored body needs to be read. */
+interface Packed {
+  /** '': no other body. */
+  readonly base: string;
+  readonly depth: number;
+  readonly frame: Uint8Array;
+}
+
+/** @param base null: there is none */
+export function packed(body: Uint8Array, base: Base | null): Uint8Array {
+  if (body.length < MIN_BYTES && body[0] !== PACKED) return new Uint8Array(body);
+  const used = base !== null && base.depth + 1 < MAX_DEPTH ? base : null;
+  const id = Buffer.from(used?.id ?? '', 'latin1');
+  // The window holds both bodies: a match may reach back to the beginning of the base.
+  const windowLog = Math.ceil(Math.log2(body.length + (used?.body.length ?? 0) + 1));
+  const params = {
+    [constants.ZSTD_c_compressionLevel]: LEVEL,
+    [constants.ZSTD_c_windowLog]: Math.min(Math.max(windowLog, 10), 26),
+  };
+  const frame = zstdCompressSync(body, { params, ...(used === null ? {} : { dictionary: used.body }) });
+  // Memory of its own: a part of Node's pool of buffers would keep all of that pool.
+  const made = new Uint8Array(HEAD_BYTES + id.length + frame.length);
+  made.set([PACKED, id.length, used === null ? 0 : used.depth + 1]);
+  made.set(id, HEAD_BYTES);
+  made.set(frame, HEAD_BYTES + id.length);
+  return made;
+}
+
+/** @returns null: it is stored as it is */
+export function readPacked(bytes: Uint8Array): Packed | null {
+  if (bytes[0] !== PACKED) return null;
+  const [, length = 0, depth = 0] = bytes;
+  const base = Buffer.from(bytes.subarray(HEAD_BYTES, HEAD_BYTES + length)).toString('latin1');
+  return { base, depth, frame: bytes.subarray(HEAD_BYTES + length) };
+}
+
+/** @param base the body that it is a change of; null: it is none */
+export const unpacked = ({ frame }: Packed, base: Uint8Array | null): Buffer =>
+  zstdDecompressSync(frame, base === null ? {} : { dictionary: base });

@@ -1,0 +1,160 @@
+import type { OutcomeChange } from '../outcome.ts';
+import type { SessionName, Turn, TurnAmendment, TurnQuery } from '../turn.ts';
+import { type Base, type Field, packed, readPacked, unpacked } from './packed-body.ts';
+import { RecentBodies } from './recent-bodies.ts';
+import type { SessionQuery, TrajectoryStore } from './store.ts';
+
+type Soon<T> = T | Promise<T>;
+
+const then = <A, B>(value: Soon<A>, next: (value: A) => Soon<B>): Soon<B> =>
+  value instanceof Promise ? value.then(next) : next(value);
+
+/** One after the other; waits only where one of them is a promise. */
+function inTurn<A, B>(items: readonly A[], each: (item: A) => Soon<B>, made: B[] = []): Soon<B[]> {
+  for (let i = made.length; i < items.length; i++) {
+    const one = each(items[i]!);
+    if (one instanceof Promise) return one.then((value) => inTurn(items, each, [...made, value]));
+    made.push(one);
+  }
+  return made;
+}
+
+/**
+ * Stands before a store: requests and answers are compressed in it, and what the request of the turn before has already is not stored
+ * again. Who puts and reads turns gets them whole.
+ */
+export class PackingStore implements TrajectoryStore {
+  onEvicted: NonNullable<TrajectoryStore['onEvicted']> = () => {};
+  readonly #inner: TrajectoryStore;
+  readonly #recent = new RecentBodies();
+  #last: Turn | null = null;
+
+  constructor(inner: TrajectoryStore) {
+    this.#inner = inner;
+    inner.onEvicted = (session, tenant, experts) => {
+      this.#recent.forget(session, tenant);
+      this.onEvicted(session, tenant, experts);
+    };
+  }
+
+  get place(): string {
+    return this.#inner.place;
+  }
+
+  get copies(): boolean {
+    return this.#inner.copies;
+  }
+
+  put(turns: readonly Turn[]): Soon<void> {
+    const failed = (error: unknown): never => {
+      // What was not stored can be no base.
+      for (const { session, tenant } of turns) this.#recent.forget(session, tenant);
+      throw error;
+    };
+    try {
+      const made = inTurn(turns, (turn) => this.#packed(turn));
+      const done = then(made, (all) => this.#inner.put(all));
+      return done instanceof Promise ? done.catch(failed) : done;
+    } catch (error) {
+      return failed(error);
+    }
+  }
+
+  amend(amendments: readonly TurnAmendment[]) {
+    return this.#inner.amend(amendments);
+  }
+
+  get(id: string): Soon<Turn | null> {
+    return then(this.#inner.get(id), (turn) => (turn === null ? null : this.#whole(turn)));
+  }
+
+  find(query: TurnQuery): Soon<readonly Turn[]> {
+    return then(this.#inner.find(query), (turns) => inTurn(turns, (turn) => this.#whole(turn)));
+  }
+
+  sessions(query: SessionQuery) {
+    return this.#inner.sessions(query);
+  }
+
+  outlines(session: string, tenant?: string) {
+    return this.#inner.outlines(session, tenant);
+  }
+
+  finish(name: SessionName, change: OutcomeChange, nowMs: number) {
+    return this.#inner.finish(name, change, nowMs);
+  }
+
+  removeSession(session: string, tenant?: string) {
+    this.#recent.forget(session, tenant);
+    return this.#inner.removeSession(session, tenant);
+  }
+
+  counts() {
+    return this.#inner.counts();
+  }
+
+  close() {
+    return this.#inner.close();
+  }
+
+  #packed(turn: Turn): Soon<Turn> {
+    const { request, answer } = turn;
+    if (request === null && answer === null) return turn;
+    // Choices of one answer are turns that have it, and its request, in common.
+    const sibling = this.#last !== null && isOfOneCall(this.#last, turn) ? this.#last.id : null;
+    this.#last = turn;
+    return then(this.#baseOf(turn, 'request', sibling ?? turn.parent), (asked) =>
+      then(this.#baseOf(turn, 'answer', sibling), (answered) => ({
+        ...turn,
+        request: this.#pack(turn, 'request', asked),
+        answer: this.#pack(turn, 'answer', answered),
+      })),
+    );
+  }
+
+  #pack(turn: Turn, field: Field, base: Base | null): Uint8Array | null {
+    const body = turn[field];
+    if (body === null) return null;
+    const made = packed(body, base);
+    this.#recent.add(turn, field, { id: turn.id, depth: readPacked(made)?.depth ?? 0, body });
+    return made;
+  }
+
+  /** @param id the turn whose body it may be; null: none. One of another session is removed by itself: it can be no base. */
+  #baseOf({ session, tenant }: Turn, field: Field, id: string | null): Soon<Base | null> {
+    if (id === null) return null;
+    const isOwn = (turn: Turn): boolean => turn.session === session && turn.tenant === tenant;
+    const stored = (): Soon<Base | null> =>
+      then(this.#inner.get(id), (turn) => (turn === null || !isOwn(turn) ? null : this.#read(turn, field)));
+    return this.#recent.get({ session, tenant }, field, id) ?? stored();
+  }
+
+  #whole(turn: Turn): Soon<Turn> {
+    return then(this.#read(turn, 'request'), (request) =>
+      then(this.#read(turn, 'answer'), (answer) => ({
+        ...turn,
+        request: request?.body ?? null,
+        answer: answer?.body ?? null,
+      })),
+    );
+  }
+
+  /** @returns null: it has none, or its base is gone */
+  #read(turn: Turn, field: Field): Soon<Base | null> {
+    const { id } = turn;
+    const bytes = turn[field];
+    if (bytes === null) return null;
+    const known = readPacked(bytes);
+    if (known === null) return { id, depth: 0, body: bytes };
+    const made = (base: Base | null): Base => {
+      const read = { id, depth: known.depth, body: unpacked(known, base?.body ?? null) };
+      this.#recent.add(turn, field, read);
+      return read;
+    };
+    if (known.base === '') return made(null);
+    return then(this.#baseOf(turn, field, known.base), (base) => (base === null ? null : made(base)));
+  }
+}
+
+const isOfOneCall = (a: Turn, b: Turn): boolean =>
+  a.session === b.session && a.tenant === b.tenant && a.request === b.request && a.answer === b.answer;
