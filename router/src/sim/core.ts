@@ -2,6 +2,7 @@
 
 import { appendFileSync } from 'node:fs';
 import { Driver } from './driver.ts';
+import { mix } from './mix.ts';
 import type { SimOptions } from './options.ts';
 import { Sampler } from './sampler.ts';
 import { Scheduler } from './scheduler.ts';
@@ -68,7 +69,7 @@ export class Core {
   }
 
   get running(): number {
-    return this.scheduler.running.length;
+    return this.scheduler.running.length + this.scheduler.resting.length;
   }
 
   get waiting(): number {
@@ -87,8 +88,11 @@ export class Core {
   start(job: Job, sink: Sink): void {
     this.requests += 1;
     const nowMs = performance.now();
-    for (const sequence of job.sequences) {
+    for (const [index, sequence] of job.sequences.entries()) {
       this.#open.set(sequence, { job, sink });
+      sequence.script = this.options.script?.(job.id, index) ?? null;
+      sequence.batchNoise = this.options.logprobNoise;
+      sequence.batchSeed = mix(this.options.seed, this.requests) ^ index;
       this.scheduler.submit(sequence, nowMs);
     }
     this.#driver.kick();
@@ -112,6 +116,18 @@ export class Core {
       if (matches(job, sequence) && this.#abort(sequence, true)) count += 1;
     }
     return count;
+  }
+
+  /** Sequences that rest as their scripts say go on. */
+  release(matches: (job: Job) => boolean): void {
+    for (const [sequence, { job }] of this.#open) if (matches(job)) this.scheduler.wake(sequence);
+    this.#driver.kick();
+  }
+
+  /** What there is so far of sequences that have not ended: a killed engine logs nothing more. */
+  unfinished(): FinishedRecord[] {
+    const finish: Finish = { type: 'abort', message: 'not finished' };
+    return Array.from(this.#open, ([sequence, { job }]) => this.#recordOf(sequence, job, finish));
   }
 
   /** `keep` freezes what runs, `retract` also gives its KV back, `abort` ends it, `wait` lets it finish first. */
@@ -181,7 +197,10 @@ export class Core {
       const open = this.#open.get(sequence);
       if (!open) continue; // aborted while its step was running
       if (sequence.finish) this.#close(sequence, open, sequence.finish, true);
-      else open.sink.progressed(sequence);
+      else {
+        open.sink.progressed(sequence);
+        if (sequence.script?.holdAt === sequence.output.length) sequence.script.onHeld?.();
+      }
     }
     if (this.#drained.length > 0 && this.#isDrained()) this.#drainEnds();
   }
@@ -205,11 +224,18 @@ export class Core {
   }
 
   #log(sequence: Sequence, job: Job, finish: Finish): void {
-    const record: FinishedRecord = {
+    const record = this.#recordOf(sequence, job, finish);
+    this.options.onFinished?.(record);
+    if (this.options.logPath !== undefined) appendFileSync(this.options.logPath, `${JSON.stringify(record)}\n`);
+  }
+
+  #recordOf(sequence: Sequence, job: Job, finish: Finish): FinishedRecord {
+    return {
       id: sequence.id,
       requestId: job.id,
       inputIds: [...sequence.prompt],
       outputIds: [...sequence.output],
+      logprobs: sequence.output.map((_, i) => sequence.logprobAt(i, this.scheduler.sampler)),
       finish,
       cachedTokens: Math.max(0, sequence.cachedTokens),
       preemptions: sequence.preemptions,
@@ -218,8 +244,6 @@ export class Core {
       firstTokenMs: sequence.firstTokenMs,
       finishedMs: performance.now(),
     };
-    this.options.onFinished?.(record);
-    if (this.options.logPath !== undefined) appendFileSync(this.options.logPath, `${JSON.stringify(record)}\n`);
   }
 
   /** Resolves when everything that had arrived has ended; arrivals from now on are held. */

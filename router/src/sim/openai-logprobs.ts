@@ -22,7 +22,7 @@ function score(request: OpenAiRequest, sequence: Sequence, from: number, to: num
     scored.push({
       id,
       token: name(id),
-      logprob: sampler.logprob(view, id),
+      logprob: sequence.logprobAt(i, sampler),
       top: top.map((alternative) => ({
         token: name(alternative.id),
         logprob: alternative.logprob,

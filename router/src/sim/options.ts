@@ -1,6 +1,6 @@
 /** What a simulated engine is: every constant of its model of time and memory, with its unit and where it comes from. */
 
-import type { FinishedRecord } from './sequence.ts';
+import type { FinishedRecord, SequenceScript } from './sequence.ts';
 
 export interface SimOptions {
   /** Which engine the control endpoints claim to be, and which dialect the OpenAI endpoints speak. */
@@ -48,6 +48,8 @@ export interface SimOptions {
   retokenizationDrift: boolean;
   /** Sampled requests (temperature > 0) without a seed differ from each other; off, equal requests give equal answers. */
   variedSampling: boolean;
+  /** Logprobs of equal requests differ by up to this, as those of real engines do with the batch that a request runs in. */
+  logprobNoise: number;
 
   /** SGLang's `--incremental-streaming-output`: stream events carry what is new, instead of everything so far. */
   incrementalStreamingOutput: boolean;
@@ -61,6 +63,8 @@ export interface SimOptions {
   onFinished?: (record: FinishedRecord) => void;
   /** The same records appended to this file, one JSON line each (for engines in another process). */
   logPath?: string;
+  /** What sample `index` of a request does in place of chance; undefined: nothing. */
+  script?: (requestId: string, index: number) => SequenceScript | undefined;
 }
 
 export const simDefaults: SimOptions = {
@@ -86,6 +90,7 @@ export const simDefaults: SimOptions = {
   meanOutputTokens: 256,
   retokenizationDrift: false,
   variedSampling: false,
+  logprobNoise: 0,
   incrementalStreamingOutput: false,
   healthDelayMs: 0,
   pausedHealthDelayMs: 20_000,

@@ -27,6 +27,8 @@ export class Scheduler {
   readonly waiting: Sequence[] = [];
   /** Arrivals during a drain: not part of what the drain waits for. */
   readonly held: Sequence[] = [];
+  /** Wait for `wake`, as their scripts say. They keep their KV. */
+  readonly resting: Sequence[] = [];
   mode: 'run' | 'drain' | 'hold' = 'run';
   sampler: Sampler;
   weightVersion: string;
@@ -64,11 +66,18 @@ export class Scheduler {
 
   /** Takes a sequence out, wherever it is; its blocks are free at once. */
   remove(sequence: Sequence): void {
-    for (const list of [this.running, this.waiting, this.held]) {
+    for (const list of [this.running, this.waiting, this.held, this.resting]) {
       const at = list.indexOf(sequence);
       if (at >= 0) list.splice(at, 1);
     }
     this.#freeBlocks(sequence);
+  }
+
+  /** One that does not rest yet will not rest. */
+  wake(sequence: Sequence): void {
+    if (sequence.script !== null) sequence.script = { ...sequence.script, holdAt: 0 };
+    const at = this.resting.indexOf(sequence);
+    if (at >= 0) this.running.push(...this.resting.splice(at, 1));
   }
 
   resume(): void {
@@ -183,12 +192,16 @@ export class Scheduler {
     }
     const view = this.sampler.view(sequence.context);
     const mayEnd = !sampling.ignoreEos && sequence.output.length + 1 >= sampling.minTokens;
-    const id = this.sampler.choose(view, sampling, mayEnd);
+    const id = sequence.script?.ids[sequence.output.length] ?? this.sampler.choose(view, sampling, mayEnd);
     sequence.append(id, view, this.weightVersion);
     sequence.context = readToken(sequence.context, id);
     this.generatedTokens += 1;
     sequence.finish = finishOf(sequence);
     if (sequence.finish) this.remove(sequence);
+    else if (sequence.script?.holdAt === sequence.output.length) {
+      this.running.splice(this.running.indexOf(sequence), 1);
+      this.resting.push(sequence);
+    }
   }
 
   #preempt(sequence: Sequence): void {

@@ -1,6 +1,7 @@
 /** One prompt and the tokens generated for it: the unit that the scheduler runs. */
 
-import { mix, mixText } from './mix.ts';
+import { mix, mixText, unit } from './mix.ts';
+import type { Sampler } from './sampler.ts';
 import { decode, isSpecial } from './tokenizer.ts';
 
 export interface Sampling {
@@ -22,6 +23,17 @@ export type Finish =
   | { type: 'length' }
   | { type: 'abort'; message: string };
 
+/** What a test has a sequence do in place of chance, at moments that the test chooses. */
+export interface SequenceScript {
+  /** Sampled in this order; behind them chance goes on, unless `maxTokens` ends the sequence. */
+  readonly ids: readonly number[];
+  /** With so many tokens the sequence rests until `Core.release`; `onHeld` is called when its sink has been told of them. */
+  readonly holdAt?: number;
+  readonly onHeld?: () => void;
+  /** Of a stream: what follows the event with the finish reason waits for this. */
+  readonly beforeEnd?: () => Promise<void>;
+}
+
 export interface VersionSpan {
   version: string;
   start: number;
@@ -34,6 +46,8 @@ export interface FinishedRecord {
   requestId: string;
   inputIds: number[];
   outputIds: number[];
+  /** Of the output. */
+  logprobs: number[];
   finish: Finish;
   cachedTokens: number;
   preemptions: number;
@@ -62,6 +76,10 @@ export class Sequence {
   cachedTokens = -1;
   preemptions = 0;
   readonly spans: VersionSpan[] = [];
+  script: SequenceScript | null = null;
+  /** What the batch that it runs in does to its logprobs; 0: nothing. */
+  batchNoise = 0;
+  batchSeed = 0;
 
   arrivedMs = 0;
   firstTokenMs: number | null = null;
@@ -110,11 +128,18 @@ export class Sequence {
     else this.spans.push({ version, start: this.output.length - 1, end: this.output.length });
   }
 
-  /** Everything generated as text, stop included; specials only where asked for. */
+  /** Logprob of an output token. */
+  logprobAt(i: number, sampler: Sampler): number {
+    const logprob = sampler.logprob(this.views[i]!, this.output[i]!);
+    return this.batchNoise === 0 ? logprob : logprob - this.batchNoise * unit(mix(this.batchSeed, i));
+  }
+
+  /** Everything generated as text, stop included; specials only where asked for. A letter is there when all of its bytes are. */
   rawText(): string {
-    if (this.#decoded < this.output.length) {
-      this.#text += decode(this.output.slice(this.#decoded), this.sampling.showSpecial);
-      this.#decoded = this.output.length;
+    const to = this.output.length - (this.finish === null ? lettersOpen(this.output) : 0);
+    if (this.#decoded < to) {
+      this.#text += decode(this.output.slice(this.#decoded, to), this.sampling.showSpecial);
+      this.#decoded = to;
     }
     return this.#text;
   }
@@ -133,4 +158,14 @@ export class Sequence {
     const held = Math.max(...stopTexts.map((text) => text.length)) - 1;
     return raw.slice(0, Math.max(0, raw.length - held));
   }
+}
+
+/** How many tokens at the end are bytes of a letter whose other bytes have not come. */
+function lettersOpen(ids: readonly number[]): number {
+  for (let count = 1; count <= 3; count += 1) {
+    const byte = ids.at(-count) ?? 0;
+    if (byte < 0x80 || byte > 0xff) return 0;
+    if (byte >= 0xc0) return (byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2) > count ? count : 0;
+  }
+  return 0;
 }

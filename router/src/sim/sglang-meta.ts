@@ -38,8 +38,8 @@ export function metaInfo(core: Core, sequence: Sequence, show: MetaInfoOptions, 
     if (show.top > 0) info.input_top_logprobs = [];
     if (show.startLen >= 0) Object.assign(info, inputLogprobs(core, sequence, show));
     const views = sequence.views.slice(from);
-    info.output_token_logprobs = views.map((view, i): Triple =>
-      triple(sampler.logprob(view, output[from + i]!), output[from + i]!, show),
+    info.output_token_logprobs = views.map((_, i): Triple =>
+      triple(sequence.logprobAt(from + i, sampler), output[from + i]!, show),
     );
     info.output_token_logprobs_length = output.length;
     if (show.top > 0) {

@@ -50,6 +50,12 @@ export class StreamOut implements Sink {
   ended(sequence: Sequence): void {
     this.#late.delete(sequence);
     this.#send(sequence);
+    const before = sequence.script?.beforeEnd;
+    if (before === undefined) this.#ended();
+    else void before().then(() => this.#ended());
+  }
+
+  #ended(): void {
     this.#open -= 1;
     if (this.#open > 0) return;
     for (const event of this.#finale()) this.#stream.event(event);

@@ -1,0 +1,154 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
+import { chatDialect } from './chat-dialect.ts';
+import { problemsOf } from './check.ts';
+import { Client } from './clients.ts';
+import { type EngineKind, Engines } from './engines.ts';
+import { Journal, type Row } from './journal.ts';
+import { type Faults, type Plan, type Step, planOf, trajectoriesOf } from './plan.ts';
+import { generateDialect } from './radix-dialect.ts';
+import { smallest } from './smaller.ts';
+import { type Scene, exported, sceneOf, testedHere } from './scene.ts';
+
+export type PluginName = 'radix-tree' | 'chat-sessions';
+
+export interface Wanted {
+  readonly plugin: PluginName;
+  readonly trajectories: number;
+  readonly seed: number;
+  readonly faults: Faults;
+}
+
+const GROUPS = 20;
+/** Plans between two reports. */
+const ROUND = 10;
+/** How long a plan that fails is made smaller. */
+const SHRINK_MS = 20_000;
+
+const kinds: Readonly<Record<PluginName, fc.Arbitrary<readonly EngineKind[]>>> = {
+  'radix-tree': fc.constantFrom(['sglang'], ['sglang-incremental'], ['sglang', 'sglang-incremental', 'sglang']),
+  'chat-sessions': fc.constantFrom(['sglang'], ['vllm'], ['sglang', 'vllm', 'sglang']),
+};
+
+/** What came of it. */
+export interface Done {
+  readonly trajectories: number;
+  readonly calls: number;
+}
+
+/** Runs plans until so many trajectories were compared; throws with the seed and the smallest plan that was found. */
+export async function runHardCases(
+  { plugin, trajectories, seed, faults }: Wanted,
+  onRound: (done: Done) => void = () => {},
+): Promise<Done> {
+  const tokenizerPath = mkdtempSync(join(tmpdir(), 'turnout-exact-'));
+  writeTokenizer(tokenizerPath);
+  const done = { trajectories: 0, calls: 0 };
+  const plans = planOf(kinds[plugin], faults, GROUPS);
+  const compare = async (plan: Plan): Promise<void> => {
+    const { journal, rows } = await runPlan(plan, { plugin, tokenizerPath });
+    assert.deepEqual(problemsOf(journal, rows), []);
+    done.trajectories += trajectoriesOf(plan);
+    done.calls += journal.calls.size;
+  };
+  try {
+    for (let round = 0; done.trajectories < trajectories; round++) {
+      const result = await fc.check(fc.asyncProperty(plans, compare), {
+        seed: seed + round,
+        numRuns: ROUND,
+        // Real sockets are slow, and no two runs are the same: smaller plans are looked for below.
+        endOnFailure: true,
+      });
+      onRound(done);
+      if (!result.failed) continue;
+      const [plan] = result.counterexample!;
+      const error = result.errorInstance as Error;
+      const failureOf = (one: Plan): Promise<Error | null> =>
+        compare(one).then(
+          () => null,
+          (failure: Error) => failure,
+        );
+      const found = await smallest(plan, failureOf, performance.now() + SHRINK_MS);
+      const seen = found === null ? ' (passes when it is run again)' : '';
+      const where = `${plugin}, --seed ${seed + round}, plan ${result.numRuns}${seen}`;
+      throw new Error(`${where}:\n${(found ?? { error }).error.message}\n${described((found ?? { plan }).plan)}`);
+    }
+  } finally {
+    rmSync(tokenizerPath, { recursive: true });
+  }
+  return done;
+}
+
+/** A plan for people. */
+function described({ engines, groups }: Plan): string {
+  const lines = groups.flatMap(({ isNamed, samples }, g) =>
+    samples.flatMap((steps, s) => [
+      `g${g}s${s}${isNamed ? '' : ' (no session)'}`,
+      ...steps.map((step) => `  ${stepJson(step)}`),
+    ]),
+  );
+  return [engines.join(' '), ...lines].join('\n');
+}
+
+const usual: Partial<Step> = { back: 0, kept: 100, asksLogprobs: true, client: 'waits', mishap: 'none' };
+
+/** What differs from the usual. */
+const stepJson = (step: Step): string =>
+  JSON.stringify(
+    Object.fromEntries(Object.entries(step).filter(([name, value]) => usual[name as keyof Step] !== value)),
+  );
+
+interface Surroundings {
+  readonly plugin: PluginName;
+  readonly tokenizerPath: string;
+}
+
+/** What happened, and what is exported of it. */
+export interface Outcome {
+  readonly journal: Journal;
+  readonly rows: readonly Row[];
+}
+
+/** Has clients, engines and a router do what a plan says. */
+export async function runPlan(plan: Plan, { plugin, tokenizerPath }: Surroundings): Promise<Outcome> {
+  const journal = new Journal();
+  const engines = await Engines.start(plan.engines, journal);
+  const router = await testedHere({ workerUrls: engines.urls, tokenizerPath, plugin: [plugin] });
+  const scene = sceneOf(router, engines, journal);
+  try {
+    await Promise.all(
+      plan.groups.flatMap(({ samples, isNamed }, g) =>
+        samples.map((script, s) =>
+          clientOf(scene, plugin, `g${g}s${s}`, isNamed).then((run) => run(script, `group ${g}`)),
+        ),
+      ),
+    );
+    await Promise.all(scene.open);
+    await router.idle();
+    return { journal, rows: await exported(router.url) };
+  } finally {
+    scene.agent.destroy();
+    await router.close();
+    await engines.close();
+  }
+}
+
+async function clientOf(
+  scene: Scene,
+  plugin: PluginName,
+  name: string,
+  isNamed: boolean,
+): Promise<Client<never>['run']> {
+  if (plugin === 'radix-tree') {
+    const client = new Client(scene, generateDialect, name, isNamed ? name : '');
+    return (script, prompt) => client.run(script, prompt);
+  }
+  const begun = await fetch(`${scene.router.url}/sessions`, { method: 'POST', body: '{}' });
+  const { session_id: session } = (await begun.json()) as { session_id: string };
+  const client = new Client(scene, chatDialect, name, session, `/sessions/${session}`);
+  return (script, prompt) => client.run(script, prompt);
+}

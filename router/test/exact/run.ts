@@ -1,0 +1,20 @@
+import { parseArgs } from 'node:util';
+import { type PluginName, runHardCases } from './hard-cases.ts';
+
+/** The property of `exact/*.test.ts` over as many trajectories as wanted: `node router/test/exact/run.ts --plugin radix-tree --trajectories 100000`. */
+const { values } = parseArgs({
+  options: {
+    plugin: { type: 'string', default: 'radix-tree' },
+    trajectories: { type: 'string', default: '100000' },
+    seed: { type: 'string', default: String(Date.now() % 1_000_000_000) },
+  },
+});
+const plugin = values.plugin as PluginName;
+const began = performance.now();
+const secs = (): string => `${((performance.now() - began) / 1000).toFixed(0)} s`;
+console.log(`${plugin}: ${values.trajectories} trajectories, seed ${values.seed}`);
+const done = await runHardCases(
+  { plugin, trajectories: Number(values.trajectories), seed: Number(values.seed), faults: {} },
+  ({ trajectories }) => console.log(`${trajectories} after ${secs()}`),
+);
+console.log(`${plugin}: seed ${values.seed}: ${JSON.stringify(done)}, all as they were sampled, in ${secs()}`);
