@@ -79,8 +79,7 @@ class ShippedPolicy implements SimPolicy {
     const x = this.#exchanges.get(request.id)!;
     this.#exchanges.delete(request.id);
     const { promptTokens, outputTokens } = request;
-    const usage = Buffer.from(`"usage":{"prompt_tokens":${promptTokens},"completion_tokens":${outputTokens}}`);
-    x.answerEar?.hear(usage, 0, usage.length);
+    x.usage = { promptTokens, cachedTokens: -1, outputTokens };
     x.outcome = 'complete';
     x.status = 200;
     x.firstByteMs = (request as Job).firstTokenAt * 1000;

@@ -1,5 +1,6 @@
 import type { Placement, Reason, Role, Worker } from './fleet/worker.ts';
 import type { Bagged } from './kit/bag.ts';
+import type { Usage } from './engines/usage-reader.ts';
 import type { RouterError } from './kit/errors.ts';
 import type { RequestBody } from './wire/request-body.ts';
 import type { Plugin } from './plugin.ts';
@@ -198,7 +199,6 @@ export class Exchange implements Bagged {
   keyDigest: Buffer | null = null;
   /** What is kept of others' work may be shown to this client: it holds an admin key, or there are no keys. */
   seesAllTenants = true;
-  answerEar: AnswerEar | null = null;
   /** Whose choice the present placement, or hold, is. */
   placer: Placer | null = null;
   /** What a placer keeps with it. (A WeakMap would cost the collector more than the choice costs.) */
@@ -250,6 +250,9 @@ export class Exchange implements Bagged {
   /** When the last bytes of the answer came from the engine (monotonic ms, good to a tick), and how many came in all. */
   lastByteMs = 0;
   answerBytes = 0;
+  answerReads = 0;
+  /** What the engine says of a generation's tokens; null: nothing was found (yet). */
+  usage: Usage | null = null;
   outcome: Outcome | null = null;
   error: RouterError | null = null;
   /** Its place among those under way. */

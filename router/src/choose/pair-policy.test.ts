@@ -24,7 +24,6 @@ function recorder(name: string, says: () => Hold | null = () => null): Policy & 
     },
     begun(x, worker) {
       heard.push(`begun ${worker.url}, note ${String(x.placerNote)}`);
-      x.answerEar = { hear: () => heard.push('heard') };
     },
     ended: (x, worker) => void heard.push(`ended ${worker.url}, note ${String(x.placerNote)}`),
     flushed: (worker) => void heard.push(`flushed ${worker.url}`),
@@ -49,7 +48,6 @@ test('each is asked about its own workers and hears of those only, with its own 
     ],
   );
   for (const { worker } of choice.legs) pair.begun!(x, worker);
-  x.answerEar!.hear(Buffer.alloc(0), 0, 0);
   for (const { worker } of choice.legs) pair.ended!(x, worker);
   pair.flushed!(d0);
   assert.ok(pair.sessionEnded!('s'));
@@ -63,7 +61,6 @@ test('each is asked about its own workers and hears of those only, with its own 
   assert.deepEqual(decode.heard, [
     'choose of http://d0:1,http://d1:1, note null',
     ...of('http://d1:1', 'D'),
-    'heard',
     'ended http://d1:1, note D',
     'flushed http://d0:1',
     'session ended',

@@ -87,12 +87,7 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
       }
       return { legs };
     },
-    begun(x, worker) {
-      const { answerEar } = x;
-      as(halfOf(worker.role), x, (policy) => policy.begun?.(x, worker));
-      // The answer that passes is the decode engine's.
-      if (worker.role === 'prefill') x.answerEar = answerEar;
-    },
+    begun: (x, worker) => as(halfOf(worker.role), x, (policy) => policy.begun?.(x, worker)),
     whyMoved: (x, from, to) =>
       as(halfOf(to.role), x, (policy) => policy.whyMoved?.(x, from, to) ?? { reason: 'policy' as const }),
     ended: (x, worker) => as(halfOf(worker.role), x, (policy) => policy.ended?.(x, worker)),

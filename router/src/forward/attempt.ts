@@ -1,3 +1,4 @@
+import { UsageReader } from '../engines/usage-reader.ts';
 import type { Exchange, Failure } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { BAD, INCOMPLETE } from '../wire/fields.ts';
@@ -48,6 +49,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   #isCorked = false;
   #reads = 0;
   #timer: AnswerTimer | null = null;
+  #usage: UsageReader | null = null;
 
   constructor(x: Exchange, worker: Worker, sink: Sink, owner: AttemptOwner, rules: PairRules | null = null) {
     this.x = x;
@@ -252,6 +254,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     this.#timer?.answerBegan();
     if (head.isEventStream) this.worker.openStreams++;
     if (this.#rules?.isAside(this) === true) return this.#relayFrom(head);
+    if (this.x.isGeneration) this.#usage = new UsageReader(head.isEventStream);
     if (this.sink === this.x.sink) this.x.isAnswerOut = true;
     const isSent = this.#isRequestSent && !this.#connection.writer.hasUnsent;
     // From here no other worker can be tried, so nothing needs the body any more. Plugins may have kept a part of it.
@@ -269,7 +272,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   #relay(bytes: Buffer, start: number, end: number): boolean {
     if (end > start && this.#rules?.isAside(this) !== true) {
       this.x.answerBytes += end - start;
-      this.x.answerEar?.hear(bytes, start, end);
+      this.x.answerReads++;
     }
     const body = this.#body!;
     const surplus = body.read(bytes, start, end);
@@ -279,7 +282,12 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     }
     // A plugin that failed on these bytes has ended the attempt.
     if (this.isOver) return true;
-    if (surplus !== UNFINISHED) {
+    const isLast = surplus !== UNFINISHED;
+    if (this.#usage !== null && end > start) {
+      this.#usage.read(bytes, start, end - (isLast ? surplus : 0), isLast);
+      this.x.usage = this.#usage.usage;
+    }
+    if (isLast) {
       this.#complete(surplus);
       return true;
     }

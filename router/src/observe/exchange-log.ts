@@ -53,12 +53,23 @@ export function exchangeLog(log: Logger, options: ExchangeLogOptions, policyOf: 
           ...(x.queuedMs === 0 ? {} : { queuedMs: tenths(x.queuedMs) }),
           ...(x.heldFor === '' ? {} : { heldMs: tenths(x.heldMs), heldFor: x.heldFor }),
           requestBytes: x.body.bytes,
+          ...tokensOf(x),
           ...(x.candidates === null ? {} : { candidates: x.candidates }),
           ...(x.error === null ? {} : { error: x.error.code }),
         },
         'exchange',
       );
     },
+  };
+}
+
+function tokensOf({ usage }: Exchange): object {
+  if (usage === null) return {};
+  const { promptTokens, cachedTokens, outputTokens } = usage;
+  return {
+    ...(promptTokens < 0 ? {} : { promptTokens }),
+    ...(cachedTokens < 0 ? {} : { cachedTokens }),
+    outputTokens,
   };
 }
 

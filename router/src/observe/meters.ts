@@ -27,6 +27,9 @@ export class WorkerMeters {
   /** Answers by first digit of their status. */
   readonly byStatusClass = new Float64Array(6);
   failedAttempts = 0;
+  promptTokens = 0;
+  cachedTokens = 0;
+  outputTokens = 0;
   cut = 0;
 }
 
@@ -75,6 +78,11 @@ export class Meters implements Observer {
     if (worker === null) return;
     const meters = this.worker(worker);
     if (x.status > 0 && x.error === null) meters.byStatusClass[Math.floor(x.status / 100)]!++;
+    if (x.usage !== null) {
+      meters.promptTokens += Math.max(0, x.usage.promptTokens);
+      meters.cachedTokens += Math.max(0, x.usage.cachedTokens);
+      meters.outputTokens += x.usage.outputTokens;
+    }
     if (x.outcome === 'cut' && x.error?.code === 'upstream_reset') meters.cut++;
   }
 }

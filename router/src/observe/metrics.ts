@@ -4,6 +4,7 @@ import { fleetMetrics } from './metrics/fleet.ts';
 import { processMetrics } from './metrics/process.ts';
 import { requestMetrics } from './metrics/requests.ts';
 import { sessionMetrics } from './metrics/sessions.ts';
+import { openFiles } from './open-files.ts';
 import type { MetricSources, MetricSpec } from './metrics/spec.ts';
 import { trajectoryMetrics } from './metrics/trajectories.ts';
 
@@ -35,6 +36,7 @@ export function createRegistry(sources: MetricSources): Registry {
 
 /** The text that scrapers get. One metric at a turn of the event loop: those of 500 workers would take it for 10 ms. */
 export async function metricsPage(registry: Registry): Promise<string> {
+  await openFiles.look();
   const parts: string[] = [];
   for (const { name } of metrics) {
     parts.push(await registry.getSingleMetricAsString(name));

@@ -43,10 +43,7 @@ function scene(workers: number, rest: Partial<PolicyContext> = {}) {
   const answer = (x: Exchange, answerTokens = 100): void => {
     const worker = running.get(x)!;
     running.delete(x);
-    const usage = Buffer.from(
-      `{"usage":{"prompt_tokens":${Math.round(x.prompt!.bytes / 4)},"completion_tokens":${answerTokens}}}`,
-    );
-    x.answerEar!.hear(usage, 0, usage.length);
+    x.usage = { promptTokens: Math.round(x.prompt!.bytes / 4), cachedTokens: -1, outputTokens: answerTokens };
     x.outcome = 'complete';
     x.status = 200;
     x.endMs = context.clock.nowMs;

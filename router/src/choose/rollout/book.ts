@@ -14,13 +14,19 @@ import { Workload } from './workload.ts';
 
 /** What was learned is written down when the last session ends, or after this many ended ones. */
 const SAVE_EVERY = 64;
-/** Of bodies in which no prompt was found. */
+/** Of bodies in which no prompt was found, and of answers without counts. */
 const TOKENS_PER_BYTE = 1 / 4;
 const NO_BLOCKS = new Uint32Array(0);
 const NO_PROMPT: FirstPrompt = { tokens: 1, blocks: NO_BLOCKS, tokensPerByte: 0 };
 
 /** Shorter work than this many tokens says nothing about speed. */
 const MIN_TOKENS_TIMED = 64;
+
+/** How long an answer was: as its engine says; else by how often something of it came, which is about once a token; else by its bytes. */
+function answerTokensOf({ usage, answerReads, answerBytes }: Exchange): number {
+  if (usage !== null) return usage.outputTokens;
+  return answerReads > 1 ? answerReads : Math.round(answerBytes * TOKENS_PER_BYTE);
+}
 
 /** What the policy knows: lanes, sessions, prefixes, lengths. Everything that happens is written down here. */
 export class Book {
@@ -110,8 +116,6 @@ export class Book {
     }
     // Where it stays home, what it finds there is touched when it ends.
     if (!isHome) this.#remember(lane, turn, session?.entry ?? 0, promptTokens - prompt.tokens);
-    turn.ear.reset();
-    x.answerEar = turn.ear;
   }
 
   end(x: Exchange): void {
@@ -258,7 +262,10 @@ export class Book {
 
   #learn(x: Exchange, turn: Turn, lane: Lane): void {
     const { session, group, prompt, field } = turn;
-    const { answerTokens, promptTokens: counted } = turn.ear;
+    // Of a pair, the answer and its counts are the decode engine's.
+    const isAnswerer = x.answeredBy === null || x.answeredBy === lane.worker;
+    const answerTokens = isAnswerer ? answerTokensOf(x) : 0;
+    const counted = isAnswerer ? (x.usage?.promptTokens ?? -1) : -1;
     const promptTokens = counted > 0 ? counted : turn.promptTokens;
     if (counted > 0 && field !== '') {
       const seen = (counted * prompt.tokensPerByte) / turn.promptTokens;

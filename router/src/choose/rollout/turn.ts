@@ -1,7 +1,6 @@
 import type { Lane } from './lane.ts';
 import type { FirstPrompt, Group, Session } from './sessions.ts';
 import type { Work } from './cost.ts';
-import { UsageEar } from './usage.ts';
 
 /** One exchange as this policy sees it. Tokens. */
 export class Turn implements Work {
@@ -28,7 +27,6 @@ export class Turn implements Work {
   readByMs = 0;
   /** Its session left its home, as the sessions there had outgrown the KV cache. */
   hasGivenWay = false;
-  readonly ear = new UsageEar();
 
   constructor(
     book: object,

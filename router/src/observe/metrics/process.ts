@@ -1,7 +1,50 @@
+import { version } from '../../config/version.ts';
+import { maxOpenFiles, openFiles } from '../open-files.ts';
 import { type MetricSpec, buckets, each, one } from './spec.ts';
+
+const maxFiles = maxOpenFiles();
 
 /** The router as a process: connections, the event loop, the log. */
 export const processMetrics: readonly MetricSpec[] = [
+  {
+    name: 'turnout_build_info',
+    type: 'gauge',
+    help: 'Always 1; its labels are the version of the router and of Node.js.',
+    read: () => [{ labels: { version, node: process.versions.node }, value: 1 }],
+  },
+  {
+    name: 'process_cpu_seconds_total',
+    type: 'counter',
+    help: 'CPU time of the process, all of its threads, user and system.',
+    read() {
+      const { user, system } = process.cpuUsage();
+      return one((user + system) / 1e6);
+    },
+  },
+  {
+    name: 'process_resident_memory_bytes',
+    type: 'gauge',
+    help: 'Resident memory of the process.',
+    read: () => one(process.memoryUsage.rss()),
+  },
+  {
+    name: 'process_start_time_seconds',
+    type: 'gauge',
+    help: 'When the process was started, in seconds since 1970.',
+    read: () => one(performance.timeOrigin / 1000),
+  },
+  {
+    name: 'process_open_fds',
+    type: 'gauge',
+    help: 'Open file descriptors of the process; on Linux only.',
+    read: () => (openFiles.count < 0 ? [] : one(openFiles.count)),
+  },
+  {
+    name: 'process_max_fds',
+    type: 'gauge',
+    help: 'How many it may have; on Linux only.',
+    read: () => (maxFiles < 0 ? [] : one(maxFiles)),
+  },
   {
     name: 'turnout_client_connections',
     type: 'gauge',

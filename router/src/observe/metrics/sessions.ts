@@ -1,4 +1,8 @@
-import { type MetricSpec, buckets, each, one } from './spec.ts';
+import type { Meters, WorkerMeters } from '../meters.ts';
+import { type MetricSpec, type Sample, buckets, each, one } from './spec.ts';
+
+const byWorker = (meters: Meters, read: (of: WorkerMeters) => number): Sample[] =>
+  Array.from(meters.byWorker, ([worker, of]) => ({ labels: { worker }, value: read(of) }));
 
 /** Sessions: how many are open, which moves they made, and how long their requests were held. */
 export const sessionMetrics: readonly MetricSpec[] = [
@@ -19,5 +23,23 @@ export const sessionMetrics: readonly MetricSpec[] = [
     type: 'histogram',
     help: 'Seconds that requests were held by their policy or as all workers were full, for requests that were held at all.',
     read: ({ meters }) => buckets('turnout_held_seconds', meters.held),
+  },
+  {
+    name: 'turnout_prompt_tokens_total',
+    type: 'counter',
+    help: 'Tokens of prompts by worker, of answers in which the engine gave its counts (usage, meta_info).',
+    read: ({ meters }) => byWorker(meters, ({ promptTokens }) => promptTokens),
+  },
+  {
+    name: 'turnout_cached_tokens_total',
+    type: 'counter',
+    help: 'Tokens of the same prompts that were in the KV cache of the worker, where the engine says so.',
+    read: ({ meters }) => byWorker(meters, ({ cachedTokens }) => cachedTokens),
+  },
+  {
+    name: 'turnout_output_tokens_total',
+    type: 'counter',
+    help: 'Tokens of the same answers by worker.',
+    read: ({ meters }) => byWorker(meters, ({ outputTokens }) => outputTokens),
   },
 ];

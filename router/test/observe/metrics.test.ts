@@ -1,0 +1,87 @@
+import { equal, match, ok } from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { type TestContext, test } from 'node:test';
+import { version } from '../../src/config/version.ts';
+import { request, send } from '../harness/client.ts';
+import { startEngine } from '../harness/engine.ts';
+import { post } from '../harness/fleet.ts';
+import { recordedLog } from '../harness/log-lines.ts';
+import { startTestRouter, untilIdle } from '../harness/router.ts';
+import { until } from '../harness/within.ts';
+
+const isLinux = process.platform === 'linux';
+
+const metricsOf = async (t: TestContext, url: string): Promise<(name: string) => number> => {
+  const { text } = await send(t, url, request('GET', '/metrics'));
+  return (name) => {
+    const line = text.split('\n').find((each) => each.startsWith(`${name} `));
+    return line === undefined ? Number.NaN : Number(line.slice(name.length + 1));
+  };
+};
+
+test('the build and the process: version, CPU, memory, start, open files', async (t) => {
+  const router = await startTestRouter(t);
+  const value = await metricsOf(t, router.url);
+  equal(value(`turnout_build_info{version="${version}",node="${process.versions.node}"}`), 1);
+  ok(value('process_cpu_seconds_total') > 0);
+  ok(value('process_resident_memory_bytes') > 20e6);
+  const startedMs = value('process_start_time_seconds') * 1000;
+  ok(startedMs < Date.now() && startedMs > Date.now() - 3_600_000);
+  if (!isLinux) return;
+  const open = readdirSync('/proc/self/fd').length;
+  ok(Math.abs(value('process_open_fds') - open) < 20, `${value('process_open_fds')} and ${open}`);
+  ok(value('process_max_fds') >= open);
+});
+
+test('tokens of prompts, cached ones and answers, by worker and in the line of the request', async (t) => {
+  const usage = '"usage":{"prompt_tokens":12,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":8}}';
+  const engine = await startEngine(t, {
+    onRequest: (asked) => {
+      if (asked.target.endsWith('/completions')) asked.answer(`{"choices":[],${usage}}`);
+      else asked.answer(`{"elsewhere":{${usage}}}`);
+    },
+  });
+  const { log, of } = recordedLog('info');
+  const workerUrls = [engine.url];
+  const router = await startTestRouter(t, { workerUrls, policy: 'least_inflight', accessLog: true }, { log });
+  for (let i = 0; i < 2; i++) {
+    equal((await send(t, router.url, post('/v1/completions', { prompt: 'p' }))).status, 200);
+  }
+  // No generation: what its answer says is not counted.
+  await send(t, router.url, post('/other', {}));
+  await untilIdle(router);
+  const value = await metricsOf(t, router.url);
+  const label = `{worker="${engine.url}"}`;
+  equal(value(`turnout_prompt_tokens_total${label}`), 24);
+  equal(value(`turnout_cached_tokens_total${label}`), 16);
+  equal(value(`turnout_output_tokens_total${label}`), 6);
+  const [line, , other] = of('exchange').map(({ promptTokens, cachedTokens, outputTokens }) =>
+    JSON.stringify({ promptTokens, cachedTokens, outputTokens }),
+  );
+  equal(line, '{"promptTokens":12,"cachedTokens":8,"outputTokens":3}');
+  equal(other, '{}');
+});
+
+test('a held request: how long and for what is in its line and in a histogram', async (t) => {
+  const engine = await startEngine(t);
+  const { log, of } = recordedLog('info');
+  const options = { workerUrls: [engine.url, 'http://127.0.0.1:9'], workerMaxInflight: 1, accessLog: true };
+  const router = await startTestRouter(t, options, { log });
+  const [, away] = router.fleet.workers;
+  router.fleet.begin(away!);
+  const first = send(t, router.url, post('/v1/completions', { prompt: 'p' }));
+  const asked = await engine.next();
+  const second = send(t, router.url, post('/v1/completions', { prompt: 'q' }));
+  await until('it is held', () => [...router.pipeline.underWay].some(({ waiting }) => waiting?.phase === 'held'));
+  asked.answer('{}');
+  await first;
+  (await engine.next()).answer('{}');
+  await second;
+  await untilIdle(router).catch(() => {});
+  const value = await metricsOf(t, router.url);
+  equal(value('turnout_held_seconds_count'), 1);
+  const [, line] = of('exchange');
+  equal(line!['heldFor'], 'workers_full');
+  ok(Number(line!['heldMs']) > 0 && Number(line!['heldMs']) <= Number(line!['ms']));
+  match(String(of('exchange')[0]!['heldMs']), /undefined/);
+});
