@@ -26,7 +26,16 @@ for (let i = 1; i <= inserts; i++) {
     logprobs: i % 2 === 0 ? new Float64Array(length).fill(-1) : null,
     isSampled: i % 2 === 0,
   };
-  forest.mark(forest.insert({ node: root, at: 0 }, run, 0), 'seen');
+  const end = {
+    turn: `t${i}`,
+    session: `s${i}`,
+    owner: forest.session(root, `s${i}`),
+    index: 0,
+    tokens: length,
+    from: 0,
+  };
+  const line = { hasLogprobs: true, own: null, parent: null, keeps: 0, digest: i, isAmbiguous: false };
+  forest.mark(forest.insert({ node: root, at: 0 }, run, 0), 'turn', { ...end, ...line });
   forest.trim();
   if (forest.bytes > maxBytes) throw new Error(`${forest.bytes} bytes after ${i}`);
   if (i % Math.ceil(inserts / 10) !== 0 && i !== inserts) continue;

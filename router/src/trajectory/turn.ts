@@ -46,6 +46,11 @@ export interface Turn {
   readonly tenant: string;
   readonly parent: string | null;
   readonly keeps: number;
+  /**
+   * Several turns that differ in logprobs or versions fit as its parent, and the request named no session that tells which: it is the
+   * newest of them. Left out: its parent is known.
+   */
+  readonly isAmbiguous?: boolean;
   /** 0 for the first of its line. */
   readonly index: number;
   readonly worker: string;

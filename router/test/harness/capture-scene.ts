@@ -71,7 +71,7 @@ export class CaptureScene {
     let ids = isText ? [] : prompt;
     const id = isText ? ++this.#id : 0;
     if (isText) {
-      const call = { id, dialect: 'generate', body: request, tenant: '', model: 'm', forward: 'ids' } as const;
+      const call = { id, dialect: 'generate', body: request, tenant: '', model: 'm', session, forward: 'ids' } as const;
       const opened = await this.captured.calls.openCapture(call);
       ids = (JSON.parse(Buffer.from(opened!.body!).toString()) as { input_ids: number[] }).input_ids;
     }
@@ -80,9 +80,10 @@ export class CaptureScene {
     return { ids, turn: this.turns.at(-1)! };
   }
 
-  async retrieve(text: string) {
+  async retrieve(text: string, session = '') {
     const json = await this.captured.calls.retrieveFromText({
       text,
+      session,
 
       tenant: '',
       model: 'm',

@@ -36,7 +36,7 @@ export const radixTree: PluginDefinition<RadixTreeOptions> = {
       requestBody: (x, body, worker) => tree.requestBody(x, body, worker),
       hearAnswer: (x, head) => tree.hearAnswer(x, head),
       finished: (x) => tree.finished(x),
-      routes: ({ forClients }) => addRoutes(forClients, ledger, tree),
+      routes: ({ forClients }) => addRoutes(forClients, ledger, tree, sessionHeaders),
       // Texts of megabytes, and many of them at once, wait for one thread.
       timeoutMs: 600_000,
       close: () => sameTokens.close(),

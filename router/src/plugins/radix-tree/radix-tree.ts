@@ -151,7 +151,8 @@ export class RadixTree implements PluginPhases {
     const { tenant, model } = x;
     const id = this.#nextId++;
     const { forward } = this.#options;
-    const opened = this.#ask(x, body, { id, dialect, tenant, model, forward }).catch((error: unknown) => {
+    const session = sessionOf(x, this.#sessionHeaders);
+    const opened = this.#ask(x, body, { id, dialect, tenant, model, forward, session }).catch((error: unknown) => {
       this.failures++;
       if ((this.failures & (this.failures - 1)) === 0) {
         const detail = { failures: this.failures, error: (error as Error).message };

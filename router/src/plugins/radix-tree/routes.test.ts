@@ -10,7 +10,7 @@ test('what was wrong with an answer is told to who sees those of all: its words 
   const app = new Hono();
   const stats = { prompts: 1, uncaptured: 1, lastProblem: 'Unexpected token, "{"text":"se"... is not valid JSON' };
   const ledger = { ask: () => Promise.resolve(stats) } as unknown as Ledger;
-  addRoutes(app, ledger, { tooLarge: 0, failures: 0 } as unknown as RadixTree);
+  addRoutes(app, ledger, { tooLarge: 0, failures: 0 } as unknown as RadixTree, ['x-session-id']);
   const asked = async (exchange: Pick<Exchange, 'tenant' | 'seesAllTenants'>) => {
     const response = await app.request('/radix_tree/stats', {}, { exchange });
     const { uncaptured_answers: count, last_problem: problem } = (await response.json()) as Record<string, unknown>;

@@ -4,11 +4,12 @@ import type { Ledger } from '../../trajectory/ledger.ts';
 import type { RadixTree } from './radix-tree.ts';
 
 /** `POST /retrieve_from_text` and `GET /radix_tree/stats`, as slime's router has them. */
-export function addRoutes(app: Hono, ledger: Ledger, tree: RadixTree): void {
+export function addRoutes(app: Hono, ledger: Ledger, tree: RadixTree, sessionHeaders: readonly string[]): void {
   app.post('/retrieve_from_text', async (c) => {
     const question = readQuestion(await c.req.text());
     if (typeof question === 'string') return c.json({ error: question, code: 'bad_request' }, 400);
-    const json = await ledger.ask('retrieveFromText', { ...question, tenant: tenantOf(c) });
+    const session = question.session || sessionOfHeaders(c, sessionHeaders);
+    const json = await ledger.ask('retrieveFromText', { ...question, session, tenant: tenantOf(c) });
     return c.body(json, 200, { 'content-type': 'application/json' });
   });
 
@@ -39,9 +40,20 @@ export function addRoutes(app: Hono, ledger: Ledger, tree: RadixTree): void {
 const exchangeOf = (c: Context): Exchange | undefined => (c.env as { exchange?: Exchange } | undefined)?.exchange;
 const tenantOf = (c: Context): string => exchangeOf(c)?.tenant ?? '';
 
+/** The session that the request's headers name; ''. */
+const sessionOfHeaders = (c: Context, names: readonly string[]): string => {
+  for (const name of names) {
+    const value = c.req.header(name);
+    if (value !== undefined && value !== '') return value;
+  }
+  return '';
+};
+
 interface Question {
   readonly text: string;
   readonly model: string;
+  /** '' where the body names none. */
+  readonly session: string;
   readonly withLogprobs: boolean;
 }
 
@@ -54,9 +66,11 @@ function readQuestion(json: string): Question | string {
     return `The body is no JSON: ${(error as Error).message}`;
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'The body has to be a JSON object';
-  const { text, return_logp: withLogprobs = true, model = '' } = value as Record<string, unknown>;
+  const { text, return_logp: withLogprobs = true, model = '', ...more } = value as Record<string, unknown>;
+  const session = more['session'] ?? more['session_id'] ?? '';
   if (typeof text !== 'string' || text === '') return '"text" has to be a string that is not empty';
   if (typeof withLogprobs !== 'boolean') return '"return_logp" has to be true or false';
   if (typeof model !== 'string') return '"model" has to be a string';
-  return { text, model, withLogprobs };
+  if (typeof session !== 'string') return '"session" (or "session_id") has to be a string';
+  return { text, model, session, withLogprobs };
 }

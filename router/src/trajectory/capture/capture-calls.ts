@@ -37,6 +37,8 @@ export interface OpenCall {
   readonly model: string;
   /** `text`: the engine gets the request as it is. */
   readonly forward: 'ids' | 'text';
+  /** '' where the request names none. */
+  readonly session: string;
 }
 
 export interface OpenAnswer {
@@ -96,7 +98,7 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
         return capture.tokenizer.kind;
       },
 
-      async openCapture({ id, dialect, body, tenant, model, forward }: OpenCall): Promise<OpenAnswer | null> {
+      async openCapture({ id, dialect, body, tenant, model, forward, session }: OpenCall): Promise<OpenAnswer | null> {
         const bytes = bufferOf(body);
         const request = readRequest(dialect, bytes);
         if (request === null) return null;
@@ -105,7 +107,8 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
         const prompts: OpenPrompt[] = [];
         try {
           for (const [i, prompt] of request.prompts.entries()) {
-            prompts.push(await wanted().open(treeName(tenant, models[i]!), prompt, request.addSpecial));
+            const { addSpecial } = request;
+            prompts.push(await wanted().open(treeName(tenant, models[i]!), prompt, { session, addSpecial }));
           }
         } catch (error) {
           for (const { end } of prompts) release(end);
@@ -148,11 +151,12 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
         text: string;
         tenant: string;
         model: string;
+        session: string;
         withLogprobs: boolean;
       }): Promise<string> {
         await ends.settled();
         const tree = treeFor(wanted().forest, ask.tenant, ask.model.trim());
-        const { ids, logprobs, mask } = await wanted().tokensOf(tree, ask.text);
+        const { ids, logprobs, mask, isAmbiguous } = await wanted().tokensOf(tree, ask.text, ask.session);
         const { numbers, unknown } = asNumbers(logprobs);
         return JSON.stringify({
           tokens: [...ids],
@@ -161,6 +165,7 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
           token_length: ids.length,
           loss_mask_length: mask.length,
           ...(ask.withLogprobs ? { rollout_logp: [...numbers], unknown_logprobs: unknown } : {}),
+          ...(isAmbiguous ? { ambiguous: true } : {}),
         });
       },
 

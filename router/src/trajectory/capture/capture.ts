@@ -1,11 +1,16 @@
+import { hash32 } from '../../kit/hash.ts';
 import { type AlignedTokens, alignIds, alignPrompt, alignSampled, alignUnseen } from '../tokens/align.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { exactIds } from '../tree/exact-prefix.ts';
 import { findIds } from '../tree/find-text.ts';
 import type { TokenForest } from '../tree/forest.ts';
-import { type Continued, type Path, continuedAt, ownPathTo, tokensAt, writePath } from '../tree/path.ts';
+import { type Continued, continuedAt } from '../tree/continued.ts';
+import { digestOf } from '../tree/digest.ts';
+import type { KnownSession } from '../tree/known-session.ts';
+import type { TurnEnd } from '../tree/mark.ts';
+import { type Path, lineTo, tokensAt, writeIds } from '../tree/path.ts';
 import type { Run } from '../tree/run.ts';
-import { type Place, TreeNode, type TurnEnd, release, tokensWithin } from '../tree/tree-node.ts';
+import { type Place, TreeNode, release, tokensWithin } from '../tree/tree-node.ts';
 import { unknownCount } from '../logprobs.ts';
 import type { Turn } from '../turn.ts';
 import { coveringSpans } from '../version-spans.ts';
@@ -31,6 +36,24 @@ export interface OpenPrompt {
   readonly end: Place;
   readonly tokens: number;
   readonly continued: Continued | null;
+}
+
+/** What a request says beside its prompt. */
+interface AskedWith {
+  /** '' where it names none. */
+  readonly session: string;
+  readonly addSpecial: boolean;
+}
+
+/** A prompt that is being looked up. */
+interface Asking {
+  readonly root: TreeNode;
+  /** '' where the request names none. */
+  readonly session: string;
+  /** null: the session has no turn in this tree. */
+  readonly known: KnownSession | null;
+  /** Its text is that of several turns that differ. */
+  readonly isAmbiguous?: boolean;
 }
 
 /** What a turn is told beside its tokens. */
@@ -78,37 +101,40 @@ export class Capture {
   }
 
   /** Finds the tokens of a prompt and puts the new ones into the tree. The place it answers is held. */
-  open(tree: string, prompt: GivenPrompt, addSpecial: boolean): OpenPrompt | Promise<OpenPrompt> {
+  open(tree: string, prompt: GivenPrompt, { session, addSpecial }: AskedWith): OpenPrompt | Promise<OpenPrompt> {
     const root = this.forest.root(tree);
-    return typeof prompt === 'string' ? this.#openText(root, prompt, addSpecial) : this.#openIds(root, prompt);
+    const asking: Asking = { root, session, known: this.forest.sessionIfAny(root, session) };
+    return typeof prompt === 'string' ? this.#openText(asking, prompt, addSpecial) : this.#openIds(asking, prompt);
   }
 
-  async #openText(root: TreeNode, text: string, addSpecial: boolean): Promise<OpenPrompt> {
+  async #openText(asking: Asking, text: string, addSpecial: boolean): Promise<OpenPrompt> {
+    const { root, known: session } = asking;
     const rooted = root.hold(0);
     try {
-      const { place, textBytes, rest } = await exactIds(this.tokenizer, root, text, { endsTurn: false, addSpecial });
+      const options = { endsTurn: false, addSpecial, session };
+      const { place, textBytes, rest, isAmbiguous } = await exactIds(this.tokenizer, root, text, options);
       const framing = tokensAt(place) === 0 && addSpecial ? this.tokenizer.before : [];
       const more = Buffer.from(text).subarray(textBytes);
-      return this.#grow(place, alignPrompt(this.tokenizer.pieces, rest, more, framing));
+      return this.#grow({ ...asking, isAmbiguous }, place, alignPrompt(this.tokenizer.pieces, rest, more, framing));
     } finally {
       release(rooted);
     }
   }
 
-  #openIds(root: TreeNode, ids: Int32Array): OpenPrompt | Promise<OpenPrompt> {
-    const found = findIds(root, ids);
+  #openIds(asking: Asking, ids: Int32Array): OpenPrompt | Promise<OpenPrompt> {
+    const found = findIds(asking.root, ids, asking.known);
     const known = tokensAt(found);
     const rest = ids.subarray(known);
     const aligned = alignIds(this.tokenizer.pieces, rest);
     const place = found.node.hold(found.at);
-    return aligned === null ? this.#openDecoded(place, rest.slice()) : this.#grow(place, aligned);
+    return aligned === null ? this.#openDecoded(asking, place, rest.slice()) : this.#grow(asking, place, aligned);
   }
 
   /** What some tokens stand for depends on their neighbours. */
-  async #openDecoded(place: Place, rest: Int32Array): Promise<OpenPrompt> {
+  async #openDecoded(asking: Asking, place: Place, rest: Int32Array): Promise<OpenPrompt> {
     try {
       const text = Buffer.from(await this.tokenizer.decode([...rest]));
-      return this.#grow(place, alignPrompt(this.tokenizer.pieces, rest, text, []));
+      return this.#grow(asking, place, alignPrompt(this.tokenizer.pieces, rest, text, []));
     } catch (error) {
       release(place);
       throw error;
@@ -116,7 +142,7 @@ export class Capture {
   }
 
   /** @param place held; it is let go */
-  #grow(place: Place, rest: AlignedTokens): OpenPrompt {
+  #grow({ session, known: own, isAmbiguous = false }: Asking, place: Place, rest: AlignedTokens): OpenPrompt {
     const { forest, counts } = this;
     const known = tokensAt(place);
     const tokens = known + rest.ids.length;
@@ -124,9 +150,10 @@ export class Capture {
     counts.hits += known > 0 ? 1 : 0;
     counts.knownTokens += known;
     counts.promptTokens += tokens;
-    const continued = continuedAt(place);
+    const found = continuedAt(place, own, session !== '');
+    const continued = found !== null && isAmbiguous ? { ...found, isAmbiguous } : found;
     const end = forest.insert(place, runOf(rest, null, false), forest.versions.newest);
-    forest.mark(end, 'prompt');
+    forest.markPrompt(end, continued?.keeps ?? 0);
     const held = end.node.hold(end.at);
     release(place);
     forest.trim();
@@ -143,33 +170,39 @@ export class Capture {
     for (const span of spans) version = Math.max(version, forest.versions.ordinalOf(span.version));
     // Not named: it is the age of tokens that counts here, and these are new.
     if (version < 0) version = forest.versions.newest;
-    const session = facts.session || (continued?.session ?? id);
-    const index = continued === null ? 0 : continued.index + 1;
+    const owner = facts.session === '' ? (continued?.end.owner ?? null) : forest.session(rootOf(start), facts.session);
+    const session = facts.session || (continued?.end.session ?? id);
+    const index = continued === null ? 0 : continued.end.index + 1;
     const wasStopped = sampled.finishReason !== 'abort' && sampled.finishReason !== '';
     const { pieces } = this.tokenizer;
     const aligned = text === null ? alignUnseen(pieces, ids, wasStopped) : alignSampled(pieces, ids, text, wasStopped);
     const run = runOf(aligned, sampled.logprobs, true);
     const from = tokensAt(start);
+    const keeps = continued?.keeps ?? 0;
+    const parent = continued?.end ?? null;
+    const digest = digestOf(sampled.logprobs, hash32(`${parent?.digest} ${keeps} ${JSON.stringify(spans)}`));
+    if (owner !== null && parent !== null && parent.owner !== null && parent.owner !== owner)
+      parent.owner.isForked = true;
     const endOf = (shared: number): TurnEnd => {
-      const own = shared === 0 ? null : (sampled.logprobs?.slice(0, shared) ?? new Float64Array(shared).fill(NaN));
-      return { turn: id, session, index, tokens: from + ids.length, from, own };
+      const own = shared === 0 ? null : (sampled.logprobs?.slice(0, shared) ?? null);
+      const logprobs = { hasLogprobs: sampled.logprobs !== null, own };
+      const line = { parent, keeps, digest, isAmbiguous: continued?.isAmbiguous === true };
+      return { turn: id, session, owner, index, tokens: from + ids.length, from, ...logprobs, ...line };
     };
-    let end: Place = start;
-    let shared = 0;
     // Its client goes on behind the text that it got: where that is the end of a token, it is one of the tree too.
     const seen = seenOf(aligned);
     if (seen > 0) {
-      const visible = forest.insert(end, part(run, 0, seen), version);
-      forest.mark(visible, 'seen', endOf(visible.shared));
+      const inserted = forest.insert(start, part(run, 0, seen), version);
+      const visible = inserted.node.hold(inserted.at);
       const hidden = forest.insert(visible, part(run, seen, ids.length), version);
-      shared = hidden.shared > 0 ? seen + hidden.shared : visible.shared;
-      end = hidden;
+      const end = endOf(hidden.shared > 0 ? seen + hidden.shared : inserted.shared);
+      forest.mark(visible, 'seen', end);
+      release(visible);
+      forest.mark(hidden, 'turn', end, aligned.hiddenBytes);
     } else {
-      const whole = forest.insert(end, run, version);
-      ({ shared } = whole);
-      end = whole;
+      const whole = forest.insert(start, run, version);
+      if (ids.length > 0) forest.mark(whole, 'turn', endOf(whole.shared), aligned.hiddenBytes);
     }
-    if (ids.length > 0) forest.mark(end, 'turn', endOf(shared), aligned.hiddenBytes);
     this.counts.turns++;
     const path = this.#pathOf(prompt, sampled);
     const turn = turnOf({ prompt, sampled, path, facts, kept, id, session, index });
@@ -195,7 +228,7 @@ export class Capture {
       path.logprobs.fill(0);
       path.mask.fill(0, 0, start);
     }
-    writePath(end, keeps, path);
+    writeIds(end, keeps, path.ids);
     path.ids.set(ids, start);
     if (logprobs !== null) path.logprobs.set(logprobs, start);
     else path.logprobs.fill(NaN, start);
@@ -204,23 +237,36 @@ export class Capture {
   }
 
   /** The tokens of a text: those that were sampled, where it was; what stopped its last turn is among them. */
-  async tokensOf(tree: string, text: string): Promise<Path> {
+  async tokensOf(tree: string, text: string, session: string): Promise<Path & { isAmbiguous: boolean }> {
     const root = this.forest.rootIfAny(tree) ?? new TreeNode();
-    const { place, rest } = await exactIds(this.tokenizer, root, text, { endsTurn: true, addSpecial: true });
+    const own = this.forest.sessionIfAny(root, session);
+    const found = await exactIds(this.tokenizer, root, text, { endsTurn: true, addSpecial: true, session: own });
+    const { place, rest } = found;
     this.forest.touch(place);
-    const known = ownPathTo(place);
+    const continued = continuedAt(place, own, session !== '');
+    const known = lineTo(place, continued);
     release(place);
     // Here, as it costs an encoding: what asks for tokens is about to train on them.
     const again = await this.tokenizer.encode(text, true);
     const isSame = again.every((id, i) => id === (known.ids[i] ?? rest[i - known.ids.length]));
     if (!isSame) this.counts.retokenized++;
     const length = known.ids.length + rest.length;
+    let isAmbiguous = continued !== null && (continued.isAmbiguous || found.isAmbiguous);
+    for (let turn = continued?.end ?? null; turn !== null; turn = turn.parent) isAmbiguous ||= turn.isAmbiguous;
     return {
       ids: joined(new Int32Array(length), known.ids, rest),
       logprobs: joined(new Float64Array(length), known.logprobs, []),
       mask: joined(new Uint8Array(length), known.mask, []),
+      isAmbiguous,
     };
   }
+}
+
+/** The root of a place's tree. */
+function rootOf({ node }: Place): TreeNode {
+  let root = node;
+  while (root.parent !== null) root = root.parent;
+  return root;
 }
 
 /** @param both as long as both together */
@@ -278,8 +324,9 @@ function turnOf({ prompt, sampled, path, facts, kept, id, session, index }: Turn
     session,
     group: facts.group,
     tenant: facts.tenant,
-    parent: continued?.turn ?? null,
+    parent: continued?.end.turn ?? null,
     keeps: continued?.keeps ?? 0,
+    ...(continued?.isAmbiguous === true ? { isAmbiguous: true } : {}),
     index,
     worker: facts.worker,
     model: facts.model,

@@ -110,7 +110,8 @@ export class TurnEnds {
     const made = (open: OpenPrompt): Open => {
       return { dialect, models: [model], tenant, samples, prompts: [open], request: kept };
     };
-    const opened = capture().open(treeName(tenant, model), prompt, read?.addSpecial ?? true);
+    const asked = { session: facts.session, addSpecial: read?.addSpecial ?? true };
+    const opened = capture().open(treeName(tenant, model), prompt, asked);
     return opened instanceof Promise ? opened.then(made) : made(opened);
   }
 

@@ -9,7 +9,7 @@ const PIECE_LETTERS = 1_048_576;
 /** A trajectory a line, with its turns: where each stands, how it went, what was asked and answered. */
 export async function* toJsonl(trajectories: AsyncIterable<Trajectory>): AsyncGenerator<Uint8Array> {
   for await (const trajectory of trajectories) {
-    const { id, session, group, tenant, model, versions, turns } = trajectory;
+    const { id, session, group, tenant, model, versions, turns, isAmbiguous } = trajectory;
     const head = {
       id,
       session,
@@ -22,6 +22,7 @@ export async function* toJsonl(trajectories: AsyncIterable<Trajectory>): AsyncGe
       // JSON has null for NaN: not known.
       rollout_log_probs: Array.from(trajectory.logprobs),
       versions,
+      ambiguous: isAmbiguous,
     };
     let text = `${JSON.stringify(head).slice(0, -1)},"turns":[`;
     for (const [i, turn] of turns.entries()) {

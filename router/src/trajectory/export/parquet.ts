@@ -43,6 +43,7 @@ const columns: readonly { name: string; read: (trajectory: Trajectory) => unknow
   { name: 'loss_mask', read: ({ mask }) => Array.from(mask) },
   { name: 'rollout_log_probs', read: ({ logprobs }) => Array.from(logprobs, orNull) },
   { name: 'versions', read: ({ versions }) => JSON.stringify(versions) },
+  { name: 'ambiguous', read: ({ isAmbiguous }) => isAmbiguous },
   { name: 'turns', read: ({ turns }) => JSON.stringify(turns.map(outlineJson)) },
 ];
 
@@ -55,7 +56,9 @@ const schema = (): Columns => [
   ...list('tokens', { type: 'INT32' }),
   ...list('loss_mask', { type: 'INT32' }),
   ...list('rollout_log_probs', { type: 'DOUBLE', repetition_type: 'OPTIONAL' }),
-  ...['versions', 'turns'].map(text),
+  text('versions'),
+  { name: 'ambiguous', type: 'BOOLEAN', repetition_type: 'REQUIRED' },
+  text('turns'),
 ];
 
 /** A trajectory a row; versions and turns as JSON. */

@@ -86,9 +86,19 @@ export async function* toSafetensors(
   }
 }
 
-function metaOf({ id, session, group, tenant, model, outcome, versions, turns }: Trajectory): string {
+function metaOf({ id, session, group, tenant, model, outcome, versions, isAmbiguous, turns }: Trajectory): string {
   const ended = outcomeJson(outcome);
-  return JSON.stringify({ id, session, group, tenant, model, ...ended, versions, turns: turns.map(outlineJson) });
+  return JSON.stringify({
+    id,
+    session,
+    group,
+    tenant,
+    model,
+    ...ended,
+    versions,
+    ambiguous: isAmbiguous,
+    turns: turns.map(outlineJson),
+  });
 }
 
 function headOf(tensors: readonly Tensor[]): Uint8Array {

@@ -18,6 +18,8 @@ export interface Trajectory {
   readonly versions: readonly VersionSpan[];
   /** From the first to the last. */
   readonly turns: readonly Turn[];
+  /** One of its turns may continue another turn than its parent: `Turn.isAmbiguous`. */
+  readonly isAmbiguous: boolean;
   /** Of its session; null: its client has not said that it is over. */
   readonly outcome: SessionOutcome | null;
 }
@@ -67,5 +69,7 @@ export function assemble(turns: readonly Turn[], outcome: SessionOutcome | null 
   }
   if (end > 0) return 'a turn keeps more than there is before it';
   const { id, session, group, tenant, model } = last;
-  return { id, session, group, tenant, model, ids, logprobs, mask, versions: spans.toReversed(), turns, outcome };
+  const isAmbiguous = turns.some((turn) => turn.isAmbiguous === true);
+  const versions = spans.toReversed();
+  return { id, session, group, tenant, model, ids, logprobs, mask, versions, turns, isAmbiguous, outcome };
 }

@@ -22,6 +22,7 @@ export function outlineJson(turn: TurnOutline | Omit<Turn, 'ids' | 'logprobs' | 
     versions: turn.versions,
     unknown_logprobs: turn.unknownLogprobs,
     drift: turn.drift,
+    ambiguous: turn.isAmbiguous === true,
     routed_experts: turn.experts,
   };
 }

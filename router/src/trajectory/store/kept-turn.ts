@@ -28,6 +28,7 @@ export class KeptTurn implements Packed {
   readonly #path: string;
   readonly #finishReason: string;
   readonly #drift: Drift | null;
+  readonly #isAmbiguous: boolean;
   readonly #request: Uint8Array | null;
   readonly #answer: Uint8Array | null;
   readonly #callKey: string;
@@ -49,6 +50,7 @@ export class KeptTurn implements Packed {
     this.#path = turn.path;
     this.#finishReason = turn.finishReason;
     this.#drift = turn.drift;
+    this.#isAmbiguous = turn.isAmbiguous === true;
     this.experts = turn.experts;
     this.#request = request;
     this.#answer = answer;
@@ -100,6 +102,7 @@ export class KeptTurn implements Packed {
       cachedTokens: doubles[numbers + 7]!,
       finishReason: this.#finishReason,
       drift: this.#drift,
+      ...(this.#isAmbiguous ? { isAmbiguous: true } : {}),
       experts: this.experts,
       request: this.#request,
       answer: this.#answer,

@@ -10,6 +10,7 @@ import { words } from '../../sim/words.ts';
 import { alignPrompt, alignSampled } from '../tokens/align.ts';
 import { loadTokenizer } from '../tokens/load-tokenizer.ts';
 import { exactIds } from './exact-prefix.ts';
+import { turnEnd } from '../../../test/harness/turn-end.ts';
 import { TokenForest } from './forest.ts';
 import { pathTo, tokensAt } from './path.ts';
 import { type Place, type TreeNode, release } from './tree-node.ts';
@@ -26,7 +27,7 @@ class Trees {
   prompt(text: string, from: Place = { node: this.root, at: 0 }): Place {
     const aligned = alignPrompt(tokenizer.pieces, Int32Array.from(encode(text)), Buffer.from(text), []);
     const end = this.forest.insert(from, { ...aligned, logprobs: null, isSampled: false }, 0);
-    this.forest.mark(end, 'prompt');
+    this.forest.markPrompt(end, 0);
     return end;
   }
 
@@ -35,13 +36,13 @@ class Trees {
     const logprobs = Float64Array.from(ids, () => -1);
     const visible = ids.length - (aligned.hiddenBytes > 0 ? 1 : 0);
     const { node, at } = this.forest.insert(from, { ...aligned, logprobs, isSampled: true }, 0);
-    if (visible < ids.length && at > 1) this.forest.mark({ node, at: at - 1 }, 'seen');
-    const end = { turn: 't', session: 's', index: 0, tokens: node.depth + at, from: tokensAt(from), own: null };
+    if (visible < ids.length && at > 1) this.forest.mark({ node, at: at - 1 }, 'seen', turnEnd({ turn: 't' }));
+    const end = turnEnd({ turn: 't', tokens: node.depth + at, from: tokensAt(from) });
     this.forest.mark({ node, at }, 'turn', end, aligned.hiddenBytes);
   }
 
   async ids(text: string, endsTurn = false): Promise<number[]> {
-    const { place, rest } = await exactIds(tokenizer, this.root, text, { endsTurn, addSpecial: true });
+    const { place, rest } = await exactIds(tokenizer, this.root, text, { endsTurn, addSpecial: true, session: null });
     release(place);
     assert.equal(place.node.isHeld, false);
     return [...pathTo(place).ids, ...rest];

@@ -1,6 +1,7 @@
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { encodeRest } from '../tokens/tokenizer.ts';
 import { type Found, findText } from './find-text.ts';
+import type { KnownSession } from './known-session.ts';
 import { textOfLast } from './path.ts';
 import { type Place, type TreeNode, release } from './tree-node.ts';
 
@@ -11,6 +12,8 @@ export interface ExactIds {
   /** Bytes of the text up to there. */
   readonly textBytes: number;
   readonly rest: Int32Array;
+  /** Several known turns with this text differ, and nothing tells which of them is meant. */
+  readonly isAmbiguous: boolean;
 }
 
 /** Tokens before a place inside of a run that are encoded again, to see whether the place is one where a token ends. */
@@ -29,22 +32,24 @@ export async function exactIds(
   tokenizer: Tokenizer,
   root: TreeNode,
   text: string,
-  options: { readonly endsTurn: boolean; readonly addSpecial: boolean },
+  options: { readonly endsTurn: boolean; readonly addSpecial: boolean; readonly session: KnownSession | null },
 ): Promise<ExactIds> {
   const bytes = Buffer.from(text);
-  const { marked, inside, stopped } = findText(root, bytes);
+  const { marked, inside, stopped, isAmbiguous } = findText(root, bytes, options.session);
   if (options.endsTurn && stopped !== null) {
-    return { place: stopped.node.hold(stopped.at), textBytes: bytes.length, rest: new Int32Array(0) };
+    const place = stopped.node.hold(stopped.at);
+    return { place, textBytes: bytes.length, rest: new Int32Array(0), isAmbiguous: stopped.isAmbiguous };
   }
   // Encoding may take turns with other work: the tree can change meanwhile.
   const held = [marked, ...inside].map(({ node, at, textBytes }) => ({ place: node.hold(at), textBytes }));
   try {
     for (const candidate of held.slice(1)) {
       const found = await agreed(tokenizer, candidate, bytes, marked.textBytes);
-      if (found !== null) return found;
+      if (found !== null) return { ...found, isAmbiguous: false };
     }
     const { place, textBytes } = held[0]!;
-    return await withRest(tokenizer, place, textBytes, bytes, options.addSpecial);
+    const whole = await withRest(tokenizer, place, textBytes, bytes, options.addSpecial);
+    return { ...whole, isAmbiguous };
   } finally {
     for (const { place } of held) release(place);
   }
@@ -56,7 +61,7 @@ async function withRest(
   textBytes: number,
   bytes: Buffer,
   addSpecial: boolean,
-): Promise<ExactIds> {
+): Promise<Omit<ExactIds, 'isAmbiguous'>> {
   const place = node.hold(at);
   try {
     const rest = bytes.toString('utf8', textBytes);
@@ -75,7 +80,7 @@ async function agreed(
   from: { readonly place: Place; readonly textBytes: number },
   bytes: Buffer,
   beyond: number,
-): Promise<ExactIds | null> {
+): Promise<Omit<ExactIds, 'isAmbiguous'> | null> {
   let { textBytes } = from;
   let step: Pick<Found, 'node' | 'at'> = { node: from.place.node, at: from.place.at };
   for (let i = 0; i < MAX_STEPS_BACK && textBytes > beyond; i++) {

@@ -2,10 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { memoryUsed } from '../../../test/harness/memory-used.ts';
+import { turnEnd } from '../../../test/harness/turn-end.ts';
 import { TokenPieces } from '../tokens/pieces.ts';
+import { continuedAt } from './continued.ts';
 import { findIds, findText } from './find-text.ts';
 import { TokenForest } from './forest.ts';
-import { continuedAt, ownPathTo, pathTo, tokensAt } from './path.ts';
+import type { TurnEnd } from './mark.ts';
+import { lineTo, pathTo, tokensAt } from './path.ts';
 import type { Run } from './run.ts';
 import { type Place, type TreeNode, release } from './tree-node.ts';
 
@@ -14,6 +17,7 @@ const unlimited = { maxNodes: 1e6, maxBytes: 1e12, keepVersions: 5 };
 interface Line {
   readonly ids: readonly number[];
   readonly logprobs: readonly number[];
+  readonly end: TurnEnd | null;
 }
 
 /** Ids 0 to 9 stand for pieces in which some are the same text, and some are nothing. */
@@ -100,7 +104,7 @@ test('what was put in is found by its ids, with its logprobs and mask, as a list
             if (given.isSampled) model.set(ids.join(), { isSampled: true, logprob: one.logprobs![i]! });
             else if (known === undefined) model.set(ids.join(), { isSampled: false, logprob: 0 });
           }
-          forest.mark(place, 'prompt');
+          forest.markPrompt(place, 0);
           assert.deepEqual([...pathTo(place).ids], ids);
         }
         check(forest, root);
@@ -131,12 +135,13 @@ test('a text is found as far as a marked end, and of equal texts the newest ids'
       const forest = new TokenForest(unlimited);
       const root = forest.root('');
       const ends: { ids: number[]; text: string }[] = [];
+      let turns = 1000;
       for (const runs of all) {
         let place: Place = { node: root, at: 0 };
         let ids: number[] = [];
         for (const given of runs) {
           place = forest.insert(place, runOf(given, 0), 0);
-          forest.mark(place, 'seen');
+          forest.mark(place, 'seen', turnEnd({ turn: `${turns++}` }));
           ids = ids.concat(given.ids);
           ends.push({ ids, text: textOf(ids) });
         }
@@ -240,16 +245,17 @@ test('which turn is gone on with, and how much of it is kept', () => {
   const forest = new TokenForest(unlimited);
   const root = forest.root('');
   const prompt = forest.insert({ node: root, at: 0 }, runOf({ ids: [0, 1], isSampled: false }, 0), 0);
-  forest.mark(prompt, 'prompt');
+  forest.markPrompt(prompt, 0);
   const answer = forest.insert(prompt, runOf({ ids: [6, 7, 0], isSampled: true }, -1), 0);
-  const end = { turn: 't1', session: 's', index: 0, tokens: 5, from: 2, own: null };
+  const end = turnEnd({ turn: 't1', tokens: 5, from: 2 });
   forest.mark(answer, 'turn', end);
-  assert.equal(continuedAt(prompt), null, 'another sample of the same prompt continues nothing');
-  assert.deepEqual(continuedAt(answer), { ...end, keeps: 5 });
+  assert.equal(continuedAt(prompt, null), null, 'another sample of the same prompt continues nothing');
+  const whole = { end, keeps: 5, isAmbiguous: false };
+  assert.deepEqual(continuedAt(answer, null), whole);
   const tool = forest.insert(answer, runOf({ ids: [1, 1], isSampled: false }, 0), 0);
-  assert.deepEqual(continuedAt(tool), { ...end, keeps: 5 });
+  assert.deepEqual(continuedAt(tool, null), whole);
   const inside = findIds(root, Int32Array.of(0, 1, 6, 7));
-  assert.deepEqual(continuedAt(inside), { ...end, keeps: 4 }, 'a part of what was sampled');
+  assert.deepEqual(continuedAt(inside, null), { ...whole, keeps: 4 }, 'a part of what was sampled');
 });
 
 test('samples that begin with the same tokens have their own logprobs, each', () => {
@@ -259,7 +265,7 @@ test('samples that begin with the same tokens have their own logprobs, each', ()
       const forest = new TokenForest(unlimited);
       const root = forest.root('');
       forest.insert({ node: root, at: 0 }, runOf({ ids: [0], isSampled: false }, 0), 0);
-      const ends = new Map<string, Line>([['0', { ids: [0], logprobs: [0] }]]);
+      const ends = new Map<string, Line>([['0', { ids: [0], logprobs: [0], end: null }]]);
       for (const [n, [parent, ids]] of all.entries()) {
         // Another sample of what one of them goes on from, or its next turn.
         const before = [...ends.values()][parent % ends.size]!;
@@ -267,15 +273,18 @@ test('samples that begin with the same tokens have their own logprobs, each', ()
         const line = { ids: [...before.ids, ...ids], logprobs: [...before.logprobs, ...one.logprobs!] };
         // Of equal ones the newest counts, for those that go on from it, too.
         if (ends.has(line.ids.join())) continue;
-        const { shared, ...end } = forest.insert(findIds(root, Int32Array.from(before.ids)), one, 0);
+        const { shared, ...place } = forest.insert(findIds(root, Int32Array.from(before.ids)), one, 0);
         const from = before.ids.length;
         const own = shared === 0 ? null : one.logprobs!.slice(0, shared);
-        forest.mark(end, 'turn', { turn: `${n}`, session: 's', index: 0, tokens: line.ids.length, from, own });
-        ends.set(line.ids.join(), line);
+        const [tokens, keeps] = [line.ids.length, before.end?.tokens ?? 0];
+        const end = turnEnd({ turn: `${n + 100}`, tokens, from, own, parent: before.end, keeps });
+        forest.mark(place, 'turn', end);
+        ends.set(line.ids.join(), { ...line, end });
       }
       check(forest, root);
       for (const { ids, logprobs } of ends.values()) {
-        assert.deepEqual([...ownPathTo(findIds(root, Int32Array.from(ids))).logprobs], logprobs);
+        const place = findIds(root, Int32Array.from(ids));
+        assert.deepEqual([...lineTo(place, continuedAt(place, null)).logprobs], logprobs);
       }
     }),
     { numRuns: 400 },
@@ -295,7 +304,9 @@ test('memory stays within its limit', () => {
     const end = forest.insert({ node: root, at: 0 }, runOf({ ids, isSampled: i % 2 === 0 }, 0), 0);
     const name = `${i}`.padStart(30, '-');
     const own = end.shared === 0 ? null : new Float64Array(end.shared);
-    forest.mark(end, 'turn', { turn: name, session: `s${name}`, index: 0, tokens: ids.length, from: 0, own });
+    const session = `s${name}`;
+    const owner = i % 3 === 0 ? null : forest.session(root, session);
+    forest.mark(end, 'turn', turnEnd({ turn: name, session, owner, tokens: ids.length, own, digest: i }));
     forest.trim();
     assert.ok(forest.bytes <= maxBytes);
     if (i % 6_000 !== 0) continue;

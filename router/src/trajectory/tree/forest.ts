@@ -1,8 +1,10 @@
 import { PackedMemory } from '../../kit/packed-memory.ts';
+import { KnownSession } from './known-session.ts';
+import { Mark, type MarkKind, type TurnEnd } from './mark.ts';
 import { type Run, pieceOf } from './run.ts';
 import { UseList } from './use-list.ts';
 import { Versions } from './versions.ts';
-import { type Inserted, type MarkKind, type Place, TreeNode, type TurnEnd } from './tree-node.ts';
+import { type Inserted, type Place, TreeNode } from './tree-node.ts';
 
 export interface ForestLimits {
   readonly maxNodes: number;
@@ -28,6 +30,7 @@ export class TokenForest {
   readonly memory = new PackedMemory();
   readonly #limits: ForestLimits;
   readonly #roots = new Map<string, TreeNode>();
+  readonly #sessions = new Map<TreeNode, Map<string, KnownSession>>();
   readonly #uses = new UseList();
   #stamp = 0;
   #collectedFor = -1;
@@ -93,19 +96,52 @@ export class TokenForest {
     return { node, at, shared: known };
   }
 
-  /** Says that something ended here. */
-  mark({ node, at }: Place, kind: MarkKind, end: TurnEnd | null = null, hiddenBytes = 0): void {
-    if (at === 0) return;
-    const { bytes } = node;
-    const mark = { kind, at, hiddenBytes, end, stamp: ++this.#stamp };
-    if (node.marks === null) node.marks = [mark];
-    else {
-      const others = node.marks.filter(
-        (other) => other.at !== at || other.kind !== kind || other.hiddenBytes !== hiddenBytes,
-      );
-      node.marks = [...others, mark];
+  /** What is known of a session in a tree; null: nothing. */
+  sessionIfAny(root: TreeNode, name: string): KnownSession | null {
+    return this.#sessions.get(root)?.get(name) ?? null;
+  }
+
+  session(root: TreeNode, name: string): KnownSession {
+    let sessions = this.#sessions.get(root);
+    if (sessions === undefined) this.#sessions.set(root, (sessions = new Map()));
+    let session = sessions.get(name);
+    if (session === undefined) sessions.set(name, (session = new KnownSession(name, root)));
+    return session;
+  }
+
+  /** A prompt ended here. @param keeps so many of its tokens are of the turn that it continues, and of those before */
+  markPrompt(place: Place, keeps: number): void {
+    if (place.at === 0) return;
+    const { bytes } = place.node;
+    const mark = this.#markAt(place, 'prompt', 0);
+    mark.keeps = keeps;
+    this.#uses.bytes += place.node.bytes - bytes;
+  }
+
+  /** A turn ended here, or what its client saw of it. */
+  mark(place: Place, kind: 'turn' | 'seen', end: TurnEnd, hiddenBytes = 0): void {
+    if (place.at === 0) return;
+    const { bytes } = place.node;
+    const mark = this.#markAt(place, kind, hiddenBytes);
+    const gone = mark.put(end);
+    if (kind === 'turn') {
+      if (gone !== null) gone.owner?.ends.delete(gone.turn);
+      end.owner?.add(end, mark);
     }
-    this.#uses.bytes += node.bytes - bytes;
+    this.#uses.bytes += place.node.bytes - bytes;
+  }
+
+  #markAt({ node, at }: Place, kind: MarkKind, hiddenBytes: number): Mark {
+    const stamp = ++this.#stamp;
+    const known = node.marks?.find((mark) => mark.at === at && mark.kind === kind && mark.hiddenBytes === hiddenBytes);
+    if (known !== undefined) {
+      known.stamp = stamp;
+      return known;
+    }
+    const mark = new Mark(node, at, kind, hiddenBytes, stamp);
+    // A new list, of just that size: `push` makes room for 17.
+    node.marks = node.marks === null ? [mark] : [...node.marks, mark];
+    return mark;
   }
 
   /** It was used: it and what is above it are the last to go. */
@@ -188,8 +224,25 @@ export class TokenForest {
     parent.remove(node);
     this.#uses.remove(node);
     this.memory.free(node);
+    this.#forget(node);
     if (parent.parent === null && parent.isLeaf) {
-      for (const [name, root] of this.#roots) if (root === parent && !root.isHeld) this.#roots.delete(name);
+      for (const [name, root] of this.#roots) {
+        if (root !== parent || root.isHeld) continue;
+        this.#roots.delete(name);
+        this.#sessions.delete(root);
+      }
+    }
+  }
+
+  /** The ends of turns in a node that goes. */
+  #forget({ marks }: TreeNode): void {
+    for (const mark of marks ?? []) {
+      if (mark.kind !== 'turn') continue;
+      for (const { owner, turn } of mark.ends()) {
+        if (owner === null || owner.ends.get(turn)?.mark !== mark) continue;
+        owner.ends.delete(turn);
+        if (owner.ends.size === 0) this.#sessions.get(owner.root)?.delete(owner.name);
+      }
     }
   }
 }

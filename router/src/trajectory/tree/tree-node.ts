@@ -1,38 +1,7 @@
 import { type Packed, PackedMemory, Slab } from '../../kit/packed-memory.ts';
 import { Children } from './children.ts';
+import type { Mark } from './mark.ts';
 import type { Run, Spelling, TextShared } from './run.ts';
-
-/** Which turn ended at a mark, so that the next one knows what it continues. */
-export interface TurnEnd {
-  readonly turn: string;
-  readonly session: string;
-  readonly index: number;
-  /** Tokens of the trajectory up to here. */
-  readonly tokens: number;
-  /** Tokens of it before what was sampled in this turn. */
-  readonly from: number;
-  /** Where a turn before it was sampled as beginning with the same tokens: its own logprobs of them. */
-  readonly own: Float64Array | null;
-}
-
-/**
- * `turn`: the end of a turn. `seen`: the end of what its client saw of it. Other tokens may follow there, whatever they are.
- * `prompt`: the end of a prompt; what follows may be a part of the same word, so it only counts for the same prompt.
- */
-export type MarkKind = 'turn' | 'seen' | 'prompt';
-
-/** A place where something ended. */
-export interface Mark {
-  readonly kind: MarkKind;
-  /** So many tokens of its node stand before it. */
-  at: number;
-  /** Bytes of text before it that the engine left out of its answer (what stopped it). */
-  readonly hiddenBytes: number;
-  /** Of a turn, and of what was seen of it; null otherwise. */
-  readonly end: TurnEnd | null;
-  /** Later ones are larger. */
-  readonly stamp: number;
-}
 
 /** A place that somebody still needs: its node is not removed, and it stays right when the node is split. */
 export interface Place {
@@ -52,11 +21,6 @@ export interface Inserted extends Place {
  * `Children` and in packed memory. (Where nodes have several children, that place is 150.)
  */
 const NODE_BYTES = 420;
-/** The object, the list it is in, and a `TurnEnd` with the names in it. */
-const MARK_BYTES = 100;
-const TURN_END_BYTES = 250;
-/** A typed array beside its data. */
-const ARRAY_BYTES = 300;
 
 const NO_WORDS = new Int32Array(0);
 const NO_TEXT = Buffer.alloc(0);
@@ -169,12 +133,7 @@ export class TreeNode implements Run, Packed {
   /** Never less than what it takes (`bench/radix-tree/million.ts`). */
   get bytes(): number {
     let marks = 0;
-    if (this.marks !== null) {
-      for (const { end } of this.marks) {
-        marks += MARK_BYTES + (end === null ? 0 : TURN_END_BYTES);
-        if (end !== null && end.own !== null) marks += ARRAY_BYTES + end.own.byteLength;
-      }
-    }
+    if (this.marks !== null) for (const mark of this.marks) marks += mark.bytes;
     return NODE_BYTES + PackedMemory.bytesOf(this.#words) + marks;
   }
 
@@ -259,6 +218,7 @@ export class TreeNode implements Run, Packed {
       const { marks } = this;
       upper.marks = orNull(marks.filter((mark) => mark.at <= at));
       this.marks = orNull(marks.filter((mark) => mark.at > at));
+      for (const mark of upper.marks ?? []) mark.node = upper;
       for (const mark of this.marks ?? []) mark.at -= at;
     }
     if (this.places !== null) {

@@ -1,0 +1,154 @@
+import type { KnownSession } from './known-session.ts';
+import { type Mark, type TurnEnd, isNewer } from './mark.ts';
+import { tokensAt } from './path.ts';
+import type { Place, TreeNode } from './tree-node.ts';
+
+/** Which turn a trajectory continues that begins with the tokens up to a place, and how many tokens up to that turn's end it keeps. */
+export interface Continued {
+  readonly end: TurnEnd;
+  readonly keeps: number;
+  /** Several turns fit that differ in logprobs or versions, and nothing tells which of them it is. */
+  readonly isAmbiguous: boolean;
+}
+
+type Spot = Pick<Place, 'node' | 'at'>;
+
+/** Nodes below a place in which the end of the turn that it lies in is looked for. */
+const MAX_BELOW = 256;
+/** Turns of a session that are compared with a place, the newest first. */
+const MAX_COMPARED = 64;
+
+/** @param session of the request: its own turns come first. null: it named none, or one that has no turn yet */
+export function continuedAt(place: Spot, session: KnownSession | null, isNamed = session !== null): Continued | null {
+  return (session === null ? null : ownAt(place, session)) ?? newestAt(place, isNamed);
+}
+
+/** The session's turn that a place goes on from; else the one of which it keeps a part. */
+function ownAt(place: Spot, session: KnownSession): Continued | null {
+  const above = endAbove(place, (mark) => session.at(mark));
+  const keeps = above?.keeps ?? 0;
+  const part = partOf(place, session, keeps);
+  if (part !== null) return part;
+  if (above === null) return null;
+  return { end: above.end, keeps, isAmbiguous: above.marks.some((mark) => mark.isMixedIn(session.name)) };
+}
+
+/** The session's turn in the middle of which a place is, or goes away from it. @param after it began with so many tokens, or more */
+export function partOf(place: Spot, session: KnownSession, after: number): Continued | null {
+  const tokens = tokensAt(place);
+  const fitting = [...session.ends.values()].filter(
+    ({ end }) => end.from >= after && end.from < tokens && end.tokens > after,
+  );
+  let best: Continued | null = null;
+  for (const { end, mark } of fitting.slice(-MAX_COMPARED).toReversed()) {
+    const shared = Math.min(end.tokens, sharedTokens(place, mark, end.from));
+    if (shared <= end.from || shared < (best?.keeps ?? 0)) continue;
+    if (best === null || shared > best.keeps) best = { end, keeps: shared, isAmbiguous: false };
+    else if (best.end.digest !== end.digest) best = { end: best.end, keeps: shared, isAmbiguous: true };
+  }
+  return best;
+}
+
+/** How many tokens the ways to a place and to a mark have in common; 0: not more than `least`. */
+function sharedTokens(place: Spot, mark: Mark, least: number): number {
+  let step: TreeNode = mark.node;
+  let end = mark.at;
+  while (step.depth + end > least) {
+    const covered = coveredOf(place, step);
+    if (covered > 0) return step.depth + Math.min(end, covered);
+    if (step.parent === null) return 0;
+    step = step.parent;
+    end = step.length;
+  }
+  return 0;
+}
+
+/** How many tokens of a node are on the way to a place. */
+function coveredOf({ node, at }: Spot, asked: TreeNode): number {
+  if (asked === node) return at;
+  let step: TreeNode | null = node;
+  while (step !== null && step.depth > asked.depth) step = step.parent;
+  return step === asked ? asked.length : 0;
+}
+
+/** Of the turns of all sessions the last one that ended at or above a place, or that it lies in. */
+function newestAt(place: Spot, isNamed: boolean): Continued | null {
+  const above = endAbove(place, ({ unnamed }) => unnamed);
+  // The client kept only a part of what was sampled: it is still that turn's. A session that names itself has not sampled it.
+  const isInside = !isNamed && isSampledSince(place, above?.keeps ?? 0);
+  const below = isInside ? endBelow(place) : null;
+  if (below !== null || above === null) return below;
+  const { end, keeps, marks } = above;
+  const isAmbiguous = marks.some((mark) => mark.isMixed || mark.newest!.digest !== end.digest);
+  return { end, keeps, isAmbiguous };
+}
+
+interface Above {
+  readonly end: TurnEnd;
+  readonly keeps: number;
+  /** All that end there. */
+  readonly marks: readonly Mark[];
+}
+
+/** The last end at or above a place; of several there the newest. */
+function endAbove({ node, at }: Spot, endOf: (mark: Mark) => TurnEnd | null): Above | null {
+  let end = at;
+  for (let step: TreeNode | null = node; step !== null; step = step.parent) {
+    let best: { end: TurnEnd; at: number; marks: Mark[] } | null = null;
+    for (const mark of step.marks ?? []) {
+      if (mark.kind === 'prompt' || mark.at > end || mark.at < (best?.at ?? 0)) continue;
+      const found = endOf(mark);
+      if (found === null) continue;
+      if (best === null || mark.at > best.at) best = { end: found, at: mark.at, marks: [mark] };
+      else {
+        best.marks.push(mark);
+        if (isNewer(found, best.end)) best.end = found;
+      }
+    }
+    if (best !== null) return { end: best.end, keeps: step.depth + best.at, marks: best.marks };
+    end = step.parent?.length ?? 0;
+  }
+  return null;
+}
+
+/** Whether one of the tokens from `from` on up to a place was sampled. */
+function isSampledSince({ node, at }: Spot, from: number): boolean {
+  let end = at;
+  for (let step: TreeNode | null = node; step !== null && step.depth + end > from; step = step.parent) {
+    if (step.isSampled) return true;
+    end = step.parent?.length ?? 0;
+  }
+  return false;
+}
+
+/** The newest turn that a place lies in the middle of. */
+function endBelow(place: Spot): Continued | null {
+  const keeps = tokensAt(place);
+  let best: Continued | null = null;
+  const nodes = [{ node: place.node, after: place.at }];
+  for (let visits = 0; nodes.length > 0 && visits < MAX_BELOW; visits++) {
+    const { node, after } = nodes.pop()!;
+    const ends = firstEnds(node, after, keeps);
+    for (const { end, isMixed } of ends) {
+      const isOther: boolean = isMixed || (best !== null && (best.isAmbiguous || best.end.digest !== end.digest));
+      best = { end: best === null || isNewer(end, best.end) ? end : best.end, keeps, isAmbiguous: isOther };
+    }
+    if (ends.length > 0) continue;
+    for (const child of node.children) if (child.isSampled) nodes.push({ node: child, after: 0 });
+  }
+  return best;
+}
+
+/** The first ends behind token `after` of a node, of turns that began before `keeps`. */
+function firstEnds({ marks }: TreeNode, after: number, keeps: number): { end: TurnEnd; isMixed: boolean }[] {
+  let at = Infinity;
+  let ends: { end: TurnEnd; isMixed: boolean }[] = [];
+  for (const mark of marks ?? []) {
+    const end = mark.kind === 'prompt' ? null : mark.unnamed;
+    if (end === null || end.from >= keeps || mark.at <= after || mark.at > at) continue;
+    if (mark.at < at) ends = [];
+    at = mark.at;
+    ends.push({ end, isMixed: mark.isMixed });
+  }
+  return ends;
+}

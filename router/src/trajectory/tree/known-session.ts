@@ -1,0 +1,45 @@
+import { type Mark, type TurnEnd, isNewer } from './mark.ts';
+import type { TreeNode } from './tree-node.ts';
+
+/** So many ends of one session are known by it; older ones are found on the way to a place only. */
+const MAX_ENDS = 1_024;
+/** How far back the line of a turn is followed to see whether it has a turn of another session. */
+const MAX_LINE = 256;
+
+/** Where the turns of one session in one tree ended. */
+export class KnownSession {
+  readonly name: string;
+  readonly root: TreeNode;
+  /** By turn, the oldest first, and the mark at the end of the whole turn. */
+  readonly ends = new Map<string, { readonly end: TurnEnd; readonly mark: Mark }>();
+  /** A turn of another session continues one of this session. */
+  isForked = false;
+
+  constructor(name: string, root: TreeNode) {
+    this.name = name;
+    this.root = root;
+  }
+
+  add(end: TurnEnd, mark: Mark): void {
+    this.ends.set(end.turn, { end, mark });
+    if (this.ends.size > MAX_ENDS) this.ends.delete(this.ends.keys().next().value!);
+  }
+
+  /** The end at a mark that belongs to this session: a turn of it, or one of another session that continues it. */
+  at(mark: Mark): TurnEnd | null {
+    const own = mark.endOf(this.name);
+    if (own !== null || !this.isForked) return own;
+    let newest: TurnEnd | null = null;
+    for (const end of mark.ends()) if (isNewer(end, newest) && this.#isContinuedBy(end)) newest = end;
+    return newest;
+  }
+
+  #isContinuedBy(end: TurnEnd): boolean {
+    let turn: TurnEnd | null = end.parent;
+    for (let i = 0; turn !== null && i < MAX_LINE; i++) {
+      if (turn.owner === this) return true;
+      turn = turn.parent;
+    }
+    return false;
+  }
+}
