@@ -1,12 +1,10 @@
 """Builds the wheels `turnout` and `turnout-compat` into python/dist. `npm run build:python` builds the router before.
 
-The first carries the router as `npm run build` leaves it and the packages that it can't do without, as they stand in
-`node_modules`. Optional ones are left out: they are of use to few, and zeromq is a binary per platform.
+The first carries the router as `npm run build` leaves it: the packages that it needs are in its files already.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -17,41 +15,8 @@ ROOT = PYTHON.parent
 STAGE = PYTHON / "turnout" / "build" / "router"
 DIST = PYTHON / "dist"
 
-# Everything else in packages is for people and compilers.
-RUNS = {".js", ".cjs", ".mjs", ".json", ".node", ".wasm"}
-
-
-def production_packages() -> list[str]:
-    """The folders of all packages that the router depends on, from the root, as Node finds them."""
-    packages = json.loads((ROOT / "package-lock.json").read_text(encoding="utf-8"))["packages"]
-    found: dict[str, None] = {}
-    todo = [("router", name) for name in packages["router"]["dependencies"]]
-    while todo:
-        place, name = todo.pop()
-        folder = next(each for each in lookups(place, name) if each in packages)
-        if folder not in found:
-            found[folder] = None
-            todo += [(folder, each) for each in packages[folder].get("dependencies", {})]
-    return sorted(found)
-
-
-def lookups(place: str, name: str) -> list[str]:
-    """Where a package of that name may stand for a module in `place`, the nearest first."""
-    parts = place.split("/node_modules/") if place.startswith("node_modules/") else [place]
-    nested = ["/node_modules/".join(parts[:count]) for count in range(len(parts), 0, -1)]
-    return [f"{folder}/node_modules/{name}" for folder in nested] + [f"node_modules/{name}"]
-
-
-def copy(source: Path, target: Path) -> None:
-    """Copies what runs, and licences; packages within packages come by themselves."""
-    if not source.is_dir():
-        sys.exit(f"{source.relative_to(ROOT)} is missing: npm ci")
-    for file in source.rglob("*"):
-        inner = file.relative_to(source)
-        is_wanted = file.suffix in RUNS or file.name.lower().startswith(("license", "licence", "notice", "copying"))
-        if file.is_file() and is_wanted and "node_modules" not in inner.parts:
-            (target / inner).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, target / inner)
+# What runs, and what has to go with it. Types are for compilers.
+CARRIED = ("*.js", "package.json", "THIRD_PARTY_LICENSES")
 
 
 def stage() -> None:
@@ -59,9 +24,11 @@ def stage() -> None:
         sys.exit("The router is not built: npm run build:python does that too.")
     shutil.rmtree(STAGE, ignore_errors=True)
     for folder in ("bin", "dist"):
-        copy(ROOT / "router" / folder, STAGE / folder)
-    for folder in production_packages():
-        copy(ROOT / folder, STAGE / folder.removeprefix("router/"))
+        for pattern in CARRIED:
+            for file in (ROOT / "router" / folder).rglob(pattern):
+                target = STAGE / file.relative_to(ROOT / "router")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target)
     shutil.copyfile(ROOT / "router/package.json", STAGE / "package.json")
     shutil.copyfile(ROOT / "LICENSE", STAGE / "LICENSE")
 

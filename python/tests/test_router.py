@@ -68,7 +68,7 @@ class RouterTest(unittest.TestCase):
             Router(polcy="random")  # type: ignore[call-arg]
 
     def test_a_start_that_fails_has_the_routers_words(self) -> None:
-        with self.assertRaisesRegex(RouterError, r"--policy: no such policy.*round_robin"):
+        with self.assertRaisesRegex(RouterError, r"^policy: no such policy.*round_robin"):
             Router(policy="best", port=0, prometheus_port=0).start()
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]

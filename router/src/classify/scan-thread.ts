@@ -1,5 +1,5 @@
-import { existsSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
+import { entryFile } from '../config/entry-file.ts';
 import { SLICE_BYTES, copySlices } from '../kit/copy-slices.ts';
 import { type BodyFacts, type BodyQuestion, nothingSaid } from './body-scan.ts';
 
@@ -73,8 +73,7 @@ export class ScanThread {
 
   #start(): Worker {
     // Beside this file: .ts in the repository, .js in the published package.
-    const source = new URL('./scan-in-thread.ts', import.meta.url);
-    const worker = new Worker(existsSync(source) ? source : new URL('./scan-in-thread.js', import.meta.url));
+    const worker = new Worker(entryFile('classify/scan-in-thread'));
     worker.on('message', (facts: BodyFacts) => this.#answer(facts));
     worker.on('error', () => {
       this.#worker = null;

@@ -1,5 +1,5 @@
-import { existsSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
+import { entryFile } from '../config/entry-file.ts';
 import type { BodyCalls } from './body-calls.ts';
 
 /** What the thread is sent. */
@@ -50,8 +50,7 @@ export class BodyThread {
 
   #start(): Worker {
     // Beside this file: .ts in the repository, .js in the published package.
-    const source = new URL('./bodies-in-thread.ts', import.meta.url);
-    const worker = new Worker(existsSync(source) ? source : new URL('./bodies-in-thread.js', import.meta.url));
+    const worker = new Worker(entryFile('forward/bodies-in-thread'));
     worker.on('message', (answer: BodyAnswer) => {
       const { resolve, reject } = this.#pending.shift()!;
       if ('error' in answer) reject(new Error(answer.error));

@@ -2,9 +2,9 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { entryFile } from '../config/entry-file.ts';
 import type { SimStats } from './core.ts';
 import type { SimOptions } from './options.ts';
 
@@ -19,10 +19,7 @@ export interface SpawnedSimEngine {
 
 /** What runs a simulated engine as a process: arguments of node. It ends when its stdin does. */
 export function simProcessArgs(options: Partial<Omit<SimOptions, 'onFinished'>>): string[] {
-  // Beside this file: .ts in the repository, .js in the published package.
-  const source = new URL('./process.ts', import.meta.url);
-  const built = new URL('./process.js', import.meta.url);
-  return [fileURLToPath(existsSync(source) ? source : built), JSON.stringify(options)];
+  return [fileURLToPath(entryFile('sim/process')), JSON.stringify(options)];
 }
 
 export async function spawnSimEngine(options: Partial<Omit<SimOptions, 'onFinished'>> = {}): Promise<SpawnedSimEngine> {

@@ -35,7 +35,7 @@ export class Ledger extends ThreadCaller<LedgerCalls> {
   constructor(options: LedgerOptions, onDeath: (error: Error) => void) {
     // A part of what the caches hold are V8's objects: their limits come on top of the heap that Node gives a thread.
     const heapBytes = getHeapStatistics().heap_size_limit + (options.maxBytes ?? 0);
-    super(new URL('./ledger-in-thread', import.meta.url), options, onDeath, Math.ceil(heapBytes / 1_048_576));
+    super('trajectory/ledger-in-thread', options, onDeath, Math.ceil(heapBytes / 1_048_576));
   }
 
   /**

@@ -1,5 +1,5 @@
-import { existsSync } from 'node:fs';
 import { type MessagePort, type Transferable, Worker } from 'node:worker_threads';
+import { entryFile } from '../config/entry-file.ts';
 import { Slots } from '../kit/slots.ts';
 
 /** What a thread can be asked for: each may block, as it has its thread to itself. */
@@ -38,13 +38,12 @@ export class ThreadCaller<C extends Calls> {
   #isOver = false;
 
   /**
-   * @param program the thread's module, `.ts` in the repository and `.js` in the published package: named without ending
+   * @param program the thread's module, as `entryFile` takes it
    * @param onDeath told once should the thread end by itself; all calls have failed by then
    * @param heapMb how large V8's heap of the thread may grow; left out: Node's default
    */
-  constructor(program: URL, workerData: unknown, onDeath: (error: Error) => void, heapMb?: number) {
-    const source = new URL(`${program.href}.ts`);
-    this.#worker = new Worker(existsSync(source) ? source : new URL(`${program.href}.js`), {
+  constructor(program: string, workerData: unknown, onDeath: (error: Error) => void, heapMb?: number) {
+    this.#worker = new Worker(entryFile(program), {
       workerData,
       ...(heapMb === undefined ? {} : { resourceLimits: { maxOldGenerationSizeMb: heapMb } }),
     });

@@ -82,7 +82,13 @@ class RouterProcess:
         if message.get("error") is None:
             return message
         self._release()
-        raise RouterError(message["error"])
+        raise RouterError(self._in_keywords(message["error"]))
+
+    def _in_keywords(self, error: str) -> str:
+        """Options reach the router as variables; the caller wrote them as keywords."""
+        for name in self._environment:
+            error = error.replace(f"{name}: ", f"{name.removeprefix('TURNOUT_').lower()}: ")
+        return error
 
     def wait(self) -> int:
         """Blocks until it has ended. Returns its exit code, below 0 for the signal that ended it.

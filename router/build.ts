@@ -1,0 +1,79 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { build } from 'esbuild';
+
+/**
+ * `npm run build`: the published package in `dist/`. Our modules and the packages that they import become a few files, because a start
+ * that resolves and reads 600 files takes twice the CPU time (bench/report.md, "start"). Types are emitted by tsc, file by file.
+ */
+
+const root = import.meta.dirname;
+const workspace = join(root, '..');
+const dist = join(root, 'dist');
+
+/** What a user starts or imports, and what the router starts as a thread or process (`config/entry-file.ts`). */
+const entries = [
+  'index',
+  'cli/main',
+  'sim/process',
+  'classify/scan-in-thread',
+  'forward/bodies-in-thread',
+  'trajectory/ledger-in-thread',
+];
+
+interface Manifest {
+  readonly peerDependencies: Readonly<Record<string, string>>;
+}
+const { peerDependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as Manifest;
+
+rmSync(dist, { recursive: true, force: true });
+execFileSync(
+  process.execPath,
+  [join(workspace, 'node_modules/typescript/bin/tsc'), '-p', join(root, 'tsconfig.build.json')],
+  {
+    stdio: 'inherit',
+  },
+);
+const { metafile } = await build({
+  absWorkingDir: root,
+  entryPoints: entries.map((entry) => `src/${entry}.ts`),
+  outdir: 'dist',
+  outbase: 'src',
+  chunkNames: 'shared/[name]-[hash]',
+  bundle: true,
+  splitting: true,
+  platform: 'node',
+  format: 'esm',
+  target: 'node22',
+  // Function names stay, for stack traces; blanks only cost memory.
+  minifyWhitespace: true,
+  minifySyntax: true,
+  external: Object.keys(peerDependencies),
+  // CommonJS packages among the bundled ones require Node's modules.
+  banner: { js: "import{createRequire as requireFrom}from'node:module';const require=requireFrom(import.meta.url);" },
+  metafile: true,
+  logLevel: 'warning',
+});
+writeFileSync(join(dist, 'THIRD_PARTY_LICENSES'), licences(Object.keys(metafile.inputs)));
+
+/** The licences of the packages that the bundle contains, as these ask for. */
+function licences(inputs: readonly string[]): string {
+  const folders = inputs.flatMap((input) => /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(input)?.[1] ?? []);
+  return [...new Set(folders)]
+    .toSorted()
+    .map((folder) => {
+      const path = join(root, folder);
+      const { name, version, license } = JSON.parse(readFileSync(join(path, 'package.json'), 'utf8')) as Record<
+        string,
+        string
+      >;
+      const file = readdirSync(path).find((each) => /^(licen[cs]e|copying)/i.test(each));
+      const text =
+        file === undefined || !existsSync(join(path, file))
+          ? `License: ${license}`
+          : readFileSync(join(path, file), 'utf8');
+      return `${name} ${version}\n\n${text.trim()}\n`;
+    })
+    .join(`\n${'-'.repeat(80)}\n\n`);
+}

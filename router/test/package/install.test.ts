@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { promisify } from 'node:util';
+import { startSimEngine } from '../../src/sim/engine.ts';
+
+const run = promisify(execFile);
+const root = join(import.meta.dirname, '../../..');
+
+/** The oldest Node.js that the package says it runs on. */
+const OLDEST_NODE = '22.19.0';
+
+test(`the packed router, installed alone, serves on Node.js ${OLDEST_NODE}`, { timeout: 240_000 }, async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'turnout-package-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  await run('npm', ['run', 'build'], { cwd: root });
+  const packed = await run('npm', ['pack', '--workspace', 'router', '--pack-destination', folder, '--json'], {
+    cwd: root,
+  });
+  const [{ filename }] = JSON.parse(packed.stdout.slice(packed.stdout.indexOf('['))) as [{ filename: string }];
+  const node = `node-linux-${process.arch}@${OLDEST_NODE}`;
+  const install = ['install', '--global', '--prefix', folder, '--no-audit', '--no-fund'];
+  await run('npm', [...install, join(folder, filename), node], { cwd: folder });
+  const home = join(folder, 'lib/node_modules');
+  for (const file of ['README.md', 'LICENSE', 'dist/THIRD_PARTY_LICENSES'])
+    assert.ok(existsSync(join(home, 'turnout', file)), file);
+
+  const engine = await startSimEngine({ timeScale: 0 });
+  t.after(() => engine.close());
+  const program = join(home, `node-linux-${process.arch}/bin/node`);
+  const args = ['serve', '--port', '0', '--prometheus-port', '0', '--worker-urls', engine.url];
+  const router = spawn(program, [join(folder, 'bin/turnout'), ...args], {
+    cwd: folder,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const ended = once(router, 'exit');
+  t.after(async () => {
+    router.kill('SIGKILL');
+    await ended;
+  });
+  let output = '';
+  const url = await new Promise<string>((resolve, reject) => {
+    router.stdout.on('data', (part: Buffer) => {
+      output += part.toString();
+      const found = /listening on (http:\/\/[\d.:]+)/.exec(output);
+      if (found !== null) resolve(found[1]!);
+    });
+    void ended.then(() => reject(new Error(`it ended: ${output}`)));
+  });
+  // A body of this size is scanned in a thread: its module has to be found in the package, too.
+  const padding = ' '.repeat(2_000_000);
+  const answer = await fetch(`${url}/generate`, {
+    method: 'POST',
+    body: JSON.stringify({ padding, text: 'Hello', sampling_params: { max_new_tokens: 2 } }),
+  });
+  assert.equal(answer.status, 200, await answer.clone().text());
+  const { version } = JSON.parse(readFileSync(join(root, 'router/package.json'), 'utf8')) as { version: string };
+  const told = await run(program, [join(folder, 'bin/turnout'), '--version']);
+  assert.ok(told.stdout.startsWith(`turnout ${version}\nNode.js ${OLDEST_NODE}`), told.stdout);
+  router.kill('SIGTERM');
+  assert.deepEqual(await ended, [0, null]);
+});
