@@ -24,6 +24,8 @@ export interface UnderWay {
   abort(): void;
   /** An event of its answer was just completed: one of the router's own may be put in here. */
   readonly isBetweenEvents?: boolean;
+  /** This worker hangs. Whoever waits for it goes on without it, at once or when this is called again. */
+  workerHung?(worker: Worker, proof: string): void;
 }
 
 /** What an exchange is told from outside is told to the road it is on. */
@@ -97,6 +99,8 @@ export type Failure =
   | 'status'
   /** No answer began in time (`--first-byte-timeout-secs`). */
   | 'first_byte_timeout'
+  /** The engine was proven to hang before a byte of its answer came. */
+  | 'hung'
   /** A prefill engine answered well, but nothing by which a decode engine could go on. */
   | 'no_handover';
 

@@ -41,6 +41,7 @@ import { WorkerTls } from './fleet/worker-tls.ts';
 import { readWorkerUrls } from './fleet/worker-url.ts';
 import { FleetControl } from './forward/control/fleet-control.ts';
 import { Forwarder } from './forward/forward.ts';
+import { HungRequests } from './forward/hung-requests.ts';
 import { forwardOptions } from './forward/options.ts';
 import { BodyThread } from './forward/body-thread.ts';
 import { pairStyleOf } from './forward/pd/pair-style.ts';
@@ -200,13 +201,18 @@ async function assemble(
       if (event === 'readmitted') slowStart.begin(worker);
       // A new process has none of the prompts of the old one.
       if (event === 'restarted') table.flushed(worker);
-      logHealth(log, event, worker, detail, failedChecks);
+      logHealth(log, event, worker, detail, {
+        failedChecks: failedChecks ?? 0,
+        waiting: () => hungRequests.waitingAt(worker),
+      });
+      if (event === 'hung') hungRequests.add(worker, detail);
     },
     onStalled: (worker) => logStall(log, worker),
     onModels: () => waitingRoom.knock(),
   });
   closers.add(() => watch.close());
-  const { breakers, health, models, stalls } = watch;
+  const { breakers, health, models, stalls, pauses } = watch;
+  const hungRequests = new HungRequests(fleet, () => pipeline.underWay);
   const fullWorkers = new FullWorkers(fleet, waitingRoom, live.of(fullWorkersOptions), models);
   const keys = live.of(({ keyOrder, sessionHeaders }) => {
     const places = orders[keyOrder](sessionHeaders);
@@ -274,7 +280,16 @@ async function assemble(
 
   // The road: pipeline.ts is its picture.
   const { doorkeeper, cors } = access;
-  const fleetControl = new FleetControl({ fleet, table, health, models, clock, config, onResult: controlLog(log) });
+  const fleetControl = new FleetControl({
+    fleet,
+    table,
+    health,
+    models,
+    pauses,
+    clock,
+    config,
+    onResult: controlLog(log),
+  });
   // The guard reads what the other plugins made of a body.
   const plugins = [...pluginRoom.plugins, ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])];
   const bodyThread = new BodyThread();
@@ -347,6 +362,7 @@ async function assemble(
       clock.nowMs = performance.now();
       doors.sweep();
       stalls.sweep(clock.nowMs);
+      hungRequests.sweep();
       places.sweep(clock.nowMs);
       requestLogs.sweep(clock.nowMs);
       heapGuard.look(clock.nowMs);

@@ -27,6 +27,10 @@ export function addOptions(
       ]);
     else if (spec.value !== '') flag.argParser((text: string) => fromText(name, text));
     command.addOption(flag);
+    if (spec.value === '' && fallback === true) {
+      const off = new Option(`--no-${flagFor(kebab(name))}`, `Turns --${flagFor(kebab(name))} off.`);
+      command.addOption(off.helpGroup(`${spec.group}:`).hideHelp());
+    }
   }
   const config = `--${flagFor('config')} <file>`;
   return command.option(config, 'YAML file with any of these options (flags and environment win over it).');

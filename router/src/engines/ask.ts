@@ -76,3 +76,9 @@ export async function askJson(asker: Asker, path: string): Promise<Record<string
     return null;
   }
 }
+
+/** @returns the body that `path` answers with status 200, or null for anything else. */
+export async function askText(asker: Asker, path: string): Promise<string | null> {
+  const reply = await asker(path).catch(() => null);
+  return reply?.status === 200 ? reply.text : null;
+}

@@ -12,6 +12,10 @@ export interface Control {
   readonly changesVersion?: true;
   /** After its success the engine may list other models: adapters are models. */
   readonly changesModels?: true;
+  /** What it stops after its success, until another control starts it again. */
+  readonly pauses?: 'generation' | 'memory';
+  /** What it starts again after its success. */
+  readonly resumes?: 'generation' | 'memory';
   /** Asking for single requests of one's own is no steering: the body tells (see `admit/stops-others.ts`). */
   readonly isForAnybody?: 'for named requests';
 }
@@ -52,14 +56,15 @@ export const controls: readonly Control[] = [
   { path: '/reset_*' },
   { path: '/clear_*' },
   { path: '/hicache/*', isReadByGet: true },
-  { path: '/release_memory_occupation', flushes: true },
+  { path: '/release_memory_occupation', flushes: true, pauses: 'memory' },
   { path: '/release_*' },
-  { path: '/resume*' },
-  { path: '/sleep', flushes: true },
-  { path: '/wake_up' },
+  { path: '/resume_memory_occupation', resumes: 'memory' },
+  { path: '/resume*', resumes: 'generation' },
+  { path: '/sleep', flushes: true, pauses: 'memory' },
+  { path: '/wake_up', resumes: 'memory' },
   // Pauses and ends.
-  { path: '/pause*' },
-  { path: '/continue_*' },
+  { path: '/pause*', pauses: 'generation' },
+  { path: '/continue_*', resumes: 'generation' },
   { path: '/abort_request', isForAnybody: 'for named requests' },
   { path: '/abort_requests', isForAnybody: 'for named requests' },
   { path: '/inference/v1/abort_requests', isForAnybody: 'for named requests' },

@@ -24,18 +24,34 @@ export interface RankLoad {
   readonly requests: number;
 }
 
+/** What a data-parallel rank reports of its work. */
+export interface RankFigures {
+  readonly rank: number;
+  /** Requests in its running batch: those that wait are not counted. */
+  readonly running: number;
+  /** All figures that change with every token that is read or made, as text: equal texts mean no progress. */
+  readonly progress: string;
+}
+
+/** Whether an engine works, by its own report. */
+export interface EngineSigns {
+  /** true: it is paused or asleep; false: it is not; null: it doesn't say. */
+  readonly isPaused: boolean | null;
+  /** It doesn't say that it is paused, and what it says doesn't rule it out. */
+  readonly mayBePaused: boolean;
+  /** Of each rank; null: it reports none. */
+  readonly figures: readonly RankFigures[] | null;
+}
+
 /** What differs between engines: one file each implements this. */
 export interface Engine {
   readonly kind: EngineKind;
-  /**
-   * Asked when the health path fails: a 200 here means "not broken, only paused". SGLang's /health generates a token and
-   * so fails while generation is paused for a weight update (0.5.23: 503 after 20 s), when its /ready stays good.
-   */
-  readonly pausedPath: string | null;
   /** @returns what the engine says of itself, or null when it is not one of this kind. */
   read(ask: Asker): Promise<EngineFacts | null>;
   /** The load of each of its ranks, in their order; null: it doesn't say. Asked often. */
   readLoads(ask: Asker): Promise<readonly RankLoad[] | null>;
+  /** Whether it works: asked while there is doubt that it does. Never rejects. */
+  readSigns(ask: Asker): Promise<EngineSigns>;
   /** Only the weight version: asked often. */
   readWeightVersion(ask: Asker): Promise<string | null>;
 }

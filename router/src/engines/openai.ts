@@ -1,4 +1,4 @@
-import { type Asker, askJson } from './ask.ts';
+import { type Asker, askJson, askText } from './ask.ts';
 import type { Engine } from './engine.ts';
 
 /** @returns the first model that /v1/models lists. */
@@ -12,7 +12,6 @@ export async function servedModel(ask: Asker): Promise<string | null> {
 /** Any other server with the OpenAI API: it is routed to, and nothing more is known of it. */
 export const openai: Engine = {
   kind: 'openai',
-  pausedPath: null,
   async read(ask) {
     return {
       kind: 'openai',
@@ -27,5 +26,10 @@ export const openai: Engine = {
     };
   },
   readLoads: () => Promise.resolve(null),
+  async readSigns(ask) {
+    // Only whether it answers at all counts here.
+    await Promise.all([askText(ask, '/metrics'), askText(ask, '/v1/models')]);
+    return { isPaused: null, mayBePaused: false, figures: null };
+  },
   readWeightVersion: () => Promise.resolve(null),
 };

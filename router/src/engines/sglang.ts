@@ -1,5 +1,6 @@
-import { type Asker, askJson } from './ask.ts';
-import { type Engine, count, text } from './engine.ts';
+import { type Asker, askJson, askText } from './ask.ts';
+import { type Engine, type RankFigures, count, text } from './engine.ts';
+import { metricLines, rankIn } from './metric-lines.ts';
 
 /** Newer releases answer /model_info and /server_info; until 0.5.2 they were /get_model_info and /get_server_info. */
 const either = async (ask: Asker, path: string, old: string) => (await askJson(ask, path)) ?? (await askJson(ask, old));
@@ -7,7 +8,6 @@ const either = async (ask: Asker, path: string, old: string) => (await askJson(a
 /** SGLang (facts of 0.5.2 to 0.5.23). */
 export const sglang: Engine = {
   kind: 'sglang',
-  pausedPath: '/ready',
   async read(ask) {
     const model = await either(ask, '/model_info', '/get_model_info');
     if (model === null || !('model_path' in model)) return null;
@@ -32,7 +32,71 @@ export const sglang: Engine = {
       requests: (count(load['num_running_reqs']) ?? 0) + (count(load['num_waiting_reqs']) ?? 0),
     }));
   },
+  async readSigns(ask) {
+    const [answer, metrics, ready] = await Promise.all([
+      askJson(ask, '/v1/loads?include=core,queues'),
+      askText(ask, '/metrics'),
+      ask('/ready').catch(() => null),
+    ]);
+    const loads = Array.isArray(answer?.['loads']) ? (answer['loads'] as Load[]) : [];
+    return {
+      isPaused: loads.some(({ queues }) => (count(queues?.paused) ?? 0) > 0) ? true : null,
+      mayBePaused: ready?.status === 200 ? false : ready?.status === 503 || (await answersFromLoop(ask)),
+      figures: figuresOf(loads, metrics ?? ''),
+    };
+  },
   async readWeightVersion(ask) {
     return text((await either(ask, '/model_info', '/get_model_info'))?.['weight_version']);
   },
 };
+
+/** An entry of /v1/loads, of one rank. */
+interface Load {
+  readonly dp_rank?: number;
+  readonly num_running_reqs?: number;
+  readonly num_used_tokens?: number;
+  readonly queues?: { readonly paused?: number };
+}
+
+/**
+ * Releases without /ready: the loop of a scheduler that is paused answers this, that of one that hangs does not. Where there is a
+ * /ready it is 503 as soon as the engine is paused (0.5.23), and where it hangs only once a check of /health has failed, after 20 s.
+ */
+async function answersFromLoop(ask: Asker): Promise<boolean> {
+  return (await either(ask, '/server_info', '/get_server_info')) !== null;
+}
+
+/** Those of finished requests too: more figures than needed can't make an engine look stuck. */
+const TOKENS = [
+  'sglang:prompt_tokens_total',
+  'sglang:generation_tokens_total',
+  'sglang:realtime_tokens_total',
+  'sglang:num_used_tokens',
+];
+const RUNNING = 'sglang:num_running_reqs';
+
+/** Its loads are those of a moment ago, its metrics (`--enable-metrics`) are renewed every few seconds. */
+function figuresOf(loads: readonly Load[], metrics: string): RankFigures[] | null {
+  const lines = metricLines(metrics, [RUNNING, ...TOKENS]).map((line) => ({
+    ...line,
+    rank: rankIn(line.labels, 'dp_rank'),
+  }));
+  const progressOf = (rank: number): string =>
+    lines
+      .filter((line) => line.rank === rank)
+      .map(({ value }) => value)
+      .join(' ');
+  const figures = loads.map(({ dp_rank: rank = 0, num_running_reqs: running = 0, num_used_tokens: used = 0 }) => ({
+    rank,
+    running,
+    progress: `${running} ${used} ${progressOf(rank)}`,
+  }));
+  if (figures.length > 0) return figures;
+  // Every rank of tensor parallelism has a line of its own.
+  const ranks = new Set(lines.filter(({ name }) => name === RUNNING).map(({ rank }) => rank));
+  if (ranks.size === 0) return null;
+  return Array.from(ranks, (rank) => {
+    const running = lines.filter((line) => line.name === RUNNING && line.rank === rank).map(({ value }) => value);
+    return { rank, running: Math.max(...running), progress: progressOf(rank) };
+  });
+}

@@ -1,11 +1,11 @@
-import { askJson } from './ask.ts';
-import { type Engine, type RankLoad, count, text } from './engine.ts';
+import { type Asker, askJson, askText } from './ask.ts';
+import { type Engine, type RankFigures, type RankLoad, count, text } from './engine.ts';
+import { metricLines, rankIn } from './metric-lines.ts';
 import { servedModel } from './openai.ts';
 
 /** vLLM (facts of 0.32.0). What steers weights and pauses is there only with VLLM_SERVER_DEV_MODE=1. */
 export const vllm: Engine = {
   kind: 'vllm',
-  pausedPath: null,
   async read(ask) {
     const version = await askJson(ask, '/version');
     if (version === null || !('version' in version)) return null;
@@ -36,19 +36,61 @@ export const vllm: Engine = {
     const loads = loadsIn(metrics?.text ?? '');
     return loads.length === 0 ? null : loads;
   },
+  async readSigns(ask) {
+    const [metrics, paused, sleeping] = await Promise.all([
+      askText(ask, '/metrics'),
+      saysYes(ask, '/is_paused', 'is_paused'),
+      saysYes(ask, '/is_sleeping', 'is_sleeping'),
+      askText(ask, '/load'),
+    ]);
+    const figures = metrics === null ? [] : figuresIn(metrics);
+    return {
+      isPaused: paused === true || sleeping === true ? true : paused === 'no answer' ? null : paused,
+      // Only a core whose loop runs answers that: one that loads weights does not, nor does one that hangs.
+      mayBePaused: paused === 'no answer' || sleeping === 'no answer',
+      figures: figures.length === 0 ? null : figures,
+    };
+  },
   async readWeightVersion(ask) {
     return text((await askJson(ask, '/weight_info'))?.['weight_version']);
   },
 };
 
+/** @returns null: it has no such call (without development mode) */
+async function saysYes(ask: Asker, path: string, field: string): Promise<boolean | null | 'no answer'> {
+  const reply = await ask(path).catch(() => null);
+  if (reply === null) return 'no answer';
+  if (reply.status !== 200) return null;
+  return new RegExp(`"${field}"\\s*:\\s*true`).test(reply.text);
+}
+
+const RUNNING = 'vllm:num_requests_running';
+/** Read and made tokens, and the KV that a prompt takes while it is read in parts: its tokens are counted at its end. */
+const PROGRESS = [
+  'vllm:prompt_tokens_total',
+  'vllm:generation_tokens_total',
+  'vllm:prefix_cache_queries_total',
+  'vllm:(?:gpu|kv)_cache_usage_perc',
+];
+
+function figuresIn(metrics: string): RankFigures[] {
+  const ranks = new Map<number, { running: number; progress: string }>();
+  for (const { name, labels, value } of metricLines(metrics, [RUNNING, ...PROGRESS])) {
+    const rank = rankIn(labels, 'engine');
+    const figures = ranks.get(rank) ?? { running: 0, progress: '' };
+    if (name === RUNNING) figures.running += value;
+    figures.progress += `${value} `;
+    ranks.set(rank, figures);
+  }
+  return Array.from(ranks, ([rank, figures]) => ({ rank, ...figures }));
+}
+
 /** By the label `engine`: the number of the rank, counted over the whole fleet where nodes share one data-parallel group. */
 function loadsIn(metrics: string): RankLoad[] {
   const requests = new Map<number, number>();
-  for (const [, labels = '', value] of metrics.matchAll(
-    /^vllm:num_requests_(?:running|waiting)(?:\{(.*)\})? (\S+)$/gm,
-  )) {
-    const rank = Number(/(?:^|,)engine="(\d+)"/.exec(labels)?.[1] ?? 0);
-    requests.set(rank, (requests.get(rank) ?? 0) + Number(value));
+  for (const { labels, value } of metricLines(metrics, ['vllm:num_requests_(?:running|waiting)'])) {
+    const rank = rankIn(labels, 'engine');
+    requests.set(rank, (requests.get(rank) ?? 0) + value);
   }
   return Array.from(requests, ([rank, sum]) => ({ rank, requests: sum })).toSorted((a, b) => a.rank - b.rank);
 }

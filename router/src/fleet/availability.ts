@@ -10,6 +10,7 @@ const words: Readonly<Record<Reason, string>> = {
   role: 'with a role that does not serve here',
   version: 'with other weights than the fleet',
   ranks: 'not yet asked for their data-parallel ranks',
+  hung: 'hung',
 };
 
 /** What to tell a client when no worker may get its request: why each can't, and when to come back. */

@@ -1,18 +1,19 @@
 import type { Asker } from '../engines/ask.ts';
-import type { EngineFacts } from '../engines/engine.ts';
+import type { EngineFacts, EngineSigns } from '../engines/engine.ts';
 import { engines, identify } from '../engines/engines.ts';
 import type { Random } from '../kit/rng.ts';
 import type { Breakers } from './breakers.ts';
 import type { Fleet } from './fleet.ts';
+import { HangWatch, Hearing } from './hang-watch.ts';
+import type { HangOptions } from './hang.ts';
+import type { Pauses } from './pauses.ts';
 import type { WeightVersions } from './weight-versions.ts';
 import { REASONS, type Worker } from './worker.ts';
 
-export interface HealthOptions {
+export interface HealthOptions extends HangOptions {
   readonly path: string;
   readonly intervalMs: number;
   readonly timeoutMs: number;
-  /** Failed checks in a row that put a worker into quarantine. */
-  readonly failureThreshold: number;
   /** Good checks in a row that let it out again. */
   readonly successThreshold: number;
   /** A new worker that has not answered after so long is reported. */
@@ -26,7 +27,14 @@ export interface HealthOptions {
 const DOUBT_INTERVAL_MS = 1_000;
 
 /** `restarted`: nobody listened there for a while, so it is another process now. `identified`: what it is was found out. */
-export type HealthEvent = 'identified' | 'quarantined' | 'readmitted' | 'restarted' | 'held_back' | 'not_started';
+export type HealthEvent =
+  | 'identified'
+  | 'quarantined'
+  | 'readmitted'
+  | 'restarted'
+  | 'held_back'
+  | 'not_started'
+  | 'hung';
 
 /** `failedChecks`: in a row; told of who was quarantined. */
 export type OnHealthEvent = (event: HealthEvent, worker: Worker, detail: string, failedChecks?: number) => void;
@@ -38,6 +46,7 @@ export interface HealthWatchParts {
   readonly random: Random;
   readonly breakers: Breakers;
   readonly versions: WeightVersions;
+  readonly pauses: Pauses;
   readonly onEvent: OnHealthEvent;
 }
 
@@ -63,8 +72,12 @@ export class HealthWatch {
   /** It was reported that it does not start. */
   #isReported = false;
 
+  readonly #hangs: HangWatch;
+
   constructor(parts: HealthWatchParts) {
     this.#parts = parts;
+    const { fleet, options, onEvent } = parts;
+    this.#hangs = new HangWatch(fleet, options, (worker, proof) => onEvent('hung', worker, proof));
   }
 
   add(worker: Worker): void {
@@ -99,15 +112,29 @@ export class HealthWatch {
   }
 
   async #look(): Promise<void> {
-    const { options, random } = this.#parts;
+    const { options, random, pauses, onEvent } = this.#parts;
     this.#timer = null;
     this.#isAsking = true;
     const [worker] = this.#workers as Iterable<Worker> as [Worker];
     const asker = worker.asker(options.timeoutMs);
-    const problem = await problemOf(worker, asker, options.path);
+    const hearing = new Hearing(asker);
+    const isInDoubt = this.#failures > 0 || [...this.#workers].some((each) => this.#hangs.isInDoubt(each));
+    const early = isInDoubt ? signsOf(worker, hearing.ask) : null;
+    const problem = await problemOf(hearing.ask, options.path);
+    const signs = early === null && problem === null ? null : await (early ?? signsOf(worker, hearing.ask));
+    if (signs?.isPaused === false) pauses.forget(worker.engineUrl);
+    const isPaused = signs?.isPaused === true || pauses.isPaused(worker.engineUrl);
     for (const each of this.#workers) each.problem = problem;
     if (problem === null) await this.#passed(asker);
-    else this.#failed(problem);
+    // A paused engine fails its checks and is not broken, as long as it answers something. This is no sign of health either.
+    else if (!isPaused || !hearing.hasAnswer) this.#failed(problem);
+    if (early === null && problem === null) this.#hangs.clear();
+    else {
+      const look = { isAnswering: hearing.hasAnswer, isWell: problem === null, isPaused, signs };
+      for (const back of this.#hangs.look(this.#workers, look)) {
+        if (!isQuarantined(back)) onEvent('readmitted', back, 'it makes tokens again');
+      }
+    }
     this.#isAsking = false;
     if (this.#workers.size === 0) return;
     if (problem === null && this.#isUnidentified) return this.askIn(0);
@@ -199,17 +226,15 @@ export class HealthWatch {
 }
 
 /** @returns null when all is well, else what is wrong. */
-async function problemOf({ engine }: Worker, asker: Asker, path: string): Promise<string | null> {
-  let problem: string;
+async function problemOf(asker: Asker, path: string): Promise<string | null> {
   try {
     const { status } = await asker(path);
-    if (status >= 200 && status < 300) return null;
-    problem = `${path} answered ${status}`;
+    return status >= 200 && status < 300 ? null : `${path} answered ${status}`;
   } catch (error) {
-    problem = (error as NodeJS.ErrnoException).code ?? (error as Error).message;
+    return (error as NodeJS.ErrnoException).code ?? (error as Error).message;
   }
-  const pausedPath = engine === null ? null : engines[engine].pausedPath;
-  if (pausedPath === null) return problem;
-  const paused = await asker(pausedPath).catch(() => null);
-  return paused?.status === 200 ? null : problem;
 }
+
+/** What it reports of its work; null where it is not known what it is. */
+const signsOf = ({ engine }: Worker, asker: Asker): Promise<EngineSigns | null> =>
+  engine === null ? Promise.resolve(null) : engines[engine].readSigns(asker);

@@ -1,7 +1,4 @@
-import type { Random } from '../kit/rng.ts';
-import type { Breakers } from './breakers.ts';
-import type { Fleet } from './fleet.ts';
-import { type HealthOptions, HealthWatch, type HealthWatchParts, type OnHealthEvent } from './health-watch.ts';
+import { HealthWatch, type HealthWatchParts } from './health-watch.ts';
 import { WeightVersions } from './weight-versions.ts';
 import { REASONS, type Worker } from './worker.ts';
 
@@ -14,9 +11,10 @@ export class Health {
   /** By `engineUrl`. */
   readonly #watches = new Map<string, HealthWatch>();
 
-  constructor(fleet: Fleet, options: HealthOptions, random: Random, breakers: Breakers, onEvent: OnHealthEvent) {
+  constructor(parts: Omit<HealthWatchParts, 'versions'>) {
+    const { fleet, options, onEvent } = parts;
     const versions = new WeightVersions(fleet, options, (worker, detail) => onEvent('held_back', worker, detail));
-    this.#parts = { fleet, options, random, breakers, versions, onEvent };
+    this.#parts = { ...parts, versions };
     fleet.onEvent((event, worker) => {
       if (event === 'added') this.#start(worker);
       else if (event === 'removed') this.#stop(worker);

@@ -41,5 +41,7 @@ export const healthOptions = (config: Config): HealthOptions => ({
   successThreshold: config.healthSuccessThreshold,
   startupTimeoutMs: config.workerStartupTimeoutSecs * 1000,
   startupIntervalMs: config.workerStartupCheckInterval * 1000,
+  hungAfterMs: config.hungAfterSecs * 1000,
+  maxPauseMs: config.maxPauseSecs * 1000,
   isEnabled: !config.disableHealthCheck,
 });

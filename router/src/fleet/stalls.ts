@@ -1,12 +1,13 @@
 import type { Fleet } from './fleet.ts';
-import type { Worker } from './worker.ts';
+import { REASONS, type Worker } from './worker.ts';
 
 /** An engine with open event streams says something on one of them every few milliseconds, or has one in a long prefill. */
 const STALL_MS = 30_000;
 
 /**
- * Finds workers that have event streams open and say nothing on any of them: engines that hang. Each is reported once, until it
- * says something again.
+ * Finds workers that have event streams open and send nothing on any of them, and unhealthy ones that send nothing of any answer:
+ * engines that may hang. Each is reported once, until it sends something again. (A healthy engine may be silent for minutes where no
+ * answer is a stream: it sends them whole, at their end.)
  */
 export class StallWatch {
   readonly #fleet: Fleet;
@@ -24,7 +25,12 @@ export class StallWatch {
 
   sweep(nowMs: number): void {
     for (const worker of this.#fleet.workers) {
-      const isStalled = worker.openStreams > 0 && nowMs - worker.lastReadMs > STALL_MS;
+      if (this.#fleet.load(worker) === 0) worker.quietSinceMs = nowMs;
+      else if (worker.lastReadMs > worker.quietSinceMs) worker.quietSinceMs = worker.lastReadMs;
+      const isUnhealthy = (worker.reasons & (REASONS.unhealthy | REASONS.hung)) !== 0;
+      const isStalled =
+        (worker.openStreams > 0 && nowMs - worker.lastReadMs > STALL_MS) ||
+        (isUnhealthy && nowMs - worker.quietSinceMs > STALL_MS);
       if (isStalled === this.#stalled.has(worker)) continue;
       if (isStalled) {
         this.#stalled.add(worker);

@@ -8,6 +8,7 @@ import type { OnHealthEvent } from './health-watch.ts';
 import { LoadWatch } from './load-watch.ts';
 import { FleetModels } from './models.ts';
 import { breakersOptions, healthOptions } from './options.ts';
+import { Pauses } from './pauses.ts';
 import { StallWatch } from './stalls.ts';
 import type { Worker } from './worker.ts';
 
@@ -26,6 +27,7 @@ export interface FleetWatch {
   readonly health: Health;
   readonly models: FleetModels;
   readonly stalls: StallWatch;
+  readonly pauses: Pauses;
   /** Asks engines for their load as often as this configuration says. */
   watchLoad(config: Config): void;
   close(): void;
@@ -34,11 +36,21 @@ export interface FleetWatch {
 /** Looks after workers from when they are added: adds none itself. */
 export function watchFleet(fleet: Fleet, live: LiveConfig, random: Random, ears: FleetEars): FleetWatch {
   const breakers = new Breakers(fleet, live.of(breakersOptions), () => performance.now(), ears.onBreaker);
-  const health = new Health(fleet, live.of(healthOptions), random, breakers, (event, worker, ...detail) => {
-    if (event === 'restarted' || event === 'identified') void models.read([worker]);
-    ears.onHealth(event, worker, ...detail);
+  const options = live.of(healthOptions);
+  const pauses = new Pauses(() => options.maxPauseMs);
+  const health = new Health({
+    fleet,
+    options,
+    random,
+    breakers,
+    pauses,
+    onEvent(event, worker, ...detail) {
+      if (event === 'restarted') pauses.forget(worker.engineUrl);
+      if (event === 'restarted' || event === 'identified') void models.read([worker]);
+      ears.onHealth(event, worker, ...detail);
+    },
   });
-  const models = new FleetModels(fleet, live.of(healthOptions), ears.onModels);
+  const models = new FleetModels(fleet, options, ears.onModels);
   const stalls = new StallWatch(fleet, (worker) => {
     ears.onStalled(worker);
     health.suspect(worker);
@@ -54,6 +66,7 @@ export function watchFleet(fleet: Fleet, live: LiveConfig, random: Random, ears:
     health,
     models,
     stalls,
+    pauses,
     watchLoad,
     close() {
       load?.close();

@@ -19,6 +19,8 @@ export const REASONS = {
   version: 16,
   /** How many data-parallel ranks its engine has is not known yet (`--dp-aware`). */
   ranks: 32,
+  /** It hangs: it answers nothing at all, or runs requests without making a token (see `HangJudge`). */
+  hung: 64,
 } as const;
 export type Reason = keyof typeof REASONS;
 
@@ -85,6 +87,8 @@ export class Worker {
   openStreams = 0;
   /** When any of its answers last brought a byte (monotonic ms, good to a tick). */
   lastReadMs = 0;
+  /** Since when it has work and none of its answers brought a byte (monotonic ms, good to a tick). */
+  quietSinceMs: number = performance.now();
   /** Its breaker is half-open: it gets one exchange at a time. */
   isOnTrial = false;
   /** Passed a health check, and none failed since. */

@@ -11,6 +11,8 @@ export interface AttemptOwner {
   readonly answerTimeouts: AnswerTimeouts;
   /** Asked about an answer with an error status: true: throw it away, the owner goes on elsewhere. */
   rejects(attempt: Attempt, head: ResponseHead): boolean;
+  /** Asked where the worker hangs and no byte of an answer came: true: the attempt fails now; false: it goes on waiting. */
+  leavesHung(attempt: Attempt): boolean;
   onAnswerBegins(attempt: Attempt, head: ResponseHead): void;
   /** Before an answer was passed on. */
   onFailed(attempt: Attempt, failure: Failure, detail: string): void;
@@ -19,7 +21,7 @@ export interface AttemptOwner {
 }
 
 /** Why an answer broke off. */
-export type CutCode = 'upstream_reset' | 'stream_idle_timeout';
+export type CutCode = 'upstream_reset' | 'stream_idle_timeout' | 'engine_hung';
 
 /** Part of a pair: when its answer may begin, and whether it is the one that the client gets. */
 export interface PairRules {

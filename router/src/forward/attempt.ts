@@ -102,6 +102,14 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     if (this.#isStarted) this.#connection.destroy();
   }
 
+  /** Its worker was proven to hang. */
+  workerHung(worker: Worker, proof: string): void {
+    if (this.isOver || !this.#isStarted || worker !== this.worker) return;
+    if (this.hasAnswer) this.#cut(proof, 'engine_hung');
+    else if (this.#connection.hasRead && !this.#isHeadWhole) this.#fail('cut_head', proof);
+    else if (this.#owner.leavesHung(this)) this.#fail('hung', proof);
+  }
+
   // ---- the request's body ----
 
   takeBody(piece: Buffer): boolean {

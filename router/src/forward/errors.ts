@@ -50,6 +50,12 @@ export function nobodyLeft(x: Exchange, detail = ''): RouterError {
   if (last === 'cut_head') {
     return new RouterError('upstream_reset', 'The engine broke off inside the head of its answer.');
   }
+  if (last === 'hung') {
+    return new RouterError(
+      'engine_hung',
+      'The engine hung before it answered, and no other may get the request. Retry.',
+    );
+  }
   if (last === 'no_handover') {
     const message =
       'The prefill engine handed nothing over to a decode engine (kv_transfer_params): it needs a connector.';

@@ -19,7 +19,8 @@ export interface NextTry {
 export const mayRunTwice = (x: Exchange): boolean => x.isGeneration || isSafe(x.head.method);
 
 /** The engine may have begun the work: it got the request, or a part of it, and said nothing. */
-export const hasBegun = ({ failure }: FailedAttempt): boolean => failure === 'reset' || failure === 'stale';
+export const hasBegun = ({ failure }: FailedAttempt): boolean =>
+  failure === 'reset' || failure === 'stale' || failure === 'hung';
 
 /** Decides what follows a failed attempt, before any byte of an answer went out. */
 export class Failover {
@@ -67,11 +68,27 @@ export class Failover {
     return this.#nextTry(x, x.failures, 0);
   }
 
+  /**
+   * The engine hangs, and no byte of an answer came: as with a connection that breaks, one other worker does the work.
+   *
+   * @returns null: it has failed for good; 'later': no other worker may get it now, or the budget for retries is used up
+   */
+  afterHung(x: Exchange, worker: Worker): NextTry | 'later' | null {
+    const failures: FailedAttempt[] = [...x.failures, { worker, failure: 'hung' }];
+    if (failures.filter(hasBegun).length > 1 || !this.#maySendAgain(x, failures)) return null;
+    const next = this.#nextTry(x, failures, 0);
+    return next !== null && this.#allowance.spend(this.#clock.nowMs) ? next : 'later';
+  }
+
+  /** Only the same bytes may be sent again, which a body that flowed through without being kept can't be. */
+  #maySendAgain(x: Exchange, failures: readonly FailedAttempt[]): boolean {
+    return x.body.isWhole && failures.length <= this.#options.retries.maxRetries;
+  }
+
   /** @param askedMs how long the engine that failed last wants to be left alone */
   #nextTry(x: Exchange, failures: readonly FailedAttempt[], askedMs: number): NextTry | null {
     const { retries } = this.#options;
-    // Only the same bytes may be sent again, which a body that flowed through without being kept can't be.
-    if (!x.body.isWhole || failures.length > retries.maxRetries) return null;
+    if (!this.#maySendAgain(x, failures)) return null;
     const who = whoOfEachRole(failures, this.#eligibleFor(x));
     if (who === null) return null;
     if (!who.isAgain) return { tried: who.tried, waitMs: 0 };

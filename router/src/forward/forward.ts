@@ -46,6 +46,7 @@ export interface ForwardEvents {
 const cutMessages: Readonly<Record<CutCode, string>> = {
   upstream_reset: 'The engine broke off in the middle of its answer.',
   stream_idle_timeout: 'The engine fell silent in the middle of its answer (--stream-idle-timeout-secs).',
+  engine_hung: 'The engine hung in the middle of its answer. Retry.',
 };
 
 const ONE_DECODE: readonly Role[] = ['decode'];
@@ -276,6 +277,14 @@ export class Forwarder implements PairOwner {
     return this.#next !== null;
   }
 
+  leavesHung({ x, worker }: Attempt): boolean {
+    if (!this.#options.retryHung || !x.isGeneration) return false;
+    const next = this.#failover.afterHung(x, worker);
+    if (next === 'later') return false;
+    this.#next = next;
+    return true;
+  }
+
   onFailed({ x, worker }: Pick<Attempt, 'x' | 'worker'>, failure: Failure, detail: string): void {
     const isFirstDoubt = !x.failures.some(hasBegun);
     x.failures = [...x.failures, { worker, failure }];
@@ -285,7 +294,7 @@ export class Forwarder implements PairOwner {
       return;
     }
     this.#chooser.release(x);
-    const next = failure === 'status' ? this.#next : this.#failover.afterFailure(x, failure);
+    const next = failure === 'status' || failure === 'hung' ? this.#next : this.#failover.afterFailure(x, failure);
     this.#events.onAttemptFailed(x, worker, failure, detail, next !== null);
     if (next === null) {
       this.#events.onFailed(x, nobodyLeft(x, detail));

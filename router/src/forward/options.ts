@@ -4,6 +4,8 @@ import type { RetryOptions } from './retry.ts';
 
 export interface ForwardOptions {
   readonly retries: RetryOptions;
+  /** A request whose worker hangs goes to another one. */
+  readonly retryHung: boolean;
   readonly answerTimeouts: AnswerTimeouts;
   readonly streamCoalesceMs: number;
   /** Answers name their worker, and why it was chosen. */
@@ -21,6 +23,7 @@ export const forwardOptions = (config: Config): ForwardOptions => ({
     retryAfterMaxMs: config.retryAfterMaxSecs * 1000,
     budget: config.retryBudget,
   },
+  retryHung: config.retryHung,
   answerTimeouts: {
     firstByteMs: config.firstByteTimeoutSecs * 1000,
     idleMs: config.streamIdleTimeoutSecs * 1000,

@@ -20,6 +20,7 @@ export const errorTable = {
   upstream_bad_answer: { status: 502, isRetryable: true },
   upstream_connect_failed: { status: 502, isRetryable: true },
   upstream_reset: { status: 502, isRetryable: true },
+  engine_hung: { status: 502, isRetryable: true },
   queue_timeout: { status: 503, isRetryable: true },
   capture_failed: { status: 503, isRetryable: true },
   overloaded: { status: 503, isRetryable: true },

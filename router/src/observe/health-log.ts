@@ -1,14 +1,31 @@
 import type { BreakerEvent } from '../fleet/breakers.ts';
 import type { HealthEvent } from '../fleet/health-watch.ts';
 import type { Worker } from '../fleet/worker.ts';
+import type { Waiting } from '../forward/hung-requests.ts';
 import type { Logger } from './log.ts';
 
+/** How many requests are at a worker that fails, for people. */
+function inFlightAt({ requests, oldestMs, answers }: Waiting): object {
+  if (requests + answers === 0) return {};
+  const oldest = requests === 0 ? '' : `, the oldest for ${Math.round(oldestMs / 1000)} s`;
+  return { inFlight: `${requests} requests without a byte of an answer${oldest}; ${answers} answers that began` };
+}
+
 /** A line for what health checks found out. */
-export function logHealth(log: Logger, event: HealthEvent, worker: Worker, detail: string, failedChecks = 0): void {
+export function logHealth(
+  log: Logger,
+  event: HealthEvent,
+  worker: Worker,
+  detail: string,
+  { failedChecks, waiting }: { failedChecks: number; waiting: () => Waiting },
+): void {
   const { url } = worker;
   // SlimeRouter's words, which scripts look for. Here such a worker comes back once it is well again.
   if (event === 'quarantined') {
-    log.warn({ worker: url, detail }, `Worker ${url} failed ${failedChecks} checks. Marking DEAD.`);
+    const line = `Worker ${url} failed ${failedChecks} checks. Marking DEAD.`;
+    log.warn({ worker: url, detail, ...inFlightAt(waiting()) }, line);
+  } else if (event === 'hung') {
+    log.warn({ worker: url, detail, ...inFlightAt(waiting()) }, 'worker hung');
   } else {
     const level = event === 'readmitted' || event === 'identified' ? 'info' : 'warn';
     log[level]({ worker: url, detail }, `worker ${event.replace('_', ' ')}`);
@@ -20,5 +37,5 @@ export function logBreaker(log: Logger, event: BreakerEvent, worker: Worker): vo
 }
 
 export function logStall(log: Logger, worker: Worker): void {
-  log.warn({ worker: worker.url, streams: worker.openStreams }, 'worker has streams open and says nothing');
+  log.warn({ worker: worker.url, streams: worker.openStreams }, 'worker stalled: no byte of an answer for 30 s');
 }

@@ -31,7 +31,8 @@ export function verdicts(breakers: Breakers, health: Health): Observer {
       // An idle connection's end is no fault, and its request stays with the worker.
       if (failure === 'stale') return;
       if (failure === 'status') answered(x, worker, Number(detail));
-      else {
+      // The health checks have found it, and find out when it works again.
+      else if (failure !== 'hung') {
         breakers.failed(worker, failure === 'connect' || failure === 'reset' ? 'connection' : 'generation');
         health.suspect(worker);
       }

@@ -11,7 +11,7 @@ export const sglangRoutes: Routes = {
   'PUT /generate': generate,
   'GET /health': health,
   'GET /health_generate': health,
-  'GET /ready': (call) => call.empty(),
+  'GET /ready': (call) => call.empty(call.core.paused ? 503 : 200),
   'GET /model_info': modelInfo,
   'GET /get_model_info': modelInfo,
   'GET /server_info': serverInfo,
@@ -33,8 +33,9 @@ export const sglangRoutes: Routes = {
 
 /** The real one generates a token, so it is slow when busy and answers 503 while paused. */
 function health(call: HttpCall): void {
-  const { options, paused } = call.core;
-  const ms = paused ? options.pausedHealthDelayMs : options.healthDelayMs;
+  const { options, paused, running } = call.core;
+  const awakeMs = running > 0 ? Math.max(options.healthDelayMs, options.busyHealthDelayMs) : options.healthDelayMs;
+  const ms = paused ? options.pausedHealthDelayMs : awakeMs;
   if (ms <= 0) return call.empty(paused ? 503 : 200);
   setTimeout(() => call.empty(call.core.paused ? 503 : 200), ms).unref();
 }
@@ -88,7 +89,7 @@ function loads(call: HttpCall): void {
   const { scheduler } = core;
   const waiting = [...scheduler.waiting, ...scheduler.held];
   const waitingTokens = waiting.reduce((sum, sequence) => sum + sequence.length, 0);
-  const used = core.kvTokensUsed;
+  const used = core.kvTokensRead;
   const load = {
     dp_rank: 0,
     num_running_reqs: core.running,

@@ -100,13 +100,13 @@ test('a new label changes the version and not the tokens; new weights change the
   assert.equal((await greedy(sglang)).text, before.text);
 });
 
-test('paused: new work waits and continues, health says 503, readiness stays', async () => {
+test('paused: new work waits and continues, health and readiness are 503', async () => {
   assert.deepEqual(await postJson(sglang, '/pause_generation', { mode: 'in_place' }), {
     message: 'Generation paused successfully.',
     status: 'ok',
   });
   assert.equal((await get(sglang, '/health')).status, 503);
-  assert.equal((await get(sglang, '/ready')).status, 200);
+  assert.equal((await get(sglang, '/ready')).status, 503);
   const waiting = greedy(sglang);
   while (sglang.stats().waiting === 0) await new Promise((resolve) => setImmediate(resolve));
   await postJson(sglang, '/continue_generation');

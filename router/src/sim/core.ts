@@ -81,6 +81,16 @@ export class Core {
     return (cache.blockCount - cache.freeCount) * this.options.blockTokens;
   }
 
+  /** What real engines report as used: they take KV for a prompt as they read it, the scheduler here takes it all at once. */
+  get kvTokensRead(): number {
+    const { blockTokens } = this.options;
+    const ahead = this.scheduler.running.reduce(
+      (sum, { blocks, computed }) => sum + blocks.length - Math.ceil(computed / blockTokens),
+      0,
+    );
+    return this.kvTokensUsed - ahead * blockTokens;
+  }
+
   get kvTokensTotal(): number {
     return this.scheduler.cache.blockCount * this.options.blockTokens;
   }

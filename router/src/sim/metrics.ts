@@ -30,7 +30,7 @@ function vllmRows(core: Core): Row[] {
   return [
     ['vllm:num_requests_running', 'gauge', 'Requests in the running batch.', core.running],
     ['vllm:num_requests_waiting', 'gauge', 'Requests waiting to be scheduled.', core.waiting],
-    ['vllm:kv_cache_usage_perc', 'gauge', 'Share of KV blocks in use, 0 to 1.', core.kvTokensUsed / core.kvTokensTotal],
+    ['vllm:kv_cache_usage_perc', 'gauge', 'Share of KV blocks in use, 0 to 1.', core.kvTokensRead / core.kvTokensTotal],
     ['vllm:prefix_cache_queries_total', 'counter', 'Prompt tokens looked up.', scheduler.promptTokens],
     ['vllm:prefix_cache_hits_total', 'counter', 'Prompt tokens found.', scheduler.cachedTokens],
     ['vllm:prompt_tokens_total', 'counter', 'Prompt tokens.', scheduler.promptTokens],
@@ -48,9 +48,9 @@ function sglangRows(core: Core): Row[] {
   return [
     ['sglang:num_running_reqs', 'gauge', 'Running requests.', core.running],
     ['sglang:num_queue_reqs', 'gauge', 'Requests in the waiting queue.', core.waiting],
-    ['sglang:num_used_tokens', 'gauge', 'KV tokens in use.', core.kvTokensUsed],
+    ['sglang:num_used_tokens', 'gauge', 'KV tokens in use.', core.kvTokensRead],
     ['sglang:max_total_num_tokens', 'gauge', 'KV tokens in all.', core.kvTokensTotal],
-    ['sglang:token_usage', 'gauge', 'Share of KV tokens in use, 0 to 1.', core.kvTokensUsed / core.kvTokensTotal],
+    ['sglang:token_usage', 'gauge', 'Share of KV tokens in use, 0 to 1.', core.kvTokensRead / core.kvTokensTotal],
     ['sglang:cache_hit_rate', 'gauge', 'Prefix cache hit rate, 0 to 1.', hitRate],
     ['sglang:prompt_tokens_total', 'counter', 'Prompt tokens.', scheduler.promptTokens],
     ['sglang:cached_tokens_total', 'counter', 'Prompt tokens found in the prefix cache.', scheduler.cachedTokens],

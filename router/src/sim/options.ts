@@ -55,6 +55,8 @@ export interface SimOptions {
   incrementalStreamingOutput: boolean;
   /** ms (wall) before /health answers; SGLang's real one takes 1,000 because it makes a token. */
   healthDelayMs: number;
+  /** ms (wall) before an SGLang engine's /health answers while requests run, where that is longer. */
+  busyHealthDelayMs: number;
   /** ms (wall) after which a paused SGLang engine's /health answers 503 (20,000 measured on 0.5.23). */
   pausedHealthDelayMs: number;
   maxBodyBytes: number;
@@ -93,6 +95,7 @@ export const simDefaults: SimOptions = {
   logprobNoise: 0,
   incrementalStreamingOutput: false,
   healthDelayMs: 0,
+  busyHealthDelayMs: 0,
   pausedHealthDelayMs: 20_000,
   maxBodyBytes: 256 * 1024 * 1024,
 };

@@ -115,21 +115,88 @@ test('a sick engine\u2019s own 500s pass and do not take it out of routing by th
   equal(router.fleet.eligible.length, 1);
 });
 
-test('a paused SGLang engine (health fails, /ready passes) stays in', async (t) => {
-  const more: ControlAnswer = (path) =>
-    path === '/model_info'
-      ? answer(200, '{"model_path":"m","weight_version":"1"}')
-      : path === '/ready'
-        ? answer(200, '')
-        : answer(404, '');
-  const { engine, state } = await patient(t, { more });
+/** An SGLang engine; `loads`: what its /v1/loads says. */
+const asSglang =
+  (loads: () => ControlAnswer extends (path: string) => infer Said ? Said : never): ControlAnswer =>
+  (path) => {
+    if (path === '/model_info') return answer(200, '{"model_path":"m","weight_version":"1"}');
+    if (path === '/ready') return answer(200, '');
+    return path.startsWith('/v1/loads') ? loads() : answer(404, '');
+  };
+
+const loadsWith = (paused: number): string =>
+  answer(200, `{"loads":[{"dp_rank":0,"num_running_reqs":2,"num_used_tokens":9,"queues":{"paused":${paused}}}]}`);
+
+async function checksGoOn(state: { checks: number }, count = 5): Promise<void> {
+  const from = state.checks;
+  await until(`${count} more checks are done`, () => state.checks > from + count, 15_000);
+}
+
+test('an SGLang engine that reports that it is paused stays in without a limit while its health path fails', async (t) => {
+  let paused = 2;
+  const { engine, state } = await patient(t, { more: asSglang(() => loadsWith(paused)) });
+  const router = await startTestRouter(t, { ...FAST, maxPauseSecs: 0, workerUrls: [engine.url] });
+  const [worker] = router.fleet.workers;
+  await until('it is known', () => worker!.engine === 'sglang');
+  state.isWell = false;
+  await checksGoOn(state);
+  equal(worker!.isHealthy, true);
+  paused = 0;
+  await until('it is in quarantine', () => !worker!.isHealthy);
+});
+
+test('an SGLang engine whose scheduler is dead goes out, though its HTTP server says that it is ready', async (t) => {
+  const { engine, state } = await patient(t, { more: asSglang(() => null) });
+  const router = await startTestRouter(t, { ...FAST, healthCheckTimeoutSecs: 0.1, workerUrls: [engine.url] });
+  const [worker] = router.fleet.workers;
+  await until('it is known', () => worker!.engine === 'sglang');
+  state.isWell = false;
+  await until('it is in quarantine', () => !worker!.isHealthy);
+});
+
+for (const [how, target, fields] of [
+  ['sent to all', '/pause_generation', []],
+  ['sent to one', '/pause_generation', ['x-turnout-worker: *']],
+] as const) {
+  test(`a pause that passed through the router, ${how}, excuses failing checks for --max-pause-secs`, async (t) => {
+    const { engine, state } = await patient(t, { more: asSglang(() => answer(404, '')) });
+    const router = await startTestRouter(t, { ...FAST, maxPauseSecs: 1, workerUrls: [engine.url] });
+    const [worker] = router.fleet.workers;
+    await until('it is known', () => worker!.engine === 'sglang');
+    const named = fields.map((field) => field.replace('*', worker!.id));
+    equal((await send(t, router.url, request('POST', target, '{}', named))).status, 200);
+    state.isWell = false;
+    await checksGoOn(state);
+    equal(worker!.isHealthy, true);
+    await until('it is in quarantine', () => !worker!.isHealthy);
+  });
+}
+
+test('a control that starts the engine again ends the excuse', async (t) => {
+  const { engine, state } = await patient(t, { more: asSglang(() => answer(404, '')) });
+  const router = await startTestRouter(t, { ...FAST, workerUrls: [engine.url] });
+  const [worker] = router.fleet.workers;
+  await until('it is known', () => worker!.engine === 'sglang');
+  for (const path of ['/pause_generation', '/release_memory_occupation', '/continue_generation'])
+    equal((await send(t, router.url, request('POST', path, '{}'))).status, 200);
+  state.isWell = false;
+  await checksGoOn(state);
+  equal(worker!.isHealthy, true, 'its memory is released still');
+  equal((await send(t, router.url, request('POST', '/resume_memory_occupation', '{}'))).status, 200);
+  await until('it is in quarantine', () => !worker!.isHealthy);
+});
+
+test('an engine that is in quarantine does not come back because it is paused', async (t) => {
+  let paused = 0;
+  const { engine, state } = await patient(t, { more: asSglang(() => loadsWith(paused)) });
   const router = await startTestRouter(t, { ...FAST, workerUrls: [engine.url] });
   const [worker] = router.fleet.workers;
   await until('it is known', () => worker!.engine === 'sglang');
   state.isWell = false;
-  const from = state.checks;
-  await until('five more checks are done', () => state.checks > from + 5, 15_000);
-  equal(worker!.isHealthy, true);
+  await until('it is in quarantine', () => !worker!.isHealthy);
+  paused = 1;
+  await checksGoOn(state);
+  equal(worker!.isHealthy, false);
 });
 
 test('--disable-health-check: nobody is asked anything', async (t) => {

@@ -182,6 +182,9 @@ class RouterOptions(TypedDict, total=False):
     retry_max_retries: int
     """Other workers to try when one fails before the first byte of its answer. Default: 3."""
 
+    retry_hung: bool
+    """When a worker hangs: send each generation request that has no byte of its answer to one other worker, within --retry-budget. Off (--no-retry-hung): it waits for the worker. Default: True."""
+
     disable_retries: bool
     """Never try another worker."""
 
@@ -244,6 +247,12 @@ class RouterOptions(TypedDict, total=False):
 
     disable_health_check: bool
     """Take every worker for healthy."""
+
+    hung_after_secs: float
+    """A worker whose own figures show running requests and no token read or made for this long hangs: it gets no new requests. So does one that answers nothing at all at --health-failure-threshold checks. Default: 60."""
+
+    max_pause_secs: float
+    """How long a worker may fail its health checks after a pause, sleep or weight update that passed through the router, where the worker itself does not report that it is paused. Default: 600."""
 
     worker_startup_timeout_secs: float
     """How long a new worker may take to answer its first check before that is reported as a failure. The router itself starts at once. Default: 300."""

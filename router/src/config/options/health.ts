@@ -18,6 +18,16 @@ export const healthOptions = {
   ),
   healthSuccessThreshold: option('<count>', count.min(1).default(2), 'Good checks in a row that let it out again.'),
   disableHealthCheck: option('', flag, 'Take every worker for healthy.', { needsRestart: true }),
+  hungAfterSecs: option(
+    '<secs>',
+    secs.min(0.1).default(60),
+    'A worker whose own figures show running requests and no token read or made for this long hangs: it gets no new requests. So does one that answers nothing at all at --health-failure-threshold checks.',
+  ),
+  maxPauseSecs: option(
+    '<secs>',
+    secs.default(600),
+    'How long a worker may fail its health checks after a pause, sleep or weight update that passed through the router, where the worker itself does not report that it is paused.',
+  ),
 
   workerStartupTimeoutSecs: option(
     '<secs>',

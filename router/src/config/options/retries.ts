@@ -9,6 +9,11 @@ export const retriesOptions = {
     count.default(3),
     'Other workers to try when one fails before the first byte of its answer.',
   ),
+  retryHung: option(
+    '',
+    z.boolean().default(true),
+    'When a worker hangs: send each generation request that has no byte of its answer to one other worker, within --retry-budget. Off (--no-retry-hung): it waits for the worker.',
+  ),
   disableRetries: option('', flag, 'Never try another worker.'),
   retryBufferBytes: option(
     '<bytes>',

@@ -60,6 +60,10 @@ export class ControlCall implements AttemptOwner {
     this.#end('given up');
   }
 
+  leavesHung(): boolean {
+    return false;
+  }
+
   rejects(): boolean {
     return false;
   }

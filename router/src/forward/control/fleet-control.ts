@@ -6,6 +6,7 @@ import type { Exchange } from '../../exchange.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
 import type { Health } from '../../fleet/health.ts';
 import type { FleetModels } from '../../fleet/models.ts';
+import type { Pauses } from '../../fleet/pauses.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { CoarseClock } from '../../kit/clock.ts';
 import { RouterError } from '../../kit/errors.ts';
@@ -20,6 +21,7 @@ export interface FleetControlParts {
   readonly table: PolicyTable;
   readonly health: Health;
   readonly models: FleetModels;
+  readonly pauses: Pauses;
   readonly clock: CoarseClock;
   readonly config: Pick<Config, 'broadcastPaths' | 'singleWorkerPaths'>;
   /** Hears how each engine took a control, as the answers come. */
@@ -38,6 +40,8 @@ export class FleetControl {
   readonly #book: AddressBook;
   readonly #broadcast: PathTable<{ readonly path: string }>;
   readonly #single: PathTable<{ readonly path: string }>;
+  /** Of controls that go to one worker: to be called when they are over. */
+  readonly #ends = new WeakMap<Exchange, (isDone: boolean) => void>();
 
   constructor(parts: FleetControlParts) {
     this.#parts = parts;
@@ -63,6 +67,7 @@ export class FleetControl {
       x.isForEngine = address.isForEngine;
     } else x.audience = address.audience;
     x.isSteering = control !== null || isAdded;
+    if (x.isSteering && x.target !== null) this.#ends.set(x, this.#parts.pauses.begin(x.target.engineUrl, path));
     return null;
   }
 
@@ -79,6 +84,7 @@ export class FleetControl {
 
   /** One worker did what it was told: as after a control for all. */
   finished(x: Exchange): void {
+    if (x.isSteering) this.#ends.get(x)?.(x.outcome === 'complete' && x.status < 300);
     if (x.isGeneration || x.audience !== null || x.outcome !== 'complete' || x.status >= 300 || x.worker === null)
       return;
     const { engineUrl } = x.worker;
@@ -115,6 +121,7 @@ export class FleetControl {
       return {
         url,
         startMs: performance.now(),
+        end: this.#parts.pauses.begin(url, x.path),
         call: new ControlCall(x, worker!, bodies.get(url) ?? null, this.#parts.clock),
       };
     });
@@ -124,9 +131,10 @@ export class FleetControl {
       },
     };
     const results = await Promise.all(
-      calls.map(async ({ url, startMs, call }) => {
+      calls.map(async ({ url, startMs, end, call }) => {
         const answer = await call.answer;
         const result: ControlResult = { ...answer, worker: url, ms: performance.now() - startMs };
+        end(isDone(result));
         if (x.outcome === null) this.#heard(x, result, engines.get(url)!);
         return result;
       }),

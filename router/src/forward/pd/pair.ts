@@ -75,6 +75,11 @@ export class Pair implements PairOwnerOfAttempts {
     this.#decode.abort();
   }
 
+  workerHung(worker: Worker, proof: string): void {
+    this.#prefill.workerHung(worker, proof);
+    this.#decode.workerHung(worker, proof);
+  }
+
   get isBetweenEvents(): boolean {
     return this.#answerer.isBetweenEvents;
   }
@@ -103,6 +108,10 @@ export class Pair implements PairOwnerOfAttempts {
 
   isAside(attempt: Attempt): boolean {
     return attempt !== this.#answerer;
+  }
+
+  leavesHung(attempt: Attempt): boolean {
+    return this.#owner.leavesHung(attempt);
   }
 
   rejects(attempt: Attempt, head: ResponseHead): boolean {

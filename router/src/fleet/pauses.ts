@@ -1,0 +1,61 @@
+import { controlOf } from '../engines/controls.ts';
+
+interface Entry {
+  /** When each control began that its engine has not answered yet. */
+  readonly underWay: Set<{ readonly sinceMs: number }>;
+  /** What a control has stopped and none has started again, and since when. */
+  readonly stopped: Map<'generation' | 'memory', number>;
+}
+
+/**
+ * Engines that are known to be paused, asleep, or occupied with a control (new weights take minutes), because the call for it went
+ * through this router. Such an engine fails checks and makes no tokens, and is not broken. An engine may be started again by a call
+ * that this router doesn't see, so what is known here counts for a limited time.
+ */
+export class Pauses {
+  readonly #maxMs: () => number;
+  readonly #nowMs: () => number;
+  /** By `engineUrl`. */
+  readonly #entries = new Map<string, Entry>();
+
+  constructor(maxMs: () => number, nowMs: () => number = () => performance.now()) {
+    this.#maxMs = maxMs;
+    this.#nowMs = nowMs;
+  }
+
+  /** A control goes to an engine. @returns to be called when the engine has answered, or will not */
+  begin(engineUrl: string, path: string): (isDone: boolean) => void {
+    const entry = this.#entryOf(engineUrl);
+    const call = { sinceMs: this.#nowMs() };
+    entry.underWay.add(call);
+    return (isDone) => {
+      if (!entry.underWay.delete(call)) return;
+      const control = controlOf(path);
+      if (isDone && control?.pauses !== undefined) entry.stopped.set(control.pauses, this.#nowMs());
+      if (isDone && control?.resumes !== undefined) entry.stopped.delete(control.resumes);
+      if (entry.underWay.size === 0 && entry.stopped.size === 0 && this.#entries.get(engineUrl) === entry)
+        this.#entries.delete(engineUrl);
+    };
+  }
+
+  isPaused(engineUrl: string): boolean {
+    const entry = this.#entries.get(engineUrl);
+    if (entry === undefined) return false;
+    const earliestMs = this.#nowMs() - this.#maxMs();
+    return (
+      [...entry.underWay].some(({ sinceMs }) => sinceMs > earliestMs) ||
+      [...entry.stopped.values()].some((sinceMs) => sinceMs > earliestMs)
+    );
+  }
+
+  /** It is another process now, or says itself that it is not paused. */
+  forget(engineUrl: string): void {
+    this.#entries.get(engineUrl)?.stopped.clear();
+  }
+
+  #entryOf(engineUrl: string): Entry {
+    let entry = this.#entries.get(engineUrl);
+    if (entry === undefined) this.#entries.set(engineUrl, (entry = { underWay: new Set(), stopped: new Map() }));
+    return entry;
+  }
+}
