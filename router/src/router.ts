@@ -4,6 +4,7 @@ import { drain } from './admin/drain.ts';
 import { modelList } from './admin/model-list.ts';
 import { startChoosing } from './admin/policy-control.ts';
 import { reception } from './admin/reception.ts';
+import { fleetListener } from './admin/fleet-listener.ts';
 import { prepareReloads } from './admin/reload.ts';
 import { ownEndpoints } from './admin/own-endpoints.ts';
 import { Admission } from './admit/admission.ts';
@@ -51,7 +52,6 @@ import { Closers } from './kit/closers.ts';
 import { seededRandom } from './kit/rng.ts';
 import { controlLog, exchangeLogOptions, logMove } from './observe/exchange-log.ts';
 import { fleetLog } from './observe/fleet-log.ts';
-import { logBreaker, logHealth, logStall } from './observe/health-log.ts';
 import { type Logger, givenLog, openLog } from './observe/log.ts';
 import { logFiles } from './observe/log-targets.ts';
 import { LoopLag } from './observe/loop-lag.ts';
@@ -192,27 +192,11 @@ async function assemble(
   const { table } = choosing;
   closers.add(() => table.close());
   const slowStart = new SlowStart(fleet, () => clock.nowMs);
-  const watch = watchFleet(fleet, live, random, {
-    onBreaker(event, worker) {
-      if (event === 'closed') slowStart.begin(worker);
-      logBreaker(log, event, worker);
-    },
-    onHealth(event, worker, detail, failedChecks) {
-      if (event === 'readmitted') slowStart.begin(worker);
-      // A new process has none of the prompts of the old one.
-      if (event === 'restarted') table.flushed(worker);
-      logHealth(log, event, worker, detail, {
-        failedChecks: failedChecks ?? 0,
-        waiting: () => hungRequests.waitingAt(worker),
-      });
-      if (event === 'hung') hungRequests.add(worker, detail);
-    },
-    onStalled: (worker) => logStall(log, worker),
-    onModels: () => waitingRoom.knock(),
-  });
+  const hungRequests = new HungRequests(fleet, () => pipeline.underWay);
+  const listener = fleetListener({ log, slowStart, table, waitingRoom, hungRequests });
+  const watch = watchFleet(fleet, live, random, listener);
   closers.add(() => watch.close());
   const { breakers, health, models, stalls, pauses } = watch;
-  const hungRequests = new HungRequests(fleet, () => pipeline.underWay);
   const fullWorkers = new FullWorkers(fleet, waitingRoom, live.of(fullWorkersOptions), models);
   const keys = live.of(({ keyOrder, sessionHeaders }) => {
     const places = orders[keyOrder](sessionHeaders);

@@ -4,6 +4,7 @@ const moveTexts: Readonly<Record<MoveReason, string>> = {
   retry: 'the worker failed the request',
   removed: 'worker removed',
   unhealthy: 'worker unhealthy',
+  hung: 'worker hung',
   breaker: 'circuit breaker of the worker open',
   draining: 'worker draining',
   role: 'worker has another role',

@@ -66,7 +66,7 @@ export class WaitWatch {
       if (waiting !== null) {
         const waitedMs = nowMs - waiting.sinceMs;
         if (waitedMs > LONG_MS) held.add(x, waitedMs);
-      } else if (x.isCounted && worker !== null && (worker.reasons & REASONS.unhealthy) !== 0) {
+      } else if (x.isCounted && worker !== null && (worker.reasons & (REASONS.unhealthy | REASONS.hung)) !== 0) {
         // A stream is a sign of life unless it has fallen silent.
         const silentMs = nowMs - (x.firstByteMs === 0 ? x.startMs : x.lastByteMs);
         if (x.firstByteMs === 0 || silentMs > LONG_MS) stuck.add(x, silentMs);

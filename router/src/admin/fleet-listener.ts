@@ -1,0 +1,34 @@
+import type { PolicyTable } from '../choose/policy-table.ts';
+import type { SlowStart } from '../choose/slow-start.ts';
+import type { WaitingRoom } from '../choose/waiting-room.ts';
+import type { FleetEars } from '../fleet/watch-fleet.ts';
+import type { HungRequests } from '../forward/hung-requests.ts';
+import { logBreaker, logHealth, logStall } from '../observe/health-log.ts';
+import type { Logger } from '../observe/log.ts';
+
+export interface FleetListenerParts {
+  readonly log: Logger;
+  readonly slowStart: SlowStart;
+  readonly table: PolicyTable;
+  readonly waitingRoom: WaitingRoom;
+  readonly hungRequests: HungRequests;
+}
+
+/** What follows from what is found out of engines, beside that they get new work or not. */
+export function fleetListener({ log, slowStart, table, waitingRoom, hungRequests }: FleetListenerParts): FleetEars {
+  return {
+    onBreaker(event, worker) {
+      if (event === 'closed') slowStart.begin(worker);
+      logBreaker(log, event, worker);
+    },
+    onHealth(event, worker, detail, failedChecks = 0) {
+      if (event === 'readmitted') slowStart.begin(worker);
+      // A new process has none of the prompts of the old one.
+      if (event === 'restarted') table.flushed(worker);
+      logHealth(log, event, worker, detail, { failedChecks, waiting: () => hungRequests.waitingAt(worker) });
+      if (event === 'hung') hungRequests.add(worker, detail);
+    },
+    onStalled: (worker) => logStall(log, worker),
+    onModels: () => waitingRoom.knock(),
+  };
+}
