@@ -8,6 +8,7 @@ import { coveringSpans } from '../version-spans.ts';
 import { CHAT_PATH, type ChatRequest } from './chat-request.ts';
 import type { ChatTemplate, Rendering } from './chat-template.ts';
 import { continueBehind } from './continue.ts';
+import { cutAnswer } from './cut-answer.ts';
 import { type Equality, messageKey } from './equality.ts';
 import { type Message, weightOf } from './message.ts';
 import type { ChatSample } from './read-chat.ts';
@@ -46,6 +47,8 @@ export interface OpenTurn {
   readonly parent: ChatTurn | null;
   readonly added: readonly Message[];
   readonly addedKeys: readonly string[];
+  /** Why an answer in the request is none on record; null: all are, as far as any were sampled here. */
+  readonly unmatched: 'lost' | 'text' | null;
   /** null: the engine renders it. */
   readonly prompt: Prompt | null;
   /** All tokens of the prompt. */
@@ -86,33 +89,60 @@ export class ChatSession {
   async ask(request: ChatRequest): Promise<OpenTurn> {
     const { tokenizer, template, equality } = this.#rules;
     const keys = request.messages.map((message) => messageKey(message, equality));
-    const parent = this.tree.attach(keys);
+    const { parent, unmatched } = this.#parentOf(request, keys);
     const from = parent?.depth ?? 0;
     const added = request.messages.slice(from);
-    const common = { request, parent, added, addedKeys: keys.slice(from) };
+    const common = { request, parent, added, addedKeys: keys.slice(from), unmatched };
     if (request.isForeign) return { ...common, prompt: null, promptIds: null };
     const made = continueBehind(parent, added, template, renderingOf(request), tokenizer.pieces);
     const before = idsUpTo(parent);
     if (!made.isAfresh) {
       const ids = Int32Array.from(await encodeRest(tokenizer, made.text));
-      const drift =
-        this.#lostIn(added, made.keeps) ?? (made.drift === null ? null : { kind: made.drift, at: made.keeps });
+      const kind = unmatched ?? made.drift;
+      const drift = kind === null ? null : { kind, at: made.keeps };
       return { ...common, prompt: { ...made, ids, drift }, promptIds: joined(before.subarray(0, made.keeps), ids) };
     }
     const all = Int32Array.from(await tokenizer.encode(made.text, false));
-    const afresh = this.#afresh(before, all, made.text, made.drift);
-    const drift = this.#lostIn(added, afresh.keeps) ?? afresh.drift;
-    return { ...common, prompt: { ...afresh, drift }, promptIds: all };
+    return { ...common, prompt: this.#afresh(before, all, made.text, made.drift, unmatched), promptIds: all };
   }
 
-  /** An answer that is not on record, in a session whose record is not whole, may have been sampled here: its ids are lost. */
-  #lostIn(added: readonly Message[], at: number): Drift | null {
-    return this.isLost && added.some(({ role }) => role === 'assistant') ? { kind: 'lost', at } : null;
+  /** @param keys of the request's messages */
+  #parentOf({ messages }: ChatRequest, keys: readonly string[]): Pick<OpenTurn, 'parent' | 'unmatched'> {
+    const parent = this.tree.attach(keys);
+    const depth = parent?.depth ?? 0;
+    const others = this.tree.otherAnswers(keys).filter((turn) => turn.depth > depth);
+    const cuts = others.flatMap((turn) => this.#cutOf(turn, messages[turn.depth - 1]!) ?? []);
+    // Of the deepest ones one that ends where a token does.
+    const [first] = cuts;
+    const cut = cuts.find(({ rest, depth: own }) => rest === '' && own === first!.depth) ?? first;
+    if (cut !== undefined) return { parent: this.#besideWhole(cut), unmatched: null };
+    // An answer that is not on record, in a session whose record is not whole, may have been sampled here: its ids are lost.
+    const isLost = this.isLost && messages.slice(depth).some(({ role }) => role === 'assistant');
+    const isOther = others.some((turn) => messages[turn.depth - 1]!.role === 'assistant');
+    return { parent, unmatched: isLost ? 'lost' : isOther ? 'text' : null };
   }
 
-  #afresh(before: Int32Array, all: Int32Array, text: string, kind: Drift['kind'] | null): Prompt {
+  /** What the client has of the answer of this turn, as a turn in its place; null: it has another answer. */
+  #cutOf(turn: ChatTurn, message: Message): ChatTurn | null {
+    return cutAnswer(turn, message, this.#rules.equality, this.#rules.tokenizer.pieces);
+  }
+
+  #besideWhole(cut: ChatTurn): ChatTurn {
+    this.tree.addBeside(cut);
+    this.bytes += TURN_BYTES;
+    return cut;
+  }
+
+  #afresh(
+    before: Int32Array,
+    all: Int32Array,
+    text: string,
+    rewritten: Drift['kind'] | null,
+    unmatched: Drift['kind'] | null,
+  ): Prompt {
     const keeps = commonLength(before, all);
-    const drift = kind === null || keeps === before.length ? null : { kind, at: keeps };
+    const kind = unmatched ?? (keeps === before.length ? null : rewritten);
+    const drift = kind === null ? null : { kind, at: keeps };
     return { keeps, ids: all.subarray(keeps), text, isAfresh: true, drift };
   }
 
@@ -136,19 +166,19 @@ export class ChatSession {
   }
 
   /** What the engine says that it read. */
-  async #observed({ parent, added }: OpenTurn, { promptIds }: ChatSample): Promise<Prompt> {
+  async #observed({ parent, unmatched }: OpenTurn, { promptIds }: ChatSample): Promise<Prompt> {
     if (promptIds === null) throw new Unreadable('the ids of its prompt are not in it');
     const all = Int32Array.from(promptIds);
     const before = idsUpTo(parent);
     const keeps = commonLength(before, all);
     const { tokenizer } = this.#rules;
-    const lost = this.#lostIn(added, keeps);
     if (parent === null || keeps < before.length) {
-      const made = this.#afresh(before, all, await textOfIds(tokenizer, all), 'template');
-      return { ...made, drift: lost ?? made.drift };
+      return this.#afresh(before, all, await textOfIds(tokenizer, all), 'template', unmatched);
     }
     const ids = all.subarray(keeps);
-    return { keeps, ids, text: await textOfIds(tokenizer, ids), isAfresh: false, drift: lost };
+    const kind = unmatched ?? (parent.rest === '' ? null : 'text');
+    const drift = kind === null ? null : { kind, at: keeps };
+    return { keeps, ids, text: await textOfIds(tokenizer, ids), isAfresh: false, drift };
   }
 
   async #turnOf(
@@ -197,8 +227,9 @@ export class ChatSession {
 
   /** Puts a turn of the store in its place. Turns come in the order of their ids. @returns false: it has none, a turn before it is gone */
   async restore(turn: Turn, request: ChatRequest, sample: Answered): Promise<boolean> {
-    const parent = turn.parent === null ? null : this.tree.turns.get(turn.parent);
-    if (parent === undefined) return false;
+    const whole = turn.parent === null ? null : this.tree.turns.get(turn.parent);
+    if (whole === undefined) return false;
+    const parent = whole === null ? null : this.#asSent(whole, request.messages[whole.depth - 1]);
     const added = request.messages.slice(parent?.depth ?? 0);
     const keys = added.map((each) => messageKey(each, this.#rules.equality));
     const isAfresh = parent === null || turn.keeps < parent.keeps + parent.ids.length;
@@ -208,8 +239,20 @@ export class ChatSession {
     return true;
   }
 
+  /** The turn as far as its client had it when it went on: the answer is in the request. */
+  #asSent(turn: ChatTurn, answer: Message | undefined): ChatTurn {
+    if (answer === undefined) return turn;
+    const key = messageKey(answer, this.#rules.equality);
+    if (turn.keys.at(-1) === key) return turn;
+    const siblings = turn.parent?.children ?? this.tree.roots;
+    const known = siblings.find(({ id, keys }) => id === turn.id && keys.at(-1) === key);
+    if (known !== undefined) return known;
+    const cut = this.#cutOf(turn, answer);
+    return cut === null ? turn : this.#besideWhole(cut);
+  }
+
   #chatTurn(
-    { id, index, keeps, ids }: Turn,
+    { id, index, keeps, ids, outputTokens: sampled }: Turn,
     parent: ChatTurn | null,
     added: readonly Message[],
     addedKeys: readonly string[],
@@ -221,10 +264,11 @@ export class ChatSession {
     const messages = [...added, withoutStop(message, ids.at(-1), this.#rules.tokenizer.pieces)];
     const keys = [...addedKeys, messageKey(message, this.#rules.equality)];
     const depth = (parent?.depth ?? 0) + messages.length;
+    const place = { id, parent, children: [], depth, index, keeps };
     const own = renderingOf(request);
     // Tools may be long, and are mostly those of all turns.
     const rendering = parent !== null && isDeepStrictEqual(parent.rendering, own) ? parent.rendering : own;
-    return { id, parent, children: [], messages, keys, depth, index, keeps, ids, text, isAfresh, isTorn, rendering };
+    return { ...place, messages, keys, ids, sampled, text, rest: '', isAfresh, isTorn, rendering };
   }
 
   #add(turn: ChatTurn, { isForeign }: ChatRequest): void {

@@ -51,6 +51,8 @@ function turnOf(
     text: prompt.text + decode(sampled),
     isAfresh: prompt.isAfresh,
     isTorn: false,
+    sampled: sampled.length,
+    rest: '',
     rendering,
   };
   tree.add(turn);

@@ -37,7 +37,8 @@ export function continueBehind(
 
   // The usual case: the record is what the rendering begins with, to the letter.
   const known = lengthOfKnown(full, textUpTo(parent));
-  if (known >= 0) return { keeps: tokens, text: full.slice(known), isAfresh: false, drift: null };
+  if (known >= 0)
+    return { keeps: tokens, text: full.slice(known), isAfresh: false, drift: parent.rest === '' ? null : 'text' };
 
   // Or the answer alone is spelled otherwise (tool calls that were parsed, half a character, reasoning): what ends an answer is found
   // by one that is known.
@@ -49,7 +50,8 @@ export function continueBehind(
   if (isOther || !full.startsWith(before) || closing === null || !before.endsWith(closing)) {
     return { keeps: 0, text: full, isAfresh: true, drift: 'template' };
   }
-  const rest = closing + full.slice(before.length);
+  const rest = parent.rest + closing + full.slice(before.length);
+  if (parent.rest !== '') return { keeps: tokens, text: rest, isAfresh: false, drift: 'text' };
   const last = parent.ids.at(-1);
   const literal = last !== undefined && pieces.isSpecial(last) ? (pieces.bytesOf(last)?.toString() ?? '') : '';
   if (rest.startsWith(literal)) {

@@ -22,6 +22,8 @@ function add(tree: SessionTree, id: string, parent: ChatTurn | null, ...messages
     text: '',
     isAfresh: false,
     isTorn: false,
+    sampled: 0,
+    rest: '',
     rendering: { tools: null, more: {} },
   };
   tree.add(turn);

@@ -18,8 +18,12 @@ export interface ChatTurn {
   readonly keeps: number;
   /** Those it adds: the prompt's, then the sampled ones. */
   readonly ids: Int32Array;
+  /** So many of `ids`, the last ones, were sampled. */
+  readonly sampled: number;
   /** The text that `ids` stand for; null where it can't be told. */
   readonly text: string | null;
+  /** Text after that of its ids, part of what its client sends back as the answer: no sampled token has just that text. Mostly ''. */
+  readonly rest: string;
   /** Its text is that of the whole trajectory: nothing of its parent's goes before it. */
   readonly isAfresh: boolean;
   /** Its answer broke off. */
@@ -48,16 +52,38 @@ export class SessionTree {
    */
   attach(keys: readonly string[]): ChatTurn | null {
     let best: ChatTurn | null = null;
-    const open: ChatTurn[] = [...this.roots];
-    for (let turn = open.pop(); turn !== undefined; turn = open.pop()) {
-      const from = turn.depth - turn.keys.length;
-      // Something has to be new: an answer is not asked for by itself.
-      if (turn.depth >= keys.length || turn.keys.some((key, i) => keys[from + i] !== key)) continue;
+    for (const [turn, isSame] of this.#asked(keys)) {
+      if (!isSame) continue;
       const isBetter = turn.depth === best?.depth && best.isTorn && !turn.isTorn;
       if (best === null || turn.depth > best.depth || isBetter) best = turn;
-      open.push(...turn.children);
     }
     return best;
+  }
+
+  /** Turns that asked what the request begins with, and got another answer than the request has there; the deepest and newest first. */
+  otherAnswers(keys: readonly string[]): ChatTurn[] {
+    const others: ChatTurn[] = [];
+    for (const [turn, isSame] of this.#asked(keys)) if (!isSame) others.push(turn);
+    return others.toSorted((a, b) => b.depth - a.depth);
+  }
+
+  /** Puts a turn beside one with the same parent. */
+  addBeside(turn: ChatTurn): void {
+    (turn.parent?.children ?? this.roots).push(turn);
+  }
+
+  /** Turns that asked what the request begins with, the newest first, and whether their answer is the one in the request. */
+  *#asked(keys: readonly string[]): Iterable<readonly [turn: ChatTurn, isSame: boolean]> {
+    const open: ChatTurn[] = [...this.roots];
+    for (let turn = open.pop(); turn !== undefined; turn = open.pop()) {
+      const { depth, keys: own } = turn;
+      const from = depth - own.length;
+      // Something has to be new: an answer is not asked for by itself.
+      if (depth >= keys.length || own.some((key, i) => i < own.length - 1 && keys[from + i] !== key)) continue;
+      const isSame = own.at(-1) === keys[depth - 1];
+      yield [turn, isSame];
+      if (isSame) open.push(...turn.children);
+    }
   }
 }
 
