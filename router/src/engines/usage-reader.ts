@@ -17,11 +17,19 @@ const SPACE = 0x20;
 /** Counts are looked for in so many bytes at the end of an event, or of a part of an answer. */
 const TAIL_BYTES = 4_096;
 
-const names = (...all: readonly string[]): readonly Buffer[] => all.map((name) => Buffer.from(`"${name}"`));
-/** As OpenAI's completions and SGLang's `meta_info` spell it, then as the Responses and the Messages API do. */
-const OUTPUT = names('completion_tokens', 'output_tokens');
-const PROMPT = names('prompt_tokens', 'input_tokens');
-const CACHED = names('cached_tokens', 'cache_read_input_tokens');
+/** The other counts stand within so many bytes of that of the answer's tokens. */
+const NEAR_BYTES = 512;
+
+const spelled = (output: string, prompt: string, ...cached: readonly string[]) => ({
+  output: Buffer.from(`"${output}"`),
+  prompt: Buffer.from(`"${prompt}"`),
+  cached: cached.map((name) => Buffer.from(`"${name}"`)),
+});
+/** As OpenAI's completions and SGLang's `meta_info` spell them; as the Responses and the Messages API do. */
+const SPELLINGS = [
+  spelled('completion_tokens', 'prompt_tokens', 'cached_tokens'),
+  spelled('output_tokens', 'input_tokens', 'cached_tokens', 'cache_read_input_tokens'),
+];
 
 /**
  * Finds the token counts of an answer as it passes: `usage` of OpenAI's APIs, `meta_info` of SGLang's. They are found where they stand
@@ -67,24 +75,33 @@ const mayHoldCounts = (bytes: Buffer, last: number): boolean =>
   bytes[last] === RBRACE ? bytes[last - 1] === RBRACE : bytes[last] === RBRACKET;
 
 function findUsage(part: Buffer): Usage | null {
-  const outputTokens = countAfter(part, OUTPUT);
-  if (outputTokens < 0) return null;
-  return { promptTokens: countAfter(part, PROMPT), cachedTokens: countAfter(part, CACHED), outputTokens };
+  for (const { output, prompt, cached } of SPELLINGS) {
+    const at = part.lastIndexOf(output);
+    if (at < 0) continue;
+    const outputTokens = countAt(part, at, output);
+    if (outputTokens < 0) continue;
+    const near = part.subarray(Math.max(0, at - NEAR_BYTES), at + NEAR_BYTES);
+    let promptTokens = countAfter(near, prompt);
+    // SGLang puts logprobs between the two.
+    if (promptTokens < 0) promptTokens = countAfter(part, prompt);
+    let cachedTokens = -1;
+    for (const name of cached) if (cachedTokens < 0) cachedTokens = countAfter(near, name);
+    return { promptTokens, cachedTokens, outputTokens };
+  }
+  return null;
 }
 
-/** The number after the last of the first of these names that is there, -1 if there is none. */
-function countAfter(part: Buffer, spellings: readonly Buffer[]): number {
-  for (const name of spellings) {
-    const at = part.lastIndexOf(name);
-    if (at < 0) continue;
-    let i = at + name.length;
-    while (part[i] === COLON || part[i] === SPACE) i++;
-    const first = i;
-    let value = 0;
-    for (let digit = (part[i] ?? 0) - ZERO; digit >= 0 && digit <= 9; digit = (part[++i] ?? 0) - ZERO) {
-      value = value * 10 + digit;
-    }
-    if (i > first) return value;
+/** The number after the last `name`, -1 if there is none. */
+const countAfter = (part: Buffer, name: Buffer): number => countAt(part, part.lastIndexOf(name), name);
+
+function countAt(part: Buffer, at: number, name: Buffer): number {
+  if (at < 0) return -1;
+  let i = at + name.length;
+  while (part[i] === COLON || part[i] === SPACE) i++;
+  const first = i;
+  let value = 0;
+  for (let digit = (part[i] ?? 0) - ZERO; digit >= 0 && digit <= 9; digit = (part[++i] ?? 0) - ZERO) {
+    value = value * 10 + digit;
   }
-  return -1;
+  return i === first ? -1 : value;
 }

@@ -1,3 +1,5 @@
+import type { Exchange } from '../exchange.ts';
+
 /** Tokens `from` (included) to `to` (excluded) of a turn's `ids` were sampled by weights of this version. */
 export interface VersionSpan {
   /** null: it is not known. */
@@ -59,9 +61,9 @@ export interface Turn {
   readonly path: string;
   /** Unix ms. */
   readonly startedAtMs: number;
-  /** Milliseconds to the first byte of the answer. */
-  readonly ttftMs: number;
-  /** Milliseconds from the first byte of the answer to its last. */
+  /** Milliseconds to the first byte of the answer; null where it was no stream: its first byte says nothing of the first token. */
+  readonly ttftMs: number | null;
+  /** Milliseconds from then to the last byte of the answer; of an answer that was no stream, all of them. */
   readonly generationMs: number;
 
   /** The tokens it adds, in order: first those it was asked with, then those that were sampled. */
@@ -126,3 +128,17 @@ export interface TurnStore {
   removeSession(session: string, tenant?: string): number | Promise<number>;
   close(): void | Promise<void>;
 }
+
+type Times = Pick<Turn, 'startedAtMs' | 'ttftMs' | 'generationMs'>;
+
+/** The times of a request that is over, for its turns. */
+export function timesOf({ startMs, firstByteMs, endMs }: Exchange, isStream: boolean): Times {
+  return {
+    startedAtMs: Math.round(Date.now() - performance.now() + startMs),
+    ttftMs: isStream ? firstByteMs - startMs : null,
+    generationMs: endMs - (isStream ? firstByteMs : startMs),
+  };
+}
+
+/** Milliseconds from the request to the end of the answer. */
+export const latencyOf = ({ ttftMs, generationMs }: Times): number => (ttftMs ?? 0) + generationMs;

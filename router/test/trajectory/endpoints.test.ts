@@ -166,6 +166,22 @@ test('the figures of a session: times, cache hits, who did the work', async (t) 
   assert.equal((await ask(t, router, '/trajectories/nobody/metrics')).status, 404);
 });
 
+test('an answer that was no stream tells no time to the first token, and no pace', async (t) => {
+  const times = { session: 'a', ttftMs: null, generationMs: 80, outputTokens: 20 };
+  const [whole, stream] = [turnOf(times), turnOf({ session: 'b', ttftMs: 10, generationMs: 100, outputTokens: 20 })];
+  const router = await routerOver(t, [whole, turnOf({ ...times, session: 'b' }), stream]);
+  const figures = async (session: string) => {
+    const { json } = await ask(t, router, `/trajectories/${session}/metrics`);
+    const { ttft_ms, generation_latency_ms, latency_ms, output_tokens_per_second } = json as Record<string, unknown>;
+    return [ttft_ms, generation_latency_ms, (latency_ms as { max: number }).max, output_tokens_per_second];
+  };
+  const one = (value: number) => ({ mean: value, p50: value, p95: value, max: value, sum: value });
+  assert.deepEqual(await figures('a'), [null, null, 80, null]);
+  assert.deepEqual(await figures('b'), [one(10), one(100), 110, 200]);
+  const { json } = await ask(t, router, '/trajectories/a');
+  assert.ok(JSON.stringify(json).includes('"ttft_ms":null'), JSON.stringify(json));
+});
+
 test('a session is removed, and is gone', async (t) => {
   const router = await routerOver(t, [turnOf({ session: 'a' }), turnOf({ session: 'a' }), turnOf({ session: 'b' })]);
   assert.deepEqual((await ask(t, router, '/trajectories/a', undefined, 'DELETE')).json, { session: 'a', removed: 2 });

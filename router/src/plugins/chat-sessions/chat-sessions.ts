@@ -19,6 +19,7 @@ import type { SampleEnds } from '../../trajectory/chat/sample-ends.ts';
 import { noSuchSession } from '../../trajectory/chat/session-id.ts';
 import { type Ledger, memoryOf } from '../../trajectory/ledger.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
+import { timesOf } from '../../trajectory/turn.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { SameTokens } from '../same-tokens/same-tokens.ts';
 import { maxModelLen } from './model-length.ts';
@@ -255,14 +256,12 @@ export class ChatSessions implements PluginPhases {
       if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
       return;
     }
-    const { startMs, firstByteMs, endMs, worker, group } = x;
+    const { worker, group } = x;
     const facts = {
       group,
       worker: worker?.url ?? '',
       version: worker?.weightVersion ?? '',
-      startedAtMs: Math.round(Date.now() - performance.now() + startMs),
-      ttftMs: firstByteMs - startMs,
-      generationMs: endMs - firstByteMs,
+      ...timesOf(x, tap.isStream),
     };
     const answer = tap.take();
     const given = answer.length > 1 ? memoryOf(answer) : [];

@@ -13,6 +13,7 @@ import { isPlainQuestion } from '../../trajectory/capture/plain-question.ts';
 import type { ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
+import { timesOf } from '../../trajectory/turn.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { SameTokens } from '../same-tokens/same-tokens.ts';
 
@@ -122,7 +123,7 @@ export class RadixTree implements PluginPhases {
       const { isStream } = tap;
       const pieces = tap.take();
       const answer = pieces.length === 1 ? pieces[0]! : NOTHING;
-      this.#ledger.turnEnded({ id, request, isStream, answer, expertsKey, facts: this.#factsOf(x) }, pieces);
+      this.#ledger.turnEnded({ id, request, isStream, answer, expertsKey, facts: this.#factsOf(x, isStream) }, pieces);
     } else {
       if (id > 0) this.#ledger.tell('dropCapture', id);
       if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
@@ -174,8 +175,7 @@ export class RadixTree implements PluginPhases {
     return opened;
   }
 
-  #factsOf(x: Exchange) {
-    const { startMs, firstByteMs, endMs } = x;
+  #factsOf(x: Exchange, isStream: boolean) {
     return {
       session: sessionOf(x, this.#sessionHeaders),
       group: x.group,
@@ -183,9 +183,7 @@ export class RadixTree implements PluginPhases {
       model: x.model,
       worker: x.worker?.url ?? '',
       path: x.path,
-      startedAtMs: Math.round(Date.now() - performance.now() + startMs),
-      ttftMs: firstByteMs - startMs,
-      generationMs: endMs - firstByteMs,
+      ...timesOf(x, isStream),
     };
   }
 }

@@ -21,7 +21,7 @@ const turn: fc.Arbitrary<EndedTurn> = fc.record({
     model: wellFormed,
     path: wellFormed,
     startedAtMs: double,
-    ttftMs: double,
+    ttftMs: fc.option(fc.double({ min: 0, noNaN: true }).map(Math.abs)),
     generationMs: double,
   }),
 });

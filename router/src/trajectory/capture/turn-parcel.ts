@@ -95,7 +95,7 @@ export class TurnPacker {
     doubles[double + ID] = turn.id;
     doubles[double + EXPERTS] = expertsKey ?? -1;
     doubles[double + TIMES] = facts.startedAtMs;
-    doubles[double + TIMES + 1] = facts.ttftMs;
+    doubles[double + TIMES + 1] = facts.ttftMs ?? -1;
     doubles[double + TIMES + 2] = facts.generationMs;
     let at = start + HEAD_BYTES;
     for (let i = 0; i < TEXTS; i++) {
@@ -177,7 +177,7 @@ export function* unpack({ crate, end, answer }: Parcel): Generator<EndedTurn, vo
           model,
           path,
           startedAtMs: doubles[double + TIMES]!,
-          ttftMs: doubles[double + TIMES + 1]!,
+          ttftMs: doubles[double + TIMES + 1]! < 0 ? null : doubles[double + TIMES + 1]!,
           generationMs: doubles[double + TIMES + 2]!,
         },
       };

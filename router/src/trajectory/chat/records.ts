@@ -1,4 +1,4 @@
-import type { Turn } from '../turn.ts';
+import { type Turn, latencyOf } from '../turn.ts';
 import type { ChatSession } from './chat-session.ts';
 import { asNumbers } from '../logprobs.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
@@ -48,10 +48,10 @@ export const sessionMetadata = ({ tree }: ChatSession): object => ({
 });
 
 function recordOf(turn: Turn, pieces: TokenPieces): string {
-  const { startedAtMs, ttftMs, generationMs, path } = turn;
+  const { startedAtMs, path } = turn;
   const request = Buffer.from(turn.request!).toString('utf8');
   const head = {
-    timestamp: (startedAtMs + ttftMs + generationMs) / 1_000,
+    timestamp: (startedAtMs + latencyOf(turn)) / 1_000,
     request_timestamp: startedAtMs / 1_000,
     method: 'POST',
     path,

@@ -1,4 +1,5 @@
 import type { TurnOutline } from '../store/store.ts';
+import { latencyOf } from '../turn.ts';
 import { leavesOf } from './trajectory.ts';
 
 /** What a listing says of a session. */
@@ -30,15 +31,18 @@ export function metricsOf(turns: readonly TurnOutline[]) {
   const counted = turns.filter(({ promptTokens, cachedTokens }) => promptTokens > 0 && cachedTokens >= 0);
   const countedTokens = sum(counted.map((turn) => turn.promptTokens));
   const cachedTokens = sum(counted.map((turn) => turn.cachedTokens));
-  const finished = turns.filter(({ outputTokens, generationMs }) => outputTokens > 0 && generationMs > 0);
+  /** What engines answered in one piece says nothing of the time to a first token, nor of the pace after it. */
+  const streamed = turns.filter(({ ttftMs }) => ttftMs !== null);
+  const finished = streamed.filter(({ outputTokens, generationMs }) => outputTokens > 0 && generationMs > 0);
   const generationSecs = sum(finished.map(({ generationMs }) => generationMs)) / 1_000;
   const outputTokens = sum(finished.map((turn) => turn.outputTokens));
   return {
     session: turns[0]!.session,
     turns: turns.length,
-    ttft_ms: spread(turns.map(({ ttftMs }) => ttftMs)),
-    generation_latency_ms: spread(turns.map(({ generationMs }) => generationMs)),
-    latency_ms: spread(turns.map(({ ttftMs, generationMs }) => ttftMs + generationMs)),
+    /** The first two of event streams only. */
+    ttft_ms: spread(streamed.map(({ ttftMs }) => ttftMs!)),
+    generation_latency_ms: spread(streamed.map(({ generationMs }) => generationMs)),
+    latency_ms: spread(turns.map(latencyOf)),
     prompt_tokens: sum(turns.map((turn) => Math.max(0, turn.promptTokens))),
     cached_tokens: cachedTokens,
     /** Of the tokens in prompts, how many their engine had already; null: no engine told. */
@@ -61,7 +65,7 @@ const sum = (numbers: readonly number[]): number => numbers.reduce((total, numbe
 /** `Math.max(...numbers)` has no room for the hundreds of thousands that one key may have. */
 const largest = (numbers: readonly number[]): number => numbers.reduce((most, number) => Math.max(most, number));
 const unique = <T>(list: readonly T[]): T[] => [...new Set(list)];
-const endMs = ({ startedAtMs, ttftMs, generationMs }: TurnOutline): number => startedAtMs + ttftMs + generationMs;
+const endMs = (turn: TurnOutline): number => turn.startedAtMs + latencyOf(turn);
 
 function tally(texts: readonly string[]): Record<string, number> {
   const counts: Record<string, number> = {};
@@ -69,7 +73,9 @@ function tally(texts: readonly string[]): Record<string, number> {
   return counts;
 }
 
+/** null: there are none. */
 function spread(numbers: readonly number[]) {
+  if (numbers.length === 0) return null;
   const sorted = numbers.toSorted((a, b) => a - b);
   const at = (share: number): number => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]!;
   return { mean: sum(sorted) / sorted.length, p50: at(0.5), p95: at(0.95), max: sorted.at(-1)!, sum: sum(sorted) };

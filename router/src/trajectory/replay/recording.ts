@@ -20,7 +20,7 @@ interface JsonTurn {
   readonly path: string;
   readonly worker: string;
   readonly started_at_ms: number;
-  readonly ttft_ms: number;
+  readonly ttft_ms: number | null;
   readonly generation_ms: number;
   readonly sampled: readonly number[];
   readonly request?: string;

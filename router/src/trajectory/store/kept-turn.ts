@@ -90,7 +90,7 @@ export class KeptTurn implements Packed {
       model: this.#model,
       path: this.#path,
       startedAtMs: doubles[numbers]!,
-      ttftMs: doubles[numbers + 1]!,
+      ttftMs: doubles[numbers + 1]! < 0 ? null : doubles[numbers + 1]!,
       generationMs: doubles[numbers + 2]!,
       ids,
       logprobs,
@@ -124,7 +124,7 @@ export class KeptTurn implements Packed {
     const { words, doubles, bytes } = this.slab!;
     let at = this.at / 2;
     doubles[at++] = turn.startedAtMs;
-    doubles[at++] = turn.ttftMs;
+    doubles[at++] = turn.ttftMs ?? -1;
     doubles[at++] = turn.generationMs;
     doubles[at++] = turn.keeps;
     doubles[at++] = turn.index;
