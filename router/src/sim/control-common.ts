@@ -3,7 +3,9 @@
 import { readMessages, renderChat } from './chat-template.ts';
 import type { HttpCall } from './http-call.ts';
 import { metricsText } from './metrics.ts';
+import { messages } from './messages.ts';
 import { chatCompletions, completions } from './openai.ts';
+import { responses } from './responses.ts';
 import { SchemaProblem } from './read-request.ts';
 import { refuse } from './refusal.ts';
 import type { Routes } from './server.ts';
@@ -12,6 +14,8 @@ import { decode, encode } from './tokenizer.ts';
 export const commonRoutes: Routes = {
   'POST /v1/completions': completions,
   'POST /v1/chat/completions': chatCompletions,
+  'POST /v1/messages': messages,
+  'POST /v1/responses': responses,
   'GET /v1/models': models,
   'POST /tokenize': tokenize,
   'POST /detokenize': detokenize,

@@ -60,8 +60,9 @@ export class HttpCall {
     });
   }
 
-  openStream(): SseStream {
-    return new SseStream(this.#response);
+  /** @param isNamed events carry their type as a line of its own, too */
+  openStream({ isNamed = false } = {}): SseStream {
+    return new SseStream(this.#response, isNamed);
   }
 }
 
@@ -73,9 +74,11 @@ const behindBytes = 256 * 1024;
 
 export class SseStream {
   readonly #response: ServerResponse;
+  readonly #isNamed: boolean;
 
-  constructor(response: ServerResponse) {
+  constructor(response: ServerResponse, isNamed: boolean) {
     this.#response = response;
+    this.#isNamed = isNamed;
     response.writeHead(200, {
       server: serverName,
       'content-type': 'text/event-stream; charset=utf-8',
@@ -92,7 +95,12 @@ export class SseStream {
   }
 
   event(value: object): void {
-    this.#response.write(`data: ${JSON.stringify(value)}\n\n`);
+    const name = this.#isNamed ? `event: ${(value as { type: string }).type}\n` : '';
+    this.#response.write(`${name}data: ${JSON.stringify(value)}\n\n`);
+  }
+
+  end(): void {
+    this.#response.end();
   }
 
   done(): void {

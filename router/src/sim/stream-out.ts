@@ -21,6 +21,7 @@ export class StreamOut implements Sink {
   readonly #stream: SseStream;
   readonly #render: (delta: Delta) => readonly object[];
   readonly #finale: () => readonly object[];
+  readonly #end: () => void;
   readonly #sent: Map<Sequence, { index: number; tokens: number; chars: number; isFirst: boolean }>;
   readonly #late = new Set<Sequence>();
   #open: number;
@@ -30,10 +31,12 @@ export class StreamOut implements Sink {
     sequences: readonly Sequence[],
     render: (delta: Delta) => readonly object[],
     finale: () => readonly object[],
+    end = (): void => stream.done(),
   ) {
     this.#stream = stream;
     this.#render = render;
     this.#finale = finale;
+    this.#end = end;
     this.#open = sequences.length;
     this.#sent = new Map(sequences.map((sequence, index) => [sequence, { index, tokens: 0, chars: 0, isFirst: true }]));
     stream.onCaughtUp(() => {
@@ -59,7 +62,7 @@ export class StreamOut implements Sink {
     this.#open -= 1;
     if (this.#open > 0) return;
     for (const event of this.#finale()) this.#stream.event(event);
-    this.#stream.done();
+    this.#end();
   }
 
   #send(sequence: Sequence): void {

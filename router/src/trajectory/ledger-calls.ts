@@ -1,3 +1,4 @@
+import { callCalls } from './calls/call-calls.ts';
 import { captureCalls } from './capture/capture-calls.ts';
 import { expertsCalls } from './capture/experts-calls.ts';
 import { ExpertsFiles } from './capture/experts-files.ts';
@@ -18,7 +19,9 @@ export async function ledgerCalls(options: LedgerOptions) {
   const { dataDir, store = null, storeMemoryBytes = defaultMemoryBytes(), storeMaxAgeSecs = 0 } = options;
   const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
-  const { calls, tokenizer, settled } = captureCalls(options, writer, files);
+  const { calls, tokenizer, capture, settled } = captureCalls(options, writer, files);
+  const keepsBodies = options.keepsBodies === true;
+  const { callsSettled, ...textCalls } = callCalls({ capture, settled, writer, keepsBodies });
   const stored = storeCalls(writer, dataDir, {
     lostParts: () => files?.lost ?? 0,
     expired: () => expiry?.expired ?? 0,
@@ -49,10 +52,11 @@ export async function ledgerCalls(options: LedgerOptions) {
   const expiry = storeMaxAgeSecs > 0 ? new Expiry(kept) : null;
   return {
     ...calls,
+    ...textCalls,
     ...expertsCalls(files),
     ...stored,
     ...chats,
-    ...sessionCalls({ writer, sessionEnds, settled: () => Promise.all([settled(), chatsSettled()]) }),
+    ...sessionCalls({ writer, sessionEnds, settled: () => Promise.all([settled(), chatsSettled(), callsSettled()]) }),
     ...exportCalls(writer, dataDir),
     /** Writes out what is still in memory. @returns how many turns the store does not take */
     async close(): Promise<number> {

@@ -4,6 +4,7 @@ import { RouterError } from '../kit/errors.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Observer } from '../observe/observer.ts';
 import type { Plugin } from '../plugin.ts';
+import { CallRecorder } from './calls/call-recorder.ts';
 import { ExpertsRoad, ExpertsTap } from './capture/experts-tap.ts';
 import { endedSessions } from './ended-sessions.ts';
 import { Ledger } from './ledger.ts';
@@ -22,6 +23,7 @@ const NOTHING_YET: StoreState = {
   dropped: 0,
   pending: 0,
   unknownLogprobs: 0,
+  textTurns: 0,
   isFailing: false,
   lastError: '',
   turns: 0,
@@ -61,8 +63,8 @@ export async function startTrajectories(config: TrajectoryConfig, log: Logger): 
 export class Trajectories {
   readonly ledger: Ledger;
   readonly #road: ExpertsRoad;
-  /** What captures, and what ends the thread after the last exchange. */
-  readonly plugins: readonly Plugin[] = [{ name: 'trajectories', appliesTo: () => false, close: () => this.close() }];
+  /** Records chats that come in other words than those of OpenAI's chat completions. */
+  readonly calls: CallRecorder;
   /** The limit of the token trees. */
   readonly treeBytes: number;
   readonly #log: Logger;
@@ -103,6 +105,8 @@ export class Trajectories {
       drop: (key) => this.ledger.tell('expertsDrop', key),
     });
     this.sessionEnds = endedSessions((end) => this.#sessionEnded(end), config.sessionHeaders);
+    const { sessionHeaders } = config;
+    this.calls = new CallRecorder({ ledger: this.ledger, refusal: () => this.refusal, sessionHeaders, log });
     this.#timer = setInterval(() => void this.#look(), LOOK_MS).unref();
   }
 
@@ -126,6 +130,11 @@ export class Trajectories {
   /** Stands before an ear: takes routed experts out of an answer, to be kept by the thread. */
   expertsTap(ear: AnswerEar): ExpertsTap {
     return new ExpertsTap(this.#road, ear);
+  }
+
+  /** What captures, and what ends the thread after the last exchange. */
+  get plugins(): readonly Plugin[] {
+    return [{ name: 'trajectories', appliesTo: () => false, close: () => this.close() }, ...this.calls.plugins];
   }
 
   /** As of about a second ago. */

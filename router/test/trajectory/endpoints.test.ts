@@ -49,6 +49,7 @@ test('sessions are listed page by page, and narrowed to what one asks for', asyn
     tenant: '',
     turns: 2,
     trajectories: 1,
+    exact: true,
     tokens: 7,
     models: ['tiny'],
     versions: ['7'],

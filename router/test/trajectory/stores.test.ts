@@ -92,6 +92,7 @@ for (const [name, make] of Object.entries(stores)) {
       callKey: 'ä k',
     });
     const bare = turnOf({
+      isExact: false,
       unknownLogprobs: null,
       ids: new Int32Array(0),
       mask: new Uint8Array(0),

@@ -44,6 +44,7 @@ export interface TrajectoryCounters {
   readonly evictedLive: number;
   readonly expired: number;
   readonly unknownLogprobs: number;
+  readonly textTurns: number;
 }
 
 /** A metric: its name, type and help, and where its numbers are. */

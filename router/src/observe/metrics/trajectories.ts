@@ -42,6 +42,12 @@ export const trajectoryMetrics: readonly MetricSpec[] = [
     read: ({ trajectories }) => kept(trajectories(), 'unknownLogprobs'),
   },
   {
+    name: 'turnout_trajectory_text_turns_total',
+    type: 'counter',
+    help: 'Captured turns of /v1/messages and /v1/responses whose tokens their engine does not tell: text, with exact false in exports.',
+    read: ({ trajectories }) => kept(trajectories(), 'textTurns'),
+  },
+  {
     name: 'turnout_trajectory_pending_turns',
     type: 'gauge',
     help: 'Captured turns that wait to be written.',

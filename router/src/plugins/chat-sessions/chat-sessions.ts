@@ -93,7 +93,12 @@ export class ChatSessions implements PluginPhases {
   }
 
   appliesTo(x: Exchange): boolean {
-    return this.#inPath.has(x) || (this.#around.captureChat && isChat(x) && this.#sessionOf(x) !== '');
+    return this.#inPath.has(x) || (isChat(x) && this.isInSession(x));
+  }
+
+  /** Whether it is a call of a session: by its path, or with `--capture-chat` by its key. */
+  isInSession(x: Exchange): boolean {
+    return this.#inPath.has(x) || (this.#around.captureChat && this.#sessionOf(x) !== '');
   }
 
   async admit(x: Exchange): Promise<null> {

@@ -49,6 +49,7 @@ export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
     const sameTokens = new SameTokens((text) => ledger.ask('encodeText', text), log);
     if (own.verify && own.forward === 'ids') sameTokens.watch(fleet);
     const sessions = new ChatSessions(own, { trajectories, sameTokens, captureChat, sessionHeaders, log });
+    trajectories.calls.record((x) => sessions.isInSession(x));
     addMetrics(metrics, ledger, sessions);
     return {
       retarget: (x) => sessions.retarget(x),

@@ -30,6 +30,7 @@ export const radixTree: PluginDefinition<RadixTreeOptions> = {
     if (own.verify) sameTokens.watch(fleet);
     const { sessionHeaders } = config;
     const tree = new RadixTree(own, { trajectories, sameTokens, sessionHeaders, log });
+    trajectories.calls.record(() => true);
     addMetrics(metrics, ledger, tree);
     return {
       appliesTo: (x) => tree.appliesTo(x),

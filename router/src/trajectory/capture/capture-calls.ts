@@ -84,6 +84,7 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
   return {
     /** null: it is not loaded. */
     tokenizer: (): Tokenizer | null => capture?.tokenizer ?? null,
+    capture: (): Capture | null => capture,
     /** Resolves when all turns that ended are kept. */
     settled: (): Promise<void> => ends.settled(),
     calls: {

@@ -1,4 +1,4 @@
-import type { Trajectory } from '../export/trajectory.ts';
+import { type Trajectory, isExact } from '../export/trajectory.ts';
 import { asNumbers } from '../logprobs.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import type { ExpertsReader } from './experts-rows.ts';
@@ -70,7 +70,8 @@ export async function encodeSamples(
   let seen = 0;
   for await (const trajectory of trajectories) {
     const { ids, logprobs, mask, versions, turns } = trajectory;
-    if (!isWanted(trajectory.id)) continue;
+    // What is known as text alone is no sample.
+    if (!isWanted(trajectory.id) || !isExact(trajectory)) continue;
     seen++;
     const n = samples.length;
     const length = maxTokens > 0 ? Math.min(maxTokens, ids.length) : ids.length;

@@ -1,7 +1,7 @@
 import { outcomeJson } from '../outcome.ts';
 import type { Turn } from '../turn.ts';
-import type { Trajectory } from './trajectory.ts';
-import { outlineJson, said } from './turn-json.ts';
+import { type Trajectory, isExact } from './trajectory.ts';
+import { outlineJson, said, textJson } from './turn-json.ts';
 
 /** With bodies a line may be longer than a text of V8 (half a billion letters): it is handed out in pieces from this size on. */
 const PIECE_LETTERS = 1_048_576;
@@ -16,6 +16,7 @@ export async function* toJsonl(trajectories: AsyncIterable<Trajectory>): AsyncGe
       group,
       tenant,
       model,
+      exact: isExact(trajectory),
       ...outcomeJson(trajectory.outcome),
       tokens: Array.from(trajectory.ids),
       loss_mask: Array.from(trajectory.mask),
@@ -40,6 +41,7 @@ const turnOf = (turn: Turn) => ({
   tokens: turn.ids.length,
   ...said('request', turn.request),
   ...said('answer', turn.answer),
+  ...textJson(turn),
   // Wherever later turns went on from: a replay compares with this.
   sampled: Array.from(turn.ids).filter((_, i) => turn.mask[i] === 1),
 });

@@ -1,5 +1,6 @@
 import { type ByteWriter, type ParquetWriter } from 'hyparquet-writer';
-import type { Trajectory } from './trajectory.ts';
+import { callText } from './call-text.ts';
+import { type Trajectory, isExact } from './trajectory.ts';
 import { outlineJson } from './turn-json.ts';
 
 /** A row group is written when so many tokens or rows have come: about 100 MB of plain arrays while it is made. */
@@ -29,12 +30,25 @@ const list = (
 
 const orNull = (logprob: number): number | null => (Number.isNaN(logprob) ? null : logprob);
 
-const columns: readonly { name: string; read: (trajectory: Trajectory) => unknown }[] = [
+/** What is left of a trajectory while its group of rows is gathered: no bodies. */
+interface Row extends Trajectory {
+  /** What was asked and answered, of one whose tokens are not known, as JSON; null: they are. */
+  readonly text: string | null;
+}
+
+function rowOf(trajectory: Trajectory): Row {
+  const text = callText(trajectory.turns.at(-1)!);
+  const turns = trajectory.turns.map((turn) => ({ ...turn, request: null, answer: null }));
+  return { ...trajectory, turns, text: text === null ? null : JSON.stringify(text) };
+}
+
+const columns: readonly { name: string; read: (row: Row) => unknown }[] = [
   { name: 'id', read: ({ id }) => id },
   { name: 'session', read: ({ session }) => session },
   { name: 'group', read: ({ group }) => group },
   { name: 'tenant', read: ({ tenant }) => tenant },
   { name: 'model', read: ({ model }) => model },
+  { name: 'exact', read: isExact },
   { name: 'finished', read: ({ outcome }) => outcome !== null },
   { name: 'finished_at_ms', read: ({ outcome }) => outcome?.finishedAtMs ?? null },
   { name: 'reward', read: ({ outcome }) => outcome?.reward ?? null },
@@ -45,12 +59,13 @@ const columns: readonly { name: string; read: (trajectory: Trajectory) => unknow
   { name: 'versions', read: ({ versions }) => JSON.stringify(versions) },
   { name: 'ambiguous', read: ({ isAmbiguous }) => isAmbiguous },
   { name: 'turns', read: ({ turns }) => JSON.stringify(turns.map(outlineJson)) },
+  { name: 'text', read: ({ text: said }) => said },
 ];
 
 const schema = (): Columns => [
   { name: 'root', num_children: columns.length },
   ...['id', 'session', 'group', 'tenant', 'model'].map(text),
-  { name: 'finished', type: 'BOOLEAN', repetition_type: 'REQUIRED' },
+  ...['exact', 'finished'].map((name) => ({ name, type: 'BOOLEAN', repetition_type: 'REQUIRED' }) as const),
   ...['finished_at_ms', 'reward'].map(number),
   ...list('labels', { type: 'BYTE_ARRAY', converted_type: 'UTF8' }),
   ...list('tokens', { type: 'INT32' }),
@@ -59,6 +74,7 @@ const schema = (): Columns => [
   text('versions'),
   { name: 'ambiguous', type: 'BOOLEAN', repetition_type: 'REQUIRED' },
   text('turns'),
+  { ...text('text'), repetition_type: 'OPTIONAL' },
 ];
 
 /** A trajectory a row; versions and turns as JSON. */
@@ -66,7 +82,7 @@ export async function* toParquet(trajectories: AsyncIterable<Trajectory>): Async
   const { ByteWriter: Bytes, ParquetWriter: Parquet } = await import('hyparquet-writer');
   const writer = new Bytes();
   const parquet = new Parquet({ writer, schema: schema(), createdBy: 'turnout' });
-  let rows: Trajectory[] = [];
+  let rows: Row[] = [];
   let tokens = 0;
   const write = (): Uint8Array => {
     // Random ids and logprobs gain nothing from dictionaries, and their statistics tell nobody anything.
@@ -77,7 +93,7 @@ export async function* toParquet(trajectories: AsyncIterable<Trajectory>): Async
     return take(writer);
   };
   for await (const trajectory of trajectories) {
-    rows.push({ ...trajectory, turns: trajectory.turns.map((turn) => ({ ...turn, request: null, answer: null })) });
+    rows.push(rowOf(trajectory));
     tokens += trajectory.ids.length;
     if (tokens >= GROUP_TOKENS || rows.length >= GROUP_ROWS) yield write();
   }

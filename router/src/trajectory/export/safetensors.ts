@@ -2,8 +2,8 @@ import { outcomeJson } from '../outcome.ts';
 import type { RoutedExperts } from '../turn.ts';
 import { readExperts } from './experts.ts';
 import { Spool } from './spool.ts';
-import type { Trajectory } from './trajectory.ts';
-import { outlineJson } from './turn-json.ts';
+import { type Trajectory, isExact } from './trajectory.ts';
+import { outlineJson, textJson } from './turn-json.ts';
 
 type Dtype = 'I64' | 'F64' | 'I32' | 'U8';
 
@@ -87,7 +87,7 @@ export async function* toSafetensors(
 }
 
 function metaOf({ id, session, group, tenant, model, outcome, versions, isAmbiguous, turns }: Trajectory): string {
-  const ended = outcomeJson(outcome);
+  const ended = { exact: isExact({ turns }), ...outcomeJson(outcome) };
   return JSON.stringify({
     id,
     session,
@@ -97,7 +97,7 @@ function metaOf({ id, session, group, tenant, model, outcome, versions, isAmbigu
     ...ended,
     versions,
     ambiguous: isAmbiguous,
-    turns: turns.map(outlineJson),
+    turns: turns.map((turn) => ({ ...outlineJson(turn), ...textJson(turn) })),
   });
 }
 

@@ -13,6 +13,8 @@ export function summaryOf(turns: readonly TurnOutline[]) {
     turns: turns.length,
     /** Lines that the tree of its turns has: one, where it never branched. */
     trajectories: lengths.length,
+    /** false: of some turn the tokens are not known, only its text. */
+    exact: turns.every((turn) => turn.isExact !== false),
     /** Of the longest. */
     tokens: largest(lengths),
     models: unique(turns.map(({ model }) => model)),

@@ -24,6 +24,9 @@ export interface Trajectory {
   readonly outcome: SessionOutcome | null;
 }
 
+/** Whether its tokens are known: each of its turns was recorded with them. */
+export const isExact = ({ turns }: Pick<Trajectory, 'turns'>): boolean => turns.every((turn) => turn.isExact !== false);
+
 /** Why turns make no whole trajectory. */
 export type Gap = 'a turn before it is gone' | 'a turn keeps more than there is before it';
 

@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { TurnOutline } from '../store/store.ts';
 import type { Turn } from '../turn.ts';
+import { type CallText, callText } from './call-text.ts';
 
 /** What is told of a turn, by the names that training code knows. */
 export function outlineJson(turn: TurnOutline | Omit<Turn, 'ids' | 'logprobs' | 'mask' | 'request' | 'answer'>) {
@@ -12,6 +13,7 @@ export function outlineJson(turn: TurnOutline | Omit<Turn, 'ids' | 'logprobs' | 
     worker: turn.worker,
     model: turn.model,
     path: turn.path,
+    exact: turn.isExact !== false,
     started_at_ms: turn.startedAtMs,
     ttft_ms: turn.ttftMs,
     generation_ms: turn.generationMs,
@@ -37,7 +39,14 @@ export function turnJson(turn: Turn) {
     rollout_log_probs: Array.from(turn.logprobs),
     ...said('request', turn.request),
     ...said('answer', turn.answer),
+    ...textJson(turn),
   };
+}
+
+/** A turn whose tokens are not known is told as text. */
+export function textJson(turn: Turn): { text?: CallText } {
+  const text = callText(turn);
+  return text === null ? {} : { text };
 }
 
 /** As text where it is text: that way numbers keep their digits, and people can read it. */

@@ -32,6 +32,7 @@ export class KeptTurn implements Packed {
   readonly #request: Uint8Array | null;
   readonly #answer: Uint8Array | null;
   readonly #callKey: string;
+  readonly #isExact: boolean;
   readonly #tokens: number;
   /** So many of them, at the beginning, have no logprob and were not sampled. */
   readonly #given: number;
@@ -55,6 +56,7 @@ export class KeptTurn implements Packed {
     this.#request = request;
     this.#answer = answer;
     this.#callKey = turn.callKey ?? '';
+    this.#isExact = turn.isExact !== false;
     this.#tokens = turn.ids.length;
     this.#given = givenOf(turn);
     const words = this.#pack(turn, memory);
@@ -107,6 +109,7 @@ export class KeptTurn implements Packed {
       request: this.#request,
       answer: this.#answer,
       ...(this.#callKey === '' ? {} : { callKey: this.#callKey }),
+      ...(this.#isExact ? {} : { isExact: false }),
     };
   }
 

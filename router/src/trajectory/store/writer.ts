@@ -20,6 +20,8 @@ export interface WriterState {
   readonly pending: number;
   /** Sampled tokens that were put without a known logprob. */
   readonly unknownLogprobs: number;
+  /** Turns whose tokens are not known: they were put as text. */
+  readonly textTurns: number;
   /** The last try failed. */
   readonly isFailing: boolean;
   /** Why; '' while all is well. */
@@ -44,6 +46,7 @@ export class TurnWriter {
   #stored = 0;
   #dropped = 0;
   #unknownLogprobs = 0;
+  #textTurns = 0;
   #lastError = '';
 
   constructor(store: TrajectoryStore, limitBytes = PENDING_BYTES, retryMs = RETRY_MS) {
@@ -58,6 +61,7 @@ export class TurnWriter {
       dropped: this.#dropped,
       pending: this.#pending.length,
       unknownLogprobs: this.#unknownLogprobs,
+      textTurns: this.#textTurns,
       isFailing: this.#lastError !== '',
       lastError: this.#lastError,
     };
@@ -70,6 +74,7 @@ export class TurnWriter {
 
   put(turn: Turn): void {
     this.#unknownLogprobs += turn.unknownLogprobs ?? 0;
+    if (turn.isExact === false) this.#textTurns++;
     if (this.store.copies) {
       this.#putAtOnce(turn);
       return;
