@@ -49,7 +49,7 @@ function withLast(row: Row, changed: Partial<RowTurn>): Row {
   return { ...row, turns: [...row.turns.slice(0, -1), { ...row.turns.at(-1)!, ...changed }] };
 }
 
-for (const plugin of ['chat-sessions'] as const) {
+for (const plugin of ['radix-tree', 'chat-sessions'] as const) {
   let outcome: Outcome;
   before(async (t) => {
     const tokenizerPath = temporaryFolder(t as never);

@@ -29,6 +29,9 @@ export function problemsOf(journal: Journal, rows: readonly Row[]): string[] {
   return [...problems.slice(0, SHOWN), `and ${problems.length - SHOWN} more`];
 }
 
+/** Its client did not get the end of the answer. */
+const isCut = ({ finish }: Call): boolean => finish === '';
+
 /** The rows of a session; those of all clients that named none are one. */
 class SessionCheck {
   readonly #journal: Journal;
@@ -130,18 +133,19 @@ class SessionCheck {
     const found = new Map(Array.from(this.#told.values(), (told) => [told.generated, told]));
     for (const [name, own] of Map.groupBy(this.#generated, ({ call }) => call)) {
       const call = this.#journal.calls.get(name)!;
+      if (call.got === 0) continue;
       const kept = own.filter((one) => found.has(one));
-      const most = Math.max(-1, ...kept.map((one) => found.get(one)!.turn.output_tokens));
-      if (most >= call.got) continue;
-      if (call.got === 0 && call.ending !== 'whole') continue;
-      const what = most < 0 ? 'is missing' : `has ${most} tokens`;
-      const cause = causeOf.loss(this.#journal, call);
-      if (cause === null) this.#problems.push(`session ${call.session}: ${name} ${what}, its client got ${call.got}`);
+      const countOf = (one: Generated): number => found.get(one)?.turn.output_tokens ?? 0;
+      const most = Math.max(0, ...kept.map(countOf));
+      if (most >= call.got || causeOf.loss(this.#journal, call) !== null) continue;
+      if (isCut(call) && own.some((one) => causeOf.cut(call, one, countOf(one)) !== null)) continue;
+      const what = most === 0 ? 'is missing' : `has ${most} tokens`;
+      this.#problems.push(`session ${call.session}: ${name} ${what}, its client got ${call.got}`);
     }
     for (const { turn, row, generated } of this.#told.values()) {
       if (generated === null) continue;
-      const { ending, finish } = this.#callOf(generated);
-      const isWhole = (ending === 'whole' || ending === 'raced') && !generated.isTorn && finish === generated.finish;
+      const call = this.#callOf(generated);
+      const isWhole = !isCut(call) && !generated.isTorn && call.finish === generated.finish;
       if (isWhole && (turn.output_tokens !== generated.outputIds.length || turn.finish_reason !== generated.finish))
         this.#says(row, `${generated.call} ended with ${generated.finish} after ${generated.outputIds.length} tokens`);
     }
@@ -183,6 +187,8 @@ class SessionCheck {
 
   /** Each turn goes on from what its client went on from, and says so where it does not. */
   #compareLine(row: Row, parts: readonly Part[]): void {
+    if (row.ambiguous !== row.turns.some(({ ambiguous }) => ambiguous))
+      this.#says(row, `is ambiguous: ${row.ambiguous}, unlike its turns`);
     let before: Told | null = null;
     for (const part of parts) {
       const told = this.#told.get(part.turn.id)!;
@@ -190,9 +196,18 @@ class SessionCheck {
       if (generated === null) return;
       const call = this.#callOf(generated);
       const parents = this.#parentsOf(call);
-      const from = before?.generated ?? null;
-      if (from !== null && !parents.includes(from.call))
-        this.#says(row, `${call.name} is put behind ${from.call}, its client went on from ${parents.join()}`);
+      const from = before?.generated?.call;
+      const fitting = new Set([...this.#fitting(call, generated), ...parents]);
+      const isOther = from !== undefined && !parents.includes(from);
+      // With a part of an answer and no session, it goes on from any call that ended with it.
+      const mayBeOther = call.session === '' && (turn.ambiguous || !call.isFull);
+      if (isOther && !mayBeOther)
+        this.#says(row, `${call.name} is put behind ${from}, its client went on from ${parents.join()}`);
+      if (turn.ambiguous && fitting.size < 2)
+        this.#says(row, `${call.name} is ambiguous: only ${[...fitting].join()} fits`);
+      const isGuess = from !== undefined && call.isFull && from !== call.parent?.name;
+      if (!turn.ambiguous && isGuess)
+        this.#says(row, `${call.name} is put behind ${from}, and not said to be ambiguous`);
       const { parent } = call;
       const isApart = parent !== null && call.isFull && !this.#goesOn(before, turn, parent);
       if (isApart && turn.drift === null && causeOf.loss(this.#journal, parent) === null)
@@ -222,6 +237,17 @@ class SessionCheck {
     const texts = new Set<string>();
     for (let one = parent; one !== null; one = isFull ? null : one.parent) texts.add(one.text);
     return this.#calls.filter((one) => texts.has(one.text) && one.sentAt < sentAt).map(({ name }) => name);
+  }
+
+  /** The calls of which a prompt has sampled tokens: where there are several, it may be meant to go on from any of them. */
+  #fitting({ sentAt }: Call, { inputIds: ids }: Generated): string[] {
+    return this.#generated
+      .filter(({ call, inputIds, outputIds }) => {
+        const from = inputIds.length;
+        if (this.#journal.calls.get(call)!.sentAt >= sentAt || outputIds.length === 0) return false;
+        return outputIds[0] === ids[from] && inputIds.every((id, i) => id === ids[i]);
+      })
+      .map(({ call }) => call);
   }
 
   #findRepeated(): void {

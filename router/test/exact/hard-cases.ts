@@ -72,10 +72,11 @@ export async function runHardCases(
           () => null,
           (failure: Error) => failure,
         );
-      const found = await smallest(plan, failureOf, performance.now() + SHRINK_MS);
-      const seen = found === null ? ' (passes when it is run again)' : '';
+      const smaller = await smallest(plan, failureOf, performance.now() + SHRINK_MS);
+      const found = smaller ?? { plan, error };
+      const seen = smaller === null ? ' (passes when it is run again)' : '';
       const where = `${plugin}, --seed ${seed + round}, plan ${result.numRuns}${seen}`;
-      throw new Error(`${where}:\n${(found ?? { error }).error.message}\n${described((found ?? { plan }).plan)}`);
+      throw new Error(`${where}:\n${found.error.message}\n${described(found.plan, found.error.message)}`);
     }
   } finally {
     rmSync(tokenizerPath, { recursive: true });
@@ -83,13 +84,16 @@ export async function runHardCases(
   return done;
 }
 
-/** A plan for people. */
-function described({ engines, groups }: Plan): string {
+/** A plan for people: of it the groups that a message is about. */
+function described({ engines, groups }: Plan, message: string): string {
+  const named = groups.some((_, g) => message.includes(`g${g}s`));
   const lines = groups.flatMap(({ isNamed, samples }, g) =>
-    samples.flatMap((steps, s) => [
-      `g${g}s${s}${isNamed ? '' : ' (no session)'}`,
-      ...steps.map((step) => `  ${stepJson(step)}`),
-    ]),
+    named && !message.includes(`g${g}s`)
+      ? []
+      : samples.flatMap((steps, s) => [
+          `g${g}s${s}${isNamed ? '' : ' (no session)'}`,
+          ...steps.map((step) => `  ${stepJson(step)}`),
+        ]),
   );
   return [engines.join(' '), ...lines].join('\n');
 }

@@ -78,6 +78,7 @@ export interface RowTurn {
   readonly output_tokens: number;
   readonly finish_reason: string;
   readonly drift: { readonly kind: string; readonly at: number } | null;
+  readonly ambiguous: boolean;
   readonly sampled: readonly number[];
 }
 
@@ -89,6 +90,7 @@ export interface Row {
   readonly loss_mask: readonly number[];
   readonly rollout_log_probs: readonly (number | null)[];
   readonly versions: readonly { readonly version: string | null; readonly from: number; readonly to: number }[];
+  readonly ambiguous: boolean;
   readonly turns: readonly RowTurn[];
 }
 

@@ -228,3 +228,25 @@ test('many sessions at one place stay cheap, and each goes on from its own turn'
   // A prompt and the turn behind it, shared by all, and one more of each for those that went on.
   assert.ok(scene.captured.calls.captureStats().nodes < 10);
 });
+
+test('without a session, of two turns with the same text of which one was stopped, either may be meant', async () => {
+  const scene = await start();
+  const cut = said(-1, CALL.slice(0, -1));
+  await scene.ask({ prompt: PROMPT, said: cut });
+  await scene.ask({ prompt: PROMPT, said: said(-2) });
+  const text = `${PROMPT + visible(cut)}<|im_end|>${TOOL}`;
+  const { turn } = await scene.ask({ prompt: text, said: said(-9, encode('done')) });
+  assert.equal(turn.isAmbiguous, true);
+});
+
+test('without a session a choice is ambiguous also where the prompt is known further than its turns', async () => {
+  const scene = await start();
+  const spelled = { ...said(-1), ids: [...Buffer.from(' often call'), endOfTurn] };
+  await scene.ask({ prompt: PROMPT, said: spelled });
+  await scene.ask({ prompt: PROMPT, said: said(-2) });
+  const text = `${PROMPT + visible(spelled)}<|im_end|>${TOOL}`;
+  for (const more of ['one', 'two']) {
+    const { turn } = await scene.ask({ prompt: `${text} ${more}`, said: said(-9, encode('done')) });
+    assert.equal(turn.isAmbiguous, true, more);
+  }
+});

@@ -45,7 +45,8 @@ export async function exactIds(
   try {
     for (const candidate of held.slice(1)) {
       const found = await agreed(tokenizer, candidate, bytes, marked.textBytes);
-      if (found !== null) return { ...found, isAmbiguous: false };
+      // Inside of its own turns a session knows which one it continues; without a session the tokens may be of any.
+      if (found !== null) return { ...found, isAmbiguous: isAmbiguous && options.session === null };
     }
     const { place, textBytes } = held[0]!;
     const whole = await withRest(tokenizer, place, textBytes, bytes, options.addSpecial);

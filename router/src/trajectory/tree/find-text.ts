@@ -99,19 +99,27 @@ class Search {
 /** The longest of the ends on all ways; of equally long ones the newest. */
 class BestEnd {
   best: FoundEnd | null = null;
-  /** Others that are as long differ from it. */
-  isTied = false;
+  /** By the length of what a client sees of its text: what turns that end there have in common; null: they differ. */
+  readonly #digests = new Map<number, number | null>();
 
   /** @param last on its way so far @returns the last one on its way with it */
   add(found: FoundEnd, last: FoundEnd | null): FoundEnd {
-    const { best } = this;
-    const isAsLong = best !== null && found.textBytes === best.textBytes;
-    if (isAsLong) this.isTied ||= found.end.digest !== best.end.digest;
-    else if (isBetter(found, best)) this.isTied = false;
-    if (isBetter(found, best)) this.best = found;
+    const { digest } = found.end;
+    const seen = seenBytes(found);
+    const isOther = (this.#digests.get(seen) ?? digest) !== digest || this.#digests.get(seen) === null;
+    this.#digests.set(seen, isOther ? null : digest);
+    if (isBetter(found, this.best)) this.best = found;
     return isBetter(found, last) ? found : last!;
   }
+
+  /** A client that goes on from the best may as well go on from another one that it saw the same text of. */
+  get isTied(): boolean {
+    return this.best !== null && this.#digests.get(seenBytes(this.best)) === null;
+  }
 }
+
+/** What stopped a turn is no part of the text that its client saw. */
+const seenBytes = ({ textBytes, mark }: FoundEnd): number => textBytes - mark.hiddenBytes;
 
 const isBetter = (found: FoundEnd, than: FoundEnd | null): boolean =>
   than === null ||

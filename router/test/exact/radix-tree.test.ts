@@ -1,0 +1,15 @@
+import { test } from 'node:test';
+import { runHardCases } from './hard-cases.ts';
+
+const trajectories = Number(process.env['TURNOUT_TRAJECTORIES'] ?? 2_000);
+const seed = Number(process.env['TURNOUT_SEED'] ?? Date.now() % 1_000_000_000);
+
+test(
+  `${trajectories} hard trajectories of radix-tree are exported as they were sampled`,
+  { timeout: 280_000 },
+  async (t) => {
+    t.diagnostic(`seed ${seed}`);
+    const done = await runHardCases({ plugin: 'radix-tree', trajectories, seed, faults: {} });
+    t.diagnostic(JSON.stringify(done));
+  },
+);
