@@ -1,171 +1,182 @@
-import { createWriteStream, mkdirSync } from 'node:fs';
-import { join } from 'node:path';
-import { parseArgs } from 'node:util';
-import { type Plugin, type Router, loadConfig, startRouter } from '../../router/src/index.ts';
 import { openLog } from '../../router/src/observe/log.ts';
+import { parseArgs } from 'node:util';
 import { type SpawnedSimEngine, spawnSimEngine } from '../../router/src/sim/spawn.ts';
-import { type Turn, runBatch, turnsPerBatch } from './rollout.ts';
+import { type Config, type Router, loadConfig, startRouter } from '../../router/src/index.ts';
+import { type BatchShape, type BatchTurn, batchCost, runAgentBatch } from '../../router/src/batch/agent-batch.ts';
+import { type BatchResult, movedSessions, resultTable } from '../../router/src/batch/batch-result.ts';
+import { showExactness } from './exactness.ts';
 
-/** The main job, end to end: rollouts through the router to four simulated engines, once per policy. */
+/**
+ * Three things in a minute, on four SIMULATED engines: what the rollout policy gains where contexts outgrow the KV cache, what happens
+ * when an engine is killed, and whose token ids reach training.
+ */
 
 const { values: flags } = parseArgs({
   options: {
+    /** Keeps engines and router of the rollout policy running. */
     keep: { type: 'boolean', default: false },
-    engines: { type: 'string', default: '4' },
-    samples: { type: 'string', default: '4' },
-    'time-scale': { type: 'string', default: '0.5' },
+    /** With --keep: serve at once, without the batches. */
+    'skip-runs': { type: 'boolean', default: false },
+    port: { type: 'string', default: '0' },
+    sessions: { type: 'string', default: '96' },
+    /** Wall time per simulated time. */
+    'time-scale': { type: 'string', default: '0.25' },
   },
 });
-const engineCount = Number(flags.engines);
-const samplesPerPrompt = Number(flags.samples);
-const repository = join(import.meta.dirname, '../..');
-const output = join(repository, 'out', 'trajectories.jsonl');
 
-interface Run {
-  readonly title: string;
-  readonly policy: string;
-  /** After this share of the turns one engine is killed; 0: none. */
-  readonly killAfter: number;
+const ENGINES = 4;
+/** Together the engines hold about a third of what the sessions' contexts come to. */
+const KV_TOKENS = 40_000;
+const shape: BatchShape = {
+  sessions: Number(flags.sessions),
+  groupSize: 8,
+  turns: 11,
+  promptWords: 400,
+  turnWords: 400,
+  maxTokens: 60,
+};
+const policies = ['round_robin', 'consistent_hash', 'cache_aware', 'rollout'];
+const say = (text: string): void => void process.stdout.write(`${text}\n`);
+
+interface Fleet {
+  readonly router: Router;
+  readonly engines: readonly SpawnedSimEngine[];
+  stop(): Promise<void>;
 }
 
-const runs: readonly Run[] = [
-  { title: 'least_inflight', policy: 'least_inflight', killAfter: 0 },
-  { title: 'consistent_hash', policy: 'consistent_hash', killAfter: 0 },
-  { title: 'rollout', policy: 'rollout', killAfter: 0 },
-  { title: 'rollout, an engine dies', policy: 'rollout', killAfter: 0.4 },
-];
-
-interface Result {
-  readonly run: Run;
-  readonly seconds: number;
-  readonly turns: readonly Turn[];
-  readonly failed: number;
-  readonly awayFromHome: number;
-}
-
-async function start(policy: string, plugins: readonly Plugin[], kind: 'sglang' | 'vllm', port = 0) {
-  const settings = {
-    kind,
-    timeScale: Number(flags['time-scale']),
-    meanOutputTokens: 80,
-    kvTokens: 60_000,
-  };
-  const engines = await Promise.all(Array.from({ length: engineCount }, () => spawnSimEngine(settings)));
+async function startFleet(policy: string, port = 0): Promise<Fleet> {
+  const timeScale = Number(flags['time-scale']);
+  const settings = { kind: 'vllm', timeScale, meanOutputTokens: 40, kvTokens: KV_TOKENS } as const;
+  const engines = await Promise.all(Array.from({ length: ENGINES }, () => spawnSimEngine(settings)));
+  const stopEngines = () => Promise.all(engines.map((engine) => engine.kill('SIGTERM')));
   const workerUrls = engines.map(({ url }) => url);
-  const config = loadConfig({ port, prometheusPort: 0, policy, workerUrls, healthCheckIntervalSecs: 1 }, {}, undefined);
-  return { engines, router: await startRouter(config, { plugins, log: openLog('critical').logger }) };
-}
-
-async function stop(router: Router, engines: readonly SpawnedSimEngine[]): Promise<void> {
-  await router.close();
-  await Promise.all(engines.map((engine) => engine.kill('SIGTERM')));
-}
-
-async function measure(run: Run, progress: (done: number) => void): Promise<Result> {
-  // A plugin sees every exchange end, and which worker had it: what a request can't tell its client.
-  const workerOf = new Map<string, string>();
-  const recorder: Plugin = {
-    name: 'demo-recorder',
-    finished: (x) => void workerOf.set(x.head.requestId, x.worker?.url ?? ''),
-  };
-  const { router, engines } = await start(run.policy, [recorder], 'vllm');
-  const total = turnsPerBatch(samplesPerPrompt);
-  const turns: Turn[] = [];
-  let failed = 0;
-  let isKilled = false;
-  const startMs = performance.now();
-  await runBatch({
-    baseUrl: router.url,
-    samplesPerPrompt,
-    maxTokens: 160,
-    onTurn: (turn) => {
-      turns.push(turn);
-      progress(turns.length / total);
-      if (run.killAfter > 0 && !isKilled && turns.length >= total * run.killAfter) {
-        isKilled = true;
-        void engines[1]!.kill('SIGKILL');
-      }
-    },
-    onFailed: () => failed++,
+  const options = { port, prometheusPort: 0, policy, workerUrls, workerHeader: true, healthCheckIntervalSecs: 1 };
+  const config: Config = loadConfig(options, {}, undefined);
+  const router = await startRouter(config, { log: openLog('critical').logger }).catch(async (error: unknown) => {
+    await stopEngines();
+    throw error;
   });
-  const seconds = (performance.now() - startMs) / 1000;
-  const homes = new Map<string, string>();
-  let awayFromHome = 0;
-  for (const turn of turns) {
-    const worker = workerOf.get(turn.requestId) ?? '';
-    const home = homes.get(turn.session);
-    if (home === undefined) homes.set(turn.session, worker);
-    else if (home !== worker) awayFromHome++;
-    trajectories.write(`${JSON.stringify({ run: run.title, worker, ...turn })}\n`);
-  }
-  await stop(router, engines);
-  return { run, seconds, turns, failed, awayFromHome };
+  const stop = async (): Promise<void> => {
+    await router.close();
+    await stopEngines();
+  };
+  return { router, engines, stop };
 }
 
-function showProgress(title: string, share: number): void {
-  if (!process.stderr.isTTY) return;
-  const filled = Math.round(share * 30);
-  process.stderr.write(
-    `\r  ${title.padEnd(32)} ${'█'.repeat(filled)}${'·'.repeat(30 - filled)} ${Math.round(share * 100)} %  `,
+async function runBatch(
+  fleet: Fleet,
+  title: string,
+  onTurn: (turn: BatchTurn, done: number) => void,
+): Promise<BatchResult> {
+  const turns: BatchTurn[] = [];
+  const startMs = performance.now();
+  await runAgentBatch({
+    ...shape,
+    url: fleet.router.url,
+    model: 'sim',
+    seed: 1,
+    onTurn: (turn) => onTurn(turn, turns.push(turn)),
+  });
+  return { title, seconds: (performance.now() - startMs) / 1000, turns };
+}
+
+const { turns: allTurns } = batchCost(shape);
+
+function progressOf(title: string): (turn: BatchTurn, done: number) => void {
+  if (!process.stderr.isTTY) return () => {};
+  return (_, done) => {
+    const filled = Math.round((30 * done) / allTurns);
+    process.stderr.write(
+      `\r  ${title.padEnd(16)} ${'█'.repeat(filled)}${'·'.repeat(30 - filled)} ${done} of ${allTurns} turns `,
+    );
+  };
+}
+
+/** The table as far as it is known; on a terminal the one before it is written over. */
+function showTable(results: readonly BatchResult[]): void {
+  const isLast = results.length === policies.length;
+  if (process.stderr.isTTY) {
+    const height = results.length === 1 ? 0 : results.length + 1;
+    process.stderr.write(`\r\x1b[2K${height > 0 ? `\x1b[${height - 1}A\x1b[J` : ''}${resultTable(results)}\n`);
+  } else if (isLast) say(resultTable(results));
+}
+
+async function compare(): Promise<readonly BatchResult[]> {
+  say(
+    `1. The same batch under each policy: ${shape.sessions} sessions, ${allTurns} turns, contexts that outgrow the KV cache`,
   );
+  const results: BatchResult[] = [];
+  for (const policy of policies) {
+    const fleet = await startFleet(policy);
+    results.push(await runBatch(fleet, policy, progressOf(policy)));
+    await fleet.stop();
+    showTable(results);
+  }
+  return results;
 }
 
-function table(results: readonly Result[]): string {
-  const sum = (turns: readonly Turn[], key: 'promptTokens' | 'cachedTokens') =>
-    turns.reduce((n, turn) => n + turn[key], 0);
-  const rows = results.map(({ run, seconds, turns, failed, awayFromHome }) => [
-    run.title,
-    `${seconds.toFixed(1)} s`,
-    `${((100 * sum(turns, 'cachedTokens')) / sum(turns, 'promptTokens')).toFixed(1)} %`,
-    String(turns.length),
-    String(failed),
-    String(turns.filter(({ attempts }) => attempts > 1).length),
-    String(awayFromHome),
-  ]);
-  const head = ['policy', 'wall time', 'cache hits', 'turns', 'failed', 'asked again', 'off their engine'];
-  const widths = head.map((title, i) => Math.max(title.length, ...rows.map((row) => row[i]!.length)));
-  const line = (cells: readonly string[]) =>
-    cells.map((cell, i) => (i === 0 ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!))).join('   ');
-  return [line(head), line(widths.map((width) => '─'.repeat(width))), ...rows.map(line)].join('\n');
+/** A batch under the rollout policy, in the middle of which an engine is killed. */
+async function kill(): Promise<BatchResult> {
+  say('\n2. The batch again under rollout, and one engine is killed with SIGKILL');
+  const fleet = await startFleet('rollout');
+  const [, victim] = fleet.engines;
+  let killedAtMs = 0;
+  const startMs = performance.now();
+  const at = (): string => `${((performance.now() - startMs) / 1000).toFixed(1).padStart(6)} s`;
+  const result = await runBatch(fleet, 'rollout', (turn, done) => {
+    if (killedAtMs === 0 && done >= allTurns * 0.4) {
+      killedAtMs = performance.now();
+      void victim!.kill('SIGKILL');
+      say(`${at()}  engine ${victim!.url} killed after ${done} turns`);
+    }
+    if (turn.attempts > 1)
+      say(`${at()}  ${turn.session}: its stream was truncated, the client sent turn ${turn.index + 1} again`);
+  });
+  await fleet.stop();
+  const truncated = result.turns.filter(({ attempts }) => attempts > 1).length;
+  const lost = result.turns.filter(({ answer }) => answer === null).length;
+  const twice = result.turns.length - new Set(result.turns.map(({ session, index }) => `${session} ${index}`)).size;
+  say(
+    `${at()}  the batch is done: ${truncated} streams truncated and sent again, ${movedSessions(result)} sessions moved,`,
+  );
+  say(`          ${lost} turns lost, ${twice} answered twice`);
+  return result;
 }
 
-mkdirSync(join(repository, 'out'), { recursive: true });
-const trajectories = createWriteStream(output);
-process.stdout.write(
-  `turnout demo: ${turnsPerBatch(samplesPerPrompt)} turns a run (8 prompts × ${samplesPerPrompt} samples × 3 turns), ` +
-    `${engineCount} SIMULATED engines, real sockets, a real OpenAI client.\n`,
-);
-const results: Result[] = [];
-for (const run of runs) {
-  results.push(await measure(run, (share) => showProgress(run.title, share)));
-  if (!process.stderr.isTTY) process.stderr.write(`  ${run.title}: done\n`);
+async function keep(): Promise<void> {
+  const fleet = await startFleet('rollout', Number(flags.port));
+  const { url } = fleet.router;
+  say(`\nServing under the rollout policy on ${url} (Ctrl-C stops it). Which worker has a session, and why:
+  curl -si ${url}/v1/chat/completions -H 'content-type: application/json' -H 'x-session-id: me' \\
+    -d '{"model":"sim","messages":[{"role":"user","content":"Hello"}],"max_tokens":20}' | grep x-turnout
+  curl -s ${url}/sessions
+  curl -s ${url}/workers
+  curl -s ${url}/metrics | grep turnout_session`);
+  process.once('SIGINT', () => void fleet.stop());
+  process.once('SIGTERM', () => void fleet.stop());
 }
-await new Promise((resolve) => trajectories.end(resolve));
-if (process.stderr.isTTY) process.stderr.write(`\r${' '.repeat(80)}\r`);
-process.stdout.write(`\n${table(results)}\n
-cache hits: prompt tokens that the engine found in its prefix cache. asked again: turns whose engine died while it
-answered, sent again by the client. off their engine: later turns that another engine served than the first one.
-Every turn with its token ids: out/trajectories.jsonl
 
-`);
-
-if (flags.keep) {
-  const { router, engines } = await start('consistent_hash', [], 'sglang', 30_000);
-  process.stdout.write(`Still serving on ${router.url} (Ctrl-C stops it). Try:
-  curl ${router.url}/workers
-  curl ${router.url}/v1/chat/completions -H 'content-type: application/json' -H 'x-session-id: me' \\
-    -d '{"model":"sim","messages":[{"role":"user","content":"What is 12 * 17?"}],"max_tokens":20,"stream":true}'
-  curl ${router.url}/generate -H 'content-type: application/json' \\
-    -d '{"text":"What is 12 * 17?","sampling_params":{"max_new_tokens":20},"return_logprob":true}'
-  curl ${router.url}/metrics
-`);
-  process.once('SIGINT', () => void stop(router, engines));
-} else {
-  process.stdout.write(`Next:
-  npm run demo -- --keep                                      keep it running and try it with curl
-  npm run turnout -- sim --workers 4                          simulated engines of your own
-  npm run turnout -- serve --worker-urls http://host:port …   route to real engines
-  npm run turnout -- doctor --worker-urls http://host:port …  see what they lack
-`);
+async function main(): Promise<number> {
+  say(`turnout demo: ${ENGINES} SIMULATED engines (made-up tokens, a model of time and memory), real sockets\n`);
+  let failed = 0;
+  if (!flags['skip-runs']) {
+    const results = [...(await compare()), await kill()];
+    failed = results.flatMap(({ turns }) => turns).filter(({ answer }) => answer === null).length;
+    say('\n3. Token ids for training');
+    await showExactness(say);
+  }
+  if (flags.keep) await keep();
+  else {
+    say(`\nNext:
+  npm run demo -- --keep --skip-runs                    the same fleet to try with curl
+  npx turnout bench --worker-urls http://host:port …    this comparison on your own engines
+  npx turnout serve --worker-urls http://host:port …    route to them
+  npx turnout doctor --worker-urls http://host:port …   see what they lack`);
+  }
+  return failed === 0 ? 0 : 1;
 }
-process.exitCode = results.every(({ failed }) => failed === 0) ? 0 : 1;
+
+process.exitCode = await main().catch((error: unknown) => {
+  say(`demo: ${(error as Error).message}`);
+  return 1;
+});

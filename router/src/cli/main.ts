@@ -2,6 +2,7 @@ import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config/load.ts';
 import { checkedEngines, version } from '../config/version.ts';
 import { addAliasVerbs, inFull } from './alias.ts';
+import type { BenchFlags } from './bench.ts';
 import { configured } from './configured.ts';
 import { addLaunchFlags, splitLaunchFlags } from './launch-flags.ts';
 import { addLaunchServer, enginesApart } from './launch-server.ts';
@@ -50,6 +51,25 @@ program
   .option('--set <name=value...>', 'Any constant of the model, for example timeScale=0 kvTokens=450000.')
   .option('--write-tokenizer <folder>', "Only write the model's tokenizer.json there, for --tokenizer-path.")
   .action(async (flags: SimFlags) => (await import('./sim.ts')).sim(flags));
+
+program
+  .command('bench')
+  .description('Send a synthetic agent batch to your own engines, once per policy, and compare what each policy took.')
+  .requiredOption('--worker-urls <urls...>', 'The engines. They should be idle.')
+  .option('--policies <names>', 'Policies to compare, separated by commas.', 'consistent_hash,rollout')
+  .option('--sessions <count>', 'Sessions of a batch, all at once.', '64')
+  .option('--turns <count>', 'Turns of a session on average.', '8')
+  .option('--group-size <count>', 'Sessions that share a prompt.', '8')
+  .option('--prompt-words <count>', 'Words of that prompt.', '400')
+  .option('--turn-words <count>', 'Words that each turn adds.', '200')
+  .option('--max-tokens <count>', 'Longest answer in tokens.', '128')
+  .option('--model <name>', 'The model to name in requests. Default: the first that the engines list.')
+  .option('--worker-api-key <key>', 'API key of the engines.')
+  .option('--yes', 'Do not ask before sending.')
+  .action(async (flags: BenchFlags) => {
+    const { bench } = await import('./bench.ts');
+    process.exitCode = await bench(flags, (line) => process.stderr.write(`${line}\n`));
+  });
 
 const launch = program
   .command('launch')

@@ -27,6 +27,7 @@ const order = [
   'admin',
   'launch',
   'sim',
+  'batch',
   'router.ts',
   'cli',
   'index.ts',
