@@ -251,6 +251,7 @@ async function assemble(
     breakers,
     workerApi: config.workerApi,
     startupTimeoutMs: () => live.current.workerStartupTimeoutSecs * 1000,
+    healthTimeoutMs: () => live.current.healthCheckTimeoutSecs * 1000,
     metricsText,
     isDraining: () => doors.data.isDraining,
     policies: choosing.control,

@@ -13,6 +13,7 @@ const unlimited: AdmissionOptions = {
   maxConcurrent: 0,
   workerMaxInflight: 0,
   ratePerSec: 0,
+  rateBurst: 0,
   queueSize: 100,
   queueTimeoutMs: 60_000,
 };

@@ -1,3 +1,4 @@
+import { asksMetadata } from '../engines/generation.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetModels } from '../fleet/models.ts';
@@ -15,6 +16,8 @@ export interface AdmissionOptions {
   readonly workerMaxInflight: number;
   /** Exchanges let in per second; 0: no limit. */
   readonly ratePerSec: number;
+  /** How many of them at once; 0: as many as in one second. */
+  readonly rateBurst: number;
   readonly queueSize: number;
   readonly queueTimeoutMs: number;
 }
@@ -71,6 +74,7 @@ export class Admission {
   #hasLimits = false;
   #rate: RateLimit | null = null;
   #ratePerSec = 0;
+  #rateBurst = 0;
   readonly #pace = new Pace(performance.now());
   /** Exchanges that were let in and are not over (`Exchange.isInside`). */
   #inside = 0;
@@ -93,18 +97,20 @@ export class Admission {
 
   /** The options are others than before. What is under way without having been counted is not counted now. */
   onOptionsChange(): void {
-    const { maxConcurrent, workerMaxInflight, ratePerSec } = this.#options;
+    const { maxConcurrent, workerMaxInflight, ratePerSec, rateBurst } = this.#options;
     this.#hasLimits = maxConcurrent > 0 || workerMaxInflight > 0 || ratePerSec > 0;
-    if (ratePerSec !== this.#ratePerSec) {
+    if (ratePerSec !== this.#ratePerSec || rateBurst !== this.#rateBurst) {
       this.#ratePerSec = ratePerSec;
-      this.#rate = ratePerSec > 0 ? new RateLimit(ratePerSec, performance.now()) : null;
+      this.#rateBurst = rateBurst;
+      this.#rate = ratePerSec > 0 ? new RateLimit(ratePerSec, performance.now(), rateBurst) : null;
     }
     this.#admitWaiting();
   }
 
   /** Calls `goOn` at once or after a wait, which `x.underWay.abort()` ends. */
   enter(x: Exchange, goOn: GoOn): void {
-    if (this.#parts.heap.isHigh) goOn(x, this.#overloaded());
+    if (asksMetadata(x.head.method, x.path)) goOn(x, null);
+    else if (this.#parts.heap.isHigh) goOn(x, this.#overloaded());
     else if (!this.#hasLimits) goOn(x, null);
     else if (this.#queue.size === 0 && this.#hasPlace() && (this.#rate?.take(performance.now()) ?? true)) {
       this.#letIn(x);

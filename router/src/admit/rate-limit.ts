@@ -1,6 +1,6 @@
 /**
- * So many a second, evenly over time: a bucket that fills at that rate and holds what comes in one second (at least one).
- * Time is the caller's.
+ * So many a second, evenly over time: a bucket that fills at that rate and holds `burst`, without it what comes in one second, and at
+ * least one. Time is the caller's.
  */
 export class RateLimit {
   readonly #perMs: number;
@@ -8,9 +8,9 @@ export class RateLimit {
   #tokens: number;
   #atMs: number;
 
-  constructor(perSecond: number, nowMs: number) {
+  constructor(perSecond: number, nowMs: number, burst = 0) {
     this.#perMs = perSecond / 1000;
-    this.#burst = Math.max(1, perSecond);
+    this.#burst = Math.max(1, burst > 0 ? burst : perSecond);
     this.#tokens = this.#burst;
     this.#atMs = nowMs;
   }

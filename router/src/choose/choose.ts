@@ -1,4 +1,5 @@
 import { type BodyReader, MAX_LOOKED_BYTES } from '../classify/body-reader.ts';
+import { asksMetadata } from '../engines/generation.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetModels } from '../fleet/models.ts';
@@ -97,7 +98,9 @@ export class Chooser {
     // Who failed it before is left out.
     const untried = usable(x, x.tried.length === 0 ? offered : offered.filter((worker) => !x.tried.includes(worker)));
     if (untried.length === 0) return this.#isModelUnknown(x) ? unknownModel(x.model) : null;
-    const open = this.#full === null ? untried : this.#full.withRoom(x, untried);
+    // What only asks for metadata takes no place of a request.
+    const isLimited = this.#full !== null && !asksMetadata(x.head.method, x.path);
+    const open = isLimited ? this.#full.withRoom(x, untried) : untried;
     if (open.length === 0) return this.#full!.hold(x);
     const slowStart = this.#slowStart;
     const workers = slowStart === null ? open : withoutSpared(x, open, slowStart);

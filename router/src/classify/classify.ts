@@ -4,8 +4,17 @@ import type { Dialect, Exchange } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
 import { normalPath } from './path.ts';
 
-const idPrefix = `req-${randomBytes(9).toString('base64url')}-`;
+/** Twelve characters for this process, and as many for each id: with their prefix, ids look like those of other routers. */
+const idSeed = randomBytes(6).toString('hex');
 let idCount = 0;
+
+/** As the engines, and other routers, begin the ids of answers. */
+const idPrefixes: Readonly<Record<string, string>> = {
+  '/v1/chat/completions': 'chatcmpl-',
+  '/v1/completions': 'cmpl-',
+  '/generate': 'gnt-',
+  '/v1/responses': 'resp-',
+};
 
 /** What an id of a client may look like to be passed on; anything else is replaced, since ids end up in logs. */
 const SAFE_ID = /^[\x21-\x7e]{1,256}$/;
@@ -23,14 +32,14 @@ const SECONDS = /^\d{1,7}(\.\d{1,6})?$/;
  */
 export function classify(x: Exchange, idHeaders: readonly string[] = NO_HEADERS): RouterError | null {
   const { head } = x;
-  const { path, dialect, isForModel } = kindOf(head.target);
+  const { path, dialect, isForModel, idPrefix } = kindOf(head.target);
   x.path = path;
   x.dialect = dialect;
   x.isGeneration = isForModel && head.method === 'POST';
-  if (idHeaders.length > 0) readIdHeaders(x, idHeaders);
+  if (idHeaders.length > 0) readIdHeaders(x, idHeaders, idPrefix);
   else if (head.requestId === '' || !SAFE_ID.test(head.requestId)) {
     if (head.hasRequestIdLine) head.drop('x-request-id');
-    head.requestId = nextId();
+    head.requestId = nextId(idPrefix);
     x.isRequestIdOurs = true;
   }
   if (head.timeout === '') return null;
@@ -46,21 +55,23 @@ interface TargetKind {
   readonly path: string;
   readonly dialect: Dialect;
   readonly isForModel: boolean;
+  readonly idPrefix: string;
 }
 
 /** The last one: most requests have the target of the one before. */
-let lastKind: TargetKind = { target: '', path: '/', dialect: 'plain', isForModel: false };
+let lastKind: TargetKind = { target: '', path: '/', dialect: 'plain', isForModel: false, idPrefix: 'req-' };
 
 function kindOf(target: string): TargetKind {
   if (target !== lastKind.target) {
     const path = normalPath(target);
-    lastKind = { target, path, dialect: dialectOf(path), isForModel: isGeneration('POST', path) };
+    const idPrefix = idPrefixes[path] ?? 'req-';
+    lastKind = { target, path, dialect: dialectOf(path), isForModel: isGeneration('POST', path), idPrefix };
   }
   return lastKind;
 }
 
 /** The first id that can be believed is the request's. Its own line goes to the engine as it came. */
-function readIdHeaders(x: Exchange, names: readonly string[]): void {
+function readIdHeaders(x: Exchange, names: readonly string[], idPrefix: string): void {
   const { head } = x;
   const own = head.requestId;
   if (head.hasRequestIdLine && !SAFE_ID.test(own)) {
@@ -74,7 +85,7 @@ function readIdHeaders(x: Exchange, names: readonly string[]): void {
     if (name !== 'x-request-id') head.idHeader = name;
     return;
   }
-  head.requestId = nextId();
+  head.requestId = nextId(idPrefix);
   x.isRequestIdOurs = true;
   const first = names[0]!;
   if (first === 'x-request-id') return;
@@ -82,7 +93,7 @@ function readIdHeaders(x: Exchange, names: readonly string[]): void {
   head.idHeader = first;
 }
 
-const nextId = (): string => idPrefix + (idCount++).toString(36);
+const nextId = (prefix: string): string => prefix + idSeed + (idCount++).toString(36).padStart(12, '0');
 
 export function dialectOf(path: string): Dialect {
   if (path === '/v1/messages' || path.startsWith('/v1/messages/')) return 'anthropic';

@@ -22,6 +22,8 @@ export interface EngineFacts {
 export interface RankLoad {
   readonly rank: number;
   readonly requests: number;
+  /** Its load as other routers show it (`/get_loads`): tokens of SGLang engines, requests of vLLM's. */
+  readonly shown: number;
 }
 
 /** What a data-parallel rank reports of its work. */

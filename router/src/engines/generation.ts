@@ -32,3 +32,28 @@ export const isGeneration = (method: string, path: string): boolean => method ==
 
 /** Methods that only look (RFC 9110 section 9.2.1): a request with one may always be sent again. */
 export const isSafe = (method: string): boolean => method === 'GET' || method === 'HEAD' || method === 'OPTIONS';
+
+/** What engines report of themselves: SGLang 0.5.23, vLLM 0.32.0, the OpenAI API. It takes no time of theirs, so no limit holds for it. */
+const metadata: ReadonlySet<string> = new Set([
+  '/get_load',
+  '/get_model_info',
+  '/get_server_info',
+  '/get_world_size',
+  '/health_generate',
+  '/is_paused',
+  '/is_sleeping',
+  '/load',
+  '/model_info',
+  '/ping',
+  '/ready',
+  '/server_info',
+  '/tokenizer_info',
+  '/v1/loads',
+  '/v1/models',
+  '/version',
+  '/weight_info',
+]);
+
+/** A request that reads what an engine reports of itself: the models that it serves, for example. */
+export const asksMetadata = (method: string, path: string): boolean =>
+  isSafe(method) && (metadata.has(path) || path.startsWith('/v1/models/'));

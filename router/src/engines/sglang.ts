@@ -25,11 +25,12 @@ export const sglang: Engine = {
     };
   },
   async readLoads(ask) {
-    const loads = (await askJson(ask, '/v1/loads?include=core'))?.['loads'];
+    const loads = (await askJson(ask, '/v1/loads?include=core'))?.['loads'] ?? (await oldLoads(ask));
     if (!Array.isArray(loads)) return null;
-    return (loads as Record<string, unknown>[]).map((load) => ({
-      rank: count(load['dp_rank']) ?? 0,
-      requests: (count(load['num_running_reqs']) ?? 0) + (count(load['num_waiting_reqs']) ?? 0),
+    return (loads as Load[]).map((load) => ({
+      rank: load.dp_rank ?? 0,
+      requests: (load.num_running_reqs ?? load.num_reqs ?? 0) + (load.num_waiting_reqs ?? 0),
+      shown: load.num_total_tokens ?? load.num_tokens ?? 0,
     }));
   },
   async readSigns(ask) {
@@ -50,11 +51,24 @@ export const sglang: Engine = {
   },
 };
 
-/** An entry of /v1/loads, of one rank. */
+/** Until 0.5.5; a list, where /v1/loads has an object. */
+async function oldLoads(ask: Asker): Promise<unknown> {
+  try {
+    return JSON.parse((await askText(ask, '/get_load')) ?? 'null') as unknown;
+  } catch {
+    return null;
+  }
+}
+
+/** An entry of /v1/loads, or of the older /get_load, of one rank. */
 interface Load {
   readonly dp_rank?: number;
   readonly num_running_reqs?: number;
+  readonly num_reqs?: number;
+  readonly num_waiting_reqs?: number;
   readonly num_used_tokens?: number;
+  readonly num_total_tokens?: number;
+  readonly num_tokens?: number;
   readonly queues?: { readonly paused?: number };
 }
 

@@ -34,7 +34,9 @@ export const vllm: Engine = {
     // GET /load counts only with --enable-server-load-tracking; the metrics always do.
     const metrics = await ask('/metrics').catch(() => null);
     const loads = loadsIn(metrics?.text ?? '');
-    return loads.length === 0 ? null : loads;
+    if (loads.length > 0) return loads;
+    const load = (await askJson(ask, '/load'))?.['server_load'];
+    return typeof load === 'number' ? [{ rank: 0, requests: load, shown: load }] : null;
   },
   async readSigns(ask) {
     const [metrics, paused, sleeping] = await Promise.all([
@@ -92,5 +94,7 @@ function loadsIn(metrics: string): RankLoad[] {
     const rank = rankIn(labels, 'engine');
     requests.set(rank, (requests.get(rank) ?? 0) + value);
   }
-  return Array.from(requests, ([rank, sum]) => ({ rank, requests: sum })).toSorted((a, b) => a.rank - b.rank);
+  return Array.from(requests, ([rank, sum]) => ({ rank, requests: sum, shown: sum })).toSorted(
+    (a, b) => a.rank - b.rank,
+  );
 }

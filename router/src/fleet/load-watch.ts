@@ -46,15 +46,29 @@ export class LoadWatch {
     for (const [i, worker] of workers.entries()) {
       // Own requests that came or went in between must not look like others'.
       const own = Math.max(before[i]!, this.#fleet.load(worker));
-      const reported = loads === null ? null : requestsAt(loads, worker.rank);
+      const reported = loads === null ? null : sumAt(loads, worker.rank, 'requests');
       worker.foreignLoad = reported === null ? 0 : Math.max(0, reported - own);
     }
   }
 }
 
+/** Asks the engine of each worker for its load, as other routers show it. @returns -1 where it doesn't say */
+export async function shownLoads(workers: readonly Worker[], timeoutMs: number): Promise<number[]> {
+  const byEngine = Map.groupBy(workers, ({ engineUrl }) => engineUrl);
+  const shown = new Map<Worker, number>();
+  await Promise.all(
+    Array.from(byEngine.values(), async (ranks) => {
+      const [first] = ranks as [Worker];
+      const loads = first.engine === null ? null : await engines[first.engine].readLoads(first.asker(timeoutMs));
+      for (const worker of ranks) shown.set(worker, loads === null ? -1 : (sumAt(loads, worker.rank, 'shown') ?? -1));
+    }),
+  );
+  return workers.map((worker) => shown.get(worker)!);
+}
+
 /** @param rank null: all ranks together */
-function requestsAt(loads: readonly RankLoad[], rank: number | null): number | null {
-  if (rank === null) return loads.reduce((sum, { requests }) => sum + requests, 0);
+function sumAt(loads: readonly RankLoad[], rank: number | null, what: 'requests' | 'shown'): number | null {
+  if (rank === null) return loads.reduce((sum, load) => sum + load[what], 0);
   // A node of a larger group may count its ranks from 0 where they are named, and over all nodes where they are measured.
-  return (loads.find((load) => load.rank === rank) ?? loads[rank])?.requests ?? null;
+  return (loads.find((load) => load.rank === rank) ?? loads[rank])?.[what] ?? null;
 }

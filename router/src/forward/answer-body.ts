@@ -20,7 +20,7 @@ export class AnswerBody {
     const isChunked = !isBodiless && head.isChunked;
     this.#sink = sink;
     this.#chunks = isChunked
-      ? new ChunkedReader(sink.takesFraming, (bytes, start, end) => sink.body(bytes, start, end))
+      ? new ChunkedReader(sink.takesFraming, (bytes, start, end) => sink.body(bytes, start, end), false)
       : null;
     this.#left = isBodiless ? 0 : head.contentLength;
     this.isUntilClose = !isBodiless && !isChunked && head.contentLength < 0;

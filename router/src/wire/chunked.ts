@@ -8,7 +8,9 @@ export const MAX_IGNORED_BYTES = 16_384;
 /** Although ignored, they are checked: where readers differ about what is in them, they differ about where they end. */
 const EXTENSIONS =
   /^(?:;[\w!#$%&'*+.^`|~-]+(?:=(?:[\w!#$%&'*+.^`|~-]+|"(?:[\t !#-[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"))?)+$/;
-const TRAILER_LINE = /^(?!content-length:|transfer-encoding:)[\w!#$%&'*+.^`|~-]+:[\t -~\x80-\xff]*$/i;
+const TRAILER_LINE = /^[\w!#$%&'*+.^`|~-]+:[\t -~\x80-\xff]*$/;
+/** Fields that must not be there (RFC 9110 section 6.5.1): a reader that merges trailers into the head would frame by them. */
+const FRAMING_LINE = /^(?:content-length|transfer-encoding):/i;
 
 const SIZE = 0;
 const EXTENSION = 1;
@@ -40,6 +42,7 @@ export class ChunkedReader {
   refusal = '';
   readonly #keepsFraming: boolean;
   readonly #take: TakePart;
+  readonly #refusesFraming: boolean;
   #state = SIZE;
   #size = 0;
   #digits = 0;
@@ -49,9 +52,11 @@ export class ChunkedReader {
   /** The last four payload bytes, to tell whether an event of a stream was just completed. */
   #tail = 0;
 
-  constructor(keepsFraming: boolean, take: TakePart) {
+  /** @param refusesFraming whether trailers that frame a message are refused: of a request; of an answer they are left out as others */
+  constructor(keepsFraming: boolean, take: TakePart, refusesFraming = true) {
     this.#keepsFraming = keepsFraming;
     this.#take = take;
+    this.#refusesFraming = refusesFraming;
   }
 
   /** True between two chunks (and before the first): another chunk may be put in here. */
@@ -136,7 +141,7 @@ export class ChunkedReader {
           break;
         case TRAILER:
           from = i + 1;
-          if (byte === CR && TRAILER_LINE.test(this.#line)) state = TRAILER_LF;
+          if (byte === CR && this.#isTrailer(this.#line)) state = TRAILER_LF;
           else if (!this.#ignore(byte)) refusal = 'a malformed or endless trailer';
           break;
         case TRAILER_LF:
@@ -160,6 +165,10 @@ export class ChunkedReader {
     if (keeps && i > from) this.#take(bytes, from, i);
     this.refusal = refusal;
     return refusal === '';
+  }
+
+  #isTrailer(line: string): boolean {
+    return TRAILER_LINE.test(line) && !(this.#refusesFraming && FRAMING_LINE.test(line));
   }
 
   /** Keeps a byte of a line that is not passed on until the line can be judged. @returns false when it can't be right. */

@@ -227,6 +227,39 @@ test('--rate-limit-tokens-per-second: the first second’s worth at once, the re
   ok(queued > 0 && queued <= 10, String(queued));
 });
 
+test('--rate-limit-burst: so many at once, whatever the rate', async (t) => {
+  const options = { rateLimitTokensPerSecond: 0.1, rateLimitBurst: 5, queueSize: 0 };
+  const { engine, router } = await startScene(t, options);
+  engine.onRequest = (asked) => asked.answer('1');
+  const answers = await Promise.all(Array.from({ length: 8 }, () => send(t, router.url, HELLO)));
+  deepEqual(
+    answers.map(({ status }) => status).toSorted((a, b) => a - b),
+    [200, 200, 200, 200, 200, 429, 429, 429],
+  );
+});
+
+test('metadata of an engine is asked for past all limits', async (t) => {
+  const { ask, router, engine } = await startScene(t, {
+    maxConcurrentRequests: 1,
+    rateLimitTokensPerSecond: 0.1,
+    workerMaxInflight: 1,
+    queueSize: 0,
+  });
+  await ask(HELLO);
+  engine.onRequest = (asked) => asked.answer('1');
+  equal((await send(t, router.url, HELLO)).status, 429);
+  for (const target of [
+    '/v1/models',
+    '/v1/models/m',
+    '/model_info',
+    '/get_model_info',
+    '/version',
+    '/v1/loads?include=core',
+  ])
+    equal((await send(t, router.url, request('GET', target))).status, 200, target);
+  equal((await send(t, router.url, request('POST', '/v1/models'))).status, 429);
+});
+
 test('over the rate with the queue full: 429 that says when', async (t) => {
   const { engine, router } = await startScene(t, { rateLimitTokensPerSecond: 0.1, queueSize: 1 });
   engine.onRequest = (asked) => asked.answer('1');

@@ -21,7 +21,7 @@ test('launch_router: the documented defaults', () => {
   const c = bare(sglang);
   assert.deepEqual(
     [c.host, c.port, c.policy, c.maxConcurrentRequests, c.queueSize, c.requestTimeoutSecs, c.maxPayloadSize],
-    ['127.0.0.1', 30_000, 'cache_aware', 64, 100, 600, 268_435_456],
+    ['127.0.0.1', 30_000, 'cache_aware', 0, 100, 600, 268_435_456],
   );
   assert.deepEqual([c.cacheThreshold, c.balanceAbsThreshold, c.balanceRelThreshold], [0.5, 32, 1.0001]);
   assert.deepEqual([c.retryMaxRetries, c.retryInitialBackoffMs, c.retryMaxBackoffMs], [3, 100, 10_000]);
@@ -41,7 +41,7 @@ test('vllm-router: the documented defaults, and its own of today', () => {
   assert.deepEqual([c.retryBackoffMultiplier, c.retryJitterFactor], [1.5, 0.2]);
   assert.deepEqual([c.cbFailureThreshold, c.cbSuccessThreshold], [10, 3]);
   assert.deepEqual([c.cbTimeoutDurationSecs, c.cbWindowDurationSecs, c.maxEjectedPercent], [60, 120, 100]);
-  assert.deepEqual([c.maxConcurrentRequests, c.requestTimeoutSecs, c.maxPayloadSize], [32_768, 1_800, 536_870_912]);
+  assert.deepEqual([c.maxConcurrentRequests, c.requestTimeoutSecs, c.maxPayloadSize], [0, 1_800, 536_870_912]);
   assert.deepEqual([c.workerStartupTimeoutSecs, c.healthCheckIntervalSecs], [600, 60]);
   assert.deepEqual([c.workerApi, c.corsAllowedOrigins], ['vllm', ['*']]);
 });

@@ -92,6 +92,26 @@ test('texts come to values of our options', () => {
   assert.deepEqual(warnings, []);
 });
 
+test('a rate has the burst of the peers: as many as may be in flight', () => {
+  const rate = { 'rate-limit-tokens-per-second': ['5'] };
+  for (const peer of [sglang, vllm]) {
+    const { values } = reading(peer, { ...rate, 'max-concurrent-requests': ['80'] });
+    assert.deepEqual([values.rateLimitTokensPerSecond, values.rateLimitBurst], [5, 80]);
+    assert.equal(reading(peer, rate).values.rateLimitBurst, undefined);
+    assert.equal(reading(peer, { ...rate, 'max-concurrent-requests': ['-1'] }).values.rateLimitBurst, undefined);
+  }
+});
+
+test('vllm-router --api-key says that the router itself is open', () => {
+  const { values, warnings } = reading(vllm, { 'api-key': ['secret'] });
+  assert.equal(values.workerApiKey, 'secret');
+  assert.deepEqual(values.apiKey, undefined);
+  assert.equal(warnings.length, 1);
+  assert.match(warnings[0]!, /^--api-key is the key for the engines only: the router itself is open/);
+  assert.doesNotMatch(warnings[0]!, /secret/);
+  assert.deepEqual(reading(sglang, { 'api-key': ['secret'] }).warnings, []);
+});
+
 test('a level of the log in capitals, as frameworks hand it over in Python', () => {
   for (const [text, level] of [
     ['WARN', 'warning'],

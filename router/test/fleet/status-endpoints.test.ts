@@ -1,7 +1,7 @@
 import { deepEqual, equal, match } from 'node:assert/strict';
 import { test } from 'node:test';
 import { connectClient, request, send } from '../harness/client.ts';
-import { answer, startEngine } from '../harness/engine.ts';
+import { answer, deadUrl, startEngine } from '../harness/engine.ts';
 import { HELLO, startScene, startTestRouter } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 
@@ -32,15 +32,48 @@ test('/readiness: 503 without a healthy worker, 200 with one', async (t) => {
   deepEqual([ready.status, JSON.parse(ready.text)], [200, { status: 'ready', healthy_workers: 1, total_workers: 1 }]);
 });
 
-test('/get_loads tells what each worker has under way', async (t) => {
-  const { router, engine, ask, client } = await startScene(t);
-  const asked = await ask(HELLO);
-  const loads = async (): Promise<unknown> =>
-    JSON.parse((await send(t, router.url, request('GET', '/get_loads'))).text);
-  deepEqual(await loads(), { workers: [{ worker: engine.url, load: 1 }] });
-  asked.answer('{}');
-  await client.answer();
-  deepEqual(await loads(), { workers: [{ worker: engine.url, load: 0 }] });
+/** What engines say of their load, by the way that they are asked, and what is shown of it. */
+const loadAnswers: readonly [what: string, answers: Record<string, string>, shown: number][] = [
+  [
+    'tokens of /v1/loads of SGLang',
+    {
+      '/model_info': '{"model_path":"m"}',
+      '/v1/loads': '{"loads":[{"dp_rank":0,"num_total_tokens":70},{"dp_rank":1,"num_total_tokens":7}]}',
+    },
+    77,
+  ],
+  [
+    'tokens of /get_load of older releases',
+    { '/get_model_info': '{"model_path":"m"}', '/get_load': '[{"dp_rank":0,"num_reqs":2,"num_tokens":41}]' },
+    41,
+  ],
+  [
+    'requests in the metrics of vLLM',
+    { '/version': '{"version":"0"}', '/metrics': 'vllm:num_requests_running 3.0\nvllm:num_requests_waiting 2.0\n' },
+    5,
+  ],
+  ['/load of vLLM without metrics', { '/version': '{"version":"0"}', '/load': '{"server_load":4}' }, 4],
+  ['-1 for an engine that does not say', {}, -1],
+];
+
+test("/get_loads gives each engine's own figure, -1 where it is unknown", async (t) => {
+  const engines = await Promise.all(
+    loadAnswers.map(([, answers]) =>
+      startEngine(t, {
+        control: (target) => {
+          const path = target.split('?')[0]!;
+          return path === '/health' ? answer(200, '') : path in answers ? answer(200, answers[path]!) : answer(404, '');
+        },
+      }),
+    ),
+  );
+  const urls = engines.map(({ url }) => url);
+  const dead = await deadUrl();
+  const router = await startTestRouter(t, { disableHealthCheck: false, workerUrls: [...urls, dead] });
+  await until('all are known', () => router.fleet.workers.every(({ engine, url }) => engine !== null || url === dead));
+  const got = JSON.parse((await send(t, router.url, request('GET', '/get_loads'))).text) as unknown;
+  const workers = loadAnswers.map(([, , load], i) => ({ worker: urls[i], load }));
+  deepEqual(got, { workers: [...workers, { worker: dead, load: -1 }] });
 });
 
 test('/metrics on both ports tells what happened', async (t) => {

@@ -76,13 +76,18 @@ test('vllm: workers by their URLs', async (t) => {
   deepEqual(await ask('GET', '/workers/abc'), [404, '{"error":"Worker abc not found","code":"WORKER_NOT_FOUND"}']);
   equal((await ask('POST', `/workers/${idOf(A)}/breaker`, { state: 'open' }))[0], 200);
   deepEqual(router.fleet.workers[0]!.reasonNames(), ['breaker']);
-  for (let i = 0; i < 2; i++) {
-    deepEqual(await ask('DELETE', `/workers/${idOf(A)}`), [
-      200,
-      `{"success":true,"message":"Worker ${A} removed successfully"}`,
+  deepEqual(await ask('DELETE', `/workers/${idOf(A)}`), [
+    200,
+    `{"success":true,"message":"Worker ${A} removed successfully"}`,
+  ]);
+  for (const [id, named] of [
+    [idOf(A), A],
+    ['abc', 'abc'],
+  ])
+    deepEqual(await ask('DELETE', `/workers/${id}`), [
+      404,
+      `{"error":"Worker ${named} not found","code":"WORKER_NOT_FOUND"}`,
     ]);
-  }
-  deepEqual(await ask('DELETE', '/workers/abc'), [200, '{"success":true,"message":"Worker abc removed successfully"}']);
   deepEqual(router.fleet.workers, []);
 });
 

@@ -1,4 +1,4 @@
-import { equal } from 'node:assert/strict';
+import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
 import { chunk } from '../harness/message.ts';
 import { HELLO, startScene } from '../harness/router.ts';
@@ -43,6 +43,19 @@ test('chunk extensions and trailers are cut out, the payload is not', async (t) 
     const got = await client.answer();
     equal(got.raw.toString('latin1'), '3\r\none\r\n4\r\ntwo!\r\n0\r\n\r\n');
   }
+});
+
+test('trailers that frame a message are cut out of an answer as others are (RFC 9110 6.5.1)', async (t) => {
+  const { ask, client } = await startScene(t);
+  for (const trailer of ['content-length: 50', 'Transfer-Encoding: chunked', 'authorization: x', 'host: h'])
+    for (const isSlow of [false, true]) {
+      const asked = await ask(HELLO);
+      const raw = `${CHUNKED}3\r\none\r\n0\r\n${trailer}\r\n\r\n`;
+      if (isSlow) await asked.connection.writeSlowly(raw);
+      else asked.connection.write(raw);
+      const got = await client.answer();
+      deepEqual([got.status, got.raw.toString('latin1')], [200, '3\r\none\r\n0\r\n\r\n']);
+    }
 });
 
 test('an answer that ends with its connection reaches the client whole, and ends its connection too', async (t) => {

@@ -16,6 +16,18 @@ test('a request without an id gets one of its own, told to engine and client ali
   );
 });
 
+test('an id that is made up begins as those of the engines', async (t) => {
+  const { exchange } = await startScene(t);
+  for (const [target, pattern] of [
+    ['/v1/chat/completions', /^chatcmpl-[\da-z]{24}$/],
+    ['/v1/completions', /^cmpl-[\da-z]{24}$/],
+    ['/generate', /^gnt-[\da-z]{24}$/],
+    ['/v1/responses?a=b', /^resp-[\da-z]{24}$/],
+    ['/v1/embeddings', /^req-[\da-z]{24}$/],
+  ] as const)
+    match((await exchange(request('POST', target, '{}'), answer(200, ''))).get('x-request-id')!, pattern);
+});
+
 test('a client\u2019s id is kept, passed on once and echoed', async (t) => {
   const { exchange, engine } = await startScene(t);
   const got = await exchange(request('GET', '/', '', ['X-Request-ID: mine:1/2']), answer(200, ''));

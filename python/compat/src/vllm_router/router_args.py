@@ -287,8 +287,8 @@ class RouterArgs(PeerArgs):
         metadata={"flag": "health-check-endpoint", "help": "Path to ask."},
     )
     max_concurrent_requests: int = field(
-        default=32768,
-        metadata={"flag": "max-concurrent-requests", "help": "A bound on requests under way, to the end of their answers; there a rate of requests per second."},
+        default=0,
+        metadata={"flag": "max-concurrent-requests", "help": "A bound on requests in flight, to the end of their answers; there a rate of requests per second. Not given: no bound."},
     )
     queue_size: int = field(
         default=100,
@@ -298,9 +298,9 @@ class RouterArgs(PeerArgs):
         default=60,
         metadata={"flag": "queue-timeout-secs", "help": "When the wait is over: 503; there 408."},
     )
-    rate_limit_tokens_per_second: float = field(
+    rate_limit_tokens_per_second: str = field(
         default=0,
-        metadata={"flag": "rate-limit-tokens-per-second", "help": "A limit of its own; there the rate at which --max-concurrent-requests is refilled."},
+        metadata={"flag": "rate-limit-tokens-per-second", "help": "A limit of its own; there the rate at which --max-concurrent-requests is refilled. So many requests are admitted at once here too."},
     )
     cors_allowed_origins: List[str] = field(
         default_factory=list,

@@ -278,6 +278,9 @@ class RouterOptions(TypedDict, total=False):
     rate_limit_tokens_per_second: float
     """Requests let in per second; more wait. 0: no limit. Default: 0."""
 
+    rate_limit_burst: int
+    """Requests that --rate-limit-tokens-per-second admits at once after a quiet time. 0: as many as in one second. Default: 0."""
+
     worker_max_inflight: int
     """Requests under way at once at one worker; more wait. 0: no bound. Default: 0."""
 

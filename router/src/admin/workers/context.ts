@@ -11,6 +11,8 @@ export interface WorkersContext {
   readonly workerApi: WorkerApi;
   /** How long a new worker may take until it counts as failed. */
   readonly startupTimeoutMs: () => number;
+  /** How long an engine may take to answer a question. */
+  readonly healthTimeoutMs: () => number;
   readonly isDraining: () => boolean;
 }
 

@@ -1,10 +1,11 @@
 import type { Hono } from 'hono';
 import type { Fleet } from '../../fleet/fleet.ts';
+import { shownLoads } from '../../fleet/load-watch.ts';
 import type { Role } from '../../fleet/worker.ts';
 import type { WorkersContext } from './context.ts';
 
 /** What load balancers and operators ask: is it up, does it serve, how much has it to do. */
-export function addProbes(app: Hono, { fleet, workerApi, isDraining }: WorkersContext): void {
+export function addProbes(app: Hono, { fleet, workerApi, isDraining, healthTimeoutMs }: WorkersContext): void {
   const isVllm = workerApi === 'vllm';
   app.get('/health', (c) => {
     // As SlimeRouter has answered since it knows kinds of workers; before that it passed the path on.
@@ -26,9 +27,11 @@ export function addProbes(app: Hono, { fleet, workerApi, isDraining }: WorkersCo
     const reason = isDraining() ? 'shutting down' : 'insufficient healthy workers';
     return c.json({ status: 'not ready', reason, ...counts }, 503);
   });
-  app.get('/get_loads', (c) =>
-    c.json({ workers: fleet.workers.map((worker) => ({ worker: worker.url, load: fleet.load(worker) })) }),
-  );
+  app.get('/get_loads', async (c) => {
+    const { workers } = fleet;
+    const loads = await shownLoads(workers, healthTimeoutMs());
+    return c.json({ workers: workers.map(({ url }, i) => ({ worker: url, load: loads[i]! })) });
+  });
 }
 
 const countsOf = ({ workers }: Fleet) => ({

@@ -17,6 +17,9 @@ const urlIn = (id: string): string => id.replace(/^(https?):\/+/i, '$1://');
 
 type IdContext = Context<object, '/workers/:id'>;
 
+const notFound = (c: IdContext, id: string): Response =>
+  c.json({ error: `Worker ${id} not found`, code: 'WORKER_NOT_FOUND' }, 404);
+
 /** `/workers`: the SGLang gateway's form, which slime uses to register and to find ids, or vllm-router's. */
 export function addRestRoutes(app: Hono, context: WorkersContext): void {
   const { fleet, breakers, workerApi } = context;
@@ -30,7 +33,7 @@ export function addRestRoutes(app: Hono, context: WorkersContext): void {
     if (!isVllm && !UUID.test(id)) {
       return c.json({ error: `Invalid worker_id '${id}' (expected UUID)`, code: 'BAD_REQUEST' }, 400);
     }
-    return c.json({ error: `Worker ${isVllm ? urlIn(id) : id} not found`, code: 'WORKER_NOT_FOUND' }, 404);
+    return notFound(c, isVllm ? urlIn(id) : id);
   };
 
   app.get('/workers', (c) => {
@@ -96,7 +99,9 @@ export function addRestRoutes(app: Hono, context: WorkersContext): void {
   });
   const removeByUrl = (c: IdContext) => {
     const url = urlIn(c.req.param('id'));
-    for (const worker of fleet.named(url)) removeWorker(fleet, worker, c.req.query('force'));
+    const named = fleet.named(url);
+    if (named.length === 0) return notFound(c, url);
+    for (const worker of named) removeWorker(fleet, worker, c.req.query('force'));
     return c.json({ success: true, message: `Worker ${url} removed successfully` });
   };
   app.delete('/workers/:id{.+}', isVllm ? removeByUrl : remove);

@@ -27,6 +27,8 @@ export interface AliasFlag {
   readonly isVital?: true;
   /** The values that ask for nothing. */
   readonly moot?: readonly string[];
+  /** Printed at the start where it is given: what its user may not expect of it. It follows the flag's name. */
+  readonly warning?: string;
 }
 
 /** Another router, as its command line has it. */
@@ -117,8 +119,8 @@ export function readAlias(
       ...asked.map(({ implies }) => implies?.(given) ?? {}),
     ) as Values,
     warnings: asked
-      .filter(({ verdict }) => verdict === 'not')
-      .map(({ name, note }) => `--${flagFor(name)} has no effect: ${note}`),
+      .filter(({ verdict, warning }) => verdict === 'not' || warning !== undefined)
+      .map(({ name, note, warning }) => `--${flagFor(name)} ${warning ?? `has no effect: ${note}`}`),
   };
 }
 

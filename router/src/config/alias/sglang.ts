@@ -80,7 +80,7 @@ const flags: readonly AliasFlag[] = [
   same('shutdown-grace-period-secs'),
   anyOrigin,
 
-  maxConcurrent(64),
+  maxConcurrent,
   ...queue,
 
   same('retry-max-retries', 3),

@@ -1,5 +1,5 @@
 import { ConfigError } from '../load.ts';
-import { type AliasFlag, type Values, not, readAs, renamed, same } from './alias.ts';
+import { type AliasFlag, type Given, type Values, not, readAs, renamed, same } from './alias.ts';
 
 /** Flags that SGLang's and vLLM's routers share, from the time when they were one. */
 
@@ -60,22 +60,35 @@ export const eviction: AliasFlag = not(
   'what is remembered of prompts is kept within --max-tree-size at every request.',
 );
 
-/** `-1`: no limit. */
-export function maxConcurrent(fallback: number): AliasFlag {
-  const note = 'A bound on requests under way, to the end of their answers; there a rate of requests per second.';
-  const read = (texts: readonly string[]): Values =>
-    texts.at(-1) === '-1' ? { maxConcurrentRequests: 0 } : readAs('maxConcurrentRequests', texts);
-  return { ...renamed('max-concurrent-requests', 'maxConcurrentRequests', note, fallback), read };
+/** `-1`: no limit. Without the flag there is none either: what those routers limit by default is a rate, and larger than any fleet's. */
+export const maxConcurrent: AliasFlag = {
+  ...renamed(
+    'max-concurrent-requests',
+    'maxConcurrentRequests',
+    'A bound on requests in flight, to the end of their answers; there a rate of requests per second. Not given: no bound.',
+  ),
+  read: (texts) => (texts.at(-1) === '-1' ? { maxConcurrentRequests: 0 } : readAs('maxConcurrentRequests', texts)),
+};
+
+/** Their bucket holds as many tokens as requests may be in flight. */
+function rateLimit(texts: readonly string[], given: Given): Values {
+  const most = given.get('max-concurrent-requests')?.at(-1) ?? '';
+  const burst = /^[1-9]\d{0,8}$/.test(most) ? { rateLimitBurst: Number(most) } : {};
+  return { ...readAs('rateLimitTokensPerSecond', texts), ...burst };
 }
 
 export const queue: readonly AliasFlag[] = [
   renamed('queue-size', 'queueSize', 'When the queue is full: 429; there 408.'),
   renamed('queue-timeout-secs', 'queueTimeoutSecs', 'When the wait is over: 503; there 408.'),
-  renamed(
-    'rate-limit-tokens-per-second',
-    'rateLimitTokensPerSecond',
-    'A limit of its own; there the rate at which --max-concurrent-requests is refilled.',
-  ),
+  {
+    ...renamed(
+      'rate-limit-tokens-per-second',
+      'rateLimitTokensPerSecond',
+      'A limit of its own; there the rate at which --max-concurrent-requests is refilled. So many requests are admitted at once here too.',
+    ),
+    ours: ['rateLimitTokensPerSecond', 'rateLimitBurst'],
+    read: rateLimit,
+  },
 ];
 
 export const requestIdHeaders: AliasFlag = same('request-id-headers', ['x-correlation-id', 'x-trace-id', 'request-id']);

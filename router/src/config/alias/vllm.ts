@@ -123,11 +123,15 @@ const flags: readonly AliasFlag[] = [
   vital('wasm-middleware-route', 'many', noGate),
   same('intra-node-data-parallel-size'),
   severalModels,
-  renamed(
-    'api-key',
-    'workerApiKey',
-    'For the engines only, as there: the router stays open. Guard it with --admin-api-key, or with api-key in --config.',
-  ),
+  {
+    ...renamed(
+      'api-key',
+      'workerApiKey',
+      'For the engines only, as there: the router stays open. Guard it with --admin-api-key, or with api-key in --config.',
+    ),
+    warning:
+      'is the key for the engines only: the router itself is open, and everyone who can reach it may send requests. Give api-key in --config for a key that clients must send, and --admin-api-key for control requests.',
+  },
 
   same('log-dir'),
   logLevel,
@@ -145,7 +149,7 @@ const flags: readonly AliasFlag[] = [
   same('disable-retries'),
   ...breaker([10, 3, 60, 120]),
   ...health,
-  maxConcurrent(32_768),
+  maxConcurrent,
   ...queue,
   anyOrigin,
 ];

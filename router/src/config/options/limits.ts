@@ -27,6 +27,11 @@ export const limitsOptions = {
     z.number().min(0).default(0),
     'Requests let in per second; more wait. 0: no limit.',
   ),
+  rateLimitBurst: option(
+    '<count>',
+    count.default(0),
+    'Requests that --rate-limit-tokens-per-second admits at once after a quiet time. 0: as many as in one second.',
+  ),
   workerMaxInflight: option(
     '<count>',
     count.default(0),
