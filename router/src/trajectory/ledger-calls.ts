@@ -17,7 +17,8 @@ import type { SessionName } from './turn.ts';
 /** Everything that the trajectory thread can be asked for. */
 export async function ledgerCalls(options: LedgerOptions) {
   const { dataDir, store = null, storeMemoryBytes = defaultMemoryBytes(), storeMaxAgeSecs = 0 } = options;
-  const writer = new TurnWriter(await openStore({ store, dataDir, memoryBytes: storeMemoryBytes }));
+  const place = { store, dataDir, memoryBytes: storeMemoryBytes, syncs: options.syncsStore === true };
+  const writer = new TurnWriter(await openStore(place));
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
   const { calls, tokenizer, capture, settled } = captureCalls(options, writer, files);
   const keepsBodies = options.keepsBodies === true;

@@ -9,7 +9,15 @@ test('turns that end after their thread did are counted', async () => {
   const facts = { session: '', group: '', tenant: '', worker: '', model: '', path: '' };
   const times = { startedAtMs: 0, ttftMs: 0, generationMs: 0 };
   const answer = Buffer.from('{}');
-  const turn = { id: 1, request: null, isStream: false, answer, expertsKey: null, facts: { ...facts, ...times } };
+  const turn = {
+    id: 1,
+    request: null,
+    isStream: false,
+    isLast: true,
+    answer,
+    expertsKey: null,
+    facts: { ...facts, ...times },
+  };
   ledger.turnEnded(turn, [answer]);
   ledger.turnEnded(turn, [answer, answer]);
   assert.equal(ledger.missed, 2);

@@ -1,8 +1,8 @@
 import { getHeapStatistics } from 'node:v8';
 import type { CaptureOptions } from './capture/capture-calls.ts';
-import { type EndedTurn, TurnPacker } from './capture/turn-parcel.ts';
+import { type EndedTurn, type Parcel, TurnPacker } from './capture/turn-parcel.ts';
 import type { LedgerCalls } from './ledger-calls.ts';
-import { ThreadCaller } from './thread.ts';
+import { type Call, ThreadCaller } from './thread.ts';
 
 /** What the trajectory thread is started with: plain data, as it crosses over to it. */
 export interface LedgerOptions extends CaptureOptions {
@@ -12,6 +12,8 @@ export interface LedgerOptions extends CaptureOptions {
   readonly store?: string | null;
   /** How much memory turns may take where they are kept in memory. */
   readonly storeMemoryBytes?: number;
+  /** SQLite: each write is on the disk when it is done, not only handed to the operating system. */
+  readonly syncsStore?: boolean;
   /** How long sessions are kept after their last turn; 0: for ever. */
   readonly storeMaxAgeSecs?: number;
 }
@@ -30,6 +32,10 @@ export class Ledger extends ThreadCaller<LedgerCalls> {
   /** Those that ended after the thread did. */
   missed = 0;
   readonly #packer = new TurnPacker();
+  /** Told whether the turns that wait in the packer are in the store. */
+  #awaiting: ((isStored: boolean) => void)[] = [];
+  /** A parcel is among the calls that are not sent yet. */
+  #hasShipped = false;
   #timer: NodeJS.Timeout | null = null;
 
   constructor(options: LedgerOptions, onDeath: (error: Error) => void) {
@@ -41,38 +47,72 @@ export class Ledger extends ThreadCaller<LedgerCalls> {
   /**
    * A turn to be kept. Whatever is asked of the thread afterwards is asked with this turn known.
    * @param pieces its answer, where that is in several pieces: they are given away
+   * @param onStored told whether it is in the store, as soon as that is known; null: nobody waits for it
    */
-  turnEnded(turn: EndedTurn, pieces: readonly Uint8Array[]): void {
+  turnEnded(
+    turn: EndedTurn,
+    pieces: readonly Uint8Array[],
+    onStored: ((isStored: boolean) => void) | null = null,
+  ): void {
     if (this.isOver) {
       this.missed++;
+      onStored?.(false);
       return;
     }
-    if (pieces.length > 1) {
-      this.#ship();
-      this.#packer.add(turn);
-      this.tell('turnsEnded', { ...this.#packer.take()!, answer: pieces }, memoryOf(pieces));
-      return;
-    }
+    const isLarge = pieces.length > 1;
+    if (isLarge) this.#ship();
     if (!this.#packer.add(turn)) {
       this.#ship();
       this.#packer.add(turn);
     }
-    // Its experts were told of in this very round: it may not overtake them.
-    if (turn.expertsKey !== null) this.#ship();
+    if (onStored !== null) this.#awaiting.push(onStored);
+    if (isLarge) this.#ship(pieces);
+    // What was told of in this very round it may not overtake: its experts, or the beginning of its answer.
+    else if (turn.expertsKey !== null || this.#hasShipped) this.#ship();
+    else if (onStored !== null) this.flushSoon();
     else this.#timer ??= setTimeout(() => this.flush(), GATHER_MS).unref();
   }
 
   /** Turns that ended go first: what is asked may be about them. */
-  protected override first() {
+  protected override first(): Call | null {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    const parcel = this.#packer.take();
-    return parcel === null ? null : ({ name: 'turnsEnded', argument: parcel } as const);
+    this.#hasShipped = false;
+    const parcel = this.#takeParcel();
+    if (parcel === null) return null;
+    const answer = this.#awaited();
+    const id = answer === null ? 0 : this.await(answer, () => answer(false));
+    return { id, name: 'turnsEnded', argument: parcel };
   }
 
-  #ship(): void {
+  #ship(answer?: readonly Uint8Array[]): void {
+    const parcel = this.#takeParcel();
+    if (parcel === null) return;
+    this.#hasShipped = true;
+    const argument = answer === undefined ? parcel : { ...parcel, answer };
+    const told = this.#awaited();
+    const transfer = answer === undefined ? [] : memoryOf(answer);
+    if (told === null) this.tell('turnsEnded', argument, transfer);
+    else
+      this.ask('turnsEnded', argument, transfer).then(
+        (isStored) => told(isStored === true),
+        () => told(false),
+      );
+  }
+
+  #takeParcel(): Parcel | null {
     const parcel = this.#packer.take();
-    if (parcel !== null) this.tell('turnsEnded', parcel);
+    return parcel === null ? null : { ...parcel, isAwaited: this.#awaiting.length > 0 };
+  }
+
+  /** Tells all who wait for the turns of a parcel; null: nobody does. */
+  #awaited(): ((isStored: boolean) => void) | null {
+    if (this.#awaiting.length === 0) return null;
+    const awaiting = this.#awaiting;
+    this.#awaiting = [];
+    return (isStored) => {
+      for (const told of awaiting) told(isStored);
+    };
   }
 
   override async close(): Promise<void> {

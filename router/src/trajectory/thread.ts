@@ -8,7 +8,8 @@ export type Calls = Readonly<Record<string, (argument: never) => unknown>>;
 type Argument<F> = F extends (argument: infer A) => unknown ? A : never;
 type Answer<F> = F extends (argument: never) => infer R ? Awaited<R> : never;
 
-interface Call {
+/** `id` 0: it is not answered. */
+export interface Call {
   readonly id: number;
   readonly name: string;
   readonly argument: unknown;
@@ -35,6 +36,7 @@ export class ThreadCaller<C extends Calls> {
   readonly #pending = new Slots<Pending>();
   #calls: Call[] = [];
   #transfer: Transferable[] = [];
+  #willFlush = false;
   #isOver = false;
 
   /**
@@ -66,11 +68,16 @@ export class ThreadCaller<C extends Calls> {
         reject(new Error('the thread has ended'));
         return;
       }
-      const id = this.#pending.put({ resolve, reject }) + 1;
-      // A process that waits for an answer, and for nothing else, waits.
-      if (this.#pending.size === 1) this.#worker.ref();
-      this.#send({ id, name, argument }, transfer);
+      this.#send({ id: this.await(resolve, reject), name, argument }, transfer);
     });
+  }
+
+  /** @returns the number of a call that is answered */
+  protected await(resolve: (value: never) => void, reject: (error: Error) => void): number {
+    const id = this.#pending.put({ resolve, reject }) + 1;
+    // A process that waits for an answer, and for nothing else, waits.
+    if (this.#pending.size === 1) this.#worker.ref();
+    return id;
   }
 
   /** Without an answer: how it goes is the thread's own business. */
@@ -98,20 +105,28 @@ export class ThreadCaller<C extends Calls> {
   /** Sends what there is now, not at the end of this turn of the event loop. */
   protected flush(): void {
     const first = this.first();
-    const calls = first === null ? this.#calls : [{ id: 0, ...first }, ...this.#calls];
+    const calls = first === null ? this.#calls : [first, ...this.#calls];
     const transfer = this.#transfer;
     this.#calls = [];
     this.#transfer = [];
+    this.#willFlush = false;
     if (!this.#isOver && calls.length > 0) this.#worker.postMessage(calls, transfer);
   }
 
-  /** What stands before all calls of a message, without an answer; null: nothing does. */
-  protected first(): Omit<Call, 'id'> | null {
+  /** What stands before all calls of a message; null: nothing does. */
+  protected first(): Call | null {
     return null;
   }
 
+  /** Sends what there is at the end of this turn of the event loop. */
+  protected flushSoon(): void {
+    if (this.#willFlush) return;
+    this.#willFlush = true;
+    setImmediate(() => this.flush());
+  }
+
   #send(call: Call, transfer: readonly Transferable[]): void {
-    if (this.#calls.length === 0) setImmediate(() => this.flush());
+    this.flushSoon();
     this.#calls.push(call);
     this.#transfer.push(...transfer);
   }

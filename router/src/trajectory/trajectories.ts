@@ -1,16 +1,18 @@
 import type { Config } from '../config/options.ts';
-import type { AnswerEar } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Observer } from '../observe/observer.ts';
 import type { Plugin } from '../plugin.ts';
 import { CallRecorder } from './calls/call-recorder.ts';
+import { AnswerCapture, type AnswerCaptureParts } from './capture/answer-capture.ts';
 import { ExpertsRoad, ExpertsTap } from './capture/experts-tap.ts';
+import type { EndedTurn } from './capture/turn-parcel.ts';
 import { endedSessions } from './ended-sessions.ts';
 import { Ledger } from './ledger.ts';
 import { defaultMemoryBytes, machineMemory } from './memory-limit.ts';
 import type { SessionEnd } from './session-calls.ts';
 import type { StoreState } from './store/store-calls.ts';
+import { StoredFirst } from './stored-first.ts';
 
 /** How often the thread is asked how its store is. */
 const LOOK_MS = 1_000;
@@ -39,6 +41,7 @@ type TrajectoryConfig = Pick<
   | 'store'
   | 'storeMemoryBytes'
   | 'storeMaxAgeSecs'
+  | 'storeWait'
   | 'captureRequired'
   | 'captureBodies'
   | 'tokenizerPath'
@@ -65,6 +68,8 @@ export class Trajectories {
   readonly #road: ExpertsRoad;
   /** Records chats that come in other words than those of OpenAI's chat completions. */
   readonly calls: CallRecorder;
+  readonly #storedFirst: StoredFirst;
+  readonly #waits: boolean;
   /** The limit of the token trees. */
   readonly treeBytes: number;
   readonly #log: Logger;
@@ -91,9 +96,19 @@ export class Trajectories {
     this.treeBytes = config.radixMaxBytes ?? defaultMemoryBytes();
     const tokens = { tokenizerPath, maxNodes, maxBytes: this.treeBytes, keepVersions };
     this.#log = log;
+    this.#storedFirst = new StoredFirst(log);
+    this.#waits = config.storeWait !== 'off';
     this.isRequired = config.captureRequired;
     this.ledger = new Ledger(
-      { ...tokens, dataDir, store, storeMemoryBytes, storeMaxAgeSecs, keepsBodies: config.captureBodies },
+      {
+        ...tokens,
+        dataDir,
+        store,
+        storeMemoryBytes,
+        storeMaxAgeSecs,
+        keepsBodies: config.captureBodies,
+        syncsStore: config.storeWait === 'synced',
+      },
       (error) => {
         this.#isDead = true;
         log.error({ error: error.message }, 'the trajectory thread ended: nothing is captured any more');
@@ -127,9 +142,23 @@ export class Trajectories {
     return started;
   }
 
-  /** Stands before an ear: takes routed experts out of an answer, to be kept by the thread. */
-  expertsTap(ear: AnswerEar): ExpertsTap {
-    return new ExpertsTap(this.#road, ear);
+  /** Listens to an answer and hands over what it says. Its routed experts are taken out of it and kept by the thread. */
+  captureAnswer(parts: AnswerCaptureParts): AnswerCapture {
+    return new AnswerCapture(parts, new ExpertsTap(this.#road, parts.tap), this.#storedFirst);
+  }
+
+  /** Whether ends of answers wait until their turns are in the store. Memory is gone with the router: nothing is to be waited for. */
+  get storesFirst(): boolean {
+    return this.#waits && this.#state.place !== 'memory';
+  }
+
+  /** As `Ledger.turnEnded`. @returns whether it is in the store, once that is known; null: nobody is to wait for it */
+  turnEnded(turn: EndedTurn, pieces: readonly Uint8Array[]): Promise<boolean> | null {
+    if (!this.storesFirst) {
+      this.ledger.turnEnded(turn, pieces);
+      return null;
+    }
+    return new Promise((resolve) => this.ledger.turnEnded(turn, pieces, resolve));
   }
 
   /** What captures, and what ends the thread after the last exchange. */
@@ -138,9 +167,9 @@ export class Trajectories {
   }
 
   /** As of about a second ago. */
-  get state(): StoreState {
-    const { missed } = this.ledger;
-    return missed === 0 ? this.#state : { ...this.#state, dropped: this.#state.dropped + missed };
+  get state(): StoreState & { readonly sentEarly: number } {
+    const { sentEarly } = this.#storedFirst;
+    return { ...this.#state, dropped: this.#state.dropped + this.ledger.missed, sentEarly };
   }
 
   /** With `--capture-required`, what is said to a request that would be captured, while that can't be had. null: go on. */

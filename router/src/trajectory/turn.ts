@@ -135,10 +135,11 @@ type Times = Pick<Turn, 'startedAtMs' | 'ttftMs' | 'generationMs'>;
 
 /** The times of a request that is over, for its turns. */
 export function timesOf({ startMs, firstByteMs, endMs }: Exchange, isStream: boolean): Times {
+  const nowMs = performance.now();
   return {
-    startedAtMs: Math.round(Date.now() - performance.now() + startMs),
+    startedAtMs: Math.round(Date.now() - nowMs + startMs),
     ttftMs: isStream ? firstByteMs - startMs : null,
-    generationMs: endMs - (isStream ? firstByteMs : startMs),
+    generationMs: (endMs || nowMs) - (isStream ? firstByteMs : startMs),
   };
 }
 

@@ -55,7 +55,7 @@ export class CaptureScene {
       writer.put(turn);
       this.turns.push({ ...turn, ids: turn.ids.slice(), logprobs: turn.logprobs.slice(), mask: turn.mask.slice() });
     };
-    this.captured = captureCalls(options, { put, copies: true });
+    this.captured = captureCalls(options, { put, stored: () => writer.stored(), copies: true });
   }
 
   static async start(options: CaptureOptions): Promise<CaptureScene> {
@@ -117,10 +117,11 @@ export class CaptureScene {
       id,
       request,
       isStream: false,
+      isLast: true,
       answer: Buffer.from(JSON.stringify(answer)),
       expertsKey: null,
       facts: { ...facts, ...times },
     });
-    this.captured.calls.turnsEnded(this.#packer.take()!);
+    void this.captured.calls.turnsEnded(this.#packer.take()!);
   }
 }

@@ -52,8 +52,8 @@ export async function startChatThread(t: TestContext, options: Partial<LedgerOpt
   };
   const close = async (opened: number, answer: Buffer, isStream = false): Promise<void> => {
     const facts = { group: '', worker: '', version: '1', startedAtMs: Date.now(), ttftMs: 1, generationMs: 1 };
-    const problem = await calls.chatClose({ id: opened, isStream, answer: [answer], facts, expertsKey: null });
-    assert.equal(problem, '');
+    const call = { id: opened, isStream, isLast: true, answer: [answer], facts, expertsKey: null, isAwaited: false };
+    assert.equal((await calls.chatClose(call)).problem, '');
   };
   return {
     calls,

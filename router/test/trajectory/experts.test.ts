@@ -21,10 +21,10 @@ const TEXT = 'One two three.';
 const IDS = encode(TEXT);
 
 /** What SGLang answers to a prompt of these tokens, with experts as it says them. */
-function generated(promptTokens: number, experts: Buffer | null): string {
+function generated(promptTokens: number, experts: Buffer | null, finish: string | null = 'stop'): string {
   const output_token_logprobs = IDS.map((id, i) => [-i / 8, id, null]);
   const counts = { prompt_tokens: promptTokens, completion_tokens: IDS.length, cached_tokens: 0, weight_version: '3' };
-  const meta = { ...counts, finish_reason: { type: 'stop' }, output_token_logprobs };
+  const meta = { ...counts, finish_reason: finish === null ? null : { type: finish }, output_token_logprobs };
   const routed = experts === null ? {} : { routed_experts: experts.toString('base64') };
   return JSON.stringify({ text: TEXT, output_ids: IDS, meta_info: { id: 'a', ...meta, ...routed, e2e_latency: 0.5 } });
 }
@@ -151,7 +151,7 @@ test('in a stream they are cut out of its events', async (t) => {
   const experts = random(700_000);
   const length = encode(PROMPT).length;
   const body = Buffer.from(
-    `data: ${generated(length, null)}\n\ndata: ${generated(length, experts)}\n\ndata: [DONE]\n\n`,
+    `data: ${generated(length, null, null)}\n\ndata: ${generated(length, experts)}\n\ndata: [DONE]\n\n`,
   );
   say('content-type: text/event-stream', body);
   assert.ok((await generate(router, 'a', { text: PROMPT, stream: true })).equals(body));

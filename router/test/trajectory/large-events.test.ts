@@ -45,7 +45,12 @@ const said = (from: number, to: number, more: object) =>
   JSON.stringify({
     text: TEXT,
     output_ids: IDS.slice(from, to),
-    meta_info: { ...more, prompt_tokens: encode('a').length, completion_tokens: to, finish_reason: { type: 'stop' } },
+    meta_info: {
+      ...more,
+      prompt_tokens: encode('a').length,
+      completion_tokens: to,
+      finish_reason: to === IDS.length ? { type: 'stop' } : null,
+    },
     index: 0,
   });
 

@@ -347,6 +347,9 @@ class RouterOptions(TypedDict, total=False):
     store_max_age_secs: float
     """Sessions whose last turn began longer ago are removed from the store, their files too. 0: all are kept. Default: 0."""
 
+    store_wait: Literal["off", "written", "synced"]
+    """When the end of a captured answer (the last event of a choice, the last byte of a whole answer) is sent: written: once its turn is in the store, so that a kill of the router loses no turn whose end a client has; synced: once SQLite has also synced it to the disk, for power failures; off: at once. After 250 ms it is sent anyway, and counted. With the memory store: at once. Default: written."""
+
     capture_chat: bool
     """Plain /v1/chat/completions that carry a session key are chat sessions too: exact tokens, and kept turns. Turns the plugin chat-sessions on; wants --tokenizer-path."""
 

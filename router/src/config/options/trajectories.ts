@@ -25,6 +25,12 @@ export const trajectoriesOptions = {
     'Sessions whose last turn began longer ago are removed from the store, their files too. 0: all are kept.',
     { needsRestart: true },
   ),
+  storeWait: option(
+    '<when>',
+    z.enum(['off', 'written', 'synced']).default('written'),
+    'When the end of a captured answer (the last event of a choice, the last byte of a whole answer) is sent: written: once its turn is in the store, so that a kill of the router loses no turn whose end a client has; synced: once SQLite has also synced it to the disk, for power failures; off: at once. After 250 ms it is sent anyway, and counted. With the memory store: at once.',
+    { needsRestart: true },
+  ),
   captureChat: option(
     '',
     flag,

@@ -45,6 +45,7 @@ export interface TrajectoryCounters {
   readonly expired: number;
   readonly unknownLogprobs: number;
   readonly textTurns: number;
+  readonly sentEarly: number;
 }
 
 /** A metric: its name, type and help, and where its numbers are. */

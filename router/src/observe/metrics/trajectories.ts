@@ -48,6 +48,12 @@ export const trajectoryMetrics: readonly MetricSpec[] = [
     read: ({ trajectories }) => kept(trajectories(), 'textTurns'),
   },
   {
+    name: 'turnout_trajectory_sent_early_total',
+    type: 'counter',
+    help: 'Ends of captured answers that were sent before their turns were in the store (--store-wait): the store took longer than 250 ms, or takes no turns.',
+    read: ({ trajectories }) => kept(trajectories(), 'sentEarly'),
+  },
+  {
     name: 'turnout_trajectory_pending_turns',
     type: 'gauge',
     help: 'Captured turns that wait to be written.',

@@ -5,7 +5,9 @@ import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { MAX_ANSWER_BYTES } from '../../trajectory/capture/answer-tap.ts';
 import type { ChatOpened } from '../../trajectory/chat/chat-calls.ts';
+import { AnswerCapture, type AnswerCaptureParts } from '../../trajectory/capture/answer-capture.ts';
 import { ExpertsRoad, ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
+import { StoredFirst } from '../../trajectory/stored-first.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { SameTokens } from '../same-tokens/same-tokens.ts';
@@ -17,6 +19,7 @@ const OPENED: ChatOpened = {
   path: PATH,
   form: 'chat',
   isStream: true,
+  choices: 1,
   wishes: {},
   problem: null,
 };
@@ -31,11 +34,13 @@ function scene(open: () => Promise<ChatOpened>, settings: { isRequired?: boolean
     tell: (name: string) => void told.push(name),
   };
   const road = new ExpertsRoad({ take: () => Promise.resolve(), end: () => {}, drop: () => {} });
+  const storedFirst = new StoredFirst(pino({ level: 'silent' }));
   const trajectories = {
     ledger,
     refusal: null,
     isRequired,
-    expertsTap: (ear: ConstructorParameters<typeof ExpertsTap>[1]) => new ExpertsTap(road, ear),
+    captureAnswer: (parts: AnswerCaptureParts) =>
+      new AnswerCapture(parts, new ExpertsTap(road, parts.tap), storedFirst),
   };
   const sessions = new ChatSessions(
     { equality: 'strict', forward: 'ids', engine, verify: false, request: {}, samples: 'ends' },

@@ -7,8 +7,8 @@ import { SLICE_BYTES, copied } from '../../kit/copy-slices.ts';
 import { RouterError } from '../../kit/errors.ts';
 import type { Logger } from '../../observe/log.ts';
 import { type PluginAnswer, type PluginPhases, Refused } from '../../plugin.ts';
+import type { AnswerCapture } from '../../trajectory/capture/answer-capture.ts';
 import { AnswerTap, MAX_ANSWER_BYTES } from '../../trajectory/capture/answer-tap.ts';
-import type { ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
 import { CHAT_PATH } from '../../trajectory/chat/chat-request.ts';
 import type { ChatOpened } from '../../trajectory/chat/chat-calls.ts';
 import { type Asked, type ClientCopy, clientCopy, withoutOurs } from '../../trajectory/chat/client-copy.ts';
@@ -57,8 +57,7 @@ interface Following {
   /** How the present engine got it. */
   opened: Extract<ChatOpened, { problem: null }> | null;
   fromCompletion: FromCompletion | null;
-  tap: AnswerTap | null;
-  experts: ExpertsTap | null;
+  capture: AnswerCapture | null;
 }
 
 /** A chat that can't be put on record: in a session by path it is refused, any other one goes as it is. */
@@ -201,9 +200,41 @@ export class ChatSessions implements PluginPhases {
   hearAnswer(x: Exchange, head: ResponseHead): AnswerEar | null {
     const following = this.#following.get(x);
     if (following === undefined || following.opened === null || head.status !== 200) return null;
-    following.tap = new AnswerTap(head.isEventStream, true, false);
-    following.experts = this.#around.trajectories.expertsTap(following.tap);
-    return following.experts;
+    following.capture = this.#around.trajectories.captureAnswer({
+      tap: new AnswerTap(head.isEventStream, true, false),
+      choices: following.opened.choices,
+      hasMore: true,
+      handOver: (isLast) => this.#handOver(x, following, isLast),
+    });
+    return following.capture;
+  }
+
+  /** Its turns, as far as they have ended, go to the thread. */
+  #handOver(x: Exchange, { id, capture }: Following, isLast: boolean): Promise<boolean> | null {
+    const { worker, group } = x;
+    const { tap, expertsKey } = capture!;
+    const facts = {
+      group,
+      worker: worker?.url ?? '',
+      version: worker?.weightVersion ?? '',
+      ...timesOf(x, tap.isStream),
+    };
+    const answer = tap.take(isLast);
+    const isAwaited = this.#around.trajectories.storesFirst;
+    const call = { id, isStream: tap.isStream, isLast, answer, facts, expertsKey, isAwaited };
+    const closed = this.#ledger.ask('chatClose', call, answer.length > 1 ? memoryOf(answer) : []);
+    const stored = closed.then(
+      ({ problem, isStored }) => {
+        this.#unread(problem, facts.worker);
+        return isStored;
+      },
+      () => {
+        // A thread that has ended has said so itself.
+        this.#ledger.missed++;
+        return false;
+      },
+    );
+    return isAwaited ? stored : null;
   }
 
   responseEvent(x: Exchange, event: Buffer): Buffer | Promise<Buffer> {
@@ -221,7 +252,7 @@ export class ChatSessions implements PluginPhases {
   }
 
   #begin(): Following {
-    return { id: this.#nextId++, isOpen: false, opened: null, fromCompletion: null, tap: null, experts: null };
+    return { id: this.#nextId++, isOpen: false, opened: null, fromCompletion: null, capture: null };
   }
 
   async #largeCopy(answer: Buffer, { form, wishes }: Asked): Promise<ClientCopy> {
@@ -249,33 +280,16 @@ export class ChatSessions implements PluginPhases {
     const following = this.#following.get(x);
     if (following === undefined) return;
     this.#following.delete(x);
-    const { id, tap, experts } = following;
-    const expertsKey = experts !== null && experts.hasCut ? experts.key : null;
-    // Of a stream that broke off, what came was sampled nevertheless.
-    const isHere = tap !== null && !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
-    if (!isHere) {
-      if (tap?.isTooLarge === true) {
-        this.#unkept(`it has more than ${MAX_ANSWER_BYTES} bytes`, x.worker?.url ?? '');
-      }
-      this.#ledger.tell('chatDrop', id);
-      if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
-      return;
+    const { id, capture } = following;
+    if (capture !== null) {
+      const { tap } = capture;
+      if (tap.isTooLarge) this.#unkept(`it has more than ${MAX_ANSWER_BYTES} bytes`, x.worker?.url ?? '');
+      // Of a stream that broke off, what came was sampled nevertheless.
+      if (capture.end(!tap.isTooLarge && (tap.isStream || x.outcome === 'complete'))) return;
     }
-    const { worker, group } = x;
-    const facts = {
-      group,
-      worker: worker?.url ?? '',
-      version: worker?.weightVersion ?? '',
-      ...timesOf(x, tap.isStream),
-    };
-    const answer = tap.take();
-    const given = answer.length > 1 ? memoryOf(answer) : [];
-    const call = { id, isStream: tap.isStream, answer, facts, expertsKey };
-    void this.#ledger.ask('chatClose', call, given).then(
-      (problem) => this.#unread(problem, facts.worker),
-      // A thread that has ended has said so itself.
-      () => void this.#ledger.missed++,
-    );
+    this.#ledger.tell('chatDrop', id);
+    const expertsKey = capture?.expertsKey ?? null;
+    if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
   }
 
   #unkept(problem: string, worker: string): void {

@@ -1,4 +1,4 @@
-import type { ChatStats } from '../../trajectory/chat/chat-calls.ts';
+import type { ChatStats } from '../../trajectory/chat/keep-answer.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
 import type { PluginMetrics } from '../plugin-metrics.ts';
 import type { ChatSessions } from './chat-sessions.ts';

@@ -38,7 +38,7 @@ function scene(verify = false) {
   return { plugin, checked, opened, asked, told, dropped, x };
 }
 
-const ANSWER: OpenAnswer = { body: new Uint8Array(Buffer.from('{"input_ids":[1]}')), isAlone: true, isText: true };
+const ANSWER: OpenAnswer = { body: new Uint8Array(Buffer.from('{"input_ids":[1]}')), choices: 1, isText: true };
 
 test('a client that leaves while its tokens are looked up leaves nothing open', async () => {
   const { plugin, opened, told, x } = scene();
@@ -75,7 +75,7 @@ test('a client that leaves while tokenizers are compared leaves nothing open', a
 
 test('prompts of ids wait for no comparison of tokenizers', async () => {
   const { plugin, opened, x } = scene(true);
-  opened.resolve({ body: null, isAlone: false, isText: false });
+  opened.resolve({ body: null, choices: 2, isText: false });
   for (const body of ['{"input_ids":[1]}', '{"input_ids":[[1],[2]]}']) {
     const bytes = Buffer.from(body);
     assert.equal(await plugin.requestBody(x, bytes, WORKER), bytes);

@@ -6,11 +6,11 @@ import { CopyPool } from '../../kit/copy-pool.ts';
 import { SLICE_BYTES, copied } from '../../kit/copy-slices.ts';
 import type { Logger } from '../../observe/log.ts';
 import { type PluginPhases, Refused } from '../../plugin.ts';
+import { AnswerCapture } from '../../trajectory/capture/answer-capture.ts';
 import { AnswerTap } from '../../trajectory/capture/answer-tap.ts';
 import type { OpenAnswer, OpenCall } from '../../trajectory/capture/capture-calls.ts';
 import { type CaptureDialect, dialectOf } from '../../trajectory/capture/read-request.ts';
 import { isPlainQuestion } from '../../trajectory/capture/plain-question.ts';
-import type { ExpertsTap } from '../../trajectory/capture/experts-tap.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
 import { timesOf } from '../../trajectory/turn.ts';
@@ -41,14 +41,15 @@ const SPARE_ANSWERS = 64;
 /** What is under way of an exchange whose tokens are looked after. */
 interface Following {
   /** 0: the thread learns of the request together with its answer. */
-  readonly id: number;
+  id: number;
   readonly dialect: CaptureDialect;
-  readonly request: Buffer | null;
+  request: Buffer | null;
   readonly opened: Promise<OpenAnswer | null> | null;
   /** Settled: null where its tokens can't be told. */
   answer: OpenAnswer | null;
-  tap: AnswerTap | null;
-  experts: ExpertsTap | null;
+  /** A part of its answer was handed over. */
+  isBegun: boolean;
+  capture: AnswerCapture | null;
 }
 
 /** Sends ids in place of texts, and hears what was sampled behind them. */
@@ -104,31 +105,59 @@ export class RadixTree implements PluginPhases {
   hearAnswer(x: Exchange, head: ResponseHead): AnswerEar | null {
     const following = this.#following.get(x);
     if (following === undefined || following.answer === null || head.status !== 200) return null;
-    const { isAlone } = following.answer;
-    following.tap = new AnswerTap(head.isEventStream, isAlone, following.dialect === 'generate', this.#answers);
-    following.experts = this.#trajectories.expertsTap(following.tap);
-    return following.experts;
+    const { choices } = following.answer;
+    const { dialect } = following;
+    const tap = new AnswerTap(head.isEventStream, choices === 1, dialect === 'generate', this.#answers);
+    following.capture = this.#trajectories.captureAnswer({
+      tap,
+      choices,
+      hasMore: dialect !== 'generate',
+      handOver: (isLast) => this.#handOver(x, following, isLast),
+    });
+    return following.capture;
   }
 
   finished(x: Exchange): void {
     const following = this.#following.get(x);
     if (following === undefined) return;
     this.#following.delete(x);
-    const { id, request, tap, experts } = following;
-    const expertsKey = experts !== null && experts.hasCut ? experts.key : null;
-    if (tap?.isTooLarge === true) this.tooLarge++;
+    const { capture } = following;
+    if (capture === null) return this.#drop(following);
+    const { tap } = capture;
+    if (tap.isTooLarge) this.tooLarge++;
     // Of a stream that broke off, what came was sampled nevertheless.
-    const isWhole = tap !== null && !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
-    if (isWhole) {
-      const { isStream } = tap;
-      const pieces = tap.take();
-      const answer = pieces.length === 1 ? pieces[0]! : NOTHING;
-      this.#ledger.turnEnded({ id, request, isStream, answer, expertsKey, facts: this.#factsOf(x, isStream) }, pieces);
-    } else {
-      if (id > 0) this.#ledger.tell('dropCapture', id);
-      if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
+    const isKept = !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
+    if (!capture.end(isKept)) this.#drop(following);
+    tap.free();
+  }
+
+  /** Its turns, as far as they have ended, go to the thread. */
+  #handOver(x: Exchange, following: Following, isLast: boolean): Promise<boolean> | null {
+    const { tap, expertsKey } = following.capture!;
+    const pieces = tap.take(isLast);
+    // All of its turns are known, and nothing more is said of them.
+    if (isLast && following.isBegun && !pieces.some((piece) => piece.includes(QUOTE))) {
+      this.#drop(following);
+      return null;
     }
-    tap?.free();
+    const { request } = following;
+    if (!isLast) {
+      // What follows is told from the next one by its number.
+      if (following.id === 0) following.id = this.#nextId++;
+      following.request = null;
+      following.isBegun = true;
+    }
+    const answer = pieces.length === 1 ? pieces[0]! : NOTHING;
+    const { id } = following;
+    const turn = { id, request, isStream: tap.isStream, isLast, answer, expertsKey, facts: this.#factsOf(x, tap.isStream) };
+    return this.#trajectories.turnEnded(turn, pieces);
+  }
+
+  /** There is nothing to be told of it any more. */
+  #drop({ id, capture }: Following): void {
+    if (id > 0) this.#ledger.tell('dropCapture', id);
+    const key = capture?.expertsKey ?? null;
+    if (key !== null) this.#ledger.tell('expertsDrop', key);
   }
 
   #body(x: Exchange, body: Buffer): Buffer | Promise<Buffer> {
@@ -142,7 +171,7 @@ export class RadixTree implements PluginPhases {
     const dialect = dialectOf(x.path)!;
     const following =
       dialect !== 'completions' && isPlainQuestion(dialect, body)
-        ? { id: 0, dialect, request: body, opened: null, answer: PLAIN, tap: null, experts: null }
+        ? { id: 0, dialect, request: body, opened: null, answer: PLAIN, isBegun: false, capture: null }
         : this.#open(x, body, dialect);
     this.#following.set(x, following);
     return following;
@@ -161,7 +190,7 @@ export class RadixTree implements PluginPhases {
       }
       return null;
     });
-    return { id, dialect, request: null, opened, answer: null, tap: null, experts: null };
+    return { id, dialect, request: null, opened, answer: null, isBegun: false, capture: null };
   }
 
   async #ask(x: Exchange, body: Buffer, call: Omit<OpenCall, 'body'>): Promise<OpenAnswer | null> {
@@ -189,9 +218,10 @@ export class RadixTree implements PluginPhases {
 }
 
 const NOTHING = Buffer.alloc(0);
+const QUOTE = 0x22;
 
 /** The engine gets it as it is. */
-const PLAIN: OpenAnswer = { body: null, isAlone: true, isText: false };
+const PLAIN: OpenAnswer = { body: null, choices: 1, isText: false };
 
 /** The request as its engine is to get it. */
 async function changed(following: Following, opened: Promise<OpenAnswer | null>, body: Buffer): Promise<Buffer> {

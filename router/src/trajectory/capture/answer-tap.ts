@@ -1,6 +1,7 @@
 import type { AnswerEar } from '../../exchange.ts';
 import type { CopyPool } from '../../kit/copy-pool.ts';
 import { EventScan } from './event-scan.ts';
+import { FinishScan } from './finish-scan.ts';
 import { Gathered, joinedAlone, ownCopy } from './gathered.ts';
 
 /** Of a longer answer nothing is kept: it has no few tokens but tensors in it. */
@@ -31,6 +32,8 @@ interface KeptEvent {
 export class AnswerTap implements AnswerEar {
   /** Too much for it: nothing was kept. */
   isTooLarge = false;
+  /** Of a stream: which choices have ended. */
+  readonly finish = new FinishScan();
   readonly #isStream: boolean;
   readonly #isAlone: boolean;
   /** All that came, or of a stream that is or may be cumulative the event that is not complete yet. */
@@ -51,6 +54,8 @@ export class AnswerTap implements AnswerEar {
   /** The newest event of each sample, of a cumulative stream. */
   readonly #newest = new Map<string, readonly Buffer[]>();
   #newestBytes = 0;
+  /** What was taken before. */
+  #takenBytes = 0;
 
   /**
    * @param mayBeCumulative false where the dialect knows of no such streams
@@ -81,18 +86,23 @@ export class AnswerTap implements AnswerEar {
 
   #hear(bytes: Buffer, start: number, end: number): void {
     if (start === end) return;
+    if (this.#isStream) this.finish.push(bytes, start, end);
     if (this.#isCumulative === false) this.#gathered.add(bytes, start, end);
     else this.#hearEvents(bytes, start, end);
-    if (this.#gathered.bytes + this.#untoldBytes + this.#newestBytes <= MAX_ANSWER_BYTES) return;
+    if (this.#takenBytes + this.#gathered.bytes + this.#untoldBytes + this.#newestBytes <= MAX_ANSWER_BYTES) return;
     this.isTooLarge = true;
     this.#gathered = new Gathered();
     this.#untold = [];
     this.#newest.clear();
   }
 
-  /** What came: of a stream, events that its sampled tokens can be told by. Several pieces have their memory to themselves. */
-  take(): Buffer[] {
-    const kept = this.#isStream ? this.#events() : this.#gathered.pieces();
+  /**
+   * What came since the last time: of a stream, events that its sampled tokens can be told by. Several pieces have their memory to
+   * themselves. @param isLast nothing comes any more: an event that is not complete is taken too
+   */
+  take(isLast = true): Buffer[] {
+    const kept = this.#isStream ? this.#takeEvents(isLast) : this.#gathered.pieces();
+    this.#takenBytes += bytesOf(kept);
     if (kept.length <= 1) return kept;
     if (kept.every(({ length }) => length <= LARGE_BYTES)) return [joinedAlone(kept)];
     const pieces: Buffer[] = [];
@@ -109,9 +119,16 @@ export class AnswerTap implements AnswerEar {
     return small.length > 0 ? [...pieces, joinedAlone(small)] : pieces;
   }
 
-  #events(): Buffer[] {
-    const untold = this.#untold.map(({ pieces }) => pieces);
-    return [...this.#newest.values(), ...untold, this.#gathered.pieces()].flat();
+  #takeEvents(isLast: boolean): Buffer[] {
+    const events = [...this.#newest.values(), ...this.#untold.map(({ pieces }) => pieces)].flat();
+    this.#newest.clear();
+    this.#newestBytes = 0;
+    this.#untold = [];
+    this.#untoldBytes = 0;
+    if (!isLast && this.#isCumulative !== false) return events;
+    const rest = this.#gathered.pieces();
+    this.#gathered = new Gathered();
+    return [...events, ...rest];
   }
 
   /** Nobody reads any more what it took. */

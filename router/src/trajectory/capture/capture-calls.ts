@@ -44,8 +44,8 @@ export interface OpenCall {
 export interface OpenAnswer {
   /** What the engine is to get in its place; null: the request as it is. */
   readonly body: Uint8Array | null;
-  /** One sample of one prompt. */
-  readonly isAlone: boolean;
+  /** Samples of all prompts. */
+  readonly choices: number;
   /** Its prompts are texts: their ids are those of our tokenizer. */
   readonly isText: boolean;
 }
@@ -116,7 +116,8 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
           throw error;
         }
         const kept = options.keepsBodies === true ? body : null;
-        open.set(id, { dialect, models, tenant, samples: request.samples, prompts, request: kept });
+        const rest = { request: kept, before: Buffer.alloc(0), recorded: new Set<number>() };
+        open.set(id, { dialect, models, tenant, samples: request.samples, prompts, ...rest });
         const isText = request.prompts.some((prompt) => typeof prompt === 'string');
         const changed =
           isText && forward === 'ids'
@@ -131,13 +132,16 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
               : bytes;
         return {
           body: changed === bytes ? null : new Uint8Array(changed),
-          isAlone: prompts.length * request.samples === 1,
+          choices: prompts.length * request.samples,
           isText,
         };
       },
 
-      turnsEnded(parcel: Parcel): void {
-        ends.end(parcel);
+      /** @returns where it is awaited: whether its turns are in the store */
+      turnsEnded(parcel: Parcel): Promise<boolean> | undefined {
+        const ended = ends.end(parcel);
+        if (parcel.isAwaited !== true) return undefined;
+        return ended === null ? keeper.stored() : ended.then(() => keeper.stored());
       },
 
       /** There was no answer to keep. */

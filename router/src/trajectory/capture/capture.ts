@@ -71,6 +71,8 @@ export type KeptBeside = Pick<Turn, 'experts' | 'request' | 'answer'>;
 /** Where turns go. */
 export interface TurnKeeper {
   put(turn: Turn): void;
+  /** Resolves when what was put before is in the store; with false where the store does not take it. */
+  stored(): Promise<boolean>;
   /** By the time `put` returns it has copied the tokens of the turn: their memory is used again. */
   readonly copies: boolean;
 }

@@ -19,7 +19,12 @@ export interface Open {
   readonly prompts: readonly OpenPrompt[];
   /** As the client sent it, where that is kept. */
   readonly request: Uint8Array | null;
+  /** What came of its answer before: choices that had ended were made turns then. */
+  before: Buffer;
+  readonly recorded: Set<number>;
 }
+
+const NOTHING = Buffer.alloc(0);
 
 /** Length first, so that no name of a model can be another tenant's tree. */
 export const treeName = (tenant: string, model: string): string => `${tenant.length}:${tenant}${model}`;
@@ -52,7 +57,8 @@ export class TurnEnds {
     while (this.#behind !== null) await this.#behind;
   }
 
-  end(parcel: Parcel): void {
+  /** @returns resolves when they are turns; null: they are */
+  end(parcel: Parcel): Promise<void> | null {
     const turns = unpack(parcel);
     const rest =
       this.#behind === null ? this.#endAll(turns) : this.#behind.then(() => this.#endAll(turns) ?? undefined);
@@ -60,6 +66,7 @@ export class TurnEnds {
     void rest?.then(() => {
       if (this.#behind === rest) this.#behind = null;
     });
+    return rest;
   }
 
   /** At once, as far as nothing has to be decoded: what is asked next may be about them. */
@@ -82,7 +89,7 @@ export class TurnEnds {
     const { open } = this.#options;
     if (turn.request === null) {
       const known = open.get(turn.id) ?? null;
-      open.delete(turn.id);
+      if (turn.isLast) open.delete(turn.id);
       return known;
     }
     try {
@@ -108,7 +115,8 @@ export class TurnEnds {
     // A copy: a Buffer's own `slice` would be a view of memory that the next turns are written to.
     const kept = keepsBodies ? ownCopy(bytes, 0, bytes.length) : null;
     const made = (open: OpenPrompt): Open => {
-      return { dialect, models: [model], tenant, samples, prompts: [open], request: kept };
+      const rest = { request: kept, before: NOTHING, recorded: new Set<number>() };
+      return { dialect, models: [model], tenant, samples, prompts: [open], ...rest };
     };
     const asked = { session: facts.session, addSpecial: read?.addSpecial ?? true };
     const opened = capture().open(treeName(tenant, model), prompt, asked);
@@ -116,22 +124,28 @@ export class TurnEnds {
   }
 
   #end(turn: EndedTurn, known: Open | null): void {
+    if (known !== null && !turn.isLast) this.#options.open.set(turn.id, known);
     try {
       if (known !== null) this.#record(turn, known);
     } catch (error) {
-      this.#failed(error);
+      // Otherwise the rest of the answer tells.
+      if (turn.isLast) this.#failed(error);
     } finally {
-      if (turn.expertsKey !== null) this.#options.files?.drop(turn.expertsKey);
-      for (const { end } of known?.prompts ?? []) release(end);
+      if (turn.isLast) {
+        if (turn.expertsKey !== null) this.#options.files?.drop(turn.expertsKey);
+        for (const { end } of known?.prompts ?? []) release(end);
+      }
     }
   }
 
-  #record({ isStream, answer, facts, expertsKey }: EndedTurn, known: Open): void {
-    const { dialect, prompts, samples, tenant, models } = known;
+  #record({ isStream, isLast, answer, facts, expertsKey }: EndedTurn, known: Open): void {
+    const { dialect, prompts, samples, tenant, models, before, recorded } = known;
     const { capture, files } = this.#options;
-    const bytes = bufferOf(answer);
+    const bytes = before.length === 0 ? bufferOf(answer) : Buffer.concat([before, answer]);
+    if (!isLast) known.before = before.length === 0 ? ownCopy(bytes, 0, bytes.length) : bytes;
     const answers = readAnswer(dialect, isStream, bytes);
     for (const sampled of answers) {
+      if (recorded.has(sampled.index) || (!isLast && sampled.finishReason === '')) continue;
       const at = Math.floor(sampled.index / samples);
       const prompt = prompts[at];
       if (prompt === undefined) throw new Unreadable(`a sample with the number ${sampled.index}`);
@@ -144,6 +158,7 @@ export class TurnEnds {
       const told = isSame ? facts : { ...facts, tenant, model };
       const experts = expertsKey === null ? null : (files?.keep(expertsKey, sampled.experts) ?? null);
       // Of several samples the first one has them: they are those of all.
+      recorded.add(sampled.index);
       const isFirst = sampled.index === 0 && known.request !== null;
       const request = isFirst ? known.request : null;
       capture().record(prompt, sampled, told, {

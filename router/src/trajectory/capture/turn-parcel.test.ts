@@ -11,6 +11,7 @@ const turn: fc.Arbitrary<EndedTurn> = fc.record({
   id: fc.maxSafeNat(),
   request: fc.option(bytes),
   isStream: fc.boolean(),
+  isLast: fc.boolean(),
   answer: bytes,
   expertsKey: fc.option(fc.maxSafeNat()),
   facts: fc.record({
@@ -49,7 +50,15 @@ const large = (size: number): EndedTurn => {
   const facts = { session: '', group: '', tenant: '', worker: '', model: '', path: '' };
   const times = { startedAtMs: 0, ttftMs: 0, generationMs: 0 };
   const answer = new Uint8Array(size).fill(7);
-  return { id: 1, request: null, isStream: false, answer, expertsKey: null, facts: { ...facts, ...times } };
+  return {
+    id: 1,
+    request: null,
+    isStream: false,
+    isLast: true,
+    answer,
+    expertsKey: null,
+    facts: { ...facts, ...times },
+  };
 };
 
 test('memory is used again once its parcel was read, and what has no room goes in memory of its own', () => {

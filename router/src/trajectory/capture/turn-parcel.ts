@@ -7,6 +7,8 @@ export interface EndedTurn {
   readonly id: number;
   readonly request: Uint8Array | null;
   readonly isStream: boolean;
+  /** False: more of its answer follows, with the same number. Choices that have ended are turns now. */
+  readonly isLast: boolean;
   /** Empty where it goes beside the parcel, in pieces. */
   readonly answer: Uint8Array;
   /** What its routed experts are known by; null: it had none. */
@@ -22,6 +24,8 @@ export interface Parcel {
   readonly end: number;
   /** The answer of its only turn, in pieces: it was too large to be packed. */
   readonly answer?: readonly Uint8Array[];
+  /** Who sent it waits until its turns are in the store. */
+  readonly isAwaited?: boolean;
 }
 
 /** So many turns of a few KB travel together. */
@@ -51,6 +55,8 @@ const HEAD_BYTES = 4 * WORDS + 8 * DOUBLES;
 /** For the length of a text: it is that of the turn before. */
 const AS_BEFORE = -1;
 const NO_REQUEST = -1;
+const STREAM = 1;
+const LAST = 2;
 
 const aligned = (bytes: number): number => (bytes + 7) & ~7;
 /** The first place from `at` on that lies to words of eight bytes as `bytes` do: others are copied to shared memory byte by byte. */
@@ -90,7 +96,7 @@ export class TurnPacker {
     const { words, doubles, bytes } = (this.#crate ??= this.#open(FIRST_TURN + size));
     const start = this.#end;
     const word = start / 4;
-    words[word + FLAGS] = turn.isStream ? 1 : 0;
+    words[word + FLAGS] = (turn.isStream ? STREAM : 0) | (turn.isLast ? LAST : 0);
     const double = (start + 4 * WORDS) / 8;
     doubles[double + ID] = turn.id;
     doubles[double + EXPERTS] = expertsKey ?? -1;
@@ -166,7 +172,8 @@ export function* unpack({ crate, end, answer }: Parcel): Generator<EndedTurn, vo
       yield {
         id: doubles[double + ID]!,
         request: requestBytes === NO_REQUEST ? null : bytes.subarray(requestAt, requestAt + requestBytes),
-        isStream: words[word + FLAGS] === 1,
+        isStream: (words[word + FLAGS]! & STREAM) !== 0,
+        isLast: (words[word + FLAGS]! & LAST) !== 0,
         answer: answer === undefined ? bytes.subarray(answerAt, answerEnd) : Buffer.concat(answer),
         expertsKey: expertsKey < 0 ? null : expertsKey,
         facts: {

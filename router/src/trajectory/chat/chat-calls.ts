@@ -5,16 +5,15 @@ import type { TurnWriter } from '../store/writer.ts';
 import type { SessionName } from '../turn.ts';
 import { noProgress, walk } from '../export/walk.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
-import { readChatRequest } from './chat-request.ts';
-import type { ChatFacts, ChatSession, OpenTurn } from './chat-session.ts';
+import type { Turn } from '../turn.ts';
+import { type ChatRequest, readChatRequest } from './chat-request.ts';
 import { loadChatTemplate } from './chat-template.ts';
 import { Chats } from './chats.ts';
 import { type ChatWishes, type EngineRequest, engineRequest } from './engine-request.ts';
 import type { Equality } from './equality.ts';
 import { type Asked, clientCopy, clientEvent } from './client-copy.ts';
-import { readAnswer } from './read-answer.ts';
-import type { ChatSample } from './read-chat.ts';
-import { type Repeatable, clientsAnswer, newCall, wishesOf } from './repeats.ts';
+import { type ChatCloseCall, type ChatStats, type Claim, type OpenChat, keepAnswer } from './keep-answer.ts';
+import { clientsAnswer, newCall, wishesOf } from './repeats.ts';
 import { sessionMetadata, sessionRecords } from './records.ts';
 import { type RequestDefaults, withDefaults } from './request-defaults.ts';
 import { noSuchSession } from './session-id.ts';
@@ -50,6 +49,8 @@ export type ChatOpened =
       readonly path: string;
       readonly form: EngineRequest['form'];
       readonly isStream: boolean;
+      /** How many it asks for. */
+      readonly choices: number;
       readonly wishes: ChatWishes;
       readonly problem: null;
     }
@@ -79,42 +80,11 @@ export interface ClientEventCall extends ClientCopyCall {
   readonly begun: readonly string[];
 }
 
-export interface ChatCloseCall {
-  readonly id: number;
-  readonly isStream: boolean;
-  /** In pieces: one of megabytes is joined here. */
-  readonly answer: readonly Uint8Array[];
-  readonly facts: ChatFacts;
-  /** What its routed experts are known by; null: it had none. */
-  readonly expertsKey: number | null;
-}
-
-export interface ChatStats {
-  /** Turns that were kept. */
-  turns: number;
-  /** Those whose prompt is no continuation of the record. */
-  drifted: number;
-  /** Those that engines rendered themselves. */
-  observed: number;
-  /** Those whose streams broke off. */
-  torn: number;
-  /** Answers whose tokens could not be read. */
-  uncaptured: number;
-  /** Sessions whose earlier turns could not be read. */
-  unread: number;
-}
-
-/** A call under way: who repeats it is told so. */
-interface Claim {
-  readonly chat: ChatSession;
-  readonly key: string;
-  readonly call: Repeatable;
-}
-
-interface Open extends Claim {
-  readonly turn: OpenTurn;
-  isExact: boolean;
-  readonly hidesExperts: boolean;
+export interface ChatClosed {
+  /** Why its tokens could not be read; '': they could. */
+  readonly problem: string;
+  /** Where it is awaited: its turns are in the store, or there are none. */
+  readonly isStored: boolean;
 }
 
 /** What chats are like. */
@@ -139,9 +109,13 @@ export interface ChatParts {
   readonly removeStored: (name: SessionName) => Promise<number>;
 }
 
+const NOTHING = Buffer.alloc(0);
+
+const choicesOf = ({ fields }: ChatRequest): number => (typeof fields.n === 'number' && fields.n > 0 ? fields.n : 1);
+
 /** What the trajectory thread can be asked about chats. */
 export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryBytes, files, removeStored }: ChatParts) {
-  const open = new Map<number, Open>();
+  const open = new Map<number, OpenChat>();
   /** Calls that have a name and no engine yet: they may wait for one. */
   const claims = new Map<number, Claim>();
   /** Answers that become turns. */
@@ -162,35 +136,6 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
     // It stayed in memory until now.
     known!.chat.open--;
     return known;
-  };
-
-  const close = async (
-    { isStream, answer: pieces, facts, expertsKey }: ChatCloseCall,
-    { chat, turn, isExact, call, key }: Open,
-  ): Promise<void> => {
-    if (chat.isRemoved) return;
-    const answer = pieces.length === 1 ? bufferOf(pieces[0]!) : Buffer.concat(pieces);
-    const expertsOf = ({ experts }: ChatSample) =>
-      expertsKey === null ? null : (files?.keep(expertsKey, experts) ?? null);
-    const samples = readAnswer(isStream, answer, begun().rules.tokenizer.pieces);
-    if (samples.length === 0) return;
-    const { isTorn } = samples[0]!;
-    // What was cut out of an answer is not in its copy, and what broke off is none: a repeated call asks an engine again.
-    const callKey = expertsKey === null && !isTorn ? key : '';
-    const turns = await chat.answered(turn, isExact, samples, facts, { answer, callKey }, expertsOf);
-    // In the meantime.
-    if (chat.isRemoved) {
-      for (const { experts: own } of turns) if (own !== null) files?.remove(own);
-      return;
-    }
-    chat.repeats.begin(callKey, { ...call, turn: turns[0]!.id });
-    for (const one of turns) {
-      writer.put(one);
-      stats.turns++;
-      if (one.drift !== null) stats.drifted++;
-      if (!isExact) stats.observed++;
-      if (isTorn) stats.torn++;
-    }
   };
 
   return {
@@ -230,12 +175,13 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
         if (!isInPath) begun().begin(session, tenant);
         else if (begun().isRemoved(session, tenant)) return { problem: noSuchSession(session), isGone: true };
         const claim = release(claims, id);
-        const made = await begun().with(session, tenant, async (chat): Promise<Open | string> => {
+        const made = await begun().with(session, tenant, async (chat): Promise<OpenChat | string> => {
           const call = Object.assign(claim?.call ?? newCall(request.body), { isStream: request.isStream });
           try {
             const turn = await chat.ask(request);
             chat.repeats.begin(key, call);
-            return { chat, turn, isExact: false, hidesExperts, key, call };
+            const rest = { choices: choicesOf(request), before: NOTHING, turns: new Map<number, Turn>() };
+            return { chat, turn, isExact: false, hidesExperts, key, call, ...rest };
           } catch (error) {
             chat.repeats.drop(key, call);
             // The template's own word, mostly: raise_exception of a message that it has no place for.
@@ -256,7 +202,8 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
       const wishes = hidesExperts ? { ...wishesOf(request), return_routed_experts: false } : wishesOf(request);
       const { path, form } = made;
       Object.assign(known.call, { form, wishes });
-      return { body: new Uint8Array(made.body), path, form, isStream: request.isStream, wishes, problem: null };
+      const { isStream } = request;
+      return { body: new Uint8Array(made.body), path, form, isStream, choices: known.choices, wishes, problem: null };
     },
 
     /** What is known of a call that may be a repeated one; null: nothing, it is the first, and under way from now on. */
@@ -293,22 +240,28 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
       return { body: isAlone ? bytes : new Uint8Array(bytes), begun: begunNow };
     },
 
-    /** @returns why its tokens could not be read; '': they could */
-    async chatClose(call: ChatCloseCall): Promise<string> {
-      const known = release(open, call.id);
+    async chatClose(call: ChatCloseCall): Promise<ChatClosed> {
+      const { isLast } = call;
+      const known = isLast ? release(open, call.id) : open.get(call.id);
       try {
-        if (known === undefined) return '';
-        const closed = begun().with(known.chat.session, known.chat.tenant, () => close(call, known));
-        closing.add(closed);
-        await closed.finally(() => closing.delete(closed));
-        return '';
+        if (known !== undefined) {
+          const parts = { pieces: begun().rules.tokenizer.pieces, writer, files, stats };
+          const closed = begun().with(known.chat.session, known.chat.tenant, () => keepAnswer(call, known, parts));
+          closing.add(closed);
+          await closed.finally(() => closing.delete(closed));
+        }
+        return { problem: '', isStored: call.isAwaited && (await writer.stored()) };
       } catch (error) {
+        // The rest of the answer may tell.
+        if (!isLast) return { problem: '', isStored: true };
         stats.uncaptured++;
-        return (error as Error).message;
+        return { problem: (error as Error).message, isStored: true };
       } finally {
-        // Not before: who repeats it in between would find no answer, and no call under way.
-        known?.chat.repeats.drop(known.key, known.call);
-        if (call.expertsKey !== null) files?.drop(call.expertsKey);
+        if (isLast) {
+          // Not before: who repeats it in between would find no answer, and no call under way.
+          known?.chat.repeats.drop(known.key, known.call);
+          if (call.expertsKey !== null) files?.drop(call.expertsKey);
+        }
       }
     },
 

@@ -77,6 +77,8 @@ export class ChatSession {
   bytes = SESSION_BYTES;
   readonly #rules: ChatRules;
   readonly #ids: TurnIds;
+  /** Turns that a request goes on behind. */
+  readonly #continued = new WeakSet<ChatTurn>();
 
   constructor(session: string, tenant: string, rules: ChatRules, ids: TurnIds) {
     this.session = session;
@@ -90,6 +92,7 @@ export class ChatSession {
     const { tokenizer, template, equality } = this.#rules;
     const keys = request.messages.map((message) => messageKey(message, equality));
     const { parent, unmatched } = this.#parentOf(request, keys);
+    if (parent !== null) this.#continued.add(parent);
     const from = parent?.depth ?? 0;
     const added = request.messages.slice(from);
     const common = { request, parent, added, addedKeys: keys.slice(from), unmatched };
@@ -159,10 +162,37 @@ export class ChatSession {
     for (const sample of samples) {
       const prompt = isExact ? given(open, sample) : await this.#observed(open, sample);
       const kept = { answer, experts: expertsOf(sample), ...(callKey === '' ? {} : { callKey }) };
-      made.push(await this.#turnOf(open, prompt, sample, facts, kept));
+      made.push(await this.#turnOf(this.#ids.next(), open, prompt, sample, facts, kept));
     }
     for (const [turn] of made) this.#add(turn, open.request);
     return made.map(([, turn]) => turn);
+  }
+
+  /** A turn of which more is known by now. @returns it as it is to be kept. Throws `Unreadable`. */
+  async completed(
+    before: Turn,
+    open: OpenTurn,
+    isExact: boolean,
+    sample: ChatSample,
+    facts: ChatFacts,
+    { answer, callKey, experts }: Pick<Turn, 'answer' | 'experts'> & { readonly callKey: string },
+  ): Promise<Turn> {
+    const { id, ids, outputTokens, generationMs, keeps } = before;
+    const prompt = isExact ? given(open, sample) : await this.#observed(open, sample);
+    const kept = { answer, experts, ...(callKey === '' ? {} : { callKey }) };
+    const [chat, turn] = await this.#turnOf(id, open, prompt, sample, { ...facts, generationMs }, kept);
+    const own = ids.length - outputTokens;
+    const shared = commonLength(ids.subarray(own), sample.ids);
+    if (shared === outputTokens && shared === sample.ids.length) return turn;
+    // What was told of its tokens first was not all.
+    const known = this.tree.turns.get(id);
+    if (known === undefined || this.#continued.has(known)) {
+      return { ...before, ...kept, drift: { kind: 'tokens', at: keeps + own + shared } };
+    }
+    this.tree.replace(known, chat);
+    this.bytes +=
+      chat.ids.byteLength - known.ids.byteLength + 4 * ((chat.text?.length ?? 0) - (known.text?.length ?? 0));
+    return turn;
   }
 
   /** What the engine says that it read. */
@@ -182,13 +212,13 @@ export class ChatSession {
   }
 
   async #turnOf(
+    id: string,
     { parent, added, addedKeys, request }: OpenTurn,
     { keeps, ids: asked, text, isAfresh, drift }: Prompt,
     sample: ChatSample,
     { version, ...facts }: ChatFacts,
     kept: Pick<Turn, 'answer' | 'experts' | 'callKey'>,
   ): Promise<[ChatTurn, Turn]> {
-    const id = this.#ids.next();
     const ids = joined(asked, sample.ids);
     const logprobs = new Float64Array(ids.length);
     if (sample.logprobs !== null) logprobs.set(sample.logprobs, asked.length);

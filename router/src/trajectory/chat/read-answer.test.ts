@@ -99,8 +99,29 @@ test('where a token is missing, or can not be told, the record ends before it', 
 test('a stream that has all but its end is whole', () => {
   const text = stream(first, event('word', 1, ['word', -1]), finish, idsEvent(256, 258));
   assert.deepEqual(read(text), [
-    { ids: [256, 258], logprobs: [-1, NaN], content: 'word', finishReason: 'stop', isTorn: true },
+    { ids: [256, 258], logprobs: [-1, NaN], content: 'word', finishReason: 'stop', isTorn: false },
   ]);
+});
+
+test('a stream is whole from the event on that says why it ended, where that tells its last token', () => {
+  const ended = (finish_reason: string, matched_stop: unknown): object => ({
+    choices: [{ index: 0, delta: {}, logprobs: null, finish_reason, matched_stop }],
+  });
+  const text = [first, event('word', 1, ['word', -1])];
+  const whole = { logprobs: [-1, NaN], content: 'word', isTorn: false };
+  assert.deepEqual(read(stream(...text, ended('stop', 258))), [{ ids: [256, 258], finishReason: 'stop', ...whole }]);
+  assert.deepEqual(read(stream(...text, ended('tool_calls', 258))), [
+    { ids: [256, 258], finishReason: 'tool_calls', ...whole },
+  ]);
+  assert.deepEqual(read(stream(...text, ended('length', null))), [
+    { ...whole, ids: [256], logprobs: [-1], finishReason: 'length' },
+  ]);
+  // What a stop text was sampled as is not told.
+  const [torn] = read(stream(...text, ended('stop', 'STOP')));
+  assert.deepEqual([torn!.ids, torn!.isTorn], [[256], true]);
+  // Nor the tokens of text that is ahead of them.
+  const ahead = { choices: [{ index: 0, delta: { content: 'a' }, logprobs: null }], usage: { completion_tokens: 2 } };
+  assert.equal(read(stream(...text, ahead, ended('stop', 258)))[0]!.isTorn, true);
 });
 
 test('choices break off each for itself', () => {

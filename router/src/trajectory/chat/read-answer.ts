@@ -15,8 +15,9 @@ export function readAnswer(isStream: boolean, bytes: Buffer, pieces: TokenPieces
   const isWhole =
     !isStream || (DONE.test(bytes.toString('latin1')) && values.every(({ error }) => error === undefined));
   if (isWhole) return readChat(values);
-  const left = mended(values, pieces);
-  return left.length === 0 ? [] : readChat(left).map((sample) => ({ ...sample, isTorn: true }));
+  const { values: left, finished } = mended(values, pieces);
+  if (left.length === 0) return [];
+  return readChat(left).map((sample) => ({ ...sample, isTorn: !finished.has(sample.index) }));
 }
 
 /** The JSON of an answer's body, or of its events. Throws `Unreadable`. */

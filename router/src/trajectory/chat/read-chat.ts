@@ -37,6 +37,8 @@ export interface Choice {
   /** Of a completion. */
   readonly text?: string;
   readonly finish_reason?: string | null;
+  /** SGLang: the token, or the text, that ended it. */
+  readonly matched_stop?: number | string | null;
   readonly token_ids?: readonly number[] | null;
   readonly prompt_token_ids?: readonly number[] | null;
   readonly logprobs?: {

@@ -75,11 +75,15 @@ export const newCall = (body: Uint8Array): Repeatable => ({
 
 const digestOf = (body: Uint8Array): string => createHash('sha256').update(body).digest('base64');
 
+const DONE = Buffer.from('data: [DONE]\n\n');
+
 /** An engine's answer as its client got it. */
 export function clientsAnswer({ form, wishes, isStream }: Repeatable, answer: Uint8Array): Buffer {
   const bytes = Buffer.from(answer);
   if (!isStream) return clientCopy(bytes, { form, wishes }).bytes;
   const fromCompletion = form === 'completion' ? new FromCompletion(wishes) : null;
   const events = new EventSplitter(joined).push(bytes);
+  // A kill of the router may have kept what ends the stream from the record.
+  if (!events.at(-1)?.includes(DONE)) events.push(DONE);
   return Buffer.concat(events.map((event) => fromCompletion?.event(event) ?? withoutOurs(event, wishes).bytes));
 }

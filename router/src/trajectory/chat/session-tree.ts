@@ -46,6 +46,13 @@ export class SessionTree {
     this.turns.set(turn.id, turn);
   }
 
+  /** @param turn nothing goes on behind it */
+  replace(turn: ChatTurn, by: ChatTurn): void {
+    const among = turn.parent?.children ?? this.roots;
+    among[among.indexOf(turn)] = by;
+    this.turns.set(turn.id, by);
+  }
+
   /**
    * The turn that a request goes on behind: the one with the most messages that the request begins with; of several the
    * newest that did not break off. null: there is none, and the request begins anew.

@@ -9,19 +9,32 @@ interface Torn {
   last: number;
   /** What comes now can't be told, and so nothing behind it. */
   isOver: boolean;
+  /** There was text without tokens: they come with the next event. */
+  isAhead: boolean;
   isFinished: boolean;
+}
+
+/** A stream that broke off, as one that ended there. */
+interface Mended {
+  readonly values: readonly Answer[];
+  /** Choices that ended themselves, all of whose tokens can be told. */
+  readonly finished: ReadonlySet<number>;
 }
 
 /**
  * A stream that broke off, as one that ended there: `abort` is how its choices end that did not end themselves. vLLM tells ids with each
  * event, SGLang (0.5.23) at the end alone: there the bytes of tokens, which stand beside their logprobs, tell. Events without text
- * are left out by it; the count of tokens, which each event has, tells when that happened, and what came from there on is let go.
+ * are left out by it; the count of tokens, which each event has, tells when that happened, and what came from there on is let go. What
+ * stopped a choice has no text: its event names the token.
  */
-export function mended(values: readonly Answer[], pieces: TokenPieces): Answer[] {
+export function mended(values: readonly Answer[], pieces: TokenPieces): Mended {
   const broken = values.findIndex(({ error }) => error !== undefined);
   const came = broken < 0 ? values : values.slice(0, broken);
   // All ids are there, and what is missing is the end of the stream.
-  if (came.some(({ sglext }) => sglext?.output_ids !== undefined)) return [...came];
+  if (came.some(({ sglext }) => sglext?.output_ids !== undefined)) {
+    const all = came.flatMap(({ choices }) => choices ?? []).map(({ index = 0 }) => index);
+    return { values: came, finished: new Set(all) };
+  }
   const known = new Map<number, Torn>();
   const told = came.map((answer, at) => ({
     ...answer,
@@ -31,29 +44,50 @@ export function mended(values: readonly Answer[], pieces: TokenPieces): Answer[]
     ...answer,
     choices: answer.choices.filter(({ index = 0 }) => at <= known.get(index)!.last),
   }));
-  for (const [index, { count, isFinished }] of known)
-    if (count > 0 && !isFinished) left.push({ choices: [{ index, delta: {}, finish_reason: 'abort' }] });
-  return [...known.values()].some(({ count }) => count > 0) ? left : [];
+  const finished = new Set<number>();
+  for (const [index, { count, isFinished }] of known) {
+    if (isFinished) finished.add(index);
+    else if (count > 0) left.push({ choices: [{ index, delta: {}, finish_reason: 'abort' }] });
+  }
+  return { values: [...known.values()].some(({ count }) => count > 0) ? left : [], finished };
 }
 
 /** @returns the choice with the ids of its tokens, where they can be told */
 function withIds(choice: Choice, at: number, { usage }: Answer, known: Map<number, Torn>, pieces: TokenPieces): Choice {
   const { index = 0, token_ids: given } = choice;
   let torn = known.get(index);
-  if (torn === undefined) known.set(index, (torn = { count: 0, last: -1, isOver: false, isFinished: false }));
-  // Text without tokens: they come with the next event.
+  if (torn === undefined)
+    known.set(index, (torn = { count: 0, last: -1, isOver: false, isAhead: false, isFinished: false }));
   const hasTokens = given ? given.length > 0 : (choice.logprobs?.content?.length ?? 0) > 0;
-  if (torn.isOver || !hasTokens) return choice;
+  if (torn.isOver) return choice;
+  if (!hasTokens) {
+    if (typeof choice.finish_reason === 'string') return ended(choice, at, torn);
+    torn.isAhead ||= Object.entries(choice.delta ?? {}).some(([name, value]) => name !== 'role' && Boolean(value));
+    return choice;
+  }
   const ids = given ?? idsOf(choice, pieces);
   const count = torn.count + (ids?.length ?? 0);
   if (ids === null || (!given && usage?.completion_tokens !== count)) {
     torn.isOver = true;
     return choice;
   }
+  torn.isAhead = false;
   torn.count = count;
   torn.last = at;
   torn.isFinished = typeof choice.finish_reason === 'string';
   return { ...choice, token_ids: ids };
+}
+
+/** The event that says why a choice ended, without text (SGLang). What a stop text was sampled as is told later, with all ids. */
+function ended(choice: Choice, at: number, torn: Torn): Choice {
+  const { finish_reason: reason, matched_stop: stop } = choice;
+  const isTold = choice.token_ids || typeof stop === 'number' || reason === 'length';
+  if (!isTold || torn.isAhead) return choice;
+  torn.last = at;
+  torn.isFinished = true;
+  if (typeof stop !== 'number') return choice;
+  torn.count++;
+  return { ...choice, token_ids: [stop] };
 }
 
 /** By the bytes of its tokens; null: one of them can't be told. */

@@ -8,16 +8,18 @@ export interface StorePlace {
   readonly store: string | null;
   readonly dataDir: string | null;
   readonly memoryBytes: number;
+  /** SQLite: each write is on the disk when it is done. */
+  readonly syncs?: boolean;
 }
 
 /** Loads no more than what the place needs. Rejects in words for the user. */
 export const openStore = async (place: StorePlace): Promise<TrajectoryStore> => new PackingStore(await storeAt(place));
 
-async function storeAt({ store, dataDir, memoryBytes }: StorePlace): Promise<TrajectoryStore> {
+async function storeAt({ store, dataDir, memoryBytes, syncs = false }: StorePlace): Promise<TrajectoryStore> {
   if (store !== null && isRedis(store)) return (await import('./redis.ts')).RedisStore.open(store, false);
   if (store === 'memory' || (store === null && dataDir === null)) return new MemoryStore(memoryBytes);
   if (dataDir === null) throw new Error('--store sqlite needs --data-dir: the folder of its file.');
-  return new (await import('./sqlite.ts')).SqliteStore(dataDir);
+  return new (await import('./sqlite.ts')).SqliteStore(dataDir, false, syncs);
 }
 
 /** A store that others write: it must be there, and stays as it is. */

@@ -40,8 +40,11 @@ export class SqliteStore implements TrajectoryStore {
   #turns = 0;
   #countAgainMs = 0;
 
-  /** @param isReader reads what a router writes, or wrote, and changes nothing */
-  constructor(dataDir: string, isReader = false) {
+  /**
+   * @param isReader reads what a router writes, or wrote, and changes nothing
+   * @param syncs what is put is on the disk when `put` returns, not only handed to the operating system
+   */
+  constructor(dataDir: string, isReader = false, syncs = false) {
     this.place = join(dataDir, 'trajectories.sqlite');
     if (!isReader) mkdirSync(dataDir, { recursive: true });
     else if (!existsSync(this.place)) throw new Error(`${this.place}: there is no such file, so no trajectories`);
@@ -58,7 +61,8 @@ export class SqliteStore implements TrajectoryStore {
       return;
     }
     // NORMAL: the log is written through at checkpoints. A power cut may cost the last turns, never the file.
-    this.#db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA recursive_triggers = ON');
+    const synchronous = syncs ? 'FULL' : 'NORMAL';
+    this.#db.exec(`PRAGMA journal_mode = WAL; PRAGMA synchronous = ${synchronous}; PRAGMA recursive_triggers = ON`);
     if (version === SCHEMA_VERSION) return;
     this.#db.exec(`BEGIN IMMEDIATE;${stepsFrom(version)}PRAGMA user_version = ${SCHEMA_VERSION};COMMIT`);
   }

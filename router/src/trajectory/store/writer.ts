@@ -28,6 +28,12 @@ export interface WriterState {
   readonly lastError: string;
 }
 
+/** Told when a turn, and what was put before it, is in the store. */
+interface Awaiting {
+  readonly turn: Turn;
+  readonly told: (isStored: boolean) => void;
+}
+
 /**
  * Writes turns in batches. A store that fails (a full disk, a server that is away) is asked again every second and gets what
  * it missed, as far as that fits; no one who puts turns here ever waits or fails for it.
@@ -43,6 +49,8 @@ export class TurnWriter {
   #amendments: TurnAmendment[] = [];
   #timer: NodeJS.Timeout | null = null;
   #writing: Promise<void> | null = null;
+  #awaiting: Awaiting[] = [];
+  #isHurried = false;
   #stored = 0;
   #dropped = 0;
   #unknownLogprobs = 0;
@@ -112,6 +120,26 @@ export class TurnWriter {
     return this.#pending.filter((turn) => turn.session === session && turn.tenant === tenant);
   }
 
+  /**
+   * Resolves when what was put before is in the store; with false where the store does not take it now. Writes without delay: what is
+   * put in the same turn of the event loop is written together.
+   */
+  stored(): Promise<boolean> {
+    if (this.#lastError !== '') return Promise.resolve(false);
+    const turn = this.#pending.at(-1);
+    if (turn === undefined) return Promise.resolve(true);
+    if (!this.#isHurried) {
+      this.#isHurried = true;
+      setImmediate(() => {
+        this.#isHurried = false;
+        void this.#write();
+      });
+    }
+    return new Promise((resolve) => {
+      this.#awaiting.push({ turn, told: resolve });
+    });
+  }
+
   /** What was put before is in the store now, as far as it takes any. */
   async flush(): Promise<void> {
     while (this.#pending.length + this.#amendments.length > 0 && this.#lastError === '') await this.#write();
@@ -124,6 +152,7 @@ export class TurnWriter {
     if (this.#timer !== null) clearTimeout(this.#timer);
     const lost = this.#pending;
     this.#pending = [];
+    this.#tell(() => true, false);
     this.#lose(lost);
     await this.store.close();
     return lost.length;
@@ -173,9 +202,18 @@ export class TurnWriter {
     if (await this.#try(() => this.store.put(batch))) {
       this.#done(new Set(batch));
       this.#stored += batch.length;
+      this.#tell(({ turn }) => batch.includes(turn), true);
       return true;
     }
+    this.#tell(() => true, false);
     return false;
+  }
+
+  #tell(isMeant: (awaiting: Awaiting) => boolean, isStored: boolean): void {
+    if (this.#awaiting.length === 0) return;
+    const meant = this.#awaiting.filter(isMeant);
+    this.#awaiting = this.#awaiting.filter((awaiting) => !meant.includes(awaiting));
+    for (const { told } of meant) told(isStored);
   }
 
   /** One by one: where the store takes others, what it didn't take was at fault itself and is given up. */

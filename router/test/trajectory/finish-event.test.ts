@@ -1,0 +1,230 @@
+// A turn is complete for its session from the event on that says why it ended: before [DONE], and whatever its client does then.
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { startSimEngine } from '../../src/sim/engine.ts';
+import type { FinishedRecord } from '../../src/sim/sequence.ts';
+import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
+import { encode, endOfTurn } from '../../src/sim/tokenizer.ts';
+import { type RouterOptions, startTestRouter, untilIdle } from '../harness/router.ts';
+import { EventReader, startStallingEngine } from '../harness/stalling-engine.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { until } from '../harness/within.ts';
+
+const stores: [string, (t: TestContext) => RouterOptions][] = [
+  ['memory', () => ({})],
+  ['sqlite', (t) => ({ dataDir: temporaryFolder(t) })],
+];
+
+interface TurnRow {
+  readonly parent: string | null;
+  readonly tokens: number[];
+  readonly loss_mask: number[];
+  readonly output_tokens: number;
+  readonly cached_tokens: number | null;
+  readonly finish_reason: string;
+  readonly drift: unknown;
+}
+
+async function startScene(t: TestContext, kind: 'sglang' | 'vllm', plugin: string, options: RouterOptions) {
+  const log: FinishedRecord[] = [];
+  const sim = await startSimEngine({
+    kind,
+    timeScale: 0,
+    variedSampling: true,
+    retokenizationDrift: true,
+    onFinished: (record) => log.push(record),
+  });
+  t.after(() => sim.close());
+  const engine = await startStallingEngine(t, sim.url);
+  const tokenizerPath = temporaryFolder(t);
+  writeTokenizer(tokenizerPath);
+  const usual = { workerUrls: [engine.url], tokenizerPath, plugin: [plugin], disableHealthCheck: false };
+  const router = await startTestRouter(t, { ...usual, pluginTimeoutMs: 60_000, ...options });
+  await until('the router knows its engine', () => router.fleet.workers[0]!.models !== null);
+  return {
+    engine,
+    log,
+    router,
+    ask: (path: string, body: object, session = 's') =>
+      EventReader.open(router.url + path, body, { 'x-session-id': session }),
+    async turns(session = 's'): Promise<TurnRow[]> {
+      const answer = await fetch(`${router.url}/trajectories/${session}`);
+      return answer.status === 404 ? [] : ((await answer.json()) as { page: TurnRow[] }).page;
+    },
+  };
+}
+
+type Scene = Awaited<ReturnType<typeof startScene>>;
+
+/** How a text is asked for, and what came of it. */
+const texts = {
+  '/generate': {
+    kind: 'sglang',
+    plugin: 'radix-tree',
+    body: (text: string, n = 1) => ({ text, return_logprob: true, sampling_params: { max_new_tokens: 8, n } }),
+    textOf: ({ events }: EventReader) => (events.at(-1) as { text: string }).text,
+  },
+  '/v1/completions': {
+    kind: 'vllm',
+    plugin: 'radix-tree:{"completions":true}',
+    body: (prompt: string, n = 1) => ({
+      prompt,
+      max_tokens: 8,
+      logprobs: 0,
+      n,
+      stream_options: { include_usage: true },
+    }),
+    textOf: ({ events }: EventReader) =>
+      events.flatMap(({ choices }) => (choices as { text: string }[]).map(({ text }) => text)).join(''),
+  },
+} as const;
+
+const PROMPT = '<|im_start|>user\nWhat is of ten?<|im_end|>\n<|im_start|>assistant\n';
+const MORE = '\n<|im_start|>user\nAnd of eleven?<|im_end|>\n<|im_start|>assistant\n';
+
+/** What stands behind a sampled turn in a text that a client writes. */
+const behind = ({ outputIds }: FinishedRecord): string => (outputIds.at(-1) === endOfTurn ? '<|im_end|>' : '');
+
+for (const [path, { kind, plugin, body, textOf }] of Object.entries(texts)) {
+  for (const [store, options] of stores) {
+    test(`${path}, ${store}: who goes on at the end of a turn, before the end of its stream, goes on exactly`, async (t) => {
+      const scene = await startScene(t, kind, plugin, options(t));
+      const { engine, log } = scene;
+      const first = await scene.ask(path, body(PROMPT));
+      await first.untilFinish();
+      assert.equal(engine.stalled, 1);
+      const more = behind(log[0]!) + MORE;
+      const second = await scene.ask(path, body(PROMPT + textOf(first) + more));
+      await second.untilFinish();
+      const known = [...log[0]!.inputIds, ...log[0]!.outputIds];
+      assert.deepEqual(log[1]!.inputIds, [...known, ...encode(MORE)]);
+      engine.goOn();
+      await Promise.all([first.untilDone(), second.untilDone()]);
+      await untilIdle(scene.router);
+      const [a, b, ...others] = await scene.turns();
+      assert.deepEqual(others, []);
+      assert.deepEqual(a!.tokens, known);
+      assert.deepEqual(a!.loss_mask, [...log[0]!.inputIds.map(() => 0), ...log[0]!.outputIds.map(() => 1)]);
+      assert.deepEqual(b!.tokens, [...log[1]!.inputIds, ...log[1]!.outputIds].slice(known.length));
+    });
+  }
+
+  test(`${path}: who leaves at the end of a turn has not aborted it`, async (t) => {
+    const scene = await startScene(t, kind, plugin, {});
+    const { engine, log, router } = scene;
+    const reader = await scene.ask(path, body(PROMPT));
+    await reader.untilFinish();
+    assert.equal(engine.stalled, 1);
+    reader.close();
+    await untilIdle(router);
+    const [turn] = await scene.turns();
+    assert.equal(turn!.finish_reason, log[0]!.outputIds.at(-1) === endOfTurn ? 'stop' : 'length');
+    assert.deepEqual(turn!.tokens, [...log[0]!.inputIds, ...log[0]!.outputIds]);
+  });
+
+  test(`${path}: each of several samples is a turn when it ends`, async (t) => {
+    const scene = await startScene(t, kind, plugin, { dataDir: temporaryFolder(t) });
+    const { engine, log, router } = scene;
+    const reader = await scene.ask(path, body(PROMPT, 3));
+    for (let ended = 1; ended <= 3; ended++) {
+      await reader.untilFinish(ended);
+      assert.equal((await scene.turns()).length, ended);
+      await until('the engine waits', () => engine.stalled === 1);
+      engine.goOn();
+    }
+    await reader.untilDone();
+    await untilIdle(router);
+    const made = (await scene.turns()).map(({ tokens }) => tokens.join());
+    assert.deepEqual(
+      made.toSorted(),
+      log.map(({ inputIds, outputIds }) => [...inputIds, ...outputIds].join()).toSorted(),
+    );
+  });
+}
+
+/** The message that a client puts together of what came. */
+function messageOf({ events }: EventReader, index = 0) {
+  type Event = { choices: { index: number; delta: { content?: string | null } }[] };
+  const own = (events as unknown as Event[])
+    .flatMap(({ choices }) => choices)
+    .filter((choice) => choice.index === index);
+  return { role: 'assistant', content: own.map(({ delta }) => delta.content ?? '').join('') };
+}
+
+const QUESTION = [{ role: 'user', content: 'What is of ten?' }];
+const NEXT = { role: 'user', content: 'And of eleven?' };
+
+async function startChat(t: TestContext, kind: 'sglang' | 'vllm', options: RouterOptions = {}) {
+  const scene = await startScene(t, kind, 'chat-sessions', { captureChat: true, ...options });
+  const chat = (messages: readonly object[], more: object = {}, session = 's') =>
+    scene.ask('/v1/chat/completions', { model: 'sim', messages, max_tokens: 8, ...more }, session);
+  return { ...scene, chat };
+}
+
+const rowsOf = async ({ turns }: Scene) =>
+  (await turns()).map(({ tokens, finish_reason, drift }) => ({ tokens, finish_reason, drift }));
+
+for (const kind of ['sglang', 'vllm'] as const) {
+  for (const [store, options] of stores) {
+    test(`a chat of ${kind}, ${store}: who goes on at the end of a turn, before the end of its stream, goes on exactly`, async (t) => {
+      const scene = await startChat(t, kind, options(t));
+      const { engine, log, chat, router } = scene;
+      const more = { stream_options: { include_usage: true } };
+      const first = await chat(QUESTION, more);
+      await first.untilFinish();
+      assert.equal(engine.stalled, 1);
+      const second = await chat([...QUESTION, messageOf(first), NEXT], more);
+      await second.untilFinish();
+      const known = [...log[0]!.inputIds, ...log[0]!.outputIds];
+      const closing = log[0]!.outputIds.at(-1) === endOfTurn ? '' : '<|im_end|>';
+      assert.deepEqual(log[1]!.inputIds, [...known, ...encode(closing + MORE)]);
+      engine.goOn();
+      await Promise.all([first.untilDone(), second.untilDone()]);
+      await untilIdle(router);
+      await until(
+        'counts of the first turn are on record',
+        async () => (await scene.turns())[0]?.cached_tokens !== null,
+      );
+      const rows = await rowsOf(scene);
+      assert.deepEqual(rows[0]!.tokens, known);
+      assert.deepEqual(rows[1]!.tokens, [...log[1]!.inputIds, ...log[1]!.outputIds].slice(known.length));
+      assert.deepEqual(
+        rows.map(({ drift }) => drift),
+        [null, null],
+      );
+    });
+  }
+
+  test(`a chat of ${kind}: who leaves at the end of a turn has not aborted it`, async (t) => {
+    const scene = await startChat(t, kind);
+    const { engine, log, chat, router } = scene;
+    const reader = await chat(QUESTION);
+    await reader.untilFinish();
+    assert.equal(engine.stalled, 1);
+    const message = messageOf(reader);
+    reader.close();
+    await untilIdle(router);
+    const finish_reason = log[0]!.outputIds.at(-1) === endOfTurn ? 'stop' : 'length';
+    const known = [...log[0]!.inputIds, ...log[0]!.outputIds];
+    assert.deepEqual(await rowsOf(scene), [{ tokens: known, finish_reason, drift: null }]);
+    const next = await chat([...QUESTION, message, NEXT]);
+    await next.untilFinish();
+    assert.deepEqual(log[1]!.inputIds.slice(0, known.length), known);
+  });
+
+  test(`a chat of ${kind}: the answer of a call that is repeated is whole, though the router kept it before its end`, async (t) => {
+    const { engine, chat, router } = await startChat(t, kind);
+    const headers = { 'x-session-id': 's', 'idempotency-key': 'k' };
+    const body = { model: 'sim', messages: QUESTION, max_tokens: 8 };
+    const reader = await EventReader.open(`${router.url}/v1/chat/completions`, body, headers);
+    await reader.untilFinish();
+    const came = reader.text;
+    assert.equal(engine.stalled, 1);
+    reader.close();
+    await untilIdle(router);
+    const again = await EventReader.open(`${router.url}/v1/chat/completions`, body, headers);
+    await again.untilDone();
+    assert.equal(again.text, `${came}data: [DONE]\n\n`);
+    assert.ok(chat);
+  });
+}
