@@ -149,7 +149,15 @@ export class RadixTree implements PluginPhases {
     }
     const answer = pieces.length === 1 ? pieces[0]! : NOTHING;
     const { id } = following;
-    const turn = { id, request, isStream: tap.isStream, isLast, answer, expertsKey, facts: this.#factsOf(x, tap.isStream) };
+    const turn = {
+      id,
+      request,
+      isStream: tap.isStream,
+      isLast,
+      answer,
+      expertsKey,
+      facts: this.#factsOf(x, tap.isStream),
+    };
     return this.#trajectories.turnEnded(turn, pieces);
   }
 

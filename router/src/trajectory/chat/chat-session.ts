@@ -92,7 +92,7 @@ export class ChatSession {
     const { tokenizer, template, equality } = this.#rules;
     const keys = request.messages.map((message) => messageKey(message, equality));
     const { parent, unmatched } = this.#parentOf(request, keys);
-    if (parent !== null) this.#continued.add(parent);
+    if (parent !== null) this.#continued.add(this.tree.turns.get(parent.id) ?? parent);
     const from = parent?.depth ?? 0;
     const added = request.messages.slice(from);
     const common = { request, parent, added, addedKeys: keys.slice(from), unmatched };

@@ -95,7 +95,7 @@ export async function keepAnswer(
       const before = known.turns.get(sample.index);
       if (before === undefined) continue;
       const experts = before.experts ?? expertsOf(sample);
-      writer.put(await chat.completed(before, turn, isExact, sample, facts, { ...kept, experts }));
+      writer.put(await chat.completed(before, turn, isExact, sample, facts, { ...kept, experts }), before);
     }
   }
   for (const [i, one] of made.entries()) {

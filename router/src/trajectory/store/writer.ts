@@ -30,7 +30,7 @@ export interface WriterState {
 
 /** Told when a turn, and what was put before it, is in the store. */
 interface Awaiting {
-  readonly turn: Turn;
+  readonly id: string;
   readonly told: (isStored: boolean) => void;
 }
 
@@ -80,9 +80,21 @@ export class TurnWriter {
     return this.store.copies;
   }
 
-  put(turn: Turn): void {
-    this.#unknownLogprobs += turn.unknownLogprobs ?? 0;
-    if (turn.isExact === false) this.#textTurns++;
+  /** @param before the same turn as it was put when less of it was known */
+  put(turn: Turn, before?: Turn): void {
+    this.#unknownLogprobs += (turn.unknownLogprobs ?? 0) - (before?.unknownLogprobs ?? 0);
+    if (turn.isExact === false && before === undefined) this.#textTurns++;
+    if (before !== undefined) {
+      this.#stored--;
+      // What is being written can't be changed any more.
+      const at = this.#writing === null ? this.#pending.lastIndexOf(before) : -1;
+      if (at >= 0) {
+        this.#stored++;
+        this.#pendingBytes += turnBytes(turn) - turnBytes(before);
+        this.#pending[at] = turn;
+        return;
+      }
+    }
     if (this.store.copies) {
       this.#putAtOnce(turn);
       return;
@@ -136,7 +148,7 @@ export class TurnWriter {
       });
     }
     return new Promise((resolve) => {
-      this.#awaiting.push({ turn, told: resolve });
+      this.#awaiting.push({ id: turn.id, told: resolve });
     });
   }
 
@@ -202,7 +214,8 @@ export class TurnWriter {
     if (await this.#try(() => this.store.put(batch))) {
       this.#done(new Set(batch));
       this.#stored += batch.length;
-      this.#tell(({ turn }) => batch.includes(turn), true);
+      const ids = new Set(batch.map(({ id }) => id));
+      this.#tell(({ id }) => ids.has(id), true);
       return true;
     }
     this.#tell(() => true, false);
