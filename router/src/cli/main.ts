@@ -1,4 +1,4 @@
-import { Command, CommanderError } from 'commander';
+import { Command, CommanderError, Option } from 'commander';
 import { ConfigError } from '../config/load.ts';
 import { checkedEngines, version } from '../config/version.ts';
 import { addAliasVerbs, inFull } from './alias.ts';
@@ -12,6 +12,7 @@ import { parent } from './parent.ts';
 import type { ReplayFlags } from './replay.ts';
 import { type RunFlags, addRunFlags, runRouter } from './run-router.ts';
 import type { SimFlags } from './sim.ts';
+import type { TopFlags } from './top.ts';
 import { refuseUnknownCommand, usageError } from './usage-errors.ts';
 
 const words = process.argv.slice(2);
@@ -114,6 +115,17 @@ program
     const line = (stream: NodeJS.WriteStream) => (text: string) => void stream.write(`${text}\n`);
     process.exitCode = await replayFile(file, flags, line(process.stdout), line(process.stderr));
   });
+
+program
+  .command('top')
+  .description('Show the requests, sessions and workers of a running router, live; piped, a snapshot every --interval.')
+  .argument('[url]', 'The router.', 'http://127.0.0.1:30000')
+  .option('--once', 'One snapshot, then exit.')
+  .option('--session <key>', 'Only this session: where it is, why, and its requests and moves.')
+  .option('--interval <secs>', 'Seconds between two snapshots.', '2')
+  .option('--rows <count>', 'Rows of each list (default: what the terminal has room for, else 20).')
+  .addOption(new Option('--api-key <key>', 'An admin key, where the router has keys.').env('TURNOUT_ADMIN_API_KEY'))
+  .action(async (url: string, flags: TopFlags) => (await import('./top.ts')).top(url, flags, process.stdout));
 
 program
   .command('completion')

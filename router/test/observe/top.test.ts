@@ -1,0 +1,142 @@
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { renderTop } from '../../src/cli/render-top.ts';
+import { spawnSimEngine } from '../../src/sim/spawn.ts';
+import { turnout } from '../cli/turnout.ts';
+import { startEngine } from '../harness/engine.ts';
+import { startTestRouter } from '../harness/router.ts';
+import { until, within } from '../harness/within.ts';
+
+/** What an engineer waits for an answer. */
+const ANSWER_MS = 10_000;
+
+/** Three simulated engines, a router with all defaults, six sessions of two turns; then one engine is killed and each session goes on. */
+async function stagedFleet(t: TestContext) {
+  const engines = await Promise.all(
+    Array.from({ length: 3 }, async () => {
+      const engine = await spawnSimEngine({ timeScale: 0, meanOutputTokens: 8 });
+      t.after(() => engine.kill());
+      return engine;
+    }),
+  );
+  const urls = engines.map(({ url }) => url);
+  const run = turnout(t, [
+    'serve',
+    '--port',
+    '0',
+    '--prometheus-port',
+    '0',
+    '--worker-header',
+    '--worker-urls',
+    ...urls,
+  ]);
+  const [, url] = await run.says(/listening on (http:\/\/127\.0\.0\.1:\d+)/);
+  const homes = new Map<string, string>();
+  const turn = async (session: string, i: number): Promise<string> => {
+    const content = `${session} ${'says something '.repeat(30 * i)}`;
+    const response = await fetch(`${url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-session-id': session, 'x-request-id': `${session}-${i}` },
+      body: JSON.stringify({ model: 'sim', messages: [{ role: 'user', content }] }),
+    });
+    equal(response.status, 200, await response.text());
+    return response.headers.get('x-turnout-worker')!;
+  };
+  const sessions = Array.from({ length: 6 }, (_, i) => `rollout-${i}`);
+  for (const session of sessions) homes.set(session, await turn(session, 1));
+  const dead = engines.find((engine) => engine.url === homes.get('rollout-0'))!;
+  await dead.kill();
+  for (const session of sessions) await turn(session, 2);
+  const moved = sessions.filter((session) => homes.get(session) === dead.url);
+  return { url: url!, dead: dead.url, moved, stayed: sessions.filter((session) => !moved.includes(session)), homes };
+}
+
+/** One command, and what it prints within the time that an engineer has. */
+async function command(t: TestContext, ...args: readonly string[]): Promise<string> {
+  const run = turnout(t, args);
+  equal(await within(run.ended, `turnout ${args.join(' ')}`, ANSWER_MS), 0, run.output());
+  return run.output();
+}
+
+const lineOf = (text: string, beginning: RegExp): string => text.split('\n').find((line) => beginning.test(line)) ?? '';
+
+test('in a staged fleet: "why this worker?" and "which sessions moved, and why?" are one command each', async (t) => {
+  const { url, dead, moved, stayed, homes } = await stagedFleet(t);
+  ok(moved.length > 0 && stayed.length > 0);
+
+  const all = await command(t, 'top', url, '--once');
+  const [, list = ''] = all.split(/^MOVED-SESSION.*\n/m);
+  const movedLines = list.split('\n\n')[0]!.split('\n');
+  deepEqual(movedLines.map((line) => line.split(/\s+/)[0]).toSorted(), moved.toSorted());
+  for (const line of movedLines) {
+    match(line, /the worker failed the request|worker unhealthy|circuit breaker of the worker open/);
+    equal(line.split(/\s+/)[2], dead);
+  }
+  match(lineOf(all, /^sessions /), new RegExp(`^sessions   6, moves: ${moved.length} `));
+
+  const why = await command(t, 'top', url, '--once', '--session', moved[0]!);
+  match(
+    lineOf(why, new RegExp(`^${moved[0]} +http.* 2 +1 `)),
+    /(retry|moved: worker unhealthy|moved: circuit breaker.*)$/,
+  );
+  const home = await command(t, 'top', url, '--once', '--session', stayed[0]!);
+  match(lineOf(home, new RegExp(`^${stayed[0]} `)), new RegExp(`^${stayed[0]} +${homes.get(stayed[0]!)} .* home$`));
+
+  // The same by curl.
+  const response = await within(fetch(`${url}/sessions?moved=1`), 'GET /sessions', ANSWER_MS);
+  const { sessions } = (await response.json()) as { sessions: { session: string; last_move: { from: string } }[] };
+  deepEqual(sessions.map(({ session }) => session).toSorted(), moved.toSorted());
+  ok(sessions.every(({ last_move }) => last_move.from === dead));
+});
+
+test('piped without --once: a snapshot at each interval', async (t) => {
+  const router = await startTestRouter(t);
+  const run = turnout(t, ['top', router.url, '--interval', '0.1']);
+  await until('three snapshots', () => run.output().split('turnout at ').length > 3, ANSWER_MS);
+  equal(run.output().includes('\x1b'), false);
+});
+
+test('a router that does not answer, that wants a key, or that is none: a line, exit code 2', async (t) => {
+  const gone = await startEngine(t);
+  gone.kill();
+  const guarded = await startTestRouter(t, { apiKey: ['data'], adminApiKey: ['admin'] });
+  for (const [args, words] of [
+    [[gone.url], /^turnout: http:\/\/[\d.:]+ does not answer: ECONNREFUSED\n$/],
+    [[guarded.url, '--api-key', 'data'], /answered 403\. Give an admin key with --api-key\.\n$/],
+    [[guarded.url, '--interval', 'x'], /--interval x: a number of seconds, 0\.1 or more/],
+  ] as const) {
+    const run = turnout(t, ['top', '--once', ...args]);
+    equal(await run.ended, 2, run.output());
+    match(run.output(), words);
+  }
+  match(await command(t, 'top', guarded.url, '--once', '--api-key', 'admin'), /^turnout at /);
+});
+
+test('what clients name can not steer the terminal, and long lists end', () => {
+  const row = { worker: null, phase: 'held', reason: 'r', age_secs: 1.5, last_byte_secs: null };
+  const requests = Array.from({ length: 5 }, (_, i) => ({ ...row, id: `r${i}`, session: 's\x1b[2J\n\u009b' }));
+  const text = renderTop(
+    {
+      url: 'http://r',
+      requests: { total: 5, phases: { held: 5 }, requests },
+      sessions: { total: 0, moves_by_reason: {}, sessions: [], recent_moves: [] },
+      workers: [],
+    },
+    { rows: 2, columns: 80 },
+  );
+  equal(
+    text,
+    [
+      'turnout at http://r',
+      'workers    0, 0 available',
+      'requests   5 (5 held)',
+      'sessions   0, moves: 0',
+      '',
+      'REQUEST  SESSION  WORKER  PHASE  AGE   LAST-BYTE  REASON',
+      'r0       s?[2J??  -       held   1.5s  -          r',
+      'r1       s?[2J??  -       held   1.5s  -          r',
+      '… 3 more',
+      '',
+    ].join('\n'),
+  );
+});
