@@ -1,6 +1,6 @@
 import { createAdminApp, ownPathTest } from './admin/app.ts';
-import { Doors } from './admin/doors.ts';
-import { drain } from './admin/drain.ts';
+import { Doors, checkPorts } from './admin/doors.ts';
+import { closingOf } from './admin/closing.ts';
 import { modelList } from './admin/model-list.ts';
 import { startChoosing } from './admin/policy-control.ts';
 import { reception } from './admin/reception.ts';
@@ -86,12 +86,13 @@ export interface Router {
   readonly pipeline: Pipeline;
   /** Puts what `read` answers in force, and reads files of certificates and keys again; open connections go on. Never rejects. */
   reload(read?: () => Config): Promise<void>;
-  /** Stops taking requests, lets those under way finish for at most `graceMs`, then cuts them. */
+  /** Stops taking requests, lets those under way finish for at most `graceMs`, then cuts them. A second call cuts them at once. */
   close(graceMs?: number): Promise<void>;
 }
 
 /** Puts the rooms together and opens the doors. Rejects when that can't be done, an address is taken for example: nothing stays open then. */
 export async function startRouter(config: Config, parts: RouterParts = {}): Promise<Router> {
+  await checkPorts(config);
   for (const [flag, path] of foldersOf(config)) makeFolder(flag, path);
   const closers = new Closers();
   try {
@@ -356,6 +357,7 @@ async function assemble(
     closers.add(() => clearInterval(ticker));
     if (adminUrl !== null) log.info(`what steers the router or engines is taken on ${adminUrl}`);
     log.info(`metrics are answered on ${metricsUrl}`);
+    log.info(`metrics on ${metricsUrl}`);
     log.info({ policy: config.policy, workers: fleet.workers.length }, `listening on ${url}`);
 
     const reload = prepareReloads({
@@ -384,12 +386,7 @@ async function assemble(
       fleet,
       pipeline,
       reload: (read = () => live.current) => reload(read),
-      async close(graceMs = 0) {
-        log.info({ underWay: pipeline.underWay.size, graceSecs: graceMs / 1000 }, 'draining');
-        const cut = await drain(doors.listeners, pipeline, graceMs);
-        log[cut > 0 ? 'warn' : 'info']({ cut }, 'drained');
-        await closers.close();
-      },
+      close: closingOf({ log, pipeline, listeners: doors.listeners, closers }),
     };
   };
   return { open };

@@ -1,4 +1,5 @@
 import type { Server } from 'node:http';
+import { createServer } from 'node:net';
 import { serverCertificates } from '../config/certificates.ts';
 import type { LiveConfig } from '../config/live.ts';
 import type { Config } from '../config/options.ts';
@@ -23,6 +24,24 @@ interface Addresses {
   /** null: what steers comes in at the data port. */
   readonly adminUrl: string | null;
   readonly metricsUrl: string;
+}
+
+/** Rejects, naming the option, when a port is taken: before the start opens files, loads a tokenizer and adds workers. */
+export async function checkPorts(config: Config): Promise<void> {
+  const { host, port, adminHost, adminPort, prometheusHost, prometheusPort, reusePort } = config;
+  // Among several that listen, the system would give connections to one that goes away again.
+  if (reusePort) return;
+  const wanted = [
+    { flag: '--port', host, port },
+    { flag: '--admin-port', host: adminHost, port: adminPort ?? 0 },
+    { flag: '--prometheus-port', host: prometheusHost, port: prometheusPort },
+  ];
+  for (const { flag, ...at } of wanted) {
+    if (at.port === 0) continue;
+    const probe = createServer();
+    await listenOr(() => listenOn(probe, { ...at, reusePort }), `${flag} ${at.port}`);
+    await new Promise((resolve) => probe.close(resolve));
+  }
 }
 
 /** All ports that the router listens on: for data, with `--admin-port` one for what steers, and one for metrics. */

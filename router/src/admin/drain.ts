@@ -11,11 +11,16 @@ const LAST_REQUEST_MS = 1_000;
 const LAST_WORDS_MS = 1_000;
 const LOOK_EVERY_MS = 50;
 
-/** Stops taking connections, lets what is under way finish for at most `graceMs`, then cuts it. @returns how many were cut */
-export async function drain(listeners: readonly Listener[], pipeline: Pipeline, graceMs: number): Promise<number> {
+/** Stops taking connections, lets what is under way finish for at most `graceMs`, then cuts it. @param isHurried there is no more time @returns how many were cut */
+export async function drain(
+  listeners: readonly Listener[],
+  pipeline: Pipeline,
+  graceMs: number,
+  isHurried: () => boolean = () => false,
+): Promise<number> {
   for (const listener of listeners) listener.drain();
   const startMs = performance.now();
-  const hasTime = (ms: number): boolean => performance.now() - startMs < Math.min(ms, graceMs);
+  const hasTime = (ms: number): boolean => !isHurried() && performance.now() - startMs < Math.min(ms, graceMs);
   const hasSentAll = (): boolean => listeners.every((listener) => listener.hasSentAll);
   const isEmpty = (): boolean => listeners.every(({ connections }) => connections.size === 0);
   const isOver = (): boolean => pipeline.underWay.size === 0 && hasSentAll();

@@ -98,7 +98,7 @@ export function renderTop({ url, requests, sessions, workers }: Snapshot, size: 
       session.reason,
     ]),
   ];
-  const shown = lists.filter((lines) => lines.length > 0).flatMap((lines) => ['', ...lines]);
+  const shown = lists.flatMap((lines) => (lines.length === 0 ? [] : ['', ...lines]));
   return `${[...summary, ...shown].map((line) => line.slice(0, size.columns)).join('\n')}\n`;
 }
 

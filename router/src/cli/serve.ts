@@ -28,14 +28,19 @@ export async function serve(readConfig: () => Config, companions?: Companions): 
   });
   process.on('SIGHUP', () => void started.then((router) => router.reload(readConfig)));
   let isStopping = false;
+  let signals = 0;
+  let code = 0;
   const stop = (exitCode: number): void => {
-    // A second signal means: now.
-    if (isStopping) process.exit(1);
+    signals++;
+    // A second signal means: now, but clients are told. A third one: whatever is unfinished.
+    if (signals > 2) process.exit(1);
+    code = signals === 2 ? 1 : exitCode;
+    if (isStopping) return void started.then((router) => router.close());
     isStopping = true;
     void started
       .then((router) => router.close(router.config.shutdownGracePeriodSecs * 1000))
       .then(() => companions?.stop())
-      .then(() => process.exit(exitCode));
+      .then(() => process.exit(code));
   };
   process.on('SIGTERM', () => stop(0));
   process.on('SIGINT', () => stop(0));

@@ -143,16 +143,25 @@ test('SIGTERM with 200 streams: those that end in time end well, the others inco
   match(run.output(), /"level":"warning",.*"cut":100,"msg":"drained"/);
 });
 
-test('a second signal ends it at once', async (t) => {
+test('a second signal cuts what is in flight: with an error event in streams, counted in the log, exit code 1', async (t) => {
   const engine = await startEngine(t);
   const ports = ['--port', '0', '--prometheus-port', '0', '--disable-health-check', '--policy', 'least_inflight'];
   const run = turnout(t, ['serve', ...ports, '--worker-urls', engine.url]);
   const [, url] = await run.says(/listening on (http:\/\/127\.0\.0\.1:\d+)/);
-  const client = await connectClient(t, url!);
-  client.write(HELLO);
+  const waiting = await connectClient(t, url!);
+  waiting.write(HELLO);
   await engine.next();
-  run.child.kill('SIGTERM');
-  await run.says(/"msg":"draining"/);
-  run.child.kill('SIGTERM');
+  const stream = await connectClient(t, url!);
+  stream.write(request('POST', '/v1/completions', '{}'));
+  const asked = await engine.next();
+  asked.beginStream();
+  asked.connection.write(chunk('data: 1\n\n'));
+  await stream.read('data: 1\n\n\r\n');
+  run.child.kill('SIGINT');
+  await run.says(/a second signal \(Ctrl-C again\) cuts the 2 requests in flight/);
+  run.child.kill('SIGINT');
+  match(await stream.read('\n\n\r\n'), /^[\da-f]+\r\ndata: \{"error":.*shutting_down/);
+  equal((await waiting.answer()).status, 503);
   equal(await run.ended, 1);
+  match(run.output(), /"level":"warning",.*"cut":2,"msg":"drained"/);
 });

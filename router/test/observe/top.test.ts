@@ -67,7 +67,7 @@ test('in a staged fleet: "why this worker?" and "which sessions moved, and why?"
   const all = await command(t, 'top', url, '--once');
   const [, list = ''] = all.split(/^MOVED-SESSION.*\n/m);
   const movedLines = list.split('\n\n')[0]!.split('\n');
-  deepEqual(movedLines.map((line) => line.split(/\s+/)[0]).toSorted(), moved.toSorted());
+  deepEqual(movedLines.map((line) => line.split(/\s+/)[0] ?? '').toSorted(), moved.toSorted());
   for (const line of movedLines) {
     match(line, /the worker failed the request|worker unhealthy|circuit breaker of the worker open/);
     equal(line.split(/\s+/)[2], dead);

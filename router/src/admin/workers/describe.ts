@@ -10,7 +10,7 @@ export function describe(context: WorkersContext, worker: Worker) {
   const { workerApi, fleet } = context;
   const { labels } = worker;
   const connection_mode = connectionModes[workerApi];
-  const isOf = { url: worker.url, model_id: labels['model_id'] ?? 'unknown' };
+  const isOf = { url: worker.url, model_id: labels['model_id'] ?? worker.models?.keys().next().value ?? 'unknown' };
   const weights = { priority: Number(labels['priority'] ?? 50), cost: Number(labels['cost'] ?? 1) };
   const state = { worker_type: worker.role, is_healthy: worker.isHealthy, load: fleet.load(worker), connection_mode };
   const bootstrap =
