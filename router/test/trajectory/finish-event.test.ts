@@ -1,5 +1,7 @@
 // A turn is complete for its session from the event on that says why it ended: before [DONE], and whatever its client does then.
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { type TestContext, test } from 'node:test';
 import { startSimEngine } from '../../src/sim/engine.ts';
 import type { FinishedRecord } from '../../src/sim/sequence.ts';
@@ -141,6 +143,25 @@ for (const [path, { kind, plugin, body, textOf }] of Object.entries(texts)) {
     );
   });
 }
+
+test('a store that takes nothing holds no answer for long: its end is sent, and counted', async (t) => {
+  const dataDir = temporaryFolder(t);
+  const scene = await startScene(t, 'sglang', 'radix-tree', { dataDir });
+  const { engine, router, log } = scene;
+  // Another process that writes to the file.
+  const db = new DatabaseSync(join(dataDir, 'trajectories.sqlite'));
+  db.exec('BEGIN IMMEDIATE');
+  const reader = await scene.ask('/generate', texts['/generate'].body(PROMPT));
+  await reader.untilFinish();
+  const metrics = await (await fetch(`${router.url}/metrics`)).text();
+  assert.match(metrics, /^turnout_trajectory_sent_early_total 1$/m);
+  db.exec('ROLLBACK');
+  db.close();
+  engine.goOn();
+  await reader.untilDone();
+  await until('the store has the turn', async () => (await scene.turns()).length === 1);
+  assert.deepEqual((await scene.turns())[0]!.tokens, [...log[0]!.inputIds, ...log[0]!.outputIds]);
+});
 
 /** The message that a client puts together of what came. */
 function messageOf({ events }: EventReader, index = 0) {
