@@ -20,7 +20,7 @@ export async function ledgerCalls(options: LedgerOptions) {
   const place = { store, dataDir, memoryBytes: storeMemoryBytes, syncs: options.syncsStore === true };
   const writer = new TurnWriter(await openStore(place));
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
-  const { calls, tokenizer, capture, settled } = captureCalls(options, writer, files);
+  const { calls, tokenizer, capture, settled, ended } = captureCalls(options, writer, files, writer);
   const keepsBodies = options.keepsBodies === true;
   const { callsSettled, ...textCalls } = callCalls({ capture, settled, writer, keepsBodies });
   const stored = storeCalls(writer, dataDir, {
@@ -28,6 +28,7 @@ export async function ledgerCalls(options: LedgerOptions) {
     expired: () => expiry?.expired ?? 0,
   });
   const sessionEnds = new SessionEnds();
+  sessionEnds.listen(ended);
   const { letGo, evicted, lost, chatsSettled, ...chats } = chatCalls({
     tokenizer,
     tokenizerPath: options.tokenizerPath,

@@ -91,6 +91,18 @@ export interface Turn {
   readonly isExact?: false;
   /** Of a chat: by what its client will know the call again, should the answer get lost. Left out where it named nothing. */
   readonly callKey?: string;
+  /** Left out: the tokens have the text that each of them stands for; what stopped the turn is left out of its answer. */
+  readonly texts?: TurnTexts;
+}
+
+/** What text the tokens of a turn stand for, where that is not just the text of each token. In latin1: a letter for each byte. */
+export interface TurnTexts {
+  /** So many tokens before the prompt have no text. */
+  readonly framing?: number;
+  /** Of what the turn adds before what was sampled. */
+  readonly prompt?: string;
+  /** Of what was sampled, as its client got it. */
+  readonly answer?: string;
 }
 
 /** Sessions of one name. */

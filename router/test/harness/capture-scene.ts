@@ -24,6 +24,8 @@ export interface Said {
   /** Of the first token; each one after it is 0.01 less. */
   readonly logprob: number;
   readonly version?: string;
+  /** Left out: what the ids read as, without what stopped them. */
+  readonly text?: string | undefined;
   /** Left out: `stop` where the last id ends a turn, else `length`. */
   readonly finish?: 'stop' | 'length' | 'abort';
 }
@@ -36,30 +38,32 @@ export interface Asked {
 }
 
 /** The text that the client of an answer gets. */
-export const visible = ({ ids, finish }: Said): string =>
-  decode(ids.at(-1) === endOfTurn && finish !== 'length' ? ids.slice(0, -1) : ids, false);
+export const visible = ({ ids, finish, text }: Said): string =>
+  text ?? decode(ids.at(-1) === endOfTurn && finish !== 'length' ? ids.slice(0, -1) : ids, false);
 
 export const logprobsOf = ({ ids, logprob }: Said): number[] => ids.map((_, i) => logprob - i / 100);
 
 /** What the trajectory thread does with requests and answers, without the thread. */
 export class CaptureScene {
-  readonly store = new MemoryStore(1e9);
+  readonly store: MemoryStore;
   readonly captured: ReturnType<typeof captureCalls>;
   readonly turns: Turn[] = [];
   readonly #packer = new TurnPacker();
   #id = 0;
 
-  private constructor(options: CaptureOptions) {
-    const writer = new TurnWriter(this.store);
+  private constructor(options: CaptureOptions, store: MemoryStore) {
+    this.store = store;
+    const writer = new TurnWriter(store);
     const put = (turn: Turn): void => {
       writer.put(turn);
       this.turns.push({ ...turn, ids: turn.ids.slice(), logprobs: turn.logprobs.slice(), mask: turn.mask.slice() });
     };
-    this.captured = captureCalls(options, { put, stored: () => writer.stored(), copies: true });
+    this.captured = captureCalls(options, { put, stored: () => writer.stored(), copies: true }, null, writer);
   }
 
-  static async start(options: CaptureOptions): Promise<CaptureScene> {
-    const scene = new CaptureScene(options);
+  /** @param store what it finds of before, and keeps turns in */
+  static async start(options: CaptureOptions, store = new MemoryStore(1e9)): Promise<CaptureScene> {
+    const scene = new CaptureScene(options, store);
     await scene.captured.calls.loadTokenizer();
     return scene;
   }
@@ -94,6 +98,7 @@ export class CaptureScene {
       loss_mask: number[];
       rollout_logp: number[];
       ambiguous?: boolean;
+      drift?: Turn['drift'];
     };
   }
 

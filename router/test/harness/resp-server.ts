@@ -38,6 +38,11 @@ export async function startRespServer(t: TestContext): Promise<RespServer> {
       const members = [...of(key).keys()].toSorted().filter((member) => isBefore(from, member));
       return count === '-1' ? members : members.slice(0, Number(count));
     },
+    ZREVRANGEBYLEX: (key, from, _to, _limit, _offset, count) => {
+      const isAfter = (member: string) => from === '+' || member < from.slice(1);
+      const members = [...of(key).keys()].toSorted().toReversed();
+      return members.filter(isAfter).slice(0, Number(count));
+    },
     SADD: (key, member) => (of(key).set(member, ''), 1),
     SREM: (key, member) => Number(of(key).delete(member)),
     SMEMBERS: (key) => [...of(key).keys()],

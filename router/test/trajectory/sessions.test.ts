@@ -156,3 +156,70 @@ for (const [kind, asks] of [
     assert.equal((await fetch(`${router.url}/retrieve_from_text`, wrong)).status, 400);
   });
 }
+
+test('a router that starts on the file of one before it goes on exactly, and knows the texts of turns in it', async (t) => {
+  const { url, log } = await engine(t, 'generate');
+  const tokenizerPath = temporaryFolder(t);
+  const dataDir = temporaryFolder(t);
+  writeTokenizer(tokenizerPath);
+  const plugin = ['radix-tree:{"verify":false}'];
+  const start = () => startTestRouter(t, { workerUrls: [url], tokenizerPath, plugin, dataDir });
+  const ask = async (router: { url: string }, session: string, text: string): Promise<string> => {
+    const response = await fetch(`${router.url}/generate`, {
+      method: 'POST',
+      body: JSON.stringify({ text, return_logprob: true }),
+      headers: { 'x-session-id': session, 'x-log': session },
+    });
+    assert.equal(response.status, 200);
+    return ((await response.json()) as { text: string }).text;
+  };
+  const prompt = '<|im_start|>user\nWhat is often?<|im_end|>\n<|im_start|>assistant\n';
+  const tool = '<|im_end|>\n<|im_start|>tool\nsunny<|im_end|>\n<|im_start|>assistant\n';
+  const names = Array.from({ length: 12 }, (_, n) => `g.${n}`);
+  const before = await start();
+  const texts = new Map<string, string>();
+  for (const name of names) texts.set(name, prompt + (await ask(before, name, prompt)));
+  await before.close();
+
+  const after = await start();
+  const retrieve = async (text: string, more: object) => {
+    const response = await fetch(`${after.url}/retrieve_from_text`, {
+      method: 'POST',
+      body: JSON.stringify({ text, ...more }),
+    });
+    return (await response.json()) as {
+      tokens: number[];
+      loss_mask: number[];
+      rollout_logp: number[];
+      ambiguous?: true;
+    };
+  };
+  // Before anything else: it waits until the trees are filled.
+  const first = await retrieve(texts.get('g.0')!, {});
+  assert.deepEqual(first.tokens, [...encode(prompt), ...calls[0]!]);
+  assert.equal(first.loss_mask.filter((bit) => bit === 1).length, calls[0]!.length);
+  assert.equal(first.ambiguous, true, 'four sessions sampled it');
+  for (const name of names) {
+    const [turn] = log.get(name)!;
+    const { tokens, loss_mask: mask, rollout_logp: logprobs } = await retrieve(texts.get(name)!, { session: name });
+    const given = encode(prompt).map(() => 0);
+    assert.deepEqual(tokens, [...encode(prompt), ...turn!.ids]);
+    assert.deepEqual(mask, [...given, ...turn!.ids.map(() => 1)]);
+    assert.deepEqual(logprobs, [...given, ...turn!.logprobs]);
+    await ask(after, name, texts.get(name)! + tool);
+    assert.deepEqual(log.get(name)![1]!.prompt, [...encode(prompt), ...turn!.ids, ...encode(tool).slice(1)]);
+  }
+  await untilIdle(after);
+  const rows = (await (await fetch(`${after.url}/trajectories?format=jsonl`)).text()).trim().split('\n');
+  assert.equal(rows.length, names.length);
+  for (const json of rows) {
+    const { session, rollout_log_probs: logprobs } = JSON.parse(json) as Row;
+    const sampled = log.get(session)!.flatMap((turn) => turn.logprobs);
+    assert.deepEqual(
+      logprobs.filter((logprob) => logprob !== 0),
+      sampled,
+    );
+  }
+  const stats = (await (await fetch(`${after.url}/radix_tree/stats`)).json()) as Record<string, number>;
+  assert.deepEqual([stats['restored_turns'], stats['lost_turns']], [names.length, 0]);
+});

@@ -9,7 +9,7 @@ import { SESSION_IDLE_MS } from '../../src/trajectory/memory-limit.ts';
 import { MemoryStore } from '../../src/trajectory/store/memory.ts';
 import { openStore, openToRead } from '../../src/trajectory/store/open.ts';
 import { RedisStore } from '../../src/trajectory/store/redis.ts';
-import type { SessionQuery, TrajectoryStore } from '../../src/trajectory/store/store.ts';
+import type { NewestQuery, SessionQuery, TrajectoryStore } from '../../src/trajectory/store/store.ts';
 import type { Turn, TurnQuery } from '../../src/trajectory/turn.ts';
 import { startRespServer } from '../harness/resp-server.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
@@ -275,6 +275,27 @@ for (const [name, make] of Object.entries(stores)) {
     assert.equal((await store.sessions({ limit: 9 })).length, 3);
     assert.equal(await store.removeSession('a'), 2, 'of all tenants');
     assert.equal((await store.counts()).turns, 1);
+  });
+
+  contract('the newest turns come first, of a session or of all, page by page', async (store) => {
+    const turns = Array.from({ length: 9 }, (_, n) =>
+      turnOf({ session: n % 3 === 0 ? 'a' : 'b', tenant: n % 2 === 0 ? '' : 'other' }),
+    );
+    await store.put(turns);
+    const idsOf = async (query: NewestQuery): Promise<string[]> => (await store.newest(query)).map(({ id }) => id);
+    const newest = turns.map(({ id }) => id).toReversed();
+    assert.deepEqual(await idsOf({ limit: 99 }), newest);
+    assert.deepEqual(await idsOf({ limit: 4 }), newest.slice(0, 4));
+    assert.deepEqual(await idsOf({ before: newest[3]!, limit: 3 }), newest.slice(4, 7));
+    const own = (session: string, tenant?: string) =>
+      newest.filter((id) => {
+        const turn = turns.find((each) => each.id === id)!;
+        return turn.session === session && (tenant === undefined || turn.tenant === tenant);
+      });
+    assert.deepEqual(await idsOf({ session: 'a', limit: 9 }), own('a'));
+    assert.deepEqual(await idsOf({ session: 'b', tenant: 'other', limit: 9 }), own('b', 'other'));
+    assert.deepEqual(await idsOf({ session: 'b', before: own('b')[1]!, limit: 2 }), own('b').slice(2, 4));
+    assert.deepEqual(await idsOf({ session: 'c', limit: 9 }), []);
   });
 }
 

@@ -336,7 +336,7 @@ class RouterOptions(TypedDict, total=False):
     """Memory that the trees of tokens may take; unset: 10 % of the RAM or of the cgroup limit, at most 8 GiB. Turns of the sessions used longest ago are evicted first."""
 
     radix_gc_threshold_k: int
-    """Nodes that only weights so many versions older than the newest used are removed. Default: 5."""
+    """Nodes that only weights so many versions older than the newest used are removed, once they were not used for an hour. Default: 5."""
 
     store: str
     """Where captured turns are kept: memory, sqlite (a file in --data-dir), or redis://… (Redis or Valkey, shared by several routers). Unsaid: sqlite with --data-dir, else memory."""

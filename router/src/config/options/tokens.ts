@@ -25,7 +25,7 @@ export const tokensOptions = {
   radixGcThresholdK: option(
     '<versions>',
     count.min(1).default(5),
-    'Nodes that only weights so many versions older than the newest used are removed.',
+    'Nodes that only weights so many versions older than the newest used are removed, once they were not used for an hour.',
     { needsRestart: true },
   ),
 } as const;

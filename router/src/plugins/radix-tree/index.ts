@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { machineMemory } from '../../trajectory/memory-limit.ts';
 import type { PluginDefinition } from '../definition.ts';
 import { SameTokens } from '../same-tokens/same-tokens.ts';
+import { LossWatch } from './loss-watch.ts';
 import { addRoutes } from './routes.ts';
 import { addMetrics } from './metrics.ts';
 import { RadixTree, type RadixTreeOptions } from './radix-tree.ts';
@@ -31,6 +32,8 @@ export const radixTree: PluginDefinition<RadixTreeOptions> = {
     const { sessionHeaders } = config;
     const tree = new RadixTree(own, { trajectories, sameTokens, sessionHeaders, log });
     trajectories.calls.record(() => true);
+    ledger.tell('fillTrees', null);
+    const watch = new LossWatch(() => ledger.ask('captureStats', null), limit.maxBytes, log);
     addMetrics(metrics, ledger, tree);
     return {
       appliesTo: (x) => tree.appliesTo(x),
@@ -40,7 +43,10 @@ export const radixTree: PluginDefinition<RadixTreeOptions> = {
       routes: ({ forClients }) => addRoutes(forClients, ledger, tree, sessionHeaders),
       // Texts of megabytes, and many of them at once, wait for one thread.
       timeoutMs: 600_000,
-      close: () => sameTokens.close(),
+      close: () => {
+        watch.close();
+        return sameTokens.close();
+      },
     };
   },
 };

@@ -22,6 +22,15 @@ const counters: Readonly<Partial<Record<keyof Numbers, readonly [name: string, h
     'Texts given back whose ids are not those that encoding them would have given.',
   ],
   evictedNodes: ['turnout_radix_tree_evicted_nodes_total', 'Nodes that went because of a limit.'],
+  evictedLiveTurns: [
+    'turnout_radix_tree_evicted_live_turns_total',
+    'Turns that went because of a limit before their sessions were over (without an end, and used within the last hour).',
+  ],
+  restored: ['turnout_radix_tree_restored_turns_total', 'Turns that were brought back from the store.'],
+  lost: [
+    'turnout_radix_tree_lost_turns_total',
+    'Prompts of sessions that have turns neither in the trees nor in the store: the turn has the drift "lost".',
+  ],
   collectedNodes: ['turnout_radix_tree_collected_nodes_total', 'Nodes that went for the age of their weights.'],
 };
 

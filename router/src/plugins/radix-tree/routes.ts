@@ -28,6 +28,9 @@ export function addRoutes(app: Hono, ledger: Ledger, tree: RadixTree, sessionHea
       trees: counts.trees,
       evicted_nodes: counts.evictedNodes,
       collected_nodes: counts.collectedNodes,
+      evicted_live_turns: counts.evictedLiveTurns,
+      restored_turns: counts.restored,
+      lost_turns: counts.lost,
       retokenization_mismatches: counts.retokenized,
       uncaptured_answers: counts.uncaptured + tree.tooLarge,
       // It may have words of somebody else's answer in it.

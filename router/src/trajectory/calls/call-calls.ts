@@ -2,7 +2,7 @@ import { bufferOf } from '../../kit/bytes.ts';
 import type { Capture, TurnFacts } from '../capture/capture.ts';
 import { tokenIds } from '../capture/sampled.ts';
 import { TurnIds } from '../capture/turn-id.ts';
-import { treeName } from '../capture/turn-ends.ts';
+import { treeName } from '../capture/restore.ts';
 import { answerValues } from '../chat/read-answer.ts';
 import { release } from '../tree/tree-node.ts';
 import type { TurnWriter } from '../store/writer.ts';
@@ -42,8 +42,9 @@ export function callCalls({ capture, settled, writer, keepsBodies }: CallParts) 
   ): Promise<void> => {
     const { facts, request, answer } = call;
     await settled();
-    const tree = treeName(facts.tenant, facts.model);
-    const opened = await capture()!.open(tree, tokenIds(prompt), { session: facts.session, addSpecial: true });
+    const { tenant, session } = facts;
+    const tree = treeName(tenant, facts.model);
+    const opened = await capture()!.open(tree, tokenIds(prompt), { tenant, session, addSpecial: true });
     try {
       const kept = {
         experts: null,

@@ -6,10 +6,12 @@ import { defaultMemoryBytes } from '../memory-limit.ts';
 import { TokenForest } from '../tree/forest.ts';
 import { pathTo } from '../tree/path.ts';
 import { release } from '../tree/tree-node.ts';
+import type { SessionName } from '../turn.ts';
 import { Capture, type CaptureCounts, type OpenPrompt, type TurnKeeper } from './capture.ts';
 import type { ExpertsFiles } from './experts-files.ts';
 import { type CaptureDialect, askingForIds, readRequest, withIds } from './read-request.ts';
-import { type Open, TurnEnds, treeName } from './turn-ends.ts';
+import { type PastTurns, treeName } from './restore.ts';
+import { type Open, TurnEnds } from './turn-ends.ts';
 import type { Parcel } from './turn-parcel.ts';
 
 export interface CaptureOptions {
@@ -56,11 +58,17 @@ export interface CaptureStats extends CaptureCounts {
   readonly trees: number;
   readonly evictedNodes: number;
   readonly collectedNodes: number;
+  readonly evictedLiveTurns: number;
+  /** Turns that were brought back from the store. */
+  readonly restored: number;
   /** Answers that could not be read, or that came to other prompts than were sent. */
   readonly uncaptured: number;
   /** Why the last one was not; ''. */
   readonly lastProblem: string;
 }
+
+/** `/retrieve_from_text` without a session waits so long for turns of the store. */
+const RETRIEVE_WAIT_MS = 60_000;
 
 /** The tree of a model; where none is named and there is but one, that. */
 function treeFor({ names }: TokenForest, tenant: string, model: string): string {
@@ -70,7 +78,12 @@ function treeFor({ names }: TokenForest, tenant: string, model: string): string 
 }
 
 /** What the trajectory thread can be asked about tokens, once the tokenizer is loaded. */
-export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files: ExpertsFiles | null = null) {
+export function captureCalls(
+  options: CaptureOptions,
+  keeper: TurnKeeper,
+  files: ExpertsFiles | null = null,
+  past: PastTurns | null = null,
+) {
   const { tokenizerPath, maxNodes = Infinity, maxBytes = defaultMemoryBytes(), keepVersions = 5 } = options;
   let capture: Capture | null = null;
   const open = new Map<number, Open>();
@@ -87,6 +100,13 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
     capture: (): Capture | null => capture,
     /** Resolves when all turns that ended are kept. */
     settled: (): Promise<void> => ends.settled(),
+    /** A session is over: its turns are the first to be evicted. */
+    ended({ session, tenant }: SessionName): void {
+      if (capture === null) return;
+      const { forest } = capture;
+      const beginning = tenant === undefined ? '' : treeName(tenant, '');
+      for (const known of forest.sessionsNamed(session, beginning)) forest.end(known);
+    },
     calls: {
       /**
        * Loads the tokenizer, unless it is. Rejects, in words for the user, when it can't be had. Who names one for another router's
@@ -95,7 +115,7 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
       async loadTokenizer(): Promise<Tokenizer['kind']> {
         if (tokenizerPath === null) throw new Error("there is no tokenizer: name the model's with --tokenizer-path");
         const tokenizer = capture?.tokenizer ?? (await loadTokenizer(tokenizerPath, options.tokenizer));
-        capture ??= new Capture(tokenizer, new TokenForest({ maxNodes, maxBytes, keepVersions }), keeper);
+        capture ??= new Capture(tokenizer, new TokenForest({ maxNodes, maxBytes, keepVersions }), keeper, past);
         return capture.tokenizer.kind;
       },
 
@@ -109,7 +129,7 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
         try {
           for (const [i, prompt] of request.prompts.entries()) {
             const { addSpecial } = request;
-            prompts.push(await wanted().open(treeName(tenant, models[i]!), prompt, { session, addSpecial }));
+            prompts.push(await wanted().open(treeName(tenant, models[i]!), prompt, { tenant, session, addSpecial }));
           }
         } catch (error) {
           for (const { end } of prompts) release(end);
@@ -160,8 +180,13 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
         withLogprobs: boolean;
       }): Promise<string> {
         await ends.settled();
-        const tree = treeFor(wanted().forest, ask.tenant, ask.model.trim());
-        const { ids, logprobs, mask, isAmbiguous } = await wanted().tokensOf(tree, ask.text, ask.session);
+        const { forest, restore } = wanted();
+        const model = ask.model.trim();
+        if (ask.session === '') await restore?.filled(RETRIEVE_WAIT_MS);
+        else if (model === '') await restore?.session(ask.tenant, ask.session);
+        const tree = treeFor(forest, ask.tenant, model);
+        if (ask.session !== '') await restore?.wanted(tree, ask.tenant, ask.session);
+        const { ids, logprobs, mask, isAmbiguous, drift } = await wanted().tokensOf(tree, ask.text, ask.session);
         const { numbers, unknown } = asNumbers(logprobs);
         return JSON.stringify({
           tokens: [...ids],
@@ -171,7 +196,13 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
           loss_mask_length: mask.length,
           ...(ask.withLogprobs ? { rollout_logp: [...numbers], unknown_logprobs: unknown } : {}),
           ...(isAmbiguous ? { ambiguous: true } : {}),
+          ...(drift === null ? {} : { drift }),
         });
+      },
+
+      /** Fills the trees with turns of the store, in the background. */
+      fillTrees(): void {
+        wanted().restore?.fill(maxBytes, maxNodes);
       },
 
       async encodeText(text: string): Promise<number[]> {
@@ -182,7 +213,8 @@ export function captureCalls(options: CaptureOptions, keeper: TurnKeeper, files:
         const { forest, counts } = wanted();
         const { nodes, bytes, trees } = forest;
         const { uncaptured, lastProblem } = ends;
-        return { ...counts, ...forest.counts, nodes, bytes, trees, uncaptured, lastProblem };
+        const restored = wanted().restore?.turns ?? 0;
+        return { ...counts, ...forest.counts, restored, nodes, bytes, trees, uncaptured, lastProblem };
       },
     },
   };

@@ -1,19 +1,18 @@
-import { hash32 } from '../../kit/hash.ts';
 import { type AlignedTokens, alignIds, alignPrompt, alignSampled, alignUnseen } from '../tokens/align.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { exactIds } from '../tree/exact-prefix.ts';
 import { findIds } from '../tree/find-text.ts';
 import type { TokenForest } from '../tree/forest.ts';
 import { type Continued, continuedAt } from '../tree/continued.ts';
-import { digestOf } from '../tree/digest.ts';
 import type { KnownSession } from '../tree/known-session.ts';
-import type { TurnEnd } from '../tree/mark.ts';
-import { type Path, lineTo, tokensAt, writeIds } from '../tree/path.ts';
-import type { Run } from '../tree/run.ts';
-import { type Place, TreeNode, release, tokensWithin } from '../tree/tree-node.ts';
+import { type Path, lineTo, textFrom, tokensAt, writeIds } from '../tree/path.ts';
+import { type Place, TreeNode, release } from '../tree/tree-node.ts';
 import { unknownCount } from '../logprobs.ts';
-import type { Turn } from '../turn.ts';
+import type { Drift, Turn, TurnTexts } from '../turn.ts';
 import { coveringSpans } from '../version-spans.ts';
+import { type PastTurns, Restore } from './restore.ts';
+import { placeTurn, runOf } from './place-turn.ts';
+import { textsOf, wasStopped } from './turn-texts.ts';
 import type { GivenPrompt } from './read-request.ts';
 import type { Sampled } from './sampled.ts';
 import { TurnIds } from './turn-id.ts';
@@ -29,6 +28,8 @@ export interface CaptureCounts {
   turns: number;
   /** Texts given back whose ids are not those that encoding them would have given. */
   retokenized: number;
+  /** Prompts of sessions with turns that are not on record any more. */
+  lost: number;
 }
 
 /** A prompt in its tree, held until its answer is here. */
@@ -36,10 +37,15 @@ export interface OpenPrompt {
   readonly end: Place;
   readonly tokens: number;
   readonly continued: Continued | null;
+  /** It came as text. */
+  readonly isText: boolean;
+  /** Its session has turns that are not on record any more, and it may continue one of them. */
+  readonly isLost: boolean;
 }
 
 /** What a request says beside its prompt. */
 interface AskedWith {
+  readonly tenant: string;
   /** '' where it names none. */
   readonly session: string;
   readonly addSpecial: boolean;
@@ -52,8 +58,15 @@ interface Asking {
   readonly session: string;
   /** null: the session has no turn in this tree. */
   readonly known: KnownSession | null;
+  readonly isText?: boolean;
   /** Its text is that of several turns that differ. */
   readonly isAmbiguous?: boolean;
+}
+
+/** The tokens of a text. */
+interface TextTokens extends Path {
+  readonly isAmbiguous: boolean;
+  readonly drift: Drift | null;
 }
 
 /** What a turn is told beside its tokens. */
@@ -88,22 +101,45 @@ export class Capture {
     knownTokens: 0,
     turns: 0,
     retokenized: 0,
+    lost: 0,
   };
   readonly tokenizer: Tokenizer;
   readonly forest: TokenForest;
+  /** null: turns that are not in the trees are nowhere. */
+  readonly restore: Restore | null;
   readonly #keeper: TurnKeeper;
   /** For the tokens of one turn. */
   #memory = new ArrayBuffer(0);
   readonly #ids = new TurnIds();
 
-  constructor(tokenizer: Tokenizer, forest: TokenForest, keeper: TurnKeeper) {
+  constructor(tokenizer: Tokenizer, forest: TokenForest, keeper: TurnKeeper, past: PastTurns | null = null) {
     this.tokenizer = tokenizer;
     this.forest = forest;
     this.#keeper = keeper;
+    this.restore = past === null ? null : new Restore(tokenizer, forest, past);
   }
 
   /** Finds the tokens of a prompt and puts the new ones into the tree. The place it answers is held. */
-  open(tree: string, prompt: GivenPrompt, { session, addSpecial }: AskedWith): OpenPrompt | Promise<OpenPrompt> {
+  open(
+    tree: string,
+    prompt: GivenPrompt,
+    { tenant, session, addSpecial }: AskedWith,
+  ): OpenPrompt | Promise<OpenPrompt> {
+    const restoring = this.restore?.wanted(tree, tenant, session) ?? null;
+    const options = { session, addSpecial };
+    if (restoring !== null) {
+      // Ids are in memory that is used again meanwhile.
+      const kept = typeof prompt === 'string' ? prompt : prompt.slice();
+      return restoring.then(() => this.#open(tree, kept, options));
+    }
+    return this.#open(tree, prompt, options);
+  }
+
+  #open(
+    tree: string,
+    prompt: GivenPrompt,
+    { session, addSpecial }: Omit<AskedWith, 'tenant'>,
+  ): OpenPrompt | Promise<OpenPrompt> {
     const root = this.forest.root(tree);
     const asking: Asking = { root, session, known: this.forest.sessionIfAny(root, session) };
     return typeof prompt === 'string' ? this.#openText(asking, prompt, addSpecial) : this.#openIds(asking, prompt);
@@ -117,7 +153,11 @@ export class Capture {
       const { place, textBytes, rest, isAmbiguous } = await exactIds(this.tokenizer, root, text, options);
       const framing = tokensAt(place) === 0 && addSpecial ? this.tokenizer.before : [];
       const more = Buffer.from(text).subarray(textBytes);
-      return this.#grow({ ...asking, isAmbiguous }, place, alignPrompt(this.tokenizer.pieces, rest, more, framing));
+      return this.#grow(
+        { ...asking, isText: true, isAmbiguous },
+        place,
+        alignPrompt(this.tokenizer.pieces, rest, more, framing),
+      );
     } finally {
       release(rooted);
     }
@@ -144,7 +184,11 @@ export class Capture {
   }
 
   /** @param place held; it is let go */
-  #grow({ session, known: own, isAmbiguous = false }: Asking, place: Place, rest: AlignedTokens): OpenPrompt {
+  #grow(
+    { session, known: own, isText = false, isAmbiguous = false }: Asking,
+    place: Place,
+    rest: AlignedTokens,
+  ): OpenPrompt {
     const { forest, counts } = this;
     const known = tokensAt(place);
     const tokens = known + rest.ids.length;
@@ -153,13 +197,17 @@ export class Capture {
     counts.knownTokens += known;
     counts.promptTokens += tokens;
     const found = continuedAt(place, own, session !== '');
-    const continued = found !== null && isAmbiguous ? { ...found, isAmbiguous } : found;
+    const isLost = isLostIn(own, found);
+    // Turns of others are not those that it has lost.
+    const isOther = isLost && found?.end.owner !== own;
+    const continued = found === null || isOther ? null : { ...found, isAmbiguous: found.isAmbiguous || isAmbiguous };
+    if (isLost) counts.lost++;
     const end = forest.insert(place, runOf(rest, null, false), forest.versions.newest);
     forest.markPrompt(end, continued?.keeps ?? 0);
     const held = end.node.hold(end.at);
     release(place);
     forest.trim();
-    return { end: held, tokens, continued };
+    return { end: held, tokens, continued, isText, isLost };
   }
 
   /** Puts what was sampled behind its prompt, and keeps the turn. */
@@ -175,39 +223,20 @@ export class Capture {
     const owner = facts.session === '' ? (continued?.end.owner ?? null) : forest.session(rootOf(start), facts.session);
     const session = facts.session || (continued?.end.session ?? id);
     const index = continued === null ? 0 : continued.end.index + 1;
-    const wasStopped = sampled.finishReason !== 'abort' && sampled.finishReason !== '';
+    const isStopped = wasStopped(sampled.finishReason);
     const { pieces } = this.tokenizer;
-    const aligned = text === null ? alignUnseen(pieces, ids, wasStopped) : alignSampled(pieces, ids, text, wasStopped);
-    const run = runOf(aligned, sampled.logprobs, true);
-    const from = tokensAt(start);
-    const keeps = continued?.keeps ?? 0;
-    const parent = continued?.end ?? null;
-    const digest = digestOf(sampled.logprobs, hash32(`${parent?.digest} ${keeps} ${JSON.stringify(spans)}`));
-    if (owner !== null && parent !== null && parent.owner !== null && parent.owner !== owner)
-      parent.owner.isForked = true;
-    const endOf = (shared: number): TurnEnd => {
-      const own = shared === 0 ? null : (sampled.logprobs?.slice(0, shared) ?? null);
-      const logprobs = { hasLogprobs: sampled.logprobs !== null, own };
-      const line = { parent, keeps, digest, isAmbiguous: continued?.isAmbiguous === true };
-      return { turn: id, session, owner, index, tokens: from + ids.length, from, ...logprobs, ...line };
-    };
-    // Its client goes on behind the text that it got: where that is the end of a token, it is one of the tree too.
-    const seen = seenOf(aligned);
-    if (seen > 0) {
-      const inserted = forest.insert(start, part(run, 0, seen), version);
-      const visible = inserted.node.hold(inserted.at);
-      const hidden = forest.insert(visible, part(run, seen, ids.length), version);
-      const end = endOf(hidden.shared > 0 ? seen + hidden.shared : inserted.shared);
-      forest.mark(visible, 'seen', end);
-      release(visible);
-      forest.mark(hidden, 'turn', end, aligned.hiddenBytes);
-    } else {
-      const whole = forest.insert(start, run, version);
-      if (ids.length > 0) forest.mark(whole, 'turn', endOf(whole.shared), aligned.hiddenBytes);
-    }
+    const aligned = text === null ? alignUnseen(pieces, ids, isStopped) : alignSampled(pieces, ids, text, isStopped);
+    const versions = coveringSpans(spans, ids.length, 0);
+    const line = { id, session, owner, index, continued, versions, logprobs: sampled.logprobs };
+    placeTurn(forest, start, aligned, line, version);
     this.counts.turns++;
     const path = this.#pathOf(prompt, sampled);
-    const turn = turnOf({ prompt, sampled, path, facts, kept, id, session, index });
+    const given = path.ids.subarray(0, path.ids.length - ids.length);
+    const texts = textsOf(this.tokenizer, {
+      given: prompt.isText ? { ids: given, text: textFrom(start, continued?.keeps ?? 0) } : null,
+      sampled: { ids, text, wasStopped: isStopped },
+    });
+    const turn = turnOf({ prompt, sampled, path, facts, kept, texts, id, session, index });
     this.#keeper.put(turn);
     forest.trim();
     return turn;
@@ -239,13 +268,15 @@ export class Capture {
   }
 
   /** The tokens of a text: those that were sampled, where it was; what stopped its last turn is among them. */
-  async tokensOf(tree: string, text: string, session: string): Promise<Path & { isAmbiguous: boolean }> {
+  async tokensOf(tree: string, text: string, session: string): Promise<TextTokens> {
     const root = this.forest.rootIfAny(tree) ?? new TreeNode();
     const own = this.forest.sessionIfAny(root, session);
     const found = await exactIds(this.tokenizer, root, text, { endsTurn: true, addSpecial: true, session: own });
     const { place, rest } = found;
     this.forest.touch(place);
-    const continued = continuedAt(place, own, session !== '');
+    const nearest = continuedAt(place, own, session !== '');
+    const isLost = isLostIn(own, nearest);
+    const continued = isLost && nearest?.end.owner !== own ? null : nearest;
     const known = lineTo(place, continued);
     release(place);
     // Here, as it costs an encoding: what asks for tokens is about to train on them.
@@ -260,9 +291,16 @@ export class Capture {
       logprobs: joined(new Float64Array(length), known.logprobs, []),
       mask: joined(new Uint8Array(length), known.mask, []),
       isAmbiguous,
+      drift: isLost ? { kind: 'lost', at: continued?.keeps ?? 0 } : null,
     };
   }
 }
+
+/** Whether a session has lost turns that it may go on from here. */
+const isLostIn = (session: KnownSession | null, found: Continued | null): boolean =>
+  session !== null &&
+  session.lost !== '' &&
+  !(found !== null && found.end.owner === session && found.end.turn > session.lost);
 
 /** The root of a place's tree. */
 function rootOf({ node }: Place): TreeNode {
@@ -282,42 +320,16 @@ function joined<A extends Int32Array | Float64Array | Uint8Array>(
   return both;
 }
 
-/** How many of the tokens are what the client saw of an answer, where it did not see all of them and that is the end of one; 0. */
-function seenOf({ ids, spelling, ends, text, hiddenBytes }: AlignedTokens): number {
-  if (spelling !== null) return 0;
-  const visible = text.length - hiddenBytes;
-  const seen = tokensWithin(ends, visible);
-  return seen > 0 && seen < ids.length && ends[seen - 1] === visible ? seen : 0;
-}
-
-/** Not of spelled ones: those are seen whole. */
-function part({ ids, ends, text, logprobs, isSampled }: Run, from: number, to: number): Run {
-  const cut = from === 0 ? 0 : ends[from - 1]!;
-  return {
-    ids: ids.subarray(from, to),
-    spelling: null,
-    ends: ends.subarray(from, to).map((end) => end - cut),
-    text: text.subarray(cut, ends[to - 1]),
-    logprobs: logprobs?.subarray(from, to) ?? null,
-    isSampled,
-  };
-}
-
-const runOf = (
-  { ids, spelling, ends, text }: AlignedTokens,
-  logprobs: Float64Array | null,
-  isSampled: boolean,
-): Run => ({ ids, spelling, ends, text, logprobs, isSampled });
-
 interface TurnParts extends Pick<Turn, 'id' | 'session' | 'index'> {
   readonly prompt: OpenPrompt;
   readonly sampled: Sampled;
   readonly path: Path;
   readonly facts: TurnFacts;
   readonly kept: KeptBeside;
+  readonly texts: TurnTexts | undefined;
 }
 
-function turnOf({ prompt, sampled, path, facts, kept, id, session, index }: TurnParts): Turn {
+function turnOf({ prompt, sampled, path, facts, kept, texts, id, session, index }: TurnParts): Turn {
   const { tokens, continued } = prompt;
   const { ids, logprobs, mask } = path;
   const start = ids.length - sampled.ids.length;
@@ -345,7 +357,8 @@ function turnOf({ prompt, sampled, path, facts, kept, id, session, index }: Turn
     outputTokens: sampled.ids.length,
     cachedTokens: sampled.cachedTokens,
     finishReason: sampled.finishReason,
-    drift: null,
+    drift: prompt.isLost ? { kind: 'lost', at: continued?.keeps ?? 0 } : null,
+    ...(texts === undefined ? {} : { texts }),
     experts: kept.experts,
     request: kept.request,
     answer: kept.answer,

@@ -5,6 +5,7 @@ import type { ExpertsFiles } from './experts-files.ts';
 import { ownCopy } from './gathered.ts';
 import { readAnswer } from './read-answer.ts';
 import { type CaptureDialect, dialectOf, readRequest } from './read-request.ts';
+import { treeName } from './restore.ts';
 import { scanQuestion } from './scan-question.ts';
 import { Unreadable } from './sampled.ts';
 import { type EndedTurn, type Parcel, unpack } from './turn-parcel.ts';
@@ -25,9 +26,6 @@ export interface Open {
 }
 
 const NOTHING = Buffer.alloc(0);
-
-/** Length first, so that no name of a model can be another tenant's tree. */
-export const treeName = (tenant: string, model: string): string => `${tenant.length}:${tenant}${model}`;
 
 /** What the ends of turns are about. */
 interface TurnEndsOptions {
@@ -118,7 +116,7 @@ export class TurnEnds {
       const rest = { request: kept, before: NOTHING, recorded: new Set<number>() };
       return { dialect, models: [model], tenant, samples, prompts: [open], ...rest };
     };
-    const asked = { session: facts.session, addSpecial: read?.addSpecial ?? true };
+    const asked = { tenant, session: facts.session, addSpecial: read?.addSpecial ?? true };
     const opened = capture().open(treeName(tenant, model), prompt, asked);
     return opened instanceof Promise ? opened.then(made) : made(opened);
   }

@@ -1,5 +1,5 @@
 import { type Packed, PackedMemory, type Slab } from '../../kit/packed-memory.ts';
-import type { Drift, RoutedExperts, Turn, VersionSpan } from '../turn.ts';
+import type { Drift, RoutedExperts, Turn, TurnTexts, VersionSpan } from '../turn.ts';
 import { type TurnOutline, outlineOf } from './store.ts';
 
 /** Numbers of a turn, as doubles at the beginning of what is packed. */
@@ -33,6 +33,7 @@ export class KeptTurn implements Packed {
   readonly #answer: Uint8Array | null;
   readonly #callKey: string;
   readonly #isExact: boolean;
+  readonly #texts: TurnTexts | undefined;
   readonly #tokens: number;
   /** So many of them, at the beginning, have no logprob and were not sampled. */
   readonly #given: number;
@@ -57,10 +58,12 @@ export class KeptTurn implements Packed {
     this.#answer = answer;
     this.#callKey = turn.callKey ?? '';
     this.#isExact = turn.isExact !== false;
+    this.#texts = turn.texts;
     this.#tokens = turn.ids.length;
     this.#given = givenOf(turn);
     const words = this.#pack(turn, memory);
-    this.bytes = TURN_BYTES + PackedMemory.bytesOf(words) + (request?.length ?? 0) + (answer?.length ?? 0);
+    this.bytes =
+      TURN_BYTES + PackedMemory.bytesOf(words) + textBytes(turn.texts) + (request?.length ?? 0) + (answer?.length ?? 0);
   }
 
   get startedAtMs(): number {
@@ -110,6 +113,7 @@ export class KeptTurn implements Packed {
       answer: this.#answer,
       ...(this.#callKey === '' ? {} : { callKey: this.#callKey }),
       ...(this.#isExact ? {} : { isExact: false }),
+      ...(this.#texts === undefined ? {} : { texts: this.#texts }),
     };
   }
 
@@ -151,3 +155,6 @@ function givenOf({ ids, logprobs, mask }: Turn): number {
   while (given < most && logprobs[given] === 0) given++;
   return given;
 }
+
+const textBytes = (texts: TurnTexts | undefined): number =>
+  texts === undefined ? 0 : 100 + (texts.prompt?.length ?? 0) + (texts.answer?.length ?? 0);

@@ -3,7 +3,14 @@ import { SESSION_IDLE_MS } from '../memory-limit.ts';
 import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../outcome.ts';
 import type { SessionName, Turn, TurnAmendment, TurnQuery } from '../turn.ts';
 import { KeptTurn } from './kept-turn.ts';
-import { type SessionHead, type SessionQuery, type StoreCounts, type TrajectoryStore, wants } from './store.ts';
+import {
+  type NewestQuery,
+  type SessionHead,
+  type SessionQuery,
+  type StoreCounts,
+  type TrajectoryStore,
+  wants,
+} from './store.ts';
 
 interface Session extends SessionHead {
   readonly turns: KeptTurn[];
@@ -114,6 +121,14 @@ export class MemoryStore implements TrajectoryStore {
       this.#ended.add(session);
     }
     return named.length;
+  }
+
+  newest({ before, limit, ...query }: NewestQuery) {
+    const turns = this.#among(query).filter(({ id }) => before === undefined || id < before);
+    return turns
+      .slice(-limit)
+      .toReversed()
+      .map((turn) => turn.outline());
   }
 
   removeSession(session: string, tenant?: string): number {

@@ -2,9 +2,7 @@ import type { OutcomeChange } from '../outcome.ts';
 import type { SessionName, Turn, TurnAmendment, TurnQuery } from '../turn.ts';
 import { type Base, type Field, packed, readPacked, unpacked } from './packed-body.ts';
 import { RecentBodies } from './recent-bodies.ts';
-import type { SessionQuery, TrajectoryStore } from './store.ts';
-
-type Soon<T> = T | Promise<T>;
+import type { NewestQuery, SessionQuery, Soon, TrajectoryStore } from './store.ts';
 
 const then = <A, B>(value: Soon<A>, next: (value: A) => Soon<B>): Soon<B> =>
   value instanceof Promise ? value.then(next) : next(value);
@@ -78,6 +76,10 @@ export class PackingStore implements TrajectoryStore {
 
   outlines(session: string, tenant?: string) {
     return this.#inner.outlines(session, tenant);
+  }
+
+  newest(query: NewestQuery) {
+    return this.#inner.newest(query);
   }
 
   finish(name: SessionName, change: OutcomeChange, nowMs: number) {

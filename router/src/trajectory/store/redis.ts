@@ -4,6 +4,7 @@ import type { SessionName, Turn, TurnAmendment, TurnQuery } from '../turn.ts';
 import { type RedisLink, connectRedis, withoutPassword } from './redis-client.ts';
 import {
   LATER_FIELDS,
+  type NewestQuery,
   type SessionHead,
   type SessionQuery,
   type StoreCounts,
@@ -134,6 +135,24 @@ export class RedisStore implements TrajectoryStore {
     const fields = heads.flatMap((head) => [keyOf(head), JSON.stringify(outcomeAfter(head.outcome, change, nowMs))]);
     if (fields.length > 0) await this.#link.send(['HSET', OUTCOMES, ...fields]);
     return heads.length;
+  }
+
+  async newest({ session, tenant, before, limit }: NewestQuery): Promise<readonly TurnOutline[]> {
+    const keys =
+      session === undefined
+        ? [TURNS]
+        : (tenant === undefined ? await this.#tenants(session) : [tenant]).map((each) =>
+            sessionTurns(keyOf({ session, tenant: each })),
+          );
+    const ids: string[] = [];
+    for (const key of keys) {
+      const from = before === undefined ? '+' : `(${before}`;
+      const found = await this.#link.send(['ZREVRANGEBYLEX', key, from, '-', 'LIMIT', '0', String(limit)]);
+      ids.push(...(found as Buffer[]).map(text));
+    }
+    const newest = ids.sort((a, b) => (a < b ? 1 : -1)).slice(0, limit);
+    const rows = await Promise.all(newest.map((id) => this.#link.send(['HGET', turnKey(id), 'o'])));
+    return rows.flatMap((row) => (row == null ? [] : [JSON.parse(text(row)) as TurnOutline]));
   }
 
   async removeSession(session: string, tenant?: string): Promise<number> {

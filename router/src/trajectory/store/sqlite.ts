@@ -6,6 +6,7 @@ import type { SessionName, Turn, TurnAmendment, TurnQuery, VersionSpan } from '.
 import { SCHEMA_VERSION, stepsFrom, versionProblem } from './sqlite-schema.ts';
 import {
   LATER_FIELDS,
+  type NewestQuery,
   type SessionHead,
   type SessionQuery,
   type StoreCounts,
@@ -135,6 +136,18 @@ export class SqliteStore implements TrajectoryStore {
     const sql = `SELECT ${OUTLINE} FROM turns t WHERE ${where.join(' AND ')} ORDER BY t.id`;
     return this.#prepare(sql)
       .all(...values)
+      .map(outlineOfRow);
+  }
+
+  newest({ before, limit, ...query }: NewestQuery): readonly TurnOutline[] {
+    const { where, values } = conditions(query);
+    if (before !== undefined) {
+      where.push('t.id < ?');
+      values.push(before);
+    }
+    const sql = `SELECT ${OUTLINE} FROM turns t WHERE ${where.join(' AND ')} ORDER BY t.id DESC LIMIT ?`;
+    return this.#prepare(sql)
+      .all(...values, limit)
       .map(outlineOfRow);
   }
 

@@ -23,6 +23,15 @@ export interface SessionHead {
 /** Sessions that ended in some way, and have a turn that is wanted. */
 export interface SessionQuery extends TurnQuery, OutcomeQuery {}
 
+/** Turns, the newest first; fields that are left out limit nothing. */
+export interface NewestQuery {
+  readonly session?: string;
+  readonly tenant?: string;
+  /** Turns before this id only. */
+  readonly before?: string;
+  readonly limit: number;
+}
+
 export interface StoreCounts {
   readonly turns: number;
   /** As far as the store can tell, without asking far; -1 where it can't. */
@@ -34,7 +43,7 @@ export interface StoreCounts {
 }
 
 /** Whatever a store can't answer at once it answers with a promise. */
-type Soon<T> = T | Promise<T>;
+export type Soon<T> = T | Promise<T>;
 
 /** A store of turns that can also be listed by session without reading what is large. */
 export interface TrajectoryStore extends TurnStore {
@@ -50,6 +59,8 @@ export interface TrajectoryStore extends TurnStore {
   finish(name: SessionName, change: OutcomeChange, nowMs: number): Soon<number>;
   /** All turns of a session, in the order of their ids; without a tenant those of all tenants. */
   outlines(session: string, tenant?: string): Soon<readonly TurnOutline[]>;
+  /** The newest turns first: of a session, or of all. */
+  newest(query: NewestQuery): Soon<readonly TurnOutline[]>;
   counts(): Soon<StoreCounts>;
 }
 

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { memoryUsed } from '../../../test/harness/memory-used.ts';
 import { turnEnd } from '../../../test/harness/turn-end.ts';
+import { SESSION_IDLE_MS } from '../memory-limit.ts';
 import { TokenPieces } from '../tokens/pieces.ts';
 import { continuedAt } from './continued.ts';
 import { findIds, findText } from './find-text.ts';
@@ -74,7 +75,7 @@ function check(forest: TokenForest, root: TreeNode): void {
   };
   walk(root);
   assert.equal(forest.nodes, nodes);
-  assert.equal(forest.bytes, bytes);
+  assert.equal(forest.bytes - forest.sessionBytes, bytes);
 }
 
 const run = fc.record({
@@ -203,7 +204,8 @@ for (const [kind, versions] of [
   ['names', ['default', 'b', 'c', 'd', 'e', 'f']],
 ] as const) {
   test(`nodes of weights five versions old are collected, versions as ${kind}`, () => {
-    const forest = new TokenForest(unlimited);
+    let nowMs = 0;
+    const forest = new TokenForest(unlimited, () => nowMs);
     const root = forest.root('');
     const put = (version: string, ...ids: number[]): void => {
       forest.insert({ node: root, at: 0 }, runOf({ ids, isSampled: true }, 0), forest.versions.ordinalOf(version));
@@ -214,6 +216,8 @@ for (const [kind, versions] of [
     for (const version of versions.slice(1, 5)) put(version, 6, 6);
     assert.equal(forest.nodes, 3);
     put(versions[1], 1, 1, 1);
+    nowMs += SESSION_IDLE_MS;
+    put(versions[1], 1, 1, 1);
     put(versions[5], 6, 6);
     assert.deepEqual(firstIds(root), [1, 6], 'what was used since stays');
     assert.equal(forest.counts.collectedNodes, 1);
@@ -221,7 +225,8 @@ for (const [kind, versions] of [
 }
 
 test('what a running request holds is not collected, however old its weights are', () => {
-  const forest = new TokenForest(unlimited);
+  let nowMs = 0;
+  const forest = new TokenForest(unlimited, () => nowMs);
   const root = forest.root('');
   const put = (version: string, ...ids: number[]) => {
     const place = forest.insert(
@@ -234,6 +239,7 @@ test('what a running request holds is not collected, however old its weights are
   };
   const { node, at } = put('1', 0, 0);
   const held = node.hold(at);
+  nowMs += SESSION_IDLE_MS;
   put('9', 1, 1);
   assert.deepEqual(firstIds(root), [0, 1]);
   release(held);

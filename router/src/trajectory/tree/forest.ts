@@ -1,21 +1,30 @@
 import { PackedMemory } from '../../kit/packed-memory.ts';
 import { KnownSession } from './known-session.ts';
 import { Mark, type MarkKind, type TurnEnd } from './mark.ts';
-import { type Run, pieceOf } from './run.ts';
+import { SESSION_IDLE_MS } from '../memory-limit.ts';
+import type { Run } from './run.ts';
+import { childFor, sharedTokens } from './shared-tokens.ts';
 import { UseList } from './use-list.ts';
 import { Versions } from './versions.ts';
 import { type Inserted, type Place, TreeNode } from './tree-node.ts';
 
+/** A session with its name and its tables, as measured on Node 24. */
+export const SESSION_BYTES = 450;
+/** Sessions that have no turn in their tree any more are known by name up to this share of the limit. */
+const NAMES_SHARE = 1 / 16;
+
 export interface ForestLimits {
   readonly maxNodes: number;
   readonly maxBytes: number;
-  /** Nodes that only weights so many versions older than the newest used are removed. */
+  /** Nodes that only weights so many versions older than the newest used are removed once their sessions are over. */
   readonly keepVersions: number;
 }
 
 /** What became of the trees so far. */
 export interface ForestCounts {
   evictedNodes: number;
+  /** Turns that were evicted within `SESSION_IDLE_MS` of their last use, and whose sessions had not ended. */
+  evictedLiveTurns: number;
   /** Removed for the age of their weights. */
   collectedNodes: number;
 }
@@ -26,17 +35,24 @@ export interface ForestCounts {
  */
 export class TokenForest {
   readonly versions = new Versions();
-  readonly counts: ForestCounts = { evictedNodes: 0, collectedNodes: 0 };
+  readonly counts: ForestCounts = { evictedNodes: 0, evictedLiveTurns: 0, collectedNodes: 0 };
   readonly memory = new PackedMemory();
   readonly #limits: ForestLimits;
   readonly #roots = new Map<string, TreeNode>();
   readonly #sessions = new Map<TreeNode, Map<string, KnownSession>>();
   readonly #uses = new UseList();
+  #sessionCount = 0;
+  /** Of them so many have no turn in their tree. */
+  #emptySessions = 0;
   #stamp = 0;
   #collectedFor = -1;
+  readonly #nowMs: () => number;
+  /** What is inserted was used so long ago; null: it is used now. */
+  #agoMs: number | null = null;
 
-  constructor(limits: ForestLimits) {
+  constructor(limits: ForestLimits, nowMs: () => number = () => performance.now()) {
     this.#limits = limits;
+    this.#nowMs = nowMs;
   }
 
   get nodes(): number {
@@ -44,7 +60,11 @@ export class TokenForest {
   }
 
   get bytes(): number {
-    return this.#uses.bytes;
+    return this.#uses.bytes + this.sessionBytes;
+  }
+
+  get sessionBytes(): number {
+    return SESSION_BYTES * this.#sessionCount;
   }
 
   get trees(): number {
@@ -105,7 +125,12 @@ export class TokenForest {
     let sessions = this.#sessions.get(root);
     if (sessions === undefined) this.#sessions.set(root, (sessions = new Map()));
     let session = sessions.get(name);
-    if (session === undefined) sessions.set(name, (session = new KnownSession(name, root)));
+    if (session !== undefined) return session;
+    session = new KnownSession(name, root);
+    sessions.set(name, session);
+    this.#sessionCount++;
+    this.#emptySessions++;
+    if (this.#emptySessions * SESSION_BYTES > NAMES_SHARE * this.#limits.maxBytes) this.#dropNames(session);
     return session;
   }
 
@@ -125,8 +150,10 @@ export class TokenForest {
     const mark = this.#markAt(place, kind, hiddenBytes);
     const gone = mark.put(end);
     if (kind === 'turn') {
-      if (gone !== null) gone.owner?.ends.delete(gone.turn);
-      end.owner?.add(end, mark);
+      if (end.owner !== null) this.#changeEnds(end.owner, () => end.owner!.add(end, mark));
+      const isOther = gone !== null && gone.turn !== end.turn;
+      if (isOther && gone.session === end.session) gone.owner?.ends.delete(gone.turn);
+      else if (isOther && gone.owner !== null) this.#changeEnds(gone.owner, () => gone.owner!.lose(gone.turn));
     }
     this.#uses.bytes += place.node.bytes - bytes;
   }
@@ -155,7 +182,7 @@ export class TokenForest {
     if (this.versions.newest > this.#collectedFor) {
       this.#collectedFor = this.versions.newest;
       for (const node of this.#uses.fromOldest()) {
-        if (node.version > oldest || !node.isLeaf || node.isHeld) continue;
+        if (node.version > oldest || !node.isLeaf || node.isHeld || this.#isLive(node)) continue;
         this.#drop(node);
         this.counts.collectedNodes++;
       }
@@ -163,14 +190,76 @@ export class TokenForest {
     if (!this.#isOver()) return;
     for (const node of this.#uses.fromOldest()) {
       if (node.isHeld || !node.isLeaf) continue;
+      if (this.#isLive(node)) this.counts.evictedLiveTurns += turnsIn(node);
       this.#drop(node);
       this.counts.evictedNodes++;
       if (!this.#isOver()) break;
     }
   }
 
+  /** What `insert` adds within `work` counts as used so long ago, and before all that is there: the next to go. */
+  asUsedAgo(agoMs: number, work: () => void): void {
+    this.#agoMs = agoMs;
+    try {
+      work();
+    } finally {
+      this.#agoMs = null;
+    }
+  }
+
+  /** A session is over: what only it has used goes before all else. */
+  end(session: KnownSession): void {
+    for (const { mark } of session.ends.values()) {
+      const line: TreeNode[] = [];
+      for (let node = mark.node; node.parent !== null && isOnlyOf(node, session, line.at(-1)); node = node.parent) {
+        line.push(node);
+      }
+      // The last one is the first to go: a node never goes before those below it.
+      for (const node of line.reverse()) {
+        node.usedMs = -Infinity;
+        this.#uses.age(node);
+      }
+    }
+  }
+
+  /** Sessions of that name, in all trees whose names begin so. */
+  *sessionsNamed(name: string, beginning: string): Generator<KnownSession, void, void> {
+    for (const [tree, root] of this.#roots) {
+      const session = tree.startsWith(beginning) ? this.sessionIfAny(root, name) : null;
+      if (session !== null) yield session;
+    }
+  }
+
+  /** The older half of the sessions without a turn in their tree, which the store may have nevertheless. */
+  #dropNames(except: KnownSession): void {
+    let left = Math.ceil(this.#emptySessions / 2);
+    for (const sessions of this.#sessions.values()) {
+      for (const session of sessions.values()) {
+        if (left === 0) return;
+        if (session.ends.size > 0 || session === except) continue;
+        sessions.delete(session.name);
+        left--;
+        this.#emptySessions--;
+        this.#sessionCount--;
+      }
+    }
+  }
+
+  /** A session has a turn more or less. */
+  #changeEnds(session: KnownSession, change: () => void): void {
+    const wasEmpty = session.ends.size === 0;
+    change();
+    const isEmpty = session.ends.size === 0;
+    const isKnown = this.sessionIfAny(session.root, session.name) === session;
+    if (wasEmpty !== isEmpty && isKnown) this.#emptySessions += isEmpty ? 1 : -1;
+  }
+
+  #isLive(node: TreeNode): boolean {
+    return this.#nowMs() - node.usedMs < SESSION_IDLE_MS;
+  }
+
   #isOver(): boolean {
-    return this.#uses.count > this.#limits.maxNodes || this.#uses.bytes > this.#limits.maxBytes;
+    return this.#uses.count > this.#limits.maxNodes || this.bytes > this.#limits.maxBytes;
   }
 
   #grow(parent: TreeNode, run: Run, done: number, version: number): TreeNode {
@@ -179,16 +268,18 @@ export class TokenForest {
     node.depth = parent.depth + parent.length;
     node.version = version;
     parent.add(node);
-    this.#uses.add(node);
+    node.usedMs = this.#nowMs() - (this.#agoMs ?? 0);
+    if (this.#agoMs === null) this.#uses.add(node);
+    else this.#uses.addOldest(node);
     return node;
   }
 
   #split(node: TreeNode, at: number): TreeNode {
-    this.#uses.remove(node);
+    this.#uses.bytes -= node.bytes;
     const upper = node.split(this.memory, at);
-    this.#uses.add(node);
+    this.#uses.bytes += node.bytes;
     // After it: those above are never older.
-    this.#uses.add(upper);
+    this.#uses.addAfter(upper, node);
     return upper;
   }
 
@@ -199,22 +290,25 @@ export class TokenForest {
     if (node.isSampled) {
       const logprobs = new Float64Array(node.length);
       for (let i = 0; i < count; i++) logprobs[at + i] = run.logprobs![done + i]!;
-      this.#uses.remove(node);
+      this.#uses.bytes -= node.bytes;
       node.take(this.memory, node, 0, node.length, logprobs);
-      this.#uses.add(node);
+      this.#uses.bytes += node.bytes;
       return end;
     }
     if (at > 0) this.#split(node, at);
     const target = count < node.length ? this.#split(node, count) : node;
-    this.#uses.remove(target);
+    this.#uses.bytes -= target.bytes;
     target.take(this.memory, run, done, done + count);
-    this.#uses.add(target);
+    this.#uses.bytes += target.bytes;
     return { node: target, at: count };
   }
 
   #touch(from: TreeNode, version: number): void {
+    const nowMs = this.#nowMs();
     for (let node: TreeNode = from; node.parent !== null; node = node.parent) {
       if (node.version < version) node.version = version;
+      if (this.#agoMs !== null) continue;
+      node.usedMs = nowMs;
       this.#uses.touch(node);
     }
   }
@@ -229,6 +323,10 @@ export class TokenForest {
       for (const [name, root] of this.#roots) {
         if (root !== parent || root.isHeld) continue;
         this.#roots.delete(name);
+        for (const { ends } of this.#sessions.get(root)?.values() ?? []) {
+          this.#sessionCount--;
+          if (ends.size === 0) this.#emptySessions--;
+        }
         this.#sessions.delete(root);
       }
     }
@@ -239,56 +337,22 @@ export class TokenForest {
     for (const mark of marks ?? []) {
       if (mark.kind !== 'turn') continue;
       for (const { owner, turn } of mark.ends()) {
-        if (owner === null || owner.ends.get(turn)?.mark !== mark) continue;
-        owner.ends.delete(turn);
-        if (owner.ends.size === 0) this.#sessions.get(owner.root)?.delete(owner.name);
+        if (owner?.ends.get(turn)?.mark === mark) this.#changeEnds(owner, () => owner.lose(turn));
       }
     }
   }
 }
 
-/** The child that begins with the run's token `done`, with the same text. */
-function childFor(node: TreeNode, run: Run, done: number): TreeNode | null {
-  for (const child of node.withId(run.ids[done]!)) if (sharedTokens(child, 0, run, done) > 0) return child;
-  return null;
+function turnsIn({ marks }: TreeNode): number {
+  let turns = 0;
+  for (const mark of marks ?? []) if (mark.kind === 'turn') for (const _ of mark.ends()) turns++;
+  return turns;
 }
 
-/** How many tokens are the same, with the same text, from both places on. */
-function sharedTokens(node: TreeNode, at: number, run: Run, done: number): number {
-  const most = Math.min(node.length - at, run.ids.length - done);
-  if (node.spelling !== null || run.spelling !== null) return sharedSpelled(node, at, run, done);
-  const shift = node.textBefore(at) - (done === 0 ? 0 : run.ends[done - 1]!);
-  let shared = 0;
-  while (
-    shared < most &&
-    node.idAt(at + shared) === run.ids[done + shared] &&
-    node.textBefore(at + shared + 1) === run.ends[done + shared]! + shift
-  )
-    shared++;
-  if (shared === 0) return 0;
-  const from = node.textBefore(at);
-  const to = node.textBefore(at + shared);
-  const { text } = node;
-  if (text.compare(run.text, from - shift, to - shift, from, to) === 0) return shared;
-  // Rare: the same ids and lengths with other text, as pieces that could not be taken apart have.
-  for (let i = 0; i < shared; i++) {
-    const start = node.textBefore(at + i);
-    const end = node.textBefore(at + i + 1);
-    if (text.compare(run.text, start - shift, end - shift, start, end) !== 0) return i;
-  }
-  return shared;
-}
-
-/** The same where one of them, or both, are spelled. */
-function sharedSpelled(node: TreeNode, at: number, run: Run, done: number): number {
-  const most = Math.min(node.length - at, run.ids.length - done);
-  const isAlike = node.spelling === run.spelling;
-  let shared = 0;
-  while (
-    shared < most &&
-    node.idAt(at + shared) === run.ids[done + shared] &&
-    (isAlike || node.pieceAt(at + shared).equals(pieceOf(run, done + shared)))
-  )
-    shared++;
-  return shared;
+/** Whether nothing but turns of this session ends in a node, and nothing but `below` follows it. */
+function isOnlyOf(node: TreeNode, session: KnownSession, below: TreeNode | undefined): boolean {
+  if (node.isHeld) return false;
+  for (const child of node.children) if (child !== below && child.usedMs !== -Infinity) return false;
+  for (const mark of node.marks ?? []) for (const { owner } of mark.ends()) if (owner !== session) return false;
+  return true;
 }

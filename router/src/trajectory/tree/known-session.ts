@@ -12,6 +12,12 @@ export class KnownSession {
   readonly root: TreeNode;
   /** By turn, the oldest first, and the mark at the end of the whole turn. */
   readonly ends = new Map<string, { readonly end: TurnEnd; readonly mark: Mark }>();
+  /** The store has no turn of it that was never in the tree since the start. */
+  isWhole = false;
+  /** The newest turn that is not in the tree any more; ''. */
+  missing = '';
+  /** The newest turn that could not be brought back; ''. */
+  lost = '';
   /** A turn of another session continues one of this session. */
   isForked = false;
 
@@ -22,7 +28,14 @@ export class KnownSession {
 
   add(end: TurnEnd, mark: Mark): void {
     this.ends.set(end.turn, { end, mark });
+    if (end.turn === this.missing) this.missing = '';
     if (this.ends.size > MAX_ENDS) this.ends.delete(this.ends.keys().next().value!);
+  }
+
+  /** A turn is not in the tree any more. */
+  lose(turn: string): void {
+    this.ends.delete(turn);
+    if (turn > this.missing) this.missing = turn;
   }
 
   /** The end at a mark that belongs to this session: a turn of it, or one of another session that continues it. */

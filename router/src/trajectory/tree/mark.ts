@@ -36,7 +36,7 @@ export type MarkKind = 'turn' | 'seen' | 'prompt';
 
 /** The object, the list it is in, and an end with the names in it and its place in tables, as measured on Node 24. */
 const MARK_BYTES = 150;
-const TURN_END_BYTES = 450;
+const TURN_END_BYTES = 400;
 /** A typed array beside its data. */
 const ARRAY_BYTES = 300;
 

@@ -59,6 +59,21 @@ export function writeIds({ node, at }: Pick<Place, 'node' | 'at'>, from: number,
   }
 }
 
+/** The text of the tokens from `from` on up to a place. */
+export function textFrom({ node, at }: Pick<Place, 'node' | 'at'>, from: number): Buffer {
+  const parts: Buffer[] = [];
+  let end = at;
+  for (let step: TreeNode | null = node; step !== null && step.depth + end > from; step = step.parent) {
+    const first = Math.max(0, from - step.depth);
+    const pieces: Buffer[] = [];
+    if (step.spelling === null) pieces.push(step.text.subarray(step.textBefore(first), step.textBefore(end)));
+    else for (let i = first; i < end; i++) pieces.push(step.pieceAt(i));
+    parts.unshift(...pieces);
+    end = step.parent?.length ?? 0;
+  }
+  return Buffer.concat(parts);
+}
+
 /** The last `count` tokens before a place and their text. */
 export function textOfLast(
   { node, at }: Pick<Place, 'node' | 'at'>,

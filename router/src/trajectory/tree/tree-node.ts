@@ -40,6 +40,8 @@ export class TreeNode implements Run, Packed {
   depth = 0;
   /** Ordinal of the newest weights that used it (`Versions`). */
   version = 0;
+  /** When it was used last, in ms of the forest's clock; -Infinity: the sessions that used it are over. */
+  usedMs = 0;
   marks: Mark[] | null = null;
   places: Place[] | null = null;
   /** In order of use: towards the newest. */
@@ -211,6 +213,7 @@ export class TreeNode implements Run, Packed {
     parent.remove(this);
     upper.depth = this.depth;
     upper.version = this.version;
+    upper.usedMs = this.usedMs;
     upper.take(memory, this, 0, at);
     this.take(memory, this, at, this.length);
     this.depth += at;

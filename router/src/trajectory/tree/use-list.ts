@@ -13,7 +13,27 @@ export class UseList {
   add(node: TreeNode): void {
     this.count++;
     this.bytes += node.bytes;
-    this.#append(node);
+    this.#insert(node, this.#newest);
+  }
+
+  /** As the least recently used. */
+  addOldest(node: TreeNode): void {
+    this.count++;
+    this.bytes += node.bytes;
+    this.#insert(node, null);
+  }
+
+  /** As used right after `older`. */
+  addAfter(node: TreeNode, older: TreeNode): void {
+    this.count++;
+    this.bytes += node.bytes;
+    this.#insert(node, older);
+  }
+
+  /** It is the first to go. */
+  age(node: TreeNode): void {
+    this.#unlink(node);
+    this.#insert(node, null);
   }
 
   remove(node: TreeNode): void {
@@ -25,7 +45,7 @@ export class UseList {
   touch(node: TreeNode): void {
     if (node === this.#newest) return;
     this.#unlink(node);
-    this.#append(node);
+    this.#insert(node, this.#newest);
   }
 
   /** Nodes from the oldest on; the one just answered may be removed or touched. */
@@ -39,12 +59,14 @@ export class UseList {
     }
   }
 
-  #append(node: TreeNode): void {
-    node.older = this.#newest;
-    node.newer = null;
-    if (this.#newest === null) this.#oldest = node;
-    else this.#newest.newer = node;
-    this.#newest = node;
+  #insert(node: TreeNode, older: TreeNode | null): void {
+    const newer = older === null ? this.#oldest : older.newer;
+    node.older = older;
+    node.newer = newer;
+    if (older === null) this.#oldest = node;
+    else older.newer = node;
+    if (newer === null) this.#newest = node;
+    else newer.older = node;
   }
 
   #unlink(node: TreeNode): void {
