@@ -14,6 +14,19 @@ export interface PluginRefusal {
   readonly retryAfterSecs?: number;
 }
 
+/** Gets an answer in two parts: values that are too large to be held, and the rest. Bytes are valid during the call only. */
+export interface ValueTaker {
+  /** The answer in its order, with a mark in the place of each value: the mark is in the answer before the first piece comes. */
+  rest(bytes: Buffer, start: number, end: number): void;
+  /** A part of the value that has this mark. Marks are ASCII, differ from each other, and stand nowhere else in an answer. */
+  piece(mark: string, bytes: Buffer, start: number, end: number): void;
+}
+
+/** Hands the bytes of an answer to a `ValueTaker`. */
+export interface ValueCutter {
+  push(bytes: Buffer, start: number, end: number): void;
+}
+
 /** What a plugin says to a request in an engine's place. */
 export interface PluginAnswer {
   readonly status: number;
@@ -68,6 +81,16 @@ export interface Plugin {
   hearAnswer?(exchange: Exchange, head: ResponseHead): AnswerEar | null;
   /** Before the answer's head goes out. */
   responseHead?(exchange: Exchange, head: ResponseHead): void;
+  /**
+   * Takes values out of the answer that are too large to be held for `responseEvent` or `responseBody`, which get the answer without
+   * them. Used where no other plugin changes the answer, and only together with `beforeValue`.
+   */
+  cutValues?(exchange: Exchange, head: ResponseHead, taker: ValueTaker): ValueCutter | null;
+  /**
+   * The beginning of an event or of a body, up to and with the mark of a value: as `responseEvent` or `responseBody` will answer the whole
+   * of it, as far as that is up to the mark. Without the mark in it the value does not go out.
+   */
+  beforeValue?(exchange: Exchange, beginning: Buffer): Buffer | Promise<Buffer>;
   /**
    * One event of an event stream, with the empty line that ends it. An empty buffer drops the event. One of megabytes is best changed
    * on a thread: those behind it wait, and so does the engine.

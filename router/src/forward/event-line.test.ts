@@ -14,6 +14,7 @@ test('an event beyond the limit fails the plugins that would have to see it, onc
     isWanted: () => failures.length === 0,
     onBusy: () => {},
     onWait: () => {},
+    finish: (event) => event,
     onIdle: () => {},
   });
   const part = Buffer.alloc(16_777_216, 'x');

@@ -24,6 +24,8 @@ interface EventLineParts {
   readonly onBusy: () => void;
   /** Whatever was added can go out: what comes next takes its time. */
   readonly onWait: () => void;
+  /** What goes out of an event that all plugins changed. */
+  readonly finish: (event: Buffer) => Buffer;
   /** All that came so far is out, or added to what goes out next. */
   readonly onIdle: () => void;
 }
@@ -52,6 +54,11 @@ export class EventLine {
     this.#parts.onFailure(this.#parts.plugins[0]!, 'an event of the answer is too large to be held');
   }
 
+  /** What came of the event that is not complete. */
+  get begun(): LargeEvent {
+    return { pieces: this.#splitter.held, bytes: this.#splitter.heldBytes };
+  }
+
   /** The stream is over. What is left of it is an event too. */
   end(): void {
     const rest = this.#splitter.end();
@@ -66,7 +73,7 @@ export class EventLine {
 
   /** A small event, when none is before it: most of them are done here. */
   #takeNow(event: Buffer): void {
-    const { x, plugins, out, onFailure, isWanted } = this.#parts;
+    const { x, plugins, out, onFailure, isWanted, finish } = this.#parts;
     let changed = event;
     for (let i = 0; i < plugins.length; i++) {
       if (!isWanted()) return;
@@ -82,8 +89,9 @@ export class EventLine {
         return;
       }
     }
-    if (changed.length > LARGE_BYTES) void this.#carryAll(changed, plugins.length);
-    else out.add(changed);
+    const whole = finish(changed);
+    if (whole.length > LARGE_BYTES) void this.#carryAll(whole, plugins.length);
+    else out.add(whole);
   }
 
   /** An event that takes its time, and all that come behind it meanwhile. */
@@ -104,7 +112,7 @@ export class EventLine {
 
   /** @param madeBy the plugin that made it, by its number; -1: none has seen it */
   async #carry(event: Buffer | Promise<Buffer>, madeBy: number): Promise<void> {
-    const { x, plugins, out, onFailure, isWanted, onWait } = this.#parts;
+    const { x, plugins, out, onFailure, isWanted, onWait, finish } = this.#parts;
     let i = madeBy;
     let changed: Buffer;
     try {
@@ -120,8 +128,10 @@ export class EventLine {
       return;
     }
     if (!isWanted()) return;
-    if (changed.length <= LARGE_BYTES) out.add(changed);
-    else await new Promise<void>((resolve) => out.sendLarge(changed, isWanted, resolve));
+    // From `plugins.length` on it is finished.
+    const whole = madeBy < plugins.length ? finish(changed) : changed;
+    if (whole.length <= LARGE_BYTES) out.add(whole);
+    else await new Promise<void>((resolve) => out.sendLarge(whole, isWanted, resolve));
   }
 
   #joined(event: Buffer | LargeEvent): Buffer | Promise<Buffer> {

@@ -29,7 +29,7 @@ export class PayloadOut {
     if (this.isEmpty) return;
     const body = Buffer.concat(this.#gathered);
     this.#gathered = [];
-    this.#pass(this.#isChunked ? Buffer.concat([chunkLine(body), body, CHUNK_END]) : body);
+    this.#pass(this.#isChunked ? Buffer.concat([chunkLine(body.length), body, CHUNK_END]) : body);
   }
 
   /** `body` as one chunk, over as many turns of the event loop as it takes, behind all that was added. */
@@ -39,11 +39,19 @@ export class PayloadOut {
       sendInParts(this.#inner, body, isWanted, done);
       return;
     }
-    this.#pass(chunkLine(body));
+    this.#pass(chunkLine(body.length));
     sendInParts(this.#inner, body, isWanted, () => {
       this.#pass(CHUNK_END);
       done();
     });
+  }
+
+  /** As a chunk, behind all that was added. `bytes[start, end)` are valid during the call only. */
+  pass(bytes: Buffer, start: number, end: number): void {
+    this.send();
+    if (this.#isChunked) this.#pass(chunkLine(end - start));
+    this.#inner.body(bytes, start, end);
+    if (this.#isChunked) this.#pass(CHUNK_END);
   }
 
   end(): void {
@@ -59,4 +67,4 @@ export class PayloadOut {
 const CHUNK_END = Buffer.from('\r\n');
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 
-const chunkLine = ({ length }: Buffer): Buffer => Buffer.from(`${length.toString(16)}\r\n`);
+const chunkLine = (length: number): Buffer => Buffer.from(`${length.toString(16)}\r\n`);

@@ -1,4 +1,5 @@
 import type { Exchange } from '../exchange.ts';
+import { bufferOf } from '../kit/bytes.ts';
 import { copyInTurns } from '../kit/copy-slices.ts';
 import type { Plugin } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
@@ -9,6 +10,7 @@ import type { Merging } from './merging.ts';
 import { PayloadOut } from './payload-out.ts';
 import { LARGE_BYTES } from './pd/meeting.ts';
 import { ReadShare } from './read-share.ts';
+import { ValuesAside } from './values-aside.ts';
 
 /** How a plugin failed its exchange. */
 export type OnPluginFailure = (x: Exchange, plugin: Plugin, error: unknown) => void;
@@ -37,8 +39,13 @@ class PluginSink implements Sink {
   #source: Source | null = null;
   #head: ResponseHead | null = null;
   #events: EventLine | null = null;
-  /** Waits for the last event to be through. */
+  /** Waits for the last event to be through, or for a value that begins. */
   #whenIdle: (() => void) | null = null;
+  /** null: no value of the answer passes beside what is held. */
+  #values: ValuesAside | null = null;
+  /** A value that begins waits for the events before it. */
+  #whenEventsIdle: (() => void) | null = null;
+  #isHeadOut = false;
   /** The whole body, while it is held for `responseBody`; null otherwise. */
   #held: Buffer[] | null = null;
   #heldBytes = 0;
@@ -60,11 +67,11 @@ class PluginSink implements Sink {
   set source(source: Source | null) {
     this.#source = source;
     // While an event takes its time, its engine is not to be woken.
-    if (this.#events?.isBusy !== true) this.#inner.source = source;
+    if (!this.hasUnsent) this.#inner.source = source;
   }
 
   get hasUnsent(): boolean {
-    return this.#events?.isBusy === true;
+    return this.#events?.isBusy === true || this.#values?.isBusy === true;
   }
 
   head(head: ResponseHead): void {
@@ -85,15 +92,22 @@ class PluginSink implements Sink {
       head.isChunked = true;
     } else if (hasBody && !head.isEventStream && this.#plugins.some((p) => p.responseBody)) {
       this.#held = [];
-      return;
     }
-    this.#sendHead(head, hasBody);
+    if (this.#events !== null || this.#held !== null) this.#values = this.#valuesOf(head);
+    if (this.#held === null) this.#sendHead(head, hasBody);
   }
 
   body(bytes: Uint8Array, start: number, end: number): void {
     if (this.#hasFailed) return;
+    if (this.#values === null) return this.#take(bytes, start, end);
+    this.#share.add(end - start);
+    this.#values.push(bufferOf(bytes), start, end);
+  }
+
+  readonly #take = (bytes: Uint8Array, start: number, end: number): void => {
+    if (this.#hasFailed) return;
     if (this.#events !== null) {
-      this.#share.add(end - start);
+      if (this.#values === null) this.#share.add(end - start);
       this.#events.push(bytes, start, end);
       return;
     }
@@ -103,11 +117,12 @@ class PluginSink implements Sink {
       if (this.#heldBytes > MAX_HELD_BYTES) this.#fail(this.#plugins[0]!, 'the answer is too large to be held');
       else this.#held.push(part);
     } else this.#out.add(part);
-  }
+  };
 
   flush(): boolean {
-    if (this.#held !== null || this.#hasFailed) return true;
+    if (this.#hasFailed) return true;
     const isBusy = this.hasUnsent;
+    if (this.#held !== null && !this.#isHeadOut) return !isBusy;
     // Without any event before that one, an error status is possible still: it may fail.
     if (isBusy && this.#out.isEmpty) return false;
     this.#out.send();
@@ -117,6 +132,10 @@ class PluginSink implements Sink {
   /** Plugins may take their time with a body that is held, or with events: all of them are through before the end. */
   makeReady(done: () => void): void {
     if (this.#hasFailed) return done();
+    if (this.#values?.isBusy === true) {
+      this.#whenIdle = () => this.makeReady(done);
+      return;
+    }
     if (this.#events !== null) {
       this.#whenIdle = done;
       this.#events.end();
@@ -128,19 +147,82 @@ class PluginSink implements Sink {
     if (held === null) return done();
     if (this.#heldBytes + this.#mergedBytes <= LARGE_BYTES) {
       this.#change(Buffer.concat(held), 0, (body) => {
-        this.#sendHeldHead(body.length);
-        this.#out.add(body);
+        this.#out.add(this.#heldBody(body));
         done();
       });
       return;
     }
     copyInTurns(held, this.#heldBytes, this.#isWanted, (joined) => {
-      this.#change(joined, 0, (body) => {
-        this.#sendHeldHead(body.length);
-        this.#out.sendLarge(body, this.#isWanted, done);
-      });
+      this.#change(joined, 0, (body) => this.#out.sendLarge(this.#heldBody(body), this.#isWanted, done));
     });
   }
+
+  /** Where one plugin alone changes the answer, and takes values out of it. */
+  #valuesOf(head: ResponseHead): ValuesAside | null {
+    const changing = this.#plugins.filter((plugin) => plugin.responseEvent ?? plugin.responseBody);
+    const plugin = changing[0]!;
+    if (changing.length > 1 || plugin.cutValues === undefined || plugin.beforeValue === undefined) return null;
+    try {
+      return new ValuesAside((taker) => plugin.cutValues!(this.#x, head, taker), {
+        out: this.#out,
+        take: this.#take,
+        changedSoFar: (then) => this.#changedSoFar(plugin, then),
+        begin: () => this.#sendBegunHead(),
+        onBusy: () => {
+          this.#inner.source = null;
+        },
+        onIdle: this.#goOn,
+      });
+    } catch (error) {
+      this.#fail(plugin, error);
+      return null;
+    }
+  }
+
+  #changedSoFar(plugin: Plugin, then: (made: Buffer) => void): void {
+    if (this.#events?.isBusy === true) {
+      this.#whenEventsIdle = () => this.#changedSoFar(plugin, then);
+      return;
+    }
+    const { pieces, bytes } = this.#events?.begun ?? { pieces: this.#held!, bytes: this.#heldBytes };
+    copyInTurns(pieces, bytes, this.#isWanted, (beginning) => {
+      this.#changeWith(plugin, () => plugin.beforeValue!(this.#x, beginning), then);
+    });
+  }
+
+  /** What goes out of a body that was held, behind its head. */
+  #heldBody(body: Buffer): Buffer {
+    const whole = this.#values?.whole(body) ?? body;
+    this.#held = null;
+    if (!this.#isHeadOut) {
+      const head = this.#head!;
+      head.drop('content-length');
+      head.setLength(whole.length);
+      this.#sendHead(head, true);
+    }
+    return whole;
+  }
+
+  /** The head of a body of which a value goes out before the rest is here: nobody knows its length. */
+  #sendBegunHead(): void {
+    if (this.#isHeadOut) return;
+    const head = this.#head!;
+    head.drop('content-length');
+    head.contentLength = -1;
+    head.isChunked = true;
+    this.#sendHead(head, true);
+  }
+
+  /** Events are through, or a value that began: the engine is read on. */
+  readonly #goOn = (): void => {
+    if (this.#hasFailed) return;
+    const then = this.#whenEventsIdle ?? this.#whenIdle;
+    if (this.#whenEventsIdle !== null) this.#whenEventsIdle = null;
+    else this.#whenIdle = null;
+    if (then !== null) return then();
+    this.#inner.source = this.#source;
+    if (this.flush()) this.#source?.resume();
+  };
 
   #newLine(): EventLine {
     return new EventLine({
@@ -153,34 +235,30 @@ class PluginSink implements Sink {
         this.#inner.source = null;
       },
       onWait: () => void this.flush(),
-      onIdle: () => {
-        const whenIdle = this.#whenIdle;
-        if (whenIdle !== null) return whenIdle();
-        this.#inner.source = this.#source;
-        if (this.flush()) this.#source?.resume();
-      },
+      finish: (event) => this.#values?.whole(event) ?? event,
+      onIdle: this.#goOn,
     });
   }
 
   /** Takes plugins through a body, beginning with the one at `from`. */
   #change(body: Buffer, from: number, then: (changed: Buffer) => void): void {
-    let changed = body;
-    for (let i = from; i < this.#plugins.length; i++) {
-      const plugin = this.#plugins[i]!;
-      try {
-        const made = plugin.responseBody?.(this.#x, changed) ?? changed;
-        if (made instanceof Promise) {
-          const goOn = (later: Buffer): void => (this.#isWanted() ? this.#change(later, i + 1, then) : undefined);
-          made.then(goOn, (error: unknown) => (this.#isWanted() ? this.#fail(plugin, error) : undefined));
-          return;
-        }
-        changed = made;
-      } catch (error) {
-        this.#fail(plugin, error);
-        return;
-      }
+    const plugin = this.#plugins[from];
+    if (plugin === undefined) return then(body);
+    const change = (): Buffer | Promise<Buffer> => plugin.responseBody?.(this.#x, body) ?? body;
+    this.#changeWith(plugin, change, (changed) => this.#change(changed, from + 1, then));
+  }
+
+  #changeWith(plugin: Plugin, change: () => Buffer | Promise<Buffer>, then: (changed: Buffer) => void): void {
+    let made: Buffer | Promise<Buffer>;
+    try {
+      made = change();
+    } catch (error) {
+      this.#fail(plugin, error);
+      return;
     }
-    then(changed);
+    if (!(made instanceof Promise)) return then(made);
+    const goOn = (later: Buffer): void => (this.#isWanted() ? then(later) : undefined);
+    made.then(goOn, (error: unknown) => (this.#isWanted() ? this.#fail(plugin, error) : undefined));
   }
 
   readonly #resume = (): void => (this.#isWanted() && !this.hasUnsent ? this.#source?.resume() : undefined);
@@ -197,16 +275,9 @@ class PluginSink implements Sink {
     this.#inner.cut(reason, lastWords);
   }
 
-  #sendHeldHead(bytes: number): void {
-    this.#held = null;
-    const head = this.#head!;
-    head.drop('content-length');
-    head.setLength(bytes);
-    this.#sendHead(head, true);
-  }
-
   #sendHead(head: ResponseHead, hasBody: boolean): void {
     this.#out.isChunked = hasBody && head.isChunked && head.contentLength < 0;
+    this.#isHeadOut = true;
     this.#x.isAnswerOut = true;
     this.#inner.head(head);
   }

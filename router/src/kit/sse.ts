@@ -25,6 +25,11 @@ export class EventSplitter<Joined = Buffer> {
     return this.#bytes;
   }
 
+  /** That, in its pieces. */
+  get held(): readonly Buffer[] {
+    return [...this.#parts];
+  }
+
   /** @returns the events that are complete now, each with its closing empty line: parts of `bytes`, where it can be. */
   push(bytes: Buffer): (Buffer | Joined)[] {
     const before = this.#tail.length;

@@ -175,6 +175,8 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     requestBody,
     hearAnswer,
     responseHead,
+    cutValues,
+    beforeValue,
     responseEvent,
     responseBody,
   } = plugin;
@@ -199,6 +201,8 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
       },
     }),
     ...(responseHead && { responseHead: prompt('responseHead', responseHead, anything) }),
+    ...(cutValues && { cutValues: prompt('cutValues', cutValues, anything) }),
+    ...(beforeValue && { beforeValue: patient('beforeValue', beforeValue, isBuffer) }),
     ...(responseEvent && { responseEvent: patient('responseEvent', responseEvent, isBuffer) }),
     ...(responseBody && { responseBody: patient('responseBody', responseBody, isBuffer) }),
     ...(finished && { finished: calm('finished', finished) }),

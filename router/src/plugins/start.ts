@@ -38,6 +38,8 @@ const phases = [
   'requestBody',
   'hearAnswer',
   'responseHead',
+  'cutValues',
+  'beforeValue',
   'responseEvent',
   'responseBody',
   'finished',

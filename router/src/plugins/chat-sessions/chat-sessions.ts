@@ -6,12 +6,20 @@ import { bufferOf } from '../../kit/bytes.ts';
 import { SLICE_BYTES, copied } from '../../kit/copy-slices.ts';
 import { RouterError } from '../../kit/errors.ts';
 import type { Logger } from '../../observe/log.ts';
-import { type PluginAnswer, type PluginPhases, Refused } from '../../plugin.ts';
+import { type PluginAnswer, type PluginPhases, Refused, type ValueCutter, type ValueTaker } from '../../plugin.ts';
 import type { AnswerCapture } from '../../trajectory/capture/answer-capture.ts';
 import { AnswerTap, MAX_ANSWER_BYTES } from '../../trajectory/capture/answer-tap.ts';
 import { CHAT_PATH } from '../../trajectory/chat/chat-request.ts';
-import type { ChatOpened } from '../../trajectory/chat/chat-calls.ts';
-import { type Asked, type ClientCopy, clientCopy, withoutOurs } from '../../trajectory/chat/client-copy.ts';
+import type { ChatOpened, ClientBeginningCall } from '../../trajectory/chat/chat-calls.ts';
+import {
+  type Asked,
+  type ClientCopy,
+  type ClientEvent,
+  clientBeginning,
+  clientCopy,
+  withoutOurs,
+} from '../../trajectory/chat/client-copy.ts';
+import { expertsAside } from '../../trajectory/chat/experts-aside.ts';
 import type { Equality } from '../../trajectory/chat/equality.ts';
 import { FromCompletion } from '../../trajectory/chat/from-completion.ts';
 import type { RequestDefaults } from '../../trajectory/chat/request-defaults.ts';
@@ -235,6 +243,30 @@ export class ChatSessions implements PluginPhases {
       },
     );
     return isAwaited ? stored : null;
+  }
+
+  cutValues(x: Exchange, head: ResponseHead, taker: ValueTaker): ValueCutter | null {
+    const following = this.#following.get(x);
+    return following === undefined || following.opened === null || head.status !== 200 ? null : expertsAside(taker);
+  }
+
+  async beforeValue(x: Exchange, beginning: Buffer): Promise<Buffer> {
+    const following = this.#following.get(x)!;
+    const { capture, fromCompletion, opened } = following;
+    const { form, wishes } = opened!;
+    const begun = fromCompletion?.begun ?? [];
+    const { isStream } = capture!.tap;
+    const made = await this.#beginning({ form, wishes, isStream, begun }, beginning);
+    if (isStream && form === 'completion') following.fromCompletion = new FromCompletion(wishes, made.begun);
+    return made.bytes;
+  }
+
+  async #beginning(asked: Omit<ClientBeginningCall, 'body'>, beginning: Buffer): Promise<ClientEvent> {
+    const { isStream, begun, form, wishes } = asked;
+    if (beginning.length <= LARGE_BYTES) return clientBeginning(beginning, isStream, { form, wishes }, begun);
+    const copy = await copied(beginning);
+    const made = await this.#ledger.ask('chatClientBeginning', { ...asked, body: copy }, [copy.buffer]);
+    return { bytes: bufferOf(made.body), begun: made.begun };
   }
 
   responseEvent(x: Exchange, event: Buffer): Buffer | Promise<Buffer> {

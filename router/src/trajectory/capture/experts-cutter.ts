@@ -43,6 +43,7 @@ export function markOf(value: unknown): number {
  */
 export class ExpertsCutter {
   readonly #taker: CutTaker;
+  readonly #mark: (cut: number) => string;
   #state: State = 'seek';
   /** How many bytes of the key the last piece ended with. */
   #matched = 0;
@@ -53,8 +54,10 @@ export class ExpertsCutter {
   /** What was read of the object that the value is; null: it is none. */
   #description: string | null = null;
 
-  constructor(taker: CutTaker) {
+  /** @param mark what stands in the place of a value, by its number */
+  constructor(taker: CutTaker, mark = (cut: number) => MARK + cut) {
     this.#taker = taker;
+    this.#mark = mark;
   }
 
   push(bytes: Buffer, start: number, end: number): void {
@@ -136,14 +139,14 @@ export class ExpertsCutter {
     const isPassed = this.#state !== 'seek';
     const upTo = isPassed ? at + 1 : at;
     if (upTo > start) this.#taker.rest(bytes, start, upTo);
-    if (this.#state === 'string') this.#say(MARK + this.#cut);
+    if (this.#state === 'string') this.#say(this.#mark(this.#cut));
     return upTo;
   }
 
   #begin(state: 'string' | 'list'): void {
     this.#state = state;
     this.#cut++;
-    if (state === 'list') this.#say(MARK + this.#cut);
+    if (state === 'list') this.#say(this.#mark(this.#cut));
   }
 
   #string(bytes: Buffer, start: number, end: number): number {
@@ -193,7 +196,7 @@ export class ExpertsCutter {
       this.#taker.rest(bytes, start, at + 1);
       if (isData) {
         this.#begin('string');
-        this.#say(MARK + this.#cut);
+        this.#say(this.#mark(this.#cut));
       } else {
         const hasData = /"data"\s*:\s*""/.test(this.#description);
         if (hasData) this.#taker.end(this.#cut, this.#description);

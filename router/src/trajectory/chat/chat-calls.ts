@@ -11,7 +11,7 @@ import { loadChatTemplate } from './chat-template.ts';
 import { Chats } from './chats.ts';
 import { type ChatWishes, type EngineRequest, engineRequest } from './engine-request.ts';
 import type { Equality } from './equality.ts';
-import { type Asked, clientCopy, clientEvent } from './client-copy.ts';
+import { type Asked, clientBeginning, clientCopy, clientEvent } from './client-copy.ts';
 import { type ChatCloseCall, type ChatStats, type Claim, type OpenChat, keepAnswer } from './keep-answer.ts';
 import { clientsAnswer, newCall, wishesOf } from './repeats.ts';
 import { sessionMetadata, sessionRecords } from './records.ts';
@@ -78,6 +78,11 @@ export interface ClientCopyCall extends Asked {
 /** An event of its stream; `begun`: the choices that have begun. */
 export interface ClientEventCall extends ClientCopyCall {
   readonly begun: readonly string[];
+}
+
+/** What comes before a value in an answer, or in an event of its stream. */
+export interface ClientBeginningCall extends ClientEventCall {
+  readonly isStream: boolean;
 }
 
 export interface ChatClosed {
@@ -238,6 +243,12 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
       // What has its memory to itself can be given away as it is.
       const isAlone = bytes.length === bytes.buffer.byteLength;
       return { body: isAlone ? bytes : new Uint8Array(bytes), begun: begunNow };
+    },
+
+    /** As `chatClientEvent`, of a large beginning. */
+    chatClientBeginning({ body, isStream, begun, ...asked }: ClientBeginningCall) {
+      const made = clientBeginning(bufferOf(body), isStream, asked, begun);
+      return { body: new Uint8Array(made.bytes), begun: made.begun };
     },
 
     async chatClose(call: ChatCloseCall): Promise<ChatClosed> {

@@ -1,3 +1,4 @@
+import { completed } from '../../kit/json-complete.ts';
 import { JsonChanges } from '../../kit/json-changes.ts';
 import { scanItems } from '../../kit/json-scan.ts';
 import type { ChatWishes, EngineRequest } from './engine-request.ts';
@@ -18,6 +19,17 @@ export interface ClientCopy {
 export interface Asked {
   readonly form: EngineRequest['form'];
   readonly wishes: ChatWishes;
+}
+
+/** The beginning of an answer, or of an event of a stream, up to a value: as its client gets it, completed. */
+export function clientBeginning(
+  beginning: Buffer,
+  isStream: boolean,
+  asked: Asked,
+  begun: readonly string[],
+): ClientEvent {
+  const bytes = completed(beginning);
+  return isStream ? clientEvent(bytes, asked, begun) : { bytes: clientCopy(bytes, asked).bytes, begun };
 }
 
 /** @param bytes a whole answer */
