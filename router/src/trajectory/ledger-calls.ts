@@ -11,6 +11,7 @@ import { sessionCalls } from './session-calls.ts';
 import { SessionEnds } from './session-ends.ts';
 import { Expiry } from './store/expiry.ts';
 import { storeCalls } from './store/store-calls.ts';
+import { filesOf } from './store/store.ts';
 import { TurnWriter } from './store/writer.ts';
 import type { SessionName } from './turn.ts';
 
@@ -38,9 +39,9 @@ export async function ledgerCalls(options: LedgerOptions) {
     files,
     removeStored: stored.removeSession,
   });
-  writer.onLost = ({ session, tenant, experts }) => {
-    lost(session, tenant);
-    if (experts !== null) files?.remove(experts);
+  writer.onLost = (turn) => {
+    lost(turn.session, turn.tenant);
+    for (const each of filesOf(turn)) files?.remove(each);
   };
   writer.store.onEvicted = (session, tenant, experts) => {
     evicted(session, tenant);

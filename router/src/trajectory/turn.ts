@@ -84,6 +84,10 @@ export interface Turn {
   readonly finishReason: string;
   readonly drift: Drift | null;
   readonly experts: RoutedExperts | null;
+  /** Which tokens its sparse attention looked at ("indexer_topk"), as a file like that. Left out: it came with none. */
+  readonly indexer?: RoutedExperts;
+  /** The likeliest tokens at the place of each sampled one: JSON, a list of `[logprob, id, text]` for each. Left out: nobody asked. */
+  readonly topTokens?: Uint8Array;
   /** The client's request and the engine's answer as they passed (routed experts cut out), where they are kept. */
   readonly request: Uint8Array | null;
   readonly answer: Uint8Array | null;

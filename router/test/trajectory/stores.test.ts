@@ -87,6 +87,8 @@ for (const [name, make] of Object.entries(stores)) {
       unknownLogprobs: 1,
       drift: { kind: 'template', at: 7 },
       experts: { file: 'experts/x', bytes: 8, dtype: null, shape: [1, 2, 4] },
+      indexer: { file: 'experts/y', bytes: 8, dtype: null, shape: [1, 1, 2] },
+      topTokens: new Uint8Array(Buffer.from('[[[-0.5,7,null]],[]]')),
       request: Buffer.from([0, 255, 10, 13]),
       answer: Buffer.alloc(0),
       callKey: 'ä k',
@@ -102,8 +104,9 @@ for (const [name, make] of Object.entries(stores)) {
     for (const given of [turn, bare]) {
       const found = (await store.get(given.id))!;
       const { request, answer } = found;
+      const top = found.topTokens === undefined ? {} : { topTokens: new Uint8Array(found.topTokens) };
       assert.deepEqual(
-        { ...found, mask: [...found.mask], request: request && [...request], answer: answer && [...answer] },
+        { ...found, ...top, mask: [...found.mask], request: request && [...request], answer: answer && [...answer] },
         {
           ...given,
           mask: [...given.mask],
@@ -115,7 +118,7 @@ for (const [name, make] of Object.entries(stores)) {
     }
     assert.equal(await store.get('nobody'), null);
     const [outline] = await store.outlines('häuser\n日本', 'a:b');
-    const { ids, logprobs: _, mask: __, request: ___, answer: ____, ...rest } = turn;
+    const { ids, logprobs: _, mask: __, request: ___, answer: ____, topTokens: _____, ...rest } = turn;
     assert.deepEqual(outline, { ...rest, tokens: ids.length });
   });
 

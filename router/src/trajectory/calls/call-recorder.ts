@@ -9,6 +9,7 @@ import { type Plugin, Refused } from '../../plugin.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import { AnswerTap } from '../capture/answer-tap.ts';
 import { type Ledger, memoryOf } from '../ledger.ts';
+import { timesOf } from '../turn.ts';
 import { askingForRawMessages, withoutRawMessages } from './raw-messages.ts';
 import { MESSAGES_PATH, RESPONSES_PATH } from './read-call.ts';
 
@@ -114,7 +115,6 @@ export class CallRecorder {
     if (tap.isTooLarge) return this.#dropped('its answer is too large', worker);
     // Of a stream that broke off, what came was sampled nevertheless.
     if (!tap.isStream && x.outcome !== 'complete') return;
-    const { startMs, firstByteMs, endMs } = x;
     const facts = {
       session: sessionOf(x, this.#parts.sessionHeaders),
       group: x.group,
@@ -122,9 +122,7 @@ export class CallRecorder {
       model: x.model,
       worker,
       path: x.path,
-      startedAtMs: Math.round(Date.now() - performance.now() + startMs),
-      ttftMs: firstByteMs - startMs,
-      generationMs: endMs - firstByteMs,
+      ...timesOf(x, tap.isStream),
     };
     const answer = tap.take();
     if (answer.length === 0) return;

@@ -15,6 +15,7 @@ import { placeTurn, runOf } from './place-turn.ts';
 import { textsOf, wasStopped } from './turn-texts.ts';
 import type { GivenPrompt } from './read-request.ts';
 import type { Sampled } from './sampled.ts';
+import { topBytes } from './top-tokens.ts';
 import { TurnIds } from './turn-id.ts';
 
 export interface CaptureCounts {
@@ -79,7 +80,7 @@ export type TurnFacts = Pick<
 };
 
 /** What is kept of a turn beside its tokens. */
-export type KeptBeside = Pick<Turn, 'experts' | 'request' | 'answer'>;
+export type KeptBeside = Pick<Turn, 'experts' | 'indexer' | 'request' | 'answer'>;
 
 /** Where turns go. */
 export interface TurnKeeper {
@@ -359,8 +360,7 @@ function turnOf({ prompt, sampled, path, facts, kept, texts, id, session, index 
     finishReason: sampled.finishReason,
     drift: prompt.isLost ? { kind: 'lost', at: continued?.keeps ?? 0 } : null,
     ...(texts === undefined ? {} : { texts }),
-    experts: kept.experts,
-    request: kept.request,
-    answer: kept.answer,
+    ...kept,
+    ...topBytes(sampled),
   };
 }

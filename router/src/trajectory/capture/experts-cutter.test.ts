@@ -43,6 +43,22 @@ test('each of several values has its own mark', () => {
   assert.deepEqual(marks, [0, -1, 1]);
 });
 
+test('both kinds of tensors are cut out, wherever pieces begin; what tells their layers stays', () => {
+  const answer =
+    '{"a":"\\"indexer_topk\\":\\"x","indexer_topk_num_layers":3,"indexer_topk":"AAAA","routed_experts":"BBBB","indexer_topk" :"CC=="}';
+  for (let size = 1; size < 40; size++) {
+    const { rest, cuts } = cut(answer, [size]);
+    assert.deepEqual(cuts, ['AAAA', 'BBBB', 'CC=='], String(size));
+    assert.equal(
+      rest,
+      answer
+        .replace('AAAA', 'turnout-experts-0')
+        .replace('BBBB', 'turnout-experts-1')
+        .replace('CC==', 'turnout-experts-2'),
+    );
+  }
+});
+
 test('objects keep what describes their data, and lists go as they are', () => {
   const object = '{"x":{"routed_experts":{"shape":[1,2],"data":"QUJD","dtype":"uint8"}},"y":1}';
   const described = cut(object);

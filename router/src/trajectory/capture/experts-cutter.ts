@@ -7,7 +7,9 @@ const CLOSE_ARRAY = 0x5d;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
-const KEY = Buffer.from('"routed_experts"');
+/** What engines call the tensors that are cut out: the experts that tokens went to, and the tokens that sparse attention looked at. */
+const KEYS = ['"routed_experts"', '"indexer_topk"'].map((key) => Buffer.from(key));
+const LONGEST = Math.max(...KEYS.map(({ length }) => length));
 /** What describes a tensor is short. */
 const MAX_DESCRIPTION_BYTES = 4_096;
 
@@ -34,8 +36,14 @@ export function markOf(value: unknown): number {
   return typeof text === 'string' && text.startsWith(MARK) ? Number(text.slice(MARK.length)) : -1;
 }
 
+/** Whether `bytes` go on with a key from its byte `from` on, as far as both go. */
+function isBeginning(key: Buffer, from: number, bytes: Buffer): boolean {
+  const count = Math.min(key.length - from, bytes.length);
+  return key.compare(bytes, 0, count, from, from + count) === 0;
+}
+
 /**
- * Cuts the values of "routed_experts" out of an answer while it passes, whatever else the answer is and wherever its pieces
+ * Cuts the values of "routed_experts" and "indexer_topk" out of an answer while it passes, whatever else the answer is and wherever its pieces
  * begin: tensors of 100 MB that nobody parses. SGLang says it as base64 in `meta_info` (`sglext` where OpenAI's paths were
  * called), vLLM as base64 of a .npy file in a choice; others as `{data, shape, dtype}` or as nested lists.
  *
@@ -45,8 +53,10 @@ export class ExpertsCutter {
   readonly #taker: CutTaker;
   readonly #mark: (cut: number) => string;
   #state: State = 'seek';
-  /** How many bytes of the key the last piece ended with. */
+  /** How many bytes of a key the last piece ended with. */
   #matched = 0;
+  /** Those that begin so. */
+  #begun: readonly Buffer[] = KEYS;
   /** The last byte of the piece before. */
   #last = SPACE;
   #cut = -1;
@@ -85,29 +95,48 @@ export class ExpertsCutter {
     const matched = this.#matched;
     this.#matched = 0;
     if (matched === 0) return -1;
-    const count = Math.min(KEY.length - matched, end - start);
-    if (KEY.compare(bytes, start, start + count, matched, matched + count) !== 0) return -1;
-    if (matched + count < KEY.length) this.#matched = matched + count;
-    else this.#state = 'colon';
-    return start + count;
+    const rest = bytes.subarray(start, Math.min(end, start + LONGEST));
+    const going = this.#begun.filter((key) => isBeginning(key, matched, rest));
+    const whole = going.find(({ length }) => length <= matched + rest.length);
+    if (whole !== undefined) {
+      this.#state = 'colon';
+      return start + whole.length - matched;
+    }
+    if (going.length === 0) return -1;
+    this.#matched = matched + rest.length;
+    this.#begun = going;
+    return end;
   }
 
   #find(bytes: Buffer, start: number, end: number): number {
     const piece = start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end);
-    for (let at = piece.indexOf(KEY); at >= 0; at = piece.indexOf(KEY, at + 1)) {
-      const before = at > 0 ? piece[at - 1]! : this.#last;
-      if (before === BACKSLASH) continue;
+    let found = -1;
+    let after = -1;
+    for (const key of KEYS) {
+      const at = this.#keyIn(piece, key);
+      if (at >= 0 && (found < 0 || at < found)) [found, after] = [at, at + key.length];
+    }
+    if (found >= 0) {
       this.#state = 'colon';
-      return start + at + KEY.length;
+      return start + after;
     }
     // The beginning of a key has one quote, its first byte.
     const from = piece.lastIndexOf(QUOTE);
     const tail = piece.length - from;
-    if (from >= 0 && tail < KEY.length && KEY.compare(piece, from, piece.length, 0, tail) === 0) {
+    if (from >= 0 && tail < LONGEST) {
       const before = from > 0 ? piece[from - 1]! : this.#last;
-      if (before !== BACKSLASH) this.#matched = tail;
+      this.#begun = before === BACKSLASH ? [] : KEYS.filter((key) => isBeginning(key, 0, piece.subarray(from)));
+      if (this.#begun.length > 0) this.#matched = tail;
     }
     return end;
+  }
+
+  #keyIn(piece: Buffer, key: Buffer): number {
+    for (let at = piece.indexOf(key); at >= 0; at = piece.indexOf(key, at + 1)) {
+      const before = at > 0 ? piece[at - 1]! : this.#last;
+      if (before !== BACKSLASH) return at;
+    }
+    return -1;
   }
 
   /** Between key and value. */

@@ -1,4 +1,6 @@
 import { markOf } from './experts-cutter.ts';
+import { indexerOf } from './tensors.ts';
+import { topTokens } from './top-tokens.ts';
 import { type Sampled, Unreadable, logprobOf, tokenIds } from './sampled.ts';
 
 /** An answer of `/v1/completions` with `return_token_ids` (vLLM 0.10 and later, SGLang), or one event of its stream. */
@@ -18,10 +20,14 @@ interface CompletionChoice {
   readonly text?: string;
   readonly token_ids?: readonly number[] | null;
   readonly prompt_token_ids?: readonly number[] | null;
-  readonly logprobs?: { readonly token_logprobs?: readonly (number | null)[] | null } | null;
+  readonly logprobs?: {
+    readonly token_logprobs?: readonly (number | null)[] | null;
+    readonly top_logprobs?: readonly (Readonly<Record<string, number | null>> | null)[] | null;
+  } | null;
   readonly finish_reason?: string | null;
   /** vLLM. */
   readonly routed_experts?: unknown;
+  readonly indexer_topk?: unknown;
 }
 
 /** A whole answer, or the events of a stream as far as it came: each with what is new. */
@@ -69,5 +75,10 @@ function sampledBy(
     promptTokens: parts.find(({ prompt_token_ids: prompt }) => Array.isArray(prompt))?.prompt_token_ids?.length ?? -1,
     cachedTokens,
     experts: Math.max(...parts.map(({ routed_experts: each }) => markOf(each))),
+    ...indexerOf(parts.find(({ indexer_topk: each }) => markOf(each) >= 0)?.indexer_topk, 0),
+    ...topTokens(
+      parts.flatMap((part) => part.logprobs?.top_logprobs ?? []),
+      ids.length,
+    ),
   };
 }

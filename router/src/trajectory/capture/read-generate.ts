@@ -1,4 +1,6 @@
 import { markOf } from './experts-cutter.ts';
+import { indexerOf } from './tensors.ts';
+import { topTokens } from './top-tokens.ts';
 import { type OutputSpan, type Sampled, Unreadable, logprobOf, tokenIds } from './sampled.ts';
 
 /** An answer of SGLang's `/generate`, or one event of its stream (0.5). */
@@ -14,6 +16,11 @@ interface GenerateAnswer {
     readonly weight_version?: string | number;
     readonly weight_versions?: readonly { version: string | number; start: number; end: number }[];
     readonly routed_experts?: unknown;
+    readonly indexer_topk?: unknown;
+    readonly indexer_topk_num_layers?: unknown;
+    readonly output_top_logprobs?:
+      | readonly (readonly (readonly [number | null, number, (string | null)?])[] | null)[]
+      | null;
     readonly output_token_logprobs?: readonly (readonly [number | null, number, ...unknown[]])[];
   } | null;
 }
@@ -56,7 +63,22 @@ function sampledBy(events: readonly GenerateAnswer[], index: number): Sampled {
     promptTokens: info.prompt_tokens ?? -1,
     cachedTokens: info.cached_tokens ?? -1,
     experts: Math.max(...events.map(({ meta_info: each }) => markOf(each?.routed_experts))),
+    ...indexerOf(info.indexer_topk, info.indexer_topk_num_layers),
+    ...topTokens(
+      inFull(parts, ids.length, ({ output_top_logprobs: top }) => top),
+      ids.length,
+    ),
   };
+}
+
+/** A list with an item for each token. Some releases write it in full where ids are incremental. */
+function inFull<T>(
+  parts: readonly GenerateAnswer[],
+  length: number,
+  listOf: (info: NonNullable<GenerateAnswer['meta_info']>) => readonly T[] | null | undefined,
+): readonly T[] {
+  const own = listOf(parts.at(-1)!.meta_info!) ?? [];
+  return own.length === length ? own : parts.flatMap(({ meta_info: info }) => (info && listOf(info)) ?? []);
 }
 
 /** Older releases have ids only beside the logprobs. */
@@ -65,11 +87,8 @@ function idsOf({ output_ids: ids, meta_info: info }: GenerateAnswer): readonly n
 }
 
 function logprobsOf(parts: readonly GenerateAnswer[], ids: Int32Array): Float64Array | null {
-  const own = parts.at(-1)!.meta_info?.output_token_logprobs;
-  if (own === undefined) return null;
-  // Some releases write them in full where ids are incremental.
-  const triples =
-    own.length === ids.length ? own : parts.flatMap((part) => part.meta_info?.output_token_logprobs ?? []);
+  if (parts.at(-1)!.meta_info?.output_token_logprobs === undefined) return null;
+  const triples = inFull(parts, ids.length, ({ output_token_logprobs: own }) => own);
   if (triples.length !== ids.length || triples.some(([, id], i) => id !== ids[i])) {
     throw new Unreadable('its logprobs are of other tokens');
   }

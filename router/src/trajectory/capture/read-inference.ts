@@ -1,4 +1,6 @@
 import { markOf } from './experts-cutter.ts';
+import { indexerOf } from './tensors.ts';
+import { topTokens } from './top-tokens.ts';
 import { type OutputSpan, type Sampled, Unreadable, logprobOf, tokenIds } from './sampled.ts';
 
 /** An answer of vLLM's `/inference/v1/generate` (0.32), or one event of its stream. */
@@ -16,6 +18,7 @@ interface InferenceChoice {
   readonly logprobs?: { readonly content?: readonly InferenceLogprob[] | null } | null;
   readonly finish_reason?: string | null;
   readonly routed_experts?: unknown;
+  readonly indexer_topk?: unknown;
   /** Of a stream on the last event of a choice. */
   readonly weight_versions?: readonly { version: string | number; start: number; end: number }[] | null;
 }
@@ -23,6 +26,7 @@ interface InferenceChoice {
 interface InferenceLogprob {
   readonly token_id?: number;
   readonly logprob?: number | null;
+  readonly top_logprobs?: readonly { readonly token_id?: number; readonly logprob?: number | null }[] | null;
 }
 
 /** A whole answer, or the events of a stream as far as it came: each with what is new. */
@@ -64,6 +68,11 @@ function sampledBy(
     promptTokens,
     cachedTokens,
     experts: Math.max(...parts.map(({ routed_experts: each }) => markOf(each))),
+    ...indexerOf(parts.find(({ indexer_topk: each }) => markOf(each) >= 0)?.indexer_topk, 0),
+    ...topTokens(
+      parts.flatMap(({ logprobs }) => logprobs?.content?.map(({ top_logprobs: top }) => top) ?? []),
+      ids.length,
+    ),
   };
 }
 

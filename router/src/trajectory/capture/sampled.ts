@@ -22,7 +22,14 @@ export interface Sampled {
   readonly cachedTokens: number;
   /** Which of the answer's routed experts are its own (`markOf`); -1: it came with none. */
   readonly experts: number;
+  /** The same of what its sparse attention looked at, and of how many layers that is (0: not told). Left out: it came with none. */
+  readonly indexer?: { readonly cut: number; readonly layers: number };
+  /** The likeliest tokens at the place of each sampled one. Left out: nobody asked. */
+  readonly top?: readonly TopTokens[];
 }
+
+/** The likeliest tokens at one place, as far as their engine tells. null: an engine that names tokens by their text tells no id. */
+export type TopTokens = readonly (readonly [logprob: number | null, id: number | null, text: string | null])[];
 
 /**
  * vLLM writes this where it has no logprob of a token, and in place of anything less (0.32, `ChatCompletionLogProb`): no sampled token

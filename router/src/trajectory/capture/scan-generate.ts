@@ -12,6 +12,8 @@ const INFO = new KeyTable([
   'output_token_logprobs',
   'weight_versions',
   'routed_experts',
+  'indexer_topk',
+  'output_top_logprobs',
 ]);
 const REASON = new KeyTable(['type']);
 

@@ -8,6 +8,7 @@ import { type CaptureDialect, dialectOf, readRequest } from './read-request.ts';
 import { treeName } from './restore.ts';
 import { scanQuestion } from './scan-question.ts';
 import { Unreadable } from './sampled.ts';
+import { keptTensors } from './tensors.ts';
 import { type EndedTurn, type Parcel, unpack } from './turn-parcel.ts';
 
 /** A request whose prompts are in the tree, held there until its answer is here. */
@@ -154,13 +155,13 @@ export class TurnEnds {
       // A copy costs more than a look.
       const isSame = facts.tenant === tenant && facts.model === model;
       const told = isSame ? facts : { ...facts, tenant, model };
-      const experts = expertsKey === null ? null : (files?.keep(expertsKey, sampled.experts) ?? null);
+      const tensors = keptTensors(files, expertsKey, sampled, prompt.tokens + sampled.ids.length);
       // Of several samples the first one has them: they are those of all.
       recorded.add(sampled.index);
       const isFirst = sampled.index === 0 && known.request !== null;
       const request = isFirst ? known.request : null;
       capture().record(prompt, sampled, told, {
-        experts,
+        ...tensors,
         request,
         answer: isFirst ? ownCopy(bytes, 0, bytes.length) : null,
       });

@@ -1,9 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
 import { TurnIds } from '../capture/turn-id.ts';
 import { Unreadable } from '../capture/sampled.ts';
+import type { KeptTensors } from '../capture/tensors.ts';
+import { topBytes } from '../capture/top-tokens.ts';
 import { type Tokenizer, encodeRest } from '../tokens/tokenizer.ts';
 import { unknownCount } from '../logprobs.ts';
-import type { Drift, RoutedExperts, Turn } from '../turn.ts';
+import type { Drift, Turn } from '../turn.ts';
 import { coveringSpans } from '../version-spans.ts';
 import { CHAT_PATH, type ChatRequest } from './chat-request.ts';
 import type { ChatTemplate, Rendering } from './chat-template.ts';
@@ -156,12 +158,13 @@ export class ChatSession {
     samples: readonly ChatSample[],
     facts: ChatFacts,
     { answer, callKey }: { readonly answer: Uint8Array; readonly callKey: string },
-    expertsOf: (sample: ChatSample) => RoutedExperts | null,
+    tensorsOf: (sample: ChatSample, tokens: number) => KeptTensors,
   ): Promise<Turn[]> {
     const made: [ChatTurn, Turn][] = [];
     for (const sample of samples) {
       const prompt = isExact ? given(open, sample) : await this.#observed(open, sample);
-      const kept = { answer, experts: expertsOf(sample), ...(callKey === '' ? {} : { callKey }) };
+      const tokens = prompt.keeps + prompt.ids.length + sample.ids.length;
+      const kept = { answer, ...tensorsOf(sample, tokens), ...(callKey === '' ? {} : { callKey }) };
       made.push(await this.#turnOf(this.#ids.next(), open, prompt, sample, facts, kept));
     }
     for (const [turn] of made) this.#add(turn, open.request);
@@ -175,11 +178,11 @@ export class ChatSession {
     isExact: boolean,
     sample: ChatSample,
     facts: ChatFacts,
-    { answer, callKey, experts }: Pick<Turn, 'answer' | 'experts'> & { readonly callKey: string },
+    { callKey, ...came }: Pick<Turn, 'answer' | 'experts' | 'indexer'> & { readonly callKey: string },
   ): Promise<Turn> {
     const { id, ids, outputTokens, generationMs, keeps } = before;
     const prompt = isExact ? given(open, sample) : await this.#observed(open, sample);
-    const kept = { answer, experts, ...(callKey === '' ? {} : { callKey }) };
+    const kept = { ...came, ...(callKey === '' ? {} : { callKey }) };
     const [chat, turn] = await this.#turnOf(id, open, prompt, sample, { ...facts, generationMs }, kept);
     const own = ids.length - outputTokens;
     const shared = commonLength(ids.subarray(own), sample.ids);
@@ -217,7 +220,7 @@ export class ChatSession {
     { keeps, ids: asked, text, isAfresh, drift }: Prompt,
     sample: ChatSample,
     { version, ...facts }: ChatFacts,
-    kept: Pick<Turn, 'answer' | 'experts' | 'callKey'>,
+    kept: Pick<Turn, 'answer' | 'experts' | 'indexer' | 'callKey'>,
   ): Promise<[ChatTurn, Turn]> {
     const ids = joined(asked, sample.ids);
     const logprobs = new Float64Array(ids.length);
@@ -249,6 +252,7 @@ export class ChatSession {
       drift,
       request: request.body,
       ...kept,
+      ...topBytes(sample),
     };
     const sampledText = await textOfIds(this.#rules.tokenizer, sample.ids);
     const chat = this.#chatTurn(turn, parent, added, addedKeys, sample, text + sampledText, isAfresh, request);

@@ -48,7 +48,7 @@ async function addTurn(chat: ChatSession, ...contents: unknown[]): Promise<Turn[
   const facts = { group: '', worker: '', startedAtMs: 0, ttftMs: 0, generationMs: 0, version: '' };
   const choice = { message: sample.message, token_ids: [...sample.ids], finish_reason: 'stop' };
   const kept = { answer: Buffer.from(JSON.stringify({ choices: [choice] })), callKey: '' };
-  return chat.answered(open, false, [sample], facts, kept, () => null);
+  return chat.answered(open, false, [sample], facts, kept, () => ({ experts: null }));
 }
 
 test('sessions without turns take memory too: those that were asked for long ago go', async (t) => {

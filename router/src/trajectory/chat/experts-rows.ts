@@ -2,8 +2,9 @@ import { readFileSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { readExperts } from '../export/experts.ts';
 import type { Trajectory } from '../export/trajectory.ts';
+import type { RoutedExperts } from '../turn.ts';
 
-/** Routed experts of a whole trajectory. */
+/** A tensor of a whole trajectory: routed experts, or what its sparse attention looked at. */
 export interface ExpertsRows {
   /** A row for each token but the last; what a row has is [layers, top_k] where that is known. */
   readonly shape: readonly number[];
@@ -22,8 +23,21 @@ export class ExpertsReader {
   }
 
   /** @param tokens so many of its tokens are wanted @returns null: they are not kept, or not those of all its tokens */
-  async read({ turns, ids }: Trajectory, tokens: number): Promise<ExpertsRows | null> {
-    const { experts } = turns.at(-1)!;
+  read(trajectory: Trajectory, tokens: number): Promise<ExpertsRows | null> {
+    return this.#read(trajectory, trajectory.turns.at(-1)!.experts, tokens, this.#row);
+  }
+
+  /** The same of what its sparse attention looked at. */
+  readIndexer(trajectory: Trajectory, tokens: number): Promise<ExpertsRows | null> {
+    return this.#read(trajectory, trajectory.turns.at(-1)!.indexer ?? null, tokens, null);
+  }
+
+  async #read(
+    { ids }: Trajectory,
+    experts: RoutedExperts | null,
+    tokens: number,
+    ofModel: readonly [layers: number, perToken: number] | null,
+  ): Promise<ExpertsRows | null> {
     const rows = ids.length - 1;
     if (experts === null || rows < 1) return null;
     // SGLang names no shape: int32.
@@ -38,7 +52,7 @@ export class ExpertsReader {
       at += part.length;
     });
     if (!isRead) return null;
-    const [layers, perToken] = this.#row ?? [0, 0];
+    const [layers, perToken] = ofModel ?? [0, 0];
     const own = row.length === 1 && layers * perToken === width ? [layers, perToken] : row;
     const wanted = Math.max(0, tokens - 1);
     return { shape: [wanted, ...own], numbers: numbers.subarray(0, wanted * width) };

@@ -1,5 +1,7 @@
 import { bufferOf } from '../../kit/bytes.ts';
 import type { ExpertsFiles } from '../capture/experts-files.ts';
+import { keptTensors } from '../capture/tensors.ts';
+import { filesOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
 import type { Turn } from '../turn.ts';
@@ -76,26 +78,30 @@ export async function keepAnswer(
   const came = [...(known.before.length === 0 ? [] : [known.before]), ...parts];
   const answer = came.length === 1 ? bufferOf(came[0]!) : Buffer.concat(came);
   known.before = answer;
-  const expertsOf = ({ experts }: ChatSample) =>
-    expertsKey === null ? null : (files?.keep(expertsKey, experts) ?? null);
+  const tensorsOf = (sample: ChatSample, tokens: number) => keptTensors(files, expertsKey, sample, tokens);
   const samples = readAnswer(isStream, answer, pieces);
   const fresh = samples.filter(({ index, isTorn }) => !known.turns.has(index) && (isLast || !isTorn));
   const isWhole = (isLast || samples.length >= known.choices) && samples.every(({ isTorn }) => !isTorn);
   // What was cut out of an answer is not in its copy, and what broke off is none: a repeated call asks an engine again.
   const callKey = expertsKey === null && isWhole ? key : '';
   const kept = { answer, callKey };
-  const made = await chat.answered(turn, isExact, fresh, facts, kept, expertsOf);
+  const made = await chat.answered(turn, isExact, fresh, facts, kept, tensorsOf);
   // In the meantime.
   if (chat.isRemoved) {
-    for (const { experts: own } of made) if (own !== null) files?.remove(own);
+    for (const own of made.flatMap(filesOf)) files?.remove(own);
     return;
   }
   if (isLast && parts.some((part) => part.includes(QUOTE))) {
     for (const sample of samples) {
       const before = known.turns.get(sample.index);
       if (before === undefined) continue;
-      const experts = before.experts ?? expertsOf(sample);
-      writer.put(await chat.completed(before, turn, isExact, sample, facts, { ...kept, experts }), before);
+      const later = tensorsOf(sample, before.promptTokens + sample.ids.length);
+      const indexer = before.indexer ?? later.indexer;
+      const tensors = {
+        experts: before.experts ?? later.experts,
+        ...(indexer === undefined ? {} : { indexer }),
+      };
+      writer.put(await chat.completed(before, turn, isExact, sample, facts, { ...kept, ...tensors }), before);
     }
   }
   for (const [i, one] of made.entries()) {

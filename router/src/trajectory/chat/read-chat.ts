@@ -1,4 +1,6 @@
 import { markOf } from '../capture/experts-cutter.ts';
+import { indexerOf } from '../capture/tensors.ts';
+import { topTokens } from '../capture/top-tokens.ts';
 import { type OutputSpan, type Sampled, Unreadable, logprobOf } from '../capture/sampled.ts';
 import type { Message, ToolCall } from './message.ts';
 
@@ -42,16 +44,28 @@ export interface Choice {
   readonly token_ids?: readonly number[] | null;
   readonly prompt_token_ids?: readonly number[] | null;
   readonly logprobs?: {
-    readonly content?: readonly { readonly logprob: number; readonly bytes?: readonly number[] | null }[] | null;
+    readonly content?: readonly ChatLogprob[] | null;
     readonly token_logprobs?: readonly (number | null)[] | null;
+    readonly top_logprobs?: readonly (Readonly<Record<string, number | null>> | null)[] | null;
   } | null;
   readonly meta_info?: MetaInfo | null;
   /** vLLM. */
   readonly routed_experts?: unknown;
 }
 
+interface ChatLogprob {
+  readonly logprob: number;
+  readonly bytes?: readonly number[] | null;
+  readonly top_logprobs?: readonly { readonly token?: string; readonly logprob?: number | null }[] | null;
+}
+
 interface MetaInfo {
   readonly routed_experts?: unknown;
+  readonly indexer_topk?: unknown;
+  readonly indexer_topk_num_layers?: unknown;
+  readonly output_top_logprobs?:
+    | readonly (readonly (readonly [number | null, number, (string | null)?])[] | null)[]
+    | null;
   readonly finish_reason?: { readonly type?: string } | null;
   readonly completion_tokens?: number;
   readonly cached_tokens?: number;
@@ -75,6 +89,8 @@ interface Growing {
   logprobs: (number | null)[];
   /** Where each of them belongs; -1: not known. */
   places: number[];
+  /** The likeliest tokens at the same places. */
+  top: Parameters<typeof topTokens>[0][number][];
   finishReason: string;
   info: MetaInfo | null;
   promptIds: readonly number[] | null;
@@ -125,6 +141,7 @@ function grow(growing: Map<number, Growing>, choice: Choice, count: number): voi
       ids: null,
       logprobs: [],
       places: [],
+      top: [],
       finishReason: '',
       info: null,
       promptIds: null,
@@ -138,6 +155,9 @@ function grow(growing: Map<number, Growing>, choice: Choice, count: number): voi
   const logprobs = choice.logprobs?.content?.map(({ logprob }) => logprob) ?? choice.logprobs?.token_logprobs ?? [];
   own.logprobs = own.logprobs.concat(logprobs);
   for (const i of logprobs.keys()) own.places.push(count < logprobs.length ? -1 : count - logprobs.length + i);
+  own.top.push(
+    ...(choice.logprobs?.content?.map(({ top_logprobs: top }) => top) ?? choice.logprobs?.top_logprobs ?? []),
+  );
   if (typeof choice.finish_reason === 'string') own.finishReason = choice.finish_reason;
   own.promptIds = choice.prompt_token_ids ?? own.promptIds;
   const info = choice.meta_info ?? null;
@@ -180,6 +200,8 @@ function sampleOf(index: number, choice: Growing, version: string | null) {
     promptTokens: -1,
     isTorn: false,
     cachedTokens: info?.cached_tokens ?? -1,
+    ...indexerOf(info?.indexer_topk, info?.indexer_topk_num_layers),
+    ...topTokens(info?.output_top_logprobs ?? choice.top, ids.length),
   };
 }
 

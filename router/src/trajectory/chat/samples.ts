@@ -43,7 +43,7 @@ const statuses: Readonly<Record<string, string>> = { length: 'truncated', abort:
 
 /**
  * The samples of a session as miles' session server hands them out (its codec, 2026-08): a safetensors file with tensors
- * `tokens.N`, `loss_mask.N`, `rollout_log_probs.N` and, where they are kept, `rollout_routed_experts.N` for each trajectory, and
+ * `tokens.N`, `loss_mask.N`, `rollout_log_probs.N` and, where they are kept, `rollout_routed_experts.N` and `rollout_indexer_topk.N` for each trajectory, and
  * what is no tensor as JSON in `_samples_meta`. Mask and logprobs are of the response: all tokens from the first sampled one on. A
  * logprob that is not known is 0 there, and its position is in `metadata.unknown_logprobs`.
  *
@@ -86,6 +86,8 @@ export async function encodeSamples(
     add(`loss_mask.${n}`, 'U8', mask.slice(start, length));
     const rows = (await experts?.read(trajectory, length)) ?? null;
     if (rows !== null) add(`rollout_routed_experts.${n}`, 'I32', rows.numbers, [...rows.shape]);
+    const indexer = (await experts?.readIndexer(trajectory, length)) ?? null;
+    if (indexer !== null) add(`rollout_indexer_topk.${n}`, 'I32', indexer.numbers, [...indexer.shape]);
     if (size > MAX_BYTES) return `They have more than ${MAX_BYTES} bytes: export the session instead.`;
     const cached = turns.reduce((sum, turn) => sum + Math.max(0, turn.cachedTokens), 0);
     const prompts = turns.reduce((sum, turn) => sum + Math.max(0, turn.promptTokens), 0);
@@ -107,7 +109,10 @@ export async function encodeSamples(
         unknown_logprobs: unknown,
       },
       reward: metadata['reward'] ?? trajectory.outcome?.reward ?? null,
-      nulls: [...(rows === null ? ['rollout_routed_experts'] : []), 'rollout_indexer_topk'],
+      nulls: [
+        ...(rows === null ? ['rollout_routed_experts'] : []),
+        ...(indexer === null ? ['rollout_indexer_topk'] : []),
+      ],
     });
   }
   const reason = samples.length > 0 ? null : seen > 0 ? 'all_truncated' : 'no_records';

@@ -1,5 +1,6 @@
 import { outcomeJson } from '../outcome.ts';
 import type { Turn } from '../turn.ts';
+import { topTokensJson } from './top-tokens.ts';
 import { type Trajectory, isExact } from './trajectory.ts';
 import { outlineJson, said, textJson } from './turn-json.ts';
 
@@ -22,6 +23,7 @@ export async function* toJsonl(trajectories: AsyncIterable<Trajectory>): AsyncGe
       loss_mask: Array.from(trajectory.mask),
       // JSON has null for NaN: not known.
       rollout_log_probs: Array.from(trajectory.logprobs),
+      ...topTokensJson(trajectory),
       versions,
       ambiguous: isAmbiguous,
     };

@@ -1,5 +1,6 @@
 import { type ByteWriter, type ParquetWriter } from 'hyparquet-writer';
 import { callText } from './call-text.ts';
+import { topTokensOf } from './top-tokens.ts';
 import { type Trajectory, isExact } from './trajectory.ts';
 import { outlineJson } from './turn-json.ts';
 
@@ -28,18 +29,28 @@ const list = (
     { name: 'element', repetition_type: 'REQUIRED', ...element },
   ] as const;
 
+const NO_BYTES = new Uint8Array(0);
+
 const orNull = (logprob: number): number | null => (Number.isNaN(logprob) ? null : logprob);
 
 /** What is left of a trajectory while its group of rows is gathered: no bodies. */
 interface Row extends Trajectory {
   /** What was asked and answered, of one whose tokens are not known, as JSON; null: they are. */
   readonly text: string | null;
+  /** The likeliest tokens at the place of each token, as JSON; null: they are known of no token. */
+  readonly topTokens: string | null;
 }
 
 function rowOf(trajectory: Trajectory): Row {
   const text = callText(trajectory.turns.at(-1)!);
-  const turns = trajectory.turns.map((turn) => ({ ...turn, request: null, answer: null }));
-  return { ...trajectory, turns, text: text === null ? null : JSON.stringify(text) };
+  const turns = trajectory.turns.map((turn) => ({ ...turn, request: null, answer: null, topTokens: NO_BYTES }));
+  const top = topTokensOf(trajectory);
+  return {
+    ...trajectory,
+    turns,
+    text: text === null ? null : JSON.stringify(text),
+    topTokens: top === null ? null : JSON.stringify(top),
+  };
 }
 
 const columns: readonly { name: string; read: (row: Row) => unknown }[] = [
@@ -60,6 +71,7 @@ const columns: readonly { name: string; read: (row: Row) => unknown }[] = [
   { name: 'ambiguous', read: ({ isAmbiguous }) => isAmbiguous },
   { name: 'turns', read: ({ turns }) => JSON.stringify(turns.map(outlineJson)) },
   { name: 'text', read: ({ text: said }) => said },
+  { name: 'rollout_top_logprobs', read: ({ topTokens }) => topTokens },
 ];
 
 const schema = (): Columns => [
@@ -74,7 +86,7 @@ const schema = (): Columns => [
   text('versions'),
   { name: 'ambiguous', type: 'BOOLEAN', repetition_type: 'REQUIRED' },
   text('turns'),
-  { ...text('text'), repetition_type: 'OPTIONAL' },
+  ...['text', 'rollout_top_logprobs'].map((name) => ({ ...text(name), repetition_type: 'OPTIONAL' }) as const),
 ];
 
 /** A trajectory a row; versions and turns as JSON. */

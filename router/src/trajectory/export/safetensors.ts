@@ -2,6 +2,7 @@ import { outcomeJson } from '../outcome.ts';
 import type { RoutedExperts } from '../turn.ts';
 import { readExperts } from './experts.ts';
 import { Spool } from './spool.ts';
+import { topTokensJson } from './top-tokens.ts';
 import { type Trajectory, isExact } from './trajectory.ts';
 import { outlineJson, textJson } from './turn-json.ts';
 
@@ -29,64 +30,98 @@ export async function* toSafetensors(
   const spools = {
     tokens: new Spool(),
     offsets: new Spool(),
-    expertOffsets: new Spool(),
     logprobs: new Spool(),
-    experts: new Spool(),
     mask: new Spool(),
     meta: new Spool(),
   };
+  const routedExperts = new Rows('routed_experts', dataDir);
+  const indexerTopk = new Rows('indexer_topk', dataDir);
   try {
     const offsets = [0n];
-    const expertRows = [0n];
-    let expertShape: readonly number[] | null = null;
     let count = 0;
     for await (const trajectory of trajectories) {
-      const { ids, logprobs, mask } = trajectory;
+      const { ids, logprobs, mask, turns } = trajectory;
       spools.tokens.push(BigInt64Array.from(ids, BigInt));
       spools.logprobs.push(logprobs);
       spools.mask.push(mask);
       offsets.push(offsets.at(-1)! + BigInt(ids.length));
-      const { experts } = trajectory.turns.at(-1)!;
-      const shape: readonly number[] | null = experts === null ? null : shapeOf(experts, ids.length);
-      // Rows of one width only make a tensor.
-      let rows = 0;
-      if (
-        shape !== null &&
-        dataDir !== null &&
-        (expertShape === null || String(expertShape) === String(shape.slice(1)))
-      ) {
-        const isRead = await readExperts({ ...experts!, shape }, dataDir, (numbers) => spools.experts.push(numbers));
-        if (isRead) {
-          rows = shape[0]!;
-          expertShape ??= shape.slice(1);
-        }
-      }
-      expertRows.push(expertRows.at(-1)! + BigInt(rows));
+      const { experts, indexer = null } = turns.at(-1)!;
+      await routedExperts.add(experts, ids.length);
+      await indexerTopk.add(indexer, ids.length);
       spools.meta.push(Buffer.from(`${count++ === 0 ? '[' : ','}${metaOf(trajectory)}`));
     }
     spools.meta.push(Buffer.from(count === 0 ? '[]' : ']'));
     spools.offsets.push(BigInt64Array.from(offsets));
-    spools.expertOffsets.push(BigInt64Array.from(expertRows));
     const tokens = Number(offsets.at(-1));
-    const expertsShape = [Number(expertRows.at(-1)), ...(expertShape ?? [])];
-    const all: readonly Tensor[] = [
+    const rows = [routedExperts, indexerTopk].filter(({ isEmpty }) => !isEmpty);
+    const tensors: readonly Tensor[] = [
       { name: 'tokens', dtype: 'I64', shape: [tokens], spool: spools.tokens },
       { name: 'offsets', dtype: 'I64', shape: [offsets.length], spool: spools.offsets },
-      { name: 'routed_experts_offsets', dtype: 'I64', shape: [offsets.length], spool: spools.expertOffsets },
+      ...rows.map((each) => each.offsets()),
       { name: 'rollout_log_probs', dtype: 'F64', shape: [tokens], spool: spools.logprobs },
-      { name: 'routed_experts', dtype: 'I32', shape: expertsShape, spool: spools.experts },
+      ...rows.map((each) => each.tensor()),
       { name: 'loss_mask', dtype: 'U8', shape: [tokens], spool: spools.mask },
       { name: 'meta', dtype: 'U8', shape: [spools.meta.bytes], spool: spools.meta },
     ];
-    const tensors = all.filter(({ name }) => expertShape !== null || !name.startsWith('routed_experts'));
     yield headOf(tensors);
     for (const { spool } of tensors) yield* spool.read();
   } finally {
     for (const spool of Object.values(spools)) spool.close();
+    for (const each of [routedExperts, indexerTopk]) each.close();
   }
 }
 
-function metaOf({ id, session, group, tenant, model, outcome, versions, isAmbiguous, turns }: Trajectory): string {
+/** The rows of a tensor of all trajectories. Rows of one width only make one: trajectories with others have none. */
+class Rows {
+  readonly #name: string;
+  readonly #dataDir: string | null;
+  readonly #numbers = new Spool();
+  readonly #ends = new Spool();
+  readonly #offsets = [0n];
+  #row: readonly number[] | null = null;
+
+  constructor(name: string, dataDir: string | null) {
+    this.#name = name;
+    this.#dataDir = dataDir;
+  }
+
+  get isEmpty(): boolean {
+    return this.#row === null;
+  }
+
+  /** @param tensor of a trajectory of so many tokens; null: it has none */
+  async add(tensor: RoutedExperts | null, tokens: number): Promise<void> {
+    const shape = tensor === null ? null : shapeOf(tensor, tokens);
+    let rows = 0;
+    const isAlike = shape !== null && (this.#row === null || String(this.#row) === String(shape.slice(1)));
+    if (isAlike && this.#dataDir !== null) {
+      const take = (numbers: Int32Array): void => this.#numbers.push(numbers);
+      if (await readExperts({ ...tensor!, shape }, this.#dataDir, take)) {
+        rows = shape[0]!;
+        this.#row ??= shape.slice(1);
+      }
+    }
+    this.#offsets.push(this.#offsets.at(-1)! + BigInt(rows));
+  }
+
+  offsets(): Tensor {
+    this.#ends.push(BigInt64Array.from(this.#offsets));
+    return { name: `${this.#name}_offsets`, dtype: 'I64', shape: [this.#offsets.length], spool: this.#ends };
+  }
+
+  tensor(): Tensor {
+    const shape = [Number(this.#offsets.at(-1)), ...(this.#row ?? [])];
+    return { name: this.#name, dtype: 'I32', shape, spool: this.#numbers };
+  }
+
+  close(): void {
+    this.#numbers.close();
+    this.#ends.close();
+  }
+}
+
+function metaOf(trajectory: Trajectory): string {
+  const { id, session, group, tenant, model, outcome, versions, isAmbiguous, turns } = trajectory;
   const ended = { exact: isExact({ turns }), ...outcomeJson(outcome) };
   return JSON.stringify({
     id,
@@ -97,6 +132,7 @@ function metaOf({ id, session, group, tenant, model, outcome, versions, isAmbigu
     ...ended,
     versions,
     ambiguous: isAmbiguous,
+    ...topTokensJson(trajectory),
     turns: turns.map((turn) => ({ ...outlineJson(turn), ...textJson(turn) })),
   });
 }

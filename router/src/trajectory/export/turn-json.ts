@@ -2,9 +2,12 @@ import { isUtf8 } from 'node:buffer';
 import type { TurnOutline } from '../store/store.ts';
 import type { Turn } from '../turn.ts';
 import { type CallText, callText } from './call-text.ts';
+import { topTokensJson } from './top-tokens.ts';
 
 /** What is told of a turn, by the names that training code knows. */
-export function outlineJson(turn: TurnOutline | Omit<Turn, 'ids' | 'logprobs' | 'mask' | 'request' | 'answer'>) {
+export function outlineJson(
+  turn: TurnOutline | Omit<Turn, 'ids' | 'logprobs' | 'mask' | 'request' | 'answer' | 'topTokens'>,
+) {
   return {
     id: turn.id,
     parent: turn.parent,
@@ -26,6 +29,7 @@ export function outlineJson(turn: TurnOutline | Omit<Turn, 'ids' | 'logprobs' | 
     drift: turn.drift,
     ambiguous: turn.isAmbiguous === true,
     routed_experts: turn.experts,
+    indexer_topk: turn.indexer ?? null,
   };
 }
 
@@ -37,6 +41,7 @@ export function turnJson(turn: Turn) {
     loss_mask: Array.from(turn.mask),
     // JSON has null for NaN: not known.
     rollout_log_probs: Array.from(turn.logprobs),
+    ...topTokensJson({ turns: [{ ...turn, keeps: 0 }], ids: turn.ids }),
     ...said('request', turn.request),
     ...said('answer', turn.answer),
     ...textJson(turn),

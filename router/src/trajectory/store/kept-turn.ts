@@ -22,6 +22,8 @@ export class KeptTurn implements Packed {
   readonly bytes: number;
   versions: readonly VersionSpan[];
   readonly experts: RoutedExperts | null;
+  readonly indexer?: RoutedExperts;
+  readonly #topTokens: Uint8Array | null;
   readonly #parent: string | null;
   readonly #worker: string;
   readonly #model: string;
@@ -54,6 +56,8 @@ export class KeptTurn implements Packed {
     this.#drift = turn.drift;
     this.#isAmbiguous = turn.isAmbiguous === true;
     this.experts = turn.experts;
+    if (turn.indexer !== undefined) this.indexer = turn.indexer;
+    this.#topTokens = turn.topTokens ?? null;
     this.#request = request;
     this.#answer = answer;
     this.#callKey = turn.callKey ?? '';
@@ -64,6 +68,7 @@ export class KeptTurn implements Packed {
     const words = this.#pack(turn, memory);
     this.bytes =
       TURN_BYTES + PackedMemory.bytesOf(words) + textBytes(turn.texts) + (request?.length ?? 0) + (answer?.length ?? 0);
+    this.bytes += this.#topTokens?.length ?? 0;
   }
 
   get startedAtMs(): number {
@@ -109,6 +114,8 @@ export class KeptTurn implements Packed {
       drift: this.#drift,
       ...(this.#isAmbiguous ? { isAmbiguous: true } : {}),
       experts: this.experts,
+      ...(this.indexer === undefined ? {} : { indexer: this.indexer }),
+      ...(this.#topTokens === null ? {} : { topTokens: this.#topTokens }),
       request: this.#request,
       answer: this.#answer,
       ...(this.#callKey === '' ? {} : { callKey: this.#callKey }),

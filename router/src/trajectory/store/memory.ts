@@ -9,6 +9,7 @@ import {
   type SessionQuery,
   type StoreCounts,
   type TrajectoryStore,
+  filesOf,
   wants,
 } from './store.ts';
 
@@ -63,11 +64,7 @@ export class MemoryStore implements TrajectoryStore {
       const { session, tenant, turns } = first;
       this.#evicted += turns.length;
       this.#drop(first);
-      this.onEvicted(
-        session,
-        tenant,
-        turns.flatMap(({ experts }) => experts ?? []),
-      );
+      this.onEvicted(session, tenant, turns.flatMap(filesOf));
     }
   }
 

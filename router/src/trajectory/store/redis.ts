@@ -68,7 +68,7 @@ export class RedisStore implements TrajectoryStore {
     };
     await Promise.all(Array.from(firsts, list));
     for (const turn of turns) {
-      const { id, request, answer } = turn;
+      const { id, request, answer, topTokens } = turn;
       commands.push(
         ['DEL', turnKey(id)],
         ['HSET', turnKey(id), 'o', JSON.stringify(outlineOf(turn)), 'd', packArrays(turn)],
@@ -77,6 +77,7 @@ export class RedisStore implements TrajectoryStore {
       );
       if (request !== null) commands.push(['HSET', turnKey(id), 'q', Buffer.from(request)]);
       if (answer !== null) commands.push(['HSET', turnKey(id), 'a', Buffer.from(answer)]);
+      if (topTokens !== undefined) commands.push(['HSET', turnKey(id), 't', Buffer.from(topTokens)]);
     }
     await this.#link.transaction(commands);
   }
@@ -92,11 +93,12 @@ export class RedisStore implements TrajectoryStore {
   }
 
   async get(id: string): Promise<Turn | null> {
-    const fields = await this.#link.send(['HMGET', turnKey(id), 'o', 'd', 'q', 'a']);
-    const [outline, arrays, request, answer] = fields as (Buffer | null)[];
+    const fields = await this.#link.send(['HMGET', turnKey(id), 'o', 'd', 'q', 'a', 't']);
+    const [outline, arrays, request, answer, topTokens] = fields as (Buffer | null)[];
     if (outline == null || arrays == null) return null;
     const { tokens, ...rest } = outlineOfJson(outline);
-    return { ...rest, ...unpackArrays(arrays, tokens), request: request ?? null, answer: answer ?? null };
+    const turn = { ...rest, ...unpackArrays(arrays, tokens), request: request ?? null, answer: answer ?? null };
+    return topTokens == null ? turn : { ...turn, topTokens };
   }
 
   async find(query: TurnQuery): Promise<readonly Turn[]> {

@@ -42,14 +42,26 @@ CREATE TABLE outcomes (
 /** Bodies may be packed (`packed-body.ts`): an earlier turnout can't read them. The tables are the same. */
 const PACKED_BODIES = '';
 
+/** The likeliest tokens at the places of sampled ones, as JSON. */
+const TOP_TOKENS = `
+ALTER TABLE turns ADD COLUMN top_tokens BLOB;
+`;
+
 /** What leads from each schema to the next one, from an empty file on. */
-const STEPS: readonly string[] = [TURNS, OUTCOMES, PACKED_BODIES];
+const STEPS: readonly string[] = [TURNS, OUTCOMES, PACKED_BODIES, TOP_TOKENS];
 
 /** Written into the file. */
 export const SCHEMA_VERSION = STEPS.length;
 
 /** The statements that make a file of this schema one of `SCHEMA_VERSION`. */
 export const stepsFrom = (version: number): string => STEPS.slice(version).join('');
+
+/** The tables that a file of an older schema lacks, to be made beside it for who only reads. A column that it lacks reads as nothing. */
+export const missingTables = (version: number): string =>
+  STEPS.slice(version)
+    .filter((step) => step.includes('CREATE TABLE'))
+    .join('')
+    .replaceAll('CREATE TABLE', 'CREATE TEMP TABLE');
 
 /** @returns what is wrong with a file of this version, in words; '' for nothing */
 export function versionProblem(version: number, isReader: boolean): string {

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type OutcomeChange, type OutcomeQuery, type SessionOutcome, outcomeAfter } from '../outcome.ts';
 import type { SessionName, Turn, TurnAmendment, TurnQuery, VersionSpan } from '../turn.ts';
-import { SCHEMA_VERSION, stepsFrom, versionProblem } from './sqlite-schema.ts';
+import { SCHEMA_VERSION, missingTables, stepsFrom, versionProblem } from './sqlite-schema.ts';
 import {
   LATER_FIELDS,
   type NewestQuery,
@@ -58,7 +58,7 @@ export class SqliteStore implements TrajectoryStore {
     }
     if (isReader) {
       // A file of an older schema lacks tables: empty ones stand in for them, beside the file.
-      if (version < SCHEMA_VERSION) this.#db.exec(stepsFrom(version).replaceAll('CREATE TABLE', 'CREATE TEMP TABLE'));
+      if (version < SCHEMA_VERSION) this.#db.exec(missingTables(version));
       return;
     }
     // NORMAL: the log is written through at checkpoints. A power cut may cost the last turns, never the file.
@@ -190,10 +190,24 @@ export class SqliteStore implements TrajectoryStore {
   }
 
   #put(turn: Turn): void {
-    const { id, session, tenant, group, parent, startedAtMs, ids, logprobs, mask, request, answer, ...details } = turn;
+    const {
+      id,
+      session,
+      tenant,
+      group,
+      parent,
+      startedAtMs,
+      ids,
+      logprobs,
+      mask,
+      request,
+      answer,
+      topTokens,
+      ...details
+    } = turn;
     const first = 'SELECT 1 FROM turns WHERE session = ? AND tenant = ? AND is_first = 1 AND id <> ? LIMIT 1';
     const isFirst = this.#prepare(first).get(session, tenant, id) === undefined ? 1 : 0;
-    this.#prepare('INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)').run(
+    this.#prepare('INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)').run(
       id,
       session,
       tenant,
@@ -208,6 +222,7 @@ export class SqliteStore implements TrajectoryStore {
       mask,
       request,
       answer,
+      topTokens ?? null,
     );
     this.#putVersions(id, turn.versions);
   }
@@ -299,5 +314,6 @@ function turnOf(row: Row): Turn {
     mask: row['mask'] as Uint8Array,
     request: row['request'] as Uint8Array | null,
     answer: row['answer'] as Uint8Array | null,
+    ...(row['top_tokens'] instanceof Uint8Array ? { topTokens: row['top_tokens'] } : {}),
   };
 }

@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { SessionName, Turn, TurnQuery } from '../turn.ts';
-import type { StoreCounts } from './store.ts';
+import { type StoreCounts, filesOf } from './store.ts';
 import type { TurnWriter, WriterState } from './writer.ts';
 
 /** How the store is, as the event loop asks once a second. */
@@ -37,8 +37,8 @@ export function storeCalls(writer: TurnWriter, dataDir: string | null, { lostPar
       after(async () => {
         const outlines = await store.outlines(session, tenant);
         const removed = await store.removeSession(session, tenant);
-        for (const { experts } of outlines) {
-          if (experts !== null && dataDir !== null) await rm(join(dataDir, experts.file), { force: true });
+        for (const { file } of dataDir === null ? [] : outlines.flatMap(filesOf)) {
+          await rm(join(dataDir!, file), { force: true });
         }
         return removed;
       }),

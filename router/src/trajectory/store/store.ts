@@ -2,7 +2,7 @@ import type { OutcomeChange, OutcomeQuery, SessionOutcome } from '../outcome.ts'
 import type { RoutedExperts, SessionName, Turn, TurnQuery, TurnStore } from '../turn.ts';
 
 /** A turn without what is large: enough for listings, figures, and for the tree that the turns of a session are. */
-export interface TurnOutline extends Omit<Turn, 'ids' | 'logprobs' | 'mask' | 'request' | 'answer'> {
+export interface TurnOutline extends Omit<Turn, 'ids' | 'logprobs' | 'mask' | 'request' | 'answer' | 'topTokens'> {
   /** How many it adds. */
   readonly tokens: number;
 }
@@ -79,12 +79,16 @@ export function wants(
 }
 
 export function outlineOf(turn: Turn): TurnOutline {
-  const { ids, logprobs: _, mask: __, request: ___, answer: ____, ...rest } = turn;
+  const { ids, logprobs: _, mask: __, request: ___, answer: ____, topTokens: _____, ...rest } = turn;
   return { ...rest, tokens: ids.length };
 }
 
+/** The files that a turn has beside the store. */
+export const filesOf = ({ experts, indexer }: Pick<Turn, 'experts' | 'indexer'>): RoutedExperts[] =>
+  [experts, indexer ?? null].filter((file) => file !== null);
+
 /** About what a turn takes, in memory and elsewhere. */
-export function turnBytes({ ids, logprobs, mask, request, answer }: Turn): number {
-  const text = (request?.length ?? 0) + (answer?.length ?? 0);
+export function turnBytes({ ids, logprobs, mask, request, answer, topTokens }: Turn): number {
+  const text = (request?.length ?? 0) + (answer?.length ?? 0) + (topTokens?.length ?? 0);
   return 600 + ids.byteLength + logprobs.byteLength + mask.byteLength + text;
 }
