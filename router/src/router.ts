@@ -357,7 +357,6 @@ async function assemble(
     closers.add(() => clearInterval(ticker));
     if (adminUrl !== null) log.info(`what steers the router or engines is taken on ${adminUrl}`);
     log.info(`metrics are answered on ${metricsUrl}`);
-    log.info(`metrics on ${metricsUrl}`);
     log.info({ policy: config.policy, workers: fleet.workers.length }, `listening on ${url}`);
 
     const reload = prepareReloads({
