@@ -13,8 +13,6 @@ const MIN_BYTES = 128;
 /** So many bodies are read, one after the other, to read one. */
 const MAX_DEPTH = 64;
 
-export type Field = 'request' | 'answer';
-
 /** The body that another one is stored as a change of. */
 export interface Base {
   /** Of its turn. */
@@ -40,6 +38,8 @@ export function packed(body: Uint8Array, base: Base | null): Uint8Array {
   const windowLog = Math.ceil(Math.log2(body.length + (used?.body.length ?? 0) + 1));
   const params = {
     [constants.ZSTD_c_compressionLevel]: LEVEL,
+    // Told by it: another base than the one that it was made with.
+    [constants.ZSTD_c_checksumFlag]: 1,
     [constants.ZSTD_c_windowLog]: Math.min(Math.max(windowLog, 10), 26),
   };
   const frame = zstdCompressSync(body, { params, ...(used === null ? {} : { dictionary: used.body }) });
@@ -59,6 +59,11 @@ export function readPacked(bytes: Uint8Array): Packed | null {
   return { base, depth, frame: bytes.subarray(HEAD_BYTES + length) };
 }
 
-/** @param base the body that it is a change of; null: it is none */
-export const unpacked = ({ frame }: Packed, base: Uint8Array | null): Buffer =>
-  zstdDecompressSync(frame, base === null ? {} : { dictionary: base });
+/** @param base the body that it is a change of; null: it is none @returns null: it is a change of another one */
+export function unpacked({ frame }: Packed, base: Uint8Array | null): Buffer | null {
+  try {
+    return zstdDecompressSync(frame, base === null ? {} : { dictionary: base });
+  } catch {
+    return null;
+  }
+}

@@ -63,3 +63,21 @@ test('a turn whose base was removed by another router has no request, and the ot
   const [left] = await new PackingStore(inner).find({ limit: 9 });
   assert.deepEqual([left!.id, left!.request], [second.id, null]);
 });
+
+test('turns of one call stay readable when the first of them is put again with more of its answer', async () => {
+  const store = new PackingStore(new MemoryStore(1e9));
+  const request = requestOf(1);
+  const answer = Buffer.from('so far '.repeat(50));
+  const [first, second] = [turnOf({ request, answer }), turnOf({ request, answer })];
+  await store.put([first, second]);
+  const whole = Buffer.from('to the end '.repeat(90));
+  await store.put([{ ...first, answer: whole }]);
+  await store.put([{ ...first, answer: whole }]);
+  for (const [turn, own] of [
+    [first, whole],
+    [second, answer],
+  ] as const) {
+    const read = await store.get(turn.id);
+    assert.deepEqual([textOf(read), Buffer.from(read!.answer!).toString()], [String(request), String(own)]);
+  }
+});

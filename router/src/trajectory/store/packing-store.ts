@@ -1,6 +1,6 @@
 import type { OutcomeChange } from '../outcome.ts';
 import type { SessionName, Turn, TurnAmendment, TurnQuery } from '../turn.ts';
-import { type Base, type Field, packed, readPacked, unpacked } from './packed-body.ts';
+import { type Base, packed, readPacked, unpacked } from './packed-body.ts';
 import { RecentBodies } from './recent-bodies.ts';
 import type { NewestQuery, SessionQuery, Soon, TrajectoryStore } from './store.ts';
 
@@ -25,7 +25,8 @@ export class PackingStore implements TrajectoryStore {
   onEvicted: NonNullable<TrajectoryStore['onEvicted']> = () => {};
   readonly #inner: TrajectoryStore;
   readonly #recent = new RecentBodies();
-  #last: Turn | null = null;
+  /** The turn that was put last, and its answer as it is stored. */
+  #last: { readonly turn: Turn; readonly answer: Uint8Array | null } | null = null;
 
   constructor(inner: TrajectoryStore) {
     this.#inner = inner;
@@ -102,61 +103,53 @@ export class PackingStore implements TrajectoryStore {
   #packed(turn: Turn): Soon<Turn> {
     const { request, answer } = turn;
     if (request === null && answer === null) return turn;
-    // Choices of one answer are turns that have it, and its request, in common.
-    const sibling = this.#last !== null && isOfOneCall(this.#last, turn) ? this.#last.id : null;
-    this.#last = turn;
-    return then(this.#baseOf(turn, 'request', sibling ?? turn.parent), (asked) =>
-      then(this.#baseOf(turn, 'answer', sibling), (answered) => ({
-        ...turn,
-        request: this.#pack(turn, 'request', asked),
-        answer: this.#pack(turn, 'answer', answered),
-      })),
-    );
+    const last = this.#last;
+    // Choices of one answer are turns that have their request, and the answer, in common.
+    const isSibling = last !== null && last.turn.id !== turn.id && isOfOneRequest(last.turn, turn);
+    const packedAnswer =
+      answer === null ? null : isSibling && last.turn.answer === answer ? last.answer : packed(answer, null);
+    this.#last = { turn, answer: packedAnswer };
+    if (request === null) return { ...turn, answer: packedAnswer };
+    return then(this.#baseOf(turn, isSibling ? last.turn.id : turn.parent), (base) => {
+      const made = packed(request, base);
+      this.#recent.add(turn, { id: turn.id, depth: readPacked(made)?.depth ?? 0, body: request });
+      return { ...turn, request: made, answer: packedAnswer };
+    });
   }
 
-  #pack(turn: Turn, field: Field, base: Base | null): Uint8Array | null {
-    const body = turn[field];
-    if (body === null) return null;
-    const made = packed(body, base);
-    this.#recent.add(turn, field, { id: turn.id, depth: readPacked(made)?.depth ?? 0, body });
-    return made;
-  }
-
-  /** @param id the turn whose body it may be; null: none. One of another session is removed by itself: it can be no base. */
-  #baseOf({ session, tenant }: Turn, field: Field, id: string | null): Soon<Base | null> {
+  /** @param id the turn whose request it may be; null: none. One of another session is removed by itself: it can be no base. */
+  #baseOf({ session, tenant }: Turn, id: string | null): Soon<Base | null> {
     if (id === null) return null;
     const isOwn = (turn: Turn): boolean => turn.session === session && turn.tenant === tenant;
     const stored = (): Soon<Base | null> =>
-      then(this.#inner.get(id), (turn) => (turn === null || !isOwn(turn) ? null : this.#read(turn, field)));
-    return this.#recent.get({ session, tenant }, field, id) ?? stored();
+      then(this.#inner.get(id), (turn) => (turn === null || !isOwn(turn) ? null : this.#requestOf(turn)));
+    return this.#recent.get({ session, tenant }, id) ?? stored();
   }
 
   #whole(turn: Turn): Soon<Turn> {
-    return then(this.#read(turn, 'request'), (request) =>
-      then(this.#read(turn, 'answer'), (answer) => ({
-        ...turn,
-        request: request?.body ?? null,
-        answer: answer?.body ?? null,
-      })),
-    );
+    const { answer } = turn;
+    const known = answer === null ? null : readPacked(answer);
+    const whole = known === null ? answer : unpacked(known, null);
+    return then(this.#requestOf(turn), (request) => ({ ...turn, request: request?.body ?? null, answer: whole }));
   }
 
   /** @returns null: it has none, or its base is gone */
-  #read(turn: Turn, field: Field): Soon<Base | null> {
-    const { id } = turn;
-    const bytes = turn[field];
-    if (bytes === null) return null;
-    const known = readPacked(bytes);
-    if (known === null) return { id, depth: 0, body: bytes };
-    const made = (base: Base | null): Base => {
-      const read = { id, depth: known.depth, body: unpacked(known, base?.body ?? null) };
-      this.#recent.add(turn, field, read);
+  #requestOf(turn: Turn): Soon<Base | null> {
+    const { id, request } = turn;
+    if (request === null) return null;
+    const known = readPacked(request);
+    if (known === null) return { id, depth: 0, body: request };
+    const made = (base: Base | null): Base | null => {
+      const body = unpacked(known, base?.body ?? null);
+      if (body === null) return null;
+      const read = { id, depth: known.depth, body };
+      this.#recent.add(turn, read);
       return read;
     };
     if (known.base === '') return made(null);
-    return then(this.#baseOf(turn, field, known.base), (base) => (base === null ? null : made(base)));
+    return then(this.#baseOf(turn, known.base), (base) => (base === null ? null : made(base)));
   }
 }
 
-const isOfOneCall = (a: Turn, b: Turn): boolean =>
-  a.session === b.session && a.tenant === b.tenant && a.request === b.request && a.answer === b.answer;
+const isOfOneRequest = (a: Turn, b: Turn): boolean =>
+  a.session === b.session && a.tenant === b.tenant && a.request === b.request;

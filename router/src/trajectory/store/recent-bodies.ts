@@ -1,35 +1,35 @@
 import type { SessionName } from '../turn.ts';
-import type { Base, Field } from './packed-body.ts';
+import type { Base } from './packed-body.ts';
 
 const MAX_BYTES = 33_554_432;
-/** Of a session: requests and answers of its last turns. */
-const MAX_OF_SESSION = 6;
+/** Of a session: those of its last turns. */
+const MAX_OF_SESSION = 3;
 
 interface Bodies {
-  readonly byName: Map<string, Base>;
+  readonly byId: Map<string, Base>;
   bytes: number;
 }
 
-/** The bodies of sessions that were put or read last: the next ones are mostly changes of them. */
+/** The requests of sessions that were put or read last: the next ones are mostly changes of them. */
 export class RecentBodies {
   readonly #sessions = new Map<string, Bodies>();
   #bytes = 0;
 
-  get({ session, tenant = '' }: SessionName, field: Field, id: string): Base | null {
-    return this.#sessions.get(nameOf(session, tenant))?.byName.get(field + id) ?? null;
+  get({ session, tenant = '' }: SessionName, id: string): Base | null {
+    return this.#sessions.get(nameOf(session, tenant))?.byId.get(id) ?? null;
   }
 
-  add({ session, tenant = '' }: SessionName, field: Field, base: Base): void {
+  add({ session, tenant = '' }: SessionName, base: Base): void {
     const name = nameOf(session, tenant);
-    const bodies = this.#sessions.get(name) ?? { byName: new Map<string, Base>(), bytes: 0 };
+    const bodies = this.#sessions.get(name) ?? { byId: new Map<string, Base>(), bytes: 0 };
     this.#remove(name);
-    bodies.bytes -= bodies.byName.get(field + base.id)?.body.length ?? 0;
-    bodies.byName.delete(field + base.id);
-    bodies.byName.set(field + base.id, base);
+    bodies.bytes -= bodies.byId.get(base.id)?.body.length ?? 0;
+    bodies.byId.delete(base.id);
+    bodies.byId.set(base.id, base);
     bodies.bytes += base.body.length;
-    if (bodies.byName.size > MAX_OF_SESSION) {
-      const [oldest] = bodies.byName;
-      bodies.byName.delete(oldest![0]);
+    if (bodies.byId.size > MAX_OF_SESSION) {
+      const [oldest] = bodies.byId;
+      bodies.byId.delete(oldest![0]);
       bodies.bytes -= oldest![1].body.length;
     }
     this.#sessions.set(name, bodies);
