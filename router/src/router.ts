@@ -358,6 +358,9 @@ async function assemble(
     if (adminUrl !== null) log.info(`what steers the router or engines is taken on ${adminUrl}`);
     log.info(`metrics are answered on ${metricsUrl}`);
     log.info({ policy: config.policy, workers: fleet.workers.length }, `listening on ${url}`);
+    if (access.warning !== null) log.warn(access.warning);
+    if (fleet.workers.length === 0 && !config.serviceDiscovery)
+      log.info('no workers yet: give --worker-urls, or POST /add_worker');
 
     const reload = prepareReloads({
       live,

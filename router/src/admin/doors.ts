@@ -69,10 +69,16 @@ export class Doors {
   async open(): Promise<Addresses> {
     const { host, port, adminHost, prometheusHost, prometheusPort, reusePort } = this.#config;
     const metricsAt = { port: prometheusPort, host: prometheusHost, reusePort };
-    const dataAt = await listenOr(() => this.data.listen(), `--port ${port}`);
+    const dataAt = await listenOr(() => this.data.listen(), `--port ${port}`, `--host ${host}`);
     const admin = this.#admin;
-    const adminAt = admin && (await listenOr(() => admin.listen(), `--admin-port ${this.#config.adminPort}`));
-    const metrics = await listenOr(() => listenOn(this.#metrics, metricsAt), `--prometheus-port ${prometheusPort}`);
+    const adminAt =
+      admin &&
+      (await listenOr(() => admin.listen(), `--admin-port ${this.#config.adminPort}`, `--admin-host ${adminHost}`));
+    const metrics = await listenOr(
+      () => listenOn(this.#metrics, metricsAt),
+      `--prometheus-port ${prometheusPort}`,
+      `--prometheus-host ${prometheusHost}`,
+    );
     const scheme = this.data.isTls ? 'https' : 'http';
     const urlOf = (on: string, at: number) => `${scheme}://${on.includes(':') ? `[${on}]` : on}:${at}`;
     return {

@@ -32,8 +32,8 @@ export function reception({ live, pipeline, meters, refusals, cors }: ReceptionP
       if (x.outcome === null) connection.watcher = x;
     },
     onRefused(refusal, target, connection) {
-      meters.refusedHeads++;
       const error = refusalError(refusal);
+      meters.headRefused(error.code);
       const path = normalPath(target);
       refusals.refusedHead(error, path);
       sendError(connection, error, dialectOf(path));

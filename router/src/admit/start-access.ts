@@ -5,12 +5,16 @@ import { Cors } from './cors.ts';
 import { Doorkeeper, type DoorkeeperParts } from './doorkeeper.ts';
 import { KeySet } from './keys.ts';
 
+const LOOPBACK = /^(localhost|127(\.\d+){3}|::1)$/i;
+
 export interface Access {
   /** null: there is nothing to ask for. */
   readonly doorkeeper: Doorkeeper | null;
   /** What engines are shown. */
   readonly workerKey: WorkerKey;
   readonly cors: Cors | null;
+  /** For the log: who may control the router, where that is everyone; null: it is not. */
+  readonly warning: string | null;
   /** Reads key files again. Throws when one can't be read. @returns what puts their keys in force */
   prepareReload(): () => void;
 }
@@ -28,6 +32,7 @@ export function startAccess(
   });
   const hasAdminPort = config.adminPort !== undefined;
   const isGuarded = !dataKeys.isEmpty || !adminKeys.isEmpty || hasAdminPort;
+  const isOpen = !isGuarded && config.tlsClientCaPath === undefined && !LOOPBACK.test(config.host);
   const workerKey: WorkerKey = { authorization: '' };
   const readWorkerKey = (): void => {
     const key = config.workerApiKey ?? (config.sendApiKeyToWorkers ? dataKeys.first : '');
@@ -37,6 +42,9 @@ export function startAccess(
   const broadcast = new PathTable(config.broadcastPaths.map((path) => ({ path })));
   const steers = (path: string): boolean => steersEngine(path) || broadcast.find(path) !== null;
   return {
+    warning: isOpen
+      ? `--host ${config.host} without keys: everyone who can reach it may send requests, add workers and control engines. Give --api-key-file, or --admin-api-key-file for control requests only.`
+      : null,
     doorkeeper: isGuarded
       ? new Doorkeeper({ dataKeys, adminKeys, hasAdminPort, isOwn, isOfPluginForClients, steers })
       : null,

@@ -36,6 +36,9 @@ interface Narrowing {
 
 const NOBODY: readonly Worker[] = [];
 
+/** An answer names so many models that there are. */
+const MAX_NAMES = 8;
+
 /** What SGLang (0.5.23) takes a request without a model to name; its clients write it too. */
 const UNNAMED = 'default';
 
@@ -97,7 +100,7 @@ export class Chooser {
     if (offered instanceof RouterError) return offered;
     // Who failed it before is left out.
     const untried = usable(x, x.tried.length === 0 ? offered : offered.filter((worker) => !x.tried.includes(worker)));
-    if (untried.length === 0) return this.#isModelUnknown(x) ? unknownModel(x.model) : null;
+    if (untried.length === 0) return this.#isModelUnknown(x) ? unknownModel(x.model, this.#models!.names()) : null;
     // What only asks for metadata takes no place of a request.
     const isLimited = this.#full !== null && !asksMetadata(x.head.method, x.path);
     const open = isLimited ? this.#full.withRoom(x, untried) : untried;
@@ -206,8 +209,12 @@ export class Chooser {
 }
 
 /** The words of the OpenAI API. */
-const unknownModel = (model: string): RouterError =>
-  new RouterError('model_not_found', `The model \`${model}\` does not exist.`);
+function unknownModel(model: string, names: readonly string[]): RouterError {
+  const served = names.slice(0, MAX_NAMES).map((name) => `\`${name}\``);
+  const more = names.length > MAX_NAMES ? `, and ${names.length - MAX_NAMES} more` : '';
+  const message = `The model \`${model}\` does not exist. Served: ${served.join(', ')}${more} (GET /v1/models).`;
+  return new RouterError('model_not_found', message);
+}
 
 const MODEL_PATH = '/v1/models/';
 /** A model that a path asks about, '' for none. */

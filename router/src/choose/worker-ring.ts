@@ -18,7 +18,7 @@ export class WorkerRing {
     this.#loadFactor = loadFactor;
     this.close = fleet.onEvent((event) => {
       // Health changes who is asked, not the ring: otherwise every hiccup would move other workers' keys.
-      if (event !== 'changed') this.#isStale = true;
+      if (event === 'added' || event === 'removed') this.#isStale = true;
     });
   }
 

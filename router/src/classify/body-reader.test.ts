@@ -194,10 +194,9 @@ test('a group that is very long is replaced by its hash, a model name is none', 
   for (const chars of [513, 5_000, 250_000]) assert.equal(modelOf('m'.repeat(chars)), '');
 });
 
-test('group, last turn and model are read', () => {
-  const x = read(['x-turnout-group: g7', 'x-turnout-session-end: 1'], '{"model":"m","prompt":"p"}');
-  assert.deepEqual([x.group, x.isLastTurn, x.model], ['g7', true, 'm']);
-  assert.equal(read(['x-turnout-session-end: 0']).isLastTurn, false);
+test('group and model are read', () => {
+  const x = read(['x-turnout-group: g7'], '{"model":"m","prompt":"p"}');
+  assert.deepEqual([x.group, x.model], ['g7', 'm']);
 });
 
 const story = 'Once upon a time there was a router that lost nothing. '.repeat(40);

@@ -47,11 +47,7 @@ export class BodyReader {
 
   /** Reads the head. @returns true: the key is found and no field of the body could come before it. */
   readHead(x: Exchange): boolean {
-    // One search instead of two, for the many requests without any of them.
-    if (x.head.hasPrefix('x-turnout-')) {
-      x.group ||= boundedKey(x.head.get('x-turnout-group') ?? '');
-      x.isLastTurn ||= x.head.get('x-turnout-session-end') === '1';
-    }
+    if (x.head.hasPrefix('x-turnout-g')) x.group ||= boundedKey(x.head.get('x-turnout-group') ?? '');
     // By a plugin.
     if (x.key !== null) return true;
     for (let i = 0; i < this.#headFirst; i++) {

@@ -64,3 +64,13 @@ test('an id that could do harm in logs is replaced, and not passed on', () => {
     assert.equal(x.head.passedOn(), 'x-a: 1\r\n');
   }
 });
+
+test('x-turnout-session-end takes what clients write for yes and no, and nothing else', () => {
+  const lastTurnOf = (value: string) => {
+    const x = exchangeOf('/', `x-turnout-session-end: ${value}`);
+    return classify(x)?.status ?? x.isLastTurn;
+  };
+  for (const yes of ['1', 'true', 'True', 'YES']) assert.equal(lastTurnOf(yes), true, yes);
+  for (const no of ['0', 'false', 'False', 'no']) assert.equal(lastTurnOf(no), false, no);
+  for (const wrong of ['2', 'on', 'maybe', 'true false']) assert.equal(lastTurnOf(wrong), 400, wrong);
+});

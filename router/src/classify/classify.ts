@@ -21,6 +21,10 @@ const SAFE_ID = /^[\x21-\x7e]{1,256}$/;
 
 const NO_HEADERS: readonly string[] = [];
 
+/** Whether the session ends, as clients write it: Python's str(True) too. */
+const YES = /^(1|true|yes)$/i;
+const NO = /^(0|false|no)$/i;
+
 /** Seconds as a client writes them in x-turnout-timeout. */
 const SECONDS = /^\d{1,7}(\.\d{1,6})?$/;
 
@@ -42,12 +46,19 @@ export function classify(x: Exchange, idHeaders: readonly string[] = NO_HEADERS)
     head.requestId = nextId(idPrefix);
     x.isRequestIdOurs = true;
   }
+  if (head.sessionEnd !== '') {
+    x.isLastTurn = YES.test(head.sessionEnd);
+    if (!x.isLastTurn && !NO.test(head.sessionEnd)) return wrongSessionEnd();
+  }
   if (head.timeout === '') return null;
   x.timeoutMs = SECONDS.test(head.timeout) ? Number(head.timeout) * 1000 : 0;
   return x.timeoutMs > 0
     ? null
     : new RouterError('bad_request', 'x-turnout-timeout must be a number of seconds above 0, for example 30 or 0.5.');
 }
+
+const wrongSessionEnd = (): RouterError =>
+  new RouterError('bad_request', 'x-turnout-session-end must be 1, true or yes (0, false or no: the session goes on).');
 
 /** What a target alone tells. */
 interface TargetKind {

@@ -27,10 +27,21 @@ function whyNone(workers: readonly Worker[], role: string): string {
   const counts = (Object.keys(REASONS) as Reason[])
     .map((reason) => [reason, workers.filter((worker) => (worker.reasons & REASONS[reason]) !== 0).length] as const)
     .filter(([, count]) => count > 0)
-    .map(([reason, count]) => `${count} ${words[reason]}`);
+    .map(([reason, count]) => `${count} ${words[reason]}${reason === 'unhealthy' ? problemsOf(workers) : ''}`);
   return workers.length === 0
     ? `none${role} is registered`
     : `of ${workers.length}${role} registered, ${counts.join(', ') || 'all failed'}`;
+}
+
+/** How many problems are named: the others are in `GET /workers`. */
+const MAX_PROBLEMS = 3;
+
+/** What was wrong at their last checks. Never the address of an engine: clients read it. */
+function problemsOf(workers: readonly Worker[]): string {
+  const unhealthy = workers.filter(({ reasons }) => (reasons & REASONS.unhealthy) !== 0);
+  const problems = [...new Set(unhealthy.flatMap(({ problem }) => problem ?? []))];
+  if (problems.length === 0) return '';
+  return ` (${problems.slice(0, MAX_PROBLEMS).join('; ')}${problems.length > MAX_PROBLEMS ? '; …' : ''})`;
 }
 
 /** A pair takes one of each: the role that nobody has now is what is missing. */

@@ -36,7 +36,8 @@ export interface NewWorker {
   readonly isOperators?: boolean;
 }
 
-export type FleetEvent = 'added' | 'removed' | 'changed';
+/** `drained`: a removed worker has finished what it had. */
+export type FleetEvent = 'added' | 'removed' | 'changed' | 'drained';
 
 /**
  * All workers. The only place that changes who is eligible, and the only one that counts work in flight.
@@ -46,6 +47,8 @@ export type FleetEvent = 'added' | 'removed' | 'changed';
 export class Fleet {
   /** In the order they were added. */
   readonly workers: Worker[] = [];
+  /** Those that were removed and are finishing what they have. */
+  readonly leaving = new Set<Worker>();
   /** Those that may get new work; replaced, never changed in place. */
   eligible: readonly Worker[] = [];
   /** Exchanges under way, by slot. */
@@ -180,6 +183,7 @@ export class Fleet {
     this.#byUrl.delete(worker.url);
     this.#setReasons(worker, worker.reasons | REASONS.draining);
     worker.pool.retire();
+    this.leaving.add(worker);
     this.#refresh('removed', worker);
     this.#freeIfDone(worker);
   }
@@ -267,8 +271,9 @@ export class Fleet {
   }
 
   #freeIfDone(worker: Worker): void {
-    if (this.inFlight[worker.slot] !== 0) return;
+    if (this.inFlight[worker.slot] !== 0 || !this.leaving.delete(worker)) return;
     this.#freeSlots.push(worker.slot);
+    this.#tell('drained', worker);
   }
 
   #refresh(event: FleetEvent, worker: Worker): void {

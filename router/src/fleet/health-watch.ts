@@ -33,6 +33,7 @@ export type HealthEvent =
   | 'readmitted'
   | 'restarted'
   | 'held_back'
+  | 'not_up_yet'
   | 'not_started'
   | 'hung';
 
@@ -124,7 +125,7 @@ export class HealthWatch {
     const signs = early === null && problem === null ? null : await (early ?? signsOf(worker, hearing.ask));
     if (signs?.isPaused === false) pauses.forget(worker.engineUrl);
     const isPaused = signs?.isPaused === true || pauses.isPaused(worker.engineUrl);
-    for (const each of this.#workers) each.problem = problem;
+    for (const each of this.#workers) Object.assign(each, { problem, checkedAtMs: Date.now() });
     if (problem === null) await this.#passed(asker);
     // A paused engine fails its checks and is not broken, as long as it answers something. This is no sign of health either.
     else if (!isPaused || !hearing.hasAnswer) this.#failed(problem);
@@ -220,7 +221,7 @@ export class HealthWatch {
       // One that never answered gets no benefit of the doubt: its first failure is enough.
       if (this.#failures < failureThreshold && worker.isProven) continue;
       fleet.setReason(worker, 'unhealthy', true);
-      onEvent('quarantined', worker, problem, this.#failures);
+      onEvent(worker.isProven ? 'quarantined' : 'not_up_yet', worker, problem, this.#failures);
     }
   }
 }

@@ -28,7 +28,7 @@ export class FleetModels {
     this.#onChange = onChange;
     fleet.onEvent((event, worker) => {
       if (event === 'added') worker.models = declaredBy(worker);
-      if (event !== 'changed') this.#settle();
+      if (event === 'added' || event === 'removed') this.#settle();
     });
   }
 
@@ -81,6 +81,11 @@ export class FleetModels {
   /** Whether any worker is known to serve it. */
   isServed(model: string): boolean {
     return this.#fleet.workers.some(({ models }) => models !== null && serves(models, model));
+  }
+
+  /** All models that workers serve. */
+  names(): string[] {
+    return [...new Set(this.#fleet.workers.flatMap(({ models }) => [...(models?.keys() ?? [])]))];
   }
 
   /** The answer to `GET /v1/models`: what all of them serve, each in the words of the first that does. */

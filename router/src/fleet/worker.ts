@@ -79,6 +79,8 @@ export class Worker {
   readonly addedMs: number = performance.now();
   /** What was wrong when its health was last checked; null: nothing, or it was not checked yet. */
   problem: string | null = null;
+  /** When its health was last checked (Unix ms); null: not yet. */
+  checkedAtMs: number | null = null;
   /** Never shown: not in answers, not in logs. */
   key: WorkerKey;
   /** Bits of `REASONS`; 0: eligible. */

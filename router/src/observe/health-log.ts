@@ -27,8 +27,8 @@ export function logHealth(
   } else if (event === 'hung') {
     log.warn({ worker: url, detail, ...inFlightAt(waiting()) }, 'worker hung');
   } else {
-    const level = event === 'readmitted' || event === 'identified' ? 'info' : 'warn';
-    log[level]({ worker: url, detail }, `worker ${event.replace('_', ' ')}`);
+    const level = event === 'readmitted' || event === 'identified' || event === 'not_up_yet' ? 'info' : 'warn';
+    log[level]({ worker: url, detail }, `worker ${event.replaceAll('_', ' ')}`);
   }
 }
 

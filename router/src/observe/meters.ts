@@ -57,6 +57,12 @@ export class Meters implements Observer {
     return meters;
   }
 
+  /** A request was refused before its head was read to the end: it is no exchange. */
+  headRefused(code: string): void {
+    this.refusedHeads++;
+    add(this.errors, code);
+  }
+
   attemptFailed(_x: Exchange, worker: Worker, failure: string, _detail: string, willRetry: boolean): void {
     this.worker(worker).failedAttempts++;
     if (willRetry) add(this.retries, failure);

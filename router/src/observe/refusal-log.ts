@@ -25,7 +25,8 @@ export class RefusalLog implements Observer {
   finished(x: Exchange): void {
     if (x.outcome !== 'cut' && x.outcome !== 'refused') return;
     const code = x.error?.code ?? 'plugin_failed';
-    if (!this.#limit.take(code, performance.now())) return;
+    // Each answer that a hung engine leaves behind is written: it happens once, and its client has to be found.
+    if (code !== 'engine_hung' && !this.#limit.take(code, performance.now())) return;
     const session = sessionOf(x, this.#options.sessionHeaders);
     this.#log.warn(
       {

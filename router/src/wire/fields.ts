@@ -18,6 +18,8 @@ export const REQUEST_ID = 7;
 export const CONTENT_TYPE = 8;
 /** x-turnout-timeout: read here, since looking for it later would cost every request a search. */
 export const TIMEOUT = 12;
+/** x-turnout-session-end: for the same reason. */
+export const SESSION_END = 13;
 /** `te`, `trailer`, `keep-alive`, `proxy-connection`: dropped, never read. */
 export const HOP = 9;
 /** Where a client's key may stand. Passed on; the lines are noted so that checking them needs no search. */
@@ -41,6 +43,7 @@ for (const [name, kind] of [
   ['proxy-connection', HOP],
   ['transfer-encoding', TRANSFER_ENCODING],
   ['x-turnout-timeout', TIMEOUT],
+  ['x-turnout-session-end', SESSION_END],
 ] as const) {
   (known[name.length] ??= []).push({ name: ascii(name), kind });
 }

@@ -21,21 +21,23 @@ export function listenOn(server: Server, options: ListenOptions): Promise<number
   });
 }
 
-const listenProblems: Readonly<Record<string, (flag: string) => string>> = {
+const listenProblems: Readonly<Record<string, (flag: string, host: string) => string>> = {
   EADDRINUSE: (flag) =>
     `${flag}: another process listens there already. Choose another port, or give --reuse-port to both for an upgrade.`,
   EACCES: (flag) => `${flag}: not allowed to listen there. Choose a port above 1023.`,
   ENOTSUP: () =>
     '--reuse-port: this system has no SO_REUSEPORT that shares connections out (Linux 3.9 and newer have).',
-  EADDRNOTAVAIL: () => '--host: this machine has no such address.',
+  EADDRNOTAVAIL: (_, host) => `${host}: this machine has no such address.`,
+  ENOTFOUND: (_, host) => `${host}: no such host. Give an address of this machine, for example 127.0.0.1 or 0.0.0.0.`,
+  EAI_AGAIN: (_, host) => `${host}: the name could not be looked up. Give an address of this machine.`,
 };
 
-/** Rewords what goes wrong most often when a server starts. `flag`: the option that said where. */
-export async function listenOr(start: () => Promise<number>, flag: string): Promise<number> {
+/** Rewords what goes wrong most often when a server starts. `flag` and `host`: the options that name the port and the address. */
+export async function listenOr(start: () => Promise<number>, flag: string, host: string): Promise<number> {
   try {
     return await start();
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    throw new Error(listenProblems[code ?? '']?.(flag) ?? `${flag}: ${message}`, { cause: error });
+    throw new Error(listenProblems[code ?? '']?.(flag, host) ?? `${flag}: ${message}`, { cause: error });
   }
 }

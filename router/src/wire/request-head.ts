@@ -12,6 +12,7 @@ import {
   Head,
   INCOMPLETE,
   REQUEST_ID,
+  SESSION_END,
   TIMEOUT,
   TRANSFER_ENCODING,
   UPGRADE,
@@ -86,6 +87,8 @@ export class RequestHead extends Head {
   hasRequestIdLine = false;
   /** Value of x-turnout-timeout, '' when absent. */
   timeout = '';
+  /** Value of x-turnout-session-end, '' when absent. */
+  sessionEnd = '';
   /** The answer carries the id of the request under this name too; '' for none. */
   idHeader = '';
   /** The client waits for `100 Continue` before it sends its body. */
@@ -248,6 +251,9 @@ export class RequestHead extends Head {
       case REQUEST_ID:
         this.hasRequestIdLine = true;
         if (this.requestId === '') this.requestId = bytes.toString('latin1', valueStart, valueEnd);
+        return true;
+      case SESSION_END:
+        this.sessionEnd = bytes.toString('latin1', valueStart, valueEnd);
         return true;
       case TIMEOUT:
         this.timeout = bytes.toString('latin1', valueStart, valueEnd);

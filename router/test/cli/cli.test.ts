@@ -40,6 +40,31 @@ test('a port that is taken is said in words', async (t) => {
   assert.match(run.output(), new RegExp(`--port ${port}: another process listens there`));
 });
 
+test('a host that does not exist is named, and not the port', async (t) => {
+  for (const [flag, ...others] of [['--host'], ['--prometheus-host'], ['--admin-host', '--admin-port', '0']]) {
+    const run = turnout(t, ['--port', '0', '--prometheus-port', '0', `${flag}=nohost.invalid`, ...others]);
+    assert.equal(await run.ended, 2);
+    assert.match(
+      run.output(),
+      new RegExp(`^turnout: ${flag} nohost\\.invalid: (no such host|the name could not be)`, 'm'),
+    );
+  }
+});
+
+test('a start without workers says how to add them, and one without keys on all addresses that it is open', async (t) => {
+  const ports = ['--port', '0', '--prometheus-port', '0'];
+  const bare = turnout(t, ports);
+  await bare.says(/no workers yet: give --worker-urls, or POST \/add_worker/);
+  assert.doesNotMatch(bare.output(), /without keys/);
+  const engine = await simEngine(t);
+  const open = turnout(t, [...ports, '--host', '0.0.0.0', '--worker-urls', engine.url]);
+  await open.says(/--host 0\.0\.0\.0 without keys: everyone who can reach it may send requests, add workers/);
+  assert.doesNotMatch(open.output(), /no workers yet/);
+  const guarded = turnout(t, [...ports, '--host', '0.0.0.0', '--api-key', 'k']);
+  await guarded.says(/no workers yet/);
+  assert.doesNotMatch(guarded.output(), /without keys/);
+});
+
 test('a worker that is not a URL stops the start', async (t) => {
   const run = turnout(t, ['serve', ...anyPorts, '--worker-urls', 'ftp://x']);
   assert.equal(await run.ended, 2);

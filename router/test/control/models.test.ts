@@ -80,7 +80,7 @@ test('a model that nobody lists is looked for once more, then it is a 404 in the
   for (const [i, got] of answers.entries()) {
     deepEqual([got.status, got.get('x-turnout-error')], [404, 'model_not_found']);
     const { error } = JSON.parse(got.text) as { error: unknown };
-    const message = `The model \`no such ${i + 1}\` does not exist.`;
+    const message = `The model \`no such ${i + 1}\` does not exist. Served: \`a\`, \`b\`, \`new\` (GET /v1/models).`;
     deepEqual(error, { message, type: 'invalid_request_error', param: null, code: 'model_not_found' });
   }
   ok(

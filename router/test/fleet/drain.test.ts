@@ -1,5 +1,6 @@
 import { deepEqual, equal, notEqual } from 'node:assert/strict';
 import { test } from 'node:test';
+import { pino } from 'pino';
 import { connectClient, request, send } from '../harness/client.ts';
 import { startEngine } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
@@ -121,4 +122,29 @@ test('close at the end of its grace: what is left ends incomplete', async (t) =>
   equal(client.unread.includes('0\r\n\r\n'), false);
   await asked.connection.untilEnded();
   await until('nothing is under way', () => router.pipeline.underWay.size === 0);
+});
+
+test('a removed worker is shown as draining until its last request has ended, and then logged as drained', async (t) => {
+  const lines: string[] = [];
+  const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) });
+  const { router, ask, client } = await startScene(t, {}, { log });
+  const asked = await ask(HELLO);
+  const [worker] = router.fleet.workers;
+  const get = async (path: string) => {
+    const { status, text } = await send(t, router.url, request('GET', path));
+    return [status, JSON.parse(text)] as [number, { workers: object[]; status: string; not_serving_because: string[] }];
+  };
+  equal((await send(t, router.url, request('DELETE', `/workers/${worker!.id}`))).status, 202);
+  const [, shown] = await get(`/workers/${worker!.id}`);
+  deepEqual([shown.status, shown.not_serving_because], ['draining', ['draining']]);
+  equal((await get('/workers'))[1].workers.length, 1);
+  deepEqual(router.fleet.workers, []);
+  const hasLine = (msg: string): boolean => lines.some((line) => line.includes(`"${msg}"`));
+  deepEqual([hasLine('worker removed'), hasLine('worker drained')], [true, false]);
+  asked.answer('{}');
+  await client.answer();
+  await untilIdle(router);
+  equal(hasLine('worker drained'), true);
+  equal((await get(`/workers/${worker!.id}`))[0], 404);
+  deepEqual((await get('/workers'))[1].workers, []);
 });

@@ -1,5 +1,6 @@
-import { deepEqual, equal, ok } from 'node:assert/strict';
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { pino } from 'pino';
 import { request, send } from '../harness/client.ts';
 import { type ControlAnswer, answer, deadUrl, startEngine } from '../harness/engine.ts';
 import { HELLO, type RouterOptions, startTestRouter } from '../harness/router.ts';
@@ -218,4 +219,33 @@ test('a removed worker is asked no more', async (t) => {
     setTimeout(resolve, 150);
   });
   equal(state.checks, after);
+});
+
+test('a worker shows its last check, and the refusal says what was wrong with it', async (t) => {
+  const { engine, state } = await patient(t);
+  const dead = await deadUrl();
+  const lines: string[] = [];
+  const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) });
+  const router = await startTestRouter(t, { ...FAST, workerUrls: [engine.url, dead] }, { log });
+  const [sickly, absent] = router.fleet.workers;
+  await until('both are checked', () => sickly!.engine !== null && absent!.checkedAtMs !== null);
+  const lastCheck = async (worker: typeof sickly) => {
+    const { text } = await send(t, router.url, request('GET', `/workers/${worker!.id}`));
+    return (JSON.parse(text) as { last_check: { at: string; error: string | null } }).last_check;
+  };
+  equal((await lastCheck(sickly)).error, null);
+  const { at, error } = await lastCheck(absent);
+  equal(error, 'ECONNREFUSED');
+  ok(Math.abs(Date.parse(at) - Date.now()) < 60_000);
+  state.isWell = false;
+  await until('it is in quarantine', () => !sickly!.isHealthy);
+  const refused = await send(t, router.url, request('POST', '/generate', '{}'));
+  equal(refused.status, 503);
+  match(refused.text, /of 2 registered, 2 unhealthy \(\/health answered 503; ECONNREFUSED\)/);
+  const levelOf = (part: string): number | undefined =>
+    lines
+      .map((line) => JSON.parse(line) as { level: number; msg: string; worker: string })
+      .find(({ msg, worker }) => msg.includes(part) && worker === absent!.url)?.level;
+  equal(levelOf('worker not up yet'), 30, 'a worker that was never up is no failure');
+  equal(levelOf('Marking DEAD'), undefined);
 });

@@ -1,6 +1,7 @@
 import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
-import { request } from '../harness/client.ts';
+import { metricOf } from '../chaos/scene.ts';
+import { request, send } from '../harness/client.ts';
 import { answer } from '../harness/engine.ts';
 import { HELLO, startScene, untilIdle } from '../harness/router.ts';
 
@@ -13,6 +14,13 @@ test('a body that is declared too large gets 413 before it is sent, and no engin
   deepEqual([got.status, got.get('x-turnout-error'), got.get('connection')], [413, 'payload_too_large', 'close']);
   equal(await client.untilEnded(), 'end');
   equal(engine.connections.length, 0);
+});
+
+test('it is counted by its code, as every refusal', async (t) => {
+  const { router } = await startScene(t, { maxPayloadSize: 100 });
+  for (let i = 0; i < 2; i++) equal((await send(t, router.url, request('POST', '/x', 'y'.repeat(300)))).status, 413);
+  equal(await metricOf(router.metricsUrl, 'turnout_errors_total{code="payload_too_large"}'), 2);
+  equal(await metricOf(router.metricsUrl, 'turnout_refused_heads_total'), 2);
 });
 
 test('a body of just the largest size passes', async (t) => {

@@ -24,6 +24,8 @@ export function describe(context: WorkersContext, worker: Worker) {
     weight_version: worker.weightVersion,
     models: worker.models === null ? null : [...worker.models.keys()],
     not_serving_because: worker.reasonNames(),
+    last_check:
+      worker.checkedAtMs === null ? null : { at: new Date(worker.checkedAtMs).toISOString(), error: worker.problem },
     ...(worker.tokenizerMismatch === null ? {} : { tokenizer_mismatch: worker.tokenizerMismatch }),
     ...jobOf(context, worker),
   };
@@ -45,8 +47,9 @@ export function describeBriefly(context: WorkersContext, worker: Worker) {
   return { url, model_id, is_healthy, ...more };
 }
 
-/** From its health: `pending` until its first good check, `failed` when that took too long or a later one failed. */
-function statusOf({ startupTimeoutMs }: WorkersContext, worker: Worker): 'pending' | 'ready' | 'failed' {
+/** From its health: `draining` once it was removed, `pending` until its first good check, `failed` when that took too long or a later one failed. */
+function statusOf({ startupTimeoutMs }: WorkersContext, worker: Worker): 'pending' | 'ready' | 'failed' | 'draining' {
+  if ((worker.reasons & REASONS.draining) !== 0) return 'draining';
   if (worker.isProven) return (worker.reasons & REASONS.unhealthy) === 0 ? 'ready' : 'failed';
   return performance.now() - worker.addedMs > startupTimeoutMs() ? 'failed' : 'pending';
 }

@@ -26,18 +26,22 @@ export function addRestRoutes(app: Hono, context: WorkersContext): void {
   const isVllm = workerApi === 'vllm';
 
   /** Runs `act` with the worker that the path names by its id, or with `--worker-api vllm` by its URL. */
-  const withWorker = (act: (c: IdContext, worker: Worker) => Response | Promise<Response>) => (c: IdContext) => {
-    const id = c.req.param('id');
-    const worker = fleet.workers.find((each) => each.id === id) ?? (isVllm ? fleet.get(urlIn(id)) : undefined);
-    if (worker !== undefined) return act(c, worker);
-    if (!isVllm && !UUID.test(id)) {
-      return c.json({ error: `Invalid worker_id '${id}' (expected UUID)`, code: 'BAD_REQUEST' }, 400);
-    }
-    return notFound(c, isVllm ? urlIn(id) : id);
-  };
+  type Act = (c: IdContext, worker: Worker) => Response | Promise<Response>;
+  const withWorker =
+    (act: Act, isLeavingToo: 'also draining' | null = null) =>
+    (c: IdContext) => {
+      const id = c.req.param('id');
+      const among = isLeavingToo === null ? fleet.workers : [...fleet.workers, ...fleet.leaving];
+      const worker = among.find((each) => each.id === id) ?? (isVllm ? fleet.get(urlIn(id)) : undefined);
+      if (worker !== undefined) return act(c, worker);
+      if (!isVllm && !UUID.test(id)) {
+        return c.json({ error: `Invalid worker_id '${id}' (expected UUID)`, code: 'BAD_REQUEST' }, 400);
+      }
+      return notFound(c, isVllm ? urlIn(id) : id);
+    };
 
   app.get('/workers', (c) => {
-    const { workers } = fleet;
+    const workers = [...fleet.workers, ...fleet.leaving];
     const count = (role: string) => workers.filter((worker) => worker.role === role).length;
     return c.json({
       workers: workers.map((worker) => describe(context, worker)),
@@ -69,7 +73,7 @@ export function addRestRoutes(app: Hono, context: WorkersContext): void {
 
   app.get(
     '/workers/:id{.+}',
-    withWorker((c, worker) => c.json((isVllm ? describeBriefly : describe)(context, worker))),
+    withWorker((c, worker) => c.json((isVllm ? describeBriefly : describe)(context, worker)), 'also draining'),
   );
 
   const change = withWorker(async (c, worker) => {
@@ -96,7 +100,7 @@ export function addRestRoutes(app: Hono, context: WorkersContext): void {
       { status: 'accepted', worker_id: worker.id, message: 'Worker removed; it finishes what it has' },
       202,
     );
-  });
+  }, 'also draining');
   const removeByUrl = (c: IdContext) => {
     const url = urlIn(c.req.param('id'));
     const named = fleet.named(url);

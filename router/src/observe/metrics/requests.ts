@@ -44,7 +44,7 @@ export const requestMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_refused_heads_total',
     type: 'counter',
-    help: 'Requests refused before they became exchanges: malformed or oversized heads.',
+    help: 'Requests refused by their head: malformed, too large, or with a Content-Length beyond --max-payload-size. turnout_errors_total counts them too, turnout_requests_total does not.',
     read: ({ meters }) => one(meters.refusedHeads),
   },
   {
