@@ -32,14 +32,14 @@ export async function checkPorts(config: Config): Promise<void> {
   // Among several that listen, the system would give connections to one that goes away again.
   if (reusePort) return;
   const wanted = [
-    { flag: '--port', host, port },
-    { flag: '--admin-port', host: adminHost, port: adminPort ?? 0 },
-    { flag: '--prometheus-port', host: prometheusHost, port: prometheusPort },
+    { flag: '--port', hostFlag: '--host', host, port },
+    { flag: '--admin-port', hostFlag: '--admin-host', host: adminHost, port: adminPort ?? 0 },
+    { flag: '--prometheus-port', hostFlag: '--prometheus-host', host: prometheusHost, port: prometheusPort },
   ];
-  for (const { flag, ...at } of wanted) {
+  for (const { flag, hostFlag, ...at } of wanted) {
     if (at.port === 0) continue;
     const probe = createServer();
-    await listenOr(() => listenOn(probe, { ...at, reusePort }), `${flag} ${at.port}`);
+    await listenOr(() => listenOn(probe, { ...at, reusePort }), `${flag} ${at.port}`, `${hostFlag} ${at.host}`);
     await new Promise((resolve) => probe.close(resolve));
   }
 }
