@@ -83,7 +83,7 @@ test('when the thread has ended plain chats go on as they are, counted; chats in
 });
 
 const notForRecord = [
-  ['that is too large', Buffer.alloc(33_554_433), {}, /may have 33554432 bytes/],
+  ['that is too large', Buffer.alloc(33_554_433), {}, /may have at most 33554432 bytes/],
   ['that its template refuses', Buffer.from('{}'), {}, /roles must alternate/],
   ['of an engine that takes no ids', Buffer.from('{}'), { engine: 'auto' }, /neither SGLang nor vLLM/],
 ] as const;
