@@ -17,6 +17,8 @@ export interface Engine {
   tokensMade: () => Promise<number>;
   /** Ends vLLM's engine core alone, as most of its real crashes do: its API lives on for a moment, to say so. */
   killCore: () => void;
+  /** Stops the process that makes the tokens, where it stands: the HTTP server lives on. @returns what lets it go on */
+  freezeCore: () => () => void;
   /** As a crash ends it: at once, all its processes, no goodbye on any connection. */
   kill: () => Promise<void>;
   /** As an operator ends it. */
@@ -133,7 +135,12 @@ async function start(
     url,
     running: () => (kind === 'vllm' ? sumOfMetric(url, 'vllm:num_requests_running') : sglangRunning(url)),
     tokensMade: () => sumOfMetric(url, `${kind}:generation_tokens_total`),
-    killCore: () => process.kill(coreOf(child), 'SIGKILL'),
+    killCore: () => process.kill(coreOf(child, kind), 'SIGKILL'),
+    freezeCore: () => {
+      const core = coreOf(child, kind);
+      process.kill(core, 'SIGSTOP');
+      return () => process.kill(core, 'SIGCONT');
+    },
     kill: () => {
       child.ref();
       killGroup(child);
@@ -177,12 +184,15 @@ async function sglangRunning(url: string): Promise<number> {
   return loads.reduce((sum, load) => sum + load.num_running_reqs + load.num_waiting_reqs, 0);
 }
 
-function coreOf(api: ChildProcess): number {
+/** Names of the processes that make the tokens; Linux keeps 15 characters of a name. */
+const coreNames: Readonly<Record<EngineKind, string>> = { vllm: 'VLLM::Engine', sglang: 'sglang::schedul' };
+
+function coreOf(api: ChildProcess, kind: EngineKind): number {
   for (const entry of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
     try {
       // pid (name) state parent group ...
       const [name, group] = /\((.*)\) \S+ \d+ (\d+)/.exec(readFileSync(`/proc/${entry}/stat`, 'utf8'))?.slice(1) ?? [];
-      if (Number(group) === api.pid && name?.startsWith('VLLM::Engine')) return Number(entry);
+      if (Number(group) === api.pid && name?.startsWith(coreNames[kind])) return Number(entry);
     } catch {
       // a process that has just ended
     }
