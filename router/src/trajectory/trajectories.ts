@@ -111,7 +111,7 @@ export class Trajectories {
       },
       (error) => {
         this.#isDead = true;
-        log.error({ error: error.message }, 'the trajectory thread ended: nothing more is captured');
+        log.error({ error: error.message }, 'the trajectory thread ended: nothing is captured any more');
       },
     );
     this.#road = new ExpertsRoad({
@@ -186,7 +186,7 @@ export class Trajectories {
     await this.ledger.close();
     const { lost } = this.ledger;
     const { lastError: error, place: store } = this.#state;
-    if (lost > 0) this.#log.error({ lost, error, store }, 'trajectory store is failing: the last turns are lost');
+    if (lost > 0) this.#log.error({ lost, error, store }, 'the store takes no turns, and the last ones are lost');
   }
 
   /** The client has its answer already: where the end can't be kept, the log says so. */
@@ -195,7 +195,7 @@ export class Trajectories {
       const count = ++this.#unkeptEnds;
       if ((count & (count - 1)) !== 0) return;
       const detail = { error: (error as Error).message, session: end.session, count };
-      this.#log.warn(detail, 'the end of a session was not stored');
+      this.#log.warn(detail, 'the end of a session is not on record');
     });
   }
 
@@ -210,14 +210,13 @@ export class Trajectories {
     }
     const { dropped, lastError, place, isFailing, pending } = this.#state;
     if (isFailing !== wasFailing) {
-      if (isFailing)
-        this.#log.warn({ error: lastError, store: place, pending }, 'trajectory store is failing: turns are buffered');
-      else this.#log.info({ store: place }, 'trajectory store works again');
+      if (isFailing) this.#log.warn({ error: lastError, store: place, pending }, 'the store takes no turns: they wait');
+      else this.#log.info({ store: place }, 'the store takes turns again');
     }
     const now = performance.now();
     this.#sayEvicted(now);
     if (dropped === this.#saidDropped || now - this.#saidMs < SAY_MS) return;
-    this.#log.warn({ dropped: dropped - this.#saidDropped, error: lastError, store: place }, 'turns were dropped');
+    this.#log.warn({ dropped: dropped - this.#saidDropped, error: lastError, store: place }, 'turns not kept');
     this.#saidMs = now;
     this.#saidDropped = dropped;
   }

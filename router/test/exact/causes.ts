@@ -27,8 +27,9 @@ export const causeOf = {
   noVersion(_journal: Journal, _call: Call, _generated: Generated): string | null {
     return null;
   },
-  drift(_journal: Journal, { isRerendered }: Call): string | null {
-    return isRerendered ? 'the prompt was rendered anew' : null;
+  drift({ isRerendered, endsInToken, isChat }: Call, kind: string): string | null {
+    if (kind === 'text' && isChat && endsInToken) return 'the answer that the client sends ends within a token';
+    return kind === 'template' && isRerendered ? 'the prompt was rendered anew' : null;
   },
 };
 

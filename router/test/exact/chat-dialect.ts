@@ -1,5 +1,5 @@
 import { shown } from './hard-text.ts';
-import type { Dialect, Got } from './clients.ts';
+import { type Dialect, type Got, partOf } from './clients.ts';
 import { answerOf } from './plan.ts';
 
 interface Message {
@@ -18,11 +18,12 @@ interface ChatEvent {
 /** Clients of `/v1/chat/completions`. */
 export const chatDialect: Dialect<readonly Message[]> = {
   start: [],
-  ask({ call, state, answer }, { kept, say, isStopped }, prompt) {
+  ask({ call, state, answer }, step, prompt) {
+    const { kept, say, isStopped } = step;
     const asked = { role: isStopped || call === null ? 'user' : 'tool', content: say || 'go on' };
     if (call === null) return [{ role: 'system', content: prompt }, asked];
     if (kept === 100) return [...state, asked];
-    const text = shown(answer.slice(0, Math.ceil((answer.length * kept) / 100)));
+    const text = shown(partOf(answer, step));
     return [...state.slice(0, -1), { role: 'assistant', content: text }, asked];
   },
   request: (messages, step, rid) => {

@@ -210,12 +210,29 @@ class SessionCheck {
         this.#says(row, `${call.name} is put behind ${from}, and not said to be ambiguous`);
       const { parent } = call;
       const isApart = parent !== null && call.isFull && !this.#goesOn(before, turn, parent);
-      if (isApart && turn.drift === null && causeOf.loss(this.#journal, parent) === null)
+      // Of a stream of which no token is on record the router knows nothing.
+      const isUnknown = parent !== null && (causeOf.loss(this.#journal, parent) !== null || this.#isUnknown(parent));
+      if (isApart && turn.drift === null && !isUnknown)
         this.#says(row, `${call.name} does not go on from ${parents.join()}, and no drift says so`);
-      if (turn.drift !== null && causeOf.drift(this.#journal, call) === null)
+      const isUntold = parent !== null && this.#isUntold(parent);
+      if (turn.drift !== null && !isUntold && causeOf.drift(call, turn.drift.kind) === null)
         this.#says(row, `${call.name} has a drift (${turn.drift.kind})`);
       before = told;
     }
+  }
+
+  /** Of a stream that broke off the record has less than its client, for a reason. */
+  #isUntold(call: Call): boolean {
+    if (!isCut(call)) return false;
+    const counts = new Map(Array.from(this.#told.values(), ({ generated, turn }) => [generated, turn.output_tokens]));
+    return this.#generated.some(
+      (one) => one.call === call.name && causeOf.cut(call, one, counts.get(one) ?? 0) !== null,
+    );
+  }
+
+  #isUnknown(call: Call): boolean {
+    const known = [...this.#told.values()].some(({ generated }) => generated?.call === call.name);
+    return !known && this.#isUntold(call);
   }
 
   /** All that its client got of the turn before is in the row, but for a token that stopped it. */

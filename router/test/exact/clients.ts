@@ -98,6 +98,7 @@ export class Client<State> {
       session: this.#session,
       parent: from.call,
       isFull: step.kept === 100,
+      endsInToken: step.kept < 100 && shown(partOf(from.answer, step)).endsWith('\ufffd'),
       isChat: this.#path !== '',
       isStream,
       asksLogprobs: step.asksLogprobs,
@@ -181,6 +182,10 @@ export class Client<State> {
     for (const open of this.#gates.splice(0)) open();
   }
 }
+
+/** The beginning of an answer that a step goes on from. */
+export const partOf = (answer: readonly number[], { kept }: Step): readonly number[] =>
+  answer.slice(0, Math.ceil((answer.length * kept) / 100));
 
 /** How many tokens a text shows for certain; all of them where the answer is complete. */
 function tokensOf(text: string, finish: string, ids: readonly number[]): number {

@@ -23,6 +23,9 @@ export interface Wanted {
   readonly faults: Faults;
 }
 
+/** Of a hundred calls so many meet each of these. */
+export const usualFaults: Faults = { leaves: 4, races: 3, mishaps: { aborted: 3 } };
+
 const GROUPS = 20;
 /** Plans between two reports. */
 const ROUND = 10;

@@ -38,6 +38,8 @@ export interface Call {
   readonly parent: Call | null;
   /** It goes on from all that its client got of that answer, not only from a beginning of it. */
   readonly isFull: boolean;
+  /** That beginning ends within a token. */
+  readonly endsInToken: boolean;
   readonly isChat: boolean;
   readonly isStream: boolean;
   readonly asksLogprobs: boolean;

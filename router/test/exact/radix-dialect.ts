@@ -1,5 +1,5 @@
 import { shown } from './hard-text.ts';
-import type { Dialect, Got } from './clients.ts';
+import { type Dialect, type Got, partOf } from './clients.ts';
 import { answerOf } from './plan.ts';
 
 interface GenerateEvent {
@@ -11,11 +11,12 @@ interface GenerateEvent {
 /** Clients of SGLang's `/generate` that send text. */
 export const generateDialect: Dialect<string> = {
   start: '',
-  ask({ call, state, isStopped, answer }, { kept, closing, say }, prompt) {
+  ask({ call, state, isStopped, answer }, step, prompt) {
+    const { kept, closing, say } = step;
     const asked = `<|im_start|>user\n${say || 'go on'}<|im_end|>\n<|im_start|>assistant\n`;
     if (call === null) return `<|im_start|>system\n${prompt}<|im_end|>\n${asked}`;
     if (kept === 100 && say === '' && !isStopped) return state;
-    const left = shown(answer.slice(Math.ceil((answer.length * kept) / 100)));
+    const left = shown(answer.slice(partOf(answer, step).length));
     const text = kept === 100 || !state.endsWith(left) ? state : state.slice(0, state.length - left.length);
     return `${text}${closing}${asked}`;
   },

@@ -1,5 +1,5 @@
 import { test } from 'node:test';
-import { runHardCases } from './hard-cases.ts';
+import { runHardCases, usualFaults } from './hard-cases.ts';
 
 const trajectories = Number(process.env['TURNOUT_TRAJECTORIES'] ?? 2_000);
 const seed = Number(process.env['TURNOUT_SEED'] ?? Date.now() % 1_000_000_000);
@@ -9,7 +9,7 @@ test(
   { timeout: 280_000 },
   async (t) => {
     t.diagnostic(`seed ${seed}`);
-    const done = await runHardCases({ plugin: 'radix-tree', trajectories, seed, faults: {} });
+    const done = await runHardCases({ plugin: 'radix-tree', trajectories, seed, faults: usualFaults });
     t.diagnostic(JSON.stringify(done));
   },
 );

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { type PluginName, runHardCases } from './hard-cases.ts';
+import { type PluginName, runHardCases, usualFaults } from './hard-cases.ts';
 import type { Faults } from './plan.ts';
 
 /** The property of `exact/*.test.ts` over as many trajectories as wanted: `node router/test/exact/run.ts --plugin radix-tree --trajectories 100000`. */
@@ -8,7 +8,7 @@ const { values } = parseArgs({
     plugin: { type: 'string', default: 'radix-tree' },
     trajectories: { type: 'string', default: '100000' },
     /** Of a hundred calls, as JSON: see `Faults`. */
-    faults: { type: 'string', default: '{}' },
+    faults: { type: 'string', default: JSON.stringify(usualFaults) },
     seed: { type: 'string', default: String(Date.now() % 1_000_000_000) },
   },
 });

@@ -15,7 +15,7 @@ export const sessionMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_session_moves_total',
     type: 'counter',
-    help: 'Session moves, by reason: requests that went to another worker than the previous request of their session.',
+    help: 'Requests that went to another worker than the request of their session before them, by reason.',
     read: ({ places }) => each('reason', places.movesByReason),
   },
   {
@@ -27,19 +27,19 @@ export const sessionMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_prompt_tokens_total',
     type: 'counter',
-    help: 'Prompt tokens by worker, from responses with token counts (usage, meta_info).',
+    help: 'Tokens of prompts by worker, of answers in which the engine gave its counts (usage, meta_info).',
     read: ({ meters }) => byWorker(meters, ({ promptTokens }) => promptTokens),
   },
   {
     name: 'turnout_cached_tokens_total',
     type: 'counter',
-    help: 'Prompt tokens that were in the KV cache of the worker, from responses that report it.',
+    help: 'Tokens of the same prompts that were in the KV cache of the worker, where the engine says so.',
     read: ({ meters }) => byWorker(meters, ({ cachedTokens }) => cachedTokens),
   },
   {
     name: 'turnout_output_tokens_total',
     type: 'counter',
-    help: 'Output tokens by worker, from responses with token counts (usage, meta_info).',
+    help: 'Tokens of the same answers by worker.',
     read: ({ meters }) => byWorker(meters, ({ outputTokens }) => outputTokens),
   },
 ];

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { sessionOf } from '../../classify/keys.ts';
 import type { AnswerEar, Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
@@ -65,6 +66,8 @@ export class RadixTree implements PluginPhases {
   readonly #sessionHeaders: readonly string[];
   readonly #following = new WeakMap<Exchange, Following>();
   readonly #sameTokens: SameTokens;
+  /** Captured streams under way. */
+  #streams = 0;
   readonly #answers = new CopyPool(ANSWER_BYTES, SPARE_ANSWERS);
   #nextId = 1;
 
@@ -108,6 +111,7 @@ export class RadixTree implements PluginPhases {
     const { choices } = following.answer;
     const { dialect } = following;
     const tap = new AnswerTap(head.isEventStream, choices === 1, dialect === 'generate', this.#answers);
+    if (tap.isStream) this.#streams++;
     following.capture = this.#trajectories.captureAnswer({
       tap,
       choices,
@@ -124,6 +128,7 @@ export class RadixTree implements PluginPhases {
     const { capture } = following;
     if (capture === null) return this.#drop(following);
     const { tap } = capture;
+    if (tap.isStream) this.#streams--;
     if (tap.isTooLarge) this.tooLarge++;
     // Of a stream that broke off, what came was sampled nevertheless.
     const isKept = !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
@@ -194,7 +199,7 @@ export class RadixTree implements PluginPhases {
       this.failures++;
       if ((this.failures & (this.failures - 1)) === 0) {
         const detail = { failures: this.failures, error: (error as Error).message };
-        this.#log.error(detail, 'token lookup failed: requests are sent unchanged and not captured');
+        this.#log.error(detail, 'tokens could not be looked up: requests go on as they are');
       }
       return null;
     });
@@ -205,6 +210,9 @@ export class RadixTree implements PluginPhases {
     // A copy: what a view is on would cross over as a whole.
     const isSmall = body.length <= SLICE_BYTES;
     const copy = isSmall ? new Uint8Array(body) : await copied(body);
+    // A client may close a stream and send its next request at once, on another connection: where both can be read in one round of
+    // the event loop, the request may come first. What the stream had so far has to be known.
+    if (this.#streams > 0) await setImmediate();
     if (x.outcome !== null) return null;
     const opened = await this.#ledger.ask('openCapture', { ...call, body: copy }, isSmall ? [] : [copy.buffer]);
     // Its client left in the meantime, and nobody will close it: what it holds would stay for ever.

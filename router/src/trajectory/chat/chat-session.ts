@@ -51,6 +51,8 @@ export interface OpenTurn {
   readonly addedKeys: readonly string[];
   /** Why an answer in the request is none on record; null: all are, as far as any were sampled here. */
   readonly unmatched: 'lost' | 'text' | null;
+  /** Several turns have the answer that it goes on from, and nothing tells which of them its client means. */
+  readonly isAmbiguous: boolean;
   /** null: the engine renders it. */
   readonly prompt: Prompt | null;
   /** All tokens of the prompt. */
@@ -93,11 +95,11 @@ export class ChatSession {
   async ask(request: ChatRequest): Promise<OpenTurn> {
     const { tokenizer, template, equality } = this.#rules;
     const keys = request.messages.map((message) => messageKey(message, equality));
-    const { parent, unmatched } = this.#parentOf(request, keys);
+    const { parent, unmatched, isAmbiguous } = this.#parentOf(request, keys);
     if (parent !== null) this.#continued.add(this.tree.turns.get(parent.id) ?? parent);
     const from = parent?.depth ?? 0;
     const added = request.messages.slice(from);
-    const common = { request, parent, added, addedKeys: keys.slice(from), unmatched };
+    const common = { request, parent, added, addedKeys: keys.slice(from), unmatched, isAmbiguous };
     if (request.isForeign) return { ...common, prompt: null, promptIds: null };
     const made = continueBehind(parent, added, template, renderingOf(request), tokenizer.pieces);
     const before = idsUpTo(parent);
@@ -112,7 +114,10 @@ export class ChatSession {
   }
 
   /** @param keys of the request's messages */
-  #parentOf({ messages }: ChatRequest, keys: readonly string[]): Pick<OpenTurn, 'parent' | 'unmatched'> {
+  #parentOf(
+    { messages }: ChatRequest,
+    keys: readonly string[],
+  ): Pick<OpenTurn, 'parent' | 'unmatched' | 'isAmbiguous'> {
     const parent = this.tree.attach(keys);
     const depth = parent?.depth ?? 0;
     const others = this.tree.otherAnswers(keys).filter((turn) => turn.depth > depth);
@@ -120,11 +125,15 @@ export class ChatSession {
     // Of the deepest ones one that ends where a token does.
     const [first] = cuts;
     const cut = cuts.find(({ rest, depth: own }) => rest === '' && own === first!.depth) ?? first;
-    if (cut !== undefined) return { parent: this.#besideWhole(cut), unmatched: null };
+    if (cut !== undefined) {
+      const isAmbiguous = cuts.some((one) => one.id !== cut.id && one.depth === cut.depth && one.rest === cut.rest);
+      return { parent: this.#besideWhole(cut), unmatched: null, isAmbiguous };
+    }
     // An answer that is not on record, in a session whose record is not whole, may have been sampled here: its ids are lost.
     const isLost = this.isLost && messages.slice(depth).some(({ role }) => role === 'assistant');
     const isOther = others.some((turn) => messages[turn.depth - 1]!.role === 'assistant');
-    return { parent, unmatched: isLost ? 'lost' : isOther ? 'text' : null };
+    const isAmbiguous = parent !== null && this.tree.hasEqual(parent, keys);
+    return { parent, unmatched: isLost ? 'lost' : isOther ? 'text' : null, isAmbiguous };
   }
 
   /** What the client has of the answer of this turn, as a turn in its place; null: it has another answer. */
@@ -216,7 +225,7 @@ export class ChatSession {
 
   async #turnOf(
     id: string,
-    { parent, added, addedKeys, request }: OpenTurn,
+    { parent, added, addedKeys, request, isAmbiguous }: OpenTurn,
     { keeps, ids: asked, text, isAfresh, drift }: Prompt,
     sample: ChatSample,
     { version, ...facts }: ChatFacts,
@@ -250,6 +259,7 @@ export class ChatSession {
       cachedTokens: sample.cachedTokens,
       finishReason: sample.finishReason,
       drift,
+      ...(isAmbiguous ? { isAmbiguous } : {}),
       request: request.body,
       ...kept,
       ...topBytes(sample),

@@ -21,9 +21,9 @@ export function cutAnswer(turn: ChatTurn, message: Message, equality: Equality, 
   const sampled = turn.ids.subarray(turn.ids.length - turn.sampled);
   const text = bytesOf(sampled, pieces);
   if (text === null) return null;
-  const start = startOf(text, whole, reasoningOf(answer));
+  const start = startOf(text, withoutOpenLetter(whole), reasoningOf(answer));
   if (start < 0) return null;
-  const end = start + Buffer.byteLength(isPart ? got : whole);
+  const end = start + Buffer.byteLength(withoutOpenLetter(isPart ? got : whole));
   let tokens = 0;
   let at = 0;
   for (const id of sampled) {
@@ -41,10 +41,17 @@ export function cutAnswer(turn: ChatTurn, message: Message, equality: Equality, 
     ids: turn.ids.subarray(0, turn.ids.length - turn.sampled + tokens),
     sampled: tokens,
     text: turn.text?.endsWith(dropped) === true ? turn.text.slice(0, turn.text.length - dropped.length) : null,
-    rest: text.subarray(at, end).toString() + (isPart ? '' : got.slice(whole.length)),
+    rest:
+      text.subarray(at, start).toString() +
+      Buffer.from(got)
+        .subarray(Math.max(0, at - start))
+        .toString(),
     isTorn: true,
   };
 }
+
+/** Engines show bytes of a letter of which the others never came as U+FFFD, which is no text of any token. */
+const withoutOpenLetter = (text: string): string => text.replace(/\ufffd+$/, '');
 
 const hasCalls = ({ tool_calls: calls }: Message): boolean => Array.isArray(calls) && calls.length > 0;
 

@@ -41,6 +41,8 @@ test('a request goes on behind the turn with the most of its messages; of equal 
   assert.equal(tree.attach(keysOf(history)), a, 'a retry');
   assert.equal(tree.attach(keysOf([...history, answer('two'), user('3')])), again);
   assert.equal(tree.attach(keysOf([...history, answer('zwei'), user('3')])), other);
+  assert.equal(tree.hasEqual(again, keysOf([...history, answer('two'), user('3')])), true);
+  assert.equal(tree.hasEqual(other, keysOf([...history, answer('zwei'), user('3')])), false);
   assert.equal(
     tree.attach(keysOf([...history, answer('deux'), user('3')])),
     a,

@@ -67,6 +67,13 @@ export class SessionTree {
     return best;
   }
 
+  /** Whether the request may as well go on behind another turn: it was asked the same, and got the same answer. */
+  hasEqual(turn: ChatTurn, keys: readonly string[]): boolean {
+    for (const [other, isSame] of this.#asked(keys))
+      if (isSame && other !== turn && other.depth === turn.depth) return true;
+    return false;
+  }
+
   /** Turns that asked what the request begins with, and got another answer than the request has there; the deepest and newest first. */
   otherAnswers(keys: readonly string[]): ChatTurn[] {
     const others: ChatTurn[] = [];

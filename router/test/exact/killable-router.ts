@@ -1,0 +1,83 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { metricOf } from '../chaos/scene.ts';
+import { until } from '../harness/within.ts';
+import type { Journal } from './journal.ts';
+import type { Tested } from './scene.ts';
+
+const bin = join(import.meta.dirname, '../../bin/turnout.js');
+
+/** A router as its users run it, which is killed, and started again on its data folder. */
+export class KillableRouter implements Tested {
+  url = '';
+  readonly #options: readonly string[];
+  readonly #journal: Journal;
+  #child: ChildProcess | null = null;
+  #changing: Promise<void> = Promise.resolve();
+
+  static async start(options: readonly string[], journal: Journal): Promise<KillableRouter> {
+    const router = new KillableRouter(options, journal);
+    await router.#start();
+    return router;
+  }
+
+  constructor(options: readonly string[], journal: Journal) {
+    this.#options = options;
+    this.#journal = journal;
+  }
+
+  replace(): Promise<void> {
+    // All that want its end at this moment get one.
+    this.#journal.routerDeaths.push(this.#journal.now());
+    const child = this.#child!;
+    child.kill('SIGKILL');
+    this.#changing = this.#changing.then(async () => {
+      if (this.#child !== child) return;
+      await ended(child);
+      await this.#start();
+    });
+    return this.#changing;
+  }
+
+  settled(): Promise<void> {
+    return this.#changing;
+  }
+
+  async idle(): Promise<void> {
+    await until(
+      'the router is idle',
+      async () => (await metricOf(`${this.url}/metrics`, 'turnout_requests_in_flight')) === 0,
+    );
+  }
+
+  async close(): Promise<void> {
+    await this.#changing;
+    this.#child?.kill('SIGKILL');
+    if (this.#child !== null) await ended(this.#child);
+  }
+
+  async #start(): Promise<void> {
+    const child = spawn(process.execPath, [bin, 'serve', '--port', '0', '--prometheus-port', '0', ...this.#options]);
+    this.#child = child;
+    let said = '';
+    const { promise, resolve, reject } = Promise.withResolvers<string>();
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on('data', (part: Buffer) => {
+        said += part.toString();
+        const url = /listening on (http:\/\/[^\s"]+)/.exec(said)?.[1];
+        if (url !== undefined) resolve(url);
+      });
+    }
+    void ended(child).then(() => reject(new Error(`the router ended before it listened:\n${said}`)));
+    this.url = await promise;
+    await until('the router knows its engines', async () => {
+      const { workers } = (await (await fetch(`${this.url}/workers`)).json()) as { workers: { models?: unknown }[] };
+      return workers.every(({ models }) => models !== null);
+    });
+  }
+}
+
+const ended = async (child: ChildProcess): Promise<void> => {
+  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
+};
