@@ -1,6 +1,6 @@
 import type { Placement, Reason, Role, Worker } from './fleet/worker.ts';
 import type { Bagged } from './kit/bag.ts';
-import type { Usage } from './engines/usage-reader.ts';
+import type { Usage } from './engines/usage.ts';
 import type { RouterError } from './kit/errors.ts';
 import type { RequestBody } from './wire/request-body.ts';
 import type { Plugin } from './plugin.ts';

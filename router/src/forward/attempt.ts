@@ -1,4 +1,4 @@
-import { UsageReader } from '../engines/usage-reader.ts';
+import { readUsage } from '../engines/usage.ts';
 import type { Exchange, Failure } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { BAD, INCOMPLETE } from '../wire/fields.ts';
@@ -49,7 +49,6 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   #isCorked = false;
   #reads = 0;
   #timer: AnswerTimer | null = null;
-  #usage: UsageReader | null = null;
 
   constructor(x: Exchange, worker: Worker, sink: Sink, owner: AttemptOwner, rules: PairRules | null = null) {
     this.x = x;
@@ -262,7 +261,6 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     this.#timer?.answerBegan();
     if (head.isEventStream) this.worker.openStreams++;
     if (this.#rules?.isAside(this) === true) return this.#relayFrom(head);
-    if (this.x.isGeneration) this.#usage = new UsageReader(head.isEventStream);
     if (this.sink === this.x.sink) this.x.isAnswerOut = true;
     const isSent = this.#isRequestSent && !this.#connection.writer.hasUnsent;
     // From here no other worker can be tried, so nothing needs the body any more. Plugins may have kept a part of it.
@@ -291,9 +289,10 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     // A plugin that failed on these bytes has ended the attempt.
     if (this.isOver) return true;
     const isLast = surplus !== UNFINISHED;
-    if (this.#usage !== null && end > start) {
-      this.#usage.read(bytes, start, end - (isLast ? surplus : 0), isLast);
-      this.x.usage = this.#usage.usage;
+    const { x } = this;
+    if (x.isGeneration && end > start && this.#rules?.isAside(this) !== true) {
+      const bodyEnd = isLast ? end - surplus : end;
+      x.usage = readUsage(bytes, start, bodyEnd, this.#head!.isEventStream, isLast) ?? x.usage;
     }
     if (isLast) {
       this.#complete(surplus);

@@ -1,16 +1,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Usage, UsageReader } from './usage-reader.ts';
+import { type Usage, readUsage } from './usage.ts';
 
 function read(isEventStream: boolean, ...parts: readonly string[]): Usage | null {
-  const reader = new UsageReader(isEventStream);
+  let usage: Usage | null = null;
   // Engines' sockets read into one buffer: what stands around the part is something else.
   const around = '"completion_tokens":99,"prompt_tokens":98';
   for (const [i, part] of parts.entries()) {
     const bytes = Buffer.from(around + part + around);
-    reader.read(bytes, around.length, around.length + Buffer.byteLength(part), i === parts.length - 1);
+    const end = around.length + Buffer.byteLength(part);
+    usage = readUsage(bytes, around.length, end, isEventStream, i === parts.length - 1) ?? usage;
   }
-  return reader.usage;
+  return usage;
 }
 
 const counts = (promptTokens: number, cachedTokens: number, outputTokens: number): Usage => ({

@@ -25,6 +25,8 @@ const spelled = (output: string, prompt: string, ...cached: readonly string[]) =
   prompt: Buffer.from(`"${prompt}"`),
   cached: cached.map((name) => Buffer.from(`"${name}"`)),
 });
+/** How all of these names end: one search where there are no counts. */
+const TOKENS = Buffer.from('_tokens"');
 /** As OpenAI's completions and SGLang's `meta_info` spell them; as the Responses and the Messages API do. */
 const SPELLINGS = [
   spelled('completion_tokens', 'prompt_tokens', 'cached_tokens'),
@@ -32,29 +34,26 @@ const SPELLINGS = [
 ];
 
 /**
- * Finds the token counts of an answer as it passes: `usage` of OpenAI's APIs, `meta_info` of SGLang's. They are found where they stand
- * in the last bytes that were read at once; in an answer of several results (a JSON array) they are not looked for.
+ * Finds the token counts of an answer in what of it was read at once: `usage` of OpenAI's APIs, `meta_info` of SGLang's. In an answer
+ * of several results (a JSON array) they are not looked for.
  *
- * In an event stream a read is searched only where its last event may hold counts: it ends in an object within an object, or the
+ * A read of an event stream is searched only where its last event may hold counts: it ends in an object within an object, or the
  * stream ends with it. That is a look at a few bytes of the others.
+ *
+ * @param isLast nothing of the answer comes after these bytes
+ * @returns null: there are none
  */
-export class UsageReader {
-  /** null: none was found so far. */
-  usage: Usage | null = null;
-  readonly #isEventStream: boolean;
-
-  constructor(isEventStream: boolean) {
-    this.#isEventStream = isEventStream;
-  }
-
-  /** @param isLast nothing of the answer comes after these bytes */
-  read(bytes: Buffer, start: number, end: number, isLast: boolean): void {
-    const last = lastOfContent(bytes, start, end);
-    if (this.#isEventStream ? !mayHoldCounts(bytes, last) : isLast && bytes[last] !== RBRACE) return;
-    const from = isLast && !this.#isEventStream ? start : Math.max(start, end - TAIL_BYTES);
-    const found = findUsage(bytes.subarray(from, end));
-    if (found !== null) this.usage = found;
-  }
+export function readUsage(
+  bytes: Buffer,
+  start: number,
+  end: number,
+  isEventStream: boolean,
+  isLast: boolean,
+): Usage | null {
+  const last = lastOfContent(bytes, start, end);
+  if (isEventStream ? !mayHoldCounts(bytes, last) : isLast && bytes[last] !== RBRACE) return null;
+  const from = isLast && !isEventStream ? start : Math.max(start, end - TAIL_BYTES);
+  return findUsage(bytes.subarray(from, end));
 }
 
 /** Where the last byte is that is no end of a line and no end of a chunked body. */
@@ -75,6 +74,7 @@ const mayHoldCounts = (bytes: Buffer, last: number): boolean =>
   bytes[last] === RBRACE ? bytes[last - 1] === RBRACE : bytes[last] === RBRACKET;
 
 function findUsage(part: Buffer): Usage | null {
+  if (part.lastIndexOf(TOKENS) < 0) return null;
   for (const { output, prompt, cached } of SPELLINGS) {
     const at = part.lastIndexOf(output);
     if (at < 0) continue;
