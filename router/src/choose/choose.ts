@@ -116,7 +116,7 @@ export class Chooser {
       x.isCounted = true;
       x.freed = null;
       // Before the policy learns of its own choice: what it knows of the session is still as it was.
-      const to = choice.legs.at(-1)!.worker;
+      const to = choice.legs[choice.legs.length - 1]!.worker;
       const from = this.#noteWhy(x, to);
       if (from !== null) {
         this.#places!.moved(x, from, to, this.#whyMoved(x, from, to, policy, { offered, open, workers }));

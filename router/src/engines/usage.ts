@@ -53,7 +53,8 @@ export function readUsage(
   const last = lastOfContent(bytes, start, end);
   if (isEventStream ? !mayHoldCounts(bytes, last) : isLast && bytes[last] !== RBRACE) return null;
   const from = isLast && !isEventStream ? start : Math.max(start, end - TAIL_BYTES);
-  return findUsage(bytes.subarray(from, end));
+  // A view costs as much as the search: only where much stands before what is searched.
+  return from < TAIL_BYTES ? findUsage(bytes, from, end) : findUsage(bytes.subarray(from, end), 0, end - from);
 }
 
 /** Where the last byte is that is no end of a line and no end of a chunked body. */
@@ -73,27 +74,33 @@ function skipLineEnds(bytes: Buffer, start: number, from: number): number {
 const mayHoldCounts = (bytes: Buffer, last: number): boolean =>
   bytes[last] === RBRACE ? bytes[last - 1] === RBRACE : bytes[last] === RBRACKET;
 
-function findUsage(part: Buffer): Usage | null {
-  if (part.lastIndexOf(TOKENS) < 0) return null;
+/** Searches `bytes[from, end)`; what is before `from` costs time. */
+function findUsage(bytes: Buffer, from: number, end: number): Usage | null {
+  if (lastBefore(bytes, TOKENS, from, end) < 0) return null;
   for (const { output, prompt, cached } of SPELLINGS) {
-    const at = part.lastIndexOf(output);
-    if (at < 0) continue;
-    const outputTokens = countAt(part, at, output);
+    const at = lastBefore(bytes, output, from, end);
+    const outputTokens = countAt(bytes, at, output);
     if (outputTokens < 0) continue;
-    const near = part.subarray(Math.max(0, at - NEAR_BYTES), at + NEAR_BYTES);
-    let promptTokens = countAfter(near, prompt);
+    const nearStart = Math.max(from, at - NEAR_BYTES);
+    const near = bytes.subarray(nearStart, Math.min(end, at + NEAR_BYTES));
+    let promptTokens = countAt(near, near.lastIndexOf(prompt), prompt);
     // SGLang puts logprobs between the two.
-    if (promptTokens < 0) promptTokens = countAfter(part, prompt);
+    if (promptTokens < 0) promptTokens = countAt(bytes, lastBefore(bytes, prompt, from, end), prompt);
     let cachedTokens = -1;
-    for (const name of cached) if (cachedTokens < 0) cachedTokens = countAfter(near, name);
+    for (const name of cached) if (cachedTokens < 0) cachedTokens = countAt(near, near.lastIndexOf(name), name);
     return { promptTokens, cachedTokens, outputTokens };
   }
   return null;
 }
 
-/** The number after the last `name`, -1 if there is none. */
-const countAfter = (part: Buffer, name: Buffer): number => countAt(part, part.lastIndexOf(name), name);
+/** Where the last `name` begins that is in `bytes[from, end)`, -1 if there is none. */
+function lastBefore(bytes: Buffer, name: Buffer, from: number, end: number): number {
+  if (end - name.length < from) return -1;
+  const at = bytes.lastIndexOf(name, end - name.length);
+  return at < from ? -1 : at;
+}
 
+/** The number after the `name` at `at`, -1 if there is none. */
 function countAt(part: Buffer, at: number, name: Buffer): number {
   if (at < 0) return -1;
   let i = at + name.length;
