@@ -6,7 +6,7 @@ import { until } from '../harness/within.ts';
 import { startHungFleet, tokensIn } from './hung-fleet.ts';
 
 test('a busy engine whose health check is late keeps its work: its own figures show tokens', async (t) => {
-  const fleet = await startHungFleet(t, [{ busyHealthDelayMs: 2_000, stepBaseMs: 100 }], { hungAfterSecs: 0.8 });
+  const fleet = await startHungFleet(t, [{ busyHealthDelayMs: 2_000, stepBaseMs: 100 }], { hungAfterSecs: 2 });
   const [busy] = fleet.engines as [(typeof fleet.engines)[0]];
   const answer = fleet.generate(50);
   await until('it is out', () => !fleet.workerOf(busy).isHealthy, 15_000);
@@ -22,7 +22,7 @@ test('a long prompt that is read in parts is progress: nothing of it is sent twi
   for (const kind of ['sglang', 'vllm'] as const) {
     // 64 tokens of the prompt every 100 ms: five seconds and a half to the first token.
     const slow = { kind, maxStepTokens: 64, stepBaseMs: 100, busyHealthDelayMs: 2_000 };
-    const fleet = await startHungFleet(t, [slow, { kind, stepBaseMs: 100 }], { hungAfterSecs: 0.8 });
+    const fleet = await startHungFleet(t, [slow, { kind, stepBaseMs: 100 }], { hungAfterSecs: 2 });
     const client = await connectClient(t, fleet.router.url);
     const prompt = Array.from({ length: 3_500 }, (_, i) => 1 + (i % 200));
     client.write(post('/v1/completions', { model: 'sim', prompt, max_tokens: 2, ignore_eos: true }));
@@ -45,7 +45,7 @@ for (const [kind, pause, resume] of [
   test(`a pause of a ${kind} engine, also one that went to the engine itself, is never taken for a hang`, async (t) => {
     const own = { kind, pausedHealthDelayMs: 2_000 };
     for (const way of ['router', 'engine'] as const) {
-      const fleet = await startHungFleet(t, [own, own], { hungAfterSecs: 0.6 });
+      const fleet = await startHungFleet(t, [own, own], { hungAfterSecs: 1 });
       const client = await connectClient(t, fleet.router.url);
       client.write(post('/v1/completions', { model: 'sim', prompt: 'x', max_tokens: 20, ignore_eos: true }));
       await until('it runs', async () => (await fleet.begun()).includes(1));
