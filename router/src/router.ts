@@ -36,7 +36,8 @@ import { Fleet } from './fleet/fleet.ts';
 import { nobodyAvailable } from './fleet/availability.ts';
 import { type Discovery, startDiscovery } from './fleet/discover/kubernetes.ts';
 import { addNamed } from './fleet/change-workers.ts';
-import { fleetOptions, poolOptions } from './fleet/options.ts';
+import { fleetOptions, healthOptions, poolOptions } from './fleet/options.ts';
+import { VersionLabels } from './fleet/version-labels.ts';
 import { watchFleet } from './fleet/watch-fleet.ts';
 import { WorkerTls } from './fleet/worker-tls.ts';
 import { readWorkerUrls } from './fleet/worker-url.ts';
@@ -162,9 +163,11 @@ async function assemble(
   const pool = live.of(poolOptions);
   const fleet = new Fleet({ pool, tls: workerTls, key: access.workerKey, ...fleetOptions(config) });
   closers.add(() => fleet.close());
+  const labels = new VersionLabels(fleet, live.of(healthOptions));
+  closers.add(() => labels.close());
 
   // What stands beside the road.
-  const trajectories = await startTrajectories(config, log);
+  const trajectories = await startTrajectories(config, labels, log);
   const given = [...(parts.plugins ?? []), ...(trajectories?.plugins ?? [])];
   const pluginRoom = await startPlugins(given, { live, fleet, meters, log, trajectories });
   closers.add(() => pluginRoom.close());
@@ -195,7 +198,7 @@ async function assemble(
   const slowStart = new SlowStart(fleet, () => clock.nowMs);
   const hungRequests = new HungRequests(fleet, () => pipeline.underWay);
   const listener = fleetListener({ log, slowStart, table, waitingRoom, hungRequests });
-  const watch = watchFleet(fleet, live, random, listener);
+  const watch = watchFleet(fleet, live, random, labels, listener);
   closers.add(() => watch.close());
   const { breakers, health, models, stalls, pauses } = watch;
   const fullWorkers = new FullWorkers(fleet, waitingRoom, live.of(fullWorkersOptions), models);

@@ -190,7 +190,7 @@ export class HealthWatch {
   }
 
   #learn(facts: EngineFacts): void {
-    const { fleet, onEvent } = this.#parts;
+    const { fleet, versions, onEvent } = this.#parts;
     for (const worker of this.#workers) {
       if ((worker.reasons & REASONS.ranks) === 0) continue;
       if (facts.dpSize !== null && facts.dpSize > 1) fleet.splitRanks(worker, facts.dpSize);
@@ -199,7 +199,8 @@ export class HealthWatch {
     for (const worker of this.#workers) {
       if (worker.engine !== null) continue;
       worker.engine = facts.kind;
-      worker.weightVersion = facts.weightVersion;
+      worker.engineVersion = facts.engineVersion;
+      versions.learned(worker, facts.weightVersion);
       worker.kvTokens = facts.kvTokens;
       onEvent('identified', worker, facts.kind);
     }

@@ -1,4 +1,5 @@
 import { HealthWatch, type HealthWatchParts } from './health-watch.ts';
+import type { VersionLabels } from './version-labels.ts';
 import { WeightVersions } from './weight-versions.ts';
 import { REASONS, type Worker } from './worker.ts';
 
@@ -7,13 +8,16 @@ const SPREAD_MS = 4;
 
 /** Watches every engine of a fleet, each in its own turn, spread over the interval so that a large fleet is not probed at once. */
 export class Health {
+  /** What engines name their weights. */
+  readonly labels: VersionLabels;
   readonly #parts: HealthWatchParts;
   /** By `engineUrl`. */
   readonly #watches = new Map<string, HealthWatch>();
 
-  constructor(parts: Omit<HealthWatchParts, 'versions'>) {
-    const { fleet, options, onEvent } = parts;
-    const versions = new WeightVersions(fleet, options, (worker, detail) => onEvent('held_back', worker, detail));
+  constructor(parts: Omit<HealthWatchParts, 'versions'>, labels: VersionLabels) {
+    const { fleet, onEvent } = parts;
+    this.labels = labels;
+    const versions = new WeightVersions(fleet, labels, (worker, detail) => onEvent('held_back', worker, detail));
     this.#parts = { ...parts, versions };
     fleet.onEvent((event, worker) => {
       if (event === 'added') this.#start(worker);

@@ -10,6 +10,7 @@ import { FleetModels } from './models.ts';
 import { breakersOptions, healthOptions } from './options.ts';
 import { Pauses } from './pauses.ts';
 import { StallWatch } from './stalls.ts';
+import type { VersionLabels } from './version-labels.ts';
 import type { Worker } from './worker.ts';
 
 /** Who hears what is found out of engines. */
@@ -34,22 +35,32 @@ export interface FleetWatch {
 }
 
 /** Looks after workers from when they are added: adds none itself. */
-export function watchFleet(fleet: Fleet, live: LiveConfig, random: Random, ears: FleetEars): FleetWatch {
+export function watchFleet(
+  fleet: Fleet,
+  live: LiveConfig,
+  random: Random,
+  labels: VersionLabels,
+  ears: FleetEars,
+): FleetWatch {
   const breakers = new Breakers(fleet, live.of(breakersOptions), () => performance.now(), ears.onBreaker);
   const options = live.of(healthOptions);
   const pauses = new Pauses(() => options.maxPauseMs);
-  const health = new Health({
+  const parts = {
     fleet,
     options,
     random,
     breakers,
     pauses,
-    onEvent(event, worker, ...detail) {
-      if (event === 'restarted') pauses.forget(worker.engineUrl);
+    onEvent: ((event, worker, ...detail) => {
+      if (event === 'restarted') {
+        pauses.forget(worker.engineUrl);
+        labels.of(worker).restarted();
+      }
       if (event === 'restarted' || event === 'identified') void models.read([worker]);
       ears.onHealth(event, worker, ...detail);
-    },
-  });
+    }) satisfies OnHealthEvent,
+  };
+  const health = new Health(parts, labels);
   const models = new FleetModels(fleet, options, ears.onModels);
   const stalls = new StallWatch(fleet, (worker) => {
     ears.onStalled(worker);

@@ -1,22 +1,24 @@
-import { engines } from '../engines/engines.ts';
 import type { Fleet } from './fleet.ts';
+import type { VersionLabels } from './version-labels.ts';
 import type { Worker } from './worker.ts';
 
 /** What engines say of their weights. One that comes back after a failure may hold old ones, and serves only with those of the others. */
 export class WeightVersions {
   readonly #fleet: Fleet;
-  readonly #options: { readonly timeoutMs: number };
+  readonly #labels: VersionLabels;
   readonly #onHeldBack: (worker: Worker, detail: string) => void;
 
   /** @param onHeldBack told once for each version that a worker is held back for */
-  constructor(
-    fleet: Fleet,
-    options: { readonly timeoutMs: number },
-    onHeldBack: (worker: Worker, detail: string) => void,
-  ) {
+  constructor(fleet: Fleet, labels: VersionLabels, onHeldBack: (worker: Worker, detail: string) => void) {
     this.#fleet = fleet;
-    this.#options = options;
+    this.#labels = labels;
     this.#onHeldBack = onHeldBack;
+  }
+
+  /** An engine said this when it was asked what it is. */
+  learned(worker: Worker, version: string | null): void {
+    worker.weightVersion = version;
+    this.#labels.of(worker).saw(version);
   }
 
   /** Asks these workers anew. */
@@ -67,7 +69,7 @@ export class WeightVersions {
     );
   }
 
-  #ask(worker: Worker): Promise<string | null> {
-    return engines[worker.engine!].readWeightVersion(worker.asker(this.#options.timeoutMs));
+  async #ask(worker: Worker): Promise<string | null> {
+    return (await this.#labels.of(worker).ask(true)).name;
   }
 }

@@ -105,6 +105,8 @@ export class Worker {
   kvTokens: number | null = null;
   /** null until its first good health check. */
   engine: EngineKind | null = null;
+  /** As its engine says; null: not known. */
+  engineVersion: string | null = null;
   /** Where its tokenizer differs from the router's, for people; null: nowhere, or nobody compared. */
   tokenizerMismatch: string | null = null;
   /** What it serves, as it lists it itself: the JSON of each by its name. null: not known. */

@@ -2,7 +2,7 @@ import { getHeapStatistics } from 'node:v8';
 import type { CaptureOptions } from './capture/capture-calls.ts';
 import { type EndedTurn, type Parcel, TurnPacker } from './capture/turn-parcel.ts';
 import type { LedgerCalls } from './ledger-calls.ts';
-import { type Call, ThreadCaller } from './thread.ts';
+import { type Answer, type Argument, type Call, ThreadCaller } from './thread.ts';
 
 /** What the trajectory thread is started with: plain data, as it crosses over to it. */
 export interface LedgerOptions extends CaptureOptions {
@@ -31,6 +31,8 @@ export class Ledger extends ThreadCaller<LedgerCalls> {
   lost = 0;
   /** Those that ended after the thread did. */
   missed = 0;
+  /** What is asked of engines for the record: those that read it wait for this. null: nothing is. */
+  completes: () => Promise<unknown> | null = () => null;
   readonly #packer = new TurnPacker();
   /** Told whether the turns that wait in the packer are in the store. */
   #awaiting: ((isStored: boolean) => void)[] = [];
@@ -42,6 +44,15 @@ export class Ledger extends ThreadCaller<LedgerCalls> {
     // A part of what the caches hold are V8's objects: their limits come on top of the heap that Node gives a thread.
     const heapBytes = getHeapStatistics().heap_size_limit + (options.maxBytes ?? 0);
     super('trajectory/ledger-in-thread', options, onDeath, Math.ceil(heapBytes / 1_048_576));
+  }
+
+  /** As `ask`, for those that read the record: what engines are being asked for it is in the answer, if they say it soon. */
+  async read<N extends keyof LedgerCalls & string>(
+    name: N,
+    argument: Argument<LedgerCalls[N]>,
+  ): Promise<Answer<LedgerCalls[N]>> {
+    await this.completes();
+    return this.ask(name, argument);
   }
 
   /**

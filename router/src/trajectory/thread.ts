@@ -5,8 +5,8 @@ import { Slots } from '../kit/slots.ts';
 /** What a thread can be asked for: each may block, as it has its thread to itself. */
 export type Calls = Readonly<Record<string, (argument: never) => unknown>>;
 
-type Argument<F> = F extends (argument: infer A) => unknown ? A : never;
-type Answer<F> = F extends (argument: never) => infer R ? Awaited<R> : never;
+export type Argument<F> = F extends (argument: infer A) => unknown ? A : never;
+export type Answer<F> = F extends (argument: never) => infer R ? Awaited<R> : never;
 
 /** `id` 0: it is not answered. */
 export interface Call {

@@ -3,12 +3,14 @@ import { RouterError } from '../kit/errors.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Observer } from '../observe/observer.ts';
 import type { Plugin } from '../plugin.ts';
+import type { VersionLabels } from '../fleet/version-labels.ts';
 import { CallRecorder } from './calls/call-recorder.ts';
 import { AnswerCapture, type AnswerCaptureParts } from './capture/answer-capture.ts';
 import { ExpertsRoad, ExpertsTap } from './capture/experts-tap.ts';
 import type { EndedTurn } from './capture/turn-parcel.ts';
 import { endedSessions } from './ended-sessions.ts';
 import { Ledger } from './ledger.ts';
+import { VersionBrackets } from './version-brackets.ts';
 import { defaultMemoryBytes, machineMemory } from './memory-limit.ts';
 import type { SessionEnd } from './session-calls.ts';
 import type { StoreState } from './store/store-calls.ts';
@@ -26,6 +28,7 @@ const NOTHING_YET: StoreState = {
   pending: 0,
   unknownLogprobs: 0,
   textTurns: 0,
+  unknownVersions: 0,
   isFailing: false,
   lastError: '',
   turns: 0,
@@ -58,13 +61,18 @@ const areWanted = ({ store, captureRequired, tokenizerPath, plugin, captureChat 
   store !== undefined || captureRequired || (tokenizerPath !== undefined && (plugin.length > 0 || captureChat));
 
 /** Rejects, in words for the user, when the store can't be had. @returns null: nobody asked for it, so there is no thread */
-export async function startTrajectories(config: TrajectoryConfig, log: Logger): Promise<Trajectories | null> {
-  return areWanted(config) ? Trajectories.start(config, log) : null;
+export async function startTrajectories(
+  config: TrajectoryConfig,
+  labels: VersionLabels,
+  log: Logger,
+): Promise<Trajectories | null> {
+  return areWanted(config) ? Trajectories.start(config, labels, log) : null;
 }
 
 /** Trajectories, seen from the event loop: the thread that keeps them, and how its store is. */
 export class Trajectories {
   readonly ledger: Ledger;
+  readonly versions: VersionBrackets;
   readonly #road: ExpertsRoad;
   /** Records chats that come in other words than those of OpenAI's chat completions. */
   readonly calls: CallRecorder;
@@ -88,7 +96,7 @@ export class Trajectories {
   /** How much turns may take where they are kept in memory. */
   readonly #storeBytes: number;
 
-  private constructor(config: TrajectoryConfig, log: Logger) {
+  private constructor(config: TrajectoryConfig, labels: VersionLabels, log: Logger) {
     const { dataDir = null, store = null, storeMaxAgeSecs, tokenizerPath = null } = config;
     const storeMemoryBytes = config.storeMemoryBytes ?? defaultMemoryBytes();
     this.#storeBytes = storeMemoryBytes;
@@ -114,6 +122,8 @@ export class Trajectories {
         log.error({ error: error.message }, 'the trajectory thread ended: nothing is captured any more');
       },
     );
+    this.versions = new VersionBrackets(labels, this.ledger);
+    this.ledger.completes = () => this.versions.settled();
     this.#road = new ExpertsRoad({
       take: (piece) => this.ledger.ask('expertsPiece', piece),
       end: (key, cut, description) => this.ledger.tell('expertsEnd', { key, cut, description }),
@@ -121,13 +131,14 @@ export class Trajectories {
     });
     this.sessionEnds = endedSessions((end) => this.#sessionEnded(end), config.sessionHeaders);
     const { sessionHeaders } = config;
-    this.calls = new CallRecorder({ ledger: this.ledger, refusal: () => this.refusal, sessionHeaders, log });
+    const { ledger, versions } = this;
+    this.calls = new CallRecorder({ ledger, versions, refusal: () => this.refusal, sessionHeaders, log });
     this.#timer = setInterval(() => void this.#look(), LOOK_MS).unref();
   }
 
   /** Rejects, in words for the user, when the store can't be had. */
-  static async start(config: TrajectoryConfig, log: Logger): Promise<Trajectories> {
-    const started = new Trajectories(config, log);
+  static async start(config: TrajectoryConfig, labels: VersionLabels, log: Logger): Promise<Trajectories> {
+    const started = new Trajectories(config, labels, log);
     try {
       started.#state = await started.ledger.ask('storeState', null);
     } catch (error) {
@@ -182,6 +193,7 @@ export class Trajectories {
 
   async close(): Promise<void> {
     clearInterval(this.#timer);
+    await this.versions.settled();
     await this.#look();
     await this.ledger.close();
     const { lost } = this.ledger;

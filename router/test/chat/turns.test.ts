@@ -83,7 +83,7 @@ async function checkSamples(scene: ChatScene, session: string, histories: readon
     const start = leaf.mask.indexOf(1);
     assert.deepEqual(mask, leaf.mask.slice(start));
     assert.equal(meta.response_length, tokens.length - start);
-    assert.ok((meta.weight_versions as unknown[]).every((version) => typeof version === 'string'));
+    assert.ok((meta.weight_versions as unknown[]).every((version) => version === '1' || version === null));
     assert.equal(logprobs.length, mask.length);
     for (const [i, logprob] of logprobs.entries()) {
       // SGLang's streams leave out what has no text.
@@ -185,7 +185,7 @@ test('an answer that got lost is asked for again: a branch, and the session goes
   const second = await next(scene, session, first, 'user', 'b', {});
   await checkSamples(scene, session, [first, lost, second]);
   const versions = (await samplesOf(scene, session)).map(({ meta }) => meta.weight_versions);
-  assert.deepEqual(versions, [['default'], ['default', 'default']], 'one for each turn');
+  assert.deepEqual(versions, [['1'], ['1', '1']], 'one for each turn');
 });
 
 for (const kind of ['sglang', 'vllm'] as const) {

@@ -58,7 +58,14 @@ export class CaptureScene {
       writer.put(turn);
       this.turns.push({ ...turn, ids: turn.ids.slice(), logprobs: turn.logprobs.slice(), mask: turn.mask.slice() });
     };
-    this.captured = captureCalls(options, { put, stored: () => writer.stored(), copies: true }, null, writer);
+    const keeper = {
+      put,
+      expectVersions: () => {},
+      learned: () => {},
+      stored: () => writer.stored(),
+      copies: true,
+    };
+    this.captured = captureCalls(options, keeper, null, writer);
   }
 
   /** @param store what it finds of before, and keeps turns in */
@@ -117,7 +124,8 @@ export class CaptureScene {
       },
     };
     const facts = { session, group: '', tenant: '', worker: 'w', model: 'm', path: '/generate' };
-    const times = { startedAtMs: Date.now(), ttftMs: 1, generationMs: 1 };
+    const asked = { before: '', isProof: false, ticket: 0 };
+    const times = { startedAtMs: Date.now(), ttftMs: 1, generationMs: 1, asked };
     this.#packer.add({
       id,
       request,

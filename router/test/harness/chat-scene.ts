@@ -62,6 +62,8 @@ export async function startEngines(
       variedSampling: true,
       retokenizationDrift: true,
       meanOutputTokens: 12,
+      // A name that nobody set would prove nothing.
+      weightVersion: '1',
       onFinished: (record) => log.push(record),
       ...options,
     });

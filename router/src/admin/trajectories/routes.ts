@@ -68,7 +68,7 @@ export function addTrajectoryRoutes(app: Hono, ledger: Ledger): void {
     const { min_reward: minReward, max_reward: maxReward, ...marks } = rest;
     const query = said({ ...marks, minReward, maxReward, sinceMs, tenant: tenantFor(c, whose) });
     if (format === undefined)
-      return sendJson(c, await ledger.ask('sessionsJson', { ...query, ...said({ after }), limit }));
+      return sendJson(c, await ledger.read('sessionsJson', { ...query, ...said({ after }), limit }));
     if (c.req.query('limit') !== undefined || after !== undefined) {
       const error = 'An export is whole: "limit" and "after" are for lists, without "format".';
       return c.json({ error, code: 'bad_request' }, 400);
@@ -89,7 +89,7 @@ export function addTrajectoryRoutes(app: Hono, ledger: Ledger): void {
     const asked = justTenant.safeParse(c.req.query());
     if (!asked.success) return wrong(c, asked.error);
     const question = { session, ...said({ tenant: tenantFor(c, asked.data.tenant) }) };
-    const bytes = await ledger.ask('metricsJson', question);
+    const bytes = await ledger.read('metricsJson', question);
     return bytes === null ? unknown(c, session) : sendJson(c, bytes);
   };
 
@@ -101,7 +101,7 @@ export function addTrajectoryRoutes(app: Hono, ledger: Ledger): void {
     if (!asked.success) return wrong(c, asked.error);
     const { limit, after, tenant: whose } = asked.data;
     const question = { session, limit, ...said({ after, tenant: tenantFor(c, whose) }) };
-    const bytes = await ledger.ask('turnsJson', question);
+    const bytes = await ledger.read('turnsJson', question);
     return bytes === null ? unknown(c, session) : sendJson(c, bytes);
   });
 
@@ -117,7 +117,7 @@ export function addTrajectoryRoutes(app: Hono, ledger: Ledger): void {
 
 /** The next piece is made when the last one is on its way. null: there are too many exports already. */
 async function exportStream(ledger: Ledger, order: ExportOrder): Promise<ReadableStream<Uint8Array> | null> {
-  const id = await ledger.ask('exportBegin', order);
+  const id = await ledger.read('exportBegin', order);
   if (id === null) return null;
   return new ReadableStream<Uint8Array>(
     {

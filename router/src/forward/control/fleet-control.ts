@@ -6,6 +6,7 @@ import type { Exchange } from '../../exchange.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
 import type { Health } from '../../fleet/health.ts';
 import type { FleetModels } from '../../fleet/models.ts';
+import type { EngineLabel } from '../../fleet/engine-label.ts';
 import type { Pauses } from '../../fleet/pauses.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { CoarseClock } from '../../kit/clock.ts';
@@ -40,6 +41,8 @@ export class FleetControl {
   readonly #book: AddressBook;
   readonly #broadcast: PathTable<{ readonly path: string }>;
   readonly #single: PathTable<{ readonly path: string }>;
+  /** Those that may change the weights of one engine, and its label. */
+  readonly #updates = new WeakMap<Exchange, EngineLabel>();
   /** Of controls that go to one worker: to be called when they are over. */
   readonly #ends = new WeakMap<Exchange, (isDone: boolean) => void>();
 
@@ -65,6 +68,11 @@ export class FleetControl {
     } else if ('target' in address) {
       x.target = address.target;
       x.isForEngine = address.isForEngine;
+      if (control?.changesVersion === true) {
+        const label = this.#parts.health.labels.of(x.target);
+        this.#updates.set(x, label);
+        label.updateBegan();
+      }
     } else x.audience = address.audience;
     x.isSteering = control !== null || isAdded;
     if (x.isSteering && x.target !== null) this.#ends.set(x, this.#parts.pauses.begin(x.target.engineUrl, path));
@@ -84,10 +92,17 @@ export class FleetControl {
 
   /** One worker did what it was told: as after a control for all. */
   finished(x: Exchange): void {
+    this.#updates.get(x)?.updateEnded(mayHaveChanged(x.status));
     if (x.isSteering) this.#ends.get(x)?.(x.outcome === 'complete' && x.status < 300);
     if (x.isGeneration || x.audience !== null || x.outcome !== 'complete' || x.status >= 300 || x.worker === null)
       return;
     const { engineUrl } = x.worker;
+    if (!this.#updates.has(x) && controlOf(x.path)?.changesVersion === true) {
+      // A policy chose the engine: when the update began there is not known here.
+      const label = this.#parts.health.labels.of(x.worker);
+      label.updateBegan();
+      label.updateEnded(true);
+    }
     void this.#done(
       x.path,
       this.#parts.fleet.workers.filter((worker) => worker.engineUrl === engineUrl),
@@ -116,10 +131,14 @@ export class FleetControl {
     const bodies = await changedBodies(x, engines, joined);
     if (x.outcome !== null) return;
     if (bodies instanceof RouterError) return events.onFailed(x, bodies);
+    const isUpdate = controlOf(x.path)?.changesVersion === true;
     const calls = Array.from(engines, ([url, [worker]]) => {
       x.attempts++;
+      const label = isUpdate ? this.#parts.health.labels.of(worker!) : null;
+      label?.updateBegan();
       return {
         url,
+        label,
         startMs: performance.now(),
         end: this.#parts.pauses.begin(url, x.path),
         call: new ControlCall(x, worker!, bodies.get(url) ?? null, this.#parts.clock),
@@ -131,8 +150,9 @@ export class FleetControl {
       },
     };
     const results = await Promise.all(
-      calls.map(async ({ url, startMs, end, call }) => {
+      calls.map(async ({ url, label, startMs, end, call }) => {
         const answer = await call.answer;
+        label?.updateEnded(mayHaveChanged(answer.status));
         const result: ControlResult = { ...answer, worker: url, ms: performance.now() - startMs };
         end(isDone(result));
         if (x.outcome === null) this.#heard(x, result, engines.get(url)!);
@@ -165,6 +185,15 @@ export class FleetControl {
     x.sink.end();
   }
 }
+
+/** Statuses that say that an engine did not take a call. */
+const REFUSALS: ReadonlySet<number> = new Set([401, 403, 404, 405, 422, 501]);
+
+/**
+ * Whether an update of weights with this status (0, null: none came) may have changed them. SGLang 0.5.23 answers 400 to one that
+ * loaded the weights and could not flush its cache.
+ */
+const mayHaveChanged = (status: number | null): boolean => !REFUSALS.has(status ?? 0);
 
 const isIn = (table: PathTable<{ readonly path: string }>, path: string): boolean => {
   const found = table.find(path);

@@ -44,6 +44,7 @@ export interface TrajectoryCounters {
   readonly evictedLive: number;
   readonly expired: number;
   readonly unknownLogprobs: number;
+  readonly unknownVersions: number;
   readonly textTurns: number;
   readonly sentEarly: number;
 }

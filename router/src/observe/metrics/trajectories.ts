@@ -42,6 +42,12 @@ export const trajectoryMetrics: readonly MetricSpec[] = [
     read: ({ trajectories }) => kept(trajectories(), 'unknownLogprobs'),
   },
   {
+    name: 'turnout_trajectory_unknown_versions_total',
+    type: 'counter',
+    help: 'Captured turns with sampled tokens whose weight version is not known: null in exports.',
+    read: ({ trajectories }) => kept(trajectories(), 'unknownVersions'),
+  },
+  {
     name: 'turnout_trajectory_text_turns_total',
     type: 'counter',
     help: 'Captured turns of /v1/messages and /v1/responses whose tokens their engine does not tell: text, with exact false in exports.',

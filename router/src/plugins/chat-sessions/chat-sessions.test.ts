@@ -39,6 +39,11 @@ function scene(open: () => Promise<ChatOpened>, settings: { isRequired?: boolean
     ledger,
     refusal: null,
     isRequired,
+    versions: {
+      begin: () => null,
+      asked: () => ({ before: '', isProof: false, ticket: 0 }),
+      complete: () => {},
+    },
     captureAnswer: (parts: AnswerCaptureParts) =>
       new AnswerCapture(parts, new ExpertsTap(road, parts.tap), storedFirst),
   };

@@ -28,6 +28,7 @@ import { noSuchSession } from '../../trajectory/chat/session-id.ts';
 import { type Ledger, memoryOf } from '../../trajectory/ledger.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
 import { timesOf } from '../../trajectory/turn.ts';
+import type { Bracket } from '../../trajectory/version-brackets.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { SameTokens } from '../same-tokens/same-tokens.ts';
 import { maxModelLen } from './model-length.ts';
@@ -65,6 +66,12 @@ interface Following {
   /** How the present engine got it. */
   opened: Extract<ChatOpened, { problem: null }> | null;
   fromCompletion: FromCompletion | null;
+  /** What was known of its engine's weights before that engine got it. */
+  bracket: Bracket | null;
+  /** The answer does not name the weights. */
+  isUnnamed: boolean;
+  /** Its turns, as far as they have ended, are with the thread. */
+  closed: Promise<unknown>;
   capture: AnswerCapture | null;
 }
 
@@ -202,6 +209,9 @@ export class ChatSessions implements PluginPhases {
     x.head.drop('accept-encoding');
     const query = x.head.target.indexOf('?');
     x.engineTarget = query < 0 ? opened.path : opened.path + x.head.target.slice(query);
+    // SGLang names versions in whole answers.
+    following.isUnnamed = engine !== 'sglang' || opened.isStream;
+    following.bracket = trajectories.versions.begin(x, worker, following.isUnnamed);
     return bufferOf(opened.body);
   }
 
@@ -218,19 +228,21 @@ export class ChatSessions implements PluginPhases {
   }
 
   /** Its turns, as far as they have ended, go to the thread. */
-  #handOver(x: Exchange, { id, capture }: Following, isLast: boolean): Promise<boolean> | null {
+  #handOver(x: Exchange, following: Following, isLast: boolean): Promise<boolean> | null {
+    const { id, capture, bracket, isUnnamed } = following;
     const { worker, group } = x;
     const { tap, expertsKey } = capture!;
     const facts = {
       group,
       worker: worker?.url ?? '',
-      version: worker?.weightVersion ?? '',
+      asked: this.#around.trajectories.versions.asked(bracket, isUnnamed),
       ...timesOf(x, tap.isStream),
     };
     const answer = tap.take(isLast);
     const isAwaited = this.#around.trajectories.storesFirst;
     const call = { id, isStream: tap.isStream, isLast, answer, facts, expertsKey, isAwaited };
     const closed = this.#ledger.ask('chatClose', call, answer.length > 1 ? memoryOf(answer) : []);
+    following.closed = closed;
     const stored = closed.then(
       ({ problem, isStored }) => {
         this.#unread(problem, facts.worker);
@@ -284,7 +296,16 @@ export class ChatSessions implements PluginPhases {
   }
 
   #begin(): Following {
-    return { id: this.#nextId++, isOpen: false, opened: null, fromCompletion: null, capture: null };
+    return {
+      id: this.#nextId++,
+      isOpen: false,
+      opened: null,
+      fromCompletion: null,
+      bracket: null,
+      isUnnamed: false,
+      closed: Promise.resolve(),
+      capture: null,
+    };
   }
 
   async #largeCopy(answer: Buffer, { form, wishes }: Asked): Promise<ClientCopy> {
@@ -317,7 +338,9 @@ export class ChatSessions implements PluginPhases {
       const { tap } = capture;
       if (tap.isTooLarge) this.#unkept(`it has more than ${MAX_ANSWER_BYTES} bytes`, x.worker?.url ?? '');
       // Of a stream that broke off, what came was sampled nevertheless.
-      if (capture.end(!tap.isTooLarge && (tap.isStream || x.outcome === 'complete'))) return;
+      const isHandedOver = capture.end(!tap.isTooLarge && (tap.isStream || x.outcome === 'complete'));
+      this.#around.trajectories.versions.complete(x, following.bracket, following.closed);
+      if (isHandedOver) return;
     }
     this.#ledger.tell('chatDrop', id);
     const expertsKey = capture?.expertsKey ?? null;

@@ -35,7 +35,7 @@ export function addRoutes(app: Hono, ledger: Ledger): void {
     if (refusal !== null) return refusal;
     const wish = readWish(await c.req.text());
     if (typeof wish === 'string') return c.json({ error: wish, code: 'bad_request' }, 400);
-    const bytes = await ledger.ask('chatSamples', { ...nameOf(c), ...wish });
+    const bytes = await ledger.read('chatSamples', { ...nameOf(c), ...wish });
     // miles' drivers show the text as it is.
     if (typeof bytes === 'string') return c.text(bytes, 422);
     return c.body(Buffer.from(bytes), 200, { 'content-type': 'application/octet-stream' });

@@ -24,7 +24,11 @@ function scene(verify = false) {
   const plugin = new RadixTree(
     { forward: 'ids', completions: false, verify },
     {
-      trajectories: { ledger, refusal: null } as unknown as Trajectories,
+      trajectories: {
+        ledger,
+        refusal: null,
+        versions: { begin: () => null, complete: () => {} },
+      } as unknown as Trajectories,
       sameTokens: { check: () => checked.promise } as unknown as SameTokens,
       sessionHeaders: [],
       log: pino({ level: 'silent' }),

@@ -15,8 +15,10 @@ import { isPlainQuestion } from '../../trajectory/capture/plain-question.ts';
 import type { Ledger } from '../../trajectory/ledger.ts';
 import type { Trajectories } from '../../trajectory/trajectories.ts';
 import { timesOf } from '../../trajectory/turn.ts';
+import type { Bracket } from '../../trajectory/version-brackets.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { SameTokens } from '../same-tokens/same-tokens.ts';
+import { mayBeUnnamed, namesSpans } from './unnamed.ts';
 
 export interface RadixTreeOptions {
   readonly forward: 'ids' | 'text';
@@ -50,6 +52,8 @@ interface Following {
   answer: OpenAnswer | null;
   /** A part of its answer was handed over. */
   isBegun: boolean;
+  /** What was known of its engine's weights before that engine got it. */
+  bracket: Bracket | null;
   capture: AnswerCapture | null;
 }
 
@@ -91,7 +95,24 @@ export class RadixTree implements PluginPhases {
     const { refusal } = this.#trajectories;
     if (refusal !== null) throw new Refused(refusal);
     const sent = this.#body(x, body);
-    return this.#options.verify && sent instanceof Promise ? this.#checked(x, sent, worker) : sent;
+    if (!(sent instanceof Promise)) {
+      this.#leaves(x, worker);
+      return sent;
+    }
+    const checked = this.#options.verify ? this.#checked(x, sent, worker) : sent;
+    return checked.then((made) => {
+      this.#leaves(x, worker);
+      return made;
+    });
+  }
+
+  /** The request goes to its engine now. */
+  #leaves(x: Exchange, worker: Worker): void {
+    const following = this.#following.get(x);
+    if (following === undefined) return;
+    const { dialect } = following;
+    const isWatched = dialect === 'completions' || (dialect === 'generate' && !namesSpans(worker));
+    following.bracket = this.#trajectories.versions.begin(x, worker, isWatched);
   }
 
   /** Prompts of ids need no tokenizer, so they are not held up by a comparison of tokenizers, nor refused for its result. */
@@ -133,6 +154,7 @@ export class RadixTree implements PluginPhases {
     // Of a stream that broke off, what came was sampled nevertheless.
     const isKept = !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
     if (!capture.end(isKept)) this.#drop(following);
+    this.#trajectories.versions.complete(x, following.bracket);
     tap.free();
   }
 
@@ -153,7 +175,8 @@ export class RadixTree implements PluginPhases {
       following.isBegun = true;
     }
     const answer = pieces.length === 1 ? pieces[0]! : NOTHING;
-    const { id } = following;
+    const { id, dialect, bracket, answer: opened } = following;
+    const isUnnamed = mayBeUnnamed(x, dialect, tap.isStream, opened?.choices === 1);
     const turn = {
       id,
       request,
@@ -161,7 +184,7 @@ export class RadixTree implements PluginPhases {
       isLast,
       answer,
       expertsKey,
-      facts: this.#factsOf(x, tap.isStream),
+      facts: { ...this.#factsOf(x, tap.isStream), asked: this.#trajectories.versions.asked(bracket, isUnnamed) },
     };
     return this.#trajectories.turnEnded(turn, pieces);
   }
@@ -184,7 +207,7 @@ export class RadixTree implements PluginPhases {
     const dialect = dialectOf(x.path)!;
     const following =
       dialect !== 'completions' && isPlainQuestion(dialect, body)
-        ? { id: 0, dialect, request: body, opened: null, answer: PLAIN, isBegun: false, capture: null }
+        ? { id: 0, dialect, request: body, opened: null, answer: PLAIN, isBegun: false, bracket: null, capture: null }
         : this.#open(x, body, dialect);
     this.#following.set(x, following);
     return following;
@@ -203,7 +226,7 @@ export class RadixTree implements PluginPhases {
       }
       return null;
     });
-    return { id, dialect, request: null, opened, answer: null, isBegun: false, capture: null };
+    return { id, dialect, request: null, opened, answer: null, isBegun: false, bracket: null, capture: null };
   }
 
   async #ask(x: Exchange, body: Buffer, call: Omit<OpenCall, 'body'>): Promise<OpenAnswer | null> {

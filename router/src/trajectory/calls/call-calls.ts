@@ -52,7 +52,7 @@ export function callCalls({ capture, settled, writer, keepsBodies }: CallParts) 
         answer: keepsBodies ? joined(answer) : null,
       };
       const { finishReason, promptTokens, cachedTokens } = made;
-      const all = { index: 0, ids: tokenIds(sampled), logprobs, text: null, spans: [], experts: -1 };
+      const all = { index: 0, ids: tokenIds(sampled), logprobs, text: null, spans: [], endVersion: null, experts: -1 };
       capture()!.record(
         opened,
         { ...all, finishReason: reasonOf(finishReason), promptTokens, cachedTokens },
@@ -65,7 +65,7 @@ export function callCalls({ capture, settled, writer, keepsBodies }: CallParts) 
   };
 
   const putText = ({ finishReason, promptTokens, outputTokens, cachedTokens }: CallAnswer, call: EndedCall): void => {
-    const { session, ...facts } = call.facts;
+    const { session, asked: _, ...facts } = call.facts;
     const id = ids.next();
     writer.put({
       ...facts,

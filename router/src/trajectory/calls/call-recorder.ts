@@ -10,6 +10,7 @@ import type { ResponseHead } from '../../wire/response-head.ts';
 import { AnswerTap } from '../capture/answer-tap.ts';
 import { type Ledger, memoryOf } from '../ledger.ts';
 import { timesOf } from '../turn.ts';
+import type { Bracket, VersionBrackets } from '../version-brackets.ts';
 import { askingForRawMessages, withoutRawMessages } from './raw-messages.ts';
 import { MESSAGES_PATH, RESPONSES_PATH } from './read-call.ts';
 
@@ -22,11 +23,14 @@ interface Following {
   readonly request: Uint8Array;
   /** What the present engine tells of tokens is for the record alone. */
   hidesIds: boolean;
+  /** What was known of its engine's weights before that engine got it. */
+  bracket: Bracket | null;
   tap: AnswerTap | null;
 }
 
 export interface RecorderParts {
   readonly ledger: Ledger;
+  readonly versions: VersionBrackets;
   /** What is said to a request that has to be recorded and can't be now; null: go on. */
   readonly refusal: () => RouterError | null;
   readonly sessionHeaders: readonly string[];
@@ -74,9 +78,15 @@ export class CallRecorder {
     }
     // The answer has to be read: it may not come compressed.
     x.head.drop('accept-encoding');
-    const following = this.#following.get(x) ?? { request: await copied(body), hidesIds: false, tap: null };
+    const following = this.#following.get(x) ?? {
+      request: await copied(body),
+      hidesIds: false,
+      bracket: null,
+      tap: null,
+    };
     following.hidesIds = false;
     this.#following.set(x, following);
+    following.bracket = this.#parts.versions.begin(x, worker, true);
     if (x.path !== RESPONSES_PATH || worker.engine !== 'vllm') return body;
     if (body.length <= LARGE_BYTES) {
       const asking = askingForRawMessages(body);
@@ -111,6 +121,8 @@ export class CallRecorder {
     this.#following.delete(x);
     const tap = following?.tap ?? null;
     if (following === undefined || tap === null) return;
+    const { bracket } = following;
+    const { versions } = this.#parts;
     const worker = x.worker?.url ?? '';
     if (tap.isTooLarge) return this.#dropped('its answer is too large', worker);
     // Of a stream that broke off, what came was sampled nevertheless.
@@ -123,12 +135,15 @@ export class CallRecorder {
       worker,
       path: x.path,
       ...timesOf(x, tap.isStream),
+      asked: versions.asked(bracket, true),
     };
     const answer = tap.take();
     if (answer.length === 0) return;
     const { request } = following;
     const given = [...(answer.length > 1 ? memoryOf(answer) : []), ...memoryOf([request])];
-    this.#parts.ledger.ask('callEnded', { request, isStream: tap.isStream, answer, facts }, given).then(
+    const ended = this.#parts.ledger.ask('callEnded', { request, isStream: tap.isStream, answer, facts }, given);
+    versions.complete(x, bracket, ended);
+    ended.then(
       (problem) => problem !== '' && this.#dropped(problem, worker),
       // A thread that has ended has said so itself.
       () => void this.#parts.ledger.missed++,

@@ -54,6 +54,10 @@ export class AnswerTap implements AnswerEar {
   /** The newest event of each sample, of a cumulative stream. */
   readonly #newest = new Map<string, readonly Buffer[]>();
   #newestBytes = 0;
+  /** The version of the weights that the newest event of each sample names. */
+  readonly #versions = new Map<string, string>();
+  /** Where that changed: the last event with the one and the first with the other. */
+  #changes: Buffer[] = [];
   /** What was taken before. */
   #takenBytes = 0;
 
@@ -94,6 +98,7 @@ export class AnswerTap implements AnswerEar {
     this.#gathered = new Gathered();
     this.#untold = [];
     this.#newest.clear();
+    this.#changes = [];
   }
 
   /**
@@ -120,8 +125,9 @@ export class AnswerTap implements AnswerEar {
   }
 
   #takeEvents(isLast: boolean): Buffer[] {
-    const events = [...this.#newest.values(), ...this.#untold.map(({ pieces }) => pieces)].flat();
+    const events = [this.#changes, ...this.#newest.values(), ...this.#untold.map(({ pieces }) => pieces)].flat();
     this.#newest.clear();
+    this.#changes = [];
     this.#newestBytes = 0;
     this.#untold = [];
     this.#untoldBytes = 0;
@@ -196,7 +202,14 @@ export class AnswerTap implements AnswerEar {
   }
 
   #setNewest(sample: string, pieces: readonly Buffer[]): void {
-    this.#newestBytes += bytesOf(pieces) - bytesOf(this.#newest.get(sample) ?? []);
+    const before = this.#newest.get(sample) ?? [];
+    const version = versionIn(pieces);
+    if (before.length > 0 && version !== this.#versions.get(sample)) {
+      this.#changes.push(...before, ...pieces);
+      this.#newestBytes += bytesOf(before) + bytesOf(pieces);
+    }
+    this.#versions.set(sample, version);
+    this.#newestBytes += bytesOf(pieces) - bytesOf(before);
     this.#newest.set(sample, pieces);
   }
 
@@ -277,6 +290,19 @@ function indexOf(event: Buffer): string {
   return at < 0
     ? ''
     : (/^\s*\d+/.exec(event.toString('latin1', at + INDEX.length, at + INDEX.length + 16))?.[0].trim() ?? '');
+}
+
+const VERSION = Buffer.from('"weight_version":');
+
+/** As it is written; '' for none. Text has it with a backslash before its last quote. */
+function versionIn(pieces: readonly Buffer[]): string {
+  for (const piece of pieces) {
+    const at = piece.indexOf(VERSION);
+    if (at < 0) continue;
+    const from = at + VERSION.length;
+    return /^\s*("[^"]*"|[^,}]*)/.exec(piece.toString('latin1', from, from + 128))?.[1] ?? '';
+  }
+  return '';
 }
 
 /** How many ids an event has and how many tokens there are so far. */

@@ -1,6 +1,7 @@
 import { bufferOf } from '../../kit/bytes.ts';
 import { type TokenizerChoice, loadTokenizer } from '../tokens/load-tokenizer.ts';
 import { asNumbers } from '../logprobs.ts';
+import type { LearnedVersion } from '../version-spans.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { defaultMemoryBytes } from '../memory-limit.ts';
 import { TokenForest } from '../tree/forest.ts';
@@ -162,6 +163,12 @@ export function captureCalls(
         const ended = ends.end(parcel);
         if (parcel.isAwaited !== true) return undefined;
         return ended === null ? keeper.stored() : ended.then(() => keeper.stored());
+      },
+
+      /** What an engine said after the end of turns that were told before. */
+      versionLearned(version: LearnedVersion): void | Promise<void> {
+        if (!ends.isBehind) keeper.learned(version);
+        else return ends.settled().then(() => keeper.learned(version));
       },
 
       /** There was no answer to keep. */

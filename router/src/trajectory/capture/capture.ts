@@ -9,7 +9,7 @@ import { type Path, lineTo, textFrom, tokensAt, writeIds } from '../tree/path.ts
 import { type Place, TreeNode, release } from '../tree/tree-node.ts';
 import { unknownCount } from '../logprobs.ts';
 import type { Drift, Turn, TurnTexts } from '../turn.ts';
-import { coveringSpans } from '../version-spans.ts';
+import { type AskedVersion, type LearnedVersion, coveringSpans } from '../version-spans.ts';
 import { type PastTurns, Restore } from './restore.ts';
 import { placeTurn, runOf } from './place-turn.ts';
 import { textsOf, wasStopped } from './turn-texts.ts';
@@ -77,6 +77,7 @@ export type TurnFacts = Pick<
 > & {
   /** '' where the client named none. */
   readonly session: string;
+  readonly asked: AskedVersion;
 };
 
 /** What is kept of a turn beside its tokens. */
@@ -85,6 +86,8 @@ export type KeptBeside = Pick<Turn, 'experts' | 'indexer' | 'request' | 'answer'
 /** Where turns go. */
 export interface TurnKeeper {
   put(turn: Turn): void;
+  expectVersions(turn: Turn, ticket: number): void;
+  learned(version: LearnedVersion): void;
   /** Resolves when what was put before is in the store; with false where the store does not take it. */
   stored(): Promise<boolean>;
   /** By the time `put` returns it has copied the tokens of the turn: their memory is used again. */
@@ -218,7 +221,9 @@ export class Capture {
     const { ids, text, spans } = sampled;
     const id = this.#ids.next();
     let version = -1;
-    for (const span of spans) version = Math.max(version, forest.versions.ordinalOf(span.version));
+    for (const span of spans) {
+      if (span.version !== null) version = Math.max(version, forest.versions.ordinalOf(span.version));
+    }
     // Not named: it is the age of tokens that counts here, and these are new.
     if (version < 0) version = forest.versions.newest;
     const owner = facts.session === '' ? (continued?.end.owner ?? null) : forest.session(rootOf(start), facts.session);
@@ -227,7 +232,7 @@ export class Capture {
     const isStopped = wasStopped(sampled.finishReason);
     const { pieces } = this.tokenizer;
     const aligned = text === null ? alignUnseen(pieces, ids, isStopped) : alignSampled(pieces, ids, text, isStopped);
-    const versions = coveringSpans(spans, ids.length, 0);
+    const versions = coveringSpans(sampled, 0, facts.asked);
     const line = { id, session, owner, index, continued, versions, logprobs: sampled.logprobs };
     placeTurn(forest, start, aligned, line, version);
     this.counts.turns++;
@@ -239,6 +244,7 @@ export class Capture {
     });
     const turn = turnOf({ prompt, sampled, path, facts, kept, texts, id, session, index });
     this.#keeper.put(turn);
+    this.#keeper.expectVersions(turn, facts.asked.ticket);
     forest.trim();
     return turn;
   }
@@ -352,7 +358,7 @@ function turnOf({ prompt, sampled, path, facts, kept, texts, id, session, index 
     ids,
     logprobs,
     mask,
-    versions: coveringSpans(sampled.spans, sampled.ids.length, start),
+    versions: coveringSpans(sampled, start, facts.asked),
     unknownLogprobs: unknownCount(logprobs, mask),
     promptTokens: sampled.promptTokens < 0 ? tokens : sampled.promptTokens,
     outputTokens: sampled.ids.length,

@@ -53,6 +53,7 @@ const whole = {
     { version: '1', start: 0, end: 1 },
     { version: 'v1', start: 1, end: 4 },
   ],
+  endVersion: null,
   promptTokens: 3,
   cachedTokens: 2,
   experts: -1,
@@ -256,4 +257,87 @@ test('which routed experts are whose is read where engines say it', () => {
   assert.deepEqual(expertsOf('completions', false, json(vllm)), [1, -1]);
   const sglang = sse({ choices: [choice] }, { choices: [], sglext: { routed_experts: mark(0) } });
   assert.deepEqual(expertsOf('completions', true, sglang), [0]);
+});
+
+test('events of a stream without spans name the version of what is new in them', () => {
+  const named = (from: number, to: number, version: string, isCumulative: boolean) => {
+    const one = event(isCumulative ? 0 : from, to);
+    return { ...one, meta_info: { ...one.meta_info, weight_version: version } };
+  };
+  for (const isCumulative of [true, false]) {
+    // It broke off: the spans would have come with the last event.
+    const stream = sse(
+      named(0, 1, '7', isCumulative),
+      named(1, 4, '7', isCumulative),
+      named(4, 5, '8', isCumulative),
+      named(5, 9, '8', isCumulative),
+      named(9, 12, '9', isCumulative),
+      named(12, 13, '9', isCumulative),
+    );
+    const expected = [
+      ['7', 0, 4],
+      ['8', 4, 9],
+      // Of several new tokens nobody knows which came before the update.
+      [null, 9, 12],
+      ['9', 12, 13],
+    ];
+    for (const size of [13, 1e6]) {
+      const [sampled] = read('generate', true, tapped(stream, size));
+      assert.deepEqual(sampled!.ids, ids(0, 13));
+      const merged: unknown[][] = [];
+      for (const { version, start, end } of sampled!.spans) {
+        if (merged.at(-1)?.[0] === version) merged.at(-1)![2] = end;
+        else merged.push([version, start, end]);
+      }
+      // In one piece nobody sees the events between.
+      if (size === 13) assert.deepEqual(merged, expected, `${isCumulative}`);
+      else
+        assert.ok(
+          merged.every(
+            ([version, start]) => version === null || expected.some(([v, s]) => v === version && s! <= start!),
+          ),
+        );
+    }
+  }
+});
+
+test('a whole answer that names one version names that of its end', () => {
+  const one = event(0, 4);
+  const [sampled] = read('generate', false, Buffer.from(JSON.stringify(one)));
+  assert.deepEqual([sampled!.spans, sampled!.endVersion], [[], 'v1']);
+  const choice = { index: 0, text: 'x', token_ids: [1, 2], finish_reason: 'stop' };
+  const versions = [
+    { version: '7', start: 0, end: 1 },
+    { version: '8', start: 1, end: 2 },
+  ];
+  const completions = (metadata: object, choices: object[] = [choice]) =>
+    read('completions', false, Buffer.from(JSON.stringify({ choices, metadata }))).map(({ spans, endVersion }) => [
+      spans,
+      endVersion,
+    ]);
+  assert.deepEqual(completions({ weight_version: '8', weight_versions: versions }), [[versions, null]]);
+  assert.deepEqual(completions({ weight_version: '8' }), [[[], '8']]);
+  assert.deepEqual(
+    completions({ weight_version: '8', weight_versions: versions }, [choice, { ...choice, index: 1 }]),
+    [
+      [versions, null],
+      [[], null],
+    ],
+    'SGLang tells those of the first choice',
+  );
+});
+
+test('a logprob that is missing, or a stand-in of vLLM for one, is not known', () => {
+  const choice = { index: 0, text: 'x', token_ids: [1, 2, 3], logprobs: { token_logprobs: [-1, null, -9999] } };
+  const [sampled] = read('completions', false, Buffer.from(JSON.stringify({ choices: [choice] })));
+  assert.deepEqual(sampled!.logprobs, [-1, NaN, NaN]);
+  const info = {
+    completion_tokens: 2,
+    output_token_logprobs: [
+      [null, 5, null],
+      [-2, 6, null],
+    ],
+  };
+  const answer = { text: 'x', output_ids: [5, 6], meta_info: info };
+  assert.deepEqual(read('generate', false, Buffer.from(JSON.stringify(answer)))[0]!.logprobs, [NaN, -2]);
 });

@@ -1,7 +1,7 @@
 import { markOf } from './experts-cutter.ts';
 import { indexerOf } from './tensors.ts';
 import { topTokens } from './top-tokens.ts';
-import { type Sampled, Unreadable, logprobOf, tokenIds } from './sampled.ts';
+import { type OutputSpan, type Sampled, Unreadable, type WrittenSpan, logprobOf, spanOf, tokenIds } from './sampled.ts';
 
 /** An answer of `/v1/completions` with `return_token_ids` (vLLM 0.10 and later, SGLang), or one event of its stream. */
 interface CompletionAnswer {
@@ -12,7 +12,14 @@ interface CompletionAnswer {
   } | null;
   /** SGLang: where there is but one choice. */
   readonly sglext?: { readonly routed_experts?: unknown } | null;
-  readonly metadata?: { readonly weight_version?: string | number } | null;
+  readonly metadata?: AnswerVersions | null;
+}
+
+/** SGLang, of whole answers: those of the first choice. */
+export interface AnswerVersions {
+  readonly weight_version?: string | number | null;
+  /** From 0.5.19 on. */
+  readonly weight_versions?: readonly WrittenSpan[] | null;
 }
 
 interface CompletionChoice {
@@ -34,12 +41,12 @@ interface CompletionChoice {
 export function readCompletions(events: readonly unknown[]): Sampled[] {
   const byIndex = new Map<number, CompletionChoice[]>();
   let cachedTokens = -1;
-  let version: string | null = null;
+  let versions: AnswerVersions | null = null;
   let experts = -1;
   for (const { choices, usage, metadata, sglext } of events as CompletionAnswer[]) {
     experts = Math.max(experts, markOf(sglext?.routed_experts));
     cachedTokens = usage?.prompt_tokens_details?.cached_tokens ?? cachedTokens;
-    if (metadata?.weight_version !== undefined) version = String(metadata.weight_version);
+    versions = metadata ?? versions;
     for (const choice of choices ?? []) {
       const { index = 0 } = choice;
       const list = byIndex.get(index);
@@ -49,7 +56,7 @@ export function readCompletions(events: readonly unknown[]): Sampled[] {
   }
   const isAlone = byIndex.size === 1;
   return Array.from(byIndex, ([index, parts]) => {
-    const sampled = sampledBy(parts, index, isAlone ? cachedTokens : -1, version);
+    const sampled = sampledBy(parts, index, isAlone ? cachedTokens : -1, index === 0 ? versions : null);
     return isAlone && sampled.experts < 0 ? { ...sampled, experts } : sampled;
   });
 }
@@ -58,7 +65,7 @@ function sampledBy(
   parts: readonly CompletionChoice[],
   index: number,
   cachedTokens: number,
-  version: string | null,
+  versions: AnswerVersions | null,
 ): Sampled {
   if (parts.every(({ token_ids: ids }) => ids === undefined || ids === null)) {
     throw new Unreadable('no token_ids in it');
@@ -71,7 +78,7 @@ function sampledBy(
     logprobs: logprobs.length === ids.length && ids.length > 0 ? Float64Array.from(logprobs, logprobOf) : null,
     text: Buffer.from(parts.map(({ text }) => text ?? '').join('')),
     finishReason: parts.findLast(({ finish_reason: reason }) => typeof reason === 'string')?.finish_reason ?? '',
-    spans: version === null || ids.length === 0 ? [] : [{ version, start: 0, end: ids.length }],
+    ...versionsOf(versions),
     promptTokens: parts.find(({ prompt_token_ids: prompt }) => Array.isArray(prompt))?.prompt_token_ids?.length ?? -1,
     cachedTokens,
     experts: Math.max(...parts.map(({ routed_experts: each }) => markOf(each))),
@@ -81,4 +88,12 @@ function sampledBy(
       ids.length,
     ),
   };
+}
+
+/** What an answer, or what is said of a choice, names. */
+export function versionsOf(named: AnswerVersions | null): { spans: OutputSpan[]; endVersion: string | null } {
+  const spans = named?.weight_versions ?? [];
+  const last = named?.weight_version ?? null;
+  if (spans.length > 0 || last === null) return { spans: spans.map(spanOf), endVersion: null };
+  return { spans: [], endVersion: String(last) };
 }

@@ -1,6 +1,7 @@
 import { markOf } from './experts-cutter.ts';
 import { indexerOf } from './tensors.ts';
 import { topTokens } from './top-tokens.ts';
+import { type AnswerVersions, versionsOf } from './read-completions.ts';
 import { type OutputSpan, type Sampled, Unreadable, logprobOf, tokenIds } from './sampled.ts';
 
 /** An answer of SGLang's `/generate`, or one event of its stream (0.5). */
@@ -8,27 +9,27 @@ interface GenerateAnswer {
   readonly text?: string;
   readonly output_ids?: readonly number[];
   readonly index?: number;
-  readonly meta_info?: {
-    readonly finish_reason?: { readonly type?: string } | null;
-    readonly prompt_tokens?: number;
-    readonly completion_tokens?: number;
-    readonly cached_tokens?: number;
-    readonly weight_version?: string | number;
-    readonly weight_versions?: readonly { version: string | number; start: number; end: number }[];
-    readonly routed_experts?: unknown;
-    readonly indexer_topk?: unknown;
-    readonly indexer_topk_num_layers?: unknown;
-    readonly output_top_logprobs?:
-      | readonly (readonly (readonly [number | null, number, (string | null)?])[] | null)[]
-      | null;
-    readonly output_token_logprobs?: readonly (readonly [number | null, number, ...unknown[]])[];
-  } | null;
+  readonly meta_info?:
+    | (AnswerVersions & {
+        readonly finish_reason?: { readonly type?: string } | null;
+        readonly prompt_tokens?: number;
+        readonly completion_tokens?: number;
+        readonly cached_tokens?: number;
+        readonly routed_experts?: unknown;
+        readonly indexer_topk?: unknown;
+        readonly indexer_topk_num_layers?: unknown;
+        readonly output_top_logprobs?:
+          | readonly (readonly (readonly [number | null, number, (string | null)?])[] | null)[]
+          | null;
+        readonly output_token_logprobs?: readonly (readonly [number | null, number, ...unknown[]])[];
+      })
+    | null;
 }
 
 /** A whole answer: one, or a list for several prompts or samples. */
 export function readGenerate(value: unknown): Sampled[] {
   const answers = (Array.isArray(value) ? value : [value]) as GenerateAnswer[];
-  return answers.map((answer, index) => sampledBy([answer], index));
+  return answers.map((answer, index) => sampledBy([answer], index, false));
 }
 
 /** The events of a stream, as far as it came. */
@@ -41,11 +42,11 @@ export function readGenerateEvents(events: readonly unknown[]): Sampled[] {
     if (list === undefined) byIndex.set(index, [event]);
     else list.push(event);
   }
-  return Array.from(byIndex, ([index, list]) => sampledBy(list, index));
+  return Array.from(byIndex, ([index, list]) => sampledBy(list, index, true));
 }
 
 /** @param events of one sample: each with all so far (SGLang's default), or with what is new (`--incremental-streaming-output`) */
-function sampledBy(events: readonly GenerateAnswer[], index: number): Sampled {
+function sampledBy(events: readonly GenerateAnswer[], index: number, isStream: boolean): Sampled {
   const last = events.at(-1)!;
   const info = last.meta_info;
   if (info === undefined || info === null) throw new Unreadable('no meta_info in it');
@@ -59,7 +60,9 @@ function sampledBy(events: readonly GenerateAnswer[], index: number): Sampled {
     logprobs: logprobsOf(parts, ids),
     text: Buffer.from(parts.map(({ text }) => text ?? '').join('')),
     finishReason: info.finish_reason?.type ?? '',
-    spans: spansOf(info, ids.length),
+    ...(isStream && (info.weight_versions ?? []).length === 0
+      ? { spans: spansByEvent(events), endVersion: null }
+      : versionsOf(info)),
     promptTokens: info.prompt_tokens ?? -1,
     cachedTokens: info.cached_tokens ?? -1,
     experts: Math.max(...events.map(({ meta_info: each }) => markOf(each?.routed_experts))),
@@ -95,12 +98,23 @@ function logprobsOf(parts: readonly GenerateAnswer[], ids: Int32Array): Float64A
   return Float64Array.from(triples, ([logprob]) => logprobOf(logprob));
 }
 
-function spansOf(info: NonNullable<GenerateAnswer['meta_info']>, length: number): OutputSpan[] {
-  const { weight_versions: spans, weight_version: version } = info;
-  if (spans !== undefined && spans.length > 0) {
-    return spans.map((span) => ({ version: String(span.version), start: span.start, end: span.end }));
+/**
+ * Events of a stream name the version at their time: that of what is new in them. Where the version changed from one event to the
+ * next, and several tokens are new, nobody knows which of them came before.
+ */
+function spansByEvent(events: readonly GenerateAnswer[]): OutputSpan[] {
+  const spans: OutputSpan[] = [];
+  let start = 0;
+  let known: string | null = null;
+  for (const { meta_info: info } of events) {
+    const end = info?.completion_tokens ?? start;
+    if (end <= start) continue;
+    const named = info?.weight_version ?? null;
+    const version: string | null = named === null ? null : String(named);
+    const isSure = start === 0 || version === known || end === start + 1;
+    spans.push({ version: isSure ? version : null, start, end });
+    known = version;
+    start = end;
   }
-  return version === undefined || version === null || length === 0
-    ? []
-    : [{ version: String(version), start: 0, end: length }];
+  return spans;
 }

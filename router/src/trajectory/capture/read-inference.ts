@@ -1,7 +1,7 @@
 import { markOf } from './experts-cutter.ts';
 import { indexerOf } from './tensors.ts';
 import { topTokens } from './top-tokens.ts';
-import { type OutputSpan, type Sampled, Unreadable, logprobOf, tokenIds } from './sampled.ts';
+import { type Sampled, Unreadable, type WrittenSpan, logprobOf, spanOf, tokenIds } from './sampled.ts';
 
 /** An answer of vLLM's `/inference/v1/generate` (0.32), or one event of its stream. */
 interface InferenceAnswer {
@@ -20,7 +20,7 @@ interface InferenceChoice {
   readonly routed_experts?: unknown;
   readonly indexer_topk?: unknown;
   /** Of a stream on the last event of a choice. */
-  readonly weight_versions?: readonly { version: string | number; start: number; end: number }[] | null;
+  readonly weight_versions?: readonly WrittenSpan[] | null;
 }
 
 interface InferenceLogprob {
@@ -65,6 +65,7 @@ function sampledBy(
     text: null,
     finishReason: parts.findLast(({ finish_reason: reason }) => typeof reason === 'string')?.finish_reason ?? '',
     spans: parts.flatMap(({ weight_versions: spans }) => spans ?? []).map(spanOf),
+    endVersion: null,
     promptTokens,
     cachedTokens,
     experts: Math.max(...parts.map(({ routed_experts: each }) => markOf(each))),
@@ -75,12 +76,6 @@ function sampledBy(
     ),
   };
 }
-
-const spanOf = ({ version, start, end }: { version: string | number; start: number; end: number }): OutputSpan => ({
-  version: String(version),
-  start,
-  end,
-});
 
 function logprobsOf(parts: readonly InferenceChoice[], ids: Int32Array): Float64Array | null {
   const entries = parts.flatMap(({ logprobs }) => logprobs?.content ?? []);

@@ -1,6 +1,7 @@
 /** Versions of the weights that output tokens `[start, end)` were sampled by. */
 export interface OutputSpan {
-  readonly version: string;
+  /** null: the engine did not say. */
+  readonly version: string | null;
   readonly start: number;
   readonly end: number;
 }
@@ -17,6 +18,8 @@ export interface Sampled {
   /** '' where the answer broke off. */
   readonly finishReason: string;
   readonly spans: readonly OutputSpan[];
+  /** The version at the end of the answer, where the engine names no spans; null: it names spans, or nothing. */
+  readonly endVersion: string | null;
   /** -1 where the engine does not say. */
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -40,6 +43,15 @@ const NO_LOGPROB = -9999;
 /** A logprob as an engine wrote it; NaN: it is not known. */
 export const logprobOf = (value: number | null | undefined): number =>
   value === null || value === undefined || value === NO_LOGPROB ? NaN : value;
+
+/** A span as engines write it. */
+export interface WrittenSpan {
+  readonly version: string | number;
+  readonly start: number;
+  readonly end: number;
+}
+
+export const spanOf = ({ version, start, end }: WrittenSpan): OutputSpan => ({ version: String(version), start, end });
 
 /** An answer that can't be read, and why. */
 export class Unreadable extends Error {}

@@ -12,10 +12,20 @@ const usual = fc
     isAsked: fc.boolean(),
     reason: fc.constantFrom(null, { type: 'length', length: 3 }, { matched: 7, type: 'stop' }, { type: 'abort' }),
     version: fc.constantFrom(undefined, 'default', 7, '7', null),
+    spans: fc.constantFrom(
+      undefined,
+      null,
+      [],
+      [{ version: '1', start: 0, end: 1 }],
+      [
+        { version: 6, start: 0, end: 2 },
+        { version: '7', start: 2, end: 9 },
+      ],
+    ),
     cached: fc.option(fc.nat(9), { nil: undefined }),
     index: fc.option(fc.nat(3), { nil: undefined }),
   })
-  .map(({ ids, text, logprob, isAsked, reason, version, cached, index }) => ({
+  .map(({ ids, text, logprob, isAsked, reason, version, spans, cached, index }) => ({
     text,
     output_ids: ids,
     meta_info: {
@@ -23,6 +33,7 @@ const usual = fc
       finish_reason: reason,
       prompt_tokens: 12,
       weight_version: version,
+      weight_versions: spans,
       completion_tokens: ids.length,
       cached_tokens: cached,
       e2e_latency: 0.25,
@@ -55,7 +66,6 @@ test('what is not quite usual is left to those who know all kinds', () => {
     answer({ completion_tokens: 2 }),
     answer({ output_token_logprobs: [[-1, 6, null]] }),
     answer({ output_token_logprobs: [] }),
-    answer({ weight_versions: [{ version: '1', start: 0, end: 1 }] }),
     answer({ routed_experts: 'turnout-experts-0' }),
     answer({}, { output_ids: undefined }),
     answer({}, { output_ids: [5.5] }),

@@ -1,6 +1,6 @@
 import { JsonCursor } from '../../kit/json-cursor.ts';
 import { KeyTable } from '../../kit/json-keys.ts';
-import type { Sampled } from './sampled.ts';
+import type { OutputSpan, Sampled } from './sampled.ts';
 
 const ANSWER = new KeyTable(['text', 'output_ids', 'meta_info', 'index']);
 const INFO = new KeyTable([
@@ -16,6 +16,7 @@ const INFO = new KeyTable([
   'output_top_logprobs',
 ]);
 const REASON = new KeyTable(['type']);
+const SPAN = new KeyTable(['version', 'start', 'end']);
 
 const NO_IDS = new Int32Array(0);
 const DATA = Buffer.from('data:');
@@ -49,6 +50,7 @@ class GenerateScan {
   #total = -1;
   #cachedTokens = -1;
   #version: string | null = null;
+  #spans: OutputSpan[] = [];
   #logprobs: Float64Array | null = null;
 
   constructor(bytes: Buffer, start: number, end: number) {
@@ -63,13 +65,17 @@ class GenerateScan {
     const logprobs = this.#logprobs;
     if (!this.#hasInfo || ids === null || ids.length !== this.#total) return null;
     const version = this.#version;
+    const spans = this.#spans;
+    // One event alone: the version was the same in all of them.
+    if (isEvent && spans.length === 0 && ids.length > 0) spans.push({ version, start: 0, end: ids.length });
     return {
       index: isEvent ? this.#index : 0,
       ids,
       logprobs,
       text: this.#text ?? Buffer.alloc(0),
       finishReason: this.#finishReason,
-      spans: version === null || ids.length === 0 ? [] : [{ version, start: 0, end: ids.length }],
+      spans,
+      endVersion: spans.length > 0 ? null : version,
       promptTokens: this.#promptTokens,
       cachedTokens: this.#cachedTokens,
       experts: -1,
@@ -94,12 +100,31 @@ class GenerateScan {
     else if (which === 2) this.#total = json.id();
     else if (which === 3) this.#cachedTokens = json.id();
     else if (which === 4) {
-      if (!json.isNull()) this.#version = json.isString ? json.word() : String(json.id());
+      if (!json.isNull()) this.#version = this.#versionName();
     } else if (which === 5) this.#triples();
-    else {
+    else if (which === 6) {
+      if (!json.isNull()) json.items(this.#span);
+    } else {
       this.#isUnusual ||= !json.isNull();
       if (this.#isUnusual) json.skip();
     }
+  };
+
+  #versionName(): string {
+    return this.#json.isString ? this.#json.word() : String(this.#json.id());
+  }
+
+  readonly #span = (): void => {
+    const json = this.#json;
+    let version = '';
+    let start = 0;
+    let end = 0;
+    json.members(SPAN, (which) => {
+      if (which === 0) version = this.#versionName();
+      else if (which === 1) start = json.id();
+      else end = json.id();
+    });
+    this.#spans.push({ version, start, end });
   };
 
   readonly #reason = (): void => {

@@ -51,6 +51,11 @@ export class TurnEnds {
     this.#options = options;
   }
 
+  /** What ended is not in the tree yet. */
+  get isBehind(): boolean {
+    return this.#behind !== null;
+  }
+
   /** All that ended is in the tree. */
   async settled(): Promise<void> {
     while (this.#behind !== null) await this.#behind;

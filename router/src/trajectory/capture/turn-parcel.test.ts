@@ -24,6 +24,7 @@ const turn: fc.Arbitrary<EndedTurn> = fc.record({
     startedAtMs: double,
     ttftMs: fc.option(fc.double({ min: 0, noNaN: true }).map(Math.abs)),
     generationMs: double,
+    asked: fc.record({ before: wellFormed, isProof: fc.boolean(), ticket: fc.nat() }).map((asked) => ({ ...asked })),
   }),
 });
 
@@ -48,7 +49,8 @@ test('what is packed is unpacked, whatever it is, parcel after parcel', () => {
 
 const large = (size: number): EndedTurn => {
   const facts = { session: '', group: '', tenant: '', worker: '', model: '', path: '' };
-  const times = { startedAtMs: 0, ttftMs: 0, generationMs: 0 };
+  const asked = { before: '', isProof: false, ticket: 0 };
+  const times = { startedAtMs: 0, ttftMs: 0, generationMs: 0, asked };
   const answer = new Uint8Array(size).fill(7);
   return {
     id: 1,

@@ -44,19 +44,21 @@ const REQUEST_BYTES = 2;
 const ANSWER_AT = 3;
 const ANSWER_BYTES = 4;
 const TEXT_BYTES = 5;
-const TEXTS = 6;
+const TEXTS = 7;
 const WORDS = 12;
 // Numbers of requests outgrow 31 bits within weeks.
 const ID = 0;
 const EXPERTS = 1;
 const TIMES = 2;
-const DOUBLES = 5;
+const TICKET = 5;
+const DOUBLES = 6;
 const HEAD_BYTES = 4 * WORDS + 8 * DOUBLES;
 /** For the length of a text: it is that of the turn before. */
 const AS_BEFORE = -1;
 const NO_REQUEST = -1;
 const STREAM = 1;
 const LAST = 2;
+const PROOF = 4;
 
 const aligned = (bytes: number): number => (bytes + 7) & ~7;
 /** The first place from `at` on that lies to words of eight bytes as `bytes` do: others are copied to shared memory byte by byte. */
@@ -86,7 +88,8 @@ export class TurnPacker {
   /** @returns false: it has no room for this turn; take what it has first */
   add(turn: EndedTurn): boolean {
     const { request, answer, facts, expertsKey } = turn;
-    const texts = [facts.session, facts.group, facts.tenant, facts.worker, facts.model, facts.path];
+    const { asked } = facts;
+    const texts = [facts.session, facts.group, facts.tenant, facts.worker, facts.model, facts.path, asked.before];
     // Seven before each of them, at most.
     let size = HEAD_BYTES + 14 + (request?.length ?? 0) + answer.length;
     // A letter has three bytes at most for each unit that it has here.
@@ -96,13 +99,14 @@ export class TurnPacker {
     const { words, doubles, bytes } = (this.#crate ??= this.#open(FIRST_TURN + size));
     const start = this.#end;
     const word = start / 4;
-    words[word + FLAGS] = (turn.isStream ? STREAM : 0) | (turn.isLast ? LAST : 0);
+    words[word + FLAGS] = (turn.isStream ? STREAM : 0) | (turn.isLast ? LAST : 0) | (asked.isProof ? PROOF : 0);
     const double = (start + 4 * WORDS) / 8;
     doubles[double + ID] = turn.id;
     doubles[double + EXPERTS] = expertsKey ?? -1;
     doubles[double + TIMES] = facts.startedAtMs;
     doubles[double + TIMES + 1] = facts.ttftMs ?? -1;
     doubles[double + TIMES + 2] = facts.generationMs;
+    doubles[double + TICKET] = asked.ticket;
     let at = start + HEAD_BYTES;
     for (let i = 0; i < TEXTS; i++) {
       const text = texts[i]!;
@@ -162,7 +166,16 @@ export function* unpack({ crate, end, answer }: Parcel): Generator<EndedTurn, vo
         texts[i] = bytes.toString('utf8', at, at + length);
         at += length;
       }
-      const [session, group, tenant, worker, model, path] = texts as [string, string, string, string, string, string];
+      const [session, group, tenant, worker, model, path, before] = texts as [
+        string,
+        string,
+        string,
+        string,
+        string,
+        string,
+        string,
+      ];
+      const flags = words[word + FLAGS]!;
       const double = (start + 4 * WORDS) / 8;
       const requestBytes = words[word + REQUEST_BYTES]!;
       const requestAt = words[word + REQUEST_AT]!;
@@ -172,8 +185,8 @@ export function* unpack({ crate, end, answer }: Parcel): Generator<EndedTurn, vo
       yield {
         id: doubles[double + ID]!,
         request: requestBytes === NO_REQUEST ? null : bytes.subarray(requestAt, requestAt + requestBytes),
-        isStream: (words[word + FLAGS]! & STREAM) !== 0,
-        isLast: (words[word + FLAGS]! & LAST) !== 0,
+        isStream: (flags & STREAM) !== 0,
+        isLast: (flags & LAST) !== 0,
         answer: answer === undefined ? bytes.subarray(answerAt, answerEnd) : Buffer.concat(answer),
         expertsKey: expertsKey < 0 ? null : expertsKey,
         facts: {
@@ -186,6 +199,7 @@ export function* unpack({ crate, end, answer }: Parcel): Generator<EndedTurn, vo
           startedAtMs: doubles[double + TIMES]!,
           ttftMs: doubles[double + TIMES + 1]! < 0 ? null : doubles[double + TIMES + 1]!,
           generationMs: doubles[double + TIMES + 2]!,
+          asked: { before, isProof: (flags & PROOF) !== 0, ticket: doubles[double + TICKET]! },
         },
       };
       start = aligned(answerEnd);

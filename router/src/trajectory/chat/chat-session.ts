@@ -6,7 +6,7 @@ import { topBytes } from '../capture/top-tokens.ts';
 import { type Tokenizer, encodeRest } from '../tokens/tokenizer.ts';
 import { unknownCount } from '../logprobs.ts';
 import type { Drift, Turn } from '../turn.ts';
-import { coveringSpans } from '../version-spans.ts';
+import { type AskedVersion, coveringSpans } from '../version-spans.ts';
 import { CHAT_PATH, type ChatRequest } from './chat-request.ts';
 import type { ChatTemplate, Rendering } from './chat-template.ts';
 import { continueBehind } from './continue.ts';
@@ -27,8 +27,7 @@ export interface ChatRules {
 
 /** What a turn is told beside its tokens. */
 export type ChatFacts = Pick<Turn, 'group' | 'worker' | 'startedAtMs' | 'ttftMs' | 'generationMs'> & {
-  /** Of the engine's weights, where its answer names none; ''. */
-  readonly version: string;
+  readonly asked: AskedVersion;
 };
 
 /** What a turn's answer is as a message. */
@@ -228,7 +227,7 @@ export class ChatSession {
     { parent, added, addedKeys, request, isAmbiguous }: OpenTurn,
     { keeps, ids: asked, text, isAfresh, drift }: Prompt,
     sample: ChatSample,
-    { version, ...facts }: ChatFacts,
+    { asked: askedVersion, ...facts }: ChatFacts,
     kept: Pick<Turn, 'answer' | 'experts' | 'indexer' | 'callKey'>,
   ): Promise<[ChatTurn, Turn]> {
     const ids = joined(asked, sample.ids);
@@ -237,8 +236,6 @@ export class ChatSession {
     else logprobs.fill(NaN, asked.length);
     const mask = new Uint8Array(ids.length).fill(1, asked.length);
     const index = (parent?.index ?? -1) + 1;
-    const spans =
-      sample.spans.length > 0 || version === '' ? sample.spans : [{ version, start: 0, end: sample.ids.length }];
     const turn: Turn = {
       ...facts,
       id,
@@ -252,7 +249,7 @@ export class ChatSession {
       ids,
       logprobs,
       mask,
-      versions: coveringSpans(spans, sample.ids.length, asked.length),
+      versions: coveringSpans(sample, asked.length, askedVersion),
       unknownLogprobs: unknownCount(logprobs, mask),
       promptTokens: keeps + asked.length,
       outputTokens: sample.ids.length,

@@ -38,6 +38,7 @@ async function addTurn(chat: ChatSession, ...contents: unknown[]): Promise<Turn[
     logprobs: null,
     finishReason: 'stop',
     spans: [],
+    endVersion: null,
     promptTokens: -1,
     cachedTokens: -1,
     experts: -1,
@@ -45,7 +46,8 @@ async function addTurn(chat: ChatSession, ...contents: unknown[]): Promise<Turn[
     promptIds: encode('What is this?'),
     isTorn: false,
   };
-  const facts = { group: '', worker: '', startedAtMs: 0, ttftMs: 0, generationMs: 0, version: '' };
+  const asked = { before: '', isProof: false, ticket: 0 };
+  const facts = { group: '', worker: '', startedAtMs: 0, ttftMs: 0, generationMs: 0, asked };
   const choice = { message: sample.message, token_ids: [...sample.ids], finish_reason: 'stop' };
   const kept = { answer: Buffer.from(JSON.stringify({ choices: [choice] })), callKey: '' };
   return chat.answered(open, false, [sample], facts, kept, () => ({ experts: null }));

@@ -101,13 +101,16 @@ export async function keepAnswer(
         experts: before.experts ?? later.experts,
         ...(indexer === undefined ? {} : { indexer }),
       };
-      writer.put(await chat.completed(before, turn, isExact, sample, facts, { ...kept, ...tensors }), before);
+      const whole = await chat.completed(before, turn, isExact, sample, facts, { ...kept, ...tensors });
+      writer.put(whole, before);
+      writer.expectVersions(whole, facts.asked.ticket);
     }
   }
   for (const [i, one] of made.entries()) {
     const { index, isTorn } = fresh[i]!;
     known.turns.set(index, one);
     writer.put(one);
+    writer.expectVersions(one, facts.asked.ticket);
     stats.turns++;
     if (one.drift !== null) stats.drifted++;
     if (!isExact) stats.observed++;

@@ -1,7 +1,8 @@
 import { markOf } from '../capture/experts-cutter.ts';
+import { type AnswerVersions, versionsOf } from '../capture/read-completions.ts';
 import { indexerOf } from '../capture/tensors.ts';
 import { topTokens } from '../capture/top-tokens.ts';
-import { type OutputSpan, type Sampled, Unreadable, logprobOf } from '../capture/sampled.ts';
+import { type Sampled, Unreadable, logprobOf } from '../capture/sampled.ts';
 import type { Message, ToolCall } from './message.ts';
 
 /** A choice of an answer: what was sampled, and the message that it is. */
@@ -23,7 +24,7 @@ export interface Answer {
     readonly completion_tokens?: number;
     readonly prompt_tokens_details?: { readonly cached_tokens?: number | null } | null;
   } | null;
-  readonly metadata?: { readonly weight_version?: string | number | null } | null;
+  readonly metadata?: AnswerVersions | null;
   readonly sglext?: {
     readonly input_ids?: readonly number[];
     readonly output_ids?: readonly (readonly number[])[];
@@ -59,7 +60,7 @@ interface ChatLogprob {
   readonly top_logprobs?: readonly { readonly token?: string; readonly logprob?: number | null }[] | null;
 }
 
-interface MetaInfo {
+interface MetaInfo extends AnswerVersions {
   readonly routed_experts?: unknown;
   readonly indexer_topk?: unknown;
   readonly indexer_topk_num_layers?: unknown;
@@ -69,8 +70,6 @@ interface MetaInfo {
   readonly finish_reason?: { readonly type?: string } | null;
   readonly completion_tokens?: number;
   readonly cached_tokens?: number;
-  readonly weight_version?: string | number | null;
-  readonly weight_versions?: readonly { version: string | number; start: number; end: number }[];
   readonly output_token_logprobs?: readonly (readonly [number | null, number, ...unknown[]])[];
 }
 
@@ -104,14 +103,13 @@ export function readChat(values: readonly unknown[]): ChatSample[] {
   let promptIds: readonly number[] | null = null;
   let cachedTokens = -1;
   let experts = -1;
-  let version: string | null = null;
+  let versions: AnswerVersions | null = null;
   for (const answer of values as readonly Answer[]) {
     if (answer.error !== undefined) throw new Unreadable('it ends in an error');
     promptIds = answer.prompt_token_ids ?? answer.sglext?.input_ids ?? promptIds;
     cachedTokens = answer.usage?.prompt_tokens_details?.cached_tokens ?? cachedTokens;
     experts = Math.max(experts, markOf(answer.sglext?.routed_experts));
-    const named = answer.metadata?.weight_version ?? null;
-    if (named !== null) version = String(named);
+    versions = answer.metadata ?? versions;
     for (const choice of answer.choices ?? []) grow(growing, choice, answer.usage?.completion_tokens ?? -1);
     for (const [index, ids] of (answer.sglext?.output_ids ?? []).entries()) {
       const own = growing.get(index);
@@ -120,7 +118,7 @@ export function readChat(values: readonly unknown[]): ChatSample[] {
   }
   if (growing.size === 0) throw new Unreadable('there is no choice in it');
   return [...growing].map(([index, choice]) => {
-    const sample = sampleOf(index, choice, version);
+    const sample = sampleOf(index, choice, index === 0 ? versions : null);
     return {
       ...sample,
       promptIds: choice.promptIds ?? promptIds,
@@ -183,7 +181,7 @@ function addDelta(own: Growing, { tool_calls: calls, ...texts }: Delta): void {
   }
 }
 
-function sampleOf(index: number, choice: Growing, version: string | null) {
+function sampleOf(index: number, choice: Growing, versions: AnswerVersions | null) {
   const { message, ids, info, finishReason } = choice;
   if (ids === null) throw new Unreadable('the ids of its tokens are not in it');
   const expected = info?.completion_tokens;
@@ -196,7 +194,7 @@ function sampleOf(index: number, choice: Growing, version: string | null) {
     ids: Int32Array.from(ids),
     logprobs: logprobsOf(choice, ids.length),
     finishReason: info?.finish_reason?.type ?? finishReason,
-    spans: spansOf(info, version, ids.length),
+    ...versionsOf(info?.weight_version === undefined ? versions : info),
     promptTokens: -1,
     isTorn: false,
     cachedTokens: info?.cached_tokens ?? -1,
@@ -212,13 +210,4 @@ function logprobsOf({ logprobs, places }: Growing, length: number): Float64Array
   const placed = new Float64Array(length).fill(NaN);
   for (const [i, place] of places.entries()) placed[place] = logprobOf(logprobs[i]);
   return placed;
-}
-
-function spansOf(info: MetaInfo | null, version: string | null, length: number): OutputSpan[] {
-  if (length === 0) return [];
-  if (info?.weight_versions !== undefined && info.weight_versions.length > 0) {
-    return info.weight_versions.map((span) => ({ version: String(span.version), start: span.start, end: span.end }));
-  }
-  const own = info?.weight_version ?? version;
-  return own === null ? [] : [{ version: String(own), start: 0, end: length }];
 }

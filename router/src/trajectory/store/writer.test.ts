@@ -34,6 +34,8 @@ test('turns are written in batches, and are there after a flush', async () => {
     dropped: 0,
     pending: 0,
     unknownLogprobs: 0,
+    unknownVersions: 0,
+    textTurns: 0,
     isFailing: false,
     lastError: '',
   });
@@ -60,6 +62,8 @@ test('a store that fails gets what it missed when it is back', async () => {
     dropped: 0,
     pending: 0,
     unknownLogprobs: 0,
+    unknownVersions: 0,
+    textTurns: 0,
     isFailing: false,
     lastError: '',
   });
@@ -90,7 +94,16 @@ test('one turn that no store takes does not hold up the others', async () => {
   await until('the others are there', () => writer.state.stored === 2);
   assert.deepEqual(
     { ...writer.state },
-    { stored: 2, dropped: 1, pending: 0, unknownLogprobs: 0, isFailing: false, lastError: '' },
+    {
+      stored: 2,
+      dropped: 1,
+      pending: 0,
+      unknownLogprobs: 0,
+      unknownVersions: 0,
+      textTurns: 0,
+      isFailing: false,
+      lastError: '',
+    },
   );
   await writer.close();
 });

@@ -1,4 +1,5 @@
 import type { Turn, TurnAmendment } from '../turn.ts';
+import { type LearnedVersion, areAllNamed, completed } from '../version-spans.ts';
 import { type TrajectoryStore, turnBytes } from './store.ts';
 
 /** Whatever comes within this time is written together. */
@@ -22,6 +23,8 @@ export interface WriterState {
   readonly unknownLogprobs: number;
   /** Turns whose tokens are not known: they were put as text. */
   readonly textTurns: number;
+  /** Turns that have tokens whose version is not known, and will not be. */
+  readonly unknownVersions: number;
   /** The last try failed. */
   readonly isFailing: boolean;
   /** Why; '' while all is well. */
@@ -55,6 +58,9 @@ export class TurnWriter {
   #dropped = 0;
   #unknownLogprobs = 0;
   #textTurns = 0;
+  #unknownVersions = 0;
+  /** Turns with versions that their engines are asked for, by ticket and id. */
+  readonly #unnamed = new Map<number, Map<string, TurnAmendment>>();
   #lastError = '';
 
   constructor(store: TrajectoryStore, limitBytes = PENDING_BYTES, retryMs = RETRY_MS) {
@@ -70,6 +76,7 @@ export class TurnWriter {
       pending: this.#pending.length,
       unknownLogprobs: this.#unknownLogprobs,
       textTurns: this.#textTurns,
+      unknownVersions: this.#unknownVersions,
       isFailing: this.#lastError !== '',
       lastError: this.#lastError,
     };
@@ -108,6 +115,28 @@ export class TurnWriter {
     this.#pendingBytes += bytes;
     if (this.#pending.length >= BATCH_TURNS && this.#lastError === '') void this.#write();
     else this.#writeSoon();
+  }
+
+  /** The engine of a turn that was put is asked for the versions that it did not name. @param ticket by which they come; 0: they don't */
+  expectVersions({ id, versions }: Turn, ticket: number): void {
+    if (ticket === 0) {
+      if (!areAllNamed(versions)) this.#unknownVersions++;
+      return;
+    }
+    let turns = this.#unnamed.get(ticket);
+    if (turns === undefined) this.#unnamed.set(ticket, (turns = new Map()));
+    turns.set(id, { id, versions });
+  }
+
+  /** The engine was asked. */
+  learned(version: LearnedVersion): void {
+    const turns = this.#unnamed.get(version.ticket)?.values() ?? [];
+    this.#unnamed.delete(version.ticket);
+    for (const { id, versions } of turns) {
+      if (areAllNamed(versions)) continue;
+      if (version.version === null) this.#unknownVersions++;
+      this.amend({ id, versions: completed(versions, version) });
+    }
   }
 
   /** What was learned of a turn after it was put, whether it is in the store by now or not. */

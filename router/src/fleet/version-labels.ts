@@ -1,0 +1,89 @@
+import type { EngineKind } from '../engines/engine.ts';
+import { engines, identify } from '../engines/engines.ts';
+import { EngineLabel } from './engine-label.ts';
+import type { Fleet } from './fleet.ts';
+import type { Worker } from './worker.ts';
+
+/** An engine that is of interest is asked so often while nothing else asks it. */
+const POLL_MS = 250;
+/** With many engines less often: so much time for each. */
+const POLL_MS_EACH = 5;
+/** How long an engine stays of interest. */
+const INTEREST_MS = 600_000;
+
+/** What all engines of a fleet name their weights: one `EngineLabel` for each engine, whatever number of ranks it has. */
+export class VersionLabels {
+  readonly #fleet: Fleet;
+  readonly #options: { readonly timeoutMs: number };
+  /** By `engineUrl`. */
+  readonly #labels = new Map<string, EngineLabel>();
+  /** Until when each is of interest. */
+  readonly #interestMs = new Map<EngineLabel, number>();
+  #poll: NodeJS.Timeout | null = null;
+
+  constructor(fleet: Fleet, options: { readonly timeoutMs: number }) {
+    this.#fleet = fleet;
+    this.#options = options;
+    fleet.onEvent((event, { engineUrl }) => {
+      if (event !== 'removed' || fleet.workers.some((worker) => worker.engineUrl === engineUrl)) return;
+      const label = this.#labels.get(engineUrl);
+      if (label !== undefined) this.#interestMs.delete(label);
+      this.#labels.delete(engineUrl);
+    });
+  }
+
+  of({ engineUrl }: Worker): EngineLabel {
+    let label = this.#labels.get(engineUrl);
+    if (label === undefined) {
+      label = new EngineLabel(this.#readerOf(engineUrl));
+      this.#labels.set(engineUrl, label);
+    }
+    return label;
+  }
+
+  /** Asks now, and from now on again and again for some minutes: requests to it want to know what holds before they are sent. */
+  watch(worker: Worker): void {
+    const label = this.of(worker);
+    this.#interestMs.set(label, performance.now() + INTEREST_MS);
+    void label.ask();
+    this.#poll ??= setInterval(() => this.#askAgain(), POLL_MS).unref();
+  }
+
+  /** Asks at once whoever is to be asked soon. */
+  hurry(): void {
+    for (const label of this.#labels.values()) label.hurry();
+  }
+
+  close(): void {
+    if (this.#poll !== null) clearInterval(this.#poll);
+  }
+
+  #askAgain(): void {
+    const nowMs = performance.now();
+    const everyMs = Math.max(POLL_MS, POLL_MS_EACH * this.#interestMs.size);
+    for (const [label, untilMs] of this.#interestMs) {
+      if (nowMs > untilMs) this.#interestMs.delete(label);
+      else if (nowMs - label.askedMs >= everyMs) void label.ask();
+    }
+    if (this.#interestMs.size > 0 || this.#poll === null) return;
+    clearInterval(this.#poll);
+    this.#poll = null;
+  }
+
+  #readerOf(engineUrl: string): () => Promise<string | null> {
+    // Without health checks nothing else finds out which kind it is.
+    let found: EngineKind | null = null;
+    return async () => {
+      const ranks = this.#fleet.workers.filter((worker) => worker.engineUrl === engineUrl);
+      const [worker] = ranks;
+      if (worker === undefined) return null;
+      const asker = worker.asker(this.#options.timeoutMs);
+      const kind = worker.engine ?? found ?? (await identify(asker)).kind;
+      // What does not answer is of this kind, too.
+      if (kind !== 'openai') found = kind;
+      const name = await engines[kind].readWeightVersion(asker);
+      if (name !== null) for (const rank of ranks) rank.weightVersion = name;
+      return name;
+    };
+  }
+}
