@@ -47,7 +47,7 @@ export class Ledger extends ThreadCaller<LedgerCalls> {
   }
 
   /** As `ask`, for those that read the record: what engines are being asked for it is in the answer, if they say it soon. */
-  async read<N extends keyof LedgerCalls & string>(
+  async read<N extends keyof LedgerCalls>(
     name: N,
     argument: Argument<LedgerCalls[N]>,
   ): Promise<Answer<LedgerCalls[N]>> {

@@ -65,10 +65,17 @@ async function start(t: TestContext, sim: Partial<SimOptions>, options: RouterOp
       return jsonl
         .split('\n')
         .filter((json) => json !== '')
-        .flatMap((json) => (JSON.parse(json) as Line).versions.map(({ from: _, to: __, ...span }) => span));
+        .flatMap((json) => (JSON.parse(json) as Line).versions.map(withoutPlace));
     },
   };
 }
+
+const withoutPlace = ({ version, before, after }: Line['versions'][number]): Partial<Line['versions'][number]> => ({
+  version,
+  ...(before === undefined ? {} : { before }),
+  ...(after === undefined ? {} : { after }),
+});
+
 type Scene = Awaited<ReturnType<typeof start>>;
 
 const messages = [{ role: 'user', content: 'Hello' }];
