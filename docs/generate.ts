@@ -5,6 +5,7 @@ import { type AliasFlag, type Peer, type Values, readAlias } from '../router/src
 import { sglang } from '../router/src/config/alias/sglang.ts';
 import { slime } from '../router/src/config/alias/slime.ts';
 import { vllm } from '../router/src/config/alias/vllm.ts';
+import { endpoints } from '../router/src/admin/endpoints.ts';
 import { type OptionSpec } from '../router/src/config/options/option.ts';
 import { envName, kebab, options } from '../router/src/config/options.ts';
 import { policyNames } from '../router/src/config/options/policy-names.ts';
@@ -88,6 +89,23 @@ Generated from \`router/src/observe/metrics/\`. Prometheus text on \`GET /metric
 \`--prometheus-port\`.
 
 ${table(['metric', 'type', 'meaning'], rows)}
+`;
+}
+
+function endpointsPage(): string {
+  const callers = { everyone: 'everyone', clients: 'clients (any key)', admins: 'admins' };
+  const rows = endpoints.map(({ method, path, caller, needs, summary }) => [
+    `\`${method} ${path}\``,
+    callers[caller],
+    needs ?? '',
+    summary,
+  ]);
+  return `# Endpoints
+
+Generated from \`router/src/admin/endpoints.ts\`: what the router answers itself. \`GET /openapi.json\` has the same list. Every other path
+goes to an engine; [control paths](controls.md) go to all of them. Keys count where they are set ([security](../guides/security.md)).
+
+${table(['endpoint', 'who may call it', 'needs', 'meaning'], rows)}
 `;
 }
 
@@ -175,6 +193,7 @@ export const pages: Readonly<Record<string, () => string>> = {
   'turnout.example.yaml': exampleFile,
   'metrics.md': metricsPage,
   'errors.md': errorsPage,
+  'endpoints.md': endpointsPage,
   'compat-sglang.md': () => compatPage(sglang),
   'compat-vllm.md': () => compatPage(vllm),
   'compat-slime.md': () => compatPage(slime),

@@ -83,6 +83,7 @@ export class Doorkeeper {
     const { path, head } = x;
     if (openPaths.has(path)) return 'open';
     if (path === '/metrics') return 'metrics';
+    if (path === '/openapi.json') return 'data';
     // A plugin may take POST there from clients; the list shows the sessions of all of them.
     if (path === '/sessions' && head.method !== 'POST') return 'admin';
     if (this.#parts.isOwn(path)) {

@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { endpoints, openApi } from '../../src/admin/endpoints.ts';
+import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
+import { startTestRouter } from '../harness/router.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+
+test('every listed endpoint is answered by the router, and needs the key that the list says', async (t) => {
+  const tokenizerPath = temporaryFolder(t);
+  writeTokenizer(tokenizerPath);
+  const keys = { apiKey: ['data-key'], adminApiKey: ['admin-key'] };
+  const router = await startTestRouter(t, { ...keys, tokenizerPath, plugin: ['radix-tree', 'chat-sessions'] });
+  for (const { method, path, caller } of endpoints) {
+    const url = router.url + path.replace(/\{\w+\}/, '00000000-0000-0000-0000-000000000000');
+    const status = async (key: string | null) => {
+      const headers = key === null ? {} : { authorization: `Bearer ${key}` };
+      const answer = await fetch(url, { method, headers, ...(method === 'GET' ? {} : { body: '{"timeout_secs":0}' }) });
+      await answer.arrayBuffer();
+      return answer.status;
+    };
+    const name = `${method} ${path}`;
+    const allowed = (code: number): boolean => code !== 401 && code !== 403;
+    assert.equal(allowed(await status(null)), caller === 'everyone', `${name} without a key`);
+    assert.equal(allowed(await status('data-key')), caller !== 'admins', `${name} with a data key`);
+    const admin = await status('admin-key');
+    // The fleet has no workers: what is not an endpoint of the router is 503.
+    assert.ok(allowed(admin) && admin !== 405 && (admin !== 503 || path === '/readiness'), `${name}: ${admin}`);
+  }
+});
+
+test('every route in the source is listed', async (t) => {
+  const router = await startTestRouter(t);
+  const document: unknown = await (await fetch(`${router.url}/openapi.json`)).json();
+  assert.deepEqual(document, JSON.parse(JSON.stringify(openApi())));
+  const source = join(import.meta.dirname, '../../src');
+  const files = readdirSync(source, { recursive: true, encoding: 'utf8' }).filter((file) =>
+    /^(admin|plugins)\/.*(?<!\.test)\.ts$/.test(file),
+  );
+  const routes = files.flatMap((file) =>
+    [...readFileSync(join(source, file), 'utf8').matchAll(/\.(get|post|put|patch|delete)\(\s*'(\/[^']+)'/g)].map(
+      ([, method, path]) => `${method!.toUpperCase()} ${path!.replace(/:\w+(\{[^}]*\})?/g, '{}')}`,
+    ),
+  );
+  assert.ok(routes.length > 25, routes.join());
+  const listed = endpoints.map(({ method, path }) => `${method} ${path.replace(/\{\w+\}/g, '{}')}`);
+  assert.deepEqual(
+    routes.filter((route) => !listed.includes(route)),
+    [],
+  );
+});
