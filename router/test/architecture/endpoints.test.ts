@@ -44,9 +44,9 @@ test('every route in the source is listed', async (t) => {
     ),
   );
   assert.ok(routes.length > 25, routes.join());
-  const listed = endpoints.map(({ method, path }) => `${method} ${path.replace(/\{\w+\}/g, '{}')}`);
+  const listed = new Set(endpoints.map(({ method, path }) => `${method} ${path.replace(/\{\w+\}/g, '{}')}`));
   assert.deepEqual(
-    routes.filter((route) => !listed.includes(route)),
+    routes.filter((route) => !listed.has(route)),
     [],
   );
 });
