@@ -12,6 +12,8 @@ import { policyNames } from '../router/src/config/options/policy-names.ts';
 import { controls } from '../router/src/engines/controls.ts';
 import { errorTable } from '../router/src/kit/errors.ts';
 import { metrics } from '../router/src/observe/metrics.ts';
+import { chatMetrics } from '../router/src/plugins/chat-sessions/metrics.ts';
+import { treeCounters, treeFailures, treeGauges } from '../router/src/plugins/radix-tree/metrics.ts';
 
 /** Writes `docs/reference/` from the tables in the code: `npm run docs`. A test fails when they differ. */
 
@@ -83,12 +85,23 @@ ${sections.join('\n')}`;
 
 function metricsPage(): string {
   const rows = metrics.map(({ name, type, help }) => [`\`${name}\``, type, help]);
+  const ofPlugin = (plugin: string, type: string, table: readonly (readonly [string, string])[]) =>
+    table.map(([name, help]) => [`\`${name}\``, type, plugin, help]);
+  const pluginRows = [
+    ...ofPlugin('radix-tree', 'gauge', Object.values(treeGauges)),
+    ...ofPlugin('radix-tree', 'counter', [...Object.values(treeCounters), treeFailures]),
+    ...ofPlugin('chat-sessions', 'counter', Object.values(chatMetrics)),
+  ];
   return `# Metrics
 
 Generated from \`router/src/observe/metrics/\`. Prometheus text on \`GET /metrics\` of the main port and of
 \`--prometheus-port\`.
 
 ${table(['metric', 'type', 'meaning'], rows)}
+
+## Metrics of built-in plugins
+
+${table(['metric', 'type', 'plugin', 'meaning'], pluginRows)}
 `;
 }
 
@@ -110,10 +123,12 @@ ${table(['endpoint', 'who may call it', 'needs', 'meaning'], rows)}
 }
 
 function errorsPage(): string {
-  const rows = Object.entries(errorTable).map(([code, { status, isRetryable }]) => [
+  const rows = Object.entries(errorTable).map(([code, { status, isRetryable, meaning, advice }]) => [
     `\`${code}\``,
     String(status),
     isRetryable ? 'yes' : 'no',
+    meaning,
+    advice,
   ]);
   return `# Errors
 
@@ -121,7 +136,7 @@ Generated from \`router/src/kit/errors.ts\`. The router's own errors carry their
 the dialect of the API that was called (OpenAI's, SGLang's, Anthropic's for messages). A malformed request keeps the status that fits it best (400, 408, 414, 417, 431,
 501, 505). An engine's own errors pass untouched.
 
-${table(['code', 'status', 'worth a retry'], rows)}
+${table(['code', 'status', 'retry', 'meaning', 'what to do'], rows)}
 `;
 }
 

@@ -157,7 +157,10 @@ export function narrowed(x: Exchange, workers: readonly Worker[]): readonly Work
       return pluginError(plugin, error);
     }
     if (left.length === 0) {
-      return new RouterError('no_available_workers', `The plugin "${plugin.name}" leaves this request no worker.`);
+      return new RouterError(
+        'no_available_workers',
+        `The plugin "${plugin.name}" excluded every worker for this request.`,
+      );
     }
   }
   return left;

@@ -358,8 +358,8 @@ async function assemble(
       for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
     }, TICK_MS);
     closers.add(() => clearInterval(ticker));
-    if (adminUrl !== null) log.info(`what steers the router or engines is taken on ${adminUrl}`);
-    log.info(`metrics are answered on ${metricsUrl}`);
+    if (adminUrl !== null) log.info(`admin endpoints listening on ${adminUrl}`);
+    log.info(`metrics on ${metricsUrl}`);
     log.info({ policy: config.policy, workers: fleet.workers.length }, `listening on ${url}`);
     if (access.warning !== null) log.warn(access.warning);
     if (fleet.workers.length === 0 && !config.serviceDiscovery)

@@ -52,11 +52,12 @@ export function prepareReloads(parts: ReloadParts): (read: () => Config) => Prom
     logging.reopen();
     try {
       const { changed, ignored } = await live.change(read());
-      if (ignored.length > 0) log.warn({ options: ignored }, 'changed, but only a restart puts these in force');
+      if (ignored.length > 0)
+        log.warn({ options: ignored }, 'options changed that need a restart: they keep their old values');
       log.info({ changed, workers: fleet.workers.length }, 'configuration reloaded');
     } catch (error) {
       // What is half written, or wrong, must not take the router down.
-      log.error({ error: (error as Error).message }, 'configuration not reloaded, the old one stays');
+      log.error({ error: (error as Error).message }, 'configuration not reloaded: the old one stays in force');
     }
   };
 }

@@ -34,10 +34,7 @@ export interface Caller {
 export function decide(area: Area, rules: Rules, caller: Caller): RouterError | null {
   if (area === 'open') return null;
   if (area === 'admin' && rules.hasAdminPort && !caller.isOnAdminPort) {
-    return new RouterError(
-      'forbidden',
-      'Not on this port: what steers the router or engines is taken on --admin-port.',
-    );
+    return new RouterError('forbidden', 'This endpoint is only served on the admin port (--admin-port).');
   }
   if (caller.holdsAdminKey) return null;
   if (area === 'admin' && rules.hasAdminKeys) return caller.holdsDataKey ? needsAdminKey() : needsKey();
@@ -46,7 +43,10 @@ export function decide(area: Area, rules: Rules, caller: Caller): RouterError | 
 }
 
 const needsKey = (): RouterError =>
-  new RouterError('unauthorized', 'A valid key is needed: send "authorization: Bearer KEY".');
+  new RouterError('unauthorized', 'A valid API key is required: send "authorization: Bearer KEY".');
 
 const needsAdminKey = (): RouterError =>
-  new RouterError('forbidden', 'This steers the router or engines: it needs an admin key (--admin-api-key).');
+  new RouterError(
+    'forbidden',
+    'This endpoint controls the router or engines: it requires an admin key (--admin-api-key).',
+  );

@@ -235,7 +235,7 @@ export class Admission {
 
   #overloaded(): RouterError {
     this.shed.heap++;
-    const message = 'The router is short of memory and takes no new work. Retry later.';
+    const message = 'The router is short of memory and accepts no new requests. Retry later.';
     return new RouterError('overloaded', message, { retryAfterSecs: 5 });
   }
 
@@ -243,9 +243,9 @@ export class Admission {
     this.shed.queue_full++;
     const { queueSize, ratePerSec } = this.#options;
     const what = this.#hasPlace()
-      ? `More than ${ratePerSec} requests a second come (--rate-limit-tokens-per-second)`
-      : `${this.#inside} requests are under way (--max-concurrent-requests, --worker-max-inflight)`;
-    const waiting = queueSize > 0 ? ` and ${this.#queue.size} wait (--queue-size)` : '';
+      ? `The limit of ${ratePerSec} requests per second is exceeded (--rate-limit-tokens-per-second)`
+      : `${this.#inside} requests are in flight (--max-concurrent-requests, --worker-max-inflight)`;
+    const waiting = queueSize > 0 ? ` and ${this.#queue.size} are queued (--queue-size)` : '';
     const retryAfterSecs = this.#retryAfterSecs();
     return new RouterError('too_many_requests', `${what}${waiting}. Retry later.`, { retryAfterSecs });
   }
@@ -253,7 +253,7 @@ export class Admission {
   #tooLate(): RouterError {
     this.shed.queue_timeout++;
     const secs = this.#options.queueTimeoutMs / 1000;
-    const message = `Waited ${secs} s to be let in (--queue-timeout-secs). Retry later.`;
+    const message = `The request was queued for ${secs} s (--queue-timeout-secs). Retry later.`;
     return new RouterError('queue_timeout', message, { retryAfterSecs: this.#retryAfterSecs() });
   }
 

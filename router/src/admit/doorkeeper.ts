@@ -67,7 +67,10 @@ export class Doorkeeper {
     const { head } = x;
     if (this.#hasKeys && (head.authorizationAt === SEVERAL || head.apiKeyAt === SEVERAL)) {
       // One of them could be looked at here, and another one by the engine.
-      return new RouterError('unauthorized', 'More than one key of a kind: send one "authorization: Bearer KEY".');
+      return new RouterError(
+        'unauthorized',
+        'The request carries several API keys: send one "authorization: Bearer KEY".',
+      );
     }
     const caller = this.#callerOf(head);
     x.keyDigest = caller.keyDigest;

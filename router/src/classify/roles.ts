@@ -36,10 +36,7 @@ function settleRoles(x: Exchange): RouterError | null {
   else if (isSafe(method) || (steersEngine(path) && !endsInGeneration(path))) x.roles = DECODE;
   else {
     const served = [...pairPaths].join(', ');
-    return new RouterError(
-      'not_with_pairs',
-      `Pairs of prefill and decode engines serve POST ${served}, not this path.`,
-    );
+    return new RouterError('not_with_pairs', `Prefill/decode pairs serve POST ${served}, not this path.`);
   }
   return null;
 }

@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto';
 import { createInterface } from 'node:readline/promises';
 import { pino } from 'pino';
 import { type BatchShape, type BatchTurn, batchCost, runAgentBatch } from '../batch/agent-batch.ts';
@@ -45,7 +46,7 @@ export async function bench(flags: BenchFlags, say: (line: string) => void): Pro
   );
   if (flags.yes !== true && !(await confirmed())) throw new ConfigError('nothing was sent. --yes sends without asking');
   const results: BatchResult[] = [];
-  const base = Math.floor(Date.now() / 1000) % 1_000_000;
+  const base = randomInt(1_000_000);
   for (const [i, policy] of policies.entries()) {
     // Another seed for each: what one batch left in the caches of the engines is of no use to the next.
     results.push(await runPolicy(policy, base + i, turns, { flags, workerUrls, shape, say }));

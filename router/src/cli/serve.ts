@@ -52,5 +52,5 @@ export async function serve(readConfig: () => Config, companions?: Companions): 
 
 function reportForgotten(error: unknown): void {
   const words = error instanceof Error ? (error.stack ?? error.message) : String(error);
-  process.stderr.write(`turnout: a plugin left a rejected promise to nobody: ${words}\n`);
+  process.stderr.write(`turnout: unhandled promise rejection in a plugin: ${words}\n`);
 }

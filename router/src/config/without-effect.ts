@@ -5,12 +5,12 @@ import { pairKind } from './pairs.ts';
 export function withoutEffect(config: Config): string[] {
   const lines: string[] = [];
   if (config.evictionIntervalSecs !== undefined) {
-    lines.push('--eviction-interval-secs has no effect: --max-tree-size is kept at every request');
+    lines.push('--eviction-interval-secs has no effect: --max-tree-size is enforced at every request');
   }
   // SGLang's decode engines work out a prefill rank from the room; a rank that is named beside it is not tested with them.
   if (pairKind(config) === 'sglang') {
     const why =
-      'has no effect with --pd-disaggregation: engines are halves of pairs whole, and share out their ranks themselves';
+      'has no effect with --pd-disaggregation: in a prefill/decode pair the engine, not the router, assigns DP ranks';
     if (config.dpAware) lines.push(`--dp-aware ${why}`);
     if (config.intraNodeDataParallelSize > 1) lines.push(`--intra-node-data-parallel-size ${why}`);
   }

@@ -353,7 +353,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   readonly #onSilence = (): void => {
     if (this.isOver) return;
     const { firstByteMs, idleMs } = this.#owner.answerTimeouts;
-    if (!this.hasAnswer) this.#fail('first_byte_timeout', `no answer began within ${firstByteMs / 1000} s`);
+    if (!this.hasAnswer) this.#fail('first_byte_timeout', `no response within ${firstByteMs / 1000} s`);
     // Who does not read makes the engine wait, not the other way round.
     else if (this.#isSinkFull) this.#timer?.answerBegan();
     else this.#cut(`silent for ${idleMs / 1000} s`, 'stream_idle_timeout');

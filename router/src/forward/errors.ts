@@ -45,15 +45,15 @@ export function nobodyLeft(x: Exchange, detail = ''): RouterError {
   const last = x.failures.at(-1)?.failure;
   const again = { retryAfterSecs: 1 };
   if (last === 'bad_answer') {
-    return new RouterError('upstream_bad_answer', 'The engine answered with something that is not HTTP/1.1.');
+    return new RouterError('upstream_bad_answer', 'The response of the engine is not valid HTTP/1.1.');
   }
   if (last === 'cut_head') {
-    return new RouterError('upstream_reset', 'The engine broke off inside the head of its answer.');
+    return new RouterError('upstream_reset', 'The engine closed the connection inside the head of its response.');
   }
   if (last === 'hung') {
     return new RouterError(
       'engine_hung',
-      'The engine hung before it answered, and no other may get the request. Retry.',
+      'The engine hung before its response began, and the request could not be sent to another one. Retry.',
     );
   }
   if (last === 'no_handover') {
@@ -62,17 +62,17 @@ export function nobodyLeft(x: Exchange, detail = ''): RouterError {
     return new RouterError('upstream_bad_answer', message);
   }
   if (last === 'first_byte_timeout') {
-    return new RouterError('first_byte_timeout', `The engine gave ${detail} (--first-byte-timeout-secs).`);
+    return new RouterError('first_byte_timeout', `The engine sent ${detail} (--first-byte-timeout-secs).`);
   }
   if (last === 'status') {
     return new RouterError(
       'no_available_workers',
-      'The engine answered with an error, and no other is available.',
+      'The engine answered with an error, and no other engine is available.',
       again,
     );
   }
   if (x.failures.some(({ failure }) => failure !== 'connect')) {
-    return new RouterError('upstream_reset', 'The engine closed the connection before it answered. Retry.');
+    return new RouterError('upstream_reset', 'The engine closed the connection before its response began. Retry.');
   }
   const slow = detail === 'ETIMEDOUT' ? ', the last one not within --connect-timeout-ms' : '';
   const message = `No engine accepts connections (${x.failures.length} tried${slow}).`;
@@ -82,7 +82,7 @@ export function nobodyLeft(x: Exchange, detail = ''): RouterError {
 /** @param limitMs the router's own limit; another one is the client's */
 export function tooLong(timeoutMs: number, limitMs: number): RouterError {
   const whose = timeoutMs === limitMs ? '--request-timeout-secs' : 'x-turnout-timeout';
-  return new RouterError('request_timeout', `Not finished after ${timeoutMs / 1000} s (${whose}).`);
+  return new RouterError('request_timeout', `The request was not finished after ${timeoutMs / 1000} s (${whose}).`);
 }
 
 /** What may still be said in an answer that breaks off: an error event, where one can stand; else ''. */

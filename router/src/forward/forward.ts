@@ -44,9 +44,10 @@ export interface ForwardEvents {
 }
 
 const cutMessages: Readonly<Record<CutCode, string>> = {
-  upstream_reset: 'The engine broke off in the middle of its answer.',
-  stream_idle_timeout: 'The engine fell silent in the middle of its answer (--stream-idle-timeout-secs).',
-  engine_hung: 'The engine hung in the middle of its answer. Retry.',
+  upstream_reset: 'The engine closed the connection in the middle of its response.',
+  stream_idle_timeout:
+    'The engine sent nothing for too long in the middle of its response (--stream-idle-timeout-secs).',
+  engine_hung: 'The engine hung in the middle of its response. Retry.',
 };
 
 const ONE_DECODE: readonly Role[] = ['decode'];
@@ -209,7 +210,8 @@ export class Forwarder implements PairOwner {
   /** The thread that reads large bodies has died of this one. */
   #onThreadFailure(x: Exchange): (error: Error) => void {
     return ({ message }) => {
-      if (x.outcome === null) this.#events.onFailed(x, new RouterError('internal_error', `Its body: ${message}`));
+      if (x.outcome === null)
+        this.#events.onFailed(x, new RouterError('internal_error', `Could not process the request body: ${message}`));
     };
   }
 

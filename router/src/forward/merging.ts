@@ -19,6 +19,6 @@ export async function fromThread(answer: Promise<Uint8Array>): Promise<Buffer> {
   try {
     return bufferOf(await answer);
   } catch (error) {
-    throw new Refused(new RouterError('internal_error', `Its answer: ${(error as Error).message}`));
+    throw new Refused(new RouterError('internal_error', `Could not process the response: ${(error as Error).message}`));
   }
 }

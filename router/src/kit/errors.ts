@@ -1,35 +1,170 @@
+interface ErrorSpec {
+  readonly status: number;
+  readonly isRetryable: boolean;
+  /** What happened, for the reference. */
+  readonly meaning: string;
+  /** What the user can do, for the reference. */
+  readonly advice: string;
+}
+
 /**
  * Every way in which the router itself can fail a request: one table, one line each. An engine's own errors are not
  * here: they pass through untouched.
  */
 export const errorTable = {
-  bad_request: { status: 400, isRetryable: false },
-  unauthorized: { status: 401, isRetryable: false },
-  forbidden: { status: 403, isRetryable: false },
-  plugin_refused: { status: 403, isRetryable: false },
-  model_not_found: { status: 404, isRetryable: false },
-  session_not_found: { status: 404, isRetryable: false },
-  worker_not_found: { status: 404, isRetryable: false },
-  payload_too_large: { status: 413, isRetryable: false },
-  too_many_requests: { status: 429, isRetryable: true },
-  policy_failed: { status: 500, isRetryable: false },
-  tokenizer_mismatch: { status: 500, isRetryable: false },
-  plugin_failed: { status: 500, isRetryable: false },
-  internal_error: { status: 500, isRetryable: false },
-  not_with_pairs: { status: 501, isRetryable: false },
-  upstream_bad_answer: { status: 502, isRetryable: true },
-  upstream_connect_failed: { status: 502, isRetryable: true },
-  upstream_reset: { status: 502, isRetryable: true },
-  engine_hung: { status: 502, isRetryable: true },
-  queue_timeout: { status: 503, isRetryable: true },
-  capture_failed: { status: 503, isRetryable: true },
-  overloaded: { status: 503, isRetryable: true },
-  no_available_workers: { status: 503, isRetryable: true },
-  shutting_down: { status: 503, isRetryable: true },
-  first_byte_timeout: { status: 504, isRetryable: false },
-  stream_idle_timeout: { status: 504, isRetryable: false },
-  request_timeout: { status: 504, isRetryable: false },
-} as const;
+  bad_request: {
+    status: 400,
+    isRetryable: false,
+    meaning: 'The request is malformed, or a header or field that the router reads has a value it cannot use.',
+    advice: 'Correct the request; the message names the problem.',
+  },
+  unauthorized: {
+    status: 401,
+    isRetryable: false,
+    meaning: 'The request has no valid API key.',
+    advice: 'Send authorization: Bearer KEY with one of the configured keys.',
+  },
+  forbidden: {
+    status: 403,
+    isRetryable: false,
+    meaning:
+      'The key may send requests, but not control the router or engines; or the endpoint is served on another port.',
+    advice: 'Use an admin key (--admin-api-key-file) or the admin port.',
+  },
+  plugin_refused: {
+    status: 403,
+    isRetryable: false,
+    meaning: 'A plugin refused the request.',
+    advice: "See the message, which is the plugin's.",
+  },
+  model_not_found: {
+    status: 404,
+    isRetryable: false,
+    meaning: 'No worker serves the model that the request names.',
+    advice: 'List the models with GET /v1/models.',
+  },
+  session_not_found: {
+    status: 404,
+    isRetryable: false,
+    meaning: 'The session of a chat request, or of a control request with ?session=, is not known.',
+    advice: 'Create it with POST /sessions, or check the name.',
+  },
+  worker_not_found: {
+    status: 404,
+    isRetryable: false,
+    meaning: 'No worker has the URL, id or group that the request names.',
+    advice: 'List the workers with GET /workers.',
+  },
+  payload_too_large: {
+    status: 413,
+    isRetryable: false,
+    meaning: 'The request body is larger than --max-payload-size, or than what a plugin can process.',
+    advice: 'Send less, or raise the limit.',
+  },
+  too_many_requests: {
+    status: 429,
+    isRetryable: true,
+    meaning:
+      'A limit is reached and its queue is full (--max-concurrent-requests, --worker-max-inflight, --queue-size).',
+    advice: 'Retry after retry-after.',
+  },
+  policy_failed: {
+    status: 500,
+    isRetryable: false,
+    meaning: 'The policy module threw an error.',
+    advice: 'See the log; correct the module.',
+  },
+  tokenizer_mismatch: {
+    status: 500,
+    isRetryable: false,
+    meaning: 'The engine tokenises text in another way than --tokenizer-path.',
+    advice: 'Give the tokenizer of the model that the engine serves.',
+  },
+  plugin_failed: {
+    status: 500,
+    isRetryable: false,
+    meaning: 'A plugin threw an error or exceeded --plugin-timeout-ms.',
+    advice: 'See the log; correct the plugin.',
+  },
+  internal_error: {
+    status: 500,
+    isRetryable: false,
+    meaning: 'The router has a fault.',
+    advice: 'See the log, and report it.',
+  },
+  not_with_pairs: {
+    status: 501,
+    isRetryable: false,
+    meaning: 'Prefill/decode pairs do not support this request.',
+    advice: 'See the guide on prefill/decode pairs; use regular engines for such requests.',
+  },
+  upstream_bad_answer: {
+    status: 502,
+    isRetryable: true,
+    meaning: "The engine's response is not valid HTTP/1.1, or lacks what the request needs.",
+    advice: 'Retry; check the engine.',
+  },
+  upstream_reset: {
+    status: 502,
+    isRetryable: true,
+    meaning: 'The engine closed the connection before the response was complete.',
+    advice: "Retry; check the engine's log.",
+  },
+  engine_hung: {
+    status: 502,
+    isRetryable: true,
+    meaning: 'The engine hung before the first byte, and the request could not be retried on another worker.',
+    advice: 'Retry; restart the engine.',
+  },
+  queue_timeout: {
+    status: 503,
+    isRetryable: true,
+    meaning: 'The request waited longer than --queue-timeout-secs or than its policy holds requests.',
+    advice: 'Retry after retry-after; add engines or lower the load.',
+  },
+  capture_failed: {
+    status: 503,
+    isRetryable: true,
+    meaning: 'Turns cannot be stored, and --capture-required is set.',
+    advice: 'Check the disk or the store; see the log.',
+  },
+  overloaded: {
+    status: 503,
+    isRetryable: true,
+    meaning: 'The router is short of memory.',
+    advice: 'Retry after retry-after; lower the load or give the router more memory.',
+  },
+  no_available_workers: {
+    status: 503,
+    isRetryable: true,
+    meaning: 'No worker can serve the request: all are unhealthy, ejected, draining or missing.',
+    advice: 'Retry after retry-after; see GET /workers.',
+  },
+  shutting_down: {
+    status: 503,
+    isRetryable: true,
+    meaning: 'The router is shutting down.',
+    advice: 'Retry on another router, or when this one is back.',
+  },
+  first_byte_timeout: {
+    status: 504,
+    isRetryable: false,
+    meaning: 'The engine sent no byte within --first-byte-timeout-secs.',
+    advice: 'Raise the timeout, or check the engine.',
+  },
+  stream_idle_timeout: {
+    status: 504,
+    isRetryable: false,
+    meaning: 'The engine paused within its response for longer than --stream-idle-timeout-secs.',
+    advice: 'Raise the timeout, or check the engine.',
+  },
+  request_timeout: {
+    status: 504,
+    isRetryable: false,
+    meaning: 'The request took longer than --request-timeout-secs or its own x-turnout-timeout.',
+    advice: 'Raise the timeout, or ask for less.',
+  },
+} as const satisfies Readonly<Record<string, ErrorSpec>>;
 
 export type ErrorCode = keyof typeof errorTable;
 

@@ -91,7 +91,7 @@ export function controlLog(log: Logger): (x: Exchange, result: ControlResult) =>
     const level = isDone({ status }) ? 'info' : 'warn';
     log[level](
       { requestId, path, worker, status, ms: tenths(ms), ...(error === null ? {} : { error }) },
-      'control answered',
+      'control request finished',
     );
   };
 }

@@ -31,7 +31,9 @@ export function openLog(level: Config['logLevel'], files?: RotatingFile, format?
   const stdout = new LineWriter(standardTarget(1), () => {});
   const writers = [stdout];
   if (files !== undefined) {
-    writers.push(new LineWriter(files, (error) => logger.error({ error: error.message }, '--log-dir: not written')));
+    writers.push(
+      new LineWriter(files, (error) => logger.error({ error: error.message }, '--log-dir: log file not written')),
+    );
   }
   const isText = (writer: LineWriter): boolean =>
     format === undefined ? writer === stdout && process.stdout.isTTY : format === 'text';

@@ -79,7 +79,7 @@ export async function startPlugins(
       names.add(name);
       const context = { log: log.child({ plugin: name }), dataDir, config: live.current, fleet, trajectories, metrics };
       let made: PluginPhases;
-      const notice = setInterval(() => log.warn({ plugin: name }, 'the start waits for this plugin'), NOTICE_MS);
+      const notice = setInterval(() => log.warn({ plugin: name }, 'waiting for this plugin to start'), NOTICE_MS);
       try {
         made = await definition.create(own, context);
       } catch (error) {
@@ -93,7 +93,7 @@ export async function startPlugins(
       const problem = problemOf(made);
       if (problem !== '') throw new Error(`The plugin "${source}" ${problem}.`);
       plugins.push(guardPlugin(name, made, options, onFault));
-      log.info({ plugin: name, from: source }, 'plugin at work');
+      log.info({ plugin: name, from: source }, 'plugin loaded');
     }
     const endpoints = new PluginEndpoints(plugins, options, onFault);
     return { plugins, endpoints, metricsText: () => pluginMetricsText(registry), close };

@@ -37,7 +37,7 @@ export class StoredFirst {
     if (now - this.#loggedMs < LOG_MS) return;
     this.#log.warn(
       { answers: this.sentEarly - this.#logged, heldMs: LIMIT_MS },
-      'answers were sent before their turns were in the store: a kill of the router loses these turns',
+      'responses were sent before their turns were stored: a SIGKILL of the router now would lose these turns',
     );
     this.#loggedMs = now;
     this.#logged = this.sentEarly;

@@ -119,7 +119,7 @@ export class Trajectories {
       },
       (error) => {
         this.#isDead = true;
-        log.error({ error: error.message }, 'the trajectory thread ended: nothing is captured any more');
+        log.error({ error: error.message }, 'the trajectory thread ended: nothing more is captured');
       },
     );
     this.versions = new VersionBrackets(labels, this.ledger);
@@ -198,7 +198,7 @@ export class Trajectories {
     await this.ledger.close();
     const { lost } = this.ledger;
     const { lastError: error, place: store } = this.#state;
-    if (lost > 0) this.#log.error({ lost, error, store }, 'the store takes no turns, and the last ones are lost');
+    if (lost > 0) this.#log.error({ lost, error, store }, 'trajectory store is failing: the last turns are lost');
   }
 
   /** The client has its answer already: where the end can't be kept, the log says so. */
@@ -207,7 +207,7 @@ export class Trajectories {
       const count = ++this.#unkeptEnds;
       if ((count & (count - 1)) !== 0) return;
       const detail = { error: (error as Error).message, session: end.session, count };
-      this.#log.warn(detail, 'the end of a session is not on record');
+      this.#log.warn(detail, 'the end of a session was not stored');
     });
   }
 
@@ -222,13 +222,14 @@ export class Trajectories {
     }
     const { dropped, lastError, place, isFailing, pending } = this.#state;
     if (isFailing !== wasFailing) {
-      if (isFailing) this.#log.warn({ error: lastError, store: place, pending }, 'the store takes no turns: they wait');
-      else this.#log.info({ store: place }, 'the store takes turns again');
+      if (isFailing)
+        this.#log.warn({ error: lastError, store: place, pending }, 'trajectory store is failing: turns are buffered');
+      else this.#log.info({ store: place }, 'trajectory store works again');
     }
     const now = performance.now();
     this.#sayEvicted(now);
     if (dropped === this.#saidDropped || now - this.#saidMs < SAY_MS) return;
-    this.#log.warn({ dropped: dropped - this.#saidDropped, error: lastError, store: place }, 'turns not kept');
+    this.#log.warn({ dropped: dropped - this.#saidDropped, error: lastError, store: place }, 'turns were dropped');
     this.#saidMs = now;
     this.#saidDropped = dropped;
   }

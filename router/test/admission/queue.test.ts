@@ -96,7 +96,7 @@ test('queue full: 429 with retry-after at once, in the dialect of the API; the c
     equal(got.get('connection'), undefined);
     const secs = Number(got.get('retry-after'));
     ok(Number.isInteger(secs) && secs >= 1 && secs <= 60, got.get('retry-after'));
-    said.push(JSON.parse(got.text.replace(/"1 requests are under way[^"]*"/, '"words"')));
+    said.push(JSON.parse(got.text.replace(/"1 requests are in flight[^"]*"/, '"words"')));
   }
   deepEqual(said, [
     { error: { message: 'words', type: 'invalid_request_error', param: null, code: 'too_many_requests' } },

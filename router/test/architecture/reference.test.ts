@@ -4,6 +4,9 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { pages } from '../../../docs/generate.ts';
 import { sources } from '../../../python/generate.ts';
+import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
+import { startTestRouter } from '../harness/router.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
 
 for (const [file, page] of Object.entries(pages)) {
   test(`docs/reference/${file} says what the code says`, () => {
@@ -18,3 +21,17 @@ for (const [path, source] of Object.entries(sources)) {
     assert.equal(written, source(), 'run: npm run docs');
   });
 }
+
+test('every metric that a router with all built-in plugins exposes is in the reference', async (t) => {
+  const tokenizerPath = temporaryFolder(t);
+  writeTokenizer(tokenizerPath);
+  const router = await startTestRouter(t, { tokenizerPath, plugin: ['radix-tree', 'chat-sessions'] });
+  const page = await (await fetch(`${router.url}/metrics`)).text();
+  const names = [...page.matchAll(/^# TYPE (\S+)/gm)].map((match) => match[1]!);
+  assert.ok(names.includes('turnout_radix_tree_nodes') && names.length > 50, names.join());
+  const reference = readFileSync(join(import.meta.dirname, '../../../docs/reference/metrics.md'), 'utf8');
+  assert.deepEqual(
+    names.filter((name) => !reference.includes(`\`${name}\``)),
+    [],
+  );
+});

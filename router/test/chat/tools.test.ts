@@ -132,14 +132,14 @@ test('an engine that tells no ids: its answer is refused, as what it says can no
   const answer = await response;
   assert.equal(answer.status, 502);
   assert.equal(answer.headers.get('x-turnout-error'), 'upstream_bad_answer');
-  assert.match(await answer.text(), /without the ids of its tokens/);
+  assert.match(await answer.text(), /has no token ids/);
   await untilIdle(router);
   assert.deepEqual((await record()).records, []);
   const stream = await ask(question, { stream: true });
   const event = 'data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n';
   stream.asked.connection.write(`${STREAM_HEAD}${event.length.toString(16)}\r\n${event}\r\n0\r\n\r\n`);
   assert.equal(await (await stream.response).text(), event, 'of a stream it is known too late');
-  await until('it is in the log, with the reason', () => lines.some((line) => line.includes('is not on record')));
+  await until('it is in the log, with the reason', () => lines.some((line) => line.includes('was not captured')));
   assert.match(lines.join(''), /"problem":"the ids of its tokens are not in it"/);
 });
 

@@ -78,7 +78,7 @@ test('two with the flags of a trainer, that differ in the port alone, both start
   const routers = ['0', '0'].map((port) => turnout(t, ['slime-router', '--host', '127.0.0.1', '--port', port]));
   const places: string[] = [];
   for (const router of routers) {
-    const metrics = (await router.says(/metrics are answered on (http:\/\/127\.0\.0\.1:\d+\/metrics)/))[1]!;
+    const metrics = (await router.says(/metrics on (http:\/\/127\.0\.0\.1:\d+\/metrics)/))[1]!;
     assert.match(await (await fetch(metrics)).text(), /^turnout_workers/m);
     places.push(metrics);
   }

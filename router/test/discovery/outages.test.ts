@@ -24,7 +24,9 @@ test('the API server is away: the last known fleet stays, and what happened mean
   await untilFleet('127.9.0.2', '127.9.0.3', '127.9.0.4');
   await until('it is connected again', async () => (await metric('turnout_discovery_connected')) === 1);
   equal(router.fleet.workers[0], kept, 'who stayed is the same worker');
-  const lost = lines.filter((line) => line.includes('no connection') && line.includes('ECONNREFUSED'));
+  const lost = lines.filter(
+    (line) => line.includes('disconnected from the API server') && line.includes('ECONNREFUSED'),
+  );
   equal(lost.length, 1, 'a line an outage, not a line a try');
 });
 

@@ -23,7 +23,7 @@ test('ready pods with the labels are workers, from the start and as they come', 
   equal(await metric('turnout_discovered_workers'), 3);
   equal(await metric('turnout_discovery_connected'), 1);
   deepEqual([...new Set(kube.tokens)], [undefined], 'without TLS no token is shown');
-  match(lines.join(''), /without TLS, so no credentials are shown/);
+  match(lines.join(''), /has no TLS, so no credentials are sent/);
 });
 
 test('a request goes to an engine in a pod, and one under way ends after its pod is being deleted', async (t) => {

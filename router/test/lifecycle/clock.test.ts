@@ -18,17 +18,26 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
   ];
   // A retry-after may be a date of the wall clock; what it asks for is bounded.
   // When a worker was added is told as a date, and counted by the other clock.
+  // The metric process_start_time_seconds is a time of the wall clock.
   // Turns say when they began, and can be asked for by that; nothing is timed by it.
   const trajectories = [
     'admin/trajectories/routes.ts',
     'cli/export.ts',
-    'plugins/chat-sessions/chat-sessions.ts',
-    'plugins/radix-tree/radix-tree.ts',
     'trajectory/capture/experts-files.ts',
+    // How long ago a turn of an earlier process was used: from then on the other clock counts.
+    'trajectory/capture/restore.ts',
     'trajectory/capture/turn-id.ts',
+    'trajectory/session-calls.ts',
+    'trajectory/turn.ts',
   ];
   assert.deepEqual(
     users.toSorted(),
-    ['admin/workers/describe.ts', ...keepers, 'forward/failover.ts', ...trajectories].toSorted(),
+    [
+      'admin/workers/describe.ts',
+      ...keepers,
+      'forward/failover.ts',
+      'observe/metrics/process.ts',
+      ...trajectories,
+    ].toSorted(),
   );
 });

@@ -64,7 +64,7 @@ test('a start that fails leaves nothing open, wherever it fails', async (t) => {
     [{ tlsCertPath: file, tlsKeyPath: file }, /TLS: these files don't make a certificate/],
     [{ modelPolicy: ['m=/nowhere/policy.ts'] }, /\/nowhere\/policy\.ts/],
     [{ plugin: ['radix-tree', '/nowhere/plugin.ts'] }, /\/nowhere\/plugin\.ts/],
-    [{ dataDir: file }, /trajectories can't be kept/],
+    [{ dataDir: file }, /--data-dir .* is a file, not a folder/],
     [{ apiKeyFile: '/nowhere/keys' }, /--api-key-file/],
   ] as const) {
     const { error, ...left } = await leftBy(t, options);

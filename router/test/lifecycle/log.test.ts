@@ -181,7 +181,7 @@ test('a full disk costs lines, which are counted, and nothing else', { skip: !ha
     client.write(request('GET', '/hello'));
     equal((await client.answer()).status, 200);
   }
-  await run.says(/"error":"ENOSPC[^"]*","msg":"--log-dir: not written"/);
+  await run.says(/"error":"ENOSPC[^"]*","msg":"--log-dir: log file not written"/);
   const dropped = async () =>
     Number(/turnout_log_dropped_lines_total (\d+)/.exec((await send(t, url!, request('GET', '/metrics'))).text)![1]);
   await until('all lines are counted', async () => (await dropped()) >= 200);

@@ -62,7 +62,7 @@ test('what is wrong is said, and all stays as it was', async (t) => {
   ] as const) {
     await router.reload(() => configOf(options));
     match(String(last()['error']), words);
-    equal(last().msg, 'configuration not reloaded, the old one stays');
+    equal(last().msg, 'configuration not reloaded: the old one stays in force');
     deepEqual(
       router.fleet.workers.map(({ url }) => url),
       [a],
@@ -183,7 +183,7 @@ test('SIGHUP under load: no request fails, sessions keep their engines, streams 
 
   write('policy: no_such\n');
   run.child.kill('SIGHUP');
-  await run.says(/policy: no such policy.*the old one stays|"error":".*policy: no such policy/);
+  await run.says(/policy: no such policy.*the old one stays in force|"error":".*policy: no such policy/);
   deepEqual(await asker.whoGets(SESSIONS), homes);
 });
 

@@ -74,7 +74,7 @@ test('the decode engine dies in its stream: the client is cut, the prefill engin
   await client.read('data: 1\n\n');
   world.decode[0]!.seen[0]!.request.connection.reset();
   await until('the client is cut', () => client.hasEnded);
-  match(client.unread, /\{"error":.*broke off/);
+  match(client.unread, /\{"error":.*closed the connection/);
   await until('the prefill engine is let go', () => world.prefill[0]!.seen[0]!.request.connection.hasEnded);
   await untilIdle(router);
 });

@@ -11,11 +11,11 @@ test('an endpoint of a plugin that is not loaded is named in the log, once', asy
   const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) });
   const router = await startTestRouter(t, { workerUrls: [engine.url] }, { log });
   for (let i = 0; i < 2; i++) {
-    const answer = await fetch(`${router.url}/sessions`, { method: 'POST', body: '{}' });
+    const answer = await fetch(`${router.url}/retrieve_from_text`, { method: 'POST', body: '{}' });
     assert.equal(answer.status, 404);
     await answer.text();
   }
-  const hints = lines.filter((line) => line.includes('/sessions was answered 404 by an engine'));
+  const hints = lines.filter((line) => line.includes('/retrieve_from_text was answered 404 by an engine'));
   assert.equal(hints.length, 1);
-  assert.match(hints[0]!, /--plugin chat-sessions/);
+  assert.match(hints[0]!, /--plugin radix-tree/);
 });

@@ -254,5 +254,5 @@ test('choose: the policy chooses among what the plugin leaves, for every attempt
   deepEqual([own.status, own.text], [503, 'sick']);
   const nobody = await ask('7');
   deepEqual([nobody.status, nobody.get('x-turnout-error')], [503, 'no_available_workers']);
-  match(nobody.text, /\\"lanes\\" leaves this request no worker/);
+  match(nobody.text, /\\"lanes\\" excluded every worker for this request/);
 });

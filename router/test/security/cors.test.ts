@@ -74,7 +74,7 @@ test('a star allows every page; streams and cuts are as without it', async (t) =
   match(await client.read('data: 1\n\n'), /\r\naccess-control-allow-origin: \*\r\n/);
   asked.connection.reset();
   await client.untilEnded();
-  match(client.unread, /broke off in the middle/);
+  match(client.unread, /closed the connection in the middle/);
   const gone = await send(t, router.url, request('OPTIONS', '/x', '', ['origin: https://any', ...PREFLIGHT]));
   equal(gone.get('access-control-allow-origin'), '*');
 });

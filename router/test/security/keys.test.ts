@@ -41,7 +41,7 @@ test('a 401 says what to send, in the dialect of the API that was called', async
   deepEqual([got.status, got.get('www-authenticate'), got.get('x-turnout-error')], [401, 'Bearer', 'unauthorized']);
   deepEqual(JSON.parse(got.text), {
     error: {
-      message: 'A valid key is needed: send "authorization: Bearer KEY".',
+      message: 'A valid API key is required: send "authorization: Bearer KEY".',
       type: 'invalid_request_error',
       param: null,
       code: 'unauthorized',

@@ -116,7 +116,7 @@ test('SIGHUP reads key files again, without a key in the log', async (t) => {
   equal(await status('s3cret-two'), 401);
   writeFileSync(file, '\n');
   run.child.kill('SIGHUP');
-  await run.says(/configuration not reloaded, the old one stays/);
+  await run.says(/configuration not reloaded: the old one stays in force/);
   equal(await status('s3cret-one'), 200);
   writeFileSync(file, 's3cret-two\n');
   run.child.kill('SIGHUP');

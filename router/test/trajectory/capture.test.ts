@@ -134,15 +134,15 @@ test('a store that takes nothing is in the log: as it begins, when it is over, a
   const fails = async (session: string): Promise<void> => {
     await server.stop();
     await ask(session, { text: 'One.' });
-    await until('it is said', () => said('the store takes no turns: they wait'));
+    await until('it is said', () => said('trajectory store is failing: turns are buffered'));
   };
   await fails('a');
   await server.start();
-  await until('that it is over is said', () => said('the store takes turns again'));
+  await until('that it is over is said', () => said('trajectory store works again'));
   lines.length = 0;
   await fails('b');
   await router.close();
-  assert.match(lines.at(-1)!, /"lost":1,.*the store takes no turns, and the last ones are lost/);
+  assert.match(lines.at(-1)!, /"lost":1,.*trajectory store is failing: the last turns are lost/);
 });
 
 test('a replay asks once for what was asked once, finds all samples of it, and has chats tell their ids', async (t) => {

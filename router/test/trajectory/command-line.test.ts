@@ -91,7 +91,7 @@ test('what export can not do it says in words', async (t) => {
     [['--format', 'jsonl', '--data-dir', other], /trajectories\.sqlite: file is not a database/],
     [['--format', 'csv'], /--format csv: one of jsonl, parquet, safetensors/],
     [['--format', 'jsonl', '--data-dir', empty, '--since', 'soon'], /--since soon: a time/],
-    [['--format', 'jsonl'], /name the folder that a router keeps its trajectories in/],
+    [['--format', 'jsonl'], /give the --data-dir of the router/],
     [['--format', 'jsonl', '--data-dir', empty], /trajectories\.sqlite: there is no such file/],
     [['--format', 'jsonl', '--data-dir', dataDir, '-o', join(empty, 'no', 'x')], /not whole: ENOENT.*x\.part/],
     [['--format', 'jsonl', '--store', 'redis://127.0.0.1:1'], /can't be reached/],

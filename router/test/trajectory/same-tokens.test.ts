@@ -139,7 +139,7 @@ for (const [makes, refused] of [
       answers.filter(([, status]) => status !== 200),
       refused.map((what) => [what, 500]),
     );
-    const isUnknown = lines.join('').includes('its tokenizer could not be compared with ours');
+    const isUnknown = lines.join('').includes('the tokenizer of the engine could not be compared');
     assert.equal(isUnknown, makes === 'nothing');
   });
 }

@@ -97,7 +97,7 @@ for (const connector of connectors) {
     await client.read('data: 1\n\n');
     world.decode[0]!.seen[0]!.request.connection.reset();
     await until('the client is cut', () => client.hasEnded);
-    match(client.unread, /\{"error":.*broke off/);
+    match(client.unread, /\{"error":.*closed the connection/);
     deepEqual([world.prefill[0]!.seen.length, world.decode[0]!.seen.length], [1, 1]);
     await untilIdle(router);
   });

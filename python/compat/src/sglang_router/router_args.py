@@ -20,27 +20,27 @@ class RouterArgs(PeerArgs):
     )
     worker_urls: List[str] = field(
         default_factory=list,
-        metadata={"flag": "worker-urls", "help": "Engines to route to, http://host:port each (http://host:port@2: its data-parallel rank 2, @4-7: each of these ranks), separated by spaces or commas. More can be added while running."},
+        metadata={"flag": "worker-urls", "help": "Engines to route to, as http://host:port, separated by spaces or commas. http://host:port@2 is data-parallel rank 2 of an engine, @4-7 are ranks 4 to 7. Engines can also be added at run time."},
     )
     policy: str = field(
         default="cache_aware",
-        metadata={"flag": "policy", "help": "How a worker is chosen: rollout, least_inflight, round_robin, random, power_of_two, consistent_hash, sticky_least_loaded, manual, cache_aware, prefix_hash, bucket, kv_aware, or the path of a module of your own."},
+        metadata={"flag": "policy", "help": "Load balancing policy: rollout, least_inflight, round_robin, random, power_of_two, consistent_hash, sticky_least_loaded, manual, cache_aware, prefix_hash, bucket, kv_aware, or the path of your own module."},
     )
     cache_threshold: float = field(
         default=0.3,
-        metadata={"flag": "cache-threshold", "always": True, "help": "cache_aware: the share of a prompt that a worker must have seen before it is preferred for it."},
+        metadata={"flag": "cache-threshold", "always": True, "help": "cache_aware: share of a prompt that a worker must have in its cache to be preferred."},
     )
     balance_abs_threshold: int = field(
         default=64,
-        metadata={"flag": "balance-abs-threshold", "always": True, "help": "cache_aware, bucket: the least loaded worker is taken when the most loaded one has more than this many requests more, and more than --balance-rel-threshold times as many."},
+        metadata={"flag": "balance-abs-threshold", "always": True, "help": "cache_aware, bucket: route to the least loaded worker when the most loaded one has more than this many requests more, and also more than --balance-rel-threshold times as many."},
     )
     balance_rel_threshold: float = field(
         default=1.5,
-        metadata={"flag": "balance-rel-threshold", "always": True, "help": "cache_aware, bucket: see --balance-abs-threshold; both must be exceeded."},
+        metadata={"flag": "balance-rel-threshold", "always": True, "help": "cache_aware, bucket: see --balance-abs-threshold. Both thresholds must be exceeded."},
     )
     bucket_adjust_interval_secs: float = field(
         default=5,
-        metadata={"flag": "bucket-adjust-interval-secs", "help": "bucket: how often the bands of prompt lengths are cut anew."},
+        metadata={"flag": "bucket-adjust-interval-secs", "help": "bucket: how often the boundaries of the prompt-length buckets are recomputed."},
     )
     eviction_interval_secs: Optional[str] = field(
         default=None,
@@ -52,19 +52,19 @@ class RouterArgs(PeerArgs):
     )
     max_idle_secs: float = field(
         default=14400,
-        metadata={"flag": "max-idle-secs", "help": "manual: a key without a request for so long is forgotten."},
+        metadata={"flag": "max-idle-secs", "help": "manual: a key without a request for this long is forgotten."},
     )
     assignment_mode: str = field(
         default="random",
-        metadata={"flag": "assignment-mode", "help": "manual: how a new key gets its worker: random, min_load (fewest requests under way) or min_group (fewest keys)."},
+        metadata={"flag": "assignment-mode", "help": "manual: how a new key gets its worker: random, min_load (fewest requests in flight) or min_group (fewest keys)."},
     )
     max_payload_size: int = field(
         default=536870912,
-        metadata={"flag": "max-payload-size", "always": True, "help": "Largest request body; more gets 413."},
+        metadata={"flag": "max-payload-size", "always": True, "help": "Maximum size of a request body; larger ones get 413."},
     )
     dp_aware: bool = field(
         default=False,
-        metadata={"flag": "dp-aware", "help": "Ask engines how many data-parallel ranks they have, and make each rank of an engine whose URL names none a worker of its own."},
+        metadata={"flag": "dp-aware", "help": "Ask each engine for its number of data-parallel ranks and make each rank a worker, for engines whose URL names no rank."},
     )
     enable_igw: bool = field(
         default=False,
@@ -72,19 +72,19 @@ class RouterArgs(PeerArgs):
     )
     pd_disaggregation: bool = field(
         default=False,
-        metadata={"flag": "pd-disaggregation", "help": "Serve every request by a pair: a prefill engine and a decode engine (SGLang with --disaggregation-mode)."},
+        metadata={"flag": "pd-disaggregation", "help": "Serve every request with a pair of SGLang engines: a prefill engine and a decode engine (--disaggregation-mode)."},
     )
     prefill_policy: Optional[str] = field(
         default=None,
-        metadata={"flag": "prefill-policy", "help": "How the prefill engine of a pair is chosen, in place of --policy."},
+        metadata={"flag": "prefill-policy", "help": "Policy for the prefill engine of a pair. Default: --policy."},
     )
     decode_policy: Optional[str] = field(
         default=None,
-        metadata={"flag": "decode-policy", "help": "How the decode engine of a pair is chosen, in place of --policy."},
+        metadata={"flag": "decode-policy", "help": "Policy for the decode engine of a pair. Default: --policy."},
     )
     prefill_urls: List[Tuple[str, Optional[int]]] = field(
         default_factory=list,
-        metadata={"flag": "prefill", "help": "Prefill engines. The bootstrap port of one may follow its URL, or the word none: --prefill http://a:30000 8998 http://b:30000."},
+        metadata={"flag": "prefill", "help": "Prefill engines. Each URL may be followed by its bootstrap port or the word none: --prefill http://a:30000 8998 http://b:30000."},
     )
     decode_urls: List[str] = field(
         default_factory=list,
@@ -104,15 +104,15 @@ class RouterArgs(PeerArgs):
     )
     service_discovery: bool = field(
         default=False,
-        metadata={"flag": "service-discovery", "help": "Find engines among the pods of Kubernetes: those that --selector names join when they are ready, and finish what they have when they are deleted."},
+        metadata={"flag": "service-discovery", "help": "Discover engines among Kubernetes pods that match --selector: pods join when they are ready and drain when they are deleted."},
     )
     selector: Dict[str, str] = field(
         default_factory=dict,
-        metadata={"flag": "selector", "help": "Labels that a pod must have, all of them, to be a worker."},
+        metadata={"flag": "selector", "help": "Labels of the pods that are workers; a pod must have all of them."},
     )
     service_discovery_port: int = field(
         default=80,
-        metadata={"flag": "service-discovery-port", "help": "Where the engines in those pods listen."},
+        metadata={"flag": "service-discovery-port", "help": "Port of the engines in these pods."},
     )
     service_discovery_namespace: Optional[str] = field(
         default=None,
@@ -120,19 +120,19 @@ class RouterArgs(PeerArgs):
     )
     prefill_selector: Dict[str, str] = field(
         default_factory=dict,
-        metadata={"flag": "prefill-selector", "help": "For pairs, in place of --selector: labels that a pod must have, all of them, to be a prefill engine."},
+        metadata={"flag": "prefill-selector", "help": "Labels of the pods that are prefill engines, in place of --selector."},
     )
     decode_selector: Dict[str, str] = field(
         default_factory=dict,
-        metadata={"flag": "decode-selector", "help": "The same for decode engines. A pod that fits both is of the role whose selector has all of the other and more."},
+        metadata={"flag": "decode-selector", "help": "Labels of the pods that are decode engines. A pod that matches both selectors gets the role of the more specific one."},
     )
     bootstrap_port_annotation: str = field(
         default="sglang.ai/bootstrap-port",
-        metadata={"flag": "bootstrap-port-annotation", "help": "An annotation of pods: the bootstrap port of a prefill engine. Also shown as bootstrap_port in the metadata of workers."},
+        metadata={"flag": "bootstrap-port-annotation", "help": "Pod annotation that holds the bootstrap port of a prefill engine."},
     )
     log_dir: Optional[str] = field(
         default=None,
-        metadata={"flag": "log-dir", "help": "Write the log to files there too."},
+        metadata={"flag": "log-dir", "help": "Also write the log to files in this folder."},
     )
     log_level: str = field(
         default="info",
@@ -140,11 +140,11 @@ class RouterArgs(PeerArgs):
     )
     prometheus_port: int = field(
         default=29000,
-        metadata={"flag": "prometheus-port", "help": "Port for GET /metrics, which the main port answers too; 0 picks a free one."},
+        metadata={"flag": "prometheus-port", "help": "Port of GET /metrics, which the main port serves, too; 0 picks a free one."},
     )
     prometheus_host: str = field(
         default="127.0.0.1",
-        metadata={"flag": "prometheus-host", "help": "Address for it."},
+        metadata={"flag": "prometheus-host", "help": "Address of --prometheus-port."},
     )
     prometheus_duration_buckets: List[str] = field(
         default_factory=list,
@@ -152,19 +152,19 @@ class RouterArgs(PeerArgs):
     )
     request_id_headers: List[str] = field(
         default_factory=list,
-        metadata={"flag": "request-id-headers", "help": "Headers that carry the id of a request, in the order in which they are believed; x-request-id is always one."},
+        metadata={"flag": "request-id-headers", "help": "Headers that carry the request id, highest priority first; x-request-id is always one of them."},
     )
     request_timeout_secs: float = field(
         default=1800,
-        metadata={"flag": "request-timeout-secs", "always": True, "help": "Longest time from request to the end of its answer. 0: none, as rollouts run for hours."},
+        metadata={"flag": "request-timeout-secs", "always": True, "help": "Maximum time from request to the end of its response. 0: no limit."},
     )
     shutdown_grace_period_secs: float = field(
         default=180,
-        metadata={"flag": "shutdown-grace-period-secs", "help": "On SIGTERM: how long requests under way may take to finish before they are cut."},
+        metadata={"flag": "shutdown-grace-period-secs", "help": "After SIGTERM: how long requests in flight may take to finish before they are truncated."},
     )
     cors_allowed_origins: List[str] = field(
         default_factory=list,
-        metadata={"flag": "cors-allowed-origins", "help": "Web pages that may call the router from a browser: https://host each, or *."},
+        metadata={"flag": "cors-allowed-origins", "help": "Origins that may call the router from a browser: https://host, or *."},
     )
     max_concurrent_requests: int = field(
         default=-1,
@@ -184,27 +184,27 @@ class RouterArgs(PeerArgs):
     )
     retry_max_retries: int = field(
         default=5,
-        metadata={"flag": "retry-max-retries", "always": True, "help": "Other workers to try when one fails before the first byte of its answer."},
+        metadata={"flag": "retry-max-retries", "always": True, "help": "Maximum retries on other workers when one fails before the first byte of its response."},
     )
     retry_initial_backoff_ms: int = field(
         default=50,
-        metadata={"flag": "retry-initial-backoff-ms", "always": True, "help": "Wait before a worker that failed is tried again. Another worker is tried at once."},
+        metadata={"flag": "retry-initial-backoff-ms", "always": True, "help": "Backoff before the same worker is retried. Another worker is tried immediately."},
     )
     retry_max_backoff_ms: int = field(
         default=30000,
-        metadata={"flag": "retry-max-backoff-ms", "always": True, "help": "The longest such wait."},
+        metadata={"flag": "retry-max-backoff-ms", "always": True, "help": "Maximum backoff."},
     )
     retry_backoff_multiplier: float = field(
         default=1.5,
-        metadata={"flag": "retry-backoff-multiplier", "always": True, "help": "How much longer each wait is than the one before."},
+        metadata={"flag": "retry-backoff-multiplier", "always": True, "help": "Factor by which the backoff grows with each retry."},
     )
     retry_jitter_factor: float = field(
         default=0.2,
-        metadata={"flag": "retry-jitter-factor", "always": True, "help": "By how much of itself a wait is made longer or shorter at random."},
+        metadata={"flag": "retry-jitter-factor", "always": True, "help": "Backoff jitter, as a fraction of the delay (±)."},
     )
     disable_retries: bool = field(
         default=False,
-        metadata={"flag": "disable-retries", "help": "Never try another worker."},
+        metadata={"flag": "disable-retries", "help": "Never retry on another worker."},
     )
     cb_failure_threshold: int = field(
         default=10,
@@ -212,11 +212,11 @@ class RouterArgs(PeerArgs):
     )
     cb_success_threshold: int = field(
         default=3,
-        metadata={"flag": "cb-success-threshold", "always": True, "help": "Successes in a row that bring it back."},
+        metadata={"flag": "cb-success-threshold", "always": True, "help": "Consecutive successes that close it again."},
     )
     cb_timeout_duration_secs: float = field(
         default=60,
-        metadata={"flag": "cb-timeout-duration-secs", "always": True, "help": "After so long one request at a time tries whether it works again."},
+        metadata={"flag": "cb-timeout-duration-secs", "always": True, "help": "Seconds the breaker stays open before trial requests are allowed, one at a time."},
     )
     cb_window_duration_secs: float = field(
         default=120,
@@ -224,19 +224,19 @@ class RouterArgs(PeerArgs):
     )
     disable_circuit_breaker: bool = field(
         default=False,
-        metadata={"flag": "disable-circuit-breaker", "help": "Never take a worker out for failed requests."},
+        metadata={"flag": "disable-circuit-breaker", "help": "Never eject a worker because of failed requests."},
     )
     health_failure_threshold: int = field(
         default=3,
-        metadata={"flag": "health-failure-threshold", "help": "Failed checks in a row that put a worker into quarantine."},
+        metadata={"flag": "health-failure-threshold", "help": "Consecutive failed checks that eject a worker."},
     )
     health_success_threshold: int = field(
         default=2,
-        metadata={"flag": "health-success-threshold", "help": "Good checks in a row that let it out again."},
+        metadata={"flag": "health-success-threshold", "help": "Consecutive good checks that readmit it."},
     )
     health_check_timeout_secs: float = field(
         default=5,
-        metadata={"flag": "health-check-timeout-secs", "help": "How long an answer may take; SGLang needs more than 1 s, as its /health generates a token."},
+        metadata={"flag": "health-check-timeout-secs", "help": "Timeout of a health check. SGLang needs more than 1 s, because its /health generates a token."},
     )
     health_check_interval_secs: float = field(
         default=60,
@@ -244,11 +244,11 @@ class RouterArgs(PeerArgs):
     )
     health_check_endpoint: str = field(
         default="/health",
-        metadata={"flag": "health-check-endpoint", "help": "Path to ask."},
+        metadata={"flag": "health-check-endpoint", "help": "Path of the health check."},
     )
     disable_health_check: bool = field(
         default=False,
-        metadata={"flag": "disable-health-check", "help": "Take every worker for healthy."},
+        metadata={"flag": "disable-health-check", "help": "Treat every worker as healthy."},
     )
     model_path: Optional[str] = field(
         default=None,
@@ -352,11 +352,11 @@ class RouterArgs(PeerArgs):
     )
     client_cert_path: Optional[str] = field(
         default=None,
-        metadata={"flag": "client-cert-path", "help": "Certificate (PEM) that https workers are shown."},
+        metadata={"flag": "client-cert-path", "help": "Client certificate (PEM) for https workers."},
     )
     client_key_path: Optional[str] = field(
         default=None,
-        metadata={"flag": "client-key-path", "help": "Its private key (PEM)."},
+        metadata={"flag": "client-key-path", "help": "Private key (PEM) of --client-cert-path."},
     )
     ca_cert_paths: List[str] = field(
         default_factory=list,
@@ -364,11 +364,11 @@ class RouterArgs(PeerArgs):
     )
     server_cert_path: Optional[str] = field(
         default=None,
-        metadata={"flag": "tls-cert-path", "help": "Certificate (PEM) of this server; read again on SIGHUP."},
+        metadata={"flag": "tls-cert-path", "help": "TLS certificate (PEM) of this server; read again on SIGHUP."},
     )
     server_key_path: Optional[str] = field(
         default=None,
-        metadata={"flag": "tls-key-path", "help": "Its private key (PEM)."},
+        metadata={"flag": "tls-key-path", "help": "Private key (PEM) of --tls-cert-path."},
     )
     enable_trace: bool = field(
         default=False,

@@ -20,7 +20,7 @@ class RouterArgs(PeerArgs):
     )
     worker_urls: List[str] = field(
         default_factory=list,
-        metadata={"flag": "worker-urls", "help": "Engines to route to, http://host:port each (http://host:port@2: its data-parallel rank 2, @4-7: each of these ranks), separated by spaces or commas. More can be added while running."},
+        metadata={"flag": "worker-urls", "help": "Engines to route to, as http://host:port, separated by spaces or commas. http://host:port@2 is data-parallel rank 2 of an engine, @4-7 are ranks 4 to 7. Engines can also be added at run time."},
     )
     enable_program_scheduling: bool = field(
         default=False,
@@ -32,7 +32,7 @@ class RouterArgs(PeerArgs):
     )
     policy: str = field(
         default="cache_aware",
-        metadata={"flag": "policy", "help": "How a worker is chosen: rollout, least_inflight, round_robin, random, power_of_two, consistent_hash, sticky_least_loaded, manual, cache_aware, prefix_hash, bucket, kv_aware, or the path of a module of your own."},
+        metadata={"flag": "policy", "help": "Load balancing policy: rollout, least_inflight, round_robin, random, power_of_two, consistent_hash, sticky_least_loaded, manual, cache_aware, prefix_hash, bucket, kv_aware, or the path of your own module."},
     )
     router_temperature: str = field(
         default="0",
@@ -76,7 +76,7 @@ class RouterArgs(PeerArgs):
     )
     vllm_pd_disaggregation: bool = field(
         default=False,
-        metadata={"flag": "vllm-pd-disaggregation", "help": "Serve requests by pairs of vLLM engines: a prefill engine reads the prompt and hands its KV to a decode engine (--kv-transfer-config)."},
+        metadata={"flag": "vllm-pd-disaggregation", "help": "Serve requests with pairs of vLLM engines: a prefill engine computes the KV cache of the prompt and transfers it to a decode engine (--kv-transfer-config)."},
     )
     mode: Optional[str] = field(
         default=None,
@@ -84,15 +84,15 @@ class RouterArgs(PeerArgs):
     )
     prefill_policy: Optional[str] = field(
         default=None,
-        metadata={"flag": "prefill-policy", "help": "How the prefill engine of a pair is chosen, in place of --policy."},
+        metadata={"flag": "prefill-policy", "help": "Policy for the prefill engine of a pair. Default: --policy."},
     )
     decode_policy: Optional[str] = field(
         default=None,
-        metadata={"flag": "decode-policy", "help": "How the decode engine of a pair is chosen, in place of --policy."},
+        metadata={"flag": "decode-policy", "help": "Policy for the decode engine of a pair. Default: --policy."},
     )
     prefill_urls: List[Tuple[str, Optional[int]]] = field(
         default_factory=list,
-        metadata={"flag": "prefill", "help": "Prefill engines. The bootstrap port of one may follow its URL, or the word none: --prefill http://a:30000 8998 http://b:30000."},
+        metadata={"flag": "prefill", "help": "Prefill engines. Each URL may be followed by its bootstrap port or the word none: --prefill http://a:30000 8998 http://b:30000."},
     )
     decode_urls: List[str] = field(
         default_factory=list,
@@ -128,15 +128,15 @@ class RouterArgs(PeerArgs):
     )
     cache_threshold: float = field(
         default=0.5,
-        metadata={"flag": "cache-threshold", "help": "cache_aware: the share of a prompt that a worker must have seen before it is preferred for it."},
+        metadata={"flag": "cache-threshold", "help": "cache_aware: share of a prompt that a worker must have in its cache to be preferred."},
     )
     balance_abs_threshold: int = field(
         default=32,
-        metadata={"flag": "balance-abs-threshold", "help": "cache_aware, bucket: the least loaded worker is taken when the most loaded one has more than this many requests more, and more than --balance-rel-threshold times as many."},
+        metadata={"flag": "balance-abs-threshold", "help": "cache_aware, bucket: route to the least loaded worker when the most loaded one has more than this many requests more, and also more than --balance-rel-threshold times as many."},
     )
     balance_rel_threshold: float = field(
         default=1.1,
-        metadata={"flag": "balance-rel-threshold", "help": "cache_aware, bucket: see --balance-abs-threshold; both must be exceeded."},
+        metadata={"flag": "balance-rel-threshold", "help": "cache_aware, bucket: see --balance-abs-threshold. Both thresholds must be exceeded."},
     )
     eviction_interval_secs: Optional[str] = field(
         default=None,
@@ -148,7 +148,7 @@ class RouterArgs(PeerArgs):
     )
     max_payload_size: int = field(
         default=536870912,
-        metadata={"flag": "max-payload-size", "help": "Largest request body; more gets 413."},
+        metadata={"flag": "max-payload-size", "help": "Maximum size of a request body; larger ones get 413."},
     )
     wasm_middleware: Optional[str] = field(
         default=None,
@@ -164,7 +164,7 @@ class RouterArgs(PeerArgs):
     )
     intra_node_data_parallel_size: int = field(
         default=1,
-        metadata={"flag": "intra-node-data-parallel-size", "help": "Data-parallel ranks of every engine whose URL names none: each is a worker, numbered from 0. Nobody is asked."},
+        metadata={"flag": "intra-node-data-parallel-size", "help": "Number of data-parallel ranks of every engine whose URL names no rank: each rank is a worker, numbered from 0. Engines are not asked."},
     )
     enable_igw: bool = field(
         default=False,
@@ -176,7 +176,7 @@ class RouterArgs(PeerArgs):
     )
     log_dir: Optional[str] = field(
         default=None,
-        metadata={"flag": "log-dir", "help": "Write the log to files there too."},
+        metadata={"flag": "log-dir", "help": "Also write the log to files in this folder."},
     )
     log_level: str = field(
         default="info",
@@ -184,15 +184,15 @@ class RouterArgs(PeerArgs):
     )
     service_discovery: bool = field(
         default=False,
-        metadata={"flag": "service-discovery", "help": "Find engines among the pods of Kubernetes: those that --selector names join when they are ready, and finish what they have when they are deleted."},
+        metadata={"flag": "service-discovery", "help": "Discover engines among Kubernetes pods that match --selector: pods join when they are ready and drain when they are deleted."},
     )
     selector: Dict[str, str] = field(
         default_factory=dict,
-        metadata={"flag": "selector", "help": "Labels that a pod must have, all of them, to be a worker."},
+        metadata={"flag": "selector", "help": "Labels of the pods that are workers; a pod must have all of them."},
     )
     service_discovery_port: int = field(
         default=80,
-        metadata={"flag": "service-discovery-port", "help": "Where the engines in those pods listen."},
+        metadata={"flag": "service-discovery-port", "help": "Port of the engines in these pods."},
     )
     service_discovery_namespace: Optional[str] = field(
         default=None,
@@ -200,51 +200,51 @@ class RouterArgs(PeerArgs):
     )
     prefill_selector: Dict[str, str] = field(
         default_factory=dict,
-        metadata={"flag": "prefill-selector", "help": "For pairs, in place of --selector: labels that a pod must have, all of them, to be a prefill engine."},
+        metadata={"flag": "prefill-selector", "help": "Labels of the pods that are prefill engines, in place of --selector."},
     )
     decode_selector: Dict[str, str] = field(
         default_factory=dict,
-        metadata={"flag": "decode-selector", "help": "The same for decode engines. A pod that fits both is of the role whose selector has all of the other and more."},
+        metadata={"flag": "decode-selector", "help": "Labels of the pods that are decode engines. A pod that matches both selectors gets the role of the more specific one."},
     )
     prometheus_port: int = field(
         default=29000,
-        metadata={"flag": "prometheus-port", "help": "Port for GET /metrics, which the main port answers too; 0 picks a free one."},
+        metadata={"flag": "prometheus-port", "help": "Port of GET /metrics, which the main port serves, too; 0 picks a free one."},
     )
     prometheus_host: str = field(
         default="127.0.0.1",
-        metadata={"flag": "prometheus-host", "help": "Address for it."},
+        metadata={"flag": "prometheus-host", "help": "Address of --prometheus-port."},
     )
     request_id_headers: List[str] = field(
         default_factory=list,
-        metadata={"flag": "request-id-headers", "help": "Headers that carry the id of a request, in the order in which they are believed; x-request-id is always one."},
+        metadata={"flag": "request-id-headers", "help": "Headers that carry the request id, highest priority first; x-request-id is always one of them."},
     )
     request_timeout_secs: float = field(
         default=1800,
-        metadata={"flag": "request-timeout-secs", "help": "Longest time from request to the end of its answer. 0: none, as rollouts run for hours."},
+        metadata={"flag": "request-timeout-secs", "help": "Maximum time from request to the end of its response. 0: no limit."},
     )
     retry_max_retries: int = field(
         default=5,
-        metadata={"flag": "retry-max-retries", "help": "Other workers to try when one fails before the first byte of its answer."},
+        metadata={"flag": "retry-max-retries", "help": "Maximum retries on other workers when one fails before the first byte of its response."},
     )
     retry_initial_backoff_ms: int = field(
         default=50,
-        metadata={"flag": "retry-initial-backoff-ms", "help": "Wait before a worker that failed is tried again. Another worker is tried at once."},
+        metadata={"flag": "retry-initial-backoff-ms", "help": "Backoff before the same worker is retried. Another worker is tried immediately."},
     )
     retry_max_backoff_ms: int = field(
         default=30000,
-        metadata={"flag": "retry-max-backoff-ms", "help": "The longest such wait."},
+        metadata={"flag": "retry-max-backoff-ms", "help": "Maximum backoff."},
     )
     retry_backoff_multiplier: float = field(
         default=1.5,
-        metadata={"flag": "retry-backoff-multiplier", "help": "How much longer each wait is than the one before."},
+        metadata={"flag": "retry-backoff-multiplier", "help": "Factor by which the backoff grows with each retry."},
     )
     retry_jitter_factor: float = field(
         default=0.2,
-        metadata={"flag": "retry-jitter-factor", "help": "By how much of itself a wait is made longer or shorter at random."},
+        metadata={"flag": "retry-jitter-factor", "help": "Backoff jitter, as a fraction of the delay (±)."},
     )
     disable_retries: bool = field(
         default=False,
-        metadata={"flag": "disable-retries", "help": "Never try another worker."},
+        metadata={"flag": "disable-retries", "help": "Never retry on another worker."},
     )
     cb_failure_threshold: int = field(
         default=10,
@@ -252,11 +252,11 @@ class RouterArgs(PeerArgs):
     )
     cb_success_threshold: int = field(
         default=3,
-        metadata={"flag": "cb-success-threshold", "help": "Successes in a row that bring it back."},
+        metadata={"flag": "cb-success-threshold", "help": "Consecutive successes that close it again."},
     )
     cb_timeout_duration_secs: float = field(
         default=60,
-        metadata={"flag": "cb-timeout-duration-secs", "help": "After so long one request at a time tries whether it works again."},
+        metadata={"flag": "cb-timeout-duration-secs", "help": "Seconds the breaker stays open before trial requests are allowed, one at a time."},
     )
     cb_window_duration_secs: float = field(
         default=120,
@@ -264,19 +264,19 @@ class RouterArgs(PeerArgs):
     )
     disable_circuit_breaker: bool = field(
         default=False,
-        metadata={"flag": "disable-circuit-breaker", "help": "Never take a worker out for failed requests."},
+        metadata={"flag": "disable-circuit-breaker", "help": "Never eject a worker because of failed requests."},
     )
     health_failure_threshold: int = field(
         default=3,
-        metadata={"flag": "health-failure-threshold", "help": "Failed checks in a row that put a worker into quarantine."},
+        metadata={"flag": "health-failure-threshold", "help": "Consecutive failed checks that eject a worker."},
     )
     health_success_threshold: int = field(
         default=2,
-        metadata={"flag": "health-success-threshold", "help": "Good checks in a row that let it out again."},
+        metadata={"flag": "health-success-threshold", "help": "Consecutive good checks that readmit it."},
     )
     health_check_timeout_secs: float = field(
         default=5,
-        metadata={"flag": "health-check-timeout-secs", "help": "How long an answer may take; SGLang needs more than 1 s, as its /health generates a token."},
+        metadata={"flag": "health-check-timeout-secs", "help": "Timeout of a health check. SGLang needs more than 1 s, because its /health generates a token."},
     )
     health_check_interval_secs: float = field(
         default=60,
@@ -284,7 +284,7 @@ class RouterArgs(PeerArgs):
     )
     health_check_endpoint: str = field(
         default="/health",
-        metadata={"flag": "health-check-endpoint", "help": "Path to ask."},
+        metadata={"flag": "health-check-endpoint", "help": "Path of the health check."},
     )
     max_concurrent_requests: int = field(
         default=0,
@@ -304,7 +304,7 @@ class RouterArgs(PeerArgs):
     )
     cors_allowed_origins: List[str] = field(
         default_factory=list,
-        metadata={"flag": "cors-allowed-origins", "help": "Web pages that may call the router from a browser: https://host each, or *."},
+        metadata={"flag": "cors-allowed-origins", "help": "Origins that may call the router from a browser: https://host, or *."},
     )
 
     @property

@@ -7,23 +7,19 @@ export const breakerOptions = {
   cbFailureThreshold: option(
     '<count>',
     count.min(1).default(5),
-    'Failed requests in a row, within the window, after which a worker gets no more.',
+    'Consecutive failed requests within the window that open the circuit breaker of a worker.',
   ),
-  cbSuccessThreshold: option('<count>', count.min(1).default(2), 'Successes in a row that bring it back.'),
+  cbSuccessThreshold: option('<count>', count.min(1).default(2), 'Consecutive successes that close it again.'),
   cbTimeoutDurationSecs: option(
     '<secs>',
     secs.default(30),
-    'After so long one request at a time tries whether it works again.',
+    'Seconds the breaker stays open before trial requests are allowed, one at a time.',
   ),
-  cbWindowDurationSecs: option(
-    '<secs>',
-    secs.min(0.01).default(60),
-    'Failures that are further apart are not counted together.',
-  ),
-  disableCircuitBreaker: option('', flag, 'Never take a worker out for failed requests.'),
+  cbWindowDurationSecs: option('<secs>', secs.min(0.01).default(60), 'Window in which failures count together.'),
+  disableCircuitBreaker: option('', flag, 'Never eject a worker because of failed requests.'),
   maxEjectedPercent: option(
     '<percent>',
     z.number().min(0).max(100).default(50),
-    'The largest part of the fleet that failed requests take out at once: at least one worker, and below 100 never the last. Beyond it workers go on serving, failed or not (panic mode).',
+    'Maximum percentage of the fleet that circuit breakers eject at once: at least one worker, and below 100 never the last one. Beyond it, failing workers keep serving (panic mode).',
   ),
 } as const;

@@ -11,13 +11,13 @@ export const controlOptions = {
   broadcastPaths: option(
     '<paths...>',
     paths,
-    'Paths that go to every worker, and steer, beside those of the table of controls; a * at the end stands for anything.',
+    'Additional control paths that go to every worker and need the admin key; a * at the end matches anything.',
     { needsRestart: true },
   ),
   singleWorkerPaths: option(
     '<paths...>',
     paths,
-    'Paths that go to one worker, as requests do, although the table of controls sends them to every one.',
+    'Paths that go to one worker although the table of control paths sends them to every worker.',
     { needsRestart: true },
   ),
 } as const;

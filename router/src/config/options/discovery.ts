@@ -12,16 +12,16 @@ export const discoveryOptions = {
   serviceDiscovery: option(
     '',
     flag,
-    'Find engines among the pods of Kubernetes: those that --selector names join when they are ready, and finish what they have when they are deleted.',
+    'Discover engines among Kubernetes pods that match --selector: pods join when they are ready and drain when they are deleted.',
     { needsRestart: true },
   ),
   selector: option(
     '<key=value...>',
     selector.default([]),
-    'Labels that a pod must have, all of them, to be a worker.',
+    'Labels of the pods that are workers; a pod must have all of them.',
     { needsRestart: true },
   ),
-  serviceDiscoveryPort: option('<port>', port.min(1).default(80), 'Where the engines in those pods listen.', {
+  serviceDiscoveryPort: option('<port>', port.min(1).default(80), 'Port of the engines in these pods.', {
     needsRestart: true,
   }),
   serviceDiscoveryNamespace: option(
@@ -30,25 +30,25 @@ export const discoveryOptions = {
       .string()
       .regex(/^(\*|[a-z\d]([a-z\d-]{0,61}[a-z\d])?)$/, 'not the name of a namespace')
       .optional(),
-    'Where those pods are; * for all namespaces (which takes a ClusterRole). Default: the namespace of this router.',
+    'Namespace of these pods; * for all namespaces (needs a ClusterRole). Default: the namespace of this router.',
     { needsRestart: true },
   ),
   bootstrapPortAnnotation: option(
     '<name>',
     z.string().min(1).default('sglang.ai/bootstrap-port'),
-    'An annotation of pods: the bootstrap port of a prefill engine. Also shown as bootstrap_port in the metadata of workers.',
+    'Pod annotation that holds the bootstrap port of a prefill engine.',
     { needsRestart: true },
   ),
   prefillSelector: option(
     '<key=value...>',
     selector.default([]),
-    'For pairs, in place of --selector: labels that a pod must have, all of them, to be a prefill engine.',
+    'Labels of the pods that are prefill engines, in place of --selector.',
     { needsRestart: true },
   ),
   decodeSelector: option(
     '<key=value...>',
     selector.default([]),
-    'The same for decode engines. A pod that fits both is of the role whose selector has all of the other and more.',
+    'Labels of the pods that are decode engines. A pod that matches both selectors gets the role of the more specific one.',
     { needsRestart: true },
   ),
 } as const;

@@ -4,20 +4,16 @@ import { count, flag, inGroup, secs } from './option.ts';
 const option = inGroup('Health');
 
 export const healthOptions = {
-  healthCheckEndpoint: option('<path>', z.string().startsWith('/').default('/health'), 'Path to ask.'),
-  healthCheckIntervalSecs: option('<secs>', secs.min(0.01).default(10), 'How often each worker is asked.'),
+  healthCheckEndpoint: option('<path>', z.string().startsWith('/').default('/health'), 'Path of the health check.'),
+  healthCheckIntervalSecs: option('<secs>', secs.min(0.01).default(10), 'Interval between health checks of a worker.'),
   healthCheckTimeoutSecs: option(
     '<secs>',
     secs.min(0.01).default(5),
-    'How long an answer may take; SGLang needs more than 1 s, as its /health generates a token.',
+    'Timeout of a health check. SGLang needs more than 1 s, because its /health generates a token.',
   ),
-  healthFailureThreshold: option(
-    '<count>',
-    count.min(1).default(3),
-    'Failed checks in a row that put a worker into quarantine.',
-  ),
-  healthSuccessThreshold: option('<count>', count.min(1).default(2), 'Good checks in a row that let it out again.'),
-  disableHealthCheck: option('', flag, 'Take every worker for healthy.', { needsRestart: true }),
+  healthFailureThreshold: option('<count>', count.min(1).default(3), 'Consecutive failed checks that eject a worker.'),
+  healthSuccessThreshold: option('<count>', count.min(1).default(2), 'Consecutive good checks that readmit it.'),
+  disableHealthCheck: option('', flag, 'Treat every worker as healthy.', { needsRestart: true }),
   hungAfterSecs: option(
     '<secs>',
     secs.min(0.1).default(60),
@@ -32,11 +28,11 @@ export const healthOptions = {
   workerStartupTimeoutSecs: option(
     '<secs>',
     secs.default(300),
-    'How long a new worker may take to answer its first check before that is reported as a failure. The router itself starts at once.',
+    'How long a new worker may take to pass its first check before that is reported as a failure. The router itself starts immediately.',
   ),
   workerStartupCheckInterval: option(
     '<secs>',
     secs.min(0.01).default(10),
-    'The longest pause between two checks of a new worker until it first answers: a tenth of the time that it has taken, at least 1 s.',
+    'Maximum interval between checks of a new worker until its first response. The interval starts at 1 s and grows with the time that the worker takes.',
   ),
 } as const;

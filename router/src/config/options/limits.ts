@@ -7,25 +7,25 @@ export const limitsOptions = {
   maxConcurrentRequests: option(
     '<count>',
     count.default(0),
-    'Requests under way at once, to the end of their answers; more get 429. 0: no bound.',
+    'Maximum requests in flight, until the end of their responses; further ones wait in the queue or get 429. 0: no limit.',
   ),
-  maxPayloadSize: option('<bytes>', count.default(268_435_456), 'Largest request body; more gets 413.'),
+  maxPayloadSize: option('<bytes>', count.default(268_435_456), 'Maximum size of a request body; larger ones get 413.'),
   requestTimeoutSecs: option(
     '<secs>',
     secs.default(0),
-    'Longest time from request to the end of its answer. 0: none, as rollouts run for hours.',
+    'Maximum time from request to the end of its response. 0: no limit.',
   ),
 
   queueSize: option(
     '<count>',
     count.default(100),
-    'Requests that may wait where a limit is set and reached; more get 429. Keys take turns.',
+    'Requests that may wait when a limit is reached; further ones get 429. The queue is fair between API keys or clients.',
   ),
-  queueTimeoutSecs: option('<secs>', secs.default(60), 'How long one may wait; then it gets 503.'),
+  queueTimeoutSecs: option('<secs>', secs.default(60), 'Maximum wait in the queue; then the request gets 503.'),
   rateLimitTokensPerSecond: option(
     '<count>',
     z.number().min(0).default(0),
-    'Requests let in per second; more wait. 0: no limit.',
+    'Requests admitted per second; further ones wait. 0: no limit.',
   ),
   rateLimitBurst: option(
     '<count>',
@@ -35,12 +35,12 @@ export const limitsOptions = {
   workerMaxInflight: option(
     '<count>',
     count.default(0),
-    'Requests under way at once at one worker; more wait. 0: no bound.',
+    'Maximum requests in flight per worker; further ones wait. 0: no limit.',
   ),
   firstByteTimeoutSecs: option(
     '<secs>',
     secs.default(0),
-    'Longest time from a request sent to the first byte of its answer. 0: none, as engines queue for minutes.',
+    'Maximum time from a sent request to the first byte of its response. 0: no limit, because engines may queue requests for minutes.',
   ),
-  streamIdleTimeoutSecs: option('<secs>', secs.default(0), 'Longest pause within an answer. 0: none.'),
+  streamIdleTimeoutSecs: option('<secs>', secs.default(0), 'Maximum pause within a response. 0: no limit.'),
 } as const;

@@ -25,30 +25,29 @@ export const observabilityOptions = {
   prometheusPort: option(
     '<port>',
     port.default(29_000),
-    'Port for GET /metrics, which the main port answers too; 0 picks a free one.',
+    'Port of GET /metrics, which the main port serves, too; 0 picks a free one.',
     { needsRestart: true },
   ),
-  prometheusHost: option('<address>', z.string().default('127.0.0.1'), 'Address for it.', { needsRestart: true }),
+  prometheusHost: option('<address>', z.string().default('127.0.0.1'), 'Address of --prometheus-port.', {
+    needsRestart: true,
+  }),
 
   requestIdHeaders: option(
     '<names...>',
     z.array(headerName.refine((name) => !reserved.test(name), 'is about something else')).default([]),
-    'Headers that carry the id of a request, in the order in which they are believed; x-request-id is always one.',
+    'Headers that carry the request id, highest priority first; x-request-id is always one of them.',
   ),
-  logDir: option('<directory>', z.string().min(1).optional(), 'Write the log to files there too.', {
+  logDir: option('<directory>', z.string().min(1).optional(), 'Also write the log to files in this folder.', {
     needsRestart: true,
   }),
-  logMaxBytes: option(
-    '<bytes>',
-    count.min(4_096).default(104_857_600),
-    'A new log file is begun when one has this size.',
-    { needsRestart: true },
-  ),
-  logMaxFiles: option('<count>', count.min(1).default(8), 'So many log files are kept.', { needsRestart: true }),
+  logMaxBytes: option('<bytes>', count.min(4_096).default(104_857_600), 'Size at which a new log file is started.', {
+    needsRestart: true,
+  }),
+  logMaxFiles: option('<count>', count.min(1).default(8), 'Number of log files that are kept.', { needsRestart: true }),
   workerHeader: option(
     '',
     flag,
     'Add x-turnout-worker and x-turnout-reason to answers: the URL of the worker, and why it was chosen (new, home, moved: …, retry).',
   ),
-  accessLog: option('', flag, 'Write a line for every request to workers, when it is over.', { isCommon: true }),
+  accessLog: option('', flag, 'Log every request to workers when it is complete.', { isCommon: true }),
 } as const;

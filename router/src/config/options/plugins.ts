@@ -8,12 +8,12 @@ export const pluginsOptions = {
   plugin: option(
     '<plugins...>',
     z.array(z.string().min(1)).default([]),
-    'What takes part in requests and answers: the name of a built-in plugin, the path of a module (./mine.ts) or an npm package, with its options behind it: ./mine.ts:{"limit":8}.',
+    'Plugins to load: the name of a built-in one (radix-tree, chat-sessions), the path of a module (./mine.ts) or an npm package. Options follow a colon: ./mine.ts:{"limit":8}.',
     { split: splitPlugins, needsRestart: true, isCommon: true },
   ),
   pluginTimeoutMs: option(
     '<ms>',
     count.min(1).max(3_600_000).default(5_000),
-    'So long a plugin may take for its part of a request; then the request fails with 500 and its name.',
+    'Timeout of each plugin phase of a request; after it the request fails with 500 and the name of the plugin.',
   ),
 } as const;

@@ -7,49 +7,45 @@ export const retriesOptions = {
   retryMaxRetries: option(
     '<count>',
     count.default(3),
-    'Other workers to try when one fails before the first byte of its answer.',
+    'Maximum retries on other workers when one fails before the first byte of its response.',
   ),
   retryHung: option(
     '',
     z.boolean().default(true),
     'When a worker hangs: send each generation request that has no byte of its answer to one other worker, within --retry-budget. Off (--no-retry-hung): it waits for the worker.',
   ),
-  disableRetries: option('', flag, 'Never try another worker.'),
+  disableRetries: option('', flag, 'Never retry on another worker.'),
   retryBufferBytes: option(
     '<bytes>',
     count.default(1_073_741_824),
-    'Request bodies kept for another try, of all requests together; beyond it bodies flow through and are sent once.',
+    'Memory for request bodies that are kept for a retry, for all requests together. Beyond it, bodies are streamed and sent once.',
   ),
 
   retryInitialBackoffMs: option(
     '<ms>',
     ms.default(100),
-    'Wait before a worker that failed is tried again. Another worker is tried at once.',
+    'Backoff before the same worker is retried. Another worker is tried immediately.',
   ),
-  retryMaxBackoffMs: option('<ms>', ms.default(10_000), 'The longest such wait.'),
+  retryMaxBackoffMs: option('<ms>', ms.default(10_000), 'Maximum backoff.'),
   retryBackoffMultiplier: option(
     '<factor>',
     z.number().min(1).max(100).default(2),
-    'How much longer each wait is than the one before.',
+    'Factor by which the backoff grows with each retry.',
   ),
-  retryJitterFactor: option(
-    '<share>',
-    share.default(0.1),
-    'By how much of itself a wait is made longer or shorter at random.',
-  ),
+  retryJitterFactor: option('<share>', share.default(0.1), 'Backoff jitter, as a fraction of the delay (±).'),
   retryStatuses: option(
     '<statuses...>',
     z.array(z.coerce.number().int().min(400).max(599)).default([408, 429, 500, 502, 503, 504]),
-    'Answers of a worker after which another one is tried, for generation and for methods that change nothing.',
+    'Response statuses that are retried, for generation requests and for methods without side effects.',
   ),
   retryAfterMaxSecs: option(
     '<secs>',
     secs.default(10),
-    'A retry-after of a worker is respected up to this; one that asks for more is not tried again.',
+    "A worker's retry-after header is respected up to this time; a longer one is not retried.",
   ),
   retryBudget: option(
     '<share>',
     share.default(0.2),
-    'Tries after an error status, as a share of the requests (10 a second are always allowed): an outage is not multiplied.',
+    'Maximum retries after an error status, as a share of all requests (10 per second are always allowed).',
   ),
 } as const;

@@ -16,27 +16,27 @@ export const securityOptions = {
   apiKey: option(
     '<keys...>',
     keys,
-    'Keys, one of which every request must carry (authorization: Bearer KEY). Rather give a file: command lines can be read by others.',
+    'API keys: every request must carry one (authorization: Bearer KEY). Prefer --api-key-file, because other users can read command lines.',
     { needsRestart: true },
   ),
-  apiKeyFile: option('<file>', file, 'The same, a key a line; read again on SIGHUP.', {
+  apiKeyFile: option('<file>', file, 'File with API keys, one per line; read again on SIGHUP.', {
     needsRestart: true,
     isCommon: true,
   }),
   adminApiKey: option(
     '<keys...>',
     keys,
-    'Keys for what steers the router or engines (workers, policies, weights, pauses). Without them --api-key guards that too.',
+    'API keys for the control API and for control paths of engines (workers, policies, weights, pauses). Without them --api-key protects these, too.',
     { needsRestart: true },
   ),
-  adminApiKeyFile: option('<file>', file, 'The same, a key a line; read again on SIGHUP.', {
+  adminApiKeyFile: option('<file>', file, 'File with admin API keys, one per line; read again on SIGHUP.', {
     needsRestart: true,
     isCommon: true,
   }),
   workerApiKey: option(
     '<key>',
     key.optional(),
-    'Key for the engines: replaces whatever authorization a request carries.',
+    'API key for the engines; it replaces the authorization header of each request.',
     { needsRestart: true },
   ),
   sendApiKeyToWorkers: option('', flag, 'Send the first --api-key to engines, as other routers do.', {
@@ -45,20 +45,22 @@ export const securityOptions = {
   adminPort: option(
     '<port>',
     port.optional(),
-    'Take what steers the router or engines on this port only; 0 picks a free one.',
+    'Serve the control API and control paths on this port only; 0 picks a free one.',
     { needsRestart: true },
   ),
-  adminHost: option('<address>', z.string().min(1).default('127.0.0.1'), 'Address for it.', { needsRestart: true }),
+  adminHost: option('<address>', z.string().min(1).default('127.0.0.1'), 'Address of --admin-port.', {
+    needsRestart: true,
+  }),
   workerAllow: option(
     '<patterns...>',
     list,
-    'Where workers may be: networks (10.0.0.0/8) and host names (*.gpu.internal). Default: anywhere but link-local and cloud metadata addresses.',
+    'Allowed worker addresses: networks (10.0.0.0/8) and host names (*.gpu.internal). Default: any except link-local and cloud metadata addresses.',
     { needsRestart: true },
   ),
   corsAllowedOrigins: option(
     '<origins...>',
     z.array(origin).default([]),
-    'Web pages that may call the router from a browser: https://host each, or *.',
+    'Origins that may call the router from a browser: https://host, or *.',
     { needsRestart: true },
   ),
 } as const;

@@ -15,49 +15,49 @@ export const serverOptions = {
   shutdownGracePeriodSecs: option(
     '<secs>',
     secs.default(180),
-    'On SIGTERM: how long requests under way may take to finish before they are cut.',
+    'After SIGTERM: how long requests in flight may take to finish before they are truncated.',
   ),
   allowHalfClose: option(
     '',
     flag,
-    'Serve clients that close their sending side after the request. Off: such a client counts as gone and its work is stopped.',
+    'Serve clients that close their sending side after the request. Off: the router treats such a client as gone and stops its work.',
   ),
-  forwardedHeaders: option('', flag, 'Tell engines about the client: x-forwarded-for, -proto, -host and via.'),
+  forwardedHeaders: option(
+    '',
+    flag,
+    'Send information about the client to engines: x-forwarded-for, -proto, -host and via.',
+  ),
 
   reusePort: option(
     '',
     flag,
-    'Listen beside another router on the same port, for an upgrade without a gap (Linux: SO_REUSEPORT).',
+    'Listen on the same port as another running router, for an upgrade without downtime (Linux: SO_REUSEPORT).',
     { needsRestart: true },
   ),
   clientHeadTimeoutSecs: option(
     '<secs>',
     secs.min(0.1).default(10),
-    'How long a client may take for the head of a request, from its first byte.',
+    'Timeout for the head of a request, from its first byte.',
   ),
-  clientBodyTimeoutSecs: option(
-    '<secs>',
-    secs.min(0.1).default(60),
-    'How long a client may pause within the body of a request.',
-  ),
+  clientBodyTimeoutSecs: option('<secs>', secs.min(0.1).default(60), 'Longest pause within the body of a request.'),
   clientIdleTimeoutSecs: option(
     '<secs>',
     secs.min(0.1).default(3_600),
-    'How long a connection is kept open between two requests.',
+    'How long an idle client connection stays open between two requests.',
   ),
   clientWriteTimeoutSecs: option(
     '<secs>',
     secs.min(0.1).default(600),
-    'A client that takes no byte of its answer for so long has gone: its work is stopped.',
+    'A client that reads no byte of its response for this long counts as gone: its work is stopped.',
   ),
   maxConnections: option(
     '<count>',
     count.default(0),
-    'Client connections at once; more are closed as they come. 0: three quarters of the files that the system allows; engines need the rest.',
+    'Maximum client connections at once; further ones are closed. 0: three quarters of the open-file limit, because connections to engines need the rest.',
   ),
   maxConnectionsPerClient: option(
     '<count>',
     count.default(0),
-    'Client connections at once from one address; more are closed as they come. 0: no bound.',
+    'Maximum client connections at once from one address; further ones are closed. 0: no limit.',
   ),
 } as const;

@@ -7,7 +7,7 @@ export const tokensOptions = {
   tokenizerPath: option(
     '<path>',
     z.string().min(1).optional(),
-    "The model's tokenizer.json, or the folder it is in: what exact tokens need.",
+    "The model's tokenizer.json or its folder. Exact tokens need it.",
     { needsRestart: true, isCommon: true },
   ),
   radixMaxCacheSize: option(
@@ -25,7 +25,7 @@ export const tokensOptions = {
   radixGcThresholdK: option(
     '<versions>',
     count.min(1).default(5),
-    'Nodes that only weights so many versions older than the newest used are removed, once they were not used for an hour.',
+    'Tree nodes that were only used with weights this many versions older than the newest are removed once they were not used for an hour.',
     { needsRestart: true },
   ),
 } as const;

@@ -10,7 +10,7 @@ export const trajectoriesOptions = {
       .string()
       .regex(/^(memory|sqlite|rediss?:\/\/.+)$/, 'is memory, sqlite or redis://…')
       .optional(),
-    'Where captured turns are kept: memory, sqlite (a file in --data-dir), or redis://… (Redis or Valkey, shared by several routers). Unsaid: sqlite with --data-dir, else memory.',
+    'Where captured turns are stored: memory, sqlite (a file in --data-dir) or redis://… (Redis or Valkey, shared by several routers). Default: sqlite with --data-dir, else memory.',
     { needsRestart: true },
   ),
   storeMemoryBytes: option(
@@ -22,7 +22,7 @@ export const trajectoriesOptions = {
   storeMaxAgeSecs: option(
     '<secs>',
     z.number().min(0).default(0),
-    'Sessions whose last turn began longer ago are removed from the store, their files too. 0: all are kept.',
+    'Sessions whose last turn began longer ago are deleted from the store, with their files. 0: never.',
     { needsRestart: true },
   ),
   storeWait: option(
@@ -34,19 +34,19 @@ export const trajectoriesOptions = {
   captureChat: option(
     '',
     flag,
-    'Plain /v1/chat/completions that carry a session key are chat sessions too: exact tokens, and kept turns. Turns the plugin chat-sessions on; wants --tokenizer-path.',
+    'Capture plain /v1/chat/completions requests that carry a session key as chat sessions with exact tokens. Loads the plugin chat-sessions; needs --tokenizer-path.',
     { needsRestart: true },
   ),
   captureBodies: option(
     '',
     flag,
-    'Keep requests and answers of captured turns as they passed, too: what turnout replay needs.',
+    'Also store the requests and responses of captured turns. turnout replay needs them.',
     { needsRestart: true },
   ),
   captureRequired: option(
     '',
     flag,
-    'Refuse requests that would be captured (503) while their turns can not be kept. Off: such turns are dropped and counted.',
+    'Refuse requests that should be captured (503) while turns cannot be stored. Off: such turns are dropped and counted.',
     { needsRestart: true },
   ),
 } as const;

@@ -56,7 +56,7 @@ export async function startDiscovery(
   const roster = new Roster(fleet, podOptionsOf(config), (line) => log.warn({}, line));
   const where = { server: access.server.host, namespace: pods.namespace, selector: pods.selector };
   if (access.server.protocol === 'http:')
-    log.warn(where, 'service discovery: the API server is asked without TLS, so no credentials are shown to it');
+    log.warn(where, 'service discovery: the API server URL has no TLS, so no credentials are sent');
   let isConnected = false;
   /** What was last said of an outage: one line for each thing that is wrong, not for each try. */
   let said = '';
@@ -77,7 +77,7 @@ export async function startDiscovery(
         if (message !== said)
           log.warn(
             { ...where, workers: roster.size, error: message },
-            'service discovery: no connection, the last known workers stay',
+            'service discovery: disconnected from the API server; the last known workers stay',
           );
         said = message;
       },

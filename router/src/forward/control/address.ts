@@ -34,7 +34,7 @@ export function addressOf(head: RequestHead, book: AddressBook, hasQuery: boolea
     if (problem !== null) return problem;
   }
   if (named.length === 0) return null;
-  if (named.length > 1) return new RouterError('bad_request', 'Name one of: worker, session, group; and that once.');
+  if (named.length > 1) return new RouterError('bad_request', 'Specify exactly one of worker, session or group.');
   head.drop(TARGET_HEADER);
   const [kind, value] = named[0]!;
   if (kind === 'worker') return targetOf(value, book.fleet);
@@ -73,14 +73,17 @@ function targetOf(value: string, fleet: Fleet): Address | RouterError {
 function groupOf(value: string, fleet: Fleet): Address | RouterError {
   const audience = fleet.workers.filter(({ labels }) => labels['group'] === value);
   if (audience.length > 0) return { audience };
-  return new RouterError('worker_not_found', 'No worker has this group among its labels (POST /workers).');
+  return new RouterError('worker_not_found', 'No worker has this group label (see POST /workers).');
 }
 
 function sessionOf(value: string, { homesOf }: AddressBook): Address | RouterError {
   const audience = homesOf(boundedKey(value));
   if (audience === null) {
-    return new RouterError('session_not_found', 'The policy keeps no sessions, so nobody knows where this one is.');
+    return new RouterError(
+      'session_not_found',
+      'The policy keeps no sessions, so the worker of this session is not known.',
+    );
   }
   if (audience.length > 0) return { audience };
-  return new RouterError('session_not_found', 'No worker is known to have this session.');
+  return new RouterError('session_not_found', 'No worker has this session.');
 }

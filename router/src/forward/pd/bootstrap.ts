@@ -42,7 +42,7 @@ export function addBootstrap(path: string, body: Buffer, place: MeetingPlace): P
   const spans = new Int32Array(2 * NAMES.length);
   const end = fields.find(body, 0, body.length, spans);
   if (end < 0 || !isBlank(body, end)) {
-    return new RouterError('bad_request', 'A pair of engines needs a JSON object: the body is none.');
+    return new RouterError('bad_request', 'A prefill/decode pair needs a JSON object as the request body.');
   }
   if (wantsSamples(path, body, spans)) {
     const message =
@@ -51,7 +51,7 @@ export function addBootstrap(path: string, body: Buffer, place: MeetingPlace): P
   }
   const size = batchSize(path, body, spans);
   if (size > MAX_BATCH) {
-    return new RouterError('bad_request', `A request to a pair of engines holds at most ${MAX_BATCH} prompts.`);
+    return new RouterError('bad_request', `A request to a prefill/decode pair may have at most ${MAX_BATCH} prompts.`);
   }
   const host = JSON.stringify(place.host);
   const port = String(place.port);

@@ -20,7 +20,7 @@ const KEEP =
   '{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}';
 
 const noObject = (): RouterError =>
-  new RouterError('bad_request', 'A pair of engines needs a JSON object: the body is none.');
+  new RouterError('bad_request', 'A prefill/decode pair needs a JSON object as the request body.');
 
 const bufferOrNull = (bytes: Uint8Array | null): Buffer | null => (bytes === null ? null : bufferOf(bytes));
 

@@ -9,7 +9,7 @@ export const fleetMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_workers',
     type: 'gauge',
-    help: 'Registered workers, by whether they get new work.',
+    help: 'Registered workers, by whether they get new requests.',
     read: ({ fleet }) =>
       each('eligible', [
         ['true', fleet.eligible.length],
@@ -19,7 +19,7 @@ export const fleetMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_discovery_connected',
     type: 'gauge',
-    help: '--service-discovery: 1: the API server tells of pods; 0: the last known workers stay.',
+    help: '1 while --service-discovery is connected to the API server; 0: the last known workers stay.',
     read: ({ discovery }) => discovered(discovery(), ({ isConnected }) => Number(isConnected)),
   },
   {
@@ -31,13 +31,13 @@ export const fleetMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_worker_in_flight',
     type: 'gauge',
-    help: 'Exchanges under way at a worker.',
+    help: 'Requests in flight at a worker.',
     read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: fleet.load(w) })),
   },
   {
     name: 'turnout_worker_healthy',
     type: 'gauge',
-    help: '1: passed its last health checks.',
+    help: '1 for a worker that passed its last health checks.',
     read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(w.isHealthy) })),
   },
   {
@@ -53,26 +53,26 @@ export const fleetMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_breaker_panics_total',
     type: 'counter',
-    help: 'Times that a failing worker stayed in, since too many others were out (--max-ejected-percent).',
+    help: 'Times that a failing worker was not ejected, because too many others were (--max-ejected-percent).',
     read: ({ breakers }) => one(breakers.panics),
   },
   {
     name: 'turnout_worker_stalled',
     type: 'gauge',
-    help: '1: has event streams open and said nothing on any of them for 30 s.',
+    help: '1 for a worker that has open event streams and sent nothing on any of them for 30 s.',
     read: ({ fleet, stalls }) =>
       fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(stalls.isStalled(w)) })),
   },
   {
     name: 'turnout_worker_connections',
     type: 'gauge',
-    help: 'Open connections to a worker, idle ones too.',
+    help: 'Open connections to a worker, idle ones included.',
     read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: w.pool.openCount })),
   },
   {
     name: 'turnout_worker_responses_total',
     type: 'counter',
-    help: "A worker's answers, by the first digit of their status.",
+    help: 'Responses of a worker, by the first digit of their status.',
     read: ({ meters }) =>
       [...meters.byWorker].flatMap(([worker, { byStatusClass }]) =>
         Array.from(byStatusClass, (value, digit) => ({ labels: { worker, status: `${digit}xx` }, value })).filter(
@@ -83,13 +83,13 @@ export const fleetMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_worker_failed_attempts_total',
     type: 'counter',
-    help: 'Attempts at a worker that ended before an answer.',
+    help: 'Attempts at a worker that failed before a response.',
     read: ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.failedAttempts })),
   },
   {
     name: 'turnout_worker_cut_answers_total',
     type: 'counter',
-    help: 'The same, by worker.',
+    help: 'Responses that a worker truncated after their first byte.',
     read: ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.cut })),
   },
 ];

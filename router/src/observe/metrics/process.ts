@@ -15,7 +15,7 @@ export const processMetrics: readonly MetricSpec[] = [
   {
     name: 'process_cpu_seconds_total',
     type: 'counter',
-    help: 'CPU time of the process, all of its threads, user and system.',
+    help: 'User and system CPU time of all threads of the process.',
     read() {
       const { user, system } = process.cpuUsage();
       return one((user + system) / 1e6);
@@ -30,7 +30,7 @@ export const processMetrics: readonly MetricSpec[] = [
   {
     name: 'process_start_time_seconds',
     type: 'gauge',
-    help: 'When the process was started, in seconds since 1970.',
+    help: 'Start time of the process in seconds since 1970.',
     read: () => one(performance.timeOrigin / 1000),
   },
   {
@@ -42,7 +42,7 @@ export const processMetrics: readonly MetricSpec[] = [
   {
     name: 'process_max_fds',
     type: 'gauge',
-    help: 'How many it may have; on Linux only.',
+    help: 'Maximum number of open file descriptors; on Linux only.',
     read: () => (maxFiles < 0 ? [] : one(maxFiles)),
   },
   {
@@ -54,19 +54,19 @@ export const processMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_refused_connections_total',
     type: 'counter',
-    help: 'Client connections closed as they came, by the limit: max_connections, max_connections_per_client, files (the system allows no more).',
+    help: 'Client connections that were closed at once, by limit: max_connections, max_connections_per_client, files (open-file limit).',
     read: ({ refusedConnections }) => each('reason', Object.entries(refusedConnections())),
   },
   {
     name: 'turnout_event_loop_lag_seconds',
     type: 'histogram',
-    help: 'How late the event loop came to a timer of 20 ms: what is over 0.01 is a fault.',
+    help: 'Delay of the event loop, measured with a 20 ms timer; above 0.01 something blocks the loop.',
     read: ({ loopLag }) => buckets('turnout_event_loop_lag_seconds', loopLag),
   },
   {
     name: 'turnout_log_dropped_lines_total',
     type: 'counter',
-    help: 'Lines of the log that were not written: the disk is full, or nobody reads the output.',
+    help: 'Log lines that were dropped, because the disk is full or the reader of the output is too slow.',
     read: ({ droppedLogLines }) => one(droppedLogLines()),
   },
 ];

@@ -5,37 +5,37 @@ export const requestMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_requests_total',
     type: 'counter',
-    help: 'Exchanges that ended, by how: complete (whatever the status), refused by the router, cut, client_left.',
+    help: 'Finished requests, by outcome: complete (any status), refused by the router, cut (truncated), client_left.',
     read: ({ meters }) => each('outcome', Object.entries(meters.outcomes)),
   },
   {
     name: 'turnout_requests_in_flight',
     type: 'gauge',
-    help: 'Exchanges under way, those that wait too.',
+    help: 'Requests in flight, queued and held ones included.',
     read: ({ inFlight }) => one(inFlight()),
   },
   {
     name: 'turnout_request_duration_seconds',
     type: 'histogram',
-    help: 'Seconds from the request head to the end of the answer.',
+    help: 'Seconds from the request head to the end of the response.',
     read: ({ meters }) => buckets('turnout_request_duration_seconds', meters.duration),
   },
   {
     name: 'turnout_time_to_first_byte_seconds',
     type: 'histogram',
-    help: 'Seconds from the request head to the first byte of the answer.',
+    help: 'Seconds from the request head to the first byte of the response.',
     read: ({ meters }) => buckets('turnout_time_to_first_byte_seconds', meters.firstByte),
   },
   {
     name: 'turnout_errors_total',
     type: 'counter',
-    help: "The router's own errors, by code (also in the answer's x-turnout-error).",
+    help: 'Errors of the router itself, by code (the value of x-turnout-error).',
     read: ({ meters }) => each('code', meters.errors),
   },
   {
     name: 'turnout_plugin_failures_total',
     type: 'counter',
-    help: 'Times that a plugin threw, answered something else than its phase may, or took longer than --plugin-timeout-ms, by plugin and phase.',
+    help: 'Plugin failures, by plugin and phase: an exception, an invalid result, or --plugin-timeout-ms exceeded.',
     read: ({ meters }) =>
       [...meters.pluginFailures].flatMap(([plugin, phases]) =>
         Array.from(phases, ([phase, value]) => ({ labels: { plugin, phase }, value })),
@@ -50,50 +50,50 @@ export const requestMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_retries_total',
     type: 'counter',
-    help: 'Attempts that failed and were followed by another, by how they failed (connect, stale, reset, status).',
+    help: 'Retries, by how the attempt before failed (connect, stale, reset, status, hung).',
     read: ({ meters }) => each('failure', meters.retries),
   },
   {
     name: 'turnout_upstream_truncated_total',
     type: 'counter',
-    help: 'Answers that engines broke off after their first byte.',
+    help: 'Responses that engines truncated after their first byte.',
     read: ({ meters }) => one([...meters.byWorker.values()].reduce((sum, { cut }) => sum + cut, 0)),
   },
   {
     name: 'turnout_held_requests',
     type: 'gauge',
-    help: 'Exchanges let in that wait for a worker, by reason: workers_full, or that of their policy.',
+    help: 'Admitted requests that wait for a worker, by reason: workers_full, or the reason of the policy.',
     read: ({ held }) => each('reason', held()),
   },
   {
     name: 'turnout_queue_depth',
     type: 'gauge',
-    help: 'Exchanges that wait to be let in, by the limit that they met: concurrency, rate.',
+    help: 'Requests that wait in the queue, by limit: concurrency, rate.',
     read: ({ admission }) => each('reason', Object.entries(admission().waiting)),
   },
   {
     name: 'turnout_requests_queued_total',
     type: 'counter',
-    help: 'Exchanges that had to wait to be let in, by the same.',
+    help: 'Requests that were queued, by limit: concurrency, rate.',
     read: ({ admission }) => each('reason', Object.entries(admission().queued)),
   },
   {
     name: 'turnout_queue_wait_seconds',
     type: 'histogram',
-    help: 'Seconds that they waited, whether they were let in then or not.',
+    help: 'Seconds that queued requests waited, admitted or not.',
     read: ({ meters }) => buckets('turnout_queue_wait_seconds', meters.queueWait),
   },
   {
     name: 'turnout_shed_total',
     type: 'counter',
-    help: 'Exchanges refused for want of room, by reason: queue_full, queue_timeout, workers_full, heap (short of memory).',
+    help: 'Requests refused because of load, by reason: queue_full, queue_timeout, workers_full, heap (short of memory).',
     read: ({ admission, shedByFullWorkers }) =>
       each('reason', Object.entries({ ...admission().shed, workers_full: shedByFullWorkers() })),
   },
   {
     name: 'turnout_retry_buffer_bytes',
     type: 'gauge',
-    help: 'Request body bytes kept for another try.',
+    help: 'Bytes of request bodies that are kept for a retry.',
     read: ({ retryBufferBytes }) => one(retryBufferBytes()),
   },
 ];

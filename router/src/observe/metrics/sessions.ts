@@ -15,7 +15,7 @@ export const sessionMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_session_moves_total',
     type: 'counter',
-    help: 'Requests that went to another worker than the request of their session before them, by reason.',
+    help: 'Session moves, by reason: requests that went to another worker than the previous request of their session.',
     read: ({ places }) => each('reason', places.movesByReason),
   },
   {
@@ -27,19 +27,19 @@ export const sessionMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_prompt_tokens_total',
     type: 'counter',
-    help: 'Tokens of prompts by worker, of answers in which the engine gave its counts (usage, meta_info).',
+    help: 'Prompt tokens by worker, from responses with token counts (usage, meta_info).',
     read: ({ meters }) => byWorker(meters, ({ promptTokens }) => promptTokens),
   },
   {
     name: 'turnout_cached_tokens_total',
     type: 'counter',
-    help: 'Tokens of the same prompts that were in the KV cache of the worker, where the engine says so.',
+    help: 'Prompt tokens that were in the KV cache of the worker, from responses that report it.',
     read: ({ meters }) => byWorker(meters, ({ cachedTokens }) => cachedTokens),
   },
   {
     name: 'turnout_output_tokens_total',
     type: 'counter',
-    help: 'Tokens of the same answers by worker.',
+    help: 'Output tokens by worker, from responses with token counts (usage, meta_info).',
     read: ({ meters }) => byWorker(meters, ({ outputTokens }) => outputTokens),
   },
 ];

@@ -14,13 +14,13 @@ export const trajectoryMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_trajectory_dropped_total',
     type: 'counter',
-    help: 'Captured turns, or parts of them, that could not be kept: a full disk, a store that is away, more than fits.',
+    help: 'Captured turns, or parts of them, that were lost: the disk is full, the store is unavailable, or a limit is exceeded.',
     read: ({ trajectories }) => kept(trajectories(), 'dropped'),
   },
   {
     name: 'turnout_trajectory_evicted_total',
     type: 'counter',
-    help: 'Turns that made room for newer ones (--store-memory-bytes).',
+    help: 'Turns evicted for newer ones (--store-memory-bytes).',
     read: ({ trajectories }) => kept(trajectories(), 'evicted'),
   },
   {
@@ -32,7 +32,7 @@ export const trajectoryMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_trajectory_expired_total',
     type: 'counter',
-    help: 'Turns that were removed as their sessions were too old (--store-max-age-secs).',
+    help: 'Turns deleted because their sessions were too old (--store-max-age-secs).',
     read: ({ trajectories }) => kept(trajectories(), 'expired'),
   },
   {
@@ -62,7 +62,7 @@ export const trajectoryMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_trajectory_pending_turns',
     type: 'gauge',
-    help: 'Captured turns that wait to be written.',
+    help: 'Captured turns that are not written yet.',
     read: ({ trajectories }) => kept(trajectories(), 'pending'),
   },
   {
@@ -74,7 +74,7 @@ export const trajectoryMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_trajectory_bytes',
     type: 'gauge',
-    help: 'What they take there, where the store can tell.',
+    help: 'Size of the stored turns, where the store can tell.',
     read: ({ trajectories }) => kept(trajectories(), 'bytes'),
   },
 ];

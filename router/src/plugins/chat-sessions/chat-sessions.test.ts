@@ -72,7 +72,7 @@ test('an answer that is too large for the record is counted, and the log says so
   sessions.finished(Object.assign(x, { outcome: 'complete' }));
   assert.deepEqual(told, ['chatDrop']);
   assert.equal(sessions.unkept, 1);
-  assert.match(lines.join(''), /"worker":"http:\/\/127\.0\.0\.1:1".*an answer is not on record/);
+  assert.match(lines.join(''), /"worker":"http:\/\/127\.0\.0\.1:1".*a response was not captured/);
 });
 
 test('when the thread has ended plain chats go on as they are, counted; chats in sessions by path can not', async () => {
@@ -88,9 +88,9 @@ test('when the thread has ended plain chats go on as they are, counted; chats in
 });
 
 const notForRecord = [
-  ['that is too large', Buffer.alloc(33_554_433), {}, /may have 33554432 bytes/],
+  ['that is too large', Buffer.alloc(33_554_433), {}, /may have at most 33554432 bytes/],
   ['that its template refuses', Buffer.from('{}'), {}, /roles must alternate/],
-  ['of an engine that takes no ids', Buffer.from('{}'), { engine: 'auto' }, /no SGLang and no vLLM/],
+  ['of an engine that takes no ids', Buffer.from('{}'), { engine: 'auto' }, /neither SGLang nor vLLM/],
 ] as const;
 for (const [what, body, options, words] of notForRecord) {
   test(`a plain chat ${what} goes as it is, counted; in a session by path, or where captures are required, it is refused`, async () => {

@@ -170,7 +170,7 @@ export class ChatSessions implements PluginPhases {
     const { refusal } = trajectories;
     if (refusal !== null) throw new Refused(refusal);
     if (body.length > MAX_BODY_BYTES) {
-      const message = `A chat in a session may have ${MAX_BODY_BYTES} bytes.`;
+      const message = `A chat request in a session may have at most ${MAX_BODY_BYTES} bytes.`;
       throw new NotForRecord(new RouterError('payload_too_large', message));
     }
     const engine = this.#kindOf(worker);
@@ -325,7 +325,7 @@ export class ChatSessions implements PluginPhases {
   #checked(x: Exchange, { bytes, hasIds }: ClientCopy): Buffer {
     if (hasIds || !this.#inPath.has(x)) return bytes;
     const message =
-      'The engine answers without the ids of its tokens: it is too old, or a router before it drops what it is asked for.';
+      'The response of the engine has no token ids: the engine is too old, or another router in front of it removes fields of the request.';
     throw new Refused(new RouterError('upstream_bad_answer', message));
   }
 
@@ -356,7 +356,7 @@ export class ChatSessions implements PluginPhases {
   #unread(problem: string, worker: string): void {
     if (problem === '') return;
     const count = ++this.#unreadAnswers;
-    if ((count & (count - 1)) === 0) this.#around.log.warn({ problem, worker, count }, 'an answer is not on record');
+    if ((count & (count - 1)) === 0) this.#around.log.warn({ problem, worker, count }, 'a response was not captured');
   }
 
   /** What its engine understands; refused while nobody knows. */
@@ -364,12 +364,12 @@ export class ChatSessions implements PluginPhases {
     const { engine: said } = this.#options;
     if (said !== 'auto') return said;
     if (engine === 'openai') {
-      const message = 'Its worker is no SGLang and no vLLM: it takes no ids of tokens.';
+      const message = 'The worker is neither SGLang nor vLLM, so it accepts no token ids.';
       throw new NotForRecord(new RouterError('no_available_workers', message, { retryAfterSecs: 1 }));
     }
     if (engine !== null) return engine;
     const message =
-      'Which engine its worker is is not known yet: the first good health check tells, or the option "engine" of chat-sessions.';
+      'The engine kind of the worker is not known before its first good health check. Retry, or set the option "engine" of chat-sessions.';
     throw new Refused(new RouterError('no_available_workers', message, { retryAfterSecs: 1 }));
   }
 

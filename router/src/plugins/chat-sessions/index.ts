@@ -42,7 +42,7 @@ export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
     await ledger.ask('loadTokenizer', null);
     log.info(
       { maxBytes: config.storeMemoryBytes ?? defaultMemoryBytes() },
-      'memory limit of chat sessions: those beyond it are read from the store when they go on',
+      'memory limit of chat sessions; evicted sessions are read from the store when they continue',
     );
     await ledger.ask('chatBegin', { equality: own.equality, request: own.request, samples: own.samples });
     const { captureChat, sessionHeaders } = config;

@@ -5,34 +5,46 @@ import type { RadixTree } from './radix-tree.ts';
 
 type Numbers = { readonly [Name in keyof CaptureStats as CaptureStats[Name] extends number ? Name : never]: number };
 
-const gauges: Readonly<Partial<Record<keyof Numbers, readonly [name: string, help: string]>>> = {
-  nodes: ['turnout_radix_tree_nodes', 'Nodes of all token trees.'],
-  bytes: ['turnout_radix_tree_bytes', 'What they take, in bytes.'],
+/** Name and help by the count of the trajectory thread. */
+export const treeGauges: Readonly<Partial<Record<keyof Numbers, readonly [name: string, help: string]>>> = {
+  nodes: ['turnout_radix_tree_nodes', 'Nodes in the token trees.'],
+  bytes: ['turnout_radix_tree_bytes', 'Memory used by token tree nodes, in bytes.'],
 };
 
-const counters: Readonly<Partial<Record<keyof Numbers, readonly [name: string, help: string]>>> = {
-  prompts: ['turnout_radix_tree_prompts_total', 'Prompts whose tokens were looked up.'],
-  hits: ['turnout_radix_tree_hits_total', 'Prompts of which some tokens were known.'],
-  promptTokens: ['turnout_radix_tree_prompt_tokens_total', 'Tokens of those prompts.'],
-  knownTokens: ['turnout_radix_tree_known_tokens_total', 'Tokens of them that were known, and not encoded.'],
-  turns: ['turnout_radix_tree_turns_total', 'Answers whose tokens were kept.'],
-  uncaptured: ['turnout_radix_tree_uncaptured_total', 'Answers that no tokens could be read of.'],
+export const treeCounters: Readonly<Partial<Record<keyof Numbers, readonly [name: string, help: string]>>> = {
+  prompts: ['turnout_radix_tree_prompts_total', 'Prompts that were looked up in the token trees.'],
+  hits: ['turnout_radix_tree_hits_total', 'Prompts that had a known prefix in the token trees.'],
+  promptTokens: ['turnout_radix_tree_prompt_tokens_total', 'Tokens of the prompts that were looked up.'],
+  knownTokens: [
+    'turnout_radix_tree_known_tokens_total',
+    'Prompt tokens that were known and therefore not encoded again.',
+  ],
+  turns: ['turnout_radix_tree_turns_total', 'Captured turns of radix-tree.'],
+  uncaptured: ['turnout_radix_tree_uncaptured_total', 'Responses whose tokens could not be read.'],
   retokenized: [
     'turnout_radix_tree_retokenization_mismatches_total',
-    'Texts given back whose ids are not those that encoding them would have given.',
+    'Captured texts whose recorded ids differ from those that tokenising the text again would give.',
   ],
-  evictedNodes: ['turnout_radix_tree_evicted_nodes_total', 'Nodes that went because of a limit.'],
+  evictedNodes: ['turnout_radix_tree_evicted_nodes_total', 'Token tree nodes that were evicted because of a limit.'],
+  collectedNodes: [
+    'turnout_radix_tree_collected_nodes_total',
+    'Token tree nodes that were removed because of the age of their weights.',
+  ],
   evictedLiveTurns: [
     'turnout_radix_tree_evicted_live_turns_total',
-    'Turns that went because of a limit before their sessions were over (without an end, and used within the last hour).',
+    'Turns evicted because of a limit before their sessions were over (no end signal, and used within the last hour).',
   ],
-  restored: ['turnout_radix_tree_restored_turns_total', 'Turns that were brought back from the store.'],
+  restored: ['turnout_radix_tree_restored_turns_total', 'Turns read back from the store into the token trees.'],
   lost: [
     'turnout_radix_tree_lost_turns_total',
-    'Prompts of sessions that have turns neither in the trees nor in the store: the turn has the drift "lost".',
+    'Prompts of known sessions whose earlier turns are neither in the trees nor in the store (drift "lost").',
   ],
-  collectedNodes: ['turnout_radix_tree_collected_nodes_total', 'Nodes that went for the age of their weights.'],
 };
+
+export const treeFailures = [
+  'turnout_radix_tree_failures_total',
+  'Requests that were sent unchanged because the trajectory thread failed.',
+] as const;
 
 /** The counts of the trajectory thread, read when somebody asks for the page. */
 export function addMetrics(metrics: PluginMetrics, ledger: Ledger, tree: RadixTree): void {
@@ -44,7 +56,7 @@ export function addMetrics(metrics: PluginMetrics, ledger: Ledger, tree: RadixTr
     });
     return reading;
   };
-  for (const [key, [name, help]] of entries(gauges)) {
+  for (const [key, [name, help]] of entries(treeGauges)) {
     const gauge = metrics.gauge({
       name,
       help,
@@ -53,7 +65,7 @@ export function addMetrics(metrics: PluginMetrics, ledger: Ledger, tree: RadixTr
       },
     });
   }
-  for (const [key, [name, help]] of entries(counters)) {
+  for (const [key, [name, help]] of entries(treeCounters)) {
     const counter = metrics.counter({
       name,
       help,
@@ -65,9 +77,10 @@ export function addMetrics(metrics: PluginMetrics, ledger: Ledger, tree: RadixTr
       },
     });
   }
+  const [name, help] = treeFailures;
   const failures = metrics.counter({
-    name: 'turnout_radix_tree_failures_total',
-    help: 'Requests that went on as they were because the trajectory thread failed at them.',
+    name,
+    help,
     collect() {
       failures.reset();
       failures.inc(tree.failures);

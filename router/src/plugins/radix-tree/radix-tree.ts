@@ -222,7 +222,7 @@ export class RadixTree implements PluginPhases {
       this.failures++;
       if ((this.failures & (this.failures - 1)) === 0) {
         const detail = { failures: this.failures, error: (error as Error).message };
-        this.#log.error(detail, 'tokens could not be looked up: requests go on as they are');
+        this.#log.error(detail, 'token lookup failed: requests are sent unchanged and not captured');
       }
       return null;
     });

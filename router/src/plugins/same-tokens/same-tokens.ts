@@ -87,7 +87,10 @@ export class SameTokens {
     worker.tokenizerMismatch = verdict.kind === 'differs' ? differenceIn(verdict, worker) : null;
     if (verdict.kind === 'differs') this.#log.error({ worker: worker.url }, differenceIn(verdict, worker));
     if (verdict.kind === 'unknown') {
-      this.#log.warn({ worker: worker.url, reason: verdict.reason }, 'its tokenizer could not be compared with ours');
+      this.#log.warn(
+        { worker: worker.url, reason: verdict.reason },
+        'the tokenizer of the engine could not be compared with --tokenizer-path',
+      );
     }
     if (verdict.kind === 'later') this.#verdicts.delete(worker);
     if (verdict.kind === 'later' && verdict.isSilent) this.#silent.add(worker);

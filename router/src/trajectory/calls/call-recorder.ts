@@ -153,6 +153,6 @@ export class CallRecorder {
   /** One at every call would flood the log. */
   #dropped(problem: string, worker: string): void {
     const count = ++this.#unkept;
-    if ((count & (count - 1)) === 0) this.#parts.log.warn({ problem, worker, count }, 'a call is not on record');
+    if ((count & (count - 1)) === 0) this.#parts.log.warn({ problem, worker, count }, 'a request was not captured');
   }
 }

@@ -30,11 +30,10 @@ async function storeToRead(store: string | null, dataDir: string | null): Promis
   if (store !== null && isRedis(store)) return (await import('./redis.ts')).RedisStore.open(store, true);
   if (store === 'memory')
     throw new Error(
-      "--store memory: it is the router's own, and told by nobody else: GET /trajectories?format=jsonl of that router",
+      '--store memory: only the router itself can read it: GET /trajectories?format=jsonl of that router',
     );
   if (store !== null && store !== 'sqlite') throw new Error(`--store ${store}: sqlite (with --data-dir) or redis://…`);
-  if (dataDir === null)
-    throw new Error('name the folder that a router keeps its trajectories in (--data-dir), or its --store redis://…');
+  if (dataDir === null) throw new Error('give the --data-dir of the router, or its --store redis://…');
   return new (await import('./sqlite.ts')).SqliteStore(dataDir, true);
 }
 

@@ -48,7 +48,10 @@ export class SqliteStore implements TrajectoryStore {
   constructor(dataDir: string, isReader = false, syncs = false) {
     this.place = join(dataDir, 'trajectories.sqlite');
     if (!isReader) mkdirSync(dataDir, { recursive: true });
-    else if (!existsSync(this.place)) throw new Error(`${this.place}: there is no such file, so no trajectories`);
+    else if (!existsSync(this.place))
+      throw new Error(
+        `${this.place}: there is no such file: no trajectories were captured (the router needs --plugin radix-tree, --plugin chat-sessions or --capture-chat)`,
+      );
     const { db, version } = opened(this.place, isReader);
     this.#db = db;
     const problem = versionProblem(version, isReader);

@@ -30,7 +30,18 @@ function ownAt(place: Spot, session: KnownSession): Continued | null {
   const part = partOf(place, session, keeps);
   if (part !== null) return part;
   if (above === null) return null;
-  return { end: above.end, keeps, isAmbiguous: above.marks.some((mark) => mark.isMixedIn(session.name)) };
+  const { end, marks } = above;
+  // One may have ended there while of another one only what stopped it is left out.
+  const isOther = marks.some((mark) => mark.isMixedIn(session.name) || session.at(mark)!.digest !== end.digest);
+  return { end, keeps, isAmbiguous: isOther || isPartOfOther(place, session, end, keeps) };
+}
+
+/** Whether what is kept of a turn is the beginning of what another turn of the session sampled: the client may have kept a part of that. */
+function isPartOfOther(place: Spot, session: KnownSession, end: TurnEnd, keeps: number): boolean {
+  const longer = [...session.ends.values()].filter(({ end: { from, tokens, digest } }) => {
+    return from < keeps && tokens > keeps && digest !== end.digest;
+  });
+  return longer.slice(-MAX_COMPARED).some(({ mark }) => sharedTokens(place, mark, keeps - 1) >= keeps);
 }
 
 /** The session's turn in the middle of which a place is, or goes away from it. @param after it began with so many tokens, or more */

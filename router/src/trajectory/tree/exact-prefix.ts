@@ -43,10 +43,11 @@ export async function exactIds(
   // Encoding may take turns with other work: the tree can change meanwhile.
   const held = [marked, ...inside].map(({ node, at, textBytes }) => ({ place: node.hold(at), textBytes }));
   try {
-    for (const candidate of held.slice(1)) {
+    for (const [i, candidate] of held.slice(1).entries()) {
       const found = await agreed(tokenizer, candidate, bytes, marked.textBytes);
-      // Inside of its own turns a session knows which one it continues; without a session the tokens may be of any.
-      if (found !== null) return { ...found, isAmbiguous: isAmbiguous && options.session === null };
+      // Without a session the tokens may be of any turn.
+      const isOther = isAmbiguous && options.session === null;
+      if (found !== null) return { ...found, isAmbiguous: isOther || inside[i]!.isAmbiguous };
     }
     const { place, textBytes } = held[0]!;
     const whole = await withRest(tokenizer, place, textBytes, bytes, options.addSpecial);

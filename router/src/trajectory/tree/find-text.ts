@@ -27,7 +27,7 @@ export interface TextMatch {
   /** Turns that differ in ids, logprobs or versions end there alike, and nothing tells which of them is meant. */
   readonly isAmbiguous: boolean;
   /** Beginnings that are longer and end between any two tokens, the longest first. */
-  readonly inside: readonly Found[];
+  readonly inside: readonly (Found & { readonly isAmbiguous: boolean })[];
   /**
    * Where the newest turn ended whose visible text ends with `text`: behind what stopped it. null where there is none, or where
    * something newer ends with the text itself.
@@ -147,7 +147,9 @@ export function findText(root: TreeNode, text: Buffer, session: KnownSession | n
     }
   }
   const known = prompts.filter((prompt) => prompt.any === any.best);
-  const longer = inside.filter(({ textBytes }) => textBytes > (any.best?.textBytes ?? 0));
+  const longer = inside
+    .filter(({ textBytes }) => textBytes > (any.best?.textBytes ?? 0))
+    .map((place) => ({ ...place, isAmbiguous: false }));
   return {
     ...markedOf(search, root, any, known),
     inside: longer.slice(0, MAX_INSIDE),
@@ -172,7 +174,7 @@ function markedOf(
 }
 
 /** Places in the middle of what the session sampled itself, behind its last end: its client kept a part of it. */
-function insideOwn({ inside, own: { best } }: Search, session: KnownSession): Found[] {
+function insideOwn({ inside, own: { best } }: Search, session: KnownSession): TextMatch['inside'] {
   const found: Found[] = [];
   for (const { node, at, textBytes, own } of inside) {
     if (textBytes <= (best?.textBytes ?? 0) || found.length === MAX_INSIDE) break;
@@ -181,7 +183,11 @@ function insideOwn({ inside, own: { best } }: Search, session: KnownSession): Fo
     const kept = part === null ? 0 : part.keeps - node.depth;
     if (kept > 0) found.push({ node, at: kept, textBytes: textBytes - node.textBefore(at) + node.textBefore(kept) });
   }
-  return found;
+  // The same text may be the beginning of several turns with other ids.
+  return found.map((place) => {
+    const isAmbiguous = found.some((other) => other !== place && other.textBytes === place.textBytes);
+    return { ...place, isAmbiguous };
+  });
 }
 
 /** What stops a turn is a token or two. */
