@@ -174,3 +174,21 @@ test('what sessions that are over used goes first', async () => {
   for (let old = 0; old < 20; old++) await scene.retrieve(`${old} ${PROMPT} often`, `s${old}`);
   assert.equal(scene.captured.calls.captureStats().restored, restored, 'those that had not ended are still there');
 });
+
+test('a store that can not be read costs a session its exactness for now, flagged, and no longer', async () => {
+  const store = new MemoryStore(1e9);
+  const scene = await CaptureScene.start({ tokenizerPath, maxBytes: 400_000 }, store);
+  await scene.ask({ session: 'a', prompt: PROMPT, said: call(-1) });
+  for (let n = 0; scene.captured.calls.captureStats().evictedNodes < 5; n++) {
+    await scene.ask({ session: `s${n}`, prompt: `${n} ${PROMPT}`, said: call(-1) });
+  }
+  const newest = store.newest.bind(store);
+  store.newest = () => {
+    throw new Error('it is away');
+  };
+  const text = `${PROMPT} often<|im_end|>${TOOL}`;
+  assert.deepEqual((await scene.retrieve(`${PROMPT} often`, 'a')).drift, { kind: 'lost', at: 0 });
+  store.newest = newest;
+  const { turn } = await scene.ask({ session: 'a', prompt: text, said: call(-2) });
+  assert.deepEqual([turn.index, turn.parent, turn.drift], [1, scene.turns[0]!.id, null]);
+});

@@ -71,6 +71,7 @@ export class Restore {
     if (known === null) {
       const outlines = this.#newest({ session, tenant, limit: MAX_TURNS });
       // Nearly always: it is new.
+      if (outlines === null) return null;
       if (!(outlines instanceof Promise) && outlines.every((outline) => treeOf(outline) !== tree)) {
         if (root !== null) this.#forest.session(root, session).isWhole = true;
         return null;
@@ -84,7 +85,7 @@ export class Restore {
   /** A session's turns of whatever tree. */
   async session(tenant: string, session: string): Promise<void> {
     const outlines = await this.#newest({ session, tenant, limit: MAX_TURNS });
-    for (const tree of new Set(outlines.map(treeOf))) if (tree !== null) await this.wanted(tree, tenant, session);
+    for (const tree of new Set(outlines?.map(treeOf))) if (tree !== null) await this.wanted(tree, tenant, session);
   }
 
   /** Fills the trees with the newest turns, in the background. */
@@ -121,26 +122,31 @@ export class Restore {
 
   async #bring(tenant: string, session: string, tree: string): Promise<void> {
     const known = this.#forest.session(this.#forest.root(tree), session);
-    await this.#past.flush();
-    const newest = await this.#newest({ session, tenant, limit: MAX_TURNS });
-    for (const [i, outline] of newest.toReversed().entries()) {
-      if (treeOf(outline) !== tree) continue;
-      if (!(await this.#bringOne(outline, null)) && outline.id > known.lost) known.lost = outline.id;
-      if (i % TURNS_AT_ONCE === TURNS_AT_ONCE - 1) await setImmediate();
+    known.isWhole = false;
+    try {
+      await this.#past.flush();
+      const newest = await this.#past.store.newest({ session, tenant, limit: MAX_TURNS });
+      for (const [i, outline] of newest.toReversed().entries()) {
+        if (treeOf(outline) !== tree) continue;
+        if (!(await this.#bringOne(outline, null)) && outline.id > known.lost) known.lost = outline.id;
+        if (i % TURNS_AT_ONCE === TURNS_AT_ONCE - 1) await setImmediate();
+      }
+      known.isWhole = true;
+    } catch {
+      // A store that can't be read now is asked again when the session comes back once more.
     }
     if (known.missing > known.lost) known.lost = known.missing;
-    known.missing = '';
-    known.isWhole = true;
+    if (known.isWhole) known.missing = '';
     this.#forest.trim();
   }
 
-  /** What can't be read now is as good as gone. */
-  #newest(query: NewestQuery): Soon<readonly TurnOutline[]> {
+  /** null: the store can't be read now. */
+  #newest(query: NewestQuery): Soon<readonly TurnOutline[] | null> {
     try {
       const found = this.#past.store.newest(query);
-      return found instanceof Promise ? found.catch(() => []) : found;
+      return found instanceof Promise ? found.catch(() => null) : found;
     } catch {
-      return [];
+      return null;
     }
   }
 

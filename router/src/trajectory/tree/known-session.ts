@@ -29,6 +29,7 @@ export class KnownSession {
   add(end: TurnEnd, mark: Mark): void {
     this.ends.set(end.turn, { end, mark });
     if (end.turn === this.missing) this.missing = '';
+    if (end.turn === this.lost) this.lost = '';
     if (this.ends.size > MAX_ENDS) this.ends.delete(this.ends.keys().next().value!);
   }
 
