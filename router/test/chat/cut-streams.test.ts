@@ -112,6 +112,24 @@ test('what went on from a part of an answer goes on, also after the session was 
   assert.deepEqual(await drifts(), [null, null, null, null]);
 });
 
+test('a client that goes on before its leaving is known gets the sampled ids, and is flagged where that stays unknown', async (t) => {
+  const { open, close, turns } = await startChatThread(t);
+  const { id, ids } = await open('a', ASKED, { stream: true });
+  const early = open('a', goOn(' often'));
+  await close(id, brokenStream(SAMPLED), true);
+  const second = await early;
+  assert.deepEqual(second.ids, [...ids, ...SAMPLED.slice(0, 2), ...CLOSING]);
+  await close(second.id, chatAnswer([...encode('Yes.'), endOfTurn]));
+
+  const other = await open('a', [{ role: 'user', content: 'Other.' }], { stream: true });
+  const [, ...rest] = goOn(' often');
+  const third = await open('a', [{ role: 'user', content: 'Other.' }, ...rest]);
+  await close(third.id, chatAnswer([...encode('No.'), endOfTurn]));
+  await close(other.id, brokenStream(SAMPLED), true);
+  const drifts = (await turns('a')).map(({ drift }) => drift?.kind ?? null);
+  assert.deepEqual(drifts, [null, null, 'text', null]);
+});
+
 for (const kind of ['sglang', 'vllm'] as const) {
   test(`${kind}: a client that closes a stream goes on from the sampled tokens whose text it got`, async (t) => {
     const scene = await startChatScene(t, { kind, sim: { timeScale: 1, meanOutputTokens: 0 } });

@@ -8,6 +8,7 @@ import type { Tokenizer } from '../tokens/tokenizer.ts';
 import type { Turn } from '../turn.ts';
 import { type ChatRequest, readChatRequest } from './chat-request.ts';
 import { loadChatTemplate } from './chat-template.ts';
+import { waitForAnswers } from './answer-under-way.ts';
 import { Chats } from './chats.ts';
 import { type ChatWishes, type EngineRequest, engineRequest } from './engine-request.ts';
 import type { Equality } from './equality.ts';
@@ -180,12 +181,18 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
         if (!isInPath) begun().begin(session, tenant);
         else if (begun().isRemoved(session, tenant)) return { problem: noSuchSession(session), isGone: true };
         const claim = release(claims, id);
+        const isEarly = await waitForAnswers(request, { session, tenant }, open);
         const made = await begun().with(session, tenant, async (chat): Promise<OpenChat | string> => {
           const call = Object.assign(claim?.call ?? newCall(request.body), { isStream: request.isStream });
           try {
-            const turn = await chat.ask(request);
+            const turn = await chat.ask(request, isEarly);
             chat.repeats.begin(key, call);
-            const rest = { choices: choicesOf(request), before: NOTHING, turns: new Map<number, Turn>() };
+            const rest = {
+              choices: choicesOf(request),
+              before: NOTHING,
+              turns: new Map<number, Turn>(),
+              over: Promise.withResolvers<void>(),
+            };
             return { chat, turn, isExact: false, hidesExperts, key, call, ...rest };
           } catch (error) {
             chat.repeats.drop(key, call);
@@ -269,6 +276,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
         return { problem: (error as Error).message, isStored: true };
       } finally {
         if (isLast) {
+          known?.over.resolve();
           // Not before: who repeats it in between would find no answer, and no call under way.
           known?.chat.repeats.drop(known.key, known.call);
           if (call.expertsKey !== null) files?.drop(call.expertsKey);
@@ -281,6 +289,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
 
     /** There was no answer to keep. */
     chatDrop(id: number): void {
+      open.get(id)?.over.resolve();
       const known = release(claims, id) ?? release(open, id);
       known?.chat.repeats.drop(known.key, known.call);
     },

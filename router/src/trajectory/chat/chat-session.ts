@@ -90,11 +90,19 @@ export class ChatSession {
     this.#ids = ids;
   }
 
-  /** Finds the turn that a request goes on behind, and the ids of its prompt. Throws what the chat template throws. */
-  async ask(request: ChatRequest): Promise<OpenTurn> {
-    const { tokenizer, template, equality } = this.#rules;
-    const keys = request.messages.map((message) => messageKey(message, equality));
-    const { parent, unmatched, isAmbiguous } = this.#parentOf(request, keys);
+  keysOf({ messages }: ChatRequest): string[] {
+    return messages.map((message) => messageKey(message, this.#rules.equality));
+  }
+
+  /**
+   * Finds the turn that a request goes on behind, and the ids of its prompt. Throws what the chat template throws.
+   * @param isEarly an answer in the request is under way still
+   */
+  async ask(request: ChatRequest, isEarly = false): Promise<OpenTurn> {
+    const { tokenizer, template } = this.#rules;
+    const keys = this.keysOf(request);
+    const { parent, unmatched: known, isAmbiguous } = this.#parentOf(request, keys);
+    const unmatched = known ?? (isEarly ? 'text' : null);
     if (parent !== null) this.#continued.add(this.tree.turns.get(parent.id) ?? parent);
     const from = parent?.depth ?? 0;
     const added = request.messages.slice(from);

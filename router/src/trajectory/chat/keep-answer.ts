@@ -55,6 +55,8 @@ export interface OpenChat extends Claim {
   /** What came of its answer before, and the turns that were made of it, by the numbers of their choices. */
   before: Buffer;
   readonly turns: Map<number, Turn>;
+  /** Resolves when nothing more of its answer comes. */
+  readonly over: PromiseWithResolvers<void>;
 }
 
 /** What an answer's turns are made with. */
