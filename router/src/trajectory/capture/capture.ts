@@ -5,6 +5,7 @@ import { findIds } from '../tree/find-text.ts';
 import type { TokenForest } from '../tree/forest.ts';
 import { type Continued, continuedAt } from '../tree/continued.ts';
 import type { KnownSession } from '../tree/known-session.ts';
+import type { TurnEnd } from '../tree/mark.ts';
 import { type Path, lineTo, textFrom, tokensAt, writeIds } from '../tree/path.ts';
 import { type Place, TreeNode, release } from '../tree/tree-node.ts';
 import { unknownCount } from '../logprobs.ts';
@@ -40,8 +41,7 @@ export interface OpenPrompt {
   readonly continued: Continued | null;
   /** It came as text. */
   readonly isText: boolean;
-  /** Its session has turns that are not on record any more, and it may continue one of them. */
-  readonly isLost: boolean;
+  readonly drift: Drift | null;
 }
 
 /** What a request says beside its prompt. */
@@ -62,6 +62,8 @@ interface Asking {
   readonly isText?: boolean;
   /** Its text is that of several turns that differ. */
   readonly isAmbiguous?: boolean;
+  /** Text that its session sampled was encoded anew. */
+  readonly isInexact?: boolean;
 }
 
 /** The tokens of a text. */
@@ -154,14 +156,12 @@ export class Capture {
     const rooted = root.hold(0);
     try {
       const options = { endsTurn: false, addSpecial, session };
-      const { place, textBytes, rest, isAmbiguous } = await exactIds(this.tokenizer, root, text, options);
+      const exact = await exactIds(this.tokenizer, root, text, options);
+      const { place, textBytes, rest, isAmbiguous, isInexact } = exact;
       const framing = tokensAt(place) === 0 && addSpecial ? this.tokenizer.before : [];
       const more = Buffer.from(text).subarray(textBytes);
-      return this.#grow(
-        { ...asking, isText: true, isAmbiguous },
-        place,
-        alignPrompt(this.tokenizer.pieces, rest, more, framing),
-      );
+      const aligned = alignPrompt(this.tokenizer.pieces, rest, more, framing);
+      return this.#grow({ ...asking, isText: true, isAmbiguous, isInexact }, place, aligned);
     } finally {
       release(rooted);
     }
@@ -188,11 +188,8 @@ export class Capture {
   }
 
   /** @param place held; it is let go */
-  #grow(
-    { session, known: own, isText = false, isAmbiguous = false }: Asking,
-    place: Place,
-    rest: AlignedTokens,
-  ): OpenPrompt {
+  #grow(asking: Asking, place: Place, rest: AlignedTokens): OpenPrompt {
+    const { session, known: own, isText = false, isAmbiguous = false, isInexact = false } = asking;
     const { forest, counts } = this;
     const known = tokensAt(place);
     const tokens = known + rest.ids.length;
@@ -211,11 +208,13 @@ export class Capture {
     const held = end.node.hold(end.at);
     release(place);
     forest.trim();
-    return { end: held, tokens, continued, isText, isLost };
+    let drift: Drift | null = isInexact && continued !== null ? { kind: 'text', at: known } : null;
+    if (isLost) drift = { kind: 'lost', at: continued?.keeps ?? 0 };
+    return { end: held, tokens, continued, isText, drift };
   }
 
-  /** Puts what was sampled behind its prompt, and keeps the turn. */
-  record(prompt: OpenPrompt, sampled: Sampled, facts: TurnFacts, kept: KeptBeside = NOTHING_BESIDE): Turn {
+  /** Puts what was sampled behind its prompt, and keeps the turn. @returns its end in the tree; null: nothing was sampled */
+  record(prompt: OpenPrompt, sampled: Sampled, facts: TurnFacts, kept: KeptBeside = NOTHING_BESIDE): TurnEnd | null {
     const { forest } = this;
     const { end: start, continued } = prompt;
     const { ids, text, spans } = sampled;
@@ -233,8 +232,17 @@ export class Capture {
     const { pieces } = this.tokenizer;
     const aligned = text === null ? alignUnseen(pieces, ids, isStopped) : alignSampled(pieces, ids, text, isStopped);
     const versions = coveringSpans(sampled, 0, facts.asked);
-    const line = { id, session, owner, index, continued, versions, logprobs: sampled.logprobs };
-    placeTurn(forest, start, aligned, line, version);
+    const line = {
+      id,
+      session,
+      owner,
+      index,
+      continued,
+      versions,
+      logprobs: sampled.logprobs,
+      isCut: sampled.finishReason === '',
+    };
+    const end = placeTurn(forest, start, aligned, line, version);
     this.counts.turns++;
     const path = this.#pathOf(prompt, sampled);
     const given = path.ids.subarray(0, path.ids.length - ids.length);
@@ -246,7 +254,7 @@ export class Capture {
     this.#keeper.put(turn);
     this.#keeper.expectVersions(turn, facts.asked.ticket);
     forest.trim();
-    return turn;
+    return end;
   }
 
   /** The tokens that a turn adds. */
@@ -364,7 +372,7 @@ function turnOf({ prompt, sampled, path, facts, kept, texts, id, session, index 
     outputTokens: sampled.ids.length,
     cachedTokens: sampled.cachedTokens,
     finishReason: sampled.finishReason,
-    drift: prompt.isLost ? { kind: 'lost', at: continued?.keeps ?? 0 } : null,
+    drift: prompt.drift,
     ...(texts === undefined ? {} : { texts }),
     ...kept,
     ...topBytes(sampled),
