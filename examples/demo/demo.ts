@@ -1,4 +1,5 @@
 import { openLog } from '../../router/src/observe/log.ts';
+import { createServer } from 'node:net';
 import { parseArgs } from 'node:util';
 import { type SpawnedSimEngine, spawnSimEngine } from '../../router/src/sim/spawn.ts';
 import { type Config, type Router, loadConfig, startRouter } from '../../router/src/index.ts';
@@ -156,7 +157,17 @@ async function keep(): Promise<void> {
   process.once('SIGTERM', () => void fleet.stop());
 }
 
+/** Before the batches run for a minute: the port of --keep must be free. */
+async function checkPort(port: number): Promise<void> {
+  const server = createServer();
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', () => reject(new Error(`--port ${port}: another process listens there`)));
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve()));
+  });
+}
+
 async function main(): Promise<number> {
+  if (flags.keep && flags.port !== '0') await checkPort(Number(flags.port));
   say(`turnout demo: ${ENGINES} SIMULATED engines (made-up tokens, a model of time and memory), real sockets\n`);
   let failed = 0;
   if (!flags['skip-runs']) {

@@ -40,16 +40,30 @@ export async function replayFile(
   if (calls.length === 0) throw new ConfigError(`${file}: no requests in it (${withoutRequest} turns without)`);
   const counts: Record<Verdict['kind'], number> = { same: 0, different: 0, failed: 0, 'not comparable': 0 };
   const all: Replayed[] = [];
+  const times = calls.map(({ startedAtMs }) => startedAtMs).toSorted((a, b) => a - b);
+  let sent = 0;
+  /** At recorded times there can be nothing to see for long. */
+  const nextDue = (): string => {
+    const next = times[sent];
+    if (flags.asFastAsPossible === true || next === undefined || all.length < sent) return '';
+    const secs = (next - times[0]! - (performance.now() - startMs)) / 1_000;
+    return secs < 1 ? '' : `; the next request is due in ${Math.round(secs)} s`;
+  };
   const progress = (): void =>
-    say(`replay: ${all.length}/${calls.length}, ${counts.different} different, ${counts.failed} failed`);
-  const timer = setInterval(progress, SAY_MS);
+    say(`replay: ${all.length}/${calls.length}, ${counts.different} different, ${counts.failed} failed${nextDue()}`);
   const startMs = performance.now();
+  const timer = setInterval(progress, SAY_MS);
   try {
     const options = { against, concurrency: flags.asFastAsPossible === true ? concurrency : null };
-    await replay(calls, flags.apiKey === undefined ? options : { ...options, apiKey: flags.apiKey }, (replayed) => {
-      counts[replayed.verdict.kind]++;
-      all.push(replayed);
-    });
+    await replay(
+      calls,
+      flags.apiKey === undefined ? options : { ...options, apiKey: flags.apiKey },
+      (replayed) => {
+        counts[replayed.verdict.kind]++;
+        all.push(replayed);
+      },
+      () => void sent++,
+    );
   } finally {
     clearInterval(timer);
   }

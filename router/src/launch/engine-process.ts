@@ -8,6 +8,9 @@ import { type RestartRules, Restarts } from './restarts.ts';
 export type EngineState = 'starting' | 'ready' | 'restarting' | 'given_up' | 'stopped';
 
 const READY_CHECK_MS = 500;
+/** An engine that exits sooner and never listened has a wrong command or wrong arguments: another start will not help. */
+const QUICK_MS = 15_000;
+const QUICK_DEATHS = 3;
 /** SGLang's /health makes a token, and its first one takes long. */
 const READY_TIMEOUT_MS = 10_000;
 
@@ -29,6 +32,9 @@ export class EngineProcess {
   #timer: NodeJS.Timeout | null = null;
   #startedMs = 0;
   #readyMs = 0;
+  #wasEverReady = false;
+  /** Deaths in a row, each soon after its start. */
+  #quickDeaths = 0;
 
   constructor(plan: EnginePlan, rules: RestartRules, events: EngineEvents) {
     this.plan = plan;
@@ -87,6 +93,7 @@ export class EngineProcess {
     }
     this.state = 'ready';
     this.#readyMs = performance.now();
+    this.#wasEverReady = true;
     this.#events.onChange(this, `is ready after ${seconds(this.#readyMs - this.#startedMs)} s`);
   }
 
@@ -95,6 +102,17 @@ export class EngineProcess {
     if (this.state === 'stopped') return;
     if (this.#timer !== null) clearTimeout(this.#timer);
     const nowMs = performance.now();
+    this.#quickDeaths = nowMs - this.#startedMs < QUICK_MS ? this.#quickDeaths + 1 : 0;
+    if (!this.#wasEverReady && this.#quickDeaths >= QUICK_DEATHS) {
+      this.state = 'given_up';
+      const { program, args } = this.plan;
+      const command = [program, ...args.slice(0, 2)].join(' ');
+      this.#events.onChange(
+        this,
+        `${how}; it exited ${QUICK_DEATHS} times without listening and is not started again. Does "${command} …" start an engine here (is it installed)? --engine-command gives another command`,
+      );
+      return;
+    }
     const waitMs = this.#restarts.died(nowMs, this.state === 'ready' ? nowMs - this.#readyMs : 0);
     if (waitMs === null) {
       this.state = 'given_up';

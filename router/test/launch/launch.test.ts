@@ -108,6 +108,14 @@ test('engines that only die are given up, and the router with them', async (t) =
   assert.match(run.output(), /it dies again and again and is not started any more/);
 });
 
+test('an engine that exits at once three times is given up, with what to check', async (t) => {
+  const { flags, logDir } = routerFlags(t);
+  const own = ['launch', '--engine', 'sglang', '--engine-command', standIn, '--engine-base-port', basePort()];
+  const run = await startLaunched(t, logDir, [...own, ...flags, '--', '--dies']);
+  assert.equal(await run.ended, 1);
+  assert.match(run.output(), /it exited 3 times without listening.*is it installed.*--engine-command/);
+});
+
 test('an engine program that is not there is named', async (t) => {
   const { flags, logDir } = routerFlags(t);
   const own = ['launch', '--engine', 'vllm', '--engine-command', 'no-such-program serve', '--engine-give-up-secs', '0'];

@@ -39,6 +39,7 @@ export async function replay(
   calls: readonly RecordedCall[],
   { against, apiKey, concurrency }: ReplayOptions,
   onReplayed: (replayed: Replayed) => void,
+  onSend: () => void = () => {},
 ): Promise<void> {
   const caller = new Caller(against, apiKey);
   const beganMs = performance.now();
@@ -49,6 +50,7 @@ export async function replay(
     for (const turn of call.parents) await done.get(turn);
     if (concurrency === null) await delay(Math.max(0, call.startedAtMs - firstMs - (performance.now() - beganMs)));
     await room.enter();
+    onSend();
     try {
       onReplayed(await ask(caller, call));
     } finally {
