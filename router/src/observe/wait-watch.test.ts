@@ -11,7 +11,7 @@ function scene() {
   const watch = new WaitWatch(log, { sessionHeaders: ['x-session-id'] }, () => requests);
   const hold = (session: string, sinceMs: number): Exchange => {
     const x = exchangeOf({ session, headers: [`x-request-id: of ${session}`] });
-    x.waiting = { phase: 'held', reason: 'no room for its context', sinceMs };
+    x.waiting = { phase: 'held', reason: 'kv_cache_full', sinceMs };
     requests.push(x);
     return x;
   };
@@ -30,7 +30,7 @@ test('a warning every 30 s while a request is held for more than 30 s: how many,
   const [{ level, msg, held, atUnhealthyWorkers }] = lines as [(typeof lines)[0]];
   assert.deepEqual([level, msg, atUnhealthyWorkers], [40, 'requests wait: 2 held for more than 30 s', undefined]);
   const who = { requestId: first.head.requestId, session: 's1' };
-  assert.deepEqual(held, { count: 2, oldestSecs: 35, ...who, reason: 'no room for its context' });
+  assert.deepEqual(held, { count: 2, oldestSecs: 35, ...who, reason: 'kv_cache_full' });
   watch.sweep(65_999);
   assert.equal(lines.length, 1);
   watch.sweep(66_000);

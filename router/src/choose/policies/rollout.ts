@@ -76,7 +76,7 @@ export function rollout(context: PolicyContext): Policy {
       book.expire();
       const turn = book.turn(x);
       const worker = hasResidency() && mayWait(x, turn) ? withRoom(turn, workers) : cheapest(turn, workers, () => true);
-      return worker === null ? { hold: 'no room for its context', maxMs: maxWaitMs } : worker.alone;
+      return worker === null ? { hold: 'kv_cache_full', maxMs: maxWaitMs } : worker.alone;
     },
     whyMoved(x, from, to) {
       const turn = book.turn(x);

@@ -62,7 +62,7 @@ export async function checkWorker(url: string, config: Config, encode: Encode | 
   }
   if (config.policy === 'rollout' && facts.kvTokens === null) {
     const assumed = DEFAULT_KV_TOKENS.toLocaleString('en');
-    findings.push(note(`does not tell the size of its KV cache: the rollout policy assumes ${assumed} tokens`));
+    findings.push(note(`does not report its KV cache size: the rollout policy assumes ${assumed} tokens`));
   }
   if (config.policy === 'kv_aware') findings.push(await checkEvents(address.url, config));
   if (health.status === 200) {
@@ -127,7 +127,7 @@ function describe(facts: EngineFacts): Finding[] {
     const flag =
       facts.kind === 'sglang' ? 'start it without --disable-radix-cache' : 'start it with --enable-prefix-caching';
     findings.push(problem(`prefix caching is off, so keeping a trajectory on one engine gains nothing: ${flag}`));
-  } else findings.push(note('does not tell whether prefix caching is on'));
+  } else findings.push(note('does not report whether prefix caching is on'));
   if (facts.returnsRoutedExperts === false) {
     findings.push(note('returns no routed experts (needed for routing replay): --enable-return-routed-experts'));
   } else if (facts.returnsRoutedExperts === true) findings.push(ok('returns routed experts when asked'));

@@ -50,7 +50,7 @@ export const trajectoryMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_trajectory_text_turns_total',
     type: 'counter',
-    help: 'Captured turns of /v1/messages and /v1/responses whose tokens their engine does not tell: text, with exact false in exports.',
+    help: 'Captured turns of /v1/messages and /v1/responses without token ids from the engine: stored as text, with exact false in exports.',
     read: ({ trajectories }) => kept(trajectories(), 'textTurns'),
   },
   {
