@@ -14,6 +14,5 @@ export const turnEnd = (parts: Partial<TurnEnd>): TurnEnd => ({
   keeps: 0,
   digest: 0,
   isAmbiguous: false,
-  isCut: false,
   ...parts,
 });

@@ -50,8 +50,8 @@ interface Following {
   readonly opened: Promise<OpenAnswer | null> | null;
   /** Settled: null where its tokens can't be told. */
   answer: OpenAnswer | null;
-  /** A part of its answer was handed over, and the thread waits for the rest. */
-  isOpen: boolean;
+  /** A part of its answer was handed over. */
+  isBegun: boolean;
   /** What was known of its engine's weights before that engine got it. */
   bracket: Bracket | null;
   capture: AnswerCapture | null;
@@ -147,14 +147,13 @@ export class RadixTree implements PluginPhases {
     if (following === undefined) return;
     this.#following.delete(x);
     const { capture } = following;
-    const isCut = x.outcome !== 'complete';
-    if (capture === null) return this.#drop(following, isCut);
+    if (capture === null) return this.#drop(following);
     const { tap } = capture;
     if (tap.isStream) this.#streams--;
     if (tap.isTooLarge) this.tooLarge++;
     // Of a stream that broke off, what came was sampled nevertheless.
     const isKept = !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
-    if (!capture.end(isKept) || following.isOpen) this.#drop(following, isCut);
+    if (!capture.end(isKept)) this.#drop(following);
     this.#trajectories.versions.complete(x, following.bracket);
     tap.free();
   }
@@ -164,14 +163,16 @@ export class RadixTree implements PluginPhases {
     const { tap, expertsKey } = following.capture!;
     const pieces = tap.take(isLast);
     // All of its turns are known, and nothing more is said of them.
-    if (isLast && following.isOpen && !pieces.some((piece) => piece.includes(QUOTE))) return null;
+    if (isLast && following.isBegun && !pieces.some((piece) => piece.includes(QUOTE))) {
+      this.#drop(following);
+      return null;
+    }
     const { request } = following;
-    const hasAll = tap.isStream && tap.finish.finished >= following.answer!.choices;
-    // The thread knows it by its number until the exchange is over: its client may leave before it has all of the answer.
-    following.isOpen = !isLast || (hasAll && x.outcome === null);
-    if (following.isOpen) {
+    if (!isLast) {
+      // What follows is told from the next one by its number.
       if (following.id === 0) following.id = this.#nextId++;
       following.request = null;
+      following.isBegun = true;
     }
     const answer = pieces.length === 1 ? pieces[0]! : NOTHING;
     const { id, dialect, bracket, answer: opened } = following;
@@ -180,7 +181,7 @@ export class RadixTree implements PluginPhases {
       id,
       request,
       isStream: tap.isStream,
-      isLast: !following.isOpen,
+      isLast,
       answer,
       expertsKey,
       facts: { ...this.#factsOf(x, tap.isStream), asked: this.#trajectories.versions.asked(bracket, isUnnamed) },
@@ -188,9 +189,9 @@ export class RadixTree implements PluginPhases {
     return this.#trajectories.turnEnded(turn, pieces);
   }
 
-  /** There is nothing to be told of it any more. @param isCut its client may not have got all of its answer */
-  #drop({ id, capture }: Following, isCut: boolean): void {
-    if (id > 0) this.#ledger.tell('dropCapture', { id, isCut });
+  /** There is nothing to be told of it any more. */
+  #drop({ id, capture }: Following): void {
+    if (id > 0) this.#ledger.tell('dropCapture', id);
     const key = capture?.expertsKey ?? null;
     if (key !== null) this.#ledger.tell('expertsDrop', key);
   }
@@ -206,7 +207,7 @@ export class RadixTree implements PluginPhases {
     const dialect = dialectOf(x.path)!;
     const following =
       dialect !== 'completions' && isPlainQuestion(dialect, body)
-        ? { id: 0, dialect, request: body, opened: null, answer: PLAIN, isOpen: false, bracket: null, capture: null }
+        ? { id: 0, dialect, request: body, opened: null, answer: PLAIN, isBegun: false, bracket: null, capture: null }
         : this.#open(x, body, dialect);
     this.#following.set(x, following);
     return following;
@@ -225,7 +226,7 @@ export class RadixTree implements PluginPhases {
       }
       return null;
     });
-    return { id, dialect, request: null, opened, answer: null, isOpen: false, bracket: null, capture: null };
+    return { id, dialect, request: null, opened, answer: null, isBegun: false, bracket: null, capture: null };
   }
 
   async #ask(x: Exchange, body: Buffer, call: Omit<OpenCall, 'body'>): Promise<OpenAnswer | null> {
@@ -238,7 +239,7 @@ export class RadixTree implements PluginPhases {
     if (x.outcome !== null) return null;
     const opened = await this.#ledger.ask('openCapture', { ...call, body: copy }, isSmall ? [] : [copy.buffer]);
     // Its client left in the meantime, and nobody will close it: what it holds would stay for ever.
-    if (x.outcome !== null) this.#ledger.tell('dropCapture', { id: call.id, isCut: true });
+    if (x.outcome !== null) this.#ledger.tell('dropCapture', call.id);
     return opened;
   }
 

@@ -6,7 +6,6 @@ import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { defaultMemoryBytes } from '../memory-limit.ts';
 import { TokenForest } from '../tree/forest.ts';
 import { pathTo } from '../tree/path.ts';
-import type { TurnEnd } from '../tree/mark.ts';
 import { release } from '../tree/tree-node.ts';
 import type { SessionName } from '../turn.ts';
 import { Capture, type CaptureCounts, type OpenPrompt, type TurnKeeper } from './capture.ts';
@@ -138,7 +137,7 @@ export function captureCalls(
           throw error;
         }
         const kept = options.keepsBodies === true ? body : null;
-        const rest = { request: kept, before: Buffer.alloc(0), recorded: new Map<number, TurnEnd | null>() };
+        const rest = { request: kept, before: Buffer.alloc(0), recorded: new Set<number>() };
         open.set(id, { dialect, models, tenant, samples: request.samples, prompts, ...rest });
         const isText = request.prompts.some((prompt) => typeof prompt === 'string');
         const changed =
@@ -172,11 +171,10 @@ export function captureCalls(
         else return ends.settled().then(() => keeper.learned(version));
       },
 
-      /** Nothing more is told of it. `isCut`: its client may not have got all of its answer. */
-      dropCapture({ id, isCut }: { readonly id: number; readonly isCut: boolean }): void {
+      /** There was no answer to keep. */
+      dropCapture(id: number): void {
         const known = open.get(id);
         open.delete(id);
-        if (isCut) for (const end of known?.recorded.values() ?? []) if (end !== null) end.isCut = true;
         for (const { end } of known?.prompts ?? []) release(end);
       },
 

@@ -5,7 +5,6 @@ import { findIds } from '../tree/find-text.ts';
 import type { TokenForest } from '../tree/forest.ts';
 import { type Continued, continuedAt } from '../tree/continued.ts';
 import type { KnownSession } from '../tree/known-session.ts';
-import type { TurnEnd } from '../tree/mark.ts';
 import { type Path, lineTo, textFrom, tokensAt, writeIds } from '../tree/path.ts';
 import { type Place, TreeNode, release } from '../tree/tree-node.ts';
 import { unknownCount } from '../logprobs.ts';
@@ -41,7 +40,8 @@ export interface OpenPrompt {
   readonly continued: Continued | null;
   /** It came as text. */
   readonly isText: boolean;
-  readonly drift: Drift | null;
+  /** Its session has turns that are not on record any more, and it may continue one of them. */
+  readonly isLost: boolean;
 }
 
 /** What a request says beside its prompt. */
@@ -62,8 +62,6 @@ interface Asking {
   readonly isText?: boolean;
   /** Its text is that of several turns that differ. */
   readonly isAmbiguous?: boolean;
-  /** Text that its session sampled was encoded anew. */
-  readonly isInexact?: boolean;
 }
 
 /** The tokens of a text. */
@@ -156,12 +154,14 @@ export class Capture {
     const rooted = root.hold(0);
     try {
       const options = { endsTurn: false, addSpecial, session };
-      const exact = await exactIds(this.tokenizer, root, text, options);
-      const { place, textBytes, rest, isAmbiguous, isInexact } = exact;
+      const { place, textBytes, rest, isAmbiguous } = await exactIds(this.tokenizer, root, text, options);
       const framing = tokensAt(place) === 0 && addSpecial ? this.tokenizer.before : [];
       const more = Buffer.from(text).subarray(textBytes);
-      const aligned = alignPrompt(this.tokenizer.pieces, rest, more, framing);
-      return this.#grow({ ...asking, isText: true, isAmbiguous, isInexact }, place, aligned);
+      return this.#grow(
+        { ...asking, isText: true, isAmbiguous },
+        place,
+        alignPrompt(this.tokenizer.pieces, rest, more, framing),
+      );
     } finally {
       release(rooted);
     }
@@ -188,8 +188,11 @@ export class Capture {
   }
 
   /** @param place held; it is let go */
-  #grow(asking: Asking, place: Place, rest: AlignedTokens): OpenPrompt {
-    const { session, known: own, isText = false, isAmbiguous = false, isInexact = false } = asking;
+  #grow(
+    { session, known: own, isText = false, isAmbiguous = false }: Asking,
+    place: Place,
+    rest: AlignedTokens,
+  ): OpenPrompt {
     const { forest, counts } = this;
     const known = tokensAt(place);
     const tokens = known + rest.ids.length;
@@ -208,13 +211,11 @@ export class Capture {
     const held = end.node.hold(end.at);
     release(place);
     forest.trim();
-    let drift: Drift | null = isInexact && continued !== null ? { kind: 'text', at: known } : null;
-    if (isLost) drift = { kind: 'lost', at: continued?.keeps ?? 0 };
-    return { end: held, tokens, continued, isText, drift };
+    return { end: held, tokens, continued, isText, isLost };
   }
 
-  /** Puts what was sampled behind its prompt, and keeps the turn. @returns its end in the tree; null: nothing was sampled */
-  record(prompt: OpenPrompt, sampled: Sampled, facts: TurnFacts, kept: KeptBeside = NOTHING_BESIDE): TurnEnd | null {
+  /** Puts what was sampled behind its prompt, and keeps the turn. */
+  record(prompt: OpenPrompt, sampled: Sampled, facts: TurnFacts, kept: KeptBeside = NOTHING_BESIDE): Turn {
     const { forest } = this;
     const { end: start, continued } = prompt;
     const { ids, text, spans } = sampled;
@@ -232,17 +233,8 @@ export class Capture {
     const { pieces } = this.tokenizer;
     const aligned = text === null ? alignUnseen(pieces, ids, isStopped) : alignSampled(pieces, ids, text, isStopped);
     const versions = coveringSpans(sampled, 0, facts.asked);
-    const line = {
-      id,
-      session,
-      owner,
-      index,
-      continued,
-      versions,
-      logprobs: sampled.logprobs,
-      isCut: sampled.finishReason === '',
-    };
-    const end = placeTurn(forest, start, aligned, line, version);
+    const line = { id, session, owner, index, continued, versions, logprobs: sampled.logprobs };
+    placeTurn(forest, start, aligned, line, version);
     this.counts.turns++;
     const path = this.#pathOf(prompt, sampled);
     const given = path.ids.subarray(0, path.ids.length - ids.length);
@@ -254,7 +246,7 @@ export class Capture {
     this.#keeper.put(turn);
     this.#keeper.expectVersions(turn, facts.asked.ticket);
     forest.trim();
-    return end;
+    return turn;
   }
 
   /** The tokens that a turn adds. */
@@ -372,7 +364,7 @@ function turnOf({ prompt, sampled, path, facts, kept, texts, id, session, index 
     outputTokens: sampled.ids.length,
     cachedTokens: sampled.cachedTokens,
     finishReason: sampled.finishReason,
-    drift: prompt.drift,
+    drift: prompt.isLost ? { kind: 'lost', at: continued?.keeps ?? 0 } : null,
     ...(texts === undefined ? {} : { texts }),
     ...kept,
     ...topBytes(sampled),

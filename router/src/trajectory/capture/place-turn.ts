@@ -22,24 +22,18 @@ export interface PlacedTurn {
   readonly logprobs: Float64Array | null;
   /** Positions in what was sampled. */
   readonly versions: readonly VersionSpan[];
-  /** Its stream broke off. */
-  readonly isCut: boolean;
 }
 
-/**
- * Puts what a turn sampled behind its prompt, and says that the turn ended there.
- * @param start held
- * @returns its end; null: nothing was sampled
- */
+/** Puts what a turn sampled behind its prompt, and says that the turn ended there. @param start held */
 export function placeTurn(
   forest: TokenForest,
   start: Place,
   sampled: AlignedTokens,
-  { id, session, owner, index, continued, logprobs, versions, isCut }: PlacedTurn,
+  { id, session, owner, index, continued, logprobs, versions }: PlacedTurn,
   version: number,
-): TurnEnd | null {
+): void {
   const length = sampled.ids.length;
-  if (length === 0) return null;
+  if (length === 0) return;
   const run = runOf(sampled, logprobs, true);
   const from = tokensAt(start);
   const keeps = continued?.keeps ?? 0;
@@ -49,7 +43,7 @@ export function placeTurn(
   if (owner !== null && parent !== null && parent.owner !== null && parent.owner !== owner) {
     parent.owner.isForked = true;
   }
-  const line = { parent, keeps, digest, isAmbiguous: continued?.isAmbiguous === true, isCut };
+  const line = { parent, keeps, digest, isAmbiguous: continued?.isAmbiguous === true };
   const endOf = (shared: number): TurnEnd => {
     const own = shared === 0 ? null : (logprobs?.slice(0, shared) ?? null);
     const known = { hasLogprobs: logprobs !== null, own };
@@ -59,9 +53,8 @@ export function placeTurn(
   const seen = seenOf(sampled);
   if (seen === 0) {
     const whole = forest.insert(start, run, version);
-    const end = endOf(whole.shared);
-    forest.mark(whole, 'turn', end, sampled.hiddenBytes);
-    return end;
+    forest.mark(whole, 'turn', endOf(whole.shared), sampled.hiddenBytes);
+    return;
   }
   const inserted = forest.insert(start, part(run, 0, seen), version);
   const visible = inserted.node.hold(inserted.at);
@@ -70,7 +63,6 @@ export function placeTurn(
   forest.mark(visible, 'seen', end);
   release(visible);
   forest.mark(hidden, 'turn', end, sampled.hiddenBytes);
-  return end;
 }
 
 /** How many of the tokens are what the client saw of an answer, where it did not see all of them and that is the end of one; 0. */

@@ -1,5 +1,4 @@
 import { bufferOf } from '../../kit/bytes.ts';
-import type { TurnEnd } from '../tree/mark.ts';
 import { release } from '../tree/tree-node.ts';
 import type { Capture, OpenPrompt } from './capture.ts';
 import type { ExpertsFiles } from './experts-files.ts';
@@ -24,7 +23,7 @@ export interface Open {
   readonly request: Uint8Array | null;
   /** What came of its answer before: choices that had ended were made turns then. */
   before: Buffer;
-  readonly recorded: Map<number, TurnEnd | null>;
+  readonly recorded: Set<number>;
 }
 
 const NOTHING = Buffer.alloc(0);
@@ -120,7 +119,7 @@ export class TurnEnds {
     // A copy: a Buffer's own `slice` would be a view of memory that the next turns are written to.
     const kept = keepsBodies ? ownCopy(bytes, 0, bytes.length) : null;
     const made = (open: OpenPrompt): Open => {
-      const rest = { request: kept, before: NOTHING, recorded: new Map<number, TurnEnd | null>() };
+      const rest = { request: kept, before: NOTHING, recorded: new Set<number>() };
       return { dialect, models: [model], tenant, samples, prompts: [open], ...rest };
     };
     const asked = { tenant, session: facts.session, addSpecial: read?.addSpecial ?? true };
@@ -163,14 +162,14 @@ export class TurnEnds {
       const told = isSame ? facts : { ...facts, tenant, model };
       const tensors = keptTensors(files, expertsKey, sampled, prompt.tokens + sampled.ids.length);
       // Of several samples the first one has them: they are those of all.
+      recorded.add(sampled.index);
       const isFirst = sampled.index === 0 && known.request !== null;
       const request = isFirst ? known.request : null;
-      const end = capture().record(prompt, sampled, told, {
+      capture().record(prompt, sampled, told, {
         ...tensors,
         request,
         answer: isFirst ? ownCopy(bytes, 0, bytes.length) : null,
       });
-      recorded.set(sampled.index, end);
     }
     const wanted = prompts.length * samples;
     // Of a stream that breaks off some may be missing.

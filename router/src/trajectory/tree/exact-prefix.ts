@@ -14,11 +14,7 @@ export interface ExactIds {
   readonly rest: Int32Array;
   /** Several known turns with this text differ, and nothing tells which of them is meant. */
   readonly isAmbiguous: boolean;
-  /** Text of a stream that was cut was encoded anew, or a part of a token of it. */
-  readonly isInexact: boolean;
 }
-
-type Exact = Omit<ExactIds, 'isAmbiguous' | 'isInexact'>;
 
 /** Tokens before a place inside of a run that are encoded again, to see whether the place is one where a token ends. */
 const WINDOW_TOKENS = 24;
@@ -28,8 +24,7 @@ const WINDOW_BYTES = 64;
 const MAX_STEPS_BACK = 8;
 
 /**
- * The ids of a text. Known ids are used up to the end of a prompt or turn; in the middle of a turn that was cut up to the last whole token that
- * the text has, and of any other turn only up to where encoding again agrees.
+ * The ids of a text. Known ids are used up to the end of a prompt or turn; further only up to where encoding again agrees.
  *
  * @param endsTurn the text ends where a turn did: what stopped that turn belongs to it
  */
@@ -43,28 +38,20 @@ export async function exactIds(
   const { marked, inside, stopped, isAmbiguous } = findText(root, bytes, options.session);
   if (options.endsTurn && stopped !== null) {
     const place = stopped.node.hold(stopped.at);
-    const whole = { place, textBytes: bytes.length, rest: new Int32Array(0) };
-    return { ...whole, isAmbiguous: stopped.isAmbiguous, isInexact: false };
+    return { place, textBytes: bytes.length, rest: new Int32Array(0), isAmbiguous: stopped.isAmbiguous };
   }
   // Encoding may take turns with other work: the tree can change meanwhile.
   const held = [marked, ...inside].map(({ node, at, textBytes }) => ({ place: node.hold(at), textBytes }));
-  const longest = inside[0] ?? null;
-  const isInexact = ({ textBytes }: Exact): boolean => longest?.isCut === true && textBytes < longest.textBytes;
   try {
-    for (const [i, { isCut, isInToken, isAmbiguous: isTied }] of inside.entries()) {
-      const candidate = held[i + 1]!;
-      // Without a session the tokens may be of any turn.
-      const isOther = (isAmbiguous && options.session === null) || isTied;
-      if (isCut) {
-        const found = await cutAt(tokenizer, candidate, bytes, marked.textBytes);
-        if (found !== null) return { ...found, isAmbiguous: isOther, isInexact: isInToken || isInexact(found) };
-      }
+    for (const [i, candidate] of held.slice(1).entries()) {
       const found = await agreed(tokenizer, candidate, bytes, marked.textBytes);
-      if (found !== null) return { ...found, isAmbiguous: isOther, isInexact: isInexact(found) };
+      // Without a session the tokens may be of any turn.
+      const isOther = isAmbiguous && options.session === null;
+      if (found !== null) return { ...found, isAmbiguous: isOther || inside[i]!.isAmbiguous };
     }
     const { place, textBytes } = held[0]!;
     const whole = await withRest(tokenizer, place, textBytes, bytes, options.addSpecial);
-    return { ...whole, isAmbiguous, isInexact: isInexact(whole) };
+    return { ...whole, isAmbiguous };
   } finally {
     for (const { place } of held) release(place);
   }
@@ -76,7 +63,7 @@ async function withRest(
   textBytes: number,
   bytes: Buffer,
   addSpecial: boolean,
-): Promise<Exact> {
+): Promise<Omit<ExactIds, 'isAmbiguous'>> {
   const place = node.hold(at);
   try {
     const rest = bytes.toString('utf8', textBytes);
@@ -90,34 +77,18 @@ async function withRest(
 }
 
 /** Goes back from where a text leaves known tokens to a place at which encoding again would have put the end of a token too. */
-const agreed = (tokenizer: Tokenizer, from: Candidate, bytes: Buffer, beyond: number): Promise<Exact | null> =>
-  goBack(tokenizer, from, bytes, beyond, agrees);
-
-/** Goes back from where a text leaves the tokens that its client got, which it had as they are, to the beginning of a letter. */
-const cutAt = (tokenizer: Tokenizer, from: Candidate, bytes: Buffer, beyond: number): Promise<Exact | null> =>
-  goBack(tokenizer, from, bytes, beyond, (_, __, all, textBytes) => !isInLetter(all, textBytes));
-
-interface Candidate {
-  readonly place: Place;
-  readonly textBytes: number;
-}
-
-const isInLetter = (bytes: Buffer, at: number): boolean => (bytes[at] ?? 0) >> 6 === 2;
-
-/** Goes back, token by token, to a place that fits. */
-async function goBack(
+async function agreed(
   tokenizer: Tokenizer,
-  from: Candidate,
+  from: { readonly place: Place; readonly textBytes: number },
   bytes: Buffer,
   beyond: number,
-  fits: (tokenizer: Tokenizer, place: Place, bytes: Buffer, textBytes: number) => boolean | Promise<boolean>,
-): Promise<Exact | null> {
+): Promise<Omit<ExactIds, 'isAmbiguous'> | null> {
   let { textBytes } = from;
   let step: Pick<Found, 'node' | 'at'> = { node: from.place.node, at: from.place.at };
   for (let i = 0; i < MAX_STEPS_BACK && textBytes > beyond; i++) {
     const place = step.node.hold(step.at);
     try {
-      if (await fits(tokenizer, place, bytes, textBytes)) {
+      if (await agrees(tokenizer, place, bytes, textBytes)) {
         return await withRest(tokenizer, place, textBytes, bytes, false);
       }
       const { node, at } = place;
@@ -134,7 +105,7 @@ async function goBack(
 
 async function agrees(tokenizer: Tokenizer, place: Place, bytes: Buffer, textBytes: number): Promise<boolean> {
   // Never inside of a letter.
-  if (isInLetter(bytes, textBytes)) return false;
+  if ((bytes[textBytes] ?? 0) >> 6 === 2) return false;
   const before = windowBefore(tokenizer, place);
   if (before === null) return false;
   let end = Math.min(bytes.length, textBytes + WINDOW_BYTES);

@@ -1,4 +1,4 @@
-import { continuedAt, partOf } from './continued.ts';
+import { partOf } from './continued.ts';
 import type { KnownSession } from './known-session.ts';
 import { type Mark, type TurnEnd, isNewer } from './mark.ts';
 import { tokensAt } from './path.ts';
@@ -27,22 +27,12 @@ export interface TextMatch {
   /** Turns that differ in ids, logprobs or versions end there alike, and nothing tells which of them is meant. */
   readonly isAmbiguous: boolean;
   /** Beginnings that are longer and end between any two tokens, the longest first. */
-  readonly inside: readonly FoundInside[];
+  readonly inside: readonly (Found & { readonly isAmbiguous: boolean })[];
   /**
    * Where the newest turn ended whose visible text ends with `text`: behind what stopped it. null where there is none, or where
    * something newer ends with the text itself.
    */
   readonly stopped: (Found & Pick<TextMatch, 'isAmbiguous'>) | null;
-}
-
-/** A place in the middle of what was sampled. */
-export interface FoundInside extends Found {
-  /** The same text is the beginning of several turns with other ids. */
-  readonly isAmbiguous: boolean;
-  /** In a turn of which a client may have got a beginning only. */
-  readonly isCut: boolean;
-  /** The text goes on as the next token does, but not to its end. */
-  readonly isInToken: boolean;
 }
 
 /** A way down the tree, with the last end of a turn on it: of the request's session, and of any. */
@@ -56,8 +46,6 @@ interface Way {
 /** A place on a way. */
 interface OnWay extends Found, Pick<Way, 'own' | 'any'> {}
 
-interface InsideOnWay extends OnWay, Pick<FoundInside, 'isInToken'> {}
-
 interface FoundPrompt extends OnWay {
   readonly mark: Mark;
 }
@@ -69,7 +57,7 @@ class Search {
   readonly own = new BestEnd();
   readonly any = new BestEnd();
   readonly prompts: FoundPrompt[] = [];
-  readonly inside: InsideOnWay[] = [];
+  readonly inside: OnWay[] = [];
   /** Ends whose visible text ends with `text`. */
   readonly stops: FoundEnd[] = [];
   readonly #ways: Way[] = [];
@@ -104,10 +92,7 @@ class Search {
     }
     if (textAt + bytes === text.length) addStops(this.stops, node, textAt, text.length);
     if (tokens === node.length) this.#push({ node, textAt: textAt + bytes, own, any });
-    if (tokens > 0) {
-      const place = placeAt(tokens);
-      this.inside.push({ ...place, own, any, isInToken: textAt + bytes > place.textBytes });
-    }
+    if (tokens > 0) this.inside.push({ ...placeAt(tokens), own, any });
   }
 }
 
@@ -167,7 +152,7 @@ export function findText(root: TreeNode, text: Buffer, session: KnownSession | n
     .map((place) => ({ ...place, isAmbiguous: false }));
   return {
     ...markedOf(search, root, any, known),
-    inside: longer.slice(0, MAX_INSIDE).map((place) => ({ ...place, isCut: session === null && isInCut(place) })),
+    inside: longer.slice(0, MAX_INSIDE),
     stopped: stopOf(stops, any, text),
   };
 }
@@ -189,29 +174,20 @@ function markedOf(
 }
 
 /** Places in the middle of what the session sampled itself, behind its last end: its client kept a part of it. */
-function insideOwn({ inside, own: { best } }: Search, session: KnownSession): FoundInside[] {
-  const found: Omit<FoundInside, 'isAmbiguous'>[] = [];
-  for (const { node, at, textBytes, own, isInToken } of inside) {
+function insideOwn({ inside, own: { best } }: Search, session: KnownSession): TextMatch['inside'] {
+  const found: Found[] = [];
+  for (const { node, at, textBytes, own } of inside) {
     if (textBytes <= (best?.textBytes ?? 0) || found.length === MAX_INSIDE) break;
     if (own !== best || !node.isSampled) continue;
     const part = partOf({ node, at }, session, best === null ? 0 : tokensAt(best));
     const kept = part === null ? 0 : part.keeps - node.depth;
-    if (kept <= 0) continue;
-    const place = { node, at: kept, textBytes: textBytes - node.textBefore(at) + node.textBefore(kept) };
-    found.push({ ...place, isCut: part!.end.isCut, isInToken: isInToken && kept === at });
+    if (kept > 0) found.push({ node, at: kept, textBytes: textBytes - node.textBefore(at) + node.textBefore(kept) });
   }
   // The same text may be the beginning of several turns with other ids.
   return found.map((place) => {
     const isAmbiguous = found.some((other) => other !== place && other.textBytes === place.textBytes);
     return { ...place, isAmbiguous };
   });
-}
-
-/** Whether a place is in the middle of a turn of which its client may have got a beginning only. */
-function isInCut(place: Found): boolean {
-  const end = place.node.isSampled ? (continuedAt(place, null)?.end ?? null) : null;
-  const tokens = tokensAt(place);
-  return end !== null && end.isCut && end.from < tokens && tokens < end.tokens;
 }
 
 /** What stops a turn is a token or two. */

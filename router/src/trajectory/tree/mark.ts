@@ -23,8 +23,6 @@ export interface TurnEnd {
   readonly digest: number;
   /** That it continues `parent` is a choice between turns that differ. */
   readonly isAmbiguous: boolean;
-  /** Its stream broke off, or its client left: the client may have got a beginning of it only. */
-  isCut: boolean;
 }
 
 /** Ids of turns are in order of time as text. */
