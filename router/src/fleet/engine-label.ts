@@ -49,6 +49,11 @@ export class EngineLabel {
     return this.#askedMs;
   }
 
+  /** A name that the engine kept although the router saw an update of its weights; null: none is known. */
+  get stale(): string | null {
+    return this.#stale;
+  }
+
   /**
    * What the engine says to a question that is asked after this call.
    * @param isUrgent ask at once, however short ago the last question was
@@ -86,7 +91,10 @@ export class EngineLabel {
     this.#updating--;
     if (this.#unproven === null) return;
     this.#unproven.isReal ||= isReal;
-    if (this.#updating === 0 && !this.#unproven.isReal) this.#unproven = null;
+    if (this.#updating > 0) return;
+    // Answers that name weights are read without a question: whether that name is stale has to be known at once.
+    if (this.#unproven.isReal) void this.ask(true);
+    else this.#unproven = null;
   }
 
   /** Another process has its address now. */

@@ -16,7 +16,7 @@ export interface Bracket {
   ticket: number;
 }
 
-const NOTHING_KNOWN: AskedVersion = { before: '', isProof: false, ticket: 0 };
+const NOTHING_KNOWN: AskedVersion = { before: '', isProof: false, stale: '', ticket: 0 };
 
 /**
  * Versions of weights that engines don't name in their answers: the engine is asked before it gets a request and after it has answered.
@@ -59,6 +59,7 @@ export class VersionBrackets {
     return {
       before: commonName(before),
       isProof: isUnbroken && before.every((label) => label?.isProof === true),
+      stale: workers.map((worker) => this.#labels.of(worker).stale).find((name) => name !== null) ?? '',
       ticket: bracket.ticket,
     };
   }

@@ -7,6 +7,8 @@ export interface AskedVersion {
   readonly before: string;
   /** That name proves which weights they were, and no update was seen from then to the end of the answer. */
   readonly isProof: boolean;
+  /** A name that the engine kept over an update that the router saw: in an answer it proves nothing. '' for none. */
+  readonly stale: string;
   /** By which number the answer to the question afterwards comes; 0: none comes. */
   readonly ticket: number;
 }
@@ -21,7 +23,7 @@ export interface LearnedVersion {
 }
 
 /**
- * Spans over all tokens that were sampled: those that the engine named, and null between them.
+ * Spans over all tokens that were sampled: those that the engine named, and null between them and for stale names.
  * @param start the position of the first of them in the turn
  */
 export function coveringSpans(
@@ -39,7 +41,7 @@ export function coveringSpans(
   };
   for (const { version, start: from, end } of named) {
     add(null, Math.min(from, ids.length));
-    add(version, Math.min(end, ids.length));
+    add(asked.stale !== '' && version === asked.stale ? null : version, Math.min(end, ids.length));
   }
   add(null, ids.length);
   return spans;

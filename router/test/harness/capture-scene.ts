@@ -124,7 +124,8 @@ export class CaptureScene {
       },
     };
     const facts = { session, group: '', tenant: '', worker: 'w', model: 'm', path: '/generate' };
-    const asked = { before: '', isProof: false, ticket: 0 };
+    // The engine was asked before the request, too: a name at the end of an answer alone proves nothing.
+    const asked = { before: said.version ?? '1', isProof: true, stale: '', ticket: 0 };
     const times = { startedAtMs: Date.now(), ttftMs: 1, generationMs: 1, asked };
     this.#packer.add({
       id,

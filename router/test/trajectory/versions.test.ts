@@ -186,6 +186,22 @@ test('a name that stays the same over an update by the router proves nothing, un
   );
 });
 
+test('a name in an answer of SGLang that stayed the same over an update by the router proves nothing, either', async (t) => {
+  const scene = await start(t, { kind: 'sglang', weightVersion: '7' });
+  const generate = { input_ids: encode('Hello'), sampling_params: { max_new_tokens: 4 }, return_logprob: true };
+  await scene.ask('/generate', generate, 'before');
+  assert.deepEqual(await scene.versions('before'), [{ version: '7' }]);
+  await scene.control('/update_weights_from_disk', { model_path: 'other' });
+  await until('it is known that the name is stale', async () => {
+    const session = `after-${performance.now()}`;
+    await scene.ask('/generate', generate, session);
+    return (await scene.versions(session))[0]!.version === null;
+  });
+  await scene.control('/update_weights_from_disk', { model_path: 'third', weight_version: '8' });
+  await scene.ask('/generate', generate, 'named');
+  assert.deepEqual(await scene.versions('named'), [{ version: '8' }]);
+});
+
 test('without health checks versions are known too', async (t) => {
   const scene = await start(
     t,

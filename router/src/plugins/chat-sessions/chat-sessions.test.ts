@@ -41,7 +41,7 @@ function scene(open: () => Promise<ChatOpened>, settings: { isRequired?: boolean
     isRequired,
     versions: {
       begin: () => null,
-      asked: () => ({ before: '', isProof: false, ticket: 0 }),
+      asked: () => ({ before: '', isProof: false, stale: '', ticket: 0 }),
       complete: () => {},
     },
     captureAnswer: (parts: AnswerCaptureParts) =>

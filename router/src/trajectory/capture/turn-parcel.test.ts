@@ -24,7 +24,9 @@ const turn: fc.Arbitrary<EndedTurn> = fc.record({
     startedAtMs: double,
     ttftMs: fc.option(fc.double({ min: 0, noNaN: true }).map(Math.abs)),
     generationMs: double,
-    asked: fc.record({ before: wellFormed, isProof: fc.boolean(), ticket: fc.nat() }).map((asked) => ({ ...asked })),
+    asked: fc
+      .record({ before: wellFormed, isProof: fc.boolean(), stale: wellFormed, ticket: fc.nat() })
+      .map((asked) => ({ ...asked })),
   }),
 });
 
@@ -49,7 +51,7 @@ test('what is packed is unpacked, whatever it is, parcel after parcel', () => {
 
 const large = (size: number): EndedTurn => {
   const facts = { session: '', group: '', tenant: '', worker: '', model: '', path: '' };
-  const asked = { before: '', isProof: false, ticket: 0 };
+  const asked = { before: '', isProof: false, stale: '', ticket: 0 };
   const times = { startedAtMs: 0, ttftMs: 0, generationMs: 0, asked };
   const answer = new Uint8Array(size).fill(7);
   return {

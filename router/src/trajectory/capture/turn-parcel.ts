@@ -44,8 +44,8 @@ const REQUEST_BYTES = 2;
 const ANSWER_AT = 3;
 const ANSWER_BYTES = 4;
 const TEXT_BYTES = 5;
-const TEXTS = 7;
-const WORDS = 12;
+const TEXTS = 8;
+const WORDS = 14;
 // Numbers of requests outgrow 31 bits within weeks.
 const ID = 0;
 const EXPERTS = 1;
@@ -89,7 +89,8 @@ export class TurnPacker {
   add(turn: EndedTurn): boolean {
     const { request, answer, facts, expertsKey } = turn;
     const { asked } = facts;
-    const texts = [facts.session, facts.group, facts.tenant, facts.worker, facts.model, facts.path, asked.before];
+    const { session, group, tenant, worker, model, path } = facts;
+    const texts = [session, group, tenant, worker, model, path, asked.before, asked.stale];
     // Seven before each of them, at most.
     let size = HEAD_BYTES + 14 + (request?.length ?? 0) + answer.length;
     // A letter has three bytes at most for each unit that it has here.
@@ -166,7 +167,8 @@ export function* unpack({ crate, end, answer }: Parcel): Generator<EndedTurn, vo
         texts[i] = bytes.toString('utf8', at, at + length);
         at += length;
       }
-      const [session, group, tenant, worker, model, path, before] = texts as [
+      const [session, group, tenant, worker, model, path, before, stale] = texts as [
+        string,
         string,
         string,
         string,
@@ -199,7 +201,7 @@ export function* unpack({ crate, end, answer }: Parcel): Generator<EndedTurn, vo
           startedAtMs: doubles[double + TIMES]!,
           ttftMs: doubles[double + TIMES + 1]! < 0 ? null : doubles[double + TIMES + 1]!,
           generationMs: doubles[double + TIMES + 2]!,
-          asked: { before, isProof: (flags & PROOF) !== 0, ticket: doubles[double + TICKET]! },
+          asked: { before, isProof: (flags & PROOF) !== 0, stale, ticket: doubles[double + TICKET]! },
         },
       };
       start = aligned(answerEnd);
