@@ -106,6 +106,6 @@ export function differenceIn({ text, ours, theirs }: Verdict & { kind: 'differs'
   const from = (ids: Ids): string => JSON.stringify(ids.slice(at, at + 5));
   return (
     `--tokenizer-path is not the tokenizer of ${worker.url}: ${JSON.stringify(text)} differs from token ${at} on ` +
-    `(here ${from(ours)}, there ${from(theirs)}). Name the folder that the engine was started with, or see docs/guides/exact-tokens.md.`
+    `(here ${from(ours)}, there ${from(theirs)}). Name the folder that the engine was started with, or see docs/reference/exact-tokens.md.`
   );
 }
