@@ -2,6 +2,9 @@ import { isSpecial } from '../../src/sim/tokenizer.ts';
 import { shown } from './hard-text.ts';
 import type { Call, Generated, Journal } from './journal.ts';
 
+/** So long after an answer the engine's weights are asked for, at most. */
+const QUESTION_MS = 1_000;
+
 /** Why something is not known, in the words of the guides; null: there is no reason, so it has to be known. */
 export const causeOf = {
   /** A turn is missing, or its end is. */
@@ -24,8 +27,12 @@ export const causeOf = {
     if (!isChat || !isStream || kind !== 'sglang') return null;
     return isSilent(outputIds, at, finish) ? 'streams of SGLang chats leave out tokens without text' : null;
   },
-  noVersion(_journal: Journal, _call: Call, _generated: Generated): string | null {
-    return null;
+  noVersion({ changes }: Journal, { isChat, isStream, endedMs }: Call, generated: Generated): string | null {
+    const { kind, isTorn, engineUrl } = generated;
+    if (isTorn) return 'the engine broke off';
+    const isAsked = kind === 'vllm' || (isChat && isStream);
+    const isChanged = changes.some((change) => change.engineUrl === engineUrl && change.atMs < endedMs + QUESTION_MS);
+    return isAsked && isChanged ? 'the weights were updated past the router, or the engine was away' : null;
   },
   drift({ isRerendered, endsInToken, isChat }: Call, kind: string): string | null {
     if (kind === 'text' && isChat && endsInToken) return 'the answer that the client sends ends within a token';

@@ -72,7 +72,10 @@ for (const plugin of ['radix-tree', 'chat-sessions'] as const) {
       [step, { ...step, isStopped: false }, step],
       [step, step, { ...step, back: 1 }],
     ];
-    outcome = await runPlan({ engines: ['sglang'], groups: [{ isNamed: true, samples }] }, { plugin, tokenizerPath });
+    outcome = await runPlan(
+      { engines: ['sglang'], groups: [{ isNamed: true, samples }], isKilled: false },
+      { plugin, tokenizerPath },
+    );
   });
 
   test(`${plugin}: what was exported is what engines did`, () => {

@@ -205,14 +205,16 @@ class SessionCheck {
         this.#says(row, `${call.name} is put behind ${from}, its client went on from ${parents.join()}`);
       if (turn.ambiguous && fitting.size < 2)
         this.#says(row, `${call.name} is ambiguous: only ${[...fitting].join()} fits`);
-      const isGuess = from !== undefined && call.isFull && from !== call.parent?.name;
+      // A chat whose stream its client closed may get on record after the request that goes on from it: then another attempt with the
+      // same text is all that is known.
+      const isLate = call.isChat && call.parent !== null && isCut(call.parent);
+      const isKnown = call.isFull && call.parent !== null && !isLate && !this.#isGone(call.parent);
+      const isGuess = from !== undefined && isKnown && from !== call.parent?.name;
       if (!turn.ambiguous && isGuess)
         this.#says(row, `${call.name} is put behind ${from}, and not said to be ambiguous`);
       const { parent } = call;
       const isApart = parent !== null && call.isFull && !this.#goesOn(before, turn, parent);
-      // Of a stream of which no token is on record the router knows nothing.
-      const isUnknown = parent !== null && (causeOf.loss(this.#journal, parent) !== null || this.#isUnknown(parent));
-      if (isApart && turn.drift === null && !isUnknown)
+      if (isApart && turn.drift === null && !this.#isGone(parent))
         this.#says(row, `${call.name} does not go on from ${parents.join()}, and no drift says so`);
       const isUntold = parent !== null && this.#isUntold(parent);
       if (turn.drift !== null && !isUntold && causeOf.drift(call, turn.drift.kind) === null)
@@ -230,9 +232,10 @@ class SessionCheck {
     );
   }
 
-  #isUnknown(call: Call): boolean {
-    const known = [...this.#told.values()].some(({ generated }) => generated?.call === call.name);
-    return !known && this.#isUntold(call);
+  /** Nothing of it is on record, for a reason. */
+  #isGone(call: Call): boolean {
+    if ([...this.#told.values()].some(({ generated }) => generated?.call === call.name)) return false;
+    return this.#isUntold(call) || causeOf.loss(this.#journal, call) !== null;
   }
 
   /** All that its client got of the turn before is in the row, but for a token that stopped it. */
@@ -252,7 +255,7 @@ class SessionCheck {
    */
   #parentsOf({ parent, isFull, sentAt }: Call): string[] {
     const texts = new Set<string>();
-    for (let one = parent; one !== null; one = isFull ? null : one.parent) texts.add(one.text);
+    for (let one = parent; one !== null; one = isFull && !this.#isGone(one) ? null : one.parent) texts.add(one.text);
     return this.#calls.filter((one) => texts.has(one.text) && one.sentAt < sentAt).map(({ name }) => name);
   }
 

@@ -109,6 +109,7 @@ export class Client<State> {
       ending: 'refused',
       sentAt: journal.now(),
       endedAt: Infinity,
+      endedMs: Infinity,
     };
     journal.calls.set(name, call);
     const holdAt = this.#plan(name, step, ids);
@@ -119,6 +120,8 @@ export class Client<State> {
       const got = dialect.read(parts, true);
       if (step.client === 'leaves' && holdAt > 0 && got.text.length >= wanted.length) return 'leave';
       if (got.finish === '' || data === '[DONE]') return 'go on';
+      call.endedAt = Math.min(call.endedAt, journal.now());
+      if (step.mishap === 'router dies after') void router.replace?.();
       if (step.client === 'leaves at the finish') return 'leave';
       return step.client === 'goes on at the finish' ? 'go on without waiting' : 'go on';
     };
@@ -126,9 +129,11 @@ export class Client<State> {
     if (this.#session !== '' && this.#path === '') headers['x-session-id'] = this.#session;
     this.#openGates();
     const reply = await post(agent, router.url + this.#path + path, { ...body, stream: isStream }, headers, onEvent);
-    call.endedAt = journal.now();
+    call.endedAt = Math.min(call.endedAt, journal.now());
+    call.endedMs = performance.now();
     open.push(reply.over);
     await engines.settled();
+    await router.settled?.();
     return this.#take(call, state, reply, ids);
   }
 
@@ -155,7 +160,8 @@ export class Client<State> {
   /** Tells engines what they do for a call. @returns with how many tokens it rests; 0: it does not */
   #plan(name: string, { client, mishap, at }: Step, ids: readonly number[]): number {
     const { engines, router } = this.#scene;
-    const needsRest = (client === 'leaves' || mishap !== 'none') && ids.length > 1;
+    const canHappen = mishap !== 'none' && (mishap !== 'router dies' || router.replace !== undefined);
+    const needsRest = (client === 'leaves' || canHappen) && ids.length > 1;
     const holdAt = needsRest ? Math.min(ids.length - 1, Math.max(1, Math.ceil((ids.length * at) / 100))) : 0;
     const isRaced = client === 'goes on at the finish' || client === 'leaves at the finish';
     const beforeEnd = async (): Promise<void> => {
@@ -170,9 +176,8 @@ export class Client<State> {
       engines.scripts.set(name, { ids });
       if (mishap === 'aborted') engines.abort(name);
       else if (mishap === 'engine dies') void engines.replaceServing(name);
-      else if (mishap === 'updated') void engines.update(at).then(goOn);
-      else if (mishap === 'updated past') void engines.update(-1).then(goOn);
-      else if (mishap === 'router dies') void router.replace!();
+      else if (mishap === 'updated') void engines.update().then(goOn);
+      else if (mishap === 'router dies') void router.replace?.();
     };
     engines.scripts.set(name, { ids, ...(holdAt > 0 ? { holdAt, onHeld } : {}), ...(isRaced ? { beforeEnd } : {}) });
     return holdAt;

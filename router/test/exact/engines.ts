@@ -55,6 +55,7 @@ export class Engines {
       const engine = this.#engines[at]!;
       const { port, core } = engine;
       for (const record of core.unfinished()) this.#journal.generated.push(generatedOf(record, engine, true));
+      this.#journal.changes.push({ engineUrl: engine.url, atMs: performance.now() });
       await engine.kill();
       this.deaths++;
       const { kind, incrementalStreamingOutput, seed } = core.options;
@@ -63,11 +64,12 @@ export class Engines {
     });
   }
 
-  /** New weights for an engine, as a trainer gives them: past the router, in the middle of whatever runs. */
-  update(at: number): Promise<void> {
+  /** New weights for all engines, as a trainer gives them: past the router, in the middle of whatever runs. */
+  update(): Promise<void> {
     return this.#change(async () => {
       const version = String(++this.#version);
-      for (const { url, core } of at < 0 ? this.#engines : [this.#engines[at % this.#engines.length]!]) {
+      for (const { url, core } of this.#engines) {
+        this.#journal.changes.push({ engineUrl: url, atMs: performance.now() });
         const steps: [string, object][] =
           core.options.kind === 'vllm'
             ? [

@@ -11,6 +11,7 @@ import { type EngineKind, Engines } from './engines.ts';
 import { Journal, type Row } from './journal.ts';
 import { type Faults, type Plan, type Step, planOf, trajectoriesOf } from './plan.ts';
 import { generateDialect } from './radix-dialect.ts';
+import { KillableRouter } from './killable-router.ts';
 import { smallest } from './smaller.ts';
 import { type Scene, exported, sceneOf, testedHere } from './scene.ts';
 
@@ -24,7 +25,7 @@ export interface Wanted {
 }
 
 /** Of a hundred calls so many meet each of these. */
-export const usualFaults: Faults = { leaves: 4, races: 3, mishaps: { aborted: 3 } };
+export const usualFaults: Faults = { leaves: 4, races: 3, mishaps: { aborted: 3, 'engine dies': 1, updated: 1 } };
 
 const GROUPS = 20;
 /** Plans between two reports. */
@@ -124,7 +125,22 @@ export interface Outcome {
 export async function runPlan(plan: Plan, { plugin, tokenizerPath }: Surroundings): Promise<Outcome> {
   const journal = new Journal();
   const engines = await Engines.start(plan.engines, journal);
-  const router = await testedHere({ workerUrls: engines.urls, tokenizerPath, plugin: [plugin] });
+  const dataDir = mkdtempSync(join(tmpdir(), 'turnout-exact-data-'));
+  const router = plan.isKilled
+    ? await KillableRouter.start(
+        [
+          '--worker-urls',
+          ...engines.urls,
+          '--tokenizer-path',
+          tokenizerPath,
+          '--plugin',
+          plugin,
+          '--data-dir',
+          dataDir,
+        ],
+        journal,
+      )
+    : await testedHere({ workerUrls: engines.urls, tokenizerPath, plugin: [plugin] });
   const scene = sceneOf(router, engines, journal);
   try {
     await Promise.all(
@@ -141,6 +157,7 @@ export async function runPlan(plan: Plan, { plugin, tokenizerPath }: Surrounding
     scene.agent.destroy();
     await router.close();
     await engines.close();
+    rmSync(dataDir, { recursive: true });
   }
 }
 

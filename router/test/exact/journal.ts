@@ -54,6 +54,8 @@ export interface Call {
   /** Moments, counted. */
   readonly sentAt: number;
   endedAt: number;
+  /** By the clock. */
+  endedMs: number;
 }
 
 /** What clients did, and what engines did for them: what an export is compared with. */
@@ -62,6 +64,8 @@ export class Journal {
   readonly generated: Generated[] = [];
   /** Moments at which the router was killed. */
   readonly routerDeaths: number[] = [];
+  /** Engines that got new weights, or were killed, and when. */
+  readonly changes: { readonly engineUrl: string; readonly atMs: number }[] = [];
   #moment = 0;
 
   now(): number {

@@ -3,7 +3,7 @@ import type { EngineKind } from './engines.ts';
 import { respelled, sampledPieces, sayings, stopped } from './hard-text.ts';
 
 /** What happens to a call, at a moment that the plan names. */
-export type Mishap = 'none' | 'engine dies' | 'aborted' | 'updated' | 'updated past' | 'router dies';
+export type Mishap = 'none' | 'engine dies' | 'aborted' | 'updated' | 'router dies' | 'router dies after';
 
 /** One call of a client. */
 export interface Step {
@@ -37,6 +37,8 @@ export interface Group {
 export interface Plan {
   readonly engines: readonly EngineKind[];
   readonly groups: readonly Group[];
+  /** The router is a process with a data folder, which is killed where its calls say so. */
+  readonly isKilled: boolean;
 }
 
 /** Which faults a plan may have, and how often: so many of a hundred calls. */
@@ -44,6 +46,8 @@ export interface Faults {
   readonly leaves?: number;
   readonly races?: number;
   readonly mishaps?: Readonly<Partial<Record<Mishap, number>>>;
+  /** Of a hundred plans so many have a router that is killed. */
+  readonly killed?: number;
 }
 
 const pick = <T>(list: readonly T[]): fc.Arbitrary<T> => fc.constantFrom(...list);
@@ -147,7 +151,13 @@ export function planOf(
   groups: number,
 ): fc.Arbitrary<Plan> {
   const group = groupOf(stepOf(faults));
-  return fc.record({ engines, groups: fc.array(group, { minLength: 1, maxLength: groups, size: 'max' }) });
+  const all = fc.array(group, { minLength: 1, maxLength: groups, size: 'max' });
+  const few = fc.array(group, { minLength: 1, maxLength: 8, size: 'max' });
+  const { killed = 0 } = faults;
+  return fc.oneof(
+    { arbitrary: fc.record({ engines, groups: all, isKilled: fc.constant(false) }), weight: 100 - killed },
+    { arbitrary: fc.record({ engines, groups: few, isKilled: fc.constant(true) }), weight: killed },
+  );
 }
 
 export const answerOf = ({ answer, isStopped }: Step): number[] => stopped(answer, isStopped);

@@ -15,6 +15,9 @@ export interface Tested {
   idle(): Promise<void>;
   /** It ends at once, and another one takes its place. Without it: it can't be killed. */
   readonly replace?: () => Promise<void>;
+  /** One that was killed is there again. */
+  readonly settled?: () => Promise<void>;
+  close(): Promise<void>;
 }
 
 /** What clients act in. */
@@ -43,7 +46,7 @@ const always: RouterOptions = {
 };
 
 /** A router in this process. */
-export async function testedHere(options: RouterOptions): Promise<Tested & { close(): Promise<void> }> {
+export async function testedHere(options: RouterOptions): Promise<Tested> {
   const config = loadConfig(
     { port: 0, prometheusPort: 0, policy: 'least_inflight', ...always, ...options },
     {},

@@ -121,10 +121,8 @@ export class ChatSession {
   }
 
   /** @param keys of the request's messages */
-  #parentOf(
-    { messages }: ChatRequest,
-    keys: readonly string[],
-  ): Pick<OpenTurn, 'parent' | 'unmatched' | 'isAmbiguous'> {
+  #parentOf(request: ChatRequest, keys: readonly string[]): Pick<OpenTurn, 'parent' | 'unmatched' | 'isAmbiguous'> {
+    const { messages } = request;
     const parent = this.tree.attach(keys);
     const depth = parent?.depth ?? 0;
     const others = this.tree.otherAnswers(keys).filter((turn) => turn.depth > depth);
@@ -133,14 +131,22 @@ export class ChatSession {
     const [first] = cuts;
     const cut = cuts.find(({ rest, depth: own }) => rest === '' && own === first!.depth) ?? first;
     if (cut !== undefined) {
-      const isAmbiguous = cuts.some((one) => one.id !== cut.id && one.depth === cut.depth && one.rest === cut.rest);
+      const isAmbiguous = cuts.some(({ id, depth: own }) => id !== cut.id && own === cut.depth);
       return { parent: this.#besideWhole(cut), unmatched: null, isAmbiguous };
     }
     // An answer that is not on record, in a session whose record is not whole, may have been sampled here: its ids are lost.
     const isLost = this.isLost && messages.slice(depth).some(({ role }) => role === 'assistant');
     const isOther = others.some((turn) => messages[turn.depth - 1]!.role === 'assistant');
-    const isAmbiguous = parent !== null && this.tree.hasEqual(parent, keys);
+    const isAmbiguous =
+      parent !== null && (this.tree.hasEqual(parent, keys) || this.#isOneOfParts(parent, request, keys));
     return { parent, unmatched: isLost ? 'lost' : isOther ? 'text' : null, isAmbiguous };
+  }
+
+  /** A part of an answer is gone on from again, and another answer begins with it too. */
+  #isOneOfParts(parent: ChatTurn, { messages }: ChatRequest, keys: readonly string[]): boolean {
+    if (this.tree.turns.get(parent.id) === parent) return false;
+    const others = this.tree.otherAnswers(keys).filter(({ id, depth }) => depth === parent.depth && id !== parent.id);
+    return others.some((turn) => this.#cutOf(turn, messages[turn.depth - 1]!) !== null);
   }
 
   /** What the client has of the answer of this turn, as a turn in its place; null: it has another answer. */
