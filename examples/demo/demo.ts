@@ -3,9 +3,10 @@ import { createServer } from 'node:net';
 import { parseArgs } from 'node:util';
 import { type SpawnedSimEngine, spawnSimEngine } from '../../router/src/sim/spawn.ts';
 import { type Config, type Router, loadConfig, startRouter } from '../../router/src/index.ts';
-import { type BatchShape, type BatchTurn, batchCost, runAgentBatch } from '../../router/src/batch/agent-batch.ts';
+import { type BatchTurn, batchCost, runAgentBatch } from '../../router/src/batch/agent-batch.ts';
 import { type BatchResult, movedSessions, resultTable } from '../../router/src/batch/batch-result.ts';
 import { showExactness } from './exactness.ts';
+import { ANSWER_TOKENS, ENGINES, KV_TOKENS, policies, shape as demoShape } from './shape.ts';
 
 /**
  * Three things in a minute, on four SIMULATED engines: what the rollout policy gains where contexts outgrow the KV cache, what happens
@@ -19,24 +20,13 @@ const { values: flags } = parseArgs({
     /** With --keep: serve at once, without the batches. */
     'skip-runs': { type: 'boolean', default: false },
     port: { type: 'string', default: '0' },
-    sessions: { type: 'string', default: '96' },
+    sessions: { type: 'string', default: String(demoShape.sessions) },
     /** Wall time per simulated time. */
-    'time-scale': { type: 'string', default: '0.25' },
+    'time-scale': { type: 'string', default: '0.5' },
   },
 });
 
-const ENGINES = 4;
-/** Together the engines hold about a third of what the sessions' contexts come to. */
-const KV_TOKENS = 40_000;
-const shape: BatchShape = {
-  sessions: Number(flags.sessions),
-  groupSize: 8,
-  turns: 11,
-  promptWords: 400,
-  turnWords: 400,
-  maxTokens: 60,
-};
-const policies = ['round_robin', 'consistent_hash', 'cache_aware', 'rollout'];
+const shape = { ...demoShape, sessions: Number(flags.sessions) };
 const say = (text: string): void => void process.stdout.write(`${text}\n`);
 
 interface Fleet {
@@ -47,7 +37,7 @@ interface Fleet {
 
 async function startFleet(policy: string, port = 0): Promise<Fleet> {
   const timeScale = Number(flags['time-scale']);
-  const settings = { kind: 'vllm', timeScale, meanOutputTokens: 40, kvTokens: KV_TOKENS } as const;
+  const settings = { kind: 'sglang', timeScale, meanOutputTokens: ANSWER_TOKENS, kvTokens: KV_TOKENS } as const;
   const engines = await Promise.all(Array.from({ length: ENGINES }, () => spawnSimEngine(settings)));
   const stopEngines = () => Promise.all(engines.map((engine) => engine.kill('SIGTERM')));
   const workerUrls = engines.map(({ url }) => url);

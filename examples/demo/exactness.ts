@@ -58,7 +58,8 @@ function report(rows: readonly ExportedRow[], say: (line: string) => void): void
   say(
     `${changed} of ${turns.length} turns would have had other token ids if their text had been tokenised again; here ${drifted}.`,
   );
-  const row = rows.find((each) => sampledSpans(each).length > 1) ?? rows[0]!;
+  const lengthOf = (row: ExportedRow): number => (sampledSpans(row)[0]?.[1] ?? 0) - (sampledSpans(row)[0]?.[0] ?? 0);
+  const row = rows.toSorted((a, b) => lengthOf(b) - lengthOf(a))[0]!;
   const [[from, to] = [0, 0]] = sampledSpans(row);
   const start = Math.max(0, from - 3);
   const shown = (values: readonly (number | null)[]): string =>

@@ -3,6 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { z } from 'zod';
+import { innerSchema } from './options/option.ts';
 import { ConfigError, fromText, loadConfig, placesOf, splitList, unknownVariables } from './load.ts';
 import { type OptionName, envName, kebab, options } from './options.ts';
 
@@ -60,6 +62,7 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   prefillPolicy: ['random'],
   decodePolicy: ['random'],
   kvConnector: ['mooncake'],
+  storeWait: ['off'],
 };
 
 /** Text of a flag or variable that is right for the option and differs from its default, and what it comes to. */
@@ -70,6 +73,8 @@ function sampleOf(name: OptionName): { text: string; value: unknown } {
   if (typeof before === 'boolean') return { text: before ? 'no' : 'yes', value: !before };
   if (typeof before === 'number') return { text: `${before + 1}`, value: before + 1 };
   if (Array.isArray(before)) return { text: 'http://a:1, http://b:2', value: ['http://a:1', 'http://b:2'] };
+  // Without a default only the schema tells.
+  if (innerSchema(options[name].schema) instanceof z.ZodNumber) return { text: '1000000000', value: 1_000_000_000 };
   return { text: 'other', value: 'other' };
 }
 

@@ -30,5 +30,5 @@ test('an end is sent when its turn is stored, or after 250 ms: counted, and logg
   await Promise.resolve();
   assert.equal(`${sent.join()} ${first.sentEarly}`, 'stored,late,refused,failed 3');
   assert.equal(lines.length, 1);
-  assert.match(lines[0]!, /"answers":1.*before their turns were in the store/);
+  assert.match(lines[0]!, /"answers":1.*before their turns were stored/);
 });

@@ -65,7 +65,7 @@ test('F22 one of eight flaps under load: no client sees it', async (t) => {
   await untilQuiet(router, [...engines.slice(1), lives[0]!]);
 });
 
-test('F24 a health path that hangs: its timer ends it, one question at a time, and the others are asked on', async (t) => {
+test('F24 a health path that hangs: its timer ends it, questions do not pile up, and the others are asked on', async (t) => {
   const hanging = await startEngine(t, { onRequest: well('"hanging"') });
   const fine = await startEngine(t, { onRequest: well('"fine"') });
   const router = await startTestRouter(t, {
@@ -89,7 +89,8 @@ test('F24 a health path that hangs: its timer ends it, one question at a time, a
     'both are asked on',
     () => hanging.questions.length >= askedHanging + 3 && fine.questions.length >= askedFine + 3,
   );
-  ok(most <= 2, `${most} questions were open at once`);
+  // The health check, beside it the loads and the metrics (which tell a hung engine), and one whose end is on its way.
+  ok(most <= 4, `${most} questions were open at once`);
   equal(second!.isHealthy, true);
   for (let i = 0; i < 4; i++) equal((await send(t, router.url, GENERATE)).text, '"fine"');
   equal(hanging.requests.length, 0);

@@ -53,7 +53,7 @@ test('a stream that began ends as cut by that proof, between two events', { skip
   await client.untilEnded(15_000);
   match(
     client.unread,
-    /data: \{"error":\{"message":"The engine hung in the middle of its answer\. Retry\."[^\n]*\n\n\r\n$/,
+    /data: \{"error":\{"message":"The engine hung in the middle of its response\. Retry\."[^\n]*\n\n\r\n$/,
   );
   const hung = fleet.lines.find(({ msg }) => msg === 'worker hung');
   match(String(hung!['inFlight']), /^0 requests without a byte of an answer; 1 answers that began$/);
@@ -115,7 +115,7 @@ test('two engines are the most that may do the work of one request', { skip: nee
   }
   const { status, text } = await answer;
   equal(status, 502);
-  match(text, /The engine hung before it answered/);
+  match(text, /The engine hung before its response began/);
   equal(fleet.router.fleet.eligible.length, 1, 'a third engine could have');
 });
 
