@@ -46,20 +46,20 @@ function optionsPage(): string {
   });
   return `# Options of \`turnout serve\`
 
-Generated from \`router/src/config/options.ts\`. Every option can also be given by environment (\`--${kebab('workerUrls')}\` is
+Generated from \`router/src/config/options.ts\`. Every option can also be set in the environment (\`--${kebab('workerUrls')}\` is
 \`${envName('workerUrls')}\`) and in the YAML file of \`--config\` (\`worker-urls: [http://host:8000]\`;
-[every option as a commented file](turnout.example.yaml)). Flags win over the environment, the environment over the file.
+[every option as a commented file](turnout.example.yaml)). Flags override the environment, the environment overrides the file.
 
 Most users need: ${common.join(', ')}. \`turnout serve --help\` lists these, \`turnout serve --help all\` every option.
 \`turnout serve --check\` validates the options and what the start reads, then exits. \`turnout serve --print-config\` prints the
 values in force and where each comes from.
 
-The column "change" says what a new value takes: a reload (SIGHUP), or a restart of the router. A reload names the options that
-it ignores in a warning. restart\\*: the file can change with a reload; setting or unsetting the option takes a restart.
+The column "change" says whether a new value needs a reload (SIGHUP) or a restart of the router. A reload logs a warning with the options
+that need a restart. restart\\*: a reload reads the contents of the file again; setting or unsetting the option needs a restart.
 
 ${sections.join('\n\n')}
 
-Policies: ${policyNames.map((name) => `\`${name}\``).join(', ')}; \`-\` and \`_\` are the same in their names.
+Policies: ${policyNames.map((name) => `\`${name}\``).join(', ')}; \`-\` and \`_\` are equivalent in their names.
 `;
 }
 
@@ -94,7 +94,7 @@ function metricsPage(): string {
   ];
   return `# Metrics
 
-Generated from \`router/src/observe/metrics/\`. Prometheus text on \`GET /metrics\` of the main port and of
+Generated from \`router/src/observe/metrics/\`. \`GET /metrics\` returns them as Prometheus text on the main port and on
 \`--prometheus-port\`.
 
 ${table(['metric', 'type', 'meaning'], rows)}
@@ -115,8 +115,9 @@ function endpointsPage(): string {
   ]);
   return `# Endpoints
 
-Generated from \`router/src/admin/endpoints.ts\`: what the router answers itself. \`GET /openapi.json\` has the same list. Every other path
-goes to an engine; [control paths](controls.md) go to all of them. Keys count where they are set ([security](../guides/security.md)).
+Generated from \`router/src/admin/endpoints.ts\`: the endpoints of the router itself. \`GET /openapi.json\` has the same list. Every other path
+goes to an engine; [control paths](controls.md) go to all engines. The column "who may call it" applies if keys are set
+([security](../guides/security.md)).
 
 ${table(['endpoint', 'who may call it', 'needs', 'meaning'], rows)}
 `;
@@ -132,9 +133,9 @@ function errorsPage(): string {
   ]);
   return `# Errors
 
-Generated from \`router/src/kit/errors.ts\`. The router's own errors carry their code in \`x-turnout-error\` and are worded in
-the dialect of the API that was called (OpenAI's, SGLang's, Anthropic's for messages). A malformed request keeps the status that fits it best (400, 408, 414, 417, 431,
-501, 505). An engine's own errors pass untouched.
+Generated from \`router/src/kit/errors.ts\`. Errors of the router have their code in \`x-turnout-error\` and the
+error format of the API that was called (OpenAI, SGLang, Anthropic for \`/v1/messages\`). A malformed request gets the status that fits best
+(400, 408, 414, 417, 431, 501, 505). An engine's own errors pass unchanged.
 
 ${table(['code', 'status', 'retry', 'meaning', 'what to do'], rows)}
 `;
@@ -144,20 +145,20 @@ function controlsPage(): string {
   const rows = controls.map(({ path, isForOne, isReadByGet, isForAnybody, flushes, changesVersion, changesModels }) => [
     `\`${path}\``,
     isForOne === true ? 'one' : isReadByGet === true ? 'all (GET: one)' : 'all',
-    isForAnybody === undefined ? 'admin' : `admin; anybody ${isForAnybody}`,
+    isForAnybody === undefined ? 'admin' : `admin; clients ${isForAnybody}`,
     [
       ...(flushes === true ? ['prefix caches count as empty'] : []),
-      ...(changesVersion === true ? ['weight versions are read anew'] : []),
-      ...(changesModels === true ? ['models are read anew'] : []),
+      ...(changesVersion === true ? ['weight versions are read again'] : []),
+      ...(changesModels === true ? ['models are read again'] : []),
     ].join('; '),
   ]);
   return `# Controls
 
-Generated from \`router/src/engines/controls.ts\`: the paths of engines (SGLang, vLLM, servers made for training) that steer
-them, also behind a prefix (\`--root-path\`). A \`*\` at the end stands for anything. What goes to all is answered with a report:
+Generated from \`router/src/engines/controls.ts\`: the control paths of engines (SGLang, vLLM, servers for training), also
+with a prefix (\`--root-path\`). A \`*\` at the end matches any text. A request to all engines gets a report as response:
 [fleet control](../guides/fleet-control.md). HEAD and OPTIONS always go to one worker.
 
-${table(['path', 'goes to', 'who may', 'after its success'], rows)}
+${table(['path', 'goes to', 'key', 'after success'], rows)}
 `;
 }
 
@@ -174,7 +175,7 @@ function compatRow({ name, ours, verdict, note, isVital }: AliasFlag, base: Valu
   return [
     `\`--${name}\``,
     ours.map((each) => `\`--${kebab(each)}\``).join(', '),
-    isVital === true ? 'not: refuses to start' : verdict,
+    isVital === true ? 'not supported: the start is refused' : verdict,
     first === undefined ? '' : held === undefined ? defaultOf(options[first]) : `\`${textOf(held)}\``,
     what,
   ];
@@ -188,12 +189,13 @@ function compatPage(peer: Peer): string {
 
 Generated from \`router/src/config/alias/\`. Of ${source}: ${flags.length} flags, ${count('same')} the same,
 ${count('differs')} with a difference, ${count('not')} without effect here. A flag without effect is named in a warning at the start;
-one without which something else would be served refuses it. Lists are separated by spaces or commas, or the flag is repeated.
+a flag whose absence would weaken security or change what is served stops the start. Lists are separated by spaces or commas, or the
+flag is repeated.
 
-All other [options](options.md) of \`turnout serve\` are taken too, and \`--config\`. Flags win over the environment, the
-environment over the file, the file over the defaults below.
+All other [options](options.md) of \`turnout serve\` are accepted too, and \`--config\`. Flags override the environment, the
+environment overrides the file, the file overrides the defaults below.
 
-The verb itself sets: ${settingsOf(settings)}. [Guide](../guides/migrate.md).
+The command itself sets: ${settingsOf(settings)}. [Guide](../guides/migrate.md).
 
 ${table(
   ['flag', 'ours', 'verdict', 'default', 'what differs'],
