@@ -8,8 +8,10 @@ const QUESTION_MS = 1_000;
 /** Why something is not known, in the words of the guides; null: there is no reason, so it has to be known. */
 export const causeOf = {
   /** A turn is missing, or its end is. */
-  loss(journal: Journal, { sentAt, endedAt }: Call): string | null {
-    const isKilled = journal.routerDeaths.some((at) => sentAt < at && at < endedAt);
+  loss({ routerDeaths }: Journal, { sentAt, endedAt, finish }: Call): string | null {
+    // When a stream that its client closed is written, nothing tells.
+    const until = finish === '' ? Infinity : endedAt;
+    const isKilled = routerDeaths.some((at) => sentAt < at && at < until);
     return isKilled ? 'the router was killed before the turn was complete' : null;
   },
   /** Only the first `count` tokens of a stream that broke off are on record. */
@@ -27,10 +29,16 @@ export const causeOf = {
     if (!isChat || !isStream || kind !== 'sglang') return null;
     return isSilent(outputIds, at, finish) ? 'streams of SGLang chats leave out tokens without text' : null;
   },
-  noVersion({ changes }: Journal, { isChat, isStream, endedMs }: Call, generated: Generated): string | null {
+  noVersion(
+    { changes, routerDeaths }: Journal,
+    { isChat, isStream, sentAt, endedMs }: Call,
+    generated: Generated,
+  ): string | null {
     const { kind, isTorn, engineUrl } = generated;
     if (isTorn) return 'the engine broke off';
     const isAsked = kind === 'vllm' || (isChat && isStream);
+    if (isAsked && routerDeaths.some((at) => sentAt < at))
+      return 'the router was killed before the engine answered its question';
     const isChanged = changes.some((change) => change.engineUrl === engineUrl && change.atMs < endedMs + QUESTION_MS);
     return isAsked && isChanged ? 'the weights were updated past the router, or the engine was away' : null;
   },

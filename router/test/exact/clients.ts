@@ -160,7 +160,8 @@ export class Client<State> {
   /** Tells engines what they do for a call. @returns with how many tokens it rests; 0: it does not */
   #plan(name: string, { client, mishap, at }: Step, ids: readonly number[]): number {
     const { engines, router } = this.#scene;
-    const canHappen = mishap !== 'none' && (mishap !== 'router dies' || router.replace !== undefined);
+    const comesFirst = mishap !== 'none' && mishap !== 'router dies after';
+    const canHappen = comesFirst && (mishap !== 'router dies' || router.replace !== undefined);
     const needsRest = (client === 'leaves' || canHappen) && ids.length > 1;
     const holdAt = needsRest ? Math.min(ids.length - 1, Math.max(1, Math.ceil((ids.length * at) / 100))) : 0;
     const isRaced = client === 'goes on at the finish' || client === 'leaves at the finish';
