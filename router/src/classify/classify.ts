@@ -4,9 +4,10 @@ import type { Dialect, Exchange } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
 import { normalPath } from './path.ts';
 
-/** Twelve characters for this process, and as many for each id: with their prefix, ids look like those of other routers. */
-const idSeed = randomBytes(6).toString('hex');
-let idCount = 0;
+/** Eighteen characters for this process, and six for each id: with their prefix, ids look like those of other routers. */
+const idSeed = randomBytes(9).toString('hex');
+/** Six characters in base 36, for two billion ids. */
+let idCount = 36 ** 5;
 
 /** As the engines, and other routers, begin the ids of answers. */
 const idPrefixes: Readonly<Record<string, string>> = {
@@ -104,7 +105,7 @@ function readIdHeaders(x: Exchange, names: readonly string[], idPrefix: string):
   head.idHeader = first;
 }
 
-const nextId = (prefix: string): string => prefix + idSeed + (idCount++).toString(36).padStart(12, '0');
+const nextId = (prefix: string): string => prefix + idSeed + (idCount++).toString(36);
 
 export function dialectOf(path: string): Dialect {
   if (path === '/v1/messages' || path.startsWith('/v1/messages/')) return 'anthropic';

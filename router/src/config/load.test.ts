@@ -74,7 +74,9 @@ function sampleOf(name: OptionName): { text: string; value: unknown } {
   if (typeof before === 'number') return { text: `${before + 1}`, value: before + 1 };
   if (Array.isArray(before)) return { text: 'http://a:1, http://b:2', value: ['http://a:1', 'http://b:2'] };
   // Without a default only the schema tells.
-  if (innerSchema(options[name].schema) instanceof z.ZodNumber) return { text: '1000000000', value: 1_000_000_000 };
+  const schema = innerSchema(options[name].schema);
+  if (schema instanceof z.ZodEnum) return { text: String(schema.options[0]), value: schema.options[0] };
+  if (schema instanceof z.ZodNumber) return { text: '1000000000', value: 1_000_000_000 };
   return { text: 'other', value: 'other' };
 }
 

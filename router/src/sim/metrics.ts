@@ -36,10 +36,17 @@ function vllmRows(core: Core): Row[] {
     ['vllm:prompt_tokens_total', 'counter', 'Prompt tokens.', scheduler.promptTokens],
     ['vllm:generation_tokens_total', 'counter', 'Generated tokens.', scheduler.generatedTokens],
     ['vllm:num_preemptions_total', 'counter', 'Preemptions.', scheduler.preemptions],
+    ['vllm:cache_config_info', 'gauge', 'Settings of the KV cache.', 1, cacheConfig(core)],
     success('stop'),
     success('length'),
     success('abort'),
   ];
+}
+
+/** The labels that the router reads, as vLLM 0.32 names them. */
+function cacheConfig({ options: { blockTokens }, kvTokensTotal }: Core): string {
+  const blocks = Math.floor(kvTokensTotal / blockTokens);
+  return `block_size="${blockTokens}",enable_prefix_caching="True",num_gpu_blocks="${blocks}"`;
 }
 
 function sglangRows(core: Core): Row[] {
