@@ -45,9 +45,10 @@ const step = fc.record({
   ),
   restarts: fc.nat(12).map((n) => n === 0),
 });
+type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
 /** Whatever a session was asked and answered is on record as its own, or flagged. @returns how often that was flagged */
-async function check(steps: readonly (typeof step extends fc.Arbitrary<infer T> ? T : never)[], maxBytes: number) {
+async function check(steps: readonly Step[], maxBytes: number) {
   const store = new MemoryStore(1e9);
   const turns = new Map<string, Turn>();
   const lines = new Map<number, Line[]>();
@@ -113,6 +114,27 @@ function lineOf(turns: ReadonlyMap<string, Turn>, last: Turn) {
   return whole;
 }
 
+/** The first turn of a trajectory. */
+const first = (session: number, ids: number[], kept = Infinity): Step => ({
+  session,
+  line: 0,
+  more: 0,
+  sampled: [ids, false],
+  asText: false,
+  kept,
+  restarts: true,
+});
+/** A turn that continues a line of its session. */
+const next = (session: number, line: number, asText: boolean): Step => ({ ...first(session, of), line, asText });
+
+/** The client keeps a part of one turn, and the same text or tokens begin another turn of its session. */
+const keptParts: [Step[], number][] = [
+  [[first(3, of), first(3, [...often, ...of], 1), first(0, of), next(3, 2, true)], 1e9],
+  [[first(3, apart), first(3, [...often, ...of], 1), next(3, 2, true)], 1e9],
+  [[first(3, often), first(3, of), first(3, [...apart, ...of], 2), next(3, 3, true)], 1e9],
+  [[first(3, [...apart, ...of], 1), first(3, [...apart, ...of]), next(3, 1, false)], 1e9],
+];
+
 test('sessions that ask and sample the same, in any order: each has its own tokens and logprobs, or is flagged', async () => {
   let flagged = 0;
   let steps = 0;
@@ -125,7 +147,7 @@ test('sessions that ask and sample the same, in any order: each has its own toke
         flagged += await check(all, maxBytes);
       },
     ),
-    { numRuns: 150 },
+    { numRuns: 150, examples: keptParts },
   );
   // Most of them can be told apart.
   assert.ok(flagged > 0 && flagged < steps / 4, `${flagged} of ${steps}`);

@@ -54,8 +54,10 @@ export function partOf(place: Spot, session: KnownSession, after: number): Conti
   for (const { end, mark } of fitting.slice(-MAX_COMPARED).toReversed()) {
     const shared = Math.min(end.tokens, sharedTokens(place, mark, end.from));
     if (shared <= end.from || shared < (best?.keeps ?? 0)) continue;
-    if (best === null || shared > best.keeps) best = { end, keeps: shared, isAmbiguous: false };
-    else if (best.end.digest !== end.digest) best = { end: best.end, keeps: shared, isAmbiguous: true };
+    // Of a session's turns with the same tokens a mark keeps only the newest; `isMixedIn` says that an older one had other logprobs.
+    const isMixed = mark.isMixedIn(session.name);
+    if (best === null || shared > best.keeps) best = { end, keeps: shared, isAmbiguous: isMixed };
+    else if (isMixed || best.end.digest !== end.digest) best = { end: best.end, keeps: shared, isAmbiguous: true };
   }
   return best;
 }

@@ -143,7 +143,9 @@ export function findText(root: TreeNode, text: Buffer, session: KnownSession | n
     if (own.best !== null || ownInside.length > 0 || ownStops.length > 0) {
       const keeps = own.best === null ? 0 : tokensAt(own.best);
       const known = prompts.filter((prompt) => prompt.own === own.best && prompt.mark.keeps === keeps);
-      return { ...markedOf(search, root, own, known), inside: ownInside, stopped: stopOf(ownStops, own, text) };
+      const match = markedOf(search, root, own, known);
+      const isAmbiguous = match.isAmbiguous || isInsideOther(search, session);
+      return { ...match, isAmbiguous, inside: ownInside, stopped: stopOf(ownStops, own, text) };
     }
   }
   const known = prompts.filter((prompt) => prompt.any === any.best);
@@ -188,6 +190,23 @@ function insideOwn({ inside, own: { best } }: Search, session: KnownSession): Te
     const isAmbiguous = found.some((other) => other !== place && other.textBytes === place.textBytes);
     return { ...place, isAmbiguous };
   });
+}
+
+/**
+ * Whether another turn of the session, with other tokens, begins with the same text up to the session's last end or further. The client
+ * may have kept a part of that turn.
+ */
+function isInsideOther({ inside, own: { best } }: Search, session: KnownSession): boolean {
+  if (best === null) return false;
+  for (const { node, at, textBytes, own } of inside) {
+    if (textBytes < best.textBytes) break;
+    if (own === best || !node.isSampled) continue;
+    const part = partOf({ node, at }, session, 0);
+    if (part === null || (part.keeps === part.end.tokens && !part.isAmbiguous)) continue;
+    const kept = part.keeps - node.depth;
+    if (kept > 0 && textBytes - node.textBefore(at) + node.textBefore(kept) >= best.textBytes) return true;
+  }
+  return false;
 }
 
 /** What stops a turn is a token or two. */
