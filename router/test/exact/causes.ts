@@ -3,7 +3,7 @@ import { shown } from './hard-text.ts';
 import type { Call, Generated, Journal } from './journal.ts';
 
 /** So long after an answer the engine's weights are asked for, at most. */
-const QUESTION_MS = 1_000;
+const QUESTION_MS = 10_000;
 
 /** Why something is not known, in the words of the guides; null: there is no reason, so it has to be known. */
 export const causeOf = {

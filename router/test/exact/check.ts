@@ -32,6 +32,9 @@ export function problemsOf(journal: Journal, rows: readonly Row[]): string[] {
 /** Its client did not get the end of the answer. */
 const isCut = ({ finish }: Call): boolean => finish === '';
 
+/** Nor what comes after the finish reason. */
+const isOpen = (call: Call): boolean => isCut(call) || call.ending === 'raced' || call.ending === 'left';
+
 /** The rows of a session; those of all clients that named none are one. */
 class SessionCheck {
   readonly #journal: Journal;
@@ -138,13 +141,15 @@ class SessionCheck {
       const countOf = (one: Generated): number => found.get(one)?.turn.output_tokens ?? 0;
       const most = Math.max(0, ...kept.map(countOf));
       if (most >= call.got || causeOf.loss(this.#journal, call) !== null) continue;
-      if (isCut(call) && own.some((one) => causeOf.cut(call, one, countOf(one)) !== null)) continue;
+      if (isOpen(call) && own.some((one) => causeOf.cut(call, one, countOf(one)) !== null)) continue;
       const what = most === 0 ? 'is missing' : `has ${most} tokens`;
       this.#problems.push(`session ${call.session}: ${name} ${what}, its client got ${call.got}`);
     }
     for (const { turn, row, generated } of this.#told.values()) {
       if (generated === null) continue;
       const call = this.#callOf(generated);
+      const isShort = turn.output_tokens < generated.outputIds.length;
+      if (isShort && isOpen(call) && causeOf.cut(call, generated, turn.output_tokens) !== null) continue;
       const isWhole = !isCut(call) && !generated.isTorn && call.finish === generated.finish;
       if (isWhole && (turn.output_tokens !== generated.outputIds.length || turn.finish_reason !== generated.finish))
         this.#says(row, `${generated.call} ended with ${generated.finish} after ${generated.outputIds.length} tokens`);
@@ -225,7 +230,7 @@ class SessionCheck {
 
   /** Of a stream that broke off the record has less than its client, for a reason. */
   #isUntold(call: Call): boolean {
-    if (!isCut(call)) return false;
+    if (!isOpen(call)) return false;
     const counts = new Map(Array.from(this.#told.values(), ({ generated, turn }) => [generated, turn.output_tokens]));
     return this.#generated.some(
       (one) => one.call === call.name && causeOf.cut(call, one, counts.get(one) ?? 0) !== null,
