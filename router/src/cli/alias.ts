@@ -41,7 +41,7 @@ export function addAliasVerbs(program: Command): void {
     const { peer, verbs } = spelling;
     const [verb = '', ...otherSpellings] = verbs;
     const command = program.command(verb).aliases(otherSpellings);
-    command.description(`Run the router as ${peer.name} is run: its flags, defaults and answers.`);
+    command.description(`Run the router with the flags, defaults and responses of ${peer.name}.`);
     const read = addPeerFlags(command, spelling);
     addRunFlags(command).action((said: RunFlags) => runRouter(said, read));
   }

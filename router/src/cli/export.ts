@@ -79,8 +79,8 @@ export async function exportTrajectories(flags: ExportFlags, say: (line: string)
     const { code, syscall, message } = error as NodeJS.ErrnoException;
     // Files and pipes fail with the name of a call of the system; anything else is a fault of ours.
     if (syscall === undefined) throw error;
-    const reason = code === 'EPIPE' ? 'what it was piped to has ended' : message;
-    throw new ConfigError(`the export is not whole: ${reason}`);
+    const reason = code === 'EPIPE' ? 'the process that reads the output has ended' : message;
+    throw new ConfigError(`the export is incomplete: ${reason}`);
   } finally {
     clearInterval(timer);
     file?.destroy();

@@ -14,18 +14,22 @@ export interface LaunchFlags {
 
 const list: Readonly<Record<keyof LaunchFlags, readonly [flag: string, help: string, fallback?: string]>> = {
   engine: ['--engine <kind>', 'sglang, vllm or sim (simulated; takes name=value after --).'],
-  dpSize: ['--dp-size <count>', 'How many engines.', '1'],
+  dpSize: ['--dp-size <count>', 'Number of engines.', '1'],
   engineCommand: [
     '--engine-command <words>',
-    'What starts an engine, in place of python3 -m …, for example "vllm serve".',
+    'Command that starts an engine, instead of python3 -m …, for example "vllm serve".',
   ],
-  engineBasePort: ['--engine-base-port <port>', 'They get the free ports from here on, on 127.0.0.1.', '31000'],
-  gpus: ['--gpus <list>', 'GPUs to share out (default: CUDA_VISIBLE_DEVICES, else all that nvidia-smi lists).'],
-  gpusPerEngine: ['--gpus-per-engine <count>', '0: as many as its arguments ask for (--tp-size and its like).', '0'],
-  engineStopSecs: ['--engine-stop-secs <secs>', 'How long engines may take to end before they are killed.', '30'],
+  engineBasePort: ['--engine-base-port <port>', 'Engines get the free ports from this one on, on 127.0.0.1.', '31000'],
+  gpus: ['--gpus <list>', 'GPUs for the engines (default: CUDA_VISIBLE_DEVICES, else all that nvidia-smi lists).'],
+  gpusPerEngine: [
+    '--gpus-per-engine <count>',
+    'GPUs of each engine. 0: from its arguments (--tp-size and similar).',
+    '0',
+  ],
+  engineStopSecs: ['--engine-stop-secs <secs>', 'Seconds that engines have to stop before they are killed.', '30'],
   engineGiveUpSecs: [
     '--engine-give-up-secs <secs>',
-    'An engine that dies again and again for so long is given up.',
+    'Seconds after which an engine that keeps failing is not restarted any more.',
     '600',
   ],
 };

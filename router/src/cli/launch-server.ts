@@ -19,7 +19,7 @@ export function addLaunchServer(program: Command): void {
   const command = program
     .command(VERB)
     .description('As `launch`, with the command line of `python -m sglang_router.launch_server`.')
-    .argument('[engine-args...]', 'Every flag that is not listed here.');
+    .argument('[engine-args...]', 'All flags that are not listed here.');
   addLaunchFlags(command, 'sglang');
   const read = addPeerFlags(command, launchServer);
   command.action(async (engineArgs: string[], flags: Record<string, unknown>) => {

@@ -52,7 +52,7 @@ function commandOf(flags: LaunchFlags, args: readonly string[]): EngineCommand {
   const { engine, engineCommand = '' } = flags;
   if (engine === 'sim') {
     const idle = meaninglessForSim(flags);
-    if (idle !== undefined) throw new ConfigError(`${idle}: simulated engines take no GPU and are started by turnout`);
+    if (idle !== undefined) throw new ConfigError(`${idle}: not possible with simulated engines`);
     return simCommand(args);
   }
   if (engine !== 'sglang' && engine !== 'vllm') throw new ConfigError('--engine: sglang, vllm or sim');

@@ -35,9 +35,7 @@ const serve = program.command('serve', { isDefault: true }).description('Run the
 addRunFlags(addOptions(serve)).action((flags: RunFlags) => runRouter(flags, read));
 
 addOptions(
-  program
-    .command('doctor')
-    .description('Check this machine, the ports and every worker, and say what is missing for what.'),
+  program.command('doctor').description('Check this machine, the ports and every worker, and report what is missing.'),
 ).action(async (flags: Record<string, unknown>) => {
   const { doctor } = await import('./doctor/doctor.ts');
   process.exitCode = await doctor(read(flags).read(), (line) => process.stdout.write(`${line}\n`));
@@ -45,26 +43,26 @@ addOptions(
 
 program
   .command('sim')
-  .description('Run simulated engines (no GPU, made-up tokens, a model of time and memory) to try things with.')
-  .option('--workers <count>', 'How many.', '4')
-  .option('--first-port <port>', 'Port of the first; the others follow it. 0: any free ones.', '0')
-  .option('--kind <engine>', 'What they claim to be: sglang or vllm.', 'sglang')
+  .description('Run simulated engines for tests: no GPU, made-up tokens, a model of time and memory.')
+  .option('--workers <count>', 'Number of engines.', '4')
+  .option('--first-port <port>', 'Port of the first engine; the others get the next ports. 0: free ports.', '0')
+  .option('--kind <engine>', 'API of the engines: sglang or vllm.', 'sglang')
   .option('--set <name=value...>', 'Any constant of the model, for example timeScale=0 kvTokens=450000.')
   .option('--write-tokenizer <folder>', "Only write the model's tokenizer.json there, for --tokenizer-path.")
   .action(async (flags: SimFlags) => (await import('./sim.ts')).sim(flags));
 
 program
   .command('bench')
-  .description('Send a synthetic agent batch to your own engines, once per policy, and compare what each policy took.')
-  .requiredOption('--worker-urls <urls...>', 'The engines. They should be idle.')
+  .description('Send a synthetic agent batch to your own engines, once per policy, and compare the policies.')
+  .requiredOption('--worker-urls <urls...>', 'The engines, which should be idle.')
   .option('--policies <names>', 'Policies to compare, separated by commas.', 'consistent_hash,rollout')
-  .option('--sessions <count>', 'Sessions of a batch, all at once.', '64')
+  .option('--sessions <count>', 'Sessions of a batch, all in parallel.', '64')
   .option('--turns <count>', 'Turns of a session on average.', '8')
   .option('--group-size <count>', 'Sessions that share a prompt.', '8')
-  .option('--prompt-words <count>', 'Words of that prompt.', '400')
+  .option('--prompt-words <count>', 'Words of the shared prompt.', '400')
   .option('--turn-words <count>', 'Words that each turn adds.', '200')
-  .option('--max-tokens <count>', 'Longest answer in tokens.', '128')
-  .option('--model <name>', 'The model to name in requests. Default: the first that the engines list.')
+  .option('--max-tokens <count>', 'Maximum tokens of a response.', '128')
+  .option('--model <name>', 'Model of the requests. Default: the first model that the engines list.')
   .option('--worker-api-key <key>', 'API key of the engines.')
   .option('--yes', 'Do not ask before sending.')
   .action(async (flags: BenchFlags) => {
@@ -74,7 +72,7 @@ program
 
 const launch = program
   .command('launch')
-  .description('Run engines and a router in front of them; what stands after -- goes to every engine.')
+  .description('Run engines and a router for them; arguments after -- go to every engine.')
   .argument('[engine-args...]', 'Arguments of the engines, after --.');
 addOptions(addLaunchFlags(launch)).action(async (engineArgs: string[], flags: Record<string, unknown>) => {
   const said = splitLaunchFlags(flags);
@@ -83,21 +81,24 @@ addOptions(addLaunchFlags(launch)).action(async (engineArgs: string[], flags: Re
 
 program
   .command('export')
-  .description('Write captured trajectories to a file, also while a router captures more.')
+  .description('Write captured trajectories to a file, also while a router runs.')
   .requiredOption('--format <format>', 'jsonl, parquet or safetensors.')
-  .option('--session <key>', 'Of this session.')
-  .option('--group <group>', 'Of this group (trajectories of one prompt).')
-  .option('--tenant <tenant>', 'Of this client, as listings name it.')
-  .option('--since <time>', 'With a turn since then: 2026-11-21T10:00:00Z, Unix seconds, or how long ago (90m, 2d).')
-  .option('--version <version>', 'Sampled, at least in part, by this version of the weights.')
-  .option('--finished', 'Of sessions that are over by the word of their clients.')
-  .option('--unfinished', 'Of the other sessions.')
-  .option('--min-reward <number>', 'Of sessions with at least this reward.')
-  .option('--max-reward <number>', 'Of sessions with at most this reward.')
-  .option('--label <label>', 'Of sessions with this label.')
+  .option('--session <key>', 'Only this session.')
+  .option('--group <group>', 'Only this group (trajectories of one prompt).')
+  .option('--tenant <tenant>', 'Only this client, as named in listings.')
+  .option(
+    '--since <time>',
+    'Only sessions with a turn since then: 2026-11-21T10:00:00Z, Unix seconds, or how long ago (90m, 2d).',
+  )
+  .option('--version <version>', 'Only turns sampled, at least in part, by this weight version.')
+  .option('--finished', 'Only sessions whose client has signalled their end.')
+  .option('--unfinished', 'Only the other sessions.')
+  .option('--min-reward <number>', 'Only sessions with at least this reward.')
+  .option('--max-reward <number>', 'Only sessions with at most this reward.')
+  .option('--label <label>', 'Only sessions with this label.')
   .option('--data-dir <directory>', 'The --data-dir of the router [TURNOUT_DATA_DIR].')
-  .option('--store <url>', 'Its --store, where that is redis://… [TURNOUT_STORE].')
-  .option('-o, --output <file>', 'The file; without it the standard output.')
+  .option('--store <url>', 'The --store of the router, if it is redis://… [TURNOUT_STORE].')
+  .option('-o, --output <file>', 'Output file. Default: standard output.')
   .action(async (flags: ExportFlags) => {
     await (await import('./export.ts')).exportTrajectories(flags, (line) => process.stderr.write(`${line}\n`));
   });
@@ -105,7 +106,7 @@ program
 program
   .command('replay')
   .description('Send the requests of a JSONL export again and compare the tokens: a regression and load tool.')
-  .argument('<file>', 'Made by turnout export --format jsonl.')
+  .argument('<file>', 'Output of turnout export --format jsonl.')
   .requiredOption('--against <url>', 'The router or engine that gets them.')
   .option('--as-fast-as-possible', 'Ignore the recorded times; send as fast as --concurrency allows.')
   .option('--concurrency <count>', 'Maximum parallel requests with --as-fast-as-possible.', '64')
@@ -121,10 +122,10 @@ program
   .description('Show the requests, sessions and workers of a running router, live; piped, a snapshot every --interval.')
   .argument('[url]', 'The router.', 'http://127.0.0.1:30000')
   .option('--once', 'One snapshot, then exit.')
-  .option('--session <key>', 'Only this session: where it is, why, and its requests and moves.')
+  .option('--session <key>', 'Only this session: its worker, the reason, its requests and moves.')
   .option('--interval <secs>', 'Seconds between two snapshots.', '2')
-  .option('--rows <count>', 'Rows of each list (default: what the terminal has room for, else 20).')
-  .addOption(new Option('--api-key <key>', 'An admin key, where the router has keys.').env('TURNOUT_ADMIN_API_KEY'))
+  .option('--rows <count>', 'Rows of each list (default: as many as fit the terminal, else 20).')
+  .addOption(new Option('--api-key <key>', 'Admin key, if the router has keys.').env('TURNOUT_ADMIN_API_KEY'))
   .action(async (url: string, flags: TopFlags) => (await import('./top.ts')).top(url, flags, process.stdout));
 
 program

@@ -33,5 +33,5 @@ export function addOptions(
     }
   }
   const config = `--${flagFor('config')} <file>`;
-  return command.option(config, 'YAML file with any of these options (flags and environment win over it).');
+  return command.option(config, 'YAML file with any of these options (flags and environment override it).');
 }

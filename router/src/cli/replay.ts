@@ -69,7 +69,7 @@ export async function replayFile(
   }
   const secs = (performance.now() - startMs) / 1_000;
   for (const line of summary(all, counts, secs)) print(line);
-  if (withoutRequest > 0) print(`${withoutRequest} turns of the file have no request and were left out`);
+  if (withoutRequest > 0) print(`${withoutRequest} turns of the file have no request and were skipped`);
   if (counts.same + counts.different === 0 && counts['not comparable'] > 0)
     print('nothing could be compared: the answers, or the recording, hold no token ids');
   return counts.same > 0 && counts.different + counts.failed === 0 ? 0 : 1;

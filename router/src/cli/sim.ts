@@ -34,9 +34,7 @@ export async function sim(flags: SimFlags): Promise<void> {
   if (flags.kind !== 'sglang' && flags.kind !== 'vllm') throw new ConfigError('--kind: sglang or vllm');
   const settings: SimSettings = { ...readSettings(flags.set ?? []), kind: flags.kind };
 
-  process.stdout.write(
-    `Starting ${count} SIMULATED engines: they make up their tokens and only model time and memory.\n`,
-  );
+  process.stdout.write(`Starting ${count} SIMULATED engines: tokens are made up; only time and memory are modelled.\n`);
   const engines: SpawnedSimEngine[] = [];
   for (let i = 0; i < count; i++) {
     const port = firstPort === 0 ? 0 : firstPort + i;

@@ -21,8 +21,7 @@ export function discoveryProblem(config: Discovery): string {
     '--decode-selector': decodeSelector,
   };
   const given = Object.entries(selectors).flatMap(([flag, labels]) => (labels.length > 0 ? [flag] : []));
-  if (!serviceDiscovery)
-    return given.length === 0 ? '' : `${given[0]} needs --service-discovery: nobody looks for pods without it`;
+  if (!serviceDiscovery) return given.length === 0 ? '' : `${given[0]} has no effect without --service-discovery`;
   if (pairKind(config) === null) {
     const ofRole = given.find((flag) => flag !== '--selector');
     if (ofRole !== undefined)
@@ -36,5 +35,5 @@ export function discoveryProblem(config: Discovery): string {
   if (given.length === 0)
     return '--service-discovery needs --prefill-selector and --decode-selector: which pods are engines of which role';
   const isSame = given.length === 2 && String(prefillSelector.toSorted()) === String(decodeSelector.toSorted());
-  return isSame ? '--prefill-selector and --decode-selector are the same: no pod could be told from the other' : '';
+  return isSame ? '--prefill-selector and --decode-selector are the same: each must match other pods' : '';
 }

@@ -196,7 +196,7 @@ test('an endpoint that can not be is explained', async () => {
     { onEvents: () => {}, onLost: () => {} },
   );
   assert.ok(typeof feed === 'string');
-  assert.match(feed, /^KV cache events can't be had from nowhere: /);
+  assert.match(feed, /^no KV cache events from nowhere: /);
 });
 
 test('without the package that it needs it says what to do', async () => {

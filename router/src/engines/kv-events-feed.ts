@@ -76,7 +76,7 @@ export async function openKvEventFeed(
     else socket.connect(options.endpoint);
   } catch (error) {
     await feed.close();
-    return `KV cache events can't be had from ${options.endpoint}: ${(error as Error).message}.`;
+    return `no KV cache events from ${options.endpoint}: ${(error as Error).message}.`;
   }
   return feed;
 }

@@ -14,5 +14,5 @@ export function whyNoKvEvents(
 
 export function lackOf(error: unknown): string {
   const [reason] = (error as Error).message.split(/ imported from |\n/);
-  return `KV cache events need the package zeromq, which can't be loaded (${reason}). Install it beside turnout: npm install zeromq. It carries binaries for Linux, macOS and Windows; elsewhere it builds itself with CMake.`;
+  return `KV cache events need the package zeromq, which can't be loaded (${reason}). Install it next to turnout: npm install zeromq. The package has binaries for Linux, macOS and Windows; on other systems it is built with CMake.`;
 }

@@ -166,7 +166,7 @@ export class HealthWatch {
     if (this.#isGone) {
       this.#isGone = false;
       for (const worker of this.#workers) {
-        if (worker.isProven) onEvent('restarted', worker, 'nobody listened there before');
+        if (worker.isProven) onEvent('restarted', worker, 'the connection was refused before');
       }
     }
     if ([...this.#workers].some(isQuarantined) && this.#successes < options.successThreshold) return;

@@ -46,8 +46,8 @@ export class WorkerPlaces {
     const name = host.replace(/\.$/, '');
     if (isIP(name) > 0 ? this.#allowsAddress(name, name) : this.#allowsName(name)) return null;
     return this.isLimited
-      ? `"${host}" is none of the places that --worker-allow names.`
-      : `"${host}" is a link-local or metadata address. If an engine really is there, name it in --worker-allow.`;
+      ? `"${host}" is not allowed by --worker-allow.`
+      : `"${host}" is a link-local or metadata address. If an engine has this address, add it to --worker-allow.`;
   }
 
   /** To connect with: a name that leads elsewhere by now (DNS rebinding) leads nowhere. */

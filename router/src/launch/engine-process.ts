@@ -116,7 +116,7 @@ export class EngineProcess {
     const waitMs = this.#restarts.died(nowMs, this.state === 'ready' ? nowMs - this.#readyMs : 0);
     if (waitMs === null) {
       this.state = 'given_up';
-      this.#events.onChange(this, `${how}; it dies again and again and is not started any more`);
+      this.#events.onChange(this, `${how}; it keeps failing and is not started again`);
       return;
     }
     this.state = 'restarting';

@@ -132,7 +132,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
       }
       timer = setTimeout(() => {
         if (x.outcome !== null) return;
-        giveUp(new Error(`was behind for ${timeoutMs} ms (--plugin-timeout-ms)`));
+        giveUp(new Error(`isBehind() was true for ${timeoutMs} ms (--plugin-timeout-ms)`));
         resume();
       }, timeoutMs).unref();
       return true;
@@ -248,7 +248,7 @@ function problemOfChoice(answer: readonly Worker[], _x: unknown, workers: readon
 function problemOfEar(answer: AnswerEar | null | undefined): string {
   return answer === null || answer === undefined || typeof answer.hear === 'function'
     ? ''
-    : 'has to answer with null, or with { hear(bytes, start, end) }';
+    : 'must return null or { hear(bytes, start, end) }';
 }
 
 /** A plugin that hangs must not keep its exchange. What it answers later is dropped. */

@@ -95,7 +95,7 @@ export class ChunkedReader {
         case SIZE: {
           const digit = HEX_VALUE[byte]!;
           if (digit < 16) {
-            if (++this.#digits > 12) refusal = 'a chunk size beyond all limits';
+            if (++this.#digits > 12) refusal = 'a chunk size that is too large';
             else this.#size = this.#digits === 1 ? digit : this.#size * 16 + digit;
           } else if (this.#digits === 0) refusal = 'a chunk without a size';
           else if (byte === CR) {
@@ -111,7 +111,7 @@ export class ChunkedReader {
         case EXTENSION:
           from = i;
           if (byte === CR && EXTENSIONS.test(this.#line)) state = SIZE_LF;
-          else if (!this.#ignore(byte)) refusal = 'a malformed or endless chunk extension';
+          else if (!this.#ignore(byte)) refusal = 'a malformed or too long chunk extension';
           else from = i + 1;
           break;
         case SIZE_LF:
@@ -142,7 +142,7 @@ export class ChunkedReader {
         case TRAILER:
           from = i + 1;
           if (byte === CR && this.#isTrailer(this.#line)) state = TRAILER_LF;
-          else if (!this.#ignore(byte)) refusal = 'a malformed or endless trailer';
+          else if (!this.#ignore(byte)) refusal = 'a malformed or too long trailer';
           break;
         case TRAILER_LF:
           from = i + 1;

@@ -25,8 +25,7 @@ const listenProblems: Readonly<Record<string, (flag: string, host: string) => st
   EADDRINUSE: (flag) =>
     `${flag}: another process listens there already. Choose another port, or give --reuse-port to both for an upgrade.`,
   EACCES: (flag) => `${flag}: not allowed to listen there. Choose a port above 1023.`,
-  ENOTSUP: () =>
-    '--reuse-port: this system has no SO_REUSEPORT that shares connections out (Linux 3.9 and newer have).',
+  ENOTSUP: () => '--reuse-port: this system has no SO_REUSEPORT with load balancing (Linux 3.9 and newer).',
   EADDRNOTAVAIL: (_, host) => `${host}: this machine has no such address.`,
   ENOTFOUND: (_, host) => `${host}: no such host. Give an address of this machine, for example 127.0.0.1 or 0.0.0.0.`,
   EAI_AGAIN: (_, host) => `${host}: the name could not be looked up. Give an address of this machine.`,

@@ -188,7 +188,7 @@ export class RequestHead extends Head {
     if (version === MALFORMED) {
       return this.#refuse(400, 'The request line does not end in an HTTP version (RFC 9112 section 3).');
     }
-    if (version === OTHER_MAJOR) return this.#refuse(505, 'Only HTTP/1.1 and HTTP/1.0 are spoken here.');
+    if (version === OTHER_MAJOR) return this.#refuse(505, 'Only HTTP/1.1 and HTTP/1.0 are supported.');
     this.isHttp10 = version === 0;
     this.isLast = this.isHttp10;
     this.method = bytes.toString('latin1', start, methodEnd);
@@ -239,13 +239,13 @@ export class RequestHead extends Head {
         break;
       case EXPECT:
         if (bytes.toString('latin1', valueStart, valueEnd).toLowerCase() !== '100-continue') {
-          return this.#fail(417, 'Only the expectation "100-continue" can be met (RFC 9110 section 10.1.1).');
+          return this.#fail(417, 'Only the expectation "100-continue" is supported (RFC 9110 section 10.1.1).');
         }
         this.expectsContinue = !this.isHttp10;
         break;
       case UPGRADE:
         if (/\bwebsocket\b/i.test(bytes.toString('latin1', valueStart, valueEnd))) {
-          return this.#fail(501, 'WebSocket is not routed here.');
+          return this.#fail(501, 'WebSocket is not supported.');
         }
         break;
       case REQUEST_ID:

@@ -158,8 +158,8 @@ export class RequestReader {
   /** What was awaited has not come in time. @returns false when no request was awaited. */
   refuseLate(): boolean {
     if (this.isStopped) return false;
-    if (this.body !== null) this.#refuseBody({ status: 408, message: 'The request body stopped coming.' });
-    else if (this.#ahead !== null) this.#refuse({ status: 408, message: 'The request head did not come in time.' });
+    if (this.body !== null) this.#refuseBody({ status: 408, message: 'The client stopped sending the request body.' });
+    else if (this.#ahead !== null) this.#refuse({ status: 408, message: 'The request head was not complete in time.' });
     else return false;
     return true;
   }

@@ -48,7 +48,7 @@ export class ResponseHead extends Head {
     for (let i = start + 12; i < lf - 1; i++) {
       if (IS_VALUE[bytes[i]!] === 0) return this.#refuse('a control character in the status line');
     }
-    if (lf + 1 - start > MAX_HEAD_BYTES) return this.#refuse('a head beyond the limits');
+    if (lf + 1 - start > MAX_HEAD_BYTES) return this.#refuse('a head that is too large');
     this.isLast = minor === 0;
     let at = lf + 1;
     let connection = '';
@@ -61,7 +61,7 @@ export class ResponseHead extends Head {
       const next = readField(bytes, at, end);
       if (next === INCOMPLETE) return this.#incomplete(start, end);
       if (next === BAD) return this.#refuse(field.refusal);
-      if (count === MAX_FIELDS || next - start > MAX_HEAD_BYTES) return this.#refuse('a head beyond the limits');
+      if (count === MAX_FIELDS || next - start > MAX_HEAD_BYTES) return this.#refuse('a head that is too large');
       if (field.kind !== 0) {
         const problem = this.#note(bytes, start, at, next);
         if (problem !== '') return this.#refuse(problem);
@@ -122,7 +122,7 @@ export class ResponseHead extends Head {
   }
 
   #incomplete(start: number, end: number): number {
-    return end - start > MAX_HEAD_BYTES + 2 ? this.#refuse('a head beyond the limits') : INCOMPLETE;
+    return end - start > MAX_HEAD_BYTES + 2 ? this.#refuse('a head that is too large') : INCOMPLETE;
   }
 
   #refuse(refusal: string): number {

@@ -224,7 +224,7 @@ test('a call that is repeated while the first one is under way is told so', asyn
   await first.body!.getReader().read();
   const second = await fetch(path, { method: 'POST', body, headers });
   assert.equal(second.status, 409);
-  assert.match(await second.text(), /under way still/);
+  assert.match(await second.text(), /still in flight/);
   stop.abort();
   await untilIdle(scene.router);
 });

@@ -84,7 +84,7 @@ test('each flag without effect is named in one line, and the router starts', asy
   const flags = ['--tokenizer-path', 'tok', '--enable-trace', '--eviction-interval-secs', '60'];
   const run = turnout(t, ['launch_router', ...anyPorts, ...flags, '--jwt-role-mapping']);
   assert.equal(await run.ended, 2);
-  assert.match(run.output(), /--jwt-role-mapping: who may do what/);
+  assert.match(run.output(), /--jwt-role-mapping: access is controlled by keys only/);
   const again = turnout(t, ['launch_router', ...anyPorts, ...flags]);
   await again.says(listening);
   const lines = again

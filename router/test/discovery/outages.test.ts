@@ -59,7 +59,7 @@ test('watches that end as they begin are no connection', async (t) => {
   await untilFleet('127.9.0.1');
   const ending = setInterval(() => kube.end(), 2);
   t.after(() => clearInterval(ending));
-  await until('it is told', () => lines.join('').includes('watches end as they begin'));
+  await until('it is told', () => lines.join('').includes('watches end immediately'));
   ok(kube.watches < 20, `it waits in between: ${kube.watches} watches`);
   await untilFleet('127.9.0.1');
 });

@@ -111,7 +111,7 @@ test('workers of --worker-urls and of the API are left alone', async (t) => {
   for (const n of [1, 2, 3]) kube.set(`p${n}`, { ip: `127.9.0.${n}` });
   await untilFleet('127.9.0.1', '127.9.0.2', '127.9.0.3');
   equal(await metric('turnout_discovered_workers'), 1);
-  match(lines.join(''), /pod p1 is at http:\/\/127\.9\.0\.1:18000, where a worker was before/);
+  match(lines.join(''), /pod p1 is at http:\/\/127\.9\.0\.1:18000, the URL of an existing worker/);
   for (const n of [1, 2, 3]) kube.delete(`p${n}`);
   await untilFleet('127.9.0.1', '127.9.0.2');
   deepEqual(router.fleet.workers, [one, two]);
@@ -136,8 +136,8 @@ test('a pod where no worker may be is none: --worker-allow, metadata addresses',
   kube.set('b', { ip: '169.254.169.254' });
   kube.set('c', { ip: '127.9.0.1' });
   await untilFleet('127.9.0.1');
-  match(lines.join(''), /pod a is no worker: .*--worker-allow/);
-  match(lines.join(''), /pod b is no worker/);
+  match(lines.join(''), /pod a is not added as a worker: .*--worker-allow/);
+  match(lines.join(''), /pod b is not added as a worker/);
 });
 
 test('IPv6 addresses; all namespaces', async (t) => {

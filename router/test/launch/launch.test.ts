@@ -105,7 +105,7 @@ test('engines that only die are given up, and the router with them', async (t) =
   const run = await startLaunched(t, logDir, [...own, '--engine-give-up-secs', '2', ...flags, '--', '--dies']);
   assert.equal(await run.ended, 1);
   assert.match(run.output(), /engine 0 at \S+ ended with exit code 3; it is started again in 1 s/);
-  assert.match(run.output(), /it dies again and again and is not started any more/);
+  assert.match(run.output(), /it keeps failing and is not started again/);
 });
 
 test('an engine that exits at once three times is given up, with what to check', async (t) => {
@@ -142,7 +142,7 @@ test('wrong flags are refused before anything runs', async (t) => {
     [['--engine', 'sim', '--dp-size', '0'], /--dp-size: a whole number from 1/],
     [['--engine', 'sim', '--', 'speed=9'], /speed=9: expected name=value/],
     [['--engine', 'sim', '--engine-base-port', 'x'], /--engine-base-port/],
-    [['--engine', 'sim', '--gpus', '0,1'], /--gpus: simulated engines take no GPU/],
+    [['--engine', 'sim', '--gpus', '0,1'], /--gpus: not possible with simulated engines/],
     [['--engine', 'sim', '--gpus-per-engine', '1'], /--gpus-per-engine: simulated/],
     [['--engine', 'sim', '--engine-command', 'vllm serve'], /--engine-command: simulated/],
   ] as const) {

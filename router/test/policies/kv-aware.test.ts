@@ -191,7 +191,7 @@ test('a policy that is replaced hears nothing any more', async (t) => {
 test('a list that can’t be read stops the start, in words', async (t) => {
   await assert.rejects(
     startTestRouter(t, { policy: 'kv_aware', kvEventEndpoints: ['replay=tcp://a:1'] }),
-    /--kv-event-endpoints: "replay=tcp:\/\/a:1" stands after no worker/,
+    /--kv-event-endpoints: "replay=tcp:\/\/a:1" needs a worker=endpoint entry before it/,
   );
   await assert.rejects(
     startTestRouter(t, { policy: 'kv_aware', kvEventEndpoints: ['http://a:1'] }),

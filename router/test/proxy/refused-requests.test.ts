@@ -50,7 +50,7 @@ const refusals: Readonly<Record<string, readonly [status: number, bytes: string]
   'a Connection that names the framing': [400, post('connection: content-length\r\ncontent-length: 5\r\n', 'hello')],
   'a chunk without size': [400, post('transfer-encoding: chunked\r\n', '\r\nhello\r\n0\r\n\r\n')],
   'a hexadecimal prefix in a chunk size': [400, post('transfer-encoding: chunked\r\n', '0x5\r\nhello\r\n0\r\n\r\n')],
-  'a chunk size beyond all limits': [400, post('transfer-encoding: chunked\r\n', 'fffffffffffffffff\r\n')],
+  'a chunk size that is too large': [400, post('transfer-encoding: chunked\r\n', 'fffffffffffffffff\r\n')],
   'a chunk that is too long': [400, post('transfer-encoding: chunked\r\n', '3\r\nhello\r\n0\r\n\r\n')],
   'a chunk line that ends in LF': [400, post('transfer-encoding: chunked\r\n', '5\nhello\r\n0\r\n\r\n')],
 };

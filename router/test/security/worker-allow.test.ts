@@ -33,7 +33,7 @@ test('whoever runs the router may name such an address, unless --worker-allow sa
   equal(router.fleet.workers.length, 1);
   await rejects(
     startTestRouter(t, { workerUrls: ['http://127.0.0.1:1'], workerAllow: ['10.0.0.0/8'] }),
-    /--worker-urls: "127.0.0.1" is none of the places that --worker-allow names/,
+    /--worker-urls: "127.0.0.1" is not allowed by --worker-allow/,
   );
   await rejects(startTestRouter(t, { workerAllow: ['10.0.0.0/99'] }), /--worker-allow: "10.0.0.0\/99" is neither/);
 });

@@ -76,7 +76,7 @@ test('an export whose reader has gone ends with a word, not with a crash', async
   const run = turnout(t, ['export', '--format', 'jsonl', '--data-dir', dataDir]);
   run.child.stdout!.destroy();
   assert.equal(await run.ended, 2);
-  assert.equal(run.output(), 'turnout: the export is not whole: what it was piped to has ended\n');
+  assert.equal(run.output(), 'turnout: the export is incomplete: the process that reads the output has ended\n');
 });
 
 test('what export can not do it says in words', async (t) => {
@@ -93,7 +93,7 @@ test('what export can not do it says in words', async (t) => {
     [['--format', 'jsonl', '--data-dir', empty, '--since', 'soon'], /--since soon: a time/],
     [['--format', 'jsonl'], /give the --data-dir of the router/],
     [['--format', 'jsonl', '--data-dir', empty], /trajectories\.sqlite: there is no such file/],
-    [['--format', 'jsonl', '--data-dir', dataDir, '-o', join(empty, 'no', 'x')], /not whole: ENOENT.*x\.part/],
+    [['--format', 'jsonl', '--data-dir', dataDir, '-o', join(empty, 'no', 'x')], /incomplete: ENOENT.*x\.part/],
     [['--format', 'jsonl', '--store', 'redis://127.0.0.1:1'], /can't be reached/],
     [['--format', 'jsonl', '--data-dir', dataDir, '--store', 'sqlit'], /--store sqlit: sqlite .* or redis:/],
     [['--format', 'jsonl', '--data-dir', dataDir, '--store', 'memory'], /GET \/trajectories\?format=jsonl/],

@@ -48,7 +48,7 @@ class RouterArgs(PeerArgs):
     )
     max_tree_size: int = field(
         default=67108864,
-        metadata={"flag": "max-tree-size", "always": True, "help": "Characters of prompts, of all workers together; here rounded to blocks of 64. There each worker has as much."},
+        metadata={"flag": "max-tree-size", "always": True, "help": "Characters of prompts of all workers together, rounded to blocks of 64. In sglang-router the limit is per worker."},
     )
     max_idle_secs: float = field(
         default=14400,
@@ -96,7 +96,7 @@ class RouterArgs(PeerArgs):
     )
     worker_startup_timeout_secs: float = field(
         default=1800,
-        metadata={"flag": "worker-startup-timeout-secs", "always": True, "help": "The router starts at once; this long nothing is said of workers that do not answer yet."},
+        metadata={"flag": "worker-startup-timeout-secs", "always": True, "help": "The router starts immediately; a worker that does not answer is reported as failed after this time."},
     )
     worker_startup_check_interval: float = field(
         default=30,
@@ -252,7 +252,7 @@ class RouterArgs(PeerArgs):
     )
     model_path: Optional[str] = field(
         default=None,
-        metadata={"flag": "model-path", "help": "prompts are not tokenised here; /v1/tokenize goes to an engine."},
+        metadata={"flag": "model-path", "help": "the router does not tokenise prompts; /v1/tokenize goes to an engine."},
     )
     tokenizer_path: Optional[str] = field(
         default=None,
@@ -260,95 +260,95 @@ class RouterArgs(PeerArgs):
     )
     chat_template: Optional[str] = field(
         default=None,
-        metadata={"flag": "chat-template", "help": "prompts are not tokenised here; /v1/tokenize goes to an engine."},
+        metadata={"flag": "chat-template", "help": "the router does not tokenise prompts; /v1/tokenize goes to an engine."},
     )
     tokenizer_cache_enable_l0: bool = field(
         default=False,
-        metadata={"flag": "tokenizer-cache-enable-l0", "help": "prompts are not tokenised here; /v1/tokenize goes to an engine."},
+        metadata={"flag": "tokenizer-cache-enable-l0", "help": "the router does not tokenise prompts; /v1/tokenize goes to an engine."},
     )
     tokenizer_cache_l0_max_entries: Optional[str] = field(
         default=None,
-        metadata={"flag": "tokenizer-cache-l0-max-entries", "help": "prompts are not tokenised here; /v1/tokenize goes to an engine."},
+        metadata={"flag": "tokenizer-cache-l0-max-entries", "help": "the router does not tokenise prompts; /v1/tokenize goes to an engine."},
     )
     tokenizer_cache_enable_l1: bool = field(
         default=False,
-        metadata={"flag": "tokenizer-cache-enable-l1", "help": "prompts are not tokenised here; /v1/tokenize goes to an engine."},
+        metadata={"flag": "tokenizer-cache-enable-l1", "help": "the router does not tokenise prompts; /v1/tokenize goes to an engine."},
     )
     tokenizer_cache_l1_max_memory: Optional[str] = field(
         default=None,
-        metadata={"flag": "tokenizer-cache-l1-max-memory", "help": "prompts are not tokenised here; /v1/tokenize goes to an engine."},
+        metadata={"flag": "tokenizer-cache-l1-max-memory", "help": "the router does not tokenise prompts; /v1/tokenize goes to an engine."},
     )
     reasoning_parser: Optional[str] = field(
         default=None,
-        metadata={"flag": "reasoning-parser", "help": "engines parse what they say: give it to them."},
+        metadata={"flag": "reasoning-parser", "help": "engines parse their output: give the flag to the engines."},
     )
     tool_call_parser: Optional[str] = field(
         default=None,
-        metadata={"flag": "tool-call-parser", "help": "engines parse what they say: give it to them."},
+        metadata={"flag": "tool-call-parser", "help": "engines parse their output: give the flag to the engines."},
     )
     mcp_config_path: Optional[str] = field(
         default=None,
-        metadata={"flag": "mcp-config-path", "help": "tools are called by the engines: give it to them."},
+        metadata={"flag": "mcp-config-path", "help": "engines call tools: give the flag to the engines."},
     )
     backend: str = field(
         default="sglang",
-        metadata={"flag": "backend", "help": "what an engine is, it is asked; any OpenAI server is routed to."},
+        metadata={"flag": "backend", "help": "the router detects the kind of each engine; any OpenAI server works."},
     )
     history_backend: str = field(
         default="memory",
-        metadata={"flag": "history-backend", "help": "responses and conversations are kept by the engines."},
+        metadata={"flag": "history-backend", "help": "engines store responses and conversations."},
     )
     oracle_wallet_path: Optional[str] = field(
         default=None,
-        metadata={"flag": "oracle-wallet-path", "help": "responses and conversations are kept by the engines."},
+        metadata={"flag": "oracle-wallet-path", "help": "engines store responses and conversations."},
     )
     oracle_tns_alias: Optional[str] = field(
         default=None,
-        metadata={"flag": "oracle-tns-alias", "help": "responses and conversations are kept by the engines."},
+        metadata={"flag": "oracle-tns-alias", "help": "engines store responses and conversations."},
     )
     oracle_connect_descriptor: Optional[str] = field(
         default=None,
-        metadata={"flag": "oracle-connect-descriptor", "help": "responses and conversations are kept by the engines."},
+        metadata={"flag": "oracle-connect-descriptor", "help": "engines store responses and conversations."},
     )
     oracle_username: Optional[str] = field(
         default=None,
-        metadata={"flag": "oracle-username", "help": "responses and conversations are kept by the engines."},
+        metadata={"flag": "oracle-username", "help": "engines store responses and conversations."},
     )
     oracle_password: Optional[str] = field(
         default=None,
-        metadata={"flag": "oracle-password", "help": "responses and conversations are kept by the engines."},
+        metadata={"flag": "oracle-password", "help": "engines store responses and conversations."},
     )
     oracle_pool_min: Optional[str] = field(
         default=None,
-        metadata={"flag": "oracle-pool-min", "help": "responses and conversations are kept by the engines."},
+        metadata={"flag": "oracle-pool-min", "help": "engines store responses and conversations."},
     )
     oracle_pool_max: Optional[str] = field(
         default=None,
-        metadata={"flag": "oracle-pool-max", "help": "responses and conversations are kept by the engines."},
+        metadata={"flag": "oracle-pool-max", "help": "engines store responses and conversations."},
     )
     oracle_pool_timeout_secs: Optional[str] = field(
         default=None,
-        metadata={"flag": "oracle-pool-timeout-secs", "help": "responses and conversations are kept by the engines."},
+        metadata={"flag": "oracle-pool-timeout-secs", "help": "engines store responses and conversations."},
     )
     postgres_db_url: Optional[str] = field(
         default=None,
-        metadata={"flag": "postgres-db-url", "help": "responses and conversations are kept by the engines."},
+        metadata={"flag": "postgres-db-url", "help": "engines store responses and conversations."},
     )
     postgres_pool_max: Optional[str] = field(
         default=None,
-        metadata={"flag": "postgres-pool-max", "help": "responses and conversations are kept by the engines."},
+        metadata={"flag": "postgres-pool-max", "help": "engines store responses and conversations."},
     )
     redis_url: Optional[str] = field(
         default=None,
-        metadata={"flag": "redis-url", "help": "responses and conversations are kept by the engines."},
+        metadata={"flag": "redis-url", "help": "engines store responses and conversations."},
     )
     redis_pool_max: Optional[str] = field(
         default=None,
-        metadata={"flag": "redis-pool-max", "help": "responses and conversations are kept by the engines."},
+        metadata={"flag": "redis-pool-max", "help": "engines store responses and conversations."},
     )
     redis_retention_days: Optional[str] = field(
         default=None,
-        metadata={"flag": "redis-retention-days", "help": "responses and conversations are kept by the engines."},
+        metadata={"flag": "redis-retention-days", "help": "engines store responses and conversations."},
     )
     client_cert_path: Optional[str] = field(
         default=None,
@@ -360,7 +360,7 @@ class RouterArgs(PeerArgs):
     )
     ca_cert_paths: List[str] = field(
         default_factory=list,
-        metadata={"flag": "ca-cert-paths", "help": "One file, which may hold several authorities."},
+        metadata={"flag": "ca-cert-paths", "help": "One file, which may contain several authorities."},
     )
     server_cert_path: Optional[str] = field(
         default=None,
@@ -380,7 +380,7 @@ class RouterArgs(PeerArgs):
     )
     api_key: Optional[str] = field(
         default=None,
-        metadata={"flag": "api-key", "env": "TURNOUT_API_KEY", "help": "Guards the router and is sent to the engines, once; there twice."},
+        metadata={"flag": "api-key", "env": "TURNOUT_API_KEY", "help": "Protects the router and is sent to the engines once; sglang-router sends it twice."},
     )
     control_plane_api_keys: List[Tuple[str, str, str, str]] = field(
         default_factory=list,
@@ -392,17 +392,17 @@ class RouterArgs(PeerArgs):
     )
     jwt_issuer: Optional[str] = field(
         default=None,
-        metadata={"flag": "jwt-issuer", "help": "who may do what is told by keys only (--admin-api-key); without this check anybody could."},
+        metadata={"flag": "jwt-issuer", "help": "access is controlled by keys only (--admin-api-key); without this check every client would have access."},
     )
     jwt_audience: Optional[str] = field(
         default=None,
-        metadata={"flag": "jwt-audience", "help": "who may do what is told by keys only (--admin-api-key); without this check anybody could."},
+        metadata={"flag": "jwt-audience", "help": "access is controlled by keys only (--admin-api-key); without this check every client would have access."},
     )
     jwt_jwks_uri: Optional[str] = field(
         default=None,
-        metadata={"flag": "jwt-jwks-uri", "help": "who may do what is told by keys only (--admin-api-key); without this check anybody could."},
+        metadata={"flag": "jwt-jwks-uri", "help": "access is controlled by keys only (--admin-api-key); without this check every client would have access."},
     )
     jwt_role_mapping: Dict[str, str] = field(
         default_factory=dict,
-        metadata={"flag": "jwt-role-mapping", "help": "who may do what is told by keys only (--admin-api-key); without this check anybody could."},
+        metadata={"flag": "jwt-role-mapping", "help": "access is controlled by keys only (--admin-api-key); without this check every client would have access."},
     )

@@ -36,35 +36,35 @@ class RouterArgs(PeerArgs):
     )
     router_temperature: str = field(
         default="0",
-        metadata={"flag": "router-temperature", "help": "kv_aware weighs caches in its own way."},
+        metadata={"flag": "router-temperature", "help": "kv_aware has fixed weights."},
     )
     kv_penalty_host: Optional[str] = field(
         default=None,
-        metadata={"flag": "kv-penalty-host", "help": "kv_aware weighs caches in its own way."},
+        metadata={"flag": "kv-penalty-host", "help": "kv_aware has fixed weights."},
     )
     kv_penalty_external: Optional[str] = field(
         default=None,
-        metadata={"flag": "kv-penalty-external", "help": "kv_aware weighs caches in its own way."},
+        metadata={"flag": "kv-penalty-external", "help": "kv_aware has fixed weights."},
     )
     kv_penalty_disk: Optional[str] = field(
         default=None,
-        metadata={"flag": "kv-penalty-disk", "help": "kv_aware weighs caches in its own way."},
+        metadata={"flag": "kv-penalty-disk", "help": "kv_aware has fixed weights."},
     )
     kv_aware_session_affinity_ttl_secs: Optional[str] = field(
         default=None,
-        metadata={"flag": "kv-aware-session-affinity-ttl-secs", "help": "kv_aware goes by caches; sticky_least_loaded keeps sessions."},
+        metadata={"flag": "kv-aware-session-affinity-ttl-secs", "help": "kv_aware uses caches only; sticky_least_loaded keeps sessions on workers."},
     )
     kv_event_source: List[str] = field(
         default_factory=list,
-        metadata={"flag": "kv-event-source", "help": "One list here: worker=endpoint, then replay=endpoint. Workers that are not in it are asked on --kv-event-port."},
+        metadata={"flag": "kv-event-source", "help": "One list here: worker=endpoint, then replay=endpoint. Workers that are not in the list use --kv-event-port."},
     )
     kv_event_replay_source: List[str] = field(
         default_factory=list,
-        metadata={"flag": "kv-event-replay-source", "help": "One list here: worker=endpoint, then replay=endpoint. Workers that are not in it are asked on --kv-event-port."},
+        metadata={"flag": "kv-event-replay-source", "help": "One list here: worker=endpoint, then replay=endpoint. Workers that are not in the list use --kv-event-port."},
     )
     kv_event_block_size: Optional[str] = field(
         default=None,
-        metadata={"flag": "kv-event-block-size", "help": "engines tell it in their events."},
+        metadata={"flag": "kv-event-block-size", "help": "engines report it in their events."},
     )
     kv_event_model: Optional[str] = field(
         default=None,
@@ -72,7 +72,7 @@ class RouterArgs(PeerArgs):
     )
     pd_kv_events: List[str] = field(
         default_factory=list,
-        metadata={"flag": "pd-kv-events", "help": "One list here: worker=endpoint, then replay=endpoint. Workers that are not in it are asked on --kv-event-port."},
+        metadata={"flag": "pd-kv-events", "help": "One list here: worker=endpoint, then replay=endpoint. Workers that are not in the list use --kv-event-port."},
     )
     vllm_pd_disaggregation: bool = field(
         default=False,
@@ -80,7 +80,7 @@ class RouterArgs(PeerArgs):
     )
     mode: Optional[str] = field(
         default=None,
-        metadata={"flag": "mode", "help": "The value pd is the same as --vllm-pd-disaggregation, regular is what holds without it."},
+        metadata={"flag": "mode", "help": "pd is equivalent to --vllm-pd-disaggregation; regular is the default."},
     )
     prefill_policy: Optional[str] = field(
         default=None,
@@ -112,15 +112,15 @@ class RouterArgs(PeerArgs):
     )
     vllm_discovery_address: Optional[str] = field(
         default=None,
-        metadata={"flag": "vllm-discovery-address", "help": "workers that register over ZeroMQ are not heard, so there would be none."},
+        metadata={"flag": "vllm-discovery-address", "help": "registration over ZeroMQ is not supported, so there would be no workers."},
     )
     kv_connector: str = field(
         default="nixl",
-        metadata={"flag": "kv-connector", "help": "The connector moriio is not served."},
+        metadata={"flag": "kv-connector", "help": "The connector moriio is not supported."},
     )
     worker_startup_timeout_secs: float = field(
         default=600,
-        metadata={"flag": "worker-startup-timeout-secs", "help": "The router and POST /add_worker answer at once; this long nothing is said of workers that do not answer yet."},
+        metadata={"flag": "worker-startup-timeout-secs", "help": "The router starts and POST /add_worker answers immediately; a worker that does not answer is reported as failed after this time."},
     )
     worker_startup_check_interval: float = field(
         default=30,
@@ -144,7 +144,7 @@ class RouterArgs(PeerArgs):
     )
     max_tree_size: Optional[int] = field(
         default=None,
-        metadata={"flag": "max-tree-size", "help": "Characters of prompts; here rounded to blocks of 64, of all workers together. The documented default of 10000 is in nodes of any size, so that of turnout stands: 1048576 blocks."},
+        metadata={"flag": "max-tree-size", "help": "Characters of prompts; here rounded to blocks of 64, of all workers together. The documented default of 10000 is in nodes of any size, so the default of turnout applies: 1048576 blocks."},
     )
     max_payload_size: int = field(
         default=536870912,
@@ -152,15 +152,15 @@ class RouterArgs(PeerArgs):
     )
     wasm_middleware: Optional[str] = field(
         default=None,
-        metadata={"flag": "wasm-middleware", "help": "WASM components are not run, and without this one requests that it rejects would be served."},
+        metadata={"flag": "wasm-middleware", "help": "WASM components are not run, and requests that this one rejects would be served."},
     )
     wasm_middleware_sha256: Optional[str] = field(
         default=None,
-        metadata={"flag": "wasm-middleware-sha256", "help": "WASM components are not run, and without this one requests that it rejects would be served."},
+        metadata={"flag": "wasm-middleware-sha256", "help": "WASM components are not run, and requests that this one rejects would be served."},
     )
     wasm_middleware_routes: List[str] = field(
         default_factory=list,
-        metadata={"flag": "wasm-middleware-route", "help": "WASM components are not run, and without this one requests that it rejects would be served."},
+        metadata={"flag": "wasm-middleware-route", "help": "WASM components are not run, and requests that this one rejects would be served."},
     )
     intra_node_data_parallel_size: int = field(
         default=1,
@@ -172,7 +172,7 @@ class RouterArgs(PeerArgs):
     )
     api_key: Optional[str] = field(
         default=None,
-        metadata={"flag": "api-key", "env": "TURNOUT_WORKER_API_KEY", "help": "For the engines only, as there: the router stays open. Guard it with --admin-api-key, or with api-key in --config."},
+        metadata={"flag": "api-key", "env": "TURNOUT_WORKER_API_KEY", "help": "For the engines only, as in vllm-router: the router stays open. Protect it with --admin-api-key, or with api-key in --config."},
     )
     log_dir: Optional[str] = field(
         default=None,

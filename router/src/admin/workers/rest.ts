@@ -83,7 +83,7 @@ export function addRestRoutes(app: Hono, context: WorkersContext): void {
     // Both decide where it stands in what is under way: another role or URL is another worker.
     const isOther = (role ?? worker.role) !== worker.role || (typeof url === 'string' && fleet.get(url) !== worker);
     if (isOther) {
-      const error = 'The url and the worker_type of a worker do not change: remove it and add it anew';
+      const error = 'The url and the worker_type of a worker can not be changed: remove the worker and add it again';
       return c.json({ error, code: 'BAD_REQUEST' }, 400);
     }
     worker.labels = labelsFrom(rest, labels ?? {}, worker.labels);

@@ -36,7 +36,7 @@ function readList(entries: readonly string[]): Map<string, Endpoints> {
     const rank = /@\d+$/.exec(name)?.[0] ?? '';
     const address = readWorkerUrl(name.slice(0, name.length - rank.length), null);
     if (name === '' || name === 'replay' || typeof address === 'string') {
-      const problem = name === 'replay' ? 'stands after no worker' : 'is not worker=endpoint';
+      const problem = name === 'replay' ? 'needs a worker=endpoint entry before it' : 'is not worker=endpoint';
       throw new Error(
         `--kv-event-endpoints: "${entry}" ${problem}: give http://worker:port=tcp://host:port, then replay=tcp://host:port if there is one.`,
       );

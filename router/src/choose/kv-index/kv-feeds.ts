@@ -55,7 +55,7 @@ export class KvFeeds {
     if (heard.feed.isConnected || heard.feed.counts.batches > 0) return;
     heard.isReported = true;
     this.#warn(
-      `worker ${worker.url} serves, but nobody answers at ${heard.endpoint}: is its engine started with --kv-events-config?`,
+      `worker ${worker.url} is healthy, but its KV event endpoint ${heard.endpoint} does not answer: is the engine started with --kv-events-config?`,
     );
   }
 
@@ -81,7 +81,7 @@ export class KvFeeds {
     if (!isOurs()) return;
     const lose = (why: string): void => {
       this.#index.drop(worker.slot);
-      this.#warn(`what worker ${worker.url} has cached is not known any more: ${why}`);
+      this.#warn(`worker ${worker.url}: the state of its KV cache is lost: ${why}`);
     };
     try {
       heard.feed = await this.#open(endpoints, {
@@ -99,7 +99,7 @@ export class KvFeeds {
         },
       });
     } catch (error) {
-      heard.feed = `KV cache events can't be had from ${heard.endpoint}: ${(error as Error).message}.`;
+      heard.feed = `no KV cache events from ${heard.endpoint}: ${(error as Error).message}.`;
     }
     if (typeof heard.feed === 'string') this.#warn(`worker ${worker.url}: ${heard.feed}`);
     else if (!isOurs()) await heard.feed.close();

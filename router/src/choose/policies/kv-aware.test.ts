@@ -200,7 +200,7 @@ test('what is removed, cleared, flushed, lost or left is not counted any more', 
   assert.deepEqual(warnings, []);
   feed.onLost('gap');
   assert.equal(cached(), 0);
-  assert.match(warnings.join(), /http:\/\/w1:1 has cached is not known any more: gap/);
+  assert.match(warnings.join(), /http:\/\/w1:1: the state of its KV cache is lost: gap/);
   store();
   fleet.remove(worker);
   assert.ok(feed.isClosed);
@@ -254,7 +254,7 @@ test('an engine that serves but is not to be heard is named, once', async (t) =>
   feedOf(workers[0]!).isConnected = false;
   for (let i = 0; i < 3; i++) place(asked(idsOf(1, 16)));
   assert.deepEqual(warnings, [
-    'worker http://w0:1 serves, but nobody answers at tcp://w0:5557: is its engine started with --kv-events-config?',
+    'worker http://w0:1 is healthy, but its KV event endpoint tcp://w0:5557 does not answer: is the engine started with --kv-events-config?',
   ]);
 });
 
@@ -272,7 +272,7 @@ test('a feed that can’t be had is reported, and the worker serves all the same
   await settled();
   assert.deepEqual(warnings, [
     'worker http://w0:1: no such thing',
-    "worker http://w1:1: KV cache events can't be had from tcp://w1:5557: no.",
+    'worker http://w1:1: no KV cache events from tcp://w1:5557: no.',
   ]);
   assert.equal(policy.choose(exchangeOf(asked(idsOf(1, 16))), workers), workers[0]!.alone);
   assert.equal(policy.describe!()['connected'], 0);

@@ -32,7 +32,7 @@ export async function checkGeneration(
   try {
     reply = await post(path, JSON.stringify(body));
   } catch (error) {
-    return problem(`generates nothing: ${path} gave no answer (${(error as Error).message})`);
+    return problem(`generates nothing: ${path} sent no response (${(error as Error).message})`);
   }
   if (reply.status !== 200) {
     return problem(`generates nothing: ${path} answers ${reply.status} ${reply.text.slice(0, 200)}`);

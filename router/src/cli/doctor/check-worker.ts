@@ -47,7 +47,7 @@ export async function checkWorker(url: string, config: Config, encode: Encode | 
     return failed(await whyUnreachable(error as NodeJS.ErrnoException, address, config));
   }
   const isRouter = await asker('/metrics').then(({ text }) => text.includes('turnout_requests_total'), never);
-  if (isRouter) return failed('this is a turnout router, not an engine: requests to it could go round in a loop');
+  if (isRouter) return failed('this is a turnout router, not an engine: requests could loop');
   const findings: Finding[] = [
     health.status === 200
       ? ok(`${config.healthCheckEndpoint} answers 200`)
@@ -57,7 +57,9 @@ export async function checkWorker(url: string, config: Config, encode: Encode | 
   findings.push(...describe(facts));
   if (facts.dpSize !== null && facts.dpSize > 1 && address.rank === null && !config.dpAware) {
     findings.push(
-      note(`has ${facts.dpSize} data-parallel ranks and shares them out itself: --dp-aware routes to each`),
+      note(
+        `has ${facts.dpSize} data-parallel ranks and distributes requests among them itself: --dp-aware routes to each rank`,
+      ),
     );
   }
   if (config.policy === 'rollout' && facts.kvTokens === null) {
@@ -119,7 +121,7 @@ function describe(facts: EngineFacts): Finding[] {
   const findings = [ok(`${name} ${facts.engineVersion ?? '(unknown version)'}, model ${facts.model ?? 'unknown'}`)];
   findings.push(
     facts.weightVersion === null
-      ? note(`tells no weight version: one that comes back with old weights can't be told from the others`)
+      ? note(`does not report its weight version: the router can't detect that it restarts with old weights`)
       : ok(`weights "${facts.weightVersion}"`),
   );
   if (facts.hasPrefixCache === true) findings.push(ok('prefix caching is on'));

@@ -27,7 +27,7 @@ export async function doctor(config: Config, print: (line: string) => void): Pro
     show(findings);
     urls.push(...found.filter((url) => !urls.includes(url)));
   } else if (urls.length === 0)
-    show([note('no workers given: name them with --worker-urls, or add them while running')]);
+    show([note('no workers given: use --worker-urls, or add workers while the router runs')]);
   const encode = await encoder(config);
   const known = new Map<string, EngineFacts>();
   for (const url of urls) {
@@ -69,7 +69,7 @@ function checkFleet(known: ReadonlyMap<string, EngineFacts>): Finding[] {
       ? [problem(`the engines hold different weights: ${listed(versions)}. Update all of them to one version.`)]
       : []),
     ...(models.size > 1
-      ? [note(`the engines serve different models: ${listed(models)}. Requests go by their "model" then.`)]
+      ? [note(`the engines serve different models: ${listed(models)}. Requests are then routed by their "model".`)]
       : []),
   ];
 }

@@ -31,7 +31,7 @@ export async function checkMachine(config: Config): Promise<Finding[]> {
 async function checkConfiguration(config: Config): Promise<Finding> {
   try {
     await checkStart(config);
-    return ok('what the start loads is there (plugins, policy, tokenizer, keys, certificates, folders)');
+    return ok('all files of the configuration can be loaded (plugins, policy, tokenizer, keys, certificates, folders)');
   } catch (error) {
     if (error instanceof ConfigError) return problem(error.message);
     throw error;

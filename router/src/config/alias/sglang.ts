@@ -17,10 +17,11 @@ import {
   treeSize,
 } from './shared.ts';
 
-const noTokenizer = 'prompts are not tokenised here; /v1/tokenize goes to an engine.';
-const noParsers = 'engines parse what they say: give it to them.';
-const noHistory = 'responses and conversations are kept by the engines.';
-const noTokens = 'who may do what is told by keys only (--admin-api-key); without this check anybody could.';
+const noTokenizer = 'the router does not tokenise prompts; /v1/tokenize goes to an engine.';
+const noParsers = 'engines parse their output: give the flag to the engines.';
+const noHistory = 'engines store responses and conversations.';
+const noTokens =
+  'access is controlled by keys only (--admin-api-key); without this check every client would have access.';
 
 /** `id:name:role:key` each. */
 function controlPlaneKeys(texts: readonly string[]) {
@@ -47,7 +48,7 @@ const flags: readonly AliasFlag[] = [
   same('bucket-adjust-interval-secs'),
   eviction,
   treeSize(
-    'Characters of prompts, of all workers together; here rounded to blocks of 64. There each worker has as much.',
+    'Characters of prompts of all workers together, rounded to blocks of 64. In sglang-router the limit is per worker.',
     16_777_216,
   ),
   same('max-idle-secs'),
@@ -61,7 +62,7 @@ const flags: readonly AliasFlag[] = [
   renamed(
     'worker-startup-timeout-secs',
     'workerStartupTimeoutSecs',
-    'The router starts at once; this long nothing is said of workers that do not answer yet.',
+    'The router starts immediately; a worker that does not answer is reported as failed after this time.',
     300,
   ),
   startupCheckInterval(10),
@@ -106,8 +107,8 @@ const flags: readonly AliasFlag[] = [
   not('tokenizer-cache-l1-max-memory', 'one', noTokenizer),
   not('reasoning-parser', 'one', noParsers),
   not('tool-call-parser', 'one', noParsers),
-  not('mcp-config-path', 'one', 'tools are called by the engines: give it to them.'),
-  not('backend', 'one', 'what an engine is, it is asked; any OpenAI server is routed to.', ['sglang']),
+  not('mcp-config-path', 'one', 'engines call tools: give the flag to the engines.'),
+  not('backend', 'one', 'the router detects the kind of each engine; any OpenAI server works.', ['sglang']),
   not('history-backend', 'one', noHistory, ['memory', 'none']),
   not('oracle-wallet-path', 'one', noHistory),
   not('oracle-tns-alias', 'one', noHistory),
@@ -126,7 +127,7 @@ const flags: readonly AliasFlag[] = [
   same('client-cert-path'),
   same('client-key-path'),
   {
-    ...renamed('ca-cert-paths', 'caCertPath', 'One file, which may hold several authorities.'),
+    ...renamed('ca-cert-paths', 'caCertPath', 'One file, which may contain several authorities.'),
     takes: 'many',
     read: caCertPaths,
   },
@@ -135,7 +136,7 @@ const flags: readonly AliasFlag[] = [
   not('enable-trace', 'nothing', 'no spans are sent; traceparent passes through to the engines.'),
   not('otlp-traces-endpoint', 'one', 'no spans are sent.'),
 
-  renamed('api-key', 'apiKey', 'Guards the router and is sent to the engines, once; there twice.'),
+  renamed('api-key', 'apiKey', 'Protects the router and is sent to the engines once; sglang-router sends it twice.'),
   {
     ...renamed('control-plane-api-keys', 'adminApiKey', 'Keys of the role "admin" only; ids and names are not used.'),
     read: controlPlaneKeys,

@@ -55,20 +55,20 @@ const plugins = (name: string, note: string): AliasFlag => ({
 const flags: readonly AliasFlag[] = [
   same('host', '0.0.0.0'),
   same('port'),
-  renamed('sglang-router-ip', 'host', 'In slime it also means: start no router.'),
-  renamed('sglang-router-port', 'port', 'Without it 30000; there slime picks one at random.'),
-  not('use-slime-router', 'nothing', 'this command runs no other.'),
+  renamed('sglang-router-ip', 'host', 'In slime it also means that slime starts no router.'),
+  renamed('sglang-router-port', 'port', 'Default: 30000; slime picks a random port.'),
+  not('use-slime-router', 'nothing', 'this command always runs this router.'),
   plugins(
     'slime-router-middleware-paths',
-    'Files or packages in JavaScript or TypeScript. Python’s classes are not run: the start is refused.',
+    'Files or packages in JavaScript or TypeScript. Python classes are not supported: the start is refused.',
   ),
   plugins('plugin', ''),
-  renamed('slime-router-timeout', 'requestTimeoutSecs', 'For the whole request; there for each wait on the engine.'),
+  renamed('slime-router-timeout', 'requestTimeoutSecs', 'Limits the whole request; in slime each wait for the engine.'),
   {
     ...renamed(
       'slime-router-max-connections',
       'maxConcurrentRequests',
-      'Requests under way at once; more wait, as there.',
+      'Maximum requests in flight; further requests are queued, as in slime.',
     ),
     ours: bound,
     read: maxConnections,
@@ -76,22 +76,22 @@ const flags: readonly AliasFlag[] = [
   renamed(
     'slime-router-health-check-failure-threshold',
     'healthFailureThreshold',
-    'A worker that failed comes back once it is well again; there never. One that has never answered is out at its first failed check.',
+    'A failed worker is readmitted when it is healthy again; in slime it never is. A worker that never answered is unhealthy at its first failed check.',
     3,
   ),
   renamed('rollout-health-check-interval', 'healthCheckIntervalSecs', '', 30),
   renamed('sglang-router-policy', 'policy', '', 'least_inflight'),
-  renamed('sglang-router-request-timeout-secs', 'requestTimeoutSecs', 'None unless it is given.'),
+  renamed('sglang-router-request-timeout-secs', 'requestTimeoutSecs', 'Default: no limit.'),
   { ...renamed('verbose', 'logLevel', 'The level debug.'), takes: 'nothing', read: () => ({ logLevel: 'debug' }) },
   not('sglang-host', 'one', 'workers are named with --worker-urls or added by POST /add_worker.'),
   not('sglang-port', 'one', 'workers are named with --worker-urls or added by POST /add_worker.'),
   not('tokenizer-name', 'one', 'the plugins radix-tree and chat-sessions take --tokenizer-path.'),
   fleetSize(
     'rollout-num-gpus',
-    'With it requests under way are at most --sglang-server-concurrency · this / --rollout-num-gpus-per-engine, unless --slime-router-max-connections says it.',
+    'Limits requests in flight to --sglang-server-concurrency × this / --rollout-num-gpus-per-engine, unless --slime-router-max-connections is given.',
   ),
-  fleetSize('sglang-server-concurrency', 'Counts with --rollout-num-gpus only; 512 there.'),
-  fleetSize('rollout-num-gpus-per-engine', 'Counts with --rollout-num-gpus only; 1 there.'),
+  fleetSize('sglang-server-concurrency', 'Used with --rollout-num-gpus only; 512 in slime.'),
+  fleetSize('rollout-num-gpus-per-engine', 'Used with --rollout-num-gpus only; 1 in slime.'),
 ];
 
 export const slime: Peer = {

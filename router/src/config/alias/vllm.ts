@@ -17,8 +17,8 @@ import {
 } from './shared.ts';
 
 const noScheduling = 'programs are not scheduled; the policies rollout and sticky_least_loaded keep sessions in place.';
-const noWeights = 'kv_aware weighs caches in its own way.';
-const noGate = 'WASM components are not run, and without this one requests that it rejects would be served.';
+const noWeights = 'kv_aware has fixed weights.';
+const noGate = 'WASM components are not run, and requests that this one rejects would be served.';
 
 /** `URL=ENDPOINT[,ENDPOINT…]`: several endpoints are those of the ranks of that engine, in order. */
 function byRank(text: string): [worker: string, endpoint: string][] {
@@ -40,11 +40,7 @@ function kvEvents(sources: readonly string[], given: Given): Values {
 
 /** The documentation's word for it. */
 const pairMode: AliasFlag = {
-  ...renamed(
-    'mode',
-    'vllmPdDisaggregation',
-    'The value pd is the same as --vllm-pd-disaggregation, regular is what holds without it.',
-  ),
+  ...renamed('mode', 'vllmPdDisaggregation', 'pd is equivalent to --vllm-pd-disaggregation; regular is the default.'),
   takes: 'one',
   moot: ['regular'],
   read(texts) {
@@ -73,7 +69,7 @@ function replaysOfOthers(replays: readonly string[], given: Given): Values {
 }
 
 const kvNote =
-  'One list here: worker=endpoint, then replay=endpoint. Workers that are not in it are asked on --kv-event-port.';
+  'One list here: worker=endpoint, then replay=endpoint. Workers that are not in the list use --kv-event-port.';
 
 const flags: readonly AliasFlag[] = [
   same('host'),
@@ -87,10 +83,14 @@ const flags: readonly AliasFlag[] = [
   not('kv-penalty-host', 'one', noWeights),
   not('kv-penalty-external', 'one', noWeights),
   not('kv-penalty-disk', 'one', noWeights),
-  not('kv-aware-session-affinity-ttl-secs', 'one', 'kv_aware goes by caches; sticky_least_loaded keeps sessions.'),
+  not(
+    'kv-aware-session-affinity-ttl-secs',
+    'one',
+    'kv_aware uses caches only; sticky_least_loaded keeps sessions on workers.',
+  ),
   { ...renamed('kv-event-source', 'kvEventEndpoints', kvNote), read: kvEvents },
   { ...renamed('kv-event-replay-source', 'kvEventEndpoints', kvNote), read: replaysOfOthers },
-  not('kv-event-block-size', 'one', 'engines tell it in their events.'),
+  not('kv-event-block-size', 'one', 'engines report it in their events.'),
   not('kv-event-model', 'one', 'engines are asked which model they serve.'),
   { ...renamed('pd-kv-events', 'kvEventEndpoints', kvNote), read: pairKvEvents },
 
@@ -100,12 +100,12 @@ const flags: readonly AliasFlag[] = [
   // After these, whose values they take in.
   workerList('prefill'),
   workerList('decode'),
-  vital('vllm-discovery-address', 'one', 'workers that register over ZeroMQ are not heard, so there would be none.'),
-  renamed('kv-connector', 'kvConnector', 'The connector moriio is not served.'),
+  vital('vllm-discovery-address', 'one', 'registration over ZeroMQ is not supported, so there would be no workers.'),
+  renamed('kv-connector', 'kvConnector', 'The connector moriio is not supported.'),
   renamed(
     'worker-startup-timeout-secs',
     'workerStartupTimeoutSecs',
-    'The router and POST /add_worker answer at once; this long nothing is said of workers that do not answer yet.',
+    'The router starts and POST /add_worker answers immediately; a worker that does not answer is reported as failed after this time.',
     600,
   ),
   startupCheckInterval(30),
@@ -115,7 +115,7 @@ const flags: readonly AliasFlag[] = [
   same('balance-rel-threshold', 1.1),
   eviction,
   treeSize(
-    'Characters of prompts; here rounded to blocks of 64, of all workers together. The documented default of 10000 is in nodes of any size, so that of turnout stands: 1048576 blocks.',
+    'Characters of prompts; here rounded to blocks of 64, of all workers together. The documented default of 10000 is in nodes of any size, so the default of turnout applies: 1048576 blocks.',
   ),
   same('max-payload-size', 536_870_912),
   vital('wasm-middleware', 'one', noGate),
@@ -127,7 +127,7 @@ const flags: readonly AliasFlag[] = [
     ...renamed(
       'api-key',
       'workerApiKey',
-      'For the engines only, as there: the router stays open. Guard it with --admin-api-key, or with api-key in --config.',
+      'For the engines only, as in vllm-router: the router stays open. Protect it with --admin-api-key, or with api-key in --config.',
     ),
     warning:
       'is the key for the engines only: the router itself is open, and everyone who can reach it may send requests. Give api-key in --config for a key that clients must send, and --admin-api-key for control requests.',

@@ -31,7 +31,7 @@ export async function findAccess(
   }
   const usual = join(env['HOME'] ?? homedir(), '.kube', 'config');
   if (existsSync(usual)) return fromKubeconfig([usual], load);
-  throw new Error('this is no pod with a service account, and there is neither $KUBECONFIG nor ~/.kube/config');
+  throw new Error('not in a pod with a service account, and neither $KUBECONFIG nor ~/.kube/config exists');
 }
 
 /** Kubernetes, "Accessing the Kubernetes API from a Pod": what every pod has, so no package is needed for it. */
@@ -50,7 +50,7 @@ async function fromKubeconfig(paths: readonly string[], load: () => Promise<Kube
   const client = await load().catch((error: unknown) => {
     const [reason] = (error as Error).message.split(/ imported from |\n/);
     throw new Error(
-      `a kubeconfig is read with the package @kubernetes/client-node, which can't be loaded (${reason}). Install it beside turnout: npm install @kubernetes/client-node. (In a pod with a service account it is not needed.)`,
+      `a kubeconfig is read with the package @kubernetes/client-node, which can't be loaded (${reason}). Install it next to turnout: npm install @kubernetes/client-node. (It is not needed in a pod with a service account.)`,
       { cause: error },
     );
   });

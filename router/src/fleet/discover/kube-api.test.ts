@@ -48,7 +48,7 @@ test('a connection on which nothing comes any more counts as dead', async (t) =>
   const reading = (async () => {
     for await (const part of getLines(access, '/', { ...patient, silenceMs: 50 })) got.push(part);
   })();
-  await rejects(reading, /the API server says nothing/);
+  await rejects(reading, /the API server sent nothing/);
   deepEqual(got, [[], [{ n: 1 }]]);
 });
 

@@ -50,7 +50,7 @@ async function open(access: KubeAccess, path: string, options: GetOptions): Prom
       signal,
     });
     asked.on('socket', (socket) => socket.setKeepAlive(true, KEEP_ALIVE_MS));
-    asked.on('timeout', () => (answering ?? asked).destroy(new Error('the API server says nothing')));
+    asked.on('timeout', () => (answering ?? asked).destroy(new Error('the API server sent nothing')));
     asked.on('response', (message) => {
       answering = message;
       asked.setTimeout(silenceMs);
@@ -98,7 +98,7 @@ export async function* getLines(
     if (end < 0) {
       rest.push(chunk);
       restBytes += chunk.length;
-      if (restBytes > MAX_BYTES) throw new Error('an event without an end');
+      if (restBytes > MAX_BYTES) throw new Error('an event is too large');
       continue;
     }
     const text = Buffer.concat([...rest, chunk.subarray(0, end)]).toString('utf8');
@@ -114,7 +114,7 @@ async function readText(answer: IncomingMessage): Promise<string> {
   let bytes = 0;
   for await (const chunk of answer as AsyncIterable<Buffer>) {
     bytes += chunk.length;
-    if (bytes > MAX_BYTES) throw new Error('an answer without an end');
+    if (bytes > MAX_BYTES) throw new Error('the response is too large');
     parts.push(chunk);
   }
   return Buffer.concat(parts).toString('utf8');

@@ -31,7 +31,7 @@ export async function listPods(
       readonly items?: readonly Pod[] | null;
     };
     version = page.metadata?.resourceVersion ?? '';
-    if (!Array.isArray(page.items) || version === '') throw new Error('the answer is no list of pods');
+    if (!Array.isArray(page.items) || version === '') throw new Error('the response is not a list of pods');
     pods.push(...(page.items as readonly Pod[]));
     rest = page.metadata?.continue;
   } while (rest !== undefined && rest !== '');

@@ -125,7 +125,7 @@ export class ListWatch {
         else this.#take(events as WatchEvent[]);
       }
       // One that ends as it begins, over and over, is no watch.
-      if (isBrief() && ++this.#failures > 1) throw new Error('watches end as they begin');
+      if (isBrief() && ++this.#failures > 1) throw new Error('watches end immediately');
     } finally {
       if (!isBrief()) this.#failures = 0;
     }

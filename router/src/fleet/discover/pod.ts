@@ -53,7 +53,7 @@ export type PodReading =
 const AWAY: PodReading = { standing: 'away' };
 const BOTH: PodReading = {
   standing: 'away',
-  mistake: 'has the labels of --prefill-selector and of --decode-selector: which of both it is nobody can tell',
+  mistake: 'has the labels of --prefill-selector and of --decode-selector: its role is ambiguous',
 };
 
 export function readPod(pod: Pod, options: PodOptions): PodReading {

@@ -158,7 +158,7 @@ test('a pod of both roles is told of once, and again when it was right in betwee
   tell({ ...both, more: 'x' });
   equal(roster.size, 0, 'which of both it is nobody knows any more');
   equal(told.length, 1);
-  match(told[0]!, /^pod a is no worker: it has the labels of --prefill-selector and of --decode-selector/);
+  match(told[0]!, /^pod a is not added as a worker: it has the labels of --prefill-selector and of --decode-selector/);
   tell({ kind: 'd' });
   tell(both);
   equal(told.length, 2);

@@ -65,7 +65,7 @@ export class Roster {
     if (mistake === undefined) this.#mistaken.delete(id);
     else if (!this.#mistaken.has(id)) {
       this.#mistaken.add(id);
-      this.#warn(`pod ${pod.metadata?.name} is no worker: it ${mistake}`);
+      this.#warn(`pod ${pod.metadata?.name} is not added as a worker: it ${mistake}`);
     }
     if (reading === null || reading.standing === 'away') this.#wanted.delete(id);
     else if (reading.standing === 'ready' || isSameEngine(this.#wanted.get(id), reading.worker))
@@ -103,12 +103,12 @@ export class Roster {
   /** @returns whether there is a worker of the pod now. */
   #join({ url, role, bootstrapPort, labels }: PodWorker): boolean {
     if (this.#fleet.named(url).length > 0) {
-      this.#warn(`pod ${labels['pod']} is at ${url}, where a worker was before: it stays as it was`);
+      this.#warn(`pod ${labels['pod']} is at ${url}, the URL of an existing worker, which stays unchanged`);
       return false;
     }
     const worker = this.#fleet.add(url, { role, bootstrapPort, labels });
     if (typeof worker !== 'string') return true;
-    this.#warn(`pod ${labels['pod']} is no worker: ${worker}`);
+    this.#warn(`pod ${labels['pod']} is not added as a worker: ${worker}`);
     return false;
   }
 }

@@ -56,7 +56,7 @@ export const trajectoryMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_trajectory_sent_early_total',
     type: 'counter',
-    help: 'Ends of captured answers that were sent before their turns were in the store (--store-wait): the store took longer than 250 ms, or takes no turns.',
+    help: 'Ends of captured answers that were sent before their turns were stored (--store-wait), because the store took longer than 250 ms or is failing.',
     read: ({ trajectories }) => kept(trajectories(), 'sentEarly'),
   },
   {
@@ -74,7 +74,7 @@ export const trajectoryMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_trajectory_bytes',
     type: 'gauge',
-    help: 'Size of the stored turns, where the store can tell.',
+    help: 'Size of the stored turns in bytes, if the store reports it.',
     read: ({ trajectories }) => kept(trajectories(), 'bytes'),
   },
 ];

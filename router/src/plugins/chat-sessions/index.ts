@@ -16,7 +16,7 @@ const options = z.strictObject({
   forward: z
     .enum(['ids', 'messages'])
     .default('ids')
-    .describe('What engines get; of messages they render and tell the ids.'),
+    .describe('What engines get: token ids, or messages that they render and return as ids.'),
   engine: z.enum(['auto', 'sglang', 'vllm']).default('auto').describe('What its workers are; auto: as they say.'),
   verify: z.boolean().default(true).describe('Compare the tokenizer with that of each engine when it joins.'),
   request: z

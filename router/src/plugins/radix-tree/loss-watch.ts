@@ -32,7 +32,7 @@ export class LossWatch {
     if (turns + lostTurns === 0 || now - this.#saidMs < SAY_MS) return;
     const message =
       lostTurns > 0
-        ? 'turns of sessions under way are lost: they were encoded again, and have the drift "lost". Set --data-dir, or a larger --radix-max-bytes'
+        ? 'turns of sessions in progress are lost: they were tokenised again, and have the drift "lost". Set --data-dir, or a larger --radix-max-bytes'
         : 'turns of sessions that are not over were evicted from the token trees, and are read from the store again: set a larger --radix-max-bytes';
     this.#log.warn({ evictedTurns: turns, lostTurns, maxBytes: this.#maxBytes }, message);
     this.#said = { evictedLiveTurns, lost };

@@ -225,7 +225,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
         const call = newCall(withDefaults(bufferOf(body), defaults).body);
         const known = chat.repeats.get(key);
         if (known?.digest === call.digest) {
-          if (known.turn === null) return { problem: 'The first call with this id is under way still.' };
+          if (known.turn === null) return { problem: 'The first call with this id is still in flight.' };
           await writer.flush();
           const answer = (await writer.store.get(known.turn))?.answer ?? null;
           if (answer !== null)

@@ -36,7 +36,7 @@ export async function connectRedis(
   const { createClient, RESP_TYPES } = await load().catch((error: unknown) => {
     const [reason] = (error as Error).message.split(/ imported from |\n/);
     throw new Error(
-      `--store ${withoutPassword(url)} needs the package @redis/client, which can't be loaded (${reason}). Install it beside turnout: npm install @redis/client`,
+      `--store ${withoutPassword(url)} needs the package @redis/client, which can't be loaded (${reason}). Install it next to turnout: npm install @redis/client`,
     );
   });
   const client = createClient({
