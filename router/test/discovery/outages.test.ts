@@ -159,7 +159,7 @@ test('what is no event, or no list, costs a new try and no worker', async (t) =>
   kube.say('this is not JSON\n');
   await until('it complains of the list', () => lines.join('').includes('<html>'));
   kube.refusal = { status: 200, body: '{"items":null}' };
-  await until('it complains of that too', () => lines.join('').includes('no list of pods'));
+  await until('it complains of that too', () => lines.join('').includes('not a list of pods'));
   await untilFleet('127.9.0.1');
   kube.refusal = null;
   kube.set('b', { ip: '127.9.0.2' });
