@@ -228,13 +228,13 @@ class SessionCheck {
     }
   }
 
-  /** Of a stream that broke off the record has less than its client, for a reason. */
+  /** Of a stream that broke off the record has less than its client, for a reason, or had when its client went on. */
   #isUntold(call: Call): boolean {
     if (!isOpen(call)) return false;
     const counts = new Map(Array.from(this.#told.values(), ({ generated, turn }) => [generated, turn.output_tokens]));
-    return this.#generated.some(
-      (one) => one.call === call.name && causeOf.cut(call, one, counts.get(one) ?? 0) !== null,
-    );
+    // A client that goes on at the finish reason may be ahead of the ids, which complete the record later.
+    const countOf = (one: Generated): number => (call.ending === 'raced' ? Infinity : (counts.get(one) ?? 0));
+    return this.#generated.some((one) => one.call === call.name && causeOf.cut(call, one, countOf(one)) !== null);
   }
 
   /** Nothing of it is on record, for a reason. */
