@@ -143,8 +143,8 @@ test('wrong flags are refused before anything runs', async (t) => {
     [['--engine', 'sim', '--', 'speed=9'], /speed=9: expected name=value/],
     [['--engine', 'sim', '--engine-base-port', 'x'], /--engine-base-port/],
     [['--engine', 'sim', '--gpus', '0,1'], /--gpus: not possible with simulated engines/],
-    [['--engine', 'sim', '--gpus-per-engine', '1'], /--gpus-per-engine: simulated/],
-    [['--engine', 'sim', '--engine-command', 'vllm serve'], /--engine-command: simulated/],
+    [['--engine', 'sim', '--gpus-per-engine', '1'], /--gpus-per-engine: not possible/],
+    [['--engine', 'sim', '--engine-command', 'vllm serve'], /--engine-command: not possible/],
   ] as const) {
     const run = turnout(t, ['launch', ...args]);
     assert.equal(await run.ended, 2);
