@@ -80,7 +80,7 @@ test('a pod that changes its role is another worker', async (t) => {
   await untilRoles('a decode');
   deepEqual(
     seen.filter((event) => !event.startsWith('changed')),
-    ['removed prefill', 'added decode'],
+    ['removed prefill', 'drained prefill', 'added decode'],
   );
   const [second] = router.fleet.workers;
   notEqual(second!.id, first!.id);
