@@ -1,5 +1,5 @@
 import type { Server } from 'node:http';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { serverCertificates } from '../config/certificates.ts';
 import type { LiveConfig } from '../config/live.ts';
 import type { Config } from '../config/options.ts';
@@ -26,6 +26,8 @@ interface Addresses {
   readonly metricsUrl: string;
 }
 
+const TAKEN_MS = 250;
+
 /** Rejects, naming the option, when a port is taken: before the start opens files, loads a tokenizer and adds workers. */
 export async function checkPorts(config: Config): Promise<void> {
   const { host, port, adminHost, adminPort, prometheusHost, prometheusPort, reusePort } = config;
@@ -38,10 +40,30 @@ export async function checkPorts(config: Config): Promise<void> {
   ];
   for (const { flag, hostFlag, ...at } of wanted) {
     if (at.port === 0) continue;
+    // Listening on the port itself would accept clients for a moment and drop them: another port of the host tells about the host.
     const probe = createServer();
-    await listenOr(() => listenOn(probe, { ...at, reusePort }), `${flag} ${at.port}`, `${hostFlag} ${at.host}`);
-    await new Promise((resolve) => probe.close(resolve));
+    const check = async (): Promise<number> => {
+      const found = await listenOn(probe, { host: at.host, port: 0, reusePort });
+      if (await isTaken(at.host, at.port)) throw Object.assign(new Error('taken'), { code: 'EADDRINUSE' });
+      return found;
+    };
+    try {
+      await listenOr(check, `${flag} ${at.port}`, `${hostFlag} ${at.host}`);
+    } finally {
+      probe.close();
+    }
   }
+}
+
+/** Whether a process answers there. One that does not within a moment is left to the real attempt to listen. */
+function isTaken(host: string, port: number): Promise<boolean> {
+  const anyAddress: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '::1' };
+  const socket = connect({ host: anyAddress[host] ?? host, port, timeout: TAKEN_MS });
+  return new Promise<boolean>((resolve) => {
+    socket.once('connect', () => resolve(true));
+    socket.once('error', () => resolve(false));
+    socket.once('timeout', () => resolve(false));
+  }).finally(() => socket.destroy());
 }
 
 /** All ports that the router listens on: for data, with `--admin-port` one for what steers, and one for metrics. */

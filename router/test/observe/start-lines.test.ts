@@ -11,7 +11,7 @@ import { until } from '../harness/within.ts';
 
 test('the start says where the metrics are, also where the port was picked', async (t) => {
   const run = turnout(t, ['serve', '--port', '0', '--prometheus-port', '0']);
-  const [, url] = await run.says(/metrics are answered on (http:\/\/127\.0\.0\.1:\d+)\/metrics/);
+  const [, url] = await run.says(/metrics on (http:\/\/127\.0\.0\.1:\d+)\/metrics/);
   equal((await fetch(`${url}/metrics`)).status, 200);
 });
 
