@@ -28,6 +28,12 @@ async function engine(t: TestContext, kind: 'generate' | 'completions') {
     let body = '';
     request.on('data', (part: Buffer) => (body += part.toString()));
     request.on('end', () => {
+      // It names the weights in its answers, and answers no question about them.
+      if (request.method !== 'POST') {
+        response.statusCode = 404;
+        response.end();
+        return;
+      }
       const session = request.headers['x-log'] as string;
       const turns = log.get(session) ?? [];
       log.set(session, turns);
@@ -40,18 +46,19 @@ async function engine(t: TestContext, kind: 'generate' | 'completions') {
       turns.push({ prompt, ids, logprobs, version });
       const text = decode(ids.slice(0, -1));
       const usage = { prompt_tokens: prompt.length, completion_tokens: ids.length };
+      const named = { weight_version: version, weight_versions: [{ version, start: 0, end: ids.length }] };
       const generated = {
         text,
         output_ids: ids,
         meta_info: {
           ...usage,
           finish_reason: { type: 'stop' },
-          weight_version: version,
+          ...named,
           output_token_logprobs: ids.map((id, i) => [logprobs[i], id, null]),
         },
       };
       const choice = { index: 0, text, token_ids: ids, finish_reason: 'stop', logprobs: { token_logprobs: logprobs } };
-      const completion = { choices: [choice], usage, metadata: { weight_version: version } };
+      const completion = { choices: [choice], usage, metadata: named };
       response.setHeader('content-type', 'application/json');
       response.end(JSON.stringify(kind === 'generate' ? generated : completion));
     });
