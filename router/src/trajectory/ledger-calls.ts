@@ -53,14 +53,18 @@ export async function ledgerCalls(options: LedgerOptions) {
   };
   const kept = { store: writer.store, maxAgeMs: storeMaxAgeSecs * 1_000, letGo, remove: expire };
   const expiry = storeMaxAgeSecs > 0 ? new Expiry(kept) : null;
+  const allSettled = () => Promise.all([settled(), chatsSettled(), callsSettled()]);
   return {
     ...calls,
     ...textCalls,
     ...expertsCalls(files),
     ...stored,
     ...chats,
-    ...sessionCalls({ writer, sessionEnds, settled: () => Promise.all([settled(), chatsSettled(), callsSettled()]) }),
-    ...exportCalls(writer, dataDir),
+    ...sessionCalls({ writer, sessionEnds, settled: allSettled }),
+    ...exportCalls(writer, dataDir, async () => {
+      await allSettled();
+      await writer.flush();
+    }),
     /** Writes out what is still in memory. @returns how many turns the store does not take */
     async close(): Promise<number> {
       await settled();

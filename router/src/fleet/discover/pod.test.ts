@@ -95,7 +95,7 @@ test('with roles: labels say which, and of a prefill engine the annotation says 
   const both = { prefill: ['role=p'], decode: ['app=d'] };
   const metadata = { ...serving.metadata, labels: { role: 'p', app: 'd' } };
   const reading = readPod({ ...serving, metadata }, { ...OPTIONS, roles: both });
-  match(reading.standing === 'away' ? reading.mistake! : '', /both/);
+  match(reading.standing === 'away' ? reading.mistake! : '', /ambiguous/);
   // Who is gone has made no mistake.
   const gone = readPod({ metadata: { ...metadata, deletionTimestamp: 'now' } }, { ...OPTIONS, roles: both });
   deepEqual(gone, { standing: 'away' });

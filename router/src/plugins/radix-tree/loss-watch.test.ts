@@ -6,7 +6,7 @@ import { LossWatch } from './loss-watch.ts';
 test('evicted turns of sessions under way, and lost ones, are in the log with their numbers', async () => {
   for (const [counts, words] of [
     [{ evictedLiveTurns: 3, lost: 0 }, /read from the store again/],
-    [{ evictedLiveTurns: 3, lost: 2 }, /are lost: they were encoded again/],
+    [{ evictedLiveTurns: 3, lost: 2 }, /are lost: they were tokenised again/],
   ] as const) {
     const said = Promise.withResolvers<string>();
     const log = pino({ level: 'warn' }, { write: (line: string) => said.resolve(line) });

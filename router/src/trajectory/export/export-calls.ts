@@ -29,19 +29,22 @@ const PAGE_BYTES = 4_194_304;
 /** So many at once: each holds a trajectory, or a group of rows. */
 const MAX_EXPORTS = 4;
 
-/** What the trajectory thread can be asked to show: always as bytes of JSON or of a file, so that nobody else has to make them. */
-export function exportCalls(writer: TurnWriter, dataDir: string | null) {
+/**
+ * What the trajectory thread can be asked to show: always as bytes of JSON or of a file, so that the event loop has not to make them.
+ * @param recorded resolves when the turns that ended before the call are in the store
+ */
+export function exportCalls(writer: TurnWriter, dataDir: string | null, recorded = () => writer.flush()) {
   const { store } = writer;
   const exports = new Map<number, AsyncGenerator<Uint8Array>>();
   let lastId = 0;
   const outlines = async ({ session, tenant }: SessionQuestion) => {
-    await writer.flush();
+    await recorded();
     return store.outlines(session, tenant);
   };
   return {
     /** A page of sessions. */
     async sessionsJson(query: SessionQuery): Promise<Uint8Array> {
-      await writer.flush();
+      await recorded();
       const heads = await store.sessions(query);
       const trajectories = [];
       for (const { session, tenant, outcome } of heads) {
@@ -78,7 +81,7 @@ export function exportCalls(writer: TurnWriter, dataDir: string | null) {
       if (exports.size >= MAX_EXPORTS) return null;
       const id = ++lastId;
       exports.set(id, exportBytes(store, { format, query, dataDir }, noProgress()));
-      await writer.flush();
+      await recorded();
       return id;
     },
     /** Its next bytes; null: that was all. */
