@@ -75,8 +75,10 @@ const fields: Readonly<Record<string, readonly [name: string, type: string]>> = 
 function flagType({ takes, ours }: AliasFlag): string {
   if (takes === 'nothing') return 'bool';
   if (takes === 'many') return 'List[str]';
-  const type = ours.length === 1 ? pythonType(options[ours[0]!].schema) : 'str';
-  return type === 'int' || type === 'float' ? type : 'str';
+  const types = ours.map((name) => pythonType(options[name].schema));
+  // A flag that sets several options is a number where all of them are.
+  if (types.length === 0 || types.some((type) => type !== 'int' && type !== 'float')) return 'str';
+  return types.includes('float') ? 'float' : 'int';
 }
 
 /**

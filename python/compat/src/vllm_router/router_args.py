@@ -298,7 +298,7 @@ class RouterArgs(PeerArgs):
         default=60,
         metadata={"flag": "queue-timeout-secs", "help": "When the wait is over: 503; there 408."},
     )
-    rate_limit_tokens_per_second: str = field(
+    rate_limit_tokens_per_second: float = field(
         default=0,
         metadata={"flag": "rate-limit-tokens-per-second", "help": "A limit of its own; there the rate at which --max-concurrent-requests is refilled. So many requests are admitted at once here too."},
     )
