@@ -33,14 +33,14 @@ test('what is missing or not there yet is said before anything starts', async (t
   const refused = (flags: Parameters<typeof loadConfig>[0], why: RegExp): void =>
     throws(() => loadConfig(flags, {}, undefined), why);
   refused({ serviceDiscovery: true }, /^Error: --service-discovery needs --selector: which pods are engines/);
-  refused({ selector }, /^Error: --selector needs --service-discovery/);
+  refused({ selector }, /^Error: --selector has no effect without --service-discovery/);
   refused({ serviceDiscovery: true, selector: ['app'] }, /^Error: --selector: expected key=value/);
   const [prefillSelector, decodeSelector] = [['app=p'], ['app=d']];
   for (const [name, flag] of [
     ['prefillSelector', '--prefill-selector'],
     ['decodeSelector', '--decode-selector'],
   ] as const) {
-    refused({ [name]: ['app=p'] }, new RegExp(`^Error: ${flag} needs --service-discovery`));
+    refused({ [name]: ['app=p'] }, new RegExp(`^Error: ${flag} has no effect without --service-discovery`));
     refused({ serviceDiscovery: true, selector, [name]: ['app=p'] }, new RegExp(`${flag} needs --pd-disaggregation`));
     refused({ [name]: ['app'] }, new RegExp(`^Error: ${flag}: expected key=value`));
   }
@@ -58,7 +58,7 @@ test('what is missing or not there yet is said before anything starts', async (t
     KUBERNETES_SERVICE_HOST: undefined,
   });
   equal(await run.ended, 2);
-  match(run.output(), /turnout: --service-discovery: this is no pod with a service account, and there is neither/);
+  match(run.output(), /turnout: --service-discovery: not in a pod with a service account, and neither/);
 });
 
 test('doctor looks at the pods, and at the engines in them', async (t) => {
