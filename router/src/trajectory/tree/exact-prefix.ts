@@ -47,15 +47,11 @@ export async function exactIds(
       const found = await agreed(tokenizer, candidate, bytes, marked.textBytes);
       // Without a session the tokens may be of any turn.
       const isOther = isAmbiguous && options.session === null;
-      if (found === null) continue;
-      // The client may have kept sampled tokens up to the candidate, where encoding again does not show that a token ends.
-      const isLess = options.session !== null && found.textBytes < candidate.textBytes;
-      return { ...found, isAmbiguous: isOther || isLess || inside[i]!.isAmbiguous };
+      if (found !== null) return { ...found, isAmbiguous: isOther || inside[i]!.isAmbiguous };
     }
     const { place, textBytes } = held[0]!;
     const whole = await withRest(tokenizer, place, textBytes, bytes, options.addSpecial);
-    const isPart = options.session !== null && inside.length > 0;
-    return { ...whole, isAmbiguous: isAmbiguous || isPart };
+    return { ...whole, isAmbiguous };
   } finally {
     for (const { place } of held) release(place);
   }
