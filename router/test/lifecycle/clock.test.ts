@@ -14,9 +14,11 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
     'choose/policies/manual.ts',
     'choose/policies/sticky-least-loaded.ts',
     'choose/rollout/homes.ts',
+    'fleet/health-watch.ts',
     'trajectory/store/expiry.ts',
   ];
   // A retry-after may be a date of the wall clock; what it asks for is bounded.
+  // When a worker was checked last is shown as a date.
   // When a worker was added is told as a date, and counted by the other clock.
   // The metric process_start_time_seconds is a time of the wall clock.
   // Turns say when they began, and can be asked for by that; nothing is timed by it.
