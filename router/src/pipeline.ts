@@ -5,11 +5,11 @@ import type { Chooser } from './choose/choose.ts';
 import type { WaitingRoom } from './choose/waiting-room.ts';
 import { Exchange, type Failure, type Outcome, type Road } from './exchange.ts';
 import type { Worker } from './fleet/worker.ts';
-import { lastWords, refusalError, sendError, tooLong } from './forward/errors.ts';
+import { lastWords, refusalError, sendError, shuttingDown, tooLong } from './forward/errors.ts';
 import type { FleetControl } from './forward/control/fleet-control.ts';
 import type { ForwardEvents, Forwarder } from './forward/forward.ts';
 import { Bag } from './kit/bag.ts';
-import { RouterError } from './kit/errors.ts';
+import type { RouterError } from './kit/errors.ts';
 import type { Observer } from './observe/observer.ts';
 import type { RequestBody } from './wire/request-body.ts';
 import type { Refusal, RequestHead } from './wire/request-head.ts';
@@ -42,6 +42,7 @@ export class Pipeline implements Road, ForwardEvents {
   readonly #forwarder: Forwarder;
   /** Exchanges under way. */
   readonly underWay = new Bag<Exchange>();
+  #isClosed = false;
 
   constructor(stages: Stages) {
     this.#stages = stages;
@@ -61,7 +62,7 @@ export class Pipeline implements Road, ForwardEvents {
     // The client's own limit holds where it is the shorter one.
     if (requestTimeoutMs > 0 && !(x.timeoutMs < requestTimeoutMs && x.timeoutMs > 0)) x.timeoutMs = requestTimeoutMs;
     if (x.timeoutMs > 0) x.timer = setTimeout(() => this.#stop(x, tooLong(x.timeoutMs, requestTimeoutMs)), x.timeoutMs);
-    const refusal = invalid ?? fleetControl.address(x);
+    const refusal = invalid ?? (this.#isClosed ? shuttingDown() : fleetControl.address(x));
     // What plugins say of it may decide how long it waits, and with whom.
     if (refusal !== null || pluginGate.isEmpty) this.#admit(x, refusal);
     else pluginGate.enter(x, this.#admit, this);
@@ -91,7 +92,7 @@ export class Pipeline implements Road, ForwardEvents {
   }
 
   onCut(x: Exchange, detail: string, lastWords: string): void {
-    // The sink of one that is over may be at its next answer. One that a plugin or the sink held back never began.
+    // The sink of one that is over may be at its next answer.
     if (x.outcome !== null) return;
     if (x.error !== null && (!x.isAnswerOut || x.sink.takeBack?.() === true)) return this.#refuse(x, x.error);
     x.sink.cut(detail, lastWords);
@@ -119,19 +120,16 @@ export class Pipeline implements Road, ForwardEvents {
 
   /** Ends whatever is still under way: the router is going away. */
   close(): void {
+    this.#isClosed = true;
     this.#stages.admission.close();
-    const error = new RouterError('shutting_down', 'The router is shutting down.', { retryAfterSecs: 1 });
-    for (const x of this.underWay) this.#stop(x, error);
+    for (const x of this.underWay) this.#stop(x, shuttingDown());
   }
 
   /** Ends an exchange whatever it is doing: with the error where that can still be said, else by a cut. */
   #stop(x: Exchange, error: RouterError): void {
     if (x.outcome !== null) return;
     x.underWay?.abort();
-    if (!x.isAnswerOut) {
-      this.#refuse(x, error);
-      return;
-    }
+    if (!x.isAnswerOut) return this.#refuse(x, error);
     x.error = error;
     this.onCut(x, error.message, lastWords(x, error));
   }

@@ -26,7 +26,7 @@ import { orders } from './classify/keys.ts';
 import { retargeted } from './classify/retarget.ts';
 import { settlerOf } from './classify/roles.ts';
 import { markFolder } from './config/folder-owner.ts';
-import { checkFolder, makeFolder } from './config/folder.ts';
+import { checkFolder, foldersOf, makeFolder } from './config/folder.ts';
 import { namedWorkers } from './config/named-workers.ts';
 import { LiveConfig } from './config/live.ts';
 import { pairKind } from './config/pairs.ts';
@@ -58,6 +58,7 @@ import { logFiles } from './observe/log-targets.ts';
 import { LoopLag } from './observe/loop-lag.ts';
 import { Meters } from './observe/meters.ts';
 import { createRegistry, metricsPage } from './observe/metrics.ts';
+import { type Dispatch, Dispatcher } from './listen/dispatch.ts';
 import { pluginEnds } from './observe/plugin-ends.ts';
 import { pluginHints } from './observe/plugin-hints.ts';
 import { RequestLogs } from './observe/request-logs.ts';
@@ -85,6 +86,8 @@ export interface Router {
   readonly config: Config;
   readonly fleet: Fleet;
   readonly pipeline: Pipeline;
+  /** Sends a request of this process the way of a client's request. */
+  readonly dispatch: Dispatch;
   /** Puts what `read` answers in force, and reads files of certificates and keys again; open connections go on. Never rejects. */
   reload(read?: () => Config): Promise<void>;
   /** Stops taking requests, lets those under way finish for at most `graceMs`, then cuts them. A second call cuts them at once. */
@@ -125,11 +128,6 @@ export async function checkRouter(config: Config, log: Logger): Promise<void> {
   }
 }
 
-const foldersOf = ({ dataDir, logDir }: Config): [flag: string, path: string][] => [
-  ...(dataDir === undefined ? [] : [['--data-dir', dataDir] satisfies [string, string]]),
-  ...(logDir === undefined ? [] : [['--log-dir', logDir] satisfies [string, string]]),
-];
-
 /** From what everything needs to the doors. `closers` learns of all that has to be closed, as it is opened. */
 async function assemble(
   config: Config,
@@ -169,7 +167,9 @@ async function assemble(
   // What stands beside the road.
   const trajectories = await startTrajectories(config, labels, log);
   const given = [...(parts.plugins ?? []), ...(trajectories?.plugins ?? [])];
-  const pluginRoom = await startPlugins(given, { live, fleet, meters, log, trajectories });
+  const dispatcher = new Dispatcher(retryBudget);
+  const { dispatch } = dispatcher;
+  const pluginRoom = await startPlugins(given, { live, fleet, dispatch, meters, log, trajectories });
   closers.add(() => pluginRoom.close());
 
   // Who serves a request.
@@ -332,6 +332,7 @@ async function assemble(
     },
   });
 
+  dispatcher.connect(pipeline);
   const doors = new Doors({
     live,
     clock,
@@ -390,6 +391,7 @@ async function assemble(
       },
       fleet,
       pipeline,
+      dispatch,
       reload: (read = () => live.current) => reload(read),
       close: closingOf({ log, pipeline, listeners: doors.listeners, closers }),
     };

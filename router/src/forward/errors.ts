@@ -85,6 +85,9 @@ export function tooLong(timeoutMs: number, limitMs: number): RouterError {
   return new RouterError('request_timeout', `The request was not finished after ${timeoutMs / 1000} s (${whose}).`);
 }
 
+export const shuttingDown = (): RouterError =>
+  new RouterError('shutting_down', 'The router is shutting down.', { retryAfterSecs: 1 });
+
 /** What may still be said in an answer that breaks off: an error event, where one can stand; else ''. */
 export function lastWords(x: Exchange, error: RouterError): string {
   if (x.underWay?.isBetweenEvents !== true) return '';

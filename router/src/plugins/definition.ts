@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import type { Config } from '../config/options.ts';
 import type { Fleet } from '../fleet/fleet.ts';
+import type { Dispatch } from '../listen/dispatch.ts';
 import type { Logger } from '../observe/log.ts';
 import type { PluginPhases } from '../plugin.ts';
 import type { Trajectories } from '../trajectory/trajectories.ts';
@@ -29,6 +30,8 @@ export interface PluginContext {
   /** All of the router's options, as they were at its start. */
   readonly config: Config;
   readonly fleet: Fleet;
+  /** Sends a request of the plugin's own through the router, once the router has started. */
+  readonly dispatch: Dispatch;
   /** What keeps trajectories and has the tokenizer; null where neither `--tokenizer-path` nor `--store` is given. */
   readonly trajectories: Trajectories | null;
   /** Metrics of its own, on the router's page. */

@@ -2,6 +2,7 @@ import { Registry } from 'prom-client';
 import type { LiveConfig } from '../config/live.ts';
 import { messageOf } from '../config/user-module.ts';
 import type { Fleet } from '../fleet/fleet.ts';
+import type { Dispatch } from '../listen/dispatch.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Meters } from '../observe/meters.ts';
 import type { Plugin, PluginPhases } from '../plugin.ts';
@@ -14,6 +15,7 @@ import { PluginMetrics, pluginMetricsText } from './plugin-metrics.ts';
 export interface PluginSurroundings {
   readonly live: LiveConfig;
   readonly fleet: Fleet;
+  readonly dispatch: Dispatch;
   readonly meters: Meters;
   readonly log: Logger;
   readonly trajectories: Trajectories | null;
@@ -55,7 +57,7 @@ const NOTICE_MS = 10_000;
  */
 export async function startPlugins(
   given: readonly Plugin[],
-  { live, fleet, meters, log, trajectories }: PluginSurroundings,
+  { live, fleet, dispatch, meters, log, trajectories }: PluginSurroundings,
 ): Promise<PluginRoom> {
   const { plugin: entries, dataDir = null } = live.current;
   const options = live.of(({ pluginTimeoutMs: timeoutMs }) => ({ timeoutMs }));
@@ -77,7 +79,15 @@ export async function startPlugins(
       const { name } = definition;
       if (names.has(name)) throw new Error(`The plugin "${source}" is named "${name}", as another one is.`);
       names.add(name);
-      const context = { log: log.child({ plugin: name }), dataDir, config: live.current, fleet, trajectories, metrics };
+      const context = {
+        log: log.child({ plugin: name }),
+        dataDir,
+        config: live.current,
+        fleet,
+        dispatch,
+        trajectories,
+        metrics,
+      };
       let made: PluginPhases;
       const notice = setInterval(() => log.warn({ plugin: name }, 'waiting for this plugin to start'), NOTICE_MS);
       try {

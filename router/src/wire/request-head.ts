@@ -99,6 +99,8 @@ export class RequestHead extends Head {
   apiKeyAt = NONE;
   /** Set by the listener whose requests may steer (`--admin-port`). */
   isOnAdminPort = false;
+  /** The request comes from code of this process: it needs no key, and may steer. */
+  isTrusted = false;
   #hasHost = false;
 
   /**

@@ -20,6 +20,7 @@ const order = [
   'forward',
   'observe',
   'pipeline.ts',
+  'listen',
   'trajectory',
   'plugins',
   'swap',

@@ -1,9 +1,9 @@
 import { Exchange, type Failure, type Road } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { CoarseClock } from '../../kit/clock.ts';
+import { BufferSink } from '../../wire/buffer-sink.ts';
 import { RequestBody, RetryBudget } from '../../wire/request-body.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
-import type { Sink, Source } from '../../wire/sink.ts';
 import type { AnswerTimeouts } from '../answer-timer.ts';
 import type { AttemptOwner, CutCode } from '../attempt-owner.ts';
 import { Attempt } from '../attempt.ts';
@@ -33,7 +33,7 @@ export class ControlCall implements AttemptOwner {
   readonly clock: CoarseClock;
   readonly answer: Promise<ControlAnswer>;
   readonly #attempt: Attempt;
-  readonly #sink = new ReportSink();
+  readonly #sink = new BufferSink({ maxBytes: MAX_ANSWER_BYTES });
   #status: number | null = null;
   #resolve!: (answer: ControlAnswer) => void;
 
@@ -77,8 +77,8 @@ export class ControlCall implements AttemptOwner {
   }
 
   onComplete(): void {
-    const { bytes } = this.#sink;
-    this.#end(bytes > MAX_ANSWER_BYTES ? `an answer of ${bytes} bytes is left out here` : null);
+    const { bytes, isTooLarge } = this.#sink;
+    this.#end(isTooLarge ? `an answer of ${bytes} bytes is left out here` : null);
   }
 
   onCut(_: Attempt, _code: CutCode, detail: string): void {
@@ -87,29 +87,6 @@ export class ControlCall implements AttemptOwner {
   }
 
   #end(error: string | null): void {
-    this.#resolve({ status: this.#status, body: Buffer.concat(this.#sink.parts), error });
+    this.#resolve({ status: this.#status, body: Buffer.concat(this.#sink.take()), error });
   }
-}
-
-/** Keeps an answer of the size that answers to controls have, and only counts what is more. */
-class ReportSink implements Sink {
-  readonly takesFraming = false;
-  source: Source | null = null;
-  parts: Buffer[] = [];
-  bytes = 0;
-
-  head(): void {}
-
-  body(bytes: Uint8Array, start: number, end: number): void {
-    this.bytes += end - start;
-    if (this.bytes <= MAX_ANSWER_BYTES) this.parts.push(Buffer.from(bytes.subarray(start, end)));
-    else this.parts = [];
-  }
-
-  flush(): boolean {
-    return true;
-  }
-
-  end(): void {}
-  cut(): void {}
 }

@@ -1,14 +1,16 @@
 import type { Exchange, Failure, UnderWay } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
+import { copyInTurns } from '../../kit/copy-slices.ts';
 import { RouterError } from '../../kit/errors.ts';
+import { BufferSink } from '../../wire/buffer-sink.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { Sink } from '../../wire/sink.ts';
 import type { AttemptOwner, CutCode, PairRules } from '../attempt-owner.ts';
 import { Attempt } from '../attempt.ts';
 import type { Merging } from '../merging.ts';
+import { MAX_HELD_BYTES } from '../event-line.ts';
 import { beginsWithError } from './failed-stream.ts';
 import type { Handover, Meeting } from './meeting.ts';
-import { PrefillSink } from './prefill-sink.ts';
 
 /** Who started a pair. Of the two attempts it hears one end at most: that of the answer, or of the one that failed. */
 export interface PairOwner extends AttemptOwner {
@@ -44,7 +46,8 @@ export class Pair implements PairOwnerOfAttempts {
   readonly #answerSink: (merging: Merging | null) => Sink;
   readonly #prefill: Attempt;
   #decode: Attempt;
-  readonly #prefilled: PrefillSink;
+  /** The prefill engine's answer: kept where it is read, else dropped. */
+  readonly #prefilled: BufferSink;
   /** What a decode engine got that had to wait for it. */
   #handed: Buffer | null = null;
   /** Whose answer the client gets. */
@@ -57,7 +60,7 @@ export class Pair implements PairOwnerOfAttempts {
     this.#owner = owner;
     this.#meeting = meeting;
     this.#answerSink = answerSink;
-    this.#prefilled = new PrefillSink(meeting.read !== null);
+    this.#prefilled = new BufferSink({ maxBytes: meeting.read === null ? 0 : MAX_HELD_BYTES });
     this.#prefill = new Attempt(x, prefill, this.#prefilled, this, this);
     this.#decode = new Attempt(x, decode, answerSink(null), this, this);
     this.#answerer = this.#decode;
@@ -174,19 +177,20 @@ export class Pair implements PairOwnerOfAttempts {
 
   #prefillEnded(prefill: Attempt): void {
     const { read } = this.#meeting;
+    if (read === null) {
+      this.#handOver(prefill, null);
+      return;
+    }
     if (this.#prefilled.isTooLarge) {
       this.abort();
       const message = 'What the prefill engine says is too large to be put into the answer.';
       this.#owner.onRefused(this.#x, new RouterError('upstream_bad_answer', message));
       return;
     }
-    if (read === null) {
-      this.#handOver(prefill, null);
-      return;
-    }
+    const { bytes, response } = this.#prefilled;
     const isWanted = (): boolean => !this.#isOver;
-    this.#prefilled.take(isWanted, (answer) => {
-      const handover = read(answer, this.#prefilled.isEventStream);
+    copyInTurns(this.#prefilled.take(), bytes, isWanted, (answer) => {
+      const handover = read(answer, response!.isEventStream);
       if (!(handover instanceof Promise)) this.#handOver(prefill, handover);
       else
         handover.then(

@@ -1,6 +1,6 @@
 import { type AddressInfo, type Socket, connect, createServer } from 'node:net';
 import type { Router } from '../../../src/router.ts';
-import { MemorySink } from '../../../src/forward/memory-sink.ts';
+import { BufferSink } from '../../../src/wire/buffer-sink.ts';
 import { RequestBody, RetryBudget } from '../../../src/wire/request-body.ts';
 
 /** What is done to a router on purpose, and the words of the complaint that must follow: a check that can't fail is none. */
@@ -51,7 +51,7 @@ export function sabotage(router: Router, what: Sabotage): void {
         const copy = new RequestBody(new RetryBudget(1e9), () => {});
         copy.push(Buffer.from(whole.join()));
         copy.isComplete = true;
-        dispatch(head, copy, new MemorySink(1e9));
+        dispatch(head, copy, new BufferSink());
       });
     }
     const socket = 'socket' in sink ? (sink.socket as Socket) : null;
