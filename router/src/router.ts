@@ -164,7 +164,6 @@ async function assemble(
   const labels = new VersionLabels(fleet, live.of(healthOptions));
   closers.add(() => labels.close());
 
-  // What stands beside the road.
   const trajectories = await startTrajectories(config, labels, log);
   const given = [...(parts.plugins ?? []), ...(trajectories?.plugins ?? [])];
   const dispatcher = new Dispatcher(retryBudget);
@@ -213,7 +212,6 @@ async function assemble(
   fleet.onEvent(() => waitingRoom.knock());
   fleet.onEvent(fleetLog(log, fleet, breakers));
 
-  // When it may.
   const heapGuard = new HeapGuard();
   const nobody = () => nobodyAvailable(fleet, breakers);
   const admission = new Admission({
