@@ -45,7 +45,7 @@ import { FleetControl } from './forward/control/fleet-control.ts';
 import { Forwarder } from './forward/forward.ts';
 import { HungRequests } from './forward/hung-requests.ts';
 import { forwardOptions } from './forward/options.ts';
-import { BodyThread } from './forward/body-thread.ts';
+import { startBodyThread } from './forward/body-calls.ts';
 import { pairStyleOf } from './forward/pd/pair-style.ts';
 import { addRankField } from './forward/rank-field.ts';
 import type { CoarseClock } from './kit/clock.ts';
@@ -205,8 +205,9 @@ async function assemble(
     const places = orders[keyOrder](sessionHeaders);
     return { places, fair: fairKeys(places) };
   });
-  const reader = new BodyReader(keys.places);
-  closers.add(() => reader.close());
+  const bodyThread = startBodyThread();
+  closers.add(() => bodyThread.close());
+  const reader = new BodyReader(keys.places, (body, question) => bodyThread.run('scan', body, question));
   const explains = log.isLevelEnabled('debug');
   const chooser = new Chooser(fleet, table, reader, { full: fullWorkers, slowStart, models, explains, places });
   fleet.onEvent(() => waitingRoom.knock());
@@ -279,8 +280,6 @@ async function assemble(
   });
   // The guard reads what the other plugins made of a body.
   const plugins = [...pluginRoom.plugins, ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])];
-  const bodyThread = new BodyThread();
-  closers.add(() => bodyThread.close());
   addRankField(fleet, plugins, bodyThread);
   const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
   const kind = pairKind(config);

@@ -1,20 +1,23 @@
 import type { Exchange, RoutingKey } from '../exchange.ts';
+import { copiedTogether } from '../kit/copy-slices.ts';
+import { LARGE_SCAN_BYTES } from '../threads/sizes.ts';
+import { after } from '../threads/worker-thread.ts';
 import type { RequestBody } from '../wire/request-body.ts';
 import { type BodyFacts, type BodyQuestion, BodyScan, boundedKey, nothingSaid } from './body-scan.ts';
 import type { KeyPlace } from './keys.ts';
-import { ScanThread } from './scan-thread.ts';
 
 const NOWHERE: readonly KeyPlace[] = [];
 const isInBody = (place: KeyPlace): boolean => place.in === 'body';
 
+/** Reads a body, possibly on another thread. Its bytes are valid during the call, or given to the call where they are many. */
+type Scan = (body: Buffer, question: BodyQuestion) => BodyFacts | Promise<BodyFacts>;
+
+const bodyScan = new BodyScan();
+const scanHere: Scan = (body, question) => bodyScan.scan(body, question);
+
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
-/**
- * Larger bodies are read on another thread: the worst of them take 10 ns a byte, a policy may read them once more, and
- * nothing may hold the event loop for 10 ms. Smaller ones that came in pieces are laid together in one place, instead of in new memory each.
- */
-const LARGE_BYTES = 262_144;
-/** Still larger ones are passed on as they come instead: no prompt is as long as that. */
+/** Larger ones are passed on as they come instead: no prompt is as long as that. */
 export const MAX_LOOKED_BYTES = 16_777_216;
 
 /**
@@ -25,11 +28,13 @@ export class BodyReader {
   #bodyPlaces: readonly KeyPlace[] = [];
   /** Up to here, places in headers come before all places in bodies. */
   #headFirst = 0;
-  readonly #scan = new BodyScan();
+  readonly #scan: Scan;
   #scratch: Buffer | null = null;
-  #thread: ScanThread | null = null;
+  /** Resolves when the large bodies before are read: one is copied at a time. */
+  #lastLarge: Promise<unknown> = Promise.resolve();
 
-  constructor(places: readonly KeyPlace[]) {
+  constructor(places: readonly KeyPlace[], scan: Scan = scanHere) {
+    this.#scan = scan;
     this.setPlaces(places);
   }
 
@@ -39,10 +44,6 @@ export class BodyReader {
     this.#bodyPlaces = places.filter(isInBody);
     const firstInBody = places.findIndex(isInBody);
     this.#headFirst = firstInBody < 0 ? places.length : firstInBody;
-  }
-
-  close(): void {
-    this.#thread?.close();
   }
 
   /** Reads the head. @returns true: the key is found and no field of the body could come before it. */
@@ -72,11 +73,24 @@ export class BodyReader {
       then();
     };
     const { bytes } = x.body;
-    if (bytes <= LARGE_BYTES) take(this.#scan.scan(this.#view(x.body), question));
-    else if (bytes > MAX_LOOKED_BYTES) take(nothingSaid);
+    if (bytes > MAX_LOOKED_BYTES) take(nothingSaid);
+    else if (bytes <= LARGE_SCAN_BYTES) void after(this.#scan(this.#view(x.body), question), take);
     else {
-      this.#thread ??= new ScanThread(MAX_LOOKED_BYTES);
-      this.#thread.scan(x.body.pieces, question, () => x.outcome === null, take);
+      const facts = this.#lastLarge.then(() => this.#readLarge(x, question));
+      this.#lastLarge = facts;
+      void facts.then((found) => {
+        if (x.outcome === null) take(found);
+      });
+    }
+  }
+
+  async #readLarge(x: Exchange, question: BodyQuestion): Promise<BodyFacts> {
+    try {
+      const copy = await copiedTogether(x.body.pieces, x.body.bytes, () => x.outcome === null);
+      return copy === null ? nothingSaid : await this.#scan(copy, question);
+    } catch {
+      // The thread ended: this body names nothing.
+      return nothingSaid;
     }
   }
 
@@ -93,7 +107,7 @@ export class BodyReader {
   /** The body's bytes in one piece; good until the next call. */
   #view(body: RequestBody): Buffer {
     if (body.pieces.length < 2) return body.join();
-    this.#scratch ??= Buffer.allocUnsafeSlow(LARGE_BYTES);
+    this.#scratch ??= Buffer.allocUnsafeSlow(LARGE_SCAN_BYTES);
     let at = 0;
     for (const piece of body.pieces) at += piece.copy(this.#scratch, at);
     return this.#scratch.subarray(0, at);

@@ -1,47 +1,46 @@
+import { type BodyFacts, type BodyQuestion, BodyScan } from '../classify/body-scan.ts';
 import { type ErrorCode, RouterError } from '../kit/errors.ts';
-import { bufferOf } from '../kit/bytes.ts';
-import { type MeetingPlace, addBootstrap } from './pd/bootstrap.ts';
+import { LARGE_SCAN_BYTES } from '../threads/sizes.ts';
+import { WorkerThread } from '../threads/worker-thread.ts';
+import { type MeetingPlace, type PairBody, addBootstrap } from './pd/bootstrap.ts';
 import { isForOne } from './pd/for-one.ts';
 import { eventWithLists, packedLists, withLists } from './pd/logprobs.ts';
 import { eventWithKnown, readPrefill, withKnown } from './pd/vllm-answers.ts';
 import { decodeBody, prefillBody } from './pd/vllm-bodies.ts';
 import { withRank } from './rank-field.ts';
 
-/** Goes from thread to thread, which a RouterError can't. */
+/** A RouterError in a form that can be sent between threads. */
 export interface Refusal {
   readonly code: ErrorCode;
   readonly message: string;
 }
 
-/** What can be asked of a whole body; each is right here and in the thread (`BodyThread`) alike. */
+const bodyScan = new BodyScan();
+
+/** The calls that read or change a whole body. Arguments and answers are plain data: large bodies are read on a thread. */
 export const bodyCalls = {
-  rank: (body: Buffer, rank: number): Uint8Array => withRank(body, rank),
+  scan: (body: Buffer, question: BodyQuestion): BodyFacts => bodyScan.scan(body, question),
+  withRank,
+  isForOne,
 
-  isForOne: (body: Buffer, path: string, minTokens: number): boolean => isForOne(path, body, minTokens),
-
-  bootstrap(
-    body: Buffer,
-    path: string,
-    place: MeetingPlace,
-  ): Refusal | { bytes: Uint8Array; asksForLogprobs: boolean } {
+  bootstrap(path: string, body: Buffer, place: MeetingPlace): Refusal | PairBody {
     const made = addBootstrap(path, body, place);
     return made instanceof RouterError ? { code: made.code, message: made.message } : made;
   },
 
-  /** The body comes back: the decode engine's is made of it. */
-  prefill: (body: Buffer, path: string, params: string): { prefill: Uint8Array | null; body: Uint8Array } => ({
+  /** The body is in the answer, because the decode engine's body is made of it later. */
+  prefill: (path: string, body: Buffer, params: string): { prefill: Buffer | null; body: Buffer } => ({
     prefill: prefillBody(path, body, params),
     body,
   }),
 
-  decode: (body: Buffer, path: string, params: Uint8Array): Uint8Array | null =>
-    decodeBody(path, body, bufferOf(params)),
+  decode: decodeBody,
 
   both: (
-    body: Buffer,
     path: string,
+    body: Buffer,
     params: { readonly prefill: string; readonly decode: string },
-  ): { prefill: Uint8Array | null; decode: Uint8Array | null } => ({
+  ): { prefill: Buffer | null; decode: Buffer | null } => ({
     prefill: prefillBody(path, body, params.prefill),
     decode: decodeBody(path, body, params.decode),
   }),
@@ -55,4 +54,11 @@ export const bodyCalls = {
   eventWithKnown,
 } as const;
 
-export type BodyCalls = typeof bodyCalls;
+export type BodyThread = WorkerThread<typeof bodyCalls>;
+
+/** Reads and changes bodies: large ones on a thread. */
+export const startBodyThread = (): BodyThread =>
+  new WorkerThread('forward/bodies-in-thread', {
+    here: bodyCalls,
+    limits: { scan: LARGE_SCAN_BYTES, withRank: LARGE_SCAN_BYTES },
+  });

@@ -3,7 +3,7 @@ import { copyInTurns } from '../kit/copy-slices.ts';
 import { EventSplitter, joined } from '../kit/sse.ts';
 import type { Plugin } from '../plugin.ts';
 import type { PayloadOut } from './payload-out.ts';
-import { LARGE_BYTES } from './pd/meeting.ts';
+import { LARGE_BYTES } from '../threads/sizes.ts';
 
 /** The largest answer body, or event of a stream, that is held for plugins. */
 export const MAX_HELD_BYTES = 268_435_456;

@@ -1,5 +1,4 @@
 import type { Exchange } from '../exchange.ts';
-import { bufferOf } from '../kit/bytes.ts';
 import { RouterError } from '../kit/errors.ts';
 import { type Plugin, Refused } from '../plugin.ts';
 
@@ -14,11 +13,15 @@ export interface Merging extends Plugin {
   responseEvent(exchange: Exchange, event: Buffer): Buffer | Promise<Buffer>;
 }
 
-/** What the thread made of an answer; should it fail, that is no fault of a plugin. */
-export async function fromThread(answer: Promise<Uint8Array>): Promise<Buffer> {
-  try {
-    return bufferOf(await answer);
-  } catch (error) {
+/** Runs a call that makes an answer. Its failure is an error of the router, not of a plugin. */
+export function merge(call: () => Buffer | Promise<Buffer>): Buffer | Promise<Buffer> {
+  const failed = (error: unknown): never => {
     throw new Refused(new RouterError('internal_error', `Could not process the response: ${(error as Error).message}`));
+  };
+  try {
+    const made = call();
+    return made instanceof Promise ? made.catch(failed) : made;
+  } catch (error) {
+    return failed(error);
   }
 }

@@ -8,7 +8,7 @@ import { EventLine, MAX_HELD_BYTES } from './event-line.ts';
 import { heardSink } from './listening-sink.ts';
 import type { Merging } from './merging.ts';
 import { PayloadOut } from './payload-out.ts';
-import { LARGE_BYTES } from './pd/meeting.ts';
+import { LARGE_BYTES } from '../threads/sizes.ts';
 import { ReadShare } from './read-share.ts';
 import { ValuesAside } from './values-aside.ts';
 

@@ -1,14 +1,10 @@
 import type { Fleet } from '../fleet/fleet.ts';
 import { keyIs, scanMembers } from '../kit/json-scan.ts';
 import type { Plugin } from '../plugin.ts';
-import { bufferOf } from '../kit/bytes.ts';
-import type { BodyThread } from './body-thread.ts';
+import type { BodyThread } from './body-calls.ts';
 
 const FIELD = 'data_parallel_rank';
 const OPEN_OBJECT = 0x7b;
-
-/** Larger bodies are changed on the thread: this is 3 ms of the worst of them. */
-const LARGE_BYTES = 262_144;
 
 /**
  * Names the rank in the body of SGLang's /generate, which ignores the header that its OpenAI endpoints and vLLM read (SGLang
@@ -20,7 +16,7 @@ const rankField = (thread: BodyThread): Plugin => ({
   requestBody(_, body, { engine, rank }) {
     if (engine !== 'sglang' || rank === null) return body;
     // It is the first plugin: nobody else has this buffer.
-    return body.length <= LARGE_BYTES ? withRank(body, rank) : thread.ask('rank', body, rank).then(bufferOf);
+    return thread.run('withRank', body, rank);
   },
 });
 

@@ -51,13 +51,23 @@ export function copyInTurns(
   next();
 }
 
+/** As `copyInTurns`. Resolves to null when the copy is not wanted any more. */
+export const copiedTogether = (
+  pieces: readonly Uint8Array[],
+  bytes: number,
+  isWanted: () => boolean,
+): Promise<Buffer | null> =>
+  new Promise((resolve) => {
+    const isStillWanted = (): boolean => {
+      if (isWanted()) return true;
+      resolve(null);
+      return false;
+    };
+    copyInTurns(pieces, bytes, isStillWanted, resolve);
+  });
+
 /** A copy in memory of its own, to be given to a thread: made in several turns where it is large. */
-export const copied = (bytes: Uint8Array): Promise<Uint8Array<ArrayBuffer>> =>
-  new Promise((resolve) =>
-    copyInTurns(
-      [bytes],
-      bytes.length,
-      () => true,
-      ({ buffer, length }) => resolve(new Uint8Array(buffer as ArrayBuffer, 0, length)),
-    ),
-  );
+export async function copied(bytes: Uint8Array): Promise<Uint8Array<ArrayBuffer>> {
+  const { buffer, length } = (await copiedTogether([bytes], bytes.length, () => true))!;
+  return new Uint8Array(buffer as ArrayBuffer, 0, length);
+}

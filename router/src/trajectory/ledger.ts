@@ -1,8 +1,9 @@
 import { getHeapStatistics } from 'node:v8';
+import type { Call } from '../threads/serve-calls.ts';
+import { type Answer, type Argument, WorkerThread } from '../threads/worker-thread.ts';
 import type { CaptureOptions } from './capture/capture-calls.ts';
 import { type EndedTurn, type Parcel, TurnPacker } from './capture/turn-parcel.ts';
 import type { LedgerCalls } from './ledger-calls.ts';
-import { type Answer, type Argument, type Call, ThreadCaller } from './thread.ts';
 
 /** What the trajectory thread is started with: plain data, as it crosses over to it. */
 export interface LedgerOptions extends CaptureOptions {
@@ -26,7 +27,7 @@ export const memoryOf = (pieces: readonly Uint8Array[]): ArrayBuffer[] =>
   pieces.map(({ buffer }) => buffer as ArrayBuffer);
 
 /** The trajectory thread, seen from the event loop. */
-export class Ledger extends ThreadCaller<LedgerCalls> {
+export class Ledger extends WorkerThread<LedgerCalls> {
   /** Turns that the store did not take in the end. */
   lost = 0;
   /** Those that ended after the thread did. */
@@ -43,7 +44,7 @@ export class Ledger extends ThreadCaller<LedgerCalls> {
   constructor(options: LedgerOptions, onDeath: (error: Error) => void) {
     // A part of what the caches hold are V8's objects: their limits come on top of the heap that Node gives a thread.
     const heapBytes = getHeapStatistics().heap_size_limit + (options.maxBytes ?? 0);
-    super('trajectory/ledger-in-thread', options, onDeath, Math.ceil(heapBytes / 1_048_576));
+    super('trajectory/ledger-in-thread', { workerData: options, onDeath, heapMb: Math.ceil(heapBytes / 1_048_576) });
   }
 
   /** As `ask`, for those that read the record: what engines are being asked for it is in the answer, if they say it soon. */
@@ -93,7 +94,7 @@ export class Ledger extends ThreadCaller<LedgerCalls> {
     if (parcel === null) return null;
     const answer = this.#awaited();
     const id = answer === null ? 0 : this.await(answer, () => answer(false));
-    return { id, name: 'turnsEnded', argument: parcel };
+    return { id, name: 'turnsEnded', args: [parcel] };
   }
 
   #ship(answer?: readonly Uint8Array[]): void {

@@ -9,6 +9,7 @@ const source = resolve(import.meta.dirname, '../../src');
 const order = [
   'kit',
   'config',
+  'threads',
   'wire',
   'engines',
   'fleet',

@@ -2,9 +2,8 @@ import { type Edit, edited } from '../../kit/json-edit.ts';
 import { MemberFinder, readScalarText, scanItems } from '../../kit/json-scan.ts';
 import { EventSplitter, dataOf, joined } from '../../kit/sse.ts';
 import { bufferOf, sharedCopy } from '../../kit/bytes.ts';
-import type { BodyThread } from '../body-thread.ts';
-import { type Merging, fromThread } from '../merging.ts';
-import { LARGE_BYTES } from './meeting.ts';
+import type { BodyThread } from '../body-calls.ts';
+import { type Merging, merge } from '../merging.ts';
 
 const parts = new MemberFinder(['meta_info', 'index']);
 const NAMES = ['input_token_logprobs', 'input_top_logprobs', 'input_token_ids_logprobs'];
@@ -24,21 +23,11 @@ export interface PackedLists {
 
 /** Puts the lists of a prefill engine's answer in front of those of the decode engine's, in its bytes. */
 export function logprobsMerging(lists: PackedLists, thread: BodyThread): Merging {
-  const found = unpacked(lists);
-  const { length } = lists.bytes;
   return {
     name: 'prefill log probabilities',
-    bytes: length,
-    responseBody: (_x, body) =>
-      body.length + length > LARGE_BYTES
-        ? fromThread(thread.ask('withLists', body, lists))
-        : edited(body, editsOf(body, found)),
-    responseEvent: (_x, event) => {
-      if (event.length > LARGE_BYTES) return fromThread(thread.ask('eventWithLists', event, lists));
-      const edits = editsOfEvent(event, found);
-      const isSmall = edits.reduce((sum, { bytes }) => sum + bytes.length, event.length) <= LARGE_BYTES;
-      return isSmall ? edited(event, edits) : fromThread(thread.ask('eventWithLists', event, lists));
-    },
+    bytes: lists.bytes.length,
+    responseBody: (_x, body) => merge(() => thread.run('withLists', body, lists)),
+    responseEvent: (_x, event) => merge(() => thread.run('eventWithLists', event, lists)),
   };
 }
 

@@ -2,9 +2,6 @@ import type { Worker } from '../../fleet/worker.ts';
 import type { RouterError } from '../../kit/errors.ts';
 import type { Merging } from '../merging.ts';
 
-/** Larger bodies are made ready on the thread (`BodyThread`): vLLM's are read five times over, 4 ms of the worst of these. */
-export const LARGE_BYTES = 65_536;
-
 /** How the two engines of a pair come together for one request. */
 export interface Meeting {
   readonly prefill: Buffer;

@@ -1,6 +1,6 @@
 import type { PairKind } from '../../config/pairs.ts';
 import type { CoarseClock } from '../../kit/clock.ts';
-import type { BodyThread } from '../body-thread.ts';
+import type { BodyThread } from '../body-calls.ts';
 import type { PairStyle } from './meeting.ts';
 import { MooncakeEngines } from './mooncake-engines.ts';
 import { sglangPairs } from './sglang-pairs.ts';

@@ -1,35 +1,21 @@
 import { RouterError } from '../../kit/errors.ts';
-import { bufferOf } from '../../kit/bytes.ts';
-import type { BodyThread } from '../body-thread.ts';
-import { type PairBody, addBootstrap } from './bootstrap.ts';
-import { type PackedLists, logprobsMerging, packedLists } from './logprobs.ts';
-import { type Handover, LARGE_BYTES, type Meeting, type PairStyle } from './meeting.ts';
+import { after } from '../../threads/worker-thread.ts';
+import type { BodyThread } from '../body-calls.ts';
+import { logprobsMerging } from './logprobs.ts';
+import type { Handover, Met, PairStyle } from './meeting.ts';
 
 /** SGLang's: both engines get the same bytes at once, and meet in a room. */
 export function sglangPairs(thread: BodyThread): PairStyle {
+  const read = (answer: Buffer, isEventStream: boolean) =>
+    after(thread.run('packedLists', answer, isEventStream), (lists): Handover => ({
+      decode: null,
+      merging: logprobsMerging(lists, thread),
+    }));
   return {
-    meet(path, body, { host, bootstrapPort }) {
-      const place = { host, port: bootstrapPort };
-      if (body.length > LARGE_BYTES) {
-        return thread
-          .ask('bootstrap', body, path, place)
-          .then((made) =>
-            'code' in made
-              ? new RouterError(made.code, made.message)
-              : meetingOf({ bytes: bufferOf(made.bytes), asksForLogprobs: made.asksForLogprobs }, thread),
-          );
-      }
-      const forBoth = addBootstrap(path, body, place);
-      return forBoth instanceof RouterError ? forBoth : meetingOf(forBoth, thread);
-    },
+    meet: (path, body, { host, bootstrapPort }) =>
+      after(thread.run('bootstrap', path, body, { host, port: bootstrapPort }), (made): Met => {
+        if ('code' in made) return new RouterError(made.code, made.message);
+        return { prefill: made.bytes, decode: made.bytes, read: made.asksForLogprobs ? read : null };
+      }),
   };
-}
-
-function meetingOf({ bytes, asksForLogprobs }: PairBody, thread: BodyThread): Meeting {
-  const handover = (lists: PackedLists): Handover => ({ decode: null, merging: logprobsMerging(lists, thread) });
-  const read = (answer: Buffer, isEventStream: boolean): Handover | Promise<Handover> =>
-    answer.length > LARGE_BYTES
-      ? thread.ask('packedLists', answer, isEventStream).then(handover)
-      : handover(packedLists(answer, isEventStream));
-  return { prefill: bytes, decode: bytes, read: asksForLogprobs ? read : null };
 }

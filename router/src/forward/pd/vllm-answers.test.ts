@@ -1,11 +1,11 @@
 import { equal } from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Exchange } from '../../exchange.ts';
-import { BodyThread } from '../body-thread.ts';
+import { startBodyThread } from '../body-calls.ts';
 import { mergingOf, readPrefill } from './vllm-answers.ts';
 
 const x = {} as Exchange;
-const mergingIn = (prefill: string) => mergingOf(readPrefill(Buffer.from(prefill)).known, new BodyThread());
+const mergingIn = (prefill: string) => mergingOf(readPrefill(Buffer.from(prefill)).known, startBodyThread());
 
 /** What becomes of a decode engine's answer after that of a prefill engine. */
 function merged(prefill: string, decode: string): string {

@@ -2,9 +2,8 @@ import { type Edit, edited, settingMembers } from '../../kit/json-edit.ts';
 import { MemberFinder, readString, scanItems } from '../../kit/json-scan.ts';
 import { dataOf } from '../../kit/sse.ts';
 import { bufferOf, sharedCopy } from '../../kit/bytes.ts';
-import type { BodyThread } from '../body-thread.ts';
-import { type Merging, fromThread } from '../merging.ts';
-import { LARGE_BYTES } from './meeting.ts';
+import type { BodyThread } from '../body-calls.ts';
+import { type Merging, merge } from '../merging.ts';
 import { joinedExperts } from './routed-experts.ts';
 
 /** Where things stand in an answer of vLLM (0.32.0), by path: in it, in its first choice, in the details of its usage. */
@@ -37,7 +36,7 @@ interface Places {
 /** What a prefill engine said, each in memory of its own: it goes from thread to thread. */
 export interface PrefillSaid {
   /** Its `kv_transfer_params`, byte for byte; null: it has handed nothing over. */
-  readonly params: Uint8Array | null;
+  readonly params: Buffer | null;
   /** What a decode engine can't know; null: there is nothing of that. */
   readonly known: Known | null;
 }
@@ -68,7 +67,7 @@ export function readPrefill(answer: Buffer): PrefillSaid {
   return { params: isObject ? ownCopy(params) : null, known: hasAny ? known : null };
 }
 
-const ownCopy = (bytes: Buffer | null): Uint8Array | null => (bytes === null ? null : sharedCopy([bytes]));
+const ownCopy = (bytes: Buffer | null): Buffer | null => (bytes === null ? null : bufferOf(sharedCopy([bytes])));
 
 /** What only the prefill engine knows. */
 export interface Known {
@@ -86,16 +85,8 @@ export function mergingOf(known: Known | null, thread: BodyThread): Merging | nu
   return {
     name: 'what the prefill engine knows',
     bytes,
-    responseBody: (_x, body) =>
-      body.length + bytes > LARGE_BYTES ? fromThread(thread.ask('withKnown', body, known)) : withKnown(body, known),
-    responseEvent: (_x, event) => {
-      if (event.length > LARGE_BYTES) return fromThread(thread.ask('eventWithKnown', event, known));
-      const places = placesInEvent(event);
-      if (places === null) return event;
-      return event.length + bytesFor(places, known) > LARGE_BYTES
-        ? fromThread(thread.ask('eventWithKnown', event, known))
-        : merged(event, places, known);
-    },
+    responseBody: (_x, body) => merge(() => thread.run('withKnown', body, known)),
+    responseEvent: (_x, event) => merge(() => thread.run('eventWithKnown', event, known)),
   };
 }
 
@@ -104,19 +95,9 @@ export const withKnown = (body: Buffer, known: Known): Buffer => merged(body, pl
 
 /** As `withKnown`, of an event of its stream. */
 export function eventWithKnown(event: Buffer, known: Known): Buffer {
-  const places = placesInEvent(event);
-  return places === null ? event : merged(event, places, known);
-}
-
-/** Of what is known, how much has a place there. */
-function bytesFor(places: Places, known: Known): number {
-  const parts = [
-    [places.logprobs, known.logprobs],
-    [places.idLogprobs, known.idLogprobs],
-    [places.choiceLogprobs, known.choiceLogprobs],
-    [places.experts, known.experts],
-  ] as const;
-  return parts.reduce((sum, [place, part]) => sum + (place === null ? 0 : (part?.length ?? 0)), 0);
+  const [start, end] = dataOf(event);
+  // Its data is not on one line.
+  return start < 0 ? event : merged(event, placesIn(event, start, end), known);
 }
 
 function merged(bytes: Buffer, to: Places, known: Known): Buffer {
@@ -136,12 +117,6 @@ function merged(bytes: Buffer, to: Places, known: Known): Buffer {
     else edits.push(...(settingMembers(bytes, ...to.details, { cached_tokens: cached }) ?? []));
   }
   return edited(bytes, edits);
-}
-
-/** null: its data is not on one line. */
-function placesInEvent(event: Buffer): Places | null {
-  const [start, end] = dataOf(event);
-  return start < 0 ? null : placesIn(event, start, end);
 }
 
 function placesIn(bytes: Buffer, start: number, end: number): Places {

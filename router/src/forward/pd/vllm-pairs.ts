@@ -1,13 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import type { Worker } from '../../fleet/worker.ts';
 import { RouterError } from '../../kit/errors.ts';
-import { bufferOf } from '../../kit/bytes.ts';
-import type { BodyThread } from '../body-thread.ts';
-import { isForOne } from './for-one.ts';
-import { LARGE_BYTES, type Handover, type Met, type PairStyle } from './meeting.ts';
+import { after } from '../../threads/worker-thread.ts';
+import type { BodyThread } from '../body-calls.ts';
+import type { Handover, Met, PairStyle } from './meeting.ts';
 import type { MooncakeEngines } from './mooncake-engines.ts';
-import { type PrefillSaid, mergingOf, readPrefill } from './vllm-answers.ts';
-import { decodeBody, prefillBody } from './vllm-bodies.ts';
+import { mergingOf } from './vllm-answers.ts';
 
 /** What the ways of vLLM's pairs depend on; read for every request. */
 export interface VllmPairOptions {
@@ -22,55 +20,37 @@ const KEEP =
 const noObject = (): RouterError =>
   new RouterError('bad_request', 'A prefill/decode pair needs a JSON object as the request body.');
 
-const bufferOrNull = (bytes: Uint8Array | null): Buffer | null => (bytes === null ? null : bufferOf(bytes));
-
-/** What `then` makes of a prefill engine's answer. */
-const reading = <T>(answer: Buffer, thread: BodyThread, then: (said: PrefillSaid) => T | Promise<T>): T | Promise<T> =>
-  answer.length > LARGE_BYTES ? thread.ask('readPrefill', answer).then(then) : then(readPrefill(answer));
-
 const forOne =
   (options: VllmPairOptions, thread: BodyThread) =>
   (path: string, body: Buffer): boolean | Promise<boolean> =>
-    body.length > LARGE_BYTES
-      ? thread.ask('isForOne', body, path, options.minPromptTokens)
-      : isForOne(path, body, options.minPromptTokens);
+    thread.run('isForOne', path, body, options.minPromptTokens);
 
 /** The prefill engine first; where its KV is, as it says it, leads the decode engine there. */
 export function nixlPairs(options: VllmPairOptions, thread: BodyThread): PairStyle {
-  const meeting = (path: string, body: Buffer, prefill: Buffer | null): Met => {
-    if (prefill === null) return noObject();
-    return {
-      prefill,
-      decode: null,
-      read(answer) {
-        return reading(answer, thread, ({ params, known }) => {
-          if (params === null) return null;
-          const merging = mergingOf(known, thread);
-          const handover = (decode: Buffer | null): Handover | null => (decode === null ? null : { decode, merging });
-          if (body.length <= LARGE_BYTES) return handover(decodeBody(path, body, bufferOf(params)));
-          return thread.ask('decode', body, path, params).then((decode) => handover(bufferOrNull(decode)));
-        });
-      },
-    };
-  };
   return {
     isForOne: forOne(options, thread),
-    meet(path, body) {
-      if (body.length <= LARGE_BYTES) return meeting(path, body, prefillBody(path, body, KEEP));
-      return thread
-        .ask('prefill', body, path, KEEP)
-        .then((made) => meeting(path, bufferOf(made.body), bufferOrNull(made.prefill)));
-    },
+    meet: (path, given) =>
+      after(thread.run('prefill', path, given, KEEP), ({ prefill, body }): Met => {
+        if (prefill === null) return noObject();
+        const read = (answer: Buffer) =>
+          after(thread.run('readPrefill', answer), ({ params, known }) => {
+            if (params === null) return null;
+            const merging = mergingOf(known, thread);
+            const handover = (decode: Buffer | null): Handover | null => (decode === null ? null : { decode, merging });
+            return after(thread.run('decode', path, body, params), handover);
+          });
+        return { prefill, decode: null, read };
+      }),
   };
 }
 
 /** Both at once: the decode engine asks for a transfer by its name, and waits until the prefill engine has it. */
 export function mooncakePairs(options: VllmPairOptions, engines: MooncakeEngines, thread: BodyThread): PairStyle {
-  const meeting = (prefill: Buffer | null, decode: Buffer | null): Met => {
-    if (prefill === null || decode === null) return noObject();
-    const handover = ({ known }: PrefillSaid): Handover => ({ decode: null, merging: mergingOf(known, thread) });
-    return { prefill, decode, read: (answer) => reading(answer, thread, handover) };
-  };
+  const read = (answer: Buffer) =>
+    after(thread.run('readPrefill', answer), ({ known }): Handover => ({
+      decode: null,
+      merging: mergingOf(known, thread),
+    }));
   const meet = (path: string, body: Buffer, prefillWorker: Worker, engineId: string | null): Met | Promise<Met> => {
     if (engineId === null) return 'its bootstrap server does not say which engine it is';
     const transfer = `"transfer_id":"xfer-${randomUUID()}"`;
@@ -80,20 +60,13 @@ export function mooncakePairs(options: VllmPairOptions, engines: MooncakeEngines
       prefill: `{"do_remote_decode":true,"do_remote_prefill":false,${transfer}}`,
       decode: `{"do_remote_decode":false,"do_remote_prefill":true,${transfer},${where},${who}}`,
     };
-    if (body.length <= LARGE_BYTES) {
-      return meeting(prefillBody(path, body, params.prefill), decodeBody(path, body, params.decode));
-    }
-    return thread
-      .ask('both', body, path, params)
-      .then(({ prefill, decode }) => meeting(bufferOrNull(prefill), bufferOrNull(decode)));
+    return after(thread.run('both', path, body, params), ({ prefill, decode }) =>
+      prefill === null || decode === null ? noObject() : { prefill, decode, read },
+    );
   };
   return {
     isForOne: forOne(options, thread),
-    meet(path, body, prefillWorker) {
-      const engineId = engines.idOf(prefillWorker);
-      return typeof engineId === 'string'
-        ? meet(path, body, prefillWorker, engineId)
-        : engineId.then((id) => meet(path, body, prefillWorker, id));
-    },
+    meet: (path, body, prefillWorker) =>
+      after(engines.idOf(prefillWorker), (engineId) => meet(path, body, prefillWorker, engineId)),
   };
 }

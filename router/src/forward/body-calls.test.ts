@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { type BodyCalls, bodyCalls } from './body-calls.ts';
-import { BodyThread } from './body-thread.ts';
+import { WorkerThread } from '../threads/worker-thread.ts';
+import { bodyCalls } from './body-calls.ts';
+import { orders } from '../classify/keys.ts';
 import { packedLists } from './pd/logprobs.ts';
 import { readPrefill } from './pd/vllm-answers.ts';
 
@@ -12,13 +13,14 @@ const params = { prefill: '{"keep":1}', decode: '{"get":9007199254740993}' };
 
 /** Every question, asked in the thread and here. */
 const questions: readonly ((ask: Ask, body: Buffer) => unknown)[] = [
-  (ask, body) => ask('rank', body, 3),
-  (ask, body) => ask('isForOne', body, '/v1/completions', 100),
-  (ask, body) => ask('bootstrap', body, '/generate', place),
-  (ask, body) => ask('prefill', body, '/v1/chat/completions', params.prefill),
-  (ask, body) => ask('prefill', body, '/inference/v1/generate', params.prefill),
-  (ask, body) => ask('decode', body, '/v1/completions', Buffer.from(params.decode)),
-  (ask, body) => ask('both', body, '/v1/completions', params),
+  (ask, body) => ask('withRank', body, 3),
+  (ask, body) => ask('scan', body, { places: orders.turnout([]), wantsContentKey: true, wantsPrompt: true }),
+  (ask, body) => ask('isForOne', '/v1/completions', body, 100),
+  (ask, body) => ask('bootstrap', '/generate', body, place),
+  (ask, body) => ask('prefill', '/v1/chat/completions', body, params.prefill),
+  (ask, body) => ask('prefill', '/inference/v1/generate', body, params.prefill),
+  (ask, body) => ask('decode', '/v1/completions', body, Buffer.from(params.decode)),
+  (ask, body) => ask('both', '/v1/completions', body, params),
   (ask, body) => ask('packedLists', body, false),
   (ask, body) => ask('packedLists', Buffer.concat([Buffer.from('data: '), body, Buffer.from('\n\n')]), true),
   (ask, body) => ask('readPrefill', body),
@@ -26,7 +28,7 @@ const questions: readonly ((ask: Ask, body: Buffer) => unknown)[] = [
   (ask, body) => ask('withLists', body, packedLists(Buffer.from(body), false)),
   (ask, body) => ask('withKnown', body, readPrefill(Buffer.from(body)).known ?? nothing),
 ];
-type Ask = (name: keyof BodyCalls, body: Buffer, ...rest: unknown[]) => unknown;
+type Ask = (name: keyof typeof bodyCalls, ...args: unknown[]) => unknown;
 
 /** As text, whatever kind of bytes it is; numbers of rooms are by chance. */
 function shown(answer: unknown): string {
@@ -56,11 +58,11 @@ const text = fc
   });
 
 test('the thread answers what would be answered here', async (t) => {
-  const thread = new BodyThread();
+  // Without calls that run here.
+  const thread = new WorkerThread<typeof bodyCalls>('forward/bodies-in-thread');
   t.after(() => thread.close());
-  const inThread = thread.ask.bind(thread) as unknown as Ask;
-  const here = ((name: keyof BodyCalls, body: Buffer, ...rest: unknown[]) =>
-    (bodyCalls[name] as (body: Buffer, ...rest: unknown[]) => unknown)(body, ...rest)) as Ask;
+  const inThread = thread.run.bind(thread) as unknown as Ask;
+  const here: Ask = (name, ...args) => (bodyCalls[name] as (...args: unknown[]) => unknown)(...args);
   await fc.assert(
     fc.asyncProperty(text, async (body) => {
       const answers = await Promise.all(questions.map((question) => question(inThread, Buffer.from(body))));
@@ -69,35 +71,5 @@ test('the thread answers what would be answered here', async (t) => {
       }
     }),
     { numRuns: 60 },
-  );
-});
-
-test('a body is given away when it is all there is in its memory, and copied when it lies among others', async (t) => {
-  const thread = new BodyThread();
-  t.after(() => thread.close());
-  const own = Buffer.alloc(100_000, ' ');
-  own.write('{}');
-  const among = Buffer.alloc(200_000, ' ').subarray(0, 100_000);
-  among.write('{}');
-  const changed = await Promise.all([thread.ask('rank', own, 1), thread.ask('rank', among, 2)]);
-  assert.deepEqual([own.length, among.length], [0, 100_000]);
-  assert.deepEqual(
-    changed.map((bytes) => Buffer.from(bytes).toString().trim()),
-    ['{"data_parallel_rank":1}', '{"data_parallel_rank":2}'],
-  );
-});
-
-test('a question that fails is told so, and those around it are answered', async (t) => {
-  const thread = new BodyThread();
-  t.after(() => thread.close());
-  const answers = await Promise.allSettled([
-    thread.ask('rank', Buffer.from('{}'), 1),
-    // No such path: a fault of the router's.
-    thread.ask('prefill', Buffer.from('{}'), '/nowhere', '{}'),
-    thread.ask('rank', Buffer.from('{}'), 2),
-  ]);
-  assert.deepEqual(
-    answers.map(({ status }) => status),
-    ['fulfilled', 'rejected', 'fulfilled'],
   );
 });

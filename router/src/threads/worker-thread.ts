@@ -1,0 +1,201 @@
+import { type Transferable, Worker } from 'node:worker_threads';
+import { entryFile } from '../config/entry-file.ts';
+import { bufferOf } from '../kit/bytes.ts';
+import { Slots } from '../kit/slots.ts';
+import { type Call, type Calls, type Reply, buffersIn, memoryIn } from './serve-calls.ts';
+import { LARGE_BYTES } from './sizes.ts';
+
+export type Argument<F> = F extends (argument: infer A) => unknown ? A : never;
+export type Answer<F> = F extends (...args: never[]) => infer R ? Awaited<R> : never;
+
+export interface ThreadOptions<C extends Calls> {
+  readonly workerData?: unknown;
+  /** How large V8's heap of the thread may grow. Default: Node's. */
+  readonly heapMb?: number;
+  /** The calls that `run` runs on the caller's own thread when they are small. */
+  readonly here?: Partial<C>;
+  /** For these calls, the bytes of arguments above which `run` uses the thread. Default: `LARGE_BYTES`. */
+  readonly limits?: Partial<Record<keyof C, number>>;
+  /**
+   * For a thread that has state. It starts at once. If it ends by itself, this is called once, after all calls have failed, and
+   * the thread is not started again. Without this, the first call starts the thread, also the first call after it ended by itself.
+   */
+  readonly onDeath?: (error: Error) => void;
+}
+
+interface Pending {
+  readonly resolve: (value: never) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/**
+ * Calls functions on a worker thread. Calls of one turn of the event loop are sent in one message, as a message costs more than its
+ * content. The thread runs them in order; a call that returns a promise does not delay those after it.
+ */
+export class WorkerThread<C extends Calls> {
+  readonly #program: string;
+  readonly #options: ThreadOptions<C>;
+  /** By the number of the call, less one: 0 is the number of all calls without a reply. */
+  readonly #pending = new Slots<Pending>();
+  #worker: Worker | null = null;
+  #calls: Call[] = [];
+  #transfer: Transferable[] = [];
+  #willFlush = false;
+  #isOver = false;
+
+  /** @param program the thread's module, as for `entryFile` */
+  constructor(program: string, options: ThreadOptions<C> = {}) {
+    this.#program = program;
+    this.#options = options;
+    if (options.onDeath !== undefined) this.#worker = this.#start();
+  }
+
+  /**
+   * Runs a call on this thread when the buffers in its arguments are small, else on the other thread. Large buffers are given to the
+   * thread: the caller must not use them any more.
+   */
+  run<N extends keyof C & string>(name: N, ...args: Parameters<C[N]>): Answer<C[N]> | Promise<Answer<C[N]>> {
+    const here = this.#options.here?.[name];
+    if (here !== undefined) {
+      let bytes = 0;
+      for (const arg of args) for (const { length } of buffersIn(arg)) bytes += length;
+      if (bytes <= (this.#options.limits?.[name] ?? LARGE_BYTES)) return here(...(args as never[])) as Answer<C[N]>;
+    }
+    // A part of a larger memory is copied, since all of that memory would be sent.
+    const own = args.map((arg: unknown) =>
+      arg instanceof Uint8Array && arg.length < arg.buffer.byteLength ? new Uint8Array(arg) : arg,
+    );
+    return this.#ask<N>(name, own, own.flatMap(memoryIn)).then(withBuffers);
+  }
+
+  ask<N extends keyof C & string>(
+    name: N,
+    argument: Argument<C[N]>,
+    transfer: readonly Transferable[] = [],
+  ): Promise<Answer<C[N]>> {
+    return this.#ask<N>(name, [argument], transfer);
+  }
+
+  #ask<N extends keyof C & string>(
+    name: N,
+    args: readonly unknown[],
+    transfer: readonly Transferable[],
+  ): Promise<Answer<C[N]>> {
+    return new Promise((resolve, reject) => {
+      if (this.#isOver) {
+        reject(new Error('the thread has ended'));
+        return;
+      }
+      this.#worker ??= this.#start();
+      this.#send({ id: this.await(resolve, reject), name, args }, transfer);
+    });
+  }
+
+  /** @returns the number of a call that gets a reply */
+  protected await(resolve: (value: never) => void, reject: (error: Error) => void): number {
+    const id = this.#pending.put({ resolve, reject }) + 1;
+    // A reply that is pending keeps the process running.
+    if (this.#pending.size === 1) this.#worker?.ref();
+    return id;
+  }
+
+  /** A call without a reply, to a thread that has started. */
+  tell<N extends keyof C & string>(name: N, argument: Argument<C[N]>, transfer: readonly Transferable[] = []): void {
+    if (!this.#isOver) this.#send({ id: 0, name, args: [argument] }, transfer);
+  }
+
+  /** Ends the thread once all earlier calls have their replies. */
+  async close(): Promise<void> {
+    await this.idle();
+    this.#isOver = true;
+    const worker = this.#worker;
+    this.#worker = null;
+    await worker?.terminate();
+  }
+
+  /** Resolves when all earlier calls have their replies. */
+  protected async idle(): Promise<void> {
+    while (this.#pending.size > 0 && !this.#isOver) await new Promise((resolve) => setImmediate(resolve));
+  }
+
+  /** The thread has ended and is not started again. */
+  protected get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** Sends the waiting calls now, not at the end of this turn of the event loop. */
+  protected flush(): void {
+    const first = this.first();
+    const calls = first === null ? this.#calls : [first, ...this.#calls];
+    const transfer = this.#transfer;
+    this.#calls = [];
+    this.#transfer = [];
+    this.#willFlush = false;
+    if (calls.length > 0) this.#worker?.postMessage(calls, transfer);
+  }
+
+  /** A call to be sent before the other calls of a message, or null. */
+  protected first(): Call | null {
+    return null;
+  }
+
+  /** Sends the waiting calls at the end of this turn of the event loop. */
+  protected flushSoon(): void {
+    if (this.#willFlush) return;
+    this.#willFlush = true;
+    setImmediate(() => this.flush());
+  }
+
+  #send(call: Call, transfer: readonly Transferable[]): void {
+    this.flushSoon();
+    this.#calls.push(call);
+    this.#transfer.push(...transfer);
+  }
+
+  #start(): Worker {
+    const { workerData, heapMb } = this.#options;
+    const worker = new Worker(entryFile(this.#program), {
+      workerData,
+      ...(heapMb === undefined ? {} : { resourceLimits: { maxOldGenerationSizeMb: heapMb } }),
+    });
+    worker.on('message', (replies: readonly Reply[]) => {
+      for (const reply of replies) this.#settle(reply);
+    });
+    worker.on('error', (error) => this.#end(worker, error as Error));
+    worker.on('exit', () => this.#end(worker, new Error('the thread ended')));
+    // Last, because a listener for messages keeps the process running.
+    worker.unref();
+    return worker;
+  }
+
+  #settle({ id, value, error }: Reply): void {
+    const pending = this.#pending.take(id - 1);
+    if (this.#pending.size === 0) this.#worker?.unref();
+    if (error === undefined) pending?.resolve(value as never);
+    else pending?.reject(new Error(error));
+  }
+
+  #end(worker: Worker, error: Error): void {
+    if (worker !== this.#worker) return;
+    this.#worker = null;
+    this.#calls = [];
+    this.#transfer = [];
+    this.#isOver = this.#options.onDeath !== undefined;
+    for (const { reject } of this.#pending.takeAll()) reject(error);
+    this.#options.onDeath?.(error);
+  }
+}
+
+/** The Buffers of an answer: they arrive as plain arrays of bytes. */
+function withBuffers<T>(value: T): T {
+  if (value instanceof Uint8Array) return bufferOf(value) as T;
+  if (typeof value !== 'object' || value === null) return value;
+  for (const [name, member] of Object.entries(value)) {
+    if (member instanceof Uint8Array) (value as Record<string, unknown>)[name] = bufferOf(member);
+  }
+  return value;
+}
+
+/** Continues with a result that may be there already: at once then. */
+export const after = <T, R>(value: T | Promise<T>, then: (value: T) => R | Promise<R>): R | Promise<R> =>
+  value instanceof Promise ? value.then(then) : then(value);
