@@ -1,5 +1,6 @@
 /** SGLang's control endpoints: what identifies it, its health, and what an operator or trainer does to it. */
 
+import { sglangAdapters } from './adapters.ts';
 import type { HttpCall } from './http-call.ts';
 import { SchemaProblem } from './read-request.ts';
 import { refuse } from './refusal.ts';
@@ -29,6 +30,8 @@ export const sglangRoutes: Routes = {
   'POST /update_weights_from_disk': updateWeights,
   'POST /update_weights_from_tensor': updateWeights,
   'POST /update_weights_from_distributed': updateWeights,
+  'POST /load_lora_adapter': sglangAdapters.load,
+  'POST /unload_lora_adapter': sglangAdapters.unload,
 };
 
 /** The real one generates a token, so it is slow when busy and answers 503 while paused. */

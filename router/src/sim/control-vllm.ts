@@ -1,5 +1,6 @@
 /** vLLM's control endpoints, the ones of its development mode included. */
 
+import { vllmAdapters } from './adapters.ts';
 import type { HttpCall } from './http-call.ts';
 import { inferenceGenerate } from './inference.ts';
 import { Problem, SchemaProblem } from './read-request.ts';
@@ -24,8 +25,8 @@ export const vllmRoutes: Routes = {
   'POST /abort_requests': abortRequests,
   'POST /update_weight_version': updateWeightVersion,
   'POST /collective_rpc': collectiveRpc,
-  'POST /v1/load_lora_adapter': loadAdapter,
-  'POST /v1/unload_lora_adapter': unloadAdapter,
+  'POST /v1/load_lora_adapter': vllmAdapters.load,
+  'POST /v1/unload_lora_adapter': vllmAdapters.unload,
 };
 
 async function pause(call: HttpCall): Promise<void> {
@@ -69,25 +70,4 @@ async function collectiveRpc(call: HttpCall): Promise<void> {
   const path = (kwargs as { weights_path?: unknown } | undefined)?.weights_path;
   await call.core.loadWeights(typeof path === 'string' ? path : call.core.options.modelPath, undefined);
   call.json(200, { results: [null] });
-}
-
-function loadAdapter(call: HttpCall): void {
-  const { lora_name: name, lora_path: path, load_inplace: inPlace } = call.body;
-  if (typeof name !== 'string') return refuse(call, 400, new SchemaProblem('Field required', 'body.lora_name'));
-  if (typeof path !== 'string') return refuse(call, 400, new SchemaProblem('Field required', 'body.lora_path'));
-  if (call.core.modelNames.has(name) && inPlace !== true) {
-    const message = `The lora adapter '${name}' has already been loaded.`;
-    return call.json(400, { error: { message, type: 'InvalidUserInput', param: null, code: 400 } });
-  }
-  call.core.modelNames.set(name, path);
-  call.text(200, `Success: LoRA adapter '${name}' added successfully.`);
-}
-
-function unloadAdapter(call: HttpCall): void {
-  const name = call.body.lora_name;
-  if (typeof name !== 'string') return refuse(call, 400, new SchemaProblem('Field required', 'body.lora_name'));
-  if (name === call.core.options.model || !call.core.modelNames.delete(name)) {
-    return refuse(call, 404, new Problem(`The lora adapter '${name}' cannot be found.`));
-  }
-  call.text(200, `Success: LoRA adapter '${name}' removed successfully.`);
 }

@@ -177,6 +177,12 @@ export class Core {
     if (!this.paused) this.resume();
   }
 
+  /** null: an adapter of this name is not loaded. */
+  adapterSampler(name: string): Sampler | null {
+    const path = this.modelNames.get(name);
+    return path === undefined ? null : this.#samplerOf(`${this.modelPath} with ${path}`);
+  }
+
   stats(): SimStats {
     const { scheduler } = this;
     const cpu = process.cpuUsage();

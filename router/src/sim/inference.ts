@@ -2,8 +2,9 @@
 
 import { randomUUID } from 'node:crypto';
 import type { HttpCall } from './http-call.ts';
+import { readPromptLogprobs, vllmPromptLogprobs } from './prompt-scores.ts';
 import { Problem, SchemaProblem, readPrompts, readSampling, type Fields } from './read-request.ts';
-import { refuse } from './refusal.ts';
+import { refuse, unknownModel } from './refusal.ts';
 import { Sequence } from './sequence.ts';
 import { StreamOut } from './stream-out.ts';
 import { WholeOut } from './whole-out.ts';
@@ -17,12 +18,15 @@ interface InferenceRequest {
   sequences: Sequence[];
   /** Alternatives per token; null: no logprobs were asked for. */
   topLogprobs: number | null;
+  promptLogprobs: number | null;
   returnsPrompt: boolean;
 }
 
 export function inferenceGenerate(call: HttpCall): void {
   const { given: body, core } = call;
   if (body instanceof SchemaProblem) return refuse(call, 400, body);
+  const unknown = unknownModel(core, body);
+  if (unknown !== null) return refuse(call, 404, unknown);
   const request = read(call, body);
   if (request instanceof Problem) return refuse(call, 400, request);
   const { id, sequences } = request;
@@ -51,6 +55,7 @@ export function inferenceGenerate(call: HttpCall): void {
     usage: usage(sequences),
     prompt_token_ids: request.returnsPrompt ? sequences[0]!.prompt : null,
     output_mode: 'tokens',
+    prompt_logprobs: vllmPromptLogprobs(core, sequences[0]!, request.promptLogprobs),
     choices: sequences.map((sequence, index) =>
       choice(call, request, { sequence, index, from: 0, to: sequence.output.length }),
     ),
@@ -114,15 +119,23 @@ function read(call: HttpCall, body: Fields): InferenceRequest | Problem {
   if (maxTokens < 1 || prompt!.length + maxTokens > limit) {
     return new Problem(`The prompt and max_tokens have more than ${limit} tokens, or max_tokens is below 1.`);
   }
+  const promptLogprobs = readPromptLogprobs(core, params, body.stream === true);
+  if (promptLogprobs instanceof Problem) return promptLogprobs;
+  const { model } = body;
+  const isAdapter = typeof model === 'string' && model !== core.options.model;
+  const adapter = isAdapter ? core.adapterSampler(model) : null;
   const id = typeof body.request_id === 'string' ? body.request_id : (call.header('x-request-id') ?? randomUUID());
-  const namespace = typeof body.cache_salt === 'string' ? body.cache_salt : '';
+  const salt = typeof body.cache_salt === 'string' ? body.cache_salt : '';
+  const namespace = isAdapter ? `${salt}\n${model}` : salt;
   const top = params.logprobs;
   return {
     id,
-    sequences: Array.from(
-      { length: samples },
-      (_, s) => new Sequence(s === 0 ? id : `${s}_${id}`, prompt!, sampling.sample(s, maxTokens), namespace),
-    ),
+    sequences: Array.from({ length: samples }, (_, s) => {
+      const sequence = new Sequence(s === 0 ? id : `${s}_${id}`, prompt!, sampling.sample(s, maxTokens), namespace);
+      sequence.sampler = adapter;
+      return sequence;
+    }),
+    promptLogprobs,
     topLogprobs: typeof top === 'number' ? Math.max(0, Math.min(top, 100)) : null,
     returnsPrompt: body.return_token_ids === true,
   };

@@ -18,6 +18,8 @@ export interface OpenAiRequest {
   sequences: Sequence[];
   /** Alternatives per token beside the chosen one's logprob; null when logprobs were not asked for. */
   topLogprobs: number | null;
+  /** vLLM, of completions: alternatives per prompt token; null when not asked for. */
+  promptLogprobs: number | null;
   tokensAsIds: boolean;
   returnTokenIds: boolean;
   returnMetaInfo: boolean;

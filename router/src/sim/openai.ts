@@ -4,8 +4,9 @@ import { randomUUID } from 'node:crypto';
 import { readMessages, renderChat } from './chat-template.ts';
 import type { HttpCall } from './http-call.ts';
 import type { OpenAiDialect, OpenAiRequest } from './openai-dialect.ts';
+import { readPromptLogprobs } from './prompt-scores.ts';
 import { Problem, SchemaProblem, readPrompts, readSampling, type Fields } from './read-request.ts';
-import { refuse } from './refusal.ts';
+import { refuse, unknownModel } from './refusal.ts';
 import { Sequence } from './sequence.ts';
 import { sglangDialect } from './sglang-dialect.ts';
 import { StreamOut } from './stream-out.ts';
@@ -35,12 +36,9 @@ function answer(call: HttpCall, isChat: boolean): void {
   const dialect: OpenAiDialect = core.options.kind === 'vllm' ? vllmDialect : sglangDialect;
   if (body instanceof SchemaProblem) return refuse(call, 400, body);
 
-  const { model } = core.options;
   // SGLang takes any model name, vLLM answers 404 (both measured).
-  if (core.options.kind === 'vllm' && typeof body.model === 'string' && !core.modelNames.has(body.model)) {
-    const message = `The model \`${body.model}\` does not exist. Valid aliases: ${model}.`;
-    return refuse(call, 404, new Problem(message, 'model'));
-  }
+  const unknown = core.options.kind === 'vllm' ? unknownModel(core, body) : null;
+  if (unknown !== null) return refuse(call, 404, unknown);
   if (body.cache_salt === '') {
     const message = "Parameter 'cache_salt' must be a non-empty string if provided.";
     return refuse(call, 400, new Problem(message, 'cache_salt'));
@@ -77,6 +75,12 @@ function read(call: HttpCall, body: Fields, isChat: boolean): OpenAiRequest | Pr
     return isOfSchema ? new SchemaProblem(message, 'body.max_tokens') : new Problem(message, 'max_tokens');
   }
 
+  const isVllm = core.options.kind === 'vllm';
+  const promptLogprobs = isVllm && !isChat ? readPromptLogprobs(core, body, body.stream === true) : null;
+  if (promptLogprobs instanceof Problem) return promptLogprobs;
+  const isAdapter = isVllm && typeof body.model === 'string' && body.model !== core.options.model;
+  const adapter = isAdapter ? core.adapterSampler(body.model as string) : null;
+
   const id = requestId(call, body, isChat);
   const namespace = [body.cache_salt, body.extra_key, body.model === core.options.model ? '' : body.model]
     .map((part) => (typeof part === 'string' && part !== 'default' ? part : ''))
@@ -93,7 +97,9 @@ function read(call: HttpCall, body: Fields, isChat: boolean): OpenAiRequest | Pr
       );
     }
     for (let s = 0; s < samples; s += 1) {
-      sequences.push(new Sequence(sequenceId(call, id, isChat, p, s), prompt, sampling.sample(s, tokens), namespace));
+      const sequence = new Sequence(sequenceId(call, id, isChat, p, s), prompt, sampling.sample(s, tokens), namespace);
+      sequence.sampler = adapter;
+      sequences.push(sequence);
     }
   }
 
@@ -110,6 +116,7 @@ function read(call: HttpCall, body: Fields, isChat: boolean): OpenAiRequest | Pr
     samples,
     sequences,
     topLogprobs: readTopLogprobs(body, isChat),
+    promptLogprobs,
     tokensAsIds: body.return_tokens_as_token_ids === true,
     returnTokenIds: body.return_token_ids === true,
     returnMetaInfo: body.return_meta_info === true,

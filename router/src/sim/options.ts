@@ -41,6 +41,10 @@ export interface SimOptions {
   blockTokens: number;
   /** Prompt + output of one sequence. */
   maxModelTokens: number;
+  /** vLLM's `--max-logprobs`: alternatives per position that a request may ask for. */
+  maxLogprobs: number;
+  /** LoRA adapters can be loaded while it runs: VLLM_ALLOW_RUNTIME_LORA_UPDATING, SGLang's `--enable-lora`. */
+  loraLoading: boolean;
 
   /** A sequence ends by itself with this mean length (memoryless, so that a resumed one ends alike); 0 = never. */
   meanOutputTokens: number;
@@ -89,6 +93,8 @@ export const simDefaults: SimOptions = {
   kvTokens: 450_000,
   blockTokens: 16,
   maxModelTokens: 32_768,
+  maxLogprobs: 20,
+  loraLoading: true,
   meanOutputTokens: 256,
   retokenizationDrift: false,
   variedSampling: false,

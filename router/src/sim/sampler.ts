@@ -72,10 +72,13 @@ export class Sampler {
 
   logprob(view: number, id: number): number {
     if (id === endOfTurn) return this.#endChance > 0 ? Math.log(this.#endChance) : lowestLogprob;
-    const offset = id - firstWord;
-    if (offset < 0 || offset >= this.#range) return lowestLogprob;
-    const first = this.#word(view, 0) - firstWord;
-    return this.#rankLogprob(view, (offset - first + this.#range) % this.#range);
+    const rank = this.#rank(view, id);
+    return rank === null ? lowestLogprob : this.#rankLogprob(view, rank);
+  }
+
+  /** 1 for the likeliest word. What is not a word comes after all words. */
+  rank(view: number, id: number): number {
+    return (this.#rank(view, id) ?? this.#range) + 1;
   }
 
   /** The `count` likeliest words, best first. */
@@ -84,6 +87,13 @@ export class Sampler {
       id: this.#word(view, rank),
       logprob: this.#rankLogprob(view, rank),
     }));
+  }
+
+  #rank(view: number, id: number): number | null {
+    const offset = id - firstWord;
+    if (offset < 0 || offset >= this.#range) return null;
+    const first = this.#word(view, 0) - firstWord;
+    return (offset - first + this.#range) % this.#range;
   }
 
   #word(view: number, rank: number): number {

@@ -190,9 +190,10 @@ export class Scheduler {
       this.remove(sequence);
       return;
     }
-    const view = this.sampler.view(sequence.context);
+    const sampler = sequence.sampler ?? this.sampler;
+    const view = sampler.view(sequence.context);
     const mayEnd = !sampling.ignoreEos && sequence.output.length + 1 >= sampling.minTokens;
-    const id = sequence.script?.ids[sequence.output.length] ?? this.sampler.choose(view, sampling, mayEnd);
+    const id = sequence.script?.ids[sequence.output.length] ?? sampler.choose(view, sampling, mayEnd);
     sequence.append(id, view, this.weightVersion);
     sequence.context = readToken(sequence.context, id);
     this.generatedTokens += 1;

@@ -77,6 +77,8 @@ export class Sequence {
   preemptions = 0;
   readonly spans: VersionSpan[] = [];
   script: SequenceScript | null = null;
+  /** Of its LoRA adapter; null: the engine's own. */
+  sampler: Sampler | null = null;
   /** What the batch that it runs in does to its logprobs; 0: nothing. */
   batchNoise = 0;
   batchSeed = 0;

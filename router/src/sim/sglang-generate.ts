@@ -97,10 +97,15 @@ function read(call: HttpCall, body: Fields): GenerateRequest | Problem {
     samplings.push(sampling);
   }
 
+  const lora = textOf(body.lora_path);
+  const adapter = lora === '' ? null : call.core.adapterSampler(lora);
+  if (lora !== '' && adapter === null) {
+    return new Problem(`The following requested LoRA adapters are not loaded: ['${lora}'].`);
+  }
   const id = typeof body.rid === 'string' ? body.rid : randomId();
   const samplesPerPrompt = samplings[0]!.samples;
   const isList = isBatch || samplesPerPrompt > 1;
-  const namespace = `${textOf(body.cache_salt)}\n${textOf(body.extra_key)}\n${textOf(body.lora_path)}`;
+  const namespace = `${textOf(body.cache_salt)}\n${textOf(body.extra_key)}\n${lora}`;
   const sequences: Sequence[] = [];
   for (const [p, prompt] of prompts.entries()) {
     const { maxTokens = defaultMaxTokens, sample } = samplings[p]!;
@@ -117,7 +122,9 @@ function read(call: HttpCall, body: Fields): GenerateRequest | Problem {
       const rids = body.rid as readonly unknown[] | string | undefined;
       const rid = Array.isArray(rids) ? rids[sequences.length] : undefined;
       const sequenceId = typeof rid === 'string' ? rid : isList ? randomId() : id;
-      sequences.push(new Sequence(sequenceId, prompt, sample(s, maxTokens), namespace));
+      const sequence = new Sequence(sequenceId, prompt, sample(s, maxTokens), namespace);
+      sequence.sampler = adapter;
+      sequences.push(sequence);
     }
   }
   return {

@@ -1,7 +1,7 @@
 /** SGLang's `meta_info`: how a generation went, and its logprobs as [logprob, id, text] triples. */
 
 import type { Core } from './core.ts';
-import { contextOf, readToken } from './sampler.ts';
+import { promptViews } from './prompt-scores.ts';
 import type { Sequence } from './sequence.ts';
 import { piece } from './tokenizer.ts';
 
@@ -64,18 +64,15 @@ function finishReason(sequence: Sequence): object | null {
 }
 
 /** The first position shown has no logprob: nothing before it was scored. */
-function inputLogprobs(core: Core, { prompt }: Sequence, show: MetaInfoOptions): object {
+function inputLogprobs(core: Core, sequence: Sequence, show: MetaInfoOptions): object {
   const { sampler } = core.scheduler;
-  const start = Math.min(show.startLen, prompt.length - 1);
-  let context = contextOf(prompt.slice(0, start));
+  const start = Math.min(show.startLen, sequence.prompt.length - 1);
   const tokens: Triple[] = [];
   const tops: (Triple[] | null)[] = [];
-  for (let i = start; i < prompt.length; i += 1) {
-    const id = prompt[i]!;
-    const view = sampler.view(context);
-    tokens.push(triple(i === start ? null : sampler.logprob(view, id), id, show));
-    tops.push(i === start ? null : sampler.top(view, show.top).map((t) => triple(t.logprob, t.id, show)));
-    context = readToken(context, id);
+  for (const [id, view] of promptViews(core, sequence, start)) {
+    const isFirst = tokens.length === 0;
+    tokens.push(triple(isFirst ? null : sampler.logprob(view, id), id, show));
+    tops.push(isFirst ? null : sampler.top(view, show.top).map((t) => triple(t.logprob, t.id, show)));
   }
   return { input_token_logprobs: tokens, ...(show.top > 0 ? { input_top_logprobs: tops } : {}) };
 }

@@ -2,6 +2,7 @@
 
 import { countTokens, type OpenAiDialect, type OpenAiRequest } from './openai-dialect.ts';
 import { chatLogprobs, completionLogprobs } from './openai-logprobs.ts';
+import { vllmPromptLogprobs } from './prompt-scores.ts';
 import type { Finish, Sequence } from './sequence.ts';
 import { decode, endOfTurn } from './tokenizer.ts';
 
@@ -109,7 +110,7 @@ function completionChoice(request: OpenAiRequest, sequence: Sequence, index: num
     finish_reason: sequence.finish?.type ?? null,
     stop_reason: stopReason(sequence.finish),
     token_ids: request.returnTokenIds ? sequence.output : null,
-    prompt_logprobs: null,
+    prompt_logprobs: vllmPromptLogprobs(request.core, sequence, request.promptLogprobs),
     prompt_token_ids: request.returnTokenIds ? sequence.prompt : null,
     routed_experts: null,
   };

@@ -1,0 +1,65 @@
+/** LoRA adapters, loaded while the engine runs: names under which other weights sample. */
+
+import type { HttpCall } from './http-call.ts';
+import { Problem, SchemaProblem } from './read-request.ts';
+import { refuse } from './refusal.ts';
+
+/** vLLM has these endpoints with VLLM_ALLOW_RUNTIME_LORA_UPDATING only. */
+export const vllmAdapters = {
+  load(call: HttpCall): void {
+    const { lora_name: name, lora_path: path, load_inplace: inPlace } = call.body;
+    if (!call.core.options.loraLoading) return call.json(404, { detail: 'Not Found' });
+    if (typeof name !== 'string') return refuse(call, 400, new SchemaProblem('Field required', 'body.lora_name'));
+    if (typeof path !== 'string') return refuse(call, 400, new SchemaProblem('Field required', 'body.lora_path'));
+    if (call.core.modelNames.has(name) && inPlace !== true) {
+      const message = `The lora adapter '${name}' has already been loaded.`;
+      return call.json(400, { error: { message, type: 'InvalidUserInput', param: null, code: 400 } });
+    }
+    call.core.modelNames.set(name, path);
+    call.text(200, `Success: LoRA adapter '${name}' added successfully.`);
+  },
+
+  unload(call: HttpCall): void {
+    const name = call.body.lora_name;
+    if (!call.core.options.loraLoading) return call.json(404, { detail: 'Not Found' });
+    if (typeof name !== 'string') return refuse(call, 400, new SchemaProblem('Field required', 'body.lora_name'));
+    if (name === call.core.options.model || !call.core.modelNames.delete(name)) {
+      return refuse(call, 404, new Problem(`The lora adapter '${name}' cannot be found.`));
+    }
+    call.text(200, `Success: LoRA adapter '${name}' removed successfully.`);
+  },
+};
+
+/** SGLang lists what is loaded with each answer; what it can't do is a 400. */
+export const sglangAdapters = {
+  load: (call: HttpCall): void => {
+    const { lora_name: name, lora_path: path } = call.body;
+    if (typeof name !== 'string' || typeof path !== 'string') {
+      return refuse(call, 400, new SchemaProblem('Field required', 'body.lora_name'));
+    }
+    const { modelNames } = call.core;
+    const isLoaded = modelNames.has(name);
+    if (call.core.options.loraLoading && !isLoaded) modelNames.set(name, path);
+    sayAdapters(call, isLoaded ? `LoRA adapter with name ${name} already loaded.` : '');
+  },
+
+  unload: (call: HttpCall): void => {
+    const { lora_name: name } = call.body;
+    const { modelNames, options } = call.core;
+    const isKnown = typeof name === 'string' && name !== options.model && modelNames.delete(name);
+    sayAdapters(call, isKnown ? '' : `LoRA adapter with name ${String(name)} does not exist.`);
+  },
+};
+
+function sayAdapters(call: HttpCall, problem: string): void {
+  const { modelNames, options } = call.core;
+  const message = options.loraLoading ? problem : 'LoRA is not enabled. Please set `--enable-lora` to enable LoRA.';
+  const adapters = [...modelNames].filter(([name]) => name !== options.model);
+  call.json(message === '' ? 200 : 400, {
+    rid: null,
+    http_worker_ipc: null,
+    success: message === '',
+    error_message: message,
+    loaded_adapters: Object.fromEntries(adapters),
+  });
+}
