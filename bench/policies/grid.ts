@@ -1,8 +1,8 @@
 // One run of the grid: a workload, a policy and a seed.
 import { bound, type Bound } from './bound.ts';
 import { defaultEngine } from './engine-options.ts';
-import type { RunMetrics } from './metrics.ts';
-import { policies } from './policies.ts';
+import type { RunMetrics } from './run-metrics.ts';
+import { policies } from './simulated-policies.ts';
 import { Simulation } from './simulation.ts';
 import { traces } from './traces.ts';
 import type { Trace } from './workload.ts';

@@ -5,7 +5,7 @@ import { parseArgs } from 'node:util';
 import { machine } from '../machine.ts';
 import { parseTokens, parseWorkload, type Cell, type CellResult } from './grid.ts';
 import { peers } from './peers/peers.ts';
-import { policies } from './policies.ts';
+import { policies } from './simulated-policies.ts';
 import { runCells } from './pool.ts';
 import { renderReport } from './report.ts';
 import { shipped } from './shipped.ts';

@@ -1,6 +1,6 @@
 // The router's own policies, the very code that is shipped, behind the simulation's interface.
 import { Chooser } from '../../router/src/choose/choose.ts';
-import { policies } from '../../router/src/choose/policies.ts';
+import { policies } from '../../router/src/choose/built-in-policies.ts';
 import { PolicyTable } from '../../router/src/choose/policy-table.ts';
 import { type StateStore, memoryStore } from '../../router/src/choose/state.ts';
 import { BodyReader } from '../../router/src/classify/body-reader.ts';
@@ -51,13 +51,13 @@ class ShippedPolicy implements SimPolicy {
     const urls = options.workerUrls ?? host.engines.map((_, index) => `http://engine-${index}:1`);
     this.#workers = urls.map((url) => this.#fleet.add(url) as Worker);
     for (const worker of this.#workers) worker.kvTokens = host.engineOptions.kvTokens;
-    const policy = policies[name]!({
+    const policy = policies[name]({
       fleet: this.#fleet,
       random: host.random,
       options: { ...loadConfig({}, {}, undefined), ...options.config },
       nowMs: () => host.now * 1000,
       state: (map) => store.open(map),
-      knock: () => host.pumpAt(host.now),
+      retryHeld: () => host.pumpAt(host.now),
       trace: null,
       warn: () => {},
     });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bound } from './bound.ts';
 import { defaultEngine } from './engine-options.ts';
-import type { RunMetrics } from './metrics.ts';
+import type { RunMetrics } from './run-metrics.ts';
 import { peers } from './peers/peers.ts';
 import type { PolicyHost, SimPolicy, SimPolicyFactory } from './policy.ts';
 import { shipped } from './shipped.ts';

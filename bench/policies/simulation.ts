@@ -5,7 +5,7 @@ import type { EngineOptions } from './engine-options.ts';
 import { Engine, type EngineHost } from './engine.ts';
 import { EventQueue } from './event-queue.ts';
 import { Job } from './job.ts';
-import { Latencies, summarise, type RunMetrics } from './metrics.ts';
+import { Latencies, summarise, type RunMetrics } from './run-metrics.ts';
 import type { PolicyHost, SimPolicy, SimPolicyFactory } from './policy.ts';
 import type { FleetEvent, Request, Session, Trace } from './workload.ts';
 

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { policies } from '../../router/src/choose/policies.ts';
+import { policies } from '../../router/src/choose/built-in-policies.ts';
 import type { Fleet } from '../../router/src/fleet/fleet.ts';
 import type { Policy, Worker } from '../../router/src/index.ts';
 import { exchangeOf, fleetOf, policyContext } from '../../router/test/harness/policy.ts';
@@ -15,7 +15,7 @@ function startCanary(share: string): { policy: Policy; fleet: Fleet; canaries: W
   const context = policyContext(fleet);
   process.env['CANARY_SHARE'] = share;
   try {
-    const policy = canary({ ...context, builtIn: (name) => policies[name]!(context) });
+    const policy = canary({ ...context, builtIn: (name) => policies[name](context) });
     return { policy, fleet, canaries };
   } finally {
     delete process.env['CANARY_SHARE'];

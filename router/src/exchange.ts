@@ -1,5 +1,5 @@
 import type { Placement, Reason, Role, Worker } from './fleet/worker.ts';
-import type { Bagged } from './kit/bag.ts';
+import type { IndexedSetMember } from './kit/indexed-set.ts';
 import type { Usage } from './engines/usage.ts';
 import type { RouterError } from './kit/errors.ts';
 import type { RequestBody } from './wire/request-body.ts';
@@ -171,7 +171,7 @@ const NO_FAILURES: readonly FailedAttempt[] = [];
 const NO_PLUGINS: readonly Plugin[] = [];
 
 /** One request through the router. All fields are set here, so that every exchange has the same shape. */
-export class Exchange implements Bagged {
+export class Exchange implements IndexedSetMember {
   readonly head: RequestHead;
   readonly body: RequestBody;
   readonly sink: Sink;
@@ -206,7 +206,7 @@ export class Exchange implements Bagged {
   /** Whose choice the present placement, or hold, is. */
   placer: Placer | null = null;
   /** What a placer keeps with it. (A WeakMap would cost the collector more than the choice costs.) */
-  placerNote: unknown = null;
+  policyState: unknown = null;
   /** It was held for as long as it may be: now it is placed, or refused. */
   isOverdue = false;
   /** What the present attempt asks its engine for; '': what the client asked for. */
@@ -260,7 +260,7 @@ export class Exchange implements Bagged {
   outcome: Outcome | null = null;
   error: RouterError | null = null;
   /** Its place among those under way. */
-  bagAt = -1;
+  setIndex = -1;
   /** It is counted among those that admission let in. */
   isInside = false;
   /** Whatever waits or works for this exchange now and can be stopped. */

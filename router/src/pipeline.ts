@@ -2,13 +2,13 @@ import type { Admission } from './admit/admission.ts';
 import type { Doorkeeper } from './admit/doorkeeper.ts';
 import type { PluginGate } from './admit/plugin-gate.ts';
 import type { Chooser } from './choose/choose.ts';
-import type { WaitingRoom } from './choose/waiting-room.ts';
+import type { HoldQueue } from './choose/hold-queue.ts';
 import { Exchange, type Failure, type Outcome, type Road } from './exchange.ts';
 import type { Worker } from './fleet/worker.ts';
 import { lastWords, refusalError, sendError, shuttingDown, tooLong } from './forward/errors.ts';
 import type { FleetControl } from './forward/control/fleet-control.ts';
 import type { ForwardEvents, Forwarder } from './forward/forward.ts';
-import { Bag } from './kit/bag.ts';
+import { IndexedSet } from './kit/indexed-set.ts';
 import type { RouterError } from './kit/errors.ts';
 import type { Observer } from './observe/observer.ts';
 import type { RequestBody } from './wire/request-body.ts';
@@ -28,7 +28,7 @@ export interface Stages {
   readonly pluginGate: PluginGate;
   readonly admission: Admission;
   readonly chooser: Chooser;
-  readonly waitingRoom: WaitingRoom;
+  readonly holdQueue: HoldQueue;
   /** Made with the pipeline as the listener of its events. */
   readonly makeForwarder: (events: ForwardEvents) => Forwarder;
   readonly observers: readonly Observer[];
@@ -41,7 +41,7 @@ export class Pipeline implements Road, ForwardEvents {
   readonly #stages: Stages;
   readonly #forwarder: Forwarder;
   /** Exchanges under way. */
-  readonly underWay = new Bag<Exchange>();
+  readonly underWay = new IndexedSet<Exchange>();
   #isClosed = false;
 
   constructor(stages: Stages) {
@@ -146,7 +146,7 @@ export class Pipeline implements Road, ForwardEvents {
   /** Last: everything an exchange held is given back, then whoever listens is told. */
   #finish(x: Exchange, outcome: Outcome): void {
     if (x.outcome !== null) return;
-    const { admission, chooser, observers, waitingRoom } = this.#stages;
+    const { admission, chooser, observers, holdQueue } = this.#stages;
     x.outcome = outcome;
     x.endMs = performance.now();
     x.underWay = null;
@@ -157,6 +157,6 @@ export class Pipeline implements Road, ForwardEvents {
     for (const observer of observers) observer.finished(x);
     // Whoever has its place now goes on in here.
     admission.leave(x);
-    waitingRoom.knock();
+    holdQueue.retryHeld();
   }
 }

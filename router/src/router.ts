@@ -19,12 +19,12 @@ import { SessionPlaces } from './choose/session-places.ts';
 import { SlowStart } from './choose/slow-start.ts';
 import { fileStore } from './choose/state-files.ts';
 import { memoryStore } from './choose/state.ts';
-import { WaitingRoom } from './choose/waiting-room.ts';
+import { HoldQueue } from './choose/hold-queue.ts';
 import { BodyReader } from './classify/body-reader.ts';
 import { classify } from './classify/classify.ts';
-import { orders } from './classify/keys.ts';
+import { keyOrders } from './classify/routing-keys.ts';
 import { retargeted } from './classify/retarget.ts';
-import { settlerOf } from './classify/roles.ts';
+import { roleAssigner } from './classify/pair-roles.ts';
 import { markFolder } from './config/folder-owner.ts';
 import { checkFolder, foldersOf, makeFolder } from './config/folder.ts';
 import { namedWorkers } from './config/named-workers.ts';
@@ -33,10 +33,10 @@ import { pairKind } from './config/pairs.ts';
 import { withoutEffect } from './config/without-effect.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
-import { nobodyAvailable } from './fleet/availability.ts';
+import { noAvailableWorkers } from './fleet/availability.ts';
 import { type Discovery, startDiscovery } from './fleet/discover/kubernetes.ts';
 import { addNamed } from './fleet/change-workers.ts';
-import { fleetOptions, healthOptions, poolOptions } from './fleet/options.ts';
+import { fleetOptions, healthOptions, poolOptions } from './fleet/fleet-options.ts';
 import { VersionLabels } from './fleet/version-labels.ts';
 import { watchFleet } from './fleet/watch-fleet.ts';
 import { WorkerTls } from './fleet/worker-tls.ts';
@@ -62,7 +62,7 @@ import { type Dispatch, Dispatcher } from './listen/dispatch.ts';
 import { pluginEnds } from './observe/plugin-ends.ts';
 import { pluginHints } from './observe/plugin-hints.ts';
 import { RequestLogs } from './observe/request-logs.ts';
-import { verdicts } from './observe/verdicts.ts';
+import { healthFeedback } from './observe/health-feedback.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
 import { startPlugins } from './plugins/start.ts';
@@ -172,7 +172,7 @@ async function assemble(
   closers.add(() => pluginRoom.close());
 
   // Who serves a request.
-  const waitingRoom = new WaitingRoom((holder) => holder !== fullWorkers && fleet.isAllFull);
+  const holdQueue = new HoldQueue((holder) => holder !== fullWorkers && fleet.isAllFull);
   const store =
     config.dataDir === undefined
       ? memoryStore()
@@ -188,7 +188,7 @@ async function assemble(
     random,
     nowMs: () => clock.nowMs,
     state: (name) => store.open(name),
-    waitingRoom,
+    holdQueue,
     places,
     log,
   });
@@ -196,13 +196,13 @@ async function assemble(
   closers.add(() => table.close());
   const slowStart = new SlowStart(fleet, () => clock.nowMs);
   const hungRequests = new HungRequests(fleet, () => pipeline.underWay);
-  const listener = fleetListener({ log, slowStart, table, waitingRoom, hungRequests });
+  const listener = fleetListener({ log, slowStart, table, holdQueue, hungRequests });
   const watch = watchFleet(fleet, live, random, labels, listener);
   closers.add(() => watch.close());
   const { breakers, health, models, stalls, pauses } = watch;
-  const fullWorkers = new FullWorkers(fleet, waitingRoom, live.of(fullWorkersOptions), models);
+  const fullWorkers = new FullWorkers(fleet, holdQueue, live.of(fullWorkersOptions), models);
   const keys = live.of(({ keyOrder, sessionHeaders }) => {
-    const places = orders[keyOrder](sessionHeaders);
+    const places = keyOrders[keyOrder](sessionHeaders);
     return { places, fair: fairKeys(places) };
   });
   const bodyThread = startBodyThread();
@@ -210,18 +210,18 @@ async function assemble(
   const reader = new BodyReader(keys.places, (body, question) => bodyThread.run('scan', body, question));
   const explains = log.isLevelEnabled('debug');
   const chooser = new Chooser(fleet, table, reader, { full: fullWorkers, slowStart, models, explains, places });
-  fleet.onEvent(() => waitingRoom.knock());
+  fleet.onEvent(() => holdQueue.retryHeld());
   fleet.onEvent(fleetLog(log, fleet, breakers));
 
   const heapGuard = new HeapGuard();
-  const nobody = () => nobodyAvailable(fleet, breakers);
+  const nobody = () => noAvailableWorkers(fleet, breakers);
   const admission = new Admission({
     options: live.of(admissionOptions),
     fleet,
     models,
     heap: heapGuard,
     keyOf: (head) => keys.fair(head),
-    nobodyAvailable: nobody,
+    noAvailableWorkers: nobody,
     onWaited: (seconds) => meters.queueWait.observe(seconds),
   });
 
@@ -233,7 +233,7 @@ async function assemble(
     places,
     openConnections: () => doors.data.connections.size,
     inFlight: () => pipeline.underWay.size,
-    held: () => waitingRoom.counts(),
+    held: () => holdQueue.counts(),
     admission: () => admission,
     shedByFullWorkers: () => fullWorkers.shed,
     refusedConnections: () => doors.data.limits.refused,
@@ -283,7 +283,7 @@ async function assemble(
   addRankField(fleet, plugins, bodyThread);
   const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
   const kind = pairKind(config);
-  const settleRoles = settlerOf(kind);
+  const assignRoles = roleAssigner(kind);
   const pairOptions = live.of(({ pdMinPromptTokens }) => ({ minPromptTokens: pdMinPromptTokens }));
   const sessionEnds = trajectories === null ? [] : [trajectories.sessionEnds];
   const requestLogs = new RequestLogs(
@@ -294,24 +294,24 @@ async function assemble(
   );
   closers.add(() => requestLogs.close());
   const pipeline = new Pipeline({
-    classify: retargeted(plugins, (x) => classify(x, ids.requestIdHeaders) ?? settleRoles(x)),
+    classify: retargeted(plugins, (x) => classify(x, ids.requestIdHeaders) ?? assignRoles(x)),
     doorkeeper,
     serveOwn: ownEndpoints(app, (path) => pluginRoom.endpoints.has(path), modelList(models)),
     fleetControl,
     pluginGate: new PluginGate(plugins),
     admission,
     chooser,
-    waitingRoom,
+    holdQueue,
     makeForwarder: (events) =>
       new Forwarder(
         {
           clock,
           chooser,
-          room: waitingRoom,
+          room: holdQueue,
           options: live.of(forwardOptions),
           random,
           pairs: pairStyleOf(kind, pairOptions, clock, bodyThread),
-          nobodyAvailable: nobody,
+          noAvailableWorkers: nobody,
         },
         events,
       ),
@@ -320,7 +320,7 @@ async function assemble(
       ...requestLogs.observers,
       pluginEnds,
       ...sessionEnds,
-      verdicts(breakers, health),
+      healthFeedback(breakers, health),
       fleetControl,
       pluginHints(log),
     ],
@@ -373,7 +373,7 @@ async function assemble(
       watch,
       retryBudget,
       admission,
-      waitingRoom,
+      holdQueue,
       keys,
       reader,
       chooser,

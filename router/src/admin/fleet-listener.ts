@@ -1,7 +1,7 @@
 import type { PolicyTable } from '../choose/policy-table.ts';
 import type { SlowStart } from '../choose/slow-start.ts';
-import type { WaitingRoom } from '../choose/waiting-room.ts';
-import type { FleetEars } from '../fleet/watch-fleet.ts';
+import type { HoldQueue } from '../choose/hold-queue.ts';
+import type { FleetListener } from '../fleet/watch-fleet.ts';
 import type { HungRequests } from '../forward/hung-requests.ts';
 import { logBreaker, logHealth, logStall } from '../observe/health-log.ts';
 import type { Logger } from '../observe/log.ts';
@@ -10,12 +10,12 @@ export interface FleetListenerParts {
   readonly log: Logger;
   readonly slowStart: SlowStart;
   readonly table: PolicyTable;
-  readonly waitingRoom: WaitingRoom;
+  readonly holdQueue: HoldQueue;
   readonly hungRequests: HungRequests;
 }
 
 /** What follows from what is found out of engines, beside that they get new work or not. */
-export function fleetListener({ log, slowStart, table, waitingRoom, hungRequests }: FleetListenerParts): FleetEars {
+export function fleetListener({ log, slowStart, table, holdQueue, hungRequests }: FleetListenerParts): FleetListener {
   return {
     onBreaker(event, worker) {
       if (event === 'closed') slowStart.begin(worker);
@@ -29,6 +29,6 @@ export function fleetListener({ log, slowStart, table, waitingRoom, hungRequests
       if (event === 'hung') hungRequests.add(worker, detail);
     },
     onStalled: (worker) => logStall(log, worker),
-    onModels: () => waitingRoom.knock(),
+    onModels: () => holdQueue.retryHeld(),
   };
 }

@@ -1,5 +1,5 @@
 import type { Exchange } from '../exchange.ts';
-import type { FleetModels } from '../fleet/models.ts';
+import type { FleetModels } from '../fleet/fleet-models.ts';
 import { ownHead } from '../wire/response-head.ts';
 
 /** Answers `GET /v1/models` where one worker can't answer for all: what all of them serve. */

@@ -2,7 +2,7 @@ import type { Context, Hono } from 'hono';
 import { z } from 'zod';
 import { moveText, reasonText } from '../choose/reason-text.ts';
 import type { SessionPlace, SessionPlaces } from '../choose/session-places.ts';
-import { sessionOf } from '../classify/keys.ts';
+import { sessionOf } from '../classify/routing-keys.ts';
 import type { Exchange, Move } from '../exchange.ts';
 import { phaseOf } from '../observe/phase.ts';
 

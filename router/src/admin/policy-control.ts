@@ -5,7 +5,7 @@ import { pairPolicy } from '../choose/pair-policy.ts';
 import type { PolicyContext } from '../choose/policy.ts';
 import { type NamedPolicy, PolicyTable } from '../choose/policy-table.ts';
 import type { SessionPlaces } from '../choose/session-places.ts';
-import type { WaitingRoom } from '../choose/waiting-room.ts';
+import type { HoldQueue } from '../choose/hold-queue.ts';
 import { boundedKey } from '../classify/body-scan.ts';
 import { routingOptions } from '../config/options/routing.ts';
 import type { LiveConfig, Preparation } from '../config/live.ts';
@@ -14,8 +14,8 @@ import type { Config } from '../config/options.ts';
 import type { Logger } from '../observe/log.ts';
 import type { PolicyControl } from './policies.ts';
 
-interface Surroundings extends Omit<PolicyContext, 'options' | 'trace' | 'warn' | 'knock'> {
-  readonly waitingRoom: WaitingRoom;
+interface Surroundings extends Omit<PolicyContext, 'options' | 'trace' | 'warn' | 'retryHeld'> {
+  readonly holdQueue: HoldQueue;
   readonly places: SessionPlaces;
   readonly log: Logger;
 }
@@ -33,7 +33,7 @@ export interface Choosing {
 /** Makes the policies that the configuration names, and what changes them later. Rejects when one can't be had. */
 export async function startChoosing(
   live: LiveConfig,
-  { log, waitingRoom, places, ...surroundings }: Surroundings,
+  { log, holdQueue, places, ...surroundings }: Surroundings,
 ): Promise<Choosing> {
   const config = live.current;
   const loadOne = (model: string, name: string, options: Config, half: '' | 'prefill' | 'decode') => {
@@ -45,7 +45,7 @@ export async function startChoosing(
       {
         ...surroundings,
         options,
-        knock: () => waitingRoom.knock(),
+        retryHeld: () => holdQueue.retryHeld(),
         state: (map) => {
           const own = half === '' ? map : `${map}-${half}`;
           return surroundings.state(model === '' ? own : `${own}@${fileWord(model)}`);
@@ -101,7 +101,7 @@ export async function startChoosing(
     return () => {
       for (const [model, named] of made) table.set(model, named);
       for (const model of gone) table.unset(model);
-      waitingRoom.askAll();
+      holdQueue.retryAll();
     };
   };
   return {
@@ -117,7 +117,7 @@ export async function startChoosing(
       async set(model, policy) {
         table.set(model, await load(model, policy));
         log.info({ policy, model }, 'policy changed');
-        waitingRoom.askAll();
+        holdQueue.retryAll();
       },
       unset: (model) => table.unset(model),
       endSession(session) {

@@ -1,9 +1,9 @@
 import type { Access } from '../admit/start-access.ts';
 import type { Admission } from '../admit/admission.ts';
 import type { Chooser } from '../choose/choose.ts';
-import type { WaitingRoom } from '../choose/waiting-room.ts';
+import type { HoldQueue } from '../choose/hold-queue.ts';
 import type { BodyReader } from '../classify/body-reader.ts';
-import type { KeyPlace } from '../classify/keys.ts';
+import type { KeyPlace } from '../classify/routing-keys.ts';
 import type { LiveConfig } from '../config/live.ts';
 import { namedWorkers } from '../config/named-workers.ts';
 import type { Config } from '../config/options.ts';
@@ -26,7 +26,7 @@ export interface ReloadParts {
   readonly watch: FleetWatch;
   readonly retryBudget: RetryBudget;
   readonly admission: Admission;
-  readonly waitingRoom: WaitingRoom;
+  readonly holdQueue: HoldQueue;
   readonly keys: { readonly places: readonly KeyPlace[] };
   readonly reader: BodyReader;
   readonly chooser: Chooser;
@@ -64,11 +64,11 @@ export function prepareReloads(parts: ReloadParts): (read: () => Config) => Prom
 
 /** What can't fail: rooms that hold more of their options than they read anew. */
 function takeOver(parts: ReloadParts, next: Config, now: Config): void {
-  const { logging, fleet, watch, retryBudget, admission, waitingRoom, keys, reader, chooser } = parts;
+  const { logging, fleet, watch, retryBudget, admission, holdQueue, keys, reader, chooser } = parts;
   retryBudget.limitBytes = next.retryBufferBytes;
   fleet.setCap(next.workerMaxInflight);
   admission.onOptionsChange();
-  waitingRoom.knock();
+  holdQueue.retryHeld();
   reader.setPlaces(keys.places);
   if (next.logLevel !== now.logLevel) logging.setLevel(next.logLevel);
   chooser.explains = logging.logger.isLevelEnabled('debug');

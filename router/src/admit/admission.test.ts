@@ -30,7 +30,7 @@ function admissionOf(
     fleet,
     heap,
     keyOf: () => '',
-    nobodyAvailable: () => new RouterError('no_available_workers', 'none'),
+    noAvailableWorkers: () => new RouterError('no_available_workers', 'none'),
     onWaited: () => {},
   });
   const said = new Map<Exchange, RouterError | 'in'>();

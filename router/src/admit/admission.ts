@@ -1,7 +1,7 @@
 import { asksMetadata } from '../engines/generation.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
-import type { FleetModels } from '../fleet/models.ts';
+import type { FleetModels } from '../fleet/fleet-models.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 import { FairQueue, type Ticket } from './fair-queue.ts';
@@ -40,7 +40,7 @@ export interface AdmissionParts {
   /** Under which key a request waits. */
   readonly keyOf: (head: RequestHead) => string;
   /** What to tell those for whom no worker is left. */
-  readonly nobodyAvailable: () => RouterError;
+  readonly noAvailableWorkers: () => RouterError;
   /** Hears how long each waited, however that ended. */
   readonly onWaited: (seconds: number) => void;
 }
@@ -115,7 +115,7 @@ export class Admission {
     else if (this.#queue.size === 0 && this.#hasPlace() && (this.#rate?.take(performance.now()) ?? true)) {
       this.#letIn(x);
       goOn(x, null);
-    } else if (this.#fleet.eligible.length === 0) goOn(x, this.#parts.nobodyAvailable());
+    } else if (this.#fleet.eligible.length === 0) goOn(x, this.#parts.noAvailableWorkers());
     else if (this.#queue.size >= this.#options.queueSize) goOn(x, this.#full());
     else this.#wait(x, goOn);
   }
@@ -229,7 +229,7 @@ export class Admission {
   #sendAway(): void {
     for (let waiter = this.#queue.next(); waiter !== null; waiter = this.#queue.next()) {
       this.#onLeft(waiter);
-      waiter.goOn(waiter.x, this.#parts.nobodyAvailable());
+      waiter.goOn(waiter.x, this.#parts.noAvailableWorkers());
     }
   }
 

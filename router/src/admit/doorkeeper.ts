@@ -1,4 +1,4 @@
-import { pathsToldByBody } from '../engines/controls.ts';
+import { pathsDecidedByBody } from '../engines/controls.ts';
 import type { Exchange } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
 import { type Plugin, Refused } from '../plugin.ts';
@@ -14,7 +14,7 @@ const isForClients = (path: string): boolean =>
 
 /** Steers or not, depending on a body that is small enough to be looked at. */
 function isToldByBody({ path, head }: Exchange): boolean {
-  if (!pathsToldByBody.has(path)) return false;
+  if (!pathsDecidedByBody.has(path)) return false;
   return head.isChunked || (head.contentLength > 0 && head.contentLength <= MAX_TOLD_BYTES);
 }
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { exchangeOf } from '../../test/harness/policy.ts';
-import { orders } from '../classify/keys.ts';
+import { keyOrders } from '../classify/routing-keys.ts';
 import { fairKeys } from './fair-key.ts';
 
 const keyOf = (...headers: readonly string[]): string =>
-  fairKeys(orders.turnout(['x-session-id', 'x-smg-routing-key']))(exchangeOf({ headers }).head);
+  fairKeys(keyOrders.turnout(['x-session-id', 'x-smg-routing-key']))(exchangeOf({ headers }).head);
 
 test('the tenant, else the session, else the line of all without a key', () => {
   assert.equal(keyOf('x-session-id: s', 'x-tenant-id: t'), 'tenant:t');

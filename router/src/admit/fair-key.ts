@@ -1,5 +1,5 @@
 import { boundedKey } from '../classify/body-scan.ts';
-import type { KeyPlace } from '../classify/keys.ts';
+import type { KeyPlace } from '../classify/routing-keys.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 
 /**

@@ -1,10 +1,10 @@
-import { Chain, type Link } from '../kit/chain.ts';
+import { LinkedList, type ListNode } from '../kit/linked-list.ts';
 
 /** Those who wait under one key, first come first. */
 interface Line<T> {
   readonly key: string;
-  readonly waiting: Chain<Ticket<T>>;
-  turn: Link<Line<T>> | null;
+  readonly waiting: LinkedList<Ticket<T>>;
+  turn: ListNode<Line<T>> | null;
 }
 
 /** A place in the queue. */
@@ -12,7 +12,7 @@ export interface Ticket<T> {
   readonly item: T;
   readonly line: Line<T>;
   /** null: it has left. */
-  link: Link<Ticket<T>> | null;
+  link: ListNode<Ticket<T>> | null;
 }
 
 /**
@@ -22,12 +22,12 @@ export interface Ticket<T> {
 export class FairQueue<T> {
   size = 0;
   readonly #lines = new Map<string, Line<T>>();
-  readonly #turns = new Chain<Line<T>>();
+  readonly #turns = new LinkedList<Line<T>>();
 
   enter(item: T, key: string): Ticket<T> {
     let line = this.#lines.get(key);
     if (line === undefined) {
-      line = { key, waiting: new Chain<Ticket<T>>(), turn: null };
+      line = { key, waiting: new LinkedList<Ticket<T>>(), turn: null };
       line.turn = this.#turns.push(line);
       this.#lines.set(key, line);
     }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { exchangeOf, fleetOf, policyContext } from '../../test/harness/policy.ts';
 import { BodyReader } from '../classify/body-reader.ts';
-import { orders } from '../classify/keys.ts';
+import { keyOrders } from '../classify/routing-keys.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import { Chooser } from './choose.ts';
@@ -13,7 +13,7 @@ import { PolicyTable } from './policy-table.ts';
 const urls = ['http://a:1', 'http://b:1'] as const;
 
 const chooserOf = (fleet: Fleet, policy: Policy): Chooser =>
-  new Chooser(fleet, new PolicyTable({ name: 'tested', policy }), new BodyReader(orders.turnout([])));
+  new Chooser(fleet, new PolicyTable({ name: 'tested', policy }), new BodyReader(keyOrders.turnout([])));
 
 function twoWorkers(): { fleet: Fleet; a: Worker; b: Worker; loads: () => number[] } {
   const { fleet, workers } = fleetOf(...urls);
@@ -117,7 +117,7 @@ test('what a policy placed is reported to it, also when another one has taken it
     policy: { ...leastInflight(policyContext(fleet)), ended: () => void reported.push(name) },
   });
   const table = new PolicyTable(named('old'));
-  const chooser = new Chooser(fleet, table, new BodyReader(orders.turnout([])));
+  const chooser = new Chooser(fleet, table, new BodyReader(keyOrders.turnout([])));
   const x = exchangeOf();
   chooser.choose(x);
   table.set('', named('new'));

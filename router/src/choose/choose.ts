@@ -2,7 +2,7 @@ import { type BodyReader, MAX_LOOKED_BYTES } from '../classify/body-reader.ts';
 import { asksMetadata } from '../engines/generation.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
-import type { FleetModels } from '../fleet/models.ts';
+import type { FleetModels } from '../fleet/fleet-models.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import { narrowed } from '../plugin.ts';
@@ -10,24 +10,24 @@ import type { RequestHead } from '../wire/request-head.ts';
 import type { FullWorkers } from './full-workers.ts';
 import type { Hold, MoveWhy, Policy } from './policy.ts';
 import type { PolicyTable } from './policy-table.ts';
-import { withoutSpared, usable } from './roles.ts';
+import { withoutSpared, usable } from './usable-workers.ts';
 import type { SessionPlaces } from './session-places.ts';
 import type { SlowStart } from './slow-start.ts';
 
-/** What came of choosing: a placement (its work is counted already), a hold, a refusal, or nobody. */
+/** A placement (already counted as in flight), a hold, an error for the client, or null if no worker is left. */
 export type Choice = Placement | Hold | RouterError | null;
 
-/** What narrows the choice; left out: nothing does. */
-export interface ChooserRooms {
+/** What narrows the workers before the policy chooses. A part that is left out narrows nothing. */
+export interface ChooserParts {
   readonly full?: FullWorkers;
   readonly slowStart?: SlowStart;
   readonly models?: FleetModels;
   readonly explains?: boolean;
-  /** Keeps where sessions are; left out: nothing does. */
+  /** Records where sessions are. */
   readonly places?: SessionPlaces;
 }
 
-/** The workers that were left at each step before the policy was asked. */
+/** The workers that were left after each step, before the policy chose. */
 interface Narrowing {
   readonly offered: readonly Worker[];
   readonly open: readonly Worker[];
@@ -36,13 +36,13 @@ interface Narrowing {
 
 const NOBODY: readonly Worker[] = [];
 
-/** An answer names so many models that there are. */
+/** At most this many model names are listed in an error message. */
 const MAX_NAMES = 8;
 
-/** What SGLang (0.5.23) takes a request without a model to name; its clients write it too. */
+/** SGLang 0.5.23 accepts this as "no model named", and its clients send it. */
 const UNNAMED = 'default';
 
-/** Eligible workers → policy → placement. Counts the placement's legs as in flight before anybody else can choose. */
+/** Eligible workers → policy → placement, whose legs count as in flight in the same tick. */
 export class Chooser {
   readonly table: PolicyTable;
   readonly #fleet: Fleet;
@@ -51,10 +51,10 @@ export class Chooser {
   readonly #slowStart: SlowStart | null;
   readonly #models: FleetModels | null;
   readonly #places: SessionPlaces | null;
-  /** Whether each choice is put down with its reasons (`Exchange.candidates`). */
+  /** Whether each choice is recorded with its reasons (`Exchange.candidates`). */
   explains: boolean;
 
-  constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, rooms: ChooserRooms = {}) {
+  constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, rooms: ChooserParts = {}) {
     const { full, slowStart, models, explains, places } = rooms;
     this.#fleet = fleet;
     this.#full = full ?? null;
@@ -66,7 +66,9 @@ export class Chooser {
     this.explains = explains ?? false;
   }
 
-  /** Calls `then` when all is known of the request that a policy asks for: at once, or with its body's last byte. */
+  /**
+   * Calls `then` when everything that the policy needs of the request is known: at once, or when its body is complete.
+   */
   prepare(x: Exchange, then: () => void): void {
     if (x.target !== null) return then();
     const { needs } = this.table;
@@ -82,7 +84,7 @@ export class Chooser {
     });
   }
 
-  /** A model that nobody serves may have come since engines were last asked: adapters do. */
+  /** Engines load adapters at run time, so workers are asked again before a model counts as unknown. */
   #findModel(x: Exchange, then: () => void): void {
     x.model ||= modelOf(x.path);
     if (x.model === '' || this.#models!.isServed(x.model)) return then();
@@ -98,10 +100,9 @@ export class Chooser {
     if (x.target !== null) return this.#chooseTarget(x, x.target);
     const offered = this.#offered(x);
     if (offered instanceof RouterError) return offered;
-    // Who failed it before is left out.
     const untried = usable(x, x.tried.length === 0 ? offered : offered.filter((worker) => !x.tried.includes(worker)));
     if (untried.length === 0) return this.#isModelUnknown(x) ? unknownModel(x.model, this.#models!.names()) : null;
-    // What only asks for metadata takes no place of a request.
+    // A request for metadata takes no capacity, so the limit per worker does not apply to it.
     const isLimited = this.#full !== null && !asksMetadata(x.head.method, x.path);
     const open = isLimited ? this.#full.withRoom(x, untried) : untried;
     if (open.length === 0) return this.#full!.hold(x);
@@ -115,7 +116,7 @@ export class Chooser {
       x.placement = choice;
       x.isCounted = true;
       x.freed = null;
-      // Before the policy learns of its own choice: what it knows of the session is still as it was.
+      // Before `begun`: `whyMoved` needs the policy's state of the session as it was before this choice.
       const to = choice.legs[choice.legs.length - 1]!.worker;
       const from = this.#noteWhy(x, to);
       if (from !== null) {
@@ -130,20 +131,20 @@ export class Chooser {
     return choice;
   }
 
-  /** What to tell a client whose exchange its policy failed to place. */
+  /** The error for a client whose request the policy failed to place. */
   faultOf(x: Exchange, error: unknown): RouterError {
     const reason = error instanceof Error ? error.message : String(error);
     return new RouterError('policy_failed', `The policy "${this.table.nameFor(x)}" failed: ${reason}`);
   }
 
-  /** @returns the worker that its session has just left; null: it left none */
+  /** @returns the worker that the session has just left, or null */
   #noteWhy(x: Exchange, to: Worker): Worker | null {
     if (x.session !== '' && this.#places !== null) return this.#places.placed(x, to);
     x.why = x.tried.length > 0 ? 'retry' : 'policy';
     return null;
   }
 
-  /** The first thing that spoke against the worker, in the order in which workers are narrowed. */
+  /** The first reason against the worker, in the order in which the workers are narrowed. */
   #whyMoved(x: Exchange, from: Worker, to: Worker, policy: Policy, { offered, open, workers }: Narrowing): MoveWhy {
     if (x.tried.includes(from)) return { reason: 'retry' };
     if (!this.#fleet.has(from)) return { reason: 'removed' };
@@ -155,7 +156,7 @@ export class Chooser {
     return policy.whyMoved?.(x, from, to) ?? { reason: 'policy' };
   }
 
-  /** The one that its client named, once. */
+  /** A control request can name its worker. There is one attempt. */
   #chooseTarget(x: Exchange, worker: Worker): Choice {
     if (x.tried.includes(worker)) return null;
     x.placement = worker.alone;
@@ -170,7 +171,7 @@ export class Chooser {
     return this.#models !== null && this.#models.areSeveral && x.model !== '' && this.#models.isUnknown(x.model);
   }
 
-  /** Workers that get new work, as far as they serve its model and plugins let them. */
+  /** The workers that may get this request: those that serve its model and that no plugin excludes. */
   eligibleFor(x: Exchange): readonly Worker[] {
     if (x.target !== null) return NOBODY;
     const offered = this.#offered(x);
@@ -184,14 +185,14 @@ export class Chooser {
     return x.plugins.length === 0 ? eligible : narrowed(x, eligible);
   }
 
-  /** One worker of a placement has done its part, and has room again. */
+  /** One worker of the placement has finished its part. */
   free(x: Exchange, worker: Worker): void {
     if (!x.isCounted || x.freed !== null) return;
     x.freed = worker;
     this.#fleet.finish(worker);
   }
 
-  /** The placement's work is over, however it ended. */
+  /** The placement has ended, with any outcome. */
   release(x: Exchange): void {
     if (x.placement === null || !x.isCounted) return;
     x.isCounted = false;
@@ -208,7 +209,7 @@ export class Chooser {
   }
 }
 
-/** The words of the OpenAI API. */
+/** The wording is that of the OpenAI API. */
 function unknownModel(model: string, names: readonly string[]): RouterError {
   const served = names.slice(0, MAX_NAMES).map((name) => `\`${name}\``);
   const more = names.length > MAX_NAMES ? `, and ${names.length - MAX_NAMES} more` : '';
@@ -217,7 +218,7 @@ function unknownModel(model: string, names: readonly string[]): RouterError {
 }
 
 const MODEL_PATH = '/v1/models/';
-/** A model that a path asks about, '' for none. */
+/** The model that the path asks about, or ''. */
 const modelOf = (path: string): string => (path.startsWith(MODEL_PATH) ? decoded(path.slice(MODEL_PATH.length)) : '');
 
 function decoded(text: string): string {
@@ -228,7 +229,7 @@ function decoded(text: string): string {
   }
 }
 
-/** Whether a body may be waited for. One in chunks that is not JSON may have no end, or wait for the answer's beginning. */
+/** Whether to wait for the whole body. A chunked body that is not JSON may never end, or wait for the response. */
 function canWaitFor(head: RequestHead): boolean {
   if (head.isChunked) return /[/+]json\b/i.test(head.get('content-type') ?? '');
   return head.contentLength <= MAX_LOOKED_BYTES;

@@ -11,7 +11,7 @@ import { type Choice, Chooser } from './choose.ts';
 import { FullWorkers } from './full-workers.ts';
 import { leastInflight } from './policies/least-inflight.ts';
 import { PolicyTable } from './policy-table.ts';
-import { WaitingRoom } from './waiting-room.ts';
+import { HoldQueue } from './hold-queue.ts';
 
 interface Scene {
   readonly fleet: Fleet;
@@ -26,11 +26,11 @@ interface Scene {
 function sceneOf(t: TestContext, cap: number, queueSize = 100, count = 1): Scene {
   const { fleet, workers } = fleetOfSize(count);
   fleet.setCap(cap);
-  const room = new WaitingRoom((holder) => holder !== full && fleet.isAllFull);
+  const room = new HoldQueue((holder) => holder !== full && fleet.isAllFull);
   const full: FullWorkers = new FullWorkers(fleet, room, { queueSize, queueTimeoutMs: 60_000 });
   const table = new PolicyTable({ name: 'tested', policy: leastInflight(policyContext(fleet)) });
   const chooser = new Chooser(fleet, table, new BodyReader([]), { full });
-  fleet.onEvent(() => room.knock());
+  fleet.onEvent(() => room.retryHeld());
   const placed: Exchange[] = [];
   const held: Exchange[] = [];
   t.after(() => held.forEach((x) => room.leave(x)));

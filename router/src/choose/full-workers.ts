@@ -1,15 +1,15 @@
 import type { Config } from '../config/options.ts';
 import type { Exchange, Placer } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
-import type { FleetModels } from '../fleet/models.ts';
+import type { FleetModels } from '../fleet/fleet-models.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Hold } from './policy.ts';
-import { usable } from './roles.ts';
-import type { WaitingRoom } from './waiting-room.ts';
+import { usable } from './usable-workers.ts';
+import type { HoldQueue } from './hold-queue.ts';
 
 export interface FullWorkersOptions {
-  /** How many may wait. */
+  /** How many requests may be held. */
   readonly queueSize: number;
   readonly queueTimeoutMs: number;
 }
@@ -19,34 +19,37 @@ export const fullWorkersOptions = ({ queueSize, queueTimeoutSecs }: Config): Ful
   queueTimeoutMs: queueTimeoutSecs * 1000,
 });
 
-/** Holds those whose every worker has as much as it may have: first come first, past those whose own workers are full still. */
+/**
+ * Holds requests whose every worker is at `--worker-max-inflight`: first come, first served, except that a request
+ * overtakes those whose own workers are still full.
+ */
 export class FullWorkers implements Placer {
-  /** How many were refused. */
+  /** Requests that were refused because too many were held. */
   shed = 0;
   readonly #fleet: Fleet;
-  readonly #room: WaitingRoom;
+  readonly #room: HoldQueue;
   readonly #options: FullWorkersOptions;
   readonly #models: FleetModels | null;
 
-  constructor(fleet: Fleet, room: WaitingRoom, options: FullWorkersOptions, models: FleetModels | null = null) {
+  constructor(fleet: Fleet, room: HoldQueue, options: FullWorkersOptions, models: FleetModels | null = null) {
     this.#fleet = fleet;
     this.#room = room;
     this.#options = options;
     this.#models = models;
   }
 
-  /** Those of `workers` with room; none for one that comes while others wait. */
+  /** The workers that are not full; none for a new request while others are held. */
   withRoom(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
     if (this.#fleet.fullCount === 0 && this.#room.size === 0) return workers;
     const open = usable(
       x,
       workers.filter((worker) => !this.#fleet.isFull(worker)),
     );
-    // Those who wait may wait for workers of another model.
+    // Held requests may wait for workers of another model.
     const isNew = x.placer === null && this.#models?.areSeveral !== true;
     if (!isNew || open.length === 0 || this.#room.sizeOf(this) === 0) return open;
-    // Its turn comes after theirs, in this same round of the event loop.
-    this.#room.knock();
+    // The retry runs later in this tick, after those that are already held.
+    this.#room.retryHeld();
     return [];
   }
 
@@ -57,7 +60,7 @@ export class FullWorkers implements Placer {
       const message = 'Every worker has as many requests as it may (--worker-max-inflight). Retry later.';
       return new RouterError('too_many_requests', message, { retryAfterSecs: 1 });
     }
-    // Its policy's patience may be over; that says nothing of this wait.
+    // The maximum wait of the policy's own hold says nothing about this hold.
     if (x.placer !== this) x.isOverdue = false;
     x.placer = this;
     return { hold: 'workers_full', maxMs: queueTimeoutMs };
@@ -72,7 +75,7 @@ export class FullWorkers implements Placer {
       const able = hasModels && x.model !== '' ? this.#models.eligibleFor(x.model) : eligible;
       if (tried.length === 0 && roles === null && able === eligible && (open.length > 0 || eligible.length === 0))
         return x;
-      // Also one that has nobody left to wait for: it is told so.
+      // A request with no worker left is returned too, so that it fails now instead of at its timeout.
       const left = usable(
         x,
         able.filter((worker) => !tried.includes(worker)),

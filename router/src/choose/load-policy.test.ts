@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { exchangeOf, fleetOfSize, policyContext } from '../../test/harness/policy.ts';
 import { loadPolicy } from './load-policy.ts';
-import { policies } from './policies.ts';
+import { policies } from './built-in-policies.ts';
 
 const { fleet, workers } = fleetOfSize(3);
 const context = policyContext(fleet);

@@ -1,22 +1,23 @@
 import { isPath, policyName, policyNames } from '../config/options/policy-names.ts';
 import { importDefault, messageOf } from '../config/user-module.ts';
 import type { Leg, Placement, Worker } from '../fleet/worker.ts';
-import { type OnFault, guard } from './guard.ts';
-import { policies } from './policies.ts';
+import { type OnFault, withFaultBoundary } from './fault-boundary.ts';
+import { policies } from './built-in-policies.ts';
 import type { CustomPolicy, Hold, Needs, Policy, PolicyContext } from './policy.ts';
 import type { NamedPolicy } from './policy-table.ts';
 
 const allNeeds: readonly Needs[] = ['nothing', 'headers', 'key', 'prompt'];
 
 /**
- * Makes the policy of that name, or of the module at that path. Throws, in words for the user, when it can't be had.
+ * Makes the built-in policy of that name, or the policy of the module at that path. Throws an error with a message for
+ * the user.
  *
- * A module exports, by default, what the built-in ones are: a function from the context to a policy.
+ * The default export of a module is what the built-in policies are: a function from the context to a policy.
  */
 export async function loadPolicy(nameOrPath: string, context: PolicyContext, onFault: OnFault): Promise<NamedPolicy> {
   const name = policyName(nameOrPath);
-  if (isPath(name)) return guard({ name, policy: await makeCustom(name, context) }, onFault, checkChoice);
-  return guard({ name, policy: makeBuiltIn(name, context) }, onFault);
+  if (isPath(name)) return withFaultBoundary({ name, policy: await makeCustom(name, context) }, onFault, checkChoice);
+  return withFaultBoundary({ name, policy: makeBuiltIn(name, context) }, onFault);
 }
 
 function makeBuiltIn(name: string, context: PolicyContext): Policy {
@@ -44,14 +45,14 @@ async function importFactory(path: string): Promise<CustomPolicy> {
   throw new Error(`The policy "${path}" has no default export that is a function: see docs/guides/write-a-policy.md.`);
 }
 
-/** What TypeScript would have told its author. */
+/** Checks what TypeScript would have checked for the author. */
 function problemOf(policy: Policy): string | null {
   if (typeof policy?.choose !== 'function') return 'made nothing with a choose() method';
   if (allNeeds.includes(policy.needs)) return null;
   return `has needs: ${JSON.stringify(policy.needs)}, expected one of ${allNeeds.join(', ')}`;
 }
 
-/** What TypeScript would have told it too, about what it chose. */
+/** Checks what TypeScript would have checked in a choice. */
 function checkChoice(choice: unknown, workers: readonly Worker[]): void {
   const { legs, hold, maxMs } = (choice ?? {}) as { [Key in keyof Placement | keyof Hold]?: unknown };
   const isPlacement =

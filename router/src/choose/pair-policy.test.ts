@@ -18,14 +18,14 @@ function recorder(name: string, says: () => Hold | null = () => null): Policy & 
     heard,
     needs: 'headers',
     choose(x, workers) {
-      heard.push(`choose of ${workers.map(({ url }) => url).join()}, note ${String(x.placerNote)}`);
-      x.placerNote = name;
+      heard.push(`choose of ${workers.map(({ url }) => url).join()}, note ${String(x.policyState)}`);
+      x.policyState = name;
       return says() ?? workers.at(-1)!.alone;
     },
     begun(x, worker) {
-      heard.push(`begun ${worker.url}, note ${String(x.placerNote)}`);
+      heard.push(`begun ${worker.url}, note ${String(x.policyState)}`);
     },
-    ended: (x, worker) => void heard.push(`ended ${worker.url}, note ${String(x.placerNote)}`),
+    ended: (x, worker) => void heard.push(`ended ${worker.url}, note ${String(x.policyState)}`),
     flushed: (worker) => void heard.push(`flushed ${worker.url}`),
     sessionEnded: () => heard.push('session ended') > 0,
   };
@@ -74,7 +74,7 @@ test('a hold of either holds, and its own order of those that wait counts', () =
     ...recorder('D', () => (isFull ? hold : null)),
     nextHeld(held) {
       const all = [...held];
-      assert.ok(all.every(({ placerNote }) => placerNote === 'D'));
+      assert.ok(all.every(({ policyState }) => policyState === 'D'));
       return all.at(-1)!;
     },
   };

@@ -5,11 +5,11 @@ import { type NamedPolicy, strength } from './policy-table.ts';
 
 type Half = 'prefill' | 'decode';
 
-/** What the two keep with an exchange. */
+/** The state of both policies for one exchange. */
 class Notes {
   readonly owner: Policy;
   readonly of: Record<Half, unknown> = { prefill: null, decode: null };
-  /** Whose hold it is under. */
+  /** The policy that holds the exchange. */
   heldBy: Half | null = null;
 
   constructor(owner: Policy) {
@@ -20,46 +20,45 @@ class Notes {
 const halfOf = (role: Role): Half => (role === 'prefill' ? 'prefill' : 'decode');
 
 /**
- * Two policies as one: each is asked about the workers of its own role, and hears of those only. Either may hold an exchange
- * back.
+ * Two policies as one. Each chooses among the workers of its role and is notified of those only. Either may hold.
  */
 export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
   const of: Readonly<Record<Half, Policy>> = { prefill: prefill.policy, decode: decode.policy };
   const both = [of.prefill, of.decode] as const;
 
   function notesOf(x: Exchange): Notes {
-    const note = x.placerNote;
+    const note = x.policyState;
     if (note instanceof Notes && note.owner === pair) return note;
     const notes = new Notes(pair);
-    x.placerNote = notes;
+    x.policyState = notes;
     return notes;
   }
 
-  /** Calls one of the two with its own note in place. */
+  /** Calls one of the two with its own state in place. */
   function as<T>(half: Half, x: Exchange, call: (policy: Policy) => T): T {
     const notes = notesOf(x);
-    x.placerNote = notes.of[half];
+    x.policyState = notes.of[half];
     try {
       return call(of[half]);
     } finally {
-      notes.of[half] = x.placerNote;
-      x.placerNote = notes;
+      notes.of[half] = x.policyState;
+      x.policyState = notes;
     }
   }
 
-  /** The next of those whom one of the two holds. */
+  /** The next request among those that one of the two holds. */
   function nextOf(half: Half, held: readonly Exchange[]): Exchange | null {
     if (held.length === 0) return null;
     const policy = of[half];
     if (policy.nextHeld === undefined) return held[0]!;
     const notes = held.map(notesOf);
-    for (const [i, x] of held.entries()) x.placerNote = notes[i]!.of[half];
+    for (const [i, x] of held.entries()) x.policyState = notes[i]!.of[half];
     try {
       return policy.nextHeld(held);
     } finally {
       for (const [i, x] of held.entries()) {
-        notes[i]!.of[half] = x.placerNote;
-        x.placerNote = notes[i]!;
+        notes[i]!.of[half] = x.policyState;
+        x.policyState = notes[i]!;
       }
     }
   }
@@ -91,7 +90,7 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
     whyMoved: (x, from, to) =>
       as(halfOf(to.role), x, (policy) => policy.whyMoved?.(x, from, to) ?? { reason: 'policy' as const }),
     ended: (x, worker) => as(halfOf(worker.role), x, (policy) => policy.ended?.(x, worker)),
-    // Both are told, whatever the first one says.
+    // Both must be notified, whatever the first one returns.
     sessionEnded: (session) => both.map((policy) => policy.sessionEnded?.(session) ?? false).includes(true),
     flushed: (worker) => of[halfOf(worker.role)].flushed?.(worker),
     explain: (x, workers) =>
@@ -104,7 +103,7 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
       for (const policy of both) policy.close?.();
     },
   };
-  // Where neither gives an order, all that wait are asked.
+  // Without an order of either policy, all held requests are retried.
   if (both.some((policy) => policy.nextHeld !== undefined)) {
     pair.nextHeld = (held) => {
       const all = [...held];

@@ -2,20 +2,20 @@ import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Needs, Policy } from './policy.ts';
 
-/** A policy and the name it was asked for by. */
+/** A policy, and the name that the configuration gives for it. */
 export interface NamedPolicy {
   readonly name: string;
   readonly policy: Policy;
 }
 
-/** The more of them, the more a policy asks for. */
+/** The higher, the more of a request must be known before the policy can choose. */
 export const strength: Readonly<Record<Needs, number>> = { nothing: 0, headers: 1, key: 2, prompt: 3 };
 
-/** Which policy decides: one for all, others for the models that have their own. Can be changed while running. */
+/** Which policy chooses: one for all models, and others for the models that have their own. Can change at run time. */
 export class PolicyTable {
-  /** The most that any of them needs. */
+  /** The most that any of the policies needs. */
   needs: Needs = 'nothing';
-  /** Whether the model that a request names decides who chooses. */
+  /** Whether the model of a request decides which policy chooses. */
   needsModel = false;
   #usual: NamedPolicy;
   readonly #byModel = new Map<string, NamedPolicy>();
@@ -25,7 +25,7 @@ export class PolicyTable {
     this.#settle();
   }
 
-  /** `model` '': for all models that have none of their own. What was placed by the old policy is still reported to it. */
+  /** `model` '': for all models without their own. The old policy is still notified when its requests end. */
   set(model: string, named: NamedPolicy): void {
     const old = model === '' ? this.#usual : this.#byModel.get(model);
     if (model === '') this.#usual = named;
@@ -34,7 +34,7 @@ export class PolicyTable {
     old?.policy.close?.();
   }
 
-  /** The model is treated as all others again. @returns false: it was already. */
+  /** @returns false if the model had no policy of its own */
   unset(model: string): boolean {
     const old = this.#byModel.get(model);
     if (old === undefined) return false;
@@ -49,24 +49,24 @@ export class PolicyTable {
     return (this.#byModel.get(x.model) ?? this.#usual).policy;
   }
 
-  /** The name of the policy that `for` answers. */
+  /** The name of the policy that `for` returns. */
   nameFor(x: Exchange): string {
     return (this.#byModel.get(x.model) ?? this.#usual).name;
   }
 
-  /** Whether the policy of all models can choose for this session without what is in the body. */
+  /** Whether the default policy can choose for this session without the body. */
   knowsSession(x: Exchange): boolean {
     return this.#usual.policy.knowsSession?.(x) ?? false;
   }
 
-  /** @returns whether any policy knew the session. */
+  /** @returns whether any policy knew the session */
   sessionEnded(session: string): boolean {
     let isKnown = false;
     for (const [, { policy }] of this.entries()) isKnown = (policy.sessionEnded?.(session) ?? false) || isKnown;
     return isKnown;
   }
 
-  /** Where the exchanges of a session go, by any policy that knows; null: none of them keeps sessions. */
+  /** Where the requests of a session go, by each policy that knows; null if no policy keeps sessions. */
   homesOf(session: string): readonly Worker[] | null {
     let keepsSessions = false;
     const homes = new Set<Worker>();
@@ -79,17 +79,16 @@ export class PolicyTable {
     return keepsSessions ? [...homes] : null;
   }
 
-  /** The worker's caches hold nothing any more. */
+  /** The worker's KV cache was flushed. */
   flushed(worker: Worker): void {
     for (const [, { policy }] of this.entries()) policy.flushed?.(worker);
   }
 
-  /** No more choices are asked for. */
   close(): void {
     for (const [, { policy }] of this.entries()) policy.close?.();
   }
 
-  /** By model; '' first: the usual one. */
+  /** By model; '' first, for the default policy. */
   *entries(): Iterable<[string, NamedPolicy]> {
     yield ['', this.#usual];
     yield* this.#byModel;

@@ -7,14 +7,14 @@ import type { Random } from '../kit/rng.ts';
 import type { StateMap } from './state.ts';
 
 /**
- * What a policy has to know of a request before it can choose. More takes more time:
+ * What a policy must know of a request before it can choose. Each level costs more than the one before:
  * - `headers`: keys in headers (`exchange.key`);
- * - `key`: keys in headers or, when none is there, in the body: it waits for the whole body then;
- * - `prompt`: as `key`, and `exchange.prompt`: it always waits for the whole body.
+ * - `key`: keys in headers, or else in the body, which must then be complete;
+ * - `prompt`: as `key`, and `exchange.prompt`; the body must always be complete.
  */
 export type Needs = 'nothing' | 'headers' | 'key' | 'prompt';
 
-/** Not now, though workers are eligible: the reason, and how long the exchange may be held at most. */
+/** The request waits although workers are eligible: for which reason, and how long at most. */
 export interface Hold {
   readonly hold: string;
   readonly maxMs: number;
@@ -23,63 +23,65 @@ export interface Hold {
 /** Why a policy moved a session: see `MoveReason`. */
 export interface MoveWhy {
   readonly reason: MoveReason;
-  /** Where the reason is `cheaper`: by how many seconds of estimated cost. */
+  /** With the reason `cheaper`: how many seconds of estimated cost the move saves. */
   readonly savedSecs?: number;
 }
 
 /**
- * Ranks workers. It is asked for the best placement and, when an attempt failed, asked again: it then finds the failed
- * workers left out, and so answers the next best as things stand now.
+ * Chooses workers. It returns the best placement. When an attempt failed it is called again, without the workers that
+ * failed, so its next answer is the best of the rest at that moment.
  */
 export interface Policy extends Placer {
   readonly needs: Needs;
-  /** Asked when the head was read and named a session: true: it can choose without what is in the body. */
+  /** Called when the head was read and named a session. True: the policy can choose without the body. */
   knowsSession?(x: Exchange): boolean;
   /** @param workers eligible and untried, at least one, in the order of the fleet */
   choose(x: Exchange, workers: readonly Worker[]): Placement | Hold;
   /**
-   * Why it chose `to` for a session whose last request went to `from`, which was among the workers that it was given. Called after
-   * `choose` and before `begun`, for moved sessions only. Without it: the reason is `policy`.
+   * Why it chose `to` for a session whose last request went to `from`, which was one of the workers it was given.
+   * Called after `choose` and before `begun`, for moved sessions only. The default reason is `policy`.
    */
   whyMoved?(x: Exchange, from: Worker, to: Worker): MoveWhy;
-  /** Its choice is counted as in flight: called in the same tick, before anybody else can choose. */
+  /** The choice is counted as in flight. Called in the same tick, before another choice is made. */
   begun?(x: Exchange, worker: Worker): void;
-  /** The client says that no more exchanges of this session come. @returns whether the policy knew the session. */
+  /** The client said that the session has ended. @returns whether the policy knew the session */
   sessionEnded?(session: string): boolean;
-  /** Where the exchanges of this session go; null: nowhere yet. Without it: the policy keeps no sessions. */
+  /** Where the requests of this session go; null if not decided. A policy without this method keeps no sessions. */
   homeOf?(session: string): Worker | null;
-  /** The worker's caches hold nothing any more: it was told to drop them, or to load other weights. */
+  /** The worker's KV cache was flushed, or its weights were replaced. */
   flushed?(worker: Worker): void;
   /** Why it would choose as it does now: every candidate with its terms. */
   explain?(x: Exchange, workers: readonly Worker[]): Candidate[];
-  /** Its present state in a few numbers, for `GET /policies`. */
+  /** The current state in a few numbers, for `GET /policies`. */
   describe?(): Readonly<Record<string, unknown>>;
-  /** Another policy takes its place. */
+  /** Another policy replaces this one. */
   close?(): void;
 }
 
-/** What a policy is made of. */
+/** What a policy is given. */
 export interface PolicyContext {
   readonly fleet: Fleet;
   readonly random: Random;
   readonly options: Config;
   /** Monotonic milliseconds. */
   readonly nowMs: () => number;
-  /** A map of strings that outlives the router's process when it has a data directory. */
+  /** A map of strings that survives a restart of the router if it has a data directory. */
   readonly state: (name: string) => StateMap;
-  /** Something changed that may free held exchanges, other than the end of an exchange or an event of the fleet. */
-  readonly knock: () => void;
-  /** Writes a line on how a choice was made; null where nobody reads it, so that the line is not even built. */
+  /** Retries held requests. Not needed after the end of a request or an event of the fleet, which do so already. */
+  readonly retryHeld: () => void;
+  /** Logs how a choice was made. null if the log level excludes the line, so that it is not even built. */
   readonly trace: ((line: string) => void) | null;
-  /** Writes a line for the operator: something that the policy relies on is missing. */
+  /** Logs a warning for the operator: something that the policy relies on is missing. */
   readonly warn: (line: string) => void;
 }
 
 export type PolicyFactory = (context: PolicyContext) => Policy;
 
-/** What a policy of the user's own is made of: as the built-in ones are, and of those. */
+/** What a user's own policy is given: the same as the built-in ones, and those. */
 export interface CustomPolicyContext extends PolicyContext {
-  /** A new policy of that name, to build on: `{ ...context.builtIn('sticky_least_loaded'), choose(x, workers) { … } }`. */
+  /**
+   * A new policy of that name to build on: `{ ...context.builtIn('sticky_least_loaded'), choose(x, workers) { … } }`.
+   */
   readonly builtIn: (name: PolicyName) => Policy;
 }
 

@@ -1,21 +1,21 @@
-/** Lengths are told apart by this factor: 2^(1/8), 9 %. */
+/** Cells of a histogram of lengths. The upper bound of a cell is 2^(1/8) times its lower bound: 9 % more. */
 const CELLS_PER_DOUBLING = 8;
 /** Up to 2^40 bytes. */
 const CELLS = 40 * CELLS_PER_DOUBLING;
 
-/** What an interval has seen counts half as much in the next one: few prompts in one interval shall not cut at random. */
+/** The weight of an interval's prompts in the next one, so that an interval with few prompts sets no random bands. */
 const KEPT = 0.5;
 
 /**
- * Cuts the range of prompt lengths into bands that carry the same load: as many bytes of prompts each. It keeps only how
- * many bytes came in prompts of about each length, so any number of bands can be had from it at any time.
+ * Divides the range of prompt lengths into bands with the same load: the same number of prompt bytes each. It only
+ * keeps a histogram of bytes by length, so the number of bands can change at any time.
  */
 export class PromptBands {
   readonly #intervalMs: number;
   #cutMs: number;
-  /** Bytes in prompts of each length, now being counted. */
+  /** Bytes of prompts by length, in the current interval. */
   readonly #bytes = new Float64Array(CELLS);
-  /** At the last cut: the share of all bytes that came in prompts shorter than each length. */
+  /** At the end of the last interval: the share of all bytes in prompts shorter than each length. */
   readonly #below = new Float64Array(CELLS + 1);
   #isCut = false;
 
@@ -24,15 +24,14 @@ export class PromptBands {
     this.#cutMs = nowMs;
   }
 
-  /** A prompt of so many bytes has come. */
   see(bytes: number, nowMs: number): void {
     if (nowMs - this.#cutMs >= this.#intervalMs) this.#cut(nowMs);
     this.#bytes[cellOf(bytes)]! += bytes;
   }
 
   /**
-   * Which of `count` members, shortest prompts first, take a prompt of this length: `[first, end)`. Several where prompts
-   * of that length alone are more than one member's share; all before the first cut.
+   * Which of `count` members, shortest prompts first, take a prompt of this length: `[first, end)`. Several if prompts
+   * of that length alone are more than one member's share; all of them before the end of the first interval.
    */
   membersFor(bytes: number, count: number): [first: number, end: number] {
     if (!this.#isCut) return [0, count];
@@ -41,7 +40,7 @@ export class PromptBands {
     return [first, Math.max(first + 1, Math.ceil(this.#below[cell + 1]! * count))];
   }
 
-  /** The longest prompts, in bytes, of each of `count` members but the last; for people. */
+  /** The longest prompt, in bytes, of each of `count` members but the last; for `GET /policies`. */
   ends(count: number): number[] {
     if (!this.#isCut) return [];
     const ends: number[] = [];
@@ -64,7 +63,7 @@ export class PromptBands {
       sum += this.#bytes[cell]!;
       this.#bytes[cell]! *= KEPT;
     }
-    // Exactly 1: beyond it there is no member.
+    // Exactly 1, so that rounding does not make a member after the last one.
     this.#below[CELLS] = 1;
     this.#isCut = true;
   }

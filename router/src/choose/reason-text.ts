@@ -24,12 +24,12 @@ const moveTexts: Readonly<Record<MoveReason, string>> = {
   policy: 'the policy',
 };
 
-/** Why a session moved, for people: `cheaper by 0.4 s`. */
+/** Why a session moved, as text: `cheaper by 0.4 s`. */
 export function moveText({ reason, savedSecs }: { reason: MoveReason; savedSecs: number }): string {
   return reason === 'cheaper' ? `cheaper by ${savedSecs.toPrecision(2)} s` : moveTexts[reason];
 }
 
-/** Why a request is at its worker, for people: `new`, `home`, `moved: worker unhealthy`, `retry`, `target`, `policy`; `held` without a worker. */
+/** As text: `new`, `home`, `moved: worker unhealthy`, `retry`, `target`, `policy`; `held` without a worker. */
 export function reasonText({ why, move, placement, heldFor }: Exchange): string {
   if (placement === null) return heldFor === '' ? '' : 'held';
   return why === 'moved' && move !== null ? `moved: ${moveText(move)}` : why;

@@ -3,10 +3,10 @@ import type { Policy } from './policy.ts';
 import type { SessionTable } from './session-table.ts';
 
 /**
- * What every policy with a table of sessions does around its choices: tells the table of turns and ends, and shows it.
+ * The methods that every policy with a session table shares.
  *
- * @param noun what the table's keys are called where people read it
- * @param wallMs milliseconds since 1970: the table outlives the process
+ * @param noun what the table's keys are called in `GET /policies`
+ * @param wallMs milliseconds since 1970, because the table outlives the process
  */
 export function sessionHooks(
   table: SessionTable,

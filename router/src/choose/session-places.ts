@@ -2,21 +2,21 @@ import type { Exchange, Move, MoveReason, Why } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { MoveWhy } from './policy.ts';
 
-/** Sessions that are kept; beyond that the ones that were first seen go first. */
+/** Beyond this number the sessions that were first seen longest ago are forgotten. */
 export const MAX_SESSIONS = 100_000;
-/** Moves that are kept for people to read. */
+/** Moves that `GET /moves` lists. */
 const MAX_MOVES = 1_000;
-/** How often a session may look for idle ones, as a share of the time to live. */
+/** Idle sessions are looked for this many times within the time to live. */
 const SWEEPS_PER_TTL = 16;
 
-/** Where a session's requests go. */
+/** Where the requests of a session go. */
 export interface SessionPlace {
   worker: Worker;
-  /** Since when it is there (monotonic ms). */
+  /** When it came there (monotonic ms). */
   sinceMs: number;
   /** When its last request was placed or ended (monotonic ms). */
   lastMs: number;
-  /** Requests that were answered whole. */
+  /** Requests with a complete response. */
   turns: number;
   inFlight: number;
   /** Why its last request went where it went. */
@@ -26,17 +26,17 @@ export interface SessionPlace {
 }
 
 /**
- * Which worker each session is at and how often it moved, whatever the policy: for people, logs and metrics. Nothing is decided by
- * it. It knows the sessions that policies look for keys of, since the start of the router.
+ * Which worker each session is at and how often it moved, for every policy: for logs, metrics and the API. No decision
+ * depends on it. It knows the sessions that a policy reads keys of, since the router started.
  */
 export class SessionPlaces {
-  /** Moves ever, by reason. */
+  /** Total moves by reason. */
   readonly movesByReason = new Map<MoveReason, number>();
   onMoved: (x: Exchange, move: Move) => void = () => {};
   readonly #places = new Map<string, SessionPlace>();
   readonly #nowMs: () => number;
   readonly #ttlMs: () => number;
-  /** A ring of the last ones: the next one goes to `#nextMove`. */
+  /** A ring buffer: the next move goes to `#nextMove`. */
   readonly #moves: Move[] = [];
   #nextMove = 0;
   #sweptMs = 0;
@@ -58,7 +58,6 @@ export class SessionPlaces {
     return this.#places.entries();
   }
 
-  /** Newest first. */
   *recentMoves(): Generator<Move> {
     for (let i = 1; i <= this.#moves.length; i++) {
       yield this.#moves.at((this.#nextMove - i + this.#moves.length) % this.#moves.length)!;
@@ -68,7 +67,7 @@ export class SessionPlaces {
   /**
    * A request of a session (`x.session` is not '') was placed at `to`. Sets `x.why`.
    *
-   * @returns the worker that the session left with it, for `moved`; null: it left none
+   * @returns the worker that the session left, to be passed to `moved`, or null
    */
   placed(x: Exchange, to: Worker): Worker | null {
     const nowMs = this.#nowMs();
@@ -102,11 +101,11 @@ export class SessionPlaces {
     this.onMoved(x, move);
   }
 
-  /** What was placed has ended or failed. */
+  /** The request has ended or failed. */
   released(x: Exchange): void {
     const place = this.#places.get(x.session);
     if (place === undefined) return;
-    // The session may have been forgotten and opened again since.
+    // The session may have been forgotten and opened again since then.
     if (place.inFlight > 0) place.inFlight--;
     place.lastMs = this.#nowMs();
     if (x.outcome === 'complete') place.turns++;
@@ -116,7 +115,7 @@ export class SessionPlaces {
     this.#places.delete(session);
   }
 
-  /** Forgets the sessions that were idle for too long. */
+  /** Forgets sessions that were idle for too long. */
   sweep(nowMs: number): void {
     const ttlMs = this.#ttlMs();
     if (nowMs - this.#sweptMs < ttlMs / SWEEPS_PER_TTL) return;

@@ -2,40 +2,43 @@ import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { StateMap } from './state.ts';
 
-/** When a key was last used is known to this share of its time to live, so that few uses write anything. */
+/**
+ * The time of a key's last use is kept with a resolution of this share of the time to live, so that few uses cause a
+ * write.
+ */
 const GRAINS_PER_TTL = 16;
 
-/** A worker as keys know it: by URL. What was kept over a restart may name workers that register later, or never. */
+/** A worker, identified by its URL: saved state may name workers that register later, or never. */
 interface Home {
   readonly url: string;
   worker: Worker | null;
-  /** Keys whose exchanges go there now. */
+  /** Keys whose requests go there now. */
   keys: number;
 }
 
 interface Entry {
   /** Best first. */
   homes: readonly Home[];
-  /** Where its last exchange went. */
+  /** Where the last request went. */
   current: Home;
-  /** When it was used last, to the grain. */
+  /** When the key was last used, to the resolution above. */
   seenMs: number;
   underWay: number;
 }
 
 export interface SessionTableOptions {
-  /** A key without an exchange for so long is forgotten, at the latest a sixteenth of that later. */
+  /** A key without a request for this long is forgotten, at the latest a sixteenth of that time later. */
   readonly ttlMs: number;
-  /** Workers that are remembered for one key. */
+  /** Workers that are remembered per key. */
   readonly homesPerKey: number;
-  /** Beyond this many keys the one that was not used for longest is forgotten. */
+  /** Beyond this many keys the one that was unused for longest is forgotten. */
   readonly maxKeys?: number;
 }
 
 /**
- * Which worker the exchanges of a key go to. It outlives the router through its state: `[seconds, url, …]` by key.
+ * Which worker the requests of a key go to. It outlives the router through its state: `[seconds, url, …]` by key.
  *
- * Times are milliseconds of the wall clock, since they are compared with those of an earlier process.
+ * Times are milliseconds of the wall clock, because they are compared with those of an earlier process.
  */
 export class SessionTable {
   readonly #stopListening: () => void;
@@ -44,7 +47,7 @@ export class SessionTable {
   readonly #grainMs: number;
   readonly #homesPerKey: number;
   readonly #maxKeys: number;
-  /** By `seenMs`: the first one is the first to go. */
+  /** Ordered by `seenMs`, oldest first. */
   readonly #entries = new Map<string, Entry>();
   readonly #homes = new Map<string, Home>();
 
@@ -66,17 +69,16 @@ export class SessionTable {
     return this.#entries.size;
   }
 
-  /** How many keys have their exchanges at the worker. */
   keysAt(worker: Worker): number {
     return this.#homes.get(worker.url)?.keys ?? 0;
   }
 
-  /** The worker that the key's exchanges went to last, if that is in the fleet. */
+  /** The worker of the key's last request, if it is in the fleet. */
   find(key: string): Worker | null {
     return this.#entries.get(key)?.current.worker ?? null;
   }
 
-  /** The best of the key's homes among `workers`; when none is, or the key is new, what `assign` says, from now on. */
+  /** The best of the key's homes among `workers`. Without one, the worker that `assign` returns becomes a home. */
   place(key: string, workers: readonly Worker[], nowMs: number, assign: () => Worker): Worker {
     this.forgetIdle(nowMs);
     const entry = this.#entries.get(key);
@@ -99,13 +101,13 @@ export class SessionTable {
     } else {
       entry.homes = [...entry.homes, home].slice(-this.#homesPerKey);
       this.#move(entry, home);
-      // It is written for its new home: as well with the time.
+      // The entry is written anyway for its new home, so the time is written as well.
       this.#see(key, entry, nowMs, 0);
     }
     return worker;
   }
 
-  /** An exchange of the key is under way: the key is kept until it ends. */
+  /** A request of the key is in flight, which keeps the key until the request ends. */
   begun(key: string): void {
     const entry = this.#entries.get(key);
     if (entry !== undefined) entry.underWay++;
@@ -114,12 +116,12 @@ export class SessionTable {
   ended(key: string, nowMs: number): void {
     const entry = this.#entries.get(key);
     if (entry === undefined) return;
-    // The key may have been forgotten and come again since.
+    // The key may have been forgotten and created again since then.
     if (entry.underWay > 0) entry.underWay--;
     this.#see(key, entry, nowMs);
   }
 
-  /** @returns whether it was known. */
+  /** @returns whether the key was known */
   forget(key: string): boolean {
     const entry = this.#entries.get(key);
     if (entry === undefined) return false;
@@ -129,7 +131,6 @@ export class SessionTable {
     return true;
   }
 
-  /** Forgets the keys whose time is over. */
   forgetIdle(nowMs: number): void {
     const beforeMs = nowMs - this.#ttlMs - this.#grainMs;
     for (const [key, entry] of this.#entries) {
@@ -139,18 +140,18 @@ export class SessionTable {
     }
   }
 
-  /** Another table may use the state from now on: what ends later is not written any more. */
+  /** Another table may use the state from now on, so this one must not write any more. */
   close(): void {
     this.#stopListening();
     this.#entries.clear();
   }
 
-  /** How many keys each worker has, by URL; also those of workers that are not there yet. */
+  /** Keys per worker, by URL, including workers that have not registered. */
   counts(): Record<string, number> {
     return Object.fromEntries([...this.#homes.values()].map(({ url, keys }) => [url, keys]));
   }
 
-  /** What an earlier process left. */
+  /** Loads what an earlier process saved. */
   #load(nowMs: number): void {
     const entries: [string, Entry][] = [];
     for (const [key, text] of this.#state.entries()) {
@@ -162,7 +163,7 @@ export class SessionTable {
       const homes = kept.urls.slice(0, this.#homesPerKey).map((url) => this.#homeOf(url));
       const current = homes[0]!;
       current.keys++;
-      // A clock that was set back must not make it live for ever.
+      // After the clock was set back, a time in the future would keep the key forever.
       entries.push([key, { homes, current, seenMs: Math.min(kept.seenMs, nowMs), underWay: 0 }]);
     }
     entries.sort(([, a], [, b]) => a.seenMs - b.seenMs);
@@ -184,7 +185,7 @@ export class SessionTable {
     entry.current = home;
   }
 
-  /** It is used now: noted when the last note is older than `grainMs`. */
+  /** The key was used now. Written only if the last written time is older than `grainMs`. */
   #see(key: string, entry: Entry, nowMs: number, grainMs = this.#grainMs): void {
     if (nowMs - entry.seenMs < grainMs) return;
     entry.seenMs = nowMs;
@@ -222,7 +223,7 @@ export class SessionTable {
   }
 }
 
-/** null: not what was written. */
+/** @returns null if the text was not written by this table */
 function readKept(text: string): { seenMs: number; urls: string[] } | null {
   let value: unknown;
   try {

@@ -1,13 +1,13 @@
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
 
-/** What a worker that comes back may have at first; doubled every second. */
+/** Requests that a readmitted worker may have at first; doubled every second. */
 const FIRST = 2;
 const DURATION_MS = 10_000;
 
 /**
- * Keeps a worker that comes back from getting everything at once: with nothing under way it looks like the best one to every
- * policy, with cold caches and perhaps still ill. A preference only: where all are coming back, all get what comes.
+ * Limits the requests of a readmitted worker. With nothing in flight it looks best to every policy, although its cache
+ * is cold and it may fail again. If all workers are in slow start, the limit does not apply.
  */
 export class SlowStart {
   readonly #fleet: Fleet;
@@ -23,7 +23,7 @@ export class SlowStart {
     this.#sinceMs.set(worker, this.#nowMs());
   }
 
-  /** Those of `workers` that are not to be spared; all, where none would be left. */
+  /** The workers that are not limited now; all of them if that would leave none. */
   withoutSpared(workers: readonly Worker[]): readonly Worker[] {
     if (this.#sinceMs.size === 0) return workers;
     const nowMs = this.#nowMs();

@@ -3,10 +3,10 @@ import { appendFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { StateMap, StateStore } from './state.ts';
 
-/** A file is written anew when it has this many lines more than twice what is alive. */
+/** A file is rewritten when it has this many lines more than twice the number of entries. */
 const SPARE_LINES = 10_000;
 
-/** One map in one file: a line of JSON per change, `["name","value"]` or `["name"]` for a deletion. */
+/** One map in one file: a line of JSON per change, `["name","value"]`, or `["name"]` for a deletion. */
 class StateFile implements StateMap {
   readonly #path: string;
   readonly #onError: (error: Error) => void;
@@ -14,13 +14,13 @@ class StateFile implements StateMap {
   #pending = '';
   #lines: number;
   #writing: Promise<void> | null = null;
-  /** A write failed: what the file holds, or lacks, is not known. */
+  /** A write failed, so the content of the file is not known. */
   #isInDoubt = false;
 
   constructor(path: string, onError: (error: Error) => void) {
     this.#path = path;
     this.#onError = onError;
-    // The last line may have been cut off by the end of the process: what can't be read is left out.
+    // A crash may have truncated the last line, so an unreadable line is skipped.
     for (const line of readText(path).split('\n')) this.#replay(line);
     this.#lines = this.#map.size;
     writeFileSync(`${path}.new`, this.#whole());
@@ -58,7 +58,7 @@ class StateFile implements StateMap {
     try {
       change = JSON.parse(line);
     } catch {
-      // An incomplete line: that change is lost, no other.
+      // A truncated line loses only its own change.
       return;
     }
     if (!Array.isArray(change)) return;
@@ -77,7 +77,7 @@ class StateFile implements StateMap {
   #append(change: readonly string[]): void {
     this.#pending += `${JSON.stringify(change)}\n`;
     this.#lines++;
-    // Whatever changes until the write begins goes out with it.
+    // Changes made before the write begins are written with it.
     this.#writing ??= this.#write();
   }
 
@@ -95,7 +95,7 @@ class StateFile implements StateMap {
         } else await appendFile(this.#path, text);
       }
     } catch (error) {
-      // What was to be written is still in the map: the next change writes the file anew, with all of it.
+      // What could not be written is still in the map: the next change rewrites the file.
       this.#isInDoubt = true;
       this.#onError(error as Error);
     } finally {
@@ -104,7 +104,7 @@ class StateFile implements StateMap {
   }
 }
 
-/** Keeps state in files of `directory`, which is made if need be. Throws when that can't be done. */
+/** Keeps state in files of `directory`, which is created if missing. Throws if that fails. */
 export function fileStore(directory: string, onError: (error: Error) => void): StateStore {
   mkdirSync(directory, { recursive: true });
   const files = new Map<string, StateFile>();

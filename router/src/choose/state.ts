@@ -1,4 +1,4 @@
-/** Strings by name that a policy wants back after a restart. */
+/** Strings by name that a policy gets back after a restart. */
 export interface StateMap {
   readonly size: number;
   get(name: string): string | undefined;
@@ -7,15 +7,15 @@ export interface StateMap {
   entries(): Iterable<[string, string]>;
 }
 
-/** Where state lives. */
+/** Where policies keep their state. */
 export interface StateStore {
-  /** The map of that name, as it was left. */
+  /** The map of that name, as it was saved. */
   open(name: string): StateMap;
-  /** Resolves when all that was set is where it outlives the process. */
+  /** Resolves when all changes are saved so that they outlive the process. */
   flush(): Promise<void>;
 }
 
-/** State for as long as the process lives. */
+/** State that is lost when the process ends. */
 export function memoryStore(): StateStore {
   const maps = new Map<string, Map<string, string>>();
   return {

@@ -2,27 +2,26 @@ import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { HashRing } from '../kit/ring.ts';
 
-/** The fleet's workers on a ring, built anew when they come or go. */
+/** A consistent hash ring of the fleet's workers, rebuilt when workers are added or removed. */
 export class WorkerRing {
   readonly #fleet: Fleet;
   readonly #loadFactor: number;
   #members: readonly Worker[] = [];
   #ring = new HashRing([]);
   #isStale = true;
-  /** It will not be asked any more. */
   readonly close: () => void;
 
-  /** @param loadFactor how many times its share of the exchanges under way a worker may have; 0: any */
+  /** @param loadFactor how many times its share of the requests in flight a worker may have; 0 for no limit */
   constructor(fleet: Fleet, loadFactor: number) {
     this.#fleet = fleet;
     this.#loadFactor = loadFactor;
     this.close = fleet.onEvent((event) => {
-      // Health changes who is asked, not the ring: otherwise every hiccup would move other workers' keys.
+      // Health does not change the ring: otherwise each short failure would move the keys of other workers.
       if (event === 'added' || event === 'removed') this.#isStale = true;
     });
   }
 
-  /** The worker of `workers` (at least one, all of them eligible) that the key belongs to. */
+  /** The worker among `workers` (at least one, all eligible) that the key belongs to. */
   find(key: string, workers: readonly Worker[]): Worker {
     const fleet = this.#fleet;
     if (this.#isStale) {

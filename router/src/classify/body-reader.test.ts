@@ -8,7 +8,7 @@ import { RequestHead } from '../wire/request-head.ts';
 import type { Sink } from '../wire/sink.ts';
 import { BodyReader } from './body-reader.ts';
 import { classify } from './classify.ts';
-import { orders } from './keys.ts';
+import { keyOrders } from './routing-keys.ts';
 
 const { sessionHeaders } = loadConfig({}, {}, undefined);
 
@@ -32,7 +32,7 @@ function read(
   names: readonly string[] = sessionHeaders,
 ): Exchange {
   const x = exchange(headers, body);
-  const reader = new BodyReader(orders[order](names));
+  const reader = new BodyReader(keyOrders[order](names));
   if (!reader.readHead(x)) reader.readBody(x, true, () => {});
   return x;
 }
@@ -113,11 +113,11 @@ test("vllm-router's order is that of its documentation, with the hash of the bod
 });
 
 test('a session header is enough: the body is not waited for', () => {
-  const reader = new BodyReader(orders.turnout(sessionHeaders));
+  const reader = new BodyReader(keyOrders.turnout(sessionHeaders));
   assert.equal(reader.readHead(exchange(['x-session-id: s'], '{"session_id":"other"}')), true);
   assert.equal(reader.readHead(exchange(['x-user-id: u'], '{"session_id":"s"}')), false);
   assert.equal(reader.readHead(exchange(['x-user-id: u'], '')), true);
-  const vllm = new BodyReader(orders['vllm-router']([]));
+  const vllm = new BodyReader(keyOrders['vllm-router']([]));
   assert.equal(vllm.readHead(exchange(['x-trace-id: t'], '{"session_params":{"session_id":"s"}}')), true);
 });
 

@@ -4,12 +4,12 @@ import { LARGE_SCAN_BYTES } from '../threads/sizes.ts';
 import { after } from '../threads/worker-thread.ts';
 import type { RequestBody } from '../wire/request-body.ts';
 import { type BodyFacts, type BodyQuestion, BodyScan, boundedKey, nothingSaid } from './body-scan.ts';
-import type { KeyPlace } from './keys.ts';
+import type { KeyPlace } from './routing-keys.ts';
 
 const NOWHERE: readonly KeyPlace[] = [];
 const isInBody = (place: KeyPlace): boolean => place.in === 'body';
 
-/** Reads a body, possibly on another thread. Its bytes are valid during the call, or given to the call where they are many. */
+/** Reads a body, perhaps in a worker thread. Its bytes are valid during the call; a large body is given away. */
 type Scan = (body: Buffer, question: BodyQuestion) => BodyFacts | Promise<BodyFacts>;
 
 const bodyScan = new BodyScan();
@@ -17,20 +17,18 @@ const scanHere: Scan = (body, question) => bodyScan.scan(body, question);
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
-/** Larger ones are passed on as they come instead: no prompt is as long as that. */
+/** Larger bodies are not read: no prompt is that long. */
 export const MAX_LOOKED_BYTES = 16_777_216;
 
-/**
- * Finds out what policies ask about: the key that steers placement, the group, the prompt, the model.
- */
+/** Reads what policies need: the routing key, the group, the prompt, the model. */
 export class BodyReader {
   #places: readonly KeyPlace[] = [];
   #bodyPlaces: readonly KeyPlace[] = [];
-  /** Up to here, places in headers come before all places in bodies. */
+  /** Up to this index, header places come before all body places. */
   #headFirst = 0;
   readonly #scan: Scan;
   #scratch: Buffer | null = null;
-  /** Resolves when the large bodies before are read: one is copied at a time. */
+  /** Resolves when earlier large bodies are read: one is copied at a time. */
   #lastLarge: Promise<unknown> = Promise.resolve();
 
   constructor(places: readonly KeyPlace[], scan: Scan = scanHere) {
@@ -38,7 +36,6 @@ export class BodyReader {
     this.setPlaces(places);
   }
 
-  /** Where keys are looked for from now on. */
   setPlaces(places: readonly KeyPlace[]): void {
     this.#places = places;
     this.#bodyPlaces = places.filter(isInBody);
@@ -49,19 +46,19 @@ export class BodyReader {
   /** Reads the head. @returns true: the key is found and no field of the body could come before it. */
   readHead(x: Exchange): boolean {
     if (x.head.hasPrefix('x-turnout-g')) x.group ||= boundedKey(x.head.get('x-turnout-group') ?? '');
-    // By a plugin.
+    // Set by a plugin.
     if (x.key !== null) return true;
     for (let i = 0; i < this.#headFirst; i++) {
       if ((x.key = headerKey(x, this.#places[i]!)) !== null) return true;
     }
-    // A body that can't exist holds no key.
+    // An empty body has no key.
     if (x.body.isComplete && x.body.bytes === 0) x.key = this.#laterHeaderKey(x).key;
     return x.key !== null;
   }
 
   /**
-   * Reads the whole body (after `readHead`): the key if there is none yet, the model, and the prompt if it is wanted. Calls
-   * `then` when that is done: at once, unless the body is large.
+   * Reads the whole body (after `readHead`): the key if there is none yet, the model, and the prompt if wanted. Calls
+   * `then` when done: at once, unless the body is large.
    */
   readBody(x: Exchange, wantsPrompt: boolean, then: () => void): void {
     const { key, bodyPlaces: places } = x.key === null ? this.#laterHeaderKey(x) : { key: x.key, bodyPlaces: NOWHERE };
@@ -94,7 +91,7 @@ export class BodyReader {
     }
   }
 
-  /** A key in a header that fields of the body come before, and which those are. */
+  /** The first header key after the body places, and the body places before it. */
   #laterHeaderKey(x: Exchange): { key: RoutingKey | null; bodyPlaces: readonly KeyPlace[] } {
     for (let i = this.#headFirst; i < this.#places.length; i++) {
       const place = this.#places[i]!;
@@ -104,7 +101,7 @@ export class BodyReader {
     return { key: null, bodyPlaces: this.#bodyPlaces };
   }
 
-  /** The body's bytes in one piece; good until the next call. */
+  /** The body in one piece, valid until the next call. */
   #view(body: RequestBody): Buffer {
     if (body.pieces.length < 2) return body.join();
     this.#scratch ??= Buffer.allocUnsafeSlow(LARGE_SCAN_BYTES);
@@ -115,7 +112,7 @@ export class BodyReader {
 }
 
 function headerKey(x: Exchange, { kind, name }: KeyPlace): RoutingKey | null {
-  // An id that the router made up says nothing of the client.
+  // An id that the router generated says nothing about the client.
   if (name === 'x-request-id' && x.isRequestIdOurs) return null;
   const value = x.head.get(name);
   return value === undefined || value === ''
@@ -123,13 +120,13 @@ function headerKey(x: Exchange, { kind, name }: KeyPlace): RoutingKey | null {
     : { kind, value: boundedKey(decoded(value)), source: `header:${name}` };
 }
 
-/** Asked at every request: a regular expression is slower. */
+/** Runs at every request, where a regular expression is slower. */
 function isAscii(value: string): boolean {
   for (let i = 0; i < value.length; i++) if (value.charCodeAt(i) > 127) return false;
   return true;
 }
 
-/** Header values come with a byte a character; clients mean UTF-8, and the same key in a body is written so. */
+/** Header values have one byte per character; clients mean UTF-8, as for the same key in a body. */
 function decoded(value: string): string {
   if (isAscii(value)) return value;
   try {

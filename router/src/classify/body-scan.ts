@@ -1,49 +1,48 @@
 import type { Prompt, RoutingKey } from '../exchange.ts';
 import { hashBytes } from '../kit/block-hash.ts';
 import { MemberFinder, readScalarText } from '../kit/json-scan.ts';
-import { type KeyPlace, keyFields } from './keys.ts';
+import { type KeyPlace, keyFields } from './routing-keys.ts';
 import { promptFields, promptOf } from './prompt.ts';
 
 const fields = [...keyFields, 'model', ...promptFields];
 const finder = new MemberFinder(fields);
 const MODEL = keyFields.length;
 const FIRST_PROMPT = MODEL + 1;
-/** Of the object in `session_params`. */
+/** For the object in `session_params`. */
 const innerFinder = new MemberFinder(['session_id']);
 
-/** Longer keys are replaced by their hash: they are kept, compared and logged. Longer model names are none. */
+/** Longer keys are replaced by their hash, as keys are stored, compared and logged. Longer model names are ignored. */
 const MAX_KEY_CHARS = 512;
-/** Bytes that a text of so many characters takes at most, as a JSON string: what is longer is not even decoded. */
+/** The largest JSON string of that many characters: anything longer is not decoded. */
 const MAX_KEY_BYTES = 6 * MAX_KEY_CHARS + 2;
 
 const QUOTE = 0x22;
 
-/** What is asked of a body. Plain data: it may go to another thread. */
+/** What to read from a body. Plain data, because it may go to another thread. */
 export interface BodyQuestion {
-  /** Where keys may stand, those in headers left out. */
+  /** Where keys may be, without the headers. */
   readonly places: readonly KeyPlace[];
-  /** Without any key in these places the hash of the body is one. */
+  /** If no key is found in these places, the hash of the body is the key. */
   readonly wantsContentKey: boolean;
   readonly wantsPrompt: boolean;
 }
 
-/** What a body says. */
 export interface BodyFacts {
   readonly key: RoutingKey | null;
-  /** '' when it names none. */
+  /** '' if the body names none. */
   readonly model: string;
   readonly prompt: Prompt | null;
 }
 
 export const nothingSaid: BodyFacts = { key: null, model: '', prompt: null };
 
-/** Reads whole bodies at their JSON structure, at its top level only: text inside a prompt is never taken for a key. */
+/** Reads whole bodies at the top level of their JSON, so that text in a prompt is never taken for a key. */
 export class BodyScan {
   readonly #spans = new Int32Array(2 * fields.length);
   readonly #innerSpans = new Int32Array(2);
 
   scan(bytes: Buffer, { places, wantsContentKey, wantsPrompt }: BodyQuestion): BodyFacts {
-    // What is no JSON object holds nothing to steer by; the engine will say what is wrong with it.
+    // A body that is not a JSON object has no keys; the engine reports the error.
     if (finder.find(bytes, 0, bytes.length, this.#spans) < 0) this.#spans.fill(-1);
     let key: RoutingKey | null = null;
     for (let i = 0; i < places.length && key === null; i++) key = this.#bodyKey(bytes, places[i]!);
@@ -74,7 +73,7 @@ export class BodyScan {
   }
 }
 
-/** @returns '' for what can't be a key: null, a structure, a faulty string. */
+/** @returns '' for values that are no key: null, an object, an invalid string */
 function keyValue(bytes: Buffer, start: number, end: number): string {
   if (end - start <= MAX_KEY_BYTES) return boundedKey(readScalarText(bytes, start, end) ?? '');
   return bytes[start] === QUOTE ? hashOf(bytes.subarray(start + 1, end - 1)) : '';
@@ -86,6 +85,6 @@ function modelName(bytes: Buffer, start: number, end: number): string {
   return name.length <= MAX_KEY_CHARS ? name : '';
 }
 
-/** The key as it is kept. */
+/** The key in its stored form. */
 export const boundedKey = (key: string): string => (key.length <= MAX_KEY_CHARS ? key : hashOf(Buffer.from(key)));
 const hashOf = (key: Buffer): string => `hash:${hashBytes([key]).toString(36)}:${key.length}`;

@@ -4,12 +4,12 @@ import type { Dialect, Exchange } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
 import { normalPath } from './path.ts';
 
-/** Eighteen characters for this process, and six for each id: with their prefix, ids look like those of other routers. */
+/** Eighteen characters per process and six per id: with their prefix, ids look like those of other routers. */
 const idSeed = randomBytes(9).toString('hex');
 /** Six characters in base 36, for two billion ids. */
 let idCount = 36 ** 5;
 
-/** As the engines, and other routers, begin the ids of answers. */
+/** The prefixes of response ids in engines and other routers. */
 const idPrefixes: Readonly<Record<string, string>> = {
   '/v1/chat/completions': 'chatcmpl-',
   '/v1/completions': 'cmpl-',
@@ -17,23 +17,23 @@ const idPrefixes: Readonly<Record<string, string>> = {
   '/v1/responses': 'resp-',
 };
 
-/** What an id of a client may look like to be passed on; anything else is replaced, since ids end up in logs. */
+/** Client ids of another form are replaced, because ids are logged. */
 const SAFE_ID = /^[\x21-\x7e]{1,256}$/;
 
 const NO_HEADERS: readonly string[] = [];
 
-/** Whether the session ends, as clients write it: Python's str(True) too. */
+/** Values of the session end header, including Python's str(True). */
 const YES = /^(1|true|yes)$/i;
 const NO = /^(0|false|no)$/i;
 
-/** Seconds as a client writes them in x-turnout-timeout. */
+/** Seconds in x-turnout-timeout. */
 const SECONDS = /^\d{1,7}(\.\d{1,6})?$/;
 
 /**
- * Fills in what the request's head tells. The body is not looked at: nothing here needs it.
+ * Sets what the request's head says. The body is not read.
  *
- * @param idHeaders further headers that carry the id of a request, the one to be believed first first
- * @returns what is wrong with it
+ * @param idHeaders further headers with request ids, in order of preference
+ * @returns what is wrong with the request
  */
 export function classify(x: Exchange, idHeaders: readonly string[] = NO_HEADERS): RouterError | null {
   const { head } = x;
@@ -61,7 +61,7 @@ export function classify(x: Exchange, idHeaders: readonly string[] = NO_HEADERS)
 const wrongSessionEnd = (): RouterError =>
   new RouterError('bad_request', 'x-turnout-session-end must be 1, true or yes (0, false or no: the session goes on).');
 
-/** What a target alone tells. */
+/** What follows from a target alone. */
 interface TargetKind {
   readonly target: string;
   readonly path: string;
@@ -70,7 +70,7 @@ interface TargetKind {
   readonly idPrefix: string;
 }
 
-/** The last one: most requests have the target of the one before. */
+/** A cache of one entry: most requests have the target of the one before. */
 let lastKind: TargetKind = { target: '', path: '/', dialect: 'plain', isForModel: false, idPrefix: 'req-' };
 
 function kindOf(target: string): TargetKind {
@@ -82,7 +82,7 @@ function kindOf(target: string): TargetKind {
   return lastKind;
 }
 
-/** The first id that can be believed is the request's. Its own line goes to the engine as it came. */
+/** The first valid id is the request's. Its own header goes to the engine unchanged. */
 function readIdHeaders(x: Exchange, names: readonly string[], idPrefix: string): void {
   const { head } = x;
   const own = head.requestId;

@@ -6,9 +6,9 @@ import { RequestHead } from '../wire/request-head.ts';
 import type { Sink } from '../wire/sink.ts';
 import { BodyReader } from './body-reader.ts';
 import { BodyScan } from './body-scan.ts';
-import { orders } from './keys.ts';
+import { keyOrders } from './routing-keys.ts';
 
-const places = orders.turnout([]);
+const places = keyOrders.turnout([]);
 
 /** Its body is in pieces, as sockets deliver it. */
 function exchange(text: string): Exchange {

@@ -2,25 +2,25 @@ import { MemberFinder, readString } from '../kit/json-scan.ts';
 import type { RequestBody } from '../wire/request-body.ts';
 import type { promptFields } from './prompt.ts';
 
-/** The prompt of a request in tokens, where the client sent tokens. */
+/** The prompt of a request in tokens, if the client sent tokens. */
 export interface PromptIds {
-  /** Good until the next call of the reader. */
+  /** Valid until the next call of the reader. */
   readonly ids: Int32Array;
-  /** Who names another one shares no cached block with it. */
+  /** Prompts with different salts share no cached block. */
   readonly salt: string | null;
 }
 
-/** Of `promptFields` those that may hold ids. */
+/** The `promptFields` that may hold ids. */
 const idFields = ['input_ids', 'token_ids', 'prompt'] satisfies (typeof promptFields)[number][];
 const SALT = idFields.length;
 const finder = new MemberFinder([...idFields, 'cache_salt']);
 
-/** Larger bodies hold the event loop for too long: they count as having no ids. */
+/** Larger bodies would block the event loop for too long: they count as having no ids. */
 const MAX_BYTES = 1_048_576;
 const FIRST_IDS = 16_384;
-/** No vocabulary is near; and nine digits always fit into 31 bits. */
+/** More than any vocabulary needs; nine digits always fit in 31 bits. */
 const MAX_DIGITS = 9;
-/** Salts are secrets of 256 bits or so. */
+/** Salts are secrets of about 256 bits. */
 const MAX_SALT_BYTES = 1_024;
 
 const SP = 0x20;
@@ -30,14 +30,14 @@ const OPEN = 0x5b;
 const CLOSE = 0x5d;
 const isSpace = (byte: number | undefined): boolean => byte === SP || byte === 0x0a || byte === 0x0d || byte === 0x09;
 
-/** Reads token ids out of bodies. Keeps the memory for them: prompts of 100,000 tokens make no garbage. */
+/** Reads token ids from bodies. The memory is reused: prompts of 100,000 tokens make no garbage. */
 export class PromptIdReader {
   readonly #spans = new Int32Array(2 * (idFields.length + 1));
   #ids = new Int32Array(FIRST_IDS);
 
   /**
-   * @param field under which the prompt stands, as classify found it
-   * @returns null when there are no ids there: text, or nothing that an engine would take. Of several prompts: the first.
+   * @param field of the prompt, as classify found it
+   * @returns null if there are no ids: text, or invalid JSON. Of several prompts, the first
    */
   read(body: RequestBody, field: string): PromptIds | null {
     const which = (idFields as readonly string[]).indexOf(field);
@@ -52,7 +52,7 @@ export class PromptIdReader {
     return { ids: this.#ids.subarray(0, count), salt: hasSalt ? readString(bytes, saltStart, saltEnd) : null };
   }
 
-  /** @returns how many ids there are, -1 for something else. `start` -1: nothing at all. */
+  /** @returns the number of ids, or -1. `start` -1: no array. */
   #readArray(bytes: Buffer, start: number, end: number): number {
     if (start < 0 || bytes[start] !== OPEN) return -1;
     let at = skipSpace(bytes, start + 1, end);
@@ -70,7 +70,7 @@ export class PromptIdReader {
       if (at === from || at - from > MAX_DIGITS) return -1;
       if (count === ids.length) ids = this.#grow();
       ids[count++] = id;
-      // In most lists a comma stands here, then maybe one space.
+      // Usually a comma comes next, then perhaps one space.
       if (digit !== COMMA - ZERO) {
         at = skipSpace(bytes, at, end);
         if (bytes[at] === CLOSE) return count;

@@ -2,21 +2,18 @@ import type { Prompt } from '../exchange.ts';
 import { hashBlocks, hashBytes, unitsOf } from '../kit/block-hash.ts';
 
 /**
- * Where a prompt stands in a body, in the order in which it is taken: SGLang's /generate, vLLM's /inference/v1/generate,
- * completions (a string, ids, or several of either), chat.
+ * The fields of prompts, in order of preference: SGLang's /generate, vLLM's /inference/v1/generate, completions (a
+ * string, ids, or several of either), chat.
  */
 export const promptFields = ['input_ids', 'text', 'token_ids', 'prompt', 'messages'] as const;
 
-/** Bytes of text per token where nobody counted: what common tokenizers make of English and code. */
+/** Bytes of text per token without a count: the average of common tokenizers for English and code. */
 const TEXT_BYTES_PER_TOKEN = 4;
 
-/**
- * So much of a prompt is told from others block by block: half a million tokens of text. To note the blocks of 16 MB takes a
- * policy 15 ms in one go.
- */
+/** Half a million tokens of text: inserting the blocks of 16 MB at once would take a policy 15 ms. */
 export const MAX_BLOCK_BYTES = unitsOf(4_096);
 
-/** Ids that are looked at to learn how many bytes one takes. */
+/** Bytes that are sampled to estimate the size of one id. */
 const SAMPLE_BYTES = 512;
 
 const COMMA = 0x2c;
@@ -24,10 +21,9 @@ const OPEN = 0x5b;
 const isDigit = (byte: number | undefined): boolean => byte !== undefined && byte >= 0x30 && byte <= 0x39;
 
 /**
- * The prompt in `bytes`; `spans[at]`, `spans[at + 1]` is the span of the first of `promptFields`, -1 where absent.
+ * The prompt in `bytes`; `spans[at]`, `spans[at + 1]` is the span of the first of `promptFields`, -1 if absent.
  *
- * Only bytes are compared: a turn's prompt begins with the bytes of the turn before it, whatever they mean. What closes the
- * value is left out, since it moves.
+ * Only bytes are compared: the prompt of a turn begins with the bytes of the turn before, without the closing bracket.
  */
 export function promptOf(bytes: Buffer, spans: Int32Array, at: number): Prompt | null {
   for (const [i, field] of promptFields.entries()) {
@@ -48,7 +44,7 @@ export function promptOf(bytes: Buffer, spans: Int32Array, at: number): Prompt |
   return null;
 }
 
-/** About how many tokens the content of a prompt is, between its quotes or brackets. */
+/** The approximate number of tokens in a prompt, between its quotes or brackets. */
 export const tokensIn = (bytes: Buffer, start: number, end: number): number =>
   Math.max(1, (end - start) / bytesPerToken(bytes, start, end));
 

@@ -2,13 +2,13 @@ import { type Command, Option } from 'commander';
 import { type AliasFlag, type Values, furtherOptions, readAlias } from '../config/alias/alias.ts';
 import { type OptionName, kebab, options } from '../config/options.ts';
 import { type Configured, configured } from './configured.ts';
-import { addOptions } from './options.ts';
+import { addOptions } from './add-options.ts';
 import { type RunFlags, addRunFlags, runFlags, runRouter } from './run-router.ts';
 import { type Spelling, launchServer, routers } from './spelling.ts';
 
 /**
- * The words of such a command line with its flags written in full: the parser of the other routers (Python's argparse) takes
- * any beginning of a flag that is no other's. One that it does not know stands alone, so that the nearest can be named.
+ * Completes abbreviated flags: the parser of the other routers (Python's argparse) accepts any unambiguous prefix of a
+ * flag. An unknown flag stays as it is, so that the nearest one can be suggested.
  */
 export function inFull(words: readonly string[]): string[] {
   const spelling = [...routers, launchServer].find(({ verbs }) => verbs.includes(words[0] ?? ''));
@@ -21,7 +21,7 @@ export function inFull(words: readonly string[]): string[] {
     ...runFlags,
     'help',
   ]);
-  // What stands behind -- is for others.
+  // Arguments after -- are for engines.
   const end = words.indexOf('--');
   const [own, rest] = end < 0 ? [words, []] : [words.slice(0, end), words.slice(end)];
   const full = own.flatMap((word) => {
@@ -35,7 +35,7 @@ export function inFull(words: readonly string[]): string[] {
   return [...full, ...rest];
 }
 
-/** The command lines of other routers, each a verb that takes their flags and, beside them, our own. */
+/** Adds the commands of other routers, which accept their flags and ours. */
 export function addAliasVerbs(program: Command): void {
   for (const spelling of routers) {
     const { peer, verbs } = spelling;
@@ -47,7 +47,7 @@ export function addAliasVerbs(program: Command): void {
   }
 }
 
-/** @returns what makes a configuration of that which was said with these flags; what has no effect is named at once. */
+/** @returns what makes the configuration from the parsed flags; flags without effect are printed at once */
 export function addPeerFlags(
   command: Command,
   { peer, flagFor }: Spelling,
@@ -77,7 +77,7 @@ export function addPeerFlags(
   };
 }
 
-/** All that follows a flag is kept as it was written; a list may be empty, as an unset variable in a script leaves it. */
+/** Keeps all texts after a flag; a list may be empty, because an unset variable in a script leaves it so. */
 function optionFor(peer: string, flag: AliasFlag, flagFor: Spelling['flagFor']): Option {
   const { name, takes } = flag;
   const value = { nothing: '', one: ' <value>', many: ' [values...]' }[takes];

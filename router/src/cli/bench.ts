@@ -24,8 +24,8 @@ export interface BenchFlags {
 const SAY_MS = 2_000;
 
 /**
- * Sends a synthetic agent batch to the user's own fleet, once through a router of each policy, and prints what each took.
- * @param say a line of progress
+ * Sends a synthetic agent batch to the user's fleet, once per policy, and prints the results.
+ * @param say prints a line of progress
  */
 export async function bench(flags: BenchFlags, say: (line: string) => void): Promise<number> {
   const workerUrls = splitList(flags.workerUrls);
@@ -48,7 +48,7 @@ export async function bench(flags: BenchFlags, say: (line: string) => void): Pro
   const results: BatchResult[] = [];
   const base = randomInt(1_000_000);
   for (const [i, policy] of policies.entries()) {
-    // Another seed for each: what one batch left in the caches of the engines is of no use to the next.
+    // A new seed each time, so that a batch does not find its prompts in the engines' caches.
     results.push(await runPolicy(policy, base + i, turns, { flags, workerUrls, shape, say }));
   }
   process.stdout.write(`${resultTable(results)}\n`);

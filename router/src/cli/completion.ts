@@ -5,7 +5,7 @@ import { type OptionSpec, innerSchema } from '../config/options/option.ts';
 import { kebab, options } from '../config/options.ts';
 import { policyNames } from '../config/options/policy-names.ts';
 
-/** The script that makes a shell complete commands, options and their fixed values. Throws `ConfigError` for an unknown shell. */
+/** The completion script of a shell. Throws `ConfigError` for an unknown shell. */
 export function completionFor(shell: string, program: Command): string {
   if (shell === 'bash') return bash(program);
   if (shell === 'zsh') return `autoload -U +X bashcompinit && bashcompinit\n${bash(program)}`;

@@ -1,15 +1,15 @@
 import { type Values, loadConfig, placesOf } from '../config/load.ts';
 import type { Config, OptionName } from '../config/options.ts';
 
-/** A command line whose configuration can be read again while the router runs (SIGHUP). */
+/** A configuration that can be read again while the router runs (SIGHUP). */
 export interface Configured {
   /** Reads flags, environment and file. Throws `ConfigError`. */
   readonly read: () => Config;
-  /** Where the value of each option comes from. */
+  /** The source of each option's value. */
   readonly places: () => ReadonlyMap<OptionName, string>;
 }
 
-/** @param base what the command sets differently from `serve`; @param writtenAs how the user wrote an option as a flag */
+/** @param base the command's own defaults; @param writtenAs how the user wrote an option as a flag */
 export const configured = (
   flags: Values,
   file: string | undefined,

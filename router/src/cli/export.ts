@@ -28,7 +28,7 @@ export interface ExportFlags {
 
 const SAY_MS = 2_000;
 
-/** Writes trajectories out of a store, also of one that a router is writing to. @param say a line for people */
+/** Exports trajectories from a store, which a router may be writing to. @param say prints a line of progress */
 export async function exportTrajectories(flags: ExportFlags, say: (line: string) => void): Promise<void> {
   const { format, session, group, tenant, version, label, output } = flags;
   if (!formatNames.includes(format as ExportFormat)) {
@@ -60,11 +60,12 @@ export async function exportTrajectories(flags: ExportFlags, say: (line: string)
   const query = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   const progress = noProgress();
   const timer = setInterval(() => say(`export: ${describe(progress)} …`), SAY_MS);
-  // Under another name until it is whole: a part of an export must not be taken for one. A device or a pipe stays what it is.
+  // A temporary name until the export is complete, so that a partial one is not taken for it. Not for devices and
+  // pipes.
   const path = output === undefined || isDevice ? output : `${output}.part`;
   const file = path === undefined ? null : createWriteStream(path);
   const target: Writable = file ?? process.stdout;
-  // Each write hears of its own failure; the stream tells it once more, and nobody may be missing then.
+  // Each write rejects by itself; the stream's own error event needs a listener too.
   target.on('error', () => {});
   try {
     for await (const bytes of exportBytes(store, { format: format as ExportFormat, query, dataDir }, progress)) {
@@ -77,7 +78,7 @@ export async function exportTrajectories(flags: ExportFlags, say: (line: string)
     }
   } catch (error) {
     const { code, syscall, message } = error as NodeJS.ErrnoException;
-    // Files and pipes fail with the name of a call of the system; anything else is a fault of ours.
+    // Errors of files and pipes name a system call; any other error is a bug.
     if (syscall === undefined) throw error;
     const reason = code === 'EPIPE' ? 'the process that reads the output has ended' : message;
     throw new ConfigError(`the export is incomplete: ${reason}`);
@@ -97,7 +98,7 @@ function rewardOf(flag: string, text: string | undefined): number | undefined {
   return reward;
 }
 
-/** Rejects when it can't be written, and only then goes on when there is room for more. */
+/** Resolves when the stream can take more; rejects if the write fails. */
 function write(target: Writable, bytes: Uint8Array): Promise<void> {
   return new Promise((resolve, reject) => {
     target.write(bytes, (error) => {

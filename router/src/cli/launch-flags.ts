@@ -34,7 +34,7 @@ const list: Readonly<Record<keyof LaunchFlags, readonly [flag: string, help: str
   ],
 };
 
-/** @param engine which it is when nothing is said; without it something must be */
+/** @param engine the default kind; without it the flag is required */
 export function addLaunchFlags(command: Command, engine?: string): Command {
   for (const [flag, help, fallback] of Object.values(list)) {
     const isEngine = flag === list.engine[0];
@@ -44,7 +44,7 @@ export function addLaunchFlags(command: Command, engine?: string): Command {
   return command;
 }
 
-/** What was said, by who takes it. */
+/** Splits the flags by receiver. */
 export function splitLaunchFlags(said: Record<string, unknown>): {
   launch: LaunchFlags;
   router: Record<string, unknown>;

@@ -6,7 +6,7 @@ import { launchServer } from './spelling.ts';
 
 const [VERB = ''] = launchServer.verbs;
 
-/** What is for the engines stands behind `--` then. */
+/** Puts the engines' arguments after `--`. */
 export function enginesApart(argv: readonly string[]): readonly string[] {
   const [verb, ...rest] = argv;
   if (verb !== VERB || rest.includes('--help') || rest.includes('-h')) return argv;

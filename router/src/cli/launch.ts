@@ -1,17 +1,17 @@
 import { ConfigError } from '../config/load.ts';
 import type { Config } from '../config/options.ts';
-import { Crew } from '../launch/crew.ts';
+import { EngineGroup } from '../launch/engine-group.ts';
 import { type EngineCommand, pythonCommand } from '../launch/engine-command.ts';
 import { plan } from '../launch/plan.ts';
-import { findGpus, findPorts } from '../launch/surroundings.ts';
+import { findGpus, findPorts } from '../launch/host-resources.ts';
 import type { LaunchFlags } from './launch-flags.ts';
 import { serve } from './serve.ts';
 import { simCommand } from './sim.ts';
 
-/** An engine that served for a minute was not the victim of its arguments. */
+/** An engine that served for a minute has valid arguments. */
 const SOUND_MS = 60_000;
 
-/** Runs engines and a router in front of them. @param readConfig as for `serve` */
+/** Runs engines and a router for them. @param readConfig as for `serve` */
 export async function launch(
   flags: LaunchFlags,
   engineArgs: readonly string[],
@@ -20,12 +20,12 @@ export async function launch(
   const config = readConfig();
   const count = whole('--dp-size', flags.dpSize, 1, 512);
   const command = commandOf(flags, engineArgs);
-  let crew: Crew;
+  let engines: EngineGroup;
   try {
     const ports = await findPorts(whole('--engine-base-port', flags.engineBasePort, 1, 65_535), count);
     const gpus = command.gpus === 0 ? null : await findGpus(flags.gpus, process.env);
     const gpusPerEngine = whole('--gpus-per-engine', flags.gpusPerEngine, 0, 1_024);
-    crew = new Crew(plan(command, { ports, gpus, gpusPerEngine }, process.env), {
+    engines = new EngineGroup(plan(command, { ports, gpus, gpusPerEngine }, process.env), {
       restarts: {
         firstMs: 1_000,
         maxMs: 30_000,
@@ -41,11 +41,11 @@ export async function launch(
     if (error instanceof ConfigError) throw error;
     throw new ConfigError((error as Error).message);
   }
-  const urls = crew.engines.map(({ plan: { url } }) => url);
+  const urls = engines.engines.map(({ plan: { url } }) => url);
   await serve(() => {
     const read = readConfig();
     return { ...read, workerUrls: [...urls, ...read.workerUrls] };
-  }, crew);
+  }, engines);
 }
 
 function commandOf(flags: LaunchFlags, args: readonly string[]): EngineCommand {
@@ -63,7 +63,7 @@ function commandOf(flags: LaunchFlags, args: readonly string[]): EngineCommand {
   );
 }
 
-/** What was said as if an engine of Python's were meant. */
+/** A flag that applies only to Python engines. */
 function meaninglessForSim({ gpus, gpusPerEngine, engineCommand }: LaunchFlags): string | undefined {
   if (gpus !== undefined) return '--gpus';
   if (Number(gpusPerEngine) !== 0) return '--gpus-per-engine';

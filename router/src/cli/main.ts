@@ -6,7 +6,7 @@ import type { BenchFlags } from './bench.ts';
 import { configured } from './configured.ts';
 import { addLaunchFlags, splitLaunchFlags } from './launch-flags.ts';
 import { addLaunchServer, enginesApart } from './launch-server.ts';
-import { addOptions } from './options.ts';
+import { addOptions } from './add-options.ts';
 import type { ExportFlags } from './export.ts';
 import { parent } from './parent.ts';
 import type { ReplayFlags } from './replay.ts';
@@ -17,7 +17,7 @@ import { refuseUnknownCommand, usageError } from './usage-errors.ts';
 
 const words = process.argv.slice(2);
 const helpAt = words.findIndex((word, i) => (word === '--help' || word === '-h') && words[i + 1] === 'all');
-/** `--help all` lists every option, `--help` those that most users need. */
+/** `--help all` lists every option, `--help` the common ones. */
 const showsAll = helpAt >= 0;
 if (showsAll) words.splice(helpAt + 1, 1);
 
@@ -151,7 +151,7 @@ try {
   refuseUnknownCommand(program, words);
   await program.parseAsync(inFull(enginesApart(words)), { from: 'user' });
 } catch (error) {
-  // Commander has printed its own errors already. Every usage error ends with exit code 2.
+  // Commander has printed its own errors. Every usage error ends with exit code 2.
   if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2;
   else if (error instanceof ConfigError) {
     process.stderr.write(`turnout: ${error.message}\n`);

@@ -2,7 +2,7 @@ import type { OptionSpec } from '../config/options/option.ts';
 import { type Config, type OptionName, kebab, options } from '../config/options.ts';
 import { isSecret } from '../config/words.ts';
 
-/** A YAML file (`--config`) of the configuration in force; a comment on each line says where the value comes from. */
+/** The configuration as a YAML file for `--config`; comments name the source of each value. */
 export function printedConfig(config: Config, places: ReadonlyMap<OptionName, string>): string {
   const lines: string[] = [];
   let group = '';

@@ -1,4 +1,4 @@
-/** Rows of `GET /requests`, `GET /sessions` and `GET /workers`, as far as they are shown. */
+/** Rows of `GET /requests`, `GET /sessions` and `GET /workers`, with the fields that are shown. */
 export interface RequestRow {
   readonly id: string;
   readonly session: string | null;
@@ -47,7 +47,7 @@ export interface Snapshot {
 }
 
 interface Size {
-  /** Of each list. */
+  /** Per list. */
   readonly rows: number;
   readonly columns: number;
 }
@@ -111,7 +111,7 @@ function counted(counts: Readonly<Record<string, number>>): string {
   return parts.length === 0 ? '' : ` (${parts.join(', ')})`;
 }
 
-/** The first rows as columns of one width each, and how many more there are. */
+/** The first rows in aligned columns, and the number of further ones. */
 function list<T>(head: string, { rows }: Size, all: readonly T[], cellsOf: (row: T) => (string | number)[]): string[] {
   if (all.length === 0) return [];
   const cells = [
@@ -130,7 +130,7 @@ function list<T>(head: string, { rows }: Size, all: readonly T[], cellsOf: (row:
 
 const MAX_CELL = 60;
 
-/** What clients name must not steer the terminal. */
+/** Client text must not control the terminal. */
 function printable(text: string): string {
   const plain = text.replace(/[^\x20-\x7e\u00a0-\uffff]/g, '?');
   return plain.length > MAX_CELL ? `${plain.slice(0, MAX_CELL - 1)}…` : plain;

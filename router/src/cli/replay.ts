@@ -10,13 +10,13 @@ export interface ReplayFlags {
 }
 
 const SAY_MS = 2_000;
-/** So many turns that went otherwise are named. */
+/** Turns with a different result that are listed. */
 const NAMED = 10;
 
 /**
- * Sends the requests of an export again and says what went otherwise.
- * @param print a line of the result; @param say a line for whoever waits
- * @returns the exit code: 0 where all that could be compared is as it was
+ * Sends the requests of an export again and reports different results.
+ * @param print prints a line of the result; @param say prints a line of progress
+ * @returns the exit code: 0 if all comparable turns are the same
  */
 export async function replayFile(
   file: string,

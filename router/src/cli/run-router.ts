@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { unknownVariables } from '../config/load.ts';
 import type { Configured } from './configured.ts';
 
-/** Flags of every command that runs a router: they end it before it serves. */
+/** Flags of every command that runs a router; they end it before it serves. */
 export interface RunFlags extends Record<string, unknown> {
   readonly check?: true;
   readonly printConfig?: true;
@@ -19,7 +19,7 @@ export function addRunFlags(command: Command): Command {
     .option('--print-config', 'Print each option with its value and where the value comes from, then exit.');
 }
 
-/** Serves, or does what one of `RunFlags` asks for instead. @param read the configuration of the other flags */
+/** Serves, or does what one of `RunFlags` asks for. @param read the configuration of the other flags */
 export async function runRouter(
   { check, printConfig, ...flags }: RunFlags,
   read: (flags: Record<string, unknown>) => Configured,

@@ -6,7 +6,7 @@ import { keepYoungGenerationSmall } from './young-generation.ts';
 
 /** What runs beside a router and ends with it. */
 export interface Companions {
-  /** Called once the router listens. @param fail without them the router is of no use: it ends, with exit code 1 */
+  /** Called once the router listens. @param fail ends the router with exit code 1 */
   start(fail: () => void): void;
   /** Called when the router has drained. */
   stop(): Promise<void>;
@@ -19,10 +19,10 @@ export interface Companions {
  */
 export async function serve(readConfig: () => Config, companions?: Companions): Promise<void> {
   const config = readConfig();
-  // A plugin that forgets an await must not end the router. Without plugins it would be a fault of the router's own.
+  // A plugin without an await must not end the router. Without plugins the rejection would be a bug of the router.
   if (config.plugin.length > 0) process.on('unhandledRejection', reportForgotten);
   keepYoungGenerationSmall();
-  // A signal that comes while it starts waits for that: unheard, it would end the process.
+  // A signal during the start is handled after it; without a listener it would end the process.
   const started = startRouter(config).catch((error: unknown) => {
     throw new ConfigError((error as Error).message);
   });
@@ -32,7 +32,7 @@ export async function serve(readConfig: () => Config, companions?: Companions): 
   let code = 0;
   const stop = (exitCode: number): void => {
     signals++;
-    // A second signal means: now, but clients are told. A third one: whatever is unfinished.
+    // A second signal shortens the drain but clients are still answered; a third one ends everything.
     if (signals > 2) process.exit(1);
     code = signals === 2 ? 1 : exitCode;
     if (isStopping) return void started.then((router) => router.close());

@@ -3,7 +3,7 @@ import { makeFolder } from '../config/folder.ts';
 import { ConfigError } from '../config/load.ts';
 import { commandName } from '../config/version.ts';
 import { type EngineCommand, ENGINE_HOST } from '../launch/engine-command.ts';
-import { type SimOptions, simDefaults } from '../sim/options.ts';
+import { type SimOptions, simDefaults } from '../sim/sim-options.ts';
 import { writeTokenizer } from '../sim/tokenizer-files.ts';
 import { type SpawnedSimEngine, simProcessArgs, spawnSimEngine } from '../sim/spawn.ts';
 
@@ -17,7 +17,7 @@ export interface SimFlags {
 
 type SimSettings = Partial<Omit<SimOptions, 'onFinished'>>;
 
-/** Runs simulated engines, each a process of its own, until it is told to stop. */
+/** Runs simulated engines, each in its own process, until a signal. */
 export async function sim(flags: SimFlags): Promise<void> {
   if (flags.writeTokenizer !== undefined) {
     writing('--write-tokenizer', flags.writeTokenizer);
@@ -53,7 +53,7 @@ export async function sim(flags: SimFlags): Promise<void> {
   await Promise.all(engines.map((engine) => engine.kill('SIGTERM')));
 }
 
-/** Throws `ConfigError` where the folder can't be made. */
+/** Throws `ConfigError` if the folder cannot be created. */
 function writing(flag: string, folder: string): void {
   try {
     makeFolder(flag, folder);
@@ -62,7 +62,7 @@ function writing(flag: string, folder: string): void {
   }
 }
 
-/** Reads `name=value` pairs for any constant of the model. */
+/** Reads `name=value` pairs for constants of the model. */
 export function readSettings(pairs: readonly string[], flag = '--set '): SimSettings {
   const settings: Record<string, unknown> = {};
   for (const pair of pairs) {
@@ -82,7 +82,7 @@ export function readSettings(pairs: readonly string[], flag = '--set '): SimSett
   return settings;
 }
 
-/** `turnout launch --engine sim -- name=value …`: any constant of the model. */
+/** `turnout launch --engine sim -- name=value …`. */
 export function simCommand(args: readonly string[]): EngineCommand {
   const settings = readSettings(args, '--engine sim: ');
   return {

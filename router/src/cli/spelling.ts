@@ -4,23 +4,23 @@ import { slime } from '../config/alias/slime.ts';
 import { vllm } from '../config/alias/vllm.ts';
 import { ROUTER_PREFIX, WITHOUT_PREFIX } from '../launch/sglang-spelling.ts';
 
-/** A verb that takes the flags of another router. */
+/** A command that accepts the flags of another router. */
 export interface Spelling {
   readonly peer: Peer;
-  /** The first one is shown. */
+  /** The first one is shown in help. */
   readonly verbs: readonly string[];
-  /** How a flag of the router is written there; our own options are written in the same way. */
+  /** How a flag is written there, also for our own options. */
   readonly flagFor: (name: string) => string;
 }
 
-/** The command lines of the routers themselves. */
+/** The commands of the routers themselves. */
 export const routers: readonly Spelling[] = [sglang, vllm, slime].map((peer) => ({
   peer,
   verbs: peer.verbs,
   flagFor: (name) => name,
 }));
 
-/** That of SGLang's launcher of engines and a router. */
+/** SGLang's launcher of engines and a router. */
 export const launchServer: Spelling = {
   peer: sglang,
   verbs: ['launch_server'],

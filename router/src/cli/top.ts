@@ -10,7 +10,7 @@ export interface TopFlags {
   readonly rows?: string;
 }
 
-/** Where to draw. */
+/** The terminal or pipe. */
 export interface Screen {
   readonly isTTY?: boolean;
   readonly rows?: number;
@@ -21,7 +21,7 @@ export interface Screen {
 const DEFAULT_ROWS = 20;
 const TIMEOUT_MS = 10_000;
 
-/** Shows requests, sessions and workers of a running router, again and again. Rejects when the router does not answer. */
+/** Shows requests, sessions and workers of a running router until stopped. Rejects if the router does not answer. */
 export async function top(url: string, flags: TopFlags, screen: Screen): Promise<void> {
   const intervalMs = Number(flags.interval) * 1000;
   if (!(intervalMs >= 100)) throw new ConfigError(`--interval ${flags.interval}: a number of seconds, 0.1 or more`);
@@ -34,7 +34,7 @@ export async function top(url: string, flags: TopFlags, screen: Screen): Promise
       rows: rows ?? (isLive ? rowsOf(screen) : DEFAULT_ROWS),
       columns: screen.columns ?? Infinity,
     });
-    // Home, then clear to the end: without a flicker.
+    // Cursor to the top, then clear to the end, without flicker.
     screen.write(isLive ? `\x1b[H\x1b[J${text}` : text);
     if (flags.once === true) return;
     if (!isLive) screen.write('\n');
@@ -42,7 +42,7 @@ export async function top(url: string, flags: TopFlags, screen: Screen): Promise
   }
 }
 
-/** Rows of each of the three lists that a terminal has room for. */
+/** The rows per list that fit the terminal. */
 const rowsOf = ({ rows = 40 }: Screen): number => Math.max(3, Math.floor((rows - 12) / 3));
 
 async function look(url: string, flags: TopFlags): Promise<Snapshot> {

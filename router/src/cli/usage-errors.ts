@@ -12,7 +12,7 @@ const flagsWithoutValue = new Set(
     .map(([name]) => kebab(name)),
 );
 
-/** The first word names a command, or `serve` is meant. Throws `ConfigError` for a word that is neither. */
+/** The first word names a command; without one `serve` is meant. Throws `ConfigError` for any other word. */
 export function refuseUnknownCommand(program: Command, [first = '-']: readonly string[]): void {
   const known = ['help', ...program.commands.flatMap((command) => [command.name(), ...command.aliases()])];
   if (first.startsWith('-') || known.includes(first)) return;
@@ -23,7 +23,7 @@ export function refuseUnknownCommand(program: Command, [first = '-']: readonly s
   );
 }
 
-/** The command line parser's own words, with what to do, and without the value of a misspelled option: it may be a key. */
+/** The parser's message with advice, but without the value of a misspelled option, which may be a key. */
 export function usageError(text: string): string {
   const [, flag = '', value] = /unknown option '--([\w-]+)(=[^']*)?'/.exec(text) ?? [];
   if (value !== undefined && flagsWithoutValue.has(flag)) return `error: option '--${flag}' takes no value\n`;

@@ -2,19 +2,19 @@ import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { type Endpoint, reach } from '../wire/upstream-connection.ts';
 
-/** It took longer than it was given. */
+/** The request exceeded its timeout. */
 export class NoAnswer extends Error {}
 
-/** An engine's answer to a control question. */
+/** An engine's response to a request of the router itself. */
 export interface Reply {
   readonly status: number;
   readonly text: string;
 }
 
-/** Answers to control questions are small; what is larger is not one. */
+/** Responses to such requests are small. */
 const MAX_REPLY_BYTES = 4_194_304;
 
-/** Asks an engine something outside the request road (health, version, model). Rejects with words when it can't. */
+/** Sends a request of the router itself to an engine (health, version, model), outside the pipeline. */
 export function ask(
   endpoint: Endpoint,
   path: string,
@@ -37,7 +37,7 @@ export function ask(
           : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(json) }),
       },
     });
-    // The whole question, from connecting to the last byte, has this long.
+    // The timeout covers everything from connecting to the last byte.
     const timer = setTimeout(() => request.destroy(new NoAnswer(`no answer within ${timeoutMs} ms`)), timeoutMs);
     request.on('error', (error) => {
       clearTimeout(timer);
@@ -60,10 +60,10 @@ export function ask(
   });
 }
 
-/** A question to one engine by its path. */
+/** Sends a GET to one engine. */
 export type Asker = (path: string) => Promise<Reply>;
 
-/** @returns the JSON object that `path` answers with status 200, or null for anything else. */
+/** @returns the JSON object in the response, or null unless the status is 200 */
 export async function askJson(asker: Asker, path: string): Promise<Record<string, unknown> | null> {
   try {
     const reply = await asker(path);
@@ -77,7 +77,7 @@ export async function askJson(asker: Asker, path: string): Promise<Record<string
   }
 }
 
-/** @returns the body that `path` answers with status 200, or null for anything else. */
+/** @returns the body of the response, or null unless the status is 200 */
 export async function askText(asker: Asker, path: string): Promise<string | null> {
   const reply = await asker(path).catch(() => null);
   return reply?.status === 200 ? reply.text : null;

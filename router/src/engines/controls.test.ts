@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { normalPath } from '../classify/path.ts';
-import { controlOf, controls, pathsToldByBody, steersEngine } from './controls.ts';
+import { controlOf, controls, pathsDecidedByBody, steersEngine } from './controls.ts';
 
 const STEERING = [
   '/update_weights_from_disk',
@@ -107,5 +107,5 @@ test('every path that empties a cache steers, and the old ones are still among t
   for (const { path } of controls) assert.ok(steersEngine(path.replace('*', 'x')), path);
   for (const path of ['/flush_cache', '/reset_prefix_cache', '/sleep', '/update_weights_from_disk'])
     assert.equal(controlOf(path)?.flushes, true, path);
-  assert.deepEqual([...pathsToldByBody], ['/abort_request', '/abort_requests', '/inference/v1/abort_requests']);
+  assert.deepEqual([...pathsDecidedByBody], ['/abort_request', '/abort_requests', '/inference/v1/abort_requests']);
 });

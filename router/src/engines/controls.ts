@@ -1,29 +1,29 @@
-/** A path of an engine's that steers it, in place of asking it for tokens. */
+/** A path with which an engine is controlled. */
 export interface Control {
-  /** With `*` at its end: every path that begins so, for paths of later releases too. */
+  /** With `*` at the end: every path with this prefix, for later releases too. */
   readonly path: string;
-  /** It goes to one worker, like a request: it asks for something, or is about a single engine. All others go to all. */
+  /** Sent to one worker, like a generation request; all others are sent to every worker. */
   readonly isForOne?: true;
-  /** With GET it only looks, and goes to one worker. */
+  /** With GET it only reads, and is sent to one worker. */
   readonly isReadByGet?: true;
-  /** After its success the engine's prefix cache holds nothing: loaded weights make every cached context wrong. */
+  /** Success empties the engine's prefix cache, or makes it invalid, as new weights do. */
   readonly flushes?: true;
-  /** After its success the engine may name another version of its weights. */
+  /** Success may change the engine's weight version. */
   readonly changesVersion?: true;
-  /** After its success the engine may list other models: adapters are models. */
+  /** Success may change the engine's list of models: adapters are models. */
   readonly changesModels?: true;
-  /** What it stops after its success, until another control starts it again. */
+  /** What success pauses until another control resumes it. */
   readonly pauses?: 'generation' | 'memory';
-  /** What it starts again after its success. */
+  /** What success resumes. */
   readonly resumes?: 'generation' | 'memory';
-  /** Asking for single requests of one's own is no steering: the body tells (see `admit/stops-others.ts`). */
+  /** A request for the client's own requests only is not a control; the body decides (see `admit/stops-others.ts`). */
   readonly isForAnybody?: 'for named requests';
 }
 
 /**
- * The control paths of SGLang 0.5.23, vLLM 0.32.0 and of servers made for training on top of them: who may use them is
- * decided here, which of them go to all workers, and what is to be read anew after them. Plain questions (/model_info, /is_paused, /v1/loads) are not in
- * it, with two exceptions that tell secrets: SGLang's /server_info is all of its arguments, with its keys.
+ * The control paths of SGLang 0.5.23, vLLM 0.32.0 and of training servers built on them. The table decides who may use
+ * them, which of them are sent to all workers, and what is read again after them. Paths that only read (/model_info,
+ * /is_paused, /v1/loads) are not in it, except SGLang's /server_info, which reveals all arguments including keys.
  */
 export const controls: readonly Control[] = [
   // Weights.
@@ -62,7 +62,7 @@ export const controls: readonly Control[] = [
   { path: '/resume*', resumes: 'generation' },
   { path: '/sleep', flushes: true, pauses: 'memory' },
   { path: '/wake_up', resumes: 'memory' },
-  // Pauses and ends.
+  // Pauses and aborts.
   { path: '/pause*', pauses: 'generation' },
   { path: '/continue_*', resumes: 'generation' },
   { path: '/abort_request', isForAnybody: 'for named requests' },
@@ -88,18 +88,15 @@ export const controls: readonly Control[] = [
   { path: '/get_server_info', isForOne: true },
 ];
 
-/** Paths that steer unless the body names the requests that it is about (see `admit/stops-others.ts`). */
-export const pathsToldByBody: ReadonlySet<string> = new Set(
+/** Control paths, unless the body names the requests that it is about (see `admit/stops-others.ts`). */
+export const pathsDecidedByBody: ReadonlySet<string> = new Set(
   controls.filter(({ isForAnybody }) => isForAnybody !== undefined).map(({ path }) => path),
 );
 
-/** No call of an engine's has more; judging ever more of them would be work for nothing. */
+/** No engine path has more. The limit bounds the time for hostile paths. */
 const MAX_SEGMENTS = 16;
 
-/**
- * Finds paths in a list of them, whatever stands before: engines started with a `--root-path` answer both with and
- * without it.
- */
+/** Finds paths in a list, with any prefix: engines with a `--root-path` answer both with and without it. */
 export class PathTable<T extends { readonly path: string }> {
   readonly #exact: ReadonlyMap<string, T>;
   readonly #beginnings: readonly (readonly [string, T])[];
@@ -111,7 +108,7 @@ export class PathTable<T extends { readonly path: string }> {
       .map((entry) => [entry.path.slice(0, -1), entry] as const);
   }
 
-  /** @param path in its normal form. @returns null: it is not in the list; 'endless': nobody can tell, it is too long. */
+  /** @param path in its normal form. @returns null if not in the list; 'endless' if it is too long to decide */
   find(path: string): T | 'endless' | null {
     let segments = 0;
     for (let at = 0; at >= 0; at = path.indexOf('/', at + 1)) {
@@ -126,10 +123,10 @@ export class PathTable<T extends { readonly path: string }> {
 
 const table = new PathTable(controls);
 
-/** Whether a path, in its normal form, steers an engine. */
+/** Whether a path in its normal form controls an engine. */
 export const steersEngine = (path: string): boolean => table.find(path) !== null;
 
-/** What the table says of a path in its normal form; null: nothing. */
+/** The entry of a path in its normal form. */
 export function controlOf(path: string): Control | null {
   const found = table.find(path);
   return found === 'endless' ? null : found;

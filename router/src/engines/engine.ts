@@ -2,59 +2,59 @@ import type { Asker } from './ask.ts';
 
 export type EngineKind = 'sglang' | 'vllm' | 'openai';
 
-/** What an engine says of itself. null: it doesn't say. */
+/** What an engine reports of itself; null for what it does not report. */
 export interface EngineFacts {
   readonly kind: EngineKind;
   readonly engineVersion: string | null;
   readonly model: string | null;
   readonly weightVersion: string | null;
   readonly hasPrefixCache: boolean | null;
-  /** Tokens of context that the KV cache holds. */
+  /** The size of the KV cache in tokens. */
   readonly kvTokens: number | null;
   readonly returnsRoutedExperts: boolean | null;
-  /** Data-parallel ranks behind its address, numbered from 0. */
+  /** Data-parallel ranks at its address, numbered from 0. */
   readonly dpSize: number | null;
-  /** Whether the calls that steer weights and pauses are there. */
+  /** Whether it has the control paths for weights and pauses. */
   readonly hasControlCalls: boolean | null;
 }
 
-/** Requests that a data-parallel rank runs or has waiting, whoever sent them. */
+/** Requests that a data-parallel rank runs or queues, of all clients. */
 export interface RankLoad {
   readonly rank: number;
   readonly requests: number;
-  /** Its load as other routers show it (`/get_loads`): tokens of SGLang engines, requests of vLLM's. */
+  /** The load in the unit that other routers show (`/get_loads`): tokens for SGLang, requests for vLLM. */
   readonly shown: number;
 }
 
-/** What a data-parallel rank reports of its work. */
+/** The progress that a data-parallel rank reports. */
 export interface RankFigures {
   readonly rank: number;
-  /** Requests in its running batch: those that wait are not counted. */
+  /** Requests in its running batch, without queued ones. */
   readonly running: number;
   /** All figures that change with every token that is read or made, as text: equal texts mean no progress. */
   readonly progress: string;
 }
 
-/** Whether an engine works, by its own report. */
+/** Whether an engine works, as it reports. */
 export interface EngineSigns {
-  /** true: it is paused or asleep; false: it is not; null: it doesn't say. */
+  /** true: paused or asleep; false: neither; null: not reported. */
   readonly isPaused: boolean | null;
-  /** It doesn't say that it is paused, and what it says doesn't rule it out. */
+  /** It does not report a pause, and its reports do not exclude one. */
   readonly mayBePaused: boolean;
-  /** Of each rank; null: it reports none. */
+  /** Per rank; null if it reports none. */
   readonly figures: readonly RankFigures[] | null;
 }
 
-/** What differs between engines: one file each implements this. */
+/** What differs between engines: one file per kind implements this. */
 export interface Engine {
   readonly kind: EngineKind;
-  /** @returns what the engine says of itself, or null when it is not one of this kind. */
+  /** @returns null if the engine is not of this kind */
   read(ask: Asker): Promise<EngineFacts | null>;
-  /** The load of each of its ranks, in their order; null: it doesn't say. Asked often. */
+  /** The load of each rank, in order; null if not reported. Called often. */
   readLoads(ask: Asker): Promise<readonly RankLoad[] | null>;
-  /** Whether it works: asked while there is doubt that it does. Never rejects. */
+  /** Whether it works; called while that is in doubt. Never rejects. */
   readSigns(ask: Asker): Promise<EngineSigns>;
-  /** Only the weight version: asked often. */
+  /** Only the weight version. Called often. */
   readWeightVersion(ask: Asker): Promise<string | null>;
 }
 

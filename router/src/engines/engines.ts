@@ -4,10 +4,10 @@ import { openai } from './openai.ts';
 import { sglang } from './sglang.ts';
 import { vllm } from './vllm.ts';
 
-/** All kinds of engines, in the order in which an unknown one is tried. */
+/** All kinds of engines. */
 export const engines: Readonly<Record<EngineKind, Engine>> = { sglang, vllm, openai };
 
-/** Finds out what stands behind an address. It answers to some kind in any case: `openai` claims nothing. */
+/** Finds the kind of an engine. `openai` accepts every engine, so it comes last. */
 export async function identify(ask: Asker): Promise<EngineFacts> {
   return (await sglang.read(ask)) ?? (await vllm.read(ask)) ?? (await openai.read(ask))!;
 }

@@ -1,6 +1,6 @@
 /**
- * Paths of engines that do a model's work and change nothing that lasts: SGLang 0.5.23, vLLM 0.32.0, the OpenAI API. The same
- * work may be asked for again elsewhere, and an engine that fails at it is broken, whatever its health path says.
+ * Paths of engines that run a model and change no state: SGLang 0.5.23, vLLM 0.32.0, the OpenAI API. Such a request may
+ * be retried on another worker, and an engine that fails it is broken, whatever its health path says.
  */
 const paths: ReadonlySet<string> = new Set([
   '/classify',
@@ -30,10 +30,10 @@ const paths: ReadonlySet<string> = new Set([
 
 export const isGeneration = (method: string, path: string): boolean => method === 'POST' && paths.has(path);
 
-/** Methods that only look (RFC 9110 section 9.2.1): a request with one may always be sent again. */
+/** Safe methods (RFC 9110 section 9.2.1): a request may always be retried. */
 export const isSafe = (method: string): boolean => method === 'GET' || method === 'HEAD' || method === 'OPTIONS';
 
-/** What engines report of themselves: SGLang 0.5.23, vLLM 0.32.0, the OpenAI API. It takes no time of theirs, so no limit holds for it. */
+/** Paths that only report an engine's state: SGLang 0.5.23, vLLM 0.32.0, the OpenAI API. No limit applies to them. */
 const metadata: ReadonlySet<string> = new Set([
   '/get_load',
   '/get_model_info',
@@ -54,6 +54,5 @@ const metadata: ReadonlySet<string> = new Set([
   '/weight_info',
 ]);
 
-/** A request that reads what an engine reports of itself: the models that it serves, for example. */
 export const asksMetadata = (method: string, path: string): boolean =>
   isSafe(method) && (metadata.has(path) || path.startsWith('/v1/models/'));

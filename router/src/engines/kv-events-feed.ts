@@ -8,46 +8,46 @@ import type { KvEvent } from './kv-events.ts';
 export interface KvFeedOptions {
   /** `tcp://host:port` or `ipc://path` of the engine's publisher. */
   readonly endpoint: string;
-  /** The engine connects to us, as vLLM does when its own endpoint names a host: `endpoint` is where we listen. */
+  /** The engine connects to this router, as vLLM does if its own endpoint names a host; `endpoint` is listened on. */
   readonly binds?: boolean;
   readonly topic?: string;
-  /** Where the engine gives out batches again that were missed; null: nowhere. */
+  /** Where missed batches can be requested again; null if nowhere. */
   readonly replayEndpoint: string | null;
-  /** Silence after which a replay is given up. */
+  /** Silence after which a replay is abandoned. */
   readonly replayTimeoutMs?: number;
 }
 
 /**
- * Why nothing is known of the engine's cache any more:
- * - `gap`: batches were missed and no replay brought them;
- * - `restarted`: another publisher answers, so the engine is another process;
- * - `disconnected`: the connection broke and there is no replay to tell what came meanwhile;
+ * Why the state of the engine's cache is lost:
+ * - `gap`: batches were missed and could not be replayed;
+ * - `restarted`: another publisher sends, so the engine is another process;
+ * - `disconnected`: the connection broke and there is no replay;
  * - `unreadable`: a batch could not be read.
  */
 export type KvLoss = 'gap' | 'restarted' | 'disconnected' | 'unreadable';
 
 export interface KvFeedListener {
-  /** In the order in which they happened, none left out since the last loss. */
+  /** In the order in which they happened, complete since the last loss. */
   readonly onEvents: (events: readonly KvEvent[]) => void;
-  /** What came before is void. What comes next may not be complete: it continues blocks that were never told. */
+  /** Earlier events are void. Later ones may continue blocks that were never reported. */
   readonly onLost: (why: KvLoss) => void;
 }
 
 const REPLAY_TIMEOUT_MS = 5_000;
-/** Batches that wait for a replay. More are thrown away, and asked for again. */
+/** Batches that wait for a replay. More are dropped and requested again. */
 const MAX_HELD = 10_000;
 const MAX_MESSAGE_BYTES = 67_108_864;
-/** The feed works at most this long before others get their turn. */
+/** The feed works at most this long before it yields to the event loop. */
 const SLICE_MS = 4;
 const RECONNECT_MS = 100;
 const RECONNECT_MAX_MS = 5_000;
-/** An engine whose machine vanished says no goodbye: it is asked this often whether it is there. */
+/** Heartbeats detect an engine whose machine vanished. */
 const HEARTBEAT_MS = 5_000;
 
 /**
- * Opens the feed of one worker. The package it needs is loaded only now: most routers have no use for it.
+ * Opens the feed of one worker. The package is loaded only now, because most routers do not need it.
  *
- * @returns the feed, or words for the user on why it can't be had.
+ * @returns the feed, or a message for the user
  */
 export async function openKvEventFeed(
   options: KvFeedOptions,
@@ -81,12 +81,9 @@ export async function openKvEventFeed(
   return feed;
 }
 
-/**
- * The KV cache events of one engine, whole and in order, or the news that they no longer are. It connects again by itself
- * for as long as it is open.
- */
+/** The KV cache events of one engine, complete and in order, or a notice that they were lost. It reconnects. */
 export class KvEventFeed {
-  /** For people and metrics. */
+  /** For `GET /policies` and tests. */
   readonly counts = { batches: 0, events: 0, skippedEvents: 0, badFrames: 0, replays: 0, losses: 0 };
   isConnected = false;
   readonly #zmq: Zmq;
@@ -98,7 +95,7 @@ export class KvEventFeed {
   #isReplaying = false;
   #settled: Promise<void> | null = null;
   #held: Numbered[] = [];
-  /** The connection broke since the last batch: the publisher may be another now. */
+  /** The connection broke since the last batch, so the publisher may be another one. */
   #isDoubtful = false;
   readonly #closing = new AbortController();
 
@@ -113,7 +110,7 @@ export class KvEventFeed {
     this.#running = this.#run();
   }
 
-  /** Where it listens, when it is the engine that connects. */
+  /** The endpoint that it listens on, if the engine connects to the router. */
   get lastEndpoint(): string | null {
     return this.#socket.lastEndpoint;
   }
@@ -151,7 +148,7 @@ export class KvEventFeed {
 
   #connected(): void {
     this.isConnected = true;
-    // Blocks that were stored before we came are in the replay, if anywhere.
+    // Blocks that were stored before the connection can only be in the replay.
     if (this.#isDoubtful || this.#order.next < 0) this.#replay();
   }
 
@@ -169,7 +166,7 @@ export class KvEventFeed {
     this.#replay();
   }
 
-  /** @returns false: nothing was done, a replay has to come first. */
+  /** @returns false if a replay must come first */
   #handle(one: Numbered): boolean {
     let verdict = this.#order.live(one.seq, timeOf(one));
     if (verdict === 'restart') {
@@ -212,19 +209,19 @@ export class KvEventFeed {
     this.#settled = this.#settle(endpoint);
   }
 
-  /** Replays, then goes through what came live meanwhile, until nothing is missing any more. */
+  /** Replays and handles what arrived meanwhile, until nothing is missing. */
   async #settle(endpoint: string): Promise<void> {
     let hasToAsk = true;
     while (!this.#isClosed && (hasToAsk || this.#held.length > 0)) {
       if (hasToAsk) await this.#catchUp(endpoint);
       const isWhole = await this.#handleHeld();
-      // Or the connection broke meanwhile, and is back.
+      // Or the connection broke and was restored meanwhile.
       hasToAsk = !isWhole || (this.#isDoubtful && this.isConnected);
     }
     this.#isReplaying = false;
   }
 
-  /** @returns false: another replay has to come first. */
+  /** @returns false if another replay must come first */
   async #handleHeld(): Promise<boolean> {
     while (this.#held.length > 0) {
       const held = this.#held;
@@ -254,7 +251,7 @@ export class KvEventFeed {
       const { next } = this.#order;
       if (next >= 0 && one.seq < next) return true;
       if (next >= 0 && one.seq > next) {
-        // Not the first: it fell out on the way, where queues are short, and is asked for again when its lack shows.
+        // A batch after the first was dropped by a short queue: it is requested again when the gap shows.
         if (!isFirst) return false;
         this.#lose('gap');
       }
@@ -263,7 +260,7 @@ export class KvEventFeed {
     });
   }
 
-  /** After a break: asks for the last batch that was had, and all after it. @returns whether all of it is known now. */
+  /** After a broken connection: requests the last known batch and those after it. @returns whether all are known now */
   async #isSame(endpoint: string): Promise<boolean> {
     const { next, lastTs } = this.#order;
     let isSame = false;
@@ -276,7 +273,7 @@ export class KvEventFeed {
       this.#take(one);
       return true;
     });
-    // Another publisher, or it no longer has that batch.
+    // Another publisher, or one that no longer has that batch.
     if (!isSame && !this.#isClosed) this.#lose('restarted');
     return isSame;
   }

@@ -1,20 +1,20 @@
 /**
- * - `take`: it is the next one;
- * - `skip`: it was had already, from a replay;
- * - `ask`: batches before it were missed, a replay may bring them;
+ * - `take`: the next batch;
+ * - `skip`: already known from a replay;
+ * - `ask`: batches before it were missed, a replay may have them;
  * - `gap`: batches before it were missed for good;
- * - `restart`: the publisher counts from the start again.
+ * - `restart`: the publisher's numbers start again.
  */
 export type Verdict = 'take' | 'skip' | 'ask' | 'gap' | 'restart';
 
 /**
- * In which order batches belong, by their numbers: a publisher counts them from 0. Sent live they come in order, though
- * some may be missing; a replay may run ahead of what comes live.
+ * The order of batches by their numbers, which a publisher counts from 0. Live batches arrive in order, with gaps; a
+ * replay may be ahead of the live ones.
  */
 export class KvOrder {
-  /** The number of the batch that comes next; -1: not known. */
+  /** The number of the next batch; -1: not known. */
   next = -1;
-  /** Time of the last batch taken: which publisher it was, should it come again. */
+  /** Time of the last batch, which identifies its publisher. */
   lastTs = Number.NEGATIVE_INFINITY;
   readonly #canAsk: boolean;
   #lastLive = -1;
@@ -35,13 +35,13 @@ export class KvOrder {
     this.lastTs = ts;
   }
 
-  /** Where a replay has to begin. It is asked for once: if it can't bring that batch, nothing can. */
+  /** Where a replay must begin. It is requested once: if it lacks that batch, the batch is lost. */
   ask(): number {
     this.#asked = Math.max(0, this.next);
     return this.#asked;
   }
 
-  /** The publisher is another, or what it sent is lost: whatever comes is the beginning. */
+  /** The publisher is another one, or its batches are lost: the next batch is the first. */
   forget(): void {
     this.next = -1;
     this.lastTs = Number.NEGATIVE_INFINITY;

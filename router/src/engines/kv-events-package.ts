@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module';
 
-/** Looks without loading: the package's native part comes with the first feed. @returns words for the user, null: it is there. */
+/** Looks for the package without loading its native part. @returns a message for the user, or null if it is there */
 export function whyNoKvEvents(
   resolve: (name: string) => string = createRequire(import.meta.url).resolve,
 ): string | null {

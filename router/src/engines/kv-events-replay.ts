@@ -3,7 +3,7 @@ import { type KvBatch, readKvBatch } from './kv-events.ts';
 
 export type Zmq = typeof import('zeromq');
 
-/** A batch as it came, or words on why it can't be read. */
+/** A batch and its number; a text if it cannot be read. */
 export interface Numbered {
   readonly seq: number;
   readonly batch: KvBatch | string;
@@ -11,7 +11,7 @@ export interface Numbered {
 
 export const timeOf = ({ batch }: Numbered): number => (typeof batch === 'string' ? Number.NaN : batch.ts);
 
-/** Reads `…, number, payload`. @returns null: it has no number, or that of the end of a replay, which is -1. */
+/** Reads `…, number, payload`. @returns null if there is no number, or it is -1 for the end of a replay */
 export function readNumbered(frames: readonly Buffer[]): Numbered | null {
   const number = frames.at(-2);
   if (number?.length !== 8) return null;
@@ -20,12 +20,12 @@ export function readNumbered(frames: readonly Buffer[]): Numbered | null {
   return { seq: Number(seq), batch: readKvBatch(frames.at(-1)!) };
 }
 
-/** Batches that are handed over before others get their turn. */
+/** Batches between two yields to the event loop. */
 const TURN = 32;
 
 /**
- * Asks an engine to send its batches from `from` on again, as far as it keeps them, and hands them over for as long as
- * `onBatch` wants more. Over when the engine says so, is silent for `timeoutMs`, or `signal` aborts.
+ * Requests an engine's batches from `from` on, until `onBatch` returns false, the engine ends the replay, is silent for
+ * `timeoutMs`, or `signal` aborts.
  */
 export async function replay(
   zmq: Zmq,
@@ -33,7 +33,7 @@ export async function replay(
   { from, timeoutMs, signal }: { from: number; timeoutMs: number; signal: AbortSignal },
   onBatch: (one: Numbered, isFirst: boolean) => boolean,
 ): Promise<void> {
-  // No bound for what waits here: an engine throws away what finds no place.
+  // No limit: an engine drops what exceeds one.
   const socket = new zmq.Dealer({
     linger: 0,
     ipv6: true,
@@ -55,7 +55,7 @@ export async function replay(
       if (count % TURN === 0) await nextTick();
     }
   } catch {
-    // Silence, or an endpoint that can't be: what it brought so far counts.
+    // A timeout or an invalid endpoint: what arrived so far counts.
   } finally {
     signal.removeEventListener('abort', close);
     close();

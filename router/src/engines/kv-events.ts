@@ -1,32 +1,32 @@
 import { Decoder } from '@msgpack/msgpack';
 
 /**
- * What engines tell of their prefix caches (vLLM 0.32 `distributed/kv_events.py`, SGLang 0.5.23
+ * The events of engines' prefix caches (vLLM 0.32 `distributed/kv_events.py`, SGLang 0.5.23
  * `disaggregation/kv_events.py`). Both send a batch `[ts, events, rank]` in msgpack, an event as a map with its name in
- * `type`; older releases send it as an array with its name in front.
+ * `type`; older releases send it as an array that starts with its name.
  *
- * An engine names a block by a hash of its own: a 64-bit integer, signed or not, or up to 32 bytes. Nothing is read into
- * it: it is a handle, of which the last 64 bits are kept.
+ * An engine's name of a block is opaque: a 64-bit integer, signed or not, or up to 32 bytes, of which the last 64 bits
+ * are kept.
  */
 export type KvEvent = BlocksStored | BlocksRemoved | BlocksCleared;
 
-/** Blocks came into the cache, each the continuation of the one before it. */
+/** Blocks were added to the cache, each the continuation of the one before it. */
 export interface BlocksStored {
   readonly type: 'stored';
   readonly blocks: BigUint64Array;
-  /** The block that the first one continues; null: it begins a prompt. */
+  /** The block that the first one continues; null if it begins a prompt. */
   readonly parent: bigint | null;
-  /** Of all blocks in a row. Empty: the engine doesn't say (copies to lower tiers), only the handle tells what it is. */
+  /** Of all blocks in a row. Empty if not reported (copies to lower tiers): then only the handle identifies a block. */
   readonly tokenIds: Int32Array;
   readonly blockSize: number;
-  /** Which memory holds it, in the engine's words. null: older releases don't say. */
+  /** The memory that holds it, in the engine's words; null in older releases. */
   readonly medium: string | null;
   readonly isRemote: boolean;
   readonly lora: string | null;
   readonly salt: string | null;
-  /** What else sets a block apart from others with its tokens (images), by block. null: nothing, for any of them. */
+  /** Further keys of blocks (images), by block; null if no block has any. */
   readonly extraKeys: readonly (string | null)[] | null;
-  /** Engines with several kinds of layers have a cache group of blocks for each. */
+  /** Engines with several kinds of layers have a cache group for each. */
   readonly group: number | null;
   readonly groupKind: string | null;
 }
@@ -47,11 +47,11 @@ export interface KvBatch {
   /** Seconds, by the engine's clock. */
   readonly ts: number;
   readonly events: readonly KvEvent[];
-  /** Events of the batch that are left out: of an unknown type, or not in the form of theirs. */
+  /** Events of an unknown type or form. */
   readonly skipped: number;
 }
 
-/** More than any engine takes into one step, and a bound for what a broken message can make us allocate. */
+/** Larger than any batch of an engine; bounds the memory for a broken message. */
 const MAX_ITEMS = 4_194_304;
 
 /** Names by position in the array form. */
@@ -66,7 +66,7 @@ const fieldsOf: Readonly<Record<string, readonly string[]>> = {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** @returns the batch, or words on what is wrong with the payload. */
+/** @returns the batch, or what is wrong with the payload */
 export function readKvBatch(payload: Uint8Array): KvBatch | string {
   let batch: unknown;
   try {
@@ -120,7 +120,7 @@ function readStored(fields: Fields): BlocksStored | null {
   const extras = readExtras(fields['extra_keys'], loraName);
   if (extras === undefined) return null;
   let salt = text(fields['cache_salt']);
-  // vLLM shows a salt in the extra keys of a prompt's first block only, as a bare string.
+  // vLLM sends a salt in the extra keys of a prompt's first block only, as a bare string.
   const first = extras?.[0] ?? [];
   if (salt === null && parent === null && first.length === 1 && typeof first[0] === 'string') {
     salt = first[0];
@@ -187,7 +187,7 @@ function readTokens(sent: unknown): Int32Array | null {
   if (!Array.isArray(sent)) return null;
   const tokenIds = new Int32Array(sent.length);
   for (let i = 0; i < tokenIds.length; i++) {
-    // SGLang with EAGLE names every token together with the next one.
+    // SGLang with EAGLE sends every token together with the next one.
     const one: unknown = Array.isArray(sent[i]) ? (sent[i] as unknown[])[0] : sent[i];
     if (typeof one !== 'number' || (one | 0) !== one) return null;
     tokenIds[i] = one;
@@ -195,7 +195,7 @@ function readTokens(sent: unknown): Int32Array | null {
   return tokenIds;
 }
 
-/** By block: what sets it apart other than the adapter, which all its blocks name. undefined: not in that form. */
+/** Further keys by block, without the adapter, which all blocks name. undefined: invalid. */
 function readExtras(sent: unknown, loraName: string | null): unknown[][] | null | undefined {
   if (sent == null) return null;
   if (!Array.isArray(sent)) return undefined;
@@ -213,7 +213,7 @@ function spelt(key: unknown): string {
   return Array.isArray(key) ? key.map(spelling).join('\t') : spelling(key);
 }
 
-/** The type stands with it: the text "1" is not the number 1. */
+/** The type is included: the text "1" is not the number 1. */
 function spelling(key: unknown): string {
   if (typeof key === 'string') return `text ${key}`;
   return typeof key === 'number' || typeof key === 'bigint' ? `number ${key}` : 'other';

@@ -1,12 +1,12 @@
-/** One line of a page of Prometheus metrics. */
+/** One sample in the Prometheus text format. */
 export interface MetricLine {
   readonly name: string;
-  /** What is between the braces, as it was written. */
+  /** The text between the braces. */
   readonly labels: string;
   readonly value: number;
 }
 
-/** @returns the lines of a page of metrics that have one of these names */
+/** @returns the samples that have one of these names */
 export function metricLines(page: string, names: readonly string[]): MetricLine[] {
   const pattern = new RegExp(`^(${names.join('|')})(?:\\{(.*)\\})? (\\S+)`, 'gm');
   return Array.from(page.matchAll(pattern), ([, name = '', labels = '', value]) => ({
@@ -16,6 +16,6 @@ export function metricLines(page: string, names: readonly string[]): MetricLine[
   }));
 }
 
-/** @returns the number of a data-parallel rank in labels; 0 where they name none */
+/** @returns the data-parallel rank in the labels; 0 if they name none */
 export const rankIn = (labels: string, name: 'dp_rank' | 'engine'): number =>
   Number(new RegExp(`(?:^|,)${name}="(\\d+)"`).exec(labels)?.[1] ?? 0);

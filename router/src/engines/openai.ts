@@ -1,7 +1,7 @@
 import { type Asker, askJson, askText } from './ask.ts';
 import type { Engine } from './engine.ts';
 
-/** @returns the first model that /v1/models lists. */
+/** @returns the first model that /v1/models lists */
 export async function servedModel(ask: Asker): Promise<string | null> {
   const models = (await askJson(ask, '/v1/models'))?.['data'];
   const first: unknown = Array.isArray(models) ? models[0] : null;
@@ -9,7 +9,7 @@ export async function servedModel(ask: Asker): Promise<string | null> {
   return typeof first.id === 'string' ? first.id : null;
 }
 
-/** Any other server with the OpenAI API: it is routed to, and nothing more is known of it. */
+/** Any other server with the OpenAI API. */
 export const openai: Engine = {
   kind: 'openai',
   async read(ask) {

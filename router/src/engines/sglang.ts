@@ -2,10 +2,10 @@ import { type Asker, askJson, askText } from './ask.ts';
 import { type Engine, type RankFigures, count, text } from './engine.ts';
 import { metricLines, rankIn } from './metric-lines.ts';
 
-/** Newer releases answer /model_info and /server_info; until 0.5.2 they were /get_model_info and /get_server_info. */
+/** /model_info and /server_info were /get_model_info and /get_server_info until 0.5.2. */
 const either = async (ask: Asker, path: string, old: string) => (await askJson(ask, path)) ?? (await askJson(ask, old));
 
-/** SGLang (facts of 0.5.2 to 0.5.23). */
+/** SGLang (0.5.2 to 0.5.23). */
 export const sglang: Engine = {
   kind: 'sglang',
   async read(ask) {
@@ -60,7 +60,7 @@ async function oldLoads(ask: Asker): Promise<unknown> {
   }
 }
 
-/** An entry of /v1/loads, or of the older /get_load, of one rank. */
+/** An entry of /v1/loads, or of the older /get_load, for one rank. */
 interface Load {
   readonly dp_rank?: number;
   readonly num_running_reqs?: number;
@@ -73,14 +73,15 @@ interface Load {
 }
 
 /**
- * Releases without /ready: the loop of a scheduler that is paused answers this, that of one that hangs does not. Where there is a
- * /ready it is 503 as soon as the engine is paused (0.5.23), and where it hangs only once a check of /health has failed, after 20 s.
+ * For releases without /ready: the event loop of a paused scheduler answers this request, that of a hanging one does
+ * not. Since 0.5.23 /ready returns 503 as soon as the engine is paused; if the engine hangs, only once a check of
+ * /health has failed, after 20 s.
  */
 async function answersFromLoop(ask: Asker): Promise<boolean> {
   return (await either(ask, '/server_info', '/get_server_info')) !== null;
 }
 
-/** Those of finished requests too: more figures than needed can't make an engine look stuck. */
+/** Counters of finished requests too: an additional figure cannot hide progress. */
 const TOKENS = [
   'sglang:prompt_tokens_total',
   'sglang:generation_tokens_total',
@@ -89,7 +90,7 @@ const TOKENS = [
 ];
 const RUNNING = 'sglang:num_running_reqs';
 
-/** Its loads are those of a moment ago, its metrics (`--enable-metrics`) are renewed every few seconds. */
+/** /v1/loads is up to date; the metrics (`--enable-metrics`) are updated every few seconds. */
 function figuresOf(loads: readonly Load[], metrics: string): RankFigures[] | null {
   const lines = metricLines(metrics, [RUNNING, ...TOKENS]).map((line) => ({
     ...line,
@@ -106,7 +107,7 @@ function figuresOf(loads: readonly Load[], metrics: string): RankFigures[] | nul
     progress: `${running} ${used} ${progressOf(rank)}`,
   }));
   if (figures.length > 0) return figures;
-  // Every rank of tensor parallelism has a line of its own.
+  // With tensor parallelism every rank has its own line.
   const ranks = new Set(lines.filter(({ name }) => name === RUNNING).map(({ rank }) => rank));
   if (ranks.size === 0) return null;
   return Array.from(ranks, (rank) => {

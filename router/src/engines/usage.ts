@@ -1,7 +1,7 @@
-/** Tokens of an answer, as its engine counted them; -1 where it gave no count. */
+/** Token counts of a response by its engine; -1 if not reported. */
 export interface Usage {
   promptTokens: number;
-  /** Of the prompt, found in the engine's cache. */
+  /** Tokens of the prompt that were in the engine's cache. */
   cachedTokens: number;
   outputTokens: number;
 }
@@ -14,10 +14,10 @@ const CR = 0x0d;
 const COLON = 0x3a;
 const SPACE = 0x20;
 
-/** Counts are looked for in so many bytes at the end of an event, or of a part of an answer. */
+/** Counts are searched in this many bytes at the end of a read. */
 const TAIL_BYTES = 4_096;
 
-/** The other counts stand within so many bytes of that of the answer's tokens. */
+/** The other counts are within this many bytes of the count of output tokens. */
 const NEAR_BYTES = 512;
 
 const spelled = (output: string, prompt: string, ...cached: readonly string[]) => ({
@@ -25,23 +25,23 @@ const spelled = (output: string, prompt: string, ...cached: readonly string[]) =
   prompt: Buffer.from(`"${prompt}"`),
   cached: cached.map((name) => Buffer.from(`"${name}"`)),
 });
-/** How all of these names end: one search where there are no counts. */
+/** The common end of all names: one search if there are no counts. */
 const TOKENS = Buffer.from('_tokens"');
-/** As OpenAI's completions and SGLang's `meta_info` spell them; as the Responses and the Messages API do. */
+/** OpenAI's completions and SGLang's `meta_info`; the Responses and Messages APIs. */
 const SPELLINGS = [
   spelled('completion_tokens', 'prompt_tokens', 'cached_tokens'),
   spelled('output_tokens', 'input_tokens', 'cached_tokens', 'cache_read_input_tokens'),
 ];
 
 /**
- * Finds the token counts of an answer in what of it was read at once: `usage` of OpenAI's APIs, `meta_info` of SGLang's. In an answer
- * of several results (a JSON array) they are not looked for.
+ * Finds the token counts in one read of a response: `usage` of OpenAI's APIs, `meta_info` of SGLang's. A response with
+ * several results (a JSON array) is not searched.
  *
- * A read of an event stream is searched only where its last event may hold counts: it ends in an object within an object, or the
- * stream ends with it. That is a look at a few bytes of the others.
+ * A read of an event stream is searched only if its last event may have counts: it ends with an object in an object, or
+ * the stream ends with it. Other reads cost a look at a few bytes.
  *
- * @param isLast nothing of the answer comes after these bytes
- * @returns null: there are none
+ * @param isLast these bytes are the last of the response
+ * @returns null if there are none
  */
 export function readUsage(
   bytes: Buffer,
@@ -53,11 +53,11 @@ export function readUsage(
   const last = lastOfContent(bytes, start, end);
   if (isEventStream ? !mayHoldCounts(bytes, last) : isLast && bytes[last] !== RBRACE) return null;
   const from = isLast && !isEventStream ? start : Math.max(start, end - TAIL_BYTES);
-  // A view costs as much as the search: only where much stands before what is searched.
+  // A view costs as much as the search, so it is made only if many bytes come before the searched ones.
   return from < TAIL_BYTES ? findUsage(bytes, from, end) : findUsage(bytes.subarray(from, end), 0, end - from);
 }
 
-/** Where the last byte is that is no end of a line and no end of a chunked body. */
+/** The index of the last byte that is not a line end or the end of a chunked body. */
 function lastOfContent(bytes: Buffer, start: number, end: number): number {
   let at = skipLineEnds(bytes, start, end - 1);
   if (at < end - 1 && bytes[at] === ZERO && at > start && bytes[at - 1] === LF) at = skipLineEnds(bytes, start, at - 1);
@@ -70,11 +70,11 @@ function skipLineEnds(bytes: Buffer, start: number, from: number): number {
   return at;
 }
 
-/** `}}` ends an event with counts; `[DONE]` follows it. */
+/** An event with counts ends with `}}`; `[DONE]` follows it. */
 const mayHoldCounts = (bytes: Buffer, last: number): boolean =>
   bytes[last] === RBRACE ? bytes[last - 1] === RBRACE : bytes[last] === RBRACKET;
 
-/** Searches `bytes[from, end)`; what is before `from` costs time. */
+/** Searches `bytes[from, end)`; bytes before `from` cost time. */
 function findUsage(bytes: Buffer, from: number, end: number): Usage | null {
   if (lastBefore(bytes, TOKENS, from, end) < 0) return null;
   for (const { output, prompt, cached } of SPELLINGS) {
@@ -93,14 +93,14 @@ function findUsage(bytes: Buffer, from: number, end: number): Usage | null {
   return null;
 }
 
-/** Where the last `name` begins that is in `bytes[from, end)`, -1 if there is none. */
+/** The index of the last `name` in `bytes[from, end)`, or -1. */
 function lastBefore(bytes: Buffer, name: Buffer, from: number, end: number): number {
   if (end - name.length < from) return -1;
   const at = bytes.lastIndexOf(name, end - name.length);
   return at < from ? -1 : at;
 }
 
-/** The number after the `name` at `at`, -1 if there is none. */
+/** The number after the `name` at `at`, or -1. */
 function countAt(part: Buffer, at: number, name: Buffer): number {
   if (at < 0) return -1;
   let i = at + name.length;

@@ -3,7 +3,7 @@ import { type Engine, type RankFigures, type RankLoad, count, text } from './eng
 import { metricLines, rankIn } from './metric-lines.ts';
 import { servedModel } from './openai.ts';
 
-/** vLLM (facts of 0.32.0). What steers weights and pauses is there only with VLLM_SERVER_DEV_MODE=1. */
+/** vLLM (0.32.0). The control paths for weights and pauses need VLLM_SERVER_DEV_MODE=1. */
 export const vllm: Engine = {
   kind: 'vllm',
   async read(ask) {
@@ -11,7 +11,7 @@ export const vllm: Engine = {
     if (version === null || !('version' in version)) return null;
     const weights = await askJson(ask, '/weight_info');
     const paused = await askJson(ask, '/is_paused');
-    // The metrics name the cache's counters only when prefix caching can count something.
+    // The metrics have the cache's counters only if prefix caching is on.
     const metrics = await ask('/metrics').catch(() => null);
     const config = metrics === null ? null : /^vllm:cache_config_info\{(.*)\}/m.exec(metrics.text)?.[1];
     const caching = config == null ? null : /enable_prefix_caching="(\w+)"/.exec(config)?.[1];
@@ -25,13 +25,13 @@ export const vllm: Engine = {
       hasPrefixCache: caching == null ? null : caching === 'True',
       kvTokens: count(Number(blocks) * Number(blockSize)),
       returnsRoutedExperts: null,
-      // /server_info would say it too, but only in development mode.
+      // /server_info has the number too, but only in development mode.
       dpSize: metrics === null ? null : count(loadsIn(metrics.text).length),
       hasControlCalls: paused !== null,
     };
   },
   async readLoads(ask) {
-    // GET /load counts only with --enable-server-load-tracking; the metrics always do.
+    // GET /load counts only with --enable-server-load-tracking; the metrics always count.
     const metrics = await ask('/metrics').catch(() => null);
     const loads = loadsIn(metrics?.text ?? '');
     if (loads.length > 0) return loads;
@@ -48,7 +48,7 @@ export const vllm: Engine = {
     const figures = metrics === null ? [] : figuresIn(metrics);
     return {
       isPaused: paused === true || sleeping === true ? true : paused === 'no answer' ? null : paused,
-      // Only a core whose loop runs answers that: one that loads weights does not, nor does one that hangs.
+      // Only a core whose loop runs answers this request: not one that loads weights, nor one that hangs.
       mayBePaused: paused === 'no answer' || sleeping === 'no answer',
       figures: figures.length === 0 ? null : figures,
     };
@@ -58,7 +58,7 @@ export const vllm: Engine = {
   },
 };
 
-/** @returns null: it has no such call (without development mode) */
+/** @returns null if the path does not exist (without development mode) */
 async function saysYes(ask: Asker, path: string, field: string): Promise<boolean | null | 'no answer'> {
   const reply = await ask(path).catch(() => null);
   if (reply === null) return 'no answer';

@@ -13,8 +13,8 @@ const words: Readonly<Record<Reason, string>> = {
   hung: 'hung',
 };
 
-/** What to tell a client when no worker may get its request: why each can't, and when to come back. */
-export function nobodyAvailable(fleet: Fleet, breakers: Breakers): RouterError {
+/** The error for a client when no worker may get its request: the reason of each worker, and when to retry. */
+export function noAvailableWorkers(fleet: Fleet, breakers: Breakers): RouterError {
   const { workers } = fleet;
   const why = fleet.servesPairs ? whyNoPair(fleet) : whyNone(workers, '');
   const areAllOpen = workers.length > 0 && workers.every((worker) => (worker.reasons & REASONS.breaker) !== 0);
@@ -33,10 +33,10 @@ function whyNone(workers: readonly Worker[], role: string): string {
     : `of ${workers.length}${role} registered, ${counts.join(', ') || 'all failed'}`;
 }
 
-/** How many problems are named: the others are in `GET /workers`. */
+/** Problems that the message lists; the others are in `GET /workers`. */
 const MAX_PROBLEMS = 3;
 
-/** What was wrong at their last checks. Never the address of an engine: clients read it. */
+/** The problems of the last health checks. Never an engine's address, because clients read the message. */
 function problemsOf(workers: readonly Worker[]): string {
   const unhealthy = workers.filter(({ reasons }) => (reasons & REASONS.unhealthy) !== 0);
   const problems = [...new Set(unhealthy.flatMap(({ problem }) => problem ?? []))];
@@ -44,7 +44,7 @@ function problemsOf(workers: readonly Worker[]): string {
   return ` (${problems.slice(0, MAX_PROBLEMS).join('; ')}${problems.length > MAX_PROBLEMS ? '; …' : ''})`;
 }
 
-/** A pair takes one of each: the role that nobody has now is what is missing. */
+/** A pair needs one worker of each role: reports the roles without an eligible worker. */
 function whyNoPair({ workers, eligible }: Fleet): string {
   const missing = (['prefill', 'decode'] as const).filter((role) => !eligible.some((worker) => worker.role === role));
   const roles = missing.length === 0 ? (['prefill', 'decode'] as const) : missing;

@@ -1,9 +1,9 @@
 export interface BreakerOptions {
-  /** Failures in a row, within the window, that open it. */
+  /** Failures in a row, within the window, that open the breaker. */
   readonly failureThreshold: number;
   /** Successes in a row that close it again. */
   readonly successThreshold: number;
-  /** How long it stays open before work tries whether all is well again. */
+  /** How long it stays open before trial requests are allowed. */
   readonly openMs: number;
   readonly windowMs: number;
 }
@@ -11,21 +11,22 @@ export interface BreakerOptions {
 export type BreakerState = 'closed' | 'open' | 'half_open';
 
 /**
- * - `connection`: the engine could not be reached, or its connection broke before an answer;
+ * - `connection`: the engine could not be reached, or its connection broke before a response;
  * - `generation`: it was reached and did not do its work.
  */
 export type FailureKind = 'connection' | 'generation';
 
 /**
- * One worker's circuit breaker: closed → open after failures in a row → half-open after a while → closed after successes in
- * a row, or open again at the first failure. It takes the time as an argument and does nothing by itself.
+ * One worker's circuit breaker: closed → open after failures in a row → half-open after a time → closed after successes
+ * in a row, or open again at the first failure. Time is an argument, and there are no effects.
  *
- * Health checks count as successes, but where generations failed: an engine can answer its health path and nothing else.
+ * A passed health check counts as a success unless generations failed: an engine can answer its health path and nothing
+ * else.
  */
 export class Breaker {
   state: BreakerState = 'closed';
   readonly #options: BreakerOptions;
-  /** When the last failures in a row happened: as many as it takes to open. */
+  /** When the last failures in a row happened, at most as many as open the breaker. */
   #failures: number[] = [];
   #successes = 0;
   #openedMs = 0;
@@ -35,12 +36,12 @@ export class Breaker {
     this.#options = options;
   }
 
-  /** How long it will stay open; 0 when it isn't. */
+  /** How long it will stay open; 0 if it is not open. */
   openForMs(nowMs: number): number {
     return this.state === 'open' ? Math.max(0, this.#openedMs + this.#options.openMs - nowMs) : 0;
   }
 
-  /** @returns true: it should open now (`open`); whoever asks may decide against it. */
+  /** @returns true if the breaker should open; the caller may decide not to */
   failed(kind: FailureKind, nowMs: number): boolean {
     this.#successes = 0;
     if (this.state === 'open') return false;
@@ -53,9 +54,9 @@ export class Breaker {
     return this.#failures.length === failureThreshold;
   }
 
-  /** Work was done. @param isGeneration false: something easier, which tells nothing where generations fail. @returns true: it closed. */
+  /** @param isGeneration false: proves nothing if generations fail. @returns true if the breaker closed */
   succeeded(isGeneration: boolean): boolean {
-    // While it is open, only what began before ends.
+    // Only requests that began before it opened end while it is open.
     if (this.state === 'open' || (this.#needsGeneration && !isGeneration)) return false;
     if (this.state === 'half_open') return this.#countSuccess();
     this.#failures = [];
@@ -63,7 +64,7 @@ export class Breaker {
     return false;
   }
 
-  /** The worker passed a health check. @returns true: it closed. */
+  /** @returns true if the breaker closed */
   passedCheck(): boolean {
     if (this.state === 'closed' || this.#needsGeneration) return false;
     return this.#countSuccess();
@@ -76,7 +77,7 @@ export class Breaker {
     this.#successes = 0;
   }
 
-  /** The time is up, or there is reason to think that the engine is another one now: work may try it. */
+  /** Trial requests are allowed: the time has passed, or the engine was probably restarted. */
   halfOpen(): void {
     this.state = 'half_open';
     this.#successes = 0;

@@ -4,11 +4,11 @@ import { REASONS, type Worker } from './worker.ts';
 
 export interface BreakersOptions extends BreakerOptions {
   readonly isEnabled: boolean;
-  /** The largest part of the fleet, 0 to 100, that is taken out at once; below 100 never the last worker. */
+  /** The largest part of the fleet, 0 to 100, that may be ejected at once; below 100 never the last worker. */
   readonly maxEjectedPercent: number;
 }
 
-/** What a user forces; `auto`: the breaker decides by itself. */
+/** What a user forces; `auto` means the breaker decides. */
 export type ForcedState = 'open' | 'closed' | 'auto';
 
 export type BreakerEvent = 'opened' | 'half_open' | 'closed' | 'panic';
@@ -20,13 +20,13 @@ interface Circuit {
 }
 
 /**
- * The circuit breakers of all workers: they take workers out (reason `breaker`) whose requests fail, and bring them back.
+ * The circuit breakers of all workers: they eject workers whose requests fail (reason `breaker`) and readmit them.
  *
- * So many are never taken out that the rest could not do the work: beyond `maxEjectedPercent` a failing worker stays in
- * (panic mode), since a fleet that answers some requests is better than one that answers none.
+ * Beyond `maxEjectedPercent` a failing worker is not ejected (panic mode), because a fleet that answers some requests
+ * is better than one that answers none.
  */
 export class Breakers {
-  /** How often a worker stayed in because too many others were out. */
+  /** How often a worker was not ejected because too many others were. */
   panics = 0;
   readonly #options: BreakersOptions;
   readonly #fleet: Fleet;
@@ -53,7 +53,7 @@ export class Breakers {
     return this.#circuits.get(worker)?.breaker.state ?? 'closed';
   }
 
-  /** Milliseconds until the first of the open ones is tried again; 0 when none is open. */
+  /** Milliseconds until the first open breaker becomes half-open; 0 if none is open. */
   get nextTrialMs(): number {
     const waits = Array.from(this.#circuits.values(), ({ breaker }) => breaker.openForMs(this.#nowMs()));
     const open = waits.filter((ms) => ms > 0);
@@ -73,7 +73,7 @@ export class Breakers {
   }
 
   succeeded(worker: Worker, isGeneration: boolean): void {
-    // Most workers never failed: they have no circuit.
+    // Most workers never failed and have no circuit.
     const circuit = this.#circuits.get(worker);
     if (circuit !== undefined && circuit.breaker.succeeded(isGeneration)) this.#close(worker, circuit);
   }
@@ -83,13 +83,13 @@ export class Breakers {
     if (circuit !== undefined && circuit.breaker.passedCheck()) this.#close(worker, circuit);
   }
 
-  /** It was in quarantine and comes back: another process, perhaps. Work may find out at once. */
+  /** The worker passed its health checks again, perhaps as a new process, so trial requests are allowed at once. */
   readmitted(worker: Worker): void {
     const circuit = this.#circuits.get(worker);
     if (circuit?.breaker.state === 'open') this.#try(worker, circuit);
   }
 
-  /** The one exchange that a half-open worker had is over: the next may come (see `Fleet.begin`). */
+  /** The one exchange of a half-open worker has ended: the next may come (see `Fleet.begin`). */
   trialEnded(worker: Worker): void {
     const circuit = this.#circuits.get(worker);
     if (circuit?.breaker.state === 'half_open' && circuit.forced !== 'open') {
@@ -97,7 +97,7 @@ export class Breakers {
     }
   }
 
-  /** What the user says goes, until the user says `auto`. */
+  /** A forced state holds until the user sets `auto`. */
   force(worker: Worker, forced: ForcedState): void {
     const circuit = this.#circuitOf(worker);
     circuit.forced = forced;
@@ -124,7 +124,7 @@ export class Breakers {
 
   #mayEject(worker: Worker): boolean {
     const { maxEjectedPercent } = this.#options;
-    // Those that could do its part of the work: halves of pairs can't stand in for each other.
+    // Only workers of the same role count, because the halves of pairs cannot replace each other.
     const workers = this.#fleet.workers.filter(({ role }) => role === worker.role);
     const eligible = this.#fleet.eligible.filter(({ role }) => role === worker.role);
     if (maxEjectedPercent >= 100) return true;

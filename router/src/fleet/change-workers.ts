@@ -2,16 +2,16 @@ import type { NamedWorker } from '../config/named-workers.ts';
 import type { Fleet } from './fleet.ts';
 import { readWorkerUrls } from './worker-url.ts';
 
-/** Adds a worker that the configuration names. Throws, in words for the user, when it can't be one. */
+/** Adds a worker that the configuration names. Throws an error with a message for the user. */
 export function addNamed(fleet: Fleet, { url, role, bootstrapPort, flag }: NamedWorker): void {
   const worker = fleet.add(url, { isOperators: true, role, bootstrapPort });
   if (typeof worker === 'string') throw new Error(`${flag}: ${worker}`);
 }
 
 /**
- * Compares the workers that the configuration names with those that it named before; what others added or removed since is
- * left as it is. Throws, in words for the user, when one of them can't be a worker.
- * @returns what adds and removes them
+ * Compares the workers that the configuration names with those that it named before. Workers that others added or
+ * removed stay as they are. Throws an error with a message for the user.
+ * @returns what adds and removes the workers
  */
 export function changeWorkers(
   fleet: Fleet,
@@ -33,10 +33,9 @@ export function changeWorkers(
   };
 }
 
-/** An engine that changes its role is another worker. */
+/** The role belongs to the key, because an engine with another role is another worker. */
 const keyOf = ({ url, role }: NamedWorker): string => `${role} ${url}`;
 
-/** One for each rank that it names. */
 function eachRank(named: NamedWorker): NamedWorker[] {
   const addresses = readWorkerUrls(named.url, null);
   if (typeof addresses === 'string') throw new Error(`${named.flag}: ${addresses}`);

@@ -1,62 +1,62 @@
-/** SGLang and vLLM name the weights that they started with so, unless they are told another name. */
+/** The weight version of SGLang and vLLM unless another one is set. */
 const UNSET = 'default';
 
-/** At least so much time is between two questions to one engine: all that want to know in between share an answer. */
+/** Least time between two requests to one engine: all callers in between share a response. */
 const SPACING_MS = 50;
-/** The same for an engine that did not answer with a name. */
+/** The same for an engine that did not report a version. */
 const MUTE_SPACING_MS = 1_000;
 
-/** What an engine named its weights when it was asked. */
+/** The weight version that an engine reported. */
 export interface Label {
-  /** null: it did not say. */
+  /** null: the engine did not report one. */
   readonly name: string | null;
   /**
-   * The name tells one set of weights from another. `default` does not, as it was never set; nor does a name that stayed the same
-   * although the router saw an update of the weights, or any name while such an update is under way.
+   * Whether the name identifies one set of weights. `default` does not, because it was never set; nor does a name that
+   * stayed the same after an update of the weights, nor any name during an update.
    */
   readonly isProof: boolean;
-  /** How many beginnings and ends of updates the router had seen when the engine was asked. */
+  /** How many starts and ends of updates the router had seen when it asked the engine. */
   readonly updates: number;
 }
 
-/** The name of one engine's weights: asks for it, and knows how far it proves which weights those are. */
+/** Asks one engine for its weight version, and knows whether the answer proves which weights it has. */
 export class EngineLabel {
   /** The last answer with a name. */
   newest: Label | null = null;
-  /** How many beginnings and ends of updates the router has seen, and restarts. */
+  /** Starts and ends of updates that the router has seen, and restarts. */
   updates = 0;
   readonly #read: () => Promise<string | null>;
   #updating = 0;
-  /** Updates that were seen since the name was last compared: the name before them (null: not known), and whether one changed anything. */
+  /** Updates since the name was last compared: the name before them (null: unknown), and whether one was real. */
   #unproven: { readonly before: string | null; isReal: boolean } | null = null;
-  /** A name that stayed the same over an update. */
+  /** A name that stayed the same after an update. */
   #stale: string | null = null;
   #askedMs = -Infinity;
   #isMute = false;
   #isAsking = false;
   #isUrgent = false;
-  /** Those that want an answer to a question that is not asked yet. */
+  /** The callers that wait for the next question to the engine. */
   #waiting: PromiseWithResolvers<Label> | null = null;
   #timer: NodeJS.Timeout | null = null;
 
-  /** @param read asks the engine; null: it did not say */
+  /** @param read asks the engine; null: it did not report a version */
   constructor(read: () => Promise<string | null>) {
     this.#read = read;
   }
 
-  /** When the last question was asked (monotonic ms). */
+  /** When the engine was last asked (monotonic ms). */
   get askedMs(): number {
     return this.#askedMs;
   }
 
-  /** A name that the engine kept although the router saw an update of its weights; null: none is known. */
+  /** A name that the engine kept although its weights were updated; null if there is none. */
   get stale(): string | null {
     return this.#stale;
   }
 
   /**
-   * What the engine says to a question that is asked after this call.
-   * @param isUrgent ask at once, however short ago the last question was
+   * The engine's answer to a question that is asked after this call.
+   * @param isUrgent asks at once, without the least time between questions
    */
   ask(isUrgent = false): Promise<Label> {
     this.#waiting ??= Promise.withResolvers();
@@ -65,16 +65,16 @@ export class EngineLabel {
     return this.#waiting.promise;
   }
 
-  /** Asks at once, if anybody waits. */
+  /** Asks at once if a caller is waiting. */
   hurry(): void {
     if (this.#waiting === null) return;
     this.#isUrgent = true;
     this.#schedule();
   }
 
-  /** What the engine said to somebody else just now. */
+  /** The engine reported this name in another response. */
   saw(name: string | null): void {
-    // It may have been asked before an update that has ended by now.
+    // The response may be older than an update that has ended since then.
     if (name === null || this.#unproven !== null) return;
     this.newest = { name, updates: this.updates, isProof: this.#proves(name, this.updates) };
   }
@@ -85,19 +85,19 @@ export class EngineLabel {
     this.#updating++;
   }
 
-  /** @param isReal false: the engine refused it, and has the weights that it had before */
+  /** @param isReal false: the engine refused the update and kept its weights */
   updateEnded(isReal: boolean): void {
     this.updates++;
     this.#updating--;
     if (this.#unproven === null) return;
     this.#unproven.isReal ||= isReal;
     if (this.#updating > 0) return;
-    // Answers that name weights are read without a question: whether that name is stale has to be known at once.
+    // Responses name weights too, so the router must know at once whether that name is stale.
     if (this.#unproven.isReal) void this.ask(true);
     else this.#unproven = null;
   }
 
-  /** Another process has its address now. */
+  /** The engine was restarted. */
   restarted(): void {
     this.updates++;
   }

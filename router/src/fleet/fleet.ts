@@ -2,24 +2,24 @@ import { randomUUID } from 'node:crypto';
 import type { UpstreamTls } from '../wire/upstream-connection.ts';
 import type { PoolOptions } from '../wire/upstream-pool.ts';
 import { REASONS, type Reason, type Role, Worker, type WorkerKey, type WorkerOptions } from './worker.ts';
-import { WorkerPlaces } from './worker-places.ts';
+import { WorkerAllowlist } from './worker-allowlist.ts';
 import { type WorkerAddress, readWorkerUrl, readWorkerUrls } from './worker-url.ts';
 
 export interface FleetOptions {
   readonly pool: PoolOptions;
-  /** What https workers are shown and must show; null: as the system says. */
+  /** TLS settings for https workers; null for the system's defaults. */
   readonly tls: UpstreamTls | null;
-  /** For the workers that have no key of their own. */
+  /** The key for workers without their own. */
   readonly key?: WorkerKey;
-  /** Where workers may be. */
-  readonly places?: WorkerPlaces;
-  /** Exchanges under way at once at each worker; 0 or left out: no bound. */
+  /** The addresses that workers may have. */
+  readonly allowlist?: WorkerAllowlist;
+  /** Requests in flight at once at each worker; 0 or left out for no limit. */
   readonly workerMaxInflight?: number;
-  /** Data-parallel ranks of every engine whose URL names none; left out: one, without a number. */
+  /** Data-parallel ranks of every engine whose URL names none; left out for one worker without a rank. */
   readonly ranksEach?: number;
-  /** Such an engine is asked how many it has, and serves only then (`splitRanks`). */
+  /** Such an engine is asked for its number of ranks and gets requests only after that (`splitRanks`). */
   readonly asksForRanks?: boolean;
-  /** Requests are served by pairs of a prefill and a decode worker, not by one worker each. */
+  /** Requests are served by pairs of a prefill and a decode worker. */
   readonly servesPairs?: boolean;
   /** A data-parallel rank may be one half of a pair. */
   readonly pairsRanks?: boolean;
@@ -30,51 +30,51 @@ export interface NewWorker {
   /** Of a prefill worker. */
   readonly bootstrapPort?: number | null;
   readonly labels?: Readonly<Record<string, string>>;
-  /** Key that its engine asks for. */
+  /** The API key that the engine requires. */
   readonly apiKey?: string | undefined;
-  /** Named by whoever runs this router, not by whoever can reach it: without `--worker-allow` it may be anywhere. */
+  /** The worker is named by the operator, not through the API: without `--worker-allow` any address is allowed. */
   readonly isOperators?: boolean;
 }
 
-/** `drained`: a removed worker has finished what it had. */
+/** `drained`: a removed worker has finished its requests. */
 export type FleetEvent = 'added' | 'removed' | 'changed' | 'drained';
 
 /**
- * All workers. The only place that changes who is eligible, and the only one that counts work in flight.
+ * All workers. The only place that changes eligibility and counts requests in flight.
  *
- * A slot is given out again only when nothing of its last worker is in flight any more.
+ * A slot is reused only when nothing of its last worker is in flight.
  */
 export class Fleet {
   /** In the order they were added. */
   readonly workers: Worker[] = [];
-  /** Those that were removed and are finishing what they have. */
+  /** Removed workers with requests in flight. */
   readonly leaving = new Set<Worker>();
-  /** Those that may get new work; replaced, never changed in place. */
+  /** Workers that may get new requests. Replaced, never changed in place. */
   eligible: readonly Worker[] = [];
-  /** Exchanges under way, by slot. */
+  /** Requests in flight, by slot. */
   inFlight = new Int32Array(64);
-  /** Exchanges under way at workers that get no new work: they are finishing them. */
+  /** Requests in flight at workers that are not eligible any more. */
   strandedInFlight = 0;
-  /** Workers that have as much as they may; 0 wherever nobody has a cap. */
+  /** Workers at their limit; 0 if there is no limit. */
   fullCount = 0;
   readonly servesPairs: boolean;
   readonly #options: FleetOptions;
-  readonly #places: WorkerPlaces;
+  readonly #allowlist: WorkerAllowlist;
   readonly #byUrl = new Map<string, Worker>();
   readonly #freeSlots: number[] = [];
   readonly #listeners = new Set<(event: FleetEvent, worker: Worker) => void>();
   #slots = 0;
-  /** How much each worker may have at once; 0: no bound. */
+  /** Requests that each worker may have at once; 0 for no limit. */
   #cap: number;
 
   constructor(options: FleetOptions) {
     this.#options = options;
     this.servesPairs = options.servesPairs ?? false;
     this.#cap = options.workerMaxInflight ?? 0;
-    this.#places = options.places ?? new WorkerPlaces([]);
+    this.#allowlist = options.allowlist ?? new WorkerAllowlist([]);
   }
 
-  /** The one question that decides whether a worker gets new work. */
+  /** The only test for whether a worker gets new requests. */
   isEligible(worker: Worker): boolean {
     return worker.reasons === 0;
   }
@@ -88,10 +88,7 @@ export class Fleet {
     return typeof address === 'string' ? undefined : this.#byUrl.get(address.url);
   }
 
-  /**
-   * The workers that a URL names: that one; each rank of a range; without a rank all those of its engine, where it was
-   * added as ranks.
-   */
+  /** The workers that a URL names: one worker; each rank of a range; or, without a rank, all ranks of the engine. */
   named(url: string): Worker[] {
     const addresses = readWorkerUrls(url, null);
     if (typeof addresses === 'string') return [];
@@ -104,19 +101,19 @@ export class Fleet {
   /**
    * Adds what a URL names: one worker, or several ranks of an engine.
    *
-   * @returns the worker, or the first of them (the one that was there when the URL is known), or words why it can't be one.
+   * @returns the worker or the first rank (an existing one if the URL is known), or why it cannot be added
    */
   add(url: string, options: NewWorker = {}): Worker | string {
     const { tls, pool } = this.#options;
     const role = options.role ?? 'regular';
-    // SGLang's pairs settle by themselves which rank of the prefill engine it is.
+    // In a pair SGLang's engines choose the rank of the prefill engine themselves.
     const mayBeRank = role === 'regular' || this.#options.pairsRanks === true;
     const ranksEach = mayBeRank ? this.#options.ranksEach : 1;
     const asksForRanks = mayBeRank && this.#options.asksForRanks === true;
-    const isChecked = options.isOperators !== true || this.#places.isLimited;
-    const addresses = readWorkerUrls(url, tls, isChecked ? this.#places.lookup : null, ranksEach);
+    const isChecked = options.isOperators !== true || this.#allowlist.isLimited;
+    const addresses = readWorkerUrls(url, tls, isChecked ? this.#allowlist.lookup : null, ranksEach);
     if (typeof addresses === 'string') return addresses;
-    const refusal = isChecked ? this.#places.refusalOf(addresses[0]!.endpoint.host) : null;
+    const refusal = isChecked ? this.#allowlist.refusalOf(addresses[0]!.endpoint.host) : null;
     if (refusal !== null) return refusal;
     if (!mayBeRank && addresses[0]!.rank !== null)
       return "A data-parallel rank can't be one half of a pair of SGLang engines: give the engine as http://host:port.";
@@ -145,7 +142,7 @@ export class Fleet {
     return first!;
   }
 
-  /** Its engine has so many data-parallel ranks: each is a worker from now on, the first under the id that was given out. */
+  /** The engine has `count` data-parallel ranks: each becomes a worker, the first with the id already known. */
   splitRanks(worker: Worker, count: number): void {
     const { url: engineUrl, authority, basePath, id } = worker;
     const { endpoint } = worker.pool;
@@ -168,7 +165,7 @@ export class Fleet {
     const worker = new Worker(id, slot, address, options);
     worker.reasons |= reasons;
     if ((options.role !== 'regular') !== this.servesPairs) worker.reasons |= REASONS.role;
-    // Where the fleet's weights are known, a newcomer serves only once its own are known to be the same.
+    // If the fleet's weights are known, a new worker gets requests only once its own are known to be the same.
     if (this.servingVersion() !== null) worker.reasons |= REASONS.version;
     this.workers.push(worker);
     this.#byUrl.set(worker.url, worker);
@@ -176,7 +173,7 @@ export class Fleet {
     return worker;
   }
 
-  /** No new work for it; what it has it finishes. */
+  /** The worker gets no new requests and finishes those in flight. */
   remove(worker: Worker): void {
     if (!this.has(worker)) return;
     this.workers.splice(this.workers.indexOf(worker), 1);
@@ -195,7 +192,7 @@ export class Fleet {
     this.#refresh('changed', worker);
   }
 
-  /** How much every worker may have at once from now on; 0: no bound. */
+  /** Sets the limit of every worker; 0 for no limit. */
   setCap(count: number): void {
     const full = this.workers.filter((worker) => this.isFull(worker));
     this.#cap = count;
@@ -203,21 +200,20 @@ export class Fleet {
     for (const worker of full) if (!this.isFull(worker)) this.#tell('changed', worker);
   }
 
-  /** It has as much as it may. */
   isFull(worker: Worker): boolean {
     return this.#cap > 0 && this.inFlight[worker.slot]! >= this.#cap;
   }
 
-  /** There are workers for new work, and each has as much as it may. */
+  /** There are eligible workers and each is at its limit. */
   get isAllFull(): boolean {
     const { eligible } = this;
     return this.fullCount > 0 && eligible.length > 0 && eligible.every((worker) => this.isFull(worker));
   }
 
   /**
-   * Weights of the workers that serve now; null when none of them tells. Where they differ: what most of them hold.
+   * The weight version of the eligible workers, by majority; null if none reports one.
    *
-   * @param except of this engine's address
+   * @param except the URL of an engine that does not count
    */
   servingVersion(except?: string): string | null {
     const counts = new Map<string, number>();
@@ -251,13 +247,13 @@ export class Fleet {
     return this.inFlight[worker.slot]!;
   }
 
-  /** @returns the call that ends it. */
+  /** @returns removes the listener */
   onEvent(listener: (event: FleetEvent, worker: Worker) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** Nothing new will come: connections to engines are closed as they become idle. */
+  /** Connections to engines close as they become idle. */
   close(): void {
     for (const { pool } of this.workers) pool.retire();
   }

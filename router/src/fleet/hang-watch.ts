@@ -5,14 +5,14 @@ import type { Fleet } from './fleet.ts';
 import { HangJudge, type HangOptions } from './hang.ts';
 import { REASONS, type Worker } from './worker.ts';
 
-/** What a host that is gone, or can't be reached, makes of a connection. */
+/** The errors of a connection to a host that is down or unreachable. */
 const SILENCE: ReadonlySet<string | undefined> = new Set(['ETIMEDOUT', 'EHOSTUNREACH', 'EHOSTDOWN', 'ENETUNREACH']);
 
 const isSilence = (error: unknown): boolean =>
   error instanceof NoAnswer || SILENCE.has((error as NodeJS.ErrnoException).code);
 
-/** Asks an engine, and remembers whether anything came back: an error and a refused connection are answers too. */
-export class Hearing {
+/** Sends requests to an engine and remembers whether any was answered; errors and refused connections count. */
+export class AnswerProbe {
   hasAnswer = false;
   readonly ask: Asker;
 
@@ -30,7 +30,7 @@ export class Hearing {
   }
 }
 
-/** What a look at an engine found, for all of its ranks. */
+/** What a check of an engine found, for all of its ranks. */
 export interface EngineLook {
   readonly isAnswering: boolean;
   readonly isWell: boolean;
@@ -38,7 +38,7 @@ export interface EngineLook {
   readonly signs: EngineSigns | null;
 }
 
-/** Workers of one engine that hang get no new work (reason `hung`) until they work again. */
+/** Workers of one engine that hang get no new requests (reason `hung`) until they work again. */
 export class HangWatch {
   readonly #fleet: Fleet;
   readonly #options: HangOptions;
@@ -51,20 +51,20 @@ export class HangWatch {
     this.#onHung = onHung;
   }
 
-  /** It has work and said nothing of it for a while, or hangs: its figures tell. */
+  /** The worker has requests and sent nothing for a while, or it hangs: its figures decide. */
   isInDoubt(worker: Worker): boolean {
     if ((worker.reasons & REASONS.hung) !== 0) return true;
-    // So early that the figures are known long before they prove something.
+    // Early enough that the figures are known long before they prove anything.
     const quietMs = performance.now() - worker.quietSinceMs;
     return this.#fleet.load(worker) > 0 && quietMs > this.#options.hungAfterMs / 6;
   }
 
-  /** There is no doubt: it passed its check and answers requests. */
+  /** The engine passed its check and answers requests. */
   clear(): void {
     this.#judges.clear();
   }
 
-  /** @returns the workers that did hang and work again */
+  /** @returns the workers that hung and work again */
   look(workers: Iterable<Worker>, { signs, ...found }: EngineLook): Worker[] {
     const nowMs = performance.now();
     const figures = signs?.figures ?? null;
@@ -72,7 +72,7 @@ export class HangWatch {
     const back: Worker[] = [];
     for (const worker of workers) {
       const own = figures === null ? null : figuresOf(figures, worker);
-      // A byte of an answer is progress, whatever the figures say.
+      // A byte of a response is progress, whatever the figures say.
       const progress = `${own?.progress} ${worker.lastReadMs}`;
       const running = own?.running ?? null;
       const verdict = this.#judgeOf(worker).judge({ ...found, nowMs, mayBePaused, running, progress });
@@ -96,7 +96,7 @@ export class HangWatch {
   }
 }
 
-/** Of its own rank; of all ranks where the router doesn't know which one has its requests. */
+/** The figures of the worker's own rank; without a rank, the sum of all ranks. */
 function figuresOf(all: readonly RankFigures[], { rank }: Worker): RankFigures | null {
   if (rank !== null && all.length > 1) return all.find((figures) => figures.rank === rank) ?? all[rank] ?? null;
   if (all.length === 0) return null;

@@ -1,42 +1,41 @@
 export interface HangOptions {
-  /** Looks in a row without any answer that prove it, two at least. */
+  /** Checks in a row without any answer that are a proof; at least two. */
   readonly failureThreshold: number;
   /** How long an engine's figures may show running requests and no token. */
   readonly hungAfterMs: number;
-  /** The same where the engine may be paused and doesn't say. */
+  /** The same for an engine that may be paused and does not report it. */
   readonly maxPauseMs: number;
 }
 
-/** What one look at an engine found. */
+/** What one check of an engine found. */
 export interface Look {
   readonly nowMs: number;
-  /** It answered something: its health path, its loads, its metrics. */
+  /** It answered something: its health path, its loads or its metrics. */
   readonly isAnswering: boolean;
-  /** It passed its health check. */
   readonly isWell: boolean;
   /** It is known to be paused, asleep or loading. */
   readonly isPaused: boolean;
   readonly mayBePaused: boolean;
-  /** Requests that it runs by its own count; null: it reports none. */
+  /** The requests that it runs by its own count; null if it reports none. */
   readonly running: number | null;
-  /** All that changes while it works, as text. */
+  /** The figures that change while it works, as text. */
   readonly progress: string;
 }
 
-/** `unclear`: there is no proof that it hangs, and none that it doesn't. */
+/** `unclear`: neither is proven. */
 export type Verdict = { readonly hangs: string } | 'works' | 'unclear';
 
 /**
- * Decides whether an engine hangs. A slow engine doesn't: the proof is that it answers nothing at all any more, or that its own
- * figures show running requests and no token for a while. A pause is never a proof.
+ * Decides whether an engine hangs. A slow engine does not hang: the proof is that it answers nothing at all, or that
+ * its own figures show running requests and no token for a while. A pause is never a proof.
  */
 export class HangJudge {
   readonly #options: HangOptions;
   #silentLooks = 0;
   #progress: string | null = null;
-  /** Since when its figures are what they are. */
+  /** Since when its figures are unchanged. */
   #sinceMs = 0;
-  /** What the first look said that found no progress: a hanging engine says the same of a pause later on. */
+  /** From the first check without progress, because a hanging engine may report a pause later on. */
   #mayBePaused: boolean | null = null;
 
   constructor(options: HangOptions) {

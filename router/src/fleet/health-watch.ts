@@ -4,7 +4,7 @@ import { engines, identify } from '../engines/engines.ts';
 import type { Random } from '../kit/rng.ts';
 import type { Breakers } from './breakers.ts';
 import type { Fleet } from './fleet.ts';
-import { HangWatch, Hearing } from './hang-watch.ts';
+import { HangWatch, AnswerProbe } from './hang-watch.ts';
 import type { HangOptions } from './hang.ts';
 import type { Pauses } from './pauses.ts';
 import type { WeightVersions } from './weight-versions.ts';
@@ -14,19 +14,19 @@ export interface HealthOptions extends HangOptions {
   readonly path: string;
   readonly intervalMs: number;
   readonly timeoutMs: number;
-  /** Good checks in a row that let it out again. */
+  /** Passed checks in a row that readmit a worker. */
   readonly successThreshold: number;
-  /** A new worker that has not answered after so long is reported. */
+  /** A new worker without an answer after this time is logged. */
   readonly startupTimeoutMs: number;
   /** The longest time between two checks of a worker that never answered. */
   readonly startupIntervalMs: number;
   readonly isEnabled: boolean;
 }
 
-/** While a worker's state is in doubt it is looked at this often (at most the interval): news should travel fast. */
+/** The interval while a worker's state is in doubt, so that a change is seen soon. */
 const DOUBT_INTERVAL_MS = 1_000;
 
-/** `restarted`: nobody listened there for a while, so it is another process now. `identified`: what it is was found out. */
+/** `restarted`: connections were refused for a while, so it is a new process. `identified`: its kind is known. */
 export type HealthEvent =
   | 'identified'
   | 'quarantined'
@@ -37,7 +37,7 @@ export type HealthEvent =
   | 'not_started'
   | 'hung';
 
-/** `failedChecks`: in a row; told of who was quarantined. */
+/** `failedChecks` in a row, with `quarantined`. */
 export type OnHealthEvent = (event: HealthEvent, worker: Worker, detail: string, failedChecks?: number) => void;
 
 /** What the watches of a fleet share. */
@@ -53,24 +53,21 @@ export interface HealthWatchParts {
 
 const isQuarantined = ({ reasons }: Worker): boolean => (reasons & REASONS.unhealthy) !== 0;
 
-/**
- * Asks one engine again and again whether it is well: its data-parallel ranks are well or ill together. How often depends on
- * how sure that is.
- */
+/** Checks the health of one engine for all its ranks. The interval depends on how certain the state is. */
 export class HealthWatch {
   readonly #parts: HealthWatchParts;
-  /** Behind its address, one for each rank; none: its last worker is gone, and it is not watched any more. */
+  /** The workers of the engine, one per rank; empty after the last one was removed. */
   readonly #workers = new Set<Worker>();
   readonly #sinceMs = performance.now();
   #failures = 0;
   #successes = 0;
   #timer: NodeJS.Timeout | null = null;
   #isAsking = false;
-  /** It failed a check or a request since its last good check: it may be another process now. */
+  /** It failed a check or a request since its last passed check, so it may be a new process. */
   #isSuspect = false;
-  /** Nobody listened there when it was last asked. */
+  /** Connections were refused at the last check. */
   #isGone = false;
-  /** It was reported that it does not start. */
+  /** It was logged that it does not start. */
   #isReported = false;
 
   readonly #hangs: HangWatch;
@@ -83,11 +80,11 @@ export class HealthWatch {
 
   add(worker: Worker): void {
     this.#workers.add(worker);
-    // The others are proven, so their next turn may be far. An answer that is awaited counts for it too.
-    if (!this.#isAsking && this.#successes > 0) this.askIn(0);
+    // The next check may be far away, as the other ranks are proven. A check in progress counts for the new rank too.
+    if (!this.#isAsking && this.#successes > 0) this.checkIn(0);
   }
 
-  /** @returns whether it was the last one */
+  /** @returns whether it was the last worker */
   remove(worker: Worker): boolean {
     this.#workers.delete(worker);
     if (this.#workers.size > 0) return false;
@@ -95,16 +92,16 @@ export class HealthWatch {
     return true;
   }
 
-  askIn(delayMs: number): void {
+  checkIn(delayMs: number): void {
     if (!this.#parts.options.isEnabled) return;
     if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.#look(), delayMs);
+    this.#timer = setTimeout(() => void this.#check(), delayMs);
   }
 
-  /** A request could not reach it: looks at once instead of at the next turn. */
+  /** A request could not reach the engine: checks at once. */
   suspect(): void {
     this.#isSuspect = true;
-    if (!this.#isAsking && this.#failures === 0) this.askIn(0);
+    if (!this.#isAsking && this.#failures === 0) this.checkIn(0);
   }
 
   end(): void {
@@ -112,35 +109,35 @@ export class HealthWatch {
     if (this.#timer !== null) clearTimeout(this.#timer);
   }
 
-  async #look(): Promise<void> {
+  async #check(): Promise<void> {
     const { options, random, pauses, onEvent } = this.#parts;
     this.#timer = null;
     this.#isAsking = true;
     const [worker] = this.#workers as Iterable<Worker> as [Worker];
     const asker = worker.asker(options.timeoutMs);
-    const hearing = new Hearing(asker);
+    const probe = new AnswerProbe(asker);
     const isInDoubt = this.#failures > 0 || [...this.#workers].some((each) => this.#hangs.isInDoubt(each));
-    const early = isInDoubt ? signsOf(worker, hearing.ask) : null;
-    const problem = await problemOf(hearing.ask, options.path);
-    const signs = early === null && problem === null ? null : await (early ?? signsOf(worker, hearing.ask));
+    const early = isInDoubt ? signsOf(worker, probe.ask) : null;
+    const problem = await problemOf(probe.ask, options.path);
+    const signs = early === null && problem === null ? null : await (early ?? signsOf(worker, probe.ask));
     if (signs?.isPaused === false) pauses.forget(worker.engineUrl);
     const isPaused = signs?.isPaused === true || pauses.isPaused(worker.engineUrl);
     for (const each of this.#workers) Object.assign(each, { problem, checkedAtMs: Date.now() });
     if (problem === null) await this.#passed(asker);
-    // A paused engine fails its checks and is not broken, as long as it answers something. This is no sign of health either.
-    else if (!isPaused || !hearing.hasAnswer) this.#failed(problem);
+    // A paused engine that answers anything is not broken. But that is no sign of health either.
+    else if (!isPaused || !probe.hasAnswer) this.#failed(problem);
     if (early === null && problem === null) this.#hangs.clear();
     else {
-      const look = { isAnswering: hearing.hasAnswer, isWell: problem === null, isPaused, signs };
+      const look = { isAnswering: probe.hasAnswer, isWell: problem === null, isPaused, signs };
       for (const back of this.#hangs.look(this.#workers, look)) {
         if (!isQuarantined(back)) onEvent('readmitted', back, 'it makes tokens again');
       }
     }
     this.#isAsking = false;
     if (this.#workers.size === 0) return;
-    if (problem === null && this.#isUnidentified) return this.askIn(0);
-    // Up to a tenth less, at random: checks that were started together drift apart.
-    this.askIn(this.#intervalMs * (1 - random() / 10));
+    if (problem === null && this.#isUnidentified) return this.checkIn(0);
+    // Up to a tenth less, at random, so that checks that started together drift apart.
+    this.checkIn(this.#intervalMs * (1 - random() / 10));
   }
 
   get #isUnidentified(): boolean {
@@ -153,7 +150,7 @@ export class HealthWatch {
     if (this.#failures === 0 && workers.every(({ reasons }) => reasons === 0)) return intervalMs;
     const soon = Math.min(DOUBT_INTERVAL_MS, intervalMs);
     if (workers.some(({ isProven }) => isProven)) return soon;
-    // Engines load for minutes: the longer it takes, the less often it is asked.
+    // Engines load for minutes: the longer it takes, the longer the interval.
     return Math.max(soon, Math.min(startupIntervalMs, (performance.now() - this.#sinceMs) / 10));
   }
 
@@ -178,7 +175,7 @@ export class HealthWatch {
     this.#isSuspect = false;
     const hasRightWeights = await versions.areServed(this.#workers, isReturning);
     for (const worker of this.#workers) {
-      // One that was added in the meantime.
+      // A worker that was added during the check.
       if (worker.engine === null) continue;
       if (isQuarantined(worker) && hasRightWeights) {
         breakers.readmitted(worker);
@@ -219,7 +216,7 @@ export class HealthWatch {
         onEvent('not_started', worker, `no good check in ${startupTimeoutMs / 1000} s: ${problem}`);
       }
       if (isQuarantined(worker)) continue;
-      // One that never answered gets no benefit of the doubt: its first failure is enough.
+      // A worker that never answered is unhealthy at its first failure.
       if (this.#failures < failureThreshold && worker.isProven) continue;
       fleet.setReason(worker, 'unhealthy', true);
       onEvent(worker.isProven ? 'quarantined' : 'not_up_yet', worker, problem, this.#failures);
@@ -227,7 +224,7 @@ export class HealthWatch {
   }
 }
 
-/** @returns null when all is well, else what is wrong. */
+/** @returns null if the engine is healthy, else the problem */
 async function problemOf(asker: Asker, path: string): Promise<string | null> {
   try {
     const { status } = await asker(path);
@@ -237,6 +234,6 @@ async function problemOf(asker: Asker, path: string): Promise<string | null> {
   }
 }
 
-/** What it reports of its work; null where it is not known what it is. */
+/** What the engine reports of its work; null if its kind is not known. */
 const signsOf = ({ engine }: Worker, asker: Asker): Promise<EngineSigns | null> =>
   engine === null ? Promise.resolve(null) : engines[engine].readSigns(asker);

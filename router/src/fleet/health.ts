@@ -3,12 +3,12 @@ import type { VersionLabels } from './version-labels.ts';
 import { WeightVersions } from './weight-versions.ts';
 import { REASONS, type Worker } from './worker.ts';
 
-/** Checks of new workers are spread over so many milliseconds each: 500 that come at once are not asked at once. */
+/** The first checks of new workers are this many milliseconds apart, so that 500 at once do not coincide. */
 const SPREAD_MS = 4;
 
-/** Watches every engine of a fleet, each in its own turn, spread over the interval so that a large fleet is not probed at once. */
+/** Checks every engine of a fleet, spread over the interval so that a large fleet is not probed at once. */
 export class Health {
-  /** What engines name their weights. */
+  /** The weight versions that engines report. */
   readonly labels: VersionLabels;
   readonly #parts: HealthWatchParts;
   /** By `engineUrl`. */
@@ -25,12 +25,12 @@ export class Health {
     });
   }
 
-  /** A request could not reach this worker: look at once instead of at the next turn. */
+  /** A request could not reach this worker: checks it at once. */
   suspect(worker: Worker): void {
     this.#watches.get(worker.engineUrl)?.suspect();
   }
 
-  /** Their weights were changed: their versions are read anew, and who was held back for an old one is looked at again. */
+  /** Weights were updated: reads the versions again and checks the workers that were held back for an old one. */
   async weightsChanged(workers: readonly Worker[]): Promise<void> {
     await this.#parts.versions.read(workers);
     for (const worker of workers) if ((worker.reasons & REASONS.version) !== 0) this.suspect(worker);
@@ -51,7 +51,7 @@ export class Health {
     const isNew = watch === undefined;
     if (watch === undefined) this.#watches.set(worker.engineUrl, (watch = new HealthWatch(this.#parts)));
     watch.add(worker);
-    if (isNew) watch.askIn(random() * SPREAD_MS * (this.#watches.size - 1));
+    if (isNew) watch.checkIn(random() * SPREAD_MS * (this.#watches.size - 1));
   }
 
   #stop(worker: Worker): void {

@@ -4,14 +4,14 @@ import type { Fleet } from './fleet.ts';
 import type { Worker } from './worker.ts';
 
 /**
- * Asks engines how many requests they have, so that those of other routers and clients count too: what an engine reports
- * beyond this router's own is `worker.foreignLoad`. An engine that doesn't say keeps 0.
+ * Asks engines for their number of requests, so that those of other routers and clients count too: what exceeds this
+ * router's own is `worker.foreignLoad`. It stays 0 for an engine that does not report it.
  */
 export class LoadWatch {
   readonly #fleet: Fleet;
   readonly #timeoutMs: number;
   readonly #timer: NodeJS.Timeout;
-  /** Addresses of the engines that are being asked. */
+  /** URLs of engines with a question in progress. */
   readonly #asking = new Set<string>();
 
   constructor(fleet: Fleet, intervalMs: number, timeoutMs: number) {
@@ -25,10 +25,10 @@ export class LoadWatch {
   }
 
   #lookAtAll(): void {
-    // The ranks of an engine are told with one answer.
+    // One answer covers all ranks of an engine.
     const ranks = new Map<string, Worker[]>();
     for (const worker of this.#fleet.workers) {
-      // Its kind is known from its first good health check on.
+      // The kind is known after the first passed health check.
       if (worker.engine === null || this.#asking.has(worker.engineUrl)) continue;
       const others = ranks.get(worker.engineUrl);
       if (others === undefined) ranks.set(worker.engineUrl, [worker]);
@@ -44,7 +44,7 @@ export class LoadWatch {
     const loads = await engines[first.engine!].readLoads(first.asker(this.#timeoutMs)).catch(() => null);
     this.#asking.delete(first.engineUrl);
     for (const [i, worker] of workers.entries()) {
-      // Own requests that came or went in between must not look like others'.
+      // Own requests that began or ended in between must not count as those of others.
       const own = Math.max(before[i]!, this.#fleet.load(worker));
       const reported = loads === null ? null : sumAt(loads, worker.rank, 'requests');
       worker.foreignLoad = reported === null ? 0 : Math.max(0, reported - own);
@@ -52,7 +52,7 @@ export class LoadWatch {
   }
 }
 
-/** Asks the engine of each worker for its load, as other routers show it. @returns -1 where it doesn't say */
+/** Asks the engine of each worker for its load, in the unit that other routers show. @returns -1 if unknown */
 export async function shownLoads(workers: readonly Worker[], timeoutMs: number): Promise<number[]> {
   const byEngine = Map.groupBy(workers, ({ engineUrl }) => engineUrl);
   const shown = new Map<Worker, number>();
@@ -66,9 +66,9 @@ export async function shownLoads(workers: readonly Worker[], timeoutMs: number):
   return workers.map((worker) => shown.get(worker)!);
 }
 
-/** @param rank null: all ranks together */
+/** @param rank null for the sum of all ranks */
 function sumAt(loads: readonly RankLoad[], rank: number | null, what: 'requests' | 'shown'): number | null {
   if (rank === null) return loads.reduce((sum, load) => sum + load[what], 0);
-  // A node of a larger group may count its ranks from 0 where they are named, and over all nodes where they are measured.
+  // In a multi-node group, ranks may be named from 0 per node and measured over all nodes.
   return (loads.find((load) => load.rank === rank) ?? loads[rank])?.[what] ?? null;
 }

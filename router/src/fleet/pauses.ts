@@ -1,16 +1,16 @@
 import { controlOf } from '../engines/controls.ts';
 
 interface Entry {
-  /** When each control began that its engine has not answered yet. */
+  /** The start of each control request that the engine has not answered. */
   readonly underWay: Set<{ readonly sinceMs: number }>;
-  /** What a control has stopped and none has started again, and since when. */
+  /** What was paused and not resumed, and since when. */
   readonly stopped: Map<'generation' | 'memory', number>;
 }
 
 /**
- * Engines that are known to be paused, asleep, or occupied with a control (new weights take minutes), because the call for it went
- * through this router. Such an engine fails checks and makes no tokens, and is not broken. An engine may be started again by a call
- * that this router doesn't see, so what is known here counts for a limited time.
+ * Engines that are paused, asleep or busy with a control request (a weight update takes minutes), as far as those
+ * requests went through this router. Such an engine fails checks and makes no tokens without being broken. Another
+ * client may resume it, so an entry counts for a limited time.
  */
 export class Pauses {
   readonly #maxMs: () => number;
@@ -23,7 +23,7 @@ export class Pauses {
     this.#nowMs = nowMs;
   }
 
-  /** A control goes to an engine. @returns to be called when the engine has answered, or will not */
+  /** A control request goes to an engine. @returns to be called when the engine has answered or will not answer */
   begin(engineUrl: string, path: string): (isDone: boolean) => void {
     const entry = this.#entryOf(engineUrl);
     const call = { sinceMs: this.#nowMs() };
@@ -48,7 +48,7 @@ export class Pauses {
     );
   }
 
-  /** It is another process now, or says itself that it is not paused. */
+  /** The engine was restarted, or reports that it is not paused. */
   forget(engineUrl: string): void {
     this.#entries.get(engineUrl)?.stopped.clear();
   }

@@ -4,20 +4,20 @@ import { EngineLabel } from './engine-label.ts';
 import type { Fleet } from './fleet.ts';
 import type { Worker } from './worker.ts';
 
-/** An engine that is of interest is asked so often while nothing else asks it. */
+/** The interval in which a watched engine is asked. */
 const POLL_MS = 250;
-/** With many engines less often: so much time for each. */
+/** With many engines the interval is longer: this much per engine. */
 const POLL_MS_EACH = 5;
-/** How long an engine stays of interest. */
+/** How long an engine is watched after a request needed its version. */
 const INTEREST_MS = 600_000;
 
-/** What all engines of a fleet name their weights: one `EngineLabel` for each engine, whatever number of ranks it has. */
+/** The weight versions of all engines of a fleet: one `EngineLabel` per engine, whatever its number of ranks. */
 export class VersionLabels {
   readonly #fleet: Fleet;
   readonly #options: { readonly timeoutMs: number };
   /** By `engineUrl`. */
   readonly #labels = new Map<string, EngineLabel>();
-  /** Until when each is of interest. */
+  /** Until when each engine is watched. */
   readonly #interestMs = new Map<EngineLabel, number>();
   #poll: NodeJS.Timeout | null = null;
 
@@ -41,7 +41,7 @@ export class VersionLabels {
     return label;
   }
 
-  /** Asks now, and from now on again and again for some minutes: requests to it want to know what holds before they are sent. */
+  /** Asks now and then at intervals for some minutes: requests need the version before they are sent. */
   watch(worker: Worker): void {
     const label = this.of(worker);
     this.#interestMs.set(label, performance.now() + INTEREST_MS);
@@ -49,7 +49,7 @@ export class VersionLabels {
     this.#poll ??= setInterval(() => this.#askAgain(), POLL_MS).unref();
   }
 
-  /** Asks at once whoever is to be asked soon. */
+  /** Asks at once every engine with a waiting caller. */
   hurry(): void {
     for (const label of this.#labels.values()) label.hurry();
   }
@@ -71,7 +71,7 @@ export class VersionLabels {
   }
 
   #readerOf(engineUrl: string): () => Promise<string | null> {
-    // Without health checks nothing else finds out which kind it is.
+    // Without health checks the kind of the engine is not known otherwise.
     let found: EngineKind | null = null;
     return async () => {
       const ranks = this.#fleet.workers.filter((worker) => worker.engineUrl === engineUrl);
@@ -79,7 +79,7 @@ export class VersionLabels {
       if (worker === undefined) return null;
       const asker = worker.asker(this.#options.timeoutMs);
       const kind = worker.engine ?? found ?? (await identify(asker)).kind;
-      // What does not answer is of this kind, too.
+      // An engine that does not answer is `openai` too, so that kind is not kept.
       if (kind !== 'openai') found = kind;
       const name = await engines[kind].readWeightVersion(asker);
       if (name !== null) for (const rank of ranks) rank.weightVersion = name;

@@ -6,23 +6,23 @@ import type { Fleet } from './fleet.ts';
 import { Health } from './health.ts';
 import type { OnHealthEvent } from './health-watch.ts';
 import { LoadWatch } from './load-watch.ts';
-import { FleetModels } from './models.ts';
-import { breakersOptions, healthOptions } from './options.ts';
+import { FleetModels } from './fleet-models.ts';
+import { breakersOptions, healthOptions } from './fleet-options.ts';
 import { Pauses } from './pauses.ts';
-import { StallWatch } from './stalls.ts';
+import { StallWatch } from './stall-watch.ts';
 import type { VersionLabels } from './version-labels.ts';
 import type { Worker } from './worker.ts';
 
-/** Who hears what is found out of engines. */
-export interface FleetEars {
+/** Receives what is found out about engines. */
+export interface FleetListener {
   readonly onBreaker: (event: BreakerEvent, worker: Worker) => void;
   readonly onHealth: OnHealthEvent;
   readonly onStalled: (worker: Worker) => void;
-  /** What workers serve has changed. */
+  /** The served models have changed. */
   readonly onModels: () => void;
 }
 
-/** All that looks after the engines of a fleet. */
+/** Everything that observes the engines of a fleet. */
 export interface FleetWatch {
   readonly breakers: Breakers;
   readonly health: Health;
@@ -34,15 +34,15 @@ export interface FleetWatch {
   close(): void;
 }
 
-/** Looks after workers from when they are added: adds none itself. */
+/** Observes workers from when they are added; adds none itself. */
 export function watchFleet(
   fleet: Fleet,
   live: LiveConfig,
   random: Random,
   labels: VersionLabels,
-  ears: FleetEars,
+  listener: FleetListener,
 ): FleetWatch {
-  const breakers = new Breakers(fleet, live.of(breakersOptions), () => performance.now(), ears.onBreaker);
+  const breakers = new Breakers(fleet, live.of(breakersOptions), () => performance.now(), listener.onBreaker);
   const options = live.of(healthOptions);
   const pauses = new Pauses(() => options.maxPauseMs);
   const parts = {
@@ -57,13 +57,13 @@ export function watchFleet(
         labels.of(worker).restarted();
       }
       if (event === 'restarted' || event === 'identified') void models.read([worker]);
-      ears.onHealth(event, worker, ...detail);
+      listener.onHealth(event, worker, ...detail);
     }) satisfies OnHealthEvent,
   };
   const health = new Health(parts, labels);
-  const models = new FleetModels(fleet, options, ears.onModels);
+  const models = new FleetModels(fleet, options, listener.onModels);
   const stalls = new StallWatch(fleet, (worker) => {
-    ears.onStalled(worker);
+    listener.onStalled(worker);
     health.suspect(worker);
   });
   let load: LoadWatch | null = null;

@@ -2,26 +2,25 @@ import type { Fleet } from './fleet.ts';
 import type { VersionLabels } from './version-labels.ts';
 import type { Worker } from './worker.ts';
 
-/** What engines say of their weights. One that comes back after a failure may hold old ones, and serves only with those of the others. */
+/** The engines' weight versions: an engine that comes back gets requests only if it has those of the others. */
 export class WeightVersions {
   readonly #fleet: Fleet;
   readonly #labels: VersionLabels;
   readonly #onHeldBack: (worker: Worker, detail: string) => void;
 
-  /** @param onHeldBack told once for each version that a worker is held back for */
+  /** @param onHeldBack called once for each version for which a worker is held back */
   constructor(fleet: Fleet, labels: VersionLabels, onHeldBack: (worker: Worker, detail: string) => void) {
     this.#fleet = fleet;
     this.#labels = labels;
     this.#onHeldBack = onHeldBack;
   }
 
-  /** An engine said this when it was asked what it is. */
+  /** An engine reported this version when it was identified. */
   learned(worker: Worker, version: string | null): void {
     worker.weightVersion = version;
     this.#labels.of(worker).saw(version);
   }
 
-  /** Asks these workers anew. */
   async read(workers: readonly Worker[]): Promise<void> {
     await Promise.all(
       workers.map(async (worker) => {
@@ -31,10 +30,10 @@ export class WeightVersions {
   }
 
   /**
-   * Asks an engine, and where it comes back compares with fresh answers of those that serve: a swap may have gone past the
-   * router. Where engines tell no version, they are taken to hold the same.
+   * Asks an engine. If it comes back, its version is compared with fresh answers of those that serve, because an update
+   * may have bypassed the router. Engines without a version are taken to have the same weights.
    *
-   * @param ranks the workers behind its address
+   * @param ranks the workers of the engine
    */
   async areServed(ranks: ReadonlySet<Worker>, isReturning: boolean): Promise<boolean> {
     const [first] = ranks;
@@ -55,7 +54,7 @@ export class WeightVersions {
     return isRight;
   }
 
-  /** Asks every other engine that serves, once for all its ranks. */
+  /** Asks every other serving engine, once for all its ranks. */
   async #readServing(exceptUrl: string): Promise<void> {
     const byEngine = Map.groupBy(this.#fleet.workers, ({ engineUrl }) => engineUrl);
     byEngine.delete(exceptUrl);

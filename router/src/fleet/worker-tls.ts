@@ -3,16 +3,16 @@ import { workerCertificates } from '../config/certificates.ts';
 import type { Config } from '../config/options.ts';
 import type { UpstreamTls } from '../wire/upstream-connection.ts';
 
-/** What https workers are shown, and must show; new connections take what is in force then. */
+/** The TLS settings for https workers. A reload affects new connections. */
 export class WorkerTls implements UpstreamTls {
   secureContext: SecureContext;
 
-  /** Throws, in words for the user, when the files are no certificates. */
+  /** Throws an error with a message for the user if a file is no certificate. */
   constructor(config: Config) {
     this.secureContext = createSecureContext(workerCertificates(config));
   }
 
-  /** Reads the certificates of `next`; throws where they are none. @returns what puts them in force */
+  /** Reads the certificates of `next`; throws if a file is none. @returns what applies them */
   prepareReload(next: Config): () => void {
     const renewed = createSecureContext(workerCertificates(next));
     return () => {

@@ -1,7 +1,7 @@
 import type { Endpoint, UpstreamTls } from '../wire/upstream-connection.ts';
 
 export interface WorkerAddress {
-  /** With the rank, as `@rank`: it is what tells the workers of one engine apart. */
+  /** With `@rank`, which distinguishes the workers of one engine. */
   readonly url: string;
   /** Without the rank. */
   readonly engineUrl: string;
@@ -11,16 +11,16 @@ export interface WorkerAddress {
   readonly endpoint: Endpoint;
 }
 
-/** A data-parallel rank behind a URL, as the other routers write it: `http://host:port@3`; `@4-7`: each of these. */
+/** Data-parallel ranks in a URL, as other routers write them: `http://host:port@3`, or `@4-7` for several. */
 const RANKS = /\/*@(\d{1,6})(?:-(\d{1,6}))?\/*$/;
 
 /** No engine has more. */
 const MAX_RANKS = 1_024;
 
-/** No real URL is longer; the patterns below take their time with long ones. */
+/** The patterns below are slow on very long texts. */
 const MAX_URL_CHARS = 2_048;
 
-/** Reads a worker's URL. @returns words for the user when it can't be one. */
+/** Reads a worker's URL. @returns a message for the user if it is not valid */
 export function readWorkerUrl(
   text: string,
   tls: UpstreamTls | null,
@@ -32,9 +32,9 @@ export function readWorkerUrl(
 }
 
 /**
- * Reads a URL that may name several ranks of an engine. @returns words for the user when it can't be one.
+ * Reads a URL that may name several ranks of an engine. @returns a message for the user if it is not valid
  *
- * @param ranksEach how many ranks an engine has where its URL names none; 1: it is one worker without a rank
+ * @param ranksEach the ranks of an engine whose URL names none; 1 means one worker without a rank
  */
 export function readWorkerUrls(
   text: string,
@@ -87,7 +87,7 @@ export function readWorkerUrls(
   });
 }
 
-/** Without what may be a password or a token. */
+/** Without what may be a password or token. */
 const shown = (text: string): string => text.slice(text.lastIndexOf('@') + 1).split(/[?#]/)[0]!;
 
 function splitRanks(text: string, ranksEach: number): [url: string, ranks: { first: number; last: number } | null] {

@@ -5,39 +5,39 @@ import type { WorkerAddress } from './worker-url.ts';
 
 export type Role = 'regular' | 'prefill' | 'decode';
 
-/** Why a worker gets no new work: bits, so that any number of reasons can hold at once. */
+/** Why a worker gets no new requests: bits, because several reasons can hold at once. */
 export const REASONS = {
-  /** Failed its health checks: in quarantine until it passes them again. */
+  /** Failed its health checks. */
   unhealthy: 1,
   /** Too many failed generations (set by the circuit breaker). */
   breaker: 2,
-  /** Being removed: finishes what it has. */
+  /** Being removed; finishes its requests. */
   draining: 4,
-  /** One half of a prefill/decode pair where requests are served whole, or the other way round. */
+  /** One half of a pair in a fleet without pairs, or the other way round. */
   role: 8,
   /** Its weights are not, or not yet known to be, those of the serving workers. */
   version: 16,
-  /** How many data-parallel ranks its engine has is not known yet (`--dp-aware`). */
+  /** The number of data-parallel ranks of its engine is not known yet (`--dp-aware`). */
   ranks: 32,
-  /** It hangs: it answers nothing at all, or runs requests without making a token (see `HangJudge`). */
+  /** Answers nothing at all, or runs requests without making a token (see `HangJudge`). */
   hung: 64,
 } as const;
 export type Reason = keyof typeof REASONS;
 
-/** One part of an exchange's work and who does it. */
+/** One part of an exchange's work, and its worker. */
 export interface Leg {
   readonly worker: Worker;
   readonly role: Role;
 }
 
-/** Who serves an exchange: one worker, or several legs (prefill and decode). */
+/** The workers of an exchange: one, or several legs (prefill and decode). */
 export interface Placement {
   readonly legs: readonly Leg[];
 }
 
-/** What an engine asks of its clients. Shared by workers, and replaced when key files are read again. */
+/** What an engine requires of its clients. Shared by workers; replaced when key files are read again. */
 export interface WorkerKey {
-  /** Value of the Authorization that takes the place of a client's; '' leaves that alone. */
+  /** The Authorization that replaces the client's; '' leaves the client's. */
   authorization: string;
 }
 
@@ -49,67 +49,67 @@ export interface WorkerOptions {
   readonly key: WorkerKey;
 }
 
-/** One engine endpoint, or one data-parallel rank of it. Counters that change with every request live in the fleet's flat arrays, by `slot`. */
+/** One engine endpoint, or one data-parallel rank. Counters that change per request are in `Fleet`, by `slot`. */
 export class Worker {
   readonly id: string;
-  /** As it was given, without a trailing slash: what users recognise. */
+  /** As it was given, without a trailing slash, so that users recognise it. */
   readonly url: string;
-  /** The same without the rank: workers with one `engineUrl` are ranks of one engine, and well or ill together. */
+  /** Without the rank: workers with the same `engineUrl` are ranks of one engine and share its health. */
   readonly engineUrl: string;
   readonly slot: number;
   readonly role: Role;
-  /** Host of its URL: where its partners of a pair find it. */
+  /** The host of its URL, where the other half of a pair reaches it. */
   readonly host: string;
-  /** Where a prefill engine meets its decode engines; null: where that engine expects it by itself. */
+  /** Where a prefill engine meets its decode engines; null for the engine's own default. */
   bootstrapPort: number | null;
-  /** Which of its engine's data-parallel ranks it is; null: whichever the engine takes. */
+  /** Its data-parallel rank; null if the engine chooses one. */
   readonly rank: number | null;
-  /** Value of Host for requests to it. */
+  /** The Host header for requests to it. */
   readonly authority: string;
-  /** Path in front of every request's own, '' for none. */
+  /** The path before every request's own path; '' for none. */
   readonly basePath: string;
   readonly pool: UpstreamPool;
-  /** This worker alone serves an exchange: the placement of every policy without pairs. */
+  /** The placement of an exchange that this worker serves alone. */
   readonly alone: Placement;
-  /** What whoever added it says of it, for people. Replaced, never changed in place. */
+  /** Labels for people. Replaced, never changed in place. */
   labels: Readonly<Record<string, string>>;
-  /** What it was made with. Never shown: a key is in it. */
+  /** What it was made with. Never shown, because it has a key. */
   readonly given: WorkerOptions;
   /** When it was added (monotonic ms). */
   readonly addedMs: number = performance.now();
-  /** What was wrong when its health was last checked; null: nothing, or it was not checked yet. */
+  /** The problem of the last health check; null if there was none, or no check yet. */
   problem: string | null = null;
   /** When its health was last checked (Unix ms); null: not yet. */
   checkedAtMs: number | null = null;
-  /** Never shown: not in answers, not in logs. */
+  /** Never shown: not in responses, not in logs. */
   key: WorkerKey;
   /** Bits of `REASONS`; 0: eligible. */
   reasons = 0;
-  /** Event streams under way. */
+  /** Event streams in flight. */
   openStreams = 0;
-  /** When any of its answers last brought a byte (monotonic ms, good to a tick). */
+  /** When any of its responses last brought a byte (monotonic ms, to a tick). */
   lastReadMs = 0;
-  /** Since when it has work and none of its answers brought a byte (monotonic ms, good to a tick). */
+  /** Since when it has requests and no response brought a byte (monotonic ms, to a tick). */
   quietSinceMs: number = performance.now();
   /** Its breaker is half-open: it gets one exchange at a time. */
   isOnTrial = false;
-  /** Passed a health check, and none failed since. */
+  /** Passed a health check, and failed none since. */
   isProven = false;
-  /** The weight version for which it is held back and that was reported, so that it is reported once. */
+  /** The weight version for which it is held back and that was logged, so that it is logged once. */
   heldBackFor: string | null = null;
-  /** What the engine says its weights are; null when it says nothing. */
+  /** The weight version that the engine reports; null if it reports none. */
   weightVersion: string | null = null;
-  /** Requests that others than this router have there, when its engine was last asked (`--engine-load-interval-secs`). */
+  /** Requests of other clients when its engine was last asked (`--engine-load-interval-secs`). */
   foreignLoad = 0;
-  /** Tokens of context that its KV cache holds; null when the engine doesn't say. */
+  /** The size of its KV cache in tokens; null if the engine does not report it. */
   kvTokens: number | null = null;
-  /** null until its first good health check. */
+  /** null until its first passed health check. */
   engine: EngineKind | null = null;
-  /** As its engine says; null: not known. */
+  /** As the engine reports it; null: not known. */
   engineVersion: string | null = null;
-  /** Where its tokenizer differs from the router's, for people; null: nowhere, or nobody compared. */
+  /** How its tokenizer differs from the router's, as text; null if it does not, or was not compared. */
   tokenizerMismatch: string | null = null;
-  /** What it serves, as it lists it itself: the JSON of each by its name. null: not known. */
+  /** The models that it serves: the JSON of each by its name. null: not known. */
   models: ReadonlyMap<string, string> | null = null;
 
   constructor(id: string, slot: number, address: WorkerAddress, options: WorkerOptions) {
@@ -134,21 +134,20 @@ export class Worker {
     return this.isProven && (this.reasons & REASONS.unhealthy) === 0;
   }
 
-  /** Asks its engine outside the request road. */
+  /** Sends a GET to its engine, outside the pipeline. */
   asker(timeoutMs: number): Asker {
     const { endpoint } = this.pool;
     const { basePath, authority: host } = this;
     return (path) => ask(endpoint, basePath + path, timeoutMs, { host, authorization: this.key.authorization });
   }
 
-  /** Asks it something with a JSON body, outside the request road. */
+  /** Sends a POST with a JSON body to its engine, outside the pipeline. */
   post(path: string, json: string, timeoutMs: number): Promise<Reply> {
     const { endpoint } = this.pool;
     const { authority: host, basePath, key } = this;
     return ask(endpoint, basePath + path, timeoutMs, { method: 'POST', host, authorization: key.authorization, json });
   }
 
-  /** The reasons in words, for people. */
   reasonNames(): Reason[] {
     return (Object.keys(REASONS) as Reason[]).filter((reason) => (this.reasons & REASONS[reason]) !== 0);
   }

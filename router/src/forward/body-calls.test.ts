@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { WorkerThread } from '../threads/worker-thread.ts';
 import { bodyCalls } from './body-calls.ts';
-import { orders } from '../classify/keys.ts';
+import { keyOrders } from '../classify/routing-keys.ts';
 import { packedLists } from './pd/logprobs.ts';
 import { readPrefill } from './pd/vllm-answers.ts';
 
@@ -14,7 +14,7 @@ const params = { prefill: '{"keep":1}', decode: '{"get":9007199254740993}' };
 /** Every question, asked in the thread and here. */
 const questions: readonly ((ask: Ask, body: Buffer) => unknown)[] = [
   (ask, body) => ask('withRank', body, 3),
-  (ask, body) => ask('scan', body, { places: orders.turnout([]), wantsContentKey: true, wantsPrompt: true }),
+  (ask, body) => ask('scan', body, { places: keyOrders.turnout([]), wantsContentKey: true, wantsPrompt: true }),
   (ask, body) => ask('isForOne', '/v1/completions', body, 100),
   (ask, body) => ask('bootstrap', '/generate', body, place),
   (ask, body) => ask('prefill', '/v1/chat/completions', body, params.prefill),

@@ -1,6 +1,6 @@
 import type { Choice, Chooser } from '../choose/choose.ts';
 import type { Hold } from '../choose/policy.ts';
-import type { WaitingRoom } from '../choose/waiting-room.ts';
+import type { HoldQueue } from '../choose/hold-queue.ts';
 import { steersEngine } from '../engines/controls.ts';
 import type { Exchange, Failure } from '../exchange.ts';
 import type { Leg, Role, Worker } from '../fleet/worker.ts';
@@ -24,13 +24,13 @@ import { answerSink } from './plugin-sink.ts';
 export interface ForwarderParts {
   readonly clock: CoarseClock;
   readonly chooser: Chooser;
-  readonly room: WaitingRoom;
+  readonly room: HoldQueue;
   readonly options: ForwardOptions;
   readonly random: Random;
   /** How engines are paired; null: each serves whole requests. */
   readonly pairs: PairStyle | null;
   /** What to say when no worker may get an exchange. */
-  readonly nobodyAvailable: () => RouterError;
+  readonly noAvailableWorkers: () => RouterError;
 }
 
 /** What the pipeline hears of an exchange that it sent forward. */
@@ -66,24 +66,24 @@ export class Forwarder implements PairOwner {
   readonly coalescer: DelayQueue<Attempt> | null;
   readonly clock: CoarseClock;
   readonly #chooser: Chooser;
-  readonly #room: WaitingRoom;
+  readonly #room: HoldQueue;
   readonly #options: ForwardOptions;
   readonly #pairs: PairStyle | null;
-  readonly #nobodyAvailable: () => RouterError;
+  readonly #noAvailableWorkers: () => RouterError;
   readonly #events: ForwardEvents;
   readonly #failover: Failover;
   /** What was decided when an answer was rejected: carried out in the same tick, when its attempt is over. */
   #next: NextTry | null = null;
 
   constructor(parts: ForwarderParts, events: ForwardEvents) {
-    const { clock, chooser, room, options, random, pairs, nobodyAvailable } = parts;
+    const { clock, chooser, room, options, random, pairs, noAvailableWorkers } = parts;
     this.clock = clock;
     this.#chooser = chooser;
     this.#room = room;
     this.#options = options;
     this.#pairs = pairs;
     this.#failover = new Failover(options, clock, random, (x) => chooser.eligibleFor(x));
-    this.#nobodyAvailable = nobodyAvailable;
+    this.#noAvailableWorkers = noAvailableWorkers;
     this.#events = events;
     const delayMs = options.streamCoalesceMs;
     this.coalescer = delayMs > 0 ? new DelayQueue(delayMs, (attempt) => attempt.resumeDelayed()) : null;
@@ -119,7 +119,7 @@ export class Forwarder implements PairOwner {
     const choice = this.#askPolicy(x);
     if (choice instanceof RouterError) this.#events.onFailed(x, choice);
     else if (choice === null)
-      this.#events.onFailed(x, x.failures.length === 0 ? this.#nobodyAvailable() : nobodyLeft(x));
+      this.#events.onFailed(x, x.failures.length === 0 ? this.#noAvailableWorkers() : nobodyLeft(x));
     else if ('hold' in choice) this.#hold(x, choice);
     // What steers an engine gets a connection of its own: it can't be sent again when a kept-alive one proves dead.
     else this.#attempt(x, choice.legs, !mayRunTwice(x) && steersEngine(x.path));
@@ -263,7 +263,7 @@ export class Forwarder implements PairOwner {
 
   onPrefilled({ x, worker }: Attempt): void {
     this.#chooser.free(x, worker);
-    this.#room.knock();
+    this.#room.retryHeld();
   }
 
   onAsideFailed({ x, worker }: Attempt, failure: Failure, detail: string): void {

@@ -1,10 +1,10 @@
 /**
- * Hashes of a text's beginnings: one number for each block end, which stands for all that comes before it. Two texts
- * that share their hash of block i share everything up to there (but for collisions, one in 2^32 by chance).
+ * Hashes of the prefixes of a text: one number for each block end, for all that comes before it. Two texts with the
+ * same hash of block i are equal up to there (except for collisions, one in 2^32).
  *
- * Blocks end at the same places in every text: each 64 units for the first 4,096, then each 512, so that short prompts
- * are told apart finely and long ones stay cheap. A unit is a byte; token ids that lie as 32-bit words are four units
- * each and so are cut every 16, then every 128 ids. What follows the last whole block is in no hash.
+ * Blocks end at the same offsets in every text: every 64 units up to 4,096, then every 512, so that short prompts are
+ * distinguished finely and long ones stay cheap. A unit is a byte; token ids as 32-bit words are four units each. Bytes
+ * after the last whole block are in no hash.
  */
 
 const FINE_UNITS = 64;
@@ -12,24 +12,24 @@ const COARSE_UNITS = 512;
 const FINE_BLOCKS = 64;
 const FINE_END = FINE_UNITS * FINE_BLOCKS;
 
-/** Whole blocks in a text of so many units. */
+/** Whole blocks in a text of this length. */
 export function blockCount(units: number): number {
   if (units < FINE_END) return Math.floor(units / FINE_UNITS);
   return FINE_BLOCKS + Math.floor((units - FINE_END) / COARSE_UNITS);
 }
 
-/** Units of block `index`, counted from 0. */
+/** Units of block `index`, from 0. */
 export function blockUnits(index: number): number {
   return index < FINE_BLOCKS ? FINE_UNITS : COARSE_UNITS;
 }
 
-/** Units that the first `count` blocks cover. */
+/** Units in the first `count` blocks. */
 export function unitsOf(count: number): number {
   if (count <= FINE_BLOCKS) return count * FINE_UNITS;
   return FINE_END + (count - FINE_BLOCKS) * COARSE_UNITS;
 }
 
-/** The hash of each beginning of `bytes[start, end)` that ends with a whole block. Other seeds give other hashes. */
+/** The hashes at all block ends in `bytes[start, end)`. */
 export function hashBlocks(bytes: Uint8Array, start: number, end: number, seed = 0): Uint32Array {
   const hashes = words(blockCount(end - start));
   seedLanes(seed);
@@ -37,7 +37,7 @@ export function hashBlocks(bytes: Uint8Array, start: number, end: number, seed =
   return hashes;
 }
 
-/** One hash of all bytes, wherever they are cut into pieces. */
+/** One hash of all bytes, independent of how they are split. */
 export function hashBytes(pieces: readonly Uint8Array[], seed = 0): number {
   seedLanes(seed);
   let bytes = 0;
@@ -59,11 +59,11 @@ export function hashBytes(pieces: readonly Uint8Array[], seed = 0): number {
     stripe.fill(0, left);
     absorb(stripe, 0, STRIPE_BYTES, null);
   }
-  // The zeros that fill the last stripe are not of the text: its length tells.
+  // The length distinguishes a text from one with trailing zeros.
   return mix(digest(lanes[0]!, lanes[1]!, lanes[2]!, lanes[3]!) ^ bytes) >>> 0;
 }
 
-/** Hashes of short texts lie together in arrays of so many words: V8 takes a microsecond for an array of its own. */
+/** Hashes of short texts share arrays of this many words, because a new array takes V8 a microsecond. */
 const SHARED_WORDS = 4096;
 let shared = new Uint32Array(SHARED_WORDS);
 let sharedUsed = 0;
@@ -82,22 +82,20 @@ function words(count: number): Uint32Array {
 const STRIPE_BYTES = 16;
 const stripe = new Uint8Array(STRIPE_BYTES);
 
-/** What has been read so far. Four lanes take every fourth word each, so that the multiplications overlap. */
+/** The state of the hash. Each of four lanes takes every fourth word, so that the multiplications overlap. */
 const lanes = new Int32Array(4);
 
 const MULTIPLIER = 0x85ebca6b;
 
-/** The start of every hash. */
 function seedLanes(seed: number): void {
   for (let lane = 0; lane < 4; lane++) lanes[lane] = mix(seed + Math.imul(lane + 1, 0x9e3779b1));
 }
 
 /**
- * Reads whole stripes, at least one, and writes down the hash at each block end when `hashes` are wanted. Words are
- * read unaligned through a DataView: cheaper than a copy to an aligned place. Each step can be undone, so texts that
- * differ in one word differ in every hash from there on. A rotation in place of the shift is 10 % faster, but then
- * changes of two letters near each other cancel out 10,000 times more often than by chance. `for` would take 1.4 times
- * as long as `do`.
+ * Reads whole stripes, at least one, and stores the hash at each block end if `hashes` is given. A DataView reads
+ * unaligned words more cheaply than an aligned copy. Each step is invertible, so texts that differ in one word differ
+ * in every later hash. A rotation in place of the shift is 10 % faster, but then changes of two letters near each other
+ * cancel 10,000 times more often than by chance. `for` would take 1.4 times as long as `do`.
  */
 function absorb(bytes: Uint8Array, from: number, to: number, hashes: Uint32Array | null): void {
   const view = new DataView(bytes.buffer, bytes.byteOffset + from, to - from);
@@ -128,7 +126,7 @@ function absorb(bytes: Uint8Array, from: number, to: number, hashes: Uint32Array
   lanes[3] = d;
 }
 
-/** Four lanes as one number; rotated as in xxHash32, so that equal changes in two lanes don't cancel out. */
+/** Four lanes as one number; rotated as in xxHash32, so that equal changes in two lanes do not cancel. */
 function digest(a: number, b: number, c: number, d: number): number {
   return mix(rotate(a, 1) + rotate(b, 7) + rotate(c, 12) + rotate(d, 18));
 }
@@ -137,7 +135,7 @@ function rotate(word: number, bits: number): number {
   return (word << bits) | (word >>> (32 - bits));
 }
 
-/** murmur3's finaliser: every bit of the input reaches every bit of the result. */
+/** murmur3's finaliser: every bit of the input affects every bit of the result. */
 function mix(word: number): number {
   let mixed = Math.imul(word ^ (word >>> 16), 0x85ebca6b);
   mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);

@@ -1,4 +1,4 @@
-/** Byte classes of HTTP/1.1 (RFC 9110 section 5.5 and 5.6.2) as lookup tables, one entry a byte value. */
+/** Byte classes of HTTP/1.1 (RFC 9110 sections 5.5 and 5.6.2) as lookup tables. */
 
 export const CR = 13;
 export const LF = 10;
@@ -12,18 +12,18 @@ function classOf(test: (byte: number) => boolean): Uint8Array {
 
 const tokenPunctuation = new Set([..."!#$%&'*+-.^_`|~"].map((c) => c.charCodeAt(0)));
 
-/** tchar: what names of fields and methods are made of. */
+/** tchar: characters of field names and methods. */
 export const IS_TOKEN = classOf(
   (b) => (b >= 48 && b <= 57) || (b >= 65 && b <= 90) || (b >= 97 && b <= 122) || tokenPunctuation.has(b),
 );
 
-/** What may stand in a field value: visible characters, obs-text, space and tab. */
+/** Characters of a field value: visible characters, obs-text, space and tab. */
 export const IS_VALUE = classOf((b) => b === HTAB || (b >= 32 && b !== 127));
 
-/** What may stand in a request target. The fragment mark `#` is left out: it never goes over the wire. */
+/** Characters of a request target. The fragment mark `#` is not sent over the wire. */
 export const IS_TARGET = classOf((b) => b > 32 && b < 127 && b !== 35);
 
-/** What the name of a host may be made of (RFC 3986 section 3.2.2). */
+/** Characters of a host name (RFC 3986 section 3.2.2). */
 export const IS_HOST = classOf((b) => b > 32 && b < 127 && !'"#/:<>?@[\\]^`{|}'.includes(String.fromCharCode(b)));
 
 /** Value of a hex digit, 255 for every other byte. */
@@ -33,7 +33,7 @@ export const HEX_VALUE = Uint8Array.from({ length: 256 }, (_, b) => {
   return lower >= 97 && lower <= 102 ? lower - 87 : 255;
 });
 
-/** True when `bytes[start, end)` spells `lowerName` whatever its case. `lowerName` holds ASCII letters and `-` only. */
+/** Whether `bytes[start, end)` equals `lowerName` in any case. `lowerName` has ASCII letters and `-` only. */
 export function spells(bytes: Uint8Array, start: number, end: number, lowerName: Uint8Array): boolean {
   if (end - start !== lowerName.length) return false;
   for (let i = 0; i < lowerName.length; i++) {
@@ -49,19 +49,19 @@ export function ascii(word: string): Uint8Array {
   return Uint8Array.from(word, (c) => c.charCodeAt(0));
 }
 
-/** The same memory as a Buffer: what comes from another thread is none. */
+/** The same memory as a Buffer: structured clone turns Buffers into Uint8Arrays. */
 export const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength);
 
-/** Copies `bytes` to `target[at]`. Into memory that threads share, `TypedArray.set` takes four times as long, and out of it too (V8 13.6). */
+/** Copies `bytes` to `target[at]`. With shared memory `TypedArray.set` takes four times as long (V8 13.6). */
 export function copyTo(target: Uint8Array, at: number, bytes: Uint8Array): void {
   Buffer.prototype.copy.call(bytes, target, at);
 }
 
-/** Less is copied to another thread sooner than it is found there. */
+/** Smaller copies are sent to a thread faster than shared. */
 const SHARED_BYTES = 65_536;
 
-/** Copies of all of them, one behind the other. Large ones in memory that threads see at once: it can be sent again and again. */
+/** One copy of all pieces. A large one is in shared memory, so that it can be sent repeatedly. */
 export function sharedCopy(pieces: readonly Uint8Array[]): Uint8Array {
   const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
   const copy = bytes < SHARED_BYTES ? new Uint8Array(bytes) : new Uint8Array(new SharedArrayBuffer(bytes));

@@ -1,15 +1,10 @@
-/**
- * Monotonic time that is read for nothing: refreshed by its owner's tick, so good to one tick. For deadlines of seconds.
- */
+/** Monotonic time updated by its owner's tick, for deadlines of seconds. */
 export interface CoarseClock {
   /** Milliseconds since an arbitrary point. */
   nowMs: number;
 }
 
-/**
- * Callbacks that all wait equally long: a queue, and one timer for its head. Cheaper than a timer each when thousands
- * of streams wait at once.
- */
+/** Callbacks with the same delay in one queue with one timer, which is cheaper than a timer for each stream. */
 export class DelayQueue<T> {
   readonly #delayMs: number;
   readonly #onDue: (item: T) => void;
@@ -29,7 +24,7 @@ export class DelayQueue<T> {
 
   readonly #run = (): void => {
     this.#timer = null;
-    // Half a millisecond early is on time: timers are that coarse, and a second wake-up costs more.
+    // Half a millisecond early is on time: timers have that resolution, and another wake-up costs more.
     const now = performance.now() + 0.5;
     while (this.#first < this.#items.length && this.#items[this.#first]!.dueMs <= now) {
       this.#onDue(this.#items[this.#first++]!.item);

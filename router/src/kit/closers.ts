@@ -1,13 +1,13 @@
-/** What was opened, and how each of it is closed: in the opposite order, since what came later uses what came before. */
+/** Closes what was opened, in the opposite order, because later parts use earlier ones. */
 export class Closers {
   readonly #closers: (() => unknown)[] = [];
 
-  /** @param close may answer a promise: what came before is closed after it */
+  /** @param close may return a promise, which is awaited before earlier parts are closed */
   add(close: () => unknown): void {
     this.#closers.push(close);
   }
 
-  /** Closes each once, also where another one can't be closed. Rejects with the first error then. */
+  /** Closes each part once, also if another one fails. Rejects with the first error. */
   async close(): Promise<void> {
     const errors: unknown[] = [];
     for (const close of this.#closers.splice(0).toReversed()) {

@@ -1,16 +1,16 @@
-/** Buffers to copy into, used again as soon as what they held has been written: their memory stays in the cache. */
+/** Buffers for copies, reused as soon as they were written, so that their memory stays in the CPU cache. */
 export class CopyPool {
   readonly #bytes: number;
   readonly #maxSpare: number;
   readonly #spare: Buffer[] = [];
 
-  /** @param bytes size of a buffer; larger parts get one of their own, which is not kept */
+  /** @param bytes size of a buffer; larger copies get their own, which is not kept */
   constructor(bytes: number, maxSpare: number) {
     this.#bytes = bytes;
     this.#maxSpare = maxSpare;
   }
 
-  /** @returns a buffer that begins with a copy of `bytes[start, end)`, to be given back when nobody reads it any more. */
+  /** @returns a buffer that begins with a copy of `bytes[start, end)`, to be given back after use */
   take(bytes: Uint8Array, start: number, end: number): Buffer {
     const size = end - start;
     const copy =

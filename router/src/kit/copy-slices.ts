@@ -1,11 +1,11 @@
 import { copyTo } from './bytes.ts';
 
-/** Bytes that are copied in one turn of the event loop: 2 ms where the memory is new, since the system has to find its pages. */
+/** Bytes copied per turn of the event loop: 2 ms if the memory is new and its pages must be mapped. */
 export const SLICE_BYTES = 1_048_576;
-/** What a piece counts beside its bytes: a million pieces of one byte take longer than one of a million. */
+/** The cost of a piece in bytes: a million pieces of one byte take longer than one of a million. */
 const PIECE_BYTES = 256;
 
-/** Lays pieces together, about so many bytes at a step. @returns, at each step and at the end, how many are copied */
+/** Joins pieces, about `sliceBytes` per step. @returns, at each step and at the end, how many bytes are copied */
 export function* copySlices(
   pieces: readonly Uint8Array[],
   target: Uint8Array,
@@ -32,8 +32,8 @@ export function* copySlices(
 }
 
 /**
- * Lays pieces together in new memory, a slice in each turn of the event loop; the first in this one.
- * @param isWanted asked before each further slice; false: `done` is not called any more
+ * Joins pieces in new memory, one slice per turn of the event loop, the first one now.
+ * @param isWanted called before each further slice; if false, `done` is not called
  */
 export function copyInTurns(
   pieces: readonly Uint8Array[],

@@ -7,10 +7,7 @@ interface ErrorSpec {
   readonly advice: string;
 }
 
-/**
- * Every way in which the router itself can fail a request: one table, one line each. An engine's own errors are not
- * here: they pass through untouched.
- */
+/** Every error with which the router itself can fail a request. Errors of engines pass through unchanged. */
 export const errorTable = {
   bad_request: {
     status: 400,
@@ -168,14 +165,14 @@ export const errorTable = {
 
 export type ErrorCode = keyof typeof errorTable;
 
-/** A refusal or failure of the router as a value: it is passed along, not thrown, and carries no stack. */
+/** An error of the router as a value: it is passed on, not thrown, and has no stack. */
 export class RouterError {
   readonly code: ErrorCode;
   readonly status: number;
   readonly isRetryable: boolean;
-  /** For the client: what happened and what to do. Names no address of an engine. */
+  /** For the client: what happened and what to do. Never an engine's address. */
   readonly message: string;
-  /** Seconds after which a retry makes sense; 0: say nothing about it. */
+  /** Seconds after which a retry makes sense; 0 to say nothing. */
   readonly retryAfterSecs: number;
 
   constructor(code: ErrorCode, message: string, options: { status?: number; retryAfterSecs?: number } = {}) {

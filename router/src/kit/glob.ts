@@ -1,4 +1,4 @@
-/** Whether `text` fits a pattern in which `*` stands for anything, or nothing. Never looks at a character more than twice. */
+/** Whether `text` matches a pattern in which `*` stands for any text. Linear time. */
 export function fitsGlob(pattern: string, text: string): boolean {
   const parts = pattern.split('*');
   const first = parts[0]!;

@@ -4,10 +4,7 @@ const ALL_BITS = 32;
 
 type Numbers = Uint32Array<ArrayBuffer>;
 
-/**
- * Numbers of 32 bits in order, and beside each what stood beside it before; equal ones stay in theirs. Digit by digit, which takes a
- * third of the time of a typed array's own sort, and that compares nothing but numbers.
- */
+/** Sorts 32-bit numbers, and a second array with them, in a third of the time of a typed array's own sort. Stable. */
 export function sortedTogether(numbers: Numbers, beside: Numbers): [numbers: Numbers, beside: Numbers] {
   let [from, fromBeside] = [numbers, beside];
   let [to, toBeside] = [new Uint32Array(numbers.length), new Uint32Array(numbers.length)];
@@ -25,7 +22,7 @@ export function sortedTogether(numbers: Numbers, beside: Numbers): [numbers: Num
   return [from, fromBeside];
 }
 
-/** Where the numbers with each digit begin. */
+/** The index where the numbers with each digit begin. */
 function countInto(places: Uint32Array, numbers: Numbers, shift: number): void {
   places.fill(0);
   for (let i = 0; i < numbers.length; i++) places[(numbers[i]! >>> shift) & (DIGITS - 1)]!++;

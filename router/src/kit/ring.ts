@@ -1,18 +1,18 @@
 import { hash32, hashBegun, hashFrom } from './hash.ts';
 import { sortedTogether } from './radix-sort.ts';
 
-/** Points each member has on the ring: enough that shares differ little, few enough to search fast. */
+/** Points per member: enough that shares differ little, few enough to search fast. */
 export const POINTS_PER_MEMBER = 160;
 
 const NUMBERS = Array.from({ length: POINTS_PER_MEMBER }, (_, i) => String(i));
 
 /**
- * A consistent-hash ring: a key belongs to the member whose point follows it clockwise. Built of the members' names
- * alone, so the same set gives the same ring in any order; a member that leaves gives up only its own keys.
+ * A consistent hash ring: a key belongs to the member whose point follows it clockwise. It depends only on the set of
+ * names, not on their order; a removed member gives up only its own keys.
  */
 export class HashRing {
   readonly #points: Uint32Array;
-  /** Member of each point, by its place in `names`. */
+  /** The member of each point, by its index in `names`. */
   readonly #members: Uint32Array;
 
   constructor(names: readonly string[]) {
@@ -28,11 +28,11 @@ export class HashRing {
         members[at++] = member;
       }
     }
-    // Two points may share a place: then the name decides, not the order of the list, as equal ones stay in the order of the names.
+    // If two points have the same place, the name decides: the sort is stable and the names are sorted.
     [this.#points, this.#members] = sortedTogether(points, members);
   }
 
-  /** The members clockwise from `key`, by their place in `names`; the first that `accepts` is the answer, -1 if none. */
+  /** The first member clockwise from `key` that `accepts`, by its index in `names`; -1 if none. */
   find(key: string, accepts: (member: number) => boolean): number {
     const count = this.#points.length;
     const start = this.#after(hash32(key));

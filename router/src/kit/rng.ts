@@ -1,7 +1,7 @@
-/** A number in [0, 1). Handed to whatever needs chance, so that tests can seed it. */
+/** A number in [0, 1). Passed to whatever needs randomness, so that tests can seed it. */
 export type Random = () => number;
 
-/** mulberry32: 32 bits of state, good enough to spread load, the same sequence for the same seed. */
+/** mulberry32: 32 bits of state, good enough to spread load. */
 export function seededRandom(seed: number): Random {
   let state = seed >>> 0;
   return () => {

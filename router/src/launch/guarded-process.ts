@@ -2,13 +2,13 @@ import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import type { Readable, Writable } from 'node:stream';
 import type { EnginePlan } from './plan.ts';
 
-/** So long an engine whose router is gone may take to end before it is killed. */
+/** Seconds that an engine has to stop after its router has ended. */
 const ORPHAN_GRACE_SECS = 10;
 
 /**
- * Runs `$@` as the leader of its process group, with a guard in the group that holds the reading end of a pipe from the
- * router. Nobody writes to that pipe: it ends when the router does, however it does, and then the guard ends the group. As
- * long as the guard lives no other process can be given the number of the group.
+ * Runs `$@` as the leader of its process group, with a guard in the group that reads from a pipe of the router. Nothing
+ * is written to that pipe: it closes when the router ends, in any way, and then the guard ends the group. While the
+ * guard lives, the group's number cannot be reused.
  */
 const SCRIPT = `
 exec 3<&0
@@ -23,9 +23,9 @@ exec 3<&0
 exec "$@" 3<&-
 `;
 
-/** An engine's process: it and all that it started are one group, and none of them outlives this process. */
+/** An engine's process and all that it started are one group, which ends when this router ends. */
 export class GuardedProcess {
-  /** Resolves when it has ended, with words how. Never rejects. */
+  /** Resolves with a description when the process has ended. Never rejects. */
   readonly ended: Promise<string>;
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
 
@@ -40,9 +40,9 @@ export class GuardedProcess {
     for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', onOutput);
     this.ended = new Promise((resolve) => {
       child.once('error', (error) => resolve(error.message));
-      // What its leader left behind, and the guard.
+      // The leader's remaining processes, and the guard.
       child.once('exit', () => this.kill());
-      // All that they printed is here.
+      // All output has been read.
       child.once('close', (code, signal) => {
         resolve(signal === null ? `ended with exit code ${code}` : `was ended by ${signal}`);
       });
@@ -53,17 +53,17 @@ export class GuardedProcess {
     return this.#child.pid;
   }
 
-  /** Asks it to end: engines stop their own processes then. */
+  /** SIGTERM to the leader: engines stop their own processes. */
   terminate(): void {
     this.#child.kill('SIGTERM');
   }
 
-  /** Ends all of its group at once. */
+  /** SIGKILL to the group. */
   kill(): void {
     try {
       if (this.#child.pid !== undefined) process.kill(-this.#child.pid, 'SIGKILL');
     } catch {
-      // All of it is gone.
+      // The group has ended.
     }
   }
 }

@@ -1,7 +1,7 @@
-/** A line that is longer goes out in parts. */
+/** Longer lines are split. */
 const MAX_LINE_CHARS = 16_384;
 
-/** Cuts what a process prints into lines. A progress bar's carriage returns end a line too. */
+/** Splits the output of a process into lines. The carriage returns of a progress bar end lines too. */
 export class LineSplitter {
   readonly #onLine: (line: string) => void;
   #rest = '';
@@ -17,7 +17,7 @@ export class LineSplitter {
     if (this.#rest.length > MAX_LINE_CHARS) this.end();
   }
 
-  /** Nothing more comes: what has no end yet is a line as well. */
+  /** The rest is a line too. */
   end(): void {
     if (this.#rest !== '') this.#onLine(this.#rest);
     this.#rest = '';

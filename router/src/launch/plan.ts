@@ -1,6 +1,6 @@
 import { type EngineCommand, ENGINE_HOST } from './engine-command.ts';
 
-/** One engine process to be. */
+/** How one engine process is started. */
 export interface EnginePlan {
   readonly index: number;
   readonly url: string;
@@ -11,18 +11,18 @@ export interface EnginePlan {
 }
 
 export interface Resources {
-  /** One for each engine. */
+  /** One per engine. */
   readonly ports: readonly number[];
-  /** Names of the GPUs to share out, as CUDA_VISIBLE_DEVICES has them; null: not known, so engines take what they find. */
+  /** The GPUs to distribute, as in CUDA_VISIBLE_DEVICES; null if not known: then engines use what they find. */
   readonly gpus: readonly string[] | null;
-  /** 0: as many as its arguments say. */
+  /** 0: as many as the engine's arguments need. */
   readonly gpusPerEngine: number;
 }
 
-/** The router's own settings, keys among them, are none of an engine's business. */
+/** The router's settings, including keys, are not for engines. */
 const isOwn = (name: string): boolean => name.startsWith('TURNOUT_');
 
-/** Which engine runs where. Throws, in words for the user, when there are not enough GPUs. */
+/** Assigns ports and GPUs to engines. Throws an error with a message for the user if there are too few GPUs. */
 export function plan(command: EngineCommand, resources: Resources, env: NodeJS.ProcessEnv): EnginePlan[] {
   const { ports } = resources;
   const inherited = Object.fromEntries(Object.entries(env).filter(([name]) => !isOwn(name)));

@@ -1,13 +1,13 @@
 export interface RestartRules {
   readonly firstMs: number;
   readonly maxMs: number;
-  /** An engine that served so long is taken for sound: its next death is the first of a row. */
+  /** An engine that served this long is reliable: its next exit is the first of a new series. */
   readonly soundMs: number;
-  /** A row of deaths may last so long. */
+  /** The longest time from the first exit of a series to the next restart. */
   readonly giveUpMs: number;
 }
 
-/** When an engine that died is started again. */
+/** When an engine that exited is restarted. */
 export class Restarts {
   readonly #rules: RestartRules;
   #deaths = 0;
@@ -17,7 +17,7 @@ export class Restarts {
     this.#rules = rules;
   }
 
-  /** @returns how long to wait from now; null: it is not worth another start. */
+  /** @returns the delay; null if it should not be restarted */
   died(nowMs: number, servedMs: number): number | null {
     const { firstMs, maxMs, soundMs, giveUpMs } = this.#rules;
     if (servedMs >= soundMs) this.#deaths = 0;

@@ -1,13 +1,13 @@
-/** A command line of `sglang_router.launch_server`, by who takes what. */
+/** A command line of `sglang_router.launch_server`, split by receiver. */
 export interface LaunchServerLine {
   /** Flags of `turnout launch`. */
   readonly launch: readonly string[];
-  /** Flags of the router, as they were written. */
+  /** Flags of the router, unchanged. */
   readonly router: readonly string[];
   readonly engine: readonly string[];
 }
 
-/** Those that mean the same in `turnout launch`, or are its own. */
+/** Flags with the same meaning in `turnout launch`, and its own. */
 const launchFlags: ReadonlyMap<string, string> = new Map([
   ['--dp-size', '--dp-size'],
   ['--data-parallel-size', '--dp-size'],
@@ -18,7 +18,7 @@ const launchFlags: ReadonlyMap<string, string> = new Map([
   ),
 ]);
 
-/** The prefix of the router's own flags, and those that have none: where it listens, and workers beside the engines. */
+/** The prefix of the router's flags, and those without it. */
 export const ROUTER_PREFIX = 'router-';
 export const WITHOUT_PREFIX: readonly string[] = ['host', 'port', 'worker-urls'];
 
@@ -26,8 +26,8 @@ const isRouters = (flag: string): boolean =>
   flag.startsWith(`--${ROUTER_PREFIX}`) || WITHOUT_PREFIX.includes(flag.slice(2));
 
 /**
- * There `--router-x` is the router's flag `--x`, `--dp-size` the number of engines, and everything else is for the engines
- * (sglang-router 0.3.2, `launch_server.py`).
+ * In sglang-router 0.3.2 (`launch_server.py`), `--router-x` is the router's flag `--x`, `--dp-size` the number of
+ * engines, and the rest is for the engines.
  */
 export function readLaunchServer(argv: readonly string[]): LaunchServerLine {
   const launch: string[] = [];
@@ -36,7 +36,7 @@ export function readLaunchServer(argv: readonly string[]): LaunchServerLine {
   let target = engine;
   for (const arg of argv) {
     if (!arg.startsWith('--')) {
-      // Only engines have flags of one dash; -1 is a value.
+      // Only engines have flags with one dash; -1 is a value.
       if (/^-[a-z]/i.test(arg)) target = engine;
       target.push(arg);
       continue;

@@ -1,5 +1,5 @@
 import { moveText, reasonText } from '../choose/reason-text.ts';
-import { sessionOf } from '../classify/keys.ts';
+import { sessionOf } from '../classify/routing-keys.ts';
 import type { Config } from '../config/options.ts';
 import type { Exchange, Move } from '../exchange.ts';
 import { type ControlResult, isDone } from '../forward/control/report.ts';
@@ -8,9 +8,9 @@ import type { Logger } from './log.ts';
 import type { Observer } from './observer.ts';
 
 export interface ExchangeLogOptions {
-  /** Ended exchanges are worth a line at info (`--access-log`), else at debug. */
+  /** Finished requests are logged at info (`--access-log`) instead of debug. */
   readonly isAccessLogged: boolean;
-  /** Headers that name a session, for requests whose policy did not look for one. */
+  /** The headers that name a session, for requests whose policy did not read keys. */
   readonly sessionHeaders: readonly string[];
 }
 
@@ -19,7 +19,7 @@ export const exchangeLogOptions = ({ accessLog, sessionHeaders }: Config): Excha
   sessionHeaders,
 });
 
-/** Writes failed attempts and ended exchanges to the log. Never bodies, header values or queries, apart from session and group. */
+/** Logs failed attempts and finished requests. Never bodies, header values or queries, except session and group. */
 export function exchangeLog(log: Logger, options: ExchangeLogOptions, policyOf: (x: Exchange) => string): Observer {
   return {
     attemptFailed(x: Exchange, worker: Worker, failure: string, detail: string, willRetry: boolean) {
@@ -78,14 +78,14 @@ function groupOf(x: Exchange): { group?: string } {
   return group === undefined || group === '' ? {} : { group };
 }
 
-/** Writes a line for each session that moved; at debug where the policy keeps no sessions, so that moving is the usual case. */
+/** Logs each session move; at debug if the policy keeps no sessions, because then most requests move. */
 export function logMove(log: Logger, x: Exchange, { session, from, to, reason, savedSecs }: Move): void {
   const level = reason === 'prompt' || reason === 'policy' ? 'debug' : 'info';
   const why = moveText({ reason, savedSecs });
   log[level]({ session, from, to, reason: why, requestId: x.head.requestId }, 'session moved');
 }
 
-/** Writes how each engine took a control that went to several: weights take minutes, and people want to see them come. */
+/** Logs the result of a control request at each engine: a weight update takes minutes, and its progress matters. */
 export function controlLog(log: Logger): (x: Exchange, result: ControlResult) => void {
   return ({ path, head: { requestId } }, { worker, status, error, ms }) => {
     const level = isDone({ status }) ? 'info' : 'warn';

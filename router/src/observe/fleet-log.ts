@@ -1,12 +1,12 @@
-import { nobodyAvailable } from '../fleet/availability.ts';
+import { noAvailableWorkers } from '../fleet/availability.ts';
 import type { Breakers } from '../fleet/breakers.ts';
 import type { Fleet, FleetEvent } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Logger } from './log.ts';
 
-/** Writes which workers come and go, and when there is no worker left for new requests. @returns the listener of the fleet's events */
+/** Logs added and removed workers, and when no worker is available for new requests. */
 export function fleetLog(log: Logger, fleet: Fleet, breakers: Breakers): (event: FleetEvent, worker: Worker) => void {
-  /** null: there was none yet. */
+  /** null until a worker is available. */
   let wasAvailable: boolean | null = null;
   return (event, worker) => {
     if (event !== 'changed') log.info({ worker: worker.url }, `worker ${event}`);
@@ -18,7 +18,7 @@ export function fleetLog(log: Logger, fleet: Fleet, breakers: Breakers): (event:
     wasAvailable = isAvailable;
     const counts = { eligible: fleet.eligible.length, workers: fleet.workers.length };
     if (!isAvailable) {
-      const detail = nobodyAvailable(fleet, breakers).message;
+      const detail = noAvailableWorkers(fleet, breakers).message;
       log.warn({ ...counts, detail }, 'no worker is available: new requests are refused');
     } else if (!isFirst) log.info(counts, 'workers are available again');
   };

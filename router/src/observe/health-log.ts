@@ -4,14 +4,14 @@ import type { Worker } from '../fleet/worker.ts';
 import type { Waiting } from '../forward/hung-requests.ts';
 import type { Logger } from './log.ts';
 
-/** How many requests are at a worker that fails, for people. */
+/** The requests in flight at a failing worker, as text. */
 function inFlightAt({ requests, oldestMs, answers }: Waiting): object {
   if (requests + answers === 0) return {};
   const oldest = requests === 0 ? '' : `, the oldest for ${Math.round(oldestMs / 1000)} s`;
   return { inFlight: `${requests} requests without a byte of an answer${oldest}; ${answers} answers that began` };
 }
 
-/** A line for what health checks found out. */
+/** Logs an event of the health checks. */
 export function logHealth(
   log: Logger,
   event: HealthEvent,
@@ -20,7 +20,7 @@ export function logHealth(
   { failedChecks, waiting }: { failedChecks: number; waiting: () => Waiting },
 ): void {
   const { url } = worker;
-  // SlimeRouter's words, which scripts look for. Here such a worker comes back once it is well again.
+  // SlimeRouter's wording, which scripts search for. Here such a worker is readmitted when it is healthy again.
   if (event === 'quarantined') {
     const line = `Worker ${url} failed ${failedChecks} checks. Marking DEAD.`;
     log.warn({ worker: url, detail, ...inFlightAt(waiting()) }, line);

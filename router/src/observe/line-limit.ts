@@ -6,22 +6,19 @@ interface Kind {
   left: number;
 }
 
-/**
- * Lets the first `max` lines of a kind in each minute through and counts the others, which are summed up in one line when the
- * minute is over.
- */
+/** Allows `max` lines of a kind per minute. The others are counted, and summed up in one line after the minute. */
 export class LineLimit {
   readonly #max: number;
   readonly #sumUp: (kind: string, count: number) => void;
   readonly #kinds = new Map<string, Kind>();
 
-  /** @param sumUp writes the line for those that were left out */
+  /** @param sumUp logs the number of suppressed lines */
   constructor(max: number, sumUp: (kind: string, count: number) => void) {
     this.#max = max;
     this.#sumUp = sumUp;
   }
 
-  /** @returns whether the line is to be written. `kind`: one of a few, they are kept for a minute. */
+  /** @returns whether to log the line. `kind`: one of a few, as kinds are kept for a minute */
   take(kind: string, nowMs: number): boolean {
     let state = this.#kinds.get(kind);
     if (state === undefined) this.#kinds.set(kind, (state = { sinceMs: nowMs, written: 0, left: 0 }));
@@ -33,7 +30,7 @@ export class LineLimit {
     return false;
   }
 
-  /** Sums up the minutes that are over. */
+  /** Sums up the minutes that have ended. */
   sweep(nowMs: number): void {
     for (const [kind, { sinceMs, left }] of this.#kinds) {
       if (nowMs - sinceMs < MINUTE_MS) continue;
@@ -42,7 +39,6 @@ export class LineLimit {
     }
   }
 
-  /** Sums up what was left out so far. */
   flush(): void {
     this.sweep(Infinity);
   }

@@ -6,27 +6,27 @@ import { textLine } from './text-line.ts';
 
 export type { Logger };
 
-/** The level names of the SGLang router, in pino's words. */
+/** The SGLang router's names of levels, and pino's. */
 const levels = { debug: 'debug', info: 'info', warning: 'warn', error: 'error', critical: 'fatal' } as const;
 
-/** The levels as `--log-level` names them, by pino's words. */
+/** The names for `--log-level`, by pino's names. */
 const names: Readonly<Record<string, string>> = Object.fromEntries(
   Object.entries(levels).map(([name, label]) => [label, name]),
 );
-/** So long the last lines may take. */
+/** Milliseconds for writing the last lines. */
 const FLUSH_MS = 1_000;
 
-/** The log and where its lines go. */
+/** The log and its outputs. */
 export interface Log {
   readonly logger: Logger;
   droppedLines(): number;
   setLevel(level: Config['logLevel']): void;
-  /** Files may have been moved by others. */
+  /** After log rotation by another process. */
   reopen(): void;
   close(): Promise<void>;
 }
 
-/** Lines to the standard output and, where there are any, to files. @param format without it: text on a terminal, else JSON */
+/** Logs to stdout and, if given, to files. @param format by default text on a terminal, JSON otherwise */
 export function openLog(level: Config['logLevel'], files?: RotatingFile, format?: Config['logFormat']): Log {
   const stdout = new LineWriter(standardTarget(1), () => {});
   const writers = [stdout];
@@ -70,7 +70,7 @@ export function openLog(level: Config['logLevel'], files?: RotatingFile, format?
   };
 }
 
-/** A log that somebody else made and looks after. */
+/** A log that the caller made and closes. */
 export const givenLog = (logger: Logger): Log => ({
   logger,
   droppedLines: () => 0,

@@ -1,11 +1,11 @@
 import { Histogram } from './meters.ts';
 
-/** A block of the event loop that is longer than this is seen for certain, a shorter one by chance. */
+/** The resolution: a longer block of the event loop is always seen. */
 const LOOK_EVERY_MS = 20;
 
 /**
- * How much later than asked for the event loop comes to a timer. (The histogram of `node:perf_hooks` tells percentiles since
- * its start: they can't be added up over time, or over routers.)
+ * The delay of the event loop's timers. (The percentiles of the histogram in `node:perf_hooks` are since the process
+ * start, so they cannot be aggregated over time or over routers.)
  */
 export class LoopLag {
   readonly histogram = new Histogram();

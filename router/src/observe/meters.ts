@@ -7,7 +7,7 @@ export const SECONDS_BUCKETS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1200, 3600, 14_400,
 ];
 
-/** Counts of durations by bucket, in flat arrays: one addition per observation. */
+/** Durations by bucket, in flat arrays: one addition per observation. */
 export class Histogram {
   readonly counts = new Float64Array(SECONDS_BUCKETS.length + 1);
   sumSecs = 0;
@@ -22,9 +22,9 @@ export class Histogram {
   }
 }
 
-/** Counters of one worker's URL; they outlive the worker, as counters must. */
+/** The counters of one worker's URL, which outlive the worker. */
 export class WorkerMeters {
-  /** Answers by first digit of their status. */
+  /** Responses by the first digit of their status. */
   readonly byStatusClass = new Float64Array(6);
   failedAttempts = 0;
   promptTokens = 0;
@@ -33,20 +33,20 @@ export class WorkerMeters {
   cut = 0;
 }
 
-/** Counters that change with every request: plain numbers here, named and described in `metrics.ts`. */
+/** Counters that change with every request; the metrics that expose them are in `metrics/`. */
 export class Meters implements Observer {
   readonly duration = new Histogram();
   readonly firstByte = new Histogram();
-  /** Of those that had to wait to be let in. */
+  /** Of queued requests. */
   readonly queueWait = new Histogram();
-  /** Of those that were held after they were let in. */
+  /** Of held requests. */
   readonly held = new Histogram();
   readonly outcomes = { complete: 0, refused: 0, cut: 0, client_left: 0 };
-  /** The router's own errors, by code. */
+  /** Errors of the router itself, by code. */
   readonly errors = new Map<string, number>();
-  /** Failed attempts that were followed by another, by how they failed. */
+  /** Failed attempts that were followed by a retry, by failure. */
   readonly retries = new Map<string, number>();
-  /** Faults of plugins, by plugin and phase. */
+  /** Failures of plugins, by plugin and phase. */
   readonly pluginFailures = new Map<string, Map<string, number>>();
   readonly byWorker = new Map<string, WorkerMeters>();
   refusedHeads = 0;
@@ -57,7 +57,7 @@ export class Meters implements Observer {
     return meters;
   }
 
-  /** A request was refused before its head was read to the end: it is no exchange. */
+  /** A request was refused before its head was complete, so there is no exchange. */
   headRefused(code: string): void {
     this.refusedHeads++;
     add(this.errors, code);

@@ -1,12 +1,12 @@
 import { type Server, createServer } from 'node:http';
 
-/** A scraper that sends or takes nothing for so long is gone: it must not keep a connection, nor the router from closing. */
+/** Idle time after which a scraper's connection is closed, so that it cannot keep the router from closing. */
 const IDLE_MS = 10_000;
 const MAX_CONNECTIONS = 64;
 
 export type MetricsText = () => Promise<{ contentType: string; text: string }>;
 
-/** Answers every request with the metrics: a port of its own, so that scrapers need no access to the data port. */
+/** Serves the metrics on a separate port, so that scrapers need no access to the data port. */
 export function createMetricsServer(metricsText: MetricsText): Server {
   const options = { headersTimeout: IDLE_MS, requestTimeout: IDLE_MS, connectionsCheckingInterval: IDLE_MS / 4 };
   const server = createServer(options, (_request, response) => {

@@ -8,7 +8,6 @@ import { openFiles } from './open-files.ts';
 import type { MetricSources, MetricSpec } from './metrics/spec.ts';
 import { trajectoryMetrics } from './metrics/trajectories.ts';
 
-/** Every metric, once. */
 export const metrics: readonly MetricSpec[] = [
   ...requestMetrics,
   ...processMetrics,
@@ -17,7 +16,7 @@ export const metrics: readonly MetricSpec[] = [
   ...trajectoryMetrics,
 ];
 
-/** Exposes the flat counters through prom-client's registry: a metric there is anything that answers `get()`. */
+/** Registers the metrics with prom-client: anything with `get()` is a metric there. */
 export function createRegistry(sources: MetricSources): Registry {
   const registry = new Registry();
   for (const { name, type, help, read } of metrics) {
@@ -34,7 +33,7 @@ export function createRegistry(sources: MetricSources): Registry {
   return registry;
 }
 
-/** The text that scrapers get. One metric at a turn of the event loop: those of 500 workers would take it for 10 ms. */
+/** The response to a scrape. One metric per turn of the event loop, because those of 500 workers take 10 ms. */
 export async function metricsPage(registry: Registry): Promise<string> {
   await openFiles.look();
   const parts: string[] = [];

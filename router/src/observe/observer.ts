@@ -1,7 +1,7 @@
 import type { Exchange, Failure } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 
-/** Hears how attempts and exchanges end. It can't change one. */
+/** Is notified of the ends of attempts and exchanges, and cannot change them. */
 export interface Observer {
   attemptFailed?(x: Exchange, worker: Worker, failure: Failure, detail: string, willRetry: boolean): void;
   finished(x: Exchange): void;

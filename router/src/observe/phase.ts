@@ -1,16 +1,16 @@
 import type { Exchange } from '../exchange.ts';
 
-/** What a request under way waits for. */
+/** What a request in flight waits for. */
 export type Phase =
-  /** Its body, or a plugin, or the delay before a retry. */
+  /** Its body, a plugin, or the delay before a retry. */
   | 'receiving'
   /** Admission: --max-concurrent-requests, --worker-max-inflight or the rate limit. */
   | 'queued'
-  /** Its policy, or room at any worker. */
+  /** Its policy, or capacity at a worker. */
   | 'held'
-  /** The first byte of its worker's answer. */
+  /** The first byte of the response. */
   | 'waiting_for_first_byte'
-  /** The rest of the answer. */
+  /** The rest of the response. */
   | 'streaming';
 
 export function phaseOf(x: Exchange): Phase {

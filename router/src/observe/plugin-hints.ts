@@ -1,14 +1,14 @@
 import type { Logger } from './log.ts';
 import type { Observer } from './observer.ts';
 
-/** Paths that built-in plugins serve, and the options that load these. Without the plugin such a request goes to an engine. */
+/** Endpoints of built-in plugins and the options that load them. Without these such a request goes to an engine. */
 const served: readonly [path: RegExp, options: string][] = [
   [/^\/(retrieve_from_text|radix_tree)(\/|$)/, '--plugin radix-tree'],
   [/^\/sessions(\/|$)/, '--plugin chat-sessions'],
   [/^\/trajectories(\/|$)/, '--plugin radix-tree, --plugin chat-sessions or --capture-chat'],
 ];
 
-/** Says once per path why a request for a plugin's endpoint got an engine's 404. */
+/** Logs once per option why a request for a plugin's endpoint got an engine's 404. */
 export function pluginHints(log: Logger): Observer {
   const hinted = new Set<string>();
   return {

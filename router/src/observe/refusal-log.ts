@@ -1,14 +1,14 @@
-import { sessionOf } from '../classify/keys.ts';
+import { sessionOf } from '../classify/routing-keys.ts';
 import type { Exchange } from '../exchange.ts';
 import type { RouterError } from '../kit/errors.ts';
 import { LineLimit } from './line-limit.ts';
 import type { Logger } from './log.ts';
 import type { Observer } from './observer.ts';
 
-/** Lines for one error code in a minute; the others are counted. */
+/** Lines per error code and minute; the others are counted. */
 const LINES_PER_MINUTE = 10;
 
-/** Warns of every request that the router refused and every answer that was truncated, at any level up to warning. */
+/** Logs a warning for every request that the router refused and every truncated response. */
 export class RefusalLog implements Observer {
   readonly #log: Logger;
   readonly #options: { readonly sessionHeaders: readonly string[] };
@@ -25,7 +25,7 @@ export class RefusalLog implements Observer {
   finished(x: Exchange): void {
     if (x.outcome !== 'cut' && x.outcome !== 'refused') return;
     const code = x.error?.code ?? 'plugin_failed';
-    // Each answer that a hung engine leaves behind is written: it happens once, and its client has to be found.
+    // All failures of a hung engine are logged: they are rare, and each client must be found.
     if (code !== 'engine_hung' && !this.#limit.take(code, performance.now())) return;
     const session = sessionOf(x, this.#options.sessionHeaders);
     this.#log.warn(
@@ -45,7 +45,7 @@ export class RefusalLog implements Observer {
     );
   }
 
-  /** A request that was refused before its head was read to the end. */
+  /** A request that was refused before its head was complete. */
   refusedHead({ code, status, message }: RouterError, path: string): void {
     if (!this.#limit.take(code, performance.now())) return;
     this.#log.warn({ path, code, status, bytesSent: 0, detail: message }, 'request refused');
@@ -55,7 +55,7 @@ export class RefusalLog implements Observer {
     this.#limit.sweep(nowMs);
   }
 
-  /** Sums up what was not written. */
+  /** Logs what is summed up so far. */
   close(): void {
     this.#limit.flush();
   }

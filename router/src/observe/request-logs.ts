@@ -5,7 +5,7 @@ import type { Observer } from './observer.ts';
 import { RefusalLog } from './refusal-log.ts';
 import { WaitWatch } from './wait-watch.ts';
 
-/** All that is written about single requests. */
+/** Everything that is logged about single requests. */
 export class RequestLogs {
   readonly observers: readonly Observer[];
   readonly refusals: RefusalLog;
@@ -13,7 +13,7 @@ export class RequestLogs {
 
   /**
    * @param policyOf the name of the policy that chose for a request
-   * @param requests those under way
+   * @param requests those in flight
    */
   constructor(
     log: Logger,

@@ -5,7 +5,7 @@ interface Line {
   readonly [field: string]: unknown;
 }
 
-/** A line of the log as people read it: `2026-11-22T07:05:11.123Z WARNING request refused code=… worker=…`. @param json as pino wrote it */
+/** A log line as text: `2026-11-22T07:05:11.123Z WARNING request refused code=… worker=…`. @param json from pino */
 export function textLine(json: string): string {
   const { time, level, msg = '', ...fields } = JSON.parse(json) as Line;
   let text = `${time} ${level.toUpperCase().padEnd(7)} ${msg}`;
@@ -13,7 +13,7 @@ export function textLine(json: string): string {
   return `${text}\n`;
 }
 
-/** Quoted where its end would not be clear; line ends and control characters never pass. */
+/** Quoted if its end would be ambiguous; control characters are always escaped. */
 function shown(value: unknown): string {
   if (typeof value === 'string' && /^[\w.:/@%~+-]+$/.test(value)) return value;
   return JSON.stringify(value) ?? 'null';

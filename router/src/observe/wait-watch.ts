@@ -1,14 +1,14 @@
-import { sessionOf } from '../classify/keys.ts';
+import { sessionOf } from '../classify/routing-keys.ts';
 import type { Exchange } from '../exchange.ts';
 import { REASONS } from '../fleet/worker.ts';
 import type { Logger } from './log.ts';
 
-/** A request that is queued or held for longer is worth a warning; so is a stream at an unhealthy worker that was silent for longer. */
+/** A warning is logged for requests that are queued or held for longer, and for silent streams at unhealthy workers. */
 const LONG_MS = 30_000;
-/** How often it is said while it lasts. */
+/** The interval between warnings. */
 const REPEAT_MS = 30_000;
 
-/** The requests that wait for one cause: how many, and the one that has waited longest. */
+/** The requests that wait for one cause: their number and the oldest. */
 class Waiters {
   count = 0;
   #oldest: Exchange | null = null;
@@ -26,7 +26,7 @@ class Waiters {
     this.#oldestMs = waitedMs;
   }
 
-  /** For a line of the log. */
+  /** As fields of a log line. */
   describe(sessionHeaders: readonly string[]): object {
     const x = this.#oldest!;
     const session = sessionOf(x, sessionHeaders);
@@ -40,7 +40,7 @@ class Waiters {
   }
 }
 
-/** Warns while requests are held for long, or wait at a worker that failed its health checks: how many, the oldest, whose, why. */
+/** Logs a warning while requests are held for long, or wait at an unhealthy worker. */
 export class WaitWatch {
   readonly #log: Logger;
   readonly #options: { readonly sessionHeaders: readonly string[] };
@@ -67,7 +67,7 @@ export class WaitWatch {
         const waitedMs = nowMs - waiting.sinceMs;
         if (waitedMs > LONG_MS) held.add(x, waitedMs);
       } else if (x.isCounted && worker !== null && (worker.reasons & (REASONS.unhealthy | REASONS.hung)) !== 0) {
-        // A stream is a sign of life unless it has fallen silent.
+        // A stream counts only if it is silent.
         const silentMs = nowMs - (x.firstByteMs === 0 ? x.startMs : x.lastByteMs);
         if (x.firstByteMs === 0 || silentMs > LONG_MS) stuck.add(x, silentMs);
       }

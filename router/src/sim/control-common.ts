@@ -2,7 +2,7 @@
 
 import { readMessages, renderChat } from './chat-template.ts';
 import type { HttpCall } from './http-call.ts';
-import { metricsText } from './metrics.ts';
+import { metricsText } from './sim-metrics.ts';
 import { messages } from './messages.ts';
 import { chatCompletions, completions } from './openai.ts';
 import { responses } from './responses.ts';

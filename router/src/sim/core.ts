@@ -3,7 +3,7 @@
 import { appendFileSync } from 'node:fs';
 import { Driver } from './driver.ts';
 import { mix } from './mix.ts';
-import type { SimOptions } from './options.ts';
+import type { SimOptions } from './sim-options.ts';
 import { Sampler } from './sampler.ts';
 import { Scheduler } from './scheduler.ts';
 import type { Finish, FinishedRecord, Sequence } from './sequence.ts';

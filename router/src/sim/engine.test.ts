@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { startSimEngine, type SimEngine } from './engine.ts';
-import type { SimOptions } from './options.ts';
+import type { SimOptions } from './sim-options.ts';
 import type { FinishedRecord } from './sequence.ts';
 import { spawnSimEngine } from './spawn.ts';
 

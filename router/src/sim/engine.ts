@@ -5,7 +5,7 @@ import { commonRoutes } from './control-common.ts';
 import { sglangRoutes } from './control-sglang.ts';
 import { vllmRoutes } from './control-vllm.ts';
 import { Core, type SimStats } from './core.ts';
-import { resolveSimOptions, type SimOptions } from './options.ts';
+import { resolveSimOptions, type SimOptions } from './sim-options.ts';
 import { createEngineServer } from './server.ts';
 
 export interface SimEngine {

@@ -4,7 +4,7 @@
  */
 
 import { startSimEngine } from './engine.ts';
-import type { SimOptions } from './options.ts';
+import type { SimOptions } from './sim-options.ts';
 
 const options = JSON.parse(process.argv[2] ?? '{}') as Partial<SimOptions>;
 const engine = await startSimEngine(options).catch((error: NodeJS.ErrnoException) => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { resolveSimOptions, type SimOptions } from './options.ts';
+import { resolveSimOptions, type SimOptions } from './sim-options.ts';
 import { Sampler } from './sampler.ts';
 import { Scheduler } from './scheduler.ts';
 import { Sequence, type Sampling } from './sequence.ts';

@@ -6,7 +6,7 @@
  */
 
 import { KvCache } from './kv-cache.ts';
-import type { SimOptions } from './options.ts';
+import type { SimOptions } from './sim-options.ts';
 import { contextOf, readToken, type Sampler } from './sampler.ts';
 import type { Sequence } from './sequence.ts';
 import { StepCost } from './step-cost.ts';

@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { entryFile } from '../config/entry-file.ts';
 import type { SimStats } from './core.ts';
-import type { SimOptions } from './options.ts';
+import type { SimOptions } from './sim-options.ts';
 
 export interface SpawnedSimEngine {
   url: string;

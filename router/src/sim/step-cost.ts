@@ -1,6 +1,6 @@
 /** How long one engine step takes: linear in what it computes and in the memory it reads. */
 
-import type { SimOptions } from './options.ts';
+import type { SimOptions } from './sim-options.ts';
 
 export type StepCosts = Pick<
   SimOptions,

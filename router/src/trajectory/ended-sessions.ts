@@ -1,4 +1,4 @@
-import { sessionOf } from '../classify/keys.ts';
+import { sessionOf } from '../classify/routing-keys.ts';
 import type { Observer } from '../observe/observer.ts';
 import type { SessionEnd } from './session-calls.ts';
 

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { Bagged } from '../kit/bag.ts';
+import type { IndexedSetMember } from '../kit/indexed-set.ts';
 import { CopyPool } from '../kit/copy-pool.ts';
 import type { SocketReader } from './accepted-socket.ts';
 import type { RequestBody } from './request-body.ts';
@@ -37,12 +37,12 @@ export interface ClientWatcher {
  *
  * The answer's bytes are written as the engine framed them, one write per read.
  */
-export class ClientConnection implements Sink, ReaderOwner, SocketReader, Bagged {
+export class ClientConnection implements Sink, ReaderOwner, SocketReader, IndexedSetMember {
   readonly socket: Socket;
   /** When the bytes that are awaited now have to be here (monotonic ms); Infinity while nothing is awaited. */
   deadlineMs: number;
   /** Its place among its listener's. */
-  bagAt = -1;
+  setIndex = -1;
   source: Source | null = null;
   watcher: ClientWatcher | null = null;
   readonly #tcp: Socket;

@@ -1,6 +1,6 @@
 import { type Server, type Socket, createServer } from 'node:net';
 import { type SecureContext, type SecureContextOptions, TLSSocket, createSecureContext } from 'node:tls';
-import { Bag } from '../kit/bag.ts';
+import { IndexedSet } from '../kit/indexed-set.ts';
 import type { CoarseClock } from '../kit/clock.ts';
 import { readIntoBuffers } from './accepted-socket.ts';
 import { ClientConnection, type ConnectionOwner } from './client-connection.ts';
@@ -46,7 +46,7 @@ export class Listener implements ConnectionOwner {
   isDraining = false;
   #secureContext: SecureContext | null;
   readonly #mutualTls: MutualTls | null;
-  readonly connections = new Bag<ClientConnection>();
+  readonly connections = new IndexedSet<ClientConnection>();
   readonly limits: ConnectionLimits;
   #quietRounds = 0;
   readonly #server: Server;

@@ -1,6 +1,6 @@
 import { type LookupFunction, type Socket, connect } from 'node:net';
 import { type SecureContext, connect as connectTls } from 'node:tls';
-import type { Bagged } from '../kit/bag.ts';
+import type { IndexedSetMember } from '../kit/indexed-set.ts';
 import { TextWriter } from './text-writer.ts';
 
 /** What https engines are shown and must show. Shared, and replaced when certificates are read again. */
@@ -52,12 +52,12 @@ const READ_BYTES = 65_536;
 /** All engines' sockets read into this one buffer: what is read is used up before the next read (see `onread`). */
 const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
 /** One keep-alive connection to an engine, used by one exchange at a time. */
-export class UpstreamConnection implements Bagged {
+export class UpstreamConnection implements IndexedSetMember {
   readonly socket: Socket;
   readonly writer: TextWriter;
   user: UpstreamUser | null = null;
   /** Its place among its pool's. */
-  bagAt = -1;
+  setIndex = -1;
   isConnected = false;
   /** Exchanges that went over it before the present one. */
   uses = 0;

@@ -1,4 +1,4 @@
-import { Bag } from '../kit/bag.ts';
+import { IndexedSet } from '../kit/indexed-set.ts';
 import { type Endpoint, UpstreamConnection, type UpstreamUser } from './upstream-connection.ts';
 
 export interface PoolOptions {
@@ -13,7 +13,7 @@ export class UpstreamPool {
   readonly #options: PoolOptions;
   readonly #idle: UpstreamConnection[] = [];
   #isRetired = false;
-  readonly #open = new Bag<UpstreamConnection>();
+  readonly #open = new IndexedSet<UpstreamConnection>();
 
   constructor(endpoint: Endpoint, options: PoolOptions) {
     this.endpoint = endpoint;

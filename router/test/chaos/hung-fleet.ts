@@ -1,6 +1,6 @@
 import type { TestContext } from 'node:test';
 import { pino } from 'pino';
-import type { SimOptions } from '../../src/sim/options.ts';
+import type { SimOptions } from '../../src/sim/sim-options.ts';
 import { type SpawnedSimEngine, spawnSimEngine } from '../../src/sim/spawn.ts';
 import type { Router } from '../../src/router.ts';
 import type { Worker } from '../../src/fleet/worker.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
-import type { SimOptions } from '../../src/sim/options.ts';
+import type { SimOptions } from '../../src/sim/sim-options.ts';
 import type { FinishedRecord, SequenceScript } from '../../src/sim/sequence.ts';
 import type { Generated, Journal } from './journal.ts';
 

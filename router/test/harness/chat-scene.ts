@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import type { Router } from '../../src/router.ts';
 import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
-import type { SimOptions } from '../../src/sim/options.ts';
+import type { SimOptions } from '../../src/sim/sim-options.ts';
 import type { FinishedRecord } from '../../src/sim/sequence.ts';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
 import { type RouterOptions, startTestRouter, untilIdle } from './router.ts';

@@ -35,7 +35,7 @@ export function policyContext(
     options: { ...loadConfig({}, {}, undefined), ...options },
     nowMs: () => clock.nowMs,
     state: (name) => store.open(name),
-    knock: () => {},
+    retryHeld: () => {},
     trace: null,
     warn: () => {},
     ...rest,

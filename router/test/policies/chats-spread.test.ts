@@ -1,6 +1,6 @@
 import { equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
-import { policies } from '../../src/choose/policies.ts';
+import { policies } from '../../src/choose/built-in-policies.ts';
 import { connectClient } from '../harness/client.ts';
 import { post, startFleetScene } from '../harness/fleet.ts';
 import { untilIdle } from '../harness/router.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { pino } from 'pino';
 import { startSimEngine } from '../../src/sim/engine.ts';
-import type { SimOptions } from '../../src/sim/options.ts';
+import type { SimOptions } from '../../src/sim/sim-options.ts';
 import type { FinishedRecord } from '../../src/sim/sequence.ts';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
 import type { RouterParts } from '../../src/router.ts';

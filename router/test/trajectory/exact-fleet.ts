@@ -1,5 +1,5 @@
 import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
-import type { SimOptions } from '../../src/sim/options.ts';
+import type { SimOptions } from '../../src/sim/sim-options.ts';
 import type { FinishedRecord } from '../../src/sim/sequence.ts';
 
 /** What an engine sampled until it died. */

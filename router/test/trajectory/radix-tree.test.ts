@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type TestContext, test } from 'node:test';
 import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
-import type { SimOptions } from '../../src/sim/options.ts';
+import type { SimOptions } from '../../src/sim/sim-options.ts';
 import type { FinishedRecord } from '../../src/sim/sequence.ts';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
 import { decode, encode, endOfTurn } from '../../src/sim/tokenizer.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import type { SimOptions } from '../../src/sim/options.ts';
+import type { SimOptions } from '../../src/sim/sim-options.ts';
 import { encode } from '../../src/sim/tokenizer.ts';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
 import { metric } from '../admission/metric.ts';

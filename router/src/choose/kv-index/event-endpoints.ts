@@ -6,11 +6,11 @@ import { readWorkerUrl } from '../../fleet/worker-url.ts';
 type Endpoints = Pick<KvFeedOptions, 'endpoint' | 'replayEndpoint'>;
 
 /**
- * Where each worker tells of its cache. `--kv-event-endpoints` names it: `http://worker:8000=tcp://host:5557`, and after it
- * `replay=tcp://host:5558` if that engine has a replay. For all others it is the worker's host with `--kv-event-port` and
- * `--kv-replay-port`; a DP rank (`http://worker:8000@2`) has its rank added to both, as engines do it.
+ * The event endpoint of each worker. `--kv-event-endpoints` names it: `http://worker:8000=tcp://host:5557`, followed by
+ * `replay=tcp://host:5558` if that engine has a replay. Otherwise it is the worker's host with `--kv-event-port` and
+ * `--kv-replay-port`; for a DP rank (`http://worker:8000@2`) the rank is added to both, as engines do.
  *
- * Throws, in words for the user, when the list can't be read.
+ * Throws an error with a message for the user.
  */
 export function eventEndpoints({ kvEventEndpoints, kvEventPort, kvReplayPort }: Config): (url: string) => Endpoints {
   const listed = readList(splitList(kvEventEndpoints));

@@ -6,7 +6,7 @@ import type { Worker } from '../../fleet/worker.ts';
 import { eventEndpoints } from './event-endpoints.ts';
 import type { KvIndex } from './kv-index.ts';
 
-/** As `openKvEventFeed`; a test may put another one in its place. */
+/** As `openKvEventFeed`, for tests. */
 export type OpenFeed = (
   options: Parameters<typeof openKvEventFeed>[0],
   listener: Parameters<typeof openKvEventFeed>[1],
@@ -18,10 +18,10 @@ interface Heard {
   isReported: boolean;
 }
 
-/** Names of adapters that are remembered: trainers make a new one at every step. */
+/** Adapter names that are remembered: trainers make a new one at every step. */
 const MAX_LORAS = 10_000;
 
-/** Listens to every worker of the fleet for as long as it is one, and keeps the index as they tell. */
+/** Receives the events of every worker of the fleet and keeps the index up to date. */
 export class KvFeeds {
   readonly #index: KvIndex;
   readonly #endpointsOf: ReturnType<typeof eventEndpoints>;
@@ -43,12 +43,12 @@ export class KvFeeds {
     });
   }
 
-  /** Whether engines know that model as an adapter, which shares no cached block with the model itself. */
+  /** Whether engines report that model as an adapter, which shares no cached block with the base model. */
   isLora(model: string): boolean {
     return this.#loras.has(model);
   }
 
-  /** It serves: an engine that serves and is not to be heard is worth a word, once. */
+  /** A worker that serves requests but sends no events is logged once. */
   serves(worker: Worker): void {
     const heard = this.#heard.get(worker);
     if (heard === undefined || heard.isReported || heard.feed === null || typeof heard.feed === 'string') return;
@@ -75,7 +75,7 @@ export class KvFeeds {
     const endpoints = this.#endpointsOf(worker.url);
     const heard: Heard = { endpoint: endpoints.endpoint, feed: null, isReported: false };
     this.#heard.set(worker, heard);
-    // Who is removed again at once is not even asked.
+    // A worker that is removed at once is not connected to.
     await Promise.resolve();
     const isOurs = (): boolean => this.#heard.get(worker) === heard;
     if (!isOurs()) return;
@@ -90,7 +90,7 @@ export class KvFeeds {
           try {
             for (const event of events) this.#take(worker, event);
           } catch (error) {
-            // No memory for it: that must not cost more than what it would have told.
+            // Out of memory: only the state of this cache is lost.
             lose((error as Error).message);
           }
         },

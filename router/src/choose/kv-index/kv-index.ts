@@ -2,7 +2,7 @@ import type { BlocksRemoved, BlocksStored, KvEvent } from '../../engines/kv-even
 import { SlotBlocks, tierOf } from './slot-blocks.ts';
 import { type Root, TokenChain, baseRoot, rootOf } from './token-chain.ts';
 
-/** Layers that read a part of the prompt only: their blocks don't tell how much of it has to be computed again. */
+/** Kinds of layers that read only a part of the prompt, so their blocks do not show how much must be computed. */
 const partialKinds = new Set([
   'sliding_window',
   'sliding_window_mla',
@@ -12,18 +12,18 @@ const partialKinds = new Set([
   'cross_attention',
 ]);
 
-/** Of several cache groups the one with whole prompts is followed: a kind that is known to be, else one that may be. */
+/** The cache group with whole prompts is followed: a known kind first, then an unknown one. */
 const rankOf = (kind: string | null): number => (kind === null ? 1 : partialKinds.has(kind) ? 0 : 2);
 
 /**
- * What every engine has in its prefix cache, as the engines themselves tell: by worker's slot, the blocks under a hash of
- * their tokens and of all tokens before them. Engines' own hashes can't be computed here, they are translated when an
- * event comes. It holds what engines hold, 46 to 92 bytes a block as it grows, and forgets as they do.
+ * The prefix caches of all engines as they report them: per slot, the blocks by a hash of their tokens and all tokens
+ * before them. The engines' own hashes cannot be computed here, so they are translated when an event arrives. It holds
+ * what the engines hold, at 46 to 92 bytes per block.
  */
 export class KvIndex {
   readonly #slots: (SlotBlocks | undefined)[] = [];
   readonly #chain = new TokenChain();
-  /** Of the prompt that is asked for: the hashes of its blocks as `lo, hi`, and how many of them are known yet. */
+  /** For the prompt being matched: the hashes of its blocks as `lo, hi`, and how many are computed. */
   #hashes = new Uint32Array(256);
   #hashed = 0;
 
@@ -41,7 +41,7 @@ export class KvIndex {
     const words = new Uint32Array(blocks.buffer, blocks.byteOffset, blocks.length * 2);
     const tier = tierOf(event.medium, event.isRemote);
     if (tokenIds.length === 0) {
-      // A copy of what is known by its handle.
+      // A copy of a block that is known by its handle.
       for (let i = 0; i < words.length; i += 2) {
         if (held.locate(words[i]!, words[i + 1]!, chain)) held.add(words[i]!, words[i + 1]!, tier, chain);
         else held.unplaced++;
@@ -75,15 +75,12 @@ export class KvIndex {
     this.#slots[slot]?.clear();
   }
 
-  /** Nothing is known of this slot any more: its worker is gone, or events were missed. */
+  /** The worker was removed, or events were missed. */
   drop(slot: number): void {
     this.#slots[slot] = undefined;
   }
 
-  /**
-   * @returns how many of the first tokens are cached there: whole blocks, those outside the GPU's memory counted for less
-   *   (`tierCredits`).
-   */
+  /** @returns how many of the first tokens are cached there, in whole blocks, weighted by `tierCredits` */
   match(slot: number, tokenIds: Int32Array, root: Root = baseRoot): number {
     const held = this.#slots[slot];
     if (held === undefined || held.size === 0) return 0;
@@ -91,12 +88,12 @@ export class KvIndex {
     return this.#walk(held, tokenIds);
   }
 
-  /** `match` for several slots at once: a block is hashed once for all, and only as far as any of them goes. */
+  /** `match` for several slots at once: each block is hashed once, and only as far as any slot matches. */
   matchAll(slots: ArrayLike<number>, tokenIds: Int32Array, out: Float64Array, root: Root = baseRoot): void {
     out.fill(0, 0, slots.length);
     let doneSize = 0;
     for (;;) {
-      // One round for each size of blocks, the smallest first.
+      // One round per block size, the smallest first.
       let blockSize = Number.POSITIVE_INFINITY;
       for (let i = 0; i < slots.length; i++) {
         const held = this.#slots[slots[i]!];
@@ -114,7 +111,7 @@ export class KvIndex {
     }
   }
 
-  /** Different blocks of a slot, and how many could not be placed: what the engine was not heard to begin. */
+  /** Distinct blocks of a slot, and how many could not be placed because their parent is unknown. */
   stateOf(slot: number): { blocks: number; unplaced: number; blockSize: number; bytes: number } {
     const held = this.#slots[slot];
     if (held === undefined) return { blocks: 0, unplaced: 0, blockSize: 0, bytes: 0 };
@@ -126,7 +123,7 @@ export class KvIndex {
     this.#hashed = 0;
   }
 
-  /** From the prompt's first block on, as far as the slot holds it. What was hashed for another slot is not hashed again. */
+  /** From the first block on, as far as the slot has it. Hashes computed for another slot are reused. */
   #walk(held: SlotBlocks, tokenIds: Int32Array): number {
     const { blockSize } = held;
     const blocks = Math.floor(tokenIds.length / blockSize);
@@ -153,7 +150,7 @@ export class KvIndex {
     this.#hashes[2 * i + 1] = chain.hi;
   }
 
-  /** Sets the chain to where the event's first block goes on. @returns false: that place is unknown. */
+  /** Sets the chain to where the event's first block continues. @returns false if that place is unknown */
   #begin(held: SlotBlocks, { parent, lora, salt }: BlocksStored): boolean {
     if (parent === null) {
       this.#chain.start(rootOf(lora, salt));

@@ -1,7 +1,7 @@
 import type { TokenChain } from './token-chain.ts';
 import { U64Table } from './u64-table.ts';
 
-/** The memories that hold cached blocks, best first, as engines call them in lower case. */
+/** The kinds of memory that hold cached blocks, best first, by the engines' names in lower case. */
 const media = [
   ['gpu'],
   ['cpu', 'cpu_pinned', 'host'],
@@ -11,12 +11,12 @@ const media = [
 const EXTERNAL = 2;
 
 /**
- * What a token cached in each of them counts, against 1 for one in the GPU: a block elsewhere has to be fetched first. The
- * figures are vllm-router's: host 0.8, external 0.6, disk 0.3.
+ * The weight of a cached token in each of them, because a block outside the GPU must be fetched first. The values are
+ * vllm-router's: host 0.8, external 0.6, disk 0.3.
  */
 export const tierCredits = [1, 0.8, 0.6, 0.3] as const;
 
-/** @returns which of `tierCredits` is meant. Unknown memories count least; where none is named it is the GPU's. */
+/** @returns the index in `tierCredits`; an unknown memory counts least, none means the GPU */
 export function tierOf(medium: string | null, isRemote: boolean): number {
   const name = (medium ?? 'gpu').toLowerCase();
   const tier = media.findIndex((names) => names.includes(name));
@@ -24,7 +24,7 @@ export function tierOf(medium: string | null, isRemote: boolean): number {
   return isRemote ? Math.max(known, EXTERNAL) : known;
 }
 
-/** Counts of four tiers in one 32-bit value, 8 bits each; where 255 are reached it is no longer exact. */
+/** Counts of four tiers in one 32-bit value, 8 bits each; a count stays at 255. */
 const countAt = (counts: number, tier: number): number => (counts >>> (tier * 8)) & 0xff;
 const one = (tier: number): number => 1 << (tier * 8);
 
@@ -34,25 +34,25 @@ const HASH_LO = 3;
 const HASH_HI = 4;
 
 /**
- * What one engine's cache holds. `handles`: the engine's name of a block → how many copies of it are in each tier, and the
- * hash of its tokens. `hashes`: hash of tokens → how many handles stand for it in each tier.
+ * The blocks in one engine's cache. `handles`: the engine's name of a block → its copies per tier, and the hash of its
+ * tokens. `hashes`: hash of tokens → handles with this hash per tier.
  *
- * Copies are counted since engines tell of each: vLLM stores and removes the same handle twice where two requests computed
- * the same block at once.
+ * Copies are counted because engines report each one: vLLM stores and removes the same handle twice if two requests
+ * computed the same block at once.
  */
 export class SlotBlocks {
-  /** Tokens in a block; 0: not known yet. */
+  /** Tokens per block; 0: not known yet. */
   blockSize = 0;
-  /** The cache group that is followed; null: any. */
+  /** The cache group that is followed; null for any. */
   group: number | null = null;
-  /** How well that group tells what is cached, see `KvIndex`. */
+  /** How well that group shows what is cached, see `KvIndex`. */
   groupRank = -1;
-  /** Blocks that could not be placed since their parent, or what they are, is unknown. */
+  /** Blocks that could not be placed, because their parent or their tokens are unknown. */
   unplaced = 0;
   readonly #handles = new U64Table(3);
   readonly #hashes = new U64Table(1);
 
-  /** Different blocks. */
+  /** Distinct blocks. */
   get size(): number {
     return this.#hashes.size;
   }
@@ -61,7 +61,7 @@ export class SlotBlocks {
     return this.#handles.cells.byteLength + this.#hashes.cells.byteLength;
   }
 
-  /** Sets `chain` to the hash of what the handle stands for. @returns false: it is unknown. */
+  /** Sets `chain` to the hash of the handle's block. @returns false if the handle is unknown */
   locate(lo: number, hi: number, chain: TokenChain): boolean {
     const at = this.#handles.find(lo, hi);
     if (at < 0) return false;
@@ -70,7 +70,7 @@ export class SlotBlocks {
     return true;
   }
 
-  /** One more copy of the block with the hash at which `chain` stands. */
+  /** Adds a copy of the block whose hash is in `chain`. */
   add(lo: number, hi: number, tier: number, chain: TokenChain): void {
     const handles = this.#handles;
     let at = handles.find(lo, hi);
@@ -89,7 +89,7 @@ export class SlotBlocks {
     if (count === 0) this.#addHash(tier, chain.lo, chain.hi);
   }
 
-  /** One copy less. What is not there was never placed. */
+  /** Removes a copy. A block that is not found was never placed. */
   remove(lo: number, hi: number, tier: number): void {
     const handles = this.#handles;
     const at = handles.find(lo, hi);
@@ -102,7 +102,7 @@ export class SlotBlocks {
     else handles.cells[at + COUNTS] = counts - one(tier);
   }
 
-  /** What a token of the block with this hash counts; 0: it is not here. */
+  /** The weight of a token of the block with this hash; 0 if it is not cached. */
   credit(lo: number, hi: number): number {
     const at = this.#hashes.find(lo, hi);
     if (at < 0) return 0;

@@ -1,12 +1,12 @@
-/** Where a chain begins: prompts of different adapters or salts share no block. */
+/** The start of a chain: prompts with different adapters or salts share no block. */
 export interface Root {
   readonly lo: number;
   readonly hi: number;
 }
 
 /**
- * The 64-bit hash of a block of tokens and of all blocks before it. Two lanes of murmur3, of different constants, mixed at
- * the end of every block. Not for keeping secrets: a collision costs a wrong guess of what is cached, no more.
+ * The 64-bit hash of a block of tokens and all blocks before it: two lanes of murmur3 with different constants, mixed
+ * at the end of every block. Not cryptographic: a collision only causes a wrong estimate of what is cached.
  */
 export class TokenChain {
   lo = 0;
@@ -17,7 +17,7 @@ export class TokenChain {
     this.hi = root.hi;
   }
 
-  /** Goes on by the block `tokenIds[from, to)`. */
+  /** Continues with the block `tokenIds[from, to)`. */
   next(tokenIds: Int32Array, from: number, to: number): void {
     let a = this.lo;
     let b = this.hi;
@@ -35,7 +35,7 @@ export class TokenChain {
     this.#settle(a ^ (to - from), b);
   }
 
-  /** Sets the chain apart from one without `key`. */
+  /** Makes the chain different from one without `key`. */
   mix(key: string): void {
     let a = this.lo;
     let b = this.hi;
@@ -66,7 +66,7 @@ function finalMix(h: number): number {
 
 const chain = new TokenChain();
 
-/** Of prompts to the model itself, without a salt. */
+/** For prompts to the base model without a salt. */
 export const baseRoot: Root = { lo: 0x9e3779b9, hi: 0x7f4a7c15 };
 
 export function rootOf(lora: string | null, salt: string | null): Root {

@@ -1,11 +1,11 @@
 const MIN_ROWS = 64;
 
 /**
- * A map from 64-bit keys to a few 32-bit values each, in one typed array: millions of entries that garbage collection
- * doesn't see. Open addressing; what was removed leaves no mark, so that it stays fast however often entries change.
+ * A map from 64-bit keys to a few 32-bit values each, in one typed array: millions of entries at no cost for garbage
+ * collection. Open addressing without tombstones, so that it stays fast however often entries change.
  *
- * A row is `lo, hi, value 0, value 1, …`, and is in use exactly when its value 0 is not 0. `at` is where a row begins in
- * `cells`: it is good until the next insert or remove.
+ * A row is `lo, hi, value 0, value 1, …`, and is in use if its value 0 is not 0. `at` is the index of a row in `cells`,
+ * valid until the next insert or remove.
  */
 export class U64Table {
   cells: Uint32Array;
@@ -18,7 +18,7 @@ export class U64Table {
     this.cells = new Uint32Array(MIN_ROWS * this.#width);
   }
 
-  /** @returns where its row is, -1 for none. */
+  /** @returns the row's index, or -1 */
   find(lo: number, hi: number): number {
     const { cells } = this;
     for (let row = home(lo, hi) & this.#mask; ; row = (row + 1) & this.#mask) {
@@ -28,7 +28,7 @@ export class U64Table {
     }
   }
 
-  /** Adds a key that is not there. @returns where its row is; the caller has to set its value 0. */
+  /** Adds a missing key. @returns its row; the caller must set value 0 */
   insert(lo: number, hi: number): number {
     const rows = this.#mask + 1;
     if (this.size >= rows * 0.7) this.#resize(rows * 2);
@@ -40,7 +40,7 @@ export class U64Table {
     const { cells } = this;
     const width = this.#width;
     let hole = at / width;
-    // Rows behind the hole that would no longer be found move up into it.
+    // Rows after the hole that could not be found any more move into it.
     for (let row = (hole + 1) & this.#mask; cells[row * width + 2] !== 0; row = (row + 1) & this.#mask) {
       const from = row * width;
       const wanted = home(cells[from]!, cells[from + 1]!) & this.#mask;

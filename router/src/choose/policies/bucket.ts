@@ -3,17 +3,17 @@ import type { Worker } from '../../fleet/worker.ts';
 import { isImbalanced } from '../imbalance.ts';
 import type { Policy, PolicyContext } from '../policy.ts';
 import { PromptBands } from '../prompt-bands.ts';
-import { Turns } from '../turns.ts';
+import { TieBreaker } from '../tie-breaker.ts';
 
 /**
- * For prefill: prompts of like length to the same workers, short ones to the first, so that none waits behind a long one.
- * The bands are cut anew every `--bucket-adjust-interval-secs` from the lengths seen, each with the same sum of bytes.
- * When loads lie too far apart (`--balance-abs-threshold`, `--balance-rel-threshold`), or without a prompt: least in
- * flight.
+ * For prefill: sends prompts of similar length to the same workers, short ones first, so that no short prompt waits for
+ * a long one. Every `--bucket-adjust-interval-secs` the bands are computed again from the lengths seen, each with the
+ * same sum of bytes. If the loads differ too much (`--balance-abs-threshold`, `--balance-rel-threshold`), or without a
+ * prompt: least in flight.
  */
 export function bucket({ fleet, nowMs, options }: PolicyContext): Policy {
   const bands = new PromptBands(options.bucketAdjustIntervalSecs * 1_000, nowMs());
-  const turns = new Turns();
+  const ties = new TieBreaker();
   const load = (worker: Worker): number => fleet.load(worker);
   const inBand = (x: Exchange, workers: readonly Worker[]): readonly Worker[] => {
     if (x.prompt === null || isImbalanced(fleet, workers, options)) return workers;
@@ -23,9 +23,9 @@ export function bucket({ fleet, nowMs, options }: PolicyContext): Policy {
   return {
     needs: 'prompt',
     choose(x, workers) {
-      // A prompt counts once, however often it is tried.
+      // A prompt counts once, whatever the number of attempts.
       if (x.prompt !== null && x.attempts === 0) bands.see(x.prompt.bytes, nowMs());
-      return turns.least(inBand(x, workers), load).alone;
+      return ties.least(inBand(x, workers), load).alone;
     },
     explain(x, workers) {
       const members = inBand(x, workers);

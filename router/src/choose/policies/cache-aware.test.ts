@@ -38,7 +38,7 @@ const words = (seed: number, bytes: number): string => {
 const blocksOf = (policy: Policy, { workers }: Fleet): number[] =>
   policy.explain!(exchangeOf(), workers).map(({ terms }) => terms['blocks']!);
 
-test('the turns of a conversation stay at one worker, conversations spread', () => {
+test('the ties of a conversation stay at one worker, conversations spread', () => {
   const { place } = setUp(4);
   const homes = Array.from({ length: 8 }, (_, i) => place(promptOf(words(i, 400))));
   assert.deepEqual(new Set(homes).size, 4);

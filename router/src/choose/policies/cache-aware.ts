@@ -5,24 +5,24 @@ import { unitsOf } from '../../kit/block-hash.ts';
 import { isImbalanced } from '../imbalance.ts';
 import type { Policy, PolicyContext } from '../policy.ts';
 import { PrefixIndex } from '../prefix-index/prefix-index.ts';
-import { Turns } from '../turns.ts';
+import { TieBreaker } from '../tie-breaker.ts';
 
 /**
- * The worker that has seen most of the prompt, if that is more than `--cache-threshold` of it; else the one that has seen
- * least of all prompts, and so has most room. When loads lie too far apart (`--balance-abs-threshold`,
+ * The worker that was sent most of the prompt, if that is more than `--cache-threshold` of it; else the worker that was
+ * sent the fewest prompt bytes, whose cache has most room. If the loads differ too much (`--balance-abs-threshold`,
  * `--balance-rel-threshold`), or without a prompt: least in flight. Ties: least in flight, then in turn.
  *
- * What a worker has seen is what it was sent; the least recently used goes first, beyond `--max-tree-size`.
+ * The least recently used blocks are forgotten beyond `--max-tree-size`.
  */
 export function cacheAware({ fleet, options }: PolicyContext): Policy {
   const index = new PrefixIndex(options.maxTreeSize);
-  const turns = new Turns();
+  const ties = new TieBreaker();
   const load = (worker: Worker): number => fleet.load(worker);
   const stopListening = fleet.onEvent((event, worker) => {
     if (event === 'removed') index.drop(worker.slot);
   });
 
-  /** Those that the cache speaks for: at least one. */
+  /** The workers that are best by their caches: at least one. */
   const preferred = (prompt: Prompt, workers: readonly Worker[]): readonly Worker[] => {
     const path = pathOf(prompt);
     const matches = workers.map(({ slot }) => index.match(slot, path));
@@ -38,9 +38,9 @@ export function cacheAware({ fleet, options }: PolicyContext): Policy {
   return {
     needs: 'prompt',
     choose({ prompt }: Exchange, workers) {
-      if (prompt === null || prompt.bytes === 0) return turns.least(workers, load).alone;
+      if (prompt === null || prompt.bytes === 0) return ties.least(workers, load).alone;
       const candidates = isImbalanced(fleet, workers, options) ? workers : preferred(prompt, workers);
-      const worker = turns.least(candidates, load);
+      const worker = ties.least(candidates, load);
       index.insert(worker.slot, pathOf(prompt));
       return worker.alone;
     },
@@ -64,12 +64,11 @@ export function cacheAware({ fleet, options }: PolicyContext): Policy {
   };
 }
 
-/** A prompt without a whole block is one block of its own, so that the same one still finds its worker. */
+/** A prompt without a whole block is one block of its own, so that the same prompt still finds its worker. */
 function pathOf({ blocks, hash }: Prompt): Uint32Array {
   return blocks.length > 0 ? blocks : Uint32Array.of(hash);
 }
 
-/** How much of the prompt so many blocks of its path cover. */
 function bytesOf(blocks: number, prompt: Prompt): number {
   return Math.min(unitsOf(blocks), prompt.bytes);
 }

@@ -3,11 +3,11 @@ import { WorkerRing } from '../worker-ring.ts';
 import { leastInflight } from './least-inflight.ts';
 
 /**
- * All exchanges of a key to one worker, by a ring of the workers' URLs. While that worker is away its keys go to the next
- * one clockwise, each key to its own next. Without any key: least in flight.
+ * Sends all requests of a key to one worker, by a hash ring of the workers' URLs. While that worker is not eligible,
+ * each of its keys goes to the key's own next worker on the ring. Without a key: least in flight.
  *
- * With `--hash-load-factor` no worker takes more than that many times its share of what is under way (consistent hashing
- * with bounded loads, Mirrokni et al. 2016): what it can't take goes to the next one clockwise.
+ * With `--hash-load-factor` no worker gets more than that many times its share of the requests in flight (consistent
+ * hashing with bounded loads, Mirrokni et al. 2016): the rest goes to the next worker on the ring.
  */
 export function consistentHash(context: PolicyContext): Policy {
   const { fleet } = context;
@@ -21,7 +21,7 @@ export function consistentHash(context: PolicyContext): Policy {
       const { key } = x;
       if (key === null) return keyless.choose(x, workers);
       const worker = ring.find(key.value, workers);
-      // Asked each time: the level of the log may change.
+      // Read at each choice, because the log level may change.
       const { trace } = context;
       if (trace !== null) {
         const text = `${key.source}:${key.value}`;

@@ -7,16 +7,16 @@ import { KvFeeds, type OpenFeed } from '../kv-index/kv-feeds.ts';
 import { KvIndex } from '../kv-index/kv-index.ts';
 import { rootOf } from '../kv-index/token-chain.ts';
 import type { Policy, PolicyContext } from '../policy.ts';
-import { Turns } from '../turns.ts';
+import { TieBreaker } from '../tie-breaker.ts';
 
 /**
- * The worker that has the fewest tokens before the answer begins: those of the prompt that are not in its cache, as the
- * engines themselves tell (`--kv-event-endpoints`, `--kv-event-port`), and those of the prompts that it works on already.
- * Ties take turns.
+ * The worker with the fewest tokens to compute before the response begins: those of the prompt that are not in its KV
+ * cache, as the engine reports it (`--kv-event-endpoints`, `--kv-event-port`), and those of the prompts in flight
+ * there. Ties are broken in turn.
  *
- * A token to compute and a token of a prompt under way weigh the same, as in Dynamo's router by default: a cached prompt is
- * worth as much as a difference in load of its own size. What a worker has in slower memory counts for less; of a worker
- * that is not heard, nothing. Prompts sent as text or chat can't be looked up without a tokenizer: least in flight.
+ * A token to compute and a token of a prompt in flight weigh the same, as in Dynamo's router by default. Tokens in
+ * slower memory count less. A worker whose events are not received counts as empty. Prompts sent as text or chat cannot
+ * be looked up without a tokenizer: least in flight.
  */
 export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed, whyNot = whyNoKvEvents): Policy {
   const { fleet, options, warn } = context;
@@ -25,7 +25,7 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
   const index = new KvIndex();
   const feeds = new KvFeeds(fleet, index, options, open, warn);
   const reader = new PromptIdReader();
-  const turns = new Turns();
+  const ties = new TieBreaker();
   /** By slot. */
   const underWay: number[] = [];
   const cached: number[] = [];
@@ -38,7 +38,7 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
   };
   const idsOf = ({ prompt, body }: Exchange): PromptIds | null => prompt && reader.read(body, prompt.field);
 
-  /** Sets in `cached`, by slot, how much of the prompt these workers have. */
+  /** Sets in `cached`, by slot, how many tokens of the prompt these workers hold. */
   const lookUp = ({ ids, salt }: PromptIds, { model }: Exchange, workers: readonly Worker[]): void => {
     if (slots.length !== workers.length) {
       slots = new Int32Array(workers.length);
@@ -53,9 +53,9 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
     needs: 'prompt',
     choose(x, workers) {
       const prompt = idsOf(x);
-      if (prompt === null) return turns.least(workers, load).alone;
+      if (prompt === null) return ties.least(workers, load).alone;
       lookUp(prompt, x, workers);
-      return turns.least(workers, ({ slot }) => prompt.ids.length - cached[slot]! + (underWay[slot] ?? 0)).alone;
+      return ties.least(workers, ({ slot }) => prompt.ids.length - cached[slot]! + (underWay[slot] ?? 0)).alone;
     },
     begun: (x, worker) => count(x, worker, 1),
     ended(x, worker) {

@@ -1,14 +1,14 @@
 import type { Worker } from '../../fleet/worker.ts';
 import type { Policy, PolicyContext } from '../policy.ts';
-import { Turns } from '../turns.ts';
+import { TieBreaker } from '../tie-breaker.ts';
 
-/** The worker with the fewest exchanges under way; ties take turns. */
+/** The worker with the fewest requests in flight. Ties are broken in turn. */
 export function leastInflight({ fleet }: PolicyContext): Policy {
-  const turns = new Turns();
+  const ties = new TieBreaker();
   const load = (worker: Worker): number => fleet.load(worker);
   return {
     needs: 'nothing',
-    choose: (_x, workers) => turns.least(workers, load).alone,
+    choose: (_x, workers) => ties.least(workers, load).alone,
     explain: (_x, workers) => workers.map((worker) => ({ worker: worker.url, terms: { load: fleet.load(worker) } })),
   };
 }

@@ -2,8 +2,8 @@ import type { Worker } from '../../fleet/worker.ts';
 import type { Policy, PolicyContext } from '../policy.ts';
 
 /**
- * Two different workers by chance, the one with fewer requests of them: by the router's own counts and, with
- * `--engine-load-interval-secs`, what engines report beyond them.
+ * Picks two different workers at random and chooses the one with fewer requests: by the router's own counts and, with
+ * `--engine-load-interval-secs`, the requests of other clients that engines report.
  */
 export function powerOfTwo({ fleet, random }: PolicyContext): Policy {
   const load = (worker: Worker): number => fleet.load(worker) + worker.foreignLoad;

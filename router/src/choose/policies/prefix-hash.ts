@@ -6,12 +6,13 @@ import { leastInflight } from './least-inflight.ts';
 
 const LOAD_FACTOR = 1.25;
 
-/** Bytes from the middle of a prompt's first block to its end: added, they make whole blocks of the nearest size. */
+/** Half of a block: added to a length, it rounds the length to the nearest number of whole blocks. */
 const HALF_BLOCK = 32;
 
 /**
- * Prompts that begin alike go to the same worker, by a ring of the workers' URLs: the first `--prefix-hash-tokens` count.
- * No worker takes more than `--hash-load-factor` times its share of what is under way. Without a prompt: least in flight.
+ * Sends prompts with the same first `--prefix-hash-tokens` to the same worker, by a hash ring of the workers' URLs. No
+ * worker gets more than `--hash-load-factor` times its share of the requests in flight. Without a prompt: least in
+ * flight.
  */
 export function prefixHash(context: PolicyContext): Policy {
   const { fleet, options } = context;
@@ -28,10 +29,10 @@ export function prefixHash(context: PolicyContext): Policy {
   };
 }
 
-/** What stands for the prompt's first `tokens` tokens, to the nearest block; for all of it when it has no whole block. */
+/** The ring key of the prompt's first `tokens` tokens, to the nearest block; of a prompt without a block, its hash. */
 export function prefixKey({ blocks, bytes, tokens: all, hash }: Prompt, tokens: number): string {
   if (blocks.length === 0) return hash.toString(36);
-  // To a whole byte: the ratio is the same for all prompts that begin alike, but for its last bit.
+  // Rounded to a byte: prompts with the same beginning have the same ratio except for its last bit.
   const wanted = Math.max(1, blockCount(Math.round((tokens * bytes) / all) + HALF_BLOCK));
   return blocks[Math.min(wanted, blocks.length) - 1]!.toString(36);
 }

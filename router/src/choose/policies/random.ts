@@ -1,6 +1,6 @@
 import type { Policy, PolicyContext } from '../policy.ts';
 
-/** Any worker, each as likely as the others. */
+/** Any worker, with equal probability. */
 export function random({ random: chance }: PolicyContext): Policy {
   return {
     needs: 'nothing',

@@ -7,7 +7,7 @@ import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { memoryStore } from '../state.ts';
 import type { PolicyContext } from '../policy.ts';
-import { MAX_OPEN } from '../rollout/sessions.ts';
+import { MAX_OPEN } from '../rollout/open-sessions.ts';
 import { rollout } from './rollout.ts';
 
 /** Tokens of text that one worker of these fleets holds. */
@@ -37,7 +37,7 @@ function scene(workers: number, rest: Partial<PolicyContext> = {}) {
     policy.begun!(x, worker);
     return worker;
   };
-  const knock = (): void => {
+  const retryHeld = (): void => {
     for (let x = policy.nextHeld!(held); x !== null; x = policy.nextHeld!(held)) if (ask(x) === null) return;
   };
   const answer = (x: Exchange, answerTokens = 100): void => {
@@ -49,9 +49,9 @@ function scene(workers: number, rest: Partial<PolicyContext> = {}) {
     x.endMs = context.clock.nowMs;
     fleet.finish(worker);
     policy.ended!(x, worker);
-    knock();
+    retryHeld();
   };
-  return { fleet, workers: all, context, policy, held, running, ask, answer, knock };
+  return { fleet, workers: all, context, policy, held, running, ask, answer, retryHeld };
 }
 
 const text = (name: string, tokens: number): string =>
@@ -150,7 +150,7 @@ test('sessions wait when the fleet is full, and the longest expected goes first 
   assert.equal(s.held.size, 6 - placed.length);
   s.answer(placed[0]!);
   assert.equal(s.policy.sessionEnded!(placed[0]!.session), true);
-  s.knock();
+  s.retryHeld();
   assert.equal(s.held.size, 5 - placed.length, 'room that was freed is used at once');
 });
 
@@ -290,7 +290,7 @@ test('nothing waits beside an engine that does nothing, and all are served in th
           plan.tokens += 300;
           if (plan.turns > 0) begin(plan);
           else s.policy.sessionEnded!(plan.name);
-          s.knock();
+          s.retryHeld();
         }
         assert.equal(s.held.size, 0);
         assert.ok(left.every(({ turns }) => turns === 0));

@@ -1,44 +1,49 @@
 import type { Candidate, Exchange } from '../../exchange.ts';
 import type { Placement, Worker } from '../../fleet/worker.ts';
 import type { Hold, Policy, PolicyContext } from '../policy.ts';
-import { Book } from '../rollout/book.ts';
+import { RolloutTracker } from '../rollout/tracker.ts';
 import { costAt, noCost } from '../rollout/cost.ts';
-import type { Lane } from '../rollout/lane.ts';
+import type { WorkerState } from '../rollout/worker-state.ts';
 import { type Waiting, fits, goesBefore, mustPause, waitingOf } from '../rollout/residency.ts';
-import type { Turn } from '../rollout/turn.ts';
+import type { RolloutRequest } from '../rollout/request.ts';
 
-/** For this much context there must be room before anybody who waits is asked. */
+/** Held requests are retried only when some worker has room for this much context. */
 const LEAST_TOKENS = 1_000;
-/** Costs that differ by less are the same: what every chat begins with must not draw them all to one worker. */
+/** Costs that differ by less count as equal: otherwise a prefix that all chats share would draw them to one worker. */
 const SAME_SECS = 0.005;
-/** A session moves only where it costs less than this share of staying: what is learned of costs is never that exact. */
+/** A session moves only if the cost is less than this share of the cost of staying, because estimates are not exact. */
 const MOVE_BELOW = 0.8;
 
 /**
- * For rollouts: places each exchange where it costs everybody the least time. When the open sessions want more context than the
- * fleet can hold, it lets some of them wait between turns until an engine has room, instead of having all evict each other.
+ * For rollouts: places each request where it costs all requests the least time. If the open sessions need more context
+ * than the fleet can hold, it holds some of them between turns until an engine has room, so that they do not evict each
+ * other.
  *
- * It sees only what passes the router: prompts, lengths and times of answers, ends of sessions.
+ * It knows only what passes the router: prompts, lengths and times of responses, ends of sessions.
  */
 export function rollout(context: PolicyContext): Policy {
   const { fleet, options, nowMs } = context;
-  const book = new Book(context);
-  const { workload } = book;
+  const tracker = new RolloutTracker(context);
+  const { workload } = tracker;
   const maxWaitMs = options.residencyMaxWaitSecs * 1000;
   const terms = noCost();
   let costs = new Float64Array(16);
   let start = 0;
 
-  const cost = (turn: Turn, lane: Lane): number =>
-    costAt(lane, turn, book.cachedTokens(turn, lane), turn.group.placed.get(lane) ?? 0, nowMs(), terms);
+  const cost = (request: RolloutRequest, state: WorkerState): number =>
+    costAt(state, request, tracker.cachedTokens(request, state), request.group.placed.get(state) ?? 0, nowMs(), terms);
 
-  /** The cheapest of the workers that `isOpen`; null where none is. Those that cost about the same get their turns. */
-  function cheapest(turn: Turn, workers: readonly Worker[], isOpen: (lane: Lane) => boolean): Worker | null {
+  /** The cheapest worker that `isOpen`, or null. Workers of about equal cost are chosen in turn. */
+  function cheapest(
+    request: RolloutRequest,
+    workers: readonly Worker[],
+    isOpen: (state: WorkerState) => boolean,
+  ): Worker | null {
     if (costs.length < workers.length) costs = new Float64Array(2 * workers.length);
     let least = Infinity;
     for (let i = 0; i < workers.length; i++) {
-      const lane = book.lane(workers[i]!);
-      costs[i] = isOpen(lane) ? cost(turn, lane) * (lane === turn.session?.home ? MOVE_BELOW : 1) : Infinity;
+      const state = tracker.workerState(workers[i]!);
+      costs[i] = isOpen(state) ? cost(request, state) * (state === request.session?.home ? MOVE_BELOW : 1) : Infinity;
       if (costs[i]! < least) least = costs[i]!;
     }
     if (least === Infinity) return null;
@@ -48,55 +53,57 @@ export function rollout(context: PolicyContext): Policy {
     return workers[at]!;
   }
 
-  /** Sessions wait for room only where their ends are told: otherwise room is never known to be free. */
+  /** Sessions are held only if clients signal session ends: otherwise the router never knows when room is free. */
   const hasResidency = (): boolean => maxWaitMs > 0 && workload.hasTurns && workload.hasEndSignals;
 
-  /** Waiting is for batches: not for requests without a session, nor for those that must be answered in time. */
-  const mayWait = (x: Exchange, turn: Turn): boolean => turn.session !== null && !x.isOverdue && x.timeoutMs === 0;
+  /** Only batch work is held: not requests without a session, nor those with a deadline. */
+  const mayWait = (x: Exchange, request: RolloutRequest): boolean =>
+    request.session !== null && !x.isOverdue && x.timeoutMs === 0;
 
-  function withRoom(turn: Turn, workers: readonly Worker[]): Worker | null {
-    const session = turn.session!;
+  function withRoom(request: RolloutRequest, workers: readonly Worker[]): Worker | null {
+    const session = request.session!;
     const { home } = session;
     if (home !== null && !workers.includes(home.worker)) session.settle(null);
     else if (home !== null && mustPause(session, workload.turns)) {
-      turn.hasGivenWay = true;
+      request.hasGivenWay = true;
       session.settle(null);
     }
-    return cheapest(turn, workers, (lane) => {
-      if (lane === session.home) return true;
-      const shared = Math.min(session.first.tokens, book.cachedTokens(turn, lane));
-      return fits(lane, turn.promptTokens - shared, workload.turnTokens);
+    return cheapest(request, workers, (state) => {
+      if (state === session.home) return true;
+      const shared = Math.min(session.first.tokens, tracker.cachedTokens(request, state));
+      return fits(state, request.promptTokens - shared, workload.turnTokens);
     });
   }
 
   return {
     needs: 'prompt',
-    knowsSession: (x) => book.knows(x.session),
+    knowsSession: (x) => tracker.knows(x.session),
     choose(x, workers): Placement | Hold {
-      book.expire();
-      const turn = book.turn(x);
-      const worker = hasResidency() && mayWait(x, turn) ? withRoom(turn, workers) : cheapest(turn, workers, () => true);
+      tracker.expire();
+      const request = tracker.request(x);
+      const worker =
+        hasResidency() && mayWait(x, request) ? withRoom(request, workers) : cheapest(request, workers, () => true);
       return worker === null ? { hold: 'kv_cache_full', maxMs: maxWaitMs } : worker.alone;
     },
     whyMoved(x, from, to) {
-      const turn = book.turn(x);
-      if (turn.hasGivenWay) return { reason: 'no_room' };
-      if (turn.session?.home?.worker !== from) return { reason: 'cache_lost' };
-      const savedSecs = cost(turn, book.lane(from)) - cost(turn, book.lane(to));
+      const request = tracker.request(x);
+      if (request.hasGivenWay) return { reason: 'no_room' };
+      if (request.session?.home?.worker !== from) return { reason: 'cache_lost' };
+      const savedSecs = cost(request, tracker.workerState(from)) - cost(request, tracker.workerState(to));
       return { reason: 'cheaper', savedSecs: Math.max(0, savedSecs) };
     },
-    begun: (x, worker) => book.begin(x, worker),
-    ended: (x) => book.end(x),
-    sessionEnded: (id) => book.endSession(id),
-    homeOf: (id) => book.homeOf(id),
-    flushed: (worker) => book.flush(worker),
+    begun: (x, worker) => tracker.begin(x, worker),
+    ended: (x) => tracker.end(x),
+    sessionEnded: (id) => tracker.endSession(id),
+    homeOf: (id) => tracker.homeOf(id),
+    flushed: (worker) => tracker.flush(worker),
     nextHeld(held) {
       const { turnTokens, turns } = workload;
-      if (!fleet.eligible.some((worker) => fits(book.lane(worker), LEAST_TOKENS, turnTokens))) return null;
+      if (!fleet.eligible.some((worker) => fits(tracker.workerState(worker), LEAST_TOKENS, turnTokens))) return null;
       let next: Exchange | null = null;
       let first: Waiting | null = null;
       for (const x of held) {
-        const waiting = waitingOf(book.turn(x).session!, x.startMs, turns);
+        const waiting = waitingOf(tracker.request(x).session!, x.startMs, turns);
         if (first !== null && !goesBefore(waiting, first)) continue;
         first = waiting;
         next = x;
@@ -104,13 +111,13 @@ export function rollout(context: PolicyContext): Policy {
       return next;
     },
     explain(x, workers): Candidate[] {
-      const turn = book.turn(x);
+      const request = tracker.request(x);
       return workers.map((worker) => {
-        const total = cost(turn, book.lane(worker));
+        const total = cost(request, tracker.workerState(worker));
         return { worker: worker.url, terms: { ...terms, total } };
       });
     },
-    describe: () => ({ ...book.describe(), holdsSessionsBack: hasResidency() }),
-    close: () => book.close(),
+    describe: () => ({ ...tracker.describe(), holdsSessionsBack: hasResidency() }),
+    close: () => tracker.close(),
   };
 }

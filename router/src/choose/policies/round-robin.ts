@@ -1,13 +1,13 @@
 import type { Policy } from '../policy.ts';
-import { Turns } from '../turns.ts';
+import { TieBreaker } from '../tie-breaker.ts';
 
 const same = (): number => 0;
 
-/** One worker after the other, whatever they have to do. */
+/** One worker after the other, whatever their load. */
 export function roundRobin(): Policy {
-  const turns = new Turns();
+  const ties = new TieBreaker();
   return {
     needs: 'nothing',
-    choose: (_x, workers) => turns.least(workers, same).alone,
+    choose: (_x, workers) => ties.least(workers, same).alone,
   };
 }

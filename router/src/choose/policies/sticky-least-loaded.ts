@@ -6,9 +6,10 @@ import { SessionTable } from '../session-table.ts';
 import { leastInflight } from './least-inflight.ts';
 
 /**
- * A session stays at its worker. A new one goes to the worker with the fewest open sessions; it is open until the client
- * ends it or `--session-ttl-secs` pass without an exchange. A session whose worker can't serve it moves, and stays where
- * it moved to: there its KV cache is from then on. Without a session: least in flight.
+ * A session stays at its worker. A new session goes to the worker with the fewest open sessions. A session is open
+ * until the client ends it, or until it has been idle for `--session-ttl-secs`. If its worker is not eligible the
+ * session moves and stays at its new worker, because its KV cache is there from then on. Without a session: least in
+ * flight.
  */
 export function stickyLeastLoaded(context: PolicyContext): Policy {
   const { fleet, nowMs } = context;
@@ -27,7 +28,7 @@ export function stickyLeastLoaded(context: PolicyContext): Policy {
   };
 }
 
-/** Ties go by the hash of session and worker (rendezvous): to another one each time, to the same one in every router. */
+/** Ties are broken by a hash of session and worker (rendezvous hashing), so that every router makes the same choice. */
 function fewestSessions(table: SessionTable, session: string, workers: readonly Worker[]): Worker {
   let fewest = Infinity;
   for (const worker of workers) fewest = Math.min(fewest, table.keysAt(worker));

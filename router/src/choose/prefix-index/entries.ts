@@ -1,7 +1,7 @@
 /**
- * Where the prefix index keeps what it knows: records of one size in one typed array, so that a million of them are one
- * object to the garbage collector. A record is found through an open-addressing table by (hash, slot) and stands in two
- * rings in order of use: that of its slot, and that of all. Slots here are the index's own: its tenures.
+ * The storage of the prefix index: records of fixed size in one typed array, so that a million of them are one object
+ * for the garbage collector. An open-addressing table finds a record by (hash, slot). Each record is in two rings in
+ * order of use: its slot's and the global one. Slots here are the tenures of the index.
  */
 
 /** A record is 32 bytes, half a cache line: six 32-bit fields, then the weight as its fourth double. */
@@ -15,23 +15,23 @@ const OLDER = 3;
 const SLOT_NEWER = 4;
 const SLOT_OLDER = 5;
 
-/** Heads the ring of all records, and so is never found: 0 in the table means an empty place. */
+/** The head of the global ring. It is never found: 0 in the table means an empty place. */
 export const HEAD = 0;
 
 export class Entries {
   size = 0;
   lastMoved = HEAD;
-  // All memory is asked for at once: the system provides pages when they are first written. To double the arrays when
-  // they are full stopped the event loop for 40 to 90 ms at half a million entries.
+  // All memory is reserved at once; the system provides pages at the first write. Doubling full arrays blocked the
+  // event loop for 40 to 90 ms at half a million entries.
   readonly #fields: Int32Array;
   readonly #weights: Float64Array;
-  /** At most half full, so that a miss ends after 2.5 places. */
+  /** At most half full, so that a miss takes 2.5 probes. */
   readonly #table: Int32Array;
   readonly #mask: number;
-  /** Records that were ever used; those given back are chained through OLDER from `#free`. */
+  /** Records that were ever used; freed ones are linked through OLDER from `#free`. */
   #used = 1;
   #free = 0;
-  // Of each slot: its newest entry, 0 if it has none, how many it has and what they weigh.
+  // Per slot: its newest entry (0 for none), the number of its entries and their weight.
   #newest = new Int32Array(64);
   #counts = new Int32Array(64);
   #sums = new Float64Array(64);
@@ -40,8 +40,8 @@ export class Entries {
     this.#fields = new Int32Array((maxEntries + 1) * FIELDS);
     this.#weights = new Float64Array(this.#fields.buffer);
     this.#table = new Int32Array(2 ** Math.ceil(Math.log2(2 * maxEntries)));
-    // But the first long prompts write all over the table, and to find so many pages then takes 15 ms: they are had now, 8 MB of
-    // them for a million entries.
+    // The first long prompts would touch all pages of the table, which takes 15 ms, so 8 MB for a million entries are
+    // touched now.
     this.#table.fill(0);
     this.#mask = this.#table.length - 1;
   }
@@ -54,18 +54,18 @@ export class Entries {
     return this.#sums[slot] ?? 0;
   }
 
-  /** The least recently used entry of all, `HEAD` if there is none. */
+  /** The least recently used entry, or `HEAD`. */
   oldest(): number {
     return this.#fields[NEWER]!;
   }
 
-  /** The least recently used entry of a slot that has one. */
+  /** The least recently used entry of a slot that is not empty. */
   oldestOf(slot: number): number {
-    // The ring closes: what is newer than the newest is the oldest.
+    // The ring is closed: the entry newer than the newest is the oldest.
     return this.#fields[this.#newest[slot]! * FIELDS + SLOT_NEWER]!;
   }
 
-  /** @returns 0: not known */
+  /** @returns 0 if not found */
   find(hash: number, slot: number): number {
     const word = hash | 0;
     const fields = this.#fields;
@@ -78,8 +78,8 @@ export class Entries {
   }
 
   /**
-   * Adds what `find` did not find, as the next older one after `after`, an entry of the same slot, in both rings; after
-   * `HEAD` it is the newest. There must be room.
+   * Adds a missing entry as the next older one after `after`, an entry of the same slot, in both rings; after `HEAD` it
+   * is the newest. The table must have room.
    */
   add(hash: number, slot: number, weight: number, after: number): number {
     if (slot >= this.#newest.length) this.#growSlots(slot);
@@ -104,9 +104,8 @@ export class Entries {
   }
 
   /**
-   * As `move` for an entry and those that stand behind it in both rings, as long as they are the ones of `hashes[from, end)`
-   * in this order. A path that was used as a whole is moved as a whole, whatever its length: nothing is searched for in the
-   * table but its first entry.
+   * As `move`, for an entry and those after it in both rings, as long as they match `hashes[from, end)` in order. So a
+   * whole path moves at the cost of one search.
    * @returns how many were moved; the last of them is `lastMoved`
    */
   moveRun(first: number, hashes: Uint32Array, from: number, end: number, after: number): number {
@@ -116,7 +115,7 @@ export class Entries {
     let at = from + 1;
     for (; at < end; at++) {
       const next = fields[last * FIELDS + OLDER]!;
-      // A path with the same hash twice: `after` may not be moved after itself.
+      // A path with the same hash twice: `after` cannot move after itself.
       if (next === HEAD || next === after || fields[next * FIELDS + HASH] !== (hashes[at]! | 0)) break;
       if (fields[last * FIELDS + SLOT_OLDER] !== next || fields[next * FIELDS + SLOT] !== slot) break;
       last = next;
@@ -140,13 +139,13 @@ export class Entries {
     this.#unlink(entry, entry, slot);
     this.size--;
     const left = --this.#counts[slot]!;
-    // Sums of doubles drift: an empty slot weighs nothing.
+    // Sums of doubles drift, so an empty slot is set to 0.
     this.#sums[slot] = left === 0 ? 0 : this.#sums[slot]! - this.#weights[entry * DOUBLES + WEIGHT]!;
     this.#fields[entry * FIELDS + OLDER] = this.#free;
     this.#free = entry;
   }
 
-  /** `first` to `last`: linked to each other already, or one and the same. */
+  /** `first` to `last`: already linked, or the same entry. */
   #link(first: number, last: number, after: number, slot: number): void {
     const fields = this.#fields;
     const older = fields[after * FIELDS + OLDER]!;
@@ -156,7 +155,7 @@ export class Entries {
     fields[older * FIELDS + NEWER] = last;
     const newest = this.#newest[slot]!;
     if (after === HEAD) this.#newest[slot] = first;
-    // Newer than the newest means after the oldest; alone in its slot, it is its own neighbour.
+    // Newer than the newest means after the oldest; an entry alone in its slot is its own neighbour.
     const slotNewer = after !== HEAD ? after : newest === 0 ? last : fields[newest * FIELDS + SLOT_NEWER]!;
     const slotOlder = slotNewer === last ? first : fields[slotNewer * FIELDS + SLOT_OLDER]!;
     fields[first * FIELDS + SLOT_NEWER] = slotNewer;
@@ -178,7 +177,7 @@ export class Entries {
     if (this.#newest[slot] === first) this.#newest[slot] = slotOlder === first ? 0 : slotOlder;
   }
 
-  /** Where the search for (hash, slot) begins. Workers know the same hashes, so the slot has to spread them. */
+  /** Where the search for (hash, slot) begins. The slot spreads the hashes that workers share. */
   #home(hash: number, slot: number): number {
     const mixed = Math.imul(hash ^ Math.imul(slot + 1, 0x9e3779b1), 0x85ebca6b);
     return (mixed ^ (mixed >>> 15)) & this.#mask;
@@ -190,7 +189,7 @@ export class Entries {
     this.#table[at] = entry;
   }
 
-  /** Empties an entry's place and moves back those that stand after it only because it was taken: no tombstones. */
+  /** Empties a place and moves back the entries that probing had put after it. */
   #leave(entry: number): void {
     const fields = this.#fields;
     const table = this.#table;

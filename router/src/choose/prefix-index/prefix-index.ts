@@ -1,38 +1,40 @@
 import { blockUnits } from '../../kit/block-hash.ts';
 import { Entries, HEAD } from './entries.ts';
 
-/** No tenure: `Entries` knows nothing of it. */
 const NONE = -1;
 
 /**
- * Which worker likely holds how much of a prompt's beginning: per slot the set of block hashes (`kit/block-hash.ts`)
- * that it was sent, forgotten in order of use when there are too many.
+ * Which worker likely has how much of a prompt in its cache: per slot, the set of block hashes (`kit/block-hash.ts`)
+ * that the worker was sent. The least recently used blocks are forgotten beyond a limit.
  *
- * A slot that knows a block knows all blocks before it. A path is therefore ordered as if its last block had been used
- * first and its first block last, so that whatever has to go, goes from the ends of paths.
+ * A slot with a block has all blocks before it. So the blocks of a path are ordered as if the last one had been used
+ * first, and eviction shortens paths from their ends.
  *
- * Entries belong to a tenure, the time between two drops of a slot. So a drop takes no time: the slot's next block begins
- * another tenure, and the memory of the old one is given back one block for each that is added.
+ * Entries belong to a tenure: the time between two drops of a slot. A drop is O(1): the slot begins a new tenure, and
+ * for each block that is added later one block of an old tenure is freed.
  */
 export class PrefixIndex {
   readonly #maxBlocks: number;
   readonly #entries: Entries;
-  /** The tenure of each slot, `NONE` while it knows nothing since the last drop. */
+  /** The tenure of each slot; `NONE` if the slot has no block since the last drop. */
   readonly #tenures: number[] = [];
-  /** Tenures that are over and have blocks still. */
+  /** Tenures that have ended and still have blocks. */
   readonly #ended: number[] = [];
   #endedBlocks = 0;
   readonly #freeTenures: number[] = [];
   #usedTenures = 0;
 
-  /** @param maxBlocks bound over all slots together, 40 to 48 bytes each, of which 8 to 16 are resident at once, the others as they are used */
+  /**
+   * @param maxBlocks limit for all slots in total. A block takes 40 to 48 bytes, of which 8 to 16 are resident from the
+   * start.
+   */
   constructor(maxBlocks: number) {
     if (!(maxBlocks >= 1)) throw new RangeError('a prefix index has room for at least one block');
     this.#maxBlocks = Math.floor(maxBlocks);
     this.#entries = new Entries(this.#maxBlocks);
   }
 
-  /** Blocks of all slots together. Those of dropped slots don't count: they never cost a live one its place. */
+  /** Blocks of all slots. Those of ended tenures do not count, because they are evicted before any live block. */
   get size(): number {
     return this.#entries.size - this.#endedBlocks;
   }
@@ -41,19 +43,19 @@ export class PrefixIndex {
     return this.#entries.count(this.#tenureOf(slot));
   }
 
-  /** Sum of the weights of the slot's blocks. */
+  /** The sum of the weights of the slot's blocks. */
   weight(slot: number): number {
     return this.#entries.weight(this.#tenureOf(slot));
   }
 
-  /** How many of the first `count` blocks the slot knows, from the first on. Changes nothing. */
+  /** How many of the first `count` blocks the slot has, from the first one on. Changes nothing. */
   match(slot: number, hashes: Uint32Array, count = hashes.length): number {
     const entries = this.#entries;
     const tenure = this.#tenureOf(slot);
-    // The usual answers are none and all.
+    // The usual results are none and all.
     if (count === 0 || entries.count(tenure) === 0 || entries.find(hashes[0]!, tenure) === 0) return 0;
     if (entries.find(hashes[count - 1]!, tenure) !== 0) return count;
-    // The slot knows a block only if it knows those before it: so the first unknown one is found by halving.
+    // The slot has a block only if it has those before it, so a binary search finds the first missing one.
     let known = 1;
     let unknown = count - 1;
     while (known < unknown) {
@@ -64,10 +66,10 @@ export class PrefixIndex {
     return known;
   }
 
-  /** The slot was sent this path: missing blocks are added, all count as just used. Known ones keep their weight. */
+  /** Adds the missing blocks of a path and makes all of it the most recently used. Known blocks keep their weight. */
   insert(slot: number, hashes: Uint32Array, count = hashes.length, weightPerUnit = 1): void {
     const entries = this.#entries;
-    // Of a path longer than the index the beginning counts.
+    // Of a path that exceeds the index, only the beginning is kept.
     const kept = Math.min(count, this.#maxBlocks);
     if (kept === 0) return;
     const tenure = this.#beginTenure(slot);
@@ -86,7 +88,7 @@ export class PrefixIndex {
     }
   }
 
-  /** A single entry outside of paths, just used; a known one takes the new weight. */
+  /** Adds a single entry outside of paths, or sets the weight of a known one. It becomes the most recently used. */
   add(slot: number, hash: number, weight: number): void {
     const tenure = this.#beginTenure(slot);
     const known = this.#entries.find(hash, tenure);
@@ -103,13 +105,13 @@ export class PrefixIndex {
     return this.#entries.find(hash, this.#tenureOf(slot)) !== 0;
   }
 
-  /** For what `add` added: a hole in a path makes matches wrong. */
+  /** Only for entries of `add`: a hole in a path would make matches wrong. */
   delete(slot: number, hash: number): void {
     const known = this.#entries.find(hash, this.#tenureOf(slot));
     if (known !== 0) this.#entries.remove(known);
   }
 
-  /** Forgets the slot's least recently used blocks until the others weigh no more than `maxWeight`. */
+  /** Evicts the slot's least recently used blocks until the others weigh no more than `maxWeight`. */
   trim(slot: number, maxWeight: number): void {
     const tenure = this.#tenureOf(slot);
     while (this.#entries.count(tenure) > 0 && this.#entries.weight(tenure) > maxWeight) {
@@ -117,7 +119,7 @@ export class PrefixIndex {
     }
   }
 
-  /** The slot's worker left or lost its cache. */
+  /** The worker was removed or lost its cache. */
   drop(slot: number): void {
     const tenure = this.#tenureOf(slot);
     if (tenure === NONE) return;
@@ -141,7 +143,7 @@ export class PrefixIndex {
     return tenure;
   }
 
-  /** A path is never longer than the bound and is the newest of all, so what goes is not of the path being added. */
+  /** The path being added is not longer than the limit and is used most recently, so none of its blocks is evicted. */
   #makeRoom(): void {
     const entries = this.#entries;
     const ended = this.#ended.at(-1);

@@ -1,39 +1,36 @@
-import type { Lane } from './lane.ts';
-import type { Session } from './sessions.ts';
+import type { WorkerState } from './worker-state.ts';
+import type { OpenSession } from './open-sessions.ts';
 import { MAX_SEQUENCES } from './speed.ts';
 
-/** A session settles only where all residents have room to grow by this many turns. */
+/** A session may settle only where all residents have room to grow by this many turns. */
 const TURNS_AHEAD = 2;
-/** Share of its KV cache in use by running sequences up to which an engine has room for more, whoever rests there. */
+/** Up to this share of the KV cache in use by running sequences, an engine has room for more. */
 const IDLE = 0.5;
-/** Share of an engine's KV cache that its residents may fill before some give way. */
+/** Share of an engine's KV cache that its residents may fill before some must move. */
 const FULL = 0.9;
 
-/**
- * An engine works on little: what it holds belongs to sessions between their turns. It is better to read some of that again than
- * to let the engine wait with them.
- */
-const isIdle = (lane: Lane, tokens: number): boolean =>
-  lane.sequences === 0 || lane.kvTokens + tokens <= IDLE * lane.capacityTokens;
+/** The cache mostly holds sessions between turns. To read some of that again costs less than an idle engine. */
+const isIdle = (state: WorkerState, tokens: number): boolean =>
+  state.sequences === 0 || state.kvTokens + tokens <= IDLE * state.capacityTokens;
 
 /**
- * Whether a context of so many tokens can settle at the lane.
+ * Whether a context of this many tokens can settle at the worker.
  *
- * @param turnTokens by which a session usually grows in a turn
+ * @param turnTokens by which a session usually grows per turn
  */
-export function fits(lane: Lane, tokens: number, turnTokens: number): boolean {
-  if (lane.sequences >= MAX_SEQUENCES) return false;
-  const growth = TURNS_AHEAD * turnTokens * lane.residents.size;
-  return isIdle(lane, tokens) || lane.residentTokens + tokens + growth <= lane.capacityTokens;
+export function fits(state: WorkerState, tokens: number, turnTokens: number): boolean {
+  if (state.sequences >= MAX_SEQUENCES) return false;
+  const growth = TURNS_AHEAD * turnTokens * state.residents.size;
+  return isIdle(state, tokens) || state.residentTokens + tokens + growth <= state.capacityTokens;
 }
 
 /**
- * Whether a session must give way at its next turn: the residents outgrew its home, and it is among those that have the
- * fewest turns before them, which can wait longest without being the last to end.
+ * Whether a session must leave its home at its next turn: the residents outgrew the home, and this session is among
+ * those with the fewest turns left, which can wait longest without ending last.
  *
  * @param usualTurns of a session
  */
-export function mustPause(session: Session, usualTurns: number): boolean {
+export function mustPause(session: OpenSession, usualTurns: number): boolean {
   const { home } = session;
   if (home === null || home.residents.size < 2) return false;
   const excess = home.residentTokens - FULL * home.capacityTokens;
@@ -47,7 +44,9 @@ export function mustPause(session: Session, usualTurns: number): boolean {
   return before < excess;
 }
 
-/** Of two that wait, who goes first? One session of every group, which shows how long the others get; then the longest. */
+/**
+ * The order of held sessions: first one of every group, because it shows how long the others become; then the longest.
+ */
 export function goesBefore(a: Waiting, b: Waiting): boolean {
   if (a.isProbe !== b.isProbe) return a.isProbe;
   if (!a.isProbe && a.turnsLeft !== b.turnsLeft) return a.turnsLeft > b.turnsLeft;
@@ -55,17 +54,17 @@ export function goesBefore(a: Waiting, b: Waiting): boolean {
 }
 
 export interface Waiting {
-  /** The first of its group. */
+  /** The first session of its group. */
   readonly isProbe: boolean;
   readonly turnsLeft: number;
   readonly sinceMs: number;
 }
 
-export const waitingOf = (session: Session, sinceMs: number, usualTurns: number): Waiting => ({
+export const waitingOf = (session: OpenSession, sinceMs: number, usualTurns: number): Waiting => ({
   isProbe: session.order === 0 && session.group.placed.size === 0,
   turnsLeft: turnsLeft(session, usualTurns),
   sinceMs,
 });
 
-const turnsLeft = (session: Session, usualTurns: number): number =>
+const turnsLeft = (session: OpenSession, usualTurns: number): number =>
   session.group.expectedTurns(usualTurns) - session.turns;

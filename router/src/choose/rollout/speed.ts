@@ -1,8 +1,8 @@
 /**
  * How fast an engine works; times in seconds.
  *
- * One step of continuous batching takes `step + sequence·n + kvToken·k` for n sequences with k tokens of context in all;
- * a prompt token at position p takes `prefillToken + prefillPosition·p` more.
+ * One step of continuous batching takes `step + sequence·n + kvToken·k` for n sequences with k tokens of context in
+ * total; a prompt token at position p takes `prefillToken + prefillPosition·p` more.
  */
 export interface Speed {
   readonly step: number;
@@ -13,8 +13,9 @@ export interface Speed {
 }
 
 /**
- * Where nothing is known: Qwen2.5-7B in bf16 on one H100. 15.2 GB of weights a step at 2.6 TB/s; 57,344 B of KV a token at
- * 2.4 TB/s; 15.2 GFLOP a prompt token at half of 989 TFLOPS. A fleet that is faster or slower throughout ranks the same.
+ * The default: Qwen2.5-7B in bf16 on one H100. 15.2 GB of weights per step at 2.6 TB/s; 57,344 B of KV per token at 2.4
+ * TB/s; 15.2 GFLOP per prompt token at half of 989 TFLOPS. The ranking is the same if the whole fleet is faster or
+ * slower.
  */
 export const defaultSpeed: Speed = {
   step: 7e-3,
@@ -24,7 +25,7 @@ export const defaultSpeed: Speed = {
   prefillPosition: 1e-9,
 };
 
-/** Tokens of context that an engine holds if it doesn't say, and sequences that it decodes at once. */
+/** Tokens of context that an engine holds if it does not report them, and sequences that it decodes at once. */
 export const DEFAULT_KV_TOKENS = 450_000;
 export const MAX_SEQUENCES = 256;
 
@@ -34,23 +35,23 @@ export const prefillSecs = (speed: Speed, from: number, tokens: number): number 
 export const stepSecs = (speed: Speed, sequences: number, kvTokens: number): number =>
   speed.step + speed.sequence * sequences + speed.kvToken * kvTokens;
 
-/** How much one observation below, and above, the present estimate moves it: it settles near the lowest tenth. */
+/** How far an observation below the estimate, or above it, moves the estimate: it settles near the lowest tenth. */
 const DOWN = 0.05;
 const UP = 0.005;
 
-/** Times of one engine that must have been seen before it is told apart from the rest of its fleet. */
+/** Observations of one engine before its own estimate replaces that of the fleet. */
 const OWN_TIMES = 64;
 
 /**
- * How many times slower than `defaultSpeed` an engine, or a fleet, is; from times seen. Queues and other requests only ever add
- * to a time, so the estimate follows the fast ones.
+ * How many times slower than `defaultSpeed` an engine or a fleet is, from observed times. Queues and other requests
+ * only ever add to a time, so the estimate follows the short ones.
  */
 export class Slowness {
   prefill = 1;
   decode = 1;
-  /** Times seen, of either kind. */
+  /** Observations of either kind. */
   seen = 0;
-  /** `defaultSpeed`, made so much slower. */
+  /** `defaultSpeed`, slowed down by these factors. */
   speed = defaultSpeed;
 
   /** Seconds that it took to read a prompt, and that `defaultSpeed` would have taken. */
@@ -64,7 +65,6 @@ export class Slowness {
     this.#changed();
   }
 
-  /** Enough was seen to tell this engine apart from the others. */
   get isKnown(): boolean {
     return this.seen >= OWN_TIMES;
   }

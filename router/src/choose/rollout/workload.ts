@@ -1,13 +1,13 @@
-/** How much the newest observation counts once enough were seen. */
+/** The weight of the newest observation is one in this many, once there are enough. */
 const KEPT = 200;
 const ENDS_KEPT = 512;
-/** Expectations before anything was seen, and how many observations they are worth. */
+/** Expectations before any observation, and the number of observations that they count as. */
 const GUESS = { answerTokens: 1_200, turnTokens: 1_000, turns: 10 };
 const GUESSES = 5;
-/** So many are needed before a habit is believed: later turns, ends that were told. */
+/** Observations needed before a pattern is assumed: later turns, end signals. */
 const HABIT = 8;
 
-/** A mean that follows its last observations. */
+/** A mean of the latest observations. */
 interface Mean {
   count: number;
   value: number;
@@ -19,8 +19,8 @@ function see(mean: Mean, value: number, kept: number): void {
 }
 
 /**
- * What was learned of the work that comes. RL repeats its workload every step, so one batch is the expectation for the next;
- * it is kept across restarts.
+ * What was learned of the workload. RL repeats its workload at every step, so one batch predicts the next. It is saved
+ * across restarts.
  */
 export class Workload {
   readonly #answerTokens: Mean = { count: GUESSES, value: GUESS.answerTokens };
@@ -28,27 +28,27 @@ export class Workload {
   readonly #turns: Mean = { count: GUESSES, value: GUESS.turns };
   readonly #counts = { laterTurns: 0, signalled: 0, expired: 0 };
 
-  /** Tokens of an answer. */
+  /** Mean tokens of a response. */
   get answerTokens(): number {
     return this.#answerTokens.value;
   }
 
-  /** Tokens by which a session's context grows in a turn. */
+  /** Mean tokens by which a session's context grows in a turn. */
   get turnTokens(): number {
     return this.#turnTokens.value;
   }
 
-  /** Turns of a session. */
+  /** Mean turns of a session. */
   get turns(): number {
     return this.#turns.value;
   }
 
-  /** Sessions have turns; otherwise every request stands for itself. */
+  /** Whether sessions have more than one turn. */
   get hasTurns(): boolean {
     return this.#counts.laterTurns >= HABIT;
   }
 
-  /** Clients say when sessions end, mostly. */
+  /** Whether clients usually send a session end signal. */
   get hasEndSignals(): boolean {
     return this.#counts.signalled >= HABIT && this.#counts.signalled > this.#counts.expired;
   }
@@ -62,7 +62,7 @@ export class Workload {
     see(this.#turnTokens, growthTokens, KEPT);
   }
 
-  /** A session ended: because its client said so, or because none of its requests came any more. */
+  /** A session ended by a signal of its client, or because it was idle. */
   sawEnd(turns: number, isSignalled: boolean): void {
     see(this.#turns, turns, ENDS_KEPT);
     const counts = this.#counts;
@@ -73,13 +73,13 @@ export class Workload {
     counts.expired /= 2;
   }
 
-  /** As text, for the next process. */
+  /** For the next process. */
   save(): string {
     const means = { answerTokens: this.#answerTokens, turnTokens: this.#turnTokens, turns: this.#turns };
     return JSON.stringify({ ...means, ...this.#counts });
   }
 
-  /** Takes over what an earlier process saved; what is not an amount there is left as it is. */
+  /** Loads what an earlier process saved; values that are not valid are ignored. */
   load(text: string): void {
     let saved: Record<string, unknown>;
     try {

@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 
-/** Whether something listens at a ZeroMQ endpoint: `tcp://host:port` or `ipc:///path`. */
+/** Whether a ZeroMQ endpoint accepts connections: `tcp://host:port` or `ipc:///path`. */
 export function canConnect(endpoint: string, timeoutMs: number): Promise<boolean> {
   const [, host = '', port = ''] = /^tcp:\/\/\[?(.+?)\]?:(\d+)$/.exec(endpoint) ?? [];
   const socket = port === '' ? connect(endpoint.replace(/^ipc:\/\//, '')) : connect(Number(port), host);

@@ -5,13 +5,13 @@ import { type Finding, note, ok, problem } from './finding.ts';
 const PROMPT = 'Hello';
 const TOKENS = 4;
 
-/** What an answer holds of the sampled tokens. */
+/** The lengths of the lists in a response. */
 interface Sampled {
   readonly ids: number;
   readonly logprobs: number;
 }
 
-/** Generates a few tokens and says whether their ids and logprobs come back: what exact tokens need. */
+/** Generates a few tokens and reports whether the engine returns their ids and logprobs, which exact tokens need. */
 export async function checkGeneration(
   facts: EngineFacts,
   post: (path: string, json: string) => Promise<Reply>,

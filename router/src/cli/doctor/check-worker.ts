@@ -7,7 +7,7 @@ import type { Config } from '../../config/options.ts';
 import { type Asker, type Reply, ask } from '../../engines/ask.ts';
 import type { EngineFacts } from '../../engines/engine.ts';
 import { identify } from '../../engines/engines.ts';
-import { WorkerPlaces } from '../../fleet/worker-places.ts';
+import { WorkerAllowlist } from '../../fleet/worker-allowlist.ts';
 import { type WorkerAddress, readWorkerUrls } from '../../fleet/worker-url.ts';
 import { differenceIn, probe } from '../../plugins/same-tokens/probe.ts';
 import { checkGeneration } from './check-generation.ts';
@@ -23,14 +23,14 @@ interface Checked {
 
 const never = (): boolean => false;
 
-/** Asks one engine for everything that the router uses of it. @param encode the router's tokenizer; null: none is configured */
+/** Checks everything that the router uses of an engine. @param encode the router's tokenizer, or null */
 export async function checkWorker(url: string, config: Config, encode: Encode | null): Promise<Checked> {
   const failed = (text: string): Checked => ({ findings: [problem(text)], facts: null });
   const addresses = readWorkerUrls(url, { secureContext: createSecureContext(workerCertificates(config)) });
   if (typeof addresses === 'string') return failed(addresses);
   const address = addresses[0]!;
-  const places = new WorkerPlaces(config.workerAllow);
-  const refusal = places.isLimited ? places.refusalOf(address.endpoint.host) : null;
+  const allowlist = new WorkerAllowlist(config.workerAllow);
+  const refusal = allowlist.isLimited ? allowlist.refusalOf(address.endpoint.host) : null;
   if (refusal !== null) return failed(refusal);
   const { authorization } = startAccess(config, { isOwn: never, isOfPluginForClients: never }).workerKey;
   const send = (path: string, timeoutMs: number, json?: string): Promise<Reply> =>
@@ -75,7 +75,7 @@ export async function checkWorker(url: string, config: Config, encode: Encode | 
   return { findings, facts };
 }
 
-/** An engine that is busy takes its time for a few tokens. */
+/** A busy engine needs time for a few tokens. */
 const GENERATION_MS = 60_000;
 
 async function whyUnreachable(

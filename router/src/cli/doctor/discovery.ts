@@ -9,7 +9,7 @@ import { type Finding, ok, problem } from './finding.ts';
 
 const PATIENCE_MS = 15_000;
 
-/** Asks the API server once for the pods that the router would find. @returns also where the ready ones are. */
+/** Lists the pods that the router would discover. @returns also the URLs of the ready ones */
 export async function checkDiscovery(config: Config): Promise<{ findings: Finding[]; urls: string[] }> {
   let access: KubeAccess;
   try {
@@ -33,7 +33,7 @@ export async function checkDiscovery(config: Config): Promise<{ findings: Findin
     });
     const mistakes = pods.flatMap((pod) => {
       const reading = readPod(pod, options);
-      if (reading.standing !== 'away' || reading.mistake === undefined) return [];
+      if (reading.state !== 'away' || reading.mistake === undefined) return [];
       return [problem(`pod ${pod.metadata?.name} ${reading.mistake}`)];
     });
     return { findings: [...findings, ...mistakes], urls };
@@ -57,10 +57,10 @@ function hintOf(error: unknown, { server }: KubeAccess): string {
 
 function readyUrl(pod: Pod, options: PodOptions): string[] {
   const reading = readPod(pod, options);
-  return reading.standing === 'ready' ? [reading.worker.url] : [];
+  return reading.state === 'ready' ? [reading.worker.url] : [];
 }
 
-/** None that is ready is a problem. */
+/** It is a problem if none is ready. */
 function count(pods: readonly Pod[], options: PodOptions, which: string): Finding {
   const ready = pods.flatMap((pod) => readyUrl(pod, options)).length;
   return (ready > 0 ? ok : problem)(`${pods.length} pods ${which}, ${ready} of them ready`);

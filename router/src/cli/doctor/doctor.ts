@@ -9,7 +9,7 @@ import { checkMachine } from './machine.ts';
 
 const marks = { ok: 'ok     ', note: 'note   ', problem: 'PROBLEM' } as const;
 
-/** Looks at everything a router of this configuration needs and says what is missing for what. @returns the exit code. */
+/** Checks everything that a router with this configuration needs. @returns the exit code */
 export async function doctor(config: Config, print: (line: string) => void): Promise<number> {
   const urls = namedWorkers(config).map(({ url }) => url);
   let problems = 0;
@@ -43,14 +43,14 @@ export async function doctor(config: Config, print: (line: string) => void): Pro
   return problems === 0 ? 0 : 1;
 }
 
-/** null: no tokenizer is configured, or it can't be loaded, which the checks of this machine report. */
+/** null if no tokenizer is configured, or if it cannot be loaded, which `checkMachine` reports. */
 async function encoder({ tokenizerPath }: Config): Promise<Encode | null> {
   if (tokenizerPath === undefined) return null;
   const tokenizer = await loadTokenizer(tokenizerPath).catch(() => null);
   return tokenizer === null ? null : async (text) => [...(await tokenizer.encode(text, true))];
 }
 
-/** What differs between engines that should be alike. */
+/** Differences between engines that should be alike. */
 function checkFleet(known: ReadonlyMap<string, EngineFacts>): Finding[] {
   const holdersOf = (valueOf: (facts: EngineFacts) => string | null): Map<string, string[]> => {
     const holders = new Map<string, string[]>();

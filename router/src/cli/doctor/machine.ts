@@ -8,7 +8,7 @@ import { type Finding, note, ok, problem } from './finding.ts';
 /** A client and an engine connection for each of some thousand streams. */
 const FEW_FILES = 8_192;
 
-/** Node.js, ports, limits, and everything that the start reads. */
+/** Checks Node.js, ports, limits, and every file that a start reads. */
 export async function checkMachine(config: Config): Promise<Finding[]> {
   const files = openFileLimit();
   return [
@@ -27,7 +27,7 @@ export async function checkMachine(config: Config): Promise<Finding[]> {
   ];
 }
 
-/** Plugins, policies, the tokenizer, keys, certificates and folders, as a start loads them. */
+/** Loads plugins, policies, tokenizer, keys, certificates and folders, as a start does. */
 async function checkConfiguration(config: Config): Promise<Finding> {
   try {
     await checkStart(config);

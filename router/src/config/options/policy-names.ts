@@ -1,4 +1,4 @@
-/** Names of the routing policies; `choose/policies.ts` has one for each. */
+/** The names of the routing policies. `choose/built-in-policies.ts` must have a factory for each: the compiler checks it. */
 export const policyNames = [
   'rollout',
   'least_inflight',
@@ -15,10 +15,10 @@ export const policyNames = [
 ] as const;
 export type PolicyName = (typeof policyNames)[number];
 
-/** Other names under which policies are known. */
+/** Other names of policies. */
 const otherNames: Readonly<Record<string, PolicyName>> = { consistent_hashing: 'consistent_hash' };
 
-/** A name in any spelling (`-` and `_` are the same), or a path to a module of the user's own, which stays as it is. */
+/** The name of a policy in its usual spelling (`-` and `_` are the same); a path to a module stays as it is. */
 export function policyName(text: string): string {
   const name = text.replaceAll('-', '_');
   return isPath(text) ? text : (otherNames[name] ?? name);

@@ -12,7 +12,7 @@ const policy = z
 /** Headers that name a session, in the order in which they are believed: SGLang, Fireworks (two), vLLM and SkyRL. */
 const sessionHeaders = ['x-smg-routing-key', 'x-multi-turn-session-id', 'x-session-affinity', 'x-session-id'];
 
-/** Names of the orders in which routing keys are looked for; `classify/keys.ts` has one for each. */
+/** The orders in which routing keys are looked for: `keyOrders` in `classify/routing-keys.ts`. */
 const keyOrders = ['turnout', 'vllm-router'] as const;
 export type KeyOrder = (typeof keyOrders)[number];
 

@@ -4,12 +4,12 @@ import { isIPv6 } from 'node:net';
 import { homedir } from 'node:os';
 import { delimiter, join } from 'node:path';
 
-/** How the API server is reached, and as whom. */
+/** How the API server is reached, and with which credentials. */
 export interface KubeAccess {
   readonly server: URL;
-  /** Of the router itself, or of the kubeconfig's context. */
+  /** The namespace of the router itself, or of the kubeconfig's context. */
   readonly namespace: string;
-  /** Headers and TLS of one request. Asked anew for each: tokens and certificates are changed while we run. */
+  /** Headers and TLS of one request. Read for each request, because tokens and certificates are rotated. */
   options(): Promise<RequestOptions>;
 }
 
@@ -17,7 +17,7 @@ export type KubeClient = typeof import('@kubernetes/client-node');
 
 const SERVICE_ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount';
 
-/** As kubectl looks for it: $KUBECONFIG, the pod's own service account, ~/.kube/config. Rejects in words for the user. */
+/** As kubectl: $KUBECONFIG, the pod's service account, ~/.kube/config. Rejects with a message for the user. */
 export async function findAccess(
   env: NodeJS.ProcessEnv = process.env,
   serviceAccount = SERVICE_ACCOUNT,
@@ -34,18 +34,18 @@ export async function findAccess(
   throw new Error('not in a pod with a service account, and neither $KUBECONFIG nor ~/.kube/config exists');
 }
 
-/** Kubernetes, "Accessing the Kubernetes API from a Pod": what every pod has, so no package is needed for it. */
+/** Kubernetes, "Accessing the Kubernetes API from a Pod": every pod has this, so no package is needed. */
 function inCluster(host: string, port: string, folder: string): KubeAccess {
   const read = (name: string): string => readFileSync(join(folder, name), 'utf8').trim();
   return {
     server: new URL(`https://${isIPv6(host) ? `[${host}]` : host}:${port}`),
     namespace: existsSync(join(folder, 'namespace')) ? read('namespace') : 'default',
-    // The kubelet changes the token about every hour.
+    // The kubelet rotates the token about every hour.
     options: () => Promise.resolve({ ca: read('ca.crt'), headers: { authorization: `Bearer ${read('token')}` } }),
   };
 }
 
-/** A kubeconfig can ask for client certificates, OIDC, commands that print tokens, proxies: the official client knows them all. */
+/** A kubeconfig can name client certificates, OIDC, commands or proxies: the official client knows them all. */
 async function fromKubeconfig(paths: readonly string[], load: () => Promise<KubeClient>): Promise<KubeAccess> {
   const client = await load().catch((error: unknown) => {
     const [reason] = (error as Error).message.split(/ imported from |\n/);
@@ -60,7 +60,7 @@ async function fromKubeconfig(paths: readonly string[], load: () => Promise<Kube
     for (const path of paths.slice(1)) {
       const more = new client.KubeConfig();
       more.loadFromFile(path);
-      // The first file that names a context decides, as for kubectl.
+      // The first file that names a context decides, as in kubectl.
       config.mergeConfig(more, Boolean(config.getCurrentContext()));
     }
   } catch (error) {
@@ -79,11 +79,11 @@ async function fromKubeconfig(paths: readonly string[], load: () => Promise<Kube
     server,
     namespace: config.getContextObject(config.getCurrentContext())?.namespace ?? 'default',
     async options() {
-      // As kubectl does (client-go 0.36, ClientConfig): without TLS nobody is told who we are. The package refuses http:// instead.
+      // As kubectl (client-go 0.36, ClientConfig): no credentials without TLS. The package refuses http:// instead.
       if (isPlain && cluster.proxyUrl === undefined) return {};
       const options: RequestOptions = {};
       await config.applyToHTTPSOptions(options);
-      // Its agent keeps the first certificates that it saw (client-node 2.0.1, agentCache), so it is for proxies only.
+      // Its agent keeps the first certificates that it read (client-node 2.0.1, agentCache), so it is for proxies only.
       if (cluster.proxyUrl === undefined) delete options.agent;
       return isPlain ? { agent: options.agent } : options;
     },

@@ -3,7 +3,7 @@ import { type RequestOptions, request as requestTls } from 'node:https';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { KubeAccess } from './kube-access.ts';
 
-/** The API server answered, but not what was asked for. */
+/** The API server sent an error. */
 export class KubeError extends Error {
   readonly status: number;
   readonly retryAfterMs: number;
@@ -15,21 +15,21 @@ export class KubeError extends Error {
   }
 }
 
-/** More than any page or event is: a pod has at most 1.5 MB in etcd. */
+/** Larger than any page or event: a pod has at most 1.5 MB in etcd. */
 const MAX_BYTES = 128 * 2 ** 20;
-/** Probes of a silent connection begin after so long, and end it ten seconds later: nobody else tells of a dead machine. */
+/** TCP keep-alive begins after this time and ends a dead connection ten seconds later, which nothing else detects. */
 const KEEP_ALIVE_MS = 15_000;
 const HEAD_MS = 30_000;
 
 export interface GetOptions {
   readonly signal: AbortSignal;
-  /** Silence within the answer after which the connection counts as dead. */
+  /** Silence within a response after which the connection counts as dead. */
   readonly silenceMs: number;
-  /** How long an answer may take to begin. */
+  /** How long a response may take to begin. */
   readonly headMs?: number;
 }
 
-/** Asks the API server for a path. @returns its answer, of which nothing is read yet; rejects unless that is a 200. */
+/** Sends a request to the API server. @returns the response, unread; rejects unless its status is 200 */
 async function open(access: KubeAccess, path: string, options: GetOptions): Promise<IncomingMessage> {
   const { signal, silenceMs, headMs = HEAD_MS } = options;
   const { server } = access;
@@ -44,7 +44,7 @@ async function open(access: KubeAccess, path: string, options: GetOptions): Prom
       port: server.port,
       path: base + path,
       headers: { ...given.headers, accept: 'application/json', 'user-agent': 'turnout' },
-      // A connection each: what a pool holds may be dead when it is needed.
+      // One connection per request, because a pooled one may be dead.
       agent: given.agent ?? false,
       timeout: headMs,
       signal,
@@ -65,7 +65,7 @@ async function open(access: KubeAccess, path: string, options: GetOptions): Prom
   throw new KubeError(answer.statusCode ?? 0, wordsOf(text, answer.statusCode), seconds > 0 ? seconds * 1000 : 0);
 }
 
-/** They may come from a command that hangs. */
+/** Credentials may come from a command that hangs. */
 async function credentials(access: KubeAccess, withinMs: number): Promise<RequestOptions> {
   const came = new AbortController();
   const tooLate = delay(withinMs, undefined, { signal: came.signal }).then(() => {
@@ -78,12 +78,11 @@ async function credentials(access: KubeAccess, withinMs: number): Promise<Reques
   }
 }
 
-/** Reads one JSON answer whole. */
 export async function getJson(access: KubeAccess, path: string, options: GetOptions): Promise<unknown> {
   return JSON.parse(await readText(await open(access, path, options)));
 }
 
-/** Reads JSON lines as they come, those of one read together. It ends when the answer does, and throws where that is cut. */
+/** Reads JSON lines as they arrive, one array per read. Ends with the response; throws if that is truncated. */
 export async function* getLines(
   access: KubeAccess,
   path: string,
@@ -120,7 +119,7 @@ async function readText(answer: IncomingMessage): Promise<string> {
   return Buffer.concat(parts).toString('utf8');
 }
 
-/** Errors of the API server are `Status` objects; what stands before it may answer anything. */
+/** Errors of the API server are `Status` objects; those of a proxy before it may be anything. */
 function wordsOf(text: string, status: number | undefined): string {
   try {
     const { message } = JSON.parse(text) as { message?: unknown };

@@ -5,13 +5,12 @@ import { type KubeAccess, findAccess } from './kube-access.ts';
 import { ListWatch } from './list-watch.ts';
 import type { PodOptions } from './pod.ts';
 import { roleSelectorsOf, selectorForAll } from './role-selectors.ts';
-import { Roster } from './roster.ts';
+import { PodWorkers } from './pod-workers.ts';
 
-/** Finding workers, while it goes on. */
 export interface Discovery {
-  /** What it knows is what there is. */
+  /** What is known of pods is up to date. */
   readonly isConnected: boolean;
-  /** Workers that it found. */
+  /** Workers of discovered pods. */
   readonly workerCount: number;
   close(): void;
 }
@@ -21,7 +20,7 @@ interface Log {
   warn(fields: object, text: string): void;
 }
 
-/** Which pods are asked for. */
+/** The pods to list. */
 export function podsOf(config: Config, access: KubeAccess): { namespace: string; path: string; selector: string } {
   const namespace = config.serviceDiscoveryNamespace ?? access.namespace;
   const path = namespace === '*' ? '/api/v1/pods' : `/api/v1/namespaces/${namespace}/pods`;
@@ -29,17 +28,17 @@ export function podsOf(config: Config, access: KubeAccess): { namespace: string;
   return { namespace, path, selector: roles === null ? config.selector.join(',') : selectorForAll(roles) };
 }
 
-/** What is read of them. */
 export function podOptionsOf(config: Config): PodOptions {
   const { serviceDiscoveryPort: port, bootstrapPortAnnotation } = config;
   return { port, bootstrapPortAnnotation, roles: roleSelectorsOf(config) };
 }
 
 /**
- * Keeps the fleet as the pods of `--selector`, or of `--prefill-selector` and `--decode-selector`, are. While the API server is away everything stays as it was last known.
+ * Keeps the fleet equal to the pods of `--selector`, or of `--prefill-selector` and `--decode-selector`. While the API
+ * server is unreachable, the last known workers stay.
  *
- * @returns null without `--service-discovery`; rejects, in words for the user, when there is nobody to ask. That the API
- * server does not answer yet is no reason to reject.
+ * @returns null without `--service-discovery`; rejects with a message for the user if there are no credentials. An API
+ * server that does not answer yet is no reason to reject.
  */
 export async function startDiscovery(
   config: Config,
@@ -53,22 +52,22 @@ export async function startDiscovery(
     throw new Error(`--service-discovery: ${(error as Error).message}`, { cause: error });
   });
   const pods = podsOf(config, access);
-  const roster = new Roster(fleet, podOptionsOf(config), (line) => log.warn({}, line));
+  const podWorkers = new PodWorkers(fleet, podOptionsOf(config), (line) => log.warn({}, line));
   const where = { server: access.server.host, namespace: pods.namespace, selector: pods.selector };
   if (access.server.protocol === 'http:')
     log.warn(where, 'service discovery: the API server URL has no TLS, so no credentials are sent');
   let isConnected = false;
-  /** What was last said of an outage: one line for each thing that is wrong, not for each try. */
+  /** The last logged error: an outage is logged once per error, not per attempt. */
   let said = '';
   const watch = new ListWatch(
     access,
     find,
     pods,
     {
-      onList: (pods) => roster.replace(pods),
-      onChanges: (changes) => roster.apply(changes),
+      onList: (pods) => podWorkers.replace(pods),
+      onChanges: (changes) => podWorkers.apply(changes),
       onConnected: () => {
-        if (!isConnected) log.info({ ...where, workers: roster.size }, 'service discovery: connected');
+        if (!isConnected) log.info({ ...where, workers: podWorkers.size }, 'service discovery: connected');
         isConnected = true;
         said = '';
       },
@@ -76,7 +75,7 @@ export async function startDiscovery(
         isConnected = false;
         if (message !== said)
           log.warn(
-            { ...where, workers: roster.size, error: message },
+            { ...where, workers: podWorkers.size, error: message },
             'service discovery: disconnected from the API server; the last known workers stay',
           );
         said = message;
@@ -90,7 +89,7 @@ export async function startDiscovery(
       return isConnected;
     },
     get workerCount() {
-      return roster.size;
+      return podWorkers.size;
     },
     close: () => watch.close(),
   };

@@ -9,13 +9,13 @@ export interface PodQuery {
   readonly selector: string;
 }
 
-/** Pods a page: parsing one must not hold the event loop up, and a pod can have 20 KB. */
+/** Pods per page: parsing one must not block the event loop, and a pod can have 20 KB. */
 const PAGE = 50;
 const SILENCE_MS = 30_000;
 
 export const pathOf = ({ path, selector }: PodQuery): string => `${path}?labelSelector=${encodeURIComponent(selector)}`;
 
-/** All pods of one moment, and that moment. */
+/** All pods of one resource version, and that version. */
 export async function listPods(
   access: KubeAccess,
   query: PodQuery,

@@ -4,19 +4,18 @@ import type { KubeAccess } from './kube-access.ts';
 import { KubeError, getLines } from './kube-api.ts';
 import { type PodQuery, listPods, pathOf } from './list-pods.ts';
 import type { Pod } from './pod.ts';
-import type { PodChange } from './roster.ts';
+import type { PodChange } from './pod-workers.ts';
 
-/** Who hears of pods. */
 export interface PodListener {
-  /** These are all there are. */
+  /** The complete list. */
   onList(pods: readonly Pod[]): void;
   onChanges(changes: readonly PodChange[]): void;
   onConnected(): void;
-  /** What was told last is all that is known for now. */
+  /** Until the next list, the last known pods are all that is known. */
   onLost(error: Error): void;
 }
 
-/** The API server ends a watch after so long, plus up to as much again: what was cut silently is found then. */
+/** The API server ends a watch after one to two times this, so that a silently broken watch is detected. */
 const WATCH_SECS = 120;
 const FIRST_WAIT_MS = 200;
 const LONGEST_WAIT_MS = 30_000;
@@ -28,15 +27,15 @@ interface WatchEvent {
   readonly object?: Pod & { readonly code?: number; readonly message?: string };
 }
 
-/** The wait after so many failures in a row (1: the first); spread, since everybody comes back when an API server does. */
+/** The wait after this many failures in a row. The jitter is for an API server that returns to many clients. */
 export function waitMs(failures: number, random: number): number {
   if (failures <= 0) return 0;
   return Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(failures - 1, 20)) * (0.5 + random);
 }
 
 /**
- * Knows the pods that a selector names: lists them, watches them from there, goes on where a watch ended, and lists anew when
- * the API server has forgotten that moment (410) or the connection was lost. It never gives up.
+ * Follows the pods of a selector: lists them, watches from there, resumes where a watch ended, and lists again when the
+ * API server has forgotten that version (410) or the connection was lost. It never gives up.
  */
 export class ListWatch {
   readonly #pods: PodQuery;
@@ -45,13 +44,11 @@ export class ListWatch {
   readonly #renew: () => Promise<KubeAccess>;
   readonly #stop = new AbortController();
   #access: KubeAccess;
-  /** From where to watch; null: list first. */
+  /** The version to watch from; null: list first. */
   #version: string | null = null;
   #failures = 0;
 
-  /**
-   * @param renew reads the credentials anew: after a failure they may be others
-   */
+  /** @param renew reads the credentials again after a failure */
   constructor(
     access: KubeAccess,
     renew: () => Promise<KubeAccess>,
@@ -66,7 +63,7 @@ export class ListWatch {
     this.#random = random;
   }
 
-  /** Resolves when it was closed; never rejects. */
+  /** Resolves when closed; never rejects. */
   async run(): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
@@ -87,32 +84,32 @@ export class ListWatch {
     this.#stop.abort();
   }
 
-  /** @returns how long to wait before the next try. */
+  /** @returns how long to wait before the next attempt */
   async #fail(error: Error): Promise<number> {
     this.#failures++;
-    // What was missed is in doubt, and who answers next may tell another history: etcd can come back from a backup.
+    // The next server may have another history: etcd can be restored from a backup.
     this.#version = null;
     const wait = waitMs(this.#failures, this.#random());
-    // It forgot that moment, as it does: nothing is wrong with it, unless it forgets every moment.
+    // It forgets old versions as designed, so that is no outage unless it happens again and again.
     if (error instanceof KubeError && error.status === 410 && this.#failures <= FORGIVEN) return wait;
     this.#listener.onLost(error);
     try {
       this.#access = await this.#renew();
     } catch {
-      // Then the old ones: the failure that matters is told already.
+      // The old credentials stay; the failure itself is already reported.
     }
     const asked = error instanceof KubeError ? Math.min(error.retryAfterMs, LONGEST_ASKED_WAIT_MS) : 0;
     return Math.max(asked, wait);
   }
 
-  /** @returns the moment of the list. */
+  /** @returns the version of the list */
   async #list(): Promise<string> {
     const { pods, version } = await listPods(this.#access, this.#pods, this.#stop.signal);
     this.#listener.onList(pods);
     return version;
   }
 
-  /** Returns when the API server ended the watch as it should; throws otherwise. */
+  /** Returns when the API server ended the watch normally; throws otherwise. */
   async #watch(from: string): Promise<void> {
     const secs = Math.round(WATCH_SECS * (1 + this.#random()));
     const path = `${pathOf(this.#pods)}&watch=1&allowWatchBookmarks=true&resourceVersion=${from}&timeoutSeconds=${secs}`;
@@ -124,7 +121,7 @@ export class ListWatch {
         if (events.length === 0) this.#listener.onConnected();
         else this.#take(events as WatchEvent[]);
       }
-      // One that ends as it begins, over and over, is no watch.
+      // Watches that end at once again and again do not work.
       if (isBrief() && ++this.#failures > 1) throw new Error('watches end immediately');
     } finally {
       if (!isBrief()) this.#failures = 0;

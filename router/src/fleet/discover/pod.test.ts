@@ -14,7 +14,7 @@ const serving: Pod = {
 
 test('a ready pod is a worker, with what people want to know of it', () => {
   deepEqual(readPod(serving, OPTIONS), {
-    standing: 'ready',
+    state: 'ready',
     worker: {
       url: 'http://10.0.0.7:8000',
       role: 'regular',
@@ -28,7 +28,7 @@ test('an annotation that is no port is left out', () => {
   for (const value of ['none', '', '0', '65536', '-1', '8998 ', '1e3', '123456']) {
     const pod = { ...serving, metadata: { ...serving.metadata, annotations: { 'sglang.ai/bootstrap-port': value } } };
     const reading = readPod(pod, OPTIONS);
-    ok(reading.standing === 'ready' && !('bootstrap_port' in reading.worker.labels), value);
+    ok(reading.state === 'ready' && !('bootstrap_port' in reading.worker.labels), value);
   }
 });
 
@@ -72,8 +72,8 @@ test('of any pod: whatever is missing, it is ready only if everything says so', 
       const hasEnded = status?.phase === 'Succeeded' || status?.phase === 'Failed';
       const isAway = (metadata?.deletionTimestamp ?? null) !== null || hasEnded || !status?.podIP;
       const isReady = status?.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') ?? false;
-      equal(reading.standing, isAway ? 'away' : isReady ? 'ready' : 'unready');
-      if (reading.standing === 'away') return;
+      equal(reading.state, isAway ? 'away' : isReady ? 'ready' : 'unready');
+      if (reading.state === 'away') return;
       const address = readWorkerUrl(reading.worker.url, null);
       ok(typeof address !== 'string', `${reading.worker.url} can be a worker`);
       equal(address.endpoint.port, 8000);
@@ -85,7 +85,7 @@ test('with roles: labels say which, and of a prefill engine the annotation says 
   const roles = { prefill: ['app=p', 'tier=gpu'], decode: ['app=d'] };
   const read = (labels: Readonly<Record<string, string>>) => {
     const reading = readPod({ ...serving, metadata: { ...serving.metadata, labels } }, { ...OPTIONS, roles });
-    if (reading.standing === 'away') return reading.mistake ?? 'away';
+    if (reading.state === 'away') return reading.mistake ?? 'away';
     return [reading.worker.role, reading.worker.bootstrapPort];
   };
   deepEqual(read({ app: 'p', tier: 'gpu', more: 'x' }), ['prefill', 8998]);
@@ -95,8 +95,8 @@ test('with roles: labels say which, and of a prefill engine the annotation says 
   const both = { prefill: ['role=p'], decode: ['app=d'] };
   const metadata = { ...serving.metadata, labels: { role: 'p', app: 'd' } };
   const reading = readPod({ ...serving, metadata }, { ...OPTIONS, roles: both });
-  match(reading.standing === 'away' ? reading.mistake! : '', /ambiguous/);
+  match(reading.state === 'away' ? reading.mistake! : '', /ambiguous/);
   // Who is gone has made no mistake.
   const gone = readPod({ metadata: { ...metadata, deletionTimestamp: 'now' } }, { ...OPTIONS, roles: both });
-  deepEqual(gone, { standing: 'away' });
+  deepEqual(gone, { state: 'away' });
 });

@@ -2,7 +2,7 @@ import { isIPv6 } from 'node:net';
 import type { Role } from '../worker.ts';
 import { type RoleSelectors, roleOf } from './role-selectors.ts';
 
-/** What is read of a pod: core/v1, as the API server sends it. Any part of it may be missing. */
+/** The fields of a pod that are read (core/v1). Any of them may be missing. */
 export interface Pod {
   readonly metadata?: {
     readonly name?: string;
@@ -22,10 +22,10 @@ export interface Pod {
 }
 
 export interface PodOptions {
-  /** Where the engines in pods listen. */
+  /** The port of the engines in pods. */
   readonly port: number;
   readonly bootstrapPortAnnotation: string;
-  /** null: whoever is found serves whole requests. */
+  /** null: every pod serves whole requests. */
   readonly roles: RoleSelectors | null;
 }
 
@@ -38,28 +38,28 @@ export interface PodWorker {
 }
 
 /**
- * What a pod is to the fleet. `unready` is no worker yet, but one that was ready before stays: an engine that is busy, or
- * paused for new weights, fails its readiness probe, and the sessions whose caches it holds must find it again. The
- * router's own health checks decide who gets work.
+ * What a pod means for the fleet. An `unready` pod is not added, but stays if it was ready before: an engine that is
+ * busy, or paused for new weights, fails its readiness probe, and its sessions must find its KV cache again. The
+ * router's own health checks decide about requests.
  */
 export type PodReading =
-  | { readonly standing: 'ready' | 'unready'; readonly worker: PodWorker }
+  | { readonly state: 'ready' | 'unready'; readonly worker: PodWorker }
   | {
-      readonly standing: 'away';
-      /** Why it is, in words for the user, where it is a mistake. */
+      readonly state: 'away';
+      /** A configuration error, for the user. */
       readonly mistake?: string;
     };
 
-const AWAY: PodReading = { standing: 'away' };
+const AWAY: PodReading = { state: 'away' };
 const BOTH: PodReading = {
-  standing: 'away',
+  state: 'away',
   mistake: 'has the labels of --prefill-selector and of --decode-selector: its role is ambiguous',
 };
 
 export function readPod(pod: Pod, options: PodOptions): PodReading {
   const { metadata, spec, status } = pod;
   if (metadata?.deletionTimestamp !== undefined && metadata.deletionTimestamp !== null) return AWAY;
-  // Its containers have ended, and its address may be another pod's by now.
+  // The containers have ended, and the address may belong to another pod.
   if (status?.phase === 'Succeeded' || status?.phase === 'Failed') return AWAY;
   const address = status?.podIP;
   if (address === undefined || address === null || address === '') return AWAY;
@@ -76,7 +76,7 @@ export function readPod(pod: Pod, options: PodOptions): PodReading {
   if (hasPort) labels['bootstrap_port'] = annotation;
   const bootstrapPort = hasPort && role === 'prefill' ? Number(annotation) : null;
   const url = `http://${isIPv6(address) ? `[${address}]` : address}:${options.port}`;
-  return { standing: isReady ? 'ready' : 'unready', worker: { url, role, bootstrapPort, labels } };
+  return { state: isReady ? 'ready' : 'unready', worker: { url, role, bootstrapPort, labels } };
 }
 
 function isPort(text: string | undefined): text is string {

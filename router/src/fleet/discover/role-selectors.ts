@@ -1,7 +1,7 @@
 import type { Config } from '../../config/options.ts';
 import type { Role } from '../worker.ts';
 
-/** Labels that the pods of a role have, all of them, `key=value` each; none: no pod is of that role. */
+/** The labels of a role's pods, `key=value` each, all required; none: no pod has that role. */
 export interface RoleSelectors {
   readonly prefill: readonly string[];
   readonly decode: readonly string[];
@@ -9,15 +9,15 @@ export interface RoleSelectors {
 
 type Labels = Readonly<Record<string, string>>;
 
-/** @returns null where all pods that are found serve whole requests. */
+/** @returns null if all pods serve whole requests */
 export function roleSelectorsOf({ prefillSelector, decodeSelector }: Config): RoleSelectors | null {
   if (prefillSelector.length === 0 && decodeSelector.length === 0) return null;
   return { prefill: prefillSelector, decode: decodeSelector };
 }
 
 /**
- * What the labels of a pod make of it. A pod that fits both is of the role that asks for more of it (`app=engine` and
- * `app=engine role=prefill`); where neither does, nobody can tell.
+ * The role of a pod by its labels. If both selectors fit, the more specific one decides (`app=engine role=prefill` over
+ * `app=engine`); if neither is more specific, the role is ambiguous.
  */
 export function roleOf(labels: Labels | undefined, { prefill, decode }: RoleSelectors): Role | 'both' | null {
   const [isPrefill, isDecode] = [fits(labels, prefill), fits(labels, decode)];
@@ -28,9 +28,8 @@ export function roleOf(labels: Labels | undefined, { prefill, decode }: RoleSele
 }
 
 /**
- * The narrowest selector of the API server's that leaves out no pod of either role: it knows no "or" but among the values of
- * one key. One list and one watch for both, since a pod that changes its role has to do so in one step: two watches would tell
- * of its two sides in any order.
+ * The narrowest selector that includes all pods of both roles: the API server only knows "or" among the values of one
+ * key. One watch for both, because with two watches the two halves of a role change could arrive in either order.
  */
 export function selectorForAll({ prefill, decode }: RoleSelectors): string {
   if (prefill.length === 0 || decode.length === 0) return [...prefill, ...decode].join(',');

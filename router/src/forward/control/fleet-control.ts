@@ -5,7 +5,7 @@ import type { Config } from '../../config/options.ts';
 import type { Exchange } from '../../exchange.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
 import type { Health } from '../../fleet/health.ts';
-import type { FleetModels } from '../../fleet/models.ts';
+import type { FleetModels } from '../../fleet/fleet-models.ts';
 import type { EngineLabel } from '../../fleet/engine-label.ts';
 import type { Pauses } from '../../fleet/pauses.ts';
 import type { Worker } from '../../fleet/worker.ts';

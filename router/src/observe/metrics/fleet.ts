@@ -4,7 +4,6 @@ import { type MetricSpec, type Sample, each, one } from './spec.ts';
 const discovered = (discovery: Discovery | null, read: (discovery: Discovery) => number): Sample[] =>
   discovery === null ? [] : one(read(discovery));
 
-/** Workers: who they are, and what each of them does. */
 export const fleetMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_workers',

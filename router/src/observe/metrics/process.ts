@@ -4,7 +4,6 @@ import { type MetricSpec, buckets, each, one } from './spec.ts';
 
 const maxFiles = maxOpenFiles();
 
-/** The router as a process: connections, the event loop, the log. */
 export const processMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_build_info',

@@ -1,6 +1,5 @@
 import { type MetricSpec, buckets, each, one } from './spec.ts';
 
-/** What becomes of requests, and where they wait. */
 export const requestMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_requests_total',

@@ -4,7 +4,6 @@ import { type MetricSpec, type Sample, buckets, each, one } from './spec.ts';
 const byWorker = (meters: Meters, read: (of: WorkerMeters) => number): Sample[] =>
   Array.from(meters.byWorker, ([worker, of]) => ({ labels: { worker }, value: read(of) }));
 
-/** Sessions: how many are open, which moves they made, and how long their requests were held. */
 export const sessionMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_open_sessions',

@@ -3,7 +3,7 @@ import type { SessionPlaces } from '../../choose/session-places.ts';
 import type { Breakers } from '../../fleet/breakers.ts';
 import type { Discovery } from '../../fleet/discover/kubernetes.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
-import type { StallWatch } from '../../fleet/stalls.ts';
+import type { StallWatch } from '../../fleet/stall-watch.ts';
 import { type Histogram, type Meters, SECONDS_BUCKETS } from '../meters.ts';
 
 type Labels = Record<string, string>;
@@ -33,7 +33,7 @@ export interface MetricSources {
   readonly trajectories: () => TrajectoryCounters | null;
 }
 
-/** What the store of trajectories tells; null where there is none. */
+/** The counters of the trajectory store. */
 export interface TrajectoryCounters {
   readonly stored: number;
   readonly dropped: number;
@@ -49,7 +49,7 @@ export interface TrajectoryCounters {
   readonly sentEarly: number;
 }
 
-/** A metric: its name, type and help, and where its numbers are. */
+/** A metric and how its values are read. */
 export interface MetricSpec {
   readonly name: string;
   readonly type: 'counter' | 'gauge' | 'histogram';

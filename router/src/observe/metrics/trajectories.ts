@@ -3,7 +3,6 @@ import { type MetricSpec, type Sample, type TrajectoryCounters, one } from './sp
 const kept = (counters: TrajectoryCounters | null, name: keyof TrajectoryCounters): Sample[] =>
   counters === null || counters[name] < 0 ? [] : one(counters[name]);
 
-/** What is captured, and where it is kept. */
 export const trajectoryMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_trajectory_stored_total',

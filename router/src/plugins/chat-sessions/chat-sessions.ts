@@ -1,4 +1,4 @@
-import { sessionOf } from '../../classify/keys.ts';
+import { sessionOf } from '../../classify/routing-keys.ts';
 import type { EngineKind } from '../../engines/engine.ts';
 import type { AnswerEar, Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';

@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
-import { sessionOf } from '../../classify/keys.ts';
+import { sessionOf } from '../../classify/routing-keys.ts';
 import type { AnswerEar, Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { bufferOf } from '../../kit/bytes.ts';

@@ -1,0 +1,76 @@
+import type { Exchange } from '../exchange.ts';
+import type { Worker } from '../fleet/worker.ts';
+import type { Policy } from './policy.ts';
+import type { NamedPolicy } from './policy-table.ts';
+
+const nothing = (): void => {};
+/** First come, first served, so that no held request starves when the policy's own order fails. */
+const firstOf = (held: Iterable<Exchange>): Exchange | null => [...held][0] ?? null;
+
+/** `count`: how often this method of the policy has failed by now. */
+export type OnFault = (where: keyof Policy, error: unknown, count: number) => void;
+
+/**
+ * Contains the faults of a policy. If `choose` throws, that request fails; if any other method throws, the router goes
+ * on with a neutral result. Each fault is reported when its count is a power of two, because one report per request
+ * would flood the log.
+ *
+ * `checkChoice` throws if the result of `choose` is not valid.
+ */
+export function withFaultBoundary(
+  { name, policy }: NamedPolicy,
+  onFault: OnFault,
+  checkChoice: ((choice: unknown, workers: readonly Worker[]) => void) | null = null,
+): NamedPolicy {
+  const counts = new Map<keyof Policy, number>();
+  const report = (where: keyof Policy, error: unknown): void => {
+    const count = (counts.get(where) ?? 0) + 1;
+    counts.set(where, count);
+    if ((count & (count - 1)) === 0) onFault(where, error, count);
+  };
+  const calm = <Args extends unknown[], Result>(
+    where: keyof Policy,
+    call: ((...args: Args) => Result) | undefined,
+    fallback: (...args: Args) => Result,
+  ): ((...args: Args) => Result) | undefined =>
+    call &&
+    ((...args) => {
+      try {
+        return call.apply(policy, args);
+      } catch (error) {
+        report(where, error);
+        return fallback(...args);
+      }
+    });
+  const hooks = {
+    whyMoved: calm('whyMoved', policy.whyMoved, () => ({ reason: 'policy' as const })),
+    begun: calm('begun', policy.begun, nothing),
+    ended: calm('ended', policy.ended, nothing),
+    knowsSession: calm('knowsSession', policy.knowsSession, () => false),
+    nextHeld: calm('nextHeld', policy.nextHeld, firstOf),
+    sessionEnded: calm('sessionEnded', policy.sessionEnded, () => false),
+    homeOf: calm('homeOf', policy.homeOf, () => null),
+    flushed: calm('flushed', policy.flushed, nothing),
+    explain: calm('explain', policy.explain, () => []),
+    describe: calm('describe', policy.describe, () => ({})),
+    close: calm('close', policy.close, nothing),
+  };
+  return {
+    name,
+    policy: {
+      needs: policy.needs,
+      choose(x, workers) {
+        try {
+          const choice = policy.choose(x, workers);
+          checkChoice?.(choice, workers);
+          return choice;
+        } catch (error) {
+          report('choose', error);
+          throw error;
+        }
+      },
+      // A method that the policy lacks must be missing here too: callers test for it.
+      ...(Object.fromEntries(Object.entries(hooks).filter(([, hook]) => hook !== undefined)) as Partial<Policy>),
+    },
+  };
+}

@@ -1,0 +1,198 @@
+import type { IndexedSetMember } from '../../kit/indexed-set.ts';
+import { LinkedList, type ListNode } from '../../kit/linked-list.ts';
+import { hash32 } from '../../kit/hash.ts';
+import type { WorkerState } from './worker-state.ts';
+
+/** An idle session ends after this time until the gaps between turns are known (ms). */
+const FIRST_TTL_MS = 600_000;
+const MIN_TTL_MS = 60_000;
+export const MAX_TTL_MS = 7_200_000;
+/** A session may be idle for this many times the longest gap seen. */
+const GAPS = 4;
+/** Gaps that must be seen before the longest one counts. */
+const GAPS_SEEN = 20;
+/** The longest gap decays with every gap: by half in 700 gaps. */
+const FADE = 0.999;
+/** Idle sessions are looked for this many times within the time to live. */
+const SWEEPS = 16;
+/** Sessions that are remembered; beyond that those that were idle longest are closed. */
+export const MAX_OPEN = 100_000;
+/** Groups that are remembered; beyond that the oldest is forgotten. */
+const MAX_GROUPS = 10_000;
+
+/** The sessions of one prompt. */
+export class Group {
+  /** First turns placed at each worker. */
+  readonly placed = new Map<WorkerState, number>();
+  /** Responses so far, and their tokens. */
+  answers = 0;
+  answerTokens = 0;
+  /** Sessions that ended, and their turns in total. */
+  ended = 0;
+  endedTurns = 0;
+  readonly open = new Set<OpenSession>();
+
+  /** Turns that a session of this group is expected to have, where `usual` is the mean of all sessions. */
+  expectedTurns(usual: number): number {
+    let sum = this.endedTurns + usual / 2;
+    let count = this.ended + 0.5;
+    for (const { turns } of this.open) {
+      if (turns === 0) continue;
+      // A running session will have more turns than it has had.
+      sum += Math.max(1.3 * turns, 0.7 * usual);
+      count++;
+    }
+    return sum / count;
+  }
+}
+
+/** The prompt with which a session begins. */
+export interface FirstPrompt {
+  readonly tokens: number;
+  readonly blocks: Uint32Array;
+  readonly tokensPerByte: number;
+}
+
+/** An open session: one trajectory. */
+export class OpenSession implements IndexedSetMember {
+  readonly id: string;
+  readonly group: Group;
+  /** Used by the set of residents of its home. */
+  setIndex = -1;
+  /** Its place in the order of last turns. */
+  link: ListNode<OpenSession> | null = null;
+  /** Place in the order in which sessions were first placed; 0 before that. */
+  order = 0;
+  /** Turns with a response. */
+  turns = 0;
+  /** Turns in flight. */
+  underWay = 0;
+  lastMs: number;
+  /** Where its context is, how many tokens it has, and how many of them other sessions there share. */
+  home: WorkerState | null = null;
+  contextTokens = 0;
+  sharedTokens = 0;
+  /** The first prompt: the rest of the context is not shared with other sessions. */
+  readonly first: FirstPrompt;
+  /** The part of the context after that prompt is one entry in the prefix index. */
+  readonly entry: number;
+  /** Tokens of its last prompt, and bytes of the body of that request. */
+  promptTokens = 0;
+  bodyBytes = 0;
+  /** The home and length that were last saved for the next process. */
+  writtenHome: WorkerState | null = null;
+  writtenTokens = 0;
+
+  constructor(id: string, group: Group, first: FirstPrompt, nowMs: number) {
+    this.id = id;
+    this.group = group;
+    this.first = first;
+    this.entry = hash32(`session ${id}`);
+    this.lastMs = nowMs;
+  }
+
+  /**
+   * Its context is there now; null if it is nowhere or not known.
+   *
+   * @param cachedTokens of the context that were there before
+   */
+  settle(home: WorkerState | null, cachedTokens = 0): void {
+    if (home === this.home) return;
+    if (this.home !== null) {
+      this.home.residents.delete(this);
+      this.home.residentTokens -= this.contextTokens - this.sharedTokens;
+    }
+    this.home = home;
+    if (home === null) return;
+    this.sharedTokens = Math.min(cachedTokens, this.first.tokens);
+    home.residents.add(this);
+    home.residentTokens += this.contextTokens - this.sharedTokens;
+  }
+
+  grow(tokens: number): void {
+    if (this.home !== null) this.home.residentTokens += tokens - this.contextTokens;
+    this.contextTokens = tokens;
+  }
+}
+
+/** All open sessions, and the gaps between their turns. */
+export class OpenSessions {
+  readonly #open = new Map<string, OpenSession>();
+  /** In the order of their last turns. (A Map that changes at each turn is expensive to collect: see `IndexedSet`.) */
+  readonly #order = new LinkedList<OpenSession>();
+  readonly #groups = new Map<string, Group>();
+  #gapsSeen = 0;
+  #longestGapMs = 0;
+  #sweptMs = 0;
+
+  get size(): number {
+    return this.#open.size;
+  }
+
+  /** How long a session may be idle before it counts as ended. */
+  get ttlMs(): number {
+    if (this.#gapsSeen < GAPS_SEEN) return FIRST_TTL_MS;
+    return Math.min(MAX_TTL_MS, Math.max(MIN_TTL_MS, GAPS * this.#longestGapMs));
+  }
+
+  get(id: string): OpenSession | undefined {
+    return this.#open.get(id);
+  }
+
+  open(id: string, group: Group, first: FirstPrompt, nowMs: number): OpenSession {
+    const session = new OpenSession(id, group, first, nowMs);
+    group.open.add(session);
+    this.#open.set(id, session);
+    session.link = this.#order.push(session);
+    return session;
+  }
+
+  /** A turn of the session begins now. */
+  touch(session: OpenSession, nowMs: number): void {
+    if (session.turns > 0 && session.underWay === 0) {
+      this.#gapsSeen++;
+      this.#longestGapMs = Math.max(nowMs - session.lastMs, this.#longestGapMs * FADE);
+    }
+    session.lastMs = nowMs;
+    this.#order.remove(session.link!);
+    session.link = this.#order.push(session);
+  }
+
+  group(id: string): Group {
+    let group = this.#groups.get(id);
+    if (group === undefined) {
+      this.#groups.set(id, (group = new Group()));
+      if (this.#groups.size > MAX_GROUPS) this.#groups.delete(this.#groups.keys().next().value!);
+    }
+    return group;
+  }
+
+  close(session: OpenSession): void {
+    this.#open.delete(session.id);
+    this.#order.remove(session.link!);
+    const { group } = session;
+    group.open.delete(session);
+    group.ended++;
+    group.endedTurns += session.turns;
+    session.settle(null);
+  }
+
+  /** Sessions that were idle for too long, which are looked for from time to time, or that exceed the limit. */
+  expired(nowMs: number): OpenSession[] {
+    const { ttlMs } = this;
+    let tooMany = this.#open.size - MAX_OPEN;
+    const isDue = nowMs - this.#sweptMs >= ttlMs / SWEEPS;
+    if (isDue) this.#sweptMs = nowMs;
+    const found: OpenSession[] = [];
+    for (let link = this.#order.first; link !== null && (isDue || tooMany > 0); link = link.next) {
+      const session = link.value;
+      if (session.underWay > 0) continue;
+      // A session without a place is still waiting for its first turn.
+      const isExcess = tooMany > 0 && session.order > 0;
+      if (!isExcess && !(isDue && nowMs - session.lastMs > ttlMs)) continue;
+      found.push(session);
+      tooMany--;
+    }
+    return found;
+  }
+}

@@ -1,0 +1,50 @@
+import type { KeyOrder } from '../config/options/routing.ts';
+import type { Exchange, KeyKind } from '../exchange.ts';
+
+/** A place where a key may be: the name of a header, or of a field of the body (`a.b` for a field in an object). */
+export interface KeyPlace {
+  readonly kind: KeyKind;
+  readonly in: 'header' | 'body';
+  readonly name: string;
+}
+
+const places = (kind: KeyKind, where: KeyPlace['in'], ...names: readonly string[]): KeyPlace[] =>
+  names.map((name) => ({ kind, in: where, name }));
+
+/** All fields of the body that `keyOrders` name. */
+export const keyFields = ['session_params', 'prompt_cache_key', 'session_id', 'user', 'user_id'] as const;
+
+/**
+ * Where keys are looked for, in order; without any, the hash of the body is the key.
+ *
+ * `turnout`: the most specific kind first, in headers and bodies. `vllm-router`: the order in that router's
+ * documentation, so that a fleet moved from it keeps its placement.
+ */
+export const keyOrders: Readonly<Record<KeyOrder, (headers: readonly string[]) => KeyPlace[]>> = {
+  turnout: (headers) => [
+    ...places('session', 'header', ...headers),
+    ...places('session', 'body', 'session_params.session_id', 'prompt_cache_key', 'session_id'),
+    ...places('tenant', 'header', 'x-user-id', 'x-tenant-id'),
+    ...places('tenant', 'body', 'user', 'user_id'),
+    ...places('request', 'header', 'x-request-id', 'x-correlation-id', 'x-trace-id'),
+  ],
+  'vllm-router': () => [
+    ...places('session', 'header', 'x-session-id'),
+    ...places('tenant', 'header', 'x-user-id', 'x-tenant-id'),
+    ...places('request', 'header', 'x-request-id', 'x-correlation-id', 'x-trace-id'),
+    ...places('session', 'body', 'session_params.session_id'),
+    ...places('tenant', 'body', 'user'),
+    ...places('session', 'body', 'session_id'),
+    ...places('tenant', 'body', 'user_id'),
+  ],
+};
+
+/** The session that a client names, also if no policy read the keys; or ''. */
+export function sessionOf({ session, head }: Exchange, headers: readonly string[]): string {
+  if (session !== '') return session;
+  for (const name of headers) {
+    const value = head.get(name);
+    if (value !== undefined && value !== '') return value;
+  }
+  return '';
+}

@@ -1,0 +1,60 @@
+import type { Exchange } from '../exchange.ts';
+import type { Breakers } from '../fleet/breakers.ts';
+import type { Health } from '../fleet/health.ts';
+import type { Worker } from '../fleet/worker.ts';
+import type { Observer } from './observer.ts';
+
+/**
+ * Reports the results of exchanges to the breakers and, if the engine may be down, to the health checks.
+ *
+ * An engine is at fault for failed or broken connections, invalid responses, and 5xx to generation requests. A 4xx or a
+ * disconnect is the client's doing, and 501 describes the engine's features.
+ */
+export function healthFeedback(breakers: Breakers, health: Health): Observer {
+  /** A decode engine fails too if the prefill engine of its pair has crashed. */
+  const suspectTwin = (x: Exchange, worker: Worker): void => {
+    for (const leg of x.placement?.legs ?? []) if (leg.worker !== worker) health.suspect(leg.worker);
+  };
+  const answered = (x: Exchange, worker: Worker, status: number): void => {
+    if (x.isGeneration && status >= 500 && status !== 501) breakers.failed(worker, 'generation');
+    else breakers.succeeded(worker, x.isGeneration);
+    if (status >= 500 && x.freed === null) suspectTwin(x, worker);
+  };
+  /** In a pair, either half may be on trial. */
+  const endTrial = (x: Exchange): void => {
+    if (!x.isTrial) return;
+    x.isTrial = false;
+    for (const { worker } of x.placement?.legs ?? []) breakers.trialEnded(worker);
+  };
+  return {
+    attemptFailed(x, worker, failure, detail) {
+      // An idle connection that closed is no fault, and the request stays with the worker.
+      if (failure === 'stale') return;
+      if (failure === 'status') answered(x, worker, Number(detail));
+      // The health checks have found this, and will find when it works again.
+      else if (failure !== 'hung') {
+        breakers.failed(worker, failure === 'connect' || failure === 'reset' ? 'connection' : 'generation');
+        health.suspect(worker);
+      }
+      if (x.answeredBy === null) endTrial(x);
+    },
+    finished(x) {
+      const { worker } = x;
+      if (worker === null) return;
+      if (x.outcome === 'complete') {
+        answered(x, worker, x.status);
+        // The response needed the other half too.
+        if (x.freed !== null && x.freed !== worker) breakers.succeeded(x.freed, x.isGeneration);
+      } else if (brokeOff(x)) {
+        breakers.failed(worker, 'generation');
+        health.suspect(worker);
+      }
+      endTrial(x);
+    },
+  };
+}
+
+/** The engine began its response and did not complete it. */
+const brokeOff = ({ outcome, firstByteMs, error }: Exchange): boolean =>
+  (outcome === 'cut' || (outcome === 'refused' && firstByteMs > 0)) &&
+  (error?.code === 'upstream_reset' || error?.code === 'stream_idle_timeout');
