@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { startSimEngine, type SimEngine } from './engine.ts';
-import type { SimOptions } from './options.ts';
+import type { SimOptions } from './sim-options.ts';
 
 const start = (options: Partial<SimOptions>): Promise<SimEngine> => startSimEngine({ timeScale: 0, ...options });
 let sglang: SimEngine;
