@@ -132,6 +132,16 @@ const keptParts: [Step[], number][] = [
   [[first(3, of), first(3, [...often, ...of], 1), first(0, of), next(3, 2, true)], 1e9],
   [[first(3, apart), first(3, [...often, ...of], 1), next(3, 2, true)], 1e9],
   [[first(3, often), first(3, of), first(3, [...apart, ...of], 2), next(3, 3, true)], 1e9],
+  // The tokens before the kept part have no place at which encoders certainly start anew.
+  [
+    [
+      first(0, of),
+      ...[1, 2, 3].map((line) => next(0, line, false)),
+      { ...next(0, 4, false), sampled: [[...apart, ...of], false], kept: 2 },
+      next(0, 5, true),
+    ],
+    1e9,
+  ],
   [[first(3, [...apart, ...of], 1), first(3, [...apart, ...of]), next(3, 1, false)], 1e9],
 ];
 

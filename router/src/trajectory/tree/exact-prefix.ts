@@ -24,7 +24,8 @@ const WINDOW_BYTES = 64;
 const MAX_STEPS_BACK = 8;
 
 /**
- * The ids of a text. Known ids are used up to the end of a prompt or turn; further only up to where encoding again agrees.
+ * The ids of a text. Known ids are used up to the end of a prompt or turn, in turns of the request's session up to the last whole token
+ * that the text contains, and in other turns only up to where encoding again agrees.
  *
  * @param endsTurn the text ends where a turn did: what stopped that turn belongs to it
  */
@@ -35,7 +36,7 @@ export async function exactIds(
   options: { readonly endsTurn: boolean; readonly addSpecial: boolean; readonly session: KnownSession | null },
 ): Promise<ExactIds> {
   const bytes = Buffer.from(text);
-  const { marked, inside, stopped, isAmbiguous } = findText(root, bytes, options.session);
+  const { marked, inside, isOwn, stopped, isAmbiguous } = findText(root, bytes, options.session);
   if (options.endsTurn && stopped !== null) {
     const place = stopped.node.hold(stopped.at);
     return { place, textBytes: bytes.length, rest: new Int32Array(0), isAmbiguous: stopped.isAmbiguous };
@@ -44,7 +45,7 @@ export async function exactIds(
   const held = [marked, ...inside].map(({ node, at, textBytes }) => ({ place: node.hold(at), textBytes }));
   try {
     for (const [i, candidate] of held.slice(1).entries()) {
-      const found = await agreed(tokenizer, candidate, bytes, marked.textBytes);
+      const found = await partBefore(tokenizer, candidate, bytes, marked.textBytes, isOwn);
       // Without a session the tokens may be of any turn.
       const isOther = isAmbiguous && options.session === null;
       if (found !== null) return { ...found, isAmbiguous: isOther || inside[i]!.isAmbiguous };
@@ -76,19 +77,24 @@ async function withRest(
   }
 }
 
-/** Goes back from where a text leaves known tokens to a place at which encoding again would have put the end of a token too. */
-async function agreed(
+/**
+ * Goes back from where a text leaves known tokens to the end of a letter; in turns of other sessions (`isOwn` false), to a place at which
+ * encoding again would have put the end of a token too.
+ */
+async function partBefore(
   tokenizer: Tokenizer,
   from: { readonly place: Place; readonly textBytes: number },
   bytes: Buffer,
   beyond: number,
+  isOwn: boolean,
 ): Promise<Omit<ExactIds, 'isAmbiguous'> | null> {
   let { textBytes } = from;
   let step: Pick<Found, 'node' | 'at'> = { node: from.place.node, at: from.place.at };
   for (let i = 0; i < MAX_STEPS_BACK && textBytes > beyond; i++) {
     const place = step.node.hold(step.at);
     try {
-      if (await agrees(tokenizer, place, bytes, textBytes)) {
+      const isInLetter = (bytes[textBytes] ?? 0) >> 6 === 2;
+      if (!isInLetter && (isOwn || (await agrees(tokenizer, place, bytes, textBytes)))) {
         return await withRest(tokenizer, place, textBytes, bytes, false);
       }
       const { node, at } = place;
@@ -104,8 +110,6 @@ async function agreed(
 }
 
 async function agrees(tokenizer: Tokenizer, place: Place, bytes: Buffer, textBytes: number): Promise<boolean> {
-  // Never inside of a letter.
-  if ((bytes[textBytes] ?? 0) >> 6 === 2) return false;
   const before = windowBefore(tokenizer, place);
   if (before === null) return false;
   let end = Math.min(bytes.length, textBytes + WINDOW_BYTES);

@@ -28,6 +28,8 @@ export interface TextMatch {
   readonly isAmbiguous: boolean;
   /** Beginnings that are longer and end between any two tokens, the longest first. */
   readonly inside: readonly (Found & { readonly isAmbiguous: boolean })[];
+  /** Those are in turns of the request's session. */
+  readonly isOwn: boolean;
   /**
    * Where the newest turn ended whose visible text ends with `text`: behind what stopped it. null where there is none, or where
    * something newer ends with the text itself.
@@ -145,7 +147,7 @@ export function findText(root: TreeNode, text: Buffer, session: KnownSession | n
       const known = prompts.filter((prompt) => prompt.own === own.best && prompt.mark.keeps === keeps);
       const match = markedOf(search, root, own, known);
       const isAmbiguous = match.isAmbiguous || isInsideOther(search, session);
-      return { ...match, isAmbiguous, inside: ownInside, stopped: stopOf(ownStops, own, text) };
+      return { ...match, isAmbiguous, inside: ownInside, isOwn: true, stopped: stopOf(ownStops, own, text) };
     }
   }
   const known = prompts.filter((prompt) => prompt.any === any.best);
@@ -155,6 +157,7 @@ export function findText(root: TreeNode, text: Buffer, session: KnownSession | n
   return {
     ...markedOf(search, root, any, known),
     inside: longer.slice(0, MAX_INSIDE),
+    isOwn: false,
     stopped: stopOf(stops, any, text),
   };
 }
