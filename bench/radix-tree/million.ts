@@ -34,7 +34,7 @@ for (let i = 1; i <= inserts; i++) {
     tokens: length,
     from: 0,
   };
-  const line = { hasLogprobs: true, own: null, parent: null, keeps: 0, digest: i, isAmbiguous: false };
+  const line = { hasLogprobs: true, own: null, parent: null, keeps: 0, digest: i, isAmbiguous: false, isCut: false };
   forest.mark(forest.insert({ node: root, at: 0 }, run, 0), 'turn', { ...end, ...line });
   forest.trim();
   if (forest.bytes > maxBytes) throw new Error(`${forest.bytes} bytes after ${i}`);

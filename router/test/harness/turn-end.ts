@@ -14,5 +14,6 @@ export const turnEnd = (parts: Partial<TurnEnd>): TurnEnd => ({
   keeps: 0,
   digest: 0,
   isAmbiguous: false,
+  isCut: false,
   ...parts,
 });

@@ -12,6 +12,7 @@ import { Capture, type CaptureCounts, type OpenPrompt, type TurnKeeper } from '.
 import type { ExpertsFiles } from './experts-files.ts';
 import { type CaptureDialect, askingForIds, readRequest, withIds } from './read-request.ts';
 import { type PastTurns, treeName } from './restore.ts';
+import { continuesRunning } from './streams-under-way.ts';
 import { type Open, TurnEnds } from './turn-ends.ts';
 import type { Parcel } from './turn-parcel.ts';
 
@@ -124,21 +125,25 @@ export function captureCalls(
         const bytes = bufferOf(body);
         const request = readRequest(dialect, bytes);
         if (request === null) return null;
-        await ends.settled();
+        const { isStream } = request;
         const models = request.models.map((own) => own || model);
+        const isEarly = await continuesRunning({ session, tenant, models, prompts: request.prompts }, open.values());
+        await ends.settled();
         const prompts: OpenPrompt[] = [];
         try {
           for (const [i, prompt] of request.prompts.entries()) {
             const { addSpecial } = request;
-            prompts.push(await wanted().open(treeName(tenant, models[i]!), prompt, { tenant, session, addSpecial }));
+            const asked = { tenant, session, addSpecial, isEarly };
+            prompts.push(await wanted().open(treeName(tenant, models[i]!), prompt, asked));
           }
         } catch (error) {
           for (const { end } of prompts) release(end);
           throw error;
         }
         const kept = options.keepsBodies === true ? body : null;
-        const rest = { request: kept, before: Buffer.alloc(0), recorded: new Set<number>() };
-        open.set(id, { dialect, models, tenant, samples: request.samples, prompts, ...rest });
+        const over = Promise.withResolvers<void>();
+        const rest = { request: kept, before: Buffer.alloc(0), recorded: new Set<number>(), over };
+        open.set(id, { dialect, models, tenant, session, isStream, samples: request.samples, prompts, ...rest });
         const isText = request.prompts.some((prompt) => typeof prompt === 'string');
         const changed =
           isText && forward === 'ids'
@@ -175,6 +180,7 @@ export function captureCalls(
       dropCapture(id: number): void {
         const known = open.get(id);
         open.delete(id);
+        known?.over.resolve();
         for (const { end } of known?.prompts ?? []) release(end);
       },
 

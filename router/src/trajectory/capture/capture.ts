@@ -3,7 +3,7 @@ import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { exactIds } from '../tree/exact-prefix.ts';
 import { findIds } from '../tree/find-text.ts';
 import type { TokenForest } from '../tree/forest.ts';
-import { type Continued, continuedAt } from '../tree/continued.ts';
+import { type Continued, continuedAt, isInCutToken } from '../tree/continued.ts';
 import type { KnownSession } from '../tree/known-session.ts';
 import { type Path, lineTo, textFrom, tokensAt, writeIds } from '../tree/path.ts';
 import { type Place, TreeNode, release } from '../tree/tree-node.ts';
@@ -40,8 +40,7 @@ export interface OpenPrompt {
   readonly continued: Continued | null;
   /** It came as text. */
   readonly isText: boolean;
-  /** Its session has turns that are not on record any more, and it may continue one of them. */
-  readonly isLost: boolean;
+  readonly drift: Drift | null;
 }
 
 /** What a request says beside its prompt. */
@@ -50,6 +49,8 @@ interface AskedWith {
   /** '' where it names none. */
   readonly session: string;
   readonly addSpecial: boolean;
+  /** A stream of its session that it may continue still runs. */
+  readonly isEarly?: boolean;
 }
 
 /** A prompt that is being looked up. */
@@ -62,6 +63,8 @@ interface Asking {
   readonly isText?: boolean;
   /** Its text is that of several turns that differ. */
   readonly isAmbiguous?: boolean;
+  /** From the end of its known tokens on it may have other tokens than its session sampled. */
+  readonly isInexact?: boolean;
 }
 
 /** The tokens of a text. */
@@ -124,13 +127,8 @@ export class Capture {
   }
 
   /** Finds the tokens of a prompt and puts the new ones into the tree. The place it answers is held. */
-  open(
-    tree: string,
-    prompt: GivenPrompt,
-    { tenant, session, addSpecial }: AskedWith,
-  ): OpenPrompt | Promise<OpenPrompt> {
-    const restoring = this.restore?.wanted(tree, tenant, session) ?? null;
-    const options = { session, addSpecial };
+  open(tree: string, prompt: GivenPrompt, { tenant, ...options }: AskedWith): OpenPrompt | Promise<OpenPrompt> {
+    const restoring = this.restore?.wanted(tree, tenant, options.session) ?? null;
     if (restoring !== null) {
       // Ids are in memory that is used again meanwhile.
       const kept = typeof prompt === 'string' ? prompt : prompt.slice();
@@ -142,10 +140,10 @@ export class Capture {
   #open(
     tree: string,
     prompt: GivenPrompt,
-    { session, addSpecial }: Omit<AskedWith, 'tenant'>,
+    { session, addSpecial, isEarly = false }: Omit<AskedWith, 'tenant'>,
   ): OpenPrompt | Promise<OpenPrompt> {
     const root = this.forest.root(tree);
-    const asking: Asking = { root, session, known: this.forest.sessionIfAny(root, session) };
+    const asking: Asking = { root, session, known: this.forest.sessionIfAny(root, session), isInexact: isEarly };
     return typeof prompt === 'string' ? this.#openText(asking, prompt, addSpecial) : this.#openIds(asking, prompt);
   }
 
@@ -157,11 +155,10 @@ export class Capture {
       const { place, textBytes, rest, isAmbiguous } = await exactIds(this.tokenizer, root, text, options);
       const framing = tokensAt(place) === 0 && addSpecial ? this.tokenizer.before : [];
       const more = Buffer.from(text).subarray(textBytes);
-      return this.#grow(
-        { ...asking, isText: true, isAmbiguous },
-        place,
-        alignPrompt(this.tokenizer.pieces, rest, more, framing),
-      );
+      const isInexact =
+        asking.isInexact === true || (session !== null && more.length > 0 && isInCutToken(place, session, more[0]!));
+      const aligned = alignPrompt(this.tokenizer.pieces, rest, more, framing);
+      return this.#grow({ ...asking, isText: true, isAmbiguous, isInexact }, place, aligned);
     } finally {
       release(rooted);
     }
@@ -189,7 +186,7 @@ export class Capture {
 
   /** @param place held; it is let go */
   #grow(
-    { session, known: own, isText = false, isAmbiguous = false }: Asking,
+    { session, known: own, isText = false, isAmbiguous = false, isInexact = false }: Asking,
     place: Place,
     rest: AlignedTokens,
   ): OpenPrompt {
@@ -211,7 +208,9 @@ export class Capture {
     const held = end.node.hold(end.at);
     release(place);
     forest.trim();
-    return { end: held, tokens, continued, isText, isLost };
+    let drift: Drift | null = isInexact ? { kind: 'text', at: known } : null;
+    if (isLost) drift = { kind: 'lost', at: continued?.keeps ?? 0 };
+    return { end: held, tokens, continued, isText, drift };
   }
 
   /** Puts what was sampled behind its prompt, and keeps the turn. */
@@ -233,7 +232,8 @@ export class Capture {
     const { pieces } = this.tokenizer;
     const aligned = text === null ? alignUnseen(pieces, ids, isStopped) : alignSampled(pieces, ids, text, isStopped);
     const versions = coveringSpans(sampled, 0, facts.asked);
-    const line = { id, session, owner, index, continued, versions, logprobs: sampled.logprobs };
+    const isCut = sampled.finishReason === '';
+    const line = { id, session, owner, index, continued, versions, logprobs: sampled.logprobs, isCut };
     placeTurn(forest, start, aligned, line, version);
     this.counts.turns++;
     const path = this.#pathOf(prompt, sampled);
@@ -364,7 +364,7 @@ function turnOf({ prompt, sampled, path, facts, kept, texts, id, session, index 
     outputTokens: sampled.ids.length,
     cachedTokens: sampled.cachedTokens,
     finishReason: sampled.finishReason,
-    drift: prompt.isLost ? { kind: 'lost', at: continued?.keeps ?? 0 } : null,
+    drift: prompt.drift,
     ...(texts === undefined ? {} : { texts }),
     ...kept,
     ...topBytes(sampled),

@@ -22,6 +22,8 @@ export interface PlacedTurn {
   readonly logprobs: Float64Array | null;
   /** Positions in what was sampled. */
   readonly versions: readonly VersionSpan[];
+  /** Its stream was truncated. */
+  readonly isCut: boolean;
 }
 
 /** Puts what a turn sampled behind its prompt, and says that the turn ended there. @param start held */
@@ -29,7 +31,7 @@ export function placeTurn(
   forest: TokenForest,
   start: Place,
   sampled: AlignedTokens,
-  { id, session, owner, index, continued, logprobs, versions }: PlacedTurn,
+  { id, session, owner, index, continued, logprobs, versions, isCut }: PlacedTurn,
   version: number,
 ): void {
   const length = sampled.ids.length;
@@ -43,7 +45,7 @@ export function placeTurn(
   if (owner !== null && parent !== null && parent.owner !== null && parent.owner !== owner) {
     parent.owner.isForked = true;
   }
-  const line = { parent, keeps, digest, isAmbiguous: continued?.isAmbiguous === true };
+  const line = { parent, keeps, digest, isAmbiguous: continued?.isAmbiguous === true, isCut };
   const endOf = (shared: number): TurnEnd => {
     const own = shared === 0 ? null : (logprobs?.slice(0, shared) ?? null);
     const known = { hasLogprobs: logprobs !== null, own };

@@ -20,6 +20,7 @@ export interface GivenRequest {
   readonly isList: boolean;
   /** Of `/v1/completions`: it asks for ids in its answer. */
   readonly asksForIds: boolean;
+  readonly isStream: boolean;
   /** The index of the brace that ends it. */
   readonly end: number;
 }
@@ -47,6 +48,7 @@ const names = {
     'video_data',
     'audio_data',
     'input_embeds',
+    'stream',
   ],
   completions: [
     'prompt',
@@ -58,9 +60,10 @@ const names = {
     'return_token_ids',
     'echo',
     'prompt_embeds',
+    'stream',
   ],
   // `features`: what stands for images and the like in the prompt.
-  inference: ['token_ids', 'sampling_params', 'model', 'features'],
+  inference: ['token_ids', 'sampling_params', 'model', 'features', 'stream'],
 } as const;
 
 /** Where prompts stand. */
@@ -113,6 +116,7 @@ export function readRequest(dialect: CaptureDialect, body: Buffer): GivenRequest
     noIds: given[0] === 'text' ? (members.get('input_ids') ?? null) : null,
     isList,
     asksForIds: valueOf('return_token_ids') === true,
+    isStream: valueOf('stream') === true,
     end: after - 1,
   };
 }

@@ -24,6 +24,11 @@ export interface Open {
   /** What came of its answer before: choices that had ended were made turns then. */
   before: Buffer;
   readonly recorded: Set<number>;
+  /** '' where the request names none. */
+  readonly session: string;
+  readonly isStream: boolean;
+  /** Resolves when nothing more of its answer comes. */
+  readonly over: PromiseWithResolvers<void>;
 }
 
 const NOTHING = Buffer.alloc(0);
@@ -105,7 +110,7 @@ export class TurnEnds {
   }
 
   /** A request that came with its answer: one prompt, as ids. null: there are no tokens that could be told. */
-  #openNow(body: Uint8Array, { facts }: EndedTurn): Open | null | Promise<Open> {
+  #openNow(body: Uint8Array, { facts, isStream }: EndedTurn): Open | null | Promise<Open> {
     const { capture, keepsBodies } = this.#options;
     const bytes = bufferOf(body);
     const dialect = dialectOf(facts.path) ?? 'generate';
@@ -114,15 +119,16 @@ export class TurnEnds {
     const prompt = usual?.ids ?? read?.prompts[0];
     if (prompt === undefined) return null;
     const samples = usual?.samples ?? read!.samples;
-    const { tenant } = facts;
+    const { tenant, session } = facts;
     const model = usual?.model || read?.models[0] || facts.model;
     // A copy: a Buffer's own `slice` would be a view of memory that the next turns are written to.
     const kept = keepsBodies ? ownCopy(bytes, 0, bytes.length) : null;
     const made = (open: OpenPrompt): Open => {
-      const rest = { request: kept, before: NOTHING, recorded: new Set<number>() };
-      return { dialect, models: [model], tenant, samples, prompts: [open], ...rest };
+      const over = Promise.withResolvers<void>();
+      const rest = { request: kept, before: NOTHING, recorded: new Set<number>(), over };
+      return { dialect, models: [model], tenant, session, isStream, samples, prompts: [open], ...rest };
     };
-    const asked = { tenant, session: facts.session, addSpecial: read?.addSpecial ?? true };
+    const asked = { tenant, session, addSpecial: read?.addSpecial ?? true };
     const opened = capture().open(treeName(tenant, model), prompt, asked);
     return opened instanceof Promise ? opened.then(made) : made(opened);
   }
@@ -137,6 +143,7 @@ export class TurnEnds {
     } finally {
       if (turn.isLast) {
         if (turn.expertsKey !== null) this.#options.files?.drop(turn.expertsKey);
+        known?.over.resolve();
         for (const { end } of known?.prompts ?? []) release(end);
       }
     }

@@ -1,9 +1,7 @@
+import { areLate } from '../late-answers.ts';
 import type { ChatRequest } from './chat-request.ts';
 import type { SessionName } from '../turn.ts';
 import type { OpenChat } from './keep-answer.ts';
-
-/** So long a request waits for an answer under way that it goes on from: its client closed that stream, and the close is not known here yet. */
-const WAIT_MS = 250;
 
 /** @returns the calls of this session whose answer the request has, or a part of it, while it is no turn yet */
 function answersIn(
@@ -27,15 +25,8 @@ function answersIn(
 }
 
 /** Waits for the answers that the request goes on from, as far as they are under way. @returns whether one of them still is */
-export async function waitForAnswers(
+export const waitForAnswers = (
   request: ChatRequest,
   name: Required<SessionName>,
   open: ReadonlyMap<number, OpenChat>,
-): Promise<boolean> {
-  const answers = answersIn(request, name, open.values());
-  if (answers.length === 0) return false;
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<boolean>((resolve) => (timer = setTimeout(resolve, WAIT_MS, true)));
-  const over = Promise.all(answers.map(({ over }) => over.promise)).then(() => false);
-  return Promise.race([over, late]).finally(() => clearTimeout(timer));
-}
+): Promise<boolean> => areLate(answersIn(request, name, open.values()).map(({ over }) => over.promise));

@@ -62,6 +62,25 @@ export function partOf(place: Spot, session: KnownSession, after: number): Conti
   return best;
 }
 
+/**
+ * Whether a text, which goes on with the byte `next` behind a place, leaves a truncated turn of the session there within a token, as far as
+ * can be known.
+ */
+export function isInCutToken(place: Spot, session: KnownSession, next: number): boolean {
+  const tokens = tokensAt(place);
+  return [...session.ends.values()]
+    .filter(({ end }) => end.isCut && end.from <= tokens && end.tokens > tokens)
+    .slice(-MAX_COMPARED)
+    .some(({ mark }) => sharedTokens(place, mark, tokens - 1) >= tokens && pieceOf(mark.node, tokens)[0] === next);
+}
+
+/** The text of token `at` of the trajectory that a node is in. */
+function pieceOf(node: TreeNode, at: number): Buffer {
+  let step = node;
+  while (step.depth > at) step = step.parent!;
+  return step.pieceAt(at - step.depth);
+}
+
 /** How many tokens the ways to a place and to a mark have in common; 0: not more than `least`. */
 function sharedTokens(place: Spot, mark: Mark, least: number): number {
   let step: TreeNode = mark.node;

@@ -23,6 +23,8 @@ export interface TurnEnd {
   readonly digest: number;
   /** That it continues `parent` is a choice between turns that differ. */
   readonly isAmbiguous: boolean;
+  /** Its stream was truncated. */
+  readonly isCut: boolean;
 }
 
 /** Ids of turns are in order of time as text. */
