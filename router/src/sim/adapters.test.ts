@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { startSimEngine, type SimEngine } from './engine.ts';
+import type { FinishedRecord } from './sequence.ts';
 import type { SimOptions } from './sim-options.ts';
 
 const start = (options: Partial<SimOptions>): Promise<SimEngine> => startSimEngine({ timeScale: 0, ...options });
@@ -43,6 +44,21 @@ test('an adapter samples with weights of its own, the base with the others, on e
   assert.notDeepEqual(base, own);
   for (const sample of [inference, generate])
     assert.deepEqual([await sample('sim'), await sample('step-1')], [base, own]);
+});
+
+test('each prompt of a list may have an adapter of its own, and records say whose session a request was of', async (t) => {
+  const records: FinishedRecord[] = [];
+  const engine = await start({ onFinished: (record) => records.push(record) });
+  t.after(() => engine.close());
+  assert.equal((await post(engine, '/load_lora_adapter', adapter)).status, 200);
+  const params = { max_new_tokens: 8, temperature: 0, ignore_eos: true };
+  const body = { input_ids: [prompt, prompt], sampling_params: [params, params], lora_path: [null, 'step-1'] };
+  const [base, own] = await postJson<[Json, Json]>(engine, '/generate', body);
+  assert.notDeepEqual(base['output_ids'], own['output_ids']);
+  assert.deepEqual(new Set(records.map(({ session }) => session)), new Set([null]));
+  const headers = { 'x-session-id': 'sampling_1:2' };
+  await fetch(`${engine.url}/generate`, { method: 'POST', headers, body: JSON.stringify({ input_ids: prompt }) });
+  assert.equal(records.at(-1)!.session, 'sampling_1:2');
 });
 
 test('what is not loaded is refused, as is loading where adapters are off', async () => {

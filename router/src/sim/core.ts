@@ -20,6 +20,8 @@ export interface Sink {
 export interface Job {
   id: string;
   sequences: readonly Sequence[];
+  /** `X-Session-ID` of the request. */
+  session?: string;
 }
 
 export interface SimStats {
@@ -249,6 +251,7 @@ export class Core {
     return {
       id: sequence.id,
       requestId: job.id,
+      session: job.session ?? null,
       inputIds: [...sequence.prompt],
       outputIds: [...sequence.output],
       logprobs: sequence.output.map((_, i) => sequence.logprobAt(i, this.scheduler.sampler)),

@@ -55,6 +55,8 @@ export class HttpCall {
 
   /** A client that leaves before its answer is complete takes its job along. */
   tie(job: Job): void {
+    const session = this.header('x-session-id');
+    if (session !== undefined) job.session = session;
     this.#response.on('close', () => {
       if (!this.#response.writableFinished) this.core.abandon(job);
     });

@@ -44,6 +44,8 @@ export interface VersionSpan {
 export interface FinishedRecord {
   id: string;
   requestId: string;
+  /** `X-Session-ID` of the request; null without one. */
+  session: string | null;
   inputIds: number[];
   outputIds: number[];
   /** Of the output. */

@@ -97,18 +97,18 @@ function read(call: HttpCall, body: Fields): GenerateRequest | Problem {
     samplings.push(sampling);
   }
 
-  const lora = textOf(body.lora_path);
-  const adapter = lora === '' ? null : call.core.adapterSampler(lora);
-  if (lora !== '' && adapter === null) {
-    return new Problem(`The following requested LoRA adapters are not loaded: ['${lora}'].`);
-  }
   const id = typeof body.rid === 'string' ? body.rid : randomId();
   const samplesPerPrompt = samplings[0]!.samples;
   const isList = isBatch || samplesPerPrompt > 1;
-  const namespace = `${textOf(body.cache_salt)}\n${textOf(body.extra_key)}\n${lora}`;
   const sequences: Sequence[] = [];
   for (const [p, prompt] of prompts.entries()) {
     const { maxTokens = defaultMaxTokens, sample } = samplings[p]!;
+    const lora = textOf(Array.isArray(body.lora_path) ? body.lora_path[p] : body.lora_path);
+    const adapter = lora === '' ? null : call.core.adapterSampler(lora);
+    if (lora !== '' && adapter === null) {
+      return new Problem(`The following requested LoRA adapters are not loaded: ['${lora}'].`);
+    }
+    const namespace = `${textOf(body.cache_salt)}\n${textOf(body.extra_key)}\n${lora}`;
     const limit = call.core.scheduler.maxSequenceTokens;
     if (maxTokens < 0) return new Problem('max_new_tokens must be at least 0');
     if (prompt.length + maxTokens > limit) {

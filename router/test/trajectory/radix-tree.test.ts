@@ -348,6 +348,10 @@ test('models and tenants know nothing of each other', async (t) => {
   assert.equal(await sampled('b'), 0);
   assert.equal(await sampled('a', { model: 'other' }), 0);
   // Each prompt of a list may have an adapter of its own.
+  for (const name of ['x', 'y']) {
+    const body = JSON.stringify({ lora_name: name, lora_path: `/${name}` });
+    await fetch(`${scene.engine.url}/load_lora_adapter`, { method: 'POST', body });
+  }
   const both = { ...ask, text: [prompt, prompt], lora_path: ['x', 'y'] };
   const answers = JSON.parse((await scene.post('/generate', both, as('b'))).text) as Answer[];
   const known = async (model: string, { text: sampledText }: Answer): Promise<number[]> => {
