@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { type AliasFlag, type Peer, type Values, readAlias } from '../router/src/config/alias/alias.ts';
@@ -12,6 +12,7 @@ import { policyNames } from '../router/src/config/options/policy-names.ts';
 import { controls } from '../router/src/engines/controls.ts';
 import { errorTable } from '../router/src/kit/errors.ts';
 import { metrics } from '../router/src/observe/metrics.ts';
+import { phases } from '../router/src/phases/table.ts';
 import { chatMetrics } from '../router/src/plugins/chat-sessions/metrics.ts';
 import { treeCounters, treeFailures, treeGauges } from '../router/src/plugins/radix-tree/metrics.ts';
 
@@ -204,6 +205,28 @@ ${table(
 `;
 }
 
+/** The phases of plugins, for the guide. */
+function phasesTable(): string {
+  const mayWait = Object.entries(phases).filter(([, { timing }]) => timing === 'in_time');
+  const rows = Object.entries(phases).map(([name, { args, when, does }]) => [`\`${name}(${args})\``, when, does]);
+  return `${table(['phase', 'when', 'what it may do'], rows)}
+
+These phases may return a promise; the others return at once: ${mayWait.map(([name]) => `\`${name}\``).join(', ')}.`;
+}
+
+/** Generated parts of guides, between \`<!-- generated: npm run docs -->\` and \`<!-- end -->\`. */
+export const guides: Readonly<Record<string, () => string>> = { 'write-a-plugin.md': phasesTable };
+
+export const guidePath = (file: string): string => join(import.meta.dirname, 'guides', file);
+
+/** @returns the text of a guide with its generated part as it should be */
+export function filled(file: string, text: string): string {
+  const [start, end] = ['<!-- generated: npm run docs -->', '<!-- end -->'];
+  const [before, after] = [text.indexOf(start), text.indexOf(end)];
+  if (before < 0 || after < before) throw new Error(`${file} has no generated part`);
+  return `${text.slice(0, before + start.length)}\n\n${guides[file]!()}\n\n${text.slice(after)}`;
+}
+
 /** The pages by file name. */
 export const pages: Readonly<Record<string, () => string>> = {
   'options.md': optionsPage,
@@ -219,4 +242,8 @@ export const pages: Readonly<Record<string, () => string>> = {
 
 if (import.meta.main) {
   for (const [file, page] of Object.entries(pages)) writeFileSync(join(import.meta.dirname, 'reference', file), page());
+  for (const file of Object.keys(guides)) {
+    const path = guidePath(file);
+    writeFileSync(path, filled(file, readFileSync(path, 'utf8')));
+  }
 }

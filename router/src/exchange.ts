@@ -3,7 +3,8 @@ import type { IndexedSetMember } from './kit/indexed-set.ts';
 import type { Usage } from './engines/usage.ts';
 import type { RouterError } from './kit/errors.ts';
 import type { RequestBody } from './wire/request-body.ts';
-import type { Plugin } from './plugin.ts';
+import { NO_PLUGINS, type PluginChain } from './phases/chain.ts';
+import type { ExchangeView } from './phases/exchange-view.ts';
 import type { Refusal, RequestHead } from './wire/request-head.ts';
 import type { Sink } from './wire/sink.ts';
 
@@ -168,10 +169,9 @@ export type Why = 'new' | 'home' | 'moved' | 'retry' | 'target' | 'policy';
 
 const NOBODY: readonly Worker[] = [];
 const NO_FAILURES: readonly FailedAttempt[] = [];
-const NO_PLUGINS: readonly Plugin[] = [];
 
 /** One request through the router. All fields are set here, so that every exchange has the same shape. */
-export class Exchange implements IndexedSetMember {
+export class Exchange implements ExchangeView, IndexedSetMember {
   readonly head: RequestHead;
   readonly body: RequestBody;
   readonly sink: Sink;
@@ -182,6 +182,8 @@ export class Exchange implements IndexedSetMember {
   path = '';
   /** The path that the client asked for, where a plugin put another one in its place; else ''. */
   clientPath = '';
+  /** The target that it had before; else ''. */
+  clientTarget = '';
   dialect: Dialect = 'plain';
   /** The first key found, in the configured order; null: none, or no policy asked. */
   key: RoutingKey | null = null;
@@ -268,7 +270,7 @@ export class Exchange implements IndexedSetMember {
   /** Ends the exchange when its time is up; null where no limit is set. */
   timer: NodeJS.Timeout | null = null;
   /** The plugins that take part. */
-  plugins: readonly Plugin[] = NO_PLUGINS;
+  plugins: PluginChain = NO_PLUGINS;
   readonly #road: Road;
 
   constructor(road: Road, head: RequestHead, body: RequestBody, sink: Sink, startMs: number) {

@@ -1,16 +1,18 @@
 import type { Admission } from './admit/admission.ts';
 import type { Doorkeeper } from './admit/doorkeeper.ts';
-import type { PluginGate } from './admit/plugin-gate.ts';
 import type { Chooser } from './choose/choose.ts';
 import type { HoldQueue } from './choose/hold-queue.ts';
 import { Exchange, type Failure, type Outcome, type Road } from './exchange.ts';
 import type { Worker } from './fleet/worker.ts';
 import { lastWords, refusalError, sendError, shuttingDown, tooLong } from './forward/errors.ts';
 import type { FleetControl } from './forward/control/fleet-control.ts';
+import { sendAnswer } from './forward/plugin-answer.ts';
 import type { ForwardEvents, Forwarder } from './forward/forward.ts';
 import { IndexedSet } from './kit/indexed-set.ts';
-import type { RouterError } from './kit/errors.ts';
+import { RouterError } from './kit/errors.ts';
 import type { Observer } from './observe/observer.ts';
+import type { Plugins } from './phases/chain.ts';
+import type { PluginAnswer } from './plugin.ts';
 import type { RequestBody } from './wire/request-body.ts';
 import type { Refusal, RequestHead } from './wire/request-head.ts';
 import type { ResponseHead } from './wire/response-head.ts';
@@ -25,7 +27,7 @@ export interface Stages {
   /** Answers the router's own endpoints. @returns false: this is not one of them. */
   readonly serveOwn: (x: Exchange) => boolean;
   readonly fleetControl: FleetControl;
-  readonly pluginGate: PluginGate;
+  readonly plugins: Plugins;
   readonly admission: Admission;
   readonly chooser: Chooser;
   readonly holdQueue: HoldQueue;
@@ -52,9 +54,10 @@ export class Pipeline implements Road, ForwardEvents {
   /** A request and the sink of its answer: a client's socket, memory, a stream. @returns the exchange, to follow or stop it. */
   dispatch(head: RequestHead, body: RequestBody, sink: Sink): Exchange {
     const x = new Exchange(this, head, body, sink, performance.now());
-    const { classify, doorkeeper, serveOwn, fleetControl, pluginGate, requestTimeoutMs } = this.#stages;
+    const { classify, doorkeeper, serveOwn, fleetControl, plugins, requestTimeoutMs } = this.#stages;
     // First what the head tells: everything after asks for it. Then who it is that asks, before anything is answered.
-    const invalid = classify(x);
+    const failure = plugins.retarget(x);
+    const invalid = classify(x) ?? failure;
     if (doorkeeper !== null && doorkeeper.turnsAway(x, this)) return x;
     // The router's own endpoints stand before all limits: health and control must work when the fleet is full.
     if (serveOwn(x)) return x;
@@ -63,10 +66,17 @@ export class Pipeline implements Road, ForwardEvents {
     if (requestTimeoutMs > 0 && !(x.timeoutMs < requestTimeoutMs && x.timeoutMs > 0)) x.timeoutMs = requestTimeoutMs;
     if (x.timeoutMs > 0) x.timer = setTimeout(() => this.#stop(x, tooLong(x.timeoutMs, requestTimeoutMs)), x.timeoutMs);
     const refusal = invalid ?? (this.#isClosed ? shuttingDown() : fleetControl.address(x));
-    // What plugins say of it may decide how long it waits, and with whom.
-    if (refusal !== null || pluginGate.isEmpty) this.#admit(x, refusal);
-    else pluginGate.enter(x, this.#admit, this);
+    const failed = refusal ?? plugins.takePart(x);
+    // What plugins say of it may decide how long it waits, and with whom; or it needs no engine.
+    if (failed !== null || !x.plugins.settles) this.#admit(x, failed);
+    else void x.plugins.settle(x).then((settled) => this.#settled(x, settled));
     return x;
+  }
+
+  #settled(x: Exchange, settled: RouterError | PluginAnswer | null): void {
+    if (x.outcome !== null) return;
+    if (settled === null || settled instanceof RouterError) this.#admit(x, settled);
+    else sendAnswer(x, settled, this);
   }
 
   /** It goes on when there is room, or is refused. What steers engines waits for none: a full fleet must hear a pause. */
@@ -154,6 +164,7 @@ export class Pipeline implements Road, ForwardEvents {
     chooser.release(x);
     x.body.end();
     this.underWay.delete(x);
+    x.plugins.tell('finished', x);
     for (const observer of observers) observer.finished(x);
     // Whoever has its place now goes on in here.
     admission.leave(x);

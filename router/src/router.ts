@@ -11,7 +11,6 @@ import { Admission } from './admit/admission.ts';
 import { fairKeys } from './admit/fair-key.ts';
 import { HeapGuard } from './admit/heap-guard.ts';
 import { admissionOptions } from './admit/options.ts';
-import { PluginGate } from './admit/plugin-gate.ts';
 import { startAccess } from './admit/start-access.ts';
 import { Chooser } from './choose/choose.ts';
 import { FullWorkers, fullWorkersOptions } from './choose/full-workers.ts';
@@ -23,7 +22,6 @@ import { HoldQueue } from './choose/hold-queue.ts';
 import { BodyReader } from './classify/body-reader.ts';
 import { classify } from './classify/classify.ts';
 import { keyOrders } from './classify/routing-keys.ts';
-import { retargeted } from './classify/retarget.ts';
 import { roleAssigner } from './classify/pair-roles.ts';
 import { markFolder } from './config/folder-owner.ts';
 import { checkFolder, foldersOf, makeFolder } from './config/folder.ts';
@@ -59,11 +57,11 @@ import { LoopLag } from './observe/loop-lag.ts';
 import { Meters } from './observe/meters.ts';
 import { createRegistry, metricsPage } from './observe/metrics.ts';
 import { type Dispatch, Dispatcher } from './listen/dispatch.ts';
-import { pluginEnds } from './observe/plugin-ends.ts';
 import { pluginHints } from './observe/plugin-hints.ts';
 import { RequestLogs } from './observe/request-logs.ts';
 import { healthFeedback } from './observe/health-feedback.ts';
 import { Pipeline } from './pipeline.ts';
+import { Plugins } from './phases/chain.ts';
 import type { Plugin } from './plugin.ts';
 import { startPlugins } from './plugins/start.ts';
 import { startTrajectories } from './trajectory/trajectories.ts';
@@ -279,7 +277,7 @@ async function assemble(
     onResult: controlLog(log),
   });
   // The guard reads what the other plugins made of a body.
-  const plugins = [...pluginRoom.plugins, ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])];
+  const plugins = new Plugins([...pluginRoom.plugins, ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])]);
   addRankField(fleet, plugins, bodyThread);
   const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
   const kind = pairKind(config);
@@ -294,11 +292,11 @@ async function assemble(
   );
   closers.add(() => requestLogs.close());
   const pipeline = new Pipeline({
-    classify: retargeted(plugins, (x) => classify(x, ids.requestIdHeaders) ?? assignRoles(x)),
+    classify: (x) => classify(x, ids.requestIdHeaders) ?? assignRoles(x),
     doorkeeper,
     serveOwn: ownEndpoints(app, (path) => pluginRoom.endpoints.has(path), modelList(models)),
     fleetControl,
-    pluginGate: new PluginGate(plugins),
+    plugins,
     admission,
     chooser,
     holdQueue,
@@ -318,7 +316,6 @@ async function assemble(
     observers: [
       meters,
       ...requestLogs.observers,
-      pluginEnds,
       ...sessionEnds,
       healthFeedback(breakers, health),
       fleetControl,

@@ -55,8 +55,8 @@ export class Doorkeeper {
     name: 'access',
     // An abort that names nobody is about everybody.
     takesEmptyBodies: true,
-    appliesTo: (x) => isToldByBody(x) && this.#decide('admin', this.#callerOf(x.head)) !== null,
-    requestBody: (x, body) => {
+    appliesTo: (x: Exchange) => isToldByBody(x) && this.#decide('admin', this.#callerOf(x.head)) !== null,
+    requestBody: (x: Exchange, body: Buffer) => {
       const denial = stopsOthers(x.path, body) ? this.#decide('admin', this.#callerOf(x.head)) : null;
       if (denial !== null) throw new Refused(denial);
       return body;

@@ -5,7 +5,6 @@ import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetModels } from '../fleet/fleet-models.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
-import { narrowed } from '../plugin.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 import type { FullWorkers } from './full-workers.ts';
 import type { Hold, MoveWhy, Policy } from './policy.ts';
@@ -150,7 +149,7 @@ export class Chooser {
     if (!this.#fleet.has(from)) return { reason: 'removed' };
     const [reason] = from.reasonNames();
     if (reason !== undefined) return { reason };
-    if (!offered.includes(from)) return { reason: x.plugins.length > 0 ? 'plugin' : 'model' };
+    if (!offered.includes(from)) return { reason: !x.plugins.isEmpty ? 'plugin' : 'model' };
     if (!open.includes(from)) return { reason: 'full' };
     if (!workers.includes(from)) return { reason: 'slow_start' };
     return policy.whyMoved?.(x, from, to) ?? { reason: 'policy' };
@@ -182,7 +181,7 @@ export class Chooser {
     const models = this.#models;
     const isAnyModel = models === null || !models.areSeveral || x.model === '';
     const eligible = isAnyModel ? this.#fleet.eligible : models.eligibleFor(x.model);
-    return x.plugins.length === 0 ? eligible : narrowed(x, eligible);
+    return x.plugins.choose(x, eligible);
   }
 
   /** One worker of the placement has finished its part. */

@@ -41,6 +41,7 @@ export function classify(x: Exchange, idHeaders: readonly string[] = NO_HEADERS)
   x.path = path;
   x.dialect = dialect;
   x.isGeneration = isForModel && head.method === 'POST';
+  if (x.clientTarget !== '') x.clientPath = normalPath(x.clientTarget);
   if (idHeaders.length > 0) readIdHeaders(x, idHeaders, idPrefix);
   else if (head.requestId === '' || !SAFE_ID.test(head.requestId)) {
     if (head.hasRequestIdLine) head.drop('x-request-id');

@@ -1,5 +1,6 @@
 import type { KeyOrder } from '../config/options/routing.ts';
-import type { Exchange, KeyKind } from '../exchange.ts';
+import type { KeyKind } from '../exchange.ts';
+import type { ExchangeView } from '../phases/exchange-view.ts';
 
 /** A place where a key may be: the name of a header, or of a field of the body (`a.b` for a field in an object). */
 export interface KeyPlace {
@@ -40,7 +41,10 @@ export const keyOrders: Readonly<Record<KeyOrder, (headers: readonly string[]) =
 };
 
 /** The session that a client names, also if no policy read the keys; or ''. */
-export function sessionOf({ session, head }: Exchange, headers: readonly string[]): string {
+export function sessionOf(
+  { session, head }: Pick<ExchangeView, 'session' | 'head'>,
+  headers: readonly string[],
+): string {
   if (session !== '') return session;
   for (const name of headers) {
     const value = head.get(name);

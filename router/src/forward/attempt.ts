@@ -264,7 +264,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     if (this.sink === this.x.sink) this.x.isAnswerOut = true;
     const isSent = this.#isRequestSent && !this.#connection.writer.hasUnsent;
     // From here no other worker can be tried, so nothing needs the body any more. Plugins may have kept a part of it.
-    if (isSent && this.x.plugins.length === 0) this.x.body.free();
+    if (isSent && this.x.plugins.isEmpty) this.x.body.free();
     else this.x.body.release();
     this.#owner.onAnswerBegins(this, head);
     this.#relayFrom(head);

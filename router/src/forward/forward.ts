@@ -7,7 +7,6 @@ import type { Leg, Role, Worker } from '../fleet/worker.ts';
 import { type CoarseClock, DelayQueue } from '../kit/clock.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Random } from '../kit/rng.ts';
-import { type Plugin, bodyPlugins, pluginError } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { AnswerTimeouts } from './answer-timer.ts';
 import type { CutCode } from './attempt-owner.ts';
@@ -19,7 +18,6 @@ import type { ForwardOptions } from './options.ts';
 import type { Met, PairStyle } from './pd/meeting.ts';
 import { Pair, type PairOwner } from './pd/pair.ts';
 import type { Merging } from './merging.ts';
-import { answerSink } from './plugin-sink.ts';
 
 export interface ForwarderParts {
   readonly clock: CoarseClock;
@@ -51,15 +49,6 @@ const cutMessages: Readonly<Record<CutCode, string>> = {
 };
 
 const ONE_DECODE: readonly Role[] = ['decode'];
-
-/** A request's body on its way through plugins. */
-interface Passing {
-  readonly x: Exchange;
-  readonly worker: Worker;
-  /** Nobody waits for it any more. */
-  readonly isOver: () => boolean;
-  readonly done: (made: Buffer) => void;
-}
 
 /** Takes an exchange to a worker; when that fails before the first byte of an answer, to the next one. */
 export class Forwarder implements PairOwner {
@@ -156,26 +145,20 @@ export class Forwarder implements PairOwner {
       return;
     }
     const { worker } = legs[0]!;
-    const hasPlugins = x.plugins.length > 0;
-    const attempt = new Attempt(x, worker, hasPlugins ? answerSink(x, this.#onPluginFailure) : x.sink, this);
+    const failed = this.#onPluginFailure(x);
+    const attempt = new Attempt(x, worker, x.plugins.isEmpty ? x.sink : x.plugins.sink(x, failed), this);
     x.underWay = attempt;
-    if (!x.plugins.some(({ requestBody }) => requestBody !== undefined)) {
+    if (!x.plugins.has('requestBody')) {
       attempt.start(isFresh, null);
       return;
     }
     x.body.whenJoined((body) => {
       if (attempt.isOver) return;
       x.engineTarget = '';
-      const plugins = bodyPlugins(x.plugins, body.length);
-      if (plugins.length === 0) attempt.start(isFresh, null);
+      if (!x.plugins.takesBody(body.length)) attempt.start(isFresh, null);
       else {
-        const passing = {
-          x,
-          worker,
-          isOver: () => attempt.isOver,
-          done: (made: Buffer) => attempt.start(isFresh, made),
-        };
-        this.#throughPlugins(passing, plugins, body);
+        const done = (made: Buffer): void => attempt.start(isFresh, made);
+        x.plugins.requestBody(x, body, { worker, isOver: () => attempt.isOver, done, failed });
       }
     });
   }
@@ -188,7 +171,7 @@ export class Forwarder implements PairOwner {
       if (meeting instanceof RouterError) this.#events.onFailed(x, meeting);
       else if (typeof meeting === 'string') this.onFailed({ x, worker: prefill }, 'connect', meeting);
       else {
-        const makeSink = (merging: Merging | null) => answerSink(x, this.#onPluginFailure, merging);
+        const makeSink = (merging: Merging | null) => x.plugins.sink(x, this.#onPluginFailure(x), merging);
         const pair = new Pair({ x, prefill, decode, meeting, answerSink: makeSink, owner: this });
         x.underWay = pair;
         pair.start(isFresh);
@@ -202,8 +185,8 @@ export class Forwarder implements PairOwner {
     x.body.whenJoined((body) => {
       if (isStopped) return;
       x.engineTarget = '';
-      const plugins = body.length === 0 ? [] : bodyPlugins(x.plugins, body.length);
-      this.#throughPlugins({ x, worker: decode, isOver: () => isStopped, done: start }, plugins, body);
+      const failed = this.#onPluginFailure(x);
+      x.plugins.requestBody(x, body, { worker: decode, isOver: () => isStopped, done: start, failed });
     });
   }
 
@@ -215,34 +198,18 @@ export class Forwarder implements PairOwner {
     };
   }
 
-  /** Hands over the body as plugins want it, at once where all of them answer at once. */
-  #throughPlugins(passing: Passing, [plugin, ...others]: readonly Plugin[], body: Buffer): void {
-    const { x, worker, isOver, done } = passing;
-    if (plugin === undefined) return done(body);
-    const next = (changed: Buffer): void => {
-      if (!isOver()) this.#throughPlugins(passing, others, changed);
+  /** The exchange ends with the failure of its plugin. */
+  #onPluginFailure(x: Exchange): (failure: RouterError) => void {
+    return (failure) => {
+      x.underWay?.abort();
+      if (!x.isAnswerOut) {
+        this.#events.onFailed(x, failure);
+        return;
+      }
+      x.error = failure;
+      this.#events.onCut(x, failure.message, '');
     };
-    const failed = (error: unknown): void => this.#onPluginFailure(x, plugin, error);
-    let made: Buffer | Promise<Buffer>;
-    try {
-      made = plugin.requestBody!(x, body, worker);
-    } catch (error) {
-      return failed(error);
-    }
-    if (made instanceof Promise) made.then(next, failed);
-    else next(made);
   }
-
-  readonly #onPluginFailure = (x: Exchange, plugin: Plugin, error: unknown): void => {
-    x.underWay?.abort();
-    const failure = pluginError(plugin, error);
-    if (!x.isAnswerOut) {
-      this.#events.onFailed(x, failure);
-      return;
-    }
-    x.error = failure;
-    this.#events.onCut(x, failure.message, '');
-  };
 
   onAnswerBegins(attempt: Attempt, head: ResponseHead): void {
     attempt.x.answeredBy = attempt.worker;

@@ -1,14 +1,13 @@
 import type { Exchange } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
-import { type Plugin, Refused } from '../plugin.ts';
+import type { Changer } from '../phases/response-sink.ts';
+import { Refused } from '../plugin.ts';
 
 /**
  * Puts what another engine knows into an answer, or into each event of it: small ones at once, large ones on the thread that reads
  * large bodies. Those are given away.
  */
-export interface Merging extends Plugin {
-  /** How much it puts in, at most. */
-  readonly bytes: number;
+export interface Merging extends Changer {
   responseBody(exchange: Exchange, body: Buffer): Buffer | Promise<Buffer>;
   responseEvent(exchange: Exchange, event: Buffer): Buffer | Promise<Buffer>;
 }

@@ -1,5 +1,6 @@
 import type { Fleet } from '../fleet/fleet.ts';
 import { keyIs, scanMembers } from '../kit/json-scan.ts';
+import type { Plugins } from '../phases/chain.ts';
 import type { Plugin } from '../plugin.ts';
 import type { BodyThread } from './body-calls.ts';
 
@@ -36,10 +37,10 @@ export function withRank(body: Buffer, rank: number): Buffer {
 }
 
 /** Puts it before the other plugins once there is a worker that is a rank: where there is none it costs nothing. */
-export function addRankField(fleet: Fleet, plugins: Plugin[], thread: BodyThread): void {
+export function addRankField(fleet: Fleet, plugins: Plugins, thread: BodyThread): void {
   const end = fleet.onEvent((event, { rank }) => {
     if (event !== 'added' || rank === null) return;
-    plugins.unshift(rankField(thread));
+    plugins.addFirst(rankField(thread));
     end();
   });
 }

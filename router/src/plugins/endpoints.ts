@@ -1,7 +1,7 @@
 import { type Context, Hono, type Next } from 'hono';
 import type { Plugin } from '../plugin.ts';
 import { messageOf } from '../config/user-module.ts';
-import { type GuardOptions, type OnPluginFault, inTime } from './guard.ts';
+import { type GuardOptions, type OnPluginFault, inTime } from '../phases/guard.ts';
 import { pathTest } from './path-test.ts';
 
 type Handler = (c: Context, next: Next) => unknown;

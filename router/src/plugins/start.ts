@@ -7,7 +7,8 @@ import type { Logger } from '../observe/log.ts';
 import type { Meters } from '../observe/meters.ts';
 import type { Plugin, PluginPhases } from '../plugin.ts';
 import type { Trajectories } from '../trajectory/trajectories.ts';
-import { type OnPluginFault, guardPlugin } from './guard.ts';
+import { type OnPluginFault, guardPlugin } from '../phases/guard.ts';
+import { labelOf, memberNames } from '../phases/table.ts';
 import { loadPlugin } from './load.ts';
 import { PluginEndpoints } from './endpoints.ts';
 import { PluginMetrics, pluginMetricsText } from './plugin-metrics.ts';
@@ -31,22 +32,8 @@ export interface PluginRoom {
   close(): Promise<void>;
 }
 
-const phases = [
-  'retarget',
-  'classify',
-  'admit',
-  'answer',
-  'choose',
-  'requestBody',
-  'hearAnswer',
-  'responseHead',
-  'cutValues',
-  'beforeValue',
-  'responseEvent',
-  'responseBody',
-  'finished',
-  'routes',
-] as const satisfies readonly (keyof PluginPhases)[];
+/** A plugin needs one of these to have an effect. */
+const offered = memberNames.filter((name) => name !== 'appliesTo' && name !== 'close');
 
 /** A start that takes longer says every so often what it waits for. */
 const NOTICE_MS = 10_000;
@@ -62,7 +49,7 @@ export async function startPlugins(
   const { plugin: entries, dataDir = null } = live.current;
   const options = live.of(({ pluginTimeoutMs: timeoutMs }) => ({ timeoutMs }));
   const onFault: OnPluginFault = (plugin, phase, error, count) => {
-    meters.pluginFailed(plugin, phase);
+    meters.pluginFailed(plugin, labelOf(phase));
     // One at every request would flood the log.
     if ((count & (count - 1)) === 0) log.error({ plugin, in: phase, count, err: error }, 'plugin failed');
   };
@@ -97,8 +84,8 @@ export async function startPlugins(
       } finally {
         clearInterval(notice);
       }
-      if (!phases.some((phase) => typeof (made as PluginPhases | undefined)?.[phase] === 'function')) {
-        throw new Error(`The plugin "${source}" made nothing with one of ${phases.join(', ')}.`);
+      if (!offered.some((phase) => typeof (made as PluginPhases | undefined)?.[phase] === 'function')) {
+        throw new Error(`The plugin "${source}" made nothing with one of ${offered.join(', ')}.`);
       }
       const problem = problemOf(made);
       if (problem !== '') throw new Error(`The plugin "${source}" ${problem}.`);
@@ -115,7 +102,7 @@ export async function startPlugins(
 
 /** What TypeScript would have told its author; ''. Here, as every request would fail of it. */
 function problemOf(made: PluginPhases): string {
-  for (const phase of [...phases, 'appliesTo', 'close'] as const) {
+  for (const phase of memberNames) {
     const part: unknown = made[phase];
     if (part !== undefined && part !== null && typeof part !== 'function') return `has ${phase}, which is no function`;
   }

@@ -1,4 +1,4 @@
-import type { Exchange } from '../exchange.ts';
+import type { ExchangeView as Exchange } from '../phases/exchange-view.ts';
 
 /** Tokens `from` (included) to `to` (excluded) of a turn's `ids` were sampled by weights of this version. */
 export interface VersionSpan {

@@ -1,4 +1,4 @@
-import type { Exchange } from '../exchange.ts';
+import type { ExchangeView as Exchange } from '../phases/exchange-view.ts';
 import type { Label } from '../fleet/engine-label.ts';
 import type { VersionLabels } from '../fleet/version-labels.ts';
 import type { Worker } from '../fleet/worker.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { pages } from '../../../docs/generate.ts';
+import { filled, guidePath, guides, pages } from '../../../docs/generate.ts';
 import { sources } from '../../../python/generate.ts';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
 import { startTestRouter } from '../harness/router.ts';
@@ -12,6 +12,13 @@ for (const [file, page] of Object.entries(pages)) {
   test(`docs/reference/${file} says what the code says`, () => {
     const written = readFileSync(join(import.meta.dirname, '../../../docs/reference', file), 'utf8');
     assert.equal(written, page(), 'run: npm run docs');
+  });
+}
+
+for (const file of Object.keys(guides)) {
+  test(`docs/guides/${file} says what the code says`, () => {
+    const written = readFileSync(guidePath(file), 'utf8');
+    assert.equal(written, filled(file, written), 'run: npm run docs');
   });
 }
 

@@ -6,6 +6,7 @@ import { answer } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
 import { moduleOf } from '../harness/plugin-module.ts';
 import { HELLO, startScene, untilIdle } from '../harness/router.ts';
+import { labelOf } from '../../src/phases/table.ts';
 
 const fails = `() => { throw new Error('on purpose'); }`;
 const hangs = `() => new Promise(() => {})`;
@@ -50,7 +51,7 @@ for (const [phase, code] of cases) {
       equal((await client.answer()).text, 'ok');
     }
     const metrics = await (await fetch(`${router.url}/metrics`)).text();
-    match(metrics, new RegExp(`turnout_plugin_failures_total\\{plugin="clumsy",phase="${phase}"\\} \\d`));
+    match(metrics, new RegExp(`turnout_plugin_failures_total\\{plugin="clumsy",phase="${labelOf(phase)}"\\} \\d`));
     const said = lines.map((line) => JSON.parse(line) as { plugin: string; in: string; msg: string });
     ok(said.some(({ plugin, in: where, msg }) => plugin === 'clumsy' && where === phase && msg === 'plugin failed'));
   });
@@ -84,7 +85,7 @@ test('an ear that fails to say whether it is behind: the answer goes on, and it 
   asked.connection.write('0\r\n\r\n');
   await untilIdle(router);
   const metrics = await (await fetch(`${router.url}/metrics`)).text();
-  match(metrics, /turnout_plugin_failures_total\{plugin="clumsy",phase="hearAnswer"\} [1-9]/);
+  match(metrics, /turnout_plugin_failures_total\{plugin="clumsy",phase="hear_answer"\} [1-9]/);
 });
 
 test('an ear that stays behind for longer than a plugin may take is given up: the answer goes on', async (t) => {
@@ -103,5 +104,5 @@ test('an ear that stays behind for longer than a plugin may take is given up: th
   asked.connection.write('0\r\n\r\n');
   await untilIdle(router);
   const metrics = await (await fetch(`${router.url}/metrics`)).text();
-  match(metrics, /turnout_plugin_failures_total\{plugin="clumsy",phase="hearAnswer"\} 1\n/);
+  match(metrics, /turnout_plugin_failures_total\{plugin="clumsy",phase="hear_answer"\} 1\n/);
 });

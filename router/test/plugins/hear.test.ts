@@ -146,5 +146,5 @@ test('an ear that throws hears no more, the others do, and the client notices no
     ['data: 1\n\ndata: 2\n\n', 'x'],
   );
   const metrics = await (await fetch(`${router.url}/metrics`)).text();
-  ok(metrics.includes('turnout_plugin_failures_total{plugin="clumsy",phase="hearAnswer"} 2'), metrics);
+  ok(metrics.includes('turnout_plugin_failures_total{plugin="clumsy",phase="hear_answer"} 2'), metrics);
 });

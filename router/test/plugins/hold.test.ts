@@ -128,5 +128,5 @@ test('a listener that never releases what it holds is given up after the plugin 
   equal((await exchange(HELLO, answer(200, 'ok'))).text, 'ok');
   await untilIdle(router);
   const metrics = await (await fetch(`${router.url}/metrics`)).text();
-  match(metrics, /turnout_plugin_failures_total\{plugin="clumsy",phase="hearAnswer"\} 1\n/);
+  match(metrics, /turnout_plugin_failures_total\{plugin="clumsy",phase="hear_answer"\} 1\n/);
 });

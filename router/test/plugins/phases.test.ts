@@ -4,7 +4,7 @@ import { connectClient, request, send } from '../harness/client.ts';
 import { answer, startEngine } from '../harness/engine.ts';
 import { HELLO, startScene, startTestRouter, untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
-import type { Exchange } from '../../src/exchange.ts';
+import type { ExchangeView } from '../../src/phases/exchange-view.ts';
 import type { Plugin, PluginRefusal } from '../../src/plugin.ts';
 
 const later = <T>(value: T): Promise<T> => new Promise((resolve) => setTimeout(resolve, 5, value));
@@ -227,7 +227,7 @@ test('choose: the policy chooses among what the plugin leaves, for every attempt
   );
   const urls = [sick, well!, other!].map(({ url }) => url);
   const offered: string[][] = [];
-  const mine = (x: Exchange): string[] => (x.head.get('x-lane') ?? '').split(',').map((i) => urls[Number(i)]!);
+  const mine = (x: ExchangeView): string[] => (x.head.get('x-lane') ?? '').split(',').map((i) => urls[Number(i)]!);
   const plugin: Plugin = {
     name: 'lanes',
     appliesTo: (x) => x.head.get('x-lane') !== undefined,

@@ -11,7 +11,6 @@ import type { Pauses } from '../../fleet/pauses.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { CoarseClock } from '../../kit/clock.ts';
 import { RouterError } from '../../kit/errors.ts';
-import { bodyPlugins, pluginError } from '../../plugin.ts';
 import { ownHead } from '../../wire/response-head.ts';
 import { type AddressBook, addressOf } from './address.ts';
 import { ControlCall } from './control-call.ts';
@@ -86,7 +85,7 @@ export class FleetControl {
     // Compressed, their answers would be no JSON.
     x.head.drop('accept-encoding');
     const goOn = (joined: Buffer | null) => void this.#sendAll(x, engines, joined, events);
-    if (x.plugins.some(({ requestBody }) => requestBody !== undefined)) x.body.whenJoined(goOn);
+    if (x.plugins.has('requestBody')) x.body.whenJoined(goOn);
     else x.body.whenComplete(() => goOn(null));
   }
 
@@ -213,18 +212,13 @@ async function changedBodies(
   original: Buffer | null,
 ): Promise<Map<string, Buffer> | RouterError> {
   const bodies = new Map<string, Buffer>();
-  if (original === null) return bodies;
-  const plugins = bodyPlugins(x.plugins, original.length);
-  if (plugins.length === 0) return bodies;
+  if (original === null || !x.plugins.takesBody(original.length)) return bodies;
   for (const [url, [worker]] of engines) {
-    let changed = original;
-    for (const plugin of plugins) {
-      try {
-        changed = await plugin.requestBody!(x, changed, worker!);
-      } catch (error) {
-        return pluginError(plugin, error);
-      }
-    }
+    const changed = await new Promise<Buffer | RouterError>((resolve) => {
+      const passage = { worker: worker!, isOver: () => x.outcome !== null, done: resolve, failed: resolve };
+      x.plugins.requestBody(x, original, passage);
+    });
+    if (changed instanceof RouterError) return changed;
     bodies.set(url, changed);
   }
   return bodies;

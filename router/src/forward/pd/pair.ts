@@ -8,7 +8,7 @@ import type { Sink } from '../../wire/sink.ts';
 import type { AttemptOwner, CutCode, PairRules } from '../attempt-owner.ts';
 import { Attempt } from '../attempt.ts';
 import type { Merging } from '../merging.ts';
-import { MAX_HELD_BYTES } from '../event-line.ts';
+import { MAX_HELD_BYTES } from '../../phases/event-line.ts';
 import { beginsWithError } from './failed-stream.ts';
 import type { Handover, Meeting } from './meeting.ts';
 

@@ -1,11 +1,12 @@
 import { sessionOf } from '../../classify/routing-keys.ts';
 import type { EngineKind } from '../../engines/engine.ts';
-import type { AnswerEar, Exchange } from '../../exchange.ts';
+import type { AnswerEar } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { bufferOf } from '../../kit/bytes.ts';
 import { SLICE_BYTES, copied } from '../../kit/copy-slices.ts';
 import { RouterError } from '../../kit/errors.ts';
 import type { Logger } from '../../observe/log.ts';
+import type { ExchangeView as Exchange } from '../../phases/exchange-view.ts';
 import { type PluginAnswer, type PluginPhases, Refused, type ValueCutter, type ValueTaker } from '../../plugin.ts';
 import type { AnswerCapture } from '../../trajectory/capture/answer-capture.ts';
 import { AnswerTap, MAX_ANSWER_BYTES } from '../../trajectory/capture/answer-tap.ts';

@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { sessionOf } from '../../classify/routing-keys.ts';
-import type { AnswerEar, Exchange } from '../../exchange.ts';
+import type { AnswerEar } from '../../exchange.ts';
+import type { ExchangeView as Exchange } from '../../phases/exchange-view.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { bufferOf } from '../../kit/bytes.ts';
 import { CopyPool } from '../../kit/copy-pool.ts';

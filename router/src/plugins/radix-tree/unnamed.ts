@@ -1,4 +1,4 @@
-import type { Exchange } from '../../exchange.ts';
+import type { ExchangeView as Exchange } from '../../phases/exchange-view.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { CaptureDialect } from '../../trajectory/capture/read-request.ts';
 

@@ -5,35 +5,34 @@ import type { Plugin } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { Sink, Source } from '../wire/sink.ts';
 import { EventLine, MAX_HELD_BYTES } from './event-line.ts';
-import { heardSink } from './listening-sink.ts';
-import type { Merging } from './merging.ts';
 import { PayloadOut } from './payload-out.ts';
 import { LARGE_BYTES } from '../threads/sizes.ts';
 import { ReadShare } from './read-share.ts';
 import { ValuesAside } from './values-aside.ts';
 
-/** How a plugin failed its exchange. */
-export type OnPluginFailure = (x: Exchange, plugin: Plugin, error: unknown) => void;
-
-/** @returns `x`'s sink, behind its plugins if some of them change answers or listen. `first`: one of the router's own, before them */
-export function answerSink(x: Exchange, onFailure: OnPluginFailure, first: Merging | null = null): Sink {
-  const theirs = x.plugins.filter((p) => p.responseHead ?? p.responseEvent ?? p.responseBody);
-  const plugins = first === null ? theirs : [first, ...theirs];
-  return heardSink(x, plugins.length === 0 ? x.sink : new PluginSink(x, plugins, onFailure, first));
+/** A change of the response by the router itself. */
+export interface Changer extends Plugin {
+  /** By how many bytes it makes a response longer, at most. */
+  readonly bytes: number;
 }
 
-/**
- * Stands before a sink and takes plugins through the answer: payload in, events or the whole body past the plugins,
- * framed anew. Made only for exchanges that a plugin takes part in.
- */
-class PluginSink implements Sink {
+type OnFailure = (plugin: Plugin, error: unknown) => void;
+
+/** @returns the exchange's own sink if no plugin changes the response. `first`: a change before those of the plugins */
+export function responseSink(x: Exchange, all: readonly Plugin[], onFailure: OnFailure, first: Changer | null): Sink {
+  const changing = all.filter((plugin) => plugin.responseHead ?? plugin.responseEvent ?? plugin.responseBody);
+  const plugins = first === null ? changing : [first, ...changing];
+  return plugins.length === 0 ? x.sink : new ResponseSink(x, plugins, onFailure, first?.bytes ?? 0);
+}
+
+/** Passes a response through plugins: payload in; events, or the whole body, through the plugins and out with new framing. */
+class ResponseSink implements Sink {
   readonly takesFraming = false;
   readonly #x: Exchange;
   readonly #inner: Sink;
   readonly #plugins: readonly Plugin[];
-  readonly #onFailure: OnPluginFailure;
-  /** How much the first of `plugins` puts in, if that is one of the router's own. */
-  readonly #mergedBytes: number;
+  readonly #onFailure: OnFailure;
+  readonly #addedBytes: number;
   readonly #out: PayloadOut;
   readonly #share = new ReadShare();
   #source: Source | null = null;
@@ -51,12 +50,12 @@ class PluginSink implements Sink {
   #heldBytes = 0;
   #hasFailed = false;
 
-  constructor(x: Exchange, plugins: readonly Plugin[], onFailure: OnPluginFailure, first: Merging | null) {
+  constructor(x: Exchange, plugins: readonly Plugin[], onFailure: OnFailure, addedBytes: number) {
     this.#x = x;
     this.#inner = x.sink;
     this.#plugins = plugins;
     this.#onFailure = onFailure;
-    this.#mergedBytes = first?.bytes ?? 0;
+    this.#addedBytes = addedBytes;
     this.#out = new PayloadOut(x.sink);
   }
 
@@ -145,7 +144,7 @@ class PluginSink implements Sink {
     }
     const held = this.#held;
     if (held === null) return done();
-    if (this.#heldBytes + this.#mergedBytes <= LARGE_BYTES) {
+    if (this.#heldBytes + this.#addedBytes <= LARGE_BYTES) {
       this.#change(Buffer.concat(held), 0, (body) => {
         this.#out.add(this.#heldBody(body));
         done();
@@ -284,6 +283,6 @@ class PluginSink implements Sink {
 
   readonly #fail = (plugin: Plugin, error: unknown): void => {
     this.#hasFailed = true;
-    this.#onFailure(this.#x, plugin, error);
+    this.#onFailure(plugin, error);
   };
 }

@@ -6,15 +6,15 @@ import type { Sink, Source } from '../wire/sink.ts';
 import { HeldBytes } from './held-bytes.ts';
 import { ReadShare } from './read-share.ts';
 
-/** @returns `sink`, behind the ears of those plugins of the exchange that listen to answers, if there are any */
-export function heardSink(x: Exchange, sink: Sink): Sink {
-  const listeners = x.plugins.filter(({ hearAnswer }) => hearAnswer !== undefined);
+/** @returns `sink`, after the plugins that observe the response, if there are any */
+export function listeningSink(x: Exchange, plugins: readonly Plugin[], sink: Sink): Sink {
+  const listeners = plugins.filter(({ hearAnswer }) => hearAnswer !== undefined);
   return listeners.length === 0 ? sink : new ListeningSink(x, sink, listeners);
 }
 
 /**
  * Stands before a sink and passes everything on as it comes, chunk lines too; ears get the payload, before it is passed on. An ear that
- * throws hears no more of this answer: who made it counts that (`plugins/guard.ts`), and the answer goes on.
+ * throws hears no more of this answer: its guard counts that (`phases/guard.ts`), and the answer goes on.
  */
 class ListeningSink implements Sink {
   readonly takesFraming: boolean;

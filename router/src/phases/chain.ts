@@ -1,0 +1,178 @@
+import type { Exchange } from '../exchange.ts';
+import type { Worker } from '../fleet/worker.ts';
+import { RouterError } from '../kit/errors.ts';
+import { type Plugin, type PluginAnswer, type PluginRefusal, Refused } from '../plugin.ts';
+import type { Sink } from '../wire/sink.ts';
+import { listeningSink } from './listening-sink.ts';
+import { type Changer, responseSink } from './response-sink.ts';
+import type { PhaseName } from './table.ts';
+
+/** A body on its way through `requestBody`. */
+export interface BodyPassage {
+  readonly worker: Worker;
+  /** The result is not needed any more. */
+  readonly isOver: () => boolean;
+  readonly done: (body: Buffer) => void;
+  readonly failed: (error: RouterError) => void;
+}
+
+/** The plugins that take part in one exchange. */
+export class PluginChain {
+  readonly #plugins: readonly Plugin[];
+
+  constructor(plugins: readonly Plugin[]) {
+    this.#plugins = plugins;
+  }
+
+  get isEmpty(): boolean {
+    return this.#plugins.length === 0;
+  }
+
+  has(phase: PhaseName): boolean {
+    return this.#plugins.some((plugin) => plugin[phase] !== undefined);
+  }
+
+  /** Calls a phase of each plugin that has it, for phases that return nothing. */
+  tell<Name extends PhaseName>(phase: Name, ...args: Parameters<NonNullable<Plugin[Name]>>): void {
+    for (const plugin of this.#plugins) (plugin[phase] as ((...all: unknown[]) => void) | undefined)?.(...args);
+  }
+
+  /** Calls `classify` of each plugin, then `admit`, then `answer`. @returns the first refusal or answer; null: go on */
+  async settle(x: Exchange): Promise<RouterError | PluginAnswer | null> {
+    for (const phase of ['classify', 'admit', 'answer'] as const) {
+      for (const plugin of this.#plugins) {
+        try {
+          const asked = plugin[phase]?.(x);
+          const said: unknown = (asked instanceof Promise ? await asked : asked) ?? null;
+          if (said === null || phase === 'classify') continue;
+          return phase === 'admit' ? refusalOf(said as PluginRefusal) : (said as PluginAnswer);
+        } catch (error) {
+          return pluginError(plugin, error);
+        }
+      }
+    }
+    return null;
+  }
+
+  /** Some phase of `settle` is there. */
+  get settles(): boolean {
+    return this.#plugins.some(({ classify, admit, answer }) => classify ?? admit ?? answer);
+  }
+
+  /** @returns the workers that the plugins leave of those that could get the exchange, or the failure of one */
+  choose(x: Exchange, workers: readonly Worker[]): readonly Worker[] | RouterError {
+    let left = workers;
+    for (const plugin of this.#plugins) {
+      if (plugin.choose === undefined || left.length === 0) continue;
+      try {
+        left = plugin.choose(x, left);
+      } catch (error) {
+        return pluginError(plugin, error);
+      }
+      if (left.length === 0) {
+        return new RouterError(
+          'no_available_workers',
+          `The plugin "${plugin.name}" excluded every worker for this request.`,
+        );
+      }
+    }
+    return left;
+  }
+
+  /** Some plugin wants to see a body of this size. */
+  takesBody(bytes: number): boolean {
+    return this.#plugins.some((plugin) => takesBody(plugin, bytes));
+  }
+
+  /** Passes a body through `requestBody` of each plugin; synchronously if all of them return at once. */
+  requestBody(x: Exchange, body: Buffer, passage: BodyPassage): void {
+    const plugins = this.#plugins.filter((plugin) => takesBody(plugin, body.length));
+    passBody(x, body, plugins, passage);
+  }
+
+  /**
+   * @param first a change of the router's own, before those of the plugins
+   * @returns the exchange's sink, after the plugins that change or observe the response
+   */
+  sink(x: Exchange, onFailure: (error: RouterError) => void, first: Changer | null = null): Sink {
+    const failed = (plugin: Plugin, error: unknown): void => onFailure(pluginError(plugin, error));
+    return listeningSink(x, this.#plugins, responseSink(x, this.#plugins, failed, first));
+  }
+}
+
+export const NO_PLUGINS = new PluginChain([]);
+
+/** The plugins of a router. */
+export class Plugins {
+  readonly #plugins: Plugin[];
+
+  constructor(plugins: readonly Plugin[]) {
+    this.#plugins = [...plugins];
+  }
+
+  /** Adds a plugin of the router's own before the others; exchanges that have begun do not get it. */
+  addFirst(plugin: Plugin): void {
+    this.#plugins.unshift(plugin);
+  }
+
+  /** @returns the failure of a plugin */
+  retarget(x: Exchange): RouterError | null {
+    if (this.#plugins.length === 0) return null;
+    const { target } = x.head;
+    const failure = this.#askAll((plugin) => plugin.retarget?.(x));
+    if (x.head.target !== target) x.clientTarget = target;
+    return failure;
+  }
+
+  /** Determines which plugins take part. @returns the failure of a plugin that could not say */
+  takePart(x: Exchange): RouterError | null {
+    if (this.#plugins.length === 0) return null;
+    const taking: Plugin[] = [];
+    const failure = this.#askAll((plugin) => {
+      if (plugin.appliesTo?.(x) ?? true) taking.push(plugin);
+    });
+    if (taking.length > 0) x.plugins = new PluginChain(taking);
+    return failure;
+  }
+
+  #askAll(ask: (plugin: Plugin) => void): RouterError | null {
+    let failure: RouterError | null = null;
+    for (const plugin of this.#plugins) {
+      try {
+        ask(plugin);
+      } catch (error) {
+        failure ??= pluginError(plugin, error);
+      }
+    }
+    return failure;
+  }
+}
+
+function passBody(x: Exchange, body: Buffer, [plugin, ...others]: readonly Plugin[], passage: BodyPassage): void {
+  if (plugin === undefined) return passage.done(body);
+  const next = (changed: Buffer): void => {
+    if (!passage.isOver()) passBody(x, changed, others, passage);
+  };
+  const failed = (error: unknown): void => passage.failed(pluginError(plugin, error));
+  let made: Buffer | Promise<Buffer>;
+  try {
+    made = plugin.requestBody!(x, body, passage.worker);
+  } catch (error) {
+    return failed(error);
+  }
+  if (made instanceof Promise) made.then(next, failed);
+  else next(made);
+}
+
+const takesBody = (plugin: Plugin, bytes: number): boolean =>
+  plugin.requestBody !== undefined && (bytes > 0 || plugin.takesEmptyBodies === true);
+
+const refusalOf = ({ status, message, retryAfterSecs = 0 }: PluginRefusal): RouterError =>
+  new RouterError('plugin_refused', message, { status, retryAfterSecs });
+
+/** A plugin's failure, in words for the client. */
+function pluginError(plugin: Plugin, error: unknown): RouterError {
+  if (error instanceof Refused) return error.refusal;
+  const reason = error instanceof Error ? error.message : String(error);
+  return new RouterError('plugin_failed', `The plugin "${plugin.name}" failed: ${reason}`);
+}

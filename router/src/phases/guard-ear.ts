@@ -1,0 +1,78 @@
+import type { AnswerEar } from '../exchange.ts';
+import type { ExchangeView } from './exchange-view.ts';
+
+export interface GuardedEar {
+  readonly timeoutMs: () => number;
+  readonly report: (error: unknown) => void;
+}
+
+/** Confines the faults of a listener: it can't stop a response for longer than the plugin timeout. */
+export function guardEar(x: ExchangeView, ear: AnswerEar, guard: GuardedEar): AnswerEar {
+  return {
+    hear(bytes, start, end) {
+      try {
+        ear.hear(bytes, start, end);
+      } catch (error) {
+        guard.report(error);
+        throw error;
+      }
+    },
+    ...(ear.isBehind && { isBehind: guardIsBehind(x, ear, guard) }),
+    ...(ear.holds && { holds: guardHolds(x, ear, guard) }),
+  };
+}
+
+/** A listener that stays behind would stop its response for ever: after the timeout it is asked no more. */
+function guardIsBehind(x: ExchangeView, ear: AnswerEar, guard: GuardedEar) {
+  let isGivenUp = false;
+  return (resume: () => void): boolean => {
+    if (isGivenUp) return false;
+    const timeoutMs = guard.timeoutMs();
+    let timer: NodeJS.Timeout | undefined;
+    const giveUp = (error: unknown): void => {
+      isGivenUp = true;
+      guard.report(error);
+    };
+    try {
+      const isBehind = ear.isBehind!(() => {
+        clearTimeout(timer);
+        resume();
+      });
+      if (!isBehind) return false;
+    } catch (error) {
+      giveUp(error);
+      return false;
+    }
+    timer = setTimeout(() => {
+      if (x.outcome !== null) return;
+      giveUp(new Error(`isBehind() was true for ${timeoutMs} ms (--plugin-timeout-ms)`));
+      resume();
+    }, timeoutMs).unref();
+    return true;
+  };
+}
+
+/** What a listener holds is sent after the timeout in any case. */
+function guardHolds(x: ExchangeView, ear: AnswerEar, guard: GuardedEar) {
+  return (isWhole: boolean, release: () => void): boolean => {
+    const timeoutMs = guard.timeoutMs();
+    let timer: NodeJS.Timeout | undefined;
+    let isReleased = false;
+    const releaseOnce = (): void => {
+      clearTimeout(timer);
+      if (!isReleased) release();
+      isReleased = true;
+    };
+    try {
+      if (!ear.holds!(isWhole, releaseOnce) || isReleased) return false;
+    } catch (error) {
+      guard.report(error);
+      return false;
+    }
+    timer = setTimeout(() => {
+      if (x.outcome === null) guard.report(new Error(`held an answer for ${timeoutMs} ms (--plugin-timeout-ms)`));
+      releaseOnce();
+    }, timeoutMs).unref();
+    return true;
+  };
+}
