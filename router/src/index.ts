@@ -11,7 +11,18 @@ export type {
   PolicyContext,
 } from './choose/policy.ts';
 export type { Config } from './config/options.ts';
-export type { AnswerEar, Candidate, KeyKind, Move, MoveReason, Outcome, Prompt, RoutingKey } from './exchange.ts';
+export type {
+  AnswerEar,
+  Candidate,
+  FailedAttempt,
+  Failure,
+  KeyKind,
+  Move,
+  MoveReason,
+  Outcome,
+  Prompt,
+  RoutingKey,
+} from './exchange.ts';
 export type { Leg, Placement, Worker } from './fleet/worker.ts';
 export type { Fleet } from './fleet/fleet.ts';
 export type { Logger } from './observe/log.ts';
@@ -23,6 +34,7 @@ export type {
   RequestHeadView as RequestHead,
 } from './phases/exchange-view.ts';
 export {
+  type AttemptFailure,
   type Plugin,
   type PluginAnswer,
   type PluginPhases,

@@ -114,6 +114,7 @@ export class Pipeline implements Road, ForwardEvents {
   }
 
   onAttemptFailed(x: Exchange, worker: Worker, failure: Failure, detail: string, willRetry: boolean): void {
+    x.plugins.tell('attemptFailed', x, { worker, failure, detail, willRetry });
     for (const observer of this.#stages.observers) observer.attemptFailed?.(x, worker, failure, detail, willRetry);
   }
 

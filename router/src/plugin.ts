@@ -1,4 +1,5 @@
 import type { Hono } from 'hono';
+import type { FailedAttempt } from './exchange.ts';
 import type { RouterError } from './kit/errors.ts';
 import type { Phases } from './phases/table.ts';
 
@@ -17,6 +18,14 @@ export interface PluginAnswer {
   readonly status: number;
   readonly contentType: string;
   readonly body: Buffer;
+}
+
+/** An attempt that failed before a response was passed on. */
+export interface AttemptFailure extends FailedAttempt {
+  /** The status, or what the system says of the connection. */
+  readonly detail: string;
+  /** Another attempt follows. */
+  readonly willRetry: boolean;
 }
 
 /** Gets a response in two parts: values that are too large to be kept, and the rest. Bytes are valid during the call only. */

@@ -1,6 +1,6 @@
 import type { Worker } from '../fleet/worker.ts';
 import type { AnswerEar } from '../exchange.ts';
-import type { PluginAnswer, PluginRefusal, PluginRoutes, ValueCutter, ValueTaker } from '../plugin.ts';
+import type { AttemptFailure, PluginAnswer, PluginRefusal, PluginRoutes, ValueCutter, ValueTaker } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { ExchangeView } from './exchange-view.ts';
 import { problemOfAnswer, problemOfBytes, problemOfChoice, problemOfEar, problemOfRefusal } from './problems.ts';
@@ -127,6 +127,11 @@ export const phases = {
     ['x, body', 'for any other response, when it is complete', 'return the body to send, now or later'],
     problemOfBytes,
   ),
+  attemptFailed: unheeded<(x: X, failure: AttemptFailure) => void>([
+    'x, failure',
+    'after each attempt that failed before a response',
+    'read `failure.worker`, `failure.failure` (`connect`, `reset`, `status` …), `failure.detail`, `failure.willRetry`',
+  ]),
   finished: unheeded<(x: X) => void>([
     'x',
     'once, after the request',

@@ -1,7 +1,7 @@
 import { deepEqual, equal, match } from 'node:assert/strict';
 import { test } from 'node:test';
 import { connectClient, request, send } from '../harness/client.ts';
-import { answer, startEngine } from '../harness/engine.ts';
+import { answer, deadUrl, startEngine } from '../harness/engine.ts';
 import { HELLO, startScene, startTestRouter, untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 import type { ExchangeView } from '../../src/phases/exchange-view.ts';
@@ -170,6 +170,24 @@ test('another attempt asks for what its client did, unless the plugin says other
     engine.requests.map(({ target }) => target),
     ['/elsewhere', '/generate'],
   );
+});
+
+test('attemptFailed: each attempt that failed before a response, and whether another one follows', async (t) => {
+  const bad = await startEngine(t, { onRequest: ({ connection }) => connection.write(answer(503, 'busy')) });
+  const dead = await deadUrl();
+  const seen: string[] = [];
+  const plugin: Plugin = {
+    name: 'watch',
+    attemptFailed: ({ path }, { worker, failure, willRetry }) => {
+      seen.push(`${path} ${worker.url} ${failure} ${willRetry}`);
+      throw new Error('on purpose');
+    },
+  };
+  const options = { workerUrls: [dead, bad.url], policy: 'round_robin', retryMaxRetries: 1 };
+  const router = await startTestRouter(t, options, { plugins: [plugin] });
+  const { status } = await router.dispatch({ path: '/generate', body: '{}' });
+  equal(status, 503);
+  deepEqual(seen, [`/generate ${dead} connect true`]);
 });
 
 test('a tenant that classify finds takes turns in the queue with the others', async (t) => {
