@@ -1,4 +1,5 @@
 import type { Fleet } from '../fleet/fleet.ts';
+import { JsonEdit } from '../kit/json-edit.ts';
 import { keyIs, scanMembers } from '../kit/json-scan.ts';
 import type { Plugins } from '../phases/chain.ts';
 import type { Plugin } from '../plugin.ts';
@@ -32,8 +33,9 @@ export function withRank(body: Buffer, rank: number): Buffer {
   });
   if (end < 0 || isNamed) return body;
   const inside = body.indexOf(OPEN_OBJECT) + 1;
-  const field = Buffer.from(`"${FIELD}":${rank}${members > 0 ? ',' : ''}`, 'latin1');
-  return Buffer.concat([body.subarray(0, inside), field, body.subarray(inside)]);
+  const edit = new JsonEdit(body);
+  edit.replace(inside, inside, `"${FIELD}":${rank}${members > 0 ? ',' : ''}`);
+  return edit.result();
 }
 
 /** Puts it before the other plugins once there is a worker that is a rank: where there is none it costs nothing. */

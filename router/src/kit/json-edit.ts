@@ -1,61 +1,121 @@
-import { MemberFinder, scanMembers } from './json-scan.ts';
+import { MemberFinder, keyIs, scanMembers } from './json-scan.ts';
 
-/** What takes the place of `bytes[start, end)`. */
-export interface Edit {
+const SP = 0x20;
+const OPEN_OBJECT = 0x7b;
+
+/** Members by name: the JSON text of a value. */
+export type Members = Readonly<Record<string, Buffer | string>>;
+
+/** A member of an object: where its key (with the quote) and its value are. */
+export interface MemberPlace {
+  readonly from: number;
+  readonly valueStart: number;
+  readonly to: number;
+}
+
+interface Change {
   readonly start: number;
   readonly end: number;
   readonly bytes: Buffer;
 }
 
-/** Members by name: the JSON text of a value. */
-export type Members = Readonly<Record<string, Buffer | string>>;
+/** Changes parts of a JSON text; every other byte stays as it is. */
+export class JsonEdit {
+  readonly bytes: Buffer;
+  readonly #changes: Change[] = [];
 
-/** @returns `bytes` with all edits made, which overlap nowhere; the same buffer where there are none. */
-export function edited(bytes: Buffer, edits: readonly Edit[]): Buffer {
-  if (edits.length === 0) return bytes;
-  const out: Buffer[] = [];
-  let at = 0;
-  for (const edit of edits.toSorted((a, b) => a.start - b.start)) {
-    out.push(bytes.subarray(at, edit.start), edit.bytes);
-    at = edit.end;
+  constructor(bytes: Buffer) {
+    this.bytes = bytes;
   }
-  return Buffer.concat([...out, bytes.subarray(at)]);
-}
 
-/**
- * Sets members of the object in `bytes[start, end)`: a value takes the place of the one that counts (of several with one name the
- * last), what is not there comes at the end. All other bytes stay.
- * @returns null: there is no such object
- */
-export function settingMembers(bytes: Buffer, start: number, end: number, members: Members): Edit[] | null {
-  const names = Object.keys(members);
-  const spans = new Int32Array(2 * names.length);
-  const after = new MemberFinder(names).find(bytes, start, end, spans);
-  if (after < 0) return null;
-  const edits: Edit[] = [];
-  const further: string[] = [];
-  const texts: Buffer[] = [];
-  for (const [i, name] of names.entries()) {
-    const value = Buffer.from(members[name]!);
-    if (spans[2 * i]! >= 0) edits.push({ start: spans[2 * i]!, end: spans[2 * i + 1]!, bytes: value });
-    else {
-      further.push(name);
-      texts.push(Buffer.from(`${further.length > 1 ? ',' : ''}${JSON.stringify(name)}:`), value);
+  /** Parts may not overlap. `start` equal to `end` inserts. */
+  replace(start: number, end: number, text: string | Buffer): void {
+    this.#changes.push({ start, end, bytes: typeof text === 'string' ? Buffer.from(text) : text });
+  }
+
+  /**
+   * Visits the members of the object at `start`.
+   * @param each returns false for a member that is to be removed, with its comma
+   * @returns the index after the object; -1: there is none
+   */
+  members(start: number, end: number, each: (is: (name: string) => boolean, place: MemberPlace) => boolean): number {
+    const { bytes } = this;
+    // Of all members only the last one is remembered: a body may have millions.
+    let last: MemberPlace | null = null;
+    let hasKept = false;
+    let isLastRemoved = false;
+    const after = scanMembers(bytes, start, end, (keyStart, keyEnd, valueStart, to) => {
+      const place = { from: keyStart - 1, valueStart, to };
+      // Before all members that stay: its comma is the one after it.
+      if (isLastRemoved && !hasKept) this.replace(last!.from, place.from, '');
+      const stays = each((name) => keyIs(bytes, keyStart, keyEnd, name), place);
+      if (!stays && hasKept) this.replace(last!.to, to, '');
+      hasKept ||= stays;
+      isLastRemoved = !stays;
+      last = place;
+    });
+    if (isLastRemoved && !hasKept) this.replace(last!.from, last!.to, '');
+    return after;
+  }
+
+  /**
+   * Sets members of the object in `bytes[start, end)`. A value replaces the one that counts (of several with one name the last); new
+   * members come at the end. Not together with `members` on the same object.
+   * @returns false: there is no object
+   */
+  set(start: number, end: number, members: Members): boolean {
+    const names = Object.keys(members);
+    const spans = new Int32Array(2 * names.length);
+    const after = new MemberFinder(names).find(this.bytes, start, end, spans);
+    if (after < 0) return false;
+    const further: Members = Object.fromEntries(
+      names.filter((_, i) => spans[2 * i]! < 0).map((name) => [name, members[name]!]),
+    );
+    for (const [i, name] of names.entries()) {
+      if (spans[2 * i]! >= 0) this.replace(spans[2 * i]!, spans[2 * i + 1]!, members[name]!);
+    }
+    this.append(after - 1, further);
+    return true;
+  }
+
+  /** Adds members at the end of the object whose closing brace is at `close`, whether or not it has members of these names. */
+  append(close: number, members: Members): void {
+    let before = close - 1;
+    while (this.bytes[before]! <= SP) before--;
+    let comma = this.bytes[before] === OPEN_OBJECT ? '' : ',';
+    for (const [name, value] of Object.entries(members)) {
+      this.replace(close, close, `${comma}${JSON.stringify(name)}:`);
+      this.replace(close, close, value);
+      comma = ',';
     }
   }
-  if (texts.length === 0) return edits;
-  const comma = isEmptyObject(bytes, start, end) ? '' : ',';
-  return [...edits, { start: after - 1, end: after - 1, bytes: Buffer.concat([Buffer.from(comma), ...texts]) }];
+
+  get isEmpty(): boolean {
+    return this.#changes.length === 0;
+  }
+
+  /** @returns the same buffer where nothing is changed */
+  result(): Buffer {
+    const { bytes } = this;
+    if (this.isEmpty) return bytes;
+    const out: Buffer[] = [];
+    let at = 0;
+    for (const change of this.#changes.toSorted((a, b) => a.start - b.start)) {
+      out.push(bytes.subarray(at, change.start), change.bytes);
+      at = change.end;
+    }
+    return Buffer.concat([...out, bytes.subarray(at)]);
+  }
 }
 
-/** As `settingMembers`, of a whole document. */
+/** A document with these members set. null: it is no JSON object */
 export function withMembers(body: Buffer, members: Members): Buffer | null {
-  const edits = settingMembers(body, 0, body.length, members);
-  return edits === null ? null : edited(body, edits);
+  const edit = new JsonEdit(body);
+  return edit.set(0, body.length, members) ? edit.result() : null;
 }
 
-function isEmptyObject(bytes: Buffer, start: number, end: number): boolean {
-  let isEmpty = true;
-  scanMembers(bytes, start, end, () => (isEmpty = false));
-  return isEmpty;
+/** A document without the members of these names, which are ASCII; the same buffer where it has none. */
+export function withoutMembers(body: Buffer, names: readonly string[]): Buffer {
+  const edit = new JsonEdit(body);
+  return edit.members(0, body.length, (is) => !names.some(is)) < 0 ? body : edit.result();
 }

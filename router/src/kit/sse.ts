@@ -103,6 +103,14 @@ export function dataOf(event: Buffer): readonly [start: number, end: number] {
   return [DATA.length, lineEnd < 0 ? event.length : lineEnd];
 }
 
+/** The data of the events in a stream's text, which each have on one line. A line that is not complete is left out. */
+export const dataLines = (text: string): string[] =>
+  text
+    .slice(0, text.lastIndexOf('\n') + 1)
+    .split('\n')
+    .filter((line) => line.startsWith('data:'))
+    .map((line) => line.slice('data:'.length).trim());
+
 /** @returns the index after the two line ends at `i`; 0: none there; -1: not known yet */
 function emptyLineEnd(bytes: Buffer, i: number): number {
   const first = lineEnd(bytes, i);

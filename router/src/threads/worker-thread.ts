@@ -1,7 +1,6 @@
 import { type Transferable, Worker } from 'node:worker_threads';
 import { entryFile } from '../config/entry-file.ts';
 import { bufferOf } from '../kit/bytes.ts';
-import { Slots } from '../kit/slots.ts';
 import { type Call, type Calls, type Reply, buffersIn, memoryIn } from './serve-calls.ts';
 import { LARGE_BYTES } from './sizes.ts';
 
@@ -35,12 +34,12 @@ interface Pending {
 export class WorkerThread<C extends Calls> {
   readonly #program: string;
   readonly #options: ThreadOptions<C>;
-  /** By the number of the call, less one: 0 is the number of all calls without a reply. */
-  readonly #pending = new Slots<Pending>();
+  /** By the number of the call, from 1 on: 0 is the number of all calls without a reply. */
+  readonly #pending = new Map<number, Pending>();
+  #lastId = 0;
   #worker: Worker | null = null;
   #calls: Call[] = [];
   #transfer: Transferable[] = [];
-  #willFlush = false;
   #isOver = false;
 
   /** @param program the thread's module, as for `entryFile` */
@@ -87,16 +86,12 @@ export class WorkerThread<C extends Calls> {
         return;
       }
       this.#worker ??= this.#start();
-      this.#send({ id: this.await(resolve, reject), name, args }, transfer);
+      const id = ++this.#lastId;
+      this.#pending.set(id, { resolve, reject });
+      // A reply that is pending keeps the process running.
+      if (this.#pending.size === 1) this.#worker.ref();
+      this.#send({ id, name, args }, transfer);
     });
-  }
-
-  /** @returns the number of a call that gets a reply */
-  protected await(resolve: (value: never) => void, reject: (error: Error) => void): number {
-    const id = this.#pending.put({ resolve, reject }) + 1;
-    // A reply that is pending keeps the process running.
-    if (this.#pending.size === 1) this.#worker?.ref();
-    return id;
   }
 
   /** A call without a reply, to a thread that has started. */
@@ -123,33 +118,18 @@ export class WorkerThread<C extends Calls> {
     return this.#isOver;
   }
 
-  /** Sends the waiting calls now, not at the end of this turn of the event loop. */
-  protected flush(): void {
-    const first = this.first();
-    const calls = first === null ? this.#calls : [first, ...this.#calls];
+  #send(call: Call, transfer: readonly Transferable[]): void {
+    this.#calls.push(call);
+    this.#transfer.push(...transfer);
+    if (this.#calls.length === 1) setImmediate(() => this.#flush());
+  }
+
+  #flush(): void {
+    const calls = this.#calls;
     const transfer = this.#transfer;
     this.#calls = [];
     this.#transfer = [];
-    this.#willFlush = false;
     if (calls.length > 0) this.#worker?.postMessage(calls, transfer);
-  }
-
-  /** A call to be sent before the other calls of a message, or null. */
-  protected first(): Call | null {
-    return null;
-  }
-
-  /** Sends the waiting calls at the end of this turn of the event loop. */
-  protected flushSoon(): void {
-    if (this.#willFlush) return;
-    this.#willFlush = true;
-    setImmediate(() => this.flush());
-  }
-
-  #send(call: Call, transfer: readonly Transferable[]): void {
-    this.flushSoon();
-    this.#calls.push(call);
-    this.#transfer.push(...transfer);
   }
 
   #start(): Worker {
@@ -169,7 +149,8 @@ export class WorkerThread<C extends Calls> {
   }
 
   #settle({ id, value, error }: Reply): void {
-    const pending = this.#pending.take(id - 1);
+    const pending = this.#pending.get(id);
+    this.#pending.delete(id);
     if (this.#pending.size === 0) this.#worker?.unref();
     if (error === undefined) pending?.resolve(value as never);
     else pending?.reject(new Error(error));
@@ -181,7 +162,9 @@ export class WorkerThread<C extends Calls> {
     this.#calls = [];
     this.#transfer = [];
     this.#isOver = this.#options.onDeath !== undefined;
-    for (const { reject } of this.#pending.takeAll()) reject(error);
+    const pending = [...this.#pending.values()];
+    this.#pending.clear();
+    for (const { reject } of pending) reject(error);
     this.#options.onDeath?.(error);
   }
 }

@@ -10,7 +10,7 @@ test('turns that end after their thread did are counted', async () => {
   const facts = { session: '', group: '', tenant: '', worker: '', model: '', path: '' };
   const asked = { before: '', isProof: false, stale: '', ticket: 0 };
   const times = { startedAtMs: 0, ttftMs: 0, generationMs: 0, asked };
-  const answer = Buffer.from('{}');
+  const answer = [Buffer.from('{}')];
   const turn = {
     id: 1,
     request: null,
@@ -20,8 +20,8 @@ test('turns that end after their thread did are counted', async () => {
     expertsKey: null,
     facts: { ...facts, ...times },
   };
-  ledger.turnEnded(turn, [answer]);
-  ledger.turnEnded(turn, [answer, answer]);
+  ledger.turnEnded(turn, false);
+  assert.equal(await ledger.turnEnded(turn, true), false);
   assert.equal(ledger.missed, 2);
 });
 

@@ -7,7 +7,7 @@ import type { VersionLabels } from '../fleet/version-labels.ts';
 import { CallRecorder } from './calls/call-recorder.ts';
 import { AnswerCapture, type AnswerCaptureParts } from './capture/answer-capture.ts';
 import { ExpertsRoad, ExpertsTap } from './capture/experts-tap.ts';
-import type { EndedTurn } from './capture/turn-parcel.ts';
+import type { EndedTurn } from './capture/turn-ends.ts';
 import { endedSessions } from './ended-sessions.ts';
 import { Ledger } from './ledger.ts';
 import { VersionBrackets } from './version-brackets.ts';
@@ -163,13 +163,9 @@ export class Trajectories {
     return this.#waits && this.#state.place !== 'memory';
   }
 
-  /** As `Ledger.turnEnded`. @returns whether it is in the store, once that is known; null: nobody is to wait for it */
-  turnEnded(turn: EndedTurn, pieces: readonly Uint8Array[]): Promise<boolean> | null {
-    if (!this.storesFirst) {
-      this.ledger.turnEnded(turn, pieces);
-      return null;
-    }
-    return new Promise((resolve) => this.ledger.turnEnded(turn, pieces, resolve));
+  /** @returns whether the turn is in the store, once that is known; null: nothing has to wait for it */
+  turnEnded(turn: EndedTurn): Promise<boolean> | null {
+    return this.ledger.turnEnded(turn, this.storesFirst);
   }
 
   /** What captures, and what ends the thread after the last exchange. */

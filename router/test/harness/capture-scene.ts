@@ -5,7 +5,6 @@ import { after } from 'node:test';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
 import { decode, endOfTurn } from '../../src/sim/tokenizer.ts';
 import { type CaptureOptions, captureCalls } from '../../src/trajectory/capture/capture-calls.ts';
-import { TurnPacker } from '../../src/trajectory/capture/turn-parcel.ts';
 import { MemoryStore } from '../../src/trajectory/store/memory.ts';
 import { TurnWriter } from '../../src/trajectory/store/writer.ts';
 import type { Turn } from '../../src/trajectory/turn.ts';
@@ -48,7 +47,6 @@ export class CaptureScene {
   readonly store: MemoryStore;
   readonly captured: ReturnType<typeof captureCalls>;
   readonly turns: Turn[] = [];
-  readonly #packer = new TurnPacker();
   #id = 0;
 
   private constructor(options: CaptureOptions, store: MemoryStore) {
@@ -127,15 +125,14 @@ export class CaptureScene {
     // The engine was asked before the request, too: a name at the end of an answer alone proves nothing.
     const asked = { before: said.version ?? '1', isProof: true, stale: '', ticket: 0 };
     const times = { startedAtMs: Date.now(), ttftMs: 1, generationMs: 1, asked };
-    this.#packer.add({
+    this.captured.calls.turnEnded({
       id,
       request,
       isStream: false,
       isLast: true,
-      answer: Buffer.from(JSON.stringify(answer)),
+      answer: [Buffer.from(JSON.stringify(answer))],
       expertsKey: null,
       facts: { ...facts, ...times },
     });
-    void this.captured.calls.turnsEnded(this.#packer.take()!);
   }
 }

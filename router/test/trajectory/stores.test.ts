@@ -312,7 +312,7 @@ test('a page may be larger than what is asked for at once', async (t) => {
 });
 
 test('memory holds its limit: whole sessions go, the one written to longest ago first, and are counted', () => {
-  const store = new MemoryStore(3_500);
+  const store = new MemoryStore(5_500);
   const turns = ['a', 'b', 'a', 'c', 'd'].map((session) => turnOf({ session }));
   for (const turn of turns) store.put([turn]);
   assert.deepEqual(
@@ -320,15 +320,15 @@ test('memory holds its limit: whole sessions go, the one written to longest ago 
     ['a', 'c', 'd'],
   );
   assert.deepEqual({ ...store.counts(), bytes: 0 }, { turns: 4, bytes: 0, evicted: 1, evictedLive: 1 });
-  assert.ok(store.counts().bytes <= 3_500);
+  assert.ok(store.counts().bytes <= 5_500);
   assert.equal(store.get(turns[1]!.id), null);
-  store.put([turnOf({ session: 'huge', request: Buffer.alloc(4_000) })]);
+  store.put([turnOf({ session: 'huge', request: Buffer.alloc(6_000) })]);
   assert.deepEqual({ ...store.counts() }, { turns: 0, bytes: 0, evicted: 6, evictedLive: 5 });
 });
 
 test('memory evicts sessions that are over before all others: idle for an hour, or ended', () => {
   let nowMs = 0;
-  const store = new MemoryStore(4_400, () => nowMs);
+  const store = new MemoryStore(6_900, () => nowMs);
   const put = (session: string): void => store.put([turnOf({ session })]);
   const evicted: string[] = [];
   store.onEvicted = (session) => void evicted.push(session);

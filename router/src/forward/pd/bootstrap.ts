@@ -1,5 +1,6 @@
 import { randomFillSync } from 'node:crypto';
 import { RouterError } from '../../kit/errors.ts';
+import { JsonEdit } from '../../kit/json-edit.ts';
 import { MemberFinder, readScalarText, scanItems } from '../../kit/json-scan.ts';
 
 /** Where the two engines of a pair meet. */
@@ -14,8 +15,6 @@ const MAX_BATCH = 65_536;
 
 const QUOTE = 0x22;
 const OPEN_ARRAY = 0x5b;
-
-const OPEN_OBJECT = 0x7b;
 const SP = 0x20;
 
 const NAMES = ['text', 'input_ids', 'prompt', 'n', 'return_logprob', 'sampling_params'];
@@ -55,22 +54,19 @@ export function addBootstrap(path: string, body: Buffer, place: MeetingPlace): P
   }
   const host = JSON.stringify(place.host);
   const port = String(place.port);
-  const text =
-    size < 0
-      ? `"bootstrap_host":${host},"bootstrap_port":${port},"bootstrap_room":${rooms(1)[0]}`
-      : `"bootstrap_host":[${list(host, size)}],"bootstrap_port":[${list(port, size)}],"bootstrap_room":[${rooms(size).join()}]`;
-  const at = end - 1;
-  const bytes = Buffer.concat([
-    body.subarray(0, at),
-    Buffer.from(isEmpty(body, at) ? text : `,${text}`),
-    body.subarray(at),
-  ]);
+  const each = (values: readonly string[]): string => (size < 0 ? values[0]! : `[${values.join()}]`);
+  const edit = new JsonEdit(body);
+  edit.append(end - 1, {
+    bootstrap_host: each(repeated(host, size)),
+    bootstrap_port: each(repeated(port, size)),
+    bootstrap_room: each(rooms(Math.max(size, 1))),
+  });
   // One word, or of a batch a list of them.
   const wanted = body.subarray(Math.max(0, spans[RETURN_LOGPROB]!), Math.max(0, spans[RETURN_LOGPROB + 1]!));
-  return { bytes, asksForLogprobs: path === '/generate' && wanted.includes('true') };
+  return { bytes: edit.result(), asksForLogprobs: path === '/generate' && wanted.includes('true') };
 }
 
-const list = (item: string, size: number): string => Array.from({ length: size }, () => item).join();
+const repeated = (item: string, size: number): string[] => Array.from({ length: Math.max(size, 1) }, () => item);
 
 /** Random, below 2^63, each other than the others; as text, since a double would round them. */
 function rooms(count: number): string[] {
@@ -121,13 +117,6 @@ function lengthOfList(body: Buffer, spans: Int32Array, which: number, mayBeText:
     return isList;
   });
   return isList ? count : -1;
-}
-
-/** True when there is nothing but space before the bracket at `close`: the object has no members. */
-function isEmpty(body: Buffer, close: number): boolean {
-  let at = close - 1;
-  while (body[at]! <= SP) at--;
-  return body[at] === OPEN_OBJECT;
 }
 
 function isBlank(body: Buffer, start: number): boolean {

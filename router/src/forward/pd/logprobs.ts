@@ -1,4 +1,4 @@
-import { type Edit, edited } from '../../kit/json-edit.ts';
+import { JsonEdit } from '../../kit/json-edit.ts';
 import { MemberFinder, readScalarText, scanItems } from '../../kit/json-scan.ts';
 import { EventSplitter, dataOf, joined } from '../../kit/sse.ts';
 import { bufferOf, sharedCopy } from '../../kit/bytes.ts';
@@ -11,7 +11,6 @@ const lists = new MemberFinder(NAMES);
 
 const OPEN_ARRAY = 0x5b;
 const EMPTY = Buffer.alloc(0);
-const COMMA = Buffer.from(',');
 
 /** What a prefill engine's answer has of `NAMES`, in a form that goes from thread to thread. */
 export interface PackedLists {
@@ -38,11 +37,11 @@ export function packedLists(answer: Buffer, isEventStream: boolean): PackedLists
 }
 
 /** A decode engine's whole answer, with the lists of the prefill engine's. */
-export const withLists = (body: Buffer, lists: PackedLists): Buffer => edited(body, editsOf(body, unpacked(lists)));
+export const withLists = (body: Buffer, lists: PackedLists): Buffer => editOf(body, unpacked(lists)).result();
 
 /** As `withLists`, of an event of its stream. */
 export const eventWithLists = (event: Buffer, lists: PackedLists): Buffer =>
-  edited(event, editsOfEvent(event, unpacked(lists)));
+  editOfEvent(event, unpacked(lists)).result();
 
 function unpacked({ bytes, rows }: PackedLists): Map<number, Lists> {
   const all = bufferOf(bytes);
@@ -76,14 +75,14 @@ function listsOf(answer: Buffer, isEventStream: boolean): Map<number, Lists> {
   return found;
 }
 
-function editsOfEvent(event: Buffer, found: ReadonlyMap<number, Lists>): Edit[] {
+function editOfEvent(event: Buffer, found: ReadonlyMap<number, Lists>): JsonEdit {
   const [start, end] = dataOf(event);
-  return start < 0 ? [] : editsOf(event, found, start, end);
+  return start < 0 ? new JsonEdit(event) : editOf(event, found, start, end);
 }
 
 /** What puts in what was found; none where there is nothing to do. Nothing is copied: lists may have megabytes. */
-function editsOf(bytes: Buffer, found: ReadonlyMap<number, Lists>, start = 0, end = bytes.length): Edit[] {
-  const edits: Edit[] = [];
+function editOf(bytes: Buffer, found: ReadonlyMap<number, Lists>, start = 0, end = bytes.length): JsonEdit {
+  const edit = new JsonEdit(bytes);
   forEachAnswer(bytes, start, end, (at, until, position) => {
     const [spans, index] = spansOf(bytes, at, until, position);
     const values = found.get(index);
@@ -92,23 +91,20 @@ function editsOf(bytes: Buffer, found: ReadonlyMap<number, Lists>, start = 0, en
       const [from, to] = [spans[2 * i]!, spans[2 * i + 1]!];
       if (from < 0 || value.length === 0) continue;
       const own = listAt(bytes, from, to);
-      if (own.length > 0) edits.push(...inFront(value, own, from));
-      else if (bytes.toString('latin1', from, to) === 'null') edits.push({ start: from, end: to, bytes: value });
+      if (own.length > 0) putInFront(edit, value, own, from);
+      else if (bytes.toString('latin1', from, to) === 'null') edit.replace(from, to, value);
     }
   });
-  return edits;
+  return edit;
 }
 
 /** Puts what is in one list in front of what is in another, which stands at `at`. */
-function inFront(first: Buffer, second: Buffer, at: number): Edit[] {
+function putInFront(edit: JsonEdit, first: Buffer, second: Buffer, at: number): void {
   const isBlank = (list: Buffer): boolean => list.toString('latin1', 1, Math.min(list.length - 1, 64)).trim() === '';
-  if (isBlank(second)) return [{ start: at, end: at + second.length, bytes: first }];
-  if (isBlank(first)) return [];
-  const afterBracket = at + 1;
-  return [
-    { start: at, end: afterBracket, bytes: first.subarray(0, -1) },
-    { start: afterBracket, end: afterBracket, bytes: COMMA },
-  ];
+  if (isBlank(second)) return edit.replace(at, at + second.length, first);
+  if (isBlank(first)) return;
+  edit.replace(at, at + 1, first.subarray(0, -1));
+  edit.replace(at + 1, at + 1, ',');
 }
 
 const listAt = (bytes: Buffer, start: number, end: number): Buffer =>

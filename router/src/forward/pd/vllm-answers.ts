@@ -1,4 +1,4 @@
-import { type Edit, edited, settingMembers } from '../../kit/json-edit.ts';
+import { JsonEdit } from '../../kit/json-edit.ts';
 import { MemberFinder, readString, scanItems } from '../../kit/json-scan.ts';
 import { dataOf } from '../../kit/sse.ts';
 import { bufferOf, sharedCopy } from '../../kit/bytes.ts';
@@ -101,9 +101,9 @@ export function eventWithKnown(event: Buffer, known: Known): Buffer {
 }
 
 function merged(bytes: Buffer, to: Places, known: Known): Buffer {
-  const edits: Edit[] = [];
+  const edit = new JsonEdit(bytes);
   const put = (span: Span | null, value: Uint8Array | null): void => {
-    if (span !== null && value !== null) edits.push({ start: span[0], end: span[1], bytes: bufferOf(value) });
+    if (span !== null && value !== null) edit.replace(...span, bufferOf(value));
   };
   put(to.logprobs, known.logprobs);
   put(to.idLogprobs, known.idLogprobs);
@@ -114,9 +114,9 @@ function merged(bytes: Buffer, to: Places, known: Known): Buffer {
   if (to.details !== null && known.cached !== null) {
     const cached = bufferOf(known.cached);
     if (isNull(bytes, to.details)) put(to.details, Buffer.from(`{"cached_tokens":${cached.toString()}}`));
-    else edits.push(...(settingMembers(bytes, ...to.details, { cached_tokens: cached }) ?? []));
+    else edit.set(...to.details, { cached_tokens: cached });
   }
-  return edited(bytes, edits);
+  return edit.result();
 }
 
 function placesIn(bytes: Buffer, start: number, end: number): Places {

@@ -1,5 +1,4 @@
-import { withoutMember } from '../../kit/json-changes.ts';
-import { type Members, withMembers } from '../../kit/json-edit.ts';
+import { type Members, withMembers, withoutMembers } from '../../kit/json-edit.ts';
 import { MemberFinder } from '../../kit/json-scan.ts';
 
 /**
@@ -45,7 +44,7 @@ export function prefillBody(path: string, body: Buffer, params: string): Buffer 
   const ones = Object.fromEntries(answerBounds[path]!.map((name) => [name, '1']));
   const more = { stream: 'false', kv_transfer_params: params };
   // vLLM refuses them where nothing is streamed.
-  const whole = withoutMember(body, 'stream_options');
+  const whole = withoutMembers(body, ['stream_options']);
   const nested = nestedOf(path, whole);
   if (nested !== null) return withNested(whole, nested, ones, more);
   const spans = new Int32Array(4);

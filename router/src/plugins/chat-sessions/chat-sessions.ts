@@ -242,7 +242,7 @@ export class ChatSessions implements PluginPhases {
     const answer = tap.take(isLast);
     const isAwaited = this.#around.trajectories.storesFirst;
     const call = { id, isStream: tap.isStream, isLast, answer, facts, expertsKey, isAwaited };
-    const closed = this.#ledger.ask('chatClose', call, answer.length > 1 ? memoryOf(answer) : []);
+    const closed = this.#ledger.ask('chatClose', call, memoryOf(answer));
     following.closed = closed;
     const stored = closed.then(
       ({ problem, isStored }) => {

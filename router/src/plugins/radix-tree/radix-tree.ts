@@ -4,7 +4,6 @@ import type { AnswerEar } from '../../exchange.ts';
 import type { ExchangeView as Exchange } from '../../phases/exchange-view.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { bufferOf } from '../../kit/bytes.ts';
-import { CopyPool } from '../../kit/copy-pool.ts';
 import { SLICE_BYTES, copied } from '../../kit/copy-slices.ts';
 import type { Logger } from '../../observe/log.ts';
 import { type PluginPhases, Refused } from '../../plugin.ts';
@@ -38,10 +37,6 @@ interface RadixTreeSurroundings {
 /** Larger requests are passed on as they are: nobody's prompt, and copying them would hold the event loop. */
 const MAX_BODY_BYTES = 33_554_432;
 
-/** Answers that are copied: most of them come in one piece of this size. */
-const ANSWER_BYTES = 16_384;
-const SPARE_ANSWERS = 64;
-
 /** What is under way of an exchange whose tokens are looked after. */
 interface Following {
   /** 0: the thread learns of the request together with its answer. */
@@ -73,7 +68,6 @@ export class RadixTree implements PluginPhases {
   readonly #sameTokens: SameTokens;
   /** Captured streams under way. */
   #streams = 0;
-  readonly #answers = new CopyPool(ANSWER_BYTES, SPARE_ANSWERS);
   #nextId = 1;
 
   constructor(options: RadixTreeOptions, { trajectories, sameTokens, sessionHeaders, log }: RadixTreeSurroundings) {
@@ -132,7 +126,7 @@ export class RadixTree implements PluginPhases {
     if (following === undefined || following.answer === null || head.status !== 200) return null;
     const { choices } = following.answer;
     const { dialect } = following;
-    const tap = new AnswerTap(head.isEventStream, choices === 1, dialect === 'generate', this.#answers);
+    const tap = new AnswerTap(head.isEventStream, choices === 1, dialect === 'generate');
     if (tap.isStream) this.#streams++;
     following.capture = this.#trajectories.captureAnswer({
       tap,
@@ -156,15 +150,14 @@ export class RadixTree implements PluginPhases {
     const isKept = !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
     if (!capture.end(isKept)) this.#drop(following);
     this.#trajectories.versions.complete(x, following.bracket);
-    tap.free();
   }
 
   /** Its turns, as far as they have ended, go to the thread. */
   #handOver(x: Exchange, following: Following, isLast: boolean): Promise<boolean> | null {
     const { tap, expertsKey } = following.capture!;
-    const pieces = tap.take(isLast);
+    const answer = tap.take(isLast);
     // All of its turns are known, and nothing more is said of them.
-    if (isLast && following.isBegun && !pieces.some((piece) => piece.includes(QUOTE))) {
+    if (isLast && following.isBegun && !answer.some((piece) => piece.includes(QUOTE))) {
       this.#drop(following);
       return null;
     }
@@ -175,19 +168,19 @@ export class RadixTree implements PluginPhases {
       following.request = null;
       following.isBegun = true;
     }
-    const answer = pieces.length === 1 ? pieces[0]! : NOTHING;
     const { id, dialect, bracket, answer: opened } = following;
     const isUnnamed = mayBeUnnamed(x, dialect, tap.isStream, opened?.choices === 1);
     const turn = {
       id,
-      request,
+      // A copy: the thread takes its memory.
+      request: request === null ? null : new Uint8Array(request),
       isStream: tap.isStream,
       isLast,
       answer,
       expertsKey,
       facts: { ...this.#factsOf(x, tap.isStream), asked: this.#trajectories.versions.asked(bracket, isUnnamed) },
     };
-    return this.#trajectories.turnEnded(turn, pieces);
+    return this.#trajectories.turnEnded(turn);
   }
 
   /** There is nothing to be told of it any more. */
@@ -234,9 +227,9 @@ export class RadixTree implements PluginPhases {
     // A copy: what a view is on would cross over as a whole.
     const isSmall = body.length <= SLICE_BYTES;
     const copy = isSmall ? new Uint8Array(body) : await copied(body);
-    // A client may close a stream and send its next request at once, on another connection: where both can be read in one round of
-    // the event loop, the request may come first. What the stream had so far has to be known.
-    if (this.#streams > 0) await setImmediate();
+    // A client may close a stream and send its next request at once, on another connection: where both can be read in one or two rounds
+    // of the event loop, the request may come first. What the stream had so far has to be known.
+    for (let rounds = 0; rounds < 2 && this.#streams > 0; rounds++) await setImmediate();
     if (x.outcome !== null) return null;
     const opened = await this.#ledger.ask('openCapture', { ...call, body: copy }, isSmall ? [] : [copy.buffer]);
     // Its client left in the meantime, and nobody will close it: what it holds would stay for ever.
@@ -257,7 +250,6 @@ export class RadixTree implements PluginPhases {
   }
 }
 
-const NOTHING = Buffer.alloc(0);
 const QUOTE = 0x22;
 
 /** The engine gets it as it is. */

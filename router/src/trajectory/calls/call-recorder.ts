@@ -140,7 +140,7 @@ export class CallRecorder {
     const answer = tap.take();
     if (answer.length === 0) return;
     const { request } = following;
-    const given = [...(answer.length > 1 ? memoryOf(answer) : []), ...memoryOf([request])];
+    const given = memoryOf([request, ...answer]);
     const ended = this.#parts.ledger.ask('callEnded', { request, isStream: tap.isStream, answer, facts }, given);
     versions.complete(x, bracket, ended);
     ended.then(

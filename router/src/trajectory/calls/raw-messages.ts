@@ -1,5 +1,4 @@
-import { JsonChanges } from '../../kit/json-changes.ts';
-import { withMembers } from '../../kit/json-edit.ts';
+import { JsonEdit, withMembers } from '../../kit/json-edit.ts';
 
 const OPENING_BRACE = 0x7b;
 const NAME = 'enable_response_messages';
@@ -14,7 +13,7 @@ export interface WithRawMessages {
 /** Asks vLLM (0.32) to tell the ids of prompt and answer beside a response. */
 export function askingForRawMessages(body: Buffer): WithRawMessages {
   let isAsked = false;
-  new JsonChanges(body).members(0, body.length, (is, { valueStart, to }) => {
+  new JsonEdit(body).members(0, body.length, (is, { valueStart, to }) => {
     if (is(NAME)) isAsked = body.toString('latin1', valueStart, to) === 'true';
     return true;
   });
@@ -26,7 +25,7 @@ export function askingForRawMessages(body: Buffer): WithRawMessages {
 export function withoutRawMessages(bytes: Buffer): Buffer {
   const start = bytes.indexOf(OPENING_BRACE);
   if (start < 0 || !bytes.includes('put_messages"')) return bytes;
-  const edit = new JsonChanges(bytes);
+  const edit = new JsonEdit(bytes);
   const hide = (from: number, end: number, isEvent: boolean): number =>
     edit.members(from, end, (is, { valueStart, to }) => {
       if (is('input_messages') || is('output_messages')) edit.replace(valueStart, to, 'null');

@@ -57,17 +57,17 @@ export class AnswerCapture implements AnswerEar {
   }
 
   holds(isWhole: boolean, release: () => void): boolean {
-    const { finish, isTooLarge } = this.tap;
+    const { finished, isEnding, isDone, isTooLarge } = this.tap;
     if (this.#isOver || isTooLarge) return false;
     const { choices, hasMore } = this.#parts;
-    const hasNew = finish.finished > this.#handedOver;
-    const isLast = isWhole || finish.isDone || (hasNew && !hasMore && finish.finished >= choices);
-    if (!isLast && !hasNew && !finish.isEnding) return false;
+    const hasNew = finished > this.#handedOver;
+    const isLast = isWhole || isDone || (hasNew && !hasMore && finished >= choices);
+    if (!isLast && !hasNew && !isEnding) return false;
     const isWaiting = this.#release !== null;
     // What only completes turns that were handed over delays nothing.
     const completes = isLast && !hasNew && !isWaiting && this.#handedOver > 0;
     if (!isWaiting && !completes) this.#release = release;
-    if (isLast || (hasNew && finish.finished < choices)) return this.#handOver(isLast) && !isWaiting;
+    if (isLast || (hasNew && finished < choices)) return this.#handOver(isLast) && !isWaiting;
     this.#timer ??= setTimeout(() => void this.#handOver(false), LINGER_MS);
     return !isWaiting;
   }
@@ -86,10 +86,10 @@ export class AnswerCapture implements AnswerEar {
 
   /** @returns true: what is held will be sent later */
   #handOver(isLast: boolean): boolean {
-    const { finish, isTooLarge } = this.tap;
+    const { finished, isTooLarge } = this.tap;
     const isHeld = this.#timer !== null;
     const release = this.#stopWaiting();
-    this.#handedOver = finish.finished;
+    this.#handedOver = finished;
     this.#isOver = isLast;
     const stored = isTooLarge ? null : this.#parts.handOver(isLast);
     if (release === null) return false;

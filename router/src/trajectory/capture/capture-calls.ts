@@ -13,8 +13,7 @@ import type { ExpertsFiles } from './experts-files.ts';
 import { type CaptureDialect, askingForIds, readRequest, withIds } from './read-request.ts';
 import { type PastTurns, treeName } from './restore.ts';
 import { continuesRunning } from './streams-under-way.ts';
-import { type Open, TurnEnds } from './turn-ends.ts';
-import type { Parcel } from './turn-parcel.ts';
+import { type EndedTurn, type Open, TurnEnds } from './turn-ends.ts';
 
 export interface CaptureOptions {
   /** A tokenizer.json or a model's folder; null: nothing can be captured. */
@@ -163,11 +162,14 @@ export function captureCalls(
         };
       },
 
-      /** @returns where it is awaited: whether its turns are in the store */
-      turnsEnded(parcel: Parcel): Promise<boolean> | undefined {
-        const ended = ends.end(parcel);
-        if (parcel.isAwaited !== true) return undefined;
-        return ended === null ? keeper.stored() : ended.then(() => keeper.stored());
+      turnEnded(turn: EndedTurn): void {
+        void ends.end(turn);
+      },
+
+      /** @returns whether the turn is in the store */
+      async turnStored(turn: EndedTurn): Promise<boolean> {
+        await ends.end(turn);
+        return keeper.stored();
       },
 
       /** What an engine said after the end of turns that were told before. */

@@ -1,71 +1,60 @@
+import { MemberSearch, keysOf } from './member-search.ts';
+
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
 const OPEN = 0x5b;
 const CLOSE = 0x5d;
+const CLOSE_OBJECT = 0x7d;
 const ZERO = 0x30;
+/** The first byte of `null`. */
+const N = 0x6e;
 
-const KEYS = ['"index"', '"meta_info"', '"completion_tokens"', '"output_ids"', '"output_token_logprobs"'] as const;
-type Key = (typeof KEYS)[number];
-const keys = KEYS.map((key) => [key, Buffer.from(key)] as const);
-/** As much as a key with its colon and a number behind it may take. */
-const TAIL_BYTES = 64;
-const SCAN_BYTES = 65_536;
-/** What is looked at, behind the end of what came before: the same memory for all. */
-const scratch = Buffer.allocUnsafeSlow(TAIL_BYTES + SCAN_BYTES);
+const NAMES = [
+  'finish_reason',
+  'index',
+  'meta_info',
+  'completion_tokens',
+  'weight_version',
+  'output_ids',
+  'output_token_logprobs',
+] as const;
+const KEYS = keysOf(NAMES);
+/** Of other dialects only the ends of choices are of interest. */
+const FINISH = KEYS.slice(0, 1);
 
-/** What follows a key, with its digits if it is a number. */
-const VALUE = /^\s*:\s*(\d*)/;
-/** Enough of that to take it. */
-const WHOLE = /^\s*(?:[^:\s]|:\s*(?:\d+\D|[^\d\s]))/;
-const textAt = (bytes: Buffer, at: number): string => bytes.toString('latin1', at, at + TAIL_BYTES);
+/** A value whose end has not come yet. `push` returns the index after it, or the end of the bytes. */
+interface OpenValue {
+  readonly isOver: boolean;
+  push(bytes: Buffer, from: number, end: number): number;
+}
 
 /**
- * Reads out of an event of SGLang's `/generate`, while it comes and whatever its size, which sample it is of and how many tokens it
- * has. Nothing is parsed: a key within a string has its quotes escaped, so it is found by plain search.
+ * Reads from an event of a stream, while it comes and whatever its size, what has to be known of it on the event loop: whether it ends a choice, as
+ * SGLang and OpenAI's API name it, and of SGLang's `/generate` the sample, the version and how many tokens it has.
  */
 export class EventScan {
+  /** It has a `finish_reason` that is not null. */
+  isFinish = false;
   /** As it is written; '' for the only one. */
   index = '';
   hasIndex = false;
   hasInfo = false;
+  /** The version of the weights, as it is written; ''. */
+  version = '';
   #total = -1;
   #ids = -1;
   #logprobs = -1;
-  /** The end of what came before: a key may have begun there. */
-  #tail: Buffer = Buffer.alloc(0);
-  /** How much came before `#tail`. */
-  #gone = 0;
-  /** Up to where keys were read, of all that came. */
-  #read = 0;
-  #list: ListCount | null = null;
+  readonly #search: MemberSearch;
+  #open: OpenValue | null = null;
 
-  push(bytes: Buffer, start: number, end: number): void {
-    for (let at = start; at < end; at += SCAN_BYTES) this.#scan(bytes, at, Math.min(end, at + SCAN_BYTES));
+  /** @param findsFinish only whether the event ends a choice */
+  constructor(findsFinish = false) {
+    this.#search = new MemberSearch(findsFinish ? FINISH : KEYS);
   }
 
-  #scan(bytes: Buffer, start: number, end: number): void {
-    const before = this.#tail.copy(scratch);
-    const all = scratch.subarray(0, before + bytes.copy(scratch, before, start, end));
-    let from = this.#list === null ? Math.max(0, this.#read - this.#gone) : this.#count(all, this.#tail.length);
-    const found = keys.map(([, key]) => all.indexOf(key, from));
-    for (;;) {
-      let first = -1;
-      for (const [i, [, key]] of keys.entries()) {
-        if (found[i]! >= 0 && found[i]! < from) found[i] = all.indexOf(key, from);
-        if (found[i]! >= 0 && (first < 0 || found[i]! < found[first]!)) first = i;
-      }
-      if (first < 0) break;
-      const [name, key] = keys[first]!;
-      const valueAt = found[first]! + key.length;
-      // The rest of it comes with the next piece.
-      if (all.length - valueAt < TAIL_BYTES / 2 && !WHOLE.test(textAt(all, valueAt))) break;
-      from = all[found[first]! - 1] === BACKSLASH ? valueAt : this.#take(name, all, valueAt);
-      this.#read = this.#gone + from;
-    }
-    const keep = this.#list === null ? Math.min(TAIL_BYTES, all.length) : 0;
-    this.#gone += all.length - keep;
-    this.#tail = Buffer.from(all.subarray(all.length - keep));
+  push(bytes: Buffer, start: number, end: number): void {
+    this.#search.push(bytes, this.#goOn(bytes, start, end), end, this.#take);
   }
 
   /** How many ids it has and how many tokens there are so far; null: it does not say. */
@@ -74,38 +63,66 @@ export class EventScan {
     return ids < 0 || this.#total < 0 ? null : { ids, total: this.#total };
   }
 
-  /** @returns where the search goes on */
-  #take(name: Key, all: Buffer, at: number): number {
-    const value = VALUE.exec(textAt(all, at));
-    // A token may be spelled like a key.
-    if (value === null) return at;
-    const [whole, text = ''] = value;
-    if (name === '"meta_info"') this.hasInfo = true;
-    else if (name === '"index"') {
-      this.hasIndex = true;
-      this.index = text;
-    } else if (name === '"completion_tokens"') {
-      if (text !== '') this.#total = Number(text);
-    } else if (all[at + whole.length] === OPEN) {
-      this.#list = new ListCount((count) => {
-        if (name === '"output_ids"') this.#ids = count;
+  readonly #take = (key: number, bytes: Buffer, at: number, end: number): number => {
+    const name = NAMES[key]!;
+    if (name === 'meta_info') this.hasInfo = true;
+    else if (name === 'finish_reason') this.isFinish ||= bytes[at] !== N;
+    else if (name === 'output_ids' || name === 'output_token_logprobs') {
+      if (bytes[at] !== OPEN) return at;
+      this.#open = new ListCount((count) => {
+        if (name === 'output_ids') this.#ids = count;
         else this.#logprobs = count;
       });
-      return this.#count(all, at + whole.length);
+    } else {
+      this.#open = new ShortText((text) => {
+        if (name === 'weight_version') this.version ||= text;
+        else if (name === 'completion_tokens') this.#total = /^\d+$/.test(text) ? Number(text) : this.#total;
+        else {
+          this.hasIndex = true;
+          this.index = text;
+        }
+      });
     }
-    return at;
+    return this.#goOn(bytes, at, end);
+  };
+
+  /** @returns the index after the value that is open */
+  #goOn(bytes: Buffer, from: number, end: number): number {
+    if (this.#open === null) return from;
+    const after = this.#open.push(bytes, from, end);
+    if (this.#open.isOver) this.#open = null;
+    return after;
+  }
+}
+
+/** A number, or a string without quotes in it. */
+class ShortText implements OpenValue {
+  isOver = false;
+  readonly #done: (text: string) => void;
+  #text = '';
+
+  constructor(done: (text: string) => void) {
+    this.#done = done;
   }
 
-  /** Goes on in a list. @returns where it ends */
-  #count(all: Buffer, from: number): number {
-    const end = this.#list!.push(all, from);
-    if (this.#list!.isOver) this.#list = null;
+  push(bytes: Buffer, from: number, end: number): number {
+    for (let at = from; at < end; at++) {
+      const byte = bytes[at]!;
+      const isString = this.#text.startsWith('"');
+      const isEnd = isString ? byte === QUOTE : byte === COMMA || byte === CLOSE_OBJECT || byte === CLOSE;
+      if (isEnd) {
+        this.isOver = true;
+        this.#done(this.#text.trim());
+        return isString ? at + 1 : at;
+      }
+      this.#text += String.fromCharCode(byte);
+    }
     return end;
   }
 }
 
-/** Counts the items of a list that comes in pieces. */
-class ListCount {
+/** Counts the items of a list. */
+class ListCount implements OpenValue {
   isOver = false;
   readonly #done: (count: number) => void;
   #depth = 0;
@@ -118,10 +135,9 @@ class ListCount {
     this.#done = done;
   }
 
-  /** @returns the index after the list, or the end of `bytes` */
-  push(bytes: Buffer, from: number): number {
-    for (let i = from; i < bytes.length; i++) {
-      const byte = bytes[i]!;
+  push(bytes: Buffer, from: number, end: number): number {
+    for (let at = from; at < end; at++) {
+      const byte = bytes[at]!;
       if (this.#isEscaped) this.#isEscaped = false;
       else if (this.#isInString) {
         if (byte === BACKSLASH) this.#isEscaped = true;
@@ -133,10 +149,10 @@ class ListCount {
         if (--this.#depth > 0) continue;
         this.isOver = true;
         this.#done(this.#hasItem ? this.#commas + 1 : 0);
-        return i + 1;
+        return at + 1;
       } else if (byte === COMMA && this.#depth === 1) this.#commas++;
       else if (byte >= ZERO) this.#hasItem = true;
     }
-    return bytes.length;
+    return end;
   }
 }

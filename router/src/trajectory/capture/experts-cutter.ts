@@ -1,15 +1,13 @@
+import { MemberSearch, keysOf } from './member-search.ts';
+
 const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const COLON = 0x3a;
-const SPACE = 0x20;
 const OPEN_ARRAY = 0x5b;
 const CLOSE_ARRAY = 0x5d;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
 /** What engines call the tensors that are cut out: the experts that tokens went to, and the tokens that sparse attention looked at. */
-const KEYS = ['"routed_experts"', '"indexer_topk"'].map((key) => Buffer.from(key));
-const LONGEST = Math.max(...KEYS.map(({ length }) => length));
+const KEYS = keysOf(['routed_experts', 'indexer_topk']);
 /** What describes a tensor is short. */
 const MAX_DESCRIPTION_BYTES = 4_096;
 
@@ -26,7 +24,7 @@ export interface CutTaker {
   end(cut: number, description: string): void;
 }
 
-type State = 'seek' | 'colon' | 'value' | 'string' | 'list' | 'object';
+type State = 'search' | 'string' | 'list' | 'object';
 
 const MARK = 'turnout-experts-';
 
@@ -36,29 +34,18 @@ export function markOf(value: unknown): number {
   return typeof text === 'string' && text.startsWith(MARK) ? Number(text.slice(MARK.length)) : -1;
 }
 
-/** Whether `bytes` go on with a key from its byte `from` on, as far as both go. */
-function isBeginning(key: Buffer, from: number, bytes: Buffer): boolean {
-  const count = Math.min(key.length - from, bytes.length);
-  return key.compare(bytes, 0, count, from, from + count) === 0;
-}
-
 /**
  * Cuts the values of "routed_experts" and "indexer_topk" out of an answer while it passes, whatever else the answer is and wherever its pieces
  * begin: tensors of 100 MB that nobody parses. SGLang says it as base64 in `meta_info` (`sglext` where OpenAI's paths were
  * called), vLLM as base64 of a .npy file in a choice; others as `{data, shape, dtype}` or as nested lists.
- *
- * A key within a string has its quotes escaped, so the key's own bytes are found by plain search.
  */
 export class ExpertsCutter {
   readonly #taker: CutTaker;
   readonly #mark: (cut: number) => string;
-  #state: State = 'seek';
-  /** How many bytes of a key the last piece ended with. */
-  #matched = 0;
-  /** Those that begin so. */
-  #begun: readonly Buffer[] = KEYS;
-  /** The last byte of the piece before. */
-  #last = SPACE;
+  readonly #search = new MemberSearch(KEYS);
+  #state: State = 'search';
+  /** What was taken of the bytes that are pushed, up to here. */
+  #at = 0;
   #cut = -1;
   #depth = 0;
   /** What was read of the object that the value is; null: it is none. */
@@ -71,111 +58,47 @@ export class ExpertsCutter {
   }
 
   push(bytes: Buffer, start: number, end: number): void {
-    if (start >= end) return;
-    let at = start;
-    while (at < end) {
-      if (this.#state === 'seek') at = this.#seek(bytes, at, end);
-      else if (this.#state === 'string') at = this.#string(bytes, at, end);
-      else if (this.#state === 'list') at = this.#list(bytes, at, end);
-      else if (this.#state === 'object') at = this.#object(bytes, at, end);
-      else at = this.#between(bytes, at, end);
-    }
-    this.#last = bytes[end - 1]!;
+    this.#at = this.#goOn(bytes, start, end);
+    this.#search.push(bytes, this.#at, end, this.#take);
+    if (this.#at < end) this.#taker.rest(bytes, this.#at, end);
   }
 
-  #seek(bytes: Buffer, start: number, end: number): number {
-    let at = this.#goOnMatching(bytes, start, end);
-    if (at < 0) at = this.#find(bytes, start, end);
-    if (at > start) this.#taker.rest(bytes, start, at);
-    return at;
-  }
-
-  /** The key may have begun in the piece before. @returns where it ends; -1: it did not */
-  #goOnMatching(bytes: Buffer, start: number, end: number): number {
-    const matched = this.#matched;
-    this.#matched = 0;
-    if (matched === 0) return -1;
-    const rest = bytes.subarray(start, Math.min(end, start + LONGEST));
-    const going = this.#begun.filter((key) => isBeginning(key, matched, rest));
-    const whole = going.find(({ length }) => length <= matched + rest.length);
-    if (whole !== undefined) {
-      this.#state = 'colon';
-      return start + whole.length - matched;
-    }
-    if (going.length === 0) return -1;
-    this.#matched = matched + rest.length;
-    this.#begun = going;
-    return end;
-  }
-
-  #find(bytes: Buffer, start: number, end: number): number {
-    const piece = start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end);
-    let found = -1;
-    let after = -1;
-    for (const key of KEYS) {
-      const at = this.#keyIn(piece, key);
-      if (at >= 0 && (found < 0 || at < found)) [found, after] = [at, at + key.length];
-    }
-    if (found >= 0) {
-      this.#state = 'colon';
-      return start + after;
-    }
-    // The beginning of a key has one quote, its first byte.
-    const from = piece.lastIndexOf(QUOTE);
-    const tail = piece.length - from;
-    if (from >= 0 && tail < LONGEST) {
-      const before = from > 0 ? piece[from - 1]! : this.#last;
-      this.#begun = before === BACKSLASH ? [] : KEYS.filter((key) => isBeginning(key, 0, piece.subarray(from)));
-      if (this.#begun.length > 0) this.#matched = tail;
-    }
-    return end;
-  }
-
-  #keyIn(piece: Buffer, key: Buffer): number {
-    for (let at = piece.indexOf(key); at >= 0; at = piece.indexOf(key, at + 1)) {
-      const before = at > 0 ? piece[at - 1]! : this.#last;
-      if (before !== BACKSLASH) return at;
-    }
-    return -1;
-  }
-
-  /** Between key and value. */
-  #between(bytes: Buffer, start: number, end: number): number {
-    let at = start;
-    while (at < end && bytes[at]! <= SPACE) at++;
-    if (at === end) {
-      this.#taker.rest(bytes, start, end);
-      return end;
-    }
+  readonly #take = (_key: number, bytes: Buffer, at: number, end: number): number => {
     const byte = bytes[at]!;
-    if (this.#state === 'colon') this.#state = byte === COLON ? 'value' : 'seek';
-    else if (byte === QUOTE) this.#begin('string');
-    else if (byte === OPEN_ARRAY) {
-      // The list goes as a whole, a string stands in its place.
-      if (at > start) this.#taker.rest(bytes, start, at);
-      this.#say('"');
-      this.#begin('list');
-      this.#depth = 0;
-      return at;
-    } else if (byte === OPEN_OBJECT) {
+    const isValue = byte === QUOTE || byte === OPEN_ARRAY || byte === OPEN_OBJECT;
+    const upTo = byte === QUOTE ? at + 1 : at;
+    if (upTo > this.#at) this.#taker.rest(bytes, this.#at, upTo);
+    this.#at = upTo;
+    // What is no value of ours may be the quote of the next key.
+    if (!isValue) return at;
+    this.#depth = 0;
+    if (byte === OPEN_OBJECT) {
       this.#state = 'object';
       this.#description = '';
-      this.#depth = 0;
-      if (at > start) this.#taker.rest(bytes, start, at);
-      return at;
-    } else this.#state = 'seek';
-    // What is no value of ours may be the quote of the next key.
-    const isPassed = this.#state !== 'seek';
-    const upTo = isPassed ? at + 1 : at;
-    if (upTo > start) this.#taker.rest(bytes, start, upTo);
-    if (this.#state === 'string') this.#say(this.#mark(this.#cut));
-    return upTo;
+    } else {
+      // A list is cut out as a whole, and a string takes its place.
+      if (byte === OPEN_ARRAY) this.#say('"');
+      this.#begin(byte === QUOTE ? 'string' : 'list');
+    }
+    this.#at = this.#goOn(bytes, upTo, end);
+    return this.#at;
+  };
+
+  /** @returns where the value ends that is being cut out */
+  #goOn(bytes: Buffer, start: number, end: number): number {
+    let at = start;
+    while (at < end && this.#state !== 'search') {
+      if (this.#state === 'string') at = this.#string(bytes, at, end);
+      else if (this.#state === 'list') at = this.#list(bytes, at, end);
+      else at = this.#object(bytes, at, end);
+    }
+    return at;
   }
 
   #begin(state: 'string' | 'list'): void {
     this.#state = state;
     this.#cut++;
-    if (state === 'list') this.#say(this.#mark(this.#cut));
+    this.#say(this.#mark(this.#cut));
   }
 
   #string(bytes: Buffer, start: number, end: number): number {
@@ -186,7 +109,7 @@ export class ExpertsCutter {
     this.#taker.rest(bytes, stop, stop + 1);
     if (this.#description === null) {
       this.#taker.end(this.#cut, '');
-      this.#state = 'seek';
+      this.#state = 'search';
     } else {
       this.#description += '"';
       this.#state = 'object';
@@ -203,7 +126,7 @@ export class ExpertsCutter {
         this.#taker.piece(this.#cut, 'list', bytes, start, at);
         this.#taker.end(this.#cut, '');
         this.#say('"');
-        this.#state = 'seek';
+        this.#state = 'search';
         return at;
       }
     }
@@ -225,12 +148,11 @@ export class ExpertsCutter {
       this.#taker.rest(bytes, start, at + 1);
       if (isData) {
         this.#begin('string');
-        this.#say(this.#mark(this.#cut));
       } else {
         const hasData = /"data"\s*:\s*""/.test(this.#description);
         if (hasData) this.#taker.end(this.#cut, this.#description);
         this.#description = null;
-        this.#state = 'seek';
+        this.#state = 'search';
       }
       return at + 1;
     }

@@ -1,4 +1,4 @@
-import { JsonCursor } from '../../kit/json-cursor.ts';
+import { JsonEdit } from '../../kit/json-edit.ts';
 import { keyIs, scanMembers } from '../../kit/json-scan.ts';
 
 /** A prompt as its client wrote it. */
@@ -77,8 +77,6 @@ const fields = {
 const media = ['image_data', 'video_data', 'audio_data', 'features'];
 const embeds = ['input_embeds', 'prompt_embeds'];
 
-const OPEN_ARRAY = 0x5b;
-
 interface Member {
   readonly from: number;
   readonly to: number;
@@ -123,9 +121,10 @@ export function readRequest(dialect: CaptureDialect, body: Buffer): GivenRequest
 
 /** As SGLang 0.5.23 sees it (`has_valid_data`): AReaL's client writes `"image_data": []` where there is none. */
 function hasData(value: unknown): boolean {
-  if (value instanceof Int32Array) return value.length > 0;
   return Array.isArray(value) ? value.some(hasData) : value !== null;
 }
+
+const ASKING = { return_token_ids: 'true' };
 
 /** The same request with ids in place of its texts; every other byte is its client's. */
 export function withIds(
@@ -136,38 +135,22 @@ export function withIds(
 ): Buffer {
   const key = dialect === 'generate' ? '"input_ids":' : '"prompt":';
   const lists = prompts.map((ids) => `[${ids.join(',')}]`);
-  const more = dialect === 'generate' || asksForIds ? '' : ',"return_token_ids":true';
-  const changes = [
-    { from, to, by: `${key}${isList ? `[${lists.join(',')}]` : lists[0]!}` },
-    { from: end, to: end, by: more },
-  ];
-  // Of two members with one name engines believe the last, and that would be null.
-  if (noIds !== null) changes.push({ ...noIds, by: '"text":null' });
-  return changed(body, changes);
-}
-
-function changed(body: Buffer, changes: { from: number; to: number; by: string }[]): Buffer {
-  const parts: Buffer[] = [];
-  let at = 0;
-  for (const { from, to, by } of changes.sort((a, b) => a.from - b.from)) {
-    parts.push(body.subarray(at, from), Buffer.from(by, 'latin1'));
-    at = to;
-  }
-  return Buffer.concat([...parts, body.subarray(at)]);
+  const edit = new JsonEdit(body);
+  edit.replace(from, to, `${key}${isList ? `[${lists.join(',')}]` : lists[0]!}`);
+  // Of two members with one name engines use the last, and that would be null.
+  if (noIds !== null) edit.replace(noIds.from, noIds.to, '"text":null');
+  if (dialect !== 'generate' && !asksForIds) edit.append(end, ASKING);
+  return edit.result();
 }
 
 /** The same request, asking for ids in its answer. */
 export function askingForIds(body: Buffer, { asksForIds, end }: GivenRequest): Buffer {
-  if (asksForIds) return body;
-  return Buffer.concat([body.subarray(0, end), Buffer.from(',"return_token_ids":true'), body.subarray(end)]);
+  const edit = new JsonEdit(body);
+  if (!asksForIds) edit.append(end, ASKING);
+  return edit.result();
 }
 
 function parse(body: Buffer, from: number, to: number): unknown {
-  if (body[from] === OPEN_ARRAY) {
-    const json = new JsonCursor(body, from, to);
-    const ids = json.ids();
-    if (!json.hasFailed) return ids;
-  }
   try {
     return JSON.parse(body.toString('utf8', from, to)) as unknown;
   } catch {
@@ -189,8 +172,8 @@ function readPrompts(value: unknown): GivenPrompt[] | null {
 }
 
 function readPrompt(value: unknown): GivenPrompt | null {
-  if (typeof value === 'string' || value instanceof Int32Array) return value.length > 0 ? value : null;
-  return isIds(value) ? Int32Array.from(value) : null;
+  if (typeof value === 'string') return value === '' ? null : value;
+  return isIds(value) ? new Int32Array(value) : null;
 }
 
 const isIds = (value: unknown): value is number[] =>

@@ -1,15 +1,28 @@
 import { bufferOf } from '../../kit/bytes.ts';
 import { release } from '../tree/tree-node.ts';
-import type { Capture, OpenPrompt } from './capture.ts';
+import type { Capture, OpenPrompt, TurnFacts } from './capture.ts';
 import type { ExpertsFiles } from './experts-files.ts';
-import { ownCopy } from './gathered.ts';
 import { readAnswer } from './read-answer.ts';
 import { type CaptureDialect, dialectOf, readRequest } from './read-request.ts';
 import { treeName } from './restore.ts';
-import { scanQuestion } from './scan-question.ts';
 import { Unreadable } from './sampled.ts';
 import { keptTensors } from './tensors.ts';
-import { type EndedTurn, type Parcel, unpack } from './turn-parcel.ts';
+
+/** A turn whose answer is here, as the event loop hands it to the thread. Requests and answers have their memory to themselves. */
+export interface EndedTurn {
+  /** The number of its open capture; 0: there is none, `request` says what was asked. */
+  readonly id: number;
+  readonly request: Uint8Array | null;
+  readonly isStream: boolean;
+  /** False: more of its answer follows, with the same number. Choices that have ended are turns now. */
+  readonly isLast: boolean;
+  /** In pieces. */
+  readonly answer: readonly Uint8Array[];
+  /** What its routed experts are known by; null: it had none. */
+  readonly expertsKey: number | null;
+  /** `model`: as the router knows it; the request's own word comes first. */
+  readonly facts: TurnFacts;
+}
 
 /** A request whose prompts are in the tree, held there until its answer is here. */
 export interface Open {
@@ -66,11 +79,9 @@ export class TurnEnds {
     while (this.#behind !== null) await this.#behind;
   }
 
-  /** @returns resolves when they are turns; null: they are */
-  end(parcel: Parcel): Promise<void> | null {
-    const turns = unpack(parcel);
-    const rest =
-      this.#behind === null ? this.#endAll(turns) : this.#behind.then(() => this.#endAll(turns) ?? undefined);
+  /** @returns resolves when its samples are turns; null: they are */
+  end(turn: EndedTurn): Promise<void> | null {
+    const rest = this.#behind === null ? this.#endNow(turn) : this.#behind.then(() => this.#endNow(turn) ?? undefined);
     this.#behind = rest;
     void rest?.then(() => {
       if (this.#behind === rest) this.#behind = null;
@@ -78,19 +89,11 @@ export class TurnEnds {
     return rest;
   }
 
-  /** At once, as far as nothing has to be decoded: what is asked next may be about them. */
-  #endAll(turns: Generator<EndedTurn, void, void>): Promise<void> | null {
-    for (let next = turns.next(); next.done !== true; next = turns.next()) {
-      const turn = next.value;
-      const opened = this.#openOf(turn);
-      if (!(opened instanceof Promise)) this.#end(turn, opened);
-      else {
-        return opened.then((known) => {
-          this.#end(turn, known);
-          return this.#endAll(turns) ?? undefined;
-        });
-      }
-    }
+  /** At once, unless something has to be decoded: what is asked next may be about this turn. */
+  #endNow(turn: EndedTurn): Promise<void> | null {
+    const opened = this.#openOf(turn);
+    if (opened instanceof Promise) return opened.then((known) => this.#end(turn, known));
+    this.#end(turn, opened);
     return null;
   }
 
@@ -110,26 +113,22 @@ export class TurnEnds {
   }
 
   /** A request that came with its answer: one prompt, as ids. null: there are no tokens that could be told. */
-  #openNow(body: Uint8Array, { facts, isStream }: EndedTurn): Open | null | Promise<Open> {
+  #openNow(request: Uint8Array, { facts, isStream }: EndedTurn): Open | null | Promise<Open> {
     const { capture, keepsBodies } = this.#options;
-    const bytes = bufferOf(body);
     const dialect = dialectOf(facts.path) ?? 'generate';
-    const usual = dialect === 'generate' ? scanQuestion(bytes) : null;
-    const read = usual === null ? readRequest(dialect, bytes) : null;
-    const prompt = usual?.ids ?? read?.prompts[0];
-    if (prompt === undefined) return null;
-    const samples = usual?.samples ?? read!.samples;
+    const read = readRequest(dialect, bufferOf(request));
+    const [prompt] = read?.prompts ?? [];
+    if (read === null || prompt === undefined) return null;
     const { tenant, session } = facts;
-    const model = usual?.model || read?.models[0] || facts.model;
-    // A copy: a Buffer's own `slice` would be a view of memory that the next turns are written to.
-    const kept = keepsBodies ? ownCopy(bytes, 0, bytes.length) : null;
+    const { samples, addSpecial } = read;
+    const model = read.models[0] || facts.model;
+    const kept = keepsBodies ? request : null;
     const made = (open: OpenPrompt): Open => {
       const over = Promise.withResolvers<void>();
       const rest = { request: kept, before: NOTHING, recorded: new Set<number>(), over };
       return { dialect, models: [model], tenant, session, isStream, samples, prompts: [open], ...rest };
     };
-    const asked = { tenant, session, addSpecial: read?.addSpecial ?? true };
-    const opened = capture().open(treeName(tenant, model), prompt, asked);
+    const opened = capture().open(treeName(tenant, model), prompt, { tenant, session, addSpecial });
     return opened instanceof Promise ? opened.then(made) : made(opened);
   }
 
@@ -152,8 +151,8 @@ export class TurnEnds {
   #record({ isStream, isLast, answer, facts, expertsKey }: EndedTurn, known: Open): void {
     const { dialect, prompts, samples, tenant, models, before, recorded } = known;
     const { capture, files } = this.#options;
-    const bytes = before.length === 0 ? bufferOf(answer) : Buffer.concat([before, answer]);
-    if (!isLast) known.before = before.length === 0 ? ownCopy(bytes, 0, bytes.length) : bytes;
+    const bytes = joined([before, ...answer]);
+    if (!isLast) known.before = bytes;
     const answers = readAnswer(dialect, isStream, bytes);
     for (const sampled of answers) {
       if (recorded.has(sampled.index) || (!isLast && sampled.finishReason === '')) continue;
@@ -175,7 +174,7 @@ export class TurnEnds {
       capture().record(prompt, sampled, told, {
         ...tensors,
         request,
-        answer: isFirst ? ownCopy(bytes, 0, bytes.length) : null,
+        answer: isFirst ? bytes : null,
       });
     }
     const wanted = prompts.length * samples;
@@ -189,4 +188,9 @@ export class TurnEnds {
     this.lastProblem = (error as Error).message;
     return null;
   }
+}
+
+function joined(pieces: readonly Uint8Array[]): Buffer {
+  const some = pieces.filter(({ length }) => length > 0);
+  return some.length === 1 ? bufferOf(some[0]!) : Buffer.concat(some);
 }

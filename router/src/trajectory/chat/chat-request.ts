@@ -1,4 +1,3 @@
-import { keyIs, scanMembers } from '../../kit/json-scan.ts';
 import type { Message } from './message.ts';
 
 export const CHAT_PATH = '/v1/chat/completions';
@@ -86,15 +85,4 @@ function losesDigits(messages: readonly Message[], tools: unknown, text: string)
   if (!/\d{16}/.test(text)) return false;
   const calls = messages.flatMap(({ tool_calls: own }) => own ?? []);
   return /[-:\s,[]\d{16}/.test(JSON.stringify([tools ?? null, calls.map((call) => call.function?.arguments ?? null)]));
-}
-
-/** The same body without the members `drop`, and with `add` (JSON, member by member) at its end; every other member is as it was. */
-export function withMembers(body: Buffer, drop: readonly string[], add: readonly string[]): Buffer {
-  const parts: Buffer[] = [];
-  const end = scanMembers(body, 0, body.length, (keyStart, keyEnd, _valueStart, valueEnd) => {
-    if (drop.some((name) => keyIs(body, keyStart, keyEnd, name))) return;
-    parts.push(Buffer.from(parts.length === 0 ? '{' : ','), body.subarray(keyStart - 1, valueEnd));
-  });
-  const more = add.length === 0 ? '' : `${parts.length === 0 ? '{' : ','}${add.join(',')}`;
-  return Buffer.concat([...parts, Buffer.from(more), body.subarray(end - 1)]);
 }

@@ -1,5 +1,5 @@
 import { completed } from '../../kit/json-complete.ts';
-import { JsonChanges } from '../../kit/json-changes.ts';
+import { JsonEdit } from '../../kit/json-edit.ts';
 import { scanItems } from '../../kit/json-scan.ts';
 import type { ChatWishes, EngineRequest } from './engine-request.ts';
 import { FromCompletion } from './from-completion.ts';
@@ -63,7 +63,7 @@ export function withoutOurs(bytes: Buffer, wishes: ChatWishes): ClientCopy {
   const wantsTokenIds = wants('return_token_ids');
   const options = wishes.stream_options as { readonly continuous_usage_stats?: unknown } | null | undefined;
   const hasCounts = bytes.subarray(0, start).includes('data:') && options?.continuous_usage_stats !== true;
-  const edit = new JsonChanges(bytes);
+  const edit = new JsonEdit(bytes);
   /** Its request did not ask for them, and got them by an option. */
   const hidesExperts = wishes.return_routed_experts === false;
   let hasIds = false;
@@ -92,7 +92,7 @@ export function withoutOurs(bytes: Buffer, wishes: ChatWishes): ClientCopy {
   };
 
   const editExtension = (from: number, to: number): boolean => {
-    const own = new JsonChanges(bytes);
+    const own = new JsonEdit(bytes);
     let kept = 0;
     own.members(from, to, (is) => {
       if (is('output_ids')) hasIds = true;

@@ -1,5 +1,6 @@
 import type { EngineKind } from '../../engines/engine.ts';
-import { CHAT_PATH, type ChatRequest, withMembers } from './chat-request.ts';
+import { type Members, withMembers, withoutMembers } from '../../kit/json-edit.ts';
+import { CHAT_PATH, type ChatRequest } from './chat-request.ts';
 
 /** How an engine gets a chat, and what of its answer only the router asked for. */
 export interface EngineRequest {
@@ -69,7 +70,7 @@ function forSglang(
   if (ids !== null) wishes.input_ids = `[${ids.join(',')}]`;
   else if (isExtended) wishes.return_input_ids_in_sglext = 'true';
   else wishes.return_prompt_token_ids = 'true';
-  return { body: wishing(request, wishes), path: CHAT_PATH, form: 'chat', isExact: ids !== null };
+  return { body: setting(request.body, wishes), path: CHAT_PATH, form: 'chat', isExact: ids !== null };
 }
 
 /**
@@ -83,28 +84,24 @@ function forVllm(request: ChatRequest, ids: Int32Array | null, maxModelLen: numb
   // A completion without a limit is one of 16 tokens, a chat one without end.
   const maxTokens = limit ?? (ids !== null && maxModelLen > ids.length ? maxModelLen - ids.length : null);
   if (ids === null || maxTokens === null) {
-    const body = wishing(request, { logprobs: 'true', return_token_ids: 'true' });
+    const body = setting(request.body, { logprobs: 'true', return_token_ids: 'true' });
     return { body, path: CHAT_PATH, form: 'chat', isExact: false };
   }
   const top = fields.logprobs === true && typeof fields.top_logprobs === 'number' ? fields.top_logprobs : 0;
-  const body = withMembers(request.body, CHAT_ONLY, [
-    `"prompt":[${ids.join(',')}]`,
-    `"max_tokens":${JSON.stringify(maxTokens)}`,
-    `"logprobs":${top}`,
-    '"return_token_ids":true',
-  ]);
+  const body = setting(withoutMembers(request.body, CHAT_ONLY), {
+    prompt: `[${ids.join(',')}]`,
+    max_tokens: JSON.stringify(maxTokens),
+    logprobs: String(top),
+    return_token_ids: 'true',
+  });
   return { body, path: '/v1/completions', form: 'completion', isExact: true };
 }
 
 const optionsOf = ({ stream_options: options }: ChatRequest['fields']): object =>
   typeof options === 'object' && options !== null ? options : {};
 
-const wishing = ({ body }: ChatRequest, wishes: Readonly<Record<string, string>>): Buffer =>
-  withMembers(
-    body,
-    Object.keys(wishes),
-    Object.entries(wishes).map(([name, value]) => `"${name}":${value}`),
-  );
+/** A chat's body is an object: it was read. */
+const setting = (body: Buffer, members: Members): Buffer => withMembers(body, members)!;
 
 /** @param ids null: they can't be told */
 export function engineRequest(

@@ -1,4 +1,4 @@
-import { JsonChanges } from '../../kit/json-changes.ts';
+import { JsonEdit } from '../../kit/json-edit.ts';
 import { scanItems } from '../../kit/json-scan.ts';
 import type { ChatWishes } from './engine-request.ts';
 
@@ -54,8 +54,8 @@ export class FromCompletion {
     return Buffer.concat([Buffer.from(events.join('')), made]);
   }
 
-  #change(bytes: Buffer, name: 'message' | 'delta', onChoice: (index: string) => void = () => {}): JsonChanges {
-    const edit = new JsonChanges(bytes);
+  #change(bytes: Buffer, name: 'message' | 'delta', onChoice: (index: string) => void = () => {}): JsonEdit {
+    const edit = new JsonEdit(bytes);
     const start = bytes.indexOf(OPENING_BRACE);
     if (start < 0) return edit;
     edit.members(start, bytes.length, (is, { valueStart, to }) => {
@@ -71,7 +71,7 @@ export class FromCompletion {
     return edit;
   }
 
-  #choice(edit: JsonChanges, name: string, start: number, end: number, onChoice: (index: string) => void): void {
+  #choice(edit: JsonEdit, name: string, start: number, end: number, onChoice: (index: string) => void): void {
     const { bytes } = edit;
     const wishes = this.#wishes;
     edit.members(start, end, (is, { from, valueStart, to }) => {

@@ -1,3 +1,4 @@
+import { dataLines } from '../../kit/sse.ts';
 import { Unreadable } from '../capture/sampled.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
 import { type Answer, type ChatSample, readChat } from './read-chat.ts';
@@ -24,13 +25,9 @@ export function readAnswer(isStream: boolean, bytes: Buffer, pieces: TokenPieces
 export function answerValues(isStream: boolean, bytes: Buffer): Answer[] {
   const text = bytes.toString('utf8');
   if (!isStream) return [parse(text)];
-  const values: Answer[] = [];
-  // What stands behind the last of them broke off.
-  for (const line of text.slice(0, text.lastIndexOf('\n') + 1).split('\n')) {
-    const data = line.startsWith('data:') ? line.slice(5).trim() : '';
-    if (data.startsWith('{')) values.push(parse(data));
-  }
-  return values;
+  return dataLines(text)
+    .filter((data) => data.startsWith('{'))
+    .map(parse);
 }
 
 function parse(text: string): Answer {

@@ -1,5 +1,5 @@
-import { keyIs, scanMembers } from '../../kit/json-scan.ts';
-import { withMembers } from './chat-request.ts';
+import { withMembers } from '../../kit/json-edit.ts';
+import { MemberFinder } from '../../kit/json-scan.ts';
 
 /** Members that a chat has where its client leaves them out, or says null; those of `chat_template_kwargs` one by one. */
 export type RequestDefaults = Readonly<Record<string, unknown>>;
@@ -18,32 +18,19 @@ export function withDefaults(body: Buffer, defaults: RequestDefaults): Completed
   const fields = names.length === 0 ? null : fieldsOf(body);
   if (fields === null) return { body, added: [] };
   const added = names.filter((name) => (fields[name] ?? null) === null);
-  const members = added.map((name) => memberOf(name, defaults[name]));
+  const members = jsonOf(Object.fromEntries(added.map((name) => [name, defaults[name]])));
   const kwargs = fields[KWARGS];
-  const isMixed = isObject(kwargs) && isObject(defaults[KWARGS]);
-  if (isMixed) {
-    const missing = Object.entries(defaults[KWARGS]!).filter(([name]) => !Object.hasOwn(kwargs, name));
-    const own = valueOf(body, KWARGS);
-    members.push(
-      `"${KWARGS}":${withMembers(
-        own,
-        [],
-        missing.map((each) => memberOf(...each)),
-      ).toString('utf8')}`,
-    );
+  if (isObject(kwargs) && isObject(defaults[KWARGS])) {
+    const missing = Object.entries(defaults[KWARGS]).filter(([name]) => !Object.hasOwn(kwargs, name));
+    const own = new Int32Array(2);
+    new MemberFinder([KWARGS]).find(body, 0, body.length, own);
+    members[KWARGS] = withMembers(body.subarray(own[0], own[1]), jsonOf(Object.fromEntries(missing)))!;
   }
-  return { body: withMembers(body, isMixed ? [...added, KWARGS] : added, members), added };
+  return { body: withMembers(body, members)!, added };
 }
 
-const memberOf = (name: string, value: unknown): string => `${JSON.stringify(name)}:${JSON.stringify(value)}`;
-
-function valueOf(body: Buffer, name: string): Buffer {
-  let found = body.subarray(0, 0);
-  scanMembers(body, 0, body.length, (keyStart, keyEnd, valueStart, valueEnd) => {
-    if (keyIs(body, keyStart, keyEnd, name)) found = body.subarray(valueStart, valueEnd);
-  });
-  return found;
-}
+const jsonOf = (values: Readonly<Record<string, unknown>>): Record<string, string | Buffer> =>
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, JSON.stringify(value)]));
 
 function fieldsOf(body: Buffer): Readonly<Record<string, unknown>> | null {
   try {

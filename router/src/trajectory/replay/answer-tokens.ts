@@ -1,3 +1,5 @@
+import { dataLines } from '../../kit/sse.ts';
+
 /** What tells the ids of one sample: SGLang's `/generate` a whole answer (or an item of a list), elsewhere a choice. */
 interface Told {
   readonly index?: unknown;
@@ -29,7 +31,7 @@ interface Growing {
  */
 export function answerTokens(body: string, isEventStream: boolean): readonly (readonly number[])[] | null {
   const samples = new Map<number, Growing>();
-  const parts = isEventStream ? eventsOf(body) : [parse(body)];
+  const parts = isEventStream ? dataLines(body).map(parse) : [parse(body)];
   for (const part of parts) {
     for (const [index, ids, count] of toldIn(part)) {
       const sample = samples.get(index) ?? { ids: [], last: [], count: -1 };
@@ -73,12 +75,6 @@ function idsOf({ output_ids: own, token_ids: ofChoice, response_token_ids: ofCha
 }
 
 const isList = (answer: Answer | readonly Answer[]): answer is readonly Answer[] => Array.isArray(answer);
-
-const eventsOf = (body: string): (Answer | readonly Answer[])[] =>
-  body
-    .split(/\r\n|\r|\n/)
-    .filter((line) => line.startsWith('data:') && line.slice(5).trim() !== '[DONE]')
-    .map((line) => parse(line.slice(5)));
 
 function parse(text: string): Answer | readonly Answer[] {
   try {

@@ -1,4 +1,4 @@
-import { withMembers } from '../chat/chat-request.ts';
+import { withMembers } from '../../kit/json-edit.ts';
 
 /** vLLM and SGLang; of a chat's streams SGLang tells all ids at their end only. An engine leaves out what it doesn't know. */
 const WISHES: Readonly<Record<string, readonly string[]>> = {
@@ -10,9 +10,5 @@ const WISHES: Readonly<Record<string, readonly string[]>> = {
 export function askingForIds(path: string, body: Buffer): Buffer {
   const wishes = WISHES[path];
   if (wishes === undefined) return body;
-  return withMembers(
-    body,
-    wishes,
-    wishes.map((name) => `"${name}":true`),
-  );
+  return withMembers(body, Object.fromEntries(wishes.map((name) => [name, 'true']))) ?? body;
 }

@@ -1,8 +1,6 @@
-import { PackedMemory } from '../../kit/packed-memory.ts';
 import { SESSION_IDLE_MS } from '../memory-limit.ts';
 import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../outcome.ts';
-import type { SessionName, Turn, TurnAmendment, TurnQuery } from '../turn.ts';
-import { KeptTurn } from './kept-turn.ts';
+import type { SessionName, Turn, TurnAmendment, TurnQuery, TurnTexts, VersionSpan } from '../turn.ts';
 import {
   type NewestQuery,
   type SessionHead,
@@ -10,8 +8,15 @@ import {
   type StoreCounts,
   type TrajectoryStore,
   filesOf,
+  outlineOf,
+  turnBytes,
   wants,
 } from './store.ts';
+
+/** A turn in memory. Its first tokens, which were not sampled, have no logprob and no mask there. */
+interface KeptTurn extends Turn {
+  versions: readonly VersionSpan[];
+}
 
 interface Session extends SessionHead {
   readonly turns: KeptTurn[];
@@ -36,7 +41,6 @@ export class MemoryStore implements TrajectoryStore {
   readonly copies: boolean = true;
   onEvicted: NonNullable<TrajectoryStore['onEvicted']> = () => {};
   readonly #limitBytes: number;
-  readonly #memory = new PackedMemory();
   /** By tenant, then by session key. */
   readonly #tenants = new Map<string, Map<string, Session>>();
   /** Sessions that have ended, in the order of their ends. */
@@ -84,7 +88,8 @@ export class MemoryStore implements TrajectoryStore {
   }
 
   get(id: string): Turn | null {
-    return this.#turns.get(id)?.turn() ?? null;
+    const kept = this.#turns.get(id);
+    return kept === undefined ? null : whole(kept);
   }
 
   find(query: TurnQuery): readonly Turn[] {
@@ -92,7 +97,7 @@ export class MemoryStore implements TrajectoryStore {
     const found: Turn[] = [];
     for (const kept of this.#among(query)) {
       if (found.length >= limit) break;
-      if ((after === undefined || kept.id > after) && wants(query, kept)) found.push(kept.turn());
+      if ((after === undefined || kept.id > after) && wants(query, kept)) found.push(whole(kept));
     }
     return found;
   }
@@ -108,7 +113,7 @@ export class MemoryStore implements TrajectoryStore {
   }
 
   outlines(session: string, tenant?: string) {
-    return this.#among(tenant === undefined ? { session } : { session, tenant }).map((turn) => turn.outline());
+    return this.#among(tenant === undefined ? { session } : { session, tenant }).map(outlineOf);
   }
 
   finish(name: SessionName, change: OutcomeChange, nowMs: number): number {
@@ -122,10 +127,7 @@ export class MemoryStore implements TrajectoryStore {
 
   newest({ before, limit, ...query }: NewestQuery) {
     const turns = this.#among(query).filter(({ id }) => before === undefined || id < before);
-    return turns
-      .slice(-limit)
-      .toReversed()
-      .map((turn) => turn.outline());
+    return turns.slice(-limit).toReversed().map(outlineOf);
   }
 
   removeSession(session: string, tenant?: string): number {
@@ -145,14 +147,11 @@ export class MemoryStore implements TrajectoryStore {
 
   #put(turn: Turn): void {
     const { id } = turn;
-    const kept = new KeptTurn(turn, this.#memory);
+    const kept = compact(turn);
     const before = this.#turns.get(id);
     const session = this.#sessionOf(kept, before);
-    if (before !== undefined) {
-      session.turns[session.turns.indexOf(before)] = kept;
-      this.#memory.free(before);
-    }
-    const bytes = kept.bytes - (before?.bytes ?? 0);
+    if (before !== undefined) session.turns[session.turns.indexOf(before)] = kept;
+    const bytes = bytesOf(kept) - (before === undefined ? 0 : bytesOf(before));
     session.bytes += bytes;
     this.#bytes += bytes;
     this.#turns.set(id, kept);
@@ -192,10 +191,7 @@ export class MemoryStore implements TrajectoryStore {
 
   #drop(session: Session): void {
     const { tenant, turns, bytes } = session;
-    for (const turn of turns) {
-      this.#turns.delete(turn.id);
-      this.#memory.free(turn);
-    }
+    for (const { id } of turns) this.#turns.delete(id);
     const sessions = this.#tenants.get(tenant)!;
     sessions.delete(session.session);
     if (sessions.size === 0) this.#tenants.delete(tenant);
@@ -236,4 +232,43 @@ export class MemoryStore implements TrajectoryStore {
     if (session === undefined) return (this.#sorted ??= inOrder([...this.#turns.values()]));
     return inOrder(this.#named(tenant === undefined ? { session } : { session, tenant }).flatMap(({ turns }) => turns));
   }
+}
+
+/** The objects of a turn and its places in the store's tables, beside what `turnBytes` counts, as measured on Node 24. */
+const TURN_BYTES = 700;
+
+const bytesOf = (kept: KeptTurn): number => TURN_BYTES + turnBytes(kept) + textBytes(kept.texts);
+
+const textBytes = (texts: TurnTexts | undefined): number =>
+  texts === undefined ? 0 : 100 + (texts.prompt?.length ?? 0) + (texts.answer?.length ?? 0);
+
+/** With its tokens in one piece of memory: V8 counts and collects memory by the piece. */
+function compact(turn: Turn): KeptTurn {
+  const { ids, logprobs, mask } = turn;
+  const sampled = mask.indexOf(1);
+  const most = sampled < 0 ? ids.length : sampled;
+  let given = 0;
+  while (given < most && logprobs[given] === 0) given++;
+  const own = ids.length - given;
+  const memory = new ArrayBuffer(9 * own + 4 * ids.length);
+  const kept = {
+    logprobs: new Float64Array(memory, 0, own),
+    ids: new Int32Array(memory, 8 * own, ids.length),
+    mask: new Uint8Array(memory, 8 * own + 4 * ids.length, own),
+  };
+  kept.logprobs.set(logprobs.subarray(given));
+  kept.ids.set(ids);
+  kept.mask.set(mask.subarray(given));
+  // Without a key the session is the turn's own: one string for both.
+  return { ...turn, ...kept, session: turn.session === turn.id ? turn.id : turn.session };
+}
+
+/** The turn as it was put; its tokens are copies. */
+function whole(kept: KeptTurn): Turn {
+  const { length } = kept.ids;
+  const logprobs = new Float64Array(length);
+  const mask = new Uint8Array(length);
+  logprobs.set(kept.logprobs, length - kept.logprobs.length);
+  mask.set(kept.mask, length - kept.mask.length);
+  return { ...kept, ids: kept.ids.slice(), logprobs, mask };
 }
