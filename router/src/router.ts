@@ -28,7 +28,7 @@ import { checkFolder, foldersOf, makeFolder } from './config/folder.ts';
 import { namedWorkers } from './config/named-workers.ts';
 import { LiveConfig } from './config/live.ts';
 import { pairKind } from './config/pairs.ts';
-import { withoutEffect } from './config/without-effect.ts';
+import { withoutEffect } from './config/option-problems.ts';
 import type { Config } from './config/options.ts';
 import { Fleet } from './fleet/fleet.ts';
 import { noAvailableWorkers } from './fleet/availability.ts';

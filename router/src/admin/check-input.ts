@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { wordsFor } from '../config/words.ts';
+import { messageFor } from '../config/value-messages.ts';
 
 /** What came in, or what is wrong with it in words for the caller. */
 export type Checked<T> =
@@ -19,7 +19,7 @@ export function checkJson<T>(schema: z.ZodType<T>, text: string): Checked<T> {
 
 /** Checks the values of a query string or a parsed body. */
 export function checkInput<T>(schema: z.ZodType<T>, value: unknown): Checked<T> {
-  const result = schema.safeParse(value, { error: wordsFor });
+  const result = schema.safeParse(value, { error: messageFor });
   if (result.success) return { data: result.data, problem: null };
   const problems = result.error.issues.map(({ path, message }) =>
     path.length === 0 ? `The input ${message}` : `${path.join('.')}: ${message}`,

@@ -3,7 +3,7 @@ import type { SlowStart } from '../choose/slow-start.ts';
 import type { HoldQueue } from '../choose/hold-queue.ts';
 import type { FleetListener } from '../fleet/watch-fleet.ts';
 import type { HungRequests } from '../forward/hung-requests.ts';
-import { logBreaker, logHealth, logStall } from '../observe/health-log.ts';
+import { logBreaker, logHealth, logStall } from '../observe/fleet-log.ts';
 import type { Logger } from '../observe/log.ts';
 
 export interface FleetListenerParts {

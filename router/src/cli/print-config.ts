@@ -1,6 +1,6 @@
 import type { OptionSpec } from '../config/options/option.ts';
 import { type Config, type OptionName, kebab, options } from '../config/options.ts';
-import { isSecret } from '../config/words.ts';
+import { isSecret } from '../config/value-messages.ts';
 
 /** The configuration as a YAML file for `--config`; comments name the source of each value. */
 export function printedConfig(config: Config, places: ReadonlyMap<OptionName, string>): string {

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { type SecureContextOptions, createSecureContext } from 'node:tls';
 import type { Config } from './options.ts';
 
-/** What this server shows, and asks of clients (`ca`: they must show a certificate of these authorities). */
+/** The certificate of this server; with `ca`, clients must present one of these authorities. */
 export function serverCertificates(config: Config): SecureContextOptions | null {
   if (config.tlsCertPath === undefined) return null;
   return checked({
@@ -12,7 +12,7 @@ export function serverCertificates(config: Config): SecureContextOptions | null 
   });
 }
 
-/** What https workers are shown, and must show. */
+/** The certificates for https workers. */
 export function workerCertificates(config: Config): SecureContextOptions {
   return checked({
     ca: read('--ca-cert-path', config.caCertPath),
@@ -30,7 +30,7 @@ function read(option: string, path: string | undefined): Buffer | undefined {
   }
 }
 
-/** A certificate that does not fit its key shows here, not at the first connection. */
+/** A certificate that does not fit its key fails here, not at the first connection. */
 function checked(options: SecureContextOptions): SecureContextOptions {
   const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
   try {

@@ -1,10 +1,10 @@
 import { existsSync } from 'node:fs';
 
 /**
- * A module that runs by itself, in a thread or a process: `.ts` in the repository, `.js` in the built package.
- * The built package keeps shared code one folder below `dist`, as this file lies one below `src`: the same path leads to both.
+ * A module that runs as a thread or a process: `.ts` in the repository, `.js` in the built package, whose shared code
+ * is one folder below `dist` as this file is one below `src`, so the same path works in both.
  *
- * @param path below `src`, without its ending: `sim/process`
+ * @param path below `src`, without extension: `sim/process`
  */
 export function entryFile(path: string): URL {
   const source = new URL(`../${path}.ts`, import.meta.url);

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 const FILE = 'router.pid';
 
 /**
- * Writes this process's id into the folder, for the next router that starts there. Several routers may share a folder, for an upgrade
- * without a gap.
- * @returns the id of another router that still runs, null for none; and what takes the own id out again
+ * Writes this process's id into the folder, for the next router that starts there. Several routers may share a folder
+ * during an upgrade without downtime.
+ * @returns the id of another running router, or null; and what removes the own id
  */
 export function markFolder(folder: string): { readonly otherPid: number | null; readonly unmark: () => void } {
   const path = join(folder, FILE);
@@ -32,7 +32,7 @@ function isRunning(pid: number): boolean {
   try {
     return process.kill(pid, 0);
   } catch (error) {
-    // It runs, under another user.
+    // It runs as another user.
     return (error as NodeJS.ErrnoException).code === 'EPERM';
   }
 }

@@ -9,8 +9,8 @@ export const foldersOf = ({ dataDir, logDir }: Config): [flag: string, path: str
 ];
 
 /**
- * Makes a folder that an option names, with those above it, or says what is wrong in words for the user.
- * One level at a time: Node's recursive mkdir never returns where a parent takes no folder (`/proc/x`; Node 24.21).
+ * Creates a folder that an option names, with its parents, or throws an error with a message for the user. One level at
+ * a time: Node's recursive mkdir never returns if a parent accepts no folder (`/proc/x`; Node 24.21).
  */
 export function makeFolder(option: string, path: string): void {
   const missing = missingLevels(option, path);
@@ -19,7 +19,7 @@ export function makeFolder(option: string, path: string): void {
       mkdirSync(level);
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
-      // Another process made it in the meantime.
+      // Another process created it in the meantime.
       if (code !== 'EEXIST')
         throw new Error(`${option} ${path}: ${level} can't be created (${code})`, { cause: error });
     }
@@ -27,7 +27,7 @@ export function makeFolder(option: string, path: string): void {
   if (missing.length === 0) requireWritable(option, path, resolve(path));
 }
 
-/** The same checks without making anything. */
+/** The same checks without creating anything. */
 export function checkFolder(option: string, path: string): void {
   const [first] = missingLevels(option, path);
   requireWritable(option, path, first === undefined ? resolve(path) : dirname(first));
@@ -45,7 +45,7 @@ function missingLevels(option: string, path: string): string[] {
 
 function requireWritable(option: string, path: string, folder: string): void {
   try {
-    // Permissions alone do not tell: a read-only file system and /proc refuse root, too.
+    // Permissions are not enough: a read-only file system and /proc refuse root too.
     rmdirSync(mkdtempSync(join(folder, '.turnout-')));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;

@@ -3,22 +3,22 @@ import type { OptionSpec } from './options/option.ts';
 import { type Config, type OptionName, kebab, options } from './options.ts';
 
 /**
- * Gets ready for the next configuration and changes nothing yet; throws, in words for the user, when it can't be had.
- * @returns what puts it in force, null for nothing
+ * Prepares the next configuration and changes nothing yet; throws an error with a message for the user.
+ * @returns what applies the change, or null
  */
 export type Preparation = (next: Config, now: Config) => Step | Promise<Step>;
 type Step = (() => void) | null;
 
-/** What came of a change of the configuration, as flags: `--policy`. */
+/** The result of a change of the configuration, as flags: `--policy`. */
 export interface Change {
   readonly changed: readonly string[];
-  /** They differ, but take a restart. */
+  /** Changed options that need a restart. */
   readonly ignored: readonly string[];
 }
 
 /**
- * The configuration of a running router, which SIGHUP can change. A change is all or nothing: every preparation is made
- * before anything is put in force, and what is put in force is so within one tick.
+ * The configuration of a running router, which SIGHUP can change. A change is all or nothing: all preparations are made
+ * before anything is applied, and everything is applied in one tick.
  */
 export class LiveConfig {
   #current: Config;
@@ -35,8 +35,8 @@ export class LiveConfig {
   }
 
   /**
-   * The options of one room: an object that is filled anew when the configuration changes. The room keeps the object and
-   * reads what it needs when it needs it; a value that it copied stays as it was. `make` gives the same keys every time.
+   * The options of one part: an object that each reload fills again. The part keeps the object and reads a value when
+   * it needs it; a copied value does not change. `make` must always return the same keys.
    */
   of<T extends object>(make: (config: Config) => T): T {
     const made = make(this.#current);
@@ -44,12 +44,12 @@ export class LiveConfig {
     return made;
   }
 
-  /** For what is more than numbers. Called at every reload, also when no option changed: files may have. */
+  /** For changes that are more than values. Called at every reload, because files may have changed too. */
   beforeChange(prepare: Preparation): void {
     this.#preparations.push(prepare);
   }
 
-  /** One change after the other. Rejects, and leaves all as it was, when one preparation fails. */
+  /** Changes run one after the other. Rejects, and changes nothing, if a preparation fails. */
   change(wanted: Config): Promise<Change> {
     const change = this.#last.then(() => this.#change(wanted));
     this.#last = change.catch(() => {});

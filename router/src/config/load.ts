@@ -4,29 +4,29 @@ import { z } from 'zod';
 import { type OptionSpec, innerSchema } from './options/option.ts';
 import { type Config, type OptionName, configSchema, envName, kebab, options } from './options.ts';
 import { splitList } from './split-list.ts';
-import { wordsFor } from './words.ts';
+import { messageFor } from './value-messages.ts';
 
 export { splitList };
 
-/** A mistake in the configuration, worded for whoever made it. */
+/** An error in the configuration, with a message for the user. */
 export class ConfigError extends Error {}
 
-/** Values by option name, from one place. */
+/** Values by option name, from one source. */
 export type Values = Partial<Record<OptionName, unknown>>;
 
-/** One place that gives values. A value of a later source replaces that of an earlier one. */
+/** A source of values. A later source takes precedence. */
 interface Source {
   readonly values: Values;
   /** Where the value of an option is written, for messages: `TURNOUT_PORT`, `turnout.yaml line 3: port`. */
   readonly placeOf: (name: OptionName) => string;
 }
 
-/** What the configuration is made of, lowest priority first. */
+/** The sources of the configuration, lowest precedence first. */
 interface ConfigSources {
   readonly flags: Values;
   readonly env: NodeJS.ProcessEnv;
   readonly file: string | undefined;
-  /** What a verb sets differently from `serve`. */
+  /** What a command sets differently from `serve`. */
   readonly base: Values;
   /** How the user wrote an option as a flag. */
   readonly writtenAs: (name: OptionName) => string;
@@ -37,7 +37,7 @@ const byKebab = new Map(names.map((name) => [kebab(name), name]));
 
 /**
  * Merges flags over environment over file over `base` over defaults, and checks the result. Throws `ConfigError`.
- * @param base what a verb sets differently from `serve`
+ * @param base what a command sets differently from `serve`
  * @param writtenAs how the user wrote an option as a flag
  */
 export function loadConfig(
@@ -48,7 +48,9 @@ export function loadConfig(
   writtenAs = flagOf,
 ): Config {
   const sources = sourcesOf({ flags, env, file: configFile, base, writtenAs });
-  const result = configSchema.safeParse(Object.assign({}, ...sources.map(({ values }) => values)), { error: wordsFor });
+  const result = configSchema.safeParse(Object.assign({}, ...sources.map(({ values }) => values)), {
+    error: messageFor,
+  });
   if (result.success) return result.data;
   throw new ConfigError(
     result.error.issues
@@ -61,7 +63,7 @@ export function loadConfig(
   );
 }
 
-/** Where the value of each option comes from: a flag, a variable, a line of the file, the verb or the default. */
+/** The source of each option's value: a flag, a variable, a line of the file, the command or the default. */
 export function placesOf(flags: Values, env: NodeJS.ProcessEnv, configFile: string | undefined, base: Values = {}) {
   const sources = sourcesOf({ flags, env, file: configFile, base, writtenAs: flagOf });
   const placeOf = (name: OptionName): string =>
@@ -89,7 +91,7 @@ function readEnv(env: NodeJS.ProcessEnv): Values {
   return values;
 }
 
-/** Variables that look like options of the router and are not, each with the nearest option's variable where one is near. */
+/** Variables that look like options of the router but are none, each with the nearest name. */
 export function unknownVariables(env: NodeJS.ProcessEnv): string[] {
   const known = names.map(envName);
   return Object.keys(env)
@@ -107,7 +109,7 @@ function readFile(path: string): Source {
     document = parseDocument(readFileSync(path, 'utf8'), { lineCounter: lines });
     if (document.errors.length > 0) throw document.errors[0]!;
   } catch (error) {
-    // The first line says what and where. The lines after it show the file's own, which may hold a key.
+    // The first line says what and where. The lines after it show the file's text, which may have a key.
     throw new ConfigError(`--config ${path}: ${(error as Error).message.split('\n')[0]}`);
   }
   const { contents } = document;
@@ -131,7 +133,7 @@ function readFile(path: string): Source {
   return { values, placeOf: (name) => `${path} line ${lineOf.get(name)}: ${kebab(name)}` };
 }
 
-/** Turns the text of a flag or variable into what the option's schema expects; wrong text is left for it to refuse. */
+/** Converts the text of a flag or variable to the type of the option's schema, which refuses text that is not valid. */
 export function fromText(name: OptionName, text: string): unknown {
   const { schema, split = (list: string) => splitList([list]) }: OptionSpec = options[name];
   const inner = innerSchema(schema);
@@ -142,7 +144,7 @@ export function fromText(name: OptionName, text: string): unknown {
   return text;
 }
 
-/** The candidate that differs from `word` by few letters; null where none does. */
+/** The candidate that differs from `word` by few letters, or null. */
 export function nearest(word: string, candidates: readonly string[]): string | null {
   const distances = candidates.map((name) => ({ name, distance: editDistance(word, name) }));
   distances.sort((a, b) => a.distance - b.distance);

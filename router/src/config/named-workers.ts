@@ -1,16 +1,15 @@
 import type { Config } from './options.ts';
 import { splitList } from './split-list.ts';
 
-/** A worker as the configuration names it. */
+/** A worker in the configuration. */
 export interface NamedWorker {
   readonly url: string;
   readonly role: 'regular' | 'prefill' | 'decode';
   readonly bootstrapPort: number | null;
-  /** The option that names it, for people. */
+  /** The option that names it. */
   readonly flag: string;
 }
 
-/** The workers that the configuration names. */
 export function namedWorkers({
   workerUrls,
   prefill,
@@ -29,7 +28,7 @@ export function namedWorkers({
   ];
 }
 
-/** Reads `URL`, `URL PORT` and `URL none`, one after the other. Throws, in words for the user. */
+/** Reads a sequence of `URL`, `URL PORT` and `URL none`. Throws an error with a message for the user. */
 function readPrefill(parts: readonly string[]): NamedWorker[] {
   const workers: NamedWorker[] = [];
   let mayFollow = false;

@@ -1,7 +1,5 @@
 import { z } from 'zod';
-import { breakerOptions } from './options/breaker.ts';
 import { discoveryOptions } from './options/discovery.ts';
-import { controlOptions } from './options/control.ts';
 import { healthOptions } from './options/health.ts';
 import { limitsOptions } from './options/limits.ts';
 import { observabilityOptions } from './options/observability.ts';
@@ -10,34 +8,28 @@ import { retriesOptions } from './options/retries.ts';
 import { routingOptions } from './options/routing.ts';
 import { securityOptions } from './options/security.ts';
 import { serverOptions } from './options/server.ts';
-import { tokensOptions } from './options/tokens.ts';
 import { trajectoriesOptions } from './options/trajectories.ts';
-import { tlsOptions } from './options/tls.ts';
 import { workersOptions } from './options/workers.ts';
-import { discoveryProblem } from './discovery-problem.ts';
+import { discoveryProblem } from './option-problems.ts';
 import { pairsProblem } from './pairs.ts';
 
 /**
- * Every option of `turnout serve`, once: name (camelCase here; `--kebab-case`, `TURNOUT_UPPER_CASE` and YAML keys follow),
- * type, default, help. Types, help, environment, file and reference are made from this list.
+ * Every option of `turnout serve`, once: name (camelCase here; `--kebab-case`, `TURNOUT_UPPER_CASE` and YAML keys
+ * follow), type, default, help. Types, help, environment, file and reference are generated from this list.
  *
- * Names are those of SGLang's router where it has the option, then those of the other routers in use.
+ * The names are those of SGLang's router if it has the option, else those of other routers.
  */
 export const options = {
   ...serverOptions,
   ...workersOptions,
   ...discoveryOptions,
   ...routingOptions,
-  ...controlOptions,
   ...retriesOptions,
-  ...breakerOptions,
   ...healthOptions,
   ...limitsOptions,
   ...pluginsOptions,
   ...securityOptions,
-  ...tokensOptions,
   ...trajectoriesOptions,
-  ...tlsOptions,
   ...observabilityOptions,
 } as const;
 

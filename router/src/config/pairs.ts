@@ -1,7 +1,7 @@
 import { type NamedWorker, namedWorkers } from './named-workers.ts';
 import type { Config } from './options.ts';
 
-/** Whose engines make pairs, and for vLLM's how they hand over what they have. */
+/** Whose engines make pairs, and for vLLM the connector of the KV transfer. */
 export type PairKind = 'sglang' | 'nixl' | 'mooncake';
 
 /** null: engines serve whole requests. */
@@ -27,7 +27,7 @@ type PairConfig = Pick<
   | 'decodePolicy'
 >;
 
-/** @returns what is wrong with the options about pairs, in words for the user; '' for nothing. */
+/** @returns what is wrong with the options for pairs; '' for nothing */
 export function pairsProblem(config: PairConfig): string {
   const kind = pairKind(config);
   if (config.pdDisaggregation && config.vllmPdDisaggregation)
@@ -54,7 +54,7 @@ export function pairsProblem(config: PairConfig): string {
     : `${workers[twice]!.flag}: ${urls[twice]!.replace(/^.*@/, '')} is named twice: an engine has one place in the fleet`;
 }
 
-/** An option that says something of pairs where there are none. */
+/** An option for pairs in a fleet without pairs. */
 function strayOption({ prefill, decode, prefillPolicy, decodePolicy }: PairConfig): string {
   const needed = 'needs --pd-disaggregation (SGLang) or --vllm-pd-disaggregation';
   if (prefill.length > 0) return `--prefill ${needed}`;

@@ -1,8 +1,8 @@
-/** Lists come separated by spaces, commas or both. */
+/** Lists are separated by spaces, commas or both. */
 export const splitList = (parts: readonly string[]): string[] =>
   parts.flatMap((part) => part.split(/[\s,]+/)).filter((part) => part !== '');
 
-/** The same for plugins, where a space or a comma may be inside of an entry's options: `./a.ts:{"x":1, "y":"b c"},./b.ts`. */
+/** The same for plugins, whose options may have spaces and commas: `./a.ts:{"x":1, "y":"b c"},./b.ts`. */
 export function splitPlugins(text: string): string[] {
   const entries: string[] = [];
   let entry = '';

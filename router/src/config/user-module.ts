@@ -4,14 +4,14 @@ import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 /**
- * The default export of a module of the user's own. Throws, in words for the user, when there is none to be had.
+ * The default export of a user's module. Throws an error with a message for the user.
  *
- * @param what `policy`: how it is called
+ * @param what `policy` or `plugin`, for the message
  */
 export async function importDefault(what: string, path: string): Promise<unknown> {
   const file = resolve(path);
   try {
-    // A module is kept by its URL: one that was edited since is another one.
+    // Node caches modules by URL, so an edited module needs another URL.
     const url = `${pathToFileURL(file).href}?${statSync(file).mtimeMs}`;
     return ((await import(url)) as { default?: unknown }).default;
   } catch (error) {
@@ -23,7 +23,7 @@ export async function importDefault(what: string, path: string): Promise<unknown
 
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** Where in its file an error has its cause; ''. */
+/** Where in the file the error is; '' if not known. */
 async function lineIn(file: string, error: unknown): Promise<string> {
   if (!(error instanceof Error)) return '';
   const place = (text: string): RegExpExecArray | null => {
@@ -32,12 +32,12 @@ async function lineIn(file: string, error: unknown): Promise<string> {
   };
   const line =
     place((error.stack ?? '').replaceAll(pathToFileURL(file).href, file)) ??
-    // Where the syntax of JavaScript is wrong, Node says only to who runs it.
+    // Node reports the place of a syntax error only when it runs the file.
     (error instanceof SyntaxError ? place(await complaintOf(file)) : null);
   return line === null ? '' : ` (line ${line[1]})`;
 }
 
-/** What Node says of a file that it can't read. */
+/** The error that Node prints for a file that it cannot read. */
 const complaintOf = (file: string): Promise<string> =>
   new Promise((resolve) => {
     execFile(process.execPath, ['--check', file], (_error, _output, complaint) => resolve(complaint));

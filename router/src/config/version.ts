@@ -4,10 +4,10 @@ const manifest = JSON.parse(readFileSync(new URL('../../package.json', import.me
   version: string;
 };
 
-/** The release of this package. */
+/** The version of this package. */
 export const { version } = manifest;
 
-/** The engine releases that `npm run test:real` runs against. */
+/** The engine versions that `npm run test:real` runs against. */
 export const checkedEngines = 'SGLang 0.5.23, vLLM 0.32';
 
 /** How a user calls this program: in a checkout it is not on the PATH. */

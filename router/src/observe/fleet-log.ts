@@ -1,8 +1,46 @@
-import { noAvailableWorkers } from '../fleet/availability.ts';
-import type { Breakers } from '../fleet/breakers.ts';
-import type { Fleet, FleetEvent } from '../fleet/fleet.ts';
+import type { BreakerEvent, Breakers } from '../fleet/breakers.ts';
+import type { HealthEvent } from '../fleet/health-watch.ts';
 import type { Worker } from '../fleet/worker.ts';
+import type { Waiting } from '../forward/hung-requests.ts';
 import type { Logger } from './log.ts';
+import { noAvailableWorkers } from '../fleet/availability.ts';
+import type { Fleet, FleetEvent } from '../fleet/fleet.ts';
+
+/** The requests in flight at a failing worker, as text. */
+function inFlightAt({ requests, oldestMs, answers }: Waiting): object {
+  if (requests + answers === 0) return {};
+  const oldest = requests === 0 ? '' : `, the oldest for ${Math.round(oldestMs / 1000)} s`;
+  return { inFlight: `${requests} requests without a byte of an answer${oldest}; ${answers} answers that began` };
+}
+
+/** Logs an event of the health checks. */
+export function logHealth(
+  log: Logger,
+  event: HealthEvent,
+  worker: Worker,
+  detail: string,
+  { failedChecks, waiting }: { failedChecks: number; waiting: () => Waiting },
+): void {
+  const { url } = worker;
+  // SlimeRouter's wording, which scripts search for. Here such a worker is readmitted when it is healthy again.
+  if (event === 'quarantined') {
+    const line = `Worker ${url} failed ${failedChecks} checks. Marking DEAD.`;
+    log.warn({ worker: url, detail, ...inFlightAt(waiting()) }, line);
+  } else if (event === 'hung') {
+    log.warn({ worker: url, detail, ...inFlightAt(waiting()) }, 'worker hung');
+  } else {
+    const level = event === 'readmitted' || event === 'identified' || event === 'not_up_yet' ? 'info' : 'warn';
+    log[level]({ worker: url, detail }, `worker ${event.replaceAll('_', ' ')}`);
+  }
+}
+
+export function logBreaker(log: Logger, event: BreakerEvent, worker: Worker): void {
+  log[event === 'closed' ? 'info' : 'warn']({ worker: worker.url }, `circuit breaker: ${event.replace('_', ' ')}`);
+}
+
+export function logStall(log: Logger, worker: Worker): void {
+  log.warn({ worker: worker.url, streams: worker.openStreams }, 'worker stalled: no byte of an answer for 30 s');
+}
 
 /** Logs added and removed workers, and when no worker is available for new requests. */
 export function fleetLog(log: Logger, fleet: Fleet, breakers: Breakers): (event: FleetEvent, worker: Worker) => void {

@@ -1,10 +1,10 @@
-/** LoRA adapters, loaded while the engine runs: names under which other weights sample. */
+/** LoRA adapters, loaded at run time: names for other weights. */
 
 import type { HttpCall } from './http-call.ts';
 import { Problem, SchemaProblem } from './read-request.ts';
 import { refuse } from './refusal.ts';
 
-/** vLLM has these endpoints with VLLM_ALLOW_RUNTIME_LORA_UPDATING only. */
+/** vLLM has these endpoints only with VLLM_ALLOW_RUNTIME_LORA_UPDATING. */
 export const vllmAdapters = {
   load(call: HttpCall): void {
     const { lora_name: name, lora_path: path, load_inplace: inPlace } = call.body;
@@ -30,7 +30,7 @@ export const vllmAdapters = {
   },
 };
 
-/** SGLang lists what is loaded with each answer; what it can't do is a 400. */
+/** SGLang lists the loaded adapters in each response; failures are 400. */
 export const sglangAdapters = {
   load: (call: HttpCall): void => {
     const { lora_name: name, lora_path: path } = call.body;

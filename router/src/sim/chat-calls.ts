@@ -1,4 +1,4 @@
-/** What `/v1/messages` and `/v1/responses` share: chats in other words than those of OpenAI's chat completions. */
+/** What `/v1/messages` and `/v1/responses` have in common. */
 
 import { type ChatMessage, readMessages, renderChat } from './chat-template.ts';
 import type { HttpCall, SseStream } from './http-call.ts';
@@ -9,17 +9,17 @@ import { type Delta, StreamOut } from './stream-out.ts';
 import { encode } from './tokenizer.ts';
 import { WholeOut } from './whole-out.ts';
 
-/** One such API, as it writes its answers. */
+/** One such API and how it writes its responses. */
 export interface ChatApi {
-  /** What the answer's id begins with. */
+  /** The prefix of response ids. */
   readonly prefix: string;
-  /** Where the limit of tokens stands. */
+  /** The field that limits the tokens. */
   readonly maxTokens: string;
-  /** The conversation, system prompt first; a text: what is wrong with it. */
+  /** The conversation, system prompt first; a text says what is wrong with it. */
   messages(body: Fields): ChatMessage[] | string;
   answer(call: HttpCall, made: MadeChat): object;
   events(call: HttpCall, made: MadeChat, delta: Delta): object[];
-  /** What ends a stream, after its last event. */
+  /** Ends a stream after its last event. */
   end(stream: SseStream): void;
 }
 
@@ -31,7 +31,7 @@ export interface MadeChat {
   readonly created: number;
 }
 
-/** Content as these APIs write it: a text, or a list of blocks of which those with text count. */
+/** Content in these APIs: a text, or a list of blocks, of which those with text count. */
 export function contentText(content: unknown): string {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) return '';

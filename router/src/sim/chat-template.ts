@@ -1,4 +1,4 @@
-/** ChatML, the template of Qwen models: what chat messages look like to the model. */
+/** ChatML, the chat template of Qwen models. */
 
 export interface ChatMessage {
   role: string;
@@ -7,7 +7,7 @@ export interface ChatMessage {
 
 export interface TemplateOptions {
   addGenerationPrompt: boolean;
-  /** Leave the last message open, so that the model goes on with it. */
+  /** Leave the last message open, so that the model continues it. */
   continueFinalMessage: boolean;
 }
 
@@ -18,7 +18,7 @@ export function renderChat(messages: readonly ChatMessage[], options: TemplateOp
   return options.addGenerationPrompt ? `${text}<|im_start|>assistant\n` : text;
 }
 
-/** Messages as the OpenAI API writes them, or why they are not. */
+/** Reads messages of the OpenAI API. @returns a text if they are not valid */
 export function readMessages(value: unknown): ChatMessage[] | string {
   if (!Array.isArray(value) || value.length === 0) return 'messages must be a non-empty list';
   const messages: ChatMessage[] = [];

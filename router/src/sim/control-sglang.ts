@@ -1,4 +1,4 @@
-/** SGLang's control endpoints: what identifies it, its health, and what an operator or trainer does to it. */
+/** SGLang's control endpoints. */
 
 import { sglangAdapters } from './adapters.ts';
 import type { HttpCall } from './http-call.ts';
@@ -34,7 +34,7 @@ export const sglangRoutes: Routes = {
   'POST /unload_lora_adapter': sglangAdapters.unload,
 };
 
-/** The real one generates a token, so it is slow when busy and answers 503 while paused. */
+/** The real engine generates a token, so it is slow when busy, and answers 503 while paused. */
 function health(call: HttpCall): void {
   const { options, paused, running } = call.core;
   const awakeMs = running > 0 ? Math.max(options.healthDelayMs, options.busyHealthDelayMs) : options.healthDelayMs;
@@ -118,7 +118,7 @@ function loads(call: HttpCall): void {
   });
 }
 
-/** Text that the real one sends without a content type. */
+/** The real engine sends no content type. */
 function flushCache(call: HttpCall): void {
   const isFlushed = call.core.flushCache();
   call.send(
@@ -129,7 +129,7 @@ function flushCache(call: HttpCall): void {
   );
 }
 
-/** 200 and an empty body even when nothing matched, as the real one. */
+/** 200 and an empty body even if nothing matched, as the real engine. */
 function abortRequest(call: HttpCall): void {
   const { rid, abort_all: all } = call.body;
   if (all === true) call.core.abort(() => true);
@@ -165,7 +165,7 @@ function updateWeightVersion(call: HttpCall): void {
   });
 }
 
-/** Weights from a trainer's memory have no path here: the version names them, so that all engines agree on the tokens. */
+/** Weights from a trainer's memory have no path, so the version names them: all engines then make the same tokens. */
 async function updateWeights(call: HttpCall): Promise<void> {
   const { core, body } = call;
   const version = typeof body.weight_version === 'string' ? body.weight_version : undefined;

@@ -1,4 +1,4 @@
-/** vLLM's control endpoints, the ones of its development mode included. */
+/** vLLM's control endpoints, including those of its development mode. */
 
 import { vllmAdapters } from './adapters.ts';
 import type { HttpCall } from './http-call.ts';
@@ -38,7 +38,7 @@ async function pause(call: HttpCall): Promise<void> {
   call.json(200, { status: 'paused' });
 }
 
-/** A paused engine resets although it holds KV; a busy one says false and is to be asked again (both measured). */
+/** A paused engine resets although it has KV; a busy one answers false (both measured). */
 function resetPrefixCache(call: HttpCall): void {
   const { core } = call;
   const isReset = core.flushCache() || core.paused;
@@ -46,7 +46,7 @@ function resetPrefixCache(call: HttpCall): void {
   call.json(200, { success: isReset });
 }
 
-/** Only full internal ids abort anything, whatever the answer says (measured); no ids at all abort everything. */
+/** Only full internal ids abort anything, whatever the response says; without ids everything is aborted (measured). */
 function abortRequests(call: HttpCall): void {
   const ids = call.body.request_ids;
   const wanted = Array.isArray(ids) ? new Set(ids as unknown[]) : null;
@@ -63,7 +63,7 @@ function updateWeightVersion(call: HttpCall): void {
   call.json(200, { success: true, new_version: version });
 }
 
-/** `reload_weights` changes the tokens and leaves the version label alone, as the real one. */
+/** `reload_weights` changes the tokens and keeps the version label, as the real engine. */
 async function collectiveRpc(call: HttpCall): Promise<void> {
   const { method, kwargs } = call.body;
   if (method !== 'reload_weights') return refuse(call, 500, new Problem(`unknown method ${String(method)}`));

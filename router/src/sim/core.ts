@@ -1,4 +1,4 @@
-/** The engine behind the faces: jobs in, tokens out, and what operators do to it (abort, pause, flush, new weights). */
+/** The engine behind the APIs: takes jobs, makes tokens, and executes controls (abort, pause, flush, new weights). */
 
 import { appendFileSync } from 'node:fs';
 import { Driver } from './driver.ts';
@@ -8,11 +8,11 @@ import { Sampler } from './sampler.ts';
 import { Scheduler } from './scheduler.ts';
 import type { Finish, FinishedRecord, Sequence } from './sequence.ts';
 
-/** Where a job's tokens go. */
+/** Receives a job's tokens. */
 export interface Sink {
   /** A token was added. */
   progressed(sequence: Sequence): void;
-  /** The last call for this sequence: `sequence.finish` says why. */
+  /** The last call for this sequence; `sequence.finish` has the reason. */
   ended(sequence: Sequence): void;
 }
 
@@ -38,7 +38,7 @@ export interface SimStats {
   finished: number;
   paused: boolean;
   weightVersion: string;
-  /** CPU time of the whole process so far, ms: what the simulation itself costs. */
+  /** CPU time of the whole process so far in ms, to measure the cost of the simulation. */
   processCpuMs: number;
 }
 
@@ -46,7 +46,7 @@ export class Core {
   readonly options: SimOptions;
   readonly scheduler: Scheduler;
   modelPath: string;
-  /** Names that requests may ask for: the model and its LoRA adapters (name -> path). */
+  /** Names that requests may use: the model and its LoRA adapters (name -> path). */
   readonly modelNames = new Map<string, string>();
   paused = false;
   requests = 0;
@@ -83,7 +83,7 @@ export class Core {
     return (cache.blockCount - cache.freeCount) * this.options.blockTokens;
   }
 
-  /** What real engines report as used: they take KV for a prompt as they read it, the scheduler here takes it all at once. */
+  /** What real engines report as used: they allocate KV for a prompt as they read it, this scheduler at once. */
   get kvTokensRead(): number {
     const { blockTokens } = this.options;
     const ahead = this.scheduler.running.reduce(
@@ -110,18 +110,18 @@ export class Core {
     this.#driver.kick();
   }
 
-  /** Sample seed of a request that names none: equal, or a fresh one each time where the engine is asked to vary. */
+  /** The seed of a request without one: always equal, or a new one each time with `variedSampling`. */
   nextUnseeded(): number {
     if (this.options.variedSampling) this.#unseeded += 1;
     return this.#unseeded;
   }
 
-  /** The client has gone: its sequences leave, nobody is told. */
+  /** The client has disconnected: its sequences are removed without a call to the sink. */
   abandon(job: Job): void {
     for (const sequence of job.sequences) this.#abort(sequence, false);
   }
 
-  /** Ends what `matches`, each with the tokens it has. Returns how many sequences ended. */
+  /** Ends the sequences that match, each with the tokens it has. Returns their number. */
   abort(matches: (job: Job, sequence: Sequence) => boolean): number {
     let count = 0;
     for (const [sequence, { job }] of this.#open) {
@@ -130,19 +130,19 @@ export class Core {
     return count;
   }
 
-  /** Sequences that rest as their scripts say go on. */
+  /** Continues sequences that their scripts hold. */
   release(matches: (job: Job) => boolean): void {
     for (const [sequence, { job }] of this.#open) if (matches(job)) this.scheduler.wake(sequence);
     this.#driver.kick();
   }
 
-  /** What there is so far of sequences that have not ended: a killed engine logs nothing more. */
+  /** Records of the sequences that have not ended, for an engine that is killed. */
   unfinished(): FinishedRecord[] {
     const finish: Finish = { type: 'abort', message: 'not finished' };
     return Array.from(this.#open, ([sequence, { job }]) => this.#recordOf(sequence, job, finish));
   }
 
-  /** `keep` freezes what runs, `retract` also gives its KV back, `abort` ends it, `wait` lets it finish first. */
+  /** `keep` freezes running sequences, `retract` also frees their KV, `abort` ends them, `wait` lets them finish. */
   async pause(mode: 'keep' | 'retract' | 'abort' | 'wait'): Promise<void> {
     this.paused = true;
     if (mode === 'abort') this.abort(() => true);
@@ -157,7 +157,7 @@ export class Core {
     this.#driver.kick();
   }
 
-  /** Forgets cached prefixes, unless running sequences hold KV (then false). */
+  /** Empties the prefix cache, unless running sequences hold KV (returns false). */
   flushCache(): boolean {
     if (this.running > 0) return false;
     this.scheduler.cache.flush();
@@ -165,8 +165,8 @@ export class Core {
   }
 
   /**
-   * Replaces the weights. Unless it is paused the engine first lets its work finish, while new work waits, as SGLang
-   * does under its model update lock. The version label is separate: it changes only when one is given.
+   * Replaces the weights. Unless paused, the engine first finishes its work and holds new work, as SGLang does under
+   * its model update lock. The version label changes only if one is given.
    */
   async loadWeights(path: string, version: string | undefined): Promise<void> {
     if (!this.paused) await this.#drain();

@@ -1,13 +1,13 @@
 /**
- * Runs a scheduler on the wall clock. A step's tokens are shown when its time is over; the next step starts where the
- * last one ended, not where the timer fired, so late timers do not add up. At time scale 0 nothing waits and no timer
- * is set: steps run in slices between which the event loop gets its turn.
+ * Runs a scheduler on the wall clock. A step's tokens are delivered when its time is over; the next step starts where
+ * the last one ended, not when the timer fired, so late timers do not add up. At time scale 0 no timer is set: steps
+ * run in slices, and the event loop runs between them.
  */
 
 import type { Scheduler, Step } from './scheduler.ts';
 import type { Sequence } from './sequence.ts';
 
-/** Longest run of steps without letting sockets have a turn. */
+/** The longest run of steps before the event loop runs. */
 const sliceMs = 4;
 
 export class Driver {
@@ -26,7 +26,7 @@ export class Driver {
     this.#deliver = deliver;
   }
 
-  /** Call after giving the scheduler something to do. */
+  /** To be called after giving the scheduler something to do. */
   kick(): void {
     if (this.#state !== 'idle') return;
     this.#dueMs = performance.now();
@@ -70,7 +70,7 @@ export class Driver {
     }
   }
 
-  // Its own method: the compiler otherwise takes the state it saw before the call for granted.
+  // A method, because the compiler otherwise assumes the state from before the call.
   #isStopped(): boolean {
     return this.#state === 'stopped';
   }

@@ -1,4 +1,4 @@
-/** Starts a simulated engine in this process. */
+/** A simulated engine in this process. */
 
 import type { AddressInfo, Socket } from 'node:net';
 import { commonRoutes } from './control-common.ts';
@@ -11,13 +11,13 @@ import { createEngineServer } from './server.ts';
 export interface SimEngine {
   url: string;
   port: number;
-  /** Process that runs it: this one. */
+  /** The pid of this process. */
   pid: number;
   core: Core;
   stats(): SimStats;
-  /** Stops listening and closes what is open. */
+  /** Stops listening and closes all sockets. */
   close(): Promise<void>;
-  /** Goes as in a crash: every socket is reset, nothing is answered any more. */
+  /** As in a crash: every socket is reset. */
   kill(): Promise<void>;
 }
 

@@ -1,4 +1,4 @@
-/** One HTTP request and its answer, as the faces see it. */
+/** One HTTP request and its response. */
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Core, Job } from './core.ts';
@@ -8,7 +8,7 @@ export class HttpCall {
   readonly core: Core;
   readonly request: IncomingMessage;
   readonly query: URLSearchParams;
-  /** The JSON object of the body, {} without a body, or why there is none in it. */
+  /** The JSON object of the body; {} without a body; or why the body has none. */
   readonly given: Fields | SchemaProblem;
   readonly #response: ServerResponse;
 
@@ -20,7 +20,7 @@ export class HttpCall {
     this.#response = response;
   }
 
-  /** `given` to those who can do without: {} when it is not a JSON object. */
+  /** `given` for endpoints that need no body: {} if it is not a JSON object. */
   get body(): Fields {
     return this.given instanceof SchemaProblem ? {} : this.given;
   }
@@ -53,7 +53,7 @@ export class HttpCall {
     this.#response.end(body);
   }
 
-  /** A client that leaves before its answer is complete takes its job along. */
+  /** A client that disconnects before its response is complete cancels its job. */
   tie(job: Job): void {
     const session = this.header('x-session-id');
     if (session !== undefined) job.session = session;
@@ -62,16 +62,16 @@ export class HttpCall {
     });
   }
 
-  /** @param isNamed events carry their type as a line of its own, too */
+  /** @param isNamed events have an `event:` line with their type */
   openStream({ isNamed = false } = {}): SseStream {
     return new SseStream(this.#response, isNamed);
   }
 }
 
-/** Says what it is: nobody should take its numbers for a GPU's. */
+/** So that its figures are not taken for a GPU's. */
 const serverName = 'turnout-sim';
 
-/** More unsent bytes than this and progress is merged until the client has caught up. */
+/** With more unsent bytes, progress is merged until the client has read them. */
 const behindBytes = 256 * 1024;
 
 export class SseStream {
@@ -119,7 +119,7 @@ function parse(body: Buffer): Fields | SchemaProblem {
     return new SchemaProblem('the body is not a JSON object', 'body');
   } catch (error) {
     const { message } = error as SyntaxError;
-    // The engines always say where, V8 only sometimes.
+    // The engines always give a position, V8 only sometimes.
     const position = /at position (\d+)/.exec(message)?.[1] ?? (message.includes('end of JSON') ? text.length : 0);
     return new SchemaProblem(`JSON decode error: ${message}`, `body.${position}`);
   }

@@ -1,4 +1,4 @@
-/** vLLM's own `POST /inference/v1/generate` (shapes of 0.32): token ids in, token ids out. */
+/** vLLM 0.32's own `POST /inference/v1/generate`: token ids in, token ids out. */
 
 import { randomUUID } from 'node:crypto';
 import type { HttpCall } from './http-call.ts';
@@ -10,13 +10,13 @@ import { StreamOut } from './stream-out.ts';
 import { WholeOut } from './whole-out.ts';
 
 const names = { maxTokens: ['max_tokens'], minTokens: 'min_tokens', seed: 'seed' };
-/** vLLM's SamplingParams. */
+/** The default of vLLM's SamplingParams. */
 const DEFAULT_MAX_TOKENS = 16;
 
 interface InferenceRequest {
   id: string;
   sequences: Sequence[];
-  /** Alternatives per token; null: no logprobs were asked for. */
+  /** Alternatives per token; null if no logprobs were requested. */
   topLogprobs: number | null;
   promptLogprobs: number | null;
   returnsPrompt: boolean;

@@ -1,7 +1,7 @@
 /**
  * Paged KV memory with a prefix cache, as vLLM's block pool: a block belongs to the sequences that hold it, a full
- * block is also known by the hash of all tokens up to its end, and a block nobody holds stays findable until it is
- * the least recently used one when memory is needed. No I/O, no time: order of use is order of release.
+ * block is also found by the hash of all tokens up to its end, and a block without a holder can be found until it is
+ * evicted as the least recently used one. No I/O, no time: the order of use is the order of release.
  */
 
 const none = -1;
@@ -9,7 +9,7 @@ const none = -1;
 export class KvCache {
   readonly blockCount: number;
   readonly #holders: Int32Array;
-  /** Prefix key a block is published under; NaN when it is not. */
+  /** The prefix key of a published block; NaN otherwise. */
   readonly #keys: Float64Array;
   readonly #byKey = new Map<number, number>();
   // Free list: blocks without a holder, least recently used first. Slot `blockCount` is head and tail of the ring.
@@ -31,7 +31,7 @@ export class KvCache {
     return this.#freeCount;
   }
 
-  /** Blocks that a future prompt could hit. */
+  /** Blocks that a prompt could hit. */
   get cachedCount(): number {
     return this.#byKey.size;
   }
@@ -40,7 +40,7 @@ export class KvCache {
     return this.#holders[block] ?? 0;
   }
 
-  /** Blocks of the longest cached prefix of `keys`, none of them held by this call. */
+  /** Blocks of the longest cached prefix of `keys`. This call holds none of them. */
   match(keys: ArrayLike<number>, limit: number): number[] {
     const blocks: number[] = [];
     for (let i = 0; i < limit; i += 1) {
@@ -51,7 +51,7 @@ export class KvCache {
     return blocks;
   }
 
-  /** How many of `blocks` lie on the free list now, thus would be taken from it by `hold`. */
+  /** How many of `blocks` are on the free list, so that `hold` would take them from it. */
   countFree(blocks: readonly number[]): number {
     let count = 0;
     for (const block of blocks) if (this.#holders[block] === 0) count += 1;
@@ -65,7 +65,9 @@ export class KvCache {
     }
   }
 
-  /** A block for new tokens; the least recently used cached one is forgotten for it. None when every block is held. */
+  /**
+   * A block for new tokens, for which the least recently used cached one is evicted; undefined if every block is held.
+   */
   allocate(): number | undefined {
     const block = this.#next[this.blockCount]!;
     if (block === this.blockCount) return undefined;
@@ -75,7 +77,7 @@ export class KvCache {
     return block;
   }
 
-  /** Makes a full block findable. A key already known keeps its first block; the copy stays private. */
+  /** Makes a full block findable. A known key keeps its first block, and the copy stays private. */
   publish(block: number, key: number): void {
     if (this.#byKey.has(key)) return;
     this.#forget(block);
@@ -83,7 +85,7 @@ export class KvCache {
     this.#keys[block] = key;
   }
 
-  /** Ends one hold on each block, last block first: a prefix outlives its continuations. */
+  /** Ends one hold on each block, last block first, so that a prefix outlives its continuations. */
   release(blocks: readonly number[]): void {
     for (let i = blocks.length - 1; i >= 0; i -= 1) {
       const block = blocks[i]!;
@@ -93,7 +95,7 @@ export class KvCache {
     }
   }
 
-  /** Forgets every prefix. Held blocks stay with their holders. */
+  /** Evicts every prefix. Held blocks stay with their holders. */
   flush(): void {
     this.#byKey.clear();
     this.#keys.fill(Number.NaN);

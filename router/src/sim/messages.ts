@@ -1,4 +1,4 @@
-/** Anthropic's `POST /v1/messages`, as vLLM 0.32 and SGLang serve it: without any token ids. */
+/** Anthropic's `POST /v1/messages`, as vLLM 0.32 and SGLang serve it: without token ids. */
 
 import { type ChatApi, type MadeChat, contentText, serveChat } from './chat-calls.ts';
 import type { Finish } from './sequence.ts';

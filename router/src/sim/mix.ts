@@ -1,6 +1,9 @@
-/** Murmur3's 32-bit steps: cheap, well spread, the same on every machine. All of the simulation's chance is drawn here. */
+/**
+ * Murmur3's 32-bit steps: cheap, well spread, the same on every machine. The only source of randomness of the
+ * simulation.
+ */
 
-/** Next state of a chain after reading `value`. */
+/** The next state of a chain after reading `value`. */
 export function mix(state: number, value: number): number {
   let k = Math.imul(value, 0xcc9e2d51);
   k = (k << 15) | (k >>> 17);
@@ -18,7 +21,7 @@ export function finish(state: number): number {
   return (h ^ (h >>> 16)) >>> 0;
 }
 
-/** A draw in [0, 1). */
+/** A number in [0, 1). */
 export function unit(state: number): number {
   return finish(state) / 4294967296;
 }

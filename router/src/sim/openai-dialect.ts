@@ -1,13 +1,13 @@
-/** The OpenAI endpoints exist twice in the wild: vLLM and SGLang agree on the protocol, not on every field. */
+/** vLLM and SGLang agree on the protocol of the OpenAI endpoints, not on every field. */
 
 import type { Core } from './core.ts';
 import type { Sequence } from './sequence.ts';
 import type { Delta } from './stream-out.ts';
 
-/** One /v1/completions or /v1/chat/completions request, read. */
+/** A parsed request for /v1/completions or /v1/chat/completions. */
 export interface OpenAiRequest {
   core: Core;
-  /** The answer's id. */
+  /** The id of the response. */
   id: string;
   /** Unix seconds. */
   created: number;
@@ -16,28 +16,28 @@ export interface OpenAiRequest {
   /** Samples per prompt; choice index = prompt index * samples + sample index. */
   samples: number;
   sequences: Sequence[];
-  /** Alternatives per token beside the chosen one's logprob; null when logprobs were not asked for. */
+  /** Alternatives per token beside the chosen one; null if no logprobs were requested. */
   topLogprobs: number | null;
   /** vLLM, of completions: alternatives per prompt token; null when not asked for. */
   promptLogprobs: number | null;
   tokensAsIds: boolean;
   returnTokenIds: boolean;
   returnMetaInfo: boolean;
-  /** SGLang: of the prompt, in each choice. */
+  /** SGLang: the ids of the prompt, in each choice. */
   returnPromptIds: boolean;
-  /** SGLang: in `sglext`, the only place for ids of a stream. */
+  /** SGLang: ids in `sglext`, the only place for ids in a stream. */
   extension: { inputIds: boolean; outputIds: boolean };
   echo: boolean;
   includeUsage: boolean;
-  /** With each event, of its choice so far. */
+  /** In each event, the usage of its choice so far. */
   continuousUsage: boolean;
 }
 
 export interface OpenAiDialect {
   answer(request: OpenAiRequest): object;
-  /** Events that one step of one choice makes. */
+  /** The events of one step of one choice. */
   events(request: OpenAiRequest, delta: Delta): object[];
-  /** Between the last choice's last event and [DONE]. */
+  /** The events between the last choice's last event and [DONE]. */
   finale(request: OpenAiRequest): object[];
 }
 
@@ -47,7 +47,7 @@ export interface TokenCounts {
   completion_tokens: number;
 }
 
-/** A prompt counts once however many samples it has. */
+/** A prompt counts once, whatever its number of samples. */
 export function countTokens({ sequences, samples }: OpenAiRequest): {
   counts: TokenCounts;
   cached: number;

@@ -1,4 +1,4 @@
-/** Logprobs as /v1/completions and as /v1/chat/completions write them. */
+/** The logprobs of /v1/completions and /v1/chat/completions. */
 
 import type { OpenAiRequest } from './openai-dialect.ts';
 import type { Sequence } from './sequence.ts';
@@ -58,7 +58,7 @@ export function completionLogprobs(
   };
 }
 
-/** SGLang (0.5.23) tells the bytes of half a character too, vLLM those of what stands for it. */
+/** For half a character SGLang (0.5.23) sends its bytes, vLLM those of the replacement character. */
 export function chatLogprobs(request: OpenAiRequest, sequence: Sequence, from: number, to: number): object | null {
   if (request.topLogprobs === null) return null;
   const isSglang = request.core.options.kind === 'sglang';

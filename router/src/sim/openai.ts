@@ -20,7 +20,7 @@ const chatNames = {
   seed: 'seed',
 };
 const completionNames = { maxTokens: ['max_tokens'], minTokens: 'min_tokens', seed: 'seed' };
-/** OpenAI's default for completions, kept by both engines; chat goes on to the end of the context. */
+/** OpenAI's default for completions in both engines; chats continue to the end of the context. */
 const completionMaxTokens = 16;
 
 export function completions(call: HttpCall): void {
@@ -36,7 +36,7 @@ function answer(call: HttpCall, isChat: boolean): void {
   const dialect: OpenAiDialect = core.options.kind === 'vllm' ? vllmDialect : sglangDialect;
   if (body instanceof SchemaProblem) return refuse(call, 400, body);
 
-  // SGLang takes any model name, vLLM answers 404 (both measured).
+  // SGLang accepts any model name, vLLM answers 404 (both measured).
   const unknown = core.options.kind === 'vllm' ? unknownModel(core, body) : null;
   if (unknown !== null) return refuse(call, 404, unknown);
   if (body.cache_salt === '') {
@@ -132,7 +132,7 @@ function read(call: HttpCall, body: Fields, isChat: boolean): OpenAiRequest | Pr
 }
 
 function readChatPrompt(body: Fields): { prompts: number[][] } | Problem {
-  // SGLang: ids in place of the rendered messages.
+  // SGLang: ids instead of the rendered messages.
   if (body.input_ids !== undefined && body.input_ids !== null) return readPrompts(body.input_ids, 'input_ids', ['ids']);
   const messages = readMessages(body.messages);
   if (typeof messages === 'string') return new SchemaProblem(messages, 'body.messages');
@@ -149,7 +149,7 @@ function readTopLogprobs(body: Fields, isChat: boolean): number | null {
   return typeof count === 'number' ? Math.max(0, Math.min(count, 100)) : 0;
 }
 
-/** vLLM takes the id from the header, SGLang from the body's `rid`. */
+/** vLLM takes the id from the header, SGLang from `rid` in the body. */
 function requestId(call: HttpCall, body: Fields, isChat: boolean): string {
   const random = (): string => randomUUID().replaceAll('-', '');
   if (call.core.options.kind === 'sglang') return typeof body.rid === 'string' ? body.rid : random();
@@ -157,7 +157,7 @@ function requestId(call: HttpCall, body: Fields, isChat: boolean): string {
   return `${isChat ? 'chatcmpl' : 'cmpl'}-${given}`;
 }
 
-/** The id that vLLM's /abort_requests knows: completions carry the prompt's number (measured), samples are prefixed. */
+/** The id for vLLM's /abort_requests: completions include the prompt's number (measured), samples have a prefix. */
 function sequenceId(call: HttpCall, id: string, isChat: boolean, prompt: number, sample: number): string {
   if (call.core.options.kind === 'sglang') return id;
   const base = isChat ? id : `${id}-${prompt}`;

@@ -1,6 +1,6 @@
 /**
- * A simulated engine as a process of its own: `node process.ts '{"timeScale":0}'`. Prints one line {"url":..., "pid":...}
- * when it listens, and ends when its stdin closes, so that it can't outlive whoever started it.
+ * A simulated engine as a separate process: `node process.ts '{"timeScale":0}'`. Prints a line {"url":..., "pid":...}
+ * when it listens, and ends when its stdin closes, so that it ends with the process that started it.
  */
 
 import { startSimEngine } from './engine.ts';
@@ -8,7 +8,7 @@ import type { SimOptions } from './sim-options.ts';
 
 const options = JSON.parse(process.argv[2] ?? '{}') as Partial<SimOptions>;
 const engine = await startSimEngine(options).catch((error: NodeJS.ErrnoException) => {
-  // An address that is taken is the user's to change, not a fault with a stack trace.
+  // A used address is the user's to change, so it is reported without a stack trace.
   if (error.syscall !== 'listen') throw error;
   process.stdout.write(`${JSON.stringify({ error: error.code })}\n`);
   process.exit(1);

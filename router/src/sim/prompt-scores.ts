@@ -1,4 +1,4 @@
-/** Logprobs of a prompt's own tokens: SGLang's input logprobs and vLLM's `prompt_logprobs` are made of them. */
+/** Logprobs of a prompt's tokens, for SGLang's input logprobs and vLLM's `prompt_logprobs`. */
 
 import type { Core } from './core.ts';
 import { type Fields, Problem } from './read-request.ts';
@@ -16,7 +16,7 @@ export function* promptViews(core: Core, { prompt, sampler }: Sequence, start: n
   }
 }
 
-/** vLLM's `prompt_logprobs`; null: not asked for. */
+/** vLLM's `prompt_logprobs`; null if not requested. */
 export function readPromptLogprobs(core: Core, params: Fields, isStream: boolean): number | null | Problem {
   const { prompt_logprobs: count } = params;
   if (typeof count !== 'number') return null;
@@ -27,7 +27,7 @@ export function readPromptLogprobs(core: Core, params: Fields, isStream: boolean
   return new Problem(message, 'prompt_logprobs');
 }
 
-/** As vLLM writes them: the token's own and the `top` likeliest of each position, nothing of the first. */
+/** In vLLM's form: each token's own and the `top` most likely ones of its position; null for the first. */
 export function vllmPromptLogprobs(core: Core, sequence: Sequence, top: number | null): object[] | null {
   if (top === null) return null;
   const { sampler } = core.scheduler;

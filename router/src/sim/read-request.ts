@@ -1,4 +1,4 @@
-/** Reads the fields that both faces share. A value that can't be taken is a Problem, in plain words. */
+/** Reads the fields that both engines have. A value that is not valid is a Problem with a message. */
 
 import { mix } from './mix.ts';
 import type { Sampling } from './sequence.ts';
@@ -14,14 +14,14 @@ export class Problem {
 }
 
 /**
- * A value of a wrong type or none at all, which the engines refuse before they look at the request as a whole.
- * `param` is its path, as in `body.n`.
+ * A value of a wrong type, or a missing one, which engines refuse before they check the request as a whole. `param` is
+ * its path, as in `body.n`.
  */
 export class SchemaProblem extends Problem {}
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** Names under which a face keeps what differs. */
+/** The names of fields that differ between APIs. */
 export interface SamplingNames {
   maxTokens: readonly string[];
   minTokens: string;
@@ -29,14 +29,14 @@ export interface SamplingNames {
 }
 
 export interface SamplingRequest {
-  /** Undefined: as many as fit, or the face's default. */
+  /** Undefined: as many as fit, or the API's default. */
   maxTokens: number | undefined;
   samples: number;
-  /** Sampling of sample `index`. */
+  /** The sampling of sample `index`. */
   sample(index: number, maxTokens: number): Sampling;
 }
 
-/** More samples of one prompt than any trainer asks for; unbounded `n` has killed real engines (CVE-2026-34756). */
+/** More samples of one prompt than trainers request; an unbounded `n` crashed real engines (CVE-2026-34756). */
 const maxSamples = 4096;
 
 export function readSampling(fields: Fields, names: SamplingNames, unseeded: number): SamplingRequest | Problem {
@@ -85,7 +85,7 @@ export function readSampling(fields: Fields, names: SamplingNames, unseeded: num
 
 type PromptForm = 'text' | 'ids';
 
-/** Prompts as token ids. `isBatch` tells a list of prompts from one prompt. */
+/** Prompts as token ids. `isBatch` distinguishes a list of prompts from one prompt. */
 interface Prompts {
   prompts: number[][];
   isBatch: boolean;

@@ -1,4 +1,4 @@
-/** How the engines refuse a request: vLLM 0.32 wraps what it says, SGLang 0.5.23 does not and names no parameter. */
+/** How the engines refuse a request: vLLM 0.32 wraps its message, SGLang 0.5.23 does not and names no parameter. */
 
 import type { Core } from './core.ts';
 import type { HttpCall } from './http-call.ts';

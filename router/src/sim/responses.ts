@@ -1,10 +1,10 @@
-/** OpenAI's `POST /v1/responses`. vLLM 0.32 tells token ids where `enable_response_messages` asks for them, SGLang never does. */
+/** OpenAI's `POST /v1/responses`. vLLM 0.32 returns token ids with `enable_response_messages`, SGLang never does. */
 
 import { type ChatApi, type MadeChat, contentText, serveChat } from './chat-calls.ts';
 import type { HttpCall } from './http-call.ts';
 import { decode, piece } from './tokenizer.ts';
 
-/** Of vLLM: the prompt and the answer as they are, each with its ids. */
+/** vLLM: the prompt and the response as text, each with its ids. */
 function rawMessages({ core }: HttpCall, { body, sequence }: MadeChat, isOver: boolean): object {
   if (core.options.kind !== 'vllm') return {};
   const isWanted = isOver && body.enable_response_messages === true;

@@ -1,7 +1,7 @@
 /**
- * The "model": a probability distribution over the next token that is a pure function of seed and context.
- * Word r of a pseudo-random order has probability (1 - 1/mean) * p * (1-p)^r, the end of the turn has 1/mean.
- * Being memoryless, a generation that was cut and is resumed from its own tokens goes on exactly as it would have.
+ * The "model": a probability distribution over the next token that is a pure function of seed and context. Word r of a
+ * pseudo-random order has probability (1 - 1/mean) * p * (1-p)^r, the end of the turn has 1/mean. It is memoryless, so
+ * a generation that is resumed from its own tokens continues as it would have.
  */
 
 import { finish, mix, mixText, unit } from './mix.ts';
@@ -12,11 +12,11 @@ import { words } from './words.ts';
 const lowestLogprob = -30;
 
 export interface SamplingChoice {
-  /** 0 takes the likeliest word. */
+  /** 0 takes the most likely word. */
   temperature: number;
-  /** Ranks below this only; 0 or less = all. */
+  /** Ranks below this only; 0 or less means all. */
   topK: number;
-  /** Tells samples of one context apart when temperature > 0. */
+  /** Distinguishes samples of one context if temperature > 0. */
   sampleSeed: number;
 }
 
@@ -25,10 +25,10 @@ export interface TokenLogprob {
   logprob: number;
 }
 
-/** Context before the first token. Independent of seed and weights, so that a swap changes the very next token. */
+/** The context before the first token, independent of seed and weights: new weights change the very next token. */
 const emptyContext = 0x5bd1e995;
 
-/** Context after one more token. */
+/** The context after one more token. */
 export function readToken(context: number, id: number): number {
   return mix(context, id);
 }
@@ -42,7 +42,7 @@ export function contextOf(ids: readonly number[]): number {
 export class Sampler {
   readonly #seed: number;
   readonly #endChance: number;
-  /** Words it may emit; without drift only ' word' pieces, whose text reads back as the same ids. */
+  /** The words it may emit; without drift only ' word' pieces, whose text is tokenised to the same ids. */
   readonly #range: number;
 
   constructor(seed: number, meanOutputTokens: number, retokenizationDrift: boolean, weights = '') {
@@ -51,7 +51,7 @@ export class Sampler {
     this.#range = retokenizationDrift ? 2 * words.length : words.length;
   }
 
-  /** What these weights make of a context: the point all draws and logprobs of the next token start from. */
+  /** The state from which all draws and logprobs of the next token are computed, by weights and context. */
   view(context: number): number {
     return mix(context, this.#seed);
   }
@@ -81,7 +81,7 @@ export class Sampler {
     return (this.#rank(view, id) ?? this.#range) + 1;
   }
 
-  /** The `count` likeliest words, best first. */
+  /** The `count` most likely words, best first. */
   top(view: number, count: number): TokenLogprob[] {
     return Array.from({ length: Math.min(count, this.#range) }, (_, rank) => ({
       id: this.#word(view, rank),
@@ -106,7 +106,7 @@ export class Sampler {
   }
 }
 
-/** Probability of the likeliest word, 0.35 to 0.95. */
+/** The probability of the most likely word, 0.35 to 0.95. */
 function peak(view: number): number {
   return 0.35 + 0.6 * unit(view ^ 0x7feb352d);
 }

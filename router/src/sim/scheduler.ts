@@ -1,33 +1,32 @@
 /**
  * Continuous batching as a state machine without clock or I/O. Each `step` runs one engine step: running sequences
- * first, then waiting ones in order of arrival while budget, seats and KV memory last; long prompts are prefilled in
- * chunks; when KV runs out the latest arrival gives its blocks back and is computed again later (recompute preemption).
- * The caller decides what a step's duration means: a wall clock sleeps it, a virtual clock adds it.
+ * first, then waiting ones in order of arrival while budget, seats and KV memory last. Long prompts are prefilled in
+ * chunks. When KV runs out, the latest arrival frees its blocks and is computed again later (recompute preemption). The
+ * caller decides what a step's duration means: a wall clock sleeps, a virtual clock adds it.
  */
 
 import { KvCache } from './kv-cache.ts';
 import type { SimOptions } from './sim-options.ts';
 import { contextOf, readToken, type Sampler } from './sampler.ts';
-import type { Sequence } from './sequence.ts';
+import { finishOf, type Sequence } from './sequence.ts';
 import { StepCost } from './step-cost.ts';
-import { finishOf } from './stopping.ts';
 
 export interface Step {
   durationMs: number;
-  /** Sequences that got a token, or ended, in this step; `finish` tells which. Visible when the step is over. */
+  /** Sequences that got a token or ended in this step, visible when the step is over. */
   progressed: Sequence[];
 }
 
-/** Free share of the KV memory that an admission leaves for the growth of what runs (vLLM's watermark). */
+/** Free share of the KV memory that an admission leaves for the growth of running sequences (vLLM's watermark). */
 const watermark = 0.01;
 
 export class Scheduler {
   readonly cache: KvCache;
   readonly running: Sequence[] = [];
   readonly waiting: Sequence[] = [];
-  /** Arrivals during a drain: not part of what the drain waits for. */
+  /** Arrivals during a drain, which does not wait for them. */
   readonly held: Sequence[] = [];
-  /** Wait for `wake`, as their scripts say. They keep their KV. */
+  /** Sequences that wait for `wake`, as their scripts say. They keep their KV. */
   readonly resting: Sequence[] = [];
   mode: 'run' | 'drain' | 'hold' = 'run';
   sampler: Sampler;
@@ -49,9 +48,9 @@ export class Scheduler {
     this.#reserve = Math.floor(this.cache.blockCount * watermark);
   }
 
-  /** Tokens a sequence may have in all: one that exceeds the KV memory could never run. */
+  /** The most tokens of a sequence: one that exceeds the KV memory could never run. */
   get maxSequenceTokens(): number {
-    // The last token generated is never read again, so it needs no KV.
+    // The last generated token is never read, so it needs no KV.
     return Math.min(this.#options.maxModelTokens, this.cache.blockCount * this.#options.blockTokens + 1);
   }
 
@@ -64,7 +63,7 @@ export class Scheduler {
     (this.mode === 'run' ? this.waiting : this.held).push(sequence);
   }
 
-  /** Takes a sequence out, wherever it is; its blocks are free at once. */
+  /** Removes a sequence and frees its blocks at once. */
   remove(sequence: Sequence): void {
     for (const list of [this.running, this.waiting, this.held, this.resting]) {
       const at = list.indexOf(sequence);
@@ -73,7 +72,7 @@ export class Scheduler {
     this.#freeBlocks(sequence);
   }
 
-  /** One that does not rest yet will not rest. */
+  /** A sequence that is not held yet will not be held. */
   wake(sequence: Sequence): void {
     if (sequence.script !== null) sequence.script = { ...sequence.script, holdAt: 0 };
     const at = this.resting.indexOf(sequence);
@@ -85,7 +84,7 @@ export class Scheduler {
     this.waiting.push(...this.held.splice(0));
   }
 
-  /** Gives back the KV of everything that runs; it is computed again from its tokens when its turn comes. */
+  /** Frees the KV of all running sequences, which are computed again later. */
   retractAll(): void {
     for (let last = this.running.pop(); last; last = this.running.pop()) this.#preempt(last);
   }
@@ -106,7 +105,7 @@ export class Scheduler {
       scheduled.push(sequence);
     }
 
-    // What just lost its memory would only take it back from the others.
+    // A sequence that just lost its memory would only take it back from the others.
     if (this.preemptions === preemptionsBefore) {
       while (this.waiting.length > 0 && budget > 0 && this.running.length < this.#options.maxRunning) {
         const sequence = this.waiting[0]!;
@@ -126,7 +125,7 @@ export class Scheduler {
     return { durationMs: cost.ms, progressed };
   }
 
-  /** Room for `tokens` of KV, at the price of later arrivals. False: the sequence itself had to give way. */
+  /** Makes room for `tokens` of KV by preempting later arrivals. False: the sequence itself was preempted. */
   #grow(sequence: Sequence, tokens: number): boolean {
     const needed = Math.ceil(tokens / this.#options.blockTokens);
     while (sequence.blocks.length < needed) {
@@ -142,11 +141,11 @@ export class Scheduler {
     return true;
   }
 
-  /** Holds the cached prefix and allocates the rest, or leaves everything as it was. */
+  /** Holds the cached prefix and allocates the rest, or changes nothing. */
   #admit(sequence: Sequence): boolean {
     const { blockTokens } = this.#options;
     const total = sequence.length;
-    // At least one token must be computed: the cache holds KV, not the next token.
+    // At least one token must be computed: the cache has KV, not the next token.
     const limit = Math.floor((total - 1) / blockTokens);
     const cached = this.cache.match(sequence.blockKeys(limit, blockTokens), limit);
     const needed = Math.ceil(total / blockTokens) - cached.length;
@@ -185,7 +184,7 @@ export class Scheduler {
     }
     const { sampling } = sequence;
     if (sampling.maxTokens === 0) {
-      // Only the prompt's logprobs were wanted.
+      // Only the prompt's logprobs were requested.
       sequence.finish = { type: 'length' };
       this.remove(sequence);
       return;

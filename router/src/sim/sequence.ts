@@ -2,7 +2,7 @@
 
 import { mix, mixText, unit } from './mix.ts';
 import type { Sampler } from './sampler.ts';
-import { decode, isSpecial } from './tokenizer.ts';
+import { endOfTurn, decode, isSpecial } from './tokenizer.ts';
 
 export interface Sampling {
   maxTokens: number;
@@ -13,7 +13,7 @@ export interface Sampling {
   ignoreEos: boolean;
   stopTexts: readonly string[];
   stopIds: readonly number[];
-  /** Keep the stop text or stop token in the answer's text. */
+  /** Keep the stop text or stop token in the text of the response. */
   showStop: boolean;
   showSpecial: boolean;
 }
@@ -23,14 +23,14 @@ export type Finish =
   | { type: 'length' }
   | { type: 'abort'; message: string };
 
-/** What a test has a sequence do in place of chance, at moments that the test chooses. */
+/** What a sequence does in a test, in place of random sampling. */
 export interface SequenceScript {
-  /** Sampled in this order; behind them chance goes on, unless `maxTokens` ends the sequence. */
+  /** Sampled in this order; random sampling follows, unless `maxTokens` ends the sequence. */
   readonly ids: readonly number[];
-  /** With so many tokens the sequence rests until `Core.release`; `onHeld` is called when its sink has been told of them. */
+  /** At this many tokens the sequence waits for `Core.release`; `onHeld` is called after its sink was notified. */
   readonly holdAt?: number;
   readonly onHeld?: () => void;
-  /** Of a stream: what follows the event with the finish reason waits for this. */
+  /** In a stream, what follows the event with the finish reason waits for this. */
   readonly beforeEnd?: () => Promise<void>;
 }
 
@@ -40,7 +40,7 @@ export interface VersionSpan {
   end: number;
 }
 
-/** Ground truth of one sequence, for tests. Times in ms of the engine's clock. */
+/** The ground truth of one sequence, for tests. Times in ms of the engine's clock. */
 export interface FinishedRecord {
   id: string;
   requestId: string;
@@ -64,13 +64,13 @@ export class Sequence {
   readonly prompt: readonly number[];
   readonly sampling: Sampling;
   readonly output: number[] = [];
-  /** One per output token: the sampler's view it was drawn from. Logprobs are computed from them when asked for. */
+  /** The sampler's view for each output token, from which logprobs are computed on request. */
   readonly views: number[] = [];
-  /** Sampler context of all tokens; set when the prompt has been read. */
+  /** The sampler's context of all tokens; set when the prompt has been read. */
   context = 0;
   finish: Finish | null = null;
 
-  /** KV blocks held, in order; `computed` tokens of them are filled and `published` blocks findable. */
+  /** KV blocks held, in order; `computed` tokens of them are filled and `published` blocks can be found. */
   blocks: number[] = [];
   computed = 0;
   published = 0;
@@ -81,7 +81,7 @@ export class Sequence {
   script: SequenceScript | null = null;
   /** Of its LoRA adapter; null: the engine's own. */
   sampler: Sampler | null = null;
-  /** What the batch that it runs in does to its logprobs; 0: nothing. */
+  /** The effect of the batch on its logprobs; 0 for none. */
   batchNoise = 0;
   batchSeed = 0;
 
@@ -138,7 +138,7 @@ export class Sequence {
     return this.batchNoise === 0 ? logprob : logprob - this.batchNoise * unit(mix(this.batchSeed, i));
   }
 
-  /** Everything generated as text, stop included; specials only where asked for. A letter is there when all of its bytes are. */
+  /** The generated text with the stop text, and special tokens if requested, without an incomplete character. */
   rawText(): string {
     const to = this.output.length - (this.finish === null ? lettersOpen(this.output) : 0);
     if (this.#decoded < to) {
@@ -148,7 +148,7 @@ export class Sequence {
     return this.#text;
   }
 
-  /** The answer's text so far: without what ended it, and without what may turn out to be part of a stop text. */
+  /** The text of the response so far, without what ended it or may become part of a stop text. */
   text(): string {
     const { showStop, stopTexts } = this.sampling;
     const raw = this.rawText();
@@ -164,7 +164,7 @@ export class Sequence {
   }
 }
 
-/** How many tokens at the end are bytes of a letter whose other bytes have not come. */
+/** How many tokens at the end are bytes of an incomplete character. */
 function lettersOpen(ids: readonly number[]): number {
   for (let count = 1; count <= 3; count += 1) {
     const byte = ids.at(-count) ?? 0;
@@ -172,4 +172,21 @@ function lettersOpen(ids: readonly number[]): number {
     if (byte >= 0xc0) return (byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2) > count ? count : 0;
   }
   return 0;
+}
+
+/** Whether a sequence has ended, after each token. */
+
+export function finishOf(sequence: Sequence): Finish | null {
+  const { output, sampling } = sequence;
+  const last = output.at(-1)!;
+  if (output.length >= sampling.minTokens) {
+    if (last === endOfTurn && !sampling.ignoreEos) return { type: 'stop', matched: last };
+    if (sampling.stopIds.includes(last)) return { type: 'stop', matched: last };
+    if (sampling.stopTexts.length > 0) {
+      const text = sequence.rawText();
+      const matched = sampling.stopTexts.find((stop) => text.includes(stop));
+      if (matched !== undefined) return { type: 'stop', matched };
+    }
+  }
+  return output.length >= sampling.maxTokens ? { type: 'length' } : null;
 }

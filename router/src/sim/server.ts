@@ -1,4 +1,4 @@
-/** HTTP in front of a core: collects a body, finds the route, answers what no route knows as the real engines do. */
+/** HTTP for a core: collects a body, finds the route, answers unknown routes as the real engines do. */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Core } from './core.ts';
@@ -13,7 +13,7 @@ export function createEngineServer(core: Core, routes: Routes): Server {
   const handlers = new Map(Object.entries(routes));
   const paths = new Set([...handlers.keys()].map((key) => key.slice(key.indexOf(' ') + 1)));
 
-  // Rollouts keep connections for hours between turns; only the client or a crash ends them.
+  // Rollouts keep connections for hours between turns; only the client or a crash closes them.
   const server = createServer(
     { keepAliveTimeout: 0, requestTimeout: 0, headersTimeout: 60_000 },
     (request, response) => {
@@ -23,7 +23,7 @@ export function createEngineServer(core: Core, routes: Routes): Server {
         const call = new HttpCall(core, request, response, query, body);
         const handler = handlers.get(`${request.method} ${path}`);
         if (handler) void run(handler, call);
-        // FastAPI's words, which both engines use.
+        // FastAPI's wording, which both engines use.
         else if (paths.has(path)) call.json(405, { detail: 'Method Not Allowed' });
         else call.json(404, { detail: 'Not Found' });
       });

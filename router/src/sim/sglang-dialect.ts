@@ -1,4 +1,4 @@
-/** The OpenAI endpoints as SGLang 0.5.23 writes them. */
+/** The OpenAI endpoints as SGLang 0.5.23 serves them. */
 
 import { countTokens, type OpenAiDialect, type OpenAiRequest } from './openai-dialect.ts';
 import { chatLogprobs, completionLogprobs } from './openai-logprobs.ts';
@@ -55,12 +55,12 @@ export const sglangDialect: OpenAiDialect = {
       const ids = request.returnTokenIds ? { prompt_token_ids: sequence.prompt } : {};
       events.push(event({ role: 'assistant', content: '' }, null, null, ids));
     }
-    // Tokens without text of their own make no event, and what was known of them is lost.
+    // Tokens without text make no event, and their ids and logprobs are lost.
     if (text !== '') {
       const ids = request.returnTokenIds ? { response_token_ids: sequence.output.slice(from, to) } : {};
       events.push(event({ content: text }, chatLogprobs(request, sequence, from, to), null, ids));
     }
-    // Unlike vLLM it says why it ended in an event of its own.
+    // Unlike vLLM it sends the finish reason in a separate event.
     if (finish) events.push(event({}, null, finish));
     return events;
   },
@@ -75,7 +75,7 @@ export const sglangDialect: OpenAiDialect = {
   },
 };
 
-/** The ids that were asked for there; nothing where none were. */
+/** The requested ids; nothing if none were requested. */
 function extension({ extension: { inputIds, outputIds }, sequences }: OpenAiRequest): { sglext?: object } {
   if (!inputIds && !outputIds) return {};
   return {

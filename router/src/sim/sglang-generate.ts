@@ -1,4 +1,4 @@
-/** SGLang's native `POST /generate` (shapes of 0.5.23). */
+/** SGLang 0.5.23's own `POST /generate`. */
 
 import { randomUUID } from 'node:crypto';
 import type { HttpCall } from './http-call.ts';
@@ -56,10 +56,10 @@ export function generate(call: HttpCall): void {
   core.start(job, out);
 }
 
-/** What is inside sampling_params has a check of its own, with words of its own. */
+/** The fields of sampling_params are checked separately, with other messages. */
 class ContractProblem extends Problem {}
 
-/** A stream has begun by the time that the request as a whole is looked at. */
+/** A stream has begun before the request as a whole is checked. */
 function refuseGeneration(call: HttpCall, problem: Problem, isStream: boolean): void {
   const { message } = problem;
   if (problem instanceof SchemaProblem) return refuse(call, 400, problem);

@@ -11,13 +11,13 @@ export interface MetaInfoOptions {
   startLen: number;
   /** Alternatives per position. */
   top: number;
-  /** Put the text of tokens beside their ids. */
+  /** Include the text of tokens. */
   text: boolean;
 }
 
 type Triple = [logprob: number | null, id: number, text: string | null];
 
-/** `from`: first output token whose logprobs are shown. */
+/** `from`: the first output token with logprobs. */
 export function metaInfo(core: Core, sequence: Sequence, show: MetaInfoOptions, from = 0): Record<string, unknown> {
   const { output, finish } = sequence;
   const cached = Math.max(0, sequence.cachedTokens);
@@ -63,7 +63,7 @@ function finishReason(sequence: Sequence): object | null {
   return { type: 'stop', matched: finish.matched };
 }
 
-/** The first position shown has no logprob: nothing before it was scored. */
+/** The first position has no logprob, because nothing before it was scored. */
 function inputLogprobs(core: Core, sequence: Sequence, show: MetaInfoOptions): object {
   const { sampler } = core.scheduler;
   const start = Math.min(show.startLen, sequence.prompt.length - 1);

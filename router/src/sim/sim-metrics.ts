@@ -1,4 +1,4 @@
-/** `/metrics` under the names the real engines use, so that routers and dashboards can read it alike. */
+/** `/metrics` with the real engines' names, for routers and dashboards. */
 
 import type { Core } from './core.ts';
 
@@ -43,7 +43,7 @@ function vllmRows(core: Core): Row[] {
   ];
 }
 
-/** The labels that the router reads, as vLLM 0.32 names them. */
+/** The labels that the router reads, as in vLLM 0.32. */
 function cacheConfig({ options: { blockTokens }, kvTokensTotal }: Core): string {
   const blocks = Math.floor(kvTokensTotal / blockTokens);
   return `block_size="${blockTokens}",enable_prefix_caching="True",num_gpu_blocks="${blocks}"`;

@@ -1,19 +1,19 @@
-/** What a simulated engine is: every constant of its model of time and memory, with its unit and where it comes from. */
+/** The options of a simulated engine: every constant of its model of time and memory, with unit and source. */
 
 import type { FinishedRecord, SequenceScript } from './sequence.ts';
 
 export interface SimOptions {
-  /** Which engine the control endpoints claim to be, and which dialect the OpenAI endpoints speak. */
+  /** The kind of engine: its control endpoints, and its dialect of the OpenAI endpoints. */
   kind: 'sglang' | 'vllm';
   host: string;
   /** 0 takes any free port. */
   port: number;
-  /** Model name on the wire. */
+  /** The model's name in requests. */
   model: string;
-  /** Path of the weights it starts with; loading another path changes the tokens, loading this one restores them. */
+  /** The path of the initial weights. Loading another path changes the tokens, loading this one restores them. */
   modelPath: string;
   weightVersion: string;
-  /** Engines with the same seed (and weights) give the same tokens for the same context. */
+  /** Engines with the same seed and weights make the same tokens for the same context. */
   seed: number;
 
   /** Wall time per model time: 1 is real, 0.1 is ten times as fast, 0 answers at once and sets no timer. */
@@ -28,12 +28,12 @@ export interface SimOptions {
   prefillPerTokenMs: number;
   /** ms per prefilled token and position before it: attention FLOPs. */
   prefillPerTokenPositionMs: number;
-  /** ms (model time) that loading weights from disk takes. */
+  /** ms (model time) to load weights from disk. */
   weightLoadMs: number;
 
   /** Tokens (decode + prefill) of one step; vLLM's max_num_batched_tokens on an H100. */
   maxStepTokens: number;
-  /** Sequences running together; the others wait. */
+  /** Sequences that run together; the others wait. */
   maxRunning: number;
   /** Tokens of KV memory: 450k is a colocated trainer's share of 80 GB, a dedicated GPU has about 800k. */
   kvTokens: number;
@@ -46,30 +46,30 @@ export interface SimOptions {
   /** LoRA adapters can be loaded while it runs: VLLM_ALLOW_RUNTIME_LORA_UPDATING, SGLang's `--enable-lora`. */
   loraLoading: boolean;
 
-  /** A sequence ends by itself with this mean length (memoryless, so that a resumed one ends alike); 0 = never. */
+  /** The mean length at which a sequence ends (memoryless, so that a resumed one ends alike); 0 = never. */
   meanOutputTokens: number;
-  /** Also emit pieces that a tokenizer would join when it reads the text again, as real models sometimes do. */
+  /** Also emit pieces that a tokenizer would join when it reads the text, as real models sometimes do. */
   retokenizationDrift: boolean;
-  /** Sampled requests (temperature > 0) without a seed differ from each other; off, equal requests give equal answers. */
+  /** Sampled requests (temperature > 0) without a seed differ from each other; otherwise they get equal responses. */
   variedSampling: boolean;
-  /** Logprobs of equal requests differ by up to this, as those of real engines do with the batch that a request runs in. */
+  /** Logprobs of equal requests differ by up to this, as in real engines, where they depend on the batch. */
   logprobNoise: number;
 
-  /** SGLang's `--incremental-streaming-output`: stream events carry what is new, instead of everything so far. */
+  /** SGLang's `--incremental-streaming-output`: stream events have what is new, not everything so far. */
   incrementalStreamingOutput: boolean;
-  /** ms (wall) before /health answers; SGLang's real one takes 1,000 because it makes a token. */
+  /** ms (wall) before /health answers; SGLang's takes 1,000, because it generates a token. */
   healthDelayMs: number;
-  /** ms (wall) before an SGLang engine's /health answers while requests run, where that is longer. */
+  /** ms (wall) before an SGLang engine's /health answers while requests run, if that is longer. */
   busyHealthDelayMs: number;
   /** ms (wall) after which a paused SGLang engine's /health answers 503 (20,000 measured on 0.5.23). */
   pausedHealthDelayMs: number;
   maxBodyBytes: number;
 
-  /** Called once per sequence with what really happened: the ground truth of tests. */
+  /** Called once per sequence with its record: the ground truth of tests. */
   onFinished?: (record: FinishedRecord) => void;
   /** The same records appended to this file, one JSON line each (for engines in another process). */
   logPath?: string;
-  /** What sample `index` of a request does in place of chance; undefined: nothing. */
+  /** What sample `index` of a request does in a test; undefined: nothing. */
   script?: (requestId: string, index: number) => SequenceScript | undefined;
 }
 
@@ -106,7 +106,7 @@ export const simDefaults: SimOptions = {
   maxBodyBytes: 256 * 1024 * 1024,
 };
 
-/** Fills in defaults and refuses what no engine could run with. */
+/** Fills in defaults and refuses values with which no engine could run. */
 export function resolveSimOptions(given: Partial<SimOptions> = {}): SimOptions {
   const options = { ...simDefaults, ...given };
   for (const name of ['maxStepTokens', 'maxRunning', 'blockTokens', 'maxModelTokens'] as const) {

@@ -1,4 +1,4 @@
-/** Starts a simulated engine as a child process, one that can be killed with any signal. */
+/** A simulated engine as a child process, which can be killed with any signal. */
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,12 +12,12 @@ export interface SpawnedSimEngine {
   url: string;
   pid: number;
   stats(): Promise<SimStats>;
-  /** Resolves when the process is gone. */
+  /** Resolves when the process has ended. */
   kill(signal?: NodeJS.Signals): Promise<void>;
   exited: Promise<void>;
 }
 
-/** What runs a simulated engine as a process: arguments of node. It ends when its stdin does. */
+/** The arguments of Node that run a simulated engine, which ends when its stdin closes. */
 export function simProcessArgs(options: Partial<Omit<SimOptions, 'onFinished'>>): string[] {
   return [fileURLToPath(entryFile('sim/process')), JSON.stringify(options)];
 }

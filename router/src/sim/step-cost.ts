@@ -1,4 +1,4 @@
-/** How long one engine step takes: linear in what it computes and in the memory it reads. */
+/** The duration of an engine step: linear in what it computes and in the memory it reads. */
 
 import type { SimOptions } from './sim-options.ts';
 
@@ -21,7 +21,7 @@ export class StepCost {
     this.#ms += this.#costs.stepPerSequenceMs + contextTokens * this.#costs.stepPerKvTokenMs;
   }
 
-  /** `tokens` of prompt from `position` on; attention reads what lies before each. */
+  /** `tokens` of a prompt from `position` on; attention reads all tokens before each. */
   prefill(position: number, tokens: number): void {
     const meanPosition = position + tokens / 2;
     this.#ms += tokens * (this.#costs.prefillPerTokenMs + meanPosition * this.#costs.prefillPerTokenPositionMs);

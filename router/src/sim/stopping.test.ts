@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Sequence, type Sampling } from './sequence.ts';
-import { finishOf } from './stopping.ts';
+import { finishOf } from './sequence.ts';
 import { encode, endOfTurn } from './tokenizer.ts';
 
 function sequence(text: string, sampling: Partial<Sampling>, extra: number[] = []): Sequence {

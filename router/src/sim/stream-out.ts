@@ -1,4 +1,4 @@
-/** Turns a job's progress into stream events. A client that reads slowly gets fewer, larger ones, as from real engines. */
+/** Turns a job's progress into stream events. A slow client gets fewer, larger ones, as from real engines. */
 
 import type { Sink } from './core.ts';
 import type { SseStream } from './http-call.ts';
@@ -7,12 +7,12 @@ import type { Sequence } from './sequence.ts';
 /** What is new for one sequence since its last event: output tokens [from, to) and their text. */
 export interface Delta {
   sequence: Sequence;
-  /** Position in the answer's list of choices. */
+  /** The index in the response's list of choices. */
   index: number;
   from: number;
   to: number;
   text: string;
-  /** Length of all text before this delta. */
+  /** The length of all text before this delta. */
   textStart: number;
   isFirst: boolean;
 }

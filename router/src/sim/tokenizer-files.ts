@@ -13,8 +13,9 @@ const chatTemplate =
   "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 /**
- * Writes the simulated model's tokenizer as a model's folder has it. The longest match is a pattern made of the words as a
- * trie; what it finds are whole entries of the vocabulary, so that nothing is left to merge (`ignore_merges`, as in Llama 3).
+ * Writes the simulated model's tokenizer in the format of a model's folder. A pattern that is a trie of all words finds
+ * the longest match; each match is an entry of the vocabulary, so nothing is left to merge (`ignore_merges`, as in
+ * Llama 3).
  */
 export function writeTokenizer(folder: string): void {
   const vocab: Record<string, number> = {};
@@ -22,7 +23,7 @@ export function writeTokenizer(folder: string): void {
   const words: string[] = [];
   for (let id = firstWord; id < vocabSize; id++) words.push(spell(piece(id)));
   const added = Array.from({ length: vocabSize }, (_, id) => id).filter(isSpecial);
-  // Rust's tokenizers count on for added tokens that are not in the vocabulary, whatever id is written beside them.
+  // The Rust library numbers added tokens that are not in the vocabulary itself, whatever id is given.
   for (const id of added) vocab[piece(id)] = id;
   for (const [i, word] of words.entries()) vocab[word] = firstWord + i;
   const tokenizer = {
@@ -80,7 +81,7 @@ interface Branch {
   readonly next: Map<string, Branch>;
 }
 
-/** A pattern that matches the longest of `words`: each way on is optional and greedy where a word may end. */
+/** A pattern for the longest of `words`: each continuation is optional and greedy where a word may end. */
 function patternOf(words: readonly string[]): string {
   const root: Branch = { isWord: false, next: new Map() };
   for (const word of words) {

@@ -1,7 +1,7 @@
 /**
  * A small byte-level tokenizer with 1,024 ids: 256 bytes, 8 specials, and each word with and without a space before it.
- * Greedy longest match, so decode(encode(text)) === text for every well-formed string. Like real ones it is not
- * injective the other way: ids of ' of' + 'ten' read back as the id of ' often'.
+ * Greedy longest match, so decode(encode(text)) === text for every well-formed string. Like real tokenizers it is not
+ * injective: the text of the ids ' of' + 'ten' is tokenised to the id of ' often'.
  */
 
 import { words } from './words.ts';
@@ -19,15 +19,15 @@ const specials = [
   '<|pad|>',
 ] as const;
 export const imStart = 257;
-/** Ends a turn; the one id at which generation stops by itself. */
+/** Ends a turn; the only id at which generation stops by itself. */
 export const endOfTurn = 258;
-/** Ids of ' word' pieces start here, ids of 'word' pieces follow them. */
+/** Ids of ' word' pieces start here; ids of 'word' pieces follow them. */
 export const firstWord = firstSpecial + specials.length;
 
 const pieces: string[] = Array.from({ length: 256 }, (_, byte) => String.fromCharCode(byte));
 pieces.push(...specials, ...words.map((word) => ` ${word}`), ...words);
 
-// A trie over ASCII bytes in one flat array: node * 128 + byte -> child. Text is walked once, without substrings.
+// A trie over ASCII bytes in one flat array: node * 128 + byte -> child.
 const nodeOf: number[] = Array.from({ length: 128 }, () => 0);
 const idAtNode: number[] = [-1];
 for (let id = firstSpecial; id < pieces.length; id += 1) {
@@ -72,12 +72,12 @@ export function isSpecial(id: number): boolean {
   return id >= firstSpecial && id < firstWord;
 }
 
-/** Text of one id on its own. A byte of a longer UTF-8 character shows as U+FFFD, ids beyond the vocabulary as nothing. */
+/** The text of one id on its own. A byte of a longer UTF-8 character is U+FFFD, an unknown id is ''. */
 export function piece(id: number): string {
   return id >= 128 && id < 256 ? '\ufffd' : (pieces[id] ?? '');
 }
 
-/** The bytes that one id stands for. */
+/** The bytes of one id. */
 export const pieceBytes = (id: number): number[] => (id < firstSpecial ? [id] : [...Buffer.from(pieces[id] ?? '')]);
 
 export function decode(ids: ArrayLike<number>, showSpecial = true): string {

@@ -1,4 +1,4 @@
-/** The OpenAI endpoints as vLLM 0.32 writes them. */
+/** The OpenAI endpoints as vLLM 0.32 serves them. */
 
 import { countTokens, type OpenAiDialect, type OpenAiRequest } from './openai-dialect.ts';
 import { chatLogprobs, completionLogprobs } from './openai-logprobs.ts';
@@ -97,7 +97,7 @@ function top(request: OpenAiRequest, object: string): object {
   return { id: request.id, object, created: request.created, model: request.model };
 }
 
-/** The stop text or id that matched; the end of a turn by itself is not one. */
+/** The stop text or id that matched; null if the turn ended by itself. */
 function stopReason(finish: Finish | null): string | number | null {
   return finish?.type === 'stop' && finish.matched !== endOfTurn ? finish.matched : null;
 }

@@ -1,4 +1,4 @@
-/** Waits for every sequence of a job, then answers once. */
+/** Answers once, when every sequence of a job has ended. */
 
 import type { Sink } from './core.ts';
 

@@ -1,4 +1,4 @@
-/** The word pieces of the simulated vocabulary: plain English, so that a demo's answers can be read aloud. */
+/** The word pieces of the simulated vocabulary: plain English, so that a demo's responses can be read aloud. */
 export const words: readonly string[] =
   `the of and to in is that it was for on are as with his they be at one have this from or had by hot but some what
 there we can out other were all your when up use word how said an each she which do their time if will way about

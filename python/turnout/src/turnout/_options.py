@@ -326,6 +326,24 @@ class RouterOptions(TypedDict, total=False):
     cors_allowed_origins: Sequence[str]
     """Origins that may call the router from a browser: https://host, or *."""
 
+    tls_cert_path: str
+    """TLS certificate (PEM) of this server; read again on SIGHUP."""
+
+    tls_key_path: str
+    """Private key (PEM) of --tls-cert-path."""
+
+    ca_cert_path: str
+    """Certificate authorities (PEM) to trust for https workers."""
+
+    tls_client_ca_path: str
+    """Certificate authorities (PEM) for client certificates: clients must present one."""
+
+    client_cert_path: str
+    """Client certificate (PEM) for https workers."""
+
+    client_key_path: str
+    """Private key (PEM) of --client-cert-path."""
+
     tokenizer_path: str
     """The model's tokenizer.json or its folder. Exact tokens need it."""
 
@@ -358,24 +376,6 @@ class RouterOptions(TypedDict, total=False):
 
     capture_required: bool
     """Refuse requests that should be captured (503) while turns cannot be stored. Off: such turns are dropped and counted."""
-
-    tls_cert_path: str
-    """TLS certificate (PEM) of this server; read again on SIGHUP."""
-
-    tls_key_path: str
-    """Private key (PEM) of --tls-cert-path."""
-
-    ca_cert_path: str
-    """Certificate authorities (PEM) to trust for https workers."""
-
-    tls_client_ca_path: str
-    """Certificate authorities (PEM) for client certificates: clients must present one."""
-
-    client_cert_path: str
-    """Client certificate (PEM) for https workers."""
-
-    client_key_path: str
-    """Private key (PEM) of --client-cert-path."""
 
     log_level: Literal["debug", "info", "warning", "warn", "error", "critical"]
     """debug, info, warning, error or critical. Default: info."""

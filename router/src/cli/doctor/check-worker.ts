@@ -11,8 +11,8 @@ import { WorkerAllowlist } from '../../fleet/worker-allowlist.ts';
 import { type WorkerAddress, readWorkerUrls } from '../../fleet/worker-url.ts';
 import { differenceIn, probe } from '../../plugins/same-tokens/probe.ts';
 import { checkGeneration } from './check-generation.ts';
-import { canConnect } from './can-connect.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
+import { connect } from 'node:net';
 
 export type Encode = (text: string) => Promise<number[]>;
 
@@ -137,4 +137,19 @@ function describe(facts: EngineFacts): Finding[] {
     findings.push(note('can not be paused or given new weights over HTTP: start it with VLLM_SERVER_DEV_MODE=1'));
   }
   return findings;
+}
+
+/** Whether a ZeroMQ endpoint accepts connections: `tcp://host:port` or `ipc:///path`. */
+function canConnect(endpoint: string, timeoutMs: number): Promise<boolean> {
+  const [, host = '', port = ''] = /^tcp:\/\/\[?(.+?)\]?:(\d+)$/.exec(endpoint) ?? [];
+  const socket = port === '' ? connect(endpoint.replace(/^ipc:\/\//, '')) : connect(Number(port), host);
+  return new Promise((resolve) => {
+    const settle = (isOpen: boolean): void => {
+      socket.destroy();
+      resolve(isOpen);
+    };
+    socket.setTimeout(timeoutMs, () => settle(false));
+    socket.once('connect', () => settle(true));
+    socket.once('error', () => settle(false));
+  });
 }

@@ -3,7 +3,7 @@ import { type OptionName, kebab, options } from '../options.ts';
 
 /** Values of our options, by name. */
 export type Values = Partial<Record<OptionName, unknown>>;
-/** What was written after each flag that was given, by its name; of one without a value nothing. */
+/** The texts after each given flag, by its name; none for a flag without a value. */
 export type Given = ReadonlyMap<string, readonly string[]>;
 
 /** A flag of another router. */
@@ -17,29 +17,29 @@ export interface AliasFlag {
   readonly ours: readonly OptionName[];
   /** What differs, or why it has no effect and what to do instead. */
   readonly note: string;
-  /** What holds when it is not given, in our terms, where that is not what `turnout serve` does. */
+  /** Its default in our terms, if that differs from the default of `turnout serve`. */
   readonly fallback?: Values;
-  /** What its texts come to in our options. */
+  /** The values of our options for its texts. */
   readonly read: (texts: readonly string[], given: Given) => Values;
-  /** What follows from it where nothing else is said of those options: the environment and the file win over it. */
+  /** Defaults of other options that follow from it. The environment and the file take precedence. */
   readonly implies?: (given: Given) => Values;
-  /** Without what it asks for something else would be served: the start is refused. */
+  /** Without its feature something else would be served, so the start is refused. */
   readonly isVital?: true;
-  /** The values that ask for nothing. */
+  /** The values that request nothing. */
   readonly moot?: readonly string[];
-  /** Printed at the start where it is given: what its user may not expect of it. It follows the flag's name. */
+  /** A warning at the start if it is given. It follows the flag's name. */
   readonly warning?: string;
 }
 
-/** Another router, as its command line has it. */
+/** Another router's command line. */
 export interface Peer {
   readonly name: string;
-  /** Which release and which documents the table is made of. */
+  /** The release and the documents of the table. */
   readonly source: string;
-  /** `turnout VERB`: the first one is shown. */
+  /** The commands of this router: `turnout VERB`. The first one is shown. */
   readonly verbs: readonly string[];
   readonly flags: readonly AliasFlag[];
-  /** What that router does without being asked. */
+  /** What that router does by default. */
   readonly settings: Values;
 }
 
@@ -56,48 +56,48 @@ const takesOf = (ours: OptionName): AliasFlag['takes'] => {
   return value === '' ? 'nothing' : value.endsWith('...>') ? 'many' : 'one';
 };
 
-/** The text of a flag as our option reads it. */
+/** The value of our option for the texts of a flag. */
 export function readAs(ours: OptionName, texts: readonly string[]): Values {
   const kind = takesOf(ours);
   const text = kind === 'many' ? texts.join(',') : (texts.at(-1) ?? '');
   return { [ours]: kind === 'nothing' ? true : fromText(ours, text) };
 }
 
-/** Our option of that name does the same. `fallback`: the default, where it is another one. */
+/** Our option has the same name and meaning. `fallback`: its default, if it differs. */
 export function same(name: string, fallback?: unknown): AliasFlag {
   return renamed(name, optionNamed(name), '', fallback);
 }
 
-/** Our option does it: the same under another name, or with a difference that `note` tells. */
+/** Our option has another name, or a difference that `note` explains. */
 export function renamed(name: string, ours: OptionName, note: string, fallback?: unknown): AliasFlag {
   const read = (texts: readonly string[]): Values => readAs(ours, texts);
   const held = fallback === undefined ? {} : { fallback: { [ours]: fallback } };
   return { name, takes: takesOf(ours), verdict: note === '' ? 'same' : 'differs', ours: [ours], note, read, ...held };
 }
 
-/** Taken, named in a warning, without effect. */
+/** Accepted without effect, with a warning. */
 export function not(name: string, takes: AliasFlag['takes'], note: string, moot: readonly string[] = []): AliasFlag {
   return { name, takes, verdict: 'not', ours: [], note, read: () => ({}), moot };
 }
 
-/** What it asks for is not here, and without it something else would be served. */
+/** Refused: its feature is missing, and without it something else would be served. */
 export function vital(name: string, takes: AliasFlag['takes'], note: string, moot: readonly string[] = []): AliasFlag {
   return { ...not(name, takes, note, moot), isVital: true };
 }
 
-/** What a peer's command line comes to. */
+/** The result of a peer's command line. */
 export interface Reading {
-  /** Said by flags: they win over the environment and the file. */
+  /** Set by flags, which take precedence over the environment and the file. */
   readonly values: Values;
-  /** The peer's own ways and defaults: the environment and the file win over them. */
+  /** The peer's own defaults; the environment and the file take precedence. */
   readonly base: Values;
   readonly warnings: readonly string[];
 }
 
 /**
- * Throws `ConfigError` when a flag asks for what is not here and can't be done without.
+ * Throws `ConfigError` if a flag needs a feature that is missing.
  *
- * @param flagFor how flags are written where they are not written by their names
+ * @param flagFor how flags are written, if not by their names
  */
 export function readAlias(
   { flags, settings }: Peer,
@@ -124,7 +124,7 @@ export function readAlias(
   };
 }
 
-/** Our options that the peer has no flag for: its command line takes them too. */
+/** Our options for which the peer has no flag; its command line accepts them too. */
 export function furtherOptions({ flags }: Peer): OptionName[] {
   const taken = new Set(flags.map(({ name }) => name));
   return (Object.keys(options) as OptionName[]).filter((name) => !taken.has(kebab(name)));

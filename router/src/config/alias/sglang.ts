@@ -27,7 +27,7 @@ const noTokens =
 function controlPlaneKeys(texts: readonly string[]) {
   const keys = texts.map((text) => {
     const [, role, key] = /^[^:]*:[^:]*:([^:]*):(.+)$/.exec(text) ?? [];
-    // What was given may hold a key, so it is not shown.
+    // The value may have a key, so it is not shown.
     if (key === undefined) throw new ConfigError('--control-plane-api-keys: give each as id:name:role:key');
     if (role !== 'admin')
       throw new ConfigError('--control-plane-api-keys: only keys of the role "admin" are known here');
@@ -148,7 +148,7 @@ const flags: readonly AliasFlag[] = [
   vital('jwt-role-mapping', 'many', noTokens),
 ];
 
-/** Defaults are those of the documentation of 0.5.2 where it states one, else those of today. */
+/** Defaults are those of the documentation of 0.5.2 if it has one, else the current ones. */
 export const sglang: Peer = {
   name: 'sglang-router',
   source: 'sglang-router 0.3.2 and the documentation of SGLang 0.5.2',

@@ -1,11 +1,11 @@
 import { ConfigError } from '../load.ts';
 import { type AliasFlag, type Given, type Values, not, readAs, renamed, same } from './alias.ts';
 
-/** Flags that SGLang's and vLLM's routers share, from the time when they were one. */
+/** Flags that SGLang's and vLLM's routers share since their common origin. */
 
 const miniLb = not('mini-lb', 'nothing', 'there is one router, and it does more.');
 
-/** Pairs of prefill and decode engines, once they are switched on. */
+/** Prefill/decode pairs, once enabled. */
 export const pairs: readonly AliasFlag[] = [
   same('prefill-policy'),
   same('decode-policy'),
@@ -60,7 +60,7 @@ export const eviction: AliasFlag = not(
   'what is remembered of prompts is kept within --max-tree-size at every request.',
 );
 
-/** `-1`: no limit. Without the flag there is none either: what those routers limit by default is a rate, and larger than any fleet's. */
+/** `-1`: no limit, which is our default. Their default is a rate limit that no fleet reaches. */
 export const maxConcurrent: AliasFlag = {
   ...renamed(
     'max-concurrent-requests',
@@ -70,7 +70,7 @@ export const maxConcurrent: AliasFlag = {
   read: (texts) => (texts.at(-1) === '-1' ? { maxConcurrentRequests: 0 } : readAs('maxConcurrentRequests', texts)),
 };
 
-/** Their bucket holds as many tokens as requests may be in flight. */
+/** Their bucket has as many tokens as requests may be in flight. */
 function rateLimit(texts: readonly string[], given: Given): Values {
   const most = given.get('max-concurrent-requests')?.at(-1) ?? '';
   const burst = /^[1-9]\d{0,8}$/.test(most) ? { rateLimitBurst: Number(most) } : {};
@@ -94,7 +94,7 @@ export const queue: readonly AliasFlag[] = [
 export const requestIdHeaders: AliasFlag = same('request-id-headers', ['x-correlation-id', 'x-trace-id', 'request-id']);
 export const anyOrigin: AliasFlag = same('cors-allowed-origins', ['*']);
 
-/** SGLang's router says `warn`. In capitals its command line takes no level, its `RouterArgs` in Python does (0.3.2). */
+/** SGLang's router says `warn`. Levels in capitals are accepted by its `RouterArgs` in Python only (0.3.2). */
 export const logLevel: AliasFlag = {
   ...same('log-level'),
   read: (texts) => {
@@ -118,7 +118,7 @@ export const health: readonly AliasFlag[] = [
 
 const breakerNote = 'Answers of 4xx are no failures; half-open, one request at a time tries.';
 
-/** Failures, successes, and seconds of the wait and of the window. */
+/** Failures, successes, and the seconds of the delay and of the window. */
 export const breaker = (defaults: readonly [number, number, number, number] | null): readonly AliasFlag[] => [
   renamed('cb-failure-threshold', 'cbFailureThreshold', breakerNote, defaults?.[0]),
   same('cb-success-threshold', defaults?.[1]),

@@ -3,7 +3,7 @@ import type { OptionName } from '../options.ts';
 import { splitPlugins } from '../split-list.ts';
 import { type AliasFlag, type Given, type Peer, type Values, not, readAs, renamed, same } from './alias.ts';
 
-/** They wait without a bound there. A week is as good, and a timer can hold it. */
+/** slime has no timeout; a week has the same effect and fits a timer. */
 const WAIT_SECS = 604_800;
 const WAITING = 1_000_000;
 
@@ -14,7 +14,7 @@ function maxConnections(texts: readonly string[]): Values {
   return { ...readAs('maxConcurrentRequests', texts), ...waiting };
 }
 
-/** A whole number above 0 that was written after a flag; as in slime where the flag was not given. */
+/** A whole number above 0 after a flag, or slime's default. */
 function countOf(given: Given, name: string, fallback: number): number {
   const text = given.get(name)?.at(-1);
   if (text === undefined) return fallback;
@@ -22,7 +22,7 @@ function countOf(given: Given, name: string, fallback: number): number {
   throw new ConfigError(`--${name}: expected a whole number above 0`);
 }
 
-/** As many connections as the engines of these GPUs serve at once, which slime counts so. */
+/** As many connections as the engines of these GPUs serve at once, by slime's formula. */
 function engineConnections(given: Given): Values {
   const concurrency = countOf(given, 'sglang-server-concurrency', 512);
   const perEngine = countOf(given, 'rollout-num-gpus-per-engine', 1);
@@ -31,7 +31,7 @@ function engineConnections(given: Given): Values {
   return { maxConcurrentRequests: Math.max(1, connections), ...waiting };
 }
 
-/** One of the three flags of the trainer that say how many connections there are where nobody says it outright. */
+/** One of the three flags of the trainer from which slime computes the number of connections. */
 const fleetSize = (name: string, note: string): AliasFlag => ({
   name,
   takes: 'one',

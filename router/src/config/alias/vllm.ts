@@ -20,7 +20,7 @@ const noScheduling = 'programs are not scheduled; the policies rollout and stick
 const noWeights = 'kv_aware has fixed weights.';
 const noGate = 'WASM components are not run, and requests that this one rejects would be served.';
 
-/** `URL=ENDPOINT[,ENDPOINT…]`: several endpoints are those of the ranks of that engine, in order. */
+/** `URL=ENDPOINT[,ENDPOINT…]`: several endpoints are those of the engine's ranks, in order. */
 function byRank(text: string): [worker: string, endpoint: string][] {
   const at = text.search(/=(tcp|ipc):\/\//);
   const url = at < 0 ? text : text.slice(0, at);
@@ -38,7 +38,7 @@ function kvEvents(sources: readonly string[], given: Given): Values {
   return { kvEventEndpoints: entries };
 }
 
-/** The documentation's word for it. */
+/** The documentation's name. */
 const pairMode: AliasFlag = {
   ...renamed('mode', 'vllmPdDisaggregation', 'pd is equivalent to --vllm-pd-disaggregation; regular is the default.'),
   takes: 'one',
@@ -55,11 +55,11 @@ const workerList = (role: 'prefill' | 'decode'): AliasFlag => ({
   read: (texts, given) => readAs(role, [...(given.get(role) ?? []), ...texts]),
 });
 
-/** Theirs for prefill engines, in the same list. */
+/** Their flag for prefill engines, in the same list. */
 const pairKvEvents = (sources: readonly string[], given: Given): Values =>
   kvEvents([...(given.get('kv-event-source') ?? []), ...sources], given);
 
-/** It is taken in with their events. One of a worker without them would be dropped: that is a slip of the pen. */
+/** Read together with the events. A replay of a worker without events is an error. */
 function replaysOfOthers(replays: readonly string[], given: Given): Values {
   const sources = ['kv-event-source', 'pd-kv-events'].flatMap((flag) => given.get(flag) ?? []);
   const known = new Set(sources.flatMap(byRank).map(([worker]) => worker));
@@ -97,7 +97,7 @@ const flags: readonly AliasFlag[] = [
   same('vllm-pd-disaggregation'),
   pairMode,
   ...pairs,
-  // After these, whose values they take in.
+  // After these, whose values they include.
   workerList('prefill'),
   workerList('decode'),
   vital('vllm-discovery-address', 'one', 'registration over ZeroMQ is not supported, so there would be no workers.'),
@@ -154,7 +154,7 @@ const flags: readonly AliasFlag[] = [
   anyOrigin,
 ];
 
-/** Defaults are those of the documentation of its policies where it states one, else those of today. */
+/** Defaults are those of the documentation of its policies if it has one, else the current ones. */
 export const vllm: Peer = {
   name: 'vllm-router',
   source: 'vllm-router 0.1.17 and the documentation of its policies',

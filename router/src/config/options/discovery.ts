@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { flag, inGroup, port } from './option.ts';
 
-/** Names and values of labels: Kubernetes, "Labels and Selectors", syntax and character set. */
+/** Kubernetes, "Labels and Selectors", syntax and character set. */
 const LABEL =
   /^([a-z\d]([a-z\d.-]{0,251}[a-z\d])?\/)?[A-Za-z\d]([\w.-]{0,61}[A-Za-z\d])?=([A-Za-z\d]([\w.-]{0,61}[A-Za-z\d])?)?$/;
 const selector = z.array(z.string().regex(LABEL, 'expected key=value, as in the labels of pods'));

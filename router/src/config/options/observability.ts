@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { count, flag, headerName, inGroup, port } from './option.ts';
 
-/** What they hold is not for the router to write into requests and answers. */
+/** Headers that the router must not copy between requests and responses. */
 const reserved =
   /^(host|connection|content-.*|transfer-encoding|te|trailer|upgrade|expect|cookie|set-cookie|.*authorization)$/;
 

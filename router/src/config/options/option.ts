@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** Where an option stands in `--help` and in the reference. */
+/** The section of an option in `--help` and in the reference. */
 export type OptionGroup =
   | 'Server'
   | 'Workers'
@@ -25,7 +25,7 @@ export interface OptionSpec<S extends z.ZodType = z.ZodType> extends OptionDetai
 }
 
 interface OptionDetails {
-  /** How the text of a list is split, where an entry may contain spaces and commas. */
+  /** How the text of a list is split, if an entry may have spaces and commas. */
   readonly split?: (text: string) => string[];
   /** A reload (SIGHUP) ignores a new value, because it is used only while the router starts. */
   readonly needsRestart?: true | 'when set or unset';
@@ -62,7 +62,7 @@ export const headerName = z
   .string()
   .regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, 'not a header name')
   .toLowerCase();
-/** A part of something: 0 to 1. */
+/** A fraction, 0 to 1. */
 export const share = z.number().min(0).max(1);
 export const flag = z.boolean().default(false);
 export const file = z.string().min(1).optional();

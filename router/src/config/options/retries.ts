@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { count, flag, inGroup, ms, secs, share } from './option.ts';
 
 const option = inGroup('Retries');
+const breaker = inGroup('Breaker');
 
 export const retriesOptions = {
   retryMaxRetries: option(
@@ -47,5 +48,24 @@ export const retriesOptions = {
     '<share>',
     share.default(0.2),
     'Maximum retries after an error status, as a share of all requests (10 per second are always allowed).',
+  ),
+
+  cbFailureThreshold: breaker(
+    '<count>',
+    count.min(1).default(5),
+    'Consecutive failed requests within the window that open the circuit breaker of a worker.',
+  ),
+  cbSuccessThreshold: breaker('<count>', count.min(1).default(2), 'Consecutive successes that close it again.'),
+  cbTimeoutDurationSecs: breaker(
+    '<secs>',
+    secs.default(30),
+    'Seconds the breaker stays open before trial requests are allowed, one at a time.',
+  ),
+  cbWindowDurationSecs: breaker('<secs>', secs.min(0.01).default(60), 'Window in which failures count together.'),
+  disableCircuitBreaker: breaker('', flag, 'Never eject a worker because of failed requests.'),
+  maxEjectedPercent: breaker(
+    '<percent>',
+    z.number().min(0).max(100).default(50),
+    'Maximum percentage of the fleet that circuit breakers eject at once: at least one worker, and below 100 never the last one. Beyond it, failing workers keep serving (panic mode).',
   ),
 } as const;

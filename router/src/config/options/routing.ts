@@ -9,7 +9,7 @@ const policy = z
     message: `no such policy. Choose ${policyNames.join(', ')}, or give the path of a module (./my-policy.ts)`,
   });
 
-/** Headers that name a session, in the order in which they are believed: SGLang, Fireworks (two), vLLM and SkyRL. */
+/** Headers that name a session, in order of preference: SGLang, Fireworks (two), vLLM and SkyRL. */
 const sessionHeaders = ['x-smg-routing-key', 'x-multi-turn-session-id', 'x-session-affinity', 'x-session-id'];
 
 /** The orders in which routing keys are looked for: `keyOrders` in `classify/routing-keys.ts`. */
@@ -17,6 +17,12 @@ const keyOrders = ['turnout', 'vllm-router'] as const;
 export type KeyOrder = (typeof keyOrders)[number];
 
 const option = inGroup('Routing');
+
+const control = inGroup('Fleet control');
+
+const paths = z
+  .array(z.string().regex(/^\/[^?#\s*]*\*?$/, 'give paths as /like_this, or /like_* for all that begin so'))
+  .default([]);
 
 export const routingOptions = {
   policy: option(
@@ -137,6 +143,19 @@ export const routingOptions = {
     '<ms>',
     count.max(10_000).default(0),
     'Read each event stream at most this often after its first events: less CPU per token, more latency. 0: immediately.',
+    { needsRestart: true },
+  ),
+
+  broadcastPaths: control(
+    '<paths...>',
+    paths,
+    'Additional control paths that go to every worker and need the admin key; a * at the end matches anything.',
+    { needsRestart: true },
+  ),
+  singleWorkerPaths: control(
+    '<paths...>',
+    paths,
+    'Paths that go to one worker although the table of control paths sends them to every worker.',
     { needsRestart: true },
   ),
 } as const;

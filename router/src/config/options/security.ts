@@ -2,12 +2,13 @@ import { z } from 'zod';
 import { file, flag, inGroup, list, port } from './option.ts';
 
 const option = inGroup('Security');
+const tls = inGroup('TLS');
 
-/** A key travels in a header. */
+/** A key is sent in a header. */
 const key = z.string().regex(/^[\x21-\x7e]+$/, 'a key is made of visible ASCII characters, without spaces');
-/** Given but empty (an unset variable in a start script) is a mistake: it would open the door. */
+/** An empty value (an unset variable in a start script) is an error: it would disable authorization. */
 const keys = z.array(key).min(1, 'no key is in it').optional();
-/** As browsers write it: no path, no slash at its end. */
+/** As browsers write it: no path, no slash at the end. */
 const origin = z
   .string()
   .regex(/^(\*|https?:\/\/[^/\s,]+)$/i, 'give each origin as https://host or https://host:port, without a path, or *');
@@ -63,4 +64,23 @@ export const securityOptions = {
     'Origins that may call the router from a browser: https://host, or *.',
     { needsRestart: true },
   ),
+
+  tlsCertPath: tls('<file>', file, 'TLS certificate (PEM) of this server; read again on SIGHUP.', {
+    needsRestart: 'when set or unset',
+  }),
+  tlsKeyPath: tls('<file>', file, 'Private key (PEM) of --tls-cert-path.', { needsRestart: 'when set or unset' }),
+  caCertPath: tls('<file>', file, 'Certificate authorities (PEM) to trust for https workers.', {
+    needsRestart: true,
+  }),
+
+  tlsClientCaPath: tls(
+    '<file>',
+    file,
+    'Certificate authorities (PEM) for client certificates: clients must present one.',
+    {
+      needsRestart: 'when set or unset',
+    },
+  ),
+  clientCertPath: tls('<file>', file, 'Client certificate (PEM) for https workers.', { needsRestart: true }),
+  clientKeyPath: tls('<file>', file, 'Private key (PEM) of --client-cert-path.', { needsRestart: true }),
 } as const;

@@ -3,7 +3,7 @@ import { count, flag, inGroup, list } from './option.ts';
 
 const option = inGroup('Workers');
 
-/** Names of the forms in which the worker endpoints answer; `admin/workers/` has a file for what differs. */
+/** The forms of the worker endpoints' responses; `admin/workers/` has a file for each difference. */
 const workerApis = ['slime', 'sglang', 'vllm'] as const;
 export type WorkerApi = (typeof workerApis)[number];
 

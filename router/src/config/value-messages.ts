@@ -2,12 +2,12 @@ import { z } from 'zod';
 
 type Issue = z.core.$ZodRawIssue;
 
-/** Options whose values must not reach a log or a terminal: keys, and the address of a store, which may hold a password. */
+/** Options whose values must not be logged or shown: keys, and the address of a store, which may have a password. */
 export const isSecret = (option: string): boolean => /apiKey$|^store$/i.test(option);
 const SECRET = Symbol('secret');
 
-/** What a value must be, for a user: "a number", "0 to 65535", "one of debug, info". Replaces zod's texts, which name JavaScript types. */
-export function wordsFor(issue: Issue): string | undefined {
+/** What a value must be: "a number", "0 to 65535". Replaces zod's messages, which name JavaScript types. */
+export function messageFor(issue: Issue): string | undefined {
   const input = isSecret(String(issue.path?.[0])) ? SECRET : issue.input;
   if (issue.code === 'invalid_type')
     return input === undefined ? 'is missing' : `${shown(input)} is not ${noun(issue.expected)}`;
@@ -31,7 +31,7 @@ function sizeProblem(issue: Extract<Issue, { code: 'too_small' | 'too_big' }>): 
 const oneOf = (values: readonly string[]): string =>
   values.length === 1 ? values[0]! : `${values.slice(0, -1).join(', ')} or ${values.at(-1)}`;
 
-/** Of a long or structured value only its beginning: an error message is one line. */
+/** Only the beginning of a long value, because a message is one line. */
 function shown(value: unknown): string {
   if (value === SECRET) return 'the value';
   const text = typeof value === 'string' ? `"${value}"` : (JSON.stringify(value) ?? String(value));

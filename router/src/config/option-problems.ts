@@ -1,6 +1,26 @@
 import type { Config } from './options.ts';
 import { pairKind } from './pairs.ts';
 
+/** @returns a message for each option that has no effect */
+export function withoutEffect(config: Config): string[] {
+  const lines: string[] = [];
+  if (config.evictionIntervalSecs !== undefined) {
+    lines.push('--eviction-interval-secs has no effect: --max-tree-size is enforced at every request');
+  }
+  // SGLang's decode engines compute the prefill rank from the bootstrap room; an explicit rank is not tested with them.
+  if (pairKind(config) === 'sglang') {
+    const why =
+      'has no effect with --pd-disaggregation: in a prefill/decode pair the engine, not the router, assigns DP ranks';
+    if (config.dpAware) lines.push(`--dp-aware ${why}`);
+    if (config.intraNodeDataParallelSize > 1) lines.push(`--intra-node-data-parallel-size ${why}`);
+  }
+  const captures = config.captureChat || config.plugin.some((entry) => /^(radix-tree|chat-sessions)(:|$)/.test(entry));
+  if (config.captureBodies && !captures) {
+    lines.push('--capture-bodies has no effect without a plugin that captures: --plugin radix-tree or --capture-chat');
+  }
+  return lines;
+}
+
 type Discovery = Pick<
   Config,
   | 'serviceDiscovery'
@@ -12,7 +32,7 @@ type Discovery = Pick<
   | 'kvConnector'
 >;
 
-/** @returns what is wrong with the options about finding pods, in words for the user; '' for nothing. */
+/** @returns what is wrong with the options for service discovery; '' for nothing */
 export function discoveryProblem(config: Discovery): string {
   const { serviceDiscovery, selector, prefillSelector, decodeSelector } = config;
   const selectors = {

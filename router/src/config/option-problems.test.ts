@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { loadConfig } from './load.ts';
-import { withoutEffect } from './without-effect.ts';
+import { withoutEffect } from './option-problems.ts';
 
 const named = (options: Record<string, unknown>): string[] =>
   withoutEffect(loadConfig(options, {}, undefined)).map((line) => line.replace(/ has no effect.*/, ''));
