@@ -13,7 +13,14 @@ const workspace = join(root, '..');
 const dist = join(root, 'dist');
 
 /** What a user starts or imports, and what the router starts as a thread or process (`config/entry-file.ts`). */
-const entries = ['index', 'cli/main', 'sim/process', 'forward/bodies-in-thread', 'trajectory/ledger-in-thread'];
+const entries = [
+  'index',
+  'cli/main',
+  'sim/process',
+  'forward/bodies-in-thread',
+  'tinker/samples-in-thread',
+  'trajectory/ledger-in-thread',
+];
 
 interface Manifest {
   readonly peerDependencies: Readonly<Record<string, string>>;

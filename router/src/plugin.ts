@@ -56,6 +56,8 @@ export interface PluginRoutes {
 export interface PluginPhases extends Phases {
   /** Its `requestBody` is called without a body too, with an empty buffer. */
   readonly takesEmptyBodies?: true;
+  /** Larger request bodies for its endpoints get 413. Default: 16 MiB. */
+  readonly maxBodyBytes?: number;
   /** The timeout of its phases and endpoints, in place of `--plugin-timeout-ms`. */
   readonly timeoutMs?: number;
 }

@@ -62,6 +62,7 @@ import { RequestLogs } from './observe/request-logs.ts';
 import { healthFeedback } from './observe/health-feedback.ts';
 import { Pipeline } from './pipeline.ts';
 import { Plugins } from './phases/chain.ts';
+import type { Exchange } from './exchange.ts';
 import type { Plugin } from './plugin.ts';
 import { startPlugins } from './plugins/start.ts';
 import { startTrajectories } from './trajectory/trajectories.ts';
@@ -162,20 +163,23 @@ async function assemble(
   const labels = new VersionLabels(fleet, live.of(healthOptions));
   closers.add(() => labels.close());
 
-  const trajectories = await startTrajectories(config, labels, log);
-  const given = [...(parts.plugins ?? []), ...(trajectories?.plugins ?? [])];
-  const dispatcher = new Dispatcher(retryBudget);
-  const { dispatch } = dispatcher;
-  const pluginRoom = await startPlugins(given, { live, fleet, dispatch, meters, log, trajectories });
-  closers.add(() => pluginRoom.close());
-
-  // Who serves a request.
-  const holdQueue = new HoldQueue((holder) => holder !== fullWorkers && fleet.isAllFull);
   const store =
     config.dataDir === undefined
       ? memoryStore()
       : fileStore(config.dataDir, (error) => log.error({ error: error.message }, '--data-dir: state not written'));
   closers.add(() => store.flush());
+  const trajectories = await startTrajectories(config, labels, log);
+  const dispatcher = new Dispatcher(retryBudget);
+  const { dispatch } = dispatcher;
+  const policyFor = (x: Exchange): string => table.nameFor(x);
+  const tinkerParts = { live, fleet, dispatch, log, policyFor, models: () => models, state: store };
+  const tinker = config.tinker ? (await import('./tinker/tinker.ts')).startTinker(tinkerParts) : null;
+  const given = [...(parts.plugins ?? []), ...(tinker?.plugins ?? []), ...(trajectories?.plugins ?? [])];
+  const pluginRoom = await startPlugins(given, { live, fleet, dispatch, meters, log, trajectories });
+  closers.add(() => pluginRoom.close());
+
+  // Who serves a request.
+  const holdQueue = new HoldQueue((holder) => holder !== fullWorkers && fleet.isAllFull);
   const places = new SessionPlaces(
     () => clock.nowMs,
     () => live.current.sessionTtlSecs * 1000,
@@ -242,6 +246,7 @@ async function assemble(
     droppedLogLines: () => logging.droppedLines(),
     discovery: () => discovery,
     trajectories: () => trajectories?.state ?? null,
+    tinker: () => tinker?.counts() ?? null,
   });
   const metricsText = async () => ({
     contentType: registry.contentType,
@@ -284,17 +289,12 @@ async function assemble(
   const assignRoles = roleAssigner(kind);
   const pairOptions = live.of(({ pdMinPromptTokens }) => ({ minPromptTokens: pdMinPromptTokens }));
   const sessionEnds = trajectories === null ? [] : [trajectories.sessionEnds];
-  const requestLogs = new RequestLogs(
-    log,
-    live.of(exchangeLogOptions),
-    (x) => table.nameFor(x),
-    () => pipeline.underWay,
-  );
+  const requestLogs = new RequestLogs(log, live.of(exchangeLogOptions), policyFor, () => pipeline.underWay);
   closers.add(() => requestLogs.close());
   const pipeline = new Pipeline({
     classify: (x) => classify(x, ids.requestIdHeaders) ?? assignRoles(x),
     doorkeeper,
-    serveOwn: ownEndpoints(app, (path) => pluginRoom.endpoints.has(path), modelList(models)),
+    serveOwn: ownEndpoints(app, pluginRoom.endpoints.maxBytes, modelList(models)),
     fleetControl,
     plugins,
     admission,
@@ -357,6 +357,7 @@ async function assemble(
     log.info(`metrics on ${metricsUrl}`);
     log.info({ policy: config.policy, workers: fleet.workers.length }, `listening on ${url}`);
     if (access.warning !== null) log.warn(access.warning);
+    await tinker?.resume();
     if (fleet.workers.length === 0 && !config.serviceDiscovery)
       log.info('no workers yet: give --worker-urls, or POST /add_worker');
 

@@ -134,6 +134,34 @@ export const endpoints: readonly Endpoint[] = [
     summary: 'Training samples of a chat session (safetensors).',
     needs: chatSessions,
   },
+  ...(
+    [
+      ['GET', 'healthz', 'Whether the server is up.'],
+      ['POST', 'client/config', 'Settings for the SDK.'],
+      ['POST', 'client/dynamic_config', 'Settings that the SDK reads again.'],
+      ['GET', 'get_server_capabilities', 'The models that engines serve.'],
+      ['POST', 'create_session', 'Opens a session.'],
+      ['POST', 'session_heartbeat', 'Keeps a session open.'],
+      ['POST', 'sessions/{id}/finish', 'Ends a session and its sampling sessions.'],
+      [
+        'POST',
+        'create_sampling_session',
+        'Opens a sampling session of a base model or of the weights of a tinker:// path.',
+      ],
+      ['GET', 'samplers/{id}', 'The model of a sampling session.'],
+      ['POST', 'asample', 'Samples a prompt: answers with the id of the result.'],
+      ['POST', 'retrieve_future', 'The result of a sample, as JSON or protobuf, or 408 after 30 s.'],
+      ['POST', 'retrieve_futures', 'Which samples of a sampling session have results.'],
+      ['POST', 'cancel_future', 'Cancels a sample.'],
+      ['POST', 'telemetry', 'Takes what the SDK reports, and drops it.'],
+    ] as const
+  ).map(([method, path, summary]) => ({
+    method,
+    path: `/api/v1/${path}`,
+    caller: 'clients' as const,
+    summary: `Tinker: ${summary}`,
+    needs: '--tinker',
+  })),
 ];
 
 /** The list as an OpenAPI 3.1 document. */

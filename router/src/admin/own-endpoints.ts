@@ -9,24 +9,22 @@ import { isStreamed, streamResponse } from './stream-response.ts';
 
 /** None of them needs more, and JSON of megabytes takes the event loop for too long to parse. */
 const MAX_BODY_BYTES = 262_144;
-/** Plugins are asked about whole trajectories. */
-const MAX_PLUGIN_BODY_BYTES = 16_777_216;
 
 /**
  * Hands requests for the router's own endpoints to the app as web `Request`s and writes its `Response`s back.
  *
- * @param isOfPlugin whether a plugin answers the path
+ * @param maxPluginBytes how large a body may be where a plugin answers the path; null: none does
  * @param orElse whether what is none of them was answered nevertheless
  */
 export function ownEndpoints(
   app: Hono,
-  isOfPlugin: (path: string) => boolean,
+  maxPluginBytes: (path: string) => number | null,
   orElse: (x: Exchange) => boolean,
 ): (x: Exchange) => boolean {
   const isOwn = ownPathTest(app);
   return (x) => {
     if (!isOwn(x.path)) return orElse(x);
-    const maxBytes = isOfPlugin(x.path) ? MAX_PLUGIN_BODY_BYTES : MAX_BODY_BYTES;
+    const maxBytes = maxPluginBytes(x.path) ?? MAX_BODY_BYTES;
     if (x.head.contentLength > maxBytes) refuse(x, maxBytes);
     else x.body.whenComplete(({ bytes }) => (bytes > maxBytes ? refuse(x, maxBytes) : void answer(app, x)));
     return true;

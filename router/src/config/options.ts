@@ -8,6 +8,7 @@ import { retriesOptions } from './options/retries.ts';
 import { routingOptions } from './options/routing.ts';
 import { securityOptions } from './options/security.ts';
 import { serverOptions } from './options/server.ts';
+import { tinkerOptions } from './options/tinker.ts';
 import { trajectoriesOptions } from './options/trajectories.ts';
 import { workersOptions } from './options/workers.ts';
 import { discoveryProblem } from './option-problems.ts';
@@ -30,6 +31,7 @@ export const options = {
   ...pluginsOptions,
   ...securityOptions,
   ...trajectoriesOptions,
+  ...tinkerOptions,
   ...observabilityOptions,
 } as const;
 

@@ -89,6 +89,12 @@ export const errorTable = {
     meaning: 'The router has a fault.',
     advice: 'See the log, and report it.',
   },
+  weights_not_loaded: {
+    status: 500,
+    isRetryable: false,
+    meaning: 'An engine did not load the weights of a Tinker sampling session.',
+    advice: "See the message, which has the engine's; check --tinker-weights and that the engine serves LoRA adapters.",
+  },
   not_with_pairs: {
     status: 501,
     isRetryable: false,

@@ -6,6 +6,7 @@ import { requestMetrics } from './metrics/requests.ts';
 import { sessionMetrics } from './metrics/sessions.ts';
 import { openFiles } from './open-files.ts';
 import type { MetricSources, MetricSpec } from './metrics/spec.ts';
+import { tinkerMetrics } from './metrics/tinker.ts';
 import { trajectoryMetrics } from './metrics/trajectories.ts';
 
 export const metrics: readonly MetricSpec[] = [
@@ -14,6 +15,7 @@ export const metrics: readonly MetricSpec[] = [
   ...fleetMetrics,
   ...sessionMetrics,
   ...trajectoryMetrics,
+  ...tinkerMetrics,
 ];
 
 /** Registers the metrics with prom-client: anything with `get()` is a metric there. */

@@ -87,11 +87,12 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     const call = plugin[phase] as Call | undefined;
     if (call) guarded[phase] = guards[members[phase].timing](phase, call);
   }
-  const { takesEmptyBodies, timeoutMs } = plugin;
+  const { takesEmptyBodies, timeoutMs, maxBodyBytes } = plugin;
   const made: { -readonly [Key in keyof Plugin]: Plugin[Key] } = {
     ...(guarded as unknown as Plugin),
     ...(takesEmptyBodies && { takesEmptyBodies }),
     ...(timeoutMs !== undefined && { timeoutMs }),
+    ...(maxBodyBytes !== undefined && { maxBodyBytes }),
   };
   const { hearAnswer, close } = made;
   if (hearAnswer !== undefined) {

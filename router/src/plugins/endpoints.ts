@@ -14,7 +14,11 @@ interface Endpoint {
   readonly handler: Handler;
   /** undefined: as long as any phase. */
   readonly timeoutMs: number | undefined;
+  readonly maxBodyBytes: number;
 }
+
+/** Plugins are asked about whole trajectories. */
+const MAX_BODY_BYTES = 16_777_216;
 
 /**
  * `/name`, `/name/:id/more`: nothing that would take the paths of engines, or a folder of the router's own. A parameter that may hold
@@ -24,8 +28,8 @@ const PATH = /^\/[\w.~-]+(\/(:[\w.~-]+\{\.\+\}|:?[\w.~-]+))*$/;
 
 /** The endpoints of plugins: collected, held apart by who may ask, and guarded as all that plugins do. */
 export class PluginEndpoints {
-  /** Whether a plugin answers the path. */
-  readonly has: (path: string) => boolean;
+  /** How large the body of a request to the path may be; null: no plugin answers it. */
+  readonly maxBytes: (path: string) => number | null;
   readonly #isForClients: (path: string) => boolean;
   readonly #isForAdmins: (path: string) => boolean;
   readonly #endpoints: readonly Endpoint[];
@@ -42,7 +46,8 @@ export class PluginEndpoints {
       this.#endpoints.filter((endpoint) => endpoint.isForClients === isForClients).map(({ path }) => path);
     this.#isForClients = pathTest(pathsOf(true));
     this.#isForAdmins = pathTest(pathsOf(false));
-    this.has = pathTest(this.#endpoints.map(({ path }) => path));
+    const tests = this.#endpoints.map(({ path, maxBodyBytes }) => ({ isPath: pathTest([path]), maxBodyBytes }));
+    this.maxBytes = (path) => tests.find(({ isPath }) => isPath(path))?.maxBodyBytes ?? null;
   }
 
   /** Whether whoever may send requests may ask for it. In doubt, where two routes could be meant, not. */
@@ -91,7 +96,7 @@ function meet(own: string, path: string): boolean {
   return ownTail === '' || path.endsWith(ownTail) || (path.includes(':') && tail === '');
 }
 
-function endpointsOf({ name: plugin, routes, timeoutMs }: Plugin): Endpoint[] {
+function endpointsOf({ name: plugin, routes, timeoutMs, maxBodyBytes = MAX_BODY_BYTES }: Plugin): Endpoint[] {
   if (routes === undefined) return [];
   const apps = { forClients: new Hono(), forAdmins: new Hono() };
   try {
@@ -104,7 +109,15 @@ function endpointsOf({ name: plugin, routes, timeoutMs }: Plugin): Endpoint[] {
       if (!PATH.test(path)) {
         throw new Error(`The plugin "${plugin}" wants ${method} ${path}; paths are like /name or /name/:id.`);
       }
-      return { plugin, isForClients: app === apps.forClients, method, path, handler: handler as Handler, timeoutMs };
+      return {
+        plugin,
+        isForClients: app === apps.forClients,
+        method,
+        path,
+        handler: handler as Handler,
+        timeoutMs,
+        maxBodyBytes,
+      };
     }),
   );
 }

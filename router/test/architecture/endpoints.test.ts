@@ -11,7 +11,12 @@ test('every listed endpoint is answered by the router, and needs the key that th
   const tokenizerPath = temporaryFolder(t);
   writeTokenizer(tokenizerPath);
   const keys = { apiKey: ['data-key'], adminApiKey: ['admin-key'] };
-  const router = await startTestRouter(t, { ...keys, tokenizerPath, plugin: ['radix-tree', 'chat-sessions'] });
+  const router = await startTestRouter(t, {
+    ...keys,
+    tokenizerPath,
+    plugin: ['radix-tree', 'chat-sessions'],
+    tinker: true,
+  });
   for (const { method, path, caller } of endpoints) {
     const url = router.url + path.replace(/\{\w+\}/, '00000000-0000-0000-0000-000000000000');
     const status = async (key: string | null) => {
@@ -36,11 +41,12 @@ test('every route in the source is listed', async (t) => {
   assert.deepEqual(document, JSON.parse(JSON.stringify(openApi())));
   const source = join(import.meta.dirname, '../../src');
   const files = readdirSync(source, { recursive: true, encoding: 'utf8' }).filter((file) =>
-    /^(admin|plugins)\/.*(?<!\.test)\.ts$/.test(file),
+    /^(admin|plugins|tinker)\/.*(?<!\.test)\.ts$/.test(file),
   );
   const routes = files.flatMap((file) =>
     [...readFileSync(join(source, file), 'utf8').matchAll(/\.(get|post|put|patch|delete)\(\s*'(\/[^']+)'/g)].map(
-      ([, method, path]) => `${method!.toUpperCase()} ${path!.replace(/:\w+(\{[^}]*\})?/g, '{}')}`,
+      ([, method, path]) =>
+        `${method!.toUpperCase()} ${file.startsWith('tinker') ? '/api/v1' : ''}${path!.replace(/:\w+(\{[^}]*\})?/g, '{}')}`,
     ),
   );
   assert.ok(routes.length > 25, routes.join());

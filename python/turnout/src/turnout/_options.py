@@ -377,6 +377,24 @@ class RouterOptions(TypedDict, total=False):
     capture_required: bool
     """Refuse requests that should be captured (503) while turns cannot be stored. Off: such turns are dropped and counted."""
 
+    tinker: bool
+    """Serve the sampling half of the Tinker API under /api/v1: the tinker SDK, with this router as its base_url, samples from the fleet."""
+
+    tinker_weights: str
+    """Where the checkpoints of tinker:// paths are, as this router and the engines see it: /ckpt/{model_id}/{checkpoint}. LoRA adapters are loaded on a worker before its first sample with them."""
+
+    tinker_vllm_api: Literal["completions", "generate"]
+    """How vLLM engines are asked for Tinker samples: completions (/v1/completions) or generate (/inference/v1/generate, for engines that serve token ids only). Default: completions."""
+
+    tinker_max_samples: int
+    """Maximum Tinker samples that are open: in flight, or finished and not fetched yet. Further ones get 429, which the SDK retries. Default: 20000."""
+
+    tinker_retry_secs: float
+    """How long a Tinker sample is retried when engines fail, abort it or are not available. Then the sample fails. Default: 600."""
+
+    tinker_session_timeout_secs: float
+    """Tinker sessions without a heartbeat or a request for this long expire, with their sampling sessions. Default: 3600."""
+
     log_level: Literal["debug", "info", "warning", "warn", "error", "critical"]
     """debug, info, warning, error or critical. Default: info."""
 

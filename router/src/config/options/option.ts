@@ -12,6 +12,7 @@ export type OptionGroup =
   | 'Limits'
   | 'Plugins'
   | 'Trajectories'
+  | 'Tinker'
   | 'Security'
   | 'TLS'
   | 'Observability';

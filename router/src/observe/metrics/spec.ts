@@ -31,6 +31,18 @@ export interface MetricSources {
   readonly droppedLogLines: () => number;
   readonly discovery: () => Discovery | null;
   readonly trajectories: () => TrajectoryCounters | null;
+  readonly tinker: () => TinkerCounters | null;
+}
+
+/** What the Tinker API serves; null where it is off. */
+export interface TinkerCounters {
+  readonly sessions: number;
+  readonly sampling: number;
+  readonly open: number;
+  readonly done: number;
+  readonly failed: number;
+  readonly retried: number;
+  readonly adapters: number;
 }
 
 /** The counters of the trajectory store. */

@@ -1,0 +1,49 @@
+import { type MetricSpec, type Sample, type TinkerCounters, one } from './spec.ts';
+
+const kept = (counters: TinkerCounters | null, name: keyof TinkerCounters): Sample[] =>
+  counters === null ? [] : one(counters[name]);
+
+/** The Tinker API. */
+export const tinkerMetrics: readonly MetricSpec[] = [
+  {
+    name: 'turnout_tinker_sessions',
+    type: 'gauge',
+    help: 'Open Tinker sessions.',
+    read: ({ tinker }) => kept(tinker(), 'sessions'),
+  },
+  {
+    name: 'turnout_tinker_sampling_sessions',
+    type: 'gauge',
+    help: 'Open sampling sessions of Tinker clients.',
+    read: ({ tinker }) => kept(tinker(), 'sampling'),
+  },
+  {
+    name: 'turnout_tinker_open_samples',
+    type: 'gauge',
+    help: 'Tinker samples in flight, or finished and not fetched yet.',
+    read: ({ tinker }) => kept(tinker(), 'open'),
+  },
+  {
+    name: 'turnout_tinker_samples_total',
+    type: 'counter',
+    help: 'Tinker samples that have ended, by outcome: done or failed.',
+    read: ({ tinker }) => {
+      const counters = tinker();
+      return (['done', 'failed'] as const).flatMap((outcome) =>
+        kept(counters, outcome).map(({ value }) => ({ labels: { outcome }, value })),
+      );
+    },
+  },
+  {
+    name: 'turnout_tinker_retries_total',
+    type: 'counter',
+    help: 'Tinker samples that were dispatched again because engines failed, aborted them or were not available.',
+    read: ({ tinker }) => kept(tinker(), 'retried'),
+  },
+  {
+    name: 'turnout_tinker_adapters_loaded_total',
+    type: 'counter',
+    help: 'LoRA adapters that engines loaded for Tinker sampling sessions, once for each engine.',
+    read: ({ tinker }) => kept(tinker(), 'adapters'),
+  },
+];

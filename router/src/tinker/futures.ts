@@ -1,0 +1,155 @@
+import { randomBytes } from 'node:crypto';
+import type { SampleResult } from './sample.ts';
+
+/** As the SDK reads it: whose fault a failed sample is. */
+export interface Failed {
+  readonly error: string;
+  readonly category: 'server' | 'user';
+}
+
+/** A promise to a client: its id, and later the result. */
+export interface Future {
+  readonly id: string;
+  /** Whose key asked; '' without keys. */
+  readonly tenant: string;
+  /** What retrieve_futures may ask for it by; '' for nothing. */
+  readonly target: string;
+  result: SampleResult | Failed | null;
+  /** Its place in the order of results; 0: there is none yet. */
+  order: number;
+  /** When the result came, and when it was first fetched (monotonic ms); 0: not yet. */
+  doneMs: number;
+  fetchedMs: number;
+  readonly waiting: Set<() => void>;
+}
+
+/** Results that were fetched are kept for a client whose connection broke before it had read them. */
+const KEPT_FETCHED_MS = 30_000;
+const MAX_FETCHED_BYTES = 16_777_216;
+/** Results that no client asks for. */
+const KEPT_UNFETCHED_MS = 3_600_000;
+const SWEEP_MS = 5_000;
+
+/**
+ * Ids tell when they were issued: `turnout-EPOCH-NUMBER-SECRET`. An id of this process that is not here any more, or of an earlier
+ * process, is gone (410); any other was never issued (404).
+ */
+export class Futures {
+  /** A restart need not know it any more. */
+  onOver: (id: string) => void = () => {};
+  readonly #all = new Map<string, Future>();
+  /** In the order of their first fetch. */
+  readonly #fetched = new Set<Future>();
+  #fetchedBytes = 0;
+  readonly #byTarget = new Map<string, Set<Future>>();
+  readonly #epoch = Date.now();
+  /** Above all of the processes before, so that a client goes on with the cursor that it has. */
+  #order = 1000 * this.#epoch;
+  #issued = 0;
+  readonly #timer: NodeJS.Timeout;
+
+  constructor() {
+    this.#timer = setInterval(() => this.#sweep(performance.now()), SWEEP_MS).unref();
+  }
+
+  get size(): number {
+    return this.#all.size - this.#fetched.size;
+  }
+
+  issue(tenant: string, target = ''): Future {
+    const id = `turnout-${this.#epoch.toString(36)}-${(this.#issued++).toString(36)}-${randomBytes(9).toString('hex')}`;
+    return this.add(id, tenant, target);
+  }
+
+  /** One that was issued before a restart. */
+  add(id: string, tenant: string, target = ''): Future {
+    const future: Future = { id, tenant, target, result: null, order: 0, doneMs: 0, fetchedMs: 0, waiting: new Set() };
+    this.#all.set(id, future);
+    const others = this.#byTarget.get(target);
+    if (others !== undefined) others.add(future);
+    else if (target !== '') this.#byTarget.set(target, new Set([future]));
+    return future;
+  }
+
+  /** @returns the future, or the status for a client that asks for another */
+  find(id: string, tenant: string, seesAll: boolean): Future | 404 | 410 {
+    const future = this.#all.get(id);
+    if (future !== undefined) return seesAll || future.tenant === tenant ? future : 404;
+    const [, epoch = '', number = ''] = /^turnout-([\da-z]+)-([\da-z]+)-[\da-f]{18}$/.exec(id) ?? [];
+    const issuedAt = parseInt(epoch, 36);
+    return issuedAt < this.#epoch || (issuedAt === this.#epoch && parseInt(number, 36) < this.#issued) ? 410 : 404;
+  }
+
+  settle(future: Future, result: SampleResult | Failed): void {
+    if (future.result !== null) return;
+    future.result = result;
+    future.order = ++this.#order;
+    future.doneMs = performance.now();
+    for (const wake of future.waiting) wake();
+  }
+
+  /** Resolves when the first of these results is here, at the latest after `ms`, or when `stop` is called. */
+  wait(futures: Iterable<Future>, ms: number, onWait: (stop: () => void) => void): Promise<void> {
+    return new Promise((resolve) => {
+      const stop = (): void => {
+        clearTimeout(timer);
+        for (const { waiting } of futures) waiting.delete(stop);
+        resolve();
+      };
+      const timer = setTimeout(stop, ms);
+      for (const { waiting } of futures) waiting.add(stop);
+      onWait(stop);
+    });
+  }
+
+  /** Those of a target that have no result. */
+  openOf(target: string): Future[] {
+    return [...(this.#byTarget.get(target) ?? [])].filter(({ result }) => result === null);
+  }
+
+  /** Those of a target whose results came after that place in their order. */
+  finishedAfter(target: string, order: number): Future[] {
+    return [...(this.#byTarget.get(target) ?? [])].filter((future) => future.order > order);
+  }
+
+  /** The client gets the result now. */
+  fetched(future: Future): void {
+    if (future.fetchedMs > 0) return;
+    future.fetchedMs = performance.now();
+    this.#fetched.add(future);
+    this.#fetchedBytes += bytesOf(future);
+    this.onOver(future.id);
+    for (const oldest of this.#fetched) {
+      if (this.#fetchedBytes <= MAX_FETCHED_BYTES || oldest === future) break;
+      this.drop(oldest);
+    }
+  }
+
+  drop(future: Future): void {
+    if (!this.#all.delete(future.id)) return;
+    const others = this.#byTarget.get(future.target);
+    if (others?.delete(future) === true && others.size === 0) this.#byTarget.delete(future.target);
+    if (this.#fetched.delete(future)) this.#fetchedBytes -= bytesOf(future);
+    if (future.fetchedMs === 0) this.onOver(future.id);
+    for (const wake of future.waiting) wake();
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    for (const { waiting } of this.#all.values()) for (const wake of waiting) wake();
+  }
+
+  #sweep(nowMs: number): void {
+    for (const future of this.#all.values()) {
+      const { doneMs, fetchedMs } = future;
+      const isOver = fetchedMs > 0 ? nowMs - fetchedMs > KEPT_FETCHED_MS : nowMs - doneMs > KEPT_UNFETCHED_MS;
+      if (doneMs > 0 && isOver) this.drop(future);
+    }
+  }
+}
+
+function bytesOf({ result }: Future): number {
+  if (result === null || 'error' in result) return 256;
+  const { sequences, promptLogprobs } = result;
+  return sequences.reduce((sum, { tokens }) => sum + 8 * tokens.length, 512 + (promptLogprobs?.byteLength ?? 0));
+}

@@ -1,0 +1,81 @@
+import { mkdirSync, readFileSync, readdirSync, unlinkSync } from 'node:fs';
+import { unlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from '../observe/log.ts';
+
+/** An asample request that has no result yet. */
+export interface KeptSample {
+  readonly id: string;
+  readonly tenant: string;
+  /** As the client sent it. */
+  readonly body: Buffer;
+}
+
+/**
+ * Open samples in files, one each, so that a router that was killed begins them anew: a line of JSON, then the client's body. A file
+ * that was cut off by the end of the process belongs to a request whose client has no id yet.
+ */
+export class KeptSamples {
+  readonly #folder: string;
+  readonly #log: Logger;
+  readonly #writing = new Map<string, Promise<void>>();
+  #failures = 0;
+
+  constructor(dataDir: string, log: Logger) {
+    this.#folder = join(dataDir, 'tinker-samples');
+    this.#log = log;
+    mkdirSync(this.#folder, { recursive: true });
+  }
+
+  /** Those of the process before, oldest first. */
+  *load(): Generator<KeptSample> {
+    const kept = readdirSync(this.#folder).map((name) => {
+      const bytes = readFileSync(join(this.#folder, name));
+      const end = bytes.indexOf('\n');
+      try {
+        const { tenant, bytes: length } = JSON.parse(bytes.toString('utf8', 0, end)) as {
+          tenant: string;
+          bytes: number;
+        };
+        const body = bytes.subarray(end + 1);
+        if (body.length === length) return { id: name, tenant, body };
+      } catch {
+        // Cut off within its first line.
+      }
+      unlinkSync(join(this.#folder, name));
+      return null;
+    });
+    for (const sample of kept.toSorted((a, b) => numberOf(a) - numberOf(b))) if (sample !== null) yield sample;
+  }
+
+  /** Resolves when a kill of the process does not lose it any more; or when the disk fails, which is logged. */
+  keep({ id, tenant, body }: KeptSample): Promise<void> {
+    const line = Buffer.from(`${JSON.stringify({ tenant, bytes: body.length })}\n`);
+    const written = writeFile(join(this.#folder, id), Buffer.concat([line, body])).catch((error: unknown) =>
+      this.#failed(error),
+    );
+    this.#writing.set(id, written);
+    return written;
+  }
+
+  forget(id: string): void {
+    const written = this.#writing.get(id) ?? Promise.resolve();
+    const gone = written.then(() => unlink(join(this.#folder, id))).catch((error: unknown) => this.#failed(error));
+    this.#writing.set(id, gone);
+    void gone.then(() => this.#writing.delete(id));
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#writing.values());
+  }
+
+  #failed(error: unknown): void {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
+    const count = ++this.#failures;
+    if ((count & (count - 1)) === 0)
+      this.#log.error({ error: (error as Error).message, count }, '--data-dir: a Tinker sample was not written');
+  }
+}
+
+/** Ids of one epoch are numbered. */
+const numberOf = (sample: KeptSample | null): number => parseInt(sample?.id.split('-')[2] ?? '0', 36);

@@ -1,0 +1,108 @@
+import type { Future, Futures } from './futures.ts';
+import type { KeptSamples } from './kept-samples.ts';
+import type { Sample } from './sample.ts';
+import type { Sampling } from './sampling.ts';
+import type { Sessions, Source } from './sessions.ts';
+import type { Weights } from './weights.ts';
+
+export interface SampleDeskParts {
+  readonly sessions: Sessions;
+  readonly futures: Futures;
+  readonly sampling: Sampling;
+  readonly weights: Weights;
+  /** null: without a data directory nothing outlives the process. */
+  readonly kept: KeptSamples | null;
+  readonly maxOpen: () => number;
+  /** What is wrong with the name of a base model; null: nothing. */
+  readonly problemOf: (baseModel: string) => Promise<string | null>;
+  /** The model whose adapters `tinker://` paths are. */
+  readonly baseModel: () => string;
+}
+
+/** What an asample request gets. */
+interface Promised {
+  readonly future: Future;
+  readonly count: number;
+  readonly model: string;
+}
+
+interface Refusal {
+  readonly status: 400 | 404 | 422 | 429;
+  readonly detail: string;
+}
+
+/** Takes asample requests in: checks them, gives them a future, and has them sampled. */
+export class SampleDesk {
+  readonly #parts: SampleDeskParts;
+
+  constructor(parts: SampleDeskParts) {
+    this.#parts = parts;
+  }
+
+  async take(body: Buffer, tenant: string): Promise<Promised | Refusal> {
+    const { futures, sampling, kept, maxOpen } = this.#parts;
+    if (futures.size >= maxOpen()) return full('--tinker-max-samples');
+    const sample = await sampling.read(body);
+    if ('detail' in sample) return sample;
+    const source = await this.#sourceFor(sample, tenant);
+    if ('status' in source) return source;
+    const future = futures.issue(tenant, targetOf(sample, tenant));
+    const stored = kept?.keep({ id: future.id, tenant, body });
+    if (!(await sampling.begin(future, sample, source))) {
+      futures.drop(future);
+      return full('--queue-size');
+    }
+    await stored;
+    return { future, count: sample.count, model: source.baseModel };
+  }
+
+  /** Begins what was open when the process before ended. */
+  async resume(): Promise<number> {
+    const { futures, sampling, kept } = this.#parts;
+    let count = 0;
+    for (const { id, tenant, body } of kept?.load() ?? []) {
+      const sample = await sampling.read(body);
+      const source = 'detail' in sample ? sample : await this.#sourceFor(sample, tenant);
+      if ('detail' in sample || 'status' in source) {
+        kept!.forget(id);
+        continue;
+      }
+      await sampling.begin(futures.add(id, tenant, targetOf(sample, tenant)), sample, source, true);
+      count++;
+    }
+    return count;
+  }
+
+  cancel(future: Future): void {
+    this.#parts.sampling.cancel(future);
+  }
+
+  /** Where samples of this model, or of these weights, come from. */
+  async sourceOf(baseModel: string, modelPath: string): Promise<Source | Refusal> {
+    const { weights, problemOf } = this.#parts;
+    if ((baseModel === '') === (modelPath === ''))
+      return { status: 400, detail: 'Give one of base_model and model_path.' };
+    if (modelPath !== '') {
+      const found = await weights.find(modelPath);
+      return 'status' in found ? found : { baseModel: this.#parts.baseModel(), modelPath, adapter: found };
+    }
+    const problem = await problemOf(baseModel);
+    return problem === null ? { baseModel, modelPath, adapter: null } : { status: 404, detail: problem };
+  }
+
+  async #sourceFor(sample: Sample, tenant: string): Promise<Source | Refusal> {
+    const { samplingSession: id, baseModel, modelPath } = sample;
+    if (id === '') return this.sourceOf(baseModel, modelPath);
+    if (id.includes(':')) return { status: 400, detail: 'sampling_session_id: must not contain ":"' };
+    const found = this.#parts.sessions.sampling(id, tenant);
+    return (
+      found ?? { status: 404, detail: `There is no sampling session ${id}: it has expired, or was never created.` }
+    );
+  }
+}
+
+/** What retrieve_futures asks for: those of a sampling session and of one of the SDK's clones of it. */
+const targetOf = ({ samplingSession, seqId }: Sample, tenant: string): string =>
+  samplingSession === '' ? '' : `${tenant} ${samplingSession} ${BigInt(seqId) / 1_000_000_000n}`;
+
+const full = (option: string): Refusal => ({ status: 429, detail: `The queue is full (${option}): try again.` });

@@ -1,0 +1,255 @@
+import { setImmediate as nextTurn, setTimeout as delay } from 'node:timers/promises';
+import type { Exchange } from '../exchange.ts';
+import type { Fleet } from '../fleet/fleet.ts';
+import type { Worker } from '../fleet/worker.ts';
+import { type ErrorCode, errorTable } from '../kit/errors.ts';
+import { type Dispatch, DispatchError, type DispatchResponse } from '../listen/dispatch.ts';
+import type { Logger } from '../observe/log.ts';
+import type { Plugin } from '../plugin.ts';
+import { LARGE_BYTES } from '../threads/sizes.ts';
+import { WorkerThread } from '../threads/worker-thread.ts';
+import { type SamplePath, engineRequest, samplePath } from './engine-request.ts';
+import type { Failed, Future, Futures } from './futures.ts';
+import type { Sample, SampleResult } from './sample.ts';
+import { type SampleCalls, sampleCalls } from './sample-calls.ts';
+import type { Source } from './sessions.ts';
+import type { Weights } from './weights.ts';
+
+const FIRST_PAUSE_MS = 250;
+const LONGEST_PAUSE_MS = 5_000;
+/** An engine that answers 500 to a request does so again, mostly: further tries would only eject workers. */
+const MAX_ENGINE_ERRORS = 3;
+
+/** A sample under way. */
+interface Job {
+  readonly future: Future;
+  readonly sample: Sample;
+  readonly source: Source;
+  readonly path: SamplePath;
+  readonly stop: AbortController;
+}
+
+/** Why there is no result (yet). */
+interface Failure extends Failed {
+  readonly isRetryable: boolean;
+  /** The engine's own status; 0: another reason. */
+  readonly engineStatus: number;
+  readonly isQueueFull: boolean;
+}
+
+export interface SamplingParts {
+  readonly fleet: Fleet;
+  readonly dispatch: Dispatch;
+  readonly futures: Futures;
+  readonly weights: Weights;
+  readonly log: Logger;
+  readonly policyFor: (x: Exchange) => string;
+  readonly options: { readonly vllmApi: 'completions' | 'generate'; readonly retryMs: number };
+}
+
+/** Takes samples to engines, the way of a client's request, until they have a result. */
+export class Sampling {
+  readonly counts = { done: 0, failed: 0, retried: 0 };
+  readonly #parts: SamplingParts;
+  readonly #thread = new WorkerThread<SampleCalls>('tinker/samples-in-thread', { here: sampleCalls });
+  /** By the id of the request that is dispatched. */
+  readonly #jobs = new Map<string, Job>();
+  readonly #running = new Map<Future, Job>();
+  #dispatched = 0;
+  #isClosed = false;
+
+  constructor(parts: SamplingParts) {
+    this.#parts = parts;
+  }
+
+  /** As `readSample`; the body is not changed. */
+  async read(body: Buffer): ReturnType<SampleCalls['readSample']> extends infer R ? Promise<R> : never {
+    return this.#thread.run('readSample', body.length > LARGE_BYTES ? Buffer.from(body) : body);
+  }
+
+  /**
+   * @param mayWait a full queue is no reason to refuse: the sample is dispatched again later
+   * @returns false: the queue for requests is full, and nothing was begun
+   */
+  async begin(future: Future, sample: Sample, source: Source, mayWait = false): Promise<boolean> {
+    const { fleet, options } = this.#parts;
+    const path = samplePath(fleet.eligible[0] ?? fleet.workers[0], options.vllmApi);
+    const job = { future, sample, source, path, stop: new AbortController() };
+    this.#running.set(future, job);
+    const first = this.#dispatch(job, 0);
+    // A full queue refuses in the same turn of the event loop.
+    const early = await Promise.race([first, nextTurn(null)]);
+    if (!mayWait && early !== null && 'isQueueFull' in early && early.isQueueFull) {
+      this.#running.delete(future);
+      return false;
+    }
+    void this.#follow(job, first).finally(() => this.#running.delete(future));
+    return true;
+  }
+
+  cancel(future: Future): void {
+    this.#running.get(future)?.stop.abort();
+    this.#parts.futures.settle(future, { error: 'The sample was cancelled.', category: 'user' });
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const { stop } of this.#running.values()) stop.abort();
+    await this.#thread.close();
+  }
+
+  /** Knows the worker of each attempt: an engine of another kind gets another body, and LoRA adapters are loaded before. */
+  readonly plugin: Plugin = {
+    name: 'tinker',
+    // Loading an adapter takes its time.
+    timeoutMs: 600_000,
+    appliesTo: (x: Exchange) => {
+      const job = this.#jobs.get(x.head.requestId);
+      // The trajectories are those of the client whose key asked.
+      if (job !== undefined && job.future.tenant !== '') x.keyDigest = Buffer.from(job.future.tenant, 'hex');
+      return job !== undefined;
+    },
+    // Without a key there is nothing to place by but load, whatever the policy is.
+    choose: (x: Exchange, workers) =>
+      this.#jobs.get(x.head.requestId)?.sample.seqId === '' ? this.#leastBusy(x, workers) : workers,
+    requestBody: (x: Exchange, body, worker) => this.#bodyFor(x, body, worker),
+  };
+
+  #leastBusy(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
+    const untried = workers.filter((worker) => !x.tried.includes(worker));
+    const load = ({ slot }: Worker): number => this.#parts.fleet.inFlight[slot] ?? 0;
+    const least = Math.min(...untried.map(load));
+    return untried.filter((worker) => load(worker) === least);
+  }
+
+  #bodyFor(x: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer> {
+    const job = this.#jobs.get(x.head.requestId);
+    if (job === undefined) return body;
+    const { sample, source } = job;
+    this.#logPlacement(x, worker);
+    const path = samplePath(worker, this.#parts.options.vllmApi);
+    x.path = path;
+    if (path !== job.path) x.engineTarget = path;
+    const { adapter } = source;
+    if (adapter === null) return path === job.path ? body : engineRequest(path, sample, source.baseModel, null);
+    return this.#parts.weights
+      .load(worker, adapter)
+      .then(() => engineRequest(path, sample, source.baseModel, adapter.name));
+  }
+
+  /** In the words of vllm-router, so that its users find the same lines. */
+  #logPlacement(x: Exchange, worker: Worker): void {
+    const { log, fleet, policyFor } = this.#parts;
+    if (x.key?.kind !== 'session' || !log.isLevelEnabled('debug')) return;
+    const { source, value } = x.key;
+    const [first = '', ...rest] = policyFor(x).replaceAll('_', ' ');
+    log.debug(`Found session key in header '${source.replace('header:', '')}': ${value}`);
+    log.debug(
+      `${first.toUpperCase()}${rest.join('')} routing: key='${source}:${value}' -> worker='${worker.url}' (index=${fleet.workers.indexOf(worker)})`,
+    );
+  }
+
+  async #follow(job: Job, first: Promise<SampleResult | Failure>): Promise<void> {
+    const { futures, options } = this.#parts;
+    let outcome = await first;
+    const startMs = performance.now();
+    let engineErrors = 0;
+    for (let tries = 1; ; tries++) {
+      if (this.#isClosed || job.future.result !== null) return;
+      if (!('error' in outcome)) break;
+      const { isRetryable, engineStatus, error, category } = outcome;
+      if (engineStatus === 500) engineErrors++;
+      if (!isRetryable || engineErrors >= MAX_ENGINE_ERRORS || performance.now() - startMs > options.retryMs) {
+        this.counts.failed++;
+        futures.settle(job.future, { error, category });
+        return;
+      }
+      this.counts.retried++;
+      const pauseMs = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (tries - 1)) * (0.5 + Math.random() / 2);
+      await delay(pauseMs, null, { signal: job.stop.signal }).catch(() => {});
+      if (this.#isClosed || job.future.result !== null) return;
+      outcome = await this.#dispatch(job, tries);
+    }
+    this.counts.done++;
+    futures.settle(job.future, outcome);
+  }
+
+  async #dispatch(job: Job, tries: number): Promise<SampleResult | Failure> {
+    const { future, sample, source, path, stop } = job;
+    const { dispatch, log } = this.#parts;
+    const key = sample.seqId === '' ? '' : `${sample.samplingSession}:${sample.seqId}`;
+    const model = source.adapter?.name ?? source.baseModel;
+    log.info(`[sticky-routing] dispatch idx=${this.#dispatched++} model=${model} session_id=${key || 'none'}`);
+    const id = `${future.id}.${tries}`;
+    this.#jobs.set(id, job);
+    try {
+      const response = await dispatch({
+        path,
+        headers: {
+          'content-type': 'application/json',
+          'x-request-id': id,
+          ...(key === '' ? {} : { 'x-session-id': key }),
+        },
+        body: engineRequest(path, sample, source.baseModel, null),
+        signal: stop.signal,
+        isTrusted: true,
+      });
+      return await this.#read(response, job);
+    } catch (error) {
+      const isCut = error instanceof DispatchError;
+      return failure((error as Error).message, { isRetryable: isCut });
+    } finally {
+      this.#jobs.delete(id);
+    }
+  }
+
+  async #read(response: DispatchResponse, { sample, source }: Job): Promise<SampleResult | Failure> {
+    const { status, headers } = response;
+    const bytes = await response.bytes();
+    if (status !== 200) {
+      const text = wordsIn(bytes.toString());
+      const code = headers.get('x-turnout-error') as ErrorCode | null;
+      const isLost = code === null && this.#parts.weights.isLost(source.adapter, status, text);
+      const isRetryable = code === null ? isLost || status >= 500 || AGAIN.has(status) : errorTable[code].isRetryable;
+      const isUsers = status < 500 && !isRetryable;
+      const engineStatus = code === null ? status : 0;
+      return { ...failure(text, { isRetryable, isUsers, engineStatus }), isQueueFull: code === 'too_many_requests' };
+    }
+    const { count, topPrompt, topSampled, wantsPromptLogprobs } = sample;
+    // The thread takes what it is given.
+    const prompt = wantsPromptLogprobs ? Buffer.from(sample.prompt) : NOTHING;
+    const answer = await this.#thread.run('readAnswer', bytes, {
+      count,
+      prompt,
+      topPrompt,
+      topSampled,
+      wantsPromptLogprobs,
+    });
+    if (!('problem' in answer)) return answer;
+    return failure(answer.problem, { isRetryable: answer.isAborted, isUsers: answer.isUsers === true });
+  }
+}
+
+const NOTHING = Buffer.alloc(0);
+/** Statuses of engines that ask for another try. */
+const AGAIN: ReadonlySet<number> = new Set([408, 425, 429]);
+
+const failure = (
+  error: string,
+  {
+    isRetryable,
+    isUsers = false,
+    engineStatus = 0,
+  }: { isRetryable: boolean; isUsers?: boolean; engineStatus?: number },
+): Failure => ({ error, category: isUsers ? 'user' : 'server', isRetryable, engineStatus, isQueueFull: false });
+
+/** What an error says, without the JSON around it. */
+function wordsIn(text: string): string {
+  try {
+    const { error, message, detail } = JSON.parse(text) as Record<string, unknown>;
+    const words = (error as { message?: unknown } | undefined)?.message ?? error ?? message ?? detail;
+    return typeof words === 'string' ? words : text;
+  } catch {
+    return text;
+  }
+}

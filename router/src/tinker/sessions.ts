@@ -1,0 +1,106 @@
+import { randomBytes } from 'node:crypto';
+import type { StateMap } from '../choose/state.ts';
+
+/** Where a sampling session's samples come from. */
+export interface Source {
+  readonly baseModel: string;
+  /** `tinker://…`, or ''. */
+  readonly modelPath: string;
+  /** What `modelPath` stands for at engines; null: the base model's own weights. */
+  readonly adapter: Adapter | null;
+}
+
+/** A LoRA adapter: the name that engines know it by, and the directory that they read. */
+export interface Adapter {
+  readonly name: string;
+  readonly directory: string;
+}
+
+export interface SamplingSession extends Source {
+  readonly id: string;
+  /** '' where it was learned from the trainer. */
+  readonly session: string;
+  readonly tenant: string;
+}
+
+interface Session {
+  readonly tenant: string;
+  lastMs: number;
+}
+
+const SWEEP_MS = 10_000;
+
+/** Sessions and their sampling sessions. A restart of the router loses none that has not expired. */
+export class Sessions {
+  readonly #sessions = new Map<string, Session>();
+  readonly #sampling = new Map<string, SamplingSession>();
+  readonly #state: StateMap;
+  readonly #timeoutMs: () => number;
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(state: StateMap, timeoutMs: () => number) {
+    this.#state = state;
+    this.#timeoutMs = timeoutMs;
+    for (const [id, text] of state.entries()) {
+      const value = JSON.parse(text) as SamplingSession | { tenant: string };
+      if ('baseModel' in value) this.#sampling.set(id, value);
+      else this.#sessions.set(id, { tenant: value.tenant, lastMs: performance.now() });
+    }
+    this.#timer = setInterval(() => this.#sweep(performance.now()), SWEEP_MS).unref();
+  }
+
+  get counts(): { readonly sessions: number; readonly sampling: number } {
+    return { sessions: this.#sessions.size, sampling: this.#sampling.size };
+  }
+
+  /** @param id the trainer's, where there is one */
+  open(tenant: string, id = newId('session')): string {
+    this.#sessions.set(id, { tenant, lastMs: performance.now() });
+    this.#state.set(id, JSON.stringify({ tenant }));
+    return id;
+  }
+
+  /** A sign of life. @returns false: there is no such session */
+  touch(id: string, tenant: string): boolean {
+    const session = this.#sessions.get(id);
+    if (session === undefined || session.tenant !== tenant) return false;
+    session.lastMs = performance.now();
+    return true;
+  }
+
+  close(id: string): void {
+    this.#sessions.delete(id);
+    this.#state.delete(id);
+    for (const sampling of this.#sampling.values()) {
+      if (sampling.session !== id) continue;
+      this.#sampling.delete(sampling.id);
+      this.#state.delete(sampling.id);
+    }
+  }
+
+  /** @param id the trainer's, where the sampling session was born there */
+  openSampling(session: string, tenant: string, source: Source, id = newId('sampling')): SamplingSession {
+    const sampling = { id, session, tenant, ...source };
+    this.#sampling.set(id, sampling);
+    this.#state.set(id, JSON.stringify(sampling));
+    return sampling;
+  }
+
+  sampling(id: string, tenant: string): SamplingSession | null {
+    const sampling = this.#sampling.get(id);
+    if (sampling === undefined || sampling.tenant !== tenant) return null;
+    this.touch(sampling.session, tenant);
+    return sampling;
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  #sweep(nowMs: number): void {
+    for (const [id, { lastMs }] of this.#sessions) if (nowMs - lastMs > this.#timeoutMs()) this.close(id);
+  }
+}
+
+/** No `:` may be in it: that is what the routing key is split at. */
+const newId = (kind: string): string => `${kind}_${randomBytes(8).toString('hex')}`;

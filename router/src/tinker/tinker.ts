@@ -1,0 +1,115 @@
+import type { StateStore } from '../choose/state.ts';
+import type { LiveConfig } from '../config/live.ts';
+import type { Exchange } from '../exchange.ts';
+import type { Fleet } from '../fleet/fleet.ts';
+import type { FleetModels } from '../fleet/fleet-models.ts';
+import type { Dispatch } from '../listen/dispatch.ts';
+import type { Logger } from '../observe/log.ts';
+import type { TinkerCounters } from '../observe/metrics/spec.ts';
+import type { Plugin } from '../plugin.ts';
+import { addTinkerRoutes } from './app.ts';
+import { Futures } from './futures.ts';
+import { KeptSamples } from './kept-samples.ts';
+import { SampleDesk } from './sample-desk.ts';
+import { Sampling } from './sampling.ts';
+import { Sessions } from './sessions.ts';
+import { Weights } from './weights.ts';
+
+const POLL_MS = 30_000;
+/** Prompts of a million tokens. */
+const MAX_BODY_BYTES = 67_108_864;
+
+export interface TinkerParts {
+  readonly live: LiveConfig;
+  readonly fleet: Fleet;
+  /** Known once the fleet is watched. */
+  readonly models: () => FleetModels;
+  readonly dispatch: Dispatch;
+  readonly state: StateStore;
+  readonly policyFor: (x: Exchange) => string;
+  readonly log: Logger;
+}
+
+/** A Tinker API server in front of the fleet. */
+export interface Tinker {
+  /** The endpoints, and what the samples need on their way. */
+  readonly plugins: readonly Plugin[];
+  readonly counts: () => TinkerCounters;
+  /** Begins what a restart interrupted: when requests can be dispatched. */
+  resume(): Promise<void>;
+}
+
+export function startTinker({ live, fleet, models, dispatch, state, policyFor, log }: TinkerParts): Tinker {
+  const { dataDir, tinkerWeights } = live.current;
+  const kept = dataDir === undefined ? null : new KeptSamples(dataDir, log);
+  const sessions = new Sessions(state.open('tinker'), () => live.current.tinkerSessionTimeoutSecs * 1000);
+  const futures = new Futures();
+  futures.onOver = (id) => kept?.forget(id);
+  const weights = new Weights(tinkerWeights, fleet, log);
+  const options = live.of(({ tinkerVllmApi: vllmApi, tinkerRetrySecs }) => ({
+    vllmApi,
+    retryMs: tinkerRetrySecs * 1000,
+  }));
+  const sampling = new Sampling({ fleet, dispatch, futures, weights, log, policyFor, options });
+  const catalogue = (): Card[] => cardsOf(fleet);
+  const desk = new SampleDesk({
+    sessions,
+    futures,
+    sampling,
+    weights,
+    kept,
+    maxOpen: () => live.current.tinkerMaxSamples,
+    problemOf: async (model) => {
+      // A router that has just started does not know yet what its engines serve.
+      if (fleet.workers.some(({ models: served }) => served === null)) return null;
+      if (!models().isServed(model)) await models().lookAgain();
+      if (models().isServed(model)) return null;
+      return `No engine serves ${model}. Served: ${catalogue()
+        .map(({ model_name }) => model_name)
+        .join(', ')}.`;
+    },
+    baseModel: () => catalogue()[0]?.model_name ?? '',
+  });
+  const context = { sessions, futures, desk, models: catalogue, flush: () => state.flush(), pollMs: POLL_MS };
+  return {
+    plugins: [
+      {
+        ...sampling.plugin,
+        maxBodyBytes: MAX_BODY_BYTES,
+        routes: ({ forClients }) => addTinkerRoutes(forClients, context),
+        async close() {
+          sessions.stop();
+          futures.close();
+          await sampling.close();
+          await kept?.close();
+        },
+      },
+    ],
+    counts: () => ({ ...sessions.counts, open: futures.size, ...sampling.counts, adapters: weights.loaded }),
+    async resume() {
+      const count = await desk.resume();
+      if (count > 0) log.info({ samples: count }, 'Tinker samples that were open are sampled again');
+    },
+  };
+}
+
+interface Card {
+  readonly model_name: string;
+  readonly max_context_length?: number;
+}
+
+/** What engines list, without adapters (those have a parent). */
+function cardsOf(fleet: Fleet): Card[] {
+  const cards = new Map<string, Card>();
+  for (const { models } of fleet.workers) {
+    for (const [name, json] of models ?? []) {
+      const { parent = null, max_model_len: length } = JSON.parse(json) as {
+        parent?: unknown;
+        max_model_len?: unknown;
+      };
+      if (parent !== null || cards.has(name)) continue;
+      cards.set(name, { model_name: name, ...(typeof length === 'number' ? { max_context_length: length } : {}) });
+    }
+  }
+  return [...cards.values()];
+}

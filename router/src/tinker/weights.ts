@@ -1,0 +1,107 @@
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Fleet } from '../fleet/fleet.ts';
+import type { Worker } from '../fleet/worker.ts';
+import { RouterError } from '../kit/errors.ts';
+import type { Logger } from '../observe/log.ts';
+import { Refused } from '../plugin.ts';
+import type { Adapter } from './sessions.ts';
+
+/** Engines read adapters from disks that may be slow. */
+const LOAD_TIMEOUT_MS = 300_000;
+
+const PATH = /^tinker:\/\/([\w.:@-]+)\/(?:sampler_weights\/)?([\w.:@-]+)$/;
+
+/** What is wrong with a path of weights: the status and the words for the client. */
+export interface NoWeights {
+  readonly status: 400 | 404;
+  readonly detail: string;
+}
+
+/** Finds the weights of `tinker://` paths, and has engines load LoRA adapters before their first sample with them. */
+export class Weights {
+  /** Adapters that were loaded. */
+  loaded = 0;
+  readonly #template: string | undefined;
+  readonly #log: Logger;
+  /** By engine: what it has, or is loading. */
+  readonly #byEngine = new Map<string, Map<string, Promise<void>>>();
+
+  constructor(template: string | undefined, fleet: Fleet, log: Logger) {
+    this.#template = template;
+    this.#log = log;
+    // An engine that was away may have been started anew.
+    fleet.onEvent((event, worker) => {
+      if (event === 'removed' || (event === 'changed' && !worker.isHealthy)) this.#byEngine.delete(worker.engineUrl);
+    });
+  }
+
+  async find(modelPath: string): Promise<Adapter | NoWeights> {
+    const [, model, checkpoint] = PATH.exec(modelPath) ?? [];
+    if (model === undefined || checkpoint === undefined || /^\.+$/.test(model) || /^\.+$/.test(checkpoint)) {
+      return {
+        status: 400,
+        detail: `model_path must be tinker://<model_id>/sampler_weights/<checkpoint>, not ${modelPath}`,
+      };
+    }
+    if (this.#template === undefined) {
+      return { status: 400, detail: 'This server knows no checkpoints: start it with --tinker-weights.' };
+    }
+    const directory = this.#template.replaceAll('{model_id}', model).replaceAll('{checkpoint}', checkpoint);
+    const found = await stat(directory).catch(() => null);
+    if (found === null) return { status: 404, detail: `${modelPath}: the directory ${directory} does not exist.` };
+    const config = await stat(join(directory, 'adapter_config.json')).catch(() => null);
+    if (config === null) {
+      return {
+        status: 400,
+        detail: `${modelPath}: ${directory} has no adapter_config.json. This server samples from LoRA adapters and base models; it does not load full weights.`,
+      };
+    }
+    // A checkpoint that was saved again under its name is another adapter.
+    return { name: `tinker/${model}/${checkpoint}@${Math.round(config.mtimeMs).toString(36)}`, directory };
+  }
+
+  /** Resolves when the worker's engine has the adapter. Rejects in words for the client. */
+  load(worker: Worker, adapter: Adapter): Promise<void> {
+    const { engineUrl } = worker;
+    let adapters = this.#byEngine.get(engineUrl);
+    if (adapters === undefined) this.#byEngine.set(engineUrl, (adapters = new Map()));
+    let loading = adapters.get(adapter.name);
+    if (loading === undefined) {
+      loading = this.#load(worker, adapter);
+      adapters.set(adapter.name, loading);
+      const mine = adapters;
+      loading.catch(() => mine.delete(adapter.name));
+    }
+    return loading;
+  }
+
+  /** An engine that was started anew does not know the adapter any more: it is loaded again before the next try. */
+  isLost(adapter: Adapter | null, status: number, words: string): boolean {
+    if (adapter === null || (status !== 404 && status !== 400) || !words.includes(adapter.name)) return false;
+    for (const adapters of this.#byEngine.values()) adapters.delete(adapter.name);
+    return true;
+  }
+
+  async #load(worker: Worker, { name, directory }: Adapter): Promise<void> {
+    const path = worker.engine === 'sglang' ? '/load_lora_adapter' : '/v1/load_lora_adapter';
+    const json = JSON.stringify({ lora_name: name, lora_path: directory });
+    const reply = await worker.post(path, json, LOAD_TIMEOUT_MS).catch((error: unknown) => {
+      throw this.#refused(name, worker, (error as Error).message, 'upstream_reset');
+    });
+    if (reply.status === 200 || /already (been )?loaded/i.test(reply.text)) {
+      this.loaded++;
+      return;
+    }
+    const why =
+      reply.status === 404
+        ? `it has no ${path}: vLLM needs --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, SGLang needs --enable-lora`
+        : `${reply.status} ${reply.text.slice(0, 500)}`;
+    throw this.#refused(name, worker, why, 'weights_not_loaded');
+  }
+
+  #refused(name: string, worker: Worker, why: string, code: 'upstream_reset' | 'weights_not_loaded'): Refused {
+    this.#log.warn({ adapter: name, worker: worker.url, error: why }, 'a LoRA adapter was not loaded');
+    return new Refused(new RouterError(code, `The engine did not load the adapter ${name}: ${why}`));
+  }
+}
