@@ -74,7 +74,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     if (changed !== null) {
       const head = upstreamHead(x, worker, changed.length);
       if (changed.length <= SMALL_BYTES) {
-        this.#connection.writer.write(head + changed.toString('latin1'));
+        socket.write(head + changed.toString('latin1'), 'latin1');
         this.#onRequestSent();
       } else {
         socket.write(head, 'latin1');
@@ -85,7 +85,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     if (body.isComplete && body.bytes <= SMALL_BYTES) {
       let text = upstreamHead(x, worker, x.head.isChunked ? body.bytes : -1);
       for (const piece of body.pieces) text += piece.toString('latin1');
-      this.#connection.writer.write(text);
+      socket.write(text, 'latin1');
       this.#onRequestSent();
       return;
     }
@@ -123,7 +123,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   }
 
   get hasSentAll(): boolean {
-    return !this.#connection.writer.hasUnsent;
+    return !this.#connection.hasUnsent;
   }
 
   /** What one round of the event loop reads from the client goes out in one write. */
@@ -262,7 +262,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     if (head.isEventStream) this.worker.openStreams++;
     if (this.#rules?.isAside(this) === true) return this.#relayFrom(head);
     if (this.sink === this.x.sink) this.x.isAnswerOut = true;
-    const isSent = this.#isRequestSent && !this.#connection.writer.hasUnsent;
+    const isSent = this.#isRequestSent && !this.#connection.hasUnsent;
     // From here no other worker can be tried, so nothing needs the body any more. Plugins may have kept a part of it.
     if (isSent && this.x.plugins.isEmpty) this.x.body.free();
     else this.x.body.release();

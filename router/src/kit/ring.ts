@@ -1,10 +1,7 @@
 import { hash32, hashBegun, hashFrom } from './hash.ts';
-import { sortedTogether } from './radix-sort.ts';
 
 /** Points per member: enough that shares differ little, few enough to search fast. */
 export const POINTS_PER_MEMBER = 160;
-
-const NUMBERS = Array.from({ length: POINTS_PER_MEMBER }, (_, i) => String(i));
 
 /**
  * A consistent hash ring: a key belongs to the member whose point follows it clockwise. It depends only on the set of
@@ -17,19 +14,21 @@ export class HashRing {
 
   constructor(names: readonly string[]) {
     const order = names.map((_, member) => member).toSorted((a, b) => (names[a]! < names[b]! ? -1 : 1));
-    const count = names.length * POINTS_PER_MEMBER;
-    const points = new Uint32Array(count);
-    const members = new Uint32Array(count);
-    let at = 0;
-    for (const member of order) {
+    // A point and the place of its member in the order of names, in one number of at most 53 bits: between equal points the name decides.
+    const placed = new Float64Array(names.length * POINTS_PER_MEMBER);
+    for (const [place, member] of order.entries()) {
       const begun = hashBegun(`${names[member]!}#`);
-      for (const number of NUMBERS) {
-        points[at] = hashFrom(begun, number);
-        members[at++] = member;
+      for (let i = 0; i < POINTS_PER_MEMBER; i++) {
+        placed[place * POINTS_PER_MEMBER + i] = hashFrom(begun, String(i)) * names.length + place;
       }
     }
-    // If two points have the same place, the name decides: the sort is stable and the names are sorted.
-    [this.#points, this.#members] = sortedTogether(points, members);
+    placed.sort();
+    this.#points = new Uint32Array(placed.length);
+    this.#members = new Uint32Array(placed.length);
+    for (let i = 0; i < placed.length; i++) {
+      this.#points[i] = placed[i]! / names.length;
+      this.#members[i] = order[placed[i]! % names.length]!;
+    }
   }
 
   /** The first member clockwise from `key` that `accepts`, by its index in `names`; -1 if none. */

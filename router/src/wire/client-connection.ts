@@ -7,7 +7,6 @@ import type { Refusal, RequestHead } from './request-head.ts';
 import { type ReaderOwner, type RequestLimits, RequestReader } from './request-reader.ts';
 import type { ResponseHead } from './response-head.ts';
 import type { Sink, Source } from './sink.ts';
-import { TextWriter } from './text-writer.ts';
 
 /** Text up to this size goes out as one latin1 string: copied to the socket without a buffer of its own. */
 const SMALL_BYTES = 16_384;
@@ -46,7 +45,6 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader, Indexe
   source: Source | null = null;
   watcher: ClientWatcher | null = null;
   readonly #tcp: Socket;
-  readonly #writer: TextWriter;
   readonly #owner: ConnectionOwner;
   readonly #requests: RequestReader;
   /** The connection ends after the present answer. */
@@ -65,7 +63,6 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader, Indexe
   constructor(socket: Socket, tcp: Socket, owner: ConnectionOwner) {
     this.socket = socket;
     this.#tcp = tcp;
-    this.#writer = new TextWriter(socket, socket === tcp);
     this.#owner = owner;
     this.deadlineMs = owner.clock.nowMs + owner.timeouts.headMs;
     const requests = new RequestReader(this, owner);
@@ -125,7 +122,7 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader, Indexe
 
   /** A part of what was answered waits for the system to take it. */
   get isBehind(): boolean {
-    return this.#writer.hasUnsent;
+    return this.socket.writableLength > 0;
   }
 
   head(head: ResponseHead): void {
@@ -188,7 +185,7 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader, Indexe
 
   #write(): void {
     this.#hasWritten = true;
-    this.#writer.write(this.#out);
+    this.socket.write(this.#out, 'latin1');
     this.#out = '';
   }
 

@@ -21,7 +21,6 @@ import {
   readField,
   readLength,
 } from './fields.ts';
-import { knownLine, noteLine } from './request-lines.ts';
 
 /** Bytes of a whole head, lines of it, and characters of its target: beyond them 431, 431 and 414. */
 export const MAX_HEAD_BYTES = 65_536;
@@ -157,14 +156,6 @@ export class RequestHead extends Head {
   }
 
   #readRequestLine(bytes: Buffer, start: number, end: number): number {
-    const known = knownLine(bytes, start, end);
-    if (known !== null) {
-      this.method = known.method;
-      this.target = known.target;
-      this.isHttp10 = known.isHttp10;
-      this.isLast = known.isHttp10;
-      return start + known.bytes.length;
-    }
     let i = start;
     while (i < end && IS_TOKEN[bytes[i]!] === 1) i++;
     const methodEnd = i;
@@ -196,7 +187,6 @@ export class RequestHead extends Head {
     this.method = bytes.toString('latin1', start, methodEnd);
     this.target = bytes.toString('latin1', methodEnd + 1, targetEnd);
     if (!this.#checkMethod()) return BAD;
-    noteLine(bytes, start, lineEnd, this);
     return lineEnd;
   }
 

@@ -1,7 +1,6 @@
 import { type LookupFunction, type Socket, connect } from 'node:net';
 import { type SecureContext, connect as connectTls } from 'node:tls';
 import type { IndexedSetMember } from '../kit/indexed-set.ts';
-import { TextWriter } from './text-writer.ts';
 
 /** What https engines are shown and must show. Shared, and replaced when certificates are read again. */
 export interface UpstreamTls {
@@ -54,7 +53,6 @@ const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
 /** One keep-alive connection to an engine, used by one exchange at a time. */
 export class UpstreamConnection implements IndexedSetMember {
   readonly socket: Socket;
-  readonly writer: TextWriter;
   user: UpstreamUser | null = null;
   /** Its place among its pool's. */
   setIndex = -1;
@@ -87,7 +85,6 @@ export class UpstreamConnection implements IndexedSetMember {
       });
     }
     const { socket } = this;
-    this.writer = new TextWriter(socket, !endpoint.isTls);
     socket.setNoDelay(true);
     socket.setTimeout(connectTimeoutMs, () => {
       socket.destroy(Object.assign(new Error('connect timed out'), { code: 'ETIMEDOUT' }));
@@ -107,6 +104,11 @@ export class UpstreamConnection implements IndexedSetMember {
   /** True while the engine's side is open as far as is known. */
   get isUsable(): boolean {
     return !this.#isGone && !this.socket.destroyed;
+  }
+
+  /** A part of what was written waits for the system to take it. */
+  get hasUnsent(): boolean {
+    return this.socket.writableLength > 0;
   }
 
   resume(): void {

@@ -51,7 +51,7 @@ export class UpstreamPool {
   release(connection: UpstreamConnection, nowMs: number): void {
     connection.user = null;
     if (!connection.isUsable) return;
-    if (this.#isRetired || connection.writer.hasUnsent) {
+    if (this.#isRetired || connection.hasUnsent) {
       connection.destroy();
       return;
     }
