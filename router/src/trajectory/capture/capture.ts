@@ -232,8 +232,8 @@ export class Capture {
     const { pieces } = this.tokenizer;
     const aligned = text === null ? alignUnseen(pieces, ids, isStopped) : alignSampled(pieces, ids, text, isStopped);
     const versions = coveringSpans(sampled, 0, facts.asked);
-    const isCut = sampled.finishReason === '';
-    const line = { id, session, owner, index, continued, versions, logprobs: sampled.logprobs, isCut };
+    const { logprobs, finishReason } = sampled;
+    const line = { id, session, owner, index, continued, versions, logprobs, finishReason };
     placeTurn(forest, start, aligned, line, version);
     this.counts.turns++;
     const path = this.#pathOf(prompt, sampled);

@@ -22,8 +22,7 @@ export interface PlacedTurn {
   readonly logprobs: Float64Array | null;
   /** Positions in what was sampled. */
   readonly versions: readonly VersionSpan[];
-  /** Its stream was truncated. */
-  readonly isCut: boolean;
+  readonly finishReason: string;
 }
 
 /** Puts what a turn sampled behind its prompt, and says that the turn ended there. @param start held */
@@ -31,7 +30,7 @@ export function placeTurn(
   forest: TokenForest,
   start: Place,
   sampled: AlignedTokens,
-  { id, session, owner, index, continued, logprobs, versions, isCut }: PlacedTurn,
+  { id, session, owner, index, continued, logprobs, versions, finishReason }: PlacedTurn,
   version: number,
 ): void {
   const length = sampled.ids.length;
@@ -45,6 +44,7 @@ export function placeTurn(
   if (owner !== null && parent !== null && parent.owner !== null && parent.owner !== owner) {
     parent.owner.isForked = true;
   }
+  const isCut = finishReason === '' || finishReason === 'abort';
   const line = { parent, keeps, digest, isAmbiguous: continued?.isAmbiguous === true, isCut };
   const endOf = (shared: number): TurnEnd => {
     const own = shared === 0 ? null : (logprobs?.slice(0, shared) ?? null);

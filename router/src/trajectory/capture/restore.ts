@@ -211,7 +211,7 @@ export class Restore {
         continued: before === null ? null : { end: before.end, keeps, isAmbiguous },
         logprobs: logprobs.every(Number.isNaN) ? null : logprobs,
         versions,
-        isCut: turn.finishReason === '',
+        finishReason: turn.finishReason,
       };
       const place = (): void => {
         const end = forest.insert(start, runOf(given, null, false), version);

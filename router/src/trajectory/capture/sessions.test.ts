@@ -215,6 +215,36 @@ test('samples with the same text and other ids: each session goes on from its ow
   assert.equal(back.ambiguous, true);
 });
 
+test('a turn that ends within a letter is not continued there by a text with the whole letter', async () => {
+  for (const session of ['s', '']) {
+    const scene = await start();
+    const letter = [...Buffer.from('é')];
+    const cut: Said = { ids: letter.slice(0, 1), logprob: -1, version: '1', text: '', finish: 'abort' };
+    const whole = { ...said(-2, [...letter, ...encode(' call'), endOfTurn]), version: '1' };
+    await scene.ask({ session, prompt: PROMPT, said: cut });
+    await scene.ask({ session, prompt: PROMPT, said: whole });
+    const { ids } = await scene.ask({ session, prompt: `${PROMPT}é<|im_end|>${TOOL}`, said: said(-3) });
+    assert.equal(decode(ids), `${PROMPT}é<|im_end|>${TOOL}`);
+    if (session !== '') {
+      assert.deepEqual(ids, [...encode(PROMPT), ...letter, endOfTurn, ...encode(TOOL)]);
+      assert.equal(scene.turns.at(-1)!.parent, scene.turns[1]!.id);
+    }
+  }
+});
+
+test('a client that repeats a request whose stream was truncated, and keeps a part of the new response', async () => {
+  const scene = await start();
+  const ids = [...encode(' of'), ...encode('ten'), ...encode(' call'), ...encode(' the')];
+  await scene.ask({ session: 's', prompt: PROMPT, said: { ...said(-1, ids.slice(0, 2)), finish: 'abort' } });
+  const whole = said(-2, ids);
+  await scene.ask({ session: 's', prompt: PROMPT, said: whole });
+  const second = said(-9, encode('done'));
+  const prompt = `${PROMPT}${decode(ids.slice(0, 3))}${TOOL}`;
+  const { ids: sent, turn } = await scene.ask({ session: 's', prompt, said: second });
+  assert.deepEqual(sent, [...encode(PROMPT), ...ids.slice(0, 3), ...encode(TOOL)]);
+  assertLine(scene, turn, [{ ...said(-2, ids.slice(0, 3)), version: '2' }, second], encode(TOOL));
+});
+
 test('many sessions at one place stay cheap, and each goes on from its own turn', async () => {
   const scene = await start();
   const names = Array.from({ length: 1_000 }, (_, n) => `s${n}`);

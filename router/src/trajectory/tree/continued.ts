@@ -27,14 +27,17 @@ export function continuedAt(place: Spot, session: KnownSession | null, isNamed =
 function ownAt(place: Spot, session: KnownSession): Continued | null {
   const above = endAbove(place, (mark) => session.at(mark));
   const keeps = above?.keeps ?? 0;
-  const part = partOf(place, session, keeps);
-  if (part !== null) return part;
+  const part = partOf(place, session, above === null ? 0 : partsFrom(above.end, keeps));
+  if (part !== null && part.keeps > keeps) return part;
   if (above === null) return null;
   const { end, marks } = above;
   // One may have ended there while of another one only what stopped it is left out.
   const isOther = marks.some((mark) => mark.isMixedIn(session.name) || session.at(mark)!.digest !== end.digest);
   return { end, keeps, isAmbiguous: isOther || isPartOfOther(place, session, end, keeps) };
 }
+
+/** Where turns begin of which a part may follow an end. A client that repeats a request whose stream was truncated may get more than before. */
+export const partsFrom = ({ isCut, from }: TurnEnd, keeps: number): number => (isCut ? from : keeps);
 
 /** Whether what is kept of a turn is the beginning of what another turn of the session sampled: the client may have kept a part of that. */
 function isPartOfOther(place: Spot, session: KnownSession, end: TurnEnd, keeps: number): boolean {

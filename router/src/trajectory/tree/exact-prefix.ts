@@ -1,6 +1,6 @@
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { encodeRest } from '../tokens/tokenizer.ts';
-import { type Found, findText } from './find-text.ts';
+import { type Found, findText, isInLetter } from './find-text.ts';
 import type { KnownSession } from './known-session.ts';
 import { textOfLast } from './path.ts';
 import { type Place, type TreeNode, release } from './tree-node.ts';
@@ -93,8 +93,7 @@ async function partBefore(
   for (let i = 0; i < MAX_STEPS_BACK && textBytes > beyond; i++) {
     const place = step.node.hold(step.at);
     try {
-      const isInLetter = (bytes[textBytes] ?? 0) >> 6 === 2;
-      if (!isInLetter && (isOwn || (await agrees(tokenizer, place, bytes, textBytes)))) {
+      if (!isInLetter(bytes, textBytes) && (isOwn || (await agrees(tokenizer, place, bytes, textBytes)))) {
         return await withRest(tokenizer, place, textBytes, bytes, false);
       }
       const { node, at } = place;

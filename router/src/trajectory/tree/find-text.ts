@@ -1,4 +1,4 @@
-import { partOf } from './continued.ts';
+import { partOf, partsFrom } from './continued.ts';
 import type { KnownSession } from './known-session.ts';
 import { type Mark, type TurnEnd, isNewer } from './mark.ts';
 import { tokensAt } from './path.ts';
@@ -36,6 +36,9 @@ export interface TextMatch {
    */
   readonly stopped: (Found & Pick<TextMatch, 'isAmbiguous'>) | null;
 }
+
+/** Whether the byte at a position continues a letter of UTF-8. */
+export const isInLetter = (text: Buffer, at: number): boolean => (text[at] ?? 0) >> 6 === 2;
 
 /** A way down the tree, with the last end of a turn on it: of the request's session, and of any. */
 interface Way {
@@ -83,6 +86,8 @@ class Search {
     for (const mark of node.marks ?? []) {
       if (mark.kind === 'prompt' || mark.at > tokens) continue;
       const place = placeAt(mark.at);
+      // What follows there can't be encoded on its own.
+      if (isInLetter(text, place.textBytes)) continue;
       any = this.any.add({ ...place, mark, end: mark.unnamed! }, any);
       const end = session?.at(mark) ?? null;
       if (end !== null) own = this.own.add({ ...place, mark, end }, own);
@@ -181,10 +186,11 @@ function markedOf(
 /** Places in the middle of what the session sampled itself, behind its last end: its client kept a part of it. */
 function insideOwn({ inside, own: { best } }: Search, session: KnownSession): TextMatch['inside'] {
   const found: Found[] = [];
+  const after = best === null ? 0 : partsFrom(best.end, tokensAt(best));
   for (const { node, at, textBytes, own } of inside) {
     if (textBytes <= (best?.textBytes ?? 0) || found.length === MAX_INSIDE) break;
     if (own !== best || !node.isSampled) continue;
-    const part = partOf({ node, at }, session, best === null ? 0 : tokensAt(best));
+    const part = partOf({ node, at }, session, after);
     const kept = part === null ? 0 : part.keeps - node.depth;
     if (kept > 0) found.push({ node, at: kept, textBytes: textBytes - node.textBefore(at) + node.textBefore(kept) });
   }

@@ -23,7 +23,7 @@ export interface TurnEnd {
   readonly digest: number;
   /** That it continues `parent` is a choice between turns that differ. */
   readonly isAmbiguous: boolean;
-  /** Its stream was truncated. */
+  /** Its stream was truncated, or its generation aborted. */
   readonly isCut: boolean;
 }
 
