@@ -3,7 +3,7 @@ import type { Capture, TurnFacts } from '../capture/capture.ts';
 import { tokenIds } from '../capture/sampled.ts';
 import { TurnIds } from '../capture/turn-id.ts';
 import { treeName } from '../capture/restore.ts';
-import { answerValues } from '../chat/read-answer.ts';
+import { answerValues } from '../capture/answer-values.ts';
 import { release } from '../tree/tree-node.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import { askingForRawMessages, withoutRawMessages } from './raw-messages.ts';

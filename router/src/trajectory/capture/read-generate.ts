@@ -1,8 +1,15 @@
 import { markOf } from './experts-cutter.ts';
 import { indexerOf } from './tensors.ts';
 import { topTokens } from './top-tokens.ts';
-import { type AnswerVersions, versionsOf } from './read-completions.ts';
-import { type OutputSpan, type Sampled, Unreadable, logprobOf, tokenIds } from './sampled.ts';
+import {
+  type AnswerVersions,
+  type OutputSpan,
+  type Sampled,
+  Unreadable,
+  logprobOf,
+  tokenIds,
+  versionsOf,
+} from './sampled.ts';
 
 /** An answer of SGLang's `/generate`, or one event of its stream (0.5). */
 interface GenerateAnswer {

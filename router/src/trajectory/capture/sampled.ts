@@ -53,6 +53,21 @@ export interface WrittenSpan {
 
 export const spanOf = ({ version, start, end }: WrittenSpan): OutputSpan => ({ version: String(version), start, end });
 
+/** The version, or the versions, that SGLang names in whole answers: of completions and chats those of the first choice. */
+export interface AnswerVersions {
+  readonly weight_version?: string | number | null;
+  /** From 0.5.19 on. */
+  readonly weight_versions?: readonly WrittenSpan[] | null;
+}
+
+/** What an answer, or the `meta_info` of a choice, names. */
+export function versionsOf(named: AnswerVersions | null): Pick<Sampled, 'spans' | 'endVersion'> {
+  const spans = named?.weight_versions ?? [];
+  const last = named?.weight_version ?? null;
+  if (spans.length > 0 || last === null) return { spans: spans.map(spanOf), endVersion: null };
+  return { spans: [], endVersion: String(last) };
+}
+
 /** An answer that can't be read, and why. */
 export class Unreadable extends Error {}
 

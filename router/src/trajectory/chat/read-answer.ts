@@ -1,5 +1,4 @@
-import { dataLines } from '../../kit/sse.ts';
-import { Unreadable } from '../capture/sampled.ts';
+import { answerValues } from '../capture/answer-values.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
 import { type Answer, type ChatSample, readChat } from './read-chat.ts';
 import { mended } from './torn-stream.ts';
@@ -12,28 +11,11 @@ const DONE = /(^|\n)data: ?\[DONE\]/;
  * `Unreadable`.
  */
 export function readAnswer(isStream: boolean, bytes: Buffer, pieces: TokenPieces): readonly ChatSample[] {
-  const values = answerValues(isStream, bytes);
+  const values: Answer[] = answerValues(isStream, bytes);
   const isWhole =
     !isStream || (DONE.test(bytes.toString('latin1')) && values.every(({ error }) => error === undefined));
   if (isWhole) return readChat(values);
   const { values: left, finished } = mended(values, pieces);
   if (left.length === 0) return [];
   return readChat(left).map((sample) => ({ ...sample, isTorn: !finished.has(sample.index) }));
-}
-
-/** The JSON of an answer's body, or of its events. Throws `Unreadable`. */
-export function answerValues(isStream: boolean, bytes: Buffer): Answer[] {
-  const text = bytes.toString('utf8');
-  if (!isStream) return [parse(text)];
-  return dataLines(text)
-    .filter((data) => data.startsWith('{'))
-    .map(parse);
-}
-
-function parse(text: string): Answer {
-  try {
-    return JSON.parse(text) as Answer;
-  } catch (error) {
-    throw new Unreadable((error as Error).message);
-  }
 }

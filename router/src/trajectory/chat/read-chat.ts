@@ -1,8 +1,7 @@
 import { markOf } from '../capture/experts-cutter.ts';
-import { type AnswerVersions, versionsOf } from '../capture/read-completions.ts';
 import { indexerOf } from '../capture/tensors.ts';
 import { topTokens } from '../capture/top-tokens.ts';
-import { type Sampled, Unreadable, logprobOf } from '../capture/sampled.ts';
+import { type AnswerVersions, type Sampled, Unreadable, logprobOf, tokenIds, versionsOf } from '../capture/sampled.ts';
 import type { Message, ToolCall } from './message.ts';
 
 /** A choice of an answer: what was sampled, and the message that it is. */
@@ -52,6 +51,7 @@ export interface Choice {
   readonly meta_info?: MetaInfo | null;
   /** vLLM. */
   readonly routed_experts?: unknown;
+  readonly indexer_topk?: unknown;
 }
 
 interface ChatLogprob {
@@ -95,6 +95,8 @@ interface Growing {
   promptIds: readonly number[] | null;
   /** Which value its routed experts are; -1: it has none. */
   experts: number;
+  /** What its sparse attention looked at, where the choice itself has it. */
+  indexer: unknown;
 }
 
 /** The choices of an answer, a whole one or the events of a stream. Throws `Unreadable` where ids are missing. */
@@ -144,6 +146,7 @@ function grow(growing: Map<number, Growing>, choice: Choice, count: number): voi
       info: null,
       promptIds: null,
       experts: -1,
+      indexer: null,
     };
     growing.set(index, own);
   }
@@ -159,6 +162,7 @@ function grow(growing: Map<number, Growing>, choice: Choice, count: number): voi
   if (typeof choice.finish_reason === 'string') own.finishReason = choice.finish_reason;
   own.promptIds = choice.prompt_token_ids ?? own.promptIds;
   const info = choice.meta_info ?? null;
+  own.indexer ??= choice.indexer_topk ?? null;
   own.experts = Math.max(own.experts, markOf(choice.routed_experts), markOf(info?.routed_experts));
   if (info?.output_token_logprobs === undefined) return;
   own.info = info;
@@ -191,14 +195,14 @@ function sampleOf(index: number, choice: Growing, versions: AnswerVersions | nul
   return {
     index,
     message,
-    ids: Int32Array.from(ids),
+    ids: tokenIds(ids),
     logprobs: logprobsOf(choice, ids.length),
     finishReason: info?.finish_reason?.type ?? finishReason,
     ...versionsOf(info?.weight_version === undefined ? versions : info),
     promptTokens: -1,
     isTorn: false,
     cachedTokens: info?.cached_tokens ?? -1,
-    ...indexerOf(info?.indexer_topk, info?.indexer_topk_num_layers),
+    ...indexerOf(info?.indexer_topk ?? choice.indexer, info?.indexer_topk_num_layers),
     ...topTokens(info?.output_top_logprobs ?? choice.top, ids.length),
   };
 }

@@ -2,7 +2,8 @@ import { type Turn, latencyOf } from '../turn.ts';
 import type { ChatSession } from './chat-session.ts';
 import { asNumbers } from '../logprobs.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
-import { answerValues, readAnswer } from './read-answer.ts';
+import { answerValues } from '../capture/answer-values.ts';
+import { readAnswer } from './read-answer.ts';
 import { idsUpTo } from './session-tree.ts';
 
 /**

@@ -1,7 +1,7 @@
 import { scanMembers } from '../../kit/json-scan.ts';
 import { bufferOf } from '../../kit/bytes.ts';
 import { readCall } from '../calls/read-call.ts';
-import { answerValues } from '../chat/read-answer.ts';
+import { answerValues } from '../capture/answer-values.ts';
 import type { Turn } from '../turn.ts';
 
 /** A call whose tokens are not known, as text. */

@@ -1,5 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { answerTokens } from './answer-tokens.ts';
+import { answerValues } from '../capture/answer-values.ts';
+import { readAnswer } from '../capture/read-answer.ts';
+import { dialectOf } from '../capture/read-request.ts';
+import { readChat } from '../chat/read-chat.ts';
 import { askingForIds } from './asking-for-ids.ts';
 import { Caller } from './caller.ts';
 import type { RecordedCall } from './recording.ts';
@@ -78,12 +81,25 @@ async function ask(caller: Caller, call: RecordedCall): Promise<Replayed> {
       const reason = `${status} ${body.slice(0, 200)}`;
       return { call, verdict: { kind: 'failed', reason }, ttftMs, totalMs, tokens: 0 };
     }
-    const samples = answerTokens(body, isEventStream) ?? [];
+    const samples = answerTokens(call.path, isEventStream, body);
     const tokens = samples.reduce((sum, ids) => sum + ids.length, 0);
     return { call, verdict: compare(call.samples, samples), ttftMs, totalMs, tokens };
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     return { call, verdict: { kind: 'failed', reason: code ?? message }, ttftMs: 0, totalMs: 0, tokens: 0 };
+  }
+}
+
+/** The ids of each sample of an answer; none where the answer does not tell all of them. */
+export function answerTokens(path: string, isEventStream: boolean, body: string): readonly (readonly number[])[] {
+  const bytes = Buffer.from(body);
+  const dialect = dialectOf(path);
+  try {
+    const samples =
+      dialect === null ? readChat(answerValues(isEventStream, bytes)) : readAnswer(dialect, isEventStream, bytes);
+    return samples.toSorted((a, b) => a.index - b.index).map(({ ids }) => [...ids]);
+  } catch {
+    return [];
   }
 }
 
