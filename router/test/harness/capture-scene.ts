@@ -61,7 +61,6 @@ export class CaptureScene {
       expectVersions: () => {},
       learned: () => {},
       stored: () => writer.stored(),
-      copies: true,
     };
     this.captured = captureCalls(options, keeper, null, writer);
   }

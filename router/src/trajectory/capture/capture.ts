@@ -93,8 +93,6 @@ export interface TurnKeeper {
   learned(version: LearnedVersion): void;
   /** Resolves when what was put before is in the store; with false where the store does not take it. */
   stored(): Promise<boolean>;
-  /** By the time `put` returns it has copied the tokens of the turn: their memory is used again. */
-  readonly copies: boolean;
 }
 
 const NOTHING_BESIDE: KeptBeside = { experts: null, request: null, answer: null };
@@ -115,8 +113,6 @@ export class Capture {
   /** null: turns that are not in the trees are nowhere. */
   readonly restore: Restore | null;
   readonly #keeper: TurnKeeper;
-  /** For the tokens of one turn. */
-  #memory = new ArrayBuffer(0);
   readonly #ids = new TurnIds();
 
   constructor(tokenizer: Tokenizer, forest: TokenForest, keeper: TurnKeeper, past: PastTurns | null = null) {
@@ -129,12 +125,9 @@ export class Capture {
   /** Finds the tokens of a prompt and puts the new ones into the tree. The place it answers is held. */
   open(tree: string, prompt: GivenPrompt, { tenant, ...options }: AskedWith): OpenPrompt | Promise<OpenPrompt> {
     const restoring = this.restore?.wanted(tree, tenant, options.session) ?? null;
-    if (restoring !== null) {
-      // Ids are in memory that is used again meanwhile.
-      const kept = typeof prompt === 'string' ? prompt : prompt.slice();
-      return restoring.then(() => this.#open(tree, kept, options));
-    }
-    return this.#open(tree, prompt, options);
+    return restoring === null
+      ? this.#open(tree, prompt, options)
+      : restoring.then(() => this.#open(tree, prompt, options));
   }
 
   #open(
@@ -254,18 +247,7 @@ export class Capture {
     const keeps = continued?.keeps ?? 0;
     const start = tokens - keeps;
     const length = start + ids.length;
-    // In one piece: memory that V8 does not look into costs by the piece.
-    if (!this.#keeper.copies) this.#memory = new ArrayBuffer(13 * length);
-    else if (this.#memory.byteLength < 13 * length) this.#memory = new ArrayBuffer(26 * length);
-    const path = {
-      logprobs: new Float64Array(this.#memory, 0, length),
-      ids: new Int32Array(this.#memory, 8 * length, length),
-      mask: new Uint8Array(this.#memory, 12 * length, length),
-    };
-    if (this.#keeper.copies) {
-      path.logprobs.fill(0);
-      path.mask.fill(0, 0, start);
-    }
+    const path = { logprobs: new Float64Array(length), ids: new Int32Array(length), mask: new Uint8Array(length) };
     writeIds(end, keeps, path.ids);
     path.ids.set(ids, start);
     if (logprobs !== null) path.logprobs.set(logprobs, start);

@@ -89,7 +89,7 @@ const keptTurns =
 
 /** A store that a test takes away. */
 class AwayStore extends MemoryStore {
-  override readonly copies = false;
+  override readonly isInMemory = false;
   isFull = false;
   isAway = false;
 

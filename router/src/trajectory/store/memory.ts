@@ -38,7 +38,7 @@ const inOrder = (turns: readonly KeptTurn[]): KeptTurn[] => turns.toSorted((a, b
  */
 export class MemoryStore implements TrajectoryStore {
   readonly place = 'memory';
-  readonly copies: boolean = true;
+  readonly isInMemory: boolean = true;
   onEvicted: NonNullable<TrajectoryStore['onEvicted']> = () => {};
   readonly #limitBytes: number;
   /** By tenant, then by session key. */

@@ -40,8 +40,8 @@ export class PackingStore implements TrajectoryStore {
     return this.#inner.place;
   }
 
-  get copies(): boolean {
-    return this.#inner.copies;
+  get isInMemory(): boolean {
+    return this.#inner.isInMemory;
   }
 
   put(turns: readonly Turn[]): Soon<void> {

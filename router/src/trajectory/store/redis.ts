@@ -43,7 +43,7 @@ function partsOf(key: string): { tenant: string; session: string } {
 /** Turns in a Redis or Valkey server, which several routers may share. A turn is a hash: outline, arrays, bodies. */
 export class RedisStore implements TrajectoryStore {
   readonly place: string;
-  readonly copies = false;
+  readonly isInMemory = false;
   readonly #link: RedisLink;
 
   constructor(link: RedisLink, place: string) {

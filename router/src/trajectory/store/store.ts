@@ -49,8 +49,8 @@ export type Soon<T> = T | Promise<T>;
 export interface TrajectoryStore extends TurnStore {
   /** For people: where it keeps them. Shows no password. */
   readonly place: string;
-  /** It never waits, and has copied the tokens of what is put by the time it returns: their memory may be used again. */
-  readonly copies: boolean;
+  /** Turns are put one by one, at once; other stores get batches. */
+  readonly isInMemory: boolean;
   /** Told of each session that has to make room for newer ones, and of its files. */
   onEvicted?: (session: string, tenant: string, experts: readonly RoutedExperts[]) => void;
   /** Sessions that have a turn which the query wants, in the order of their first turns; `after` is a first turn. */

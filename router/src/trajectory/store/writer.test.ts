@@ -8,7 +8,7 @@ import { TurnWriter } from './writer.ts';
 
 /** A store whose failures are the test's. */
 class FickleStore extends MemoryStore {
-  override readonly copies = false;
+  override readonly isInMemory = false;
   readonly batches: number[] = [];
   refuses: (turn: Turn) => boolean = () => false;
 

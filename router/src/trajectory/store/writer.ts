@@ -82,11 +82,6 @@ export class TurnWriter {
     };
   }
 
-  /** What is put may be changed at once, as far as its tokens are concerned. */
-  get copies(): boolean {
-    return this.store.copies;
-  }
-
   /** @param before the same turn as it was put when less of it was known */
   put(turn: Turn, before?: Turn): void {
     this.#unknownLogprobs += (turn.unknownLogprobs ?? 0) - (before?.unknownLogprobs ?? 0);
@@ -102,7 +97,7 @@ export class TurnWriter {
         return;
       }
     }
-    if (this.store.copies) {
+    if (this.store.isInMemory) {
       this.#putAtOnce(turn);
       return;
     }
@@ -141,7 +136,7 @@ export class TurnWriter {
 
   /** What was learned of a turn after it was put, whether it is in the store by now or not. */
   amend(amendment: TurnAmendment): void {
-    if (this.store.copies) {
+    if (this.store.isInMemory) {
       void this.store.amend([amendment]);
       return;
     }
