@@ -1,14 +1,13 @@
 import { callCalls } from './calls/call-calls.ts';
 import { captureCalls } from './capture/capture-calls.ts';
-import { expertsCalls } from './capture/experts-calls.ts';
 import { ExpertsFiles } from './capture/experts-files.ts';
+import type { ExpertsPiece } from './capture/experts-tap.ts';
 import { chatCalls } from './chat/chat-calls.ts';
 import { exportCalls } from './export/export-calls.ts';
 import type { LedgerOptions } from './ledger.ts';
 import { defaultMemoryBytes } from './memory-limit.ts';
 import { openStore } from './store/open.ts';
 import { sessionCalls } from './session-calls.ts';
-import { SessionEnds } from './session-ends.ts';
 import { Expiry } from './store/expiry.ts';
 import { storeCalls } from './store/store-calls.ts';
 import { filesOf } from './store/store.ts';
@@ -28,8 +27,6 @@ export async function ledgerCalls(options: LedgerOptions) {
     lostParts: () => files?.lost ?? 0,
     expired: () => expiry?.expired ?? 0,
   });
-  const sessionEnds = new SessionEnds();
-  sessionEnds.listen(ended);
   const { letGo, evicted, lost, chatsSettled, ...chats } = chatCalls({
     tokenizer,
     tokenizerPath: options.tokenizerPath,
@@ -57,10 +54,19 @@ export async function ledgerCalls(options: LedgerOptions) {
   return {
     ...calls,
     ...textCalls,
-    ...expertsCalls(files),
+    // Without a data folder no routed experts are kept.
+    expertsPiece(piece: ExpertsPiece): void {
+      files?.take(piece);
+    },
+    expertsEnd({ key, cut, description }: { key: number; cut: number; description: string }): void {
+      files?.end(key, cut, description);
+    },
+    expertsDrop(key: number): void {
+      files?.drop(key);
+    },
     ...stored,
     ...chats,
-    ...sessionCalls({ writer, sessionEnds, settled: allSettled }),
+    ...sessionCalls({ writer, onEnded: ended, settled: allSettled }),
     ...exportCalls(writer, dataDir, async () => {
       await allSettled();
       await writer.flush();

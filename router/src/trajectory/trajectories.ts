@@ -1,6 +1,7 @@
 import type { Config } from '../config/options.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Logger } from '../observe/log.ts';
+import { sessionOf } from '../classify/routing-keys.ts';
 import type { Observer } from '../observe/observer.ts';
 import type { Plugin } from '../plugin.ts';
 import type { VersionLabels } from '../fleet/version-labels.ts';
@@ -8,7 +9,6 @@ import { CallRecorder } from './calls/call-recorder.ts';
 import { AnswerCapture, type AnswerCaptureParts } from './capture/answer-capture.ts';
 import { ExpertsRoad, ExpertsTap } from './capture/experts-tap.ts';
 import type { EndedTurn } from './capture/turn-ends.ts';
-import { endedSessions } from './ended-sessions.ts';
 import { Ledger } from './ledger.ts';
 import { VersionBrackets } from './version-brackets.ts';
 import { defaultMemoryBytes, machineMemory } from './memory-limit.ts';
@@ -240,3 +240,17 @@ export class Trajectories {
     this.#saidEvicted = this.#state.evictedLive;
   }
 }
+
+/**
+ * Reports the sessions whose client says with a request that it is the last one (`x-turnout-session-end: 1`). Stands after the observer
+ * that ends plugins' turns, so that the turn of that request is known before.
+ */
+const endedSessions = (report: (end: SessionEnd) => void, sessionHeaders: readonly string[]): Observer => ({
+  finished(x) {
+    const isLast = x.isLastTurn || x.head.get('x-turnout-session-end') === '1';
+    // A refused request reached no engine: its client will send it again.
+    if (!isLast || x.outcome === 'refused') return;
+    const session = sessionOf(x, sessionHeaders);
+    if (session !== '') report({ session, tenant: x.tenant });
+  },
+});

@@ -1,5 +1,6 @@
+import { textOf } from '../chat/message.ts';
+import { type Answer, readChat } from '../chat/read-chat.ts';
 import { answerValues } from './answer-values.ts';
-import { readCompletions } from './read-completions.ts';
 import { readGenerate, readGenerateEvents } from './read-generate.ts';
 import { readInference } from './read-inference.ts';
 import type { CaptureDialect } from './read-request.ts';
@@ -11,4 +12,20 @@ export function readAnswer(dialect: CaptureDialect, isStream: boolean, bytes: Bu
   if (dialect === 'completions') return readCompletions(values);
   if (dialect === 'inference') return readInference(values);
   return isStream ? readGenerateEvents(values) : readGenerate(values[0]);
+}
+
+/**
+ * A whole answer of `/v1/completions` with `return_token_ids` (vLLM 0.10 and later, SGLang), or the events of a stream as far as it came: each
+ * with what is new. Its choices are those of a chat, with a text in place of a message.
+ */
+function readCompletions(values: readonly Answer[]): Sampled[] {
+  const events = values.filter(({ choices, error }) => choices !== undefined && error === undefined);
+  if (events.every(({ choices = [] }) => choices.length === 0)) return [];
+  return readChat(events).map(({ message, promptIds, isTorn: _, logprobs, ...sample }) => ({
+    ...sample,
+    text: Buffer.from(textOf(message.content) ?? ''),
+    promptTokens: promptIds?.length ?? -1,
+    // None are known where the request asks for none.
+    logprobs: logprobs?.every(Number.isNaN) === true ? null : logprobs,
+  }));
 }

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { withMembers } from '../../kit/json-edit.ts';
 import { answerValues } from '../capture/answer-values.ts';
 import { readAnswer } from '../capture/read-answer.ts';
 import { dialectOf } from '../capture/read-request.ts';
 import { readChat } from '../chat/read-chat.ts';
-import { askingForIds } from './asking-for-ids.ts';
 import { Caller } from './caller.ts';
 import type { RecordedCall } from './recording.ts';
 
@@ -88,6 +88,19 @@ async function ask(caller: Caller, call: RecordedCall): Promise<Replayed> {
     const { code, message } = error as NodeJS.ErrnoException;
     return { call, verdict: { kind: 'failed', reason: code ?? message }, ttftMs: 0, totalMs: 0, tokens: 0 };
   }
+}
+
+/** vLLM and SGLang; of a chat's streams SGLang tells all ids at their end only. An engine leaves out what it doesn't know. */
+const WISHES: Readonly<Record<string, readonly string[]>> = {
+  '/v1/completions': ['return_token_ids'],
+  '/v1/chat/completions': ['return_token_ids', 'return_output_ids_in_sglext'],
+};
+
+/** A request that asks for the ids of what is sampled, too: those of a recorded chat were told to its router, not to its client. */
+function askingForIds(path: string, body: Buffer): Buffer {
+  const wishes = WISHES[path];
+  if (wishes === undefined) return body;
+  return withMembers(body, Object.fromEntries(wishes.map((name) => [name, 'true']))) ?? body;
 }
 
 /** The ids of each sample of an answer; none where the answer does not tell all of them. */
