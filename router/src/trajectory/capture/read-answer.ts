@@ -21,11 +21,14 @@ export function readAnswer(dialect: CaptureDialect, isStream: boolean, bytes: Bu
 function readCompletions(values: readonly Answer[]): Sampled[] {
   const events = values.filter(({ choices, error }) => choices !== undefined && error === undefined);
   if (events.every(({ choices = [] }) => choices.length === 0)) return [];
-  return readChat(events).map(({ message, promptIds, isTorn: _, logprobs, ...sample }) => ({
-    ...sample,
-    text: Buffer.from(textOf(message.content) ?? ''),
-    promptTokens: promptIds?.length ?? -1,
-    // None are known where the request asks for none.
-    logprobs: logprobs?.every(Number.isNaN) === true ? null : logprobs,
-  }));
+  return readChat(events).map((choice) => {
+    const { message, promptIds, isTorn: _, logprobs, ...sample } = choice;
+    return {
+      ...sample,
+      text: Buffer.from(textOf(message.content) ?? ''),
+      promptTokens: promptIds?.length ?? -1,
+      // None are known where the request asks for none.
+      logprobs: logprobs?.every(Number.isNaN) === true ? null : logprobs,
+    };
+  });
 }
