@@ -36,7 +36,7 @@ stream.on('end', () => {
     const skipped = counts.skipped > 0 ? `, ${counts.skipped} skipped` : '';
     process.stdout.write(
       `\nNext: npm run demo (rollouts over simulated engines) · npm run test:real (real vLLM and SGLang on the CPU) · npm run bench\n` +
-        `${counts.passed} passed, ${counts.failed} failed${skipped}\n`,
+        `${counts.passed} passed, ${counts.failed} failed${skipped} on Node.js ${process.version}\n`,
     );
   });
 });
