@@ -1,6 +1,6 @@
 import type { Hono } from 'hono';
 import { z } from 'zod';
-import { checkJson } from './check-input.ts';
+import { checkJson } from '../config/check-input.ts';
 
 /** What the control API does to policies and sessions. */
 export interface PolicyControl {

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Hono } from 'hono';
 import { z } from 'zod';
 import type { Fleet } from '../fleet/fleet.ts';
-import { checkJson } from './check-input.ts';
+import { checkJson } from '../config/check-input.ts';
 
 const LOOK_EVERY_MS = 20;
 

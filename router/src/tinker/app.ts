@@ -1,7 +1,7 @@
 import type { Context, Hono } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import { z } from 'zod';
-import { messageFor } from '../config/value-messages.ts';
+import { checkJson } from '../config/check-input.ts';
 import type { Exchange } from '../exchange.ts';
 import { jsonOf, protobufOf } from './encode-result.ts';
 import type { Failed, Future, Futures } from './futures.ts';
@@ -20,7 +20,7 @@ export interface TinkerContext {
   /** Resolves when sessions are where a restart finds them. */
   readonly flush: () => Promise<void>;
   /** How long a poll waits for its result. The SDK's transports end a request after 45 s. */
-  readonly pollMs: number;
+  readonly pollMs: () => number;
 }
 
 const session = z.object({ session_id: z.string() });
@@ -96,7 +96,7 @@ export function addTinkerRoutes(routes: Hono, context: TinkerContext): void {
     if (given instanceof Response) return given;
     const future = find(c, futures, given.request_id);
     if (future instanceof Response) return future;
-    if (future.result === null) await futures.wait([future], pollMs, (stop) => whenGone(c, stop));
+    if (future.result === null) await futures.wait([future], pollMs(), (stop) => whenGone(c, stop));
     const { result } = future;
     if (result === null) return c.json({ type: 'try_again', request_id: future.id, queue_state: 'active' }, 408);
     futures.fetched(future);
@@ -109,7 +109,7 @@ export function addTinkerRoutes(routes: Hono, context: TinkerContext): void {
     const clone = target.cloned_sampler_id ?? 0;
     const wanted = `${tenantOf(c)} ${target.sampling_session_id} ${clone}`;
     const news = (): Future[] => futures.finishedAfter(wanted, cursor ?? 0);
-    const ms = Math.min(pollMs, (timeout ?? Infinity) * 1000);
+    const ms = Math.min(pollMs(), (timeout ?? Infinity) * 1000);
     if (news().length === 0 && ms > 0) await futures.wait(futures.openOf(wanted), ms, (stop) => whenGone(c, stop));
     const finished = news();
     const completions = finished.map(({ id, result }) => ({
@@ -149,16 +149,8 @@ const refuse = (c: Context<Env>, status: ContentfulStatusCode, detail: string): 
 
 /** Reads a small body; fields that are not known are ignored. */
 function read<T>(c: Context<Env>, schema: z.ZodType<T>): T | Response {
-  let value: unknown;
-  try {
-    value = JSON.parse(bodyOf(c).toString());
-  } catch {
-    return refuse(c, 400, 'The body is not valid JSON.');
-  }
-  const checked = schema.safeParse(value, { error: messageFor });
-  if (checked.success) return checked.data;
-  const problems = checked.error.issues.map(({ path, message }) => `${path.join('.') || 'body'}: ${message}`);
-  return refuse(c, 422, problems.join('; '));
+  const { data, problem } = checkJson(schema, bodyOf(c).toString());
+  return problem === null ? data : refuse(c, 422, problem);
 }
 
 function find(c: Context<Env>, futures: Futures, id: string): Future | Response {

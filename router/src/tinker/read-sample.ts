@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { messageFor } from '../config/value-messages.ts';
+import { checkInput } from '../config/check-input.ts';
 import { MemberFinder, keyIs, readString, scanItems, scanMembers } from '../kit/json-scan.ts';
 import type { Sample } from './sample.ts';
 
@@ -62,12 +62,8 @@ export function readSample(body: Buffer): Sample | Invalid {
     const value = rest[name] ?? null;
     if (value !== null && value !== 0) return invalid(`${name}: this server does not support it`);
   }
-  const checked = schema.safeParse(rest, { error: messageFor });
-  if (!checked.success) {
-    const problems = checked.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`);
-    return invalid(problems.join('; '));
-  }
-  const { data } = checked;
+  const { data, problem } = checkInput(schema, rest);
+  if (problem !== null) return invalid(problem);
   const { sampling_session_id: session, seq_id: seqId, base_model: baseModel, model_path: modelPath } = data;
   const hasSession = typeof session === 'string';
   if (hasSession && (seqId ?? null) === null) return invalid('seq_id: missing beside sampling_session_id', 422);

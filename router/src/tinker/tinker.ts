@@ -15,7 +15,6 @@ import { Sampling } from './sampling.ts';
 import { Sessions } from './sessions.ts';
 import { Weights } from './weights.ts';
 
-const POLL_MS = 30_000;
 /** Prompts of a million tokens. */
 const MAX_BODY_BYTES = 67_108_864;
 
@@ -70,7 +69,14 @@ export function startTinker({ live, fleet, models, dispatch, state, policyFor, l
     },
     baseModel: () => catalogue()[0]?.model_name ?? '',
   });
-  const context = { sessions, futures, desk, models: catalogue, flush: () => state.flush(), pollMs: POLL_MS };
+  const context = {
+    sessions,
+    futures,
+    desk,
+    models: catalogue,
+    flush: () => state.flush(),
+    pollMs: () => live.current.tinkerPollSecs * 1000,
+  };
   return {
     plugins: [
       {

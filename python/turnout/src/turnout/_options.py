@@ -392,6 +392,9 @@ class RouterOptions(TypedDict, total=False):
     tinker_retry_secs: float
     """How long a Tinker sample is retried when engines fail, abort it or are not available. Then the sample fails. Default: 600."""
 
+    tinker_poll_secs: float
+    """How long a request for a result waits for it. Then it gets 408, and the SDK asks again. Clients end requests after 45 s. Default: 30."""
+
     tinker_session_timeout_secs: float
     """Tinker sessions without a heartbeat or a request for this long expire, with their sampling sessions. Default: 3600."""
 

@@ -2,7 +2,7 @@ import type { Context, Hono } from 'hono';
 import { z } from 'zod';
 import type { ForcedState } from '../../fleet/breakers.ts';
 import type { Worker } from '../../fleet/worker.ts';
-import { checkJson } from '../check-input.ts';
+import { checkJson } from '../../config/check-input.ts';
 import { type WorkersContext, removeWorker } from './context.ts';
 import { describe, describeBriefly } from './describe.ts';
 import { changedWorker, labelsFrom, newWorker } from './fields.ts';

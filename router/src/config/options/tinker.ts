@@ -34,6 +34,11 @@ export const tinkerOptions = {
     secs.default(600),
     'How long a Tinker sample is retried when engines fail, abort it or are not available. Then the sample fails.',
   ),
+  tinkerPollSecs: option(
+    '<secs>',
+    z.number().min(0.01).max(40).default(30),
+    'How long a request for a result waits for it. Then it gets 408, and the SDK asks again. Clients end requests after 45 s.',
+  ),
   tinkerSessionTimeoutSecs: option(
     '<secs>',
     secs.min(30).default(3600),

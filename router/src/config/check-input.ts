@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { messageFor } from '../config/value-messages.ts';
+import { messageFor } from './value-messages.ts';
 
 /** What came in, or what is wrong with it in words for the caller. */
 export type Checked<T> =
