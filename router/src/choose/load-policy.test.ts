@@ -33,7 +33,7 @@ test('a name that nobody has is refused with those there are', async () => {
   for (const name of ['fastest', '', 'constructor', '__proto__', 'toString']) {
     await assert.rejects(
       loadPolicy(name, context, noFault),
-      /There is no policy ".*"\. There are rollout, least_inflight/,
+      /There is no policy ".*"\. Use one of rollout, least_inflight/,
     );
   }
 });

@@ -23,7 +23,7 @@ export async function loadPolicy(nameOrPath: string, context: PolicyContext, onF
 function makeBuiltIn(name: string, context: PolicyContext): Policy {
   const factory = Object.hasOwn(policies, name) ? policies[name as keyof typeof policies] : undefined;
   if (factory !== undefined) return factory(context);
-  throw new Error(`There is no policy "${name}". There are ${policyNames.join(', ')}; or give a module's path.`);
+  throw new Error(`There is no policy "${name}". Use one of ${policyNames.join(', ')}, or the path of a module.`);
 }
 
 async function makeCustom(path: string, context: PolicyContext): Promise<Policy> {

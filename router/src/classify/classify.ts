@@ -60,7 +60,10 @@ export function classify(x: Exchange, idHeaders: readonly string[] = NO_HEADERS)
 }
 
 const wrongSessionEnd = (): RouterError =>
-  new RouterError('bad_request', 'x-turnout-session-end must be 1, true or yes (0, false or no: the session goes on).');
+  new RouterError(
+    'bad_request',
+    'x-turnout-session-end must be 1, true or yes, or 0, false or no if the session continues.',
+  );
 
 /** What follows from a target alone. */
 interface TargetKind {

@@ -71,7 +71,7 @@ export async function replayFile(
   for (const line of summary(all, counts, secs)) print(line);
   if (withoutRequest > 0) print(`${withoutRequest} turns of the file have no request and were skipped`);
   if (counts.same + counts.different === 0 && counts['not comparable'] > 0)
-    print('nothing could be compared: the answers, or the recording, hold no token ids');
+    print('nothing could be compared: the responses or the recording have no token ids');
   return counts.same > 0 && counts.different + counts.failed === 0 ? 0 : 1;
 }
 

@@ -39,11 +39,11 @@ function readPrefill(parts: readonly string[]): NamedWorker[] {
       mayFollow = true;
       continue;
     }
-    if (!mayFollow) throw new Error(`"${part}" has to follow a URL: give --prefill http://host:port 8998.`);
+    if (!mayFollow) throw new Error(`"${part}" must follow a URL: use --prefill http://host:port 8998.`);
     mayFollow = false;
     if (isNone) continue;
     const bootstrapPort = Number(part);
-    if (bootstrapPort < 1 || bootstrapPort > 65_535) throw new Error(`"${part}" is no port.`);
+    if (bootstrapPort < 1 || bootstrapPort > 65_535) throw new Error(`"${part}" is not a port.`);
     workers.push({ ...workers.pop()!, bootstrapPort });
   }
   return workers;

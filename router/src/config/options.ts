@@ -60,7 +60,7 @@ export const configSchema = z.strictObject(shape).superRefine((config, context) 
   if (config.tlsClientCaPath !== undefined && config.tlsCertPath === undefined) {
     context.addIssue({
       code: 'custom',
-      message: '--tls-client-ca-path needs --tls-cert-path: clients show certificates over TLS only',
+      message: '--tls-client-ca-path needs --tls-cert-path: clients present certificates over TLS only',
     });
   }
 });

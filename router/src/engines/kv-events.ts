@@ -73,12 +73,12 @@ export function readKvBatch(payload: Uint8Array): KvBatch | string {
     const most = Math.min(payload.length, MAX_ITEMS);
     batch = new Decoder({ useBigInt64: true, maxArrayLength: most, maxMapLength: most }).decode(payload);
   } catch (error) {
-    return `it is not msgpack: ${(error as Error).message}`;
+    return `not msgpack: ${(error as Error).message}`;
   }
-  if (!Array.isArray(batch)) return 'it is not a batch: no array';
+  if (!Array.isArray(batch)) return 'not a batch: not an array';
   const [ts, sent] = batch as unknown[];
-  if (typeof ts !== 'number') return 'it is not a batch: its first entry is no time';
-  if (!Array.isArray(sent)) return 'it is not a batch: its second entry is no list of events';
+  if (typeof ts !== 'number') return 'not a batch: the first entry is not a time';
+  if (!Array.isArray(sent)) return 'not a batch: the second entry is not a list of events';
   const events: KvEvent[] = [];
   for (const one of sent as unknown[]) {
     const event = readEvent(one);

@@ -5,11 +5,11 @@ import { REASONS, type Reason, type Worker } from './worker.ts';
 
 const words: Readonly<Record<Reason, string>> = {
   unhealthy: 'unhealthy',
-  breaker: 'taken out by the circuit breaker',
+  breaker: 'ejected by the circuit breaker',
   draining: 'draining',
   role: 'with a role that does not serve here',
   version: 'with other weights than the fleet',
-  ranks: 'not yet asked for their data-parallel ranks',
+  ranks: 'with unknown data-parallel ranks',
   hung: 'hung',
 };
 

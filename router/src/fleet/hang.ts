@@ -54,7 +54,7 @@ export class HangJudge {
     }
     if (!look.isAnswering) {
       const isProof = ++this.#silentLooks >= Math.max(2, this.#options.failureThreshold);
-      return isProof ? { hangs: 'it answers nothing any more: health, load and metrics time out' } : 'unclear';
+      return isProof ? { hangs: 'no response to health, load and metrics requests' } : 'unclear';
     }
     this.#silentLooks = 0;
     return this.#judgeFigures(look);

@@ -60,7 +60,7 @@ export function readWorkerUrls(
   if (parsed.search !== '' || parsed.hash !== '')
     return `"${shown(text)}" has a query or fragment: give http://host:port.`;
   if (ranks !== null && (ranks.last < ranks.first || ranks.last - ranks.first >= MAX_RANKS)) {
-    return `"@${ranks.first}-${ranks.last}" is no range of ranks: the first of at most ${MAX_RANKS}, then the last, as in http://host:port@4-7.`;
+    return `"@${ranks.first}-${ranks.last}" is not a range of at most ${MAX_RANKS} ranks. Use the form http://host:port@4-7.`;
   }
   const beforeV1 = /^(.*?)\/+v1\/*$/.exec(url)?.[1];
   if (beforeV1 !== undefined) {

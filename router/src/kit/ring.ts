@@ -14,7 +14,7 @@ export class HashRing {
 
   constructor(names: readonly string[]) {
     const order = names.map((_, member) => member).toSorted((a, b) => (names[a]! < names[b]! ? -1 : 1));
-    // A point and the place of its member in the order of names, in one number of at most 53 bits: between equal points the name decides.
+    // A point and the rank of its member by name, which decides between equal points, in one number of at most 53 bits.
     const placed = new Float64Array(names.length * POINTS_PER_MEMBER);
     for (const [place, member] of order.entries()) {
       const begun = hashBegun(`${names[member]!}#`);

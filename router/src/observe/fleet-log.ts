@@ -10,7 +10,7 @@ import type { Fleet, FleetEvent } from '../fleet/fleet.ts';
 function inFlightAt({ requests, oldestMs, answers }: Waiting): object {
   if (requests + answers === 0) return {};
   const oldest = requests === 0 ? '' : `, the oldest for ${Math.round(oldestMs / 1000)} s`;
-  return { inFlight: `${requests} requests without a byte of an answer${oldest}; ${answers} answers that began` };
+  return { inFlight: `${requests} requests without a byte of the response${oldest}; ${answers} responses in progress` };
 }
 
 /** Logs an event of the health checks. */
@@ -39,7 +39,7 @@ export function logBreaker(log: Logger, event: BreakerEvent, worker: Worker): vo
 }
 
 export function logStall(log: Logger, worker: Worker): void {
-  log.warn({ worker: worker.url, streams: worker.openStreams }, 'worker stalled: no byte of an answer for 30 s');
+  log.warn({ worker: worker.url, streams: worker.openStreams }, 'worker stalled: no byte of any response for 30 s');
 }
 
 /** Logs added and removed workers, and when no worker is available for new requests. */

@@ -31,11 +31,6 @@ export class KvCache {
     return this.#freeCount;
   }
 
-  /** Blocks that a prompt could hit. */
-  get cachedCount(): number {
-    return this.#byKey.size;
-  }
-
   holders(block: number): number {
     return this.#holders[block] ?? 0;
   }

@@ -18,7 +18,6 @@ const specials = [
   '</tool_call>',
   '<|pad|>',
 ] as const;
-export const imStart = 257;
 /** Ends a turn; the only id at which generation stops by itself. */
 export const endOfTurn = 258;
 /** Ids of ' word' pieces start here; ids of 'word' pieces follow them. */

@@ -25,8 +25,11 @@ test(
       hung.map(({ worker, level }) => [worker, level]),
       [[frozen.url, 40]],
     );
-    match(String(hung[0]!['detail']), /answers nothing any more/);
-    match(String(hung[0]!['inFlight']), /^4 requests without a byte of an answer, the oldest for \d+ s; 0 answers/);
+    match(String(hung[0]!['detail']), /no response to health/);
+    match(
+      String(hung[0]!['inFlight']),
+      /^4 requests without a byte of the response, the oldest for \d+ s; 0 responses/,
+    );
     const retried = fleet.lines.filter(({ msg, failure }) => msg === 'attempt failed' && failure === 'hung');
     deepEqual(
       retried.map(({ worker, willRetry }) => [worker, willRetry]),
@@ -56,7 +59,7 @@ test('a stream that began ends as cut by that proof, between two events', { skip
     /data: \{"error":\{"message":"The engine hung in the middle of its response\. Retry\."[^\n]*\n\n\r\n$/,
   );
   const hung = fleet.lines.find(({ msg }) => msg === 'worker hung');
-  match(String(hung!['inFlight']), /^0 requests without a byte of an answer; 1 answers that began$/);
+  match(String(hung!['inFlight']), /^0 requests without a byte of the response; 1 responses in progress$/);
   await untilIdle(fleet.router);
 });
 

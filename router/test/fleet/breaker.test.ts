@@ -161,7 +161,7 @@ test('every breaker open: 503 at once, with the time after which one is tried ag
   deepEqual([got.status, got.get('x-turnout-error')], [503, 'no_available_workers']);
   const secs = Number(got.get('retry-after'));
   ok(secs > 20 && secs <= 30, `${secs}`);
-  match(got.text, /2 taken out by the circuit breaker/);
+  match(got.text, /2 ejected by the circuit breaker/);
 });
 
 test('five of eight fail at once: four are taken out, traffic goes on, and it is said', async (t) => {

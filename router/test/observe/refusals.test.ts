@@ -104,7 +104,7 @@ test('one warning when no worker is available any more, one line when there is o
   router.fleet.setReason(b!, 'breaker', true);
   const [line] = of('no worker is available: new requests are refused');
   deepEqual([line!.level, line!['eligible'], line!['workers']], [WARN, 0, 2]);
-  match(String(line!['detail']), /1 unhealthy, 1 taken out by the circuit breaker/);
+  match(String(line!['detail']), /1 unhealthy, 1 ejected by the circuit breaker/);
   router.fleet.setReason(b!, 'unhealthy', true);
   equal(of('no worker is available: new requests are refused').length, 1);
   router.fleet.setReason(a!, 'unhealthy', false);

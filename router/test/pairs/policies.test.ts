@@ -140,9 +140,9 @@ const mistakes: [flags: Record<string, unknown>, words: RegExp][] = [
   [{ decode: ['http://a:1'] }, /--decode needs --pd-disaggregation/],
   [{ decodePolicy: 'random' }, /--decode-policy needs --pd-disaggregation/],
   [{ pdDisaggregation: true, workerUrls: ['http://a:1'] }, /give --prefill and --decode/],
-  [{ pdDisaggregation: true, prefill: ['8998', 'http://a:1'] }, /"8998" has to follow a URL/],
-  [{ pdDisaggregation: true, prefill: ['http://a:1', '8998', 'none'] }, /"none" has to follow a URL/],
-  [{ pdDisaggregation: true, prefill: ['http://a:1', '70000'] }, /"70000" is no port/],
+  [{ pdDisaggregation: true, prefill: ['8998', 'http://a:1'] }, /"8998" must follow a URL/],
+  [{ pdDisaggregation: true, prefill: ['http://a:1', '8998', 'none'] }, /"none" must follow a URL/],
+  [{ pdDisaggregation: true, prefill: ['http://a:1', '70000'] }, /"70000" is not a port/],
   [
     { pdDisaggregation: true, prefill: ['http://a:1'], decode: ['http://a:1/'] },
     /--decode: http:\/\/a:1 is named twice/,

@@ -108,7 +108,7 @@ test('a hold ends at its maximum, with words', async (t) => {
 test('what can\u2019t be is explained, and changes nothing', async (t) => {
   const { router } = await startFleetScene(t, 1, { policy: 'random' });
   const refusals: [Promise<Said & { status: number }>, number, RegExp][] = [
-    [set(t, router, 'fastest'), 400, /There is no policy "fastest"\. There are rollout, least_inflight, /],
+    [set(t, router, 'fastest'), 400, /There is no policy "fastest"\. Use one of rollout, least_inflight, /],
     [set(t, router, './not/there.ts'), 400, /The policy "\.\/not\/there\.ts" can't be loaded: .*ENOENT/],
     [set(t, router, policyModule(t, '() => ({})')), 400, /made nothing with a choose\(\) method/],
     [control(t, router, request('PUT', '/policies', 'random')), 400, /The body is not JSON/],

@@ -248,7 +248,7 @@ class RouterArgs(PeerArgs):
     )
     cb_failure_threshold: int = field(
         default=10,
-        metadata={"flag": "cb-failure-threshold", "help": "Answers of 4xx are no failures; half-open, one request at a time tries."},
+        metadata={"flag": "cb-failure-threshold", "help": "A 4xx response is not a failure. A half-open breaker allows one request at a time."},
     )
     cb_success_threshold: int = field(
         default=3,
@@ -288,7 +288,7 @@ class RouterArgs(PeerArgs):
     )
     max_concurrent_requests: int = field(
         default=0,
-        metadata={"flag": "max-concurrent-requests", "help": "A bound on requests in flight, to the end of their answers; there a rate of requests per second. Not given: no bound."},
+        metadata={"flag": "max-concurrent-requests", "help": "Limits the requests in flight; that router limits requests per second. Unset: no limit."},
     )
     queue_size: int = field(
         default=100,

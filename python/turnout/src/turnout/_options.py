@@ -183,7 +183,7 @@ class RouterOptions(TypedDict, total=False):
     """Maximum retries on other workers when one fails before the first byte of its response. Default: 3."""
 
     retry_hung: bool
-    """When a worker hangs: send each generation request that has no byte of its answer to one other worker, within --retry-budget. Off (--no-retry-hung): it waits for the worker. Default: True."""
+    """When a worker hangs: send each generation request without a byte of its response to one other worker, within --retry-budget. Off (--no-retry-hung): the request waits for the worker. Default: True."""
 
     disable_retries: bool
     """Never retry on another worker."""
@@ -423,7 +423,7 @@ class RouterOptions(TypedDict, total=False):
     """Number of log files that are kept. Default: 8."""
 
     worker_header: bool
-    """Add x-turnout-worker and x-turnout-reason to answers: the URL of the worker, and why it was chosen (new, home, moved: …, retry)."""
+    """Add x-turnout-worker and x-turnout-reason to responses: the URL of the worker, and why it was chosen (new, home, moved: …, retry)."""
 
     access_log: bool
     """Log every request to workers when it is complete."""

@@ -51,7 +51,7 @@ export async function checkWorker(url: string, config: Config, encode: Encode | 
   const findings: Finding[] = [
     health.status === 200
       ? ok(`${config.healthCheckEndpoint} answers 200`)
-      : problem(`${config.healthCheckEndpoint} answers ${health.status}: the router would not send it work`),
+      : problem(`${config.healthCheckEndpoint} answers ${health.status}: the router would send it no requests`),
   ];
   const facts = await identify(asker);
   findings.push(...describe(facts));

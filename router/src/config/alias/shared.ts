@@ -65,7 +65,7 @@ export const maxConcurrent: AliasFlag = {
   ...renamed(
     'max-concurrent-requests',
     'maxConcurrentRequests',
-    'A bound on requests in flight, to the end of their answers; there a rate of requests per second. Not given: no bound.',
+    'Limits the requests in flight; that router limits requests per second. Unset: no limit.',
   ),
   read: (texts) => (texts.at(-1) === '-1' ? { maxConcurrentRequests: 0 } : readAs('maxConcurrentRequests', texts)),
 };
@@ -116,7 +116,7 @@ export const health: readonly AliasFlag[] = [
   same('health-check-endpoint'),
 ];
 
-const breakerNote = 'Answers of 4xx are no failures; half-open, one request at a time tries.';
+const breakerNote = 'A 4xx response is not a failure. A half-open breaker allows one request at a time.';
 
 /** Failures, successes, and the seconds of the delay and of the window. */
 export const breaker = (defaults: readonly [number, number, number, number] | null): readonly AliasFlag[] => [

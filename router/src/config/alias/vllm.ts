@@ -44,7 +44,7 @@ const pairMode: AliasFlag = {
   takes: 'one',
   moot: ['regular'],
   read(texts) {
-    if (texts.at(-1) !== 'pd') throw new ConfigError(`--mode: "${texts.at(-1)}" is no mode: give pd or regular`);
+    if (texts.at(-1) !== 'pd') throw new ConfigError(`--mode: "${texts.at(-1)}" is not a mode: use pd or regular`);
     return { vllmPdDisaggregation: true };
   },
 };

@@ -47,7 +47,7 @@ export const observabilityOptions = {
   workerHeader: option(
     '',
     flag,
-    'Add x-turnout-worker and x-turnout-reason to answers: the URL of the worker, and why it was chosen (new, home, moved: …, retry).',
+    'Add x-turnout-worker and x-turnout-reason to responses: the URL of the worker, and why it was chosen (new, home, moved: …, retry).',
   ),
   accessLog: option('', flag, 'Log every request to workers when it is complete.', { isCommon: true }),
 } as const;

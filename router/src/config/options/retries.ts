@@ -13,7 +13,7 @@ export const retriesOptions = {
   retryHung: option(
     '',
     z.boolean().default(true),
-    'When a worker hangs: send each generation request that has no byte of its answer to one other worker, within --retry-budget. Off (--no-retry-hung): it waits for the worker.',
+    'When a worker hangs: send each generation request without a byte of its response to one other worker, within --retry-budget. Off (--no-retry-hung): the request waits for the worker.',
   ),
   disableRetries: option('', flag, 'Never retry on another worker.'),
   retryBufferBytes: option(

@@ -25,7 +25,7 @@ export const trajectoryMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_trajectory_evicted_live_sessions_total',
     type: 'counter',
-    help: 'Sessions that made room for newer turns before they were over (without an end, and with a turn within the last hour). When such a session goes on, its next turn has the drift "lost".',
+    help: 'Unfinished sessions evicted for newer turns (no end signal, and a turn within the last hour). The next turn of such a session has the drift "lost".',
     read: ({ trajectories }) => kept(trajectories(), 'evictedLive'),
   },
   {
@@ -55,7 +55,7 @@ export const trajectoryMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_trajectory_sent_early_total',
     type: 'counter',
-    help: 'Ends of captured answers that were sent before their turns were stored (--store-wait), because the store took longer than 250 ms or is failing.',
+    help: 'Captured responses that were completed before their turns were stored (--store-wait), because the store took longer than 250 ms or is failing.',
     read: ({ trajectories }) => kept(trajectories(), 'sentEarly'),
   },
   {
