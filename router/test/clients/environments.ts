@@ -1,0 +1,65 @@
+import { spawn } from 'node:child_process';
+import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+
+/**
+ * Python environments with real clients, outside the checkout: one for each release, made once. TURNOUT_PYTHON names the Python,
+ * TURNOUT_CLIENTS_DIR the folder.
+ */
+
+/** jinja2: for the chat template of the tokenizer that the SDK loads. */
+const packages = {
+  '0.38.0': ['tinker==0.38.0', 'jinja2'],
+  '0.30.4': ['tinker==0.30.4', 'jinja2'],
+  '0.24.1': ['tinker==0.24.1', 'jinja2'],
+  cookbook: ['tinker-cookbook==0.5.8'],
+} as const;
+
+export type Environment = keyof typeof packages;
+
+export const newest = '0.38.0' satisfies Environment;
+
+const root = (): string =>
+  process.env['TURNOUT_CLIENTS_DIR'] ??
+  join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'turnout', 'clients');
+
+export const pythonOf = (name: Environment): string => join(root(), name, 'bin', 'python');
+
+/** Installs what is not there yet. @returns why that can't be done, in the form of node:test's `skip`, else false */
+export async function whyMissing(name: Environment, say: (line: string) => void = () => {}): Promise<string | false> {
+  if (existsSync(pythonOf(name))) return false;
+  const folder = join(root(), name);
+  // Whole or not there: an install that is broken off, or that another process makes too, leaves nothing behind.
+  const draft = `${folder}.${process.pid}`;
+  const wanted = packages[name];
+  try {
+    mkdirSync(root(), { recursive: true });
+    say(`installing ${wanted[0]} into ${folder}`);
+    await run(process.env['TURNOUT_PYTHON'] ?? 'python3', ['-m', 'venv', draft]);
+    await run(join(draft, 'bin', 'python'), [
+      '-m',
+      'pip',
+      'install',
+      '--quiet',
+      '--disable-pip-version-check',
+      ...wanted,
+    ]);
+    if (!existsSync(folder)) renameSync(draft, folder);
+    return false;
+  } catch (error) {
+    return `${wanted[0]} can't be installed: ${(error as Error).message}`;
+  } finally {
+    rmSync(draft, { recursive: true, force: true });
+  }
+}
+
+function run(program: string, args: readonly string[]): Promise<void> {
+  const child = spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'] });
+  let lastLine = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (lastLine = text.trimEnd().split('\n').at(-1)!));
+  return new Promise((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', (status) => (status === 0 ? resolve() : reject(new Error(lastLine))));
+  });
+}
