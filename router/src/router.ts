@@ -57,7 +57,6 @@ import { LoopLag } from './observe/loop-lag.ts';
 import { Meters } from './observe/meters.ts';
 import { createRegistry, metricsPage } from './observe/metrics.ts';
 import { type Dispatch, Dispatcher } from './listen/dispatch.ts';
-import { pluginHints } from './observe/plugin-hints.ts';
 import { RequestLogs } from './observe/request-logs.ts';
 import { healthFeedback } from './observe/health-feedback.ts';
 import { Pipeline } from './pipeline.ts';
@@ -313,14 +312,7 @@ async function assemble(
         },
         events,
       ),
-    observers: [
-      meters,
-      ...requestLogs.observers,
-      ...sessionEnds,
-      healthFeedback(breakers, health),
-      fleetControl,
-      pluginHints(log),
-    ],
+    observers: [meters, ...requestLogs.observers, ...sessionEnds, healthFeedback(breakers, health), fleetControl],
     get requestTimeoutMs() {
       return live.current.requestTimeoutSecs * 1000;
     },

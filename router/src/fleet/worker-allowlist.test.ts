@@ -3,7 +3,7 @@ import type { LookupAddress } from 'node:dns';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { readWorkerUrl } from './worker-url.ts';
-import { WorkerAllowlist } from './worker-allowlist.ts';
+import { WorkerAllowlist, fitsGlob } from './worker-allowlist.ts';
 
 /** As the fleet asks it: of the host in a URL that was read. */
 function isAllowed(allowlist: WorkerAllowlist, url: string): boolean {
@@ -102,4 +102,23 @@ test('a name is looked up when it is connected to, and only addresses that are a
   await assert.rejects(find(new WorkerAllowlist(['10.0.0.0/8']), 'localhost'), { code: 'ADDRESS_NOT_ALLOWED' });
   // What a name of an attacker's leads to after it was added.
   await assert.rejects(find(anywhere, '169.254.169.254'), { code: 'ADDRESS_NOT_ALLOWED' });
+});
+
+test('a star stands for anything or nothing', () => {
+  for (const [pattern, text, fits] of [
+    ['a.b', 'a.b', true],
+    ['a.b', 'axb', false],
+    ['*', '', true],
+    ['*.gpu.internal', 'a.gpu.internal', true],
+    ['*.gpu.internal', 'a.b.gpu.internal', true],
+    ['*.gpu.internal', 'gpu.internal', false],
+    ['*.gpu.internal', 'a.gpu.internal.evil.com', false],
+    ['node-*.east', 'node-1.east', true],
+    ['a*a', 'a', false],
+    ['a*b*c', 'aXbXc', true],
+    ['a*bc*c', 'abc', false],
+    ['a**b', 'ab', true],
+  ] as const) {
+    assert.equal(fitsGlob(pattern, text), fits, `${pattern} ${text}`);
+  }
 });

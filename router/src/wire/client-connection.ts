@@ -1,6 +1,5 @@
 import type { Socket } from 'node:net';
 import type { IndexedSetMember } from '../kit/indexed-set.ts';
-import { CopyPool } from '../kit/copy-pool.ts';
 import type { SocketReader } from './accepted-socket.ts';
 import type { RequestBody } from './request-body.ts';
 import type { Refusal, RequestHead } from './request-head.ts';
@@ -10,6 +9,32 @@ import type { Sink, Source } from './sink.ts';
 
 /** Text up to this size goes out as one latin1 string: copied to the socket without a buffer of its own. */
 const SMALL_BYTES = 16_384;
+/** Buffers for copies, reused as soon as they were written, so that their memory stays in the CPU cache. */
+export class CopyPool {
+  readonly #bytes: number;
+  readonly #maxSpare: number;
+  readonly #spare: Buffer[] = [];
+
+  /** @param bytes size of a buffer; larger copies get their own, which is not kept */
+  constructor(bytes: number, maxSpare: number) {
+    this.#bytes = bytes;
+    this.#maxSpare = maxSpare;
+  }
+
+  /** @returns a buffer that begins with a copy of `bytes[start, end)`, to be given back after use */
+  take(bytes: Uint8Array, start: number, end: number): Buffer {
+    const size = end - start;
+    const copy =
+      size > this.#bytes ? Buffer.allocUnsafeSlow(size) : (this.#spare.pop() ?? Buffer.allocUnsafeSlow(this.#bytes));
+    copy.set(bytes.subarray(start, end));
+    return copy;
+  }
+
+  giveBack(copy: Buffer): void {
+    if (copy.length === this.#bytes && this.#spare.length < this.#maxSpare) this.#spare.push(copy);
+  }
+}
+
 /** Large parts are copied out of the buffer that all engines' sockets read into. */
 const copies = new CopyPool(65_536, 64);
 /** How long a client may go on sending after an early answer, so that it reads the answer before a reset. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { textLine } from './text-line.ts';
+import { textLine } from './log.ts';
 
 test('a line for people: time, level, message, fields; nothing in a field can end the line or look like another field', () => {
   const fields = {
