@@ -203,7 +203,9 @@ class SessionCheck {
       const parents = this.#parentsOf(call);
       const from = before?.generated?.call;
       const fitting = new Set([...this.#fitting(call, generated), ...parents]);
-      const isOther = from !== undefined && !parents.includes(from);
+      // Where a kill of the router lost the turn, any whose sampled tokens the prompt has is as good.
+      const isParentGone = call.parent !== null && this.#isGone(call.parent);
+      const isOther = from !== undefined && !(isParentGone ? fitting.has(from) : parents.includes(from));
       // With a part of an answer and no session, it goes on from any call that ended with it.
       const mayBeOther = call.session === '' && (turn.ambiguous || !call.isFull);
       if (isOther && !mayBeOther)
@@ -213,7 +215,7 @@ class SessionCheck {
       // A chat whose stream its client closed may get on record after the request that goes on from it: then another attempt with the
       // same text is all that is known.
       const isLate = call.isChat && call.parent !== null && isCut(call.parent);
-      const isKnown = call.isFull && call.parent !== null && !isLate && !this.#isGone(call.parent);
+      const isKnown = call.isFull && call.parent !== null && !isLate && !isParentGone;
       const isGuess = from !== undefined && isKnown && from !== call.parent?.name;
       if (!turn.ambiguous && isGuess)
         this.#says(row, `${call.name} is put behind ${from}, and not said to be ambiguous`);
