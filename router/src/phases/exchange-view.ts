@@ -13,6 +13,8 @@ export interface RequestHeadView {
   /** Body bytes announced; -1: no Content-Length. */
   readonly contentLength: number;
   readonly isChunked: boolean;
+  /** It was dispatched in process, as one that needs no API key. */
+  readonly isTrusted: boolean;
   /** The first value of a field; `name` in lower case. */
   get(name: string): string | undefined;
   /** All fields that are passed on, as name and value. */

@@ -30,7 +30,8 @@ export const radixTree: PluginDefinition<RadixTreeOptions> = {
     const sameTokens = new SameTokens((text) => ledger.ask('encodeText', text), log);
     if (own.verify) sameTokens.watch(fleet);
     const { sessionHeaders } = config;
-    const tree = new RadixTree(own, { trajectories, sameTokens, sessionHeaders, log });
+    const isTinkerServed = config.tinker;
+    const tree = new RadixTree(own, { trajectories, sameTokens, sessionHeaders, isTinkerServed, log });
     trajectories.calls.record(() => true);
     ledger.tell('fillTrees', null);
     const watch = new LossWatch(() => ledger.ask('captureStats', null), limit.maxBytes, log);

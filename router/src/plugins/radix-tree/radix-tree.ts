@@ -31,6 +31,8 @@ interface RadixTreeSurroundings {
   readonly trajectories: Trajectories;
   readonly sameTokens: SameTokens;
   readonly sessionHeaders: readonly string[];
+  /** Requests of the router's own are Tinker samples. */
+  readonly isTinkerServed?: boolean;
   readonly log: Logger;
 }
 
@@ -66,11 +68,14 @@ export class RadixTree implements PluginPhases {
   readonly #sessionHeaders: readonly string[];
   readonly #following = new WeakMap<Exchange, Following>();
   readonly #sameTokens: SameTokens;
+  readonly #isTinkerServed: boolean;
   /** Captured streams under way. */
   #streams = 0;
   #nextId = 1;
 
-  constructor(options: RadixTreeOptions, { trajectories, sameTokens, sessionHeaders, log }: RadixTreeSurroundings) {
+  constructor(options: RadixTreeOptions, surroundings: RadixTreeSurroundings) {
+    const { trajectories, sameTokens, sessionHeaders, isTinkerServed = false, log } = surroundings;
+    this.#isTinkerServed = isTinkerServed;
     this.#options = options;
     this.#sameTokens = sameTokens;
     this.#trajectories = trajectories;
@@ -82,7 +87,9 @@ export class RadixTree implements PluginPhases {
   appliesTo({ path, head }: Exchange): boolean {
     if (head.method !== 'POST' && head.method !== 'PUT') return false;
     const dialect = dialectOf(path);
-    return dialect !== null && (dialect !== 'completions' || this.#options.completions);
+    // Samples of the Tinker API ask for the ids of their answers themselves.
+    const hasIds = this.#options.completions || (this.#isTinkerServed && head.isTrusted);
+    return dialect !== null && (dialect !== 'completions' || hasIds);
   }
 
   requestBody(x: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer> {
@@ -191,7 +198,13 @@ export class RadixTree implements PluginPhases {
   }
 
   #body(x: Exchange, body: Buffer): Buffer | Promise<Buffer> {
-    const following = this.#following.get(x) ?? this.#follow(x, body);
+    let following = this.#following.get(x);
+    // The engine of another attempt may be of another kind.
+    if (following !== undefined && following.dialect !== dialectOf(x.path)) {
+      this.#drop(following);
+      following = undefined;
+    }
+    following ??= this.#follow(x, body);
     return following.opened === null ? body : changed(following, following.opened, body);
   }
 

@@ -1,0 +1,43 @@
+import { deepEqual, equal, ok } from 'node:assert/strict';
+import { test } from 'node:test';
+import { untilIdle } from '../harness/router.ts';
+import { until } from '../harness/within.ts';
+import { PROMPT, asked, startTinkerScene } from './scene.ts';
+
+for (const policy of ['consistent_hash', 'rollout', 'sticky_least_loaded', 'cache_aware']) {
+  test(`${policy}: samples without a sampling session go where the least is in flight, whatever their prompt`, async (t) => {
+    const { client, engines } = await startTinkerScene(t, ['vllm', 'sglang', 'vllm'], { policy });
+    for (const { core } of engines) await core.pause('keep');
+    const body = { base_model: 'sim', prompt: { chunks: [{ tokens: PROMPT }] }, sampling_params: { max_tokens: 2 } };
+    for (let i = 0; i < 6; i++) await client.get('/asample', body);
+    const waiting = (): number[] => engines.map((engine) => engine.stats().waiting + engine.stats().running);
+    await until('all are at engines', () => waiting().reduce((a, b) => a + b) === 6);
+    deepEqual(waiting(), [2, 2, 2]);
+    for (const { core } of engines) core.resume();
+  });
+}
+
+test('each key stays at one engine over its turns, keys spread, also over engines of both kinds', async (t) => {
+  const { client, engines, router, log } = await startTinkerScene(t, ['vllm', 'sglang', 'vllm', 'sglang']);
+  const session = await client.samplingSession();
+  for (let turn = 0; turn < 3; turn++) {
+    const ids = [];
+    for (let seq = 0; seq < 16; seq++)
+      ids.push((await client.get('/asample', asked(session, seq, { num_samples: 2 })))['request_id']);
+    for (const id of ids) equal((await client.result(id))['status'], 200);
+  }
+  await untilIdle(router);
+  ok(engines.every((engine) => engine.stats().requests > 0));
+  equal(
+    engines.reduce((sum, engine) => sum + engine.stats().requests, 0),
+    48,
+  );
+  const placed = new Map<string, Set<string>>();
+  for (const { msg } of log.lines) {
+    const found = /^Consistent hash routing: key='header:x-session-id:(\S+)' -> worker='(\S+)' \(index=\d\)$/.exec(msg);
+    if (found !== null) placed.set(found[1]!, (placed.get(found[1]!) ?? new Set()).add(found[2]!));
+  }
+  deepEqual([...placed.keys()].toSorted(), Array.from({ length: 16 }, (_, i) => `${session}:${i}`).toSorted());
+  ok([...placed.values()].every(({ size }) => size === 1));
+  equal(log.of(`Found session key in header 'x-session-id': ${session}:7`).length, 3);
+});
