@@ -27,7 +27,9 @@ test('the young generation stays small, though V8 would let it grow', () => {
   ok(youngBytes() <= ENOUGH_BYTES, `${youngBytes()} bytes`);
   setFlagsFromString('--semi-space-growth-factor=2');
   makeSurvivors(() => {});
-  ok(youngBytes() > ENOUGH_BYTES, 'left alone V8 does let it grow');
+  const isLargerAlone = youngBytes() > ENOUGH_BYTES;
+  // Before V8 13 (Node.js 22) its own limit is no larger.
+  ok(isLargerAlone === Number.parseInt(process.versions.v8, 10) >= 13, 'without the bound V8 lets it grow');
 });
 
 /** Says how large its young generation is from the start. */

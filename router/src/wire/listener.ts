@@ -51,16 +51,22 @@ export class Listener implements ConnectionOwner {
   #quietRounds = 0;
   readonly #server: Server;
   readonly #taker: RequestTaker;
+  readonly #takeOver: typeof readIntoBuffers;
   readonly #options: ListenerOptions;
 
-  /** @param tls certificate and key of this server, null for plain HTTP; with `ca`, clients must show a certificate of theirs */
+  /**
+   * @param tls certificate and key of this server, null for plain HTTP; with `ca`, clients must show a certificate of theirs
+   * @param takeOver how accepted sockets are taken over; tests replace it
+   */
   constructor(
     clock: CoarseClock,
     retryBudget: RetryBudget,
     options: ListenerOptions,
     tls: SecureContextOptions | null,
     taker: RequestTaker,
+    takeOver = readIntoBuffers,
   ) {
+    this.#takeOver = takeOver;
     this.clock = clock;
     this.retryBudget = retryBudget;
     this.#options = options;
@@ -97,7 +103,7 @@ export class Listener implements ConnectionOwner {
   #take(accepted: Socket): void {
     this.#quietRounds = 0;
     if (this.isTls) this.#secure(accepted);
-    else if (!readIntoBuffers(accepted, headBuffer, (tcp) => this.#enter(tcp))) this.#enter(accepted)?.socket.resume();
+    else if (!this.#takeOver(accepted, headBuffer, (tcp) => this.#enter(tcp))) this.#enter(accepted)?.socket.resume();
   }
 
   #enter(tcp: Socket): ClientConnection | null {
