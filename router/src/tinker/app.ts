@@ -9,7 +9,7 @@ import type { SampleResult } from './sample.ts';
 import type { SampleDesk } from './sample-desk.ts';
 import type { Sessions } from './sessions.ts';
 
-type Env = { Bindings: { exchange: Exchange } };
+export type Env = { Bindings: { exchange: Exchange } };
 
 export interface TinkerContext {
   readonly sessions: Sessions;
@@ -17,14 +17,16 @@ export interface TinkerContext {
   readonly desk: SampleDesk;
   /** Models that engines serve, without adapters. */
   readonly models: () => { readonly model_name: string; readonly max_context_length?: number }[];
+  /** Answers what is not sampling; null: no one does. */
+  readonly orElse: ((x: Exchange) => Promise<Response>) | null;
   /** Resolves when sessions are where a restart finds them. */
   readonly flush: () => Promise<void>;
   /** How long a poll waits for its result. The SDK's transports end a request after 45 s. */
   readonly pollMs: () => number;
 }
 
-const session = z.object({ session_id: z.string() });
-const request = z.object({ request_id: z.string() });
+export const session = z.object({ session_id: z.string() });
+export const request = z.object({ request_id: z.string() });
 const sampling = z.object({
   session_id: z.string(),
   base_model: z.string().nullish(),
@@ -85,7 +87,7 @@ export function addTinkerRoutes(routes: Hono, context: TinkerContext): void {
   });
 
   app.post('/asample', async (c) => {
-    const promised = await desk.take(bodyOf(c), tenantOf(c));
+    const promised = await desk.take(bodyOf(c), c.env.exchange);
     if ('status' in promised) return refuse(c, promised.status, promised.detail);
     const { future, count, model } = promised;
     const ids = Array.from({ length: count }, (_, i) => `${future.id}:${i}`);
@@ -127,17 +129,14 @@ export function addTinkerRoutes(routes: Hono, context: TinkerContext): void {
     return c.body(null, 204);
   });
 
-  app.all('/:rest{.+}', (c) =>
-    refuse(
-      c,
-      404,
-      `${c.req.method} ${c.req.path}: this server samples only; it does not serve this part of the Tinker API.`,
-    ),
-  );
+  app.all('/:rest{.+}', (c) => {
+    if (context.orElse !== null) return context.orElse(c.env.exchange);
+    return refuse(c, 404, `${c.req.method} ${c.req.path}: this server samples only. Training needs --tinker-trainer.`);
+  });
 }
 
 /** By whose key it came; '' where there are none. */
-const tenantOf = (c: Context<Env>): string => c.env.exchange.tenant;
+export const tenantOf = (c: Context<Env>): string => c.env.exchange.tenant;
 
 /** The whole body, in memory of its own. */
 function bodyOf(c: Context<Env>): Buffer {
@@ -145,10 +144,11 @@ function bodyOf(c: Context<Env>): Buffer {
   return Buffer.concat(body.pieces);
 }
 
-const refuse = (c: Context<Env>, status: ContentfulStatusCode, detail: string): Response => c.json({ detail }, status);
+export const refuse = (c: Context<Env>, status: ContentfulStatusCode, detail: string): Response =>
+  c.json({ detail }, status);
 
 /** Reads a small body; fields that are not known are ignored. */
-function read<T>(c: Context<Env>, schema: z.ZodType<T>): T | Response {
+export function read<T>(c: Context<Env>, schema: z.ZodType<T>): T | Response {
   const { data, problem } = checkJson(schema, bodyOf(c).toString());
   return problem === null ? data : refuse(c, 422, problem);
 }

@@ -7,6 +7,9 @@ export interface Failed {
   readonly category: 'server' | 'user';
 }
 
+/** Ids of the trainer's futures are others. */
+export const isOwnFuture = (id: string): boolean => id.startsWith('turnout-');
+
 /** A promise to a client: its id, and later the result. */
 export interface Future {
   readonly id: string;

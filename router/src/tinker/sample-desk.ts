@@ -1,3 +1,4 @@
+import type { Exchange } from '../exchange.ts';
 import type { Future, Futures } from './futures.ts';
 import type { KeptSamples } from './kept-samples.ts';
 import type { Sample } from './sample.ts';
@@ -17,6 +18,8 @@ export interface SampleDeskParts {
   readonly problemOf: (baseModel: string) => Promise<string | null>;
   /** The model whose adapters `tinker://` paths are. */
   readonly baseModel: () => string;
+  /** Finds a sampling session that is not the router's; null: there are no others. */
+  readonly learn: ((id: string, x: Exchange) => Promise<Source | Refusal>) | null;
 }
 
 /** What an asample request gets. */
@@ -26,7 +29,7 @@ interface Promised {
   readonly model: string;
 }
 
-interface Refusal {
+export interface Refusal {
   readonly status: 400 | 404 | 422 | 429;
   readonly detail: string;
 }
@@ -39,12 +42,13 @@ export class SampleDesk {
     this.#parts = parts;
   }
 
-  async take(body: Buffer, tenant: string): Promise<Promised | Refusal> {
+  async take(body: Buffer, x: Exchange): Promise<Promised | Refusal> {
+    const { tenant } = x;
     const { futures, sampling, kept, maxOpen } = this.#parts;
     if (futures.size >= maxOpen()) return full('--tinker-max-samples');
     const sample = await sampling.read(body);
     if ('detail' in sample) return sample;
-    const source = await this.#sourceFor(sample, tenant);
+    const source = await this.#sourceFor(sample, tenant, x);
     if ('status' in source) return source;
     const future = futures.issue(tenant, targetOf(sample, tenant));
     const stored = kept?.keep({ id: future.id, tenant, body });
@@ -90,14 +94,15 @@ export class SampleDesk {
     return problem === null ? { baseModel, modelPath, adapter: null } : { status: 404, detail: problem };
   }
 
-  async #sourceFor(sample: Sample, tenant: string): Promise<Source | Refusal> {
+  async #sourceFor(sample: Sample, tenant: string, x?: Exchange): Promise<Source | Refusal> {
     const { samplingSession: id, baseModel, modelPath } = sample;
     if (id === '') return this.sourceOf(baseModel, modelPath);
     if (id.includes(':')) return { status: 400, detail: 'sampling_session_id: must not contain ":"' };
-    const found = this.#parts.sessions.sampling(id, tenant);
-    return (
-      found ?? { status: 404, detail: `There is no sampling session ${id}: it has expired, or was never created.` }
-    );
+    const { sessions, learn } = this.#parts;
+    const found = sessions.sampling(id, tenant);
+    if (found !== null) return found;
+    if (learn !== null && x !== undefined) return learn(id, x);
+    return { status: 404, detail: `There is no sampling session ${id}: it has expired, or was never created.` };
   }
 }
 

@@ -13,6 +13,8 @@ import { KeptSamples } from './kept-samples.ts';
 import { SampleDesk } from './sample-desk.ts';
 import { Sampling } from './sampling.ts';
 import { Sessions } from './sessions.ts';
+import { Trainer } from './trainer.ts';
+import { TrainerRoutes } from './trainer-routes.ts';
 import { Weights } from './weights.ts';
 
 /** Prompts of a million tokens. */
@@ -39,7 +41,7 @@ export interface Tinker {
 }
 
 export function startTinker({ live, fleet, models, dispatch, state, policyFor, log }: TinkerParts): Tinker {
-  const { dataDir, tinkerWeights } = live.current;
+  const { dataDir, tinkerTrainer, tinkerWeights } = live.current;
   const kept = dataDir === undefined ? null : new KeptSamples(dataDir, log);
   const sessions = new Sessions(state.open('tinker'), () => live.current.tinkerSessionTimeoutSecs * 1000);
   const futures = new Futures();
@@ -51,7 +53,7 @@ export function startTinker({ live, fleet, models, dispatch, state, policyFor, l
   }));
   const sampling = new Sampling({ fleet, dispatch, futures, weights, log, policyFor, options });
   const catalogue = (): Card[] => cardsOf(fleet);
-  const desk = new SampleDesk({
+  const desk: SampleDesk = new SampleDesk({
     sessions,
     futures,
     sampling,
@@ -68,21 +70,31 @@ export function startTinker({ live, fleet, models, dispatch, state, policyFor, l
         .join(', ')}.`;
     },
     baseModel: () => catalogue()[0]?.model_name ?? '',
+    learn: tinkerTrainer === undefined ? null : (id, x) => trainerRoutes!.learn(id, x),
   });
+  const flush = (): Promise<void> => state.flush();
+  const trainerRoutes =
+    tinkerTrainer === undefined
+      ? null
+      : new TrainerRoutes({ trainer: new Trainer(tinkerTrainer), sessions, desk, models: catalogue, flush });
   const context = {
     sessions,
     futures,
     desk,
     models: catalogue,
-    flush: () => state.flush(),
+    flush,
     pollMs: () => live.current.tinkerPollSecs * 1000,
+    orElse: trainerRoutes?.orElse ?? null,
   };
   return {
     plugins: [
       {
         ...sampling.plugin,
         maxBodyBytes: MAX_BODY_BYTES,
-        routes: ({ forClients }) => addTinkerRoutes(forClients, context),
+        routes({ forClients }) {
+          trainerRoutes?.addTo(forClients);
+          addTinkerRoutes(forClients, context);
+        },
         async close() {
           sessions.stop();
           futures.close();

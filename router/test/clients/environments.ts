@@ -18,6 +18,8 @@ const packages = {
 
 export type Environment = keyof typeof packages;
 
+export const generations = ['0.38.0', '0.30.4', '0.24.1'] satisfies Environment[];
+
 export const newest = '0.38.0' satisfies Environment;
 
 const root = (): string =>

@@ -49,7 +49,9 @@ export class Scene {
 
   /** Starts the router, or another one in its place. Resolves when it listens. */
   async startRouter(): Promise<void> {
-    const child = spawn(process.execPath, this.#flags, { stdio: ['ignore', 'pipe', 'pipe'] });
+    // The variables of these tests are no options of the router.
+    const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('TURNOUT_')));
+    const child = spawn(process.execPath, this.#flags, { env, stdio: ['ignore', 'pipe', 'pipe'] });
     this.#router = child;
     const listens = Promise.withResolvers<void>();
     for (const stream of [child.stdout, child.stderr]) {

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Environment, newest, whyMissing } from './environments.ts';
+import { generations, newest, whyMissing } from './environments.ts';
 import { type Said, type Scene, type Served, startScene } from './scene.ts';
 
 /** The real tinker SDK, three generations of it, against a router with --tinker and simulated engines of both kinds. */
 
-const generations: readonly Environment[] = [newest, '0.30.4', '0.24.1'];
 const kinds = ['vllm', 'sglang'] as const;
 
 interface Sequence {

@@ -383,6 +383,9 @@ class RouterOptions(TypedDict, total=False):
     tinker_weights: str
     """Where the checkpoints of tinker:// paths are, as this router and the engines see it: /ckpt/{model_id}/{checkpoint}. LoRA adapters are loaded on a worker before its first sample with them."""
 
+    tinker_trainer: str
+    """The Tinker server that trains. Requests that are not about sampling are forwarded to it, and sampling sessions that it creates are sampled here."""
+
     tinker_vllm_api: Literal["completions", "generate"]
     """How vLLM engines are asked for Tinker samples: completions (/v1/completions) or generate (/inference/v1/generate, for engines that serve token ids only). Default: completions."""
 

@@ -19,6 +19,12 @@ export const tinkerOptions = {
     'Where the checkpoints of tinker:// paths are, as this router and the engines see it: /ckpt/{model_id}/{checkpoint}. LoRA adapters are loaded on a worker before its first sample with them.',
     { needsRestart: true },
   ),
+  tinkerTrainer: option(
+    '<url>',
+    z.url({ protocol: /^https?$/ }).optional(),
+    'The Tinker server that trains. Requests that are not about sampling are forwarded to it, and sampling sessions that it creates are sampled here.',
+    { needsRestart: true },
+  ),
   tinkerVllmApi: option(
     '<api>',
     z.enum(['completions', 'generate']).default('completions'),
