@@ -1,4 +1,4 @@
-// npm run bench: what turnout costs beside its peers, on this machine, behind the same load generator.
+// npm run bench: the cost of turnout and of its peers on this machine, with the same load generator.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -38,11 +38,11 @@ const { values } = parseArgs({
   },
 });
 
-/** Rows that are not measured like the others. */
+/** Rows that are measured differently. */
 const special = new Set([STREAMS_ROW, RADIX_ROW]);
 const isChosen = (name: string): boolean => values.only?.split(',').includes(name) ?? true;
 
-/** About as long as the other rows take. */
+/** Takes about as long as the other rows. */
 const RADIX_REQUESTS = 10_000;
 
 function chosenRows(): Row[] {

@@ -1,4 +1,4 @@
-// Child processes of the benchmark: started with their output in a file, and all of them stopped at the end.
+// Child processes of the benchmark: their output goes to a file, and all are stopped at the end.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -7,7 +7,7 @@ import { processTree } from './proc.ts';
 
 export interface Child {
   readonly pid: number;
-  /** The end of what it wrote, for error messages. */
+  /** The end of its output, for error messages. */
   lastWords(): string;
   hasEnded(): boolean;
   stop(): Promise<void>;
@@ -30,7 +30,7 @@ process.on('exit', () => {
 });
 for (const name of ['SIGINT', 'SIGTERM'] as const) process.on(name, () => process.exit(1));
 
-/** Makes sure that the process does not outlive the benchmark. */
+/** Ends the process when the benchmark ends. */
 export function endsWithUs(child: ChildProcess): void {
   running.add(child);
   child.on('exit', () => running.delete(child));
@@ -62,7 +62,7 @@ export function startChild(command: readonly string[], logFile: string): Child {
       const tree = processTree(pid);
       signal(pid, 'SIGTERM');
       for (let waited = 0; waited < 1000 && !isOver; waited += 50) await sleep(50);
-      // Some routers drain for minutes after SIGTERM, and what a wrapper started may outlive it.
+      // Some routers drain for minutes after SIGTERM, and the children of a wrapper may outlive it.
       if (!isOver) for (const each of tree) signal(each, 'SIGKILL');
     },
   };

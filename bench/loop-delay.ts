@@ -1,4 +1,5 @@
-// Loaded into a Node process with --import: SIGUSR2 writes how late its event loop was since the last one, and begins anew.
+// Loaded into a Node process with --import: SIGUSR2 writes the delay of its event loop since the last signal, and
+// starts again.
 import { renameSync, writeFileSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 
@@ -8,7 +9,7 @@ const file = process.env['TURNOUT_BENCH_LOOP_FILE'];
 const histogram = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
 histogram.enable();
 process.on('SIGUSR2', () => {
-  // What is recorded is the time between two looks, which are this far apart when nothing is late.
+  // The histogram has the time between two checks, which is this long without delay.
   const lateMs = (ns: number): number => Math.max(0, ns / 1e6 - RESOLUTION_MS);
   const p99Ms = lateMs(histogram.percentile(99));
   const p999Ms = lateMs(histogram.percentile(99.9));

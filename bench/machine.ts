@@ -1,6 +1,6 @@
 import { arch, cpus, release, totalmem } from 'node:os';
 
-/** The machine that figures are true for, in a line. */
+/** The machine of the figures, in a line. */
 export function machine(): string {
   const cores = cpus();
   const memory = `${Math.round(totalmem() / 2 ** 30)} GB`;

@@ -1,4 +1,4 @@
-// One measurement of one running system, and a whole row: all contenders in turn, several times over.
+// One measurement of one running system, and a whole row: all contenders in turn, several times.
 import { mkdirSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
@@ -27,11 +27,11 @@ export interface Sample {
   /** µs of CPU per unit at the two ends, to show that they are not the bottleneck. */
   readonly loadUs: number;
   readonly mockUs: number;
-  /** Share of the answers that came from the engine with the most of them. */
+  /** Share of the responses from the engine with the most of them. */
   readonly busiestShare: number;
-  /** Share of the answers that came from another engine than the session's answer before. */
+  /** Share of the responses from another engine than the session's response before. */
   readonly strayShare: number;
-  /** Share of the machine's cores that went to anything but the measurement. */
+  /** Share of the machine's cores used by other processes. */
   readonly foreignShare: number;
 }
 
@@ -62,7 +62,7 @@ function units(row: Row, load: LoadResult): number {
   return Math.max(1, row.unit === 'chunk' ? load.chunks : load.requests);
 }
 
-/** A paced stream is as long as the measurement: each connection makes exactly one. */
+/** A paced stream is as long as the measurement: one per connection. */
 function loadFor(row: Row, seconds: number): LoadShape {
   return row.mockMode === 'paced' ? { ...row.load, events: Math.round(seconds * chunksPerSecond) } : row.load;
 }
@@ -70,7 +70,7 @@ function loadFor(row: Row, seconds: number): LoadShape {
 async function warmUp({ row }: Stage, { running, idleBytes }: Entry): Promise<void> {
   const isFirst = idleBytes === 0;
   if (row.figure === 'memory') {
-    // Small requests only: what the large one adds is the figure.
+    // Small requests only: the growth by the large one is the figure.
     if (isFirst) await runLoad(running.port, { connections: 32, bodyBytes: 2048 }, { seconds: 2 });
   } else if (row.mockMode === 'paced') {
     await runLoad(running.port, loadFor(row, isFirst ? 2 : 0.3), { requests: row.load.connections });
@@ -133,7 +133,7 @@ export interface RowRun {
   readonly say: (line: string) => void;
 }
 
-/** All contenders stay up and take turns, so that a change of the machine's mood meets them all. */
+/** All contenders keep running and take turns, so that changes of the machine affect all of them. */
 export async function measureRow({ row, runs, seconds, folder, find, say }: RowRun): Promise<ContenderResult[]> {
   const results: ContenderResult[] = [];
   const entries: Entry[] = [];

@@ -1,4 +1,4 @@
-// The two C programs at the ends of a measurement: built on demand, started, and their answers read.
+// The two C programs of a measurement, engine and load generator: built on demand, started, and their output read.
 import { execFile, spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -37,7 +37,7 @@ export interface Mock {
   readonly url: string;
 }
 
-/** `engine`: the digit by which its answers name it. */
+/** `engine`: the digit in its responses that identifies it. */
 export async function startMock(
   mode: Row['mockMode'],
   engine: number,
@@ -63,9 +63,9 @@ export interface LoadResult {
   readonly p99Ms: number;
   readonly chunks: number;
   readonly cpuUs: number;
-  /** Answers from each engine. */
+  /** Responses from each engine. */
   readonly engines: readonly number[];
-  /** Answers from another engine than the session's answer before. */
+  /** Responses from another engine than the session's response before. */
   readonly strays: number;
 }
 
@@ -75,7 +75,7 @@ export type LoadLimit = { readonly seconds: number } | { readonly requests: numb
 const idsPerLoad = 10_000_000;
 let loads = 0;
 
-/** Where the numbers of the next load begin, so that no session of an earlier one comes back. */
+/** The first id of the next load, so that no session of an earlier one is used again. */
 function firstId({ sessions, turns }: LoadShape): number | undefined {
   if (sessions === undefined || turns === undefined) return undefined;
   const wave = sessions * turns;
@@ -103,7 +103,7 @@ export async function runLoad(port: number, shape: LoadShape, limit: LoadLimit):
   );
   const ended = promisify(execFile)(join(binaries, 'load'), args, { timeout: loadTimeoutMs, killSignal: 'SIGKILL' });
   endsWithUs(ended.child);
-  // Its exit code says that there were errors, and so does what it printed.
+  // Both its exit code and its output report errors.
   const { stdout } = await ended.catch((error: { stdout?: string }) => {
     if (error.stdout) return { stdout: error.stdout };
     throw error;

@@ -1,4 +1,4 @@
-// nginx as a reverse proxy for streams: what an operator would write, with logs off and connections kept.
+// nginx as a reverse proxy for streams: the usual configuration, with logs off and connections kept.
 import { join } from 'node:path';
 import { userInfo } from 'node:os';
 
@@ -9,7 +9,7 @@ export function nginxConfig(
   folder: string,
 ): string {
   const servers = urls.map((url) => `server ${new URL(url).host};`).join(' ');
-  // Started by root, nginx would give its workers a user that can't enter the temporary folder.
+  // If root starts nginx, its workers run as a user that cannot read the temporary folder.
   const user = process.getuid?.() === 0 ? `user ${userInfo().username} root;` : '';
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
     .map((kind) => `${kind}_temp_path ${join(folder, kind)};`)

@@ -1,7 +1,6 @@
 /**
- * The floor for a router on `node:net`: it copies bytes between a client and one engine and looks at none of them. What
- * it costs, no HTTP proxy on Node can undercut without reading streams less often.
- *   node bench/node-copy.ts PORT ENGINE_PORT…
+ * The lower bound for a router on `node:net`: it copies bytes between a client and one engine and reads none of them.
+ * No HTTP proxy on Node costs less unless it reads streams less often. node bench/node-copy.ts PORT ENGINE_PORT…
  */
 import { connect, createServer } from 'node:net';
 

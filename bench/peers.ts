@@ -1,4 +1,4 @@
-// The peers: which versions, where they are found, and how they are installed.
+// The peers: their versions, where they are found, and how they are installed.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import type { SystemName } from './rows.ts';
 
 export type PeerName = Exclude<SystemName, 'turnout' | 'node-copy' | 'nginx'>;
 
-/** `module`: how it is started. sglang-router installs a command named smg too, so commands are not to be trusted. */
+/** `module`: how it is started, because sglang-router installs a command named smg too. */
 const peers: Readonly<Record<PeerName, { version: string; module: readonly string[] }>> = {
   'vllm-router': { version: '0.1.17', module: ['vllm_router.launch_router'] },
   'sglang-router': { version: '0.3.2', module: ['sglang_router.launch_router'] },
@@ -16,11 +16,11 @@ const peers: Readonly<Record<PeerName, { version: string; module: readonly strin
 const ownFolder = join(import.meta.dirname, '.peers');
 const namedFolder = process.env['TURNOUT_PEERS_VENV'];
 
-/** Into the virtual environment that is searched first, so that what was installed is what is measured. */
+/** Installs into the virtual environment that is searched first, so that the installed version is measured. */
 export function installPeers(): void {
   const folder = namedFolder ?? ownFolder;
   const packages = Object.entries(peers).map(([name, { version }]) => `${name}==${version}`);
-  // What the installers say goes to stderr: stdout is the report's.
+  // The installers' output goes to stderr: stdout is for the report.
   const stdio = ['ignore', 2, 2] as const;
   execFileSync('python3', ['-m', 'venv', folder], { stdio: [...stdio] });
   execFileSync(join(folder, 'bin/python'), ['-m', 'pip', 'install', ...packages], { stdio: [...stdio] });
@@ -42,7 +42,7 @@ export function findPeer(name: PeerName): InstalledPeer | undefined {
 }
 
 export function findNginx(): InstalledPeer | undefined {
-  // Debian keeps it in a folder that is not on the PATH of every user.
+  // Debian keeps it in a folder that is not on every user's PATH.
   for (const command of ['nginx', '/usr/sbin/nginx']) {
     const asked = spawnSync(command, ['-v'], { encoding: 'utf8' });
     const version = /nginx\/(\S+)/.exec(asked.stderr ?? '')?.[1];

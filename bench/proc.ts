@@ -17,7 +17,7 @@ function list(path: string): string[] {
   }
 }
 
-/** Fields of a stat file from `state` on: the command's name before it may hold blanks and brackets. */
+/** Fields of a stat file from `state` on: the command's name before it may have spaces and brackets. */
 function statFields(path: string): string[] | undefined {
   const text = read(path);
   return text?.slice(text.lastIndexOf(')') + 2).split(' ');
@@ -57,14 +57,14 @@ export function readCpu(pids: readonly number[]): CpuReading {
   return threads;
 }
 
-/** Microseconds between two readings, threads that were born in between included. */
+/** Microseconds between two readings, including new threads. */
 export function cpuMicroseconds(before: CpuReading, after: CpuReading): number {
   let ns = 0;
   for (const [tid, spent] of after) ns += spent - (before.get(tid) ?? 0);
   return ns / 1000;
 }
 
-/** CPU time that all processes took, and the hypervisor kept, since the machine started. */
+/** CPU time of all processes and of the hypervisor since the machine started. */
 export function machineMicroseconds(): number {
   // user, nice, system and steal; interrupts are left out, since no process is charged for them
   const ticks = read('/proc/stat')?.split('\n')[0]?.trim().split(/\s+/).slice(1).map(Number) ?? [];
@@ -80,17 +80,17 @@ export function residentBytes(pids: readonly number[]): number {
   return pids.reduce((sum, pid) => sum + statusBytes(pid, 'VmRSS'), 0);
 }
 
-/** Open files, sockets among them. */
+/** Open files and sockets. */
 export function openFiles(pids: readonly number[]): number {
   return pids.reduce((sum, pid) => sum + list(`/proc/${pid}/fd`).length, 0);
 }
 
-/** Starts a new measurement of the peak: writing 5 sets the kernel's high-water mark to what is resident now (proc(5)). */
+/** Resets the peak: writing 5 sets the kernel's high-water mark to the current resident size (proc(5)). */
 export function resetPeak(pids: readonly number[]): void {
   for (const pid of pids) writeFileSync(`/proc/${pid}/clear_refs`, '5');
 }
 
-/** The kernel's own high-water mark: no peak between two samples is missed. */
+/** The kernel's high-water mark, which misses no peak between two samples. */
 export function peakBytes(pids: readonly number[]): number {
   return pids.reduce((sum, pid) => sum + statusBytes(pid, 'VmHWM'), 0);
 }

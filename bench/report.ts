@@ -1,4 +1,4 @@
-// bench/report.md: the figures, the machine they are true for, and how to get them again.
+// bench/report.md: the figures, their machine, and how to measure them again.
 import { arch, cpus, release, totalmem } from 'node:os';
 import type { ContenderResult, Sample } from './measure.ts';
 import { nginxConfig } from './nginx.ts';
@@ -18,7 +18,7 @@ export interface RowResult {
   readonly contenders: readonly ContenderResult[];
 }
 
-/** Rows that are not measured like the others. */
+/** Rows that are measured differently. */
 export interface SpecialRows {
   readonly streams: readonly StreamsResult[];
   /** null: not measured. */
@@ -92,7 +92,7 @@ function targetLine({ row, contenders }: RowResult, target: Target): string[] {
   return [row.title, target.subject, limit, Number.isNaN(value) ? '–' : value.toFixed(2), verdict];
 }
 
-/** Whether it did what its policy says: sessions stay, and engines share the work. */
+/** Whether the system followed its policy: sessions stay, and engines share the work. */
 function placing(result: ContenderResult): string {
   const busiest = of(result, (sample) => sample.busiestShare) * 100;
   const strays = of(result, (sample) => sample.strayShare) * 100;
@@ -131,7 +131,7 @@ function streamTargetLines(streams: readonly StreamsResult[]): string[][] {
   const { bytesPerStream, loopP999Ms, idleLoopP999Ms } = streamTargets;
   const kb = (bytes: number): string => (bytes / 1024).toFixed(1);
   const late = sample.loop!.p999Ms;
-  // Where a process that does nothing is late too, the machine is.
+  // If an idle process is late too, the machine is at fault.
   const isQuiet = sample.idleLoop.p999Ms <= idleLoopP999Ms;
   const isPrompt = late <= loopP999Ms ? 'yes' : isQuiet ? '**no**' : 'not measured: the machine is busy';
   return [

@@ -1,39 +1,39 @@
-// What is measured: one entry per row of the report. A new row is one entry here.
+// The rows of the report, one entry each.
 
 export interface LoadShape {
   readonly connections: number;
   readonly bodyBytes: number;
-  /** Events of the stream that is asked for; without it a JSON answer. */
+  /** Events of the requested stream; left out for a JSON response. */
   readonly events?: number;
-  /** Size of an event where it is not the mock's usual 220 bytes. */
+  /** Size of an event, if not the mock's usual 220 bytes. */
   readonly eventBytes?: number;
-  /** Size of the JSON answer where it is not the mock's usual 2 KB. */
+  /** Size of the JSON response, if not the mock's usual 2 KB. */
   readonly answerMib?: number;
-  /** /v1/completions when not given; with `/chat/` in it, bodies have messages. */
+  /** By default /v1/completions; with `/chat/` in it, bodies have messages. */
   readonly path?: string;
-  /** Requests come from so many sessions in turn. */
+  /** Requests come from this many sessions in turn. */
   readonly sessions?: number;
   /**
-   * A session has so many requests, then a new one takes its place. Its prompts grow: each begins with the one before it.
-   * Bodies have half of `bodyBytes` at first and one and a half times as much at last.
+   * A session has this many requests, then a new one replaces it. Its prompts grow: each begins with the one before it.
+   * The first body has half of `bodyBytes`, the last one and a half times as much.
    */
   readonly turns?: number;
   /** A header line for every request; %d is the session's number. */
   readonly header?: string;
-  /** One more for the last request of each session. */
+  /** A further header for the last request of each session. */
   readonly lastTurnHeader?: string;
 }
 
 export type SystemName = 'turnout' | 'node-copy' | 'nginx' | 'vllm-router' | 'sglang-router' | 'smg';
 
-/** A system in one configuration. Its args are command line options, for nginx directives of the location. */
+/** A system in one configuration. Its args are command line options; for nginx, directives of the location. */
 export interface Contender {
   readonly label: string;
   readonly system: SystemName;
   readonly args: readonly string[];
 }
 
-/** The subject's figure may be at most so many times the peer's, or, without a peer, so much. */
+/** The largest allowed ratio to the peer's figure, or, without a peer, the largest figure. */
 export interface Target {
   readonly subject: string;
   readonly peer?: string;
@@ -43,7 +43,7 @@ export interface Target {
 export interface Row {
   readonly name: string;
   readonly title: string;
-  /** What the work is like and why, where the title doesn't say it all. */
+  /** What the work is and why, if the title does not say so. */
   readonly description?: string;
   /** `cpu`: µs of the router's CPU per unit. `memory`: MB by which the router's resident memory peaks above idle. */
   readonly figure: 'cpu' | 'memory';
@@ -56,7 +56,7 @@ export interface Row {
 
 const roundRobin = ['--policy', 'round_robin'];
 
-/** Every system that balances without looking at the request. */
+/** Every system that balances without reading the request. */
 function plain(nginxDirectives: readonly string[] = []): Contender[] {
   return [
     { label: 'turnout', system: 'turnout', args: ['--policy', 'least_inflight'] },
@@ -67,15 +67,15 @@ function plain(nginxDirectives: readonly string[] = []): Contender[] {
   ];
 }
 
-// Unless told otherwise nginx writes a large body to a file first, and then reads it in steps of 16 KB: with its defaults
-// the row would cost it five times as much, and the comparison would be worth nothing.
+// By default nginx writes a large body to a file first and reads it in steps of 16 KB: the row would cost it five times
+// as much, which would be no fair comparison.
 const largeBody = ['proxy_request_buffering off', 'client_body_buffer_size 256k'];
 
 function policy(label: string, system: SystemName, name: string): Contender {
   return { label, system, args: ['--policy', name] };
 }
 
-/** The same work where the request is not looked at: what is above this is the policy's. */
+/** The same work without reading the request: the difference is the policy's cost. */
 const blind = policy('turnout, least_inflight', 'turnout', 'least_inflight');
 
 const cacheAware: readonly Contender[] = [
@@ -85,7 +85,7 @@ const cacheAware: readonly Contender[] = [
   blind,
 ];
 
-// Conversations, as in multi-turn rollouts: both matching and growing the index are in the figure, in their usual proportion.
+// Conversations, as in multi-turn rollouts: matching and growing the index in their usual proportion.
 const conversations = { connections: 32, sessions: 64, turns: 8 };
 
 function describeCacheRow(size: string): string {
@@ -102,7 +102,7 @@ const coalescing: Contender = {
   args: ['--policy', 'least_inflight', '--stream-coalesce-ms', '50'],
 };
 
-/** What Node itself costs: a proxy that looks at no byte. */
+/** The cost of Node itself: a proxy that reads no byte. */
 const copy: Contender = { label: 'node-copy (the floor)', system: 'node-copy', args: [] };
 
 export const rows: readonly Row[] = [

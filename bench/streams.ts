@@ -1,4 +1,4 @@
-// Thousands of streams that are open and say little: what each of them holds in memory, and whether the loop stays prompt.
+// Thousands of open streams that send little: the memory of each, and the delay of the event loop.
 import { mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -9,18 +9,18 @@ import type { Contender, LoadShape, SystemName } from './rows.ts';
 import { startSystem, type Found } from './systems.ts';
 
 export const STREAMS_ROW = 'streams-9000';
-/** Two sockets each: a router with the usual limit of 20,000 open files has room for them. */
+/** Two sockets each, which the usual limit of 20,000 open files allows. */
 const STREAMS = 9000;
 const INTERVAL_MS = 5000;
 const EVENT_BYTES = 100;
-/** So many intervals to open them all, and so many to look at them. */
+/** Intervals in which they are opened, and those that are measured. */
 const OPENING_INTERVALS = 4;
 const MEASURED_INTERVALS = 6;
 const EVENTS = OPENING_INTERVALS + MEASURED_INTERVALS + 2;
 
 export const streamTargets = { bytesPerStream: 25 * 1024, loopP999Ms: 50, idleLoopP999Ms: 10 } as const;
 
-/** How late an event loop was, ms. */
+/** The delay of an event loop, ms. */
 export interface LoopDelay {
   readonly p99Ms: number;
   readonly p999Ms: number;
@@ -30,9 +30,9 @@ export interface LoopDelay {
 export interface StreamsSample {
   readonly idleBytes: number;
   readonly bytesPerStream: number;
-  /** null: no Node process. */
+  /** null: not a Node process. */
   readonly loop: LoopDelay | null;
-  /** Of a Node process beside it that does nothing: what the machine itself is to blame for. */
+  /** For an idle Node process on the same machine. */
   readonly idleLoop: LoopDelay;
   readonly errors: number;
   readonly firstError: string;
@@ -92,12 +92,12 @@ async function measure(contender: Contender, found: Found, stage: Stage, idle: C
   const urls = stage.mocks.map((mock) => mock.url);
   const running = await startSystem(started, contender, urls, shape, folder);
   try {
-    // No warm-up: what it would leave in the heap would make the streams look smaller than they are.
+    // No warm-up: its garbage in the heap would make the streams look smaller than they are.
     await sleep(2000);
     const pids = processTree(running.child.pid);
     const idleBytes = residentBytes(pids);
     const load = runLoad(running.port, shape, { requests: STREAMS });
-    // Its failure is met where it is awaited.
+    // The error is handled where the promise is awaited.
     load.catch(() => {});
     for (let waited = 0; openFiles(pids) < 2 * STREAMS; waited += 100) {
       if (waited >= OPENING_INTERVALS * INTERVAL_MS) {
@@ -127,7 +127,7 @@ export interface StreamsRun {
   readonly say: (line: string) => void;
 }
 
-/** One contender after the other: nine thousand streams of each at once would not fit the machine. */
+/** One contender after the other: nine thousand streams of all at once would exceed the machine. */
 export async function measureStreams({ isWanted, find, folder, say }: StreamsRun): Promise<StreamsResult[]> {
   const results: StreamsResult[] = [];
   const mocks: Mock[] = [];

@@ -1,4 +1,4 @@
-// The systems under test: found, started in front of the mock engines, and ready when a real request comes through.
+// The systems under test: found, started with the mock engines, and ready when a real request succeeds.
 import { spawnSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,11 +14,11 @@ const readyTimeoutMs = 30_000;
 
 export interface Found {
   readonly version: string;
-  /** The command line that listens on `port` and sends to `urls`. */
+  /** The command that listens on `port` and sends to `urls`. */
   command(port: number, urls: readonly string[], contender: Contender, folder: string): Promise<string[]>;
 }
 
-/** A command given by the user: {port} is one word, {urls} and {args} become as many as there are. */
+/** A user's command: {port} is one word, {urls} and {args} become one word per entry. */
 function custom(template: string): Found {
   return {
     version: `\`${template}\``,
@@ -100,7 +100,7 @@ export interface Running {
   readonly port: number;
 }
 
-/** Starts a contender and waits until small requests of the row's kind are answered as they should be. */
+/** Starts a contender and waits until small requests of the row's kind get the expected response. */
 export async function startSystem(
   found: Found,
   contender: Contender,

@@ -1,4 +1,4 @@
-"""Builds the wheels `turnout` and `turnout-compat` into python/dist. `npm run build:python` builds the router before.
+"""Builds the wheels `turnout` and `turnout-compat` into python/dist. `npm run build:python` builds the router first.
 
 The first carries the router as `npm run build` leaves it: the packages that it needs are in its files already.
 """
@@ -15,7 +15,7 @@ ROOT = PYTHON.parent
 STAGE = PYTHON / "turnout" / "build" / "router"
 DIST = PYTHON / "dist"
 
-# What runs, and what has to go with it. Types are for compilers.
+# The files that run and their licences; without type declarations.
 CARRIED = ("*.js", "package.json", "THIRD_PARTY_LICENSES")
 
 

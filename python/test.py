@@ -1,4 +1,4 @@
-"""`npm run test:python`: builds the wheels, installs them into a fresh environment without any Node, and tests them there.
+"""`npm run test:python`: builds the wheels, installs them into a new environment without Node, and tests them there.
 
 Arguments are those of `python -m unittest`, for example `-k seed`.
 """
@@ -21,7 +21,7 @@ def main() -> None:
         home = Path(folder)
         venv.create(home / "venv", with_pip=True)
         python = str(home / "venv/bin/python")
-        # What programs may find: the environment's own, and the shell that guards engines with what it calls.
+        # The commands on the PATH: the environment's, and the shell that guards engines with its tools.
         (home / "tools").mkdir()
         for tool in ("sh", "sleep"):
             (home / "tools" / tool).symlink_to(str(shutil.which(tool)))
@@ -37,7 +37,7 @@ def main() -> None:
         for words in (["check", "--quiet"], ["format", "--quiet", "--check"]):
             subprocess.run([*ruff, *words, "--no-cache", str(PYTHON)], check=True, env=bare)
         check = [python, "-m", "mypy", "--strict", "--cache-dir", str(home / "mypy")]
-        # Checked as users see them: installed, with their py.typed.
+        # Checked as installed packages with py.typed.
         packages = [
             word for name in ("turnout", "turnout_compat", "sglang_router", "vllm_router") for word in ("-p", name)
         ]

@@ -1,6 +1,7 @@
-// node bench/event-loop/bench.ts [--explain] [--input=part of a name] [road...]: how long inputs within the limits hold the router's event loop, at most; beside
-// it how much of a turn its thread was at work (the rest it waited for a core, or for V8's own threads to get one), what of that was
-// the collector's, and how long the loop of a process that does nothing was held meanwhile. `--explain`: where the longest turn was.
+// node bench/event-loop/bench.ts [--explain] [--input=part of a name] [setup...]: the longest time for which inputs
+// within the limits block the router's event loop; also the CPU time of the thread in that turn (in the rest it waited
+// for a core or for V8's helper threads), the share of garbage collection, and the longest block of an idle process.
+// `--explain`: where the longest turn was spent.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, request } from 'node:http';
@@ -8,7 +9,7 @@ import { type AddressInfo, connect } from 'node:net';
 import { join } from 'node:path';
 import { type Input, answered, changed, of, plain, streamed } from './inputs.ts';
 import type { Asked, Longest } from './probe.ts';
-import { type Road, roads } from './roads.ts';
+import { type Setup, setups } from './setups.ts';
 
 const root = join(import.meta.dirname, '../..');
 const RUNS = 5;
@@ -21,7 +22,7 @@ function send(port: number, { name, path, body, chunkBytes, status, answerBytes 
     'content-type': 'application/json',
     'content-length': body?.length ?? 0,
     'x-bytes': answerBytes ?? 0,
-    // Makes a session of a plain chat; to read one of megabytes into it takes its thread a minute.
+    // Makes a session of a plain chat. The thread would take a minute to read megabytes into a session.
     ...(answerBytes === undefined ? {} : { 'x-session-id': 'bench' }),
   };
   const asked = request({ host: '127.0.0.1', port, path, method, headers }, (answer) => {
@@ -33,7 +34,7 @@ function send(port: number, { name, path, body, chunkBytes, status, answerBytes 
   return promise;
 }
 
-/** By hand: node:http would take minutes for chunks of a byte. */
+/** node:http would take minutes for chunks of one byte. */
 async function sendChunks(port: number, path: string, body: Buffer, chunkBytes: number): Promise<void> {
   const socket = connect(port, '127.0.0.1');
   const headers = 'host: a\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\nconnection: close';
@@ -56,7 +57,10 @@ async function sendChunks(port: number, path: string, body: Buffer, chunkBytes: 
 
 const withProbe = ['--import', join(import.meta.dirname, 'probe.ts')];
 
-async function startRouter({ args }: Road, engines: readonly string[]): Promise<{ child: ChildProcess; port: number }> {
+async function startRouter(
+  { args }: Setup,
+  engines: readonly string[],
+): Promise<{ child: ChildProcess; port: number }> {
   const options = ['--port', '0', '--prometheus-port', '0', ...args(engines)];
   const child = spawn(process.execPath, [...withProbe, join(root, 'router/bin/turnout.js'), ...options], {
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
@@ -81,7 +85,7 @@ const sorted = (numbers: readonly number[]): string[] => {
   return [best, median, most].map((ms) => ms.toFixed(1));
 };
 
-/** An engine of whatever kind: what it is asked before it answers, and an answer that all kinds could give. */
+/** An engine of any kind: the responses to the router's own requests, and a response for all other paths. */
 const says: Readonly<Record<string, string>> = {
   '/health': '',
   '/v1/models': '{"data":[{"id":"m"}]}',
@@ -89,7 +93,7 @@ const says: Readonly<Record<string, string>> = {
   '/server_info': '{"version":"0.5.23"}',
 };
 const answers = new Map<number, string>();
-/** With log probabilities of a prompt, as both kinds of engines write them. */
+/** With logprobs of the prompt in the forms of both kinds of engines. */
 function answerOf(bytes: number): string {
   let answer = answers.get(bytes);
   if (answer === undefined) {
@@ -142,13 +146,13 @@ const words = process.argv.slice(2);
 const explains = words.includes('--explain');
 const inputPart = words.find((word) => word.startsWith('--input='))?.slice(8) ?? '';
 const named = words.filter((word) => !word.startsWith('--'));
-const columns = ['road', 'input', 'best ms', 'median', 'most', 'idle process, most'];
+const columns = ['setup', 'input', 'best ms', 'median', 'most', 'idle process, most'];
 columns.push('at work, best', 'median', 'most', 'collector in that', ...(explains ? ['where'] : []));
 process.stdout.write(`| ${columns.join(' | ')} |\n|${' --- |'.repeat(columns.length)}\n`);
-for (const road of roads.filter(({ name }) => named.length === 0 || named.includes(name))) {
-  const { child, port } = await startRouter(road, engines);
+for (const setup of setups.filter(({ name }) => named.length === 0 || named.includes(name))) {
+  const { child, port } = await startRouter(setup, engines);
   await new Promise((resolve) => setTimeout(resolve, 2_000));
-  for (const input of road.inputs({ plain, changed, answered, streamed, of })) {
+  for (const input of setup.inputs({ plain, changed, answered, streamed, of })) {
     if (!input.name.includes(inputPart)) continue;
     const runs: Longest[] = [];
     const idleMs: number[] = [];
@@ -160,10 +164,10 @@ for (const road of roads.filter(({ name }) => named.length === 0 || named.includ
     }
     const [wall, cpu] = [runs.map(({ ms }) => ms), runs.map(({ cpuMs }) => cpuMs)];
     const most = runs.toSorted((a, b) => b.cpuMs - a.cpuMs)[0]!;
-    const cells = [road.name, input.name, ...sorted(wall), sorted(idleMs)[2], ...sorted(cpu), most.gcMs.toFixed(1)];
+    const cells = [setup.name, input.name, ...sorted(wall), sorted(idleMs)[2], ...sorted(cpu), most.gcMs.toFixed(1)];
     process.stdout.write(`| ${[...cells, ...(explains ? [most.where] : [])].join(' | ')} |\n`);
   }
-  if (road.fails === true && failures === 0) throw new Error('nothing was tried again');
+  if (setup.fails === true && failures === 0) throw new Error('nothing was tried again');
   child.kill('SIGKILL');
 }
 idle.kill('SIGKILL');

@@ -1,24 +1,24 @@
-// Requests within the limits that could hold the event loop.
+// Requests within the limits that could block the event loop.
 const MB = 1 << 20;
 
 export interface Input {
   readonly name: string;
   readonly path: string;
   readonly body: Buffer | null;
-  /** Bytes of a chunk; 0: it has a Content-Length. */
+  /** Bytes of a chunk; 0 for a Content-Length. */
   readonly chunkBytes: number;
-  /** What the answer has to be. */
+  /** The expected status. */
   readonly status: number;
-  /** How large the engine's answer is, about, or the last event of its stream; left out: as small as it can be. */
+  /** The approximate size of the engine's response or of the last event of its stream; left out for the smallest. */
   readonly answerBytes?: number;
 }
 
 const filled = (text: string, bytes: number): string => text.repeat(Math.ceil(bytes / text.length));
 
-/** What costs most to read of all that was tried: short runs of numbers, each ended by a string. */
+/** The most expensive JSON that was found: short runs of numbers, each followed by a string. */
 const worst = `[${'1,'.repeat(40)}"x"],`;
 
-/** Bodies by what they are made of, of about so many bytes. */
+/** Bodies of about the given size, by content. */
 export const shapes = {
   text: (bytes: number) => `{"text":"${filled('The quick brown fox. ', bytes)}"}`,
   prompt: (bytes: number) => `{"prompt":"${filled('The quick brown fox. ', bytes)}"}`,
@@ -43,7 +43,7 @@ export const of = (shape: Shape, path: string, bytes: number): Input => ({
   status: 200,
 });
 
-/** Small requests with large answers. */
+/** Small requests with large responses. */
 export const answered = (path: string): Input[] =>
   [2_000, MB, 4 * MB, 16 * MB].map((answerBytes) => ({
     name: `an answer of ${answerBytes < MB ? '2 KB' : `${answerBytes / MB} MB`}`,
@@ -54,7 +54,7 @@ export const answered = (path: string): Input[] =>
     answerBytes,
   }));
 
-/** Small requests whose answers are streams with one large event. */
+/** Small requests with streamed responses that have one large event. */
 export const streamed = (path: string): Input[] =>
   [2_000, MB, 16 * MB, 64 * MB].map((answerBytes) => ({
     name: `a stream with an event of ${answerBytes < MB ? '2 KB' : `${answerBytes / MB} MB`}`,
@@ -71,7 +71,7 @@ const noJson = Buffer.alloc(100 * MB, 'x');
 
 const looked: readonly Shape[] = ['text', 'ids', 'worst JSON', 'messages', 'a base64 tensor', 'deep nesting'];
 
-/** What every road has to take. */
+/** The inputs of every setup. */
 export const plain = (): Input[] => [
   of('prompt', '/v1/completions', 2_000),
   of('prompt', '/v1/completions', MB / 2),
@@ -88,7 +88,7 @@ export const plain = (): Input[] => [
   { name: 'metrics', path: '/metrics', body: null, chunkBytes: 0, status: 200 },
 ];
 
-/** Bodies that are changed on their way. */
+/** Inputs whose bodies the router changes. */
 export const changed = (path: string, own: readonly Shape[]): Input[] => [
   of(own[0]!, path, 2_000),
   of(own[0]!, path, MB / 2),

@@ -1,22 +1,22 @@
-// Loaded into the router, and into a process that does nothing: measures each turn of its event loop, on the clock and in CPU
-// time of its thread (what other processes and V8's own threads take is not in that), and answers when it is asked.
+// Loaded into the router and into an idle process: measures each turn of the event loop in elapsed time and in CPU time
+// of its thread (without other processes and V8's helper threads), and reports on request.
 import { Session } from 'node:inspector';
 import { type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
 import { isMainThread } from 'node:worker_threads';
 
-/** What is asked for: turns since the last time; `explains`: from now on, what they did as well. */
+/** Requests the turns since the last request; `explains`: from now on with a profile. */
 export interface Asked {
   readonly explains: boolean;
 }
 
 export interface Longest {
-  /** The longest turn on the clock. */
+  /** The longest turn in elapsed time. */
   readonly ms: number;
-  /** The most that the thread was at work in a turn. */
+  /** The longest turn in CPU time of the thread. */
   readonly cpuMs: number;
-  /** How much of that turn were pauses of the collector. */
+  /** The pauses of the garbage collector in that turn. */
   readonly gcMs: number;
-  /** Where that turn was, by samples of a profiler; '' where nobody wanted to know. */
+  /** Where that turn was spent, by samples of a profiler; '' without a profile. */
   readonly where: string;
 }
 
@@ -38,7 +38,7 @@ const SAMPLE_US = 200;
 if (isMainThread && process.send !== undefined) {
   const clockUs = (): number => Number(process.hrtime.bigint() / 1000n);
   const cpuNow = (): number => {
-    // Brings the kernel's count for this thread up to date, which else is as old as its last tick (4 ms, Linux 6.1).
+    // Updates the kernel's count for this thread, which is otherwise as old as its last tick (4 ms, Linux 6.1).
     process.cpuUsage();
     const { user, system } = process.threadCpuUsage();
     return (user + system) / 1000;
@@ -53,7 +53,7 @@ if (isMainThread && process.send !== undefined) {
 
   let [ms, lastUs, lastCpuMs] = [0, clockUs(), cpuNow()];
   let most: Turn = { startUs: 0, endUs: 0, cpuMs: 0 };
-  // Busy all the time, so that every turn is seen.
+  // Always busy, so that every turn is seen.
   const spin = (): void => {
     const [nowUs, nowCpuMs] = [clockUs(), cpuNow()];
     ms = Math.max(ms, (nowUs - lastUs) / 1000);
@@ -95,7 +95,7 @@ if (isMainThread && process.send !== undefined) {
   });
 }
 
-/** The functions that were seen most often in a turn, themselves and not what they called. */
+/** The functions with the most samples in a turn, without their callees. */
 function whereIn({ nodes, startTime, samples, timeDeltas }: Profile, turn: Turn): string {
   const names = new Map<number, string>();
   for (const { id, callFrame } of nodes) {

@@ -11,7 +11,7 @@ export interface Bound {
   readonly fleetWork: number;
 }
 
-/** Work of a trace. A step's base time is shared by as many sequences as can run at once, by count or by memory. */
+/** The work of a trace. As many sequences as can run at once share a step's base time. */
 class Work {
   readonly #engine: EngineOptions;
   readonly #seen = new Set<number>();
@@ -27,7 +27,7 @@ class Work {
     return this.#seconds + Math.max(this.#sharedByCount, this.#sharedByMemory);
   }
 
-  /** Adds the session's work; a prefix that another session has brought is free. @returns when it ends at best */
+  /** Adds the session's work; the prefix of an earlier session is free. @returns when it ends at best */
   add({ prefix, turns, startSeconds }: Session): number {
     const { stepSeconds, sequenceSeconds, kvTokenSeconds, maxSequences, kvTokens } = this.#engine;
     let context = 0;
@@ -54,7 +54,7 @@ class Work {
   }
 }
 
-/** Faults, pauses, and the prefill that decoding sequences wait for are free. */
+/** Failures, pauses, and the prefill during which decoding sequences wait are free. */
 export function bound(trace: Trace, engines: number, engine: EngineOptions): Bound {
   const work = new Work(engine);
   let longestSession = 0;

@@ -1,6 +1,6 @@
 import type { Random } from '../../router/src/kit/rng.ts';
 
-/** Draws from distributions, out of one stream of chance. */
+/** Random numbers of several distributions from one generator. */
 export class Draws {
   readonly #random: Random;
   #spare: number | undefined;
@@ -22,7 +22,7 @@ export class Draws {
     return Math.exp(this.normal(Math.log(mean) - (sigma * sigma) / 2, sigma));
   }
 
-  /** Time to the next of events that come at `rate` per unit of time. */
+  /** The time to the next of events with `rate` per unit of time. */
   exponential(rate: number): number {
     return -Math.log(1 - this.#random()) / rate;
   }
@@ -31,7 +31,7 @@ export class Draws {
     return items[Math.floor(this.#random() * items.length)]!;
   }
 
-  /** Index into `weights`, each as likely as its weight. */
+  /** An index into `weights`, with a probability proportional to its weight. */
   weighted(weights: readonly number[]): number {
     let left = this.#random() * weights.reduce((sum, weight) => sum + weight, 0);
     for (let i = 0; i < weights.length; i++) {

@@ -1,4 +1,4 @@
-/** What one simulated engine is. Times are linear, so that many decode steps can be taken as one. */
+/** The model of one simulated engine. Times are linear, so that many decode steps can be computed as one. */
 export interface EngineOptions {
   /** KV memory in tokens. */
   readonly kvTokens: number;
@@ -12,9 +12,9 @@ export interface EngineOptions {
   readonly prefillSeconds: number;
   /** Seconds more per prefilled token and token before it. */
   readonly prefillPositionSeconds: number;
-  /** Tokens a step may compute, those of decoding sequences counted. */
+  /** Tokens a step may compute, including those of decoding sequences. */
   readonly stepTokens: number;
-  /** Prefill tokens a step may compute however many sequences decode. */
+  /** Prefill tokens a step may compute, whatever the number of decoding sequences. */
   readonly minPrefillTokens: number;
   /** Requests that run at a time. */
   readonly maxSequences: number;

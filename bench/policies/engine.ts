@@ -85,7 +85,7 @@ export class Engine {
     return this.#version;
   }
 
-  /** Requests admitted nowhere yet. */
+  /** Requests that are not admitted yet. */
   get waitingCount(): number {
     return this.#waiting.length;
   }
@@ -141,7 +141,7 @@ export class Engine {
     this.#isPaused = true;
   }
 
-  /** Goes on with other weights, hence without cached prefixes. */
+  /** Continues with new weights and without cached prefixes. */
   resume(now: number): void {
     this.#isPaused = false;
     this.#cache.flush();
@@ -215,7 +215,7 @@ export class Engine {
     }
   }
 
-  /** False for what a preempted job has left in the queue. */
+  /** False for an outdated entry of a preempted job. */
   #isDue(job: Job, step: number): boolean {
     return job.finishStep === step && this.#decoding.get(job.id) === job;
   }
@@ -229,7 +229,7 @@ export class Engine {
     this.#host.done(job, now);
   }
 
-  /** The job sent last goes back to the head of the queue; what it has generated is computed again. */
+  /** The job sent last returns to the head of the queue; what it has generated is computed again. */
   #preempt(now: number): void {
     let last: Job | undefined;
     for (const job of this.#decoding.values()) {
@@ -255,8 +255,8 @@ export class Engine {
   }
 
   /**
-   * In the order of arrival, while there is room. A prefix that is found counts as room too when nobody reads it, so
-   * memory can be overdrawn by its length for a while; decoding preempts until it fits.
+   * Admits in order of arrival while memory lasts. An unread cached prefix counts as free memory, so memory can be
+   * exceeded by its length for a while; decoding preempts until it fits.
    */
   #admitWaiting(now: number): void {
     const { kvTokens, maxSequences, stepTokens } = this.options;

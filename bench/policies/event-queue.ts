@@ -1,4 +1,4 @@
-// A binary heap: what has the smallest key comes first, and of equal keys the smallest tie-breaker.
+// A binary heap: the smallest key first, and among equal keys the smallest tie-breaker.
 
 export class EventQueue<T> {
   readonly #keys: number[] = [];
@@ -10,7 +10,7 @@ export class EventQueue<T> {
     return this.#items.length;
   }
 
-  /** Key of the first item; `Infinity` when there is none. */
+  /** Key of the first item; `Infinity` if empty. */
   get firstKey(): number {
     return this.#keys.length > 0 ? this.#keys[0]! : Infinity;
   }

@@ -7,7 +7,7 @@ import { Simulation } from './simulation.ts';
 import { traces } from './traces.ts';
 import type { Trace } from './workload.ts';
 
-/** A trace on engines with so much memory. */
+/** A trace on engines with this much memory. */
 export interface Workload {
   readonly trace: string;
   /** KV memory of an engine in tokens. */
@@ -41,10 +41,10 @@ export function parseWorkload(text: string, kvTokens: number): Workload {
   return { trace, kvTokens: memory === undefined ? kvTokens : parseTokens(memory) };
 }
 
-/** The batch that came before batch `seed` has this one added to its seed. */
+/** The seed of the batch before batch `seed` is larger by this. */
 const earlierSeed = 1000;
 
-/** Traces made last: the cells of a grid ask for the same ones in a row. */
+/** The last traces: consecutive cells of a grid use the same one. */
 const made = new Map<string, Trace>();
 
 function traceOf(name: string, seed: number): Trace {

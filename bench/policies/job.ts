@@ -2,7 +2,7 @@ import type { BlockChain } from './block-hashes.ts';
 import type { CacheNode } from './kv-cache.ts';
 import type { Request, Segment, Session, Turn } from './workload.ts';
 
-/** A request with all that its client and its engine know of it. */
+/** A request with the state of its client and its engine. */
 export class Job implements Request {
   readonly id: number;
   readonly session: Session;
@@ -21,7 +21,7 @@ export class Job implements Request {
   /** When it had its first token, in seconds; NaN before. Kept when the engine is lost. */
   firstTokenAt = Number.NaN;
 
-  // The engine's own:
+  // State of the engine:
   /** Tokens generated; while it decodes only `finishStep` is kept up to date. */
   generated = 0;
   prefillLeft = 0;
@@ -60,7 +60,7 @@ export class Job implements Request {
     return this.turn === this.session.turns.length - 1;
   }
 
-  /** Takes it off an engine that is lost: nothing generated is kept. */
+  /** Removes it from a failed engine: nothing generated is kept. */
   reset(): void {
     this.generated = 0;
     this.prefillLeft = 0;

@@ -24,12 +24,12 @@ export class CacheNode {
 }
 
 /**
- * Tokens only, no content. It can grow past any capacity: its owner evicts down to what it wants. An approximate index
+ * Tokens only, no content. It can exceed any capacity: its owner evicts down to the wanted size. The approximate index
  * of a router is the same tree without readers.
  */
 export class KvCache {
   readonly #nodes = new Map<number, CacheNode>();
-  /** Leaves without readers by time of use; entries out of date are skipped when they come up. */
+  /** Leaves without readers by time of use; outdated entries are skipped. */
   readonly #leaves = new EventQueue<CacheNode>();
   #tokens = 0;
   #evictable = 0;
@@ -56,7 +56,7 @@ export class KvCache {
     return tokens - (tokens % blockTokens);
   }
 
-  /** Holds all of the segments, for nobody in particular. */
+  /** Holds all of the segments, without a reader. */
   insert(segments: readonly Segment[], now: number): void {
     let node: CacheNode | undefined;
     for (let i = 0; i < segments.length; i++) {
@@ -66,7 +66,7 @@ export class KvCache {
     if (node !== undefined) this.#offer(node);
   }
 
-  /** Holds all of the segments for a reader. @returns what `release` wants back */
+  /** Holds all of the segments for a reader. @returns the argument of `release` */
   acquire(segments: readonly Segment[], now: number): CacheNode[] {
     const nodes: CacheNode[] = [];
     let node: CacheNode | undefined;
@@ -90,7 +90,7 @@ export class KvCache {
     }
   }
 
-  /** Frees so many tokens, fewer when readers hold the rest. */
+  /** Frees this many tokens, fewer if readers hold the rest. */
   evict(tokens: number): void {
     let left = tokens;
     while (left > 0 && this.#leaves.size > 0) {
@@ -112,7 +112,7 @@ export class KvCache {
     this.evict(this.#evictable);
   }
 
-  /** Completes a segment and takes it out of the evictable count; the caller decides whether it goes back in. */
+  /** Completes a segment and removes it from the evictable count; the caller decides whether it is added again. */
   #touch(segment: Segment, parent: CacheNode | undefined, now: number): CacheNode {
     let node = this.#nodes.get(segment.id);
     if (node === undefined) {

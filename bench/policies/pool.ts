@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import type { Cell, CellResult } from './grid.ts';
 
-/** Runs the cells on so many threads. @returns results in the order of the cells */
+/** Runs the cells on this many threads. @returns results in the order of the cells */
 export async function runCells(
   cells: readonly Cell[],
   jobs: number,

@@ -1,26 +1,26 @@
 import type { EngineTotals } from './engine.ts';
 
-/** What a run comes to. Times in seconds. */
+/** The results of a run. Times in seconds. */
 export interface RunMetrics {
-  /** From the start to the last answer. */
+  /** From the start to the last response. */
   readonly makespan: number;
-  /** Share of the prompt tokens that was found in a prefix cache. */
+  /** Share of the prompt tokens found in a prefix cache. */
   readonly hitShare: number;
-  /** Time to first token, from the client's send: waiting in the router counts. */
+  /** Time to first token, from the client's send, including the wait in the router. */
   readonly ttftP50: number;
   readonly ttftP99: number;
   /** From the client's send to the last token. */
   readonly meanEndToEnd: number;
   /** Share of engines x makespan in which an engine computed nothing. */
   readonly idleShare: number;
-  /** Tokens computed as prompt, and of those the ones a preemption had thrown away. */
+  /** Prompt tokens computed, and those of them that a preemption had dropped. */
   readonly prefilledTokens: number;
   readonly recomputedTokens: number;
   readonly promptTokens: number;
   readonly preemptions: number;
   /** Requests finished. */
   readonly requests: number;
-  /** Requests sent again because their engine was lost. */
+  /** Requests sent again because their engine failed. */
   readonly retries: number;
 }
 

@@ -1,4 +1,4 @@
-// npm run bench:policies: how good routing policies are, in a simulated fleet.
+// npm run bench:policies: routing policies in a simulated fleet.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -11,7 +11,7 @@ import { renderReport } from './report.ts';
 import { shipped } from './shipped.ts';
 import { traces } from './traces.ts';
 
-/** Every trace, the agents also on engines with more memory; seeds on which nothing was tuned. */
+/** Every trace, the agents also on engines with more memory; with seeds that were not used for tuning. */
 const whole = {
   traces: [...Object.keys(traces), 'agent@600k', 'agent@800k'].join(','),
   policies: [...Object.keys(peers), ...Object.keys(shipped)].join(','),
@@ -52,7 +52,7 @@ function positive(name: string, text: string): number {
   return value;
 }
 
-/** In the order of traces and seeds, so that a thread makes a trace once. */
+/** In the order of traces and seeds, so that a thread makes each trace once. */
 function cells(): Cell[] {
   const engines = positive('engines', values.engines);
   const kvTokens = parseTokens(values.kv);

@@ -1,4 +1,4 @@
-// The router's own policies, the very code that is shipped, behind the simulation's interface.
+// The router's own policies, unchanged, with the simulation's interface.
 import { Chooser } from '../../router/src/choose/choose.ts';
 import { policies } from '../../router/src/choose/built-in-policies.ts';
 import { PolicyTable } from '../../router/src/choose/policy-table.ts';
@@ -19,16 +19,16 @@ import type { PolicyHost, SimPolicy, SimPolicyFactory } from './policy.ts';
 import { Simulation } from './simulation.ts';
 import type { Request } from './workload.ts';
 
-/** A unit of the router's blocks is a byte; the simulation's prompts are text of four bytes a token. */
+/** A unit of the router's blocks is a byte; the simulation's prompts are text of four bytes per token. */
 const BYTES_PER_TOKEN = 4;
 
 export interface ShippedOptions {
-  /** Clients say when their sessions end. */
+  /** Clients send session end signals. */
   readonly hasEndSignals: boolean;
-  /** One batch of the same kind of work ran before, and the router was started anew since. */
+  /** An earlier batch of the same kind ran, and the router was restarted since then. */
   readonly hasHistory: boolean;
   readonly config?: Partial<Config>;
-  /** What the engines are called: rings and ties hash it. */
+  /** The engines' URLs, which rings and ties hash. */
   readonly workerUrls?: readonly string[];
 }
 
@@ -43,7 +43,7 @@ class ShippedPolicy implements SimPolicy {
   readonly #exchanges = new Map<number, Exchange>();
   readonly #held = new Map<Exchange, Request>();
 
-  /** @param batch set before the ids of sessions: those of one batch are not those of another */
+  /** @param batch prefix of session ids, so that batches do not share sessions */
   constructor(host: PolicyHost, name: PolicyName, options: ShippedOptions, store: StateStore, batch: string) {
     this.#host = host;
     this.#batch = batch;
@@ -111,7 +111,7 @@ class ShippedPolicy implements SimPolicy {
     this.#table.flushed(this.#workers[engine]!);
   }
 
-  /** As the router's waiting room does it. */
+  /** As the router's hold queue. */
   pump(): void {
     const [, { policy }] = this.#table.entries()[Symbol.iterator]().next().value!;
     while (this.#held.size > 0) {
@@ -139,7 +139,7 @@ class ShippedPolicy implements SimPolicy {
     head.contentLength = request.promptTokens * BYTES_PER_TOKEN;
     const x = new Exchange(noRoad, head, new RequestBody(noBudget, () => {}), noSink, this.#host.now * 1000);
     x.key = { kind: 'session', value: this.#batch + request.sessionId, source: 'header:x-session-id' };
-    // As in the router: who can choose without the prompt doesn't get it.
+    // As in the router: a policy that can choose without the prompt does not get it.
     if (this.#table.knowsSession(x)) return x;
     x.prompt = {
       field: 'prompt',
@@ -156,7 +156,7 @@ const noRoad = {} as Road;
 const noSink = {} as Sink;
 const noBudget = new RetryBudget(0);
 
-/** A shipped policy; with history, after it ran an earlier batch on a fleet of the same kind. */
+/** A shipped policy; with history, after an earlier batch on a fleet of the same kind. */
 export function shippedPolicy(name: PolicyName, options: ShippedOptions): SimPolicyFactory {
   return (host) => {
     const store = memoryStore();
@@ -176,7 +176,7 @@ export function shippedPolicy(name: PolicyName, options: ShippedOptions): SimPol
   };
 }
 
-/** Clients with keys and end signals; clients without; `rollout` in all the states it can be in. */
+/** Clients with keys and end signals; clients without; `rollout` in all its states. */
 export const shipped: Readonly<Record<string, SimPolicyFactory>> = {
   rollout: shippedPolicy('rollout', { hasEndSignals: true, hasHistory: true }),
   rollout_first: shippedPolicy('rollout', { hasEndSignals: true, hasHistory: false }),

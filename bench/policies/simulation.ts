@@ -15,7 +15,7 @@ export interface SimulationOptions {
   /** Engines in the fleet. */
   readonly engineCount: number;
   readonly engine: EngineOptions;
-  /** Seeds the policy's chance; the trace has its own. */
+  /** The seed of the policy; the trace has its own. */
   readonly seed: number;
   readonly earlierBatch: () => Trace;
 }
@@ -60,7 +60,7 @@ export class Simulation implements EngineHost, PolicyHost {
     return this.#now;
   }
 
-  /** Runs until every session is over. */
+  /** Runs until every session has ended. */
   run(): RunMetrics {
     while (this.#openSessions > 0) {
       const at = this.#events.firstKey;

@@ -99,7 +99,7 @@ const failureEvents: readonly FleetEvent[] = [
   { atSeconds: 105, kind: 'up', engine: 3 },
 ];
 
-/** All engines stop at 60 s; the first goes on after 3 s with new weights, each other one a second after the one before. */
+/** All engines stop at 60 s; the first continues after 3 s with new weights, the others one per second after it. */
 const swapEvents: readonly FleetEvent[] = [
   { atSeconds: 60, kind: 'pause' },
   ...Array.from({ length: 64 }, (_, engine): FleetEvent => ({ atSeconds: 63 + engine, kind: 'resume', engine })),

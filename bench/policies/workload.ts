@@ -3,8 +3,8 @@ import { BlockChain } from './block-hashes.ts';
 import { hash32 } from '../../router/src/kit/hash.ts';
 
 /**
- * A named piece of prompt. It stands for one text in one place: two prompts that both hold a segment hold the same
- * tokens before it as well, so its `id` names the whole prefix that ends with it.
+ * A named piece of a prompt. Two prompts with the same segment have the same tokens before it too, so its `id` names
+ * the whole prefix that ends with it.
  */
 export interface Segment {
   /** Unique within a trace. */
@@ -17,21 +17,21 @@ export interface Segment {
 }
 
 export interface Turn {
-  /** Everything the engine is given: shared prefix, earlier inputs and answers, this turn's input. */
+  /** The whole prompt: shared prefix, earlier inputs and responses, this turn's input. */
   readonly prompt: readonly Segment[];
-  /** The prompt and the answer to it. */
+  /** The prompt and its response. */
   readonly answered: readonly Segment[];
   /** Tokens of the prompt. */
   readonly promptTokens: number;
-  /** Tokens of the answer. */
+  /** Tokens of the response. */
   readonly outputTokens: number;
-  /** Seconds the client works on the answer before it sends the next turn. */
+  /** Seconds between the response and the client's next turn. */
   readonly delaySeconds: number;
 }
 
 export interface Session {
   readonly id: string;
-  /** Sessions of one group answer the same task, so their lengths are alike. */
+  /** Sessions of one group have the same task, so their lengths are alike. */
   readonly group: string;
   /** Segments at the start of every prompt of the session. */
   readonly prefix: readonly Segment[];
@@ -39,7 +39,7 @@ export interface Session {
   readonly turns: readonly Turn[];
   /** When the first turn is sent, in seconds from the start of the run. */
   readonly startSeconds: number;
-  /** Block hashes of the session's prompts, filled as they are asked for. */
+  /** Block hashes of the session's prompts, computed on demand. */
   readonly blocks: BlockChain;
 }
 
@@ -55,10 +55,10 @@ export interface Trace {
   readonly events: readonly FleetEvent[];
 }
 
-/** One turn before its segments exist: tokens the client adds (may be 0), tokens of the answer, seconds of delay. */
+/** A turn before its segments exist: tokens that the client adds (may be 0), tokens of the response, delay in s. */
 export type TurnPlan = readonly [newTokens: number, outputTokens: number, delaySeconds: number];
 
-/** The request of a turn, as far as a router sees it. */
+/** The request of a turn as a router sees it. */
 export interface Request {
   readonly id: number;
   readonly sessionId: string;
@@ -70,10 +70,10 @@ export interface Request {
   readonly promptTokens: number;
   /** When the client sent it, in seconds. */
   readonly arrivedAt: number;
-  /** How often an engine lost it. */
+  /** How often an engine failed it. */
   readonly retries: number;
   readonly blocks: BlockChain;
-  // Not for a policy before it is told that the request has finished:
+  // Not for a policy before the request has finished:
   readonly outputTokens: number;
   readonly answered: readonly Segment[];
   readonly isLastTurn: boolean;

@@ -1,4 +1,5 @@
-// node bench/prefix-index/bench.ts: block index beside radix tree. Time per request, memory, and stalls while filling.
+// node bench/prefix-index/bench.ts: block index compared with a radix tree: time per request, memory, and blocks of the
+// event loop.
 import { spawnSync } from 'node:child_process';
 import { PerformanceObserver, performance } from 'node:perf_hooks';
 import { setImmediate as nextRound } from 'node:timers/promises';
@@ -9,9 +10,9 @@ import { RadixTree } from './radix-tree.ts';
 
 type Kind = 'blocks' | 'radix';
 
-/** What a policy does with a prompt: ask for all workers, then note where it was sent. */
+/** What a policy does with a prompt: match it for all workers, then insert it for one. */
 interface Contender {
-  /** @returns what `insert` can use again */
+  /** @returns what `insert` can reuse */
   match(prompt: Buffer): Uint32Array | null;
   insert(worker: number, prompt: Buffer, hashes: Uint32Array | null): void;
 }
@@ -48,7 +49,7 @@ function contender(kind: Kind, workers: number, maxBlocks = 1_000_000): Contende
   };
 }
 
-/** A workload names its prompts in order and, for each, the worker it goes to. The first half warms up. */
+/** A workload has its prompts in order and the worker of each. The first half is for warm-up. */
 interface Workload {
   readonly name: string;
   readonly requests: (workers: number) => { prompt: Buffer; worker: number }[];
@@ -88,7 +89,7 @@ interface Times {
   readonly insert: number;
 }
 
-/** The least of three runs: what disturbs a run only adds. */
+/** The least of three runs, because disturbances only add time. */
 function measure(kind: Kind, workload: Workload, workers: number): Times {
   const runs = Array.from({ length: 3 }, () => measureOnce(kind, workload, workers));
   return { match: Math.min(...runs.map((run) => run.match)), insert: Math.min(...runs.map((run) => run.insert)) };
@@ -110,7 +111,7 @@ function measureOnce(kind: Kind, workload: Workload, workers: number): Times {
   return { match: medianMicros(match), insert: medianMicros(insert) };
 }
 
-/** The median of the second half: the first warms up. Other work on the machine hits few requests, as pauses do. */
+/** The median of the second half. Other work on the machine and pauses affect few requests. */
 function medianMicros(times: number[]): number {
   const counted = times.slice(times.length / 2).toSorted((a, b) => a - b);
   return counted[Math.floor(counted.length / 2)]! * 1_000;
@@ -125,7 +126,7 @@ interface Filled {
   worstStallMs: number;
 }
 
-/** Fills one contender in a process of its own; what it holds in the end, and what that did to the event loop. */
+/** Fills one contender in a separate process: its memory in the end, and the blocks of the event loop. */
 async function fill(kind: Kind, prompts: number, bytes: number): Promise<Filled> {
   // Room for 2^20 blocks of 64 bytes; the same for the tree, in bytes per worker.
   const workers = 64;
@@ -143,11 +144,11 @@ async function fill(kind: Kind, prompts: number, bytes: number): Promise<Filled>
   for (let i = 0; i < prompts; i++) {
     const start = performance.now();
     const prompt = Buffer.from(source.subarray((i * 4_099) % 3_900_000, ((i * 4_099) % 3_900_000) + bytes));
-    // Unlike every other from the first byte on.
+    // Differs from every other one from the first byte on.
     prompt.writeUInt32LE(Math.imul(i + 1, 0x9e3779b1) >>> 0, 0);
     if (filled instanceof RadixTree) {
       filled.insert(i % workers, prompt);
-      // Evicting walks the worker's part of the tree, so it is done seldom: a sixteenth over the bound.
+      // Evicting walks the worker's part of the tree, so it is done rarely: at a sixteenth over the limit.
       if (filled.bytes(i % workers) > maxBytes * (17 / 16)) filled.evict(i % workers, maxBytes);
     } else {
       filled.insert(i % workers, hashBlocks(prompt, 0, bytes));
@@ -162,7 +163,7 @@ async function fill(kind: Kind, prompts: number, bytes: number): Promise<Filled>
   const after = process.memoryUsage();
   const grown = after.heapUsed + after.arrayBuffers - before.heapUsed - before.arrayBuffers;
   return {
-    // The source is still held here, as it was before.
+    // The source is still in memory, as it was before.
     megabytes: (grown + source.length - 4_000_000) / 1e6,
     residentMegabytes: (after.rss - before.rss) / 1e6,
     blocks: filled instanceof PrefixIndex ? filled.size : 0,

@@ -1,4 +1,4 @@
-// The alternative that the block index was measured against: a compact radix tree over bytes, shared by all workers.
+// The alternative to the block index: a compact radix tree over bytes, shared by all workers.
 
 interface Node {
   text: Buffer;
@@ -10,8 +10,8 @@ interface Node {
 }
 
 /**
- * One tree for all workers, so that one walk answers for all of them: at each node the workers that end there drop out.
- * Texts are copied: a slice of a request would keep the whole request alive.
+ * One tree for all workers, so that one walk matches all of them: at each node the workers that end there drop out.
+ * Texts are copied, because a slice would keep the whole request alive.
  */
 export class RadixTree {
   readonly #root: Node = { text: Buffer.alloc(0), parent: null, children: new Map(), lastUse: new Map() };
@@ -58,7 +58,7 @@ export class RadixTree {
     }
   }
 
-  /** Takes the worker off its least recently used leaves until it has at most `maxBytes`. Walks the whole tree. */
+  /** Removes the worker's least recently used leaves until it has at most `maxBytes`. Walks the whole tree. */
   evict(worker: number, maxBytes: number): void {
     if (this.bytes(worker) <= maxBytes) return;
     const held: Node[] = [];
@@ -67,7 +67,7 @@ export class RadixTree {
       for (const child of node.children.values()) if (child.lastUse.has(worker)) open.push(child);
       if (node !== this.#root) held.push(node);
     }
-    // Of equally old ones the later found, which is the deeper one, goes first: parents outlive their children.
+    // Of equally old ones the deeper one goes first: parents outlive their children.
     const depth = new Map(held.map((node, i) => [node, i]));
     held.sort((a, b) => a.lastUse.get(worker)! - b.lastUse.get(worker)! || depth.get(b)! - depth.get(a)!);
     for (const node of held) {
@@ -87,7 +87,7 @@ export class RadixTree {
     return node;
   }
 
-  /** Cuts a node in two. @returns the upper one, which takes the node's place */
+  /** Splits a node. @returns the upper one, which replaces it */
   #split(node: Node, length: number): Node {
     const upper = this.#newNode(node.text.subarray(0, length), node.parent!, new Map(node.lastUse));
     node.text = node.text.subarray(length);
@@ -97,7 +97,7 @@ export class RadixTree {
   }
 }
 
-/** How many bytes `label` shares with `text` from `at` on. Whole labels are compared natively, else in halves. */
+/** How many bytes `label` shares with `text` from `at` on. Whole labels are compared natively, others by halving. */
 function sharedBytes(label: Buffer, text: Buffer, at: number): number {
   const longest = Math.min(label.length, text.length - at);
   if (longest > 32 && label.compare(text, at, at + longest, 0, longest) === 0) return longest;

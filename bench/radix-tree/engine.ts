@@ -1,4 +1,4 @@
-// An engine that costs nothing: every request gets the same answer of 64 tokens with logprobs, as SGLang words it.
+// An engine at almost no cost: every request gets the same response of 64 tokens with logprobs, in SGLang's form.
 import { createServer } from 'node:net';
 import { decode } from '../../router/src/sim/tokenizer.ts';
 

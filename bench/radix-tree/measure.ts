@@ -1,5 +1,5 @@
-// What the radix tree costs a request: 2 KB asked, 64 tokens with logprobs answered; with the plugin, and without it. Prompts are
-// ids, so that tokenising is not in it (the last figure has it).
+// The cost of the radix tree per request: 2 KB of prompt, 64 tokens with logprobs; with the plugin and without it.
+// Prompts are ids, without tokenising (the last figure includes it).
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync } from 'node:fs';
@@ -11,24 +11,24 @@ import { endsWithUs } from '../child.ts';
 import { cpuMicroseconds, readCpu } from '../proc.ts';
 
 export const RADIX_ROW = 'radix-2k';
-/** µs of CPU a request more than without the plugin: of all threads, and of the event loop alone. */
+/** µs of CPU per request more than without the plugin, for all threads. */
 export const radixTarget = 150;
 export const loopTarget = 40;
 
 const CONNECTIONS = 32;
 const PROMPT_TOKENS = 460;
-/** What all prompts begin with. */
+/** The common prefix of all prompts. */
 const SHARED_TOKENS = 100;
 const TOKENS = 380;
-/** So many requests until what is compiled just in time is compiled, and trees and the store (256 MB) are as full as they get. */
+/** Requests until all code is compiled and the trees and the store (256 MB) are full. */
 const WARM_UP = 70_000;
-/** With prompts as text, where that is little beside tokenising them. */
+/** For prompts as text, where tokenising costs most. */
 const TEXT_WARM_UP = 5_000;
 
 const main = join(import.meta.dirname, '../../router/bin/turnout.js');
 
-/** One road with its figures, µs of CPU a request, all threads of the router together: one of each round. */
-export interface RadixRoad {
+/** One setup with its figures, µs of CPU per request of all threads of the router, one per round. */
+export interface RadixFigures {
   readonly name: string;
   readonly micros: number[];
   /** Of the event loop alone. */
@@ -36,10 +36,10 @@ export interface RadixRoad {
 }
 
 export interface RadixResult {
-  readonly plain: RadixRoad;
-  readonly tree: RadixRoad;
-  /** The same with prompts as text: tokenising them is in it. */
-  readonly text: RadixRoad;
+  readonly plain: RadixFigures;
+  readonly tree: RadixFigures;
+  /** The same with prompts as text, including tokenising. */
+  readonly text: RadixFigures;
 }
 
 interface Started {
@@ -47,7 +47,7 @@ interface Started {
   readonly found: string;
 }
 
-/** Starts a program; resolves with what `find` sees in its output. */
+/** Starts a program; resolves with what `find` matches in its output. */
 function start(args: readonly string[], find: RegExp, stops: (() => void)[]): Promise<Started> {
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   endsWithUs(child);
@@ -65,7 +65,7 @@ function start(args: readonly string[], find: RegExp, stops: (() => void)[]): Pr
 
 let asked = 0;
 
-/** A prompt that was not there before, behind a beginning that all have. */
+/** A new prompt after the common prefix. */
 function body(kind: 'ids' | 'text'): string {
   const first = asked++ * PROMPT_TOKENS;
   const ids = Array.from({ length: PROMPT_TOKENS }, (_, i) => {
@@ -76,7 +76,7 @@ function body(kind: 'ids' | 'text'): string {
   return `{${prompt},"sampling_params":{"max_new_tokens":64,"temperature":1},"return_logprob":true}`;
 }
 
-/** Sends so many requests, each connection one after the other. */
+/** Sends this many requests, one after the other on each connection. */
 async function load(port: number, kind: 'ids' | 'text', count: number): Promise<void> {
   const bodies = Array.from({ length: count }, () => body(kind));
   let next = 0;
@@ -120,14 +120,14 @@ export interface RadixRun {
   readonly say: (line: string) => void;
 }
 
-/** The routers stay up and take turns, so that a change of the machine's mood meets them all. */
+/** The routers keep running and take turns, so that changes of the machine affect all of them. */
 export async function measureRadix({ requests, rounds, folder, say }: RadixRun): Promise<RadixResult> {
   mkdirSync(folder, { recursive: true });
   writeTokenizer(folder);
   const stops: (() => void)[] = [];
-  const plain: RadixRoad = { name: 'plain path', micros: [], loopMicros: [] };
-  const tree: RadixRoad = { name: 'radix-tree', micros: [], loopMicros: [] };
-  const text: RadixRoad = { name: 'radix-tree, prompts as text', micros: [], loopMicros: [] };
+  const plain: RadixFigures = { name: 'plain path', micros: [], loopMicros: [] };
+  const tree: RadixFigures = { name: 'radix-tree', micros: [], loopMicros: [] };
+  const text: RadixFigures = { name: 'radix-tree, prompts as text', micros: [], loopMicros: [] };
   try {
     const engine = await start([join(import.meta.dirname, 'engine.ts'), String(PROMPT_TOKENS)], /(\d+)\n/, stops);
     const options = '--host 127.0.0.1 --port 0 --prometheus-port 0 --disable-health-check --policy least_inflight';
@@ -139,25 +139,25 @@ export async function measureRadix({ requests, rounds, folder, say }: RadixRun):
       );
     const without = await serve();
     const serveTree = () => serve('--tokenizer-path', folder, '--plugin', 'radix-tree:{"verify":false}');
-    const roads = [
-      { road: plain, router: without, kind: 'ids' },
-      { road: tree, router: await serveTree(), kind: 'ids' },
-      { road: text, router: await serveTree(), kind: 'text' },
+    const setups = [
+      { figures: plain, router: without, kind: 'ids' },
+      { figures: tree, router: await serveTree(), kind: 'ids' },
+      { figures: text, router: await serveTree(), kind: 'text' },
     ] as const;
-    for (const { router, kind } of roads) {
+    for (const { router, kind } of setups) {
       await load(Number(router.found), kind, kind === 'ids' ? WARM_UP : TEXT_WARM_UP);
     }
     for (let round = 1; round <= rounds; round++) {
-      for (const { road, router, kind } of roads) {
+      for (const { figures, router, kind } of setups) {
         const before = readCpu([router.pid]);
         await load(Number(router.found), kind, requests);
         const after = readCpu([router.pid]);
-        road.micros.push(cpuMicroseconds(before, after) / requests);
-        // The first thread of a process has its number.
+        figures.micros.push(cpuMicroseconds(before, after) / requests);
+        // The first thread of a process has the process's number.
         const loop = new Map([...after].filter(([thread]) => thread === String(router.pid)));
-        road.loopMicros.push(cpuMicroseconds(before, loop) / requests);
-        const [all, own] = [road.micros, road.loopMicros].map((list) => list.at(-1)!.toFixed(1));
-        say(`${RADIX_ROW}  round ${round}/${rounds}  ${road.name}  ${all} µs, event loop ${own} µs`);
+        figures.loopMicros.push(cpuMicroseconds(before, loop) / requests);
+        const [all, own] = [figures.micros, figures.loopMicros].map((list) => list.at(-1)!.toFixed(1));
+        say(`${RADIX_ROW}  round ${round}/${rounds}  ${figures.name}  ${all} µs, event loop ${own} µs`);
       }
     }
   } finally {
@@ -169,9 +169,9 @@ export async function measureRadix({ requests, rounds, folder, say }: RadixRun):
 export const median = (list: readonly number[]): number =>
   list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)] ?? Number.NaN;
 
-/** What the tree costs a request. */
+/** The cost of the tree per request. */
 export const overPlain = ({ plain, tree }: RadixResult): number => median(tree.micros) - median(plain.micros);
 
-/** What of that is the event loop's. */
+/** The event loop's part of that. */
 export const loopOverPlain = ({ plain, tree }: RadixResult): number =>
   median(tree.loopMicros) - median(plain.loopMicros);

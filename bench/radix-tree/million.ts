@@ -1,5 +1,5 @@
-// A million trajectories into one forest: at every tenth of them its memory is within its limit, or this ends with an error.
-// `node bench/radix-tree/million.ts [inserts]`
+// A million trajectories in one forest: fails if its memory exceeds the limit at any tenth of them. `node
+// bench/radix-tree/million.ts [inserts]`
 import { memoryUsed } from '../../router/test/harness/memory-used.ts';
 import { TokenForest } from '../../router/src/trajectory/tree/forest.ts';
 import { machine } from '../machine.ts';

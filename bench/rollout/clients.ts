@@ -6,14 +6,14 @@ import type { Segment, Session, Trace, Turn } from '../policies/workload.ts';
 import { timeScale } from './scene.ts';
 
 export interface Played {
-  /** Simulated seconds from the start to the last answer. */
+  /** Simulated seconds from the start to the last response. */
   readonly makespan: number;
   readonly turns: number;
   readonly promptTokens: number;
   readonly cachedTokens: number;
 }
 
-/** What a client has read of one answer. */
+/** What a client has read of one response. */
 interface Answer {
   /** Token ids, separated by commas. */
   readonly ids: string;
@@ -22,11 +22,11 @@ interface Answer {
   readonly cachedTokens: number;
 }
 
-/** Ids are of three digits, as those of the engines' words are: a token is then four bytes of prompt. */
+/** Ids have three digits, as those of the engines' words: a token is four bytes of prompt. */
 const firstId = 264;
 const lastId = 999;
 
-/** The tokens of a segment: the same for the same name, as many as it says. */
+/** The tokens of a segment, always the same for the same name. */
 function textOf({ hash, tokens }: Segment): string {
   const ids: number[] = [];
   let state = hash;
@@ -74,10 +74,7 @@ function post(agent: Agent, url: string, headers: Record<string, string>, body: 
   });
 }
 
-/**
- * Resolves when the last session has ended, rejects when anything goes wrong.
- * @param batch put before the ids of sessions
- */
+/** Resolves when the last session has ended, rejects at any error. @param batch prefix of session ids */
 export async function play(url: string, trace: Trace, batch: string, onTurn: (turns: number) => void): Promise<Played> {
   const agent = new Agent({ keepAlive: true, maxSockets: Infinity });
   const startedMs = performance.now();
@@ -106,7 +103,7 @@ export async function play(url: string, trace: Trace, batch: string, onTurn: (tu
     await sleep(session.startSeconds * timeScale * 1000);
     const history: string[] = [];
     for (const [index, turn] of session.turns.entries()) {
-      // Since the last answer: what the client adds now.
+      // What the client adds after the last response.
       for (const segment of turn.prompt.slice(history.length)) history.push(textOf(segment));
       history.push(await ask(session, index, history.join(',')));
       if (index < session.turns.length - 1) await sleep(turn.delaySeconds * timeScale * 1000);

@@ -1,4 +1,4 @@
-// Simulated engines and a router, each in a process of its own.
+// Simulated engines and a router, each in its own process.
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { spawnSimEngine, type SpawnedSimEngine } from '../../router/src/sim/spawn.ts';
@@ -6,7 +6,7 @@ import { type Child, freePort, startChild } from '../child.ts';
 import type { EngineOptions } from '../policies/engine-options.ts';
 import { engineCount, timeScale } from './scene.ts';
 
-/** The same ones every time: what is hashed by them then comes out the same. */
+/** Always the same, so that hashes of them are the same. */
 export function workerUrls(firstPort: number): string[] {
   return Array.from({ length: engineCount }, (_, index) => `http://127.0.0.1:${firstPort + index}`);
 }
@@ -39,7 +39,7 @@ export interface RunningRouter {
 const main = join(import.meta.dirname, '../../router/bin/turnout.js');
 const readyTimeoutMs = 30_000;
 
-/** Resolves when it knows its engines. */
+/** Resolves when the router knows its engines. */
 export async function startRouter(policy: string, urls: readonly string[], folder: string): Promise<RunningRouter> {
   const port = await freePort();
   const options = {

@@ -1,4 +1,4 @@
-// bench/rollout/report.md: both sides of each policy, whether they agree, and how it was measured.
+// bench/rollout/report.md: both results of each policy, whether they agree, and how they were measured.
 import { cpus } from 'node:os';
 import { machine } from '../machine.ts';
 import { spread } from '../policies/report.ts';

@@ -1,4 +1,4 @@
-// npm run bench:rollout: does a running router do what bench/policies foretells?
+// npm run bench:rollout: does a running router behave as bench/policies predicts?
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,15 +1,15 @@
-// What both sides play: one batch of agents on a small fleet that is as crowded as the large one of bench/policies.
+// The input of both sides: one batch of agents on a small fleet with the same load as the large one of bench/policies.
 import type { PolicyName } from '../../router/src/config/options/policy-names.ts';
 import { seededRandom } from '../../router/src/kit/rng.ts';
 import { defaultEngine, type EngineOptions } from '../policies/engine-options.ts';
 import { traces } from '../policies/traces.ts';
 import type { Session, Trace } from '../policies/workload.ts';
 
-/** A policy in the state in which it meets the batch. */
+/** A policy and its state before the batch. */
 export interface Contender {
   readonly name: string;
   readonly policy: PolicyName;
-  /** The batch ran before, and the router was started anew since. */
+  /** An earlier batch ran, and the router was restarted since then. */
   readonly hasHistory: boolean;
 }
 
@@ -28,11 +28,11 @@ export const tasks = 12;
 export const engineCount = 4;
 /** Real seconds per simulated second. */
 export const timeScale = 1 / 4;
-/** What the sessions want to hold on average, as a share of the fleet's KV memory. */
+/** The KV memory that the sessions need on average, as a share of the fleet's. */
 const demand = 2;
-/** The agent trace has 96 sessions an engine. Here each one weighs as much as so many of those. */
+/** The agent trace has 96 sessions per engine. Here each one counts for this many of those. */
 export const weight = 4;
-/** One whose batch is short, and whose virtual makespans lie apart and are stable: else no order could be checked. */
+/** A seed with a short batch and stable virtual makespans that differ: otherwise no order could be checked. */
 export const seed = 4;
 
 export interface Scene {
@@ -45,7 +45,7 @@ function meanContext({ turns }: Session): number {
   return turns.reduce((sum, turn) => sum + turn.promptTokens + turn.outputTokens / 2, 0) / turns.length;
 }
 
-/** @param maxTurns of a session; it ends with them */
+/** @param maxTurns the longest sessions are cut to this */
 export function makeScene(maxTurns: number): Scene {
   const groups = new Set(Array.from({ length: tasks }, (_, task) => `a${task}`));
   const trace = traces['agent']!(seed);
@@ -74,8 +74,8 @@ export function makeScene(maxTurns: number): Scene {
 const lateness = 0.06;
 
 /**
- * The scene on a clock that runs at `timeScale`, as the router over sockets sees it: its policies have constants in
- * seconds. `variant` 0 is the batch as it is; each other one is late here and there, as real clients are.
+ * The scene on a clock with `timeScale`, as the router over sockets sees it: its policies have constants in seconds.
+ * `variant` 0 is the batch as it is; the others have random delays, as real clients.
  */
 export function scaled({ trace, engine }: Scene, variant: number): Scene {
   const random = seededRandom(variant);

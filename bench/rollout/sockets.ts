@@ -1,17 +1,17 @@
-// The scene over sockets: clients here, a router and engines beside, and what each of them took of the processor.
+// The scene over sockets: clients here, router and engines as processes, and their CPU time.
 import { cpuMicroseconds, machineMicroseconds, readCpu } from '../proc.ts';
 import { play } from './clients.ts';
 import { startEngines, startRouter, workerUrls } from './fleet.ts';
 import type { Contender, Scene } from './scene.ts';
 import type { Outcome } from './virtual.ts';
 
-/** Processor time over real time: 1 is a whole core. */
+/** CPU time per real time: 1 is a whole core. */
 export interface Load {
   readonly clients: number;
   readonly router: number;
   /** All of them together. */
   readonly engines: number;
-  /** Whatever else ran on the machine. */
+  /** Other processes of the machine. */
   readonly others: number;
 }
 
@@ -24,15 +24,15 @@ export interface SocketOutcome extends Outcome {
 export interface SocketRun {
   readonly scene: Scene;
   readonly contender: Contender;
-  /** Put before the ids of sessions, so that those of one batch are not those of another. */
+  /** Prefix of session ids, so that batches do not share sessions. */
   readonly batch: string;
   readonly firstPort: number;
-  /** Where routers keep what outlives them. */
+  /** The routers' data folder. */
   readonly folder: string;
   readonly onTurn: (turns: number) => void;
 }
 
-/** Engines and router are new for each run; what a policy keeps of an earlier batch is in the folder. */
+/** Engines and router are new for each run; the state of a policy from an earlier batch is in the folder. */
 export async function runOverSockets({
   scene,
   contender,

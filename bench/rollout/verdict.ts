@@ -1,4 +1,4 @@
-// Whether the virtual runs foretell the runs over sockets.
+// Whether the virtual runs predict the runs over sockets.
 export interface Pair {
   readonly name: string;
   /** Simulated seconds. */
@@ -6,15 +6,15 @@ export interface Pair {
   readonly sockets: number;
 }
 
-/** Virtual makespans closer than this have no order to keep. */
+/** The order of virtual makespans that are closer than this is not checked. */
 export const orderMargin = 0.08;
-/** How far a makespan over sockets may be off. */
+/** The allowed deviation of a makespan over sockets. */
 export const makespanMargin = 0.15;
 
 export interface Verdict {
-  /** In words, one for each makespan that is too far off and each two policies in another order. */
+  /** A message for each makespan that deviates too far and for each pair of policies in another order. */
   readonly faults: readonly string[];
-  /** Pairs of policies that have an order to keep. */
+  /** Pairs of policies whose order is checked. */
   readonly ordered: number;
 }
 

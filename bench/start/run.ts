@@ -1,4 +1,5 @@
-// How long each router takes from the start of its process to its first answer, and what it takes of memory then: bench/start/report.md.
+// The time of each router from the start of its process to its first response, and its memory then:
+// bench/start/report.md.
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';

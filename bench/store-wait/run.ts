@@ -1,5 +1,5 @@
-// What it costs a stream that its last event is sent only when its turn is in the store (--store-wait): the time from the engine's
-// write of that event to its client, with 200 streams at once, SQLite in a data folder.
+// The cost for a stream whose last event is sent only when its turn is stored (--store-wait): the time from the
+// engine's write of that event to its client, with 200 streams at once and SQLite in a data folder.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { type Socket, connect, createServer } from 'node:net';
@@ -70,7 +70,7 @@ const engine = createServer((socket) => {
 });
 
 let calls = 0;
-/** Asks again and again. @param late takes the milliseconds that each last event took */
+/** Sends requests continuously. @param late receives the delay of each last event in ms */
 function client(port: number, late: (ms: number) => void, isOver: () => boolean): void {
   const socket = connect(port, '127.0.0.1').setNoDelay(true);
   let call = 0;
@@ -120,7 +120,7 @@ async function measure(engineUrl: string, wait: string): Promise<number[]> {
   let isMeasured = false;
   let isOver = false;
   for (let i = 0; i < STREAMS; i++) {
-    // Not all at once: streams end one after the other.
+    // Spread, so that streams end one after the other.
     setTimeout(
       () =>
         client(

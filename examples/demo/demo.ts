@@ -9,15 +9,15 @@ import { showExactness } from './exactness.ts';
 import { ANSWER_TOKENS, ENGINES, KV_TOKENS, policies, shape as demoShape } from './shape.ts';
 
 /**
- * Three things in a minute, on four SIMULATED engines: what the rollout policy gains where contexts outgrow the KV cache, what happens
- * when an engine is killed, and whose token ids reach training.
+ * Three demonstrations in a minute, on four SIMULATED engines: what the rollout policy gains if contexts exceed the KV
+ * cache, what happens when an engine is killed, and which token ids reach training.
  */
 
 const { values: flags } = parseArgs({
   options: {
-    /** Keeps engines and router of the rollout policy running. */
+    /** Keeps the engines and the router of the rollout policy running. */
     keep: { type: 'boolean', default: false },
-    /** With --keep: serve at once, without the batches. */
+    /** With --keep: serves at once, without the batches. */
     'skip-runs': { type: 'boolean', default: false },
     port: { type: 'string', default: '0' },
     sessions: { type: 'string', default: String(demoShape.sessions) },
@@ -83,7 +83,7 @@ function progressOf(title: string): (turn: BatchTurn, done: number) => void {
   };
 }
 
-/** The table as far as it is known; on a terminal the one before it is written over. */
+/** Prints the results so far; on a terminal it overwrites the table before. */
 function showTable(results: readonly BatchResult[]): void {
   const isLast = results.length === policies.length;
   if (process.stderr.isTTY) {
@@ -106,7 +106,7 @@ async function compare(): Promise<readonly BatchResult[]> {
   return results;
 }
 
-/** A batch under the rollout policy, in the middle of which an engine is killed. */
+/** A batch with the rollout policy, during which an engine is killed. */
 async function kill(): Promise<BatchResult> {
   say('\n2. The batch again under rollout, and one engine is killed with SIGKILL');
   const fleet = await startFleet('rollout');
@@ -147,7 +147,7 @@ async function keep(): Promise<void> {
   process.once('SIGTERM', () => void fleet.stop());
 }
 
-/** Before the batches run for a minute: the port of --keep must be free. */
+/** Checked before the batches, which take a minute: the port of --keep must be free. */
 async function checkPort(port: number): Promise<void> {
   const server = createServer();
   await new Promise<void>((resolve, reject) => {

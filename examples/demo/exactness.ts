@@ -8,7 +8,7 @@ import { spawnSimEngine } from '../../router/src/sim/spawn.ts';
 import { writeTokenizer } from '../../router/src/sim/tokenizer-files.ts';
 import { decode, encode } from '../../router/src/sim/tokenizer.ts';
 
-/** A trajectory of the JSONL export, as far as it is shown here. */
+/** The fields of a trajectory in the JSONL export that are shown here. */
 interface ExportedRow {
   readonly session: string;
   readonly tokens: readonly number[];
@@ -17,10 +17,10 @@ interface ExportedRow {
   readonly turns: readonly { readonly drift: unknown }[];
 }
 
-/** Captures a small batch and compares the recorded ids with those that tokenising the text again would have given. */
+/** Captures a small batch and compares the recorded ids with those of tokenising the text again. */
 export async function showExactness(say: (line: string) => void): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'turnout-demo-'));
-  // Like real models this one samples pieces that its tokenizer would join when it reads the text again.
+  // Like real models, this one samples pieces that its tokenizer would join when it reads the text.
   const engine = await spawnSimEngine({
     kind: 'sglang',
     timeScale: 0.05,
@@ -73,7 +73,7 @@ function report(rows: readonly ExportedRow[], say: (line: string) => void): void
   say(`  logprobs  ${shown(row.rollout_log_probs)} …`);
 }
 
-/** Where the mask is 1: one span a turn. */
+/** The spans with mask 1: one per turn. */
 function sampledSpans({ loss_mask: mask }: ExportedRow): [from: number, to: number][] {
   const spans: [number, number][] = [];
   for (let i = 0; i < mask.length; i++) {

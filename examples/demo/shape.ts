@@ -1,9 +1,9 @@
 import type { BatchShape } from '../../router/src/batch/agent-batch.ts';
 
 export const ENGINES = 4;
-/** Together the engines hold about a third of what the contexts of the sessions come to. */
+/** All engines together hold about a third of the sessions' contexts. */
 export const KV_TOKENS = 40_000;
-/** Mean length of an answer in tokens. */
+/** Mean length of a response in tokens. */
 export const ANSWER_TOKENS = 40;
 export const policies = ['round_robin', 'consistent_hash', 'cache_aware', 'rollout'] as const;
 

@@ -1,14 +1,14 @@
 import type { Exchange, PluginDefinition } from '../../router/src/index.ts';
 
-/** What the answers of one group have cost so far. */
+/** What the responses of one group have cost so far. */
 interface Account {
   tokens: number;
   refused: number;
 }
 
 /**
- * A budget of generated tokens for each group of trajectories (`x-turnout-group`): when it is spent, the group's further requests
- * are refused, and the tokens that a runaway prompt would have taken go to the others. `GET /budget` shows the accounts.
+ * A budget of generated tokens for each group of trajectories (`x-turnout-group`): when it is spent, further requests
+ * of the group are refused, and their tokens are left for other groups. `GET /budget` shows the accounts.
  */
 export default {
   name: 'budget',

@@ -3,7 +3,7 @@ import { loadConfig, startRouter } from '../../router/src/index.ts';
 import { openLog } from '../../router/src/observe/log.ts';
 import { startSimEngine } from '../../router/src/sim/engine.ts';
 
-/** A plugin of one's own at work: ten groups with a budget each, over two simulated engines; some groups want more. */
+/** Runs the plugin: ten groups with a budget each, on two simulated engines; some groups want more. */
 
 const GROUPS = 10;
 const BUDGET = 96;
@@ -21,10 +21,10 @@ const config = loadConfig(
   undefined,
 );
 const router = await startRouter(config, { log: openLog('critical').logger });
-// A worker gets work once its first health check has passed.
+// A worker gets requests after its first passed health check.
 while ((await fetch(`${router.url}/readiness`)).status !== 200) await new Promise((resolve) => setTimeout(resolve, 20));
 
-/** Asks until all is answered, or refused. @returns how many answers there were */
+/** Sends requests until all have a response or are refused. @returns the number of responses */
 async function runGroup(group: string, wanted: number): Promise<number> {
   for (let answered = 0; answered < wanted; answered++) {
     const response = await fetch(`${router.url}/v1/completions`, {

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import type { CustomPolicyContext, Policy } from '../../router/src/index.ts';
 
 /**
- * Sends a share of the sessions (`CANARY_SHARE`, a tenth unless told otherwise) to the workers labelled `canary: true`, for
- * trying another engine version or setting, and all others to the rest. On its side a session stays at one worker.
+ * Sends a share of the sessions (`CANARY_SHARE`, by default a tenth) to the workers labelled `canary: true`, to try
+ * another engine version or setting, and all others to the rest. A session stays at one worker of its side.
  */
 export default function canary(context: CustomPolicyContext): Policy {
   const share = Number(process.env['CANARY_SHARE'] ?? 0.1);
@@ -14,13 +14,13 @@ export default function canary(context: CustomPolicyContext): Policy {
     choose(x, workers) {
       const isCanary = x.key !== null && pointOf(x.key.value) < share;
       const side = workers.filter(({ labels }) => (labels['canary'] === 'true') === isCanary);
-      // A side that is down must not fail anybody.
+      // If one side is down, the other one serves its requests.
       return base.choose(x, side.length > 0 ? side : workers);
     },
   };
 }
 
-/** The same key always falls on the same point of [0, 1): in every router, and after a restart. */
+/** A key always maps to the same point of [0, 1), in every router and after a restart. */
 function pointOf(key: string): number {
   return createHash('sha256').update(key).digest().readUInt32BE(0) / 2 ** 32;
 }

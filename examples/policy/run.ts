@@ -3,13 +3,13 @@ import { type Plugin, type Router, loadConfig, startRouter } from '../../router/
 import { openLog } from '../../router/src/observe/log.ts';
 import { startSimEngine } from '../../router/src/sim/engine.ts';
 
-/** A policy of one's own at work: 300 sessions of 3 turns over four simulated engines, one of them the canary. */
+/** Runs the policy: 300 sessions of 3 turns on four simulated engines, one of them the canary. */
 
 const SESSIONS = 300;
 const TURNS = 3;
 const AT_ONCE = 25;
 
-/** Who served each turn: a plugin sees every exchange end. */
+/** The worker of each turn: a plugin is notified when an exchange ends. */
 const served: { session: string; worker: string }[] = [];
 const recorder: Plugin = {
   name: 'recorder',

@@ -1,4 +1,4 @@
-"""`turnout-compat`: lines of the other routers' documentation and what frameworks do with their modules, as they stand there."""
+"""`turnout-compat`: command lines of the other routers' documentation, and how frameworks use their modules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vllm_router.router_args import RouterArgs as VllmArgs
 
 from .world import ANY_PORTS, LISTENING, Running, engines, generate, is_gone, script, until
 
-# Hosts are engines of the test, and other ports are added at the end.
+# Hosts are replaced by engines of the test, and ports are added at the end.
 LINES = [
     """python -m sglang_router.launch_router \\
     --worker-urls http://worker1:8000 http://worker2:8001 \\
@@ -48,7 +48,7 @@ LINES = [
     "turnout --worker-urls http://worker1:8000 http://worker2:8001",
 ]
 
-# What `sglang.launch_server` is for a machine without GPUs: a simulated engine.
+# `sglang.launch_server` for a machine without GPUs: a simulated engine.
 FAKE_ENGINE = """
     import os, sys
     port = sys.argv[sys.argv.index("--port") + 1]
@@ -157,7 +157,7 @@ class ImportsTest(unittest.TestCase):
         self.assertEqual(generate(router).status_code, 200)
         (worker,) = httpx.get(f"{router}/workers", trust_env=False).json()["workers"]
         self.assertEqual(httpx.delete(f"{router}/workers/{worker['id']}", trust_env=False).status_code, 202)
-        # The trainer is killed: the router, two processes down, goes with it.
+        # When the trainer is killed, the router, its grandchild, ends too.
         run.process.send_signal(signal.SIGKILL)
         until(lambda: is_gone(router))
 

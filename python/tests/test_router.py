@@ -1,4 +1,4 @@
-"""`from turnout import Router`: its life, its options, its failures."""
+"""`from turnout import Router`: start, stop, options and failures."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class RouterTest(unittest.TestCase):
             import os, time
             from turnout import Router
             router = Router().start()
-            # A child that lives on and was forked while the router ran.
+            # A child that was forked while the router ran, and outlives the parent.
             child = os.fork()
             if child == 0:
                 time.sleep(600)
@@ -145,7 +145,7 @@ class RouterTest(unittest.TestCase):
             import os, signal
             from turnout import Router
             os.setpgrp()
-            # Who started the tests may have it ignored: nohup does.
+            # The signal may be ignored here: nohup does that.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             with Router() as router:
                 try:

@@ -1,4 +1,4 @@
-"""What the tests need around a router: simulated engines, scripts in processes of their own, and patience."""
+"""Helpers of the tests: simulated engines, scripts in separate processes, and waiting."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ANY_PORTS = {"TURNOUT_PORT": "0", "TURNOUT_PROMETHEUS_PORT": "0"}
 LISTENING = re.compile(r"listening on (http://[\d.]+:\d+)")
 
 
-# Routers of this process; processes that are read say more.
+# Routers of this process.
 os.environ["TURNOUT_LOG_LEVEL"] = "error"
 
 
 class Running:
-    """A process and what it prints, until the test, or its class, is over."""
+    """A process and its output, until the end of the test or its class."""
 
     def __init__(self, test: Test, words: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
@@ -41,7 +41,7 @@ class Running:
             test.addClassCleanup(self._end)
 
     def says(self, pattern: re.Pattern[str], count: int = 1) -> list[str]:
-        """Reads on until it has said this so often."""
+        """Reads until the output has this text the given number of times."""
         assert self.process.stdout is not None
         while len(found := pattern.findall(self.output)) < count:
             line = self.process.stdout.readline()
@@ -53,7 +53,7 @@ class Running:
     def _end(self) -> None:
         assert self.process.stdout is not None
         self.process.terminate()
-        # Not read to its end: what outlives the process could hold it open.
+        # Not read to its end, because a child could keep it open.
         self.process.stdout.close()
         self.process.wait()
 
@@ -66,12 +66,12 @@ def engines(test: Test, count: int = 2, kind: str = "sglang") -> list[str]:
 
 
 def script(test: Test, source: str, env: Mapping[str, str] | None = None) -> Running:
-    """A Python program in a process of its own."""
+    """A Python program in a separate process."""
     return Running(test, [sys.executable, "-c", textwrap.dedent(source)], env)
 
 
 def generate(url: str, session: str = "s") -> httpx.Response:
-    """A generation, as SGLang's clients ask for one. A router that has just started may have to find its engines well first."""
+    """A generation request of SGLang's clients. Retried while a new router has no healthy engine."""
     body = {"text": "hello", "sampling_params": {"max_new_tokens": 4}}
     answer = httpx.Response(599)
 
@@ -87,7 +87,7 @@ def generate(url: str, session: str = "s") -> httpx.Response:
 
 
 def is_gone(url: str) -> bool:
-    """Whether nobody listens there any more."""
+    """Whether connections are refused."""
     try:
         httpx.get(f"{url}/liveness", timeout=5, trust_env=False)
     except httpx.ConnectError:
@@ -98,7 +98,7 @@ def is_gone(url: str) -> bool:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Waits for what has to come."""
+    """Waits until a condition holds."""
     end = time.monotonic() + PATIENCE_SECS
     while not holds():
         if time.monotonic() > end:
@@ -107,7 +107,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether that process has, though nobody may have asked yet how."""
+    """Whether the process has ended, even if it is a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -12,7 +12,7 @@ interface CacheAwareOptions {
   readonly imbalanceFactor: number;
 }
 
-/** Its trees only grow: it has no notion of what engines evict. */
+/** Its trees only grow: it does not know what engines evict. */
 export class CacheAware extends IndexedPolicy {
   readonly #options: CacheAwareOptions;
 

@@ -8,7 +8,7 @@ interface RingOptions {
   readonly key: (request: Request) => string;
   /** Points on the ring per engine. */
   readonly replicas: number;
-  /** An engine may have this many times the mean in flight; Infinity for no bound. */
+  /** An engine may have this many times the mean in flight; Infinity for no limit. */
   readonly loadFactor: number;
 }
 
@@ -20,7 +20,7 @@ export class HashRing extends RouterPolicy {
   constructor(host: PolicyHost, options: RingOptions) {
     super(host);
     this.#options = options;
-    // Engines have other addresses in every fleet, hence other points.
+    // Engines have other addresses in every fleet, and so other points.
     const fleet = host.random();
     const ring = [...this.inflight.keys()]
       .flatMap((engine) =>

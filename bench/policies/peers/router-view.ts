@@ -1,4 +1,4 @@
-// What every router knows of its engines: who is alive, and how much is on the way to each.
+// What every router knows of its engines: which are alive, and how many requests are in flight at each.
 import { KvCache } from '../kv-cache.ts';
 import type { PolicyHost, SimPolicy } from '../policy.ts';
 import type { Request, Segment } from '../workload.ts';
@@ -79,7 +79,7 @@ export abstract class RouterPolicy implements SimPolicy {
   }
 }
 
-/** Keeps a guess of what lies in each engine's prefix cache, from the prompts it has sent there. */
+/** Estimates each engine's prefix cache from the prompts that it sent there. */
 export abstract class IndexedPolicy extends RouterPolicy {
   protected readonly index: KvCache[] = this.inflight.map(() => new KvCache());
 
@@ -93,7 +93,7 @@ export abstract class IndexedPolicy extends RouterPolicy {
     return this.index[engine]!.match(request.segments);
   }
 
-  /** Takes note of what the engine now holds; beyond its memory the least recently used is dropped. */
+  /** Records what the engine now holds; beyond its memory the least recently used is dropped. */
   protected learn(segments: readonly Segment[], engine: number): void {
     const index = this.index[engine]!;
     index.insert(segments, this.host.now);

@@ -1,4 +1,4 @@
-// Policies that look at load at most: random, round robin, power of two, least in flight.
+// Policies that use load at most: random, round robin, power of two, least in flight.
 import type { PolicyHost } from '../policy.ts';
 import { RouterPolicy } from './router-view.ts';
 
@@ -28,7 +28,7 @@ export class PowerOfTwo extends RouterPolicy {
   }
 }
 
-/** Fewest in flight; any of those when several have as few. */
+/** The fewest in flight; a random one of several. */
 export class LeastInflight extends RouterPolicy {
   route(): number {
     const fewest = Math.min(...this.alive.map((engine) => this.inflight[engine]!));

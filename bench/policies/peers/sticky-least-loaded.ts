@@ -2,7 +2,7 @@ import { hash32 } from '../../../router/src/kit/hash.ts';
 import type { Request } from '../workload.ts';
 import { RouterPolicy } from './router-view.ts';
 
-/** vllm-router sticky_least_loaded, told by its clients when a session ends: a session stays where it was put. */
+/** vllm-router's sticky_least_loaded, with session end signals: a session stays where it was put. */
 export class StickyLeastLoaded extends RouterPolicy {
   readonly #homes = new Map<string, number>();
   readonly #sessions: number[] = this.inflight.map(() => 0);

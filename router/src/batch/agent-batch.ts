@@ -1,27 +1,27 @@
 import { seededRandom } from '../kit/rng.ts';
 import { EventSplitter, dataOf, joined } from '../kit/sse.ts';
 
-/** A batch of agent trajectories as RL training sends it: groups of sessions that share a prompt, turns whose context grows. */
+/** A batch of agent trajectories as in RL training: groups of sessions share a prompt, turns add to the context. */
 export interface BatchShape {
   readonly sessions: number;
   /** Sessions of one prompt. */
   readonly groupSize: number;
-  /** Turns of a session on average; they vary between half and one and a half of it. */
+  /** Turns of a session on average; they vary between half and one and a half times this. */
   readonly turns: number;
   /** Words of the prompt that a group shares. */
   readonly promptWords: number;
   /** Words that the user (or a tool) adds with each turn. */
   readonly turnWords: number;
-  /** Longest answer in tokens. */
+  /** Maximum tokens of a response. */
   readonly maxTokens: number;
 }
 
 interface BatchOptions extends BatchShape {
-  /** Of a router or engine: `http://host:port`. */
+  /** The URL of a router or engine: `http://host:port`. */
   readonly url: string;
   readonly model: string;
   readonly apiKey?: string;
-  /** Batches with other seeds share no prompt: an engine's cache from one is of no use to the next. */
+  /** Batches with different seeds share no prompt, so none benefits from the cache of another. */
   readonly seed: number;
   readonly onTurn: (turn: BatchTurn) => void;
 }
@@ -30,9 +30,9 @@ export interface BatchTurn {
   readonly session: string;
   /** 0 for the first. */
   readonly index: number;
-  /** 1 + how often the client had to send it again. */
+  /** 1 + the number of times the client sent it again. */
   readonly attempts: number;
-  /** null where every attempt failed; the session ends there. */
+  /** null if every attempt failed, which ends the session. */
   readonly answer: TurnAnswer | null;
   /** Why the last failed attempt failed; ''. */
   readonly error: string;
@@ -40,29 +40,29 @@ export interface BatchTurn {
 
 interface TurnAnswer {
   readonly text: string;
-  /** As the router says it with --worker-header; ''. */
+  /** By --worker-header; ''. */
   readonly worker: string;
   readonly reason: string;
   readonly ttftMs: number;
   readonly ms: number;
   readonly promptTokens: number;
-  /** -1 where the engine does not say. */
+  /** -1 if the engine does not report it. */
   readonly cachedTokens: number;
   readonly outputTokens: number;
 }
 
-/** A turn whose stream breaks off is sent again by its client so often. */
+/** A turn with a truncated stream is sent again by its client this often. */
 const MAX_ATTEMPTS = 5;
 
 interface SessionPlan {
   readonly name: string;
   readonly group: string;
   readonly seed: number;
-  /** What is added with each turn. */
+  /** The texts that the turns add. */
   readonly additions: readonly string[];
 }
 
-/** How many turns a batch has in all, and about how many tokens it costs (1.3 a word). */
+/** The number of turns of a batch, and its approximate tokens (1.3 per word). */
 export function batchCost(shape: BatchShape, seed = 1): { turns: number; promptTokens: number; outputTokens: number } {
   const perTurn = 1.3 * shape.turnWords + shape.maxTokens;
   const cost = { turns: 0, promptTokens: 0, outputTokens: 0 };
@@ -75,7 +75,7 @@ export function batchCost(shape: BatchShape, seed = 1): { turns: number; promptT
   return cost;
 }
 
-/** Runs all sessions at once, each turn after the one before it. Resolves when the last one is over. */
+/** Runs all sessions in parallel, each turn after the one before. Resolves when the last one has ended. */
 export async function runAgentBatch(options: BatchOptions): Promise<void> {
   await Promise.all(plan(options, options.seed).map((session) => runSession(session, options)));
 }
@@ -153,7 +153,7 @@ interface Chunk {
   } | null;
 }
 
-/** Rejects where the answer is not a whole stream. */
+/** Rejects if the response is not a complete stream. */
 async function readStream(response: Response, startMs: number): Promise<TurnAnswer> {
   if (response.status !== 200) throw new Error(`status ${response.status}: ${(await response.text()).slice(0, 200)}`);
   const splitter = new EventSplitter(joined);

@@ -1,6 +1,6 @@
 import type { BatchTurn } from './agent-batch.ts';
 
-/** What came of a batch, for a table. */
+/** The results of a batch, for a table. */
 export interface BatchResult {
   readonly title: string;
   readonly seconds: number;
@@ -9,7 +9,7 @@ export interface BatchResult {
 
 const BAR = 24;
 
-/** Rows with a bar as long as the batch took; the fastest batch first is not assumed. */
+/** Rows with a bar whose length is the time of the batch. */
 export function resultTable(results: readonly BatchResult[]): string {
   const longest = Math.max(...results.map(({ seconds }) => seconds));
   const head = [

@@ -1,1 +1,1 @@
-"""What `sglang_router` and `vllm_router` of this package share."""
+"""Common code of `sglang_router` and `vllm_router`."""

@@ -1,10 +1,10 @@
-"""Two packages that install the same modules overwrite each other's files: then neither is to be trusted."""
+"""Packages that install the same modules overwrite each other's files, so neither works reliably."""
 
 from importlib.metadata import PackageNotFoundError, version
 
 
 def refuse_beside(package: str) -> None:
-    """Raises `ImportError` when the package whose modules these are named after is installed too."""
+    """Raises `ImportError` if the original package is installed too."""
     try:
         theirs = version(package)
     except PackageNotFoundError:

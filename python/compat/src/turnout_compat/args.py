@@ -1,4 +1,4 @@
-"""`RouterArgs`: a router's command line as a dataclass, in the way of sglang-router and vllm-router."""
+"""`RouterArgs`: a router's command line as a dataclass, as in sglang-router and vllm-router."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 Self = TypeVar("Self", bound="PeerArgs")
 
-# Flags that keep their names where all others get the prefix "router-".
+# Flags that never get the prefix "router-".
 _NEVER_PREFIXED = ("host", "port", "worker-urls")
 
 
 @dataclass
 class PeerArgs:
-    """Every field has the `flag` that it stands for in its metadata."""
+    """The metadata of every field has its `flag`."""
 
     @classmethod
     def add_cli_args(
         cls, parser: argparse.ArgumentParser, use_router_prefix: bool = False, exclude_host_port: bool = False
     ) -> None:
-        """Adds the flags to a parser: with the prefix as `--router-policy`, without `--host` and `--port` if these are others'."""
+        """Adds the flags to a parser: with the prefix as `--router-policy`, without `--host` and `--port` if the parser has them."""
         for field in fields(cls):
             flag = str(field.metadata["flag"])
             if exclude_host_port and flag in ("host", "port"):
@@ -31,7 +31,7 @@ class PeerArgs:
 
     @classmethod
     def from_cli_args(cls: type[Self], args: argparse.Namespace, use_router_prefix: bool = False) -> Self:
-        """Reads what `add_cli_args` has parsed. What is missing there, or None, has its default."""
+        """Reads the parsed flags of `add_cli_args`. A missing value, or None, means the default."""
         given = vars(args)
         values: dict[str, Any] = {}
         for field in fields(cls):
@@ -43,12 +43,12 @@ class PeerArgs:
         return cls(**values)
 
     def command_line(self) -> tuple[list[str], dict[str, str]]:
-        """The flags that say the same to turnout, and environment variables for what others should not read."""
+        """The same settings as flags of turnout, and environment variables for secrets."""
         words: list[str] = []
         environment: dict[str, str] = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            # A default that is turnout's own too is left to it: then its environment variables and file may say otherwise.
+            # turnout's own defaults are left out, so that its environment variables and file can replace them.
             is_understood = value == _default(field) and not field.metadata.get("always", False)
             if value is None or value is False or is_understood:
                 continue
@@ -73,7 +73,7 @@ def _default(field: Field[Any]) -> Any:
 
 
 def _takes(cls: type, field: Field[Any]) -> dict[str, Any]:
-    """How argparse is to take the flag."""
+    """The arguments of `add_argument` for a flag."""
     default = _default(field)
     if isinstance(default, bool):
         return {"action": "store_true", "default": default}
@@ -87,7 +87,7 @@ def _takes(cls: type, field: Field[Any]) -> dict[str, Any]:
 
 
 def _read(field: Field[Any], given: Any) -> Any:
-    """What was parsed, as the field holds it. Values that are such already stay."""
+    """Converts a parsed value to the field's type; converted values stay."""
     if isinstance(given, Mapping) or not isinstance(_default(field), (list, dict)):
         return given
     if field.name == "prefill_urls":
@@ -111,7 +111,7 @@ def _prefill(given: Sequence[str]) -> tuple[str, int | None]:
 
 
 def _control_key(text: str) -> tuple[str, str, str, str]:
-    """`id:name:role:key`, kept as id, name, key, role."""
+    """`id:name:role:key`, stored as id, name, key, role."""
     parts = text.split(":", 3)
     if len(parts) != 4:
         raise ValueError("--control-plane-api-keys: give each as id:name:role:key")

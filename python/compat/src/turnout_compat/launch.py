@@ -1,4 +1,4 @@
-"""Runs turnout in the way of the other routers' `launch_router(args)`: it blocks until the router has ended."""
+"""Runs turnout like the other routers' `launch_router(args)`: blocks until the router has ended."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _START_TIMEOUT_SECS = 60
 
 
 class BlockingRouter:
-    """A router of these arguments whose `start()` returns when it has ended."""
+    """A router with these arguments, whose `start()` returns when it has ended."""
 
     def __init__(self, verb: str, args: PeerArgs) -> None:
         words, environment = args.command_line()
         self._process = RouterProcess([verb, *words], environment)
 
     def start(self) -> None:
-        """Runs the router until it is stopped. Raises `RouterError` when it does not start, or ends by a failure."""
+        """Runs the router until it is stopped. Raises `RouterError` if it does not start or fails."""
         try:
             self._process.start(_START_TIMEOUT_SECS)
             code = self._process.wait()
@@ -28,5 +28,5 @@ class BlockingRouter:
             raise RouterError(f"the router ended with exit code {code}; its output says why")
 
     def stop(self, timeout_secs: float | None = None) -> None:
-        """Ends it, for a thread beside the one that runs it. What is under way finishes first; after `timeout_secs` it is killed."""
+        """Stops the router from another thread. Requests in flight finish; after `timeout_secs` it is killed."""
         self._process.stop(timeout_secs)

@@ -1,4 +1,4 @@
-"""What the router's control API takes and answers: once, for both clients."""
+"""Requests and responses of the router's control API, declared once for both clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class ControlError(Exception):
-    """The router refused a call. `code` names the reason where it gave one, for example `WORKER_NOT_FOUND`."""
+    """The router refused a call. `code` is the reason if the response has one, for example `WORKER_NOT_FOUND`."""
 
     def __init__(self, status: int, code: str | None, message: str) -> None:
         super().__init__(f"{message} ({status}{'' if code is None else f' {code}'})")
@@ -22,7 +22,7 @@ class ControlError(Exception):
 
 
 class Worker(TypedDict, total=False):
-    """A worker as `GET /workers` shows it. Which fields there are depends on `--worker-api`; `url` always is."""
+    """A worker of `GET /workers`. The fields depend on `--worker-api`; `url` is always set."""
 
     id: str
     url: str
@@ -44,7 +44,7 @@ class Worker(TypedDict, total=False):
 
 
 class Policy(TypedDict):
-    """A policy in force; `model` is '' for all models that have none of their own."""
+    """A policy; `model` is '' for all models without their own."""
 
     model: str
     policy: str
@@ -64,7 +64,7 @@ class _Result(TypedDict):
 
 
 class Result(_Result, total=False):
-    """What one engine answered: `body`, or `error`; `status` is None when it did not answer."""
+    """The result of one engine: `body`, or `error`; `status` is None without a response."""
 
     body: Any
     error: str
@@ -72,14 +72,14 @@ class Result(_Result, total=False):
 
 @dataclass(frozen=True)
 class Report:
-    """Who did what was asked of all engines, and who did not."""
+    """The results of a broadcast, by engine."""
 
     results: list[Result]
     ok: int
     failed: int
 
     def raise_for_failures(self) -> Report:
-        """Raises `ControlError`, with the workers that failed, unless all did it."""
+        """Raises `ControlError` with the failed workers, if any failed."""
         if self.failed == 0:
             return self
         failures = [result for result in self.results if not 200 <= (result["status"] or 0) < 300]
@@ -89,18 +89,18 @@ class Report:
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """A request to the router and how its answer is read."""
+    """A request to the router and how its response is read."""
 
     method: str
     path: str
     read: Callable[[httpx.Response], T]
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
-    # Bytes go out as they are, everything else as JSON.
+    # Bytes are sent unchanged, everything else as JSON.
     body: Any = None
-    # Seconds without a byte of the answer; None: without end.
+    # Seconds without a byte of the response; None for no timeout.
     timeout_secs: float | None = 30
-    # Statuses beyond 2xx that are answers.
+    # Statuses other than 2xx that are no errors.
     also: Iterable[int] = ()
 
     def request(self, client: httpx.Client | httpx.AsyncClient, url: str, api_key: str | None) -> httpx.Request:
@@ -236,6 +236,6 @@ def _report(answer: httpx.Response) -> Report:
 
 
 def _samples(text: str) -> dict[str, float]:
-    """`name{labels}` → value, of the Prometheus text format."""
+    """`name{labels}` → value, from the Prometheus text format."""
     lines = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
     return {name: float(value) for name, _, value in lines}

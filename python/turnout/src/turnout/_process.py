@@ -1,4 +1,4 @@
-"""A router as a child process that is told apart from its parent's terminal and never outlives its parent."""
+"""A router as a child process in its own process group, which ends with its parent."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def _close_links() -> None:
         link.close()
 
 
-# A child that is forked while a router runs must not hold the socket that tells the router that its parent lives.
+# A forked child must not keep the socket open by which the router detects the end of its parent.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_links)
 
 
 class RouterError(RuntimeError):
-    """The router did not start. The message is the router's own."""
+    """The router did not start. The message is the router's."""
 
 
 class RouterProcess:
-    """`turnout` with these words and environment variables. What it logs goes where this process's output goes.
+    """`turnout` with these arguments and environment variables. Its log goes to this process's output.
 
     The two hold the ends of a socket: the router says on it where it listens, and drains and ends, as on SIGTERM, once this
     end is closed. The system closes it however this process dies, also by `kill -9`.
@@ -47,7 +47,7 @@ class RouterProcess:
 
     @property
     def pid(self) -> int | None:
-        """Its process id; None: it was not started."""
+        """The process id; None before the start."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -55,7 +55,7 @@ class RouterProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self, timeout_secs: float) -> Mapping[str, str | None]:
-        """Starts it and returns once it listens, with its addresses: `url`, `metricsUrl`, `adminUrl`.
+        """Starts the router and returns once it listens, with its addresses: `url`, `metricsUrl`, `adminUrl`.
 
         Raises `RouterError` when it does not start, or not in time.
         """
@@ -70,7 +70,7 @@ class RouterProcess:
                 env={**os.environ, **self._environment, "TURNOUT_PARENT_FD": str(fd)},
                 stdin=subprocess.DEVNULL,
                 pass_fds=[fd],
-                # Ctrl-C is for this process, which ends the router as it sees fit.
+                # Ctrl-C goes to this process only, which stops the router itself.
                 start_new_session=True,
             )
         try:
@@ -85,22 +85,22 @@ class RouterProcess:
         raise RouterError(self._in_keywords(message["error"]))
 
     def _in_keywords(self, error: str) -> str:
-        """Options reach the router as variables; the caller wrote them as keywords."""
+        """Replaces the names of variables in an error by the keywords that the caller used."""
         for name in self._environment:
             error = error.replace(f"{name}: ", f"{name.removeprefix('TURNOUT_').lower()}: ")
         return error
 
     def wait(self) -> int:
-        """Blocks until it has ended. Returns its exit code, below 0 for the signal that ended it.
+        """Blocks until the router has ended. Returns its exit code, negative for a signal.
 
-        In a child process of `multiprocessing` it is stopped when the parent of that is gone.
+        In a child process of `multiprocessing` the router is stopped when that child's parent has ended.
         """
         process, link = self._process, self._link
         if process is None or link is None:
             raise RouterError("it was not started")
         parent = multiprocessing.parent_process()
         parent_pid = os.getppid()
-        # The sentinel of a forked child may be held open by its siblings, so the parent's number is looked at as well.
+        # Siblings may keep the sentinel of a forked child open, so the parent's pid is checked as well.
         while process.poll() is None:
             ready = wait_for([link] if parent is None else [link, parent.sentinel], None if parent is None else 1)
             if parent is not None and (parent.sentinel in ready or os.getppid() != parent_pid):
@@ -111,7 +111,7 @@ class RouterProcess:
         return self._release()
 
     def stop(self, timeout_secs: float | None) -> None:
-        """Ends it: what is under way finishes first, for at most `shutdown_grace_period_secs`; after `timeout_secs` it is killed."""
+        """Stops the router: requests in flight finish within `shutdown_grace_period_secs`; after `timeout_secs` it is killed."""
         if self._process is None or self._link is None:
             return
         if self.is_running:

@@ -23,7 +23,7 @@ _READY_POLL_SECS = 0.2
 
 
 class WorkerFields(TypedDict, total=False):
-    """What can be said of a worker. `api_key` is sent to it in place of `--worker-api-key`, and never shown again."""
+    """Settings of a worker. `api_key` is sent to it instead of `--worker-api-key`, and never returned."""
 
     worker_type: Role
     model_id: str
@@ -43,15 +43,15 @@ class _Address:
 
     @property
     def _trust(self) -> ssl.SSLContext | bool:
-        """Reading all authorities takes a quarter of a second, for nothing where there is no TLS."""
+        """How TLS is verified. False without TLS, because loading all authorities takes a quarter of a second."""
         return self._verify if self._control_url.startswith("https:") else False
 
 
 class AsyncClient(_Address):
-    """Steers the router at `url` (that of `--admin-port` where it has one), with the key of `--admin-api-key`.
+    """Controls the router at `url` (the one of `--admin-port` if set), with the key of `--admin-api-key`.
 
-    Every method raises `ControlError` when the router refuses, and `httpx.TransportError` when it can't be reached. A call
-    that is cancelled ends its request, and with it what the router does for it. Proxies of the environment are not used.
+    Every method raises `ControlError` if the router refuses, and `httpx.TransportError` if it cannot be reached. Cancelling
+    a call aborts its request. Proxies of the environment are not used.
     """
 
     _http: httpx.AsyncClient | None = None
@@ -69,41 +69,41 @@ class AsyncClient(_Address):
         return await self._do(calls.worker(worker_id))
 
     async def add_worker(self, url: str, **fields: Unpack[WorkerFields]) -> None:
-        """Adds a worker. It gets work once its health check is good."""
+        """Adds a worker. It gets requests once it passes its health check."""
         await self._do(calls.add_worker(url, fields))
 
     async def update_worker(self, worker_id: str, **fields: Unpack[WorkerFields]) -> None:
-        """Changes what is said of a worker; its URL and role stay."""
+        """Changes the settings of a worker; its URL and role stay."""
         await self._do(calls.update_worker(worker_id, fields))
 
     async def remove_worker(self, url: str, *, force: bool = False) -> None:
-        """Drains a worker: no new work, what it has it finishes. By `force` that is cut off."""
+        """Drains a worker: no new requests; those in flight finish, or are aborted with `force`."""
         await self._do(calls.remove_worker(url, force))
 
     async def set_breaker(self, worker_id: str, state: BreakerState) -> None:
-        """Takes a worker out ('open'), keeps it in ('closed'), or lets its requests decide ('auto')."""
+        """Forces a worker's circuit breaker 'open' or 'closed', or lets its requests decide ('auto')."""
         await self._do(calls.set_breaker(worker_id, state))
 
     async def policies(self) -> list[Policy]:
-        """The policies in force, by model."""
+        """The current policies, by model."""
         return await self._do(calls.policies())
 
     async def set_policy(self, policy: str, *, model: str = "") -> list[Policy]:
-        """Changes the policy, of one model or of all that have none of their own."""
+        """Changes the policy of one model, or of all models without their own."""
         return await self._do(calls.set_policy(policy, model))
 
     async def unset_policy(self, model: str) -> list[Policy]:
-        """Takes away the policy of one model."""
+        """Removes the policy of one model."""
         return await self._do(calls.unset_policy(model))
 
     async def finish_session(
         self, session_id: str, *, reward: float | None = None, labels: Sequence[str] | None = None
     ) -> bool:
-        """Ends a session (a trajectory) and keeps its outcome with its turns. Returns whether the router knew it."""
+        """Ends a session (a trajectory) and stores its outcome with its turns. Returns whether the session was known."""
         return await self._do(calls.finish_session(session_id, reward, labels))
 
     async def wait_idle(self, timeout_secs: float = 60) -> dict[str, int]:
-        """Waits until the router has nothing under way at any worker. Returns {}, or what is under way by worker when time is up."""
+        """Waits until no request is in flight. Returns {}, or at the timeout the requests in flight by worker."""
         return await self._do(calls.wait_idle(timeout_secs))
 
     async def readiness(self) -> Readiness:
@@ -111,7 +111,7 @@ class AsyncClient(_Address):
         return await self._do(calls.readiness())
 
     async def wait_ready(self, *, workers: int = 1, timeout_secs: float = 600) -> None:
-        """Waits until so many workers are healthy. Raises `TimeoutError` when they are not in time."""
+        """Waits until this many workers are healthy. Raises `TimeoutError`."""
         until = time.monotonic() + timeout_secs
         while not _is_enough(await self.readiness(), workers, until):
             await asyncio.sleep(_READY_POLL_SECS)
@@ -139,11 +139,11 @@ class AsyncClient(_Address):
     async def ask_worker(
         self, worker: str, path: str, body: Any = None, *, method: str = "POST", timeout_secs: float | None = None
     ) -> httpx.Response:
-        """Sends a request to one worker, by URL or id, whatever its state. Returns its own answer, of any status."""
+        """Sends a request to one worker, by URL or id, in any state. Returns its response, of any status."""
         return await self._do(calls.ask_worker(worker, path, body, method, timeout_secs))
 
     async def aclose(self) -> None:
-        """Closes its connections."""
+        """Closes the connections."""
         if self._http is not None:
             await self._http.aclose()
         self._http = None
@@ -163,7 +163,7 @@ class AsyncClient(_Address):
 
 
 class Client(_Address):
-    """`AsyncClient` for code that waits: the same methods, which block."""
+    """`AsyncClient` for synchronous code: the same methods, which block."""
 
     _http: httpx.Client | None = None
 
@@ -180,41 +180,41 @@ class Client(_Address):
         return self._do(calls.worker(worker_id))
 
     def add_worker(self, url: str, **fields: Unpack[WorkerFields]) -> None:
-        """Adds a worker. It gets work once its health check is good."""
+        """Adds a worker. It gets requests once it passes its health check."""
         self._do(calls.add_worker(url, fields))
 
     def update_worker(self, worker_id: str, **fields: Unpack[WorkerFields]) -> None:
-        """Changes what is said of a worker; its URL and role stay."""
+        """Changes the settings of a worker; its URL and role stay."""
         self._do(calls.update_worker(worker_id, fields))
 
     def remove_worker(self, url: str, *, force: bool = False) -> None:
-        """Drains a worker: no new work, what it has it finishes. By `force` that is cut off."""
+        """Drains a worker: no new requests; those in flight finish, or are aborted with `force`."""
         self._do(calls.remove_worker(url, force))
 
     def set_breaker(self, worker_id: str, state: BreakerState) -> None:
-        """Takes a worker out ('open'), keeps it in ('closed'), or lets its requests decide ('auto')."""
+        """Forces a worker's circuit breaker 'open' or 'closed', or lets its requests decide ('auto')."""
         self._do(calls.set_breaker(worker_id, state))
 
     def policies(self) -> list[Policy]:
-        """The policies in force, by model."""
+        """The current policies, by model."""
         return self._do(calls.policies())
 
     def set_policy(self, policy: str, *, model: str = "") -> list[Policy]:
-        """Changes the policy, of one model or of all that have none of their own."""
+        """Changes the policy of one model, or of all models without their own."""
         return self._do(calls.set_policy(policy, model))
 
     def unset_policy(self, model: str) -> list[Policy]:
-        """Takes away the policy of one model."""
+        """Removes the policy of one model."""
         return self._do(calls.unset_policy(model))
 
     def finish_session(
         self, session_id: str, *, reward: float | None = None, labels: Sequence[str] | None = None
     ) -> bool:
-        """Ends a session (a trajectory) and keeps its outcome with its turns. Returns whether the router knew it."""
+        """Ends a session (a trajectory) and stores its outcome with its turns. Returns whether the session was known."""
         return self._do(calls.finish_session(session_id, reward, labels))
 
     def wait_idle(self, timeout_secs: float = 60) -> dict[str, int]:
-        """Waits until the router has nothing under way at any worker. Returns {}, or what is under way by worker when time is up."""
+        """Waits until no request is in flight. Returns {}, or at the timeout the requests in flight by worker."""
         return self._do(calls.wait_idle(timeout_secs))
 
     def readiness(self) -> Readiness:
@@ -222,7 +222,7 @@ class Client(_Address):
         return self._do(calls.readiness())
 
     def wait_ready(self, *, workers: int = 1, timeout_secs: float = 600) -> None:
-        """Waits until so many workers are healthy. Raises `TimeoutError` when they are not in time."""
+        """Waits until this many workers are healthy. Raises `TimeoutError`."""
         until = time.monotonic() + timeout_secs
         while not _is_enough(self.readiness(), workers, until):
             time.sleep(_READY_POLL_SECS)
@@ -240,17 +240,17 @@ class Client(_Address):
         group: str | None = None,
         timeout_secs: float | None = None,
     ) -> Report:
-        """Posts to all engines at once, as `AsyncClient.broadcast` does."""
+        """Posts to all engines at once, as `AsyncClient.broadcast`."""
         return self._do(calls.broadcast(path, body, _part(session, group), timeout_secs))
 
     def ask_worker(
         self, worker: str, path: str, body: Any = None, *, method: str = "POST", timeout_secs: float | None = None
     ) -> httpx.Response:
-        """Sends a request to one worker, by URL or id, whatever its state. Returns its own answer, of any status."""
+        """Sends a request to one worker, by URL or id, in any state. Returns its response, of any status."""
         return self._do(calls.ask_worker(worker, path, body, method, timeout_secs))
 
     def close(self) -> None:
-        """Closes its connections."""
+        """Closes the connections."""
         if self._http is not None:
             self._http.close()
         self._http = None

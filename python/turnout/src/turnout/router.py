@@ -1,4 +1,4 @@
-"""A router that runs as long as the Python process that started it, at most."""
+"""A router that ends with the Python process that started it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Router(Client):
-    """Runs a router, and steers it as `Client` does.
+    """Runs a router, and controls it with the methods of `Client`.
 
     Options are those of `turnout serve` with underscores (`RouterOptions` has them all); one that is None is not given.
     Those that are not named come from `TURNOUT_…` variables, from the YAML file `config`, or are the router's defaults. A
@@ -42,17 +42,17 @@ class Router(Client):
 
     @property
     def url(self) -> str:
-        """Where it takes requests, for example `http://127.0.0.1:30000`; '' before the start."""
+        """The router's URL, for example `http://127.0.0.1:30000`; '' before the start."""
         return self._url
 
     @property
     def metrics_url(self) -> str:
-        """Where Prometheus reads; '' before the start."""
+        """The URL of the metrics port; '' before the start."""
         return self._metrics_url
 
     @property
     def pid(self) -> int | None:
-        """The id of its process; None before the start."""
+        """The process id; None before the start."""
         return self._process.pid
 
     @property
@@ -60,7 +60,7 @@ class Router(Client):
         return self._process.is_running
 
     def start(self, timeout_secs: float = 60) -> Self:
-        """Starts it and returns once it listens; `wait_ready()` waits for workers as well.
+        """Starts the router and returns once it listens; `wait_ready()` waits for workers as well.
 
         Raises `RouterError`, with the words of the router, when it does not start.
         """
@@ -78,12 +78,12 @@ class Router(Client):
         return self._process.wait()
 
     def stop(self, timeout_secs: float | None = None) -> None:
-        """Takes no more requests, lets those under way finish, and ends the router.
+        """Accepts no more requests, lets those in flight finish, and stops the router.
 
         After `timeout_secs` it is killed; without a timeout it takes at most `shutdown_grace_period_secs`. A router that
         does not run is left alone.
         """
-        # The router gives idle connections a moment to be used once more.
+        # The router keeps idle connections for a moment while it drains.
         self.close()
         self._process.stop(timeout_secs)
 
@@ -97,7 +97,7 @@ class Router(Client):
 
 
 def _environment(options: Mapping[str, Any]) -> dict[str, str]:
-    """Not as flags: keys in a command line can be read by others."""
+    """As environment variables, because other users can read command lines."""
     known = RouterOptions.__annotations__
     for name in options:
         if name not in known:
@@ -115,7 +115,7 @@ def _text(value: Any) -> str:
 
 
 def _control_key(environment: Mapping[str, str]) -> str | None:
-    """The first key of those that steer the router."""
+    """The first admin key."""
     for name in ("TURNOUT_ADMIN_API_KEY", "TURNOUT_API_KEY"):
         keys = environment.get(name, "").replace(",", " ").split()
         file = environment.get(f"{name}_FILE")
@@ -128,14 +128,14 @@ def _control_key(environment: Mapping[str, str]) -> str | None:
 
 
 def _from_here(url: str) -> str:
-    """An address that listens everywhere is none to connect to."""
+    """Replaces a wildcard address, which cannot be connected to."""
     if urlsplit(url).hostname == "0.0.0.0":
         return url.replace("0.0.0.0", "127.0.0.1", 1)
     return url.replace("[::]", "[::1]", 1)
 
 
 def _trust_in(certificate: str) -> ssl.SSLContext:
-    """Trusts this very certificate: the router was started here with it, whatever name it is made out to."""
+    """Trusts exactly this certificate, whatever its name, because this process started the router with it."""
     context = ssl.create_default_context(cafile=certificate)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.check_hostname = False

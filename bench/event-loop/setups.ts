@@ -1,13 +1,13 @@
-// What a router can be told to do with bodies.
+// The configurations in which a router processes bodies.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { writeTokenizer } from '../../router/src/sim/tokenizer-files.ts';
 import type { Input, Shape, answered, changed, of, plain, streamed } from './inputs.ts';
 
-export interface Road {
+export interface Setup {
   readonly name: string;
-  /** @param engines one that answers, one that always says 503, and another one that answers */
+  /** @param engines one that answers, one that always sends 503, and another one that answers */
   readonly args: (engines: readonly string[]) => string[];
   readonly inputs: (of: Makers) => Input[];
   readonly fails?: true;
@@ -25,7 +25,7 @@ const folder = mkdtempSync(join(tmpdir(), 'turnout-bench-'));
 process.on('exit', () => rmSync(folder, { recursive: true }));
 writeTokenizer(folder);
 
-/** Takes whole answers, and events of streams, and leaves them as they are. */
+/** Reads whole responses and events of streams, and does not change them. */
 const ofAnswers = join(folder, 'of-answers.js');
 writeFileSync(
   ofAnswers,
@@ -36,14 +36,14 @@ writeFileSync(
 const ranks = (engine: string): string[] => Array.from({ length: 500 }, (_, rank) => `${engine}@${rank}`);
 const unwatched = '--disable-health-check';
 
-const policy = (name: string): Road => ({
+const policy = (name: string): Setup => ({
   name,
   args: ([engine]) => ['--policy', name, unwatched, '--worker-urls', ...ranks(engine!)],
   inputs: ({ plain }) => plain(),
 });
 
 const generate: readonly Shape[] = ['text', 'ids', 'a base64 tensor', 'a batch'];
-const plugin = (name: string, path: string, shape: Shape): Road => ({
+const plugin = (name: string, path: string, shape: Shape): Setup => ({
   name,
   args: ([engine]) => {
     const own = ['--plugin', `${name}:{"verify":false}`, '--plugin-timeout-ms', '600000'];
@@ -56,7 +56,7 @@ const plugin = (name: string, path: string, shape: Shape): Road => ({
   ],
 });
 
-export const roads: readonly Road[] = [
+export const setups: readonly Setup[] = [
   ...['least_inflight', 'rollout', 'cache_aware', 'consistent_hash', 'prefix_hash', 'kv_aware'].map(policy),
   {
     name: 'ranks of SGLang',
