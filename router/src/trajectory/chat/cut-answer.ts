@@ -18,34 +18,24 @@ export function cutAnswer(turn: ChatTurn, message: Message, equality: Equality, 
   // Of an answer that broke off a client may have more than could be told from its stream.
   const isMore = turn.isTorn && got.startsWith(whole);
   if ((!isPart && !isMore) || othersOf(answer, equality) !== othersOf(message, equality)) return null;
-  const sampled = turn.ids.subarray(turn.ids.length - turn.sampled);
-  const text = bytesOf(sampled, pieces);
-  if (text === null) return null;
+  const sampled = piecesOf(turn.ids.subarray(turn.ids.length - turn.sampled), pieces);
+  if (sampled === null) return null;
+  const text = shown(sampled);
   const start = startOf(text, withoutOpenLetter(whole), reasoningOf(answer));
   if (start < 0) return null;
-  const end = start + Buffer.byteLength(withoutOpenLetter(isPart ? got : whole));
-  let tokens = 0;
-  let at = 0;
-  for (const id of sampled) {
-    const { length } = pieces.bytesOf(id)!;
-    if (at + length > end) break;
-    at += length;
-    tokens++;
-  }
-  const dropped = text.subarray(at).toString();
+  const part = isPart ? got : whole;
+  const known = text.startsWith(part, start) ? part : withoutOpenLetter(part);
+  const kept = piecesIn(text.slice(0, start + known.length), sampled);
+  const { length } = shown(kept);
   return {
     ...turn,
     children: [],
     messages: [...turn.messages.slice(0, -1), message],
     keys: [...turn.keys.slice(0, -1), messageKey(message, equality)],
-    ids: turn.ids.subarray(0, turn.ids.length - turn.sampled + tokens),
-    sampled: tokens,
-    text: turn.text?.endsWith(dropped) === true ? turn.text.slice(0, turn.text.length - dropped.length) : null,
-    rest:
-      text.subarray(at, start).toString() +
-      Buffer.from(got)
-        .subarray(Math.max(0, at - start))
-        .toString(),
+    ids: turn.ids.subarray(0, turn.ids.length - turn.sampled + kept.length),
+    sampled: kept.length,
+    text: turn.text?.endsWith(text) === true ? turn.text.slice(0, turn.text.length - text.length + length) : null,
+    rest: text.slice(length, start) + got.slice(Math.max(0, length - start)),
     isTorn: true,
   };
 }
@@ -64,19 +54,35 @@ function othersOf(message: Message, equality: Equality): string {
   return messageKey({ ...others, role: message.role, content: '' }, equality);
 }
 
-function bytesOf(ids: Int32Array, pieces: Pieces): Buffer | null {
+function piecesOf(ids: Int32Array, pieces: Pieces): Buffer[] | null {
   const parts: Buffer[] = [];
   for (const id of ids) {
     const own = pieces.bytesOf(id);
     if (own === null) return null;
     parts.push(own);
   }
-  return Buffer.concat(parts);
+  return parts;
+}
+
+/** Bytes that are no letter, or not all of one, are U+FFFD, as in the text of an answer. */
+const shown = (pieces: readonly Buffer[]): string => Buffer.concat(pieces).toString();
+
+/** The first pieces whose text is all in `part`, which the text of all pieces begins with. */
+function piecesIn(part: string, pieces: readonly Buffer[]): readonly Buffer[] {
+  let count = 0;
+  for (let end = pieces.length; count < end;) {
+    const middle = (count + end + 1) >> 1;
+    if (shown(pieces.slice(0, middle)).length <= part.length) count = middle;
+    else end = middle - 1;
+  }
+  // The last of them may begin a letter that others complete.
+  while (!part.startsWith(shown(pieces.slice(0, count)))) count--;
+  return pieces.slice(0, count);
 }
 
 /** Where the content begins in the text of the sampled tokens: after the reasoning. -1: it is not in it as it is. */
-function startOf(text: Buffer, content: string, reasoning: string): number {
+function startOf(text: string, content: string, reasoning: string): number {
   if (reasoning === '') return text.indexOf(content);
   const before = text.indexOf(reasoning);
-  return before < 0 ? -1 : text.indexOf(content, before + Buffer.byteLength(reasoning));
+  return before < 0 ? -1 : text.indexOf(content, before + reasoning.length);
 }
