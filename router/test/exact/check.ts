@@ -11,6 +11,8 @@ interface Told {
 }
 
 const SHOWN = 20;
+/** What follows the text of the last message in the JSON of a chat. */
+const END_OF_TEXT = '"}]';
 
 /** Compares an export with what engines did. @returns what is wrong, in words */
 export function problemsOf(journal: Journal, rows: readonly Row[]): string[] {
@@ -34,6 +36,10 @@ const isCut = ({ finish }: Call): boolean => finish === '';
 
 /** Nor what comes after the finish reason. */
 const isOpen = (call: Call): boolean => isCut(call) || call.ending === 'raced' || call.ending === 'left';
+
+/** Of a stream whose end did not come its client has the beginning of this answer to the same messages. */
+const isPartOf = (stream: Call | null, answer: Call | undefined): boolean =>
+  stream !== null && isOpen(stream) && answer?.text.startsWith(stream.text.slice(0, -END_OF_TEXT.length)) === true;
 
 /** The rows of a session; those of all clients that named none are one. */
 class SessionCheck {
@@ -206,16 +212,15 @@ class SessionCheck {
       // Where a kill of the router lost the turn, any whose sampled tokens the prompt has is as good.
       const isParentGone = call.parent !== null && this.#isGone(call.parent);
       const isOther = from !== undefined && !(isParentGone ? fitting.has(from) : parents.includes(from));
-      // With a part of an answer and no session, it goes on from any call that ended with it.
-      const mayBeOther = call.session === '' && (turn.ambiguous || !call.isFull);
+      // With a part of an answer and no session, it goes on from any call that ended with it. A chat that goes on from a stream of which
+      // not all is on record, yet or for a reason, fits every answer that begins with what its client has of that stream.
+      const isPart = call.isChat && isPartOf(call.parent, this.#journal.calls.get(from ?? ''));
+      const mayBeOther = call.session === '' ? turn.ambiguous || !call.isFull : turn.ambiguous && isPart;
       if (isOther && !mayBeOther)
         this.#says(row, `${call.name} is put behind ${from}, its client went on from ${parents.join()}`);
       if (turn.ambiguous && fitting.size < 2)
         this.#says(row, `${call.name} is ambiguous: only ${[...fitting].join()} fits`);
-      // A chat whose stream its client closed may get on record after the request that goes on from it: then another attempt with the
-      // same text is all that is known.
-      const isLate = call.isChat && call.parent !== null && isCut(call.parent);
-      const isKnown = call.isFull && call.parent !== null && !isLate && !isParentGone;
+      const isKnown = call.isFull && call.parent !== null && !isParentGone;
       const isGuess = from !== undefined && isKnown && from !== call.parent?.name;
       if (!turn.ambiguous && isGuess)
         this.#says(row, `${call.name} is put behind ${from}, and not said to be ambiguous`);

@@ -24,9 +24,16 @@ function answersIn(
   return found;
 }
 
-/** Waits for the answers that the request goes on from, as far as they are under way. @returns whether one of them still is */
-export const waitForAnswers = (
+/**
+ * Waits for the answers in flight that the request continues. @returns how many of its messages end with the last of them that is still
+ * in flight; 0: none is
+ */
+export async function waitForAnswers(
   request: ChatRequest,
   name: Required<SessionName>,
   open: ReadonlyMap<number, OpenChat>,
-): Promise<boolean> => areLate(answersIn(request, name, open.values()).map(({ over }) => over.promise));
+): Promise<number> {
+  const left = new Set(answersIn(request, name, open.values()));
+  await areLate(Array.from(left, (each) => each.over.promise.then(() => left.delete(each))));
+  return Math.max(0, ...Array.from(left, ({ turn }) => turn.request.messages.length + 1));
+}

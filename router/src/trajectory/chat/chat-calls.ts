@@ -181,11 +181,11 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
         if (!isInPath) begun().begin(session, tenant);
         else if (begun().isRemoved(session, tenant)) return { problem: noSuchSession(session), isGone: true };
         const claim = release(claims, id);
-        const isEarly = await waitForAnswers(request, { session, tenant }, open);
+        const inFlight = await waitForAnswers(request, { session, tenant }, open);
         const made = await begun().with(session, tenant, async (chat): Promise<OpenChat | string> => {
           const call = Object.assign(claim?.call ?? newCall(request.body), { isStream: request.isStream });
           try {
-            const turn = await chat.ask(request, isEarly);
+            const turn = await chat.ask(request, inFlight);
             chat.repeats.begin(key, call);
             const rest = {
               choices: choicesOf(request),

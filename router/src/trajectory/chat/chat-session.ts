@@ -96,15 +96,16 @@ export class ChatSession {
 
   /**
    * Finds the turn that a request goes on behind, and the ids of its prompt. Throws what the chat template throws.
-   * @param isEarly an answer in the request is under way still
+   * @param inFlight so many messages of the request end with an answer that is still in flight; 0: none does
    */
-  async ask(request: ChatRequest, isEarly = false): Promise<OpenTurn> {
+  async ask(request: ChatRequest, inFlight = 0): Promise<OpenTurn> {
     const { tokenizer, template } = this.#rules;
     const keys = this.keysOf(request);
-    const { parent, unmatched: known, isAmbiguous } = this.#parentOf(request, keys);
-    const unmatched = known ?? (isEarly ? 'text' : null);
+    const { parent, unmatched: known, isAmbiguous: isOneOfSeveral } = this.#parentOf(request, keys);
     if (parent !== null) this.#continued.add(this.tree.turns.get(parent.id) ?? parent);
     const from = parent?.depth ?? 0;
+    const unmatched = known ?? (inFlight > from ? 'text' : null);
+    const isAmbiguous = isOneOfSeveral || (parent !== null && inFlight === from);
     const added = request.messages.slice(from);
     const common = { request, parent, added, addedKeys: keys.slice(from), unmatched, isAmbiguous };
     if (request.isForeign) return { ...common, prompt: null, promptIds: null };
@@ -138,15 +139,17 @@ export class ChatSession {
     const isLost = this.isLost && messages.slice(depth).some(({ role }) => role === 'assistant');
     const isOther = others.some((turn) => messages[turn.depth - 1]!.role === 'assistant');
     const isAmbiguous =
-      parent !== null && (this.tree.hasEqual(parent, keys) || this.#isOneOfParts(parent, request, keys));
+      parent !== null && (this.tree.hasEqual(parent, keys) || this.#hasPart(parent, request, keys));
     return { parent, unmatched: isLost ? 'lost' : isOther ? 'text' : null, isAmbiguous };
   }
 
-  /** A part of an answer is gone on from again, and another answer begins with it too. */
-  #isOneOfParts(parent: ChatTurn, { messages }: ChatRequest, keys: readonly string[]): boolean {
-    if (this.tree.turns.get(parent.id) === parent) return false;
-    const others = this.tree.otherAnswers(keys).filter(({ id, depth }) => depth === parent.depth && id !== parent.id);
-    return others.some((turn) => this.#cutOf(turn, messages[turn.depth - 1]!) !== null);
+  /** The request may as well continue a truncated answer with the same beginning; if it has a part of an answer, another part. */
+  #hasPart(parent: ChatTurn, { messages }: ChatRequest, keys: readonly string[]): boolean {
+    const isWhole = this.tree.turns.get(parent.id) === parent;
+    return this.tree
+      .otherAnswers(keys)
+      .filter(({ id, depth, isTorn }) => depth === parent.depth && id !== parent.id && (isTorn || !isWhole))
+      .some((turn) => this.#cutOf(turn, messages[turn.depth - 1]!) !== null);
   }
 
   /** What the client has of the answer of this turn, as a turn in its place; null: it has another answer. */
