@@ -43,7 +43,8 @@ export const causeOf = {
     return isAsked && isChanged ? 'the weights were updated past the router, or the engine was away' : null;
   },
   drift({ isRerendered, endsInToken, isChat }: Call, kind: string): string | null {
-    if (kind === 'text' && isChat && endsInToken) return 'the answer that the client sends ends within a token';
+    if (kind === 'text' && isChat && endsInToken)
+      return 'the part of an answer that the client sends ends inside a character';
     return kind === 'template' && isRerendered ? 'the prompt was rendered anew' : null;
   },
 };

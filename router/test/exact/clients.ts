@@ -98,7 +98,7 @@ export class Client<State> {
       session: this.#session,
       parent: from.call,
       isFull: step.kept === 100,
-      endsInToken: step.kept < 100 && shown(partOf(from.answer, step)).endsWith('\ufffd'),
+      endsInToken: step.kept < 100 && !shown(from.answer).startsWith(shown(partOf(from.answer, step))),
       isChat: this.#path !== '',
       isStream,
       asksLogprobs: step.asksLogprobs,

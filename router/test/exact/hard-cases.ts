@@ -27,6 +27,13 @@ export interface Wanted {
 /** Of a hundred calls so many meet each of these. */
 export const usualFaults: Faults = { leaves: 4, races: 3, mishaps: { aborted: 3, 'engine dies': 1, updated: 1 } };
 
+/** The same on a router that is a process of its own, and is killed too. */
+export const killFaults: Faults = {
+  ...usualFaults,
+  killed: 100,
+  mishaps: { ...usualFaults.mishaps, 'router dies': 2, 'router dies after': 2 },
+};
+
 const GROUPS = 20;
 /** Plans between two reports. */
 const ROUND = 10;

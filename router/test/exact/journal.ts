@@ -38,7 +38,7 @@ export interface Call {
   readonly parent: Call | null;
   /** It goes on from all that its client got of that answer, not only from a beginning of it. */
   readonly isFull: boolean;
-  /** That beginning ends within a token. */
+  /** That beginning ends within a letter: it has U+FFFD where the answer has that letter. */
   readonly endsInToken: boolean;
   readonly isChat: boolean;
   readonly isStream: boolean;

@@ -34,6 +34,6 @@ export async function waitForAnswers(
   open: ReadonlyMap<number, OpenChat>,
 ): Promise<number> {
   const left = new Set(answersIn(request, name, open.values()));
-  await areLate(Array.from(left, (each) => each.over.promise.then(() => left.delete(each))));
+  await areLate(Array.from(left, (each) => each.over.promise.then(() => void left.delete(each))));
   return Math.max(0, ...Array.from(left, ({ turn }) => turn.request.messages.length + 1));
 }

@@ -138,8 +138,7 @@ export class ChatSession {
     // An answer that is not on record, in a session whose record is not whole, may have been sampled here: its ids are lost.
     const isLost = this.isLost && messages.slice(depth).some(({ role }) => role === 'assistant');
     const isOther = others.some((turn) => messages[turn.depth - 1]!.role === 'assistant');
-    const isAmbiguous =
-      parent !== null && (this.tree.hasEqual(parent, keys) || this.#hasPart(parent, request, keys));
+    const isAmbiguous = parent !== null && (this.tree.hasEqual(parent, keys) || this.#hasPart(parent, request, keys));
     return { parent, unmatched: isLost ? 'lost' : isOther ? 'text' : null, isAmbiguous };
   }
 

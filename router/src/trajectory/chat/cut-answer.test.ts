@@ -48,7 +48,18 @@ function found(turn: ChatTurn, content: string): { sampled: number[]; rest: stri
 test('bytes that are no letter are found by the U+FFFD that stands for each of them', () => {
   const [first, second, third] = encode('日') as [number, number, number];
   // The end of a letter that another answer began, a letter, and one that breaks off.
-  const sampled = [second, third, ...encode(' the'), first, second, third, first, second, ...encode(' often'), endOfTurn];
+  const sampled = [
+    second,
+    third,
+    ...encode(' the'),
+    first,
+    second,
+    third,
+    first,
+    second,
+    ...encode(' often'),
+    endOfTurn,
+  ];
   const turn = turnOf(sampled);
   assert.deepEqual(found(turn, '\ufffd'), { sampled: sampled.slice(0, 1), rest: '' });
   assert.deepEqual(found(turn, '\ufffd\ufffd'), { sampled: sampled.slice(0, 2), rest: '' });
