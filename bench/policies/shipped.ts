@@ -7,7 +7,8 @@ import { BodyReader } from '../../router/src/classify/body-reader.ts';
 import { loadConfig } from '../../router/src/config/load.ts';
 import type { Config } from '../../router/src/config/options.ts';
 import type { PolicyName } from '../../router/src/config/options/policy-names.ts';
-import { Exchange, type Road } from '../../router/src/exchange.ts';
+import { Exchange } from '../../router/src/exchange.ts';
+import type { ResultListener } from '../../router/src/wire/result.ts';
 import { Fleet } from '../../router/src/fleet/fleet.ts';
 import type { Worker } from '../../router/src/fleet/worker.ts';
 import { RequestBody, RetryBudget } from '../../router/src/wire/request-body.ts';
@@ -137,7 +138,13 @@ class ShippedPolicy implements SimPolicy {
   #exchangeOf(request: Request): Exchange {
     const head = new RequestHead();
     head.contentLength = request.promptTokens * BYTES_PER_TOKEN;
-    const x = new Exchange(noRoad, head, new RequestBody(noBudget, () => {}), noSink, this.#host.now * 1000);
+    const x = new Exchange(
+      {} as ResultListener<Exchange>,
+      head,
+      new RequestBody(noBudget, () => {}),
+      noSink,
+      this.#host.now * 1000,
+    );
     x.key = { kind: 'session', value: this.#batch + request.sessionId, source: 'header:x-session-id' };
     // As in the router: a policy that can choose without the prompt does not get it.
     if (this.#table.knowsSession(x)) return x;
@@ -152,7 +159,6 @@ class ShippedPolicy implements SimPolicy {
   }
 }
 
-const noRoad = {} as Road;
 const noSink = {} as Sink;
 const noBudget = new RetryBudget(0);
 

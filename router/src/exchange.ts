@@ -5,7 +5,8 @@ import type { RouterError } from './kit/errors.ts';
 import type { RequestBody } from './wire/request-body.ts';
 import { NO_PLUGINS, type PluginChain } from './phases/chain.ts';
 import type { ExchangeView } from './phases/exchange-view.ts';
-import type { Refusal, RequestHead } from './wire/request-head.ts';
+import type { RequestHead } from './wire/request-head.ts';
+import type { Failure, Result, ResultListener } from './wire/result.ts';
 import type { Sink } from './wire/sink.ts';
 
 /** How errors are worded: by the API that was called. */
@@ -27,12 +28,6 @@ export interface UnderWay {
   readonly isBetweenEvents?: boolean;
   /** This worker hangs. Whoever waits for it goes on without it, at once or when this is called again. */
   workerHung?(worker: Worker, proof: string): void;
-}
-
-/** What an exchange is told from outside is told to the road it is on. */
-export interface Road {
-  clientLeft(x: Exchange): void;
-  bodyRefused(x: Exchange, refusal: Refusal): void;
 }
 
 /** What a key says of the exchanges that share it. All kinds may steer a hash; only a session's makes state. */
@@ -84,26 +79,7 @@ export interface Placer {
   nextHeld?(held: Iterable<Exchange>): Exchange | null;
 }
 
-/** How an attempt ended before any byte of an answer was passed on. */
-export type Failure =
-  /** No connection came about: the engine knows nothing of the request. */
-  | 'connect'
-  /** A kept-alive connection was closed without a byte of answer: see `Attempt.onGone`. */
-  | 'stale'
-  /** The connection broke after the request, or a part of it, went out. */
-  | 'reset'
-  /** The connection broke inside the head of an answer. */
-  | 'cut_head'
-  /** What came back is not HTTP. */
-  | 'bad_answer'
-  /** The engine answered with an error that another worker may not have (`--retry-statuses`). */
-  | 'status'
-  /** No answer began in time (`--first-byte-timeout-secs`). */
-  | 'first_byte_timeout'
-  /** The engine was proven to hang before a byte of its answer came. */
-  | 'hung'
-  /** A prefill engine answered well, but nothing by which a decode engine could go on. */
-  | 'no_handover';
+export type { Failure } from './wire/result.ts';
 
 export interface FailedAttempt {
   readonly worker: Worker;
@@ -171,7 +147,7 @@ const NOBODY: readonly Worker[] = [];
 const NO_FAILURES: readonly FailedAttempt[] = [];
 
 /** One request through the router. All fields are set here, so that every exchange has the same shape. */
-export class Exchange implements ExchangeView, IndexedSetMember {
+export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<unknown> {
   readonly head: RequestHead;
   readonly body: RequestBody;
   readonly sink: Sink;
@@ -271,24 +247,19 @@ export class Exchange implements ExchangeView, IndexedSetMember {
   timer: NodeJS.Timeout | null = null;
   /** The plugins that take part. */
   plugins: PluginChain = NO_PLUGINS;
-  readonly #road: Road;
+  readonly #listener: ResultListener<Exchange>;
 
-  constructor(road: Road, head: RequestHead, body: RequestBody, sink: Sink, startMs: number) {
-    this.#road = road;
+  constructor(listener: ResultListener<Exchange>, head: RequestHead, body: RequestBody, sink: Sink, startMs: number) {
+    this.#listener = listener;
     this.head = head;
     this.body = body;
     this.sink = sink;
     this.startMs = startMs;
   }
 
-  /** Whoever asked has gone: stop. */
-  onClientLeft(): void {
-    this.#road.clientLeft(this);
-  }
-
-  /** The request's body broke its framing or its limits after the exchange began. */
-  onBodyRefused(refusal: Refusal): void {
-    this.#road.bodyRefused(this, refusal);
+  /** Its client left, or sent the rest of a malformed body. */
+  ended(_client: unknown, result: Result): void {
+    this.#listener.ended(this, result);
   }
 
   /** What makes its exchanges one trajectory; '' when the client named no session. */

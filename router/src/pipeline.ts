@@ -1,75 +1,55 @@
-import type { Admission } from './admit/admission.ts';
-import type { Doorkeeper } from './admit/doorkeeper.ts';
-import type { Chooser } from './choose/choose.ts';
-import type { HoldQueue } from './choose/hold-queue.ts';
-import { Exchange, type Failure, type Outcome, type Road } from './exchange.ts';
-import type { Worker } from './fleet/worker.ts';
-import { lastWords, refusalError, sendError, shuttingDown, tooLong } from './forward/errors.ts';
-import type { FleetControl } from './forward/control/fleet-control.ts';
+import type { Hold } from './choose/policy.ts';
+import { Ends } from './ends.ts';
+import { Exchange } from './exchange.ts';
+import type { Placement } from './fleet/worker.ts';
+import { cutError, heldTooLong, noWorkerLeft, shuttingDown } from './forward/errors.ts';
+import type { Forwarder } from './forward/forward.ts';
 import { sendAnswer } from './forward/plugin-answer.ts';
-import type { ForwardEvents, Forwarder } from './forward/forward.ts';
-import { IndexedSet } from './kit/indexed-set.ts';
 import { RouterError } from './kit/errors.ts';
-import type { Observer } from './observe/observer.ts';
-import type { Plugins } from './phases/chain.ts';
+import type { IndexedSet } from './kit/indexed-set.ts';
 import type { PluginAnswer } from './plugin.ts';
+import type { Stages } from './stages.ts';
 import type { RequestBody } from './wire/request-body.ts';
-import type { Refusal, RequestHead } from './wire/request-head.ts';
+import type { RequestHead } from './wire/request-head.ts';
 import type { ResponseHead } from './wire/response-head.ts';
+import type { Failed, Result, ResultListener } from './wire/result.ts';
 import type { Sink } from './wire/sink.ts';
 
-/** The rooms along the road. */
-export interface Stages {
-  /** Fills in what the head tells. @returns what is wrong with it */
-  readonly classify: (x: Exchange) => RouterError | null;
-  /** Asks for keys; null: there are none. */
-  readonly doorkeeper: Doorkeeper | null;
-  /** Answers the router's own endpoints. @returns false: this is not one of them. */
-  readonly serveOwn: (x: Exchange) => boolean;
-  readonly fleetControl: FleetControl;
-  readonly plugins: Plugins;
-  readonly admission: Admission;
-  readonly chooser: Chooser;
-  readonly holdQueue: HoldQueue;
-  /** Made with the pipeline as the listener of its events. */
-  readonly makeForwarder: (events: ForwardEvents) => Forwarder;
-  readonly observers: readonly Observer[];
-  /** Milliseconds an exchange may take in all; 0: no limit. */
-  readonly requestTimeoutMs: number;
-}
-
-/** The road of a request: listen → classify → admit → choose → forward → observe. This file alone knows the order. */
-export class Pipeline implements Road, ForwardEvents {
+/** The steps of a request: classify → authorize → admit → choose → forward → observe. Only this file knows their order. */
+export class Pipeline implements ResultListener<Exchange> {
   readonly #stages: Stages;
   readonly #forwarder: Forwarder;
-  /** Exchanges under way. */
-  readonly underWay = new IndexedSet<Exchange>();
+  readonly #ends: Ends;
   #isClosed = false;
 
   constructor(stages: Stages) {
     this.#stages = stages;
-    this.#forwarder = stages.makeForwarder(this);
+    this.#ends = new Ends(stages);
+    this.#forwarder = stages.makeForwarder(this, this.#ends);
   }
 
-  /** A request and the sink of its answer: a client's socket, memory, a stream. @returns the exchange, to follow or stop it. */
+  /** Requests in flight. */
+  get underWay(): IndexedSet<Exchange> {
+    return this.#ends.inFlight;
+  }
+
+  /** @param sink of the response: a client's socket, or memory @returns the exchange, to follow or end it */
   dispatch(head: RequestHead, body: RequestBody, sink: Sink): Exchange {
     const x = new Exchange(this, head, body, sink, performance.now());
-    const { classify, doorkeeper, serveOwn, fleetControl, plugins, requestTimeoutMs } = this.#stages;
-    // First what the head tells: everything after asks for it. Then who it is that asks, before anything is answered.
+    const { authorizer, classify, fleetControl, plugins, requestTimeoutMs, serveOwn } = this.#stages;
+    // Plugins may replace the target before anything reads it.
     const failure = plugins.retarget(x);
     const invalid = classify(x) ?? failure;
-    if (doorkeeper !== null && doorkeeper.turnsAway(x, this)) return x;
-    // The router's own endpoints stand before all limits: health and control must work when the fleet is full.
-    if (serveOwn(x)) return x;
-    this.underWay.add(x);
-    // The client's own limit holds where it is the shorter one.
-    if (requestTimeoutMs > 0 && !(x.timeoutMs < requestTimeoutMs && x.timeoutMs > 0)) x.timeoutMs = requestTimeoutMs;
-    if (x.timeoutMs > 0) x.timer = setTimeout(() => this.#stop(x, tooLong(x.timeoutMs, requestTimeoutMs)), x.timeoutMs);
-    const refusal = invalid ?? (this.#isClosed ? shuttingDown() : fleetControl.address(x));
-    const failed = refusal ?? plugins.takePart(x);
-    // What plugins say of it may decide how long it waits, and with whom; or it needs no engine.
-    if (failed !== null || !x.plugins.settles) this.#admit(x, failed);
-    else void x.plugins.settle(x).then((settled) => this.#settled(x, settled));
+    const denial = authorizer?.denialOf(x) ?? null;
+    if (denial !== null) this.#ends.end(x, denial);
+    // The router's own endpoints have no limits: health and control must work when the fleet is full.
+    else if (!serveOwn(x)) {
+      this.#ends.began(x, requestTimeoutMs);
+      const refusal = invalid ?? (this.#isClosed ? shuttingDown() : fleetControl.address(x)) ?? plugins.takePart(x);
+      // Plugins' classify, admit, answer: they may set the key that the queue goes by, refuse, or respond.
+      if (refusal !== null || !x.plugins.settles) this.#admit(x, refusal);
+      else void x.plugins.settle(x).then((settled) => this.#settled(x, settled));
+    }
     return x;
   }
 
@@ -79,96 +59,85 @@ export class Pipeline implements Road, ForwardEvents {
     else sendAnswer(x, settled, this);
   }
 
-  /** It goes on when there is room, or is refused. What steers engines waits for none: a full fleet must hear a pause. */
-  readonly #admit = (x: Exchange, refusal: RouterError | null): void => {
-    if (refusal !== null || x.isSteering) this.#goOn(x, refusal);
-    else this.#stages.admission.enter(x, this.#goOn);
+  /** Control requests skip the queue: a full fleet must get a pause. */
+  #admit(x: Exchange, refusal: RouterError | null): void {
+    if (refusal !== null || x.isSteering) this.#prepare(x, refusal);
+    else this.#stages.admission.enter(x, this.#prepare);
+  }
+
+  /** Reads what the policy needs of the body. What goes to several engines needs no policy. */
+  readonly #prepare = (x: Exchange, refusal: RouterError | null): void => {
+    const { chooser, failover, fleetControl } = this.#stages;
+    if (refusal !== null) return this.#ends.end(x, refusal);
+    if (x.audience !== null) return fleetControl.send(x, this);
+    failover.began();
+    this.#forwarder.settleRoles(x, () => chooser.prepare(x, () => this.#choose(x)));
   };
 
-  readonly #goOn = (x: Exchange, refusal: RouterError | null): void => {
-    if (refusal !== null) this.#refuse(x, refusal);
-    else if (x.audience !== null) this.#stages.fleetControl.send(x, this);
-    // Chooses a worker, sends, relays; on failure before an answer it chooses again.
-    else this.#forwarder.forward(x);
-  };
+  /** Eligible workers → plugins' choose → policy. The placement is in flight from here on. */
+  #choose(x: Exchange): void {
+    if (x.outcome !== null) return;
+    const choice = this.#stages.chooser.ask(x);
+    if (choice === null)
+      this.#ends.end(x, x.failures.length === 0 ? this.#stages.noAvailableWorkers() : noWorkerLeft(x));
+    else if (choice instanceof RouterError) this.#ends.end(x, choice);
+    else if ('hold' in choice) this.#hold(x, choice);
+    else this.#attempt(x, choice, this.#forwarder.needsFresh(x));
+  }
 
-  onAnswerBegins(x: Exchange, head: ResponseHead): void {
+  /** The policy is asked again when something changes, and a last time after the maximum. */
+  #hold(x: Exchange, choice: Hold): void {
+    if (x.isOverdue) return this.#ends.end(x, heldTooLong(choice));
+    const expired = (): void => {
+      x.isOverdue = true;
+      this.#choose(x);
+    };
+    this.#stages.holdQueue.hold(x, choice.hold, choice.maxMs, x.placer!, () => this.#choose(x), expired);
+  }
+
+  /** Plugins see the response on its way to the client, and the body for this worker before it is sent. */
+  #attempt(x: Exchange, { legs }: Placement, isFresh: boolean): void {
+    x.attempts++;
+    const failed = (error: RouterError): void => this.#ends.end(x, error, error.message, false);
+    const attempt = this.#forwarder.attempt(x, legs, (first) => x.plugins.sink(x, failed, first));
+    x.underWay = attempt;
+    const send = (body: Buffer | null): void => attempt.start(isFresh, body);
+    x.plugins.requestBody(x, legs.at(-1)!.worker, { isOver: () => attempt.isOver, done: send, failed });
+  }
+
+  began(x: Exchange, head: ResponseHead): void {
     x.status = head.status;
     x.firstByteMs = performance.now();
   }
 
-  onComplete(x: Exchange): void {
-    this.#finish(x, 'complete');
+  ended(x: Exchange, result: Result): void {
+    if (result.kind === 'complete') this.#ends.finish(x, 'complete');
+    else if (result.kind === 'failed') this.#retry(x, result);
+    else if (result.kind === 'cut') this.#ends.end(x, cutError(result.code), result.detail);
+    else if (result.kind === 'refused') this.#ends.end(x, result.error);
+    else this.#ends.clientLeft(x);
   }
 
-  onCut(x: Exchange, detail: string, lastWords: string): void {
-    // The sink of one that is over may be at its next answer.
-    if (x.outcome !== null) return;
-    if (x.error !== null && (!x.isAnswerOut || x.sink.takeBack?.() === true)) return this.#refuse(x, x.error);
-    x.sink.cut(detail, lastWords);
-    this.#finish(x, 'cut');
+  /** The failover decides: no further attempt, the same worker again, or another choice, now or later. */
+  #retry(x: Exchange, result: Failed): void {
+    const next = this.#stages.failover.after(x, result.failure);
+    if (next !== 'fresh') this.#stages.chooser.release(x);
+    this.#ends.attemptFailed(x, x.failures.at(-1)!.worker, result, next !== null);
+    if (next === null) return this.#ends.end(x, noWorkerLeft(x, result.detail));
+    if (next === 'fresh') return this.#attempt(x, x.placement!, true);
+    x.tried = next.tried;
+    if (next.waitMs === 0) return this.#choose(x);
+    const timer = setTimeout(() => {
+      x.underWay = null;
+      this.#choose(x);
+    }, next.waitMs);
+    x.underWay = { abort: () => clearTimeout(timer) };
   }
 
-  onFailed(x: Exchange, error: RouterError): void {
-    this.#refuse(x, error);
-  }
-
-  onAttemptFailed(x: Exchange, worker: Worker, failure: Failure, detail: string, willRetry: boolean): void {
-    x.plugins.tell('attemptFailed', x, { worker, failure, detail, willRetry });
-    for (const observer of this.#stages.observers) observer.attemptFailed?.(x, worker, failure, detail, willRetry);
-  }
-
-  clientLeft(x: Exchange): void {
-    // Closing the engine's connection is what makes it stop generating. The router's own endpoints are no exchanges.
-    x.underWay?.abort();
-    if (this.underWay.has(x)) this.#finish(x, 'client_left');
-    else x.outcome ??= 'client_left';
-  }
-
-  bodyRefused(x: Exchange, refusal: Refusal): void {
-    this.#stop(x, refusalError(refusal));
-  }
-
-  /** Ends whatever is still under way: the router is going away. */
+  /** Ends every request in flight: the router stops. */
   close(): void {
     this.#isClosed = true;
     this.#stages.admission.close();
-    for (const x of this.underWay) this.#stop(x, shuttingDown());
-  }
-
-  /** Ends an exchange whatever it is doing: with the error where that can still be said, else by a cut. */
-  #stop(x: Exchange, error: RouterError): void {
-    if (x.outcome !== null) return;
-    x.underWay?.abort();
-    if (!x.isAnswerOut) return this.#refuse(x, error);
-    x.error = error;
-    this.onCut(x, error.message, lastWords(x, error));
-  }
-
-  #refuse(x: Exchange, error: RouterError): void {
-    if (x.outcome !== null) return;
-    x.error = error;
-    x.status = error.status;
-    x.isAnswerOut = true;
-    sendError(x.sink, error, x.dialect);
-    this.#finish(x, 'refused');
-  }
-
-  /** Last: everything an exchange held is given back, then whoever listens is told. */
-  #finish(x: Exchange, outcome: Outcome): void {
-    if (x.outcome !== null) return;
-    const { admission, chooser, observers, holdQueue } = this.#stages;
-    x.outcome = outcome;
-    x.endMs = performance.now();
-    x.underWay = null;
-    if (x.timer !== null) clearTimeout(x.timer);
-    chooser.release(x);
-    x.body.end();
-    this.underWay.delete(x);
-    x.plugins.tell('finished', x);
-    for (const observer of observers) observer.finished(x);
-    // Whoever has its place now goes on in here.
-    admission.leave(x);
-    holdQueue.retryHeld();
+    this.#ends.endAll(shuttingDown());
   }
 }

@@ -1,9 +1,6 @@
 import { createAdminApp, ownPathTest } from './admin/app.ts';
-import { Doors, checkPorts } from './admin/doors.ts';
-import { closingOf } from './admin/closing.ts';
 import { modelList } from './admin/model-list.ts';
 import { startChoosing } from './admin/policy-control.ts';
-import { reception } from './admin/reception.ts';
 import { fleetListener } from './admin/fleet-listener.ts';
 import { prepareReloads } from './admin/reload.ts';
 import { ownEndpoints } from './admin/own-endpoints.ts';
@@ -40,6 +37,7 @@ import { watchFleet } from './fleet/watch-fleet.ts';
 import { WorkerTls } from './fleet/worker-tls.ts';
 import { readWorkerUrls } from './fleet/worker-url.ts';
 import { FleetControl } from './forward/control/fleet-control.ts';
+import { Failover } from './forward/failover.ts';
 import { Forwarder } from './forward/forward.ts';
 import { HungRequests } from './forward/hung-requests.ts';
 import { forwardOptions } from './forward/options.ts';
@@ -56,7 +54,10 @@ import { logFiles } from './observe/log-targets.ts';
 import { LoopLag } from './observe/loop-lag.ts';
 import { Meters } from './observe/meters.ts';
 import { createRegistry, metricsPage } from './observe/metrics.ts';
+import { closingOf } from './listen/closing.ts';
 import { type Dispatch, Dispatcher } from './listen/dispatch.ts';
+import { Ports, checkPorts } from './listen/ports.ts';
+import { requestEntry } from './listen/request-entry.ts';
 import { RequestLogs } from './observe/request-logs.ts';
 import { healthFeedback } from './observe/health-feedback.ts';
 import { Pipeline } from './pipeline.ts';
@@ -92,7 +93,7 @@ export interface Router {
   close(graceMs?: number): Promise<void>;
 }
 
-/** Puts the rooms together and opens the doors. Rejects when that can't be done, an address is taken for example: nothing stays open then. */
+/** Puts the rooms together and opens the ports. Rejects when that can't be done, an address is taken for example: nothing stays open then. */
 export async function startRouter(config: Config, parts: RouterParts = {}): Promise<Router> {
   await checkPorts(config);
   for (const [flag, path] of foldersOf(config)) makeFolder(flag, path);
@@ -126,7 +127,7 @@ export async function checkRouter(config: Config, log: Logger): Promise<void> {
   }
 }
 
-/** From what everything needs to the doors. `closers` learns of all that has to be closed, as it is opened. */
+/** From what everything needs to the ports. `closers` learns of all that has to be closed, as it is opened. */
 async function assemble(
   config: Config,
   parts: RouterParts,
@@ -232,12 +233,12 @@ async function assemble(
     meters,
     fleet,
     places,
-    openConnections: () => doors.data.connections.size,
+    openConnections: () => ports.data.connections.size,
     inFlight: () => pipeline.underWay.size,
     held: () => holdQueue.counts(),
     admission: () => admission,
     shedByFullWorkers: () => fullWorkers.shed,
-    refusedConnections: () => doors.data.limits.refused,
+    refusedConnections: () => ports.data.limits.refused,
     retryBufferBytes: () => retryBudget.usedBytes,
     breakers,
     stalls,
@@ -258,7 +259,7 @@ async function assemble(
     startupTimeoutMs: () => live.current.workerStartupTimeoutSecs * 1000,
     healthTimeoutMs: () => live.current.healthCheckTimeoutSecs * 1000,
     metricsText,
-    isDraining: () => doors.data.isDraining,
+    isDraining: () => ports.data.isDraining,
     policies: choosing.control,
     places,
     requests: () => pipeline.underWay,
@@ -269,7 +270,7 @@ async function assemble(
   pluginRoom.endpoints.addTo(app);
 
   // The road: pipeline.ts is its picture.
-  const { doorkeeper, cors } = access;
+  const { authorizer, cors } = access;
   const fleetControl = new FleetControl({
     fleet,
     table,
@@ -281,7 +282,7 @@ async function assemble(
     onResult: controlLog(log),
   });
   // The guard reads what the other plugins made of a body.
-  const plugins = new Plugins([...pluginRoom.plugins, ...(doorkeeper === null ? [] : [doorkeeper.bodyGuard])]);
+  const plugins = new Plugins([...pluginRoom.plugins, ...(authorizer === null ? [] : [authorizer.bodyGuard])]);
   addRankField(fleet, plugins, bodyThread);
   const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
   const kind = pairKind(config);
@@ -290,28 +291,22 @@ async function assemble(
   const sessionEnds = trajectories === null ? [] : [trajectories.sessionEnds];
   const requestLogs = new RequestLogs(log, live.of(exchangeLogOptions), policyFor, () => pipeline.underWay);
   closers.add(() => requestLogs.close());
+  const forwarding = live.of(forwardOptions);
+  const failover = new Failover({ options: forwarding, clock, random, eligibleFor: (x) => chooser.eligibleFor(x) });
+  const pairs = pairStyleOf(kind, pairOptions, clock, bodyThread);
   const pipeline = new Pipeline({
     classify: (x) => classify(x, ids.requestIdHeaders) ?? assignRoles(x),
-    doorkeeper,
+    authorizer,
     serveOwn: ownEndpoints(app, pluginRoom.endpoints.maxBytes, modelList(models)),
     fleetControl,
     plugins,
     admission,
     chooser,
     holdQueue,
-    makeForwarder: (events) =>
-      new Forwarder(
-        {
-          clock,
-          chooser,
-          room: holdQueue,
-          options: live.of(forwardOptions),
-          random,
-          pairs: pairStyleOf(kind, pairOptions, clock, bodyThread),
-          noAvailableWorkers: nobody,
-        },
-        events,
-      ),
+    noAvailableWorkers: nobody,
+    failover,
+    makeForwarder: (listener, notes) =>
+      new Forwarder({ clock, options: forwarding, retries: failover, pairs }, listener, notes),
     observers: [meters, ...requestLogs.observers, ...sessionEnds, healthFeedback(breakers, health), fleetControl],
     get requestTimeoutMs() {
       return live.current.requestTimeoutSecs * 1000;
@@ -319,24 +314,24 @@ async function assemble(
   });
 
   dispatcher.connect(pipeline);
-  const doors = new Doors({
+  const ports = new Ports({
     live,
     clock,
     retryBudget,
-    taker: reception({ live, pipeline, meters, refusals: requestLogs.refusals, cors }),
+    requests: requestEntry({ live, pipeline, meters, refusals: requestLogs.refusals, cors }),
     metricsText,
   });
-  closers.add(() => doors.close());
+  closers.add(() => ports.close());
 
-  // The fleet that is named, and the doors.
+  // The fleet that is named, and the ports.
   const open = async (): Promise<Router> => {
     for (const named of namedWorkers(config)) addNamed(fleet, named);
     discovery = await startDiscovery(config, fleet, random, log);
     closers.add(() => discovery?.close());
-    const { url, adminUrl, metricsUrl } = await doors.open();
+    const { url, adminUrl, metricsUrl } = await ports.open();
     const ticker = setInterval(() => {
       clock.nowMs = performance.now();
-      doors.sweep();
+      ports.sweep();
       stalls.sweep(clock.nowMs);
       hungRequests.sweep();
       places.sweep(clock.nowMs);
@@ -356,7 +351,7 @@ async function assemble(
     const reload = prepareReloads({
       live,
       logging,
-      doors,
+      ports,
       workerTls,
       access,
       fleet,
@@ -380,7 +375,7 @@ async function assemble(
       pipeline,
       dispatch,
       reload: (read = () => live.current) => reload(read),
-      close: closingOf({ log, pipeline, listeners: doors.listeners, closers }),
+      close: closingOf({ log, pipeline, listeners: ports.listeners, closers }),
     };
   };
   return { open };

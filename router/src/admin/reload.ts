@@ -13,13 +13,13 @@ import type { FleetWatch } from '../fleet/watch-fleet.ts';
 import type { WorkerTls } from '../fleet/worker-tls.ts';
 import type { Log } from '../observe/log.ts';
 import type { RetryBudget } from '../wire/request-body.ts';
-import type { Doors } from './doors.ts';
+import type { Ports } from '../listen/ports.ts';
 import type { Choosing } from './policy-control.ts';
 
 export interface ReloadParts {
   readonly live: LiveConfig;
   readonly logging: Log;
-  readonly doors: Doors;
+  readonly ports: Ports;
   readonly workerTls: WorkerTls;
   readonly access: Access;
   readonly fleet: Fleet;
@@ -39,8 +39,8 @@ export interface ReloadParts {
  * @returns what puts what `read` answers in force; it never rejects
  */
 export function prepareReloads(parts: ReloadParts): (read: () => Config) => Promise<void> {
-  const { live, logging, doors, workerTls, access, fleet, choosing } = parts;
-  live.beforeChange((next) => doors.prepareReload(next));
+  const { live, logging, ports, workerTls, access, fleet, choosing } = parts;
+  live.beforeChange((next) => ports.prepareReload(next));
   live.beforeChange((next) => workerTls.prepareReload(next));
   live.beforeChange(() => access.prepareReload());
   live.beforeChange((next, now) => changeWorkers(fleet, namedWorkers(now), namedWorkers(next)));

@@ -2,14 +2,14 @@ import type { Config } from '../config/options.ts';
 import { PathTable, steersEngine } from '../engines/controls.ts';
 import type { WorkerKey } from '../fleet/worker.ts';
 import { Cors } from './cors.ts';
-import { Doorkeeper, type DoorkeeperParts } from './doorkeeper.ts';
+import { Authorizer, type AuthorizerParts } from './authorizer.ts';
 import { KeySet } from './keys.ts';
 
 const LOOPBACK = /^(localhost|127(\.\d+){3}|::1)$/i;
 
 export interface Access {
   /** null: there is nothing to ask for. */
-  readonly doorkeeper: Doorkeeper | null;
+  readonly authorizer: Authorizer | null;
   /** What engines are shown. */
   readonly workerKey: WorkerKey;
   readonly cors: Cors | null;
@@ -22,7 +22,7 @@ export interface Access {
 /** Reads keys and makes what asks for them. Throws, in words for the user, when a key file can't be read. */
 export function startAccess(
   config: Config,
-  { isOwn, isOfPluginForClients }: Pick<DoorkeeperParts, 'isOwn' | 'isOfPluginForClients'>,
+  { isOwn, isOfPluginForClients }: Pick<AuthorizerParts, 'isOwn' | 'isOfPluginForClients'>,
 ): Access {
   const dataKeys = new KeySet({ keys: config.apiKey ?? [], file: config.apiKeyFile, option: '--api-key-file' });
   const adminKeys = new KeySet({
@@ -45,8 +45,8 @@ export function startAccess(
     warning: isOpen
       ? `--host ${config.host} without keys: everyone who can reach it may send requests, add workers and control engines. Give --api-key-file, or --admin-api-key-file for control requests only.`
       : null,
-    doorkeeper: isGuarded
-      ? new Doorkeeper({ dataKeys, adminKeys, hasAdminPort, isOwn, isOfPluginForClients, steers })
+    authorizer: isGuarded
+      ? new Authorizer({ dataKeys, adminKeys, hasAdminPort, isOwn, isOfPluginForClients, steers })
       : null,
     workerKey,
     cors: config.corsAllowedOrigins.length > 0 ? new Cors(config.corsAllowedOrigins) : null,

@@ -94,6 +94,15 @@ export class Chooser {
     void this.#models!.lookAgain().then(then);
   }
 
+  /** As `choose`; a policy that throws ends its exchange, not the router. */
+  ask(x: Exchange): Choice {
+    try {
+      return this.choose(x);
+    } catch (error) {
+      return this.faultOf(x, error);
+    }
+  }
+
   /** Throws what the policy throws: see `faultOf`. */
   choose(x: Exchange): Choice {
     if (x.target !== null) return this.#chooseTarget(x, x.target);

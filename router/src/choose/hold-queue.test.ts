@@ -1,14 +1,21 @@
 import assert from 'node:assert/strict';
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { test } from 'node:test';
-import { Exchange, type Road } from '../exchange.ts';
+import { Exchange } from '../exchange.ts';
+import type { ResultListener } from '../wire/result.ts';
 import { RequestBody, RetryBudget } from '../wire/request-body.ts';
 import { RequestHead } from '../wire/request-head.ts';
 import type { Sink } from '../wire/sink.ts';
 import { HoldQueue } from './hold-queue.ts';
 
 const makeExchange = (): Exchange =>
-  new Exchange({} as Road, new RequestHead(), new RequestBody(new RetryBudget(0), () => {}), {} as Sink, 0);
+  new Exchange(
+    {} as ResultListener<Exchange>,
+    new RequestHead(),
+    new RequestBody(new RetryBudget(0), () => {}),
+    {} as Sink,
+    0,
+  );
 const never = (): void => assert.fail('called');
 const policy = {};
 const LONG_MS = 60_000;

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { loadConfig } from '../config/load.ts';
 import type { KeyOrder } from '../config/options/routing.ts';
-import { Exchange, type Road } from '../exchange.ts';
+import { Exchange } from '../exchange.ts';
+import type { ResultListener } from '../wire/result.ts';
 import { RequestBody, RetryBudget } from '../wire/request-body.ts';
 import { RequestHead } from '../wire/request-head.ts';
 import type { Sink } from '../wire/sink.ts';
@@ -20,7 +21,7 @@ function exchange(headers: readonly string[], body: string | readonly string[]):
   const requestBody = new RequestBody(new RetryBudget(1e9), () => {});
   for (const piece of pieces) if (piece !== '') requestBody.push(Buffer.from(piece));
   requestBody.finish();
-  const x = new Exchange({} as Road, head, requestBody, {} as Sink, 0);
+  const x = new Exchange({} as ResultListener<Exchange>, head, requestBody, {} as Sink, 0);
   classify(x);
   return x;
 }

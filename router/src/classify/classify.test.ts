@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Exchange, type Road } from '../exchange.ts';
+import { Exchange } from '../exchange.ts';
+import type { ResultListener } from '../wire/result.ts';
 import { RequestBody, RetryBudget } from '../wire/request-body.ts';
 import { RequestHead } from '../wire/request-head.ts';
 import type { Sink } from '../wire/sink.ts';
@@ -12,7 +13,13 @@ function exchangeOf(target: string, ...lines: string[]): Exchange {
   const bytes = Buffer.from(text, 'latin1');
   const head = new RequestHead();
   assert.ok(head.read(bytes, 0, bytes.length) > 0);
-  const x = new Exchange({} as Road, head, new RequestBody(new RetryBudget(0), () => {}), {} as Sink, 0);
+  const x = new Exchange(
+    {} as ResultListener<Exchange>,
+    head,
+    new RequestBody(new RetryBudget(0), () => {}),
+    {} as Sink,
+    0,
+  );
   classify(x);
   return x;
 }

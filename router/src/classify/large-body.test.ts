@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Exchange, type Road } from '../exchange.ts';
+import { Exchange } from '../exchange.ts';
+import type { ResultListener } from '../wire/result.ts';
 import { RequestBody, RetryBudget } from '../wire/request-body.ts';
 import { RequestHead } from '../wire/request-head.ts';
 import type { Sink } from '../wire/sink.ts';
@@ -19,7 +20,7 @@ function exchange(text: string): Exchange {
   const all = Buffer.from(text);
   for (let at = 0; at < all.length; at += 65_536) body.push(all.subarray(at, at + 65_536));
   body.finish();
-  return new Exchange({} as Road, head, body, {} as Sink, 0);
+  return new Exchange({} as ResultListener<Exchange>, head, body, {} as Sink, 0);
 }
 
 /** @returns whether its body was read at once. */

@@ -1,27 +1,27 @@
 import { readUsage } from '../engines/usage.ts';
-import type { Exchange, Failure } from '../exchange.ts';
+import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { BAD, INCOMPLETE } from '../wire/fields.ts';
-import type { BodyTaker } from '../wire/request-body.ts';
+import type { RequestBody } from '../wire/request-body.ts';
 import { ResponseHead } from '../wire/response-head.ts';
+import { COMPLETE, type CutCode, type Failure, type ResultListener } from '../wire/result.ts';
 import type { Sink, Source } from '../wire/sink.ts';
 import type { UpstreamConnection, UpstreamUser } from '../wire/upstream-connection.ts';
 import { AnswerBody, MALFORMED, UNFINISHED } from './answer-body.ts';
 import { AnswerTimer } from './answer-timer.ts';
-import type { AttemptOwner, CutCode, PairRules } from './attempt-owner.ts';
+import type { AttemptContext, AttemptRules, PairRules } from './attempt-context.ts';
 import { upstreamHead } from './headers.ts';
+import { RequestOut } from './request-out.ts';
 
 /** Bodies up to this size go out with the head in one write, as one string. */
 const SMALL_BYTES = 16_384;
-/** Body bytes that may wait for an engine to read them before the client is paused. */
-const MAX_UNSENT_BYTES = 262_144;
 /** Answers 1xx before the real one; more is a flood (some engines and proxies send 102 while they work). */
 const MAX_INTERIM = 10_000;
 /** Reads of an event stream that are never delayed: time to first token is what people see. */
 const PROMPT_READS = 3;
 
 /** One try at one worker: the request out, the answer relayed into the sink as it comes. */
-export class Attempt implements UpstreamUser, BodyTaker, Source {
+export class Attempt implements UpstreamUser, Source {
   readonly x: Exchange;
   readonly worker: Worker;
   sink: Sink;
@@ -29,8 +29,10 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   hasAnswer = false;
   /** The attempt gave the connection away, or it is gone. */
   isOver = false;
-  readonly #owner: AttemptOwner;
-  readonly #rules: PairRules | null;
+  readonly #context: AttemptContext;
+  readonly #listener: ResultListener<Attempt>;
+  readonly #rules: AttemptRules | null;
+  readonly #requestBody: RequestBody;
   /** Set by `start`. */
   #connection!: UpstreamConnection;
   #isStarted = false;
@@ -42,56 +44,55 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   #interim = 0;
   /** Set once the answer has begun. */
   #body: AnswerBody | null = null;
-  #isRequestSent = false;
-  /** What is left of a changed body. */
-  #rest: Buffer | null = null;
+  /** A request that does not go out in one write; null: it did. */
+  #request: RequestOut | null = null;
   #isSinkFull = false;
-  #isCorked = false;
   #reads = 0;
   #timer: AnswerTimer | null = null;
 
-  constructor(x: Exchange, worker: Worker, sink: Sink, owner: AttemptOwner, rules: PairRules | null = null) {
+  constructor(
+    x: Exchange,
+    worker: Worker,
+    sink: Sink,
+    context: AttemptContext,
+    listener: ResultListener<Attempt>,
+    rules: AttemptRules | null = null,
+    requestBody: RequestBody = x.body,
+  ) {
     this.x = x;
     this.worker = worker;
     this.sink = sink;
-    this.#owner = owner;
+    this.#context = context;
+    this.#listener = listener;
     this.#rules = rules;
+    this.#requestBody = requestBody;
   }
 
   /** Sends the request. `changed`: a body that a plugin made, in place of the client's. */
   start(isFresh: boolean, changed: Buffer | null): void {
     const { x, worker } = this;
-    const { body } = x;
+    const body = this.#requestBody;
     this.#isFresh = isFresh;
     this.#isStarted = true;
-    this.#connection = worker.pool.acquire(this, isFresh, this.#owner.clock.nowMs);
+    this.#connection = worker.pool.acquire(this, isFresh, this.#context.clock.nowMs);
     this.sink.source = this;
-    const { answerTimeouts } = this.#owner;
+    const { answerTimeouts } = this.#context;
     if (answerTimeouts.firstByteMs > 0 || answerTimeouts.idleMs > 0) {
       this.#timer = new AnswerTimer(answerTimeouts, this.#onSilence);
     }
-    const { socket } = this.#connection;
-    if (changed !== null) {
-      const head = upstreamHead(x, worker, changed.length);
-      if (changed.length <= SMALL_BYTES) {
-        socket.write(head + changed.toString('latin1'), 'latin1');
-        this.#onRequestSent();
-      } else {
-        socket.write(head, 'latin1');
-        this.#writeRest(changed);
-      }
-      return;
+    const isSmall = changed === null ? body.isComplete && body.bytes <= SMALL_BYTES : changed.length <= SMALL_BYTES;
+    const isLengthNew = changed !== null || (isSmall && x.head.isChunked);
+    const head = upstreamHead(x, worker, isLengthNew ? (changed?.length ?? body.bytes) : -1);
+    if (isSmall) {
+      let text = head;
+      if (changed !== null) text += changed.toString('latin1');
+      else for (const piece of body.pieces) text += piece.toString('latin1');
+      this.#connection.socket.write(text, 'latin1');
+      this.#timer?.requestSent();
+    } else {
+      this.#request = new RequestOut(x.head.isChunked, body, this.#connection, () => this.#timer?.requestSent());
+      this.#request.start(head, changed);
     }
-    if (body.isComplete && body.bytes <= SMALL_BYTES) {
-      let text = upstreamHead(x, worker, x.head.isChunked ? body.bytes : -1);
-      for (const piece of body.pieces) text += piece.toString('latin1');
-      socket.write(text, 'latin1');
-      this.#onRequestSent();
-      return;
-    }
-    this.#cork();
-    socket.write(upstreamHead(x, worker, -1), 'latin1');
-    body.attach(this);
   }
 
   /** Stops at once; the engine sees its connection close and stops generating. Nobody is told. */
@@ -106,65 +107,16 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     if (this.isOver || !this.#isStarted || worker !== this.worker) return;
     if (this.hasAnswer) this.#cut(proof, 'engine_hung');
     else if (this.#connection.hasRead && !this.#isHeadWhole) this.#fail('cut_head', proof);
-    else if (this.#owner.leavesHung(this)) this.#fail('hung', proof);
-  }
-
-  // ---- the request's body ----
-
-  takeBody(piece: Buffer): boolean {
-    const { socket } = this.#connection;
-    this.#cork();
-    if (this.x.head.isChunked) {
-      socket.write(`${piece.length.toString(16)}\r\n`, 'latin1');
-      socket.write(piece);
-      socket.write('\r\n', 'latin1');
-    } else socket.write(piece);
-    return socket.writableLength < MAX_UNSENT_BYTES;
-  }
-
-  get hasSentAll(): boolean {
-    return !this.#connection.hasUnsent;
-  }
-
-  /** What one round of the event loop reads from the client goes out in one write. */
-  #cork(): void {
-    if (this.#isCorked) return;
-    this.#isCorked = true;
-    const { socket } = this.#connection;
-    socket.cork();
-    setImmediate(() => {
-      this.#isCorked = false;
-      socket.uncork();
-    });
-  }
-
-  endBody(): void {
-    if (this.x.head.isChunked) this.#connection.socket.write('0\r\n\r\n', 'latin1');
-    this.#onRequestSent();
-  }
-
-  #onRequestSent(): void {
-    this.#isRequestSent = true;
-    this.#timer?.requestSent();
-  }
-
-  /** Of a changed body, as much as fits: TLS would encrypt all of it in one go. */
-  #writeRest(bytes: Buffer): void {
-    const { socket } = this.#connection;
-    this.#cork();
-    let at = 0;
-    while (at < bytes.length && socket.writableLength < MAX_UNSENT_BYTES)
-      socket.write(bytes.subarray(at, (at += MAX_UNSENT_BYTES)));
-    this.#rest = at < bytes.length ? bytes.subarray(at) : null;
-    if (this.#rest === null) this.#onRequestSent();
+    else if (this.#context.retries.leavesHung(this.x, this.worker)) this.#fail('hung', proof);
   }
 
   onDrain(): void {
-    if (this.#rest !== null) this.#writeRest(this.#rest);
-    else if (!this.#isRequestSent) this.x.body.resume();
+    this.#request?.onDrain();
   }
 
-  // ---- the answer ----
+  get #isRequestSent(): boolean {
+    return this.#request === null || this.#request.isSent;
+  }
 
   /** The sink has room again, or a delayed stream's time has come. */
   resume(): void {
@@ -180,7 +132,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
 
   onBytes(bytes: Buffer, count: number): boolean {
     this.#timer?.heard();
-    const { nowMs } = this.#owner.clock;
+    const { nowMs } = this.#context.clock;
     this.worker.lastReadMs = nowMs;
     this.x.lastByteMs = nowMs;
     if (this.#head !== null) return this.#relay(bytes, 0, count);
@@ -204,16 +156,16 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
       }
       if (head.status >= 200) {
         this.#partial = null;
-        const rules = this.#rules;
-        if (rules !== null && head.status < 400) {
-          if (!this.#mayBegin(head, end - next)) {
+        const pair = this.#rules?.pair;
+        if (pair !== undefined && head.status < 400) {
+          if (!this.#mayBegin(pair, head, end - next)) {
             this.#partial = Buffer.from(all.subarray(start, end));
             // More than its beginning is not needed before it may go on.
             return end === next;
           }
-          if (head.isEventStream && rules.isFailure(all, next, end)) head.status = 500;
+          if (head.isEventStream && pair.isFailure(all, next, end)) head.status = 500;
         }
-        if (head.status >= 400 && this.#owner.rejects(this, head)) {
+        if (head.status >= 400 && this.#isRejected(head)) {
           this.#reject(head, end - next);
           return true;
         }
@@ -229,10 +181,10 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
    * An engine of a pair sends the head of a stream at once, and what fails then fails before the first byte of the body: until
    * that is here, nothing has begun.
    */
-  #mayBegin(head: ResponseHead, bodyBytes: number): boolean {
+  #mayBegin(pair: PairRules, head: ResponseHead, bodyBytes: number): boolean {
     this.#isHeadWhole = true;
     const isEmpty = head.hasNoBody(this.x.head.method) || head.contentLength === 0;
-    return (bodyBytes > 0 || isEmpty) && this.#rules!.mayBegin(this);
+    return (bodyBytes > 0 || isEmpty) && pair.mayBegin(this);
   }
 
   /** What its answer waited for (`PairRules.mayBegin`) has come. */
@@ -245,14 +197,18 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     if (this.onBytes(partial, partial.length)) connection.resume();
   }
 
+  #isRejected(head: ResponseHead): boolean {
+    return this.#rules?.rejects(this, head) ?? this.#context.retries.rejects(this.x, this.worker, head);
+  }
+
   /** Throws the answer away. @param bodyBytes bytes of its body that came with the head */
   #reject(head: ResponseHead, bodyBytes: number): void {
     const connection = this.#connection;
     const isOver = head.contentLength === bodyBytes && this.#isRequestSent && !head.isLast && connection.isUsable;
     this.#leave();
-    if (isOver) this.worker.pool.release(connection, this.#owner.clock.nowMs);
+    if (isOver) this.worker.pool.release(connection, this.#context.clock.nowMs);
     else connection.destroy();
-    this.#owner.onFailed(this, 'status', String(head.status));
+    this.#listener.ended(this, { kind: 'failed', failure: 'status', detail: String(head.status) });
   }
 
   #begin(head: ResponseHead): void {
@@ -266,7 +222,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     // From here no other worker can be tried, so nothing needs the body any more. Plugins may have kept a part of it.
     if (isSent && this.x.plugins.isEmpty) this.x.body.free();
     else this.x.body.release();
-    this.#owner.onAnswerBegins(this, head);
+    this.#listener.began?.(this, head);
     this.#relayFrom(head);
   }
 
@@ -302,7 +258,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
       this.#isSinkFull = true;
       return false;
     }
-    const { coalescer } = this.#owner;
+    const { coalescer } = this.#context;
     if (coalescer !== null && this.#head!.isEventStream && ++this.#reads > PROMPT_READS) {
       coalescer.push(this);
       return false;
@@ -314,7 +270,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     const connection = this.#connection;
     const isReusable = this.#isRequestSent && surplus === 0 && !this.#head!.isLast && connection.isUsable;
     this.#leave();
-    if (isReusable) this.worker.pool.release(connection, this.#owner.clock.nowMs);
+    if (isReusable) this.worker.pool.release(connection, this.#context.clock.nowMs);
     else connection.destroy();
     this.#end();
   }
@@ -327,7 +283,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
 
   #endNow(): void {
     this.sink.end();
-    this.#owner.onComplete(this);
+    this.#listener.ended(this, COMPLETE);
   }
 
   onGone(error: NodeJS.ErrnoException | null): void {
@@ -352,7 +308,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
 
   readonly #onSilence = (): void => {
     if (this.isOver) return;
-    const { firstByteMs, idleMs } = this.#owner.answerTimeouts;
+    const { firstByteMs, idleMs } = this.#context.answerTimeouts;
     if (!this.hasAnswer) this.#fail('first_byte_timeout', `no response within ${firstByteMs / 1000} s`);
     // Who does not read makes the engine wait, not the other way round.
     else if (this.#isSinkFull) this.#timer?.answerBegan();
@@ -362,7 +318,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
   #fail(failure: Failure, detail: string): void {
     this.#leave();
     this.#connection.destroy();
-    this.#owner.onFailed(this, failure, detail);
+    this.#listener.ended(this, { kind: 'failed', failure, detail });
   }
 
   /** Breaks the answer off so that nobody takes it for complete. */
@@ -370,8 +326,9 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     this.#leave();
     this.#connection.destroy();
     const { sink } = this;
-    if (sink.whenPassed === undefined) this.#owner.onCut(this, code, detail);
-    else sink.whenPassed(() => this.#owner.onCut(this, code, detail));
+    const end = (): void => this.#listener.ended(this, { kind: 'cut', code, detail });
+    if (sink.whenPassed === undefined) end();
+    else sink.whenPassed(end);
   }
 
   /** True when an event of the stream was just completed: an error event may be put in here. */
@@ -384,7 +341,7 @@ export class Attempt implements UpstreamUser, BodyTaker, Source {
     this.isOver = true;
     this.#timer?.stop();
     if (this.#head?.isEventStream === true) this.worker.openStreams--;
-    this.x.body.detach();
+    this.#requestBody.detach();
     if (this.sink.source === this) this.sink.source = null;
   }
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Dialect, Exchange } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
-import { errorJson, lastWords } from './errors.ts';
+import { errorJson, finalEvent } from './errors.ts';
 
 const unknown = new RouterError('model_not_found', 'There is no x.');
 const said = (dialect: Dialect, error = unknown): unknown => JSON.parse(errorJson(error, dialect));
@@ -41,7 +41,7 @@ test('the Messages API has a word for every status', () => {
 
 test('an error event of the Messages API has its name; within an event nothing can be said', () => {
   const cut = (dialect: Dialect, isBetweenEvents: boolean): string =>
-    lastWords({ dialect, underWay: { isBetweenEvents } } as unknown as Exchange, unknown);
+    finalEvent({ dialect, underWay: { isBetweenEvents } } as unknown as Exchange, unknown);
   assert.equal(
     cut('anthropic', true),
     'event: error\ndata: {"type":"error","error":{"type":"not_found_error","message":"There is no x."}}\n\n',

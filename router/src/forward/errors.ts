@@ -1,8 +1,9 @@
 import { STATUS_CODES } from 'node:http';
+import type { Hold } from '../choose/policy.ts';
 import type { Dialect, Exchange } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
-import type { Refusal } from '../wire/request-head.ts';
 import { type ResponseHead, ownHead } from '../wire/response-head.ts';
+import type { CutCode, Result } from '../wire/result.ts';
 import type { Sink } from '../wire/sink.ts';
 
 /** As the Messages API names its errors, by their status. */
@@ -40,8 +41,8 @@ function errorHead(error: RouterError, bodyBytes: number): ResponseHead {
   );
 }
 
-/** What to tell a client whose request no worker answered. `detail`: how the last one failed, in words without an address. */
-export function nobodyLeft(x: Exchange, detail = ''): RouterError {
+/** The error of a request that no worker answered. `detail`: how the last attempt failed, without an address. */
+export function noWorkerLeft(x: Exchange, detail = ''): RouterError {
   const last = x.failures.at(-1)?.failure;
   const again = { retryAfterSecs: 1 };
   if (last === 'bad_answer') {
@@ -88,17 +89,45 @@ export function tooLong(timeoutMs: number, limitMs: number): RouterError {
 export const shuttingDown = (): RouterError =>
   new RouterError('shutting_down', 'The router is shutting down.', { retryAfterSecs: 1 });
 
-/** What may still be said in an answer that breaks off: an error event, where one can stand; else ''. */
-export function lastWords(x: Exchange, error: RouterError): string {
+/** The error event that a truncated event stream may end with; '' where none can be sent. */
+export function finalEvent(x: Exchange, error: RouterError): string {
   if (x.underWay?.isBetweenEvents !== true) return '';
   // Events of the Messages API have names, and its clients go by them.
   const name = x.dialect === 'anthropic' ? 'event: error\n' : '';
   return `${name}data: ${errorJson(error, x.dialect)}\n\n`;
 }
 
-/** What the wire refused, as an error of the table. It keeps the status that fits it best. */
-export function refusalError({ status, message }: Refusal): RouterError {
-  return new RouterError(status === 413 ? 'payload_too_large' : 'bad_request', message, { status });
+/** The thread that reads large bodies has failed. */
+export const unread = ({ message }: Error): Result => ({
+  kind: 'refused',
+  error: new RouterError('internal_error', `Could not process the request body: ${message}`),
+});
+
+const cutMessages: Readonly<Record<CutCode, string>> = {
+  upstream_reset: 'The engine closed the connection in the middle of its response.',
+  stream_idle_timeout:
+    'The engine sent nothing for too long in the middle of its response (--stream-idle-timeout-secs).',
+  engine_hung: 'The engine hung in the middle of its response. Retry.',
+};
+
+/** The error of a truncated response. */
+export const cutError = (code: CutCode): RouterError => new RouterError(code, cutMessages[code]);
+
+/** The policy held the request for as long as it may. */
+export const heldTooLong = ({ hold, maxMs }: Hold): RouterError =>
+  new RouterError('queue_timeout', `Held for ${maxMs} ms (${hold}). Retry later.`, { retryAfterSecs: 1 });
+
+/** Ends the response with an error: as the whole response where none has begun, else it is truncated. @returns the outcome */
+export function endWith(x: Exchange, error: RouterError, detail: string, mayAddEvent: boolean): 'refused' | 'cut' {
+  x.error = error;
+  if (x.isAnswerOut && x.sink.takeBack?.() !== true) {
+    x.sink.cut(detail, mayAddEvent ? finalEvent(x, error) : '');
+    return 'cut';
+  }
+  x.status = error.status;
+  x.isAnswerOut = true;
+  sendError(x.sink, error, x.dialect);
+  return 'refused';
 }
 
 /** Answers with the router's own error: the whole answer, none of it the engine's. */

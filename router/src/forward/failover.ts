@@ -5,6 +5,7 @@ import type { CoarseClock } from '../kit/clock.ts';
 import type { Random } from '../kit/rng.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { ForwardOptions } from './options.ts';
+import type { RetryDecisions } from './attempt-context.ts';
 import { RetryAllowance, backoffMs, retryAfterMs } from './retry.ts';
 
 /** Who may be tried next, and when. */
@@ -19,52 +20,75 @@ export interface NextTry {
 export const mayRunTwice = (x: Exchange): boolean => x.isGeneration || isSafe(x.head.method);
 
 /** The engine may have begun the work: it got the request, or a part of it, and said nothing. */
-export const hasBegun = ({ failure }: FailedAttempt): boolean =>
+export const mayHaveBegun = ({ failure }: FailedAttempt): boolean =>
   failure === 'reset' || failure === 'stale' || failure === 'hung';
 
-/** Decides what follows a failed attempt, before any byte of an answer went out. */
-export class Failover {
-  readonly #options: ForwardOptions;
-  readonly #clock: CoarseClock;
-  readonly #random: Random;
-  readonly #eligibleFor: (x: Exchange) => readonly Worker[];
-  readonly #allowance = new RetryAllowance();
+export interface FailoverParts {
+  readonly options: ForwardOptions;
+  readonly clock: CoarseClock;
+  readonly random: Random;
+  readonly eligibleFor: (x: Exchange) => readonly Worker[];
+}
 
-  constructor(
-    options: ForwardOptions,
-    clock: CoarseClock,
-    random: Random,
-    eligibleFor: (x: Exchange) => readonly Worker[],
-  ) {
-    this.#options = options;
-    this.#clock = clock;
-    this.#random = random;
-    this.#eligibleFor = eligibleFor;
+/** Decides whether and where a request is retried after a failed attempt, before any byte of a response went out. */
+export class Failover implements RetryDecisions {
+  readonly #parts: FailoverParts;
+  readonly #options: ForwardOptions;
+  readonly #allowance = new RetryAllowance();
+  /** What `rejects` or `leavesHung` decided: the attempt ends in the same tick, and `after` is called. */
+  #decided: NextTry | null = null;
+
+  constructor(parts: FailoverParts) {
+    this.#parts = parts;
+    this.#options = parts.options;
   }
 
-  /** An exchange began: it adds to what may be tried again. */
+  /** A request goes to an engine: it adds to the budget for retries. */
   began(): void {
     this.#allowance.earn(this.#options.retries.budget);
   }
 
+  /**
+   * @param failure that of the exchange's last failed attempt
+   * @returns the next attempt; 'fresh': the same worker, on a new connection; null: the request has failed
+   */
+  after(x: Exchange, failure: Failure): NextTry | 'fresh' | null {
+    // A connection that was closed while it was idle says nothing of its engine.
+    if (failure === 'stale' && x.body.isWhole && x.failures.filter(mayHaveBegun).length === 1) return 'fresh';
+    return failure === 'status' || failure === 'hung' ? this.#decided : this.#afterFailure(x, failure);
+  }
+
+  rejects(x: Exchange, worker: Worker, head: ResponseHead): boolean {
+    this.#decided = this.#afterStatus(x, worker, head);
+    return this.#decided !== null;
+  }
+
+  leavesHung(x: Exchange, worker: Worker): boolean {
+    if (!this.#options.retryHung || !x.isGeneration) return false;
+    const next = this.#afterHung(x, worker);
+    if (next === 'later') return false;
+    this.#decided = next;
+    return true;
+  }
+
   /** The engine answered with an error. @returns null: that is the answer */
-  afterStatus(x: Exchange, worker: Worker, head: ResponseHead): NextTry | null {
+  #afterStatus(x: Exchange, worker: Worker, head: ResponseHead): NextTry | null {
     const { retries } = this.#options;
     if (!retries.statuses.has(head.status) || !mayRunTwice(x)) return null;
     const askedMs = retryAfterMs(head.get('retry-after'), Date.now());
     const next = this.#nextTry(x, [...x.failures, { worker, failure: 'status' }], askedMs);
-    return next !== null && this.#allowance.spend(this.#clock.nowMs) ? next : null;
+    return next !== null && this.#allowance.spend(this.#parts.clock.nowMs) ? next : null;
   }
 
   /** No answer came; the failure is the last of the exchange's. @returns null: it has failed for good */
-  afterFailure(x: Exchange, failure: Failure): NextTry | null {
+  #afterFailure(x: Exchange, failure: Failure): NextTry | null {
     // Who gave up waiting must not make another one start the same work (`first_byte_timeout`), an engine that has begun to
     // answer has done it, and what is not HTTP is no engine's way of saying no.
     if (failure === 'bad_answer' || failure === 'cut_head' || failure === 'first_byte_timeout') return null;
     // What never reached an engine may go to another, whatever it is.
     if (failure !== 'connect' && !mayRunTwice(x)) return null;
     // Work that an engine may have begun and not ended is given to one other engine at most.
-    if (x.failures.filter(hasBegun).length > 1) return null;
+    if (x.failures.filter(mayHaveBegun).length > 1) return null;
     return this.#nextTry(x, x.failures, 0);
   }
 
@@ -73,11 +97,11 @@ export class Failover {
    *
    * @returns null: it has failed for good; 'later': no other worker may get it now, or the budget for retries is used up
    */
-  afterHung(x: Exchange, worker: Worker): NextTry | 'later' | null {
+  #afterHung(x: Exchange, worker: Worker): NextTry | 'later' | null {
     const failures: FailedAttempt[] = [...x.failures, { worker, failure: 'hung' }];
-    if (failures.filter(hasBegun).length > 1 || !this.#maySendAgain(x, failures)) return null;
+    if (failures.filter(mayHaveBegun).length > 1 || !this.#maySendAgain(x, failures)) return null;
     const next = this.#nextTry(x, failures, 0);
-    return next !== null && this.#allowance.spend(this.#clock.nowMs) ? next : 'later';
+    return next !== null && this.#allowance.spend(this.#parts.clock.nowMs) ? next : 'later';
   }
 
   /** Only the same bytes may be sent again, which a body that flowed through without being kept can't be. */
@@ -89,11 +113,11 @@ export class Failover {
   #nextTry(x: Exchange, failures: readonly FailedAttempt[], askedMs: number): NextTry | null {
     const { retries } = this.#options;
     if (!this.#maySendAgain(x, failures)) return null;
-    const who = whoOfEachRole(failures, this.#eligibleFor(x));
+    const who = whoOfEachRole(failures, this.#parts.eligibleFor(x));
     if (who === null) return null;
     if (!who.isAgain) return { tried: who.tried, waitMs: 0 };
     if (askedMs > retries.retryAfterMaxMs) return null;
-    const waitMs = Math.max(askedMs, backoffMs(retries, failures.length - 1, this.#random()));
+    const waitMs = Math.max(askedMs, backoffMs(retries, failures.length - 1, this.#parts.random()));
     const isTooLate = x.timeoutMs > 0 && performance.now() + waitMs >= x.startMs + x.timeoutMs;
     return isTooLate ? null : { tried: who.tried, waitMs };
   }

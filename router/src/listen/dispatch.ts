@@ -1,12 +1,13 @@
 import { dialectOf } from '../classify/classify.ts';
 import { normalPath } from '../classify/path.ts';
 import type { Exchange } from '../exchange.ts';
-import { refusalError, sendError } from '../forward/errors.ts';
+import { sendError } from '../forward/errors.ts';
 import type { ErrorCode } from '../kit/errors.ts';
 import type { Pipeline } from '../pipeline.ts';
 import { BufferSink } from '../wire/buffer-sink.ts';
 import { RequestBody, type RetryBudget } from '../wire/request-body.ts';
 import { RequestHead } from '../wire/request-head.ts';
+import { CLIENT_LEFT, refusalError } from '../wire/result.ts';
 
 /** A request of code in the router's process. */
 export interface DispatchRequest {
@@ -177,7 +178,7 @@ class Call {
   #abort(reason: unknown): void {
     if (this.#isOver) return;
     this.#failure = { reason };
-    this.#x?.onClientLeft();
+    this.#x?.ended(this, CLIENT_LEFT);
     this.#changed();
   }
 

@@ -9,10 +9,9 @@ import type { PhaseName } from './table.ts';
 
 /** A body on its way through `requestBody`. */
 export interface BodyPassage {
-  readonly worker: Worker;
   /** The result is not needed any more. */
   readonly isOver: () => boolean;
-  readonly done: (body: Buffer) => void;
+  readonly done: (body: Buffer | null) => void;
   readonly failed: (error: RouterError) => void;
 }
 
@@ -79,15 +78,19 @@ export class PluginChain {
     return left;
   }
 
-  /** Some plugin wants to see a body of this size. */
-  takesBody(bytes: number): boolean {
-    return this.#plugins.some((plugin) => takesBody(plugin, bytes));
-  }
-
-  /** Passes a body through `requestBody` of each plugin; synchronously if all of them return at once. */
-  requestBody(x: Exchange, body: Buffer, passage: BodyPassage): void {
-    const plugins = this.#plugins.filter((plugin) => takesBody(plugin, body.length));
-    passBody(x, body, plugins, passage);
+  /**
+   * Passes the request's body through `requestBody` of each plugin, synchronously if it is complete and all of them return at once.
+   * `done` gets null if no plugin takes it.
+   */
+  requestBody(x: Exchange, worker: Worker, passage: BodyPassage): void {
+    if (!this.has('requestBody')) return passage.done(null);
+    x.body.whenJoined((body) => {
+      if (passage.isOver()) return;
+      x.engineTarget = '';
+      const plugins = this.#plugins.filter((plugin) => takesBody(plugin, body.length));
+      if (plugins.length === 0) passage.done(null);
+      else passBody({ x, worker, ...passage }, body, plugins);
+    });
   }
 
   /**
@@ -95,6 +98,7 @@ export class PluginChain {
    * @returns the exchange's sink, after the plugins that change or observe the response
    */
   sink(x: Exchange, onFailure: (error: RouterError) => void, first: Changer | null = null): Sink {
+    if (this.isEmpty && first === null) return x.sink;
     const failed = (plugin: Plugin, error: unknown): void => onFailure(pluginError(plugin, error));
     return listeningSink(x, this.#plugins, responseSink(x, this.#plugins, failed, first));
   }
@@ -148,15 +152,20 @@ export class Plugins {
   }
 }
 
-function passBody(x: Exchange, body: Buffer, [plugin, ...others]: readonly Plugin[], passage: BodyPassage): void {
+interface Passing extends BodyPassage {
+  readonly x: Exchange;
+  readonly worker: Worker;
+}
+
+function passBody(passage: Passing, body: Buffer, [plugin, ...others]: readonly Plugin[]): void {
   if (plugin === undefined) return passage.done(body);
   const next = (changed: Buffer): void => {
-    if (!passage.isOver()) passBody(x, changed, others, passage);
+    if (!passage.isOver()) passBody(passage, changed, others);
   };
   const failed = (error: unknown): void => passage.failed(pluginError(plugin, error));
   let made: Buffer | Promise<Buffer>;
   try {
-    made = plugin.requestBody!(x, body, passage.worker);
+    made = plugin.requestBody!(passage.x, body, passage.worker);
   } catch (error) {
     return failed(error);
   }

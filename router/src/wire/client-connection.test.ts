@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type Socket, connect, createServer } from 'node:net';
 import { type TestContext, test } from 'node:test';
-import { ClientConnection, type ConnectionOwner, CopyPool } from './client-connection.ts';
+import { ClientConnection, type ConnectionContext, CopyPool, type RequestListener } from './client-connection.ts';
 import { RetryBudget } from './request-body.ts';
 import type { RequestHead } from './request-head.ts';
 import { ownHead } from './response-head.ts';
@@ -18,18 +18,18 @@ async function asked(
   client.pause();
   const [tcp] = (await once(server, 'connection')) as [Socket];
   const { promise, resolve } = Promise.withResolvers<RequestHead>();
-  const owner: ConnectionOwner = {
+  const owner: ConnectionContext & RequestListener = {
     clock,
     timeouts: { headMs: 1_000, bodyIdleMs: 1_000, keepAliveMs: 1_000, writeMs: 60_000 },
     maxPayloadBytes: 100,
     allowsHalfClose: false,
     retryBudget: new RetryBudget(1_000),
     isDraining: false,
+    isAdminPort: false,
     onRequest: resolve,
     onRefused() {},
-    onClosed() {},
   };
-  const connection = new ClientConnection(tcp, tcp, owner);
+  const connection = new ClientConnection(tcp, tcp, owner, owner);
   client.write('GET / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n');
   await promise;
   t.after(() => {

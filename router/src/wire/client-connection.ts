@@ -3,8 +3,9 @@ import type { IndexedSetMember } from '../kit/indexed-set.ts';
 import type { SocketReader } from './accepted-socket.ts';
 import type { RequestBody } from './request-body.ts';
 import type { Refusal, RequestHead } from './request-head.ts';
-import { type ReaderOwner, type RequestLimits, RequestReader } from './request-reader.ts';
+import { type RequestLimits, RequestReader } from './request-reader.ts';
 import type { ResponseHead } from './response-head.ts';
+import { CLIENT_LEFT, type ResultListener, refusalError } from './result.ts';
 import type { Sink, Source } from './sink.ts';
 
 /** Text up to this size goes out as one latin1 string: copied to the socket without a buffer of its own. */
@@ -40,20 +41,19 @@ const copies = new CopyPool(65_536, 64);
 /** How long a client may go on sending after an early answer, so that it reads the answer before a reset. */
 const LINGER_MS = 2_000;
 
-/** What a connection needs to know of the router it belongs to. */
-export interface ConnectionOwner extends RequestLimits {
+/** What the connections of one port have in common. */
+export interface ConnectionContext extends RequestLimits {
   /** True while the router shuts down: answers end their connections. */
   readonly isDraining: boolean;
-  onRequest(head: RequestHead, body: RequestBody, connection: ClientConnection): void;
-  /** What was refused before it became a request. `target` is '' where it isn't known. */
-  onRefused(refusal: Refusal, target: string, connection: ClientConnection): void;
-  onClosed(connection: ClientConnection): void;
+  /** Requests of this port may be control requests. */
+  readonly isAdminPort: boolean;
 }
 
-/** What is told when its client leaves, or its request turns out to be malformed. */
-export interface ClientWatcher {
-  onClientLeft(): void;
-  onBodyRefused(refusal: Refusal): void;
+/** Takes the requests of clients. */
+export interface RequestListener {
+  onRequest(head: RequestHead, body: RequestBody, connection: ClientConnection): void;
+  /** A request was refused before its head was complete and valid. `target` is '' where it is not known. */
+  onRefused(refusal: Refusal, target: string, connection: ClientConnection): void;
 }
 
 /**
@@ -61,16 +61,18 @@ export interface ClientWatcher {
  *
  * The answer's bytes are written as the engine framed them, one write per read.
  */
-export class ClientConnection implements Sink, ReaderOwner, SocketReader, IndexedSetMember {
+export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
   readonly socket: Socket;
   /** When the bytes that are awaited now have to be here (monotonic ms); Infinity while nothing is awaited. */
   deadlineMs: number;
   /** Its place among its listener's. */
   setIndex = -1;
   source: Source | null = null;
-  watcher: ClientWatcher | null = null;
+  /** Learns that the client left, or that the rest of its request is malformed. */
+  watcher: ResultListener<ClientConnection> | null = null;
   readonly #tcp: Socket;
-  readonly #owner: ConnectionOwner;
+  readonly #context: ConnectionContext;
+  readonly #listener: RequestListener;
   readonly #requests: RequestReader;
   /** The connection ends after the present answer. */
   #isLast = false;
@@ -85,12 +87,13 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader, Indexe
   #unsent: Buffer[] = [];
 
   /** @param tcp what `socket` runs over: itself, or the socket under its TLS */
-  constructor(socket: Socket, tcp: Socket, owner: ConnectionOwner) {
+  constructor(socket: Socket, tcp: Socket, context: ConnectionContext, listener: RequestListener) {
     this.socket = socket;
     this.#tcp = tcp;
-    this.#owner = owner;
-    this.deadlineMs = owner.clock.nowMs + owner.timeouts.headMs;
-    const requests = new RequestReader(this, owner);
+    this.#context = context;
+    this.#listener = listener;
+    this.deadlineMs = context.clock.nowMs + context.timeouts.headMs;
+    const requests = new RequestReader(this, context);
     this.#requests = requests;
     socket.setDefaultEncoding('latin1');
     // Sockets that read into buffers of ours have none.
@@ -130,16 +133,18 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader, Indexe
   // ---- what the reader found ----
 
   onRequest(head: RequestHead, body: RequestBody): void {
-    this.#owner.onRequest(head, body, this);
+    if (this.#context.isAdminPort) head.isOnAdminPort = true;
+    this.#listener.onRequest(head, body, this);
   }
 
   onRefused(refusal: Refusal, target: string): void {
-    this.#owner.onRefused(refusal, target, this);
+    this.#listener.onRefused(refusal, target, this);
   }
 
+  /** @returns false: the request is not in flight yet */
   onBodyRefused(refusal: Refusal): boolean {
     if (this.watcher === null) return false;
-    this.watcher.onBodyRefused(refusal);
+    this.watcher.ended(this, { kind: 'refused', error: refusalError(refusal) });
     return true;
   }
 
@@ -164,7 +169,7 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader, Indexe
       } else this.#isFramedByClose = true;
     }
     // An answer that comes before its request is whole leaves the connection in no state to be used again.
-    const isUsable = requests.isWhole && !requests.isStopped && !this.#isFramedByClose && !this.#owner.isDraining;
+    const isUsable = requests.isWhole && !requests.isStopped && !this.#isFramedByClose && !this.#context.isDraining;
     this.#isLast = !isUsable || (request !== null && request.isLast);
     if (this.#isLast) out += 'connection: close\r\n';
     if (head.requestId === '' && request !== null && request.requestId !== '') {
@@ -198,7 +203,7 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader, Indexe
     // The socket's own 'drain' comes only past its high-water mark; an empty write reports when all before it is out.
     this.socket.write('', this.#onDrained);
     // Node's own timer sees whether the system took a part of what is unsent: a slow client is no absent one.
-    if (this.socket.timeout !== this.#owner.timeouts.writeMs) this.socket.setTimeout(this.#owner.timeouts.writeMs);
+    if (this.socket.timeout !== this.#context.timeouts.writeMs) this.socket.setTimeout(this.#context.timeouts.writeMs);
     return false;
   }
 
@@ -256,7 +261,7 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader, Indexe
     } else {
       // A slow client gets its answer to the end; only one that takes nothing at all is given up.
       this.deadlineMs = Infinity;
-      this.socket.setTimeout(this.#owner.timeouts.writeMs);
+      this.socket.setTimeout(this.#context.timeouts.writeMs);
       this.socket.end(() => this.#linger());
     }
     if (isWhole && requests.hasEnded) this.socket.destroySoon();
@@ -264,7 +269,7 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader, Indexe
 
   #linger(): void {
     this.socket.setTimeout(0);
-    this.deadlineMs = this.#owner.clock.nowMs + LINGER_MS;
+    this.deadlineMs = this.#context.clock.nowMs + LINGER_MS;
   }
 
   readonly #onDrained = (): void => {
@@ -278,7 +283,6 @@ export class ClientConnection implements Sink, ReaderOwner, SocketReader, Indexe
     const { watcher } = this;
     this.#settle();
     this.#requests.body?.release();
-    if (watcher !== null) watcher.onClientLeft();
-    this.#owner.onClosed(this);
+    watcher?.ended(this, CLIENT_LEFT);
   }
 }

@@ -3,12 +3,11 @@ import { type SecureContext, type SecureContextOptions, TLSSocket, createSecureC
 import { IndexedSet } from '../kit/indexed-set.ts';
 import type { CoarseClock } from '../kit/clock.ts';
 import { readIntoBuffers } from './accepted-socket.ts';
-import { ClientConnection, type ConnectionOwner } from './client-connection.ts';
+import { ClientConnection, type ConnectionContext, type RequestListener } from './client-connection.ts';
 import { ConnectionLimits, type MaxConnections } from './connection-limits.ts';
 import { listenOn } from './listen-on.ts';
 import { MutualTls } from './mutual-tls.ts';
-import type { RequestBody, RetryBudget } from './request-body.ts';
-import type { Refusal, RequestHead } from './request-head.ts';
+import type { RetryBudget } from './request-body.ts';
 import { headBuffer } from './request-reader.ts';
 
 /** Deadlines are looked at this often; also the resolution of the clock that they are measured with. */
@@ -30,17 +29,11 @@ export interface ListenerOptions extends MaxConnections {
   readonly reusePort: boolean;
   readonly maxPayloadBytes: number;
   readonly allowsHalfClose: boolean;
-  readonly timeouts: ConnectionOwner['timeouts'];
-}
-
-/** Who takes the requests that come in. */
-export interface RequestTaker {
-  onRequest(head: RequestHead, body: RequestBody, connection: ClientConnection): void;
-  onRefused(refusal: Refusal, target: string, connection: ClientConnection): void;
+  readonly timeouts: ConnectionContext['timeouts'];
 }
 
 /** The listening socket and all client connections. */
-export class Listener implements ConnectionOwner {
+export class Listener implements ConnectionContext {
   readonly clock: CoarseClock;
   readonly retryBudget: RetryBudget;
   isDraining = false;
@@ -50,7 +43,7 @@ export class Listener implements ConnectionOwner {
   readonly limits: ConnectionLimits;
   #quietRounds = 0;
   readonly #server: Server;
-  readonly #taker: RequestTaker;
+  readonly #requests: RequestListener;
   readonly #takeOver: typeof readIntoBuffers;
   readonly #options: ListenerOptions;
 
@@ -63,7 +56,7 @@ export class Listener implements ConnectionOwner {
     retryBudget: RetryBudget,
     options: ListenerOptions,
     tls: SecureContextOptions | null,
-    taker: RequestTaker,
+    requests: RequestListener,
     takeOver = readIntoBuffers,
   ) {
     this.#takeOver = takeOver;
@@ -71,7 +64,7 @@ export class Listener implements ConnectionOwner {
     this.retryBudget = retryBudget;
     this.#options = options;
     this.limits = new ConnectionLimits(options);
-    this.#taker = taker;
+    this.#requests = requests;
     this.#secureContext = tls === null ? null : createSecureContext(tls);
     this.#mutualTls =
       tls?.ca === undefined
@@ -88,11 +81,15 @@ export class Listener implements ConnectionOwner {
     return this.#options.maxPayloadBytes;
   }
 
+  get isAdminPort(): boolean {
+    return this.#options.isAdminPort;
+  }
+
   get allowsHalfClose(): boolean {
     return this.#options.allowsHalfClose;
   }
 
-  get timeouts(): ConnectionOwner['timeouts'] {
+  get timeouts(): ConnectionContext['timeouts'] {
     return this.#options.timeouts;
   }
 
@@ -121,8 +118,9 @@ export class Listener implements ConnectionOwner {
   }
 
   #connect(socket: Socket, tcp: Socket): ClientConnection {
-    const connection = new ClientConnection(socket, tcp, this);
+    const connection = new ClientConnection(socket, tcp, this, this.#requests);
     this.connections.add(connection);
+    socket.once('close', () => this.connections.delete(connection));
     return connection;
   }
 
@@ -142,19 +140,6 @@ export class Listener implements ConnectionOwner {
   sweep(): void {
     const now = this.clock.nowMs;
     for (const connection of this.connections) if (connection.deadlineMs <= now) connection.expire();
-  }
-
-  onRequest(head: RequestHead, body: RequestBody, connection: ClientConnection): void {
-    if (this.#options.isAdminPort) head.isOnAdminPort = true;
-    this.#taker.onRequest(head, body, connection);
-  }
-
-  onRefused(refusal: Refusal, target: string, connection: ClientConnection): void {
-    this.#taker.onRefused(refusal, target, connection);
-  }
-
-  onClosed(connection: ClientConnection): void {
-    this.connections.delete(connection);
   }
 
   /** Every answer ends its connection from now on. Listens no more, once those are accepted who wait for it already. */

@@ -1,21 +1,25 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type BodyTaker, RequestBody, RetryBudget } from './request-body.ts';
+import { RequestBody, RetryBudget } from './request-body.ts';
+import type { BodySink } from './sink.ts';
 
 /** Takes what it is given, and says "no more" while `isFull`. */
-class Taker implements BodyTaker {
+class Taker implements BodySink {
   text = '';
   isEnded = false;
   isFull = false;
-  hasSentAll = true;
+  hasUnsent = false;
 
-  takeBody(piece: Buffer): boolean {
+  body(bytes: Uint8Array, start: number, end: number): void {
     assert.ok(!this.isEnded, 'a piece after the end');
-    this.text += piece.toString();
+    this.text += Buffer.from(bytes.subarray(start, end)).toString();
+  }
+
+  flush(): boolean {
     return !this.isFull;
   }
 
-  endBody(): void {
+  end(): void {
     assert.ok(!this.isEnded, 'a second end');
     this.isEnded = true;
   }
@@ -270,14 +274,14 @@ test('reads that only flow through are given back when they have been sent', () 
   body.attach(taker);
   const came = reads(4);
   const text = Buffer.concat(came).toString();
-  taker.hasSentAll = false;
+  taker.hasUnsent = true;
   body.push(came[0]!);
   body.push(came[1]!);
   assert.ok(
     came.every(({ length }) => length > 0),
     'nothing has been sent',
   );
-  taker.hasSentAll = true;
+  taker.hasUnsent = false;
   body.push(came[2]!);
   assert.deepEqual(
     came.map(({ length }) => length === 0),

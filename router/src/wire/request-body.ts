@@ -1,14 +1,6 @@
 import { SLICE_BYTES, copyInTurns } from '../kit/copy-slices.ts';
 import { SlabPool } from '../kit/slab-pool.ts';
-
-/** Who takes a request's body on its way to an engine. */
-export interface BodyTaker {
-  /** @returns false: no more until it calls `RequestBody.resume`. */
-  takeBody(piece: Buffer): boolean;
-  endBody(): void;
-  /** Nothing that it took waits to be written any more. */
-  readonly hasSentAll: boolean;
-}
+import type { BodySink } from './sink.ts';
 
 /** Body bytes that may wait for somebody to take them before the client's socket is paused. */
 const MAX_UNTAKEN_BYTES = 65_536;
@@ -61,11 +53,11 @@ export class RequestBody {
   #keptBytes = 0;
   #untakenBytes = 0;
   #isReleased = false;
-  #taker: BodyTaker | null = null;
+  #sink: BodySink | null = null;
   #waiting: ((body: RequestBody) => void) | null = null;
-  /** Index of the next piece for the taker. */
+  /** Index of the next piece for the sink. */
   #next = 0;
-  /** Reads that were given to the taker and are not kept. */
+  /** Reads that were given to the sink and are not kept. */
   #passing: Buffer[] | null = null;
   /** Room for further tiny parts. */
   #tail: Buffer = NOTHING;
@@ -137,8 +129,9 @@ export class RequestBody {
 
   #push(piece: Buffer): void {
     this.bytes += piece.length;
-    if (this.#taker !== null && this.#next === this.pieces.length) {
-      const wantsMore = this.#taker.takeBody(piece);
+    if (this.#sink !== null && this.#next === this.pieces.length) {
+      this.#sink.body(piece, 0, piece.length);
+      const wantsMore = this.#sink.flush();
       if (this.#keep(piece)) this.#next = this.pieces.length;
       else if (this.holdsReads) (this.#passing ??= []).push(piece);
       if (!wantsMore) this.#setPaused(true);
@@ -151,7 +144,7 @@ export class RequestBody {
 
   finish(): void {
     this.isComplete = true;
-    if (this.#taker !== null && this.#next === this.pieces.length) this.#taker.endBody();
+    if (this.#sink !== null && this.#next === this.pieces.length) this.#sink.end();
     if (this.#waiting !== null) {
       const waiting = this.#waiting;
       this.#waiting = null;
@@ -179,35 +172,37 @@ export class RequestBody {
     });
   }
 
-  /** Sends all from the first byte on to `taker`. Only while `isWhole`. */
-  attach(taker: BodyTaker): void {
-    this.#taker = taker;
-    // It goes at the taker's pace from here on, whoever wanted to see the whole before.
+  /** Sends all from the first byte on to `sink`. Only while `isWhole`. */
+  attach(sink: BodySink): void {
+    this.#sink = sink;
+    // From here on the sink sets the pace, also if a stage waited for the whole body before.
     this.#waiting = null;
     this.#next = 0;
     this.resume();
   }
 
   detach(): void {
-    this.#taker = null;
+    this.#sink = null;
   }
 
-  /** The taker has room again. */
+  /** The sink has room again. */
   resume(): void {
-    const taker = this.#taker;
-    if (taker === null) return;
+    const sink = this.#sink;
+    if (sink === null) return;
     if (this.#passing !== null) this.#freePassed();
     this.#untakenBytes = 0;
     while (this.#next < this.pieces.length) {
-      const wantsMore = taker.takeBody(this.pieces[this.#next++]!);
-      if (this.#taker !== taker) return;
+      const piece = this.pieces[this.#next++]!;
+      sink.body(piece, 0, piece.length);
+      const wantsMore = sink.flush();
+      if (this.#sink !== sink) return;
       if (this.#isReleased) this.#dropTaken();
       if (!wantsMore) {
         if (!this.isComplete) this.#setPaused(true);
         return;
       }
     }
-    if (this.isComplete) taker.endBody();
+    if (this.isComplete) sink.end();
     else this.#setPaused(false);
   }
 
@@ -215,7 +210,7 @@ export class RequestBody {
   release(): void {
     if (this.#isReleased) return;
     this.#isReleased = true;
-    if (this.#taker === null && this.isComplete) this.#next = this.pieces.length;
+    if (this.#sink === null && this.isComplete) this.#next = this.pieces.length;
     this.#dropTaken();
     this.#budget.usedBytes -= this.#keptBytes;
     this.#keptBytes = 0;
@@ -228,7 +223,7 @@ export class RequestBody {
   free(): void {
     const { pieces } = this;
     const passing = this.#passing;
-    this.#taker = null;
+    this.#sink = null;
     this.end();
     if (!this.holdsReads) return;
     if (passing !== null) for (const read of passing) freeRead(read);
@@ -248,20 +243,28 @@ export class RequestBody {
     this.#slabLeft = 0;
   }
 
+  /** The same payload for another engine, which takes it at its own pace. Only when complete and whole; valid until this one ends. */
+  shared(): RequestBody {
+    const body = new RequestBody(new RetryBudget(Infinity), () => {});
+    for (const piece of this.pieces) body.push(piece);
+    body.finish();
+    return body;
+  }
+
   /** The whole payload as one buffer. Only when complete and whole. */
   join(): Buffer {
     return this.pieces.length === 1 ? this.pieces[0]! : Buffer.concat(this.pieces);
   }
 
   #freePassed(): void {
-    if (this.#passing === null || this.#taker?.hasSentAll !== true) return;
+    if (this.#passing === null || this.#sink?.hasUnsent !== false) return;
     for (const read of this.#passing) freeRead(read);
     this.#passing = null;
   }
 
   #dropTaken(): void {
     if (this.bytes > 0) this.isWhole = false;
-    if (this.holdsReads && this.#taker !== null)
+    if (this.holdsReads && this.#sink !== null)
       this.#passing = (this.#passing ?? []).concat(this.pieces.slice(0, this.#next));
     this.pieces = this.pieces.slice(this.#next);
     this.#next = 0;

@@ -1,6 +1,6 @@
-import type { Socket } from 'node:net';
 import type { CoarseClock } from '../kit/clock.ts';
 import { ChunkedPayload } from './chunked-payload.ts';
+import type { ClientConnection } from './client-connection.ts';
 import { BAD, INCOMPLETE } from './fields.ts';
 import { RequestBody, type RetryBudget, freeRead } from './request-body.ts';
 import { MAX_HEAD_BYTES, MAX_LINE_BYTES, type Refusal, RequestHead } from './request-head.ts';
@@ -40,18 +40,6 @@ export interface RequestLimits {
   readonly retryBudget: RetryBudget;
 }
 
-/** The connection whose requests are read. */
-export interface ReaderOwner {
-  readonly socket: Socket;
-  /** When the bytes that are awaited now have to be here (monotonic ms); Infinity while nothing is awaited. */
-  deadlineMs: number;
-  onRequest(head: RequestHead, body: RequestBody): void;
-  /** What was refused before it became a request. `target` is '' where it isn't known. */
-  onRefused(refusal: Refusal, target: string): void;
-  /** @returns false: the request is not under way yet. */
-  onBodyRefused(refusal: Refusal): boolean;
-}
-
 /** The requests of one connection, strictly one after the other: its bytes in, heads and bodies out. */
 export class RequestReader {
   /** The request that is being answered; null between requests, and where a head was refused. */
@@ -62,7 +50,7 @@ export class RequestReader {
   isStopped = false;
   /** The client has ended its side. */
   hasEnded = false;
-  readonly #owner: ReaderOwner;
+  readonly #connection: ClientConnection;
   readonly #limits: RequestLimits;
   #ahead: Buffer | null = null;
   /** What the socket reads into, where that is the body's own. */
@@ -72,8 +60,8 @@ export class RequestReader {
   #isBodyPaused = false;
   #isReading = true;
 
-  constructor(owner: ReaderOwner, limits: RequestLimits) {
-    this.#owner = owner;
+  constructor(connection: ClientConnection, limits: RequestLimits) {
+    this.#connection = connection;
     this.#limits = limits;
   }
 
@@ -122,7 +110,7 @@ export class RequestReader {
 
   onEnd(): void {
     this.hasEnded = true;
-    const { socket } = this.#owner;
+    const { socket } = this.#connection;
     const isUnderWay = this.body !== null && !this.isStopped;
     const isComplete = this.body === null ? this.#ahead !== null : this.body.isComplete;
     if (this.#limits.allowsHalfClose && isComplete && !this.isStopped) return;
@@ -135,13 +123,13 @@ export class RequestReader {
     this.body = null;
     this.head = null;
     const { timeouts, clock } = this.#limits;
-    this.#owner.deadlineMs = clock.nowMs + timeouts.keepAliveMs;
+    this.#connection.deadlineMs = clock.nowMs + timeouts.keepAliveMs;
     this.#setReading(true);
     if (this.#ahead !== null) {
       // Not in this stack: a thousand pipelined requests would nest a thousand deep.
       setImmediate(() => {
         const ahead = this.#ahead;
-        if (this.body !== null || ahead === null || this.#owner.socket.destroyed) return;
+        if (this.body !== null || ahead === null || this.#connection.socket.destroyed) return;
         this.#readHead(ahead, ahead.length, 0);
       });
     }
@@ -187,7 +175,7 @@ export class RequestReader {
     const next = head.read(bytes, start, end);
     if (next === INCOMPLETE) {
       if (this.hasEnded) {
-        this.#owner.socket.destroySoon();
+        this.#connection.socket.destroySoon();
         return;
       }
       if (seen === 0) this.#await(this.#limits.timeouts.headMs);
@@ -204,7 +192,7 @@ export class RequestReader {
   #refuse(refusal: Refusal): void {
     this.isStopped = true;
     this.body = new RequestBody(this.#limits.retryBudget, () => {});
-    this.#owner.onRefused(refusal, this.head?.target ?? '');
+    this.#connection.onRefused(refusal, this.head?.target ?? '');
   }
 
   #begin(head: RequestHead, bytes: Buffer, next: number, end: number): void {
@@ -212,7 +200,7 @@ export class RequestReader {
     this.head = head;
     this.body = body;
     this.#isBodyPaused = false;
-    this.#owner.deadlineMs = Infinity;
+    this.#connection.deadlineMs = Infinity;
     if (head.contentLength > this.#limits.maxPayloadBytes) {
       this.#refuse({ status: 413, message: this.#tooLarge() });
       return;
@@ -231,10 +219,10 @@ export class RequestReader {
       if (this.body !== body || this.isStopped) return;
     }
     if (!body.isComplete) this.#await(this.#limits.timeouts.bodyIdleMs);
-    this.#owner.onRequest(head, body);
+    this.#connection.onRequest(head, body);
     // Whoever was refused at once does not have to send it (RFC 9110 section 10.1.1).
     if (head.expectsContinue && !hasBytes && !body.isComplete && this.body === body && !this.isStopped) {
-      this.#owner.socket.write('HTTP/1.1 100 Continue\r\n\r\n');
+      this.#connection.socket.write('HTTP/1.1 100 Continue\r\n\r\n');
     }
   }
 
@@ -279,7 +267,7 @@ export class RequestReader {
   }
 
   #await(ms: number): void {
-    this.#owner.deadlineMs = this.#limits.clock.nowMs + ms;
+    this.#connection.deadlineMs = this.#limits.clock.nowMs + ms;
   }
 
   #awaitMore(): void {
@@ -288,7 +276,7 @@ export class RequestReader {
 
   #endBody(bytes: Buffer, bodyEnd: number, end: number): void {
     this.#chunked = null;
-    this.#owner.deadlineMs = Infinity;
+    this.#connection.deadlineMs = Infinity;
     if (bodyEnd < end) this.#stash(bytes, bodyEnd, end);
     this.body!.finish();
     if (this.#isBodyPaused) this.#setBodyPaused(false);
@@ -297,7 +285,7 @@ export class RequestReader {
   /** A body that broke its framing: if the request is under way, its exchange ends it; else it never began. */
   #refuseBody(refusal: Refusal): void {
     this.isStopped = true;
-    if (!this.#owner.onBodyRefused(refusal)) this.#refuse(refusal);
+    if (!this.#connection.onBodyRefused(refusal)) this.#refuse(refusal);
   }
 
   #tooLarge(): string {
@@ -315,8 +303,8 @@ export class RequestReader {
   #setReading(isReading: boolean): void {
     if (this.#isReading === isReading) return;
     this.#isReading = isReading;
-    if (isReading) this.#owner.socket.resume();
-    else this.#owner.socket.pause();
+    if (isReading) this.#connection.socket.resume();
+    else this.#connection.socket.pause();
   }
 }
 

@@ -37,3 +37,6 @@ export interface Sink {
   /** The answer will never be complete. `lastWords` are payload that may still go out, '' for none. */
   cut(reason: string, lastWords: string): void;
 }
+
+/** Where a request's body goes, without its head. */
+export type BodySink = Required<Pick<Sink, 'hasUnsent' | 'body' | 'flush' | 'end'>>;

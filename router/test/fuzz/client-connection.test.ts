@@ -4,8 +4,9 @@ import { type Server, type Socket, connect, createServer } from 'node:net';
 import { after, before, test } from 'node:test';
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { Chance } from './chance.ts';
-import { ClientConnection, type ConnectionOwner } from '../../src/wire/client-connection.ts';
+import { ClientConnection, type ConnectionContext, type RequestListener } from '../../src/wire/client-connection.ts';
 import { RetryBudget } from '../../src/wire/request-body.ts';
+import type { ResultListener } from '../../src/wire/result.ts';
 import { ownHead } from '../../src/wire/response-head.ts';
 
 let server: Server;
@@ -46,15 +47,18 @@ async function readParts(parts: readonly Buffer[], handing: Handing): Promise<st
     connection.head(ownHead(status, 'x', '', 0));
     connection.end();
   };
-  const owner: ConnectionOwner = {
+  const owner: ConnectionContext & RequestListener = {
     clock: { nowMs: 0 },
     timeouts: { headMs: 1_000, bodyIdleMs: 1_000, keepAliveMs: 1_000, writeMs: 600_000 },
     maxPayloadBytes: 100,
     allowsHalfClose: false,
     retryBudget: new RetryBudget(1_000),
     isDraining: false,
+    isAdminPort: false,
     onRequest(head, body, connection) {
-      const watcher = { onClientLeft() {}, onBodyRefused: ({ status }: { status: number }) => refuse(status) };
+      const watcher: ResultListener<ClientConnection> = {
+        ended: (_, result) => (result.kind === 'refused' ? refuse(result.error.status) : undefined),
+      };
       const refuse = (status: number): void => {
         log.push(`refused ${status}`);
         answer(connection, status);
@@ -69,9 +73,8 @@ async function readParts(parts: readonly Buffer[], handing: Handing): Promise<st
       log.push(`refused ${status}`);
       answer(connection, status);
     },
-    onClosed() {},
   };
-  const connection = new ClientConnection(ours, ours, owner);
+  const connection = new ClientConnection(ours, ours, owner, owner);
   for (const part of parts) {
     if (part.length > 0) hand(connection, part, handing);
     // The next request of a connection is begun in a turn of its own.

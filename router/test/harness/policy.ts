@@ -3,7 +3,8 @@ import type { PolicyContext } from '../../src/choose/policy.ts';
 import { memoryStore } from '../../src/choose/state.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/options.ts';
-import { Exchange, type Prompt, type Road } from '../../src/exchange.ts';
+import { Exchange, type Prompt } from '../../src/exchange.ts';
+import type { ResultListener } from '../../src/wire/result.ts';
 import { Fleet } from '../../src/fleet/fleet.ts';
 import type { Worker } from '../../src/fleet/worker.ts';
 import { seededRandom } from '../../src/kit/rng.ts';
@@ -66,7 +67,7 @@ export function exchangeOf(known: Known = {}): Exchange {
   const body = new RequestBody(new RetryBudget(1e9), () => {});
   if (known.body !== undefined) body.push(Buffer.from(known.body));
   body.finish();
-  const x = new Exchange({} as Road, head, body, {} as Sink, 0);
+  const x = new Exchange({} as ResultListener<Exchange>, head, body, {} as Sink, 0);
   const { session, tenant } = known;
   if (session !== undefined) x.key = { kind: 'session', value: session, source: 'header:x-session-id' };
   else if (tenant !== undefined) x.key = { kind: 'tenant', value: tenant, source: 'header:x-user-id' };

@@ -62,7 +62,11 @@ async function listenerAt(t: TestContext, timeouts: Listener['timeouts']) {
     {
       onRequest: (head, body, connection) => {
         if (body.isComplete) sendError(connection, new RouterError('internal_error', head.target), 'plain');
-        else connection.watcher = { onClientLeft: () => {}, onBodyRefused: (refusal) => refuse(refusal, connection) };
+        else {
+          connection.watcher = {
+            ended: (_, result) => (result.kind === 'refused' ? refuse(result.error, connection) : undefined),
+          };
+        }
       },
       onRefused: (refusal, _target, connection) => refuse(refusal, connection),
     },

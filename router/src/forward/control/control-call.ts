@@ -1,11 +1,9 @@
-import { Exchange, type Failure, type Road } from '../../exchange.ts';
+import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { CoarseClock } from '../../kit/clock.ts';
 import { BufferSink } from '../../wire/buffer-sink.ts';
-import { RequestBody, RetryBudget } from '../../wire/request-body.ts';
-import type { ResponseHead } from '../../wire/response-head.ts';
-import type { AnswerTimeouts } from '../answer-timer.ts';
-import type { AttemptOwner, CutCode } from '../attempt-owner.ts';
+import type { Result, ResultListener } from '../../wire/result.ts';
+import type { AttemptContext, AttemptRules } from '../attempt-context.ts';
 import { Attempt } from '../attempt.ts';
 
 /** What one engine said to a control. */
@@ -20,38 +18,30 @@ export interface ControlAnswer {
 /** Engines say little about controls; a longer answer is left out of the report. */
 const MAX_ANSWER_BYTES = 1_048_576;
 
-/** Loading weights takes minutes: whoever waits sets the limit (`x-turnout-timeout`, `--request-timeout-secs`). */
-const NO_LIMITS: AnswerTimeouts = { firstByteMs: 0, idleMs: 0 };
+/** No time limits: loading weights takes minutes, and the client sets the limit (`x-turnout-timeout`, `--request-timeout-secs`). */
+export const controlContext = (clock: CoarseClock): AttemptContext => ({
+  clock,
+  coalescer: null,
+  answerTimeouts: { firstByteMs: 0, idleMs: 0 },
+  retries: { rejects: () => false, leavesHung: () => false },
+});
 
-/** The exchange of one call hears nothing from outside: whoever asked watches the one that it is a part of. */
-const NO_ROAD: Road = { clientLeft() {}, bodyRefused() {} };
+const rules: AttemptRules = { isAside: () => true, rejects: () => false };
 
-/** One engine's part of a control that goes to several: the client's own head and body, on a connection of its own. */
-export class ControlCall implements AttemptOwner {
-  readonly coalescer = null;
-  readonly answerTimeouts = NO_LIMITS;
-  readonly clock: CoarseClock;
+/** One engine's part of a control request that goes to several: the client's head and body on a connection of its own. */
+export class ControlCall implements ResultListener<Attempt> {
   readonly answer: Promise<ControlAnswer>;
   readonly #attempt: Attempt;
   readonly #sink = new BufferSink({ maxBytes: MAX_ANSWER_BYTES });
-  #status: number | null = null;
   #resolve!: (answer: ControlAnswer) => void;
 
   /** `changed`: a body that plugins made for this worker; null: the client's. */
-  constructor(x: Exchange, worker: Worker, changed: Buffer | null, clock: CoarseClock) {
-    this.clock = clock;
+  constructor(x: Exchange, worker: Worker, changed: Buffer | null, context: AttemptContext) {
     this.answer = new Promise((resolve) => {
       this.#resolve = resolve;
     });
-    // The pieces are shared by all calls, each of which sends them at its engine's pace.
-    const body = new RequestBody(new RetryBudget(Infinity), () => {});
-    for (const piece of x.body.pieces) body.push(piece);
-    body.finish();
-    const part = new Exchange(NO_ROAD, x.head, body, this.#sink, performance.now());
-    part.isRequestIdOurs = x.isRequestIdOurs;
-    part.isForEngine = true;
-    this.#attempt = new Attempt(part, worker, this.#sink, this);
-    // A connection that was idle may be closed by now, and what steers is not said twice.
+    this.#attempt = new Attempt(x, worker, this.#sink, context, this, rules, x.body.shared());
+    // A connection that was idle may be closed by now, and a control request is not sent twice.
     this.#attempt.start(true, changed);
   }
 
@@ -60,33 +50,14 @@ export class ControlCall implements AttemptOwner {
     this.#end('given up');
   }
 
-  leavesHung(): boolean {
-    return false;
+  ended(_: Attempt, result: Result): void {
+    if (result.kind === 'failed') {
+      this.#end(`${result.failure === 'connect' ? 'no connection' : 'no answer'}: ${result.detail}`);
+    } else if (result.kind === 'cut') this.#end(`the answer broke off: ${result.detail}`, null);
+    else this.#end(this.#sink.isTooLarge ? `an answer of ${this.#sink.bytes} bytes is left out here` : null);
   }
 
-  rejects(): boolean {
-    return false;
-  }
-
-  onAnswerBegins(_: Attempt, head: ResponseHead): void {
-    this.#status = head.status;
-  }
-
-  onFailed(_: Attempt, failure: Failure, detail: string): void {
-    this.#end(failure === 'connect' ? `no connection: ${detail}` : `no answer: ${detail}`);
-  }
-
-  onComplete(): void {
-    const { bytes, isTooLarge } = this.#sink;
-    this.#end(isTooLarge ? `an answer of ${bytes} bytes is left out here` : null);
-  }
-
-  onCut(_: Attempt, _code: CutCode, detail: string): void {
-    this.#status = null;
-    this.#end(`the answer broke off: ${detail}`);
-  }
-
-  #end(error: string | null): void {
-    this.#resolve({ status: this.#status, body: Buffer.concat(this.#sink.take()), error });
+  #end(error: string | null, status: number | null = this.#sink.response?.status ?? null): void {
+    this.#resolve({ status, body: Buffer.concat(this.#sink.take()), error });
   }
 }

@@ -12,8 +12,10 @@ import type { Worker } from '../../fleet/worker.ts';
 import type { CoarseClock } from '../../kit/clock.ts';
 import { RouterError } from '../../kit/errors.ts';
 import { ownHead } from '../../wire/response-head.ts';
+import { COMPLETE, type ResultListener } from '../../wire/result.ts';
 import { type AddressBook, addressOf } from './address.ts';
-import { ControlCall } from './control-call.ts';
+import type { AttemptContext } from '../attempt-context.ts';
+import { ControlCall, controlContext } from './control-call.ts';
 import { type ControlResult, isDone, report } from './report.ts';
 
 export interface FleetControlParts {
@@ -28,16 +30,11 @@ export interface FleetControlParts {
   readonly onResult: (x: Exchange, result: ControlResult) => void;
 }
 
-/** Who hears how a control ended, in place of whoever forwards. */
-interface ControlEvents {
-  onFailed(x: Exchange, error: RouterError): void;
-  onComplete(x: Exchange): void;
-}
-
 /** What steers engines goes to all of them at once, or to those that its client names. */
 export class FleetControl {
   readonly #parts: FleetControlParts;
   readonly #book: AddressBook;
+  readonly #context: AttemptContext;
   readonly #broadcast: PathTable<{ readonly path: string }>;
   readonly #single: PathTable<{ readonly path: string }>;
   /** Those that may change the weights of one engine, and its label. */
@@ -47,6 +44,7 @@ export class FleetControl {
 
   constructor(parts: FleetControlParts) {
     this.#parts = parts;
+    this.#context = controlContext(parts.clock);
     this.#book = { fleet: parts.fleet, homesOf: (session) => parts.table.homesOf(session) };
     this.#broadcast = new PathTable(parts.config.broadcastPaths.map((path) => ({ path })));
     this.#single = new PathTable(parts.config.singleWorkerPaths.map((path) => ({ path })));
@@ -79,14 +77,13 @@ export class FleetControl {
   }
 
   /** Sends it to everybody in its audience, and answers with all that they said. */
-  send(x: Exchange, events: ControlEvents): void {
+  send(x: Exchange, listener: ResultListener<Exchange>): void {
     // One engine behind several workers, its ranks, gets one call.
     const engines = Map.groupBy(x.audience!, ({ engineUrl }) => engineUrl);
     // Compressed, their answers would be no JSON.
     x.head.drop('accept-encoding');
-    const goOn = (joined: Buffer | null) => void this.#sendAll(x, engines, joined, events);
-    if (x.plugins.has('requestBody')) x.body.whenJoined(goOn);
-    else x.body.whenComplete(() => goOn(null));
+    x.isForEngine = true;
+    x.body.whenComplete(() => void this.#sendAll(x, engines, listener));
   }
 
   /** One worker did what it was told: as after a control for all. */
@@ -120,16 +117,14 @@ export class FleetControl {
     ]);
   }
 
-  /** @param joined its body, where a plugin wants to see it */
   async #sendAll(
     x: Exchange,
     engines: ReadonlyMap<string, readonly Worker[]>,
-    joined: Buffer | null,
-    events: ControlEvents,
+    listener: ResultListener<Exchange>,
   ): Promise<void> {
-    const bodies = await changedBodies(x, engines, joined);
+    const bodies = await changedBodies(x, engines);
     if (x.outcome !== null) return;
-    if (bodies instanceof RouterError) return events.onFailed(x, bodies);
+    if (bodies instanceof RouterError) return listener.ended(x, { kind: 'refused', error: bodies });
     const isUpdate = controlOf(x.path)?.changesVersion === true;
     const calls = Array.from(engines, ([url, [worker]]) => {
       x.attempts++;
@@ -140,7 +135,7 @@ export class FleetControl {
         label,
         startMs: performance.now(),
         end: this.#parts.pauses.begin(url, x.path),
-        call: new ControlCall(x, worker!, bodies.get(url) ?? null, this.#parts.clock),
+        call: new ControlCall(x, worker!, bodies.get(url) ?? null, this.#context),
       };
     });
     x.underWay = {
@@ -164,8 +159,8 @@ export class FleetControl {
       results.filter(isDone).flatMap(({ worker }) => engines.get(worker)!),
     );
     if (x.outcome !== null) return;
-    this.#answer(x, results);
-    events.onComplete(x);
+    this.#answer(x, results, listener);
+    listener.ended(x, COMPLETE);
   }
 
   #heard(x: Exchange, result: ControlResult, workers: readonly Worker[]): void {
@@ -173,13 +168,13 @@ export class FleetControl {
     this.#parts.onResult(x, result);
   }
 
-  #answer(x: Exchange, results: readonly ControlResult[]): void {
+  #answer(x: Exchange, results: readonly ControlResult[], listener: ResultListener<Exchange>): void {
     const { status, json } = report(results);
     const body = Buffer.from(json);
-    x.status = status;
+    const head = ownHead(status, STATUS_CODES[status]!, 'content-type: application/json\r\n', body.length);
     x.isAnswerOut = true;
-    x.firstByteMs = performance.now();
-    x.sink.head(ownHead(status, STATUS_CODES[status]!, 'content-type: application/json\r\n', body.length));
+    listener.began?.(x, head);
+    x.sink.head(head);
     x.sink.body(body, 0, body.length);
     x.sink.end();
   }
@@ -209,16 +204,14 @@ function goesToAll(control: Control | null, method: string): boolean {
 async function changedBodies(
   x: Exchange,
   engines: ReadonlyMap<string, readonly Worker[]>,
-  original: Buffer | null,
 ): Promise<Map<string, Buffer> | RouterError> {
   const bodies = new Map<string, Buffer>();
-  if (original === null || !x.plugins.takesBody(original.length)) return bodies;
   for (const [url, [worker]] of engines) {
-    const changed = await new Promise<Buffer | RouterError>((resolve) => {
-      const passage = { worker: worker!, isOver: () => x.outcome !== null, done: resolve, failed: resolve };
-      x.plugins.requestBody(x, original, passage);
+    const changed = await new Promise<Buffer | RouterError | null>((resolve) => {
+      x.plugins.requestBody(x, worker!, { isOver: () => x.outcome !== null, done: resolve, failed: resolve });
     });
     if (changed instanceof RouterError) return changed;
+    if (changed === null) return bodies;
     bodies.set(url, changed);
   }
   return bodies;

@@ -1,34 +1,30 @@
-import type { Exchange, Failure, UnderWay } from '../../exchange.ts';
+import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { copyInTurns } from '../../kit/copy-slices.ts';
 import { RouterError } from '../../kit/errors.ts';
 import { BufferSink } from '../../wire/buffer-sink.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { Sink } from '../../wire/sink.ts';
-import type { AttemptOwner, CutCode, PairRules } from '../attempt-owner.ts';
+import type { AttemptContext, AttemptRules, Leading, PairNotes, PairRules, Started } from '../attempt-context.ts';
 import { Attempt } from '../attempt.ts';
-import type { Merging } from '../merging.ts';
+import { unread } from '../errors.ts';
 import { MAX_HELD_BYTES } from '../../phases/event-line.ts';
+import type { Changer } from '../../phases/response-sink.ts';
+import { COMPLETE, type Failed, type Result, type ResultListener } from '../../wire/result.ts';
 import { beginsWithError } from './failed-stream.ts';
-import type { Handover, Meeting } from './meeting.ts';
-
-/** Who started a pair. Of the two attempts it hears one end at most: that of the answer, or of the one that failed. */
-export interface PairOwner extends AttemptOwner {
-  /** The prefill engine has done its part. */
-  onPrefilled(attempt: Attempt): void;
-  /** The prefill engine failed after the decode engine had got what it needs. */
-  onAsideFailed(attempt: Attempt, failure: Failure, detail: string): void;
-  onRefused(x: Exchange, error: RouterError): void;
-}
+import type { Handover, Meeting, Met, PairStyle } from './meeting.ts';
 
 export interface PairParts {
   readonly x: Exchange;
   readonly prefill: Worker;
   readonly decode: Worker;
-  readonly meeting: Meeting;
-  /** Makes the answer's sink. `merging`: to be applied to it first. */
-  readonly answerSink: (merging: Merging | null) => Sink;
-  readonly owner: PairOwner;
+  readonly style: PairStyle;
+  /** Makes the response's sink. `first`: a change that comes before those of plugins. */
+  readonly sinkFor: (first: Changer | null) => Sink;
+  readonly context: AttemptContext;
+  /** Of the two attempts it learns one result: that of the response, or of the attempt that failed. */
+  readonly listener: ResultListener<Leading>;
+  readonly notes: PairNotes;
 }
 
 /** The prefill engine's connection is let finish for so long after the end of the answer, to be used again. */
@@ -39,70 +35,82 @@ const LINGER_MS = 1_000;
  * they meet; the decode engine's answer is relayed, the prefill engine's is read and dropped. When one fails before the answer has
  * begun, the other is broken off at once and the pair has failed. An error that the prefill engine answers with is the answer.
  */
-export class Pair implements PairOwnerOfAttempts {
-  readonly #x: Exchange;
-  readonly #owner: PairOwner;
-  readonly #meeting: Meeting;
-  readonly #answerSink: (merging: Merging | null) => Sink;
-  readonly #prefill: Attempt;
-  #decode: Attempt;
+export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, Started {
+  isOver = false;
+  readonly pair: PairRules = this;
+  readonly #parts: PairParts;
+  /** Set once both engines can be asked. */
+  #meeting: Meeting | null = null;
+  #prefill!: Attempt;
+  #decode!: Attempt;
   /** The prefill engine's answer: kept where it is read, else dropped. */
-  readonly #prefilled: BufferSink;
+  #prefilled!: BufferSink;
   /** What a decode engine got that had to wait for it. */
   #handed: Buffer | null = null;
   /** Whose answer the client gets. */
-  #answerer: Attempt;
+  #answerer!: Attempt;
   #isPrefilled = false;
-  #isOver = false;
 
-  constructor({ x, prefill, decode, meeting, answerSink, owner }: PairParts) {
-    this.#x = x;
-    this.#owner = owner;
-    this.#meeting = meeting;
-    this.#answerSink = answerSink;
-    this.#prefilled = new BufferSink({ maxBytes: meeting.read === null ? 0 : MAX_HELD_BYTES });
-    this.#prefill = new Attempt(x, prefill, this.#prefilled, this, this);
-    this.#decode = new Attempt(x, decode, answerSink(null), this, this);
-    this.#answerer = this.#decode;
+  constructor(parts: PairParts) {
+    this.#parts = parts;
   }
 
-  start(isFresh: boolean): void {
-    const { prefill, decode } = this.#meeting;
-    this.#prefill.start(isFresh, prefill);
-    if (decode !== null) this.#decode.start(isFresh, decode);
+  /** Both engines need the whole body: what lets them find each other is added to it. */
+  start(isFresh: boolean, changed: Buffer | null): void {
+    if (changed !== null) this.#meet(isFresh, changed);
+    else this.#parts.x.body.whenJoined((body) => this.#meet(isFresh, body));
+  }
+
+  #meet(isFresh: boolean, body: Buffer): void {
+    const { x, prefill, style, listener } = this.#parts;
+    if (this.isOver) return;
+    const meeting = style.meet(x.path, body, prefill);
+    if (!(meeting instanceof Promise)) this.#begin(isFresh, meeting);
+    else
+      meeting.then(
+        (met) => (this.isOver ? undefined : this.#begin(isFresh, met)),
+        (error: Error) => listener.ended({ x, worker: prefill }, unread(error)),
+      );
+  }
+
+  #begin(isFresh: boolean, meeting: Met): void {
+    const { x, prefill, decode, sinkFor, context, listener } = this.#parts;
+    if (meeting instanceof RouterError) {
+      listener.ended({ x, worker: prefill }, { kind: 'refused', error: meeting });
+    } else if (typeof meeting === 'string') {
+      listener.ended({ x, worker: prefill }, { kind: 'failed', failure: 'connect', detail: meeting });
+    } else {
+      this.#meeting = meeting;
+      this.#prefilled = new BufferSink({ maxBytes: meeting.read === null ? 0 : MAX_HELD_BYTES });
+      this.#prefill = new Attempt(x, prefill, this.#prefilled, context, this, this);
+      this.#decode = new Attempt(x, decode, sinkFor(null), context, this, this);
+      this.#answerer = this.#decode;
+      this.#prefill.start(isFresh, meeting.prefill);
+      if (meeting.decode !== null) this.#decode.start(isFresh, meeting.decode);
+    }
   }
 
   abort(): void {
-    this.#isOver = true;
+    this.isOver = true;
+    if (this.#meeting === null) return;
     this.#prefill.abort();
     this.#decode.abort();
   }
 
   workerHung(worker: Worker, proof: string): void {
+    if (this.#meeting === null) return;
     this.#prefill.workerHung(worker, proof);
     this.#decode.workerHung(worker, proof);
   }
 
   get isBetweenEvents(): boolean {
-    return this.#answerer.isBetweenEvents;
+    return this.#meeting !== null && this.#answerer.isBetweenEvents;
   }
 
   // ---- what the attempts ask ----
 
-  get clock(): AttemptOwner['clock'] {
-    return this.#owner.clock;
-  }
-
-  get coalescer(): AttemptOwner['coalescer'] {
-    return this.#owner.coalescer;
-  }
-
-  get answerTimeouts(): AttemptOwner['answerTimeouts'] {
-    return this.#owner.answerTimeouts;
-  }
-
   mayBegin(attempt: Attempt): boolean {
-    return attempt === this.#prefill || this.#meeting.read === null || this.#isPrefilled;
+    return attempt === this.#prefill || this.#meeting!.read === null || this.#isPrefilled;
   }
 
   isFailure(bytes: Buffer, start: number, end: number): boolean {
@@ -113,14 +121,10 @@ export class Pair implements PairOwnerOfAttempts {
     return attempt !== this.#answerer;
   }
 
-  leavesHung(attempt: Attempt): boolean {
-    return this.#owner.leavesHung(attempt);
-  }
-
   rejects(attempt: Attempt, head: ResponseHead): boolean {
     // Too late to be the answer.
     if (attempt === this.#prefill && this.#decode.hasAnswer) return false;
-    if (this.#owner.rejects(attempt, head)) return true;
+    if (this.#parts.context.retries.rejects(attempt.x, attempt.worker, head)) return true;
     const other = this.#otherThan(attempt);
     other.abort();
     if (attempt === this.#prefill) {
@@ -133,50 +137,53 @@ export class Pair implements PairOwnerOfAttempts {
 
   // ---- what the attempts tell ----
 
-  onAnswerBegins(attempt: Attempt, head: ResponseHead): void {
-    this.#owner.onAnswerBegins(attempt, head);
+  began(attempt: Attempt, head: ResponseHead): void {
+    this.#parts.listener.began?.(attempt, head);
   }
 
-  onFailed(attempt: Attempt, failure: Failure, detail: string): void {
-    if (this.#isOver) return;
+  ended(attempt: Attempt, result: Result): void {
+    if (result.kind === 'failed') this.#failed(attempt, result);
+    else if (result.kind === 'complete') this.#completed(attempt);
+    else if (result.kind === 'cut' && attempt !== this.#answerer) {
+      this.#failed(attempt, { kind: 'failed', failure: 'reset', detail: result.detail });
+    } else {
+      this.abort();
+      this.#parts.listener.ended(attempt, result);
+    }
+  }
+
+  #failed(attempt: Attempt, result: Failed): void {
+    const { x, context, listener, notes } = this.#parts;
+    if (this.isOver) return;
     // Its first bytes are there, so the decode engine has what it needs of the other one.
     if (attempt === this.#prefill && this.#decode.hasAnswer) {
-      this.#owner.onAsideFailed(attempt, failure, detail);
+      notes.failedAside(x, attempt.worker, result);
       return;
     }
     // What was handed over is good still: only its connection was not.
-    if (failure === 'stale' && this.#handed !== null) {
-      this.#decode = new Attempt(this.#x, attempt.worker, attempt.sink, this, this);
+    if (result.failure === 'stale' && this.#handed !== null) {
+      this.#decode = new Attempt(x, attempt.worker, attempt.sink, context, this, this);
       this.#answerer = this.#decode;
       this.#decode.start(true, this.#handed);
       return;
     }
     this.abort();
-    this.#owner.onFailed(attempt, failure, detail);
+    listener.ended(attempt, result);
   }
 
-  onCut(attempt: Attempt, code: CutCode, detail: string): void {
-    if (attempt !== this.#answerer) {
-      this.onFailed(attempt, 'reset', detail);
-      return;
-    }
-    this.abort();
-    this.#owner.onCut(attempt, code, detail);
-  }
-
-  onComplete(attempt: Attempt): void {
+  #completed(attempt: Attempt): void {
     if (attempt === this.#answerer) {
-      this.#isOver = true;
+      this.isOver = true;
       const other = this.#otherThan(attempt);
       if (!other.isOver) setTimeout(() => other.abort(), LINGER_MS).unref();
-      this.#owner.onComplete(attempt);
+      this.#parts.listener.ended(attempt, COMPLETE);
       return;
     }
-    if (!this.#isOver) this.#prefillEnded(attempt);
+    if (!this.isOver) this.#prefillEnded(attempt);
   }
 
   #prefillEnded(prefill: Attempt): void {
-    const { read } = this.#meeting;
+    const { read } = this.#meeting!;
     if (read === null) {
       this.#handOver(prefill, null);
       return;
@@ -184,11 +191,11 @@ export class Pair implements PairOwnerOfAttempts {
     if (this.#prefilled.isTooLarge) {
       this.abort();
       const message = 'What the prefill engine says is too large to be put into the answer.';
-      this.#owner.onRefused(this.#x, new RouterError('upstream_bad_answer', message));
+      this.#parts.listener.ended(prefill, { kind: 'refused', error: new RouterError('upstream_bad_answer', message) });
       return;
     }
     const { bytes, response } = this.#prefilled;
-    const isWanted = (): boolean => !this.#isOver;
+    const isWanted = (): boolean => !this.isOver;
     copyInTurns(this.#prefilled.take(), bytes, isWanted, (answer) => {
       const handover = read(answer, response!.isEventStream);
       if (!(handover instanceof Promise)) this.#handOver(prefill, handover);
@@ -201,19 +208,19 @@ export class Pair implements PairOwnerOfAttempts {
   }
 
   #handOver(prefill: Attempt, handover: Handover | null, detail = 'nothing for the decode engine in its answer'): void {
-    if (this.#isOver) return;
-    if (this.#meeting.read !== null && handover === null) {
+    if (this.isOver) return;
+    if (this.#meeting!.read !== null && handover === null) {
       this.abort();
-      this.#owner.onFailed(prefill, 'no_handover', detail);
+      this.#parts.listener.ended(prefill, { kind: 'failed', failure: 'no_handover', detail });
       return;
     }
     this.#isPrefilled = true;
-    this.#owner.onPrefilled(prefill);
+    this.#parts.notes.prefilled(prefill.x, prefill.worker);
     if (handover === null) return;
     const decode = this.#decode;
     if (handover.merging !== null) {
       // Nothing of the answer went there: it waited for this.
-      decode.sink = this.#answerSink(handover.merging);
+      decode.sink = this.#parts.sinkFor(handover.merging);
       decode.sink.source = decode;
     }
     this.#handed = handover.decode;
@@ -225,5 +232,3 @@ export class Pair implements PairOwnerOfAttempts {
     return attempt === this.#prefill ? this.#decode : this.#prefill;
   }
 }
-
-interface PairOwnerOfAttempts extends AttemptOwner, PairRules, UnderWay {}

@@ -6,22 +6,23 @@ import type { Config } from '../config/options.ts';
 import type { CoarseClock } from '../kit/clock.ts';
 import { type MetricsText, createMetricsServer } from '../observe/metrics-server.ts';
 import { listenOn, listenOr } from '../wire/listen-on.ts';
-import { Listener, type RequestTaker } from '../wire/listener.ts';
+import type { RequestListener } from '../wire/client-connection.ts';
+import { Listener } from '../wire/listener.ts';
 import { adminPort, dataPort } from '../wire/options.ts';
 import type { RetryBudget } from '../wire/request-body.ts';
 
-interface DoorsParts {
+interface PortsParts {
   readonly live: LiveConfig;
   readonly clock: CoarseClock;
   readonly retryBudget: RetryBudget;
-  readonly taker: RequestTaker;
+  readonly requests: RequestListener;
   readonly metricsText: MetricsText;
 }
 
-/** Where doors stand, once they are open. */
+/** Where the ports are, once they are open. */
 interface Addresses {
   readonly url: string;
-  /** null: what steers comes in at the data port. */
+  /** null: control requests come in at the data port. */
   readonly adminUrl: string | null;
   readonly metricsUrl: string;
 }
@@ -66,18 +67,18 @@ function isTaken(host: string, port: number): Promise<boolean> {
   }).finally(() => socket.destroy());
 }
 
-/** All ports that the router listens on: for data, with `--admin-port` one for what steers, and one for metrics. */
-export class Doors {
+/** All ports that the router listens on: for data, with `--admin-port` one for control requests, and one for metrics. */
+export class Ports {
   readonly data: Listener;
   readonly #admin: Listener | null;
   readonly #metrics: Server;
   readonly #config: Config;
 
-  constructor({ live, clock, retryBudget, taker, metricsText }: DoorsParts) {
+  constructor({ live, clock, retryBudget, requests, metricsText }: PortsParts) {
     this.#config = live.current;
     const tls = serverCertificates(this.#config);
     const listener = (options: typeof dataPort): Listener =>
-      new Listener(clock, retryBudget, live.of(options), tls, taker);
+      new Listener(clock, retryBudget, live.of(options), tls, requests);
     this.data = listener(dataPort);
     this.#admin = this.#config.adminPort === undefined ? null : listener(adminPort);
     this.#metrics = createMetricsServer(metricsText);

@@ -2,14 +2,15 @@ import type { Cors } from '../admit/cors.ts';
 import { dialectOf } from '../classify/classify.ts';
 import { normalPath } from '../classify/path.ts';
 import type { LiveConfig } from '../config/live.ts';
-import { refusalError, sendError } from '../forward/errors.ts';
+import { sendError } from '../forward/errors.ts';
 import { addForwarded } from '../forward/headers.ts';
 import type { Meters } from '../observe/meters.ts';
 import type { RefusalLog } from '../observe/refusal-log.ts';
 import type { Pipeline } from '../pipeline.ts';
-import type { RequestTaker } from '../wire/listener.ts';
+import type { RequestListener } from '../wire/client-connection.ts';
+import { refusalError } from '../wire/result.ts';
 
-export interface ReceptionParts {
+export interface EntryParts {
   readonly live: LiveConfig;
   readonly pipeline: Pipeline;
   readonly meters: Meters;
@@ -17,8 +18,8 @@ export interface ReceptionParts {
   readonly cors: Cors | null;
 }
 
-/** Where requests from sockets come in: on to the road, or the refusal of what is none. */
-export function reception({ live, pipeline, meters, refusals, cors }: ReceptionParts): RequestTaker {
+/** Takes requests of sockets into the pipeline, and answers what is not a valid request. */
+export function requestEntry({ live, pipeline, meters, refusals, cors }: EntryParts): RequestListener {
   return {
     onRequest(head, body, connection) {
       const { forwardedHeaders, tlsCertPath } = live.current;

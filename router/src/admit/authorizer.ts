@@ -13,12 +13,12 @@ const isForClients = (path: string): boolean =>
   path === '/finish_session' || path.startsWith('/sessions/') || /^\/trajectories(\/|$)/.test(path);
 
 /** Steers or not, depending on a body that is small enough to be looked at. */
-function isToldByBody({ path, head }: Exchange): boolean {
+function accessDependsOnBody({ path, head }: Exchange): boolean {
   if (!pathsDecidedByBody.has(path)) return false;
   return head.isChunked || (head.contentLength > 0 && head.contentLength <= MAX_TOLD_BYTES);
 }
 
-export interface DoorkeeperParts {
+export interface AuthorizerParts {
   readonly dataKeys: KeySet;
   readonly adminKeys: KeySet;
   readonly hasAdminPort: boolean;
@@ -30,32 +30,20 @@ export interface DoorkeeperParts {
   readonly steers: (path: string) => boolean;
 }
 
-/** Who hears that a request was turned away. */
-export interface Refuser {
-  onFailed(x: Exchange, error: RouterError): void;
-}
+/** Checks the key of every request, by the normal form of its path; removes the router's own keys from the head. */
+export class Authorizer {
+  readonly #parts: AuthorizerParts;
 
-/** Asks every request for its key, by the normal form of its path; takes keys that it knows out of what goes on. */
-export class Doorkeeper {
-  readonly #parts: DoorkeeperParts;
-
-  constructor(parts: DoorkeeperParts) {
+  constructor(parts: AuthorizerParts) {
     this.#parts = parts;
   }
 
-  /** @returns true: it was refused. */
-  turnsAway(x: Exchange, refuser: Refuser): boolean {
-    const denial = this.#judge(x);
-    if (denial !== null) refuser.onFailed(x, denial);
-    return denial !== null;
-  }
-
-  /** Asks again, where only the body tells what a request is. */
+  /** Decides again with the body, where the head is not enough. */
   readonly bodyGuard: Plugin = {
     name: 'access',
     // An abort that names nobody is about everybody.
     takesEmptyBodies: true,
-    appliesTo: (x: Exchange) => isToldByBody(x) && this.#decide('admin', this.#callerOf(x.head)) !== null,
+    appliesTo: (x: Exchange) => accessDependsOnBody(x) && this.#decide('admin', this.#callerOf(x.head)) !== null,
     requestBody: (x: Exchange, body: Buffer) => {
       const denial = stopsOthers(x.path, body) ? this.#decide('admin', this.#callerOf(x.head)) : null;
       if (denial !== null) throw new Refused(denial);
@@ -63,7 +51,8 @@ export class Doorkeeper {
     },
   };
 
-  #judge(x: Exchange): RouterError | null {
+  /** @returns why the request is refused; null: it may go on */
+  denialOf(x: Exchange): RouterError | null {
     const { head } = x;
     if (this.#hasKeys && (head.authorizationAt === SEVERAL || head.apiKeyAt === SEVERAL)) {
       // One of them could be looked at here, and another one by the engine.
@@ -92,7 +81,7 @@ export class Doorkeeper {
     if (this.#parts.isOwn(path)) {
       return isForClients(path) || this.#parts.isOfPluginForClients(path) ? 'data' : 'admin';
     }
-    return this.#parts.steers(path) && !isToldByBody(x) ? 'admin' : 'data';
+    return this.#parts.steers(path) && !accessDependsOnBody(x) ? 'admin' : 'data';
   }
 
   #decide(area: Area, caller: Caller): RouterError | null {

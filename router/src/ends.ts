@@ -1,0 +1,74 @@
+import type { Exchange, Outcome } from './exchange.ts';
+import type { Worker } from './fleet/worker.ts';
+import { endWith, tooLong } from './forward/errors.ts';
+import type { PairNotes } from './forward/attempt-context.ts';
+import type { RouterError } from './kit/errors.ts';
+import { IndexedSet } from './kit/indexed-set.ts';
+import type { Stages } from './stages.ts';
+import type { Failed } from './wire/result.ts';
+
+/** The ends of attempts and requests: what is released then, and who learns of it. */
+export class Ends implements PairNotes {
+  readonly inFlight = new IndexedSet<Exchange>();
+  readonly #stages: Stages;
+
+  constructor(stages: Stages) {
+    this.#stages = stages;
+  }
+
+  /** The request is in flight. The client's own time limit holds where it is shorter than the router's; 0: no limit. */
+  began(x: Exchange, limitMs: number): void {
+    this.inFlight.add(x);
+    if (limitMs > 0 && !(x.timeoutMs < limitMs && x.timeoutMs > 0)) x.timeoutMs = limitMs;
+    if (x.timeoutMs > 0) x.timer = setTimeout(() => this.end(x, tooLong(x.timeoutMs, limitMs)), x.timeoutMs);
+  }
+
+  attemptFailed(x: Exchange, worker: Worker, { failure, detail }: Failed, willRetry: boolean): void {
+    x.plugins.tell('attemptFailed', x, { worker, failure, detail, willRetry });
+    for (const observer of this.#stages.observers) observer.attemptFailed?.(x, worker, failure, detail, willRetry);
+  }
+
+  failedAside(x: Exchange, worker: Worker, result: Failed): void {
+    this.attemptFailed(x, worker, result, false);
+  }
+
+  prefilled(x: Exchange, worker: Worker): void {
+    this.#stages.chooser.free(x, worker);
+    this.#stages.holdQueue.retryHeld();
+  }
+
+  clientLeft(x: Exchange): void {
+    // Closing the engine's connection makes it stop generating. Requests for the router's own endpoints are not in flight.
+    x.underWay?.abort();
+    if (this.inFlight.has(x)) this.finish(x, 'client_left');
+    else x.outcome ??= 'client_left';
+  }
+
+  endAll(error: RouterError): void {
+    for (const x of this.inFlight) this.end(x, error);
+  }
+
+  /** Ends a request with an error: as its response where none has begun, else the response is truncated. */
+  end(x: Exchange, error: RouterError, detail: string = error.message, mayAddEvent = true): void {
+    if (x.outcome !== null) return;
+    x.underWay?.abort();
+    this.finish(x, endWith(x, error, detail, mayAddEvent));
+  }
+
+  /** What the request held is released, then plugins and observers learn of its end, and the next request may go on. */
+  finish(x: Exchange, outcome: Outcome): void {
+    if (x.outcome !== null) return;
+    const { admission, chooser, observers, holdQueue } = this.#stages;
+    x.outcome = outcome;
+    x.endMs = performance.now();
+    x.underWay = null;
+    if (x.timer !== null) clearTimeout(x.timer);
+    chooser.release(x);
+    x.body.end();
+    this.inFlight.delete(x);
+    x.plugins.tell('finished', x);
+    for (const observer of observers) observer.finished(x);
+    admission.leave(x);
+    holdQueue.retryHeld();
+  }
+}

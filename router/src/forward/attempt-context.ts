@@ -1,0 +1,59 @@
+import type { Exchange, UnderWay } from '../exchange.ts';
+import type { Worker } from '../fleet/worker.ts';
+import type { CoarseClock } from '../kit/clock.ts';
+import type { ResponseHead } from '../wire/response-head.ts';
+import type { Failed } from '../wire/result.ts';
+import type { AnswerTimeouts } from './answer-timer.ts';
+import type { Attempt } from './attempt.ts';
+
+/** What the attempts of a router have in common. */
+export interface AttemptContext {
+  readonly clock: CoarseClock;
+  /** Delays reads of event streams (`--stream-coalesce-ms`); null: nothing does. */
+  readonly coalescer: { push(attempt: Attempt): void } | null;
+  readonly answerTimeouts: AnswerTimeouts;
+  readonly retries: RetryDecisions;
+}
+
+/** Decides, while an attempt can still fail, whether it does. */
+export interface RetryDecisions {
+  /** The engine responds with an error status. @returns true: the response is dropped, and another attempt follows */
+  rejects(x: Exchange, worker: Worker, head: ResponseHead): boolean;
+  /** The worker hangs, and no byte of a response came. @returns true: the attempt fails now; false: it goes on waiting */
+  leavesHung(x: Exchange, worker: Worker): boolean;
+}
+
+/** The rules of an attempt whose response is not, or not alone, the exchange's: half of a pair, or one of several engines. */
+export interface AttemptRules {
+  /** The client does not get this response, and nothing of the exchange depends on it. */
+  isAside(attempt: Attempt): boolean;
+  /** As `RetryDecisions.rejects`. */
+  rejects(attempt: Attempt, head: ResponseHead): boolean;
+  /** Of a pair; left out: a response begins with its head. */
+  readonly pair?: PairRules;
+}
+
+export interface PairRules {
+  /** Whether the response of a decode engine may begin. Until then it is kept, and other workers can be tried. */
+  mayBegin(attempt: Attempt): boolean;
+  /** True: these bytes, which a stream with a good status begins with, say that it failed. */
+  isFailure(bytes: Buffer, start: number, end: number): boolean;
+}
+
+/** An attempt at one worker or at a pair: it has a worker, and is started once its body is known. */
+export interface Started extends UnderWay {
+  readonly isOver: boolean;
+  /** Sends the request. `changed`: a body that plugins made; null: the client's. */
+  start(isFresh: boolean, changed: Buffer | null): void;
+}
+
+/** What a listener needs of an attempt. */
+export type Leading = Pick<Attempt, 'x' | 'worker'>;
+
+/** What the pipeline learns beside the results: of the first half of a pair. */
+export interface PairNotes {
+  /** The prefill engine has done its part. */
+  readonly prefilled: (x: Exchange, worker: Worker) => void;
+  /** The prefill engine failed after the decode engine had got what it needs. */
+  readonly failedAside: (x: Exchange, worker: Worker, result: Failed) => void;
+}

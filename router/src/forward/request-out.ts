@@ -1,0 +1,91 @@
+import type { RequestBody } from '../wire/request-body.ts';
+import type { BodySink } from '../wire/sink.ts';
+import type { UpstreamConnection } from '../wire/upstream-connection.ts';
+
+/** Body bytes that may wait for an engine to read them before the client is paused. */
+const MAX_UNSENT_BYTES = 262_144;
+
+/** The way of a request's body to an engine, for a body that does not go out in one write with its head. */
+export class RequestOut implements BodySink {
+  isSent = false;
+  readonly #isChunked: boolean;
+  readonly #body: RequestBody;
+  readonly #connection: UpstreamConnection;
+  readonly #onSent: () => void;
+  /** What is left of a body that plugins changed. */
+  #rest: Buffer | null = null;
+  #isCorked = false;
+
+  /** @param isChunked the client sent its body in chunks of a length that is not known */
+  constructor(isChunked: boolean, body: RequestBody, connection: UpstreamConnection, onSent: () => void) {
+    this.#isChunked = isChunked;
+    this.#body = body;
+    this.#connection = connection;
+    this.#onSent = onSent;
+  }
+
+  /** `changed`: a body that plugins made; null: the client's. */
+  start(head: string, changed: Buffer | null): void {
+    this.#cork();
+    this.#connection.socket.write(head, 'latin1');
+    if (changed === null) this.#body.attach(this);
+    else this.#writeRest(changed);
+  }
+
+  /** What was written has gone out. */
+  onDrain(): void {
+    if (this.#rest !== null) this.#writeRest(this.#rest);
+    else if (!this.isSent) this.#body.resume();
+  }
+
+  body(bytes: Uint8Array): void {
+    const { socket } = this.#connection;
+    this.#cork();
+    if (this.#isChunked) {
+      socket.write(`${bytes.length.toString(16)}\r\n`, 'latin1');
+      socket.write(bytes);
+      socket.write('\r\n', 'latin1');
+    } else socket.write(bytes);
+  }
+
+  flush(): boolean {
+    return this.#connection.socket.writableLength < MAX_UNSENT_BYTES;
+  }
+
+  end(): void {
+    if (this.#isChunked) this.#connection.socket.write('0\r\n\r\n', 'latin1');
+    this.#sent();
+  }
+
+  get hasUnsent(): boolean {
+    return this.#connection.hasUnsent;
+  }
+
+  #sent(): void {
+    this.isSent = true;
+    this.#onSent();
+  }
+
+  /** What one round of the event loop reads from the client goes out in one write. */
+  #cork(): void {
+    if (this.#isCorked) return;
+    this.#isCorked = true;
+    const { socket } = this.#connection;
+    socket.cork();
+    setImmediate(() => {
+      this.#isCorked = false;
+      socket.uncork();
+    });
+  }
+
+  /** Of a changed body, as much as fits: TLS would encrypt all of it in one go. */
+  #writeRest(bytes: Buffer): void {
+    const { socket } = this.#connection;
+    this.#cork();
+    let at = 0;
+    while (at < bytes.length && socket.writableLength < MAX_UNSENT_BYTES)
+      socket.write(bytes.subarray(at, (at += MAX_UNSENT_BYTES)));
+    this.#rest = at < bytes.length ? bytes.subarray(at) : null;
+    if (this.#rest === null) this.#sent();
+  }
+}
