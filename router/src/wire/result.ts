@@ -39,7 +39,6 @@ export type Result =
   | { readonly kind: 'client_left' };
 
 export type Failed = Extract<Result, { kind: 'failed' }>;
-export type Cut = Extract<Result, { kind: 'cut' }>;
 
 export const COMPLETE: Result = { kind: 'complete' };
 export const CLIENT_LEFT: Result = { kind: 'client_left' };
