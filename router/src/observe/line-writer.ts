@@ -13,8 +13,8 @@ const MAX_WAITING_CHARS = 1_048_576;
 const STUCK_MS = 1_000;
 
 /**
- * Lines on their way out, several to a write. Who writes a line never waits and never fails: a disk that is full or a pipe
- * that nobody reads costs lines, which are counted, and nothing else.
+ * Writes lines in the background, several at a time. `write` never waits and never fails: a full disk or a pipe without a reader costs
+ * lines, which are counted, and nothing else. Decision 0010 says why this is not pino's own destination.
  */
 export class LineWriter {
   droppedLines = 0;

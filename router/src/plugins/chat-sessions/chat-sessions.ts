@@ -8,6 +8,7 @@ import { RouterError } from '../../kit/errors.ts';
 import type { Logger } from '../../observe/log.ts';
 import type { ExchangeView as Exchange } from '../../phases/exchange-view.ts';
 import { type PluginAnswer, type PluginPhases, Refused, type ValueCutter, type ValueTaker } from '../../plugin.ts';
+import { LARGE_BYTES } from '../../threads/sizes.ts';
 import type { AnswerCapture } from '../../trajectory/capture/answer-capture.ts';
 import { AnswerTap, MAX_ANSWER_BYTES } from '../../trajectory/capture/answer-tap.ts';
 import { CHAT_PATH } from '../../trajectory/chat/chat-request.ts';
@@ -56,9 +57,6 @@ export interface ChatSurroundings {
 
 /** Larger chats would hold the event loop while they are copied. */
 const MAX_BODY_BYTES = 33_554_432;
-
-/** Larger answers, and events of a stream, are changed on the trajectory thread. */
-const LARGE_BYTES = 65_536;
 
 /** A chat under way. */
 interface Following {

@@ -6,6 +6,7 @@ import { copied } from '../../kit/copy-slices.ts';
 import type { RouterError } from '../../kit/errors.ts';
 import type { Logger } from '../../observe/log.ts';
 import { type Plugin, Refused } from '../../plugin.ts';
+import { LARGE_BYTES } from '../../threads/sizes.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import { AnswerTap } from '../capture/answer-tap.ts';
 import { type Ledger, memoryOf } from '../ledger.ts';
@@ -16,8 +17,6 @@ import { MESSAGES_PATH, RESPONSES_PATH } from './read-call.ts';
 
 /** Larger requests would hold the event loop while they are copied. */
 const MAX_BODY_BYTES = 33_554_432;
-/** Larger bodies are changed on the trajectory thread. */
-const LARGE_BYTES = 65_536;
 
 interface Following {
   readonly request: Uint8Array;
