@@ -11,7 +11,7 @@ import { admissionOptions } from './admit/options.ts';
 import { startAccess } from './admit/start-access.ts';
 import { Chooser } from './choose/choose.ts';
 import { FullWorkers, fullWorkersOptions } from './choose/full-workers.ts';
-import { SessionPlaces } from './choose/session-places.ts';
+import { SessionHomes } from './choose/session-homes.ts';
 import { SlowStart } from './choose/slow-start.ts';
 import { fileStore } from './choose/state-files.ts';
 import { memoryStore } from './choose/state.ts';
@@ -180,18 +180,18 @@ async function assemble(
 
   // Who serves a request.
   const holdQueue = new HoldQueue((holder) => holder !== fullWorkers && fleet.isAllFull);
-  const places = new SessionPlaces(
+  const homes = new SessionHomes(
     () => clock.nowMs,
     () => live.current.sessionTtlSecs * 1000,
   );
-  places.onMoved = (x, move) => logMove(log, x, move);
+  homes.onMoved = (x, move) => logMove(log, x, move);
   const choosing = await startChoosing(live, {
     fleet,
     random,
     nowMs: () => clock.nowMs,
     state: (name) => store.open(name),
     holdQueue,
-    places,
+    homes,
     log,
   });
   const { table } = choosing;
@@ -211,7 +211,7 @@ async function assemble(
   closers.add(() => bodyThread.close());
   const reader = new BodyReader(keys.places, (body, question) => bodyThread.run('scan', body, question));
   const explains = log.isLevelEnabled('debug');
-  const chooser = new Chooser(fleet, table, reader, { full: fullWorkers, slowStart, models, explains, places });
+  const chooser = new Chooser(fleet, table, reader, { full: fullWorkers, slowStart, models, explains, homes });
   fleet.onEvent(() => holdQueue.retryHeld());
   fleet.onEvent(fleetLog(log, fleet, breakers));
 
@@ -232,7 +232,7 @@ async function assemble(
   const registry = createRegistry({
     meters,
     fleet,
-    places,
+    homes,
     openConnections: () => ports.data.connections.size,
     inFlight: () => pipeline.underWay.size,
     held: () => holdQueue.counts(),
@@ -261,7 +261,7 @@ async function assemble(
     metricsText,
     isDraining: () => ports.data.isDraining,
     policies: choosing.control,
-    places,
+    homes,
     requests: () => pipeline.underWay,
     sessionHeaders: () => live.current.sessionHeaders,
     trajectories,
@@ -334,7 +334,7 @@ async function assemble(
       ports.sweep();
       stalls.sweep(clock.nowMs);
       hungRequests.sweep();
-      places.sweep(clock.nowMs);
+      homes.sweep(clock.nowMs);
       requestLogs.sweep(clock.nowMs);
       heapGuard.look(clock.nowMs);
       for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);

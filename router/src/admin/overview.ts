@@ -1,14 +1,14 @@
 import type { Context, Hono } from 'hono';
 import { z } from 'zod';
 import { moveText, reasonText } from '../choose/reason-text.ts';
-import type { SessionPlace, SessionPlaces } from '../choose/session-places.ts';
+import type { SessionHome, SessionHomes } from '../choose/session-homes.ts';
 import { sessionOf } from '../classify/routing-keys.ts';
 import type { Exchange, Move } from '../exchange.ts';
 
 /** What is listed. */
 export interface OverviewContext {
   readonly requests: () => Iterable<Exchange>;
-  readonly places: SessionPlaces;
+  readonly homes: SessionHomes;
   readonly sessionHeaders: () => readonly string[];
 }
 
@@ -72,28 +72,28 @@ function listRequests(context: OverviewContext, wish: z.output<typeof requestsQu
   };
 }
 
-function listSessions({ places }: OverviewContext, wish: z.output<typeof sessionsQuery>) {
+function listSessions({ homes }: OverviewContext, wish: z.output<typeof sessionsQuery>) {
   const nowMs = performance.now();
-  let found: [string, SessionPlace][] = [];
-  const one = wish.session === undefined ? undefined : places.get(wish.session);
-  if (wish.session === undefined) found = [...places.entries()];
+  let found: [string, SessionHome][] = [];
+  const one = wish.session === undefined ? undefined : homes.get(wish.session);
+  if (wish.session === undefined) found = [...homes.entries()];
   else if (one !== undefined) found = [[wish.session, one]];
   if (wish.worker !== undefined) found = found.filter(([, { worker }]) => worker.url === wish.worker);
   if (wish.moved !== undefined) found = found.filter(([, { moves }]) => moves > 0);
   // Of more than can be listed, those that were opened last.
   found = found.slice(-MAX_ROWS);
   // Those that moved last, then those that spoke last.
-  const movedMs = ({ lastMove }: SessionPlace): number => lastMove?.atMs ?? -1;
+  const movedMs = ({ lastMove }: SessionHome): number => lastMove?.atMs ?? -1;
   found.sort(([, a], [, b]) => movedMs(b) - movedMs(a) || b.lastMs - a.lastMs);
   const moves: Move[] = [];
-  for (const move of places.recentMoves()) {
+  for (const move of homes.recentMoves()) {
     if (moves.length >= wish.limit) break;
     if (wish.session === undefined || wish.session === move.session) moves.push(move);
   }
   return {
-    total: places.size,
+    total: homes.size,
     matching: found.length,
-    moves_by_reason: Object.fromEntries(places.movesByReason),
+    moves_by_reason: Object.fromEntries(homes.movesByReason),
     sessions: found.slice(0, wish.limit).map(([session, place]) => ({
       session,
       worker: place.worker.url,

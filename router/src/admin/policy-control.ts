@@ -4,7 +4,7 @@ import { loadPolicy } from '../choose/load-policy.ts';
 import { pairPolicy } from '../choose/pair-policy.ts';
 import type { PolicyContext } from '../choose/policy.ts';
 import { type NamedPolicy, PolicyTable } from '../choose/policy-table.ts';
-import type { SessionPlaces } from '../choose/session-places.ts';
+import type { SessionHomes } from '../choose/session-homes.ts';
 import type { HoldQueue } from '../choose/hold-queue.ts';
 import { boundedKey } from '../classify/body-scan.ts';
 import { routingOptions } from '../config/options/routing.ts';
@@ -16,7 +16,7 @@ import type { PolicyControl } from './policies.ts';
 
 interface Surroundings extends Omit<PolicyContext, 'options' | 'trace' | 'warn' | 'retryHeld'> {
   readonly holdQueue: HoldQueue;
-  readonly places: SessionPlaces;
+  readonly homes: SessionHomes;
   readonly log: Logger;
 }
 
@@ -33,7 +33,7 @@ export interface Choosing {
 /** Makes the policies that the configuration names, and what changes them later. Rejects when one can't be had. */
 export async function startChoosing(
   live: LiveConfig,
-  { log, holdQueue, places, ...surroundings }: Surroundings,
+  { log, holdQueue, homes, ...surroundings }: Surroundings,
 ): Promise<Choosing> {
   const config = live.current;
   const loadOne = (model: string, name: string, options: Config, half: '' | 'prefill' | 'decode') => {
@@ -122,7 +122,7 @@ export async function startChoosing(
       unset: (model) => table.unset(model),
       endSession(session) {
         const key = boundedKey(session);
-        places.ended(key);
+        homes.ended(key);
         return table.sessionEnded(key);
       },
     },

@@ -10,7 +10,7 @@ import type { FullWorkers } from './full-workers.ts';
 import type { Hold, MoveWhy, Policy } from './policy.ts';
 import type { PolicyTable } from './policy-table.ts';
 import { withoutSpared, usable } from './usable-workers.ts';
-import type { SessionPlaces } from './session-places.ts';
+import type { SessionHomes } from './session-homes.ts';
 import type { SlowStart } from './slow-start.ts';
 
 /** A placement (already counted as in flight), a hold, an error for the client, or null if no worker is left. */
@@ -23,7 +23,7 @@ export interface ChooserParts {
   readonly models?: FleetModels;
   readonly explains?: boolean;
   /** Records where sessions are. */
-  readonly places?: SessionPlaces;
+  readonly homes?: SessionHomes;
 }
 
 /** The workers that were left after each step, before the policy chose. */
@@ -49,17 +49,17 @@ export class Chooser {
   readonly #full: FullWorkers | null;
   readonly #slowStart: SlowStart | null;
   readonly #models: FleetModels | null;
-  readonly #places: SessionPlaces | null;
+  readonly #homes: SessionHomes | null;
   /** Whether each choice is recorded with its reasons (`Exchange.candidates`). */
   explains: boolean;
 
-  constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, rooms: ChooserParts = {}) {
-    const { full, slowStart, models, explains, places } = rooms;
+  constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, parts: ChooserParts = {}) {
+    const { full, slowStart, models, explains, homes } = parts;
     this.#fleet = fleet;
     this.#full = full ?? null;
     this.#slowStart = slowStart ?? null;
     this.#models = models ?? null;
-    this.#places = places ?? null;
+    this.#homes = homes ?? null;
     this.table = table;
     this.#reader = reader;
     this.explains = explains ?? false;
@@ -128,7 +128,7 @@ export class Chooser {
       const to = choice.legs[choice.legs.length - 1]!.worker;
       const from = this.#noteWhy(x, to);
       if (from !== null) {
-        this.#places!.moved(x, from, to, this.#whyMoved(x, from, to, policy, { offered, open, workers }));
+        this.#homes!.moved(x, from, to, this.#whyMoved(x, from, to, policy, { offered, open, workers }));
       }
       for (const { worker } of choice.legs) {
         x.isTrial ||= worker.isOnTrial;
@@ -147,7 +147,7 @@ export class Chooser {
 
   /** @returns the worker that the session has just left, or null */
   #noteWhy(x: Exchange, to: Worker): Worker | null {
-    if (x.session !== '' && this.#places !== null) return this.#places.placed(x, to);
+    if (x.session !== '' && this.#homes !== null) return this.#homes.placed(x, to);
     x.why = x.tried.length > 0 ? 'retry' : 'policy';
     return null;
   }
@@ -209,9 +209,9 @@ export class Chooser {
       x.placer?.ended?.(x, worker);
     }
     if (x.session === '') return;
-    if (x.target === null) this.#places?.released(x);
+    if (x.target === null) this.#homes?.released(x);
     if (x.isLastTurn && x.outcome === 'complete') {
-      this.#places?.ended(x.session);
+      this.#homes?.ended(x.session);
       this.table.sessionEnded(x.session);
     }
   }

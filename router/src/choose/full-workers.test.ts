@@ -26,28 +26,28 @@ interface Scene {
 function sceneOf(t: TestContext, cap: number, queueSize = 100, count = 1): Scene {
   const { fleet, workers } = fleetOfSize(count);
   fleet.setCap(cap);
-  const room = new HoldQueue((holder) => holder !== full && fleet.isAllFull);
-  const full: FullWorkers = new FullWorkers(fleet, room, { queueSize, queueTimeoutMs: 60_000 });
+  const queue = new HoldQueue((holder) => holder !== full && fleet.isAllFull);
+  const full: FullWorkers = new FullWorkers(fleet, queue, { queueSize, queueTimeoutMs: 60_000 });
   const table = new PolicyTable({ name: 'tested', policy: leastInflight(policyContext(fleet)) });
   const chooser = new Chooser(fleet, table, new BodyReader([]), { full });
-  fleet.onEvent(() => room.retryHeld());
+  fleet.onEvent(() => queue.retryHeld());
   const placed: Exchange[] = [];
   const held: Exchange[] = [];
-  t.after(() => held.forEach((x) => room.leave(x)));
+  t.after(() => held.forEach((x) => queue.leave(x)));
   const choose = (x: Exchange): Choice => {
     const choice = chooser.choose(x);
     if (choice === null || choice instanceof RouterError) return choice;
     if ('legs' in choice) placed.push(x);
     else {
       held.push(x);
-      room.hold(x, choice.hold, choice.maxMs, x.placer!, () => choose(x), assert.fail);
+      queue.hold(x, choice.hold, choice.maxMs, x.placer!, () => choose(x), assert.fail);
     }
     return choice;
   };
   return { fleet, workers, chooser, placed, choose };
 }
 
-test('room that has just come belongs to those who wait, not to who comes in that moment', async (t) => {
+test('queue that has just come belongs to those who wait, not to who comes in that moment', async (t) => {
   const { chooser, placed, choose } = sceneOf(t, 1);
   const [first, waits, comes] = [exchangeOf(), exchangeOf(), exchangeOf()];
   choose(first);

@@ -21,108 +21,108 @@ const policy = {};
 const LONG_MS = 60_000;
 
 test('a retryHeld asks everybody again, first come first, once for all knocks of a tick', async () => {
-  const room = new HoldQueue();
+  const queue = new HoldQueue();
   const asked: number[] = [];
   const guests = [0, 1, 2].map((i) => {
     const x = makeExchange();
-    room.hold(x, 'busy', LONG_MS, policy, () => asked.push(i), never);
+    queue.hold(x, 'busy', LONG_MS, policy, () => asked.push(i), never);
     return x;
   });
-  assert.equal(room.size, 3);
-  room.retryHeld();
-  room.retryHeld();
+  assert.equal(queue.size, 3);
+  queue.retryHeld();
+  queue.retryHeld();
   assert.deepEqual(asked, []);
   await nextTick();
   assert.deepEqual(asked, [0, 1, 2]);
-  assert.equal(room.size, 0);
+  assert.equal(queue.size, 0);
   for (const x of guests) assert.equal(x.underWay, null);
-  room.retryHeld();
+  queue.retryHeld();
   await nextTick();
   assert.equal(asked.length, 3);
 });
 
 test('who is held again waits for the next retryHeld', async () => {
-  const room = new HoldQueue();
+  const queue = new HoldQueue();
   const x = makeExchange();
   let asked = 0;
   const hold = (): void => {
-    if (asked++ < 3) room.hold(x, 'busy', LONG_MS, policy, hold, never);
+    if (asked++ < 3) queue.hold(x, 'busy', LONG_MS, policy, hold, never);
   };
   hold();
   for (let knocks = 1; knocks <= 3; knocks++) {
-    assert.equal(room.size, 1);
-    room.retryHeld();
+    assert.equal(queue.size, 1);
+    queue.retryHeld();
     await nextTick();
     assert.equal(asked, knocks + 1);
   }
-  assert.equal(room.size, 0);
+  assert.equal(queue.size, 0);
 });
 
 test('who waits too long is told so, and not asked any more', async () => {
-  const room = new HoldQueue();
+  const queue = new HoldQueue();
   const x = makeExchange();
   const startMs = performance.now();
-  await new Promise<void>((resolve) => room.hold(x, 'busy', 20, policy, never, resolve));
+  await new Promise<void>((resolve) => queue.hold(x, 'busy', 20, policy, never, resolve));
   assert.ok(performance.now() - startMs >= 19);
-  assert.equal(room.size, 0);
+  assert.equal(queue.size, 0);
   assert.equal(x.underWay, null);
-  room.retryHeld();
+  queue.retryHeld();
   await nextTick();
 });
 
 test('who leaves, by itself or because it is stopped, is neither asked nor told', async () => {
-  const room = new HoldQueue();
+  const queue = new HoldQueue();
   const [left, stopped, stays] = [makeExchange(), makeExchange(), makeExchange()];
   let asked = 0;
-  room.hold(left, 'a', 5, policy, never, never);
-  room.hold(stopped, 'a', 5, policy, never, never);
-  room.hold(stays, 'b', LONG_MS, policy, () => asked++, never);
+  queue.hold(left, 'a', 5, policy, never, never);
+  queue.hold(stopped, 'a', 5, policy, never, never);
+  queue.hold(stays, 'b', LONG_MS, policy, () => asked++, never);
   assert.deepEqual(
-    [...room.counts()],
+    [...queue.counts()],
     [
       ['a', 2],
       ['b', 1],
     ],
   );
-  room.leave(left);
-  room.leave(left);
+  queue.leave(left);
+  queue.leave(left);
   stopped.underWay!.abort();
   assert.equal(stopped.underWay, null);
-  room.retryHeld();
+  queue.retryHeld();
   await nextTick();
   assert.equal(asked, 1);
-  assert.deepEqual([...room.counts()], []);
+  assert.deepEqual([...queue.counts()], []);
   await new Promise((resolve) => {
     setTimeout(resolve, 10);
   });
 });
 
 test('who leaves because another was asked is not asked', async () => {
-  const room = new HoldQueue();
+  const queue = new HoldQueue();
   const [first, second] = [makeExchange(), makeExchange()];
-  room.hold(first, 'busy', LONG_MS, policy, () => second.underWay?.abort(), never);
-  room.hold(second, 'busy', LONG_MS, policy, never, never);
-  room.retryHeld();
+  queue.hold(first, 'busy', LONG_MS, policy, () => second.underWay?.abort(), never);
+  queue.hold(second, 'busy', LONG_MS, policy, never, never);
+  queue.retryHeld();
   await nextTick();
-  assert.equal(room.size, 0);
+  assert.equal(queue.size, 0);
 });
 
 test('the longest wait counts from the first hold, however often one is asked again', async () => {
-  const room = new HoldQueue();
+  const queue = new HoldQueue();
   const x = makeExchange();
   const startMs = performance.now();
   const isExpired = await new Promise<boolean>((resolve) => {
     // Knocks come faster than the wait is long; without an end to it the last of them gives up.
     const knocking = setInterval(() => {
       if (performance.now() - startMs > 1_000) done(false);
-      else room.retryHeld();
+      else queue.retryHeld();
     }, 5);
     const done = (isExpired: boolean): void => {
       clearInterval(knocking);
-      room.leave(x);
+      queue.leave(x);
       resolve(isExpired);
     };
-    const hold = (): void => room.hold(x, 'busy', 40, policy, hold, () => done(true));
+    const hold = (): void => queue.hold(x, 'busy', 40, policy, hold, () => done(true));
     hold();
   });
   assert.ok(isExpired, 'held for ever');
@@ -130,14 +130,14 @@ test('the longest wait counts from the first hold, however often one is asked ag
   assert.ok(performance.now() - startMs >= 30);
 });
 
-test('nobody is asked while it would be in vain; where there is room for few, no holder is always the first', async (t) => {
+test('nobody is asked while it would be in vain; where there is queue for few, no holder is always the first', async (t) => {
   let places = 0;
-  const room = new HoldQueue(() => places === 0);
+  const queue = new HoldQueue(() => places === 0);
   const asked: string[] = [];
   const hold = (name: string, holder: object): void => {
     const x = makeExchange();
-    t.after(() => room.leave(x));
-    room.hold(
+    t.after(() => queue.leave(x));
+    queue.hold(
       x,
       'busy',
       LONG_MS,
@@ -152,12 +152,12 @@ test('nobody is asked while it would be in vain; where there is room for few, no
   const ordered = { nextHeld: (held: Iterable<Exchange>) => [...held][0] ?? null };
   for (let i = 0; i < 4; i++) hold('a', policy);
   for (let i = 0; i < 4; i++) hold('b', ordered);
-  room.retryHeld();
+  queue.retryHeld();
   await nextTick();
   assert.deepEqual(asked, []);
   for (let i = 0; i < 4; i++) {
     places = 1;
-    room.retryHeld();
+    queue.retryHeld();
     await nextTick();
   }
   assert.deepEqual(
@@ -167,11 +167,11 @@ test('nobody is asked while it would be in vain; where there is room for few, no
 });
 
 test('each holder has a maximum of its own', async () => {
-  const room = new HoldQueue();
+  const queue = new HoldQueue();
   const x = makeExchange();
-  await new Promise<void>((resolve) => room.hold(x, 'busy', 20, policy, never, resolve));
-  room.hold(x, 'full', LONG_MS, {}, never, never);
-  assert.equal(room.size, 1);
-  room.leave(x);
-  await new Promise<void>((resolve) => room.hold(x, 'busy', 20, policy, never, resolve));
+  await new Promise<void>((resolve) => queue.hold(x, 'busy', 20, policy, never, resolve));
+  queue.hold(x, 'full', LONG_MS, {}, never, never);
+  assert.equal(queue.size, 1);
+  queue.leave(x);
+  await new Promise<void>((resolve) => queue.hold(x, 'busy', 20, policy, never, resolve));
 });

@@ -1,4 +1,4 @@
-import { type Values, loadConfig, placesOf } from '../config/load.ts';
+import { type Values, loadConfig, originsOf } from '../config/load.ts';
 import type { Config, OptionName } from '../config/options.ts';
 
 /** A configuration that can be read again while the router runs (SIGHUP). */
@@ -6,7 +6,7 @@ export interface Configured {
   /** Reads flags, environment and file. Throws `ConfigError`. */
   readonly read: () => Config;
   /** The source of each option's value. */
-  readonly places: () => ReadonlyMap<OptionName, string>;
+  readonly origins: () => ReadonlyMap<OptionName, string>;
 }
 
 /** @param base the command's own defaults; @param writtenAs how the user wrote an option as a flag */
@@ -17,5 +17,5 @@ export const configured = (
   writtenAs?: (name: OptionName) => string,
 ): Configured => ({
   read: () => loadConfig(flags, process.env, file, base, writtenAs),
-  places: () => placesOf(flags, process.env, file, base),
+  origins: () => originsOf(flags, process.env, file, base),
 });

@@ -3,7 +3,7 @@ import { type Config, type OptionName, kebab, options } from '../config/options.
 import { isSecret } from '../config/value-messages.ts';
 
 /** The configuration as a YAML file for `--config`; comments name the source of each value. */
-export function printedConfig(config: Config, places: ReadonlyMap<OptionName, string>): string {
+export function printedConfig(config: Config, origins: ReadonlyMap<OptionName, string>): string {
   const lines: string[] = [];
   let group = '';
   for (const [name, spec] of Object.entries(options) as [OptionName, OptionSpec][]) {
@@ -11,7 +11,7 @@ export function printedConfig(config: Config, places: ReadonlyMap<OptionName, st
     const value = config[name];
     const shown = isSecret(name) && value !== undefined ? '"(not shown)"' : JSON.stringify(value);
     const line = shown === undefined ? `# ${kebab(name)}:` : `${kebab(name)}: ${shown}`;
-    lines.push(`${line}  # ${shown === undefined ? 'not set' : places.get(name)}`);
+    lines.push(`${line}  # ${shown === undefined ? 'not set' : origins.get(name)}`);
   }
   return `${lines.join('\n')}\n`;
 }

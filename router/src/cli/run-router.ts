@@ -24,11 +24,11 @@ export async function runRouter(
   { check, printConfig, ...flags }: RunFlags,
   read: (flags: Record<string, unknown>) => Configured,
 ): Promise<void> {
-  const { read: readConfig, places } = read(flags);
+  const { read: readConfig, origins } = read(flags);
   for (const problem of unknownVariables(process.env)) process.stderr.write(`turnout: ${problem}\n`);
   if (printConfig === true) {
     const { printedConfig } = await import('./print-config.ts');
-    process.stdout.write(printedConfig(readConfig(), places()));
+    process.stdout.write(printedConfig(readConfig(), origins()));
   } else if (check === true) {
     const { checkStart } = await import('./check-start.ts');
     await checkStart(readConfig());

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { z } from 'zod';
 import { innerSchema } from './options/option.ts';
-import { ConfigError, fromText, loadConfig, placesOf, splitList, unknownVariables } from './load.ts';
+import { ConfigError, fromText, loadConfig, originsOf, splitList, unknownVariables } from './load.ts';
 import { type OptionName, envName, kebab, options } from './options.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'turnout-config-'));
@@ -189,7 +189,7 @@ test('a misspelled variable names the nearest option', () => {
 
 test('a value says where it comes from', () => {
   const file = fileOf('port: 1\nhost: a\n');
-  const places = placesOf({ policy: 'random' }, { TURNOUT_HOST: 'b' }, file, { logLevel: 'debug' });
+  const places = originsOf({ policy: 'random' }, { TURNOUT_HOST: 'b' }, file, { logLevel: 'debug' });
   const told = (['policy', 'host', 'port', 'logLevel', 'dataDir'] as const).map((name) => places.get(name));
   assert.deepEqual(told, [
     '--policy',

@@ -18,7 +18,7 @@ export type Values = Partial<Record<OptionName, unknown>>;
 interface Source {
   readonly values: Values;
   /** Where the value of an option is written, for messages: `TURNOUT_PORT`, `turnout.yaml line 3: port`. */
-  readonly placeOf: (name: OptionName) => string;
+  readonly originOf: (name: OptionName) => string;
 }
 
 /** The sources of the configuration, lowest precedence first. */
@@ -57,28 +57,28 @@ export function loadConfig(
       .map(({ path: [name], message }) => {
         if (typeof name !== 'string') return message;
         const source = sources.findLast(({ values }) => Object.hasOwn(values, name));
-        return `${(source?.placeOf ?? writtenAs)(name as OptionName)}: ${message}`;
+        return `${(source?.originOf ?? writtenAs)(name as OptionName)}: ${message}`;
       })
       .join('\n'),
   );
 }
 
 /** The source of each option's value: a flag, a variable, a line of the file, the command or the default. */
-export function placesOf(flags: Values, env: NodeJS.ProcessEnv, configFile: string | undefined, base: Values = {}) {
+export function originsOf(flags: Values, env: NodeJS.ProcessEnv, configFile: string | undefined, base: Values = {}) {
   const sources = sourcesOf({ flags, env, file: configFile, base, writtenAs: flagOf });
-  const placeOf = (name: OptionName): string =>
-    sources.findLast(({ values }) => Object.hasOwn(values, name))?.placeOf(name) ?? 'default';
-  return new Map(names.map((name) => [name, placeOf(name)]));
+  const originOf = (name: OptionName): string =>
+    sources.findLast(({ values }) => Object.hasOwn(values, name))?.originOf(name) ?? 'default';
+  return new Map(names.map((name) => [name, originOf(name)]));
 }
 
 const flagOf = (name: OptionName): string => `--${kebab(name)}`;
 
 function sourcesOf({ flags, env, file, base, writtenAs }: ConfigSources): Source[] {
   return [
-    { values: base, placeOf: (name) => `${writtenAs(name)} (set by the command)` },
+    { values: base, originOf: (name) => `${writtenAs(name)} (set by the command)` },
     ...(file === undefined ? [] : [readFile(file)]),
-    { values: readEnv(env), placeOf: envName },
-    { values: flags, placeOf: writtenAs },
+    { values: readEnv(env), originOf: envName },
+    { values: flags, originOf: writtenAs },
   ];
 }
 
@@ -130,7 +130,7 @@ function readFile(path: string): Source {
     values[name] = typeof given === 'string' ? fromText(name, given) : given;
     if (isScalar(key) && key.range != null) lineOf.set(name, lines.linePos(key.range[0]).line);
   }
-  return { values, placeOf: (name) => `${path} line ${lineOf.get(name)}: ${kebab(name)}` };
+  return { values, originOf: (name) => `${path} line ${lineOf.get(name)}: ${kebab(name)}` };
 }
 
 /** Converts the text of a flag or variable to the type of the option's schema, which refuses text that is not valid. */

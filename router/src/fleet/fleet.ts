@@ -197,7 +197,7 @@ export class Fleet {
     const full = this.workers.filter((worker) => this.isFull(worker));
     this.#cap = count;
     this.fullCount = count === 0 ? 0 : this.inFlight.filter((load) => load >= count).length;
-    for (const worker of full) if (!this.isFull(worker)) this.#tell('changed', worker);
+    for (const worker of full) if (!this.isFull(worker)) this.#notify('changed', worker);
   }
 
   isFull(worker: Worker): boolean {
@@ -269,15 +269,15 @@ export class Fleet {
   #freeIfDone(worker: Worker): void {
     if (this.inFlight[worker.slot] !== 0 || !this.leaving.delete(worker)) return;
     this.#freeSlots.push(worker.slot);
-    this.#tell('drained', worker);
+    this.#notify('drained', worker);
   }
 
   #refresh(event: FleetEvent, worker: Worker): void {
     this.eligible = this.workers.filter((candidate) => this.isEligible(candidate));
-    this.#tell(event, worker);
+    this.#notify(event, worker);
   }
 
-  #tell(event: FleetEvent, worker: Worker): void {
+  #notify(event: FleetEvent, worker: Worker): void {
     for (const listener of this.#listeners) listener(event, worker);
   }
 }

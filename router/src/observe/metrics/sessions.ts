@@ -9,13 +9,13 @@ export const sessionMetrics: readonly MetricSpec[] = [
     name: 'turnout_open_sessions',
     type: 'gauge',
     help: 'Sessions with a request in the last --session-ttl-secs whose end was not signalled; at most 100,000 are counted.',
-    read: ({ places }) => one(places.size),
+    read: ({ homes }) => one(homes.size),
   },
   {
     name: 'turnout_session_moves_total',
     type: 'counter',
     help: 'Session moves, by reason: requests that went to another worker than the previous request of their session.',
-    read: ({ places }) => each('reason', places.movesByReason),
+    read: ({ homes }) => each('reason', homes.movesByReason),
   },
   {
     name: 'turnout_held_seconds',

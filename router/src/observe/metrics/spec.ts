@@ -1,5 +1,5 @@
 import type { Admission } from '../../admit/admission.ts';
-import type { SessionPlaces } from '../../choose/session-places.ts';
+import type { SessionHomes } from '../../choose/session-homes.ts';
 import type { Breakers } from '../../fleet/breakers.ts';
 import type { Discovery } from '../../fleet/discover/kubernetes.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
@@ -17,7 +17,7 @@ export interface Sample {
 export interface MetricSources {
   readonly meters: Meters;
   readonly fleet: Fleet;
-  readonly places: Pick<SessionPlaces, 'size' | 'movesByReason'>;
+  readonly homes: Pick<SessionHomes, 'size' | 'movesByReason'>;
   readonly openConnections: () => number;
   readonly inFlight: () => number;
   readonly held: () => Map<string, number>;

@@ -10,7 +10,7 @@ const MAX_MOVES = 1_000;
 const SWEEPS_PER_TTL = 16;
 
 /** Where the requests of a session go. */
-export interface SessionPlace {
+export interface SessionHome {
   worker: Worker;
   /** When it came there (monotonic ms). */
   sinceMs: number;
@@ -29,11 +29,11 @@ export interface SessionPlace {
  * Which worker each session is at and how often it moved, for every policy: for logs, metrics and the API. No decision
  * depends on it. It knows the sessions that a policy reads keys of, since the router started.
  */
-export class SessionPlaces {
+export class SessionHomes {
   /** Total moves by reason. */
   readonly movesByReason = new Map<MoveReason, number>();
   onMoved: (x: Exchange, move: Move) => void = () => {};
-  readonly #places = new Map<string, SessionPlace>();
+  readonly #homes = new Map<string, SessionHome>();
   readonly #nowMs: () => number;
   readonly #ttlMs: () => number;
   /** A ring buffer: the next move goes to `#nextMove`. */
@@ -47,15 +47,15 @@ export class SessionPlaces {
   }
 
   get size(): number {
-    return this.#places.size;
+    return this.#homes.size;
   }
 
-  get(session: string): SessionPlace | undefined {
-    return this.#places.get(session);
+  get(session: string): SessionHome | undefined {
+    return this.#homes.get(session);
   }
 
-  entries(): IterableIterator<[string, SessionPlace]> {
-    return this.#places.entries();
+  entries(): IterableIterator<[string, SessionHome]> {
+    return this.#homes.entries();
   }
 
   *recentMoves(): Generator<Move> {
@@ -71,30 +71,30 @@ export class SessionPlaces {
    */
   placed(x: Exchange, to: Worker): Worker | null {
     const nowMs = this.#nowMs();
-    const place = this.#places.get(x.session);
-    if (place === undefined) {
+    const home = this.#homes.get(x.session);
+    if (home === undefined) {
       x.why = x.tried.length > 0 ? 'retry' : 'new';
       this.#open(x.session, to, x.why, nowMs);
       return null;
     }
-    const { worker } = place;
+    const { worker } = home;
     const usual = worker === to ? 'home' : 'moved';
     x.why = x.tried.length > 0 ? 'retry' : usual;
-    place.why = x.why;
-    place.lastMs = nowMs;
-    place.inFlight++;
+    home.why = x.why;
+    home.lastMs = nowMs;
+    home.inFlight++;
     if (worker === to) return null;
-    place.worker = to;
-    place.sinceMs = nowMs;
+    home.worker = to;
+    home.sinceMs = nowMs;
     return worker;
   }
 
   moved(x: Exchange, from: Worker, to: Worker, { reason, savedSecs = 0 }: MoveWhy): void {
-    const place = this.#places.get(x.session)!;
-    const move: Move = { session: x.session, from: from.url, to: to.url, reason, savedSecs, atMs: place.sinceMs };
+    const home = this.#homes.get(x.session)!;
+    const move: Move = { session: x.session, from: from.url, to: to.url, reason, savedSecs, atMs: home.sinceMs };
     x.move = move;
-    place.moves++;
-    place.lastMove = move;
+    home.moves++;
+    home.lastMove = move;
     this.movesByReason.set(reason, (this.movesByReason.get(reason) ?? 0) + 1);
     this.#moves[this.#nextMove] = move;
     this.#nextMove = (this.#nextMove + 1) % MAX_MOVES;
@@ -103,16 +103,16 @@ export class SessionPlaces {
 
   /** The request has ended or failed. */
   released(x: Exchange): void {
-    const place = this.#places.get(x.session);
-    if (place === undefined) return;
+    const home = this.#homes.get(x.session);
+    if (home === undefined) return;
     // The session may have been forgotten and opened again since then.
-    if (place.inFlight > 0) place.inFlight--;
-    place.lastMs = this.#nowMs();
-    if (x.outcome === 'complete') place.turns++;
+    if (home.inFlight > 0) home.inFlight--;
+    home.lastMs = this.#nowMs();
+    if (x.outcome === 'complete') home.turns++;
   }
 
   ended(session: string): void {
-    this.#places.delete(session);
+    this.#homes.delete(session);
   }
 
   /** Forgets sessions that were idle for too long. */
@@ -120,17 +120,17 @@ export class SessionPlaces {
     const ttlMs = this.#ttlMs();
     if (nowMs - this.#sweptMs < ttlMs / SWEEPS_PER_TTL) return;
     this.#sweptMs = nowMs;
-    for (const [session, { inFlight, lastMs }] of this.#places) {
-      if (inFlight === 0 && nowMs - lastMs > ttlMs) this.#places.delete(session);
+    for (const [session, { inFlight, lastMs }] of this.#homes) {
+      if (inFlight === 0 && nowMs - lastMs > ttlMs) this.#homes.delete(session);
     }
   }
 
   #open(session: string, worker: Worker, why: Why, nowMs: number): void {
     const times = { sinceMs: nowMs, lastMs: nowMs };
-    this.#places.set(session, { worker, ...times, turns: 0, inFlight: 1, why, moves: 0, lastMove: null });
-    if (this.#places.size <= MAX_SESSIONS) return;
-    for (const [oldest] of this.#places) {
-      this.#places.delete(oldest);
+    this.#homes.set(session, { worker, ...times, turns: 0, inFlight: 1, why, moves: 0, lastMove: null });
+    if (this.#homes.size <= MAX_SESSIONS) return;
+    for (const [oldest] of this.#homes) {
+      this.#homes.delete(oldest);
       return;
     }
   }

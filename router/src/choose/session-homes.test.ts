@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { exchangeOf, fleetOfSize } from '../../test/harness/policy.ts';
+import { MAX_SESSIONS, SessionHomes } from './session-homes.ts';
+
+function scene(ttlMs = 1_000) {
+  const clock = { nowMs: 0 };
+  const homes = new SessionHomes(
+    () => clock.nowMs,
+    () => ttlMs,
+  );
+  return { clock, homes, ...fleetOfSize(2) };
+}
+
+test('a session is forgotten when it ends, or when it was idle for its time and nothing of it is in flight', () => {
+  const { clock, homes, workers } = scene();
+  const [a] = workers;
+  const x = exchangeOf({ session: 's' });
+  assert.equal(homes.placed(x, a!), null);
+  assert.equal(x.why, 'new');
+  clock.nowMs = 5_000;
+  homes.sweep(clock.nowMs);
+  assert.equal(homes.size, 1, 'its request is in flight');
+  x.outcome = 'complete';
+  homes.released(x);
+  assert.deepEqual([homes.get('s')!.turns, homes.get('s')!.inFlight], [1, 0]);
+  homes.sweep((clock.nowMs = 6_500));
+  assert.equal(homes.size, 0);
+  homes.placed(exchangeOf({ session: 't' }), a!);
+  homes.ended('t');
+  assert.equal(homes.size, 0);
+});
+
+test('however many sessions and moves there are, so many are kept', () => {
+  const { homes, workers } = scene();
+  const [a, b] = workers;
+  for (let i = 0; i < MAX_SESSIONS + 10; i++) homes.placed(exchangeOf({ session: `s${i}` }), a!);
+  assert.equal(homes.size, MAX_SESSIONS);
+  assert.equal(homes.get('s0'), undefined);
+  for (let i = 0; i < 1_005; i++) {
+    const x = exchangeOf({ session: 's500' });
+    const to = i % 2 === 0 ? b! : a!;
+    const from = homes.placed(x, to)!;
+    homes.moved(x, from, to, { reason: i === 1_004 ? 'retry' : 'unhealthy' });
+  }
+  const moves = [...homes.recentMoves()];
+  assert.equal(moves.length, 1_000);
+  assert.deepEqual([moves[0]!.reason, moves[1]!.reason, moves[0]!.to], ['retry', 'unhealthy', b!.url]);
+  assert.equal(homes.get('s500')!.moves, 1_005);
+  assert.deepEqual(
+    [...homes.movesByReason],
+    [
+      ['unhealthy', 1_004],
+      ['retry', 1],
+    ],
+  );
+});
