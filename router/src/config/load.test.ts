@@ -63,6 +63,8 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   decodePolicy: ['random'],
   kvConnector: ['mooncake'],
   storeWait: ['off'],
+  tinkerTrainer: ['http://trainer:8000'],
+  tinkerWeights: ['/ckpt/{model_id}/{checkpoint}'],
 };
 
 /** Text of a flag or variable that is right for the option and differs from its default, and what it comes to. */

@@ -10,11 +10,14 @@ const ranks = { dpAware: true, intraNodeDataParallelSize: 4, decode: ['http://b:
 
 test('what has no effect is named', () => {
   assert.deepEqual(named({ evictionIntervalSecs: 60 }), ['--eviction-interval-secs']);
+  assert.deepEqual(named({ tinkerTrainer: 'http://t:1' }), ['--tinker-trainer']);
+  assert.deepEqual(named({ tinkerWeights: '/ckpt/{checkpoint}' }), ['--tinker-weights']);
   assert.deepEqual(named({ ...ranks, pdDisaggregation: true }), ['--dp-aware', '--intra-node-data-parallel-size']);
 });
 
 test('what has an effect is not', () => {
   assert.deepEqual(named({}), []);
+  assert.deepEqual(named({ tinker: true, tinkerTrainer: 'http://t:1' }), []);
   assert.deepEqual(named({ dpAware: true, intraNodeDataParallelSize: 4 }), []);
   assert.deepEqual(named({ ...ranks, vllmPdDisaggregation: true }), []);
 });

@@ -18,6 +18,12 @@ export function withoutEffect(config: Config): string[] {
   if (config.captureBodies && !captures) {
     lines.push('--capture-bodies has no effect without a plugin that captures: --plugin radix-tree or --capture-chat');
   }
+  for (const [flag, value] of Object.entries({
+    '--tinker-trainer': config.tinkerTrainer,
+    '--tinker-weights': config.tinkerWeights,
+  })) {
+    if (!config.tinker && value !== undefined) lines.push(`${flag} has no effect without --tinker`);
+  }
   return lines;
 }
 

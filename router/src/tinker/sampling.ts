@@ -137,12 +137,14 @@ export class Sampling {
       .then(() => engineRequest(path, sample, source.baseModel, adapter.name));
   }
 
-  /** In the words of vllm-router, so that its users find the same lines. */
+  /** In the words of vllm-router, so that its users find the same lines. The policy consistent_hash logs its own. */
   #logPlacement(x: Exchange, worker: Worker): void {
     const { log, fleet, policyFor } = this.#parts;
     if (x.key?.kind !== 'session' || !log.isLevelEnabled('debug')) return;
     const { source, value } = x.key;
-    const [first = '', ...rest] = policyFor(x).replaceAll('_', ' ');
+    const policy = policyFor(x);
+    if (policy === 'consistent_hash') return;
+    const [first = '', ...rest] = policy.replaceAll('_', ' ');
     log.debug(`Found session key in header '${source.replace('header:', '')}': ${value}`);
     log.debug(
       `${first.toUpperCase()}${rest.join('')} routing: key='${source}:${value}' -> worker='${worker.url}' (index=${fleet.workers.indexOf(worker)})`,

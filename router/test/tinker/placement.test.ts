@@ -34,10 +34,12 @@ test('each key stays at one engine over its turns, keys spread, also over engine
   );
   const placed = new Map<string, Set<string>>();
   for (const { msg } of log.lines) {
-    const found = /^Consistent hash routing: key='header:x-session-id:(\S+)' -> worker='(\S+)' \(index=\d\)$/.exec(msg);
+    const found = /: Consistent hash routing: key='header:x-session-id:(\S+)' -> worker='(\S+)' \(index=\d\)$/.exec(
+      msg,
+    );
     if (found !== null) placed.set(found[1]!, (placed.get(found[1]!) ?? new Set()).add(found[2]!));
   }
   deepEqual([...placed.keys()].toSorted(), Array.from({ length: 16 }, (_, i) => `${session}:${i}`).toSorted());
   ok([...placed.values()].every(({ size }) => size === 1));
-  equal(log.of(`Found session key in header 'x-session-id': ${session}:7`).length, 3);
+  equal(log.of(`consistent_hash: Found session key in header 'x-session-id': ${session}:7`).length, 3);
 });
