@@ -245,6 +245,20 @@ test('a client that repeats a request whose stream was truncated, and keeps a pa
   assertLine(scene, turn, [{ ...said(-2, ids.slice(0, 3)), version: '2' }, second], encode(TOOL));
 });
 
+test('a part of a turn has no token without text at its end: the first bytes of a letter', async () => {
+  const scene = await start();
+  const letters = [...Buffer.from('é日')];
+  const short = letters.slice(0, 4);
+  await scene.ask({ session: 'a', prompt: PROMPT, said: { ...said(-1, short), text: 'é\ufffd', finish: 'length' } });
+  await scene.ask({ session: 'b', prompt: PROMPT, said: said(-2, letters) });
+  for (const session of ['a', 'b']) {
+    const { ids, turn } = await scene.ask({ session, prompt: `${PROMPT}é${TOOL}`, said: said(-3) });
+    assert.deepEqual(ids, [...encode(PROMPT), ...letters.slice(0, 2), ...encode(TOOL)]);
+    assert.equal(turn.isAmbiguous, undefined);
+    assert.equal(scene.turns.find(({ id }) => id === turn.parent)?.session, session);
+  }
+});
+
 test('many sessions at one place stay cheap, and each goes on from its own turn', async () => {
   const scene = await start();
   const names = Array.from({ length: 1_000 }, (_, n) => `s${n}`);

@@ -191,7 +191,9 @@ function insideOwn({ inside, own: { best } }: Search, session: KnownSession): Te
     if (textBytes <= (best?.textBytes ?? 0) || found.length === MAX_INSIDE) break;
     if (own !== best || !node.isSampled) continue;
     const part = partOf({ node, at }, session, after);
-    const kept = part === null ? 0 : part.keeps - node.depth;
+    let kept = part === null ? 0 : part.keeps - node.depth;
+    // The client may as well have nothing of a token without text: it may be the first byte of a letter.
+    while (kept > 0 && node.pieceAt(kept - 1).length === 0) kept--;
     if (kept > 0) found.push({ node, at: kept, textBytes: textBytes - node.textBefore(at) + node.textBefore(kept) });
   }
   // The same text may be the beginning of several turns with other ids.
