@@ -65,6 +65,7 @@ import { Plugins } from './phases/chain.ts';
 import type { Exchange } from './exchange.ts';
 import type { Plugin } from './plugin.ts';
 import { startPlugins } from './plugins/start.ts';
+import { recorderPlugins } from './trajectory/plugins.ts';
 import { startTrajectories } from './trajectory/trajectories.ts';
 import { TICK_MS } from './wire/listener.ts';
 import { RetryBudget } from './wire/request-body.ts';
@@ -175,7 +176,8 @@ async function assemble(
   const tinkerParts = { live, fleet, dispatch, log, policyFor, models: () => models, state: store };
   const tinker = config.tinker ? (await import('./tinker/tinker.ts')).startTinker(tinkerParts) : null;
   const given = [...(parts.plugins ?? []), ...(tinker?.plugins ?? []), ...(trajectories?.plugins ?? [])];
-  const pluginRoom = await startPlugins(given, { live, fleet, dispatch, meters, log, trajectories });
+  const builtIns = recorderPlugins(trajectories);
+  const pluginRoom = await startPlugins(given, { live, fleet, dispatch, meters, log, builtIns });
   closers.add(() => pluginRoom.close());
 
   // Who serves a request.
@@ -264,7 +266,7 @@ async function assemble(
     homes,
     requests: () => pipeline.underWay,
     sessionHeaders: () => live.current.sessionHeaders,
-    trajectories,
+    record: trajectories,
   });
   const isOwn = ownPathTest(app);
   pluginRoom.endpoints.addTo(app);

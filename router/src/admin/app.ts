@@ -1,14 +1,12 @@
 import { Hono } from 'hono';
 import type { MetricsText } from '../observe/metrics-server.ts';
 import { pathTest } from '../plugins/path-test.ts';
-import type { Trajectories } from '../trajectory/trajectories.ts';
 import { openApi } from './endpoints.ts';
 import { addWaitIdle } from './wait-idle.ts';
 import { type OverviewContext, addOverviewRoutes } from './overview.ts';
 import { type PolicyControl, addPolicyRoutes } from './policies.ts';
-import { addSessionRoutes } from './sessions.ts';
+import { type SessionRecord, addSessionRoutes } from './sessions.ts';
 import { addUrlRoutes } from './workers/by-url.ts';
-import { addTrajectoryRoutes } from './trajectories/routes.ts';
 import type { WorkersContext } from './workers/context.ts';
 import { addProbes } from './workers/probes.ts';
 import { addRestRoutes } from './workers/rest.ts';
@@ -18,7 +16,7 @@ export interface AdminContext extends WorkersContext, OverviewContext {
   readonly metricsText: MetricsText;
   readonly policies: PolicyControl;
   /** null: nothing is captured. */
-  readonly trajectories: Trajectories | null;
+  readonly record: SessionRecord | null;
 }
 
 /** The router's own endpoints: probes, metrics, fleet, policies. Everything else goes to the engines. */
@@ -32,12 +30,10 @@ export function createAdminApp(context: AdminContext): Hono {
   app.get('/openapi.json', (c) => c.json(openApi()));
   addUrlRoutes(app, context);
   addRestRoutes(app, context);
-  const { trajectories } = context;
   addPolicyRoutes(app, context.policies);
-  addSessionRoutes(app, (session) => context.policies.endSession(session), trajectories?.ledger ?? null);
+  addSessionRoutes(app, (session) => context.policies.endSession(session), context.record);
   addOverviewRoutes(app, context);
   addWaitIdle(app, context.fleet);
-  if (trajectories !== null) addTrajectoryRoutes(app, trajectories.ledger);
 
   app.notFound((c) => {
     const ownPaths = new Set(app.routes.map(({ path }) => path));

@@ -2,7 +2,6 @@ import type { Context, Hono } from 'hono';
 import { z } from 'zod';
 import type { Exchange } from '../exchange.ts';
 import { errorTable } from '../kit/errors.ts';
-import type { Ledger } from '../trajectory/ledger.ts';
 import { parseJson } from './parse-json.ts';
 
 const MAX_LABELS = 64;
@@ -25,12 +24,25 @@ const ending = z.looseObject({
 
 type Ending = z.infer<typeof ending>;
 
-/** The ends of sessions. @param ledger null: nothing is captured */
+/** What is recorded of sessions. */
+export interface SessionRecord {
+  /** Records the end of a session. @returns how many sessions of that name are on record */
+  end(end: {
+    readonly session: string;
+    readonly tenant?: string;
+    readonly reward?: number | null;
+    readonly labels?: readonly string[];
+  }): Promise<number>;
+  /** Removes a chat session. @returns whether there was one */
+  remove(session: string, tenant: string): Promise<boolean>;
+}
+
+/** The ends of sessions. @param record null: nothing is captured */
 export function addSessionRoutes(
   app: Hono,
   /** @returns whether any policy knew the session */
   endForPolicies: (session: string) => boolean,
-  ledger: Ledger | null,
+  record: SessionRecord | null,
 ): void {
   const exchangeOf = (c: Context): Exchange | undefined => (c.env as { exchange?: Exchange } | undefined)?.exchange;
 
@@ -49,7 +61,7 @@ export function addSessionRoutes(
       const tenant = tenantOf(c);
       const end = { session, ...(tenant === undefined ? {} : { tenant }) };
       const said = { ...(reward === undefined ? {} : { reward }), ...(labels === undefined ? {} : { labels }) };
-      kept = (await ledger?.ask('sessionEnded', { ...end, ...said })) ?? 0;
+      kept = (await record?.end({ ...end, ...said })) ?? 0;
     } catch (error) {
       // Policies know of the end, and that is all that a client without an outcome wants.
       if (!hasOutcome) return c.json({ status: 'ok', session_id: session, known: isKnown });
@@ -87,7 +99,7 @@ export function addSessionRoutes(
     const session = c.req.param('id');
     const ended = await finish(c, session, {});
     const tenant = exchangeOf(c)?.tenant ?? '';
-    const isRemoved = await ledger?.ask('chatRemove', { session, tenant });
+    const isRemoved = await record?.remove(session, tenant);
     return isRemoved === true ? c.body(null, 204) : ended;
   });
 }

@@ -4,7 +4,6 @@ import type { Fleet } from '../fleet/fleet.ts';
 import type { Dispatch } from '../listen/dispatch.ts';
 import type { Logger } from '../observe/log.ts';
 import type { PluginPhases } from '../plugin.ts';
-import type { Trajectories } from '../trajectory/trajectories.ts';
 import type { PluginMetrics } from './plugin-metrics.ts';
 
 /** What checks a plugin's options: a zod schema, of any release. */
@@ -32,8 +31,6 @@ export interface PluginContext {
   readonly fleet: Fleet;
   /** Sends a request of the plugin's own through the router, once the router has started. */
   readonly dispatch: Dispatch;
-  /** What keeps trajectories and has the tokenizer; null where neither `--tokenizer-path` nor `--store` is given. */
-  readonly trajectories: Trajectories | null;
   /** Metrics of its own, on the router's page. */
   readonly metrics: PluginMetrics;
 }
@@ -46,3 +43,6 @@ export interface PluginDefinition<Options = unknown> {
   readonly options?: OptionsSchema<Options> | ((zod: typeof z) => OptionsSchema<Options>);
   create(options: Options, context: PluginContext): PluginPhases | Promise<PluginPhases>;
 }
+
+/** Plugins that come with the router, by name. One that no entry of `--plugin` names is not even loaded. */
+export type BuiltIns = Readonly<Record<string, () => Promise<PluginDefinition>>>;

@@ -2,7 +2,10 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { folderOf, moduleOf } from '../../test/harness/plugin-module.ts';
+import { recorderPlugins } from '../trajectory/plugins.ts';
 import { loadPlugin } from './load.ts';
+
+const load = (entry: string) => loadPlugin(entry, recorderPlugins(null));
 
 /** Loads an entry as a router that was started in this folder. */
 async function loadIn(t: TestContext, folder: string, entry: string) {
@@ -10,7 +13,7 @@ async function loadIn(t: TestContext, folder: string, entry: string) {
   t.after(() => process.chdir(before));
   process.chdir(folder);
   try {
-    return await loadPlugin(entry);
+    return await load(entry);
   } finally {
     process.chdir(before);
   }
@@ -73,7 +76,7 @@ test('what can not be had is refused in words', async (t) => {
     ['(', /mine\.ts" can't be loaded: .*\(line \d+\)$/],
     ['(() => { throw new Error("on its own"); })()', /can't be loaded: on its own \(line 1\)$/],
   ] as const) {
-    await assert.rejects(loadPlugin(moduleOf(t, text)), words, text);
+    await assert.rejects(load(moduleOf(t, text)), words, text);
   }
   const script = folderOf(t, { 'mine.mjs': '\nexport default {\n  name: "x",,\n};' });
   await assert.rejects(loadIn(t, script, './mine.mjs'), /can't be loaded: Unexpected token ',' \(line 3\)$/);
@@ -88,8 +91,8 @@ test('options are checked by its schema, and a wrong one is named', async (t) =>
       create: () => ({}),
     }`,
   );
-  assert.deepEqual((await loadPlugin(path)).options, { limit: 4 });
-  assert.deepEqual((await loadPlugin(`${path}:{"limit": 8, "of": {"a": "x, :{"}}`)).options, {
+  assert.deepEqual((await load(path)).options, { limit: 4 });
+  assert.deepEqual((await load(`${path}:{"limit": 8, "of": {"a": "x, :{"}}`)).options, {
     limit: 8,
     of: { a: 'x, :{' },
   });
@@ -100,7 +103,7 @@ test('options are checked by its schema, and a wrong one is named', async (t) =>
     ['{"limit":8', /its options are no JSON: /],
     ['{limit:8}', /its options are no JSON: /],
   ] as const) {
-    await assert.rejects(loadPlugin(`${path}:${text}`), words, text);
+    await assert.rejects(load(`${path}:${text}`), words, text);
   }
   for (const [schema, words] of [
     [
@@ -109,10 +112,10 @@ test('options are checked by its schema, and a wrong one is named', async (t) =>
     ],
     ['() => 5', /mine\.ts" has options that are no zod schema/],
   ] as const) {
-    await assert.rejects(loadPlugin(moduleOf(t, `{ name: 'mine', options: ${schema}, create: () => ({}) }`)), words);
+    await assert.rejects(load(moduleOf(t, `{ name: 'mine', options: ${schema}, create: () => ({}) }`)), words);
   }
   const without = moduleOf(t, EMPTY);
-  await assert.rejects(loadPlugin(`${without}:{"limit":8}`), /takes no options/);
+  await assert.rejects(load(`${without}:{"limit":8}`), /takes no options/);
 });
 
 test('a schema of the module’s own does as well', async (t) => {
@@ -129,6 +132,6 @@ test('a schema of the module’s own does as well', async (t) => {
       create: () => ({}),
     }`,
   );
-  await assert.rejects(loadPlugin(path), /option "limit": is needed/);
-  assert.deepEqual((await loadPlugin(`${path}:{"limit":1}`)).options, { limit: 1 });
+  await assert.rejects(load(path), /option "limit": is needed/);
+  assert.deepEqual((await load(`${path}:{"limit":1}`)).options, { limit: 1 });
 });

@@ -3,8 +3,12 @@ import { createRequire } from 'node:module';
 import { dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
 import { importDefault, messageOf } from '../config/user-module.ts';
-import { builtIns, pythonNames } from './built-in.ts';
-import type { OptionsSchema, PluginDefinition } from './definition.ts';
+import type { BuiltIns, OptionsSchema, PluginDefinition } from './definition.ts';
+
+/** What replaces the middleware of other routers: built-in plugins by the names that Python has for them. */
+const pythonNames: Readonly<Record<string, string>> = {
+  'slime.router.middleware_hub.radix_tree_middleware.RadixTreeMiddleware': 'radix-tree',
+};
 
 const GUIDE = 'see docs/guides/write-a-plugin.md';
 
@@ -17,14 +21,14 @@ export interface WantedPlugin {
 }
 
 /** Finds what an entry of `--plugin` names and checks its options. Throws, in words for the user, when it can't be had. */
-export async function loadPlugin(entry: string): Promise<WantedPlugin> {
+export async function loadPlugin(entry: string, builtIns: BuiltIns): Promise<WantedPlugin> {
   const at = entry.indexOf(':{');
   const source = at < 0 ? entry : entry.slice(0, at);
-  const definition = await find(source);
+  const definition = await find(source, builtIns);
   return { source, definition, options: optionsOf(source, definition, at < 0 ? null : entry.slice(at + 1)) };
 }
 
-async function find(source: string): Promise<PluginDefinition> {
+async function find(source: string, builtIns: BuiltIns): Promise<PluginDefinition> {
   const name = Object.hasOwn(pythonNames, source) ? pythonNames[source]! : source;
   if (Object.hasOwn(builtIns, name)) return builtIns[name]!();
   if (isPath(source)) return checked(source, await importDefault('plugin', source));

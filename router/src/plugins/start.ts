@@ -6,9 +6,9 @@ import type { Dispatch } from '../listen/dispatch.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Meters } from '../observe/meters.ts';
 import type { Plugin, PluginPhases } from '../plugin.ts';
-import type { Trajectories } from '../trajectory/trajectories.ts';
 import { type OnPluginFault, guardPlugin } from '../phases/guard.ts';
 import { labelOf, memberNames } from '../phases/table.ts';
+import type { BuiltIns } from './definition.ts';
 import { loadPlugin } from './load.ts';
 import { PluginEndpoints } from './endpoints.ts';
 import { PluginMetrics, pluginMetricsText } from './plugin-metrics.ts';
@@ -19,7 +19,7 @@ export interface PluginSurroundings {
   readonly dispatch: Dispatch;
   readonly meters: Meters;
   readonly log: Logger;
-  readonly trajectories: Trajectories | null;
+  readonly builtIns: BuiltIns;
 }
 
 /** Plugins that are at work. */
@@ -44,7 +44,7 @@ const NOTICE_MS = 10_000;
  */
 export async function startPlugins(
   given: readonly Plugin[],
-  { live, fleet, dispatch, meters, log, trajectories }: PluginSurroundings,
+  { live, fleet, dispatch, meters, log, builtIns }: PluginSurroundings,
 ): Promise<PluginRoom> {
   const { plugin: entries, dataDir = null } = live.current;
   const options = live.of(({ pluginTimeoutMs: timeoutMs }) => ({ timeoutMs }));
@@ -62,7 +62,7 @@ export async function startPlugins(
   const names = new Set<string>();
   try {
     for (const entry of wanted(entries, live.current.captureChat)) {
-      const { source, definition, options: own } = await loadPlugin(entry);
+      const { source, definition, options: own } = await loadPlugin(entry, builtIns);
       const { name } = definition;
       if (names.has(name)) throw new Error(`The plugin "${source}" is named "${name}", as another one is.`);
       names.add(name);
@@ -72,7 +72,6 @@ export async function startPlugins(
         config: live.current,
         fleet,
         dispatch,
-        trajectories,
         metrics,
       };
       let made: PluginPhases;

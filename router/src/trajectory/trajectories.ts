@@ -5,6 +5,7 @@ import { sessionOf } from '../classify/routing-keys.ts';
 import type { Observer } from '../observe/observer.ts';
 import type { Plugin } from '../plugin.ts';
 import type { VersionLabels } from '../fleet/version-labels.ts';
+import { addTrajectoryRoutes } from './routes.ts';
 import { CallRecorder } from './calls/call-recorder.ts';
 import { AnswerCapture, type AnswerCaptureParts } from './capture/answer-capture.ts';
 import { ExpertsRoad, ExpertsTap } from './capture/experts-tap.ts';
@@ -168,9 +169,28 @@ export class Trajectories {
     return this.ledger.turnEnded(turn, this.storesFirst);
   }
 
-  /** What captures, and what ends the thread after the last exchange. */
+  /** Records the end of a session. @returns how many sessions of that name are on record */
+  end(end: SessionEnd): Promise<number> {
+    return this.ledger.ask('sessionEnded', end);
+  }
+
+  /** Removes a chat session. @returns whether there was one */
+  remove(session: string, tenant: string): Promise<boolean> {
+    return this.ledger.ask('chatRemove', { session, tenant });
+  }
+
+  /** What captures, what answers `/trajectories`, and what ends the thread after the last exchange. */
   get plugins(): readonly Plugin[] {
-    return [{ name: 'trajectories', appliesTo: () => false, close: () => this.close() }, ...this.calls.plugins];
+    const routes: Plugin['routes'] = ({ forClients }) => addTrajectoryRoutes(forClients, this.ledger);
+    // A list of millions of turns, after an export, takes the thread minutes.
+    const own: Plugin = {
+      name: 'trajectories',
+      appliesTo: () => false,
+      routes,
+      close: () => this.close(),
+      timeoutMs: 600_000,
+    };
+    return [own, ...this.calls.plugins];
   }
 
   /** As of about a second ago. */
@@ -199,7 +219,7 @@ export class Trajectories {
 
   /** The client has its answer already: where the end can't be kept, the log says so. */
   #sessionEnded(end: SessionEnd): void {
-    this.ledger.ask('sessionEnded', end).catch((error: unknown) => {
+    this.end(end).catch((error: unknown) => {
       const count = ++this.#unkeptEnds;
       if ((count & (count - 1)) !== 0) return;
       const detail = { error: (error as Error).message, session: end.session, count };

@@ -41,7 +41,7 @@ test('every route in the source is listed', async (t) => {
   assert.deepEqual(document, JSON.parse(JSON.stringify(openApi())));
   const source = join(import.meta.dirname, '../../src');
   const files = readdirSync(source, { recursive: true, encoding: 'utf8' }).filter((file) =>
-    /^(admin|plugins|tinker)\/.*(?<!\.test)\.ts$/.test(file),
+    /^(admin|plugins|tinker|trajectory|recorder)\/.*(?<!\.test)\.ts$/.test(file),
   );
   const routes = files.flatMap((file) =>
     [...readFileSync(join(source, file), 'utf8').matchAll(/\.(get|post|put|patch|delete)\(\s*'(\/[^']+)'/g)].map(

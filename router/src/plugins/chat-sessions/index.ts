@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { defaultMemoryBytes } from '../../trajectory/memory-limit.ts';
+import type { Trajectories } from '../../trajectory/trajectories.ts';
 import type { PluginDefinition } from '../definition.ts';
 import { SameTokens } from '../same-tokens/same-tokens.ts';
 import { ChatSessions, type ChatSessionsOptions } from './chat-sessions.ts';
@@ -31,10 +32,10 @@ const options = z.strictObject({
 });
 
 /** Chats with exact tokens: see docs/guides/chat-sessions.md. */
-export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
+export const chatSessions = (trajectories: Trajectories | null): PluginDefinition<ChatSessionsOptions> => ({
   name: 'chat-sessions',
   options,
-  async create(own, { config, fleet, trajectories, log, metrics }) {
+  async create(own, { config, fleet, log, metrics }) {
     if (config.tokenizerPath === undefined || trajectories === null) {
       throw new Error("it needs the model's tokenizer: --tokenizer-path");
     }
@@ -69,4 +70,4 @@ export const chatSessions: PluginDefinition<ChatSessionsOptions> = {
       close: () => sameTokens.close(),
     };
   },
-};
+});

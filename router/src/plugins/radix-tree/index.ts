@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { machineMemory } from '../../trajectory/memory-limit.ts';
+import type { Trajectories } from '../../trajectory/trajectories.ts';
 import type { PluginDefinition } from '../definition.ts';
 import { SameTokens } from '../same-tokens/same-tokens.ts';
 import { LossWatch } from './loss-watch.ts';
@@ -14,10 +15,10 @@ const options = z.strictObject({
 });
 
 /** The radix tree of tokens: see docs/guides/exact-tokens.md. */
-export const radixTree: PluginDefinition<RadixTreeOptions> = {
+export const radixTree = (trajectories: Trajectories | null): PluginDefinition<RadixTreeOptions> => ({
   name: 'radix-tree',
   options,
-  async create(own, { config, fleet, trajectories, log, metrics }) {
+  async create(own, { config, fleet, log, metrics }) {
     if (config.tokenizerPath === undefined || trajectories === null) {
       throw new Error("it needs the model's tokenizer: --tokenizer-path");
     }
@@ -50,4 +51,4 @@ export const radixTree: PluginDefinition<RadixTreeOptions> = {
       },
     };
   },
-};
+});

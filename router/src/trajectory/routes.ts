@@ -1,10 +1,10 @@
 import type { Context, Hono } from 'hono';
 import { z } from 'zod';
-import type { Exchange } from '../../exchange.ts';
-import { formatNames, formats } from '../../trajectory/export/formats.ts';
-import type { ExportOrder } from '../../trajectory/export/export-calls.ts';
-import type { Ledger } from '../../trajectory/ledger.ts';
-import { readSince } from '../../trajectory/since.ts';
+import type { Exchange } from '../exchange.ts';
+import { formatNames, formats } from './export/formats.ts';
+import type { ExportOrder } from './export/export-calls.ts';
+import type { Ledger } from './ledger.ts';
+import { readSince } from './since.ts';
 
 const page = {
   limit: z.coerce.number().int().min(1).max(1_000).default(100),
