@@ -13,8 +13,8 @@ import { controls } from '../router/src/engines/controls.ts';
 import { errorTable } from '../router/src/kit/errors.ts';
 import { metrics } from '../router/src/observe/metrics.ts';
 import { phases } from '../router/src/phases/table.ts';
-import { chatMetrics } from '../router/src/plugins/chat-sessions/metrics.ts';
-import { treeCounters, treeFailures, treeGauges } from '../router/src/plugins/radix-tree/metrics.ts';
+import { chatMetrics } from '../router/src/recorder/tap/chat-sessions/metrics.ts';
+import { treeCounters, treeFailures, treeGauges } from '../router/src/recorder/tap/radix-tree/metrics.ts';
 
 /** Writes `docs/reference/` from the tables in the code: `npm run docs`. A test fails when they differ. */
 

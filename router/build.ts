@@ -19,7 +19,7 @@ const entries = [
   'sim/process',
   'forward/bodies-in-thread',
   'tinker/samples-in-thread',
-  'trajectory/ledger-in-thread',
+  'recorder/thread/recorder-in-thread',
 ];
 
 interface Manifest {

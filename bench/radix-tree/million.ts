@@ -1,7 +1,7 @@
 // A million trajectories in one forest: fails if its memory exceeds the limit at any tenth of them. `node
 // bench/radix-tree/million.ts [inserts]`
 import { memoryUsed } from '../../router/test/harness/memory-used.ts';
-import { TokenForest } from '../../router/src/trajectory/tree/forest.ts';
+import { TokenForest } from '../../router/src/recorder/thread/tree/forest.ts';
 import { machine } from '../machine.ts';
 
 const inserts = Number(process.argv[2] ?? 1_000_000);

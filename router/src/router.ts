@@ -65,8 +65,8 @@ import { Plugins } from './phases/chain.ts';
 import type { Exchange } from './exchange.ts';
 import type { Plugin } from './plugin.ts';
 import { startPlugins } from './plugins/start.ts';
-import { recorderPlugins } from './trajectory/plugins.ts';
-import { startTrajectories } from './trajectory/trajectories.ts';
+import { recorderPlugins } from './recorder/plugins.ts';
+import { startTrajectories } from './recorder/tap/recorder.ts';
 import { TICK_MS } from './wire/listener.ts';
 import { RetryBudget } from './wire/request-body.ts';
 

@@ -3,11 +3,12 @@ import { createWriteStream } from 'node:fs';
 import { once } from 'node:events';
 import type { Writable } from 'node:stream';
 import { ConfigError } from '../config/load.ts';
-import { type ExportFormat, exportBytes, formatNames } from '../trajectory/export/formats.ts';
-import { type ExportProgress, noProgress } from '../trajectory/export/walk.ts';
-import { readSince } from '../trajectory/since.ts';
-import { openToRead } from '../trajectory/store/open.ts';
-import type { TrajectoryStore } from '../trajectory/store/store.ts';
+import { type ExportFormat, formatNames } from '../recorder/shared/export-formats.ts';
+import { exportBytes } from '../recorder/thread/export/formats.ts';
+import { type ExportProgress, noProgress } from '../recorder/thread/export/walk.ts';
+import { readSince } from '../recorder/tap/since.ts';
+import { openToRead } from '../recorder/thread/store/open.ts';
+import type { TrajectoryStore } from '../recorder/thread/store/store.ts';
 
 export interface ExportFlags {
   readonly format: string;

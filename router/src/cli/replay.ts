@@ -1,6 +1,6 @@
 import { ConfigError } from '../config/load.ts';
-import { type RecordedCall, type Recording, readRecording } from '../trajectory/replay/recording.ts';
-import { type Replayed, type Verdict, replay } from '../trajectory/replay/replay.ts';
+import { type RecordedCall, type Recording, readRecording } from '../recorder/replay/recording.ts';
+import { type Replayed, type Verdict, replay } from '../recorder/replay/replay.ts';
 
 export interface ReplayFlags {
   readonly against: string;

@@ -22,8 +22,8 @@ const order = [
   'observe',
   'pipeline.ts stages.ts ends.ts',
   'listen',
-  'trajectory',
   'plugins',
+  'recorder',
   'swap',
   'tinker',
   'admin',
@@ -75,6 +75,45 @@ test('only the pipeline and the composition root know the forwarder', () => {
 test('the simulated engine is started by the demo and the sim verb only', () => {
   const users = sources.filter((file) => !file.startsWith('sim/') && importsOf(file).some((f) => f.startsWith('sim/')));
   assert.deepEqual(users, ['cli/sim.ts']);
+});
+
+/** Imports of values: those of types alone are gone at run time. */
+function valueImportsOf(file: string): string[] {
+  const text = readFileSync(join(source, file), 'utf8');
+  return [...text.matchAll(/^(?:import|export)\s+(?!type\b)(.*?)\s*from\s+'(\.[^']+)';$/gms)]
+    .filter(([, names]) => !/^\{(?:\s*type [^,}]+,?)+\s*\}$/.test(names!))
+    .map(([, , path]) => relative(source, resolve(dirname(join(source, file)), path!)));
+}
+
+test('the router reaches the recorder through its plugins; tools read its stores and tokenizers', () => {
+  const users = sources.filter(
+    (file) => !file.startsWith('recorder/') && importsOf(file).some((imported) => imported.startsWith('recorder/')),
+  );
+  const tools = users.filter((file) => file.startsWith('cli/') || file === 'sim/tokenizer-files.ts');
+  assert.deepEqual(
+    users.filter((file) => !tools.includes(file)),
+    ['router.ts'],
+  );
+  assert.deepEqual(
+    importsOf('router.ts')
+      .filter((imported) => imported.startsWith('recorder/'))
+      .toSorted(),
+    ['recorder/plugins.ts', 'recorder/tap/recorder.ts'],
+  );
+});
+
+test('code of the recorder runs on the thread that its folder names', () => {
+  const sides = { tap: ['thread', 'replay'], thread: ['tap', 'replay'], shared: ['tap', 'thread', 'replay'] };
+  for (const [side, others] of Object.entries(sides)) {
+    const files = sources.filter((file) => file.startsWith(`recorder/${side}/`));
+    assert.ok(files.flatMap(valueImportsOf).length > 5, side);
+    const wrong = files.flatMap((file) =>
+      valueImportsOf(file)
+        .filter((imported) => others.some((other) => imported.startsWith(`recorder/${other}/`)))
+        .map((imported) => `${file} → ${imported}`),
+    );
+    assert.deepEqual(wrong, []);
+  }
 });
 
 test('files are small, shallow and named for what they are', () => {

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { toJsonl } from '../../src/trajectory/export/jsonl.ts';
-import { noProgress, walk } from '../../src/trajectory/export/walk.ts';
-import { turnJson } from '../../src/trajectory/export/turn-json.ts';
-import { MemoryStore } from '../../src/trajectory/store/memory.ts';
-import type { Turn } from '../../src/trajectory/turn.ts';
+import { toJsonl } from '../../src/recorder/thread/export/jsonl.ts';
+import { noProgress, walk } from '../../src/recorder/thread/export/walk.ts';
+import { turnJson } from '../../src/recorder/thread/export/turn-json.ts';
+import { MemoryStore } from '../../src/recorder/thread/store/memory.ts';
+import type { Turn } from '../../src/recorder/shared/turn.ts';
 import { turnOf } from '../harness/turns.ts';
 
 const PAGE = join(import.meta.dirname, '../../../docs/reference/trajectory-fields.md');

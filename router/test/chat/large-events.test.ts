@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
 import { endOfTurn } from '../../src/sim/tokenizer.ts';
-import { FromCompletion } from '../../src/trajectory/chat/from-completion.ts';
+import { FromCompletion } from '../../src/recorder/shared/from-completion.ts';
 import type { ChatRecord } from '../harness/chat-scene.ts';
 import { STREAM_HEAD, startEngine } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';

@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
 import { decode, endOfTurn } from '../../src/sim/tokenizer.ts';
-import { type CaptureOptions, captureCalls } from '../../src/trajectory/capture/capture-calls.ts';
-import { MemoryStore } from '../../src/trajectory/store/memory.ts';
-import { TurnWriter } from '../../src/trajectory/store/writer.ts';
-import type { Turn } from '../../src/trajectory/turn.ts';
+import { type CaptureOptions, captureCalls } from '../../src/recorder/thread/capture/capture-calls.ts';
+import { MemoryStore } from '../../src/recorder/thread/store/memory.ts';
+import { TurnWriter } from '../../src/recorder/thread/store/writer.ts';
+import type { Turn } from '../../src/recorder/shared/turn.ts';
 
 /** The folder of the simulated engine's tokenizer, removed after the file's tests. */
 export function tokenizerFolder(): string {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
-import { ledgerCalls } from '../../src/trajectory/ledger-calls.ts';
-import type { LedgerOptions } from '../../src/trajectory/ledger.ts';
-import type { Turn } from '../../src/trajectory/turn.ts';
+import { ledgerCalls } from '../../src/recorder/thread/recorder-calls.ts';
+import type { LedgerOptions } from '../../src/recorder/tap/recorder-thread.ts';
+import type { Turn } from '../../src/recorder/shared/turn.ts';
 import { decode, endOfTurn } from '../../src/sim/tokenizer.ts';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
 import { temporaryFolder } from './temporary-folder.ts';

@@ -1,4 +1,4 @@
-import type { TurnEnd } from '../../src/trajectory/tree/mark.ts';
+import type { TurnEnd } from '../../src/recorder/thread/tree/mark.ts';
 
 /** The end of a turn that continues none. */
 export const turnEnd = (parts: Partial<TurnEnd>): TurnEnd => ({

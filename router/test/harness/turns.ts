@@ -1,4 +1,4 @@
-import type { Turn } from '../../src/trajectory/turn.ts';
+import type { Turn } from '../../src/recorder/shared/turn.ts';
 
 let made = 0;
 

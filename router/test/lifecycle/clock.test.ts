@@ -15,7 +15,7 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
     'choose/policies/sticky-least-loaded.ts',
     'choose/rollout/homes.ts',
     'fleet/health-watch.ts',
-    'trajectory/store/expiry.ts',
+    'recorder/thread/store/expiry.ts',
   ];
   // A retry-after may be a date of the wall clock; what it asks for is bounded.
   // When a worker was checked last is shown as a date.
@@ -23,14 +23,14 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
   // The metric process_start_time_seconds is a time of the wall clock.
   // Turns say when they began, and can be asked for by that; nothing is timed by it.
   const trajectories = [
-    'admin/trajectories/routes.ts',
+    'recorder/tap/routes.ts',
     'cli/export.ts',
-    'trajectory/capture/experts-files.ts',
+    'recorder/thread/capture/experts-files.ts',
     // How long ago a turn of an earlier process was used: from then on the other clock counts.
-    'trajectory/capture/restore.ts',
-    'trajectory/capture/turn-id.ts',
-    'trajectory/session-calls.ts',
-    'trajectory/turn.ts',
+    'recorder/thread/capture/restore.ts',
+    'recorder/thread/capture/turn-id.ts',
+    'recorder/thread/session-calls.ts',
+    'recorder/shared/turn.ts',
   ];
   assert.deepEqual(
     users.toSorted(),

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { loadTokenizer } from '../../src/trajectory/tokens/load-tokenizer.ts';
+import { loadTokenizer } from '../../src/recorder/thread/tokens/load-tokenizer.ts';
 import { readSamples } from '../harness/safetensors.ts';
 import { call } from './call.ts';
 import { type Engine, startSglang, startVllm } from './engines.ts';

@@ -7,7 +7,7 @@ import type { SimOptions } from '../../src/sim/sim-options.ts';
 import type { FinishedRecord } from '../../src/sim/sequence.ts';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
 import type { RouterParts } from '../../src/router.ts';
-import { readRecording } from '../../src/trajectory/replay/recording.ts';
+import { readRecording } from '../../src/recorder/replay/recording.ts';
 import { turnout } from '../cli/turnout.ts';
 import { startRespServer } from '../harness/resp-server.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';

@@ -4,8 +4,8 @@ import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import type { Router } from '../../src/router.ts';
-import { SqliteStore } from '../../src/trajectory/store/sqlite.ts';
-import type { Turn } from '../../src/trajectory/turn.ts';
+import { SqliteStore } from '../../src/recorder/thread/store/sqlite.ts';
+import type { Turn } from '../../src/recorder/shared/turn.ts';
 import { connectClient, request, send } from '../harness/client.ts';
 import { startRespServer } from '../harness/resp-server.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
@@ -290,7 +290,7 @@ test('with --store-max-age-secs old sessions go by themselves, with their files'
 
 test('two routers share a store in Redis', async (t) => {
   const { url: store } = await startRespServer(t);
-  const writer = (await import('../../src/trajectory/store/redis.ts')).RedisStore;
+  const writer = (await import('../../src/recorder/thread/store/redis.ts')).RedisStore;
   const direct = await writer.open(store, true);
   await direct.put([turnOf({ session: 'a' })]);
   direct.close();

@@ -6,7 +6,7 @@ import { get } from 'node:http';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import type { Plugin } from '../../src/plugin.ts';
-import { ExpertsRoad, ExpertsTap } from '../../src/trajectory/capture/experts-tap.ts';
+import { ExpertsRoad, ExpertsTap } from '../../src/recorder/tap/experts-tap.ts';
 import type { Router } from '../../src/router.ts';
 import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
 import { encode } from '../../src/sim/tokenizer.ts';

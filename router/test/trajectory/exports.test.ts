@@ -6,11 +6,12 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { parquetReadObjects } from 'hyparquet';
-import { type ExportFormat, exportBytes } from '../../src/trajectory/export/formats.ts';
-import { assemble } from '../../src/trajectory/export/trajectory.ts';
-import { type ExportQuery, noProgress } from '../../src/trajectory/export/walk.ts';
-import { MemoryStore } from '../../src/trajectory/store/memory.ts';
-import type { Turn } from '../../src/trajectory/turn.ts';
+import type { ExportFormat } from '../../src/recorder/shared/export-formats.ts';
+import { exportBytes } from '../../src/recorder/thread/export/formats.ts';
+import { assemble } from '../../src/recorder/thread/export/trajectory.ts';
+import { type ExportQuery, noProgress } from '../../src/recorder/thread/export/walk.ts';
+import { MemoryStore } from '../../src/recorder/thread/store/memory.ts';
+import type { Turn } from '../../src/recorder/shared/turn.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { turnOf } from '../harness/turns.ts';
 

@@ -5,12 +5,12 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { SESSION_IDLE_MS } from '../../src/trajectory/memory-limit.ts';
-import { MemoryStore } from '../../src/trajectory/store/memory.ts';
-import { openStore, openToRead } from '../../src/trajectory/store/open.ts';
-import { RedisStore } from '../../src/trajectory/store/redis.ts';
-import type { NewestQuery, SessionQuery, TrajectoryStore } from '../../src/trajectory/store/store.ts';
-import type { Turn, TurnQuery } from '../../src/trajectory/turn.ts';
+import { SESSION_IDLE_MS } from '../../src/recorder/shared/memory-limit.ts';
+import { MemoryStore } from '../../src/recorder/thread/store/memory.ts';
+import { openStore, openToRead } from '../../src/recorder/thread/store/open.ts';
+import { RedisStore } from '../../src/recorder/thread/store/redis.ts';
+import type { NewestQuery, SessionQuery, TrajectoryStore } from '../../src/recorder/thread/store/store.ts';
+import type { Turn, TurnQuery } from '../../src/recorder/shared/turn.ts';
 import { startRespServer } from '../harness/resp-server.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { turnOf } from '../harness/turns.ts';
@@ -346,12 +346,12 @@ test('memory evicts sessions that are over before all others: idle for an hour, 
 test('a router that was killed left a file that the next one goes on with', async (t) => {
   const dataDir = temporaryFolder(t);
   const script = `
-    const { SqliteStore } = await import(${JSON.stringify(new URL('../../src/trajectory/store/sqlite.ts', import.meta.url).href)});
+    const { SqliteStore } = await import(${JSON.stringify(new URL('../../src/recorder/thread/store/sqlite.ts', import.meta.url).href)});
     const { turnOf } = await import(${JSON.stringify(new URL('../harness/turns.ts', import.meta.url).href)});
     new SqliteStore(${JSON.stringify(dataDir)}).put([turnOf(), turnOf()]);
     process.kill(process.pid, 'SIGKILL');`;
   assert.equal(spawnSync(process.execPath, ['--input-type=module', '-e', script]).signal, 'SIGKILL');
-  const reader = new (await import('../../src/trajectory/store/sqlite.ts')).SqliteStore(dataDir, true);
+  const reader = new (await import('../../src/recorder/thread/store/sqlite.ts')).SqliteStore(dataDir, true);
   assert.equal(reader.counts().turns, 2);
   const next = await openStore({ store: 'sqlite', dataDir, memoryBytes: 0 });
   await next.put([turnOf({ id: 'turn-9' })]);
@@ -372,7 +372,7 @@ PRAGMA user_version = 1`;
 
 test('a file of the first schema is read as it is, and brought up to date by the router that writes to it', async (t) => {
   const { DatabaseSync } = await import('node:sqlite');
-  const { SqliteStore } = await import('../../src/trajectory/store/sqlite.ts');
+  const { SqliteStore } = await import('../../src/recorder/thread/store/sqlite.ts');
   const dataDir = temporaryFolder(t);
   const db = new DatabaseSync(join(dataDir, 'trajectories.sqlite'));
   db.exec(SCHEMA_1);
@@ -445,7 +445,7 @@ test('a redis that went away fails at once, and is used again when it is back', 
 });
 
 test('without its package the words say what to install', async () => {
-  const { connectRedis } = await import('../../src/trajectory/store/redis-client.ts');
+  const { connectRedis } = await import('../../src/recorder/thread/store/redis-client.ts');
   const lacking = () => Promise.reject(new Error("Cannot find package '@redis/client' imported from /x"));
   await assert.rejects(
     connectRedis('redis://u:p@host:1', true, lacking),

@@ -9,7 +9,7 @@ import type { EngineFacts } from '../../engines/engine.ts';
 import { identify } from '../../engines/engines.ts';
 import { WorkerAllowlist } from '../../fleet/worker-allowlist.ts';
 import { type WorkerAddress, readWorkerUrls } from '../../fleet/worker-url.ts';
-import { differenceIn, probe } from '../../plugins/same-tokens/probe.ts';
+import { differenceIn, probe } from '../../recorder/tap/tokenizer-check/probe.ts';
 import { checkGeneration } from './check-generation.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
 import { connect } from 'node:net';

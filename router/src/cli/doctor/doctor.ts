@@ -1,7 +1,7 @@
 import { namedWorkers } from '../../config/named-workers.ts';
 import type { Config } from '../../config/options.ts';
 import type { EngineFacts } from '../../engines/engine.ts';
-import { loadTokenizer } from '../../trajectory/tokens/load-tokenizer.ts';
+import { loadTokenizer } from '../../recorder/thread/tokens/load-tokenizer.ts';
 import { type Encode, checkWorker } from './check-worker.ts';
 import { checkDiscovery } from './discovery.ts';
 import { type Finding, note, problem } from './finding.ts';

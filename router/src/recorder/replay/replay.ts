@@ -1,0 +1,164 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { withMembers } from '../../kit/json-edit.ts';
+import { answerValues } from '../thread/read/answer-values.ts';
+import { readAnswer } from '../thread/read/read-answer.ts';
+import { dialectOf } from '../shared/read-request.ts';
+import { readChat } from '../thread/read/read-chat.ts';
+import { Caller } from './caller.ts';
+import type { RecordedCall } from './recording.ts';
+
+export interface ReplayOptions {
+  readonly against: URL;
+  readonly apiKey?: string;
+  /** null: at the times at which they were recorded. */
+  readonly concurrency: number | null;
+}
+
+/** How one call went this time. */
+export type Verdict =
+  | { readonly kind: 'same' }
+  /** `at`: of the first sample that differs the first token that does; its ids, -1 where there is none. */
+  | {
+      readonly kind: 'different';
+      readonly turn: string;
+      readonly at: number;
+      readonly recorded: number;
+      readonly now: number;
+    }
+  | { readonly kind: 'failed'; readonly reason: string }
+  /** The answer, or the recording, tells no ids. */
+  | { readonly kind: 'not comparable' };
+
+export interface Replayed {
+  readonly call: RecordedCall;
+  readonly verdict: Verdict;
+  readonly ttftMs: number;
+  readonly totalMs: number;
+  readonly tokens: number;
+}
+
+/** Sends recorded requests again and compares what is sampled. One goes out when those that it goes on from are answered. */
+export async function replay(
+  calls: readonly RecordedCall[],
+  { against, apiKey, concurrency }: ReplayOptions,
+  onReplayed: (replayed: Replayed) => void,
+  onSend: () => void = () => {},
+): Promise<void> {
+  const caller = new Caller(against, apiKey);
+  const beganMs = performance.now();
+  const firstMs = calls[0]?.startedAtMs ?? 0;
+  const done = new Map<string, Promise<void>>();
+  const room = new Room(concurrency ?? Infinity);
+  const run = async (call: RecordedCall): Promise<void> => {
+    for (const turn of call.parents) await done.get(turn);
+    if (concurrency === null) await delay(Math.max(0, call.startedAtMs - firstMs - (performance.now() - beganMs)));
+    await room.enter();
+    onSend();
+    try {
+      onReplayed(await ask(caller, call));
+    } finally {
+      room.leave();
+    }
+  };
+  try {
+    for (const call of calls) {
+      const answered = run(call);
+      for (const { turn } of call.samples) done.set(turn, answered);
+    }
+    await Promise.all(done.values());
+  } finally {
+    caller.close();
+  }
+}
+
+async function ask(caller: Caller, call: RecordedCall): Promise<Replayed> {
+  const startMs = performance.now();
+  try {
+    const { status, body, isEventStream, firstByteMs } = await caller.post(call, askingForIds(call.path, call.body));
+    const totalMs = performance.now() - startMs;
+    const ttftMs = firstByteMs - startMs;
+    if (status !== 200) {
+      const reason = `${status} ${body.slice(0, 200)}`;
+      return { call, verdict: { kind: 'failed', reason }, ttftMs, totalMs, tokens: 0 };
+    }
+    const samples = answerTokens(call.path, isEventStream, body);
+    const tokens = samples.reduce((sum, ids) => sum + ids.length, 0);
+    return { call, verdict: compare(call.samples, samples), ttftMs, totalMs, tokens };
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    return { call, verdict: { kind: 'failed', reason: code ?? message }, ttftMs: 0, totalMs: 0, tokens: 0 };
+  }
+}
+
+/** vLLM and SGLang; of a chat's streams SGLang tells all ids at their end only. An engine leaves out what it doesn't know. */
+const WISHES: Readonly<Record<string, readonly string[]>> = {
+  '/v1/completions': ['return_token_ids'],
+  '/v1/chat/completions': ['return_token_ids', 'return_output_ids_in_sglext'],
+};
+
+/** A request that asks for the ids of what is sampled, too: those of a recorded chat were told to its router, not to its client. */
+function askingForIds(path: string, body: Buffer): Buffer {
+  const wishes = WISHES[path];
+  if (wishes === undefined) return body;
+  return withMembers(body, Object.fromEntries(wishes.map((name) => [name, 'true']))) ?? body;
+}
+
+/** The ids of each sample of an answer; none where the answer does not tell all of them. */
+export function answerTokens(path: string, isEventStream: boolean, body: string): readonly (readonly number[])[] {
+  const bytes = Buffer.from(body);
+  const dialect = dialectOf(path);
+  try {
+    const samples =
+      dialect === null ? readChat(answerValues(isEventStream, bytes)) : readAnswer(dialect, isEventStream, bytes);
+    return samples.toSorted((a, b) => a.index - b.index).map(({ ids }) => [...ids]);
+  } catch {
+    return [];
+  }
+}
+
+/** An export may have some of the samples of a call only, so where they stand says nothing: each has to be there. */
+function compare(recorded: RecordedCall['samples'], now: readonly (readonly number[])[]): Verdict {
+  const told = recorded.filter(({ ids }) => ids.length > 0);
+  if (now.length === 0 || told.length === 0) return { kind: 'not comparable' };
+  const left = [...now];
+  let first: (typeof told)[number] | undefined;
+  for (const sample of told) {
+    const found = left.findIndex(
+      (ids) => ids.length === sample.ids.length && differsAt(sample.ids, ids) === ids.length,
+    );
+    if (found >= 0) left.splice(found, 1);
+    else first ??= sample;
+  }
+  if (first === undefined) return { kind: 'same' };
+  const other = left.toSorted((a, b) => differsAt(first.ids, b) - differsAt(first.ids, a))[0] ?? [];
+  const at = differsAt(first.ids, other);
+  return { kind: 'different', turn: first.turn, at, recorded: first.ids[at] ?? -1, now: other[at] ?? -1 };
+}
+
+/** How many tokens are the same. */
+function differsAt(a: readonly number[], b: readonly number[]): number {
+  let at = 0;
+  while (at < a.length && at < b.length && a[at] === b[at]) at++;
+  return at;
+}
+
+/** Lets so many in at once, first come first. */
+class Room {
+  #free: number;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(places: number) {
+    this.#free = places;
+  }
+
+  async enter(): Promise<void> {
+    if (this.#free > 0) this.#free--;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+
+  leave(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#free++;
+    else next();
+  }
+}

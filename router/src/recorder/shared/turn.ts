@@ -1,0 +1,163 @@
+import type { ExchangeView as Exchange } from '../../phases/exchange-view.ts';
+
+/** Tokens `from` (included) to `to` (excluded) of a turn's `ids` were sampled by weights of this version. */
+export interface VersionSpan {
+  /** null: it is not known. */
+  readonly version: string | null;
+  readonly from: number;
+  readonly to: number;
+  /** Where `version` is null: what the engine named its weights when it was last asked before these tokens. Left out: not known. */
+  readonly before?: string;
+  /** The same, asked after these tokens. */
+  readonly after?: string;
+}
+
+/** Where what the engine was given is not a continuation of what was recorded before, and why. */
+export interface Drift {
+  /**
+   * `template`: the chat template rewrites history; `text`: the client sent other text; `tokens`: ids could not be kept exact; `lost`:
+   * earlier turns of the session are not on record any more.
+   */
+  readonly kind: 'template' | 'text' | 'tokens' | 'lost';
+  /** Position in the trajectory, in tokens, from which the ids differ. */
+  readonly at: number;
+}
+
+/** Routed experts of a turn: raw bytes in a file of their own. */
+export interface RoutedExperts {
+  /** Relative to the data folder. */
+  readonly file: string;
+  readonly bytes: number;
+  /** As the engine named them; null where it names none (SGLang: int32, [tokens - 1, layers, top_k]). */
+  readonly dtype: string | null;
+  readonly shape: readonly number[] | null;
+}
+
+/**
+ * One turn of a trajectory as it really happened. Turns are a tree: a turn holds only the tokens that it adds to the first
+ * `keeps` tokens of the trajectory that ends with its parent, so that n turns cost n times their own length.
+ */
+export interface Turn {
+  /** Unique, and ordered by time as text: what pages of a listing go by. */
+  readonly id: string;
+  /** The session key; without one the id of the first turn of its line. */
+  readonly session: string;
+  /** Trajectories of one prompt (GRPO); '' when unknown. */
+  readonly group: string;
+  /** Whose it is, by the client's key where keys are set; ''. */
+  readonly tenant: string;
+  readonly parent: string | null;
+  readonly keeps: number;
+  /**
+   * Several turns that differ in logprobs or versions fit as its parent, and the request named no session that tells which: it is the
+   * newest of them. Left out: its parent is known.
+   */
+  readonly isAmbiguous?: boolean;
+  /** 0 for the first of its line. */
+  readonly index: number;
+  readonly worker: string;
+  readonly model: string;
+  /** What the client called: `/generate`, `/v1/chat/completions`. */
+  readonly path: string;
+  /** Unix ms. */
+  readonly startedAtMs: number;
+  /** Milliseconds to the first byte of the answer; null where it was no stream: its first byte says nothing of the first token. */
+  readonly ttftMs: number | null;
+  /** Milliseconds from then to the last byte of the answer; of an answer that was no stream, all of them. */
+  readonly generationMs: number;
+
+  /** The tokens it adds, in order: first those it was asked with, then those that were sampled. */
+  readonly ids: Int32Array;
+  /** Same length: the engine's logprob of sampled tokens, NaN where it is not known; 0 for tokens that were not sampled. */
+  readonly logprobs: Float64Array;
+  /** Same length: 1 where sampled. */
+  readonly mask: Uint8Array;
+  /** In order, without gaps: each token that was sampled in this turn is in one of them. */
+  readonly versions: readonly VersionSpan[];
+  /** How many of the tokens that the turn adds were sampled and have no known logprob; null: it was stored before these were counted. */
+  readonly unknownLogprobs: number | null;
+  /** Tokens of prompt and answer as the engine counts them; -1 where it does not say. */
+  readonly promptTokens: number;
+  readonly outputTokens: number;
+  readonly cachedTokens: number;
+  /** As the engine words it: `stop`, `length`, `abort`, …; '' where it does not say. */
+  readonly finishReason: string;
+  readonly drift: Drift | null;
+  readonly experts: RoutedExperts | null;
+  /** Which tokens its sparse attention looked at ("indexer_topk"), as a file like that. Left out: it came with none. */
+  readonly indexer?: RoutedExperts;
+  /** The likeliest tokens at the place of each sampled one: JSON, a list of `[logprob, id, text]` for each. Left out: nobody asked. */
+  readonly topTokens?: Uint8Array;
+  /** The client's request and the engine's answer as they passed (routed experts cut out), where they are kept. */
+  readonly request: Uint8Array | null;
+  readonly answer: Uint8Array | null;
+  /** Left out: its tokens are those that the engine read and sampled. false: they are not known, `request` and `answer` are all there is. */
+  readonly isExact?: false;
+  /** Of a chat: by what its client will know the call again, should the answer get lost. Left out where it named nothing. */
+  readonly callKey?: string;
+  /** Left out: the tokens have the text that each of them stands for; what stopped the turn is left out of its answer. */
+  readonly texts?: TurnTexts;
+}
+
+/** What text the tokens of a turn stand for, where that is not just the text of each token. In latin1: a letter for each byte. */
+export interface TurnTexts {
+  /** So many tokens before the prompt have no text. */
+  readonly framing?: number;
+  /** Of what the turn adds before what was sampled. */
+  readonly prompt?: string;
+  /** Of what was sampled, as its client got it. */
+  readonly answer?: string;
+}
+
+/** Sessions of one name. */
+export interface SessionName {
+  readonly session: string;
+  /** Left out: of all tenants. */
+  readonly tenant?: string;
+}
+
+/** What a search for turns asks for; fields that are left out limit nothing. */
+export interface TurnQuery {
+  readonly session?: string;
+  readonly group?: string;
+  readonly tenant?: string;
+  /** Sampled, at least in part, by this version of the weights; what has an unknown version is not found by any. */
+  readonly version?: string;
+  /** Unix ms. */
+  readonly sinceMs?: number;
+  /** Turns after this id only. */
+  readonly after?: string;
+  readonly limit: number;
+}
+
+/** What is learned of a turn after it was put. */
+export interface TurnAmendment extends Pick<Turn, 'id' | 'versions'> {}
+
+/** Keeps turns. Made and used on the trajectory thread, so that it may block. */
+export interface TurnStore {
+  /** Takes all of them or throws. */
+  put(turns: readonly Turn[]): void | Promise<void>;
+  /** A turn that is not there stays so. */
+  amend(amendments: readonly TurnAmendment[]): void | Promise<void>;
+  get(id: string): Turn | null | Promise<Turn | null>;
+  /** In the order of their ids. */
+  find(query: TurnQuery): readonly Turn[] | Promise<readonly Turn[]>;
+  /** @returns how many turns were removed */
+  removeSession(session: string, tenant?: string): number | Promise<number>;
+  close(): void | Promise<void>;
+}
+
+type Times = Pick<Turn, 'startedAtMs' | 'ttftMs' | 'generationMs'>;
+
+/** The times of a request that is over, for its turns. */
+export function timesOf({ startMs, firstByteMs, endMs }: Exchange, isStream: boolean): Times {
+  const nowMs = performance.now();
+  return {
+    startedAtMs: Math.round(Date.now() - nowMs + startMs),
+    ttftMs: isStream ? firstByteMs - startMs : null,
+    generationMs: (endMs || nowMs) - (isStream ? firstByteMs : startMs),
+  };
+}
+
+/** Milliseconds from the request to the end of the answer. */
+export const latencyOf = ({ ttftMs, generationMs }: Times): number => (ttftMs ?? 0) + generationMs;

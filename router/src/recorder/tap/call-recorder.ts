@@ -1,0 +1,157 @@
+import { sessionOf } from '../../classify/routing-keys.ts';
+import type { AnswerEar, Exchange } from '../../exchange.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import { bufferOf } from '../../kit/bytes.ts';
+import { copied } from '../../kit/copy-slices.ts';
+import type { RouterError } from '../../kit/errors.ts';
+import type { Logger } from '../../observe/log.ts';
+import { type Plugin, Refused } from '../../plugin.ts';
+import { LARGE_BYTES } from '../../threads/sizes.ts';
+import type { ResponseHead } from '../../wire/response-head.ts';
+import { AnswerTap } from './answer-tap.ts';
+import { type Ledger, memoryOf } from './recorder-thread.ts';
+import { timesOf } from '../shared/turn.ts';
+import type { Bracket, VersionBrackets } from './version-brackets.ts';
+import { askingForRawMessages, withoutRawMessages } from '../shared/raw-messages.ts';
+import { MESSAGES_PATH, RESPONSES_PATH } from '../shared/chat-request.ts';
+
+/** Larger requests would hold the event loop while they are copied. */
+const MAX_BODY_BYTES = 33_554_432;
+
+interface Following {
+  readonly request: Uint8Array;
+  /** What the present engine tells of tokens is for the record alone. */
+  hidesIds: boolean;
+  /** What was known of its engine's weights before that engine got it. */
+  bracket: Bracket | null;
+  tap: AnswerTap | null;
+}
+
+export interface RecorderParts {
+  readonly ledger: Ledger;
+  readonly versions: VersionBrackets;
+  /** What is said to a request that has to be recorded and can't be now; null: go on. */
+  readonly refusal: () => RouterError | null;
+  readonly sessionHeaders: readonly string[];
+  readonly log: Logger;
+}
+
+/** Which calls are recorded. */
+type Takes = (x: Exchange) => boolean;
+
+/** Records calls of `/v1/messages` and `/v1/responses`: with their tokens where the engine tells them, else as text. */
+export class CallRecorder {
+  readonly plugins: readonly Plugin[];
+  readonly #parts: RecorderParts;
+  readonly #takes: Takes[] = [];
+  readonly #following = new WeakMap<Exchange, Following>();
+  #unkept = 0;
+
+  constructor(parts: RecorderParts) {
+    this.#parts = parts;
+    const phases = (path: string) => ({
+      name: 'trajectories',
+      appliesTo: (x: Exchange) => x.path === path && x.head.method === 'POST' && this.#takes.some((takes) => takes(x)),
+      requestBody: (x: Exchange, body: Buffer, worker: Worker) => this.#requestBody(x, body, worker),
+      hearAnswer: (x: Exchange, head: ResponseHead) => this.#hearAnswer(x, head),
+      finished: (x: Exchange) => this.#finished(x),
+      // Bodies of megabytes wait for the trajectory thread.
+      timeoutMs: 600_000,
+    });
+    const change = (x: Exchange, bytes: Buffer): Buffer | Promise<Buffer> => this.#clientCopy(x, bytes);
+    this.plugins = [phases(MESSAGES_PATH), { ...phases(RESPONSES_PATH), responseEvent: change, responseBody: change }];
+  }
+
+  /** From now on the calls that `takes` names are recorded, too. */
+  record(takes: Takes): void {
+    this.#takes.push(takes);
+  }
+
+  async #requestBody(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
+    const { refusal, ledger } = this.#parts;
+    const refused = refusal();
+    if (refused !== null) throw new Refused(refused);
+    if (body.length > MAX_BODY_BYTES) {
+      this.#dropped(`a request may have ${MAX_BODY_BYTES} bytes`, worker.url);
+      return body;
+    }
+    // The answer has to be read: it may not come compressed.
+    x.head.drop('accept-encoding');
+    const following = this.#following.get(x) ?? {
+      request: await copied(body),
+      hidesIds: false,
+      bracket: null,
+      tap: null,
+    };
+    following.hidesIds = false;
+    this.#following.set(x, following);
+    following.bracket = this.#parts.versions.begin(x, worker, true);
+    if (x.path !== RESPONSES_PATH || worker.engine !== 'vllm') return body;
+    if (body.length <= LARGE_BYTES) {
+      const asking = askingForRawMessages(body);
+      following.hidesIds = asking.isOurs;
+      return asking.body;
+    }
+    const asking = await ledger.ask('callAskForIds', new Uint8Array(following.request)).catch(() => null);
+    following.hidesIds = asking?.isOurs ?? false;
+    return asking === null ? body : bufferOf(asking.body);
+  }
+
+  #hearAnswer(x: Exchange, head: ResponseHead): AnswerEar | null {
+    const following = this.#following.get(x);
+    if (following === undefined || head.status !== 200) return null;
+    following.tap = new AnswerTap(head.isEventStream, true, false);
+    return following.tap;
+  }
+
+  #clientCopy(x: Exchange, bytes: Buffer): Buffer | Promise<Buffer> {
+    if (this.#following.get(x)?.hidesIds !== true || x.status !== 200) return bytes;
+    if (bytes.length <= LARGE_BYTES) return withoutRawMessages(bytes);
+    return this.#largeCopy(bytes);
+  }
+
+  async #largeCopy(bytes: Buffer): Promise<Buffer> {
+    const copy = await copied(bytes);
+    return bufferOf((await this.#parts.ledger.ask('callClientCopy', copy, [copy.buffer])).body);
+  }
+
+  #finished(x: Exchange): void {
+    const following = this.#following.get(x);
+    this.#following.delete(x);
+    const tap = following?.tap ?? null;
+    if (following === undefined || tap === null) return;
+    const { bracket } = following;
+    const { versions } = this.#parts;
+    const worker = x.worker?.url ?? '';
+    if (tap.isTooLarge) return this.#dropped('its answer is too large', worker);
+    // Of a stream that broke off, what came was sampled nevertheless.
+    if (!tap.isStream && x.outcome !== 'complete') return;
+    const facts = {
+      session: sessionOf(x, this.#parts.sessionHeaders),
+      group: x.group,
+      tenant: x.tenant,
+      model: x.model,
+      worker,
+      path: x.path,
+      ...timesOf(x, tap.isStream),
+      asked: versions.asked(bracket, true),
+    };
+    const answer = tap.take();
+    if (answer.length === 0) return;
+    const { request } = following;
+    const given = memoryOf([request, ...answer]);
+    const ended = this.#parts.ledger.ask('callEnded', { request, isStream: tap.isStream, answer, facts }, given);
+    versions.complete(x, bracket, ended);
+    ended.then(
+      (problem) => problem !== '' && this.#dropped(problem, worker),
+      // A thread that has ended has said so itself.
+      () => void this.#parts.ledger.missed++,
+    );
+  }
+
+  /** One at every call would flood the log. */
+  #dropped(problem: string, worker: string): void {
+    const count = ++this.#unkept;
+    if ((count & (count - 1)) === 0) this.#parts.log.warn({ problem, worker, count }, 'a request was not captured');
+  }
+}

@@ -1,0 +1,387 @@
+import { sessionOf } from '../../../classify/routing-keys.ts';
+import type { EngineKind } from '../../../engines/engine.ts';
+import type { AnswerEar } from '../../../exchange.ts';
+import type { Worker } from '../../../fleet/worker.ts';
+import { bufferOf } from '../../../kit/bytes.ts';
+import { SLICE_BYTES, copied } from '../../../kit/copy-slices.ts';
+import { RouterError } from '../../../kit/errors.ts';
+import type { Logger } from '../../../observe/log.ts';
+import type { ExchangeView as Exchange } from '../../../phases/exchange-view.ts';
+import { type PluginAnswer, type PluginPhases, Refused, type ValueCutter, type ValueTaker } from '../../../plugin.ts';
+import { LARGE_BYTES } from '../../../threads/sizes.ts';
+import type { AnswerCapture } from '../answer-capture.ts';
+import { AnswerTap, MAX_ANSWER_BYTES } from '../answer-tap.ts';
+import { CHAT_PATH } from '../../shared/chat-request.ts';
+import type { ChatOpened, ClientBeginningCall } from '../../thread/chat/chat-calls.ts';
+import {
+  type Asked,
+  type ClientCopy,
+  type ClientEvent,
+  clientBeginning,
+  clientCopy,
+  withoutOurs,
+} from '../../shared/client-copy.ts';
+import { expertsAside } from './experts-aside.ts';
+import type { Equality } from '../../thread/chat/equality.ts';
+import { FromCompletion } from '../../shared/from-completion.ts';
+import type { RequestDefaults } from '../../thread/chat/request-defaults.ts';
+import type { SampleEnds } from '../../thread/chat/sample-ends.ts';
+import { noSuchSession } from '../../shared/session-id.ts';
+import { type Ledger, memoryOf } from '../recorder-thread.ts';
+import type { Trajectories } from '../recorder.ts';
+import { timesOf } from '../../shared/turn.ts';
+import type { Bracket } from '../version-brackets.ts';
+import type { ResponseHead } from '../../../wire/response-head.ts';
+import type { SameTokens } from '../tokenizer-check/tokenizer-check.ts';
+import { maxModelLen } from './model-length.ts';
+import { inSession } from './session-path.ts';
+
+export interface ChatSessionsOptions {
+  readonly equality: Equality;
+  readonly forward: 'ids' | 'messages';
+  readonly engine: 'auto' | 'sglang' | 'vllm';
+  readonly verify: boolean;
+  readonly request: RequestDefaults;
+  readonly samples: SampleEnds;
+}
+
+/** What a session looks at, beside its plugin's options. */
+export interface ChatSurroundings {
+  readonly trajectories: Trajectories;
+  readonly sameTokens: SameTokens;
+  /** Plain chats that carry a session key are sessions too (`--capture-chat`). */
+  readonly captureChat: boolean;
+  readonly sessionHeaders: readonly string[];
+  readonly log: Logger;
+}
+
+/** Larger chats would hold the event loop while they are copied. */
+const MAX_BODY_BYTES = 33_554_432;
+
+/** A chat under way. */
+interface Following {
+  readonly id: number;
+  isOpen: boolean;
+  /** How the present engine got it. */
+  opened: Extract<ChatOpened, { problem: null }> | null;
+  fromCompletion: FromCompletion | null;
+  /** What was known of its engine's weights before that engine got it. */
+  bracket: Bracket | null;
+  /** The answer does not name the weights. */
+  isUnnamed: boolean;
+  /** Its turns, as far as they have ended, are with the thread. */
+  closed: Promise<unknown>;
+  capture: AnswerCapture | null;
+}
+
+/** A chat that can't be put on record: in a session by path it is refused, any other one goes as it is. */
+class NotForRecord extends Refused {}
+
+/** Chats in sessions: engines get the ids of all that was said before, clients get what a plain call would have given them. */
+export class ChatSessions implements PluginPhases {
+  /** Chats that the thread, which counts, has nothing of: it takes no such request, answer or engine, or it has ended. */
+  unkept = 0;
+  readonly #options: ChatSessionsOptions;
+  readonly #around: ChatSurroundings;
+  readonly #ledger: Ledger;
+  /** Sessions by the path that was asked for. */
+  readonly #inPath = new WeakMap<Exchange, string>();
+  readonly #following = new WeakMap<Exchange, Following>();
+  #nextId = 1;
+  #unreadAnswers = 0;
+
+  constructor(options: ChatSessionsOptions, around: ChatSurroundings) {
+    this.#options = options;
+    this.#around = around;
+    this.#ledger = around.trajectories.ledger;
+  }
+
+  retarget(x: Exchange): void {
+    const found = inSession(x.head.target);
+    if (found === null) return;
+    const { session, target } = found;
+    this.#inPath.set(x, session);
+    x.head.target = target;
+    x.key = { kind: 'session', value: session, source: 'path' };
+  }
+
+  appliesTo(x: Exchange): boolean {
+    return this.#inPath.has(x) || (isChat(x) && this.isInSession(x));
+  }
+
+  /** Whether it is a call of a session: by its path, or with `--capture-chat` by its key. */
+  isInSession(x: Exchange): boolean {
+    return this.#inPath.has(x) || (this.#around.captureChat && this.#sessionOf(x) !== '');
+  }
+
+  async admit(x: Exchange): Promise<null> {
+    const session = this.#inPath.get(x);
+    // Anything else is passed on whoever's it is, as by miles' session server.
+    if (session === undefined || !isChat(x)) return null;
+    const isKnown = await this.#ledger.ask('chatKnown', { session, tenant: x.tenant });
+    if (isKnown) return null;
+    throw new Refused(new RouterError('session_not_found', noSuchSession(session)));
+  }
+
+  /** A call that is repeated with its id, as its answer got lost: it gets that answer. */
+  async answer(x: Exchange): Promise<PluginAnswer | null> {
+    const key = keyOf(x);
+    if (key === '' || !isChat(x)) return null;
+    await new Promise<void>((resolve) => x.body.whenComplete(() => resolve()));
+    if (x.body.bytes > MAX_BODY_BYTES) return null;
+    const { session, tenant } = { session: this.#sessionOf(x), tenant: x.tenant };
+    const joined = await new Promise<Buffer>((resolve) => x.body.whenJoined(resolve));
+    const body = joined.length > SLICE_BYTES ? await copied(joined) : new Uint8Array(joined);
+    const following = this.#begin();
+    const { id } = following;
+    const call = { id, session, tenant, key, body };
+    // A thread that has ended has said so, and knows of no repeated call.
+    const known = await this.#ledger.ask('chatRepeat', call, [body.buffer]).catch(() => null);
+    if (known === null) {
+      // Its client left in the meantime, and nobody will close it.
+      if (x.outcome !== null) this.#ledger.tell('chatDrop', id);
+      else this.#following.set(x, following);
+      return null;
+    }
+    if (known.problem !== null) return { status: 409, contentType: 'application/json', body: errorOf(known.problem) };
+    const { body: kept, isStream } = known;
+    const again = bufferOf(kept);
+    return { status: 200, contentType: isStream ? 'text/event-stream' : 'application/json', body: again };
+  }
+
+  async requestBody(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
+    if (!isChat(x)) return body;
+    try {
+      return await this.#bodyFor(x, body, worker);
+    } catch (error) {
+      const mustBeKept = this.#inPath.has(x) || this.#around.trajectories.isRequired;
+      if (mustBeKept || (error instanceof Refused && !(error instanceof NotForRecord))) throw error;
+      // Being captured is no reason for a plain chat to fail. Where the thread has ended it needs nothing of that either.
+      const following = this.#following.get(x);
+      if (following !== undefined) following.opened = null;
+      this.#unkept((error as Error).message, worker.url);
+      return body;
+    }
+  }
+
+  async #bodyFor(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
+    const { trajectories, sameTokens } = this.#around;
+    const { refusal } = trajectories;
+    if (refusal !== null) throw new Refused(refusal);
+    if (body.length > MAX_BODY_BYTES) {
+      const message = `A chat request in a session may have at most ${MAX_BODY_BYTES} bytes.`;
+      throw new NotForRecord(new RouterError('payload_too_large', message));
+    }
+    const engine = this.#kindOf(worker);
+    if (this.#options.verify && this.#options.forward === 'ids') await sameTokens.check(worker);
+    // Its client left in the meantime: it has been finished, and nobody would take it out of what is followed.
+    if (x.outcome !== null) return body;
+    let following = this.#following.get(x);
+    if (following === undefined) {
+      following = this.#begin();
+      this.#following.set(x, following);
+    }
+    // A copy: what a view is on would cross over as a whole.
+    const copy = following.isOpen ? null : body.length > SLICE_BYTES ? await copied(body) : new Uint8Array(body);
+    const call = {
+      id: following.id,
+      session: this.#sessionOf(x),
+      tenant: x.tenant,
+      body: copy,
+      engine,
+      maxModelLen: maxModelLen(worker, x.model),
+      takesIds: this.#options.forward === 'ids',
+      key: keyOf(x),
+      isInPath: this.#inPath.has(x),
+    };
+    const opened = await this.#ledger.ask('chatOpen', call, copy === null ? [] : [copy.buffer]);
+    // Its client left in the meantime, and nobody will close it.
+    if (x.outcome !== null) this.#ledger.tell('chatDrop', following.id);
+    if (opened.problem !== null) {
+      const code = opened.isGone === true ? 'session_not_found' : 'bad_request';
+      throw new NotForRecord(new RouterError(code, opened.problem));
+    }
+    following.isOpen = true;
+    following.opened = opened;
+    following.fromCompletion = opened.form === 'completion' ? new FromCompletion(opened.wishes) : null;
+    // The answer has to be read: it may not come compressed.
+    x.head.drop('accept-encoding');
+    const query = x.head.target.indexOf('?');
+    x.engineTarget = query < 0 ? opened.path : opened.path + x.head.target.slice(query);
+    // SGLang names versions in whole answers.
+    following.isUnnamed = engine !== 'sglang' || opened.isStream;
+    following.bracket = trajectories.versions.begin(x, worker, following.isUnnamed);
+    return bufferOf(opened.body);
+  }
+
+  hearAnswer(x: Exchange, head: ResponseHead): AnswerEar | null {
+    const following = this.#following.get(x);
+    if (following === undefined || following.opened === null || head.status !== 200) return null;
+    following.capture = this.#around.trajectories.captureAnswer({
+      tap: new AnswerTap(head.isEventStream, true, false),
+      choices: following.opened.choices,
+      hasMore: true,
+      handOver: (isLast) => this.#handOver(x, following, isLast),
+    });
+    return following.capture;
+  }
+
+  /** Its turns, as far as they have ended, go to the thread. */
+  #handOver(x: Exchange, following: Following, isLast: boolean): Promise<boolean> | null {
+    const { id, capture, bracket, isUnnamed } = following;
+    const { worker, group } = x;
+    const { tap, expertsKey } = capture!;
+    const facts = {
+      group,
+      worker: worker?.url ?? '',
+      asked: this.#around.trajectories.versions.asked(bracket, isUnnamed),
+      ...timesOf(x, tap.isStream),
+    };
+    const answer = tap.take(isLast);
+    const isAwaited = this.#around.trajectories.storesFirst;
+    const call = { id, isStream: tap.isStream, isLast, answer, facts, expertsKey, isAwaited };
+    const closed = this.#ledger.ask('chatClose', call, memoryOf(answer));
+    following.closed = closed;
+    const stored = closed.then(
+      ({ problem, isStored }) => {
+        this.#unread(problem, facts.worker);
+        return isStored;
+      },
+      () => {
+        // A thread that has ended has said so itself.
+        this.#ledger.missed++;
+        return false;
+      },
+    );
+    return isAwaited ? stored : null;
+  }
+
+  cutValues(x: Exchange, head: ResponseHead, taker: ValueTaker): ValueCutter | null {
+    const following = this.#following.get(x);
+    return following === undefined || following.opened === null || head.status !== 200 ? null : expertsAside(taker);
+  }
+
+  async beforeValue(x: Exchange, beginning: Buffer): Promise<Buffer> {
+    const following = this.#following.get(x)!;
+    const { capture, fromCompletion, opened } = following;
+    const { form, wishes } = opened!;
+    const begun = fromCompletion?.begun ?? [];
+    const { isStream } = capture!.tap;
+    const made = await this.#beginning({ form, wishes, isStream, begun }, beginning);
+    if (isStream && form === 'completion') following.fromCompletion = new FromCompletion(wishes, made.begun);
+    return made.bytes;
+  }
+
+  async #beginning(asked: Omit<ClientBeginningCall, 'body'>, beginning: Buffer): Promise<ClientEvent> {
+    const { isStream, begun, form, wishes } = asked;
+    if (beginning.length <= LARGE_BYTES) return clientBeginning(beginning, isStream, { form, wishes }, begun);
+    const copy = await copied(beginning);
+    const made = await this.#ledger.ask('chatClientBeginning', { ...asked, body: copy }, [copy.buffer]);
+    return { bytes: bufferOf(made.body), begun: made.begun };
+  }
+
+  responseEvent(x: Exchange, event: Buffer): Buffer | Promise<Buffer> {
+    const following = this.#following.get(x);
+    if (following === undefined || following.opened === null || x.status !== 200) return event;
+    if (event.length > LARGE_BYTES) return this.#largeEvent(following, following.opened, event);
+    return following.fromCompletion?.event(event) ?? withoutOurs(event, following.opened.wishes).bytes;
+  }
+
+  responseBody(x: Exchange, body: Buffer): Buffer | Promise<Buffer> {
+    const opened = this.#following.get(x)?.opened ?? null;
+    if (opened === null || x.status !== 200) return body;
+    if (body.length <= LARGE_BYTES) return this.#checked(x, clientCopy(body, opened));
+    return this.#largeCopy(body, opened).then((made) => this.#checked(x, made));
+  }
+
+  #begin(): Following {
+    return {
+      id: this.#nextId++,
+      isOpen: false,
+      opened: null,
+      fromCompletion: null,
+      bracket: null,
+      isUnnamed: false,
+      closed: Promise.resolve(),
+      capture: null,
+    };
+  }
+
+  async #largeCopy(answer: Buffer, { form, wishes }: Asked): Promise<ClientCopy> {
+    const copy = await copied(answer);
+    const { body, hasIds } = await this.#ledger.ask('chatClientCopy', { form, wishes, body: copy }, [copy.buffer]);
+    return { bytes: bufferOf(body), hasIds };
+  }
+
+  async #largeEvent(following: Following, { form, wishes }: Asked, event: Buffer): Promise<Buffer> {
+    const copy = await copied(event);
+    const call = { form, wishes, begun: following.fromCompletion?.begun ?? [], body: copy };
+    const { body, begun } = await this.#ledger.ask('chatClientEvent', call, [copy.buffer]);
+    if (form === 'completion') following.fromCompletion = new FromCompletion(wishes, begun);
+    return bufferOf(body);
+  }
+
+  #checked(x: Exchange, { bytes, hasIds }: ClientCopy): Buffer {
+    if (hasIds || !this.#inPath.has(x)) return bytes;
+    const message =
+      'The response of the engine has no token ids: the engine is too old, or another router in front of it removes fields of the request.';
+    throw new Refused(new RouterError('upstream_bad_answer', message));
+  }
+
+  finished(x: Exchange): void {
+    const following = this.#following.get(x);
+    if (following === undefined) return;
+    this.#following.delete(x);
+    const { id, capture } = following;
+    if (capture !== null) {
+      const { tap } = capture;
+      if (tap.isTooLarge) this.#unkept(`it has more than ${MAX_ANSWER_BYTES} bytes`, x.worker?.url ?? '');
+      // Of a stream that broke off, what came was sampled nevertheless.
+      const isHandedOver = capture.end(!tap.isTooLarge && (tap.isStream || x.outcome === 'complete'));
+      this.#around.trajectories.versions.complete(x, following.bracket, following.closed);
+      if (isHandedOver) return;
+    }
+    this.#ledger.tell('chatDrop', id);
+    const expertsKey = capture?.expertsKey ?? null;
+    if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
+  }
+
+  #unkept(problem: string, worker: string): void {
+    this.unkept++;
+    this.#unread(problem, worker);
+  }
+
+  /** One at every answer would flood the log. */
+  #unread(problem: string, worker: string): void {
+    if (problem === '') return;
+    const count = ++this.#unreadAnswers;
+    if ((count & (count - 1)) === 0) this.#around.log.warn({ problem, worker, count }, 'a response was not captured');
+  }
+
+  /** What its engine understands; refused while nobody knows. */
+  #kindOf({ engine }: Worker): EngineKind {
+    const { engine: said } = this.#options;
+    if (said !== 'auto') return said;
+    if (engine === 'openai') {
+      const message = 'The worker is neither SGLang nor vLLM, so it accepts no token ids.';
+      throw new NotForRecord(new RouterError('no_available_workers', message, { retryAfterSecs: 1 }));
+    }
+    if (engine !== null) return engine;
+    const message =
+      'The engine kind of the worker is not known before its first good health check. Retry, or set the option "engine" of chat-sessions.';
+    throw new Refused(new RouterError('no_available_workers', message, { retryAfterSecs: 1 }));
+  }
+
+  #sessionOf(x: Exchange): string {
+    return this.#inPath.get(x) ?? sessionOf(x, this.#around.sessionHeaders);
+  }
+}
+
+/** By what its client will know it again, should the answer get lost; ''. */
+const keyOf = ({ head, isRequestIdOurs }: Exchange): string =>
+  head.get('idempotency-key') ?? (isRequestIdOurs ? '' : head.requestId);
+
+const errorOf = (message: string): Buffer =>
+  Buffer.from(JSON.stringify({ error: { message, type: 'invalid_request_error', param: null, code: 'conflict' } }));
+
+const isChat = ({ path, head }: Exchange): boolean => path === CHAT_PATH && head.method === 'POST';

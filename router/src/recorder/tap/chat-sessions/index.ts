@@ -1,0 +1,73 @@
+import { z } from 'zod';
+import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
+import type { Trajectories } from '../recorder.ts';
+import type { PluginDefinition } from '../../../plugins/definition.ts';
+import { SameTokens } from '../tokenizer-check/tokenizer-check.ts';
+import { ChatSessions, type ChatSessionsOptions } from './chat-sessions.ts';
+import { addMetrics } from './metrics.ts';
+import { addRoutes } from './routes.ts';
+
+const OWN = ['messages', 'stream', 'input_ids'];
+
+const options = z.strictObject({
+  equality: z
+    .enum(['strict', 'loose_tool_call', 'role_content_only'])
+    .default('loose_tool_call')
+    .describe('When a message that a client sends back is the one on record.'),
+  forward: z
+    .enum(['ids', 'messages'])
+    .default('ids')
+    .describe('What engines get: token ids, or messages that they render and return as ids.'),
+  engine: z.enum(['auto', 'sglang', 'vllm']).default('auto').describe('What its workers are; auto: as they say.'),
+  verify: z.boolean().default(true).describe('Compare the tokenizer with that of each engine when it joins.'),
+  request: z
+    .record(z.string(), z.unknown())
+    .default({})
+    .refine((members) => !OWN.some((name) => Object.hasOwn(members, name)), `${OWN.join(', ')} are each chat's own`)
+    .describe('Members that a chat has where its client leaves them out.'),
+  samples: z
+    .enum(['ends', 'last_attempts', 'newest'])
+    .default('ends')
+    .describe('Which ends of a session are samples: all, those that were not asked for again, the newest.'),
+});
+
+/** Chats with exact tokens: see docs/guides/chat-sessions.md. */
+export const chatSessions = (trajectories: Trajectories | null): PluginDefinition<ChatSessionsOptions> => ({
+  name: 'chat-sessions',
+  options,
+  async create(own, { config, fleet, log, metrics }) {
+    if (config.tokenizerPath === undefined || trajectories === null) {
+      throw new Error("it needs the model's tokenizer: --tokenizer-path");
+    }
+    const { ledger } = trajectories;
+    await ledger.ask('loadTokenizer', null);
+    log.info(
+      { maxBytes: config.storeMemoryBytes ?? defaultMemoryBytes() },
+      'memory limit of chat sessions; evicted sessions are read from the store when they continue',
+    );
+    await ledger.ask('chatBegin', { equality: own.equality, request: own.request, samples: own.samples });
+    const { captureChat, sessionHeaders } = config;
+    const sameTokens = new SameTokens((text) => ledger.ask('encodeText', text), log);
+    if (own.verify && own.forward === 'ids') sameTokens.watch(fleet);
+    const sessions = new ChatSessions(own, { trajectories, sameTokens, captureChat, sessionHeaders, log });
+    trajectories.calls.record((x) => sessions.isInSession(x));
+    addMetrics(metrics, ledger, sessions);
+    return {
+      retarget: (x) => sessions.retarget(x),
+      appliesTo: (x) => sessions.appliesTo(x),
+      admit: (x) => sessions.admit(x),
+      answer: (x) => sessions.answer(x),
+      requestBody: (x, body, worker) => sessions.requestBody(x, body, worker),
+      hearAnswer: (x, head) => sessions.hearAnswer(x, head),
+      cutValues: (x, head, taker) => sessions.cutValues(x, head, taker),
+      beforeValue: (x, beginning) => sessions.beforeValue(x, beginning),
+      responseEvent: (x, event) => sessions.responseEvent(x, event),
+      responseBody: (x, body) => sessions.responseBody(x, body),
+      finished: (x) => sessions.finished(x),
+      routes: ({ forClients }) => addRoutes(forClients, ledger),
+      // Texts of megabytes, and many of them at once, wait for one thread.
+      timeoutMs: 600_000,
+      close: () => sameTokens.close(),
+    };
+  },
+});

@@ -1,0 +1,61 @@
+import type { Context, Hono } from 'hono';
+import type { Exchange } from '../../../exchange.ts';
+import { newSessionId, noSuchSession } from '../../shared/session-id.ts';
+import type { ChatName } from '../../thread/chat/chat-calls.ts';
+import type { SamplesWish } from '../../thread/chat/samples.ts';
+import type { Ledger } from '../recorder-thread.ts';
+
+/** Sessions themselves, in the form of miles' session server. Their end is among the router's own: `DELETE /sessions/{id}`. */
+export function addRoutes(app: Hono, ledger: Ledger): void {
+  const nameOf = (c: Context): ChatName => ({
+    session: c.req.param('id') ?? '',
+    tenant: (c.env as { exchange?: Exchange } | undefined)?.exchange?.tenant ?? '',
+  });
+  /** @returns what is said where there is no such session; null: there is */
+  const missing = async (c: Context): Promise<Response | null> => {
+    const name = nameOf(c);
+    if (await ledger.ask('chatKnown', name)) return null;
+    return c.json({ error: noSuchSession(name.session), code: 'session_not_found' }, 404, {
+      'x-turnout-error': 'session_not_found',
+    });
+  };
+
+  app.post('/sessions', (c) => c.json({ session_id: newSessionId() }));
+
+  // A session that is named by a header may have slashes in its name, and they stand in paths as %2F.
+  app.get('/sessions/:id{.+}', async (c) => {
+    const refusal = await missing(c);
+    if (refusal !== null) return refusal;
+    const bytes = await ledger.ask('chatRecords', nameOf(c));
+    return c.body(Buffer.from(bytes), 200, { 'content-type': 'application/json' });
+  });
+
+  app.post('/sessions/:id{.+}/samples', async (c) => {
+    const refusal = await missing(c);
+    if (refusal !== null) return refusal;
+    const wish = readWish(await c.req.text());
+    if (typeof wish === 'string') return c.json({ error: wish, code: 'bad_request' }, 400);
+    const bytes = await ledger.read('chatSamples', { ...nameOf(c), ...wish });
+    // miles' drivers show the text as it is.
+    if (typeof bytes === 'string') return c.text(bytes, 422);
+    return c.body(Buffer.from(bytes), 200, { 'content-type': 'application/octet-stream' });
+  });
+}
+
+/** @returns a text: what is wrong */
+function readWish(json: string): SamplesWish | string {
+  let value: unknown;
+  try {
+    value = json.trim() === '' ? {} : JSON.parse(json);
+  } catch (error) {
+    return `The body is no JSON: ${(error as Error).message}`;
+  }
+  if (!isObject(value)) return 'The body has to be a JSON object.';
+  const maxTokens = value.max_seq_len ?? 0;
+  const metadata = value.metadata ?? {};
+  if (!Number.isSafeInteger(maxTokens) || (maxTokens as number) < 0) return '"max_seq_len" has to be a whole number.';
+  return isObject(metadata) ? { maxTokens: maxTokens as number, metadata } : '"metadata" has to be a JSON object.';
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);

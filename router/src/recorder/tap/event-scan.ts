@@ -1,0 +1,158 @@
+import { MemberSearch, keysOf } from '../shared/member-search.ts';
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const OPEN = 0x5b;
+const CLOSE = 0x5d;
+const CLOSE_OBJECT = 0x7d;
+const ZERO = 0x30;
+/** The first byte of `null`. */
+const N = 0x6e;
+
+const NAMES = [
+  'finish_reason',
+  'index',
+  'meta_info',
+  'completion_tokens',
+  'weight_version',
+  'output_ids',
+  'output_token_logprobs',
+] as const;
+const KEYS = keysOf(NAMES);
+/** Of other dialects only the ends of choices are of interest. */
+const FINISH = KEYS.slice(0, 1);
+
+/** A value whose end has not come yet. `push` returns the index after it, or the end of the bytes. */
+interface OpenValue {
+  readonly isOver: boolean;
+  push(bytes: Buffer, from: number, end: number): number;
+}
+
+/**
+ * Reads from an event of a stream, while it comes and whatever its size, what has to be known of it on the event loop: whether it ends a choice, as
+ * SGLang and OpenAI's API name it, and of SGLang's `/generate` the sample, the version and how many tokens it has.
+ */
+export class EventScan {
+  /** It has a `finish_reason` that is not null. */
+  isFinish = false;
+  /** As it is written; '' for the only one. */
+  index = '';
+  hasIndex = false;
+  hasInfo = false;
+  /** The version of the weights, as it is written; ''. */
+  version = '';
+  #total = -1;
+  #ids = -1;
+  #logprobs = -1;
+  readonly #search: MemberSearch;
+  #open: OpenValue | null = null;
+
+  /** @param findsFinish only whether the event ends a choice */
+  constructor(findsFinish = false) {
+    this.#search = new MemberSearch(findsFinish ? FINISH : KEYS);
+  }
+
+  push(bytes: Buffer, start: number, end: number): void {
+    this.#search.push(bytes, this.#goOn(bytes, start, end), end, this.#take);
+  }
+
+  /** How many ids it has and how many tokens there are so far; null: it does not say. */
+  get counts(): { ids: number; total: number } | null {
+    const ids = this.#ids >= 0 ? this.#ids : this.#logprobs;
+    return ids < 0 || this.#total < 0 ? null : { ids, total: this.#total };
+  }
+
+  readonly #take = (key: number, bytes: Buffer, at: number, end: number): number => {
+    const name = NAMES[key]!;
+    if (name === 'meta_info') this.hasInfo = true;
+    else if (name === 'finish_reason') this.isFinish ||= bytes[at] !== N;
+    else if (name === 'output_ids' || name === 'output_token_logprobs') {
+      if (bytes[at] !== OPEN) return at;
+      this.#open = new ListCount((count) => {
+        if (name === 'output_ids') this.#ids = count;
+        else this.#logprobs = count;
+      });
+    } else {
+      this.#open = new ShortText((text) => {
+        if (name === 'weight_version') this.version ||= text;
+        else if (name === 'completion_tokens') this.#total = /^\d+$/.test(text) ? Number(text) : this.#total;
+        else {
+          this.hasIndex = true;
+          this.index = text;
+        }
+      });
+    }
+    return this.#goOn(bytes, at, end);
+  };
+
+  /** @returns the index after the value that is open */
+  #goOn(bytes: Buffer, from: number, end: number): number {
+    if (this.#open === null) return from;
+    const after = this.#open.push(bytes, from, end);
+    if (this.#open.isOver) this.#open = null;
+    return after;
+  }
+}
+
+/** A number, or a string without quotes in it. */
+class ShortText implements OpenValue {
+  isOver = false;
+  readonly #done: (text: string) => void;
+  #text = '';
+
+  constructor(done: (text: string) => void) {
+    this.#done = done;
+  }
+
+  push(bytes: Buffer, from: number, end: number): number {
+    for (let at = from; at < end; at++) {
+      const byte = bytes[at]!;
+      const isString = this.#text.startsWith('"');
+      const isEnd = isString ? byte === QUOTE : byte === COMMA || byte === CLOSE_OBJECT || byte === CLOSE;
+      if (isEnd) {
+        this.isOver = true;
+        this.#done(this.#text.trim());
+        return isString ? at + 1 : at;
+      }
+      this.#text += String.fromCharCode(byte);
+    }
+    return end;
+  }
+}
+
+/** Counts the items of a list. */
+class ListCount implements OpenValue {
+  isOver = false;
+  readonly #done: (count: number) => void;
+  #depth = 0;
+  #commas = 0;
+  #hasItem = false;
+  #isInString = false;
+  #isEscaped = false;
+
+  constructor(done: (count: number) => void) {
+    this.#done = done;
+  }
+
+  push(bytes: Buffer, from: number, end: number): number {
+    for (let at = from; at < end; at++) {
+      const byte = bytes[at]!;
+      if (this.#isEscaped) this.#isEscaped = false;
+      else if (this.#isInString) {
+        if (byte === BACKSLASH) this.#isEscaped = true;
+        else if (byte === QUOTE) this.#isInString = false;
+      } else if (byte === QUOTE) this.#isInString = true;
+      else if (byte === OPEN) {
+        if (++this.#depth > 1) this.#hasItem = true;
+      } else if (byte === CLOSE) {
+        if (--this.#depth > 0) continue;
+        this.isOver = true;
+        this.#done(this.#hasItem ? this.#commas + 1 : 0);
+        return at + 1;
+      } else if (byte === COMMA && this.#depth === 1) this.#commas++;
+      else if (byte >= ZERO) this.#hasItem = true;
+    }
+    return end;
+  }
+}

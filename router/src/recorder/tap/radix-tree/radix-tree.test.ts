@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { pino } from 'pino';
+import type { Exchange } from '../../../exchange.ts';
+import type { Worker } from '../../../fleet/worker.ts';
+import type { OpenAnswer } from '../../thread/capture/capture-calls.ts';
+import type { Trajectories } from '../recorder.ts';
+import type { SameTokens } from '../tokenizer-check/tokenizer-check.ts';
+import { RadixTree } from './radix-tree.ts';
+
+const WORKER = {} as Worker;
+
+/** A plugin whose thread answers when the test says so, and so does the comparison of tokenizers. */
+function scene(verify = false) {
+  const checked = Promise.withResolvers<void>();
+  const opened = Promise.withResolvers<OpenAnswer | null>();
+  const told: unknown[] = [];
+  const asked: string[] = [];
+  const ledger = {
+    ask: (name: string) => (asked.push(name), opened.promise),
+    tell: (name: string, argument: unknown) => told.push([name, argument]),
+  };
+  const plugin = new RadixTree(
+    { forward: 'ids', completions: false, verify },
+    {
+      trajectories: {
+        ledger,
+        refusal: null,
+        versions: { begin: () => null, complete: () => {} },
+      } as unknown as Trajectories,
+      sameTokens: { check: () => checked.promise } as unknown as SameTokens,
+      sessionHeaders: [],
+      log: pino({ level: 'silent' }),
+    },
+  );
+  const dropped: string[] = [];
+  const head = { method: 'POST', drop: (name: string) => dropped.push(name) };
+  const x = { path: '/generate', head, tenant: '', model: '', outcome: null } as unknown as Exchange & {
+    outcome: Exchange['outcome'];
+  };
+  return { plugin, checked, opened, asked, told, dropped, x };
+}
+
+const ANSWER: OpenAnswer = { body: new Uint8Array(Buffer.from('{"input_ids":[1]}')), choices: 1, isText: true };
+
+test('a client that leaves while its tokens are looked up leaves nothing open', async () => {
+  const { plugin, opened, told, x } = scene();
+  const body = plugin.requestBody(x, Buffer.from('{"text":"a"}'), WORKER);
+  x.outcome = 'client_left';
+  plugin.finished(x);
+  const before = told.length;
+  opened.resolve(ANSWER);
+  await body;
+  // What was told before came too early: the thread had not opened it yet.
+  assert.deepEqual(told.slice(before), [['dropCapture', 1]]);
+});
+
+test('its answer may not come compressed, as it has to be read', async () => {
+  const { plugin, opened, dropped, told, x } = scene();
+  opened.resolve(ANSWER);
+  assert.equal(String(await plugin.requestBody(x, Buffer.from('{"text":"a"}'), WORKER)), '{"input_ids":[1]}');
+  assert.deepEqual(dropped, ['accept-encoding']);
+  assert.deepEqual(told, []);
+});
+
+test('a client that leaves while tokenizers are compared leaves nothing open', async () => {
+  const { plugin, checked, opened, asked, told, x } = scene(true);
+  const body = plugin.requestBody(x, Buffer.from('{"text":"a"}'), WORKER);
+  opened.resolve(ANSWER);
+  await setImmediate();
+  x.outcome = 'client_left';
+  plugin.finished(x);
+  checked.resolve();
+  await body;
+  assert.deepEqual(asked, ['openCapture']);
+  assert.deepEqual(told, [['dropCapture', 1]]);
+});
+
+test('prompts of ids wait for no comparison of tokenizers', async () => {
+  const { plugin, opened, x } = scene(true);
+  opened.resolve({ body: null, choices: 2, isText: false });
+  for (const body of ['{"input_ids":[1]}', '{"input_ids":[[1],[2]]}']) {
+    const bytes = Buffer.from(body);
+    assert.equal(await plugin.requestBody(x, bytes, WORKER), bytes);
+    plugin.finished(x);
+  }
+});
+
+test('the thread has ended before the tokens are looked up: the request goes on as it is', async () => {
+  const { plugin, opened, x } = scene(true);
+  const body = Buffer.from('{"text":"a"}');
+  const sent = plugin.requestBody(x, body, WORKER);
+  opened.reject(new Error('the thread has ended'));
+  assert.equal(await sent, body);
+  assert.equal(plugin.failures, 1);
+});
+
+test('the thread ends while tokenizers are compared: the request goes on with the ids that were found', async () => {
+  const { plugin, checked, opened, x } = scene(true);
+  const sent = plugin.requestBody(x, Buffer.from('{"text":"a"}'), WORKER);
+  opened.resolve(ANSWER);
+  checked.reject(new Error('the thread has ended'));
+  assert.equal(String(await sent), '{"input_ids":[1]}');
+});

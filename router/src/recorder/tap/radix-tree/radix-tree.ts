@@ -1,0 +1,276 @@
+import { setImmediate } from 'node:timers/promises';
+import { sessionOf } from '../../../classify/routing-keys.ts';
+import type { AnswerEar } from '../../../exchange.ts';
+import type { ExchangeView as Exchange } from '../../../phases/exchange-view.ts';
+import type { Worker } from '../../../fleet/worker.ts';
+import { bufferOf } from '../../../kit/bytes.ts';
+import { SLICE_BYTES, copied } from '../../../kit/copy-slices.ts';
+import type { Logger } from '../../../observe/log.ts';
+import { type PluginPhases, Refused } from '../../../plugin.ts';
+import { AnswerCapture } from '../answer-capture.ts';
+import { AnswerTap } from '../answer-tap.ts';
+import type { OpenAnswer, OpenCall } from '../../thread/capture/capture-calls.ts';
+import { type CaptureDialect, dialectOf } from '../../shared/read-request.ts';
+import { isPlainQuestion } from '../plain-request.ts';
+import type { Ledger } from '../recorder-thread.ts';
+import type { Trajectories } from '../recorder.ts';
+import { timesOf } from '../../shared/turn.ts';
+import type { Bracket } from '../version-brackets.ts';
+import type { ResponseHead } from '../../../wire/response-head.ts';
+import type { SameTokens } from '../tokenizer-check/tokenizer-check.ts';
+import { mayBeUnnamed, namesSpans } from './unnamed.ts';
+
+export interface RadixTreeOptions {
+  readonly forward: 'ids' | 'text';
+  readonly completions: boolean;
+  readonly verify: boolean;
+}
+
+/** What it looks at, beside its options. */
+interface RadixTreeSurroundings {
+  readonly trajectories: Trajectories;
+  readonly sameTokens: SameTokens;
+  readonly sessionHeaders: readonly string[];
+  /** Requests of the router's own are Tinker samples. */
+  readonly isTinkerServed?: boolean;
+  readonly log: Logger;
+}
+
+/** Larger requests are passed on as they are: nobody's prompt, and copying them would hold the event loop. */
+const MAX_BODY_BYTES = 33_554_432;
+
+/** What is under way of an exchange whose tokens are looked after. */
+interface Following {
+  /** 0: the thread learns of the request together with its answer. */
+  id: number;
+  readonly dialect: CaptureDialect;
+  request: Buffer | null;
+  readonly opened: Promise<OpenAnswer | null> | null;
+  /** Settled: null where its tokens can't be told. */
+  answer: OpenAnswer | null;
+  /** A part of its answer was handed over. */
+  isBegun: boolean;
+  /** What was known of its engine's weights before that engine got it. */
+  bracket: Bracket | null;
+  capture: AnswerCapture | null;
+}
+
+/** Sends ids in place of texts, and hears what was sampled behind them. */
+export class RadixTree implements PluginPhases {
+  /** Requests that went on as they were because the trajectory thread failed at them. */
+  failures = 0;
+  /** Answers too large to be kept. */
+  tooLarge = 0;
+  readonly #options: RadixTreeOptions;
+  readonly #ledger: Ledger;
+  readonly #trajectories: Trajectories;
+  readonly #log: Logger;
+  readonly #sessionHeaders: readonly string[];
+  readonly #following = new WeakMap<Exchange, Following>();
+  readonly #sameTokens: SameTokens;
+  readonly #isTinkerServed: boolean;
+  /** Captured streams under way. */
+  #streams = 0;
+  #nextId = 1;
+
+  constructor(options: RadixTreeOptions, surroundings: RadixTreeSurroundings) {
+    const { trajectories, sameTokens, sessionHeaders, isTinkerServed = false, log } = surroundings;
+    this.#isTinkerServed = isTinkerServed;
+    this.#options = options;
+    this.#sameTokens = sameTokens;
+    this.#trajectories = trajectories;
+    this.#ledger = trajectories.ledger;
+    this.#log = log;
+    this.#sessionHeaders = sessionHeaders;
+  }
+
+  appliesTo({ path, head }: Exchange): boolean {
+    if (head.method !== 'POST' && head.method !== 'PUT') return false;
+    const dialect = dialectOf(path);
+    // Samples of the Tinker API ask for the ids of their answers themselves.
+    const hasIds = this.#options.completions || (this.#isTinkerServed && head.isTrusted);
+    return dialect !== null && (dialect !== 'completions' || hasIds);
+  }
+
+  requestBody(x: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer> {
+    if (body.length > MAX_BODY_BYTES) return body;
+    const { refusal } = this.#trajectories;
+    if (refusal !== null) throw new Refused(refusal);
+    const sent = this.#body(x, body);
+    if (!(sent instanceof Promise)) {
+      this.#leaves(x, worker);
+      return sent;
+    }
+    const checked = this.#options.verify ? this.#checked(x, sent, worker) : sent;
+    return checked.then((made) => {
+      this.#leaves(x, worker);
+      return made;
+    });
+  }
+
+  /** The request goes to its engine now. */
+  #leaves(x: Exchange, worker: Worker): void {
+    const following = this.#following.get(x);
+    if (following === undefined) return;
+    const { dialect } = following;
+    const isWatched = dialect === 'completions' || (dialect === 'generate' && !namesSpans(worker));
+    following.bracket = this.#trajectories.versions.begin(x, worker, isWatched);
+  }
+
+  /** Prompts of ids need no tokenizer, so they are not held up by a comparison of tokenizers, nor refused for its result. */
+  async #checked(x: Exchange, sending: Promise<Buffer>, worker: Worker): Promise<Buffer> {
+    const sent = await sending;
+    if (this.#following.get(x)?.answer?.isText !== true) return sent;
+    await this.#sameTokens.check(worker).catch((error: unknown) => {
+      // A thread that has ended can't compare: the tokens of this request are known already.
+      if (error instanceof Refused) throw error;
+    });
+    return sent;
+  }
+
+  hearAnswer(x: Exchange, head: ResponseHead): AnswerEar | null {
+    const following = this.#following.get(x);
+    if (following === undefined || following.answer === null || head.status !== 200) return null;
+    const { choices } = following.answer;
+    const { dialect } = following;
+    const tap = new AnswerTap(head.isEventStream, choices === 1, dialect === 'generate');
+    if (tap.isStream) this.#streams++;
+    following.capture = this.#trajectories.captureAnswer({
+      tap,
+      choices,
+      hasMore: dialect !== 'generate',
+      handOver: (isLast) => this.#handOver(x, following, isLast),
+    });
+    return following.capture;
+  }
+
+  finished(x: Exchange): void {
+    const following = this.#following.get(x);
+    if (following === undefined) return;
+    this.#following.delete(x);
+    const { capture } = following;
+    if (capture === null) return this.#drop(following);
+    const { tap } = capture;
+    if (tap.isStream) this.#streams--;
+    if (tap.isTooLarge) this.tooLarge++;
+    // Of a stream that broke off, what came was sampled nevertheless.
+    const isKept = !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
+    if (!capture.end(isKept)) this.#drop(following);
+    this.#trajectories.versions.complete(x, following.bracket);
+  }
+
+  /** Its turns, as far as they have ended, go to the thread. */
+  #handOver(x: Exchange, following: Following, isLast: boolean): Promise<boolean> | null {
+    const { tap, expertsKey } = following.capture!;
+    const answer = tap.take(isLast);
+    // All of its turns are known, and nothing more is said of them.
+    if (isLast && following.isBegun && !answer.some((piece) => piece.includes(QUOTE))) {
+      this.#drop(following);
+      return null;
+    }
+    const { request } = following;
+    if (!isLast) {
+      // What follows is told from the next one by its number.
+      if (following.id === 0) following.id = this.#nextId++;
+      following.request = null;
+      following.isBegun = true;
+    }
+    const { id, dialect, bracket, answer: opened } = following;
+    const isUnnamed = mayBeUnnamed(x, dialect, tap.isStream, opened?.choices === 1);
+    const turn = {
+      id,
+      // A copy: the thread takes its memory.
+      request: request === null ? null : new Uint8Array(request),
+      isStream: tap.isStream,
+      isLast,
+      answer,
+      expertsKey,
+      facts: { ...this.#factsOf(x, tap.isStream), asked: this.#trajectories.versions.asked(bracket, isUnnamed) },
+    };
+    return this.#trajectories.turnEnded(turn);
+  }
+
+  /** There is nothing to be told of it any more. */
+  #drop({ id, capture }: Following): void {
+    if (id > 0) this.#ledger.tell('dropCapture', id);
+    const key = capture?.expertsKey ?? null;
+    if (key !== null) this.#ledger.tell('expertsDrop', key);
+  }
+
+  #body(x: Exchange, body: Buffer): Buffer | Promise<Buffer> {
+    let following = this.#following.get(x);
+    // The engine of another attempt may be of another kind.
+    if (following !== undefined && following.dialect !== dialectOf(x.path)) {
+      this.#drop(following);
+      following = undefined;
+    }
+    following ??= this.#follow(x, body);
+    return following.opened === null ? body : changed(following, following.opened, body);
+  }
+
+  #follow(x: Exchange, body: Buffer): Following {
+    // The answer has to be read: it may not come compressed.
+    x.head.drop('accept-encoding');
+    const dialect = dialectOf(x.path)!;
+    const following =
+      dialect !== 'completions' && isPlainQuestion(dialect, body)
+        ? { id: 0, dialect, request: body, opened: null, answer: PLAIN, isBegun: false, bracket: null, capture: null }
+        : this.#open(x, body, dialect);
+    this.#following.set(x, following);
+    return following;
+  }
+
+  #open(x: Exchange, body: Buffer, dialect: CaptureDialect): Following {
+    const { tenant, model } = x;
+    const id = this.#nextId++;
+    const { forward } = this.#options;
+    const session = sessionOf(x, this.#sessionHeaders);
+    const opened = this.#ask(x, body, { id, dialect, tenant, model, forward, session }).catch((error: unknown) => {
+      this.failures++;
+      if ((this.failures & (this.failures - 1)) === 0) {
+        const detail = { failures: this.failures, error: (error as Error).message };
+        this.#log.error(detail, 'token lookup failed: requests are sent unchanged and not captured');
+      }
+      return null;
+    });
+    return { id, dialect, request: null, opened, answer: null, isBegun: false, bracket: null, capture: null };
+  }
+
+  async #ask(x: Exchange, body: Buffer, call: Omit<OpenCall, 'body'>): Promise<OpenAnswer | null> {
+    // A copy: what a view is on would cross over as a whole.
+    const isSmall = body.length <= SLICE_BYTES;
+    const copy = isSmall ? new Uint8Array(body) : await copied(body);
+    // A client may close a stream and send its next request at once, on another connection: where both can be read in one or two rounds
+    // of the event loop, the request may come first. What the stream had so far has to be known.
+    for (let rounds = 0; rounds < 2 && this.#streams > 0; rounds++) await setImmediate();
+    if (x.outcome !== null) return null;
+    const opened = await this.#ledger.ask('openCapture', { ...call, body: copy }, isSmall ? [] : [copy.buffer]);
+    // Its client left in the meantime, and nobody will close it: what it holds would stay for ever.
+    if (x.outcome !== null) this.#ledger.tell('dropCapture', call.id);
+    return opened;
+  }
+
+  #factsOf(x: Exchange, isStream: boolean) {
+    return {
+      session: sessionOf(x, this.#sessionHeaders),
+      group: x.group,
+      tenant: x.tenant,
+      model: x.model,
+      worker: x.worker?.url ?? '',
+      path: x.path,
+      ...timesOf(x, isStream),
+    };
+  }
+}
+
+const QUOTE = 0x22;
+
+/** The engine gets it as it is. */
+const PLAIN: OpenAnswer = { body: null, choices: 1, isText: false };
+
+/** The request as its engine is to get it. */
+async function changed(following: Following, opened: Promise<OpenAnswer | null>, body: Buffer): Promise<Buffer> {
+  following.answer = await opened;
+  const other = following.answer?.body ?? null;
+  return other === null ? body : bufferOf(other);
+}

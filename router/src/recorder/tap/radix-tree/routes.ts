@@ -1,0 +1,79 @@
+import type { Context, Hono } from 'hono';
+import type { Exchange } from '../../../exchange.ts';
+import type { Ledger } from '../recorder-thread.ts';
+import type { RadixTree } from './radix-tree.ts';
+
+/** `POST /retrieve_from_text` and `GET /radix_tree/stats`, as slime's router has them. */
+export function addRoutes(app: Hono, ledger: Ledger, tree: RadixTree, sessionHeaders: readonly string[]): void {
+  app.post('/retrieve_from_text', async (c) => {
+    const question = readQuestion(await c.req.text());
+    if (typeof question === 'string') return c.json({ error: question, code: 'bad_request' }, 400);
+    const session = question.session || sessionOfHeaders(c, sessionHeaders);
+    const json = await ledger.ask('retrieveFromText', { ...question, session, tenant: tenantOf(c) });
+    return c.body(json, 200, { 'content-type': 'application/json' });
+  });
+
+  app.get('/radix_tree/stats', async (c) => {
+    const { prompts, hits, promptTokens, knownTokens, ...counts } = await ledger.ask('captureStats', null);
+    return c.json({
+      prompts,
+      hits,
+      hit_rate: prompts === 0 ? 0 : hits / prompts,
+      prompt_tokens: promptTokens,
+      known_tokens: knownTokens,
+      token_hit_rate: promptTokens === 0 ? 0 : knownTokens / promptTokens,
+      turns: counts.turns,
+      nodes: counts.nodes,
+      bytes: counts.bytes,
+      trees: counts.trees,
+      evicted_nodes: counts.evictedNodes,
+      collected_nodes: counts.collectedNodes,
+      evicted_live_turns: counts.evictedLiveTurns,
+      restored_turns: counts.restored,
+      lost_turns: counts.lost,
+      retokenization_mismatches: counts.retokenized,
+      uncaptured_answers: counts.uncaptured + tree.tooLarge,
+      // It may have words of somebody else's answer in it.
+      last_problem: exchangeOf(c)?.seesAllTenants === false ? '' : counts.lastProblem,
+      failures: tree.failures,
+    });
+  });
+}
+
+const exchangeOf = (c: Context): Exchange | undefined => (c.env as { exchange?: Exchange } | undefined)?.exchange;
+const tenantOf = (c: Context): string => exchangeOf(c)?.tenant ?? '';
+
+/** The session that the request's headers name; ''. */
+const sessionOfHeaders = (c: Context, names: readonly string[]): string => {
+  for (const name of names) {
+    const value = c.req.header(name);
+    if (value !== undefined && value !== '') return value;
+  }
+  return '';
+};
+
+interface Question {
+  readonly text: string;
+  readonly model: string;
+  /** '' where the body names none. */
+  readonly session: string;
+  readonly withLogprobs: boolean;
+}
+
+/** @returns what is wrong with it, in words */
+function readQuestion(json: string): Question | string {
+  let value: unknown;
+  try {
+    value = JSON.parse(json);
+  } catch (error) {
+    return `The body is no JSON: ${(error as Error).message}`;
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'The body has to be a JSON object';
+  const { text, return_logp: withLogprobs = true, model = '', ...more } = value as Record<string, unknown>;
+  const session = more['session'] ?? more['session_id'] ?? '';
+  if (typeof text !== 'string' || text === '') return '"text" has to be a string that is not empty';
+  if (typeof withLogprobs !== 'boolean') return '"return_logp" has to be true or false';
+  if (typeof model !== 'string') return '"model" has to be a string';
+  if (typeof session !== 'string') return '"session" (or "session_id") has to be a string';
+  return { text, model, session, withLogprobs };
+}

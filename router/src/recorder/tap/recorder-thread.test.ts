@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { test } from 'node:test';
+import { Ledger } from './recorder-thread.ts';
+
+test('turns that end after their thread did are counted', async () => {
+  const died = Promise.withResolvers<Error>();
+  const ledger = new Ledger({ dataDir: '/dev/null', store: 'sqlite', tokenizerPath: null }, died.resolve);
+  await died.promise;
+  const facts = { session: '', group: '', tenant: '', worker: '', model: '', path: '' };
+  const asked = { before: '', isProof: false, stale: '', ticket: 0 };
+  const times = { startedAtMs: 0, ttftMs: 0, generationMs: 0, asked };
+  const answer = [Buffer.from('{}')];
+  const turn = {
+    id: 1,
+    request: null,
+    isStream: false,
+    isLast: true,
+    answer,
+    expertsKey: null,
+    facts: { ...facts, ...times },
+  };
+  ledger.turnEnded(turn, false);
+  assert.equal(await ledger.turnEnded(turn, true), false);
+  assert.equal(ledger.missed, 2);
+});
+
+test('the thread starts, answers and ends', async () => {
+  const ledger = new Ledger({ tokenizerPath: null, dataDir: null }, (error) => assert.fail(error));
+  assert.equal(await ledger.ask('close', null), 0);
+  await ledger.close();
+  await assert.rejects(ledger.ask('close', null), /ended/);
+});
+
+test('a process that waits for nothing but the thread waits, and ends afterwards', () => {
+  const ledger = new URL('./recorder-thread.ts', import.meta.url).href;
+  const program = `
+    import(${JSON.stringify(ledger)}).then(async ({ Ledger }) => {
+      const ledger = new Ledger({ tokenizerPath: null, dataDir: null }, () => {});
+      console.log((await ledger.ask('storeState', null)).place);
+    });`;
+  const { stdout, status } = spawnSync(process.execPath, ['-e', program], { encoding: 'utf8' });
+  assert.deepEqual([stdout, status], ['memory\n', 0]);
+});

@@ -1,0 +1,276 @@
+import type { Config } from '../../config/options.ts';
+import { RouterError } from '../../kit/errors.ts';
+import type { Logger } from '../../observe/log.ts';
+import { sessionOf } from '../../classify/routing-keys.ts';
+import type { Observer } from '../../observe/observer.ts';
+import type { Plugin } from '../../plugin.ts';
+import type { VersionLabels } from '../../fleet/version-labels.ts';
+import { addTrajectoryRoutes } from './routes.ts';
+import { CallRecorder } from './call-recorder.ts';
+import { AnswerCapture, type AnswerCaptureParts } from './answer-capture.ts';
+import { ExpertsRoad, ExpertsTap } from './experts-tap.ts';
+import type { EndedTurn } from '../thread/capture/turn-ends.ts';
+import { Ledger } from './recorder-thread.ts';
+import { VersionBrackets } from './version-brackets.ts';
+import { defaultMemoryBytes, machineMemory } from '../shared/memory-limit.ts';
+import type { SessionEnd } from '../thread/session-calls.ts';
+import type { StoreState } from '../thread/store/store-calls.ts';
+import { StoredFirst } from './stored-first.ts';
+
+/** How often the thread is asked how its store is. */
+const LOOK_MS = 1_000;
+/** What is dropped is said once in so long. */
+const SAY_MS = 60_000;
+
+const NOTHING_YET: StoreState = {
+  place: '',
+  stored: 0,
+  dropped: 0,
+  pending: 0,
+  unknownLogprobs: 0,
+  textTurns: 0,
+  unknownVersions: 0,
+  isFailing: false,
+  lastError: '',
+  turns: 0,
+  bytes: 0,
+  evicted: 0,
+  evictedLive: 0,
+  expired: 0,
+};
+
+type TrajectoryConfig = Pick<
+  Config,
+  | 'dataDir'
+  | 'store'
+  | 'storeMemoryBytes'
+  | 'storeMaxAgeSecs'
+  | 'storeWait'
+  | 'captureRequired'
+  | 'captureBodies'
+  | 'tokenizerPath'
+  | 'plugin'
+  | 'captureChat'
+  | 'sessionHeaders'
+  | 'radixMaxCacheSize'
+  | 'radixMaxBytes'
+  | 'radixGcThresholdK'
+>;
+
+/** Whether anything is captured, or was and is to be looked at. A tokenizer alone captures nothing. */
+const areWanted = ({ store, captureRequired, tokenizerPath, plugin, captureChat }: TrajectoryConfig): boolean =>
+  store !== undefined || captureRequired || (tokenizerPath !== undefined && (plugin.length > 0 || captureChat));
+
+/** Rejects, in words for the user, when the store can't be had. @returns null: nobody asked for it, so there is no thread */
+export async function startTrajectories(
+  config: TrajectoryConfig,
+  labels: VersionLabels,
+  log: Logger,
+): Promise<Trajectories | null> {
+  return areWanted(config) ? Trajectories.start(config, labels, log) : null;
+}
+
+/** Trajectories, seen from the event loop: the thread that keeps them, and how its store is. */
+export class Trajectories {
+  readonly ledger: Ledger;
+  readonly versions: VersionBrackets;
+  readonly #road: ExpertsRoad;
+  /** Records chats that come in other words than those of OpenAI's chat completions. */
+  readonly calls: CallRecorder;
+  readonly #storedFirst: StoredFirst;
+  readonly #waits: boolean;
+  /** The limit of the token trees. */
+  readonly treeBytes: number;
+  readonly #log: Logger;
+  /** `--capture-required`: what is to be captured is, or is refused. */
+  readonly isRequired: boolean;
+  /** Reports sessions that are over; its place is after the observer that ends plugins' turns. */
+  readonly sessionEnds: Observer;
+  readonly #timer: NodeJS.Timeout;
+  #unkeptEnds = 0;
+  #state = NOTHING_YET;
+  #isDead = false;
+  #saidMs = -Infinity;
+  #saidDropped = 0;
+  #saidEvictedMs = -Infinity;
+  #saidEvicted = 0;
+  /** How much turns may take where they are kept in memory. */
+  readonly #storeBytes: number;
+
+  private constructor(config: TrajectoryConfig, labels: VersionLabels, log: Logger) {
+    const { dataDir = null, store = null, storeMaxAgeSecs, tokenizerPath = null } = config;
+    const storeMemoryBytes = config.storeMemoryBytes ?? defaultMemoryBytes();
+    this.#storeBytes = storeMemoryBytes;
+    const { radixMaxCacheSize: maxNodes = Infinity, radixGcThresholdK: keepVersions } = config;
+    this.treeBytes = config.radixMaxBytes ?? defaultMemoryBytes();
+    const tokens = { tokenizerPath, maxNodes, maxBytes: this.treeBytes, keepVersions };
+    this.#log = log;
+    this.#storedFirst = new StoredFirst(log);
+    this.#waits = config.storeWait !== 'off';
+    this.isRequired = config.captureRequired;
+    this.ledger = new Ledger(
+      {
+        ...tokens,
+        dataDir,
+        store,
+        storeMemoryBytes,
+        storeMaxAgeSecs,
+        keepsBodies: config.captureBodies,
+        syncsStore: config.storeWait === 'synced',
+      },
+      (error) => {
+        this.#isDead = true;
+        log.error({ error: error.message }, 'the trajectory thread ended: nothing more is captured');
+      },
+    );
+    this.versions = new VersionBrackets(labels, this.ledger);
+    this.ledger.completes = () => this.versions.settled();
+    this.#road = new ExpertsRoad({
+      take: (piece) => this.ledger.ask('expertsPiece', piece),
+      end: (key, cut, description) => this.ledger.tell('expertsEnd', { key, cut, description }),
+      drop: (key) => this.ledger.tell('expertsDrop', key),
+    });
+    this.sessionEnds = endedSessions((end) => this.#sessionEnded(end), config.sessionHeaders);
+    const { sessionHeaders } = config;
+    const { ledger, versions } = this;
+    this.calls = new CallRecorder({ ledger, versions, refusal: () => this.refusal, sessionHeaders, log });
+    this.#timer = setInterval(() => void this.#look(), LOOK_MS).unref();
+  }
+
+  /** Rejects, in words for the user, when the store can't be had. */
+  static async start(config: TrajectoryConfig, labels: VersionLabels, log: Logger): Promise<Trajectories> {
+    const started = new Trajectories(config, labels, log);
+    try {
+      started.#state = await started.ledger.ask('storeState', null);
+    } catch (error) {
+      clearInterval(started.#timer);
+      await started.ledger.close();
+      throw new Error(`trajectories can't be kept: ${(error as Error).message}`, { cause: error });
+    }
+    const { place } = started.#state;
+    const { bytes, from } = machineMemory();
+    const limit = { maxBytes: started.#storeBytes, memoryBytes: bytes, memoryFrom: from };
+    log.info({ store: place, ...(place === 'memory' ? limit : {}) }, 'trajectories are kept');
+    return started;
+  }
+
+  /** Listens to an answer and hands over what it says. Its routed experts are taken out of it and kept by the thread. */
+  captureAnswer(parts: AnswerCaptureParts): AnswerCapture {
+    return new AnswerCapture(parts, new ExpertsTap(this.#road, parts.tap), this.#storedFirst);
+  }
+
+  /** Whether ends of answers wait until their turns are in the store. Memory is gone with the router: nothing is to be waited for. */
+  get storesFirst(): boolean {
+    return this.#waits && this.#state.place !== 'memory';
+  }
+
+  /** @returns whether the turn is in the store, once that is known; null: nothing has to wait for it */
+  turnEnded(turn: EndedTurn): Promise<boolean> | null {
+    return this.ledger.turnEnded(turn, this.storesFirst);
+  }
+
+  /** Records the end of a session. @returns how many sessions of that name are on record */
+  end(end: SessionEnd): Promise<number> {
+    return this.ledger.ask('sessionEnded', end);
+  }
+
+  /** Removes a chat session. @returns whether there was one */
+  remove(session: string, tenant: string): Promise<boolean> {
+    return this.ledger.ask('chatRemove', { session, tenant });
+  }
+
+  /** What captures, what answers `/trajectories`, and what ends the thread after the last exchange. */
+  get plugins(): readonly Plugin[] {
+    const routes: Plugin['routes'] = ({ forClients }) => addTrajectoryRoutes(forClients, this.ledger);
+    // A list of millions of turns, after an export, takes the thread minutes.
+    const own: Plugin = {
+      name: 'trajectories',
+      appliesTo: () => false,
+      routes,
+      close: () => this.close(),
+      timeoutMs: 600_000,
+    };
+    return [own, ...this.calls.plugins];
+  }
+
+  /** As of about a second ago. */
+  get state(): StoreState & { readonly sentEarly: number } {
+    const { sentEarly } = this.#storedFirst;
+    return { ...this.#state, dropped: this.#state.dropped + this.ledger.missed, sentEarly };
+  }
+
+  /** With `--capture-required`, what is said to a request that would be captured, while that can't be had. null: go on. */
+  get refusal(): RouterError | null {
+    if (!this.isRequired || !(this.#isDead || this.#state.isFailing)) return null;
+    const reason = this.#isDead ? 'the thread that keeps them has ended' : this.#state.lastError;
+    const message = `Trajectories can't be kept now, and --capture-required is set: ${reason}.`;
+    return new RouterError('capture_failed', message, { retryAfterSecs: 1 });
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.versions.settled();
+    await this.#look();
+    await this.ledger.close();
+    const { lost } = this.ledger;
+    const { lastError: error, place: store } = this.#state;
+    if (lost > 0) this.#log.error({ lost, error, store }, 'trajectory store is failing: the last turns are lost');
+  }
+
+  /** The client has its answer already: where the end can't be kept, the log says so. */
+  #sessionEnded(end: SessionEnd): void {
+    this.end(end).catch((error: unknown) => {
+      const count = ++this.#unkeptEnds;
+      if ((count & (count - 1)) !== 0) return;
+      const detail = { error: (error as Error).message, session: end.session, count };
+      this.#log.warn(detail, 'the end of a session was not stored');
+    });
+  }
+
+  async #look(): Promise<void> {
+    if (this.#isDead) return;
+    const wasFailing = this.#state.isFailing;
+    try {
+      this.#state = await this.ledger.ask('storeState', null);
+    } catch {
+      // It has ended: said already.
+      return;
+    }
+    const { dropped, lastError, place, isFailing, pending } = this.#state;
+    if (isFailing !== wasFailing) {
+      if (isFailing)
+        this.#log.warn({ error: lastError, store: place, pending }, 'trajectory store is failing: turns are buffered');
+      else this.#log.info({ store: place }, 'trajectory store works again');
+    }
+    const now = performance.now();
+    this.#sayEvicted(now);
+    if (dropped === this.#saidDropped || now - this.#saidMs < SAY_MS) return;
+    this.#log.warn({ dropped: dropped - this.#saidDropped, error: lastError, store: place }, 'turns were dropped');
+    this.#saidMs = now;
+    this.#saidDropped = dropped;
+  }
+
+  #sayEvicted(now: number): void {
+    const sessions = this.#state.evictedLive - this.#saidEvicted;
+    if (sessions <= 0 || now - this.#saidEvictedMs < SAY_MS) return;
+    const message =
+      'sessions that are not over were evicted from memory: set --data-dir, or a larger --store-memory-bytes';
+    this.#log.warn({ sessions, maxBytes: this.#storeBytes }, message);
+    this.#saidEvictedMs = now;
+    this.#saidEvicted = this.#state.evictedLive;
+  }
+}
+
+/**
+ * Reports the sessions whose client says with a request that it is the last one (`x-turnout-session-end: 1`). Stands after the observer
+ * that ends plugins' turns, so that the turn of that request is known before.
+ */
+const endedSessions = (report: (end: SessionEnd) => void, sessionHeaders: readonly string[]): Observer => ({
+  finished(x) {
+    const isLast = x.isLastTurn || x.head.get('x-turnout-session-end') === '1';
+    // A refused request reached no engine: its client will send it again.
+    if (!isLast || x.outcome === 'refused') return;
+    const session = sessionOf(x, sessionHeaders);
+    if (session !== '') report({ session, tenant: x.tenant });
+  },
+});

@@ -1,0 +1,133 @@
+import type { Context, Hono } from 'hono';
+import { z } from 'zod';
+import type { Exchange } from '../../exchange.ts';
+import { formatNames, formats } from '../shared/export-formats.ts';
+import type { ExportOrder } from '../thread/export/export-calls.ts';
+import type { Ledger } from './recorder-thread.ts';
+import { readSince } from './since.ts';
+
+const page = {
+  limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  after: z.string().optional(),
+};
+const flag = z.enum(['true', 'false']).transform((text) => text === 'true');
+const number = z.string().trim().min(1).pipe(z.coerce.number());
+/** Whose they are: for those only who may see everybody's. */
+const tenant = z.string().optional();
+
+const listing = z.strictObject({
+  ...page,
+  tenant,
+  session: z.string().optional(),
+  group: z.string().optional(),
+  version: z.string().optional(),
+  finished: flag.optional(),
+  min_reward: number.optional(),
+  max_reward: number.optional(),
+  label: z.string().optional(),
+  since: z
+    .string()
+    .transform((text) => readSince(text, Date.now()))
+    .refine((ms) => !Number.isNaN(ms), 'is a time (2026-11-21T10:00:00Z, Unix seconds) or how long ago (90m)')
+    .optional(),
+  format: z.enum(formatNames).optional(),
+});
+const turnsPage = z.strictObject({ ...page, tenant });
+const justTenant = z.strictObject({ tenant });
+
+type Env = { Bindings: { exchange: Exchange } };
+
+/** Leaves out what is not said, as `exactOptionalPropertyTypes` wants it. */
+function said<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never;
+}
+
+/**
+ * `/trajectories`: what was captured. Where clients have keys each sees, and removes, its own; an admin key is for all of
+ * them, and `?tenant=` for those of one.
+ */
+export function addTrajectoryRoutes(app: Hono, ledger: Ledger): void {
+  const routes = app as unknown as Hono<Env>;
+
+  /** @returns whose trajectories this is about; undefined: everybody's */
+  const tenantFor = (c: Context<Env>, asked: string | undefined): string | undefined => {
+    const { exchange } = c.env;
+    return exchange.seesAllTenants ? asked : exchange.tenant;
+  };
+  const wrong = (c: Context, error: z.ZodError): Response =>
+    c.json({ error: z.prettifyError(error), code: 'bad_request' }, 400);
+  const unknown = (c: Context, session: string): Response =>
+    c.json({ error: `No trajectory of session '${session}'`, code: 'session_not_found' }, 404);
+  const sendJson = (c: Context, bytes: Uint8Array): Response =>
+    c.body(Buffer.from(bytes), 200, { 'content-type': 'application/json' });
+
+  routes.get('/trajectories', async (c) => {
+    const asked = listing.safeParse(c.req.query());
+    if (!asked.success) return wrong(c, asked.error);
+    const { limit, after, since: sinceMs, format, tenant: whose, ...rest } = asked.data;
+    const { min_reward: minReward, max_reward: maxReward, ...marks } = rest;
+    const query = said({ ...marks, minReward, maxReward, sinceMs, tenant: tenantFor(c, whose) });
+    if (format === undefined)
+      return sendJson(c, await ledger.read('sessionsJson', { ...query, ...said({ after }), limit }));
+    if (c.req.query('limit') !== undefined || after !== undefined) {
+      const error = 'An export is whole: "limit" and "after" are for lists, without "format".';
+      return c.json({ error, code: 'bad_request' }, 400);
+    }
+    const fields = {
+      'content-type': formats[format],
+      'content-disposition': `attachment; filename="trajectories.${format}"`,
+      'transfer-encoding': 'chunked',
+    };
+    // Hono throws the body away, and nobody would end what makes it.
+    if (c.req.method === 'HEAD') return c.body(null, 200, fields);
+    const bytes = await exportStream(ledger, { format, query });
+    if (bytes === null) return c.json({ error: 'Too many exports at once', code: 'overloaded' }, 503);
+    return c.body(bytes, 200, fields);
+  });
+
+  const metrics = async (c: Context<Env>, session: string): Promise<Response> => {
+    const asked = justTenant.safeParse(c.req.query());
+    if (!asked.success) return wrong(c, asked.error);
+    const question = { session, ...said({ tenant: tenantFor(c, asked.data.tenant) }) };
+    const bytes = await ledger.read('metricsJson', question);
+    return bytes === null ? unknown(c, session) : sendJson(c, bytes);
+  };
+
+  routes.get('/trajectories/:session{.+}', async (c) => {
+    const session = c.req.param('session');
+    // The name of a session may hold slashes, so its end can't be a route of its own.
+    if (session.endsWith('/metrics')) return metrics(c, session.slice(0, -'/metrics'.length));
+    const asked = turnsPage.safeParse(c.req.query());
+    if (!asked.success) return wrong(c, asked.error);
+    const { limit, after, tenant: whose } = asked.data;
+    const question = { session, limit, ...said({ after, tenant: tenantFor(c, whose) }) };
+    const bytes = await ledger.read('turnsJson', question);
+    return bytes === null ? unknown(c, session) : sendJson(c, bytes);
+  });
+
+  routes.delete('/trajectories/:session{.+}', async (c) => {
+    const asked = justTenant.safeParse(c.req.query());
+    if (!asked.success) return wrong(c, asked.error);
+    const session = c.req.param('session');
+    const question = { session, ...said({ tenant: tenantFor(c, asked.data.tenant) }) };
+    const removed = await ledger.ask('removeSession', question);
+    return removed === 0 ? unknown(c, session) : c.json({ session, removed });
+  });
+}
+
+/** The next piece is made when the last one is on its way. null: there are too many exports already. */
+async function exportStream(ledger: Ledger, order: ExportOrder): Promise<ReadableStream<Uint8Array> | null> {
+  const id = await ledger.read('exportBegin', order);
+  if (id === null) return null;
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const bytes = await ledger.ask('exportNext', id);
+        if (bytes === null) controller.close();
+        else controller.enqueue(bytes);
+      },
+      cancel: () => ledger.tell('exportEnd', id),
+    },
+    { highWaterMark: 0 },
+  );
+}

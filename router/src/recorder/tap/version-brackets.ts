@@ -1,0 +1,111 @@
+import type { ExchangeView as Exchange } from '../../phases/exchange-view.ts';
+import type { Label } from '../../fleet/engine-label.ts';
+import type { VersionLabels } from '../../fleet/version-labels.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import type { Ledger } from './recorder-thread.ts';
+import type { AskedVersion } from '../thread/version-spans.ts';
+
+/** So long whoever reads the record waits for what engines are asked for it. */
+const PATIENCE_MS = 1_000;
+
+/** What was known of the weights of those that work for an exchange before they got it. */
+export interface Bracket {
+  readonly workers: readonly Worker[];
+  readonly before: readonly (Label | null)[];
+  /** By which number the thread is told what is learned afterwards; 0: nothing is. */
+  ticket: number;
+}
+
+const NOTHING_KNOWN: AskedVersion = { before: '', isProof: false, stale: '', ticket: 0 };
+
+/**
+ * Versions of weights that engines don't name in their answers: the engine is asked before it gets a request and after it has answered.
+ * The same name both times is the version of all that it sampled in between, if that name is a proof (`Label`). Only an
+ * answer that was here before the request left counts as one from before, and only a question that was asked after the last byte
+ * of the answer counts as one from after.
+ */
+export class VersionBrackets {
+  readonly #labels: VersionLabels;
+  readonly #ledger: Ledger;
+  readonly #open = new Set<Promise<void>>();
+  #tickets = 0;
+
+  constructor(labels: VersionLabels, ledger: Ledger) {
+    this.#labels = labels;
+    this.#ledger = ledger;
+  }
+
+  /**
+   * To be called right before a request goes to its worker; delays nothing.
+   * @param isWatched its engine may not name versions in this answer, so it is asked from now on
+   */
+  begin(x: Exchange, worker: Worker, isWatched: boolean): Bracket {
+    // Of a pair, both sample.
+    const workers = x.placement?.legs.map((leg) => leg.worker) ?? [worker];
+    const before = workers.map((each) => this.#labels.of(each).newest);
+    if (isWatched) for (const each of workers) this.#labels.watch(each);
+    return { workers, before, ticket: 0 };
+  }
+
+  /**
+   * What is told to the thread with an answer, or with a part of one.
+   * @param isUnnamed its engine may not have named versions in it: it will be asked when the exchange is over
+   */
+  asked(bracket: Bracket | null, isUnnamed: boolean): AskedVersion {
+    if (bracket === null) return NOTHING_KNOWN;
+    const { workers, before } = bracket;
+    if (isUnnamed && bracket.ticket === 0) bracket.ticket = ++this.#tickets;
+    const isUnbroken = before.every((label, i) => label?.updates === this.#labels.of(workers[i]!).updates);
+    return {
+      before: commonName(before),
+      isProof: isUnbroken && before.every((label) => label?.isProof === true),
+      stale: workers.map((worker) => this.#labels.of(worker).stale).find((name) => name !== null) ?? '',
+      ticket: bracket.ticket,
+    };
+  }
+
+  /**
+   * The exchange is over: asks where that was promised.
+   * @param recorded settles when the turns of the answer were told to the thread, or never will be
+   */
+  complete(x: Exchange, bracket: Bracket | null, recorded: Promise<unknown> = Promise.resolve()): void {
+    if (bracket === null || bracket.ticket === 0) return;
+    // After an engine has died, another process may answer.
+    const asked = x.outcome === 'cut' ? [] : bracket.workers.map((worker) => this.#labels.of(worker).ask());
+    const done = this.#complete(bracket, Promise.all(asked), recorded).finally(() => this.#open.delete(done));
+    this.#open.add(done);
+  }
+
+  /** Resolves when what engines were asked for answers that have ended is on record, or they take too long; null: it is. */
+  settled(): Promise<unknown> | null {
+    if (this.#open.size === 0) return null;
+    this.#labels.hurry();
+    let timer: NodeJS.Timeout | undefined;
+    const patience = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, PATIENCE_MS);
+    });
+    return Promise.race([Promise.all(this.#open), patience]).finally(() => clearTimeout(timer));
+  }
+
+  async #complete(
+    { before, ticket }: Bracket,
+    asked: Promise<readonly Label[]>,
+    recorded: Promise<unknown>,
+  ): Promise<void> {
+    const labels = await asked;
+    await recorded.catch(() => {});
+    const name = commonName(labels);
+    const isProof = before.every((label, i) => {
+      const after = labels[i];
+      return label?.isProof === true && after?.isProof === true && after.updates === label.updates;
+    });
+    const version = isProof && name !== '' && name === commonName(before) ? name : null;
+    this.#ledger.tell('versionLearned', { ticket, version, after: name });
+  }
+}
+
+/** '' where they have none in common. */
+function commonName(labels: readonly (Label | null)[]): string {
+  const name = labels[0]?.name ?? '';
+  return labels.every((label) => label?.name === name) ? name : '';
+}

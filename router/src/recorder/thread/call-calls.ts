@@ -1,0 +1,129 @@
+import { bufferOf } from '../../kit/bytes.ts';
+import type { Capture, TurnFacts } from './capture/capture.ts';
+import { tokenIds } from './read/sampled.ts';
+import { TurnIds } from './capture/turn-id.ts';
+import { treeName } from './capture/restore.ts';
+import { answerValues } from './read/answer-values.ts';
+import { release } from './tree/tree-node.ts';
+import type { TurnWriter } from './store/writer.ts';
+import { askingForRawMessages, withoutRawMessages } from '../shared/raw-messages.ts';
+import { type CallAnswer, type CallTokens, readCall } from './read/read-call.ts';
+
+/** A call of `/v1/messages` or `/v1/responses` that has ended. */
+export interface EndedCall {
+  readonly request: Uint8Array;
+  readonly isStream: boolean;
+  /** In pieces: one of megabytes is joined here. */
+  readonly answer: readonly Uint8Array[];
+  readonly facts: TurnFacts;
+}
+
+interface CallParts {
+  /** null: no tokenizer is loaded. */
+  readonly capture: () => Capture | null;
+  /** Resolves when the turns that ended before are in the tree. */
+  readonly settled: () => Promise<void>;
+  readonly writer: TurnWriter;
+  readonly keepsBodies: boolean;
+}
+
+const NO_TOKENS = { ids: new Int32Array(0), logprobs: new Float64Array(0), mask: new Uint8Array(0) };
+
+/** What the trajectory thread does with chats that come in other words than those of OpenAI's chat completions. */
+export function callCalls({ capture, settled, writer, keepsBodies }: CallParts) {
+  const ids = new TurnIds();
+  /** Calls become turns in their order. */
+  let last: Promise<unknown> = Promise.resolve();
+
+  const putTokens = async (
+    made: CallAnswer,
+    { prompt, sampled, logprobs }: CallTokens,
+    call: EndedCall,
+  ): Promise<void> => {
+    const { facts, request, answer } = call;
+    await settled();
+    const { tenant, session } = facts;
+    const tree = treeName(tenant, facts.model);
+    const opened = await capture()!.open(tree, tokenIds(prompt), { tenant, session, addSpecial: true });
+    try {
+      const kept = {
+        experts: null,
+        request: keepsBodies ? request : null,
+        answer: keepsBodies ? joined(answer) : null,
+      };
+      const { finishReason, promptTokens, cachedTokens } = made;
+      const all = { index: 0, ids: tokenIds(sampled), logprobs, text: null, spans: [], endVersion: null, experts: -1 };
+      capture()!.record(
+        opened,
+        { ...all, finishReason: reasonOf(finishReason), promptTokens, cachedTokens },
+        facts,
+        kept,
+      );
+    } finally {
+      release(opened.end);
+    }
+  };
+
+  const putText = ({ finishReason, promptTokens, outputTokens, cachedTokens }: CallAnswer, call: EndedCall): void => {
+    const { session, asked: _, ...facts } = call.facts;
+    const id = ids.next();
+    writer.put({
+      ...facts,
+      id,
+      session: session || id,
+      parent: null,
+      keeps: 0,
+      index: 0,
+      ...NO_TOKENS,
+      isExact: false,
+      versions: [],
+      unknownLogprobs: 0,
+      promptTokens,
+      outputTokens,
+      cachedTokens,
+      finishReason,
+      drift: null,
+      experts: null,
+      request: call.request,
+      answer: joined(call.answer),
+    });
+  };
+
+  const end = async (call: EndedCall): Promise<void> => {
+    const { model } = JSON.parse(bufferOf(call.request).toString()) as { model?: unknown };
+    const named = { ...call, facts: { ...call.facts, model: typeof model === 'string' ? model : call.facts.model } };
+    const made = readCall(call.facts.path, answerValues(call.isStream, bufferOf(joined(call.answer))));
+    if (made.tokens !== null && capture() !== null) await putTokens(made, made.tokens, named);
+    else putText(made, named);
+  };
+
+  return {
+    callsSettled: (): Promise<unknown> => last,
+    /** @returns why it is not on record; '': it is */
+    callEnded(call: EndedCall): Promise<string> {
+      const done = last
+        .then(() => end(call))
+        .then(
+          () => '',
+          (error: unknown) => (error as Error).message,
+        );
+      last = done;
+      return done;
+    },
+    /** A large request, and a large answer: see `raw-messages.ts`. */
+    callAskForIds(body: Uint8Array): { body: Uint8Array; isOurs: boolean } {
+      const made = askingForRawMessages(bufferOf(body));
+      return { body: new Uint8Array(made.body), isOurs: made.isOurs };
+    },
+    callClientCopy: (body: Uint8Array): { body: Uint8Array } => ({
+      body: new Uint8Array(withoutRawMessages(bufferOf(body))),
+    }),
+  };
+}
+
+/** How responses end, in the words of other APIs: what stopped an answer is among its tokens. */
+const reasonOf = (status: string): string =>
+  ({ completed: 'stop', max_output_tokens: 'length', cancelled: 'abort' })[status] ?? status;
+
+const joined = (pieces: readonly Uint8Array[]): Uint8Array =>
+  pieces.length === 1 ? pieces[0]! : new Uint8Array(Buffer.concat(pieces));

@@ -1,0 +1,236 @@
+import { bufferOf } from '../../../kit/bytes.ts';
+import { type TokenizerChoice, loadTokenizer } from '../tokens/load-tokenizer.ts';
+import { asNumbers } from '../logprobs.ts';
+import type { LearnedVersion } from '../version-spans.ts';
+import type { Tokenizer } from '../tokens/tokenizer.ts';
+import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
+import { TokenForest } from '../tree/forest.ts';
+import { pathTo } from '../tree/path.ts';
+import { release } from '../tree/tree-node.ts';
+import type { SessionName } from '../../shared/turn.ts';
+import { Capture, type CaptureCounts, type OpenPrompt, type TurnKeeper } from './capture.ts';
+import type { ExpertsFiles } from './experts-files.ts';
+import { type CaptureDialect, askingForIds, readRequest, withIds } from '../../shared/read-request.ts';
+import { type PastTurns, treeName } from './restore.ts';
+import { continuesRunning } from './streams-under-way.ts';
+import { type EndedTurn, type Open, TurnEnds } from './turn-ends.ts';
+
+export interface CaptureOptions {
+  /** A tokenizer.json or a model's folder; null: nothing can be captured. */
+  readonly tokenizerPath: string | null;
+  readonly tokenizer?: TokenizerChoice;
+  /** Left out: no limit. */
+  readonly maxNodes?: number;
+  /** Left out: `defaultMemoryBytes`. */
+  readonly maxBytes?: number;
+  readonly keepVersions?: number;
+  /** Keep requests and answers as they passed, too. */
+  readonly keepsBodies?: boolean;
+}
+
+/** A request whose tokens are asked for. */
+export interface OpenCall {
+  /** Its caller's number for it. */
+  readonly id: number;
+  readonly dialect: CaptureDialect;
+  readonly body: Uint8Array;
+  /** Trees of different tenants know nothing of each other. */
+  readonly tenant: string;
+  /** As the router knows it; the request's own word comes first. */
+  readonly model: string;
+  /** `text`: the engine gets the request as it is. */
+  readonly forward: 'ids' | 'text';
+  /** '' where the request names none. */
+  readonly session: string;
+}
+
+export interface OpenAnswer {
+  /** What the engine is to get in its place; null: the request as it is. */
+  readonly body: Uint8Array | null;
+  /** Samples of all prompts. */
+  readonly choices: number;
+  /** Its prompts are texts: their ids are those of our tokenizer. */
+  readonly isText: boolean;
+}
+
+export interface CaptureStats extends CaptureCounts {
+  readonly nodes: number;
+  readonly bytes: number;
+  readonly trees: number;
+  readonly evictedNodes: number;
+  readonly collectedNodes: number;
+  readonly evictedLiveTurns: number;
+  /** Turns that were brought back from the store. */
+  readonly restored: number;
+  /** Answers that could not be read, or that came to other prompts than were sent. */
+  readonly uncaptured: number;
+  /** Why the last one was not; ''. */
+  readonly lastProblem: string;
+}
+
+/** `/retrieve_from_text` without a session waits so long for turns of the store. */
+const RETRIEVE_WAIT_MS = 60_000;
+
+/** The tree of a model; where none is named and there is but one, that. */
+function treeFor({ names }: TokenForest, tenant: string, model: string): string {
+  const own = treeName(tenant, '');
+  const those = model === '' ? names.filter((name) => name.startsWith(own)) : [];
+  return those.length === 1 ? those[0]! : own + model;
+}
+
+/** What the trajectory thread can be asked about tokens, once the tokenizer is loaded. */
+export function captureCalls(
+  options: CaptureOptions,
+  keeper: TurnKeeper,
+  files: ExpertsFiles | null = null,
+  past: PastTurns | null = null,
+) {
+  const { tokenizerPath, maxNodes = Infinity, maxBytes = defaultMemoryBytes(), keepVersions = 5 } = options;
+  let capture: Capture | null = null;
+  const open = new Map<number, Open>();
+
+  const wanted = (): Capture => {
+    if (capture === null) throw new Error('the tokenizer is not loaded');
+    return capture;
+  };
+  const ends = new TurnEnds({ capture: wanted, open, files, keepsBodies: options.keepsBodies === true });
+
+  return {
+    /** null: it is not loaded. */
+    tokenizer: (): Tokenizer | null => capture?.tokenizer ?? null,
+    capture: (): Capture | null => capture,
+    /** Resolves when all turns that ended are kept. */
+    settled: (): Promise<void> => ends.settled(),
+    /** A session is over: its turns are the first to be evicted. */
+    ended({ session, tenant }: SessionName): void {
+      if (capture === null) return;
+      const { forest } = capture;
+      const beginning = tenant === undefined ? '' : treeName(tenant, '');
+      for (const known of forest.sessionsNamed(session, beginning)) forest.end(known);
+    },
+    calls: {
+      /**
+       * Loads the tokenizer, unless it is. Rejects, in words for the user, when it can't be had. Who names one for another router's
+       * sake, and asks for nothing that needs it, has none loaded.
+       */
+      async loadTokenizer(): Promise<Tokenizer['kind']> {
+        if (tokenizerPath === null) throw new Error("there is no tokenizer: name the model's with --tokenizer-path");
+        const tokenizer = capture?.tokenizer ?? (await loadTokenizer(tokenizerPath, options.tokenizer));
+        capture ??= new Capture(tokenizer, new TokenForest({ maxNodes, maxBytes, keepVersions }), keeper, past);
+        return capture.tokenizer.kind;
+      },
+
+      async openCapture({ id, dialect, body, tenant, model, forward, session }: OpenCall): Promise<OpenAnswer | null> {
+        const bytes = bufferOf(body);
+        const request = readRequest(dialect, bytes);
+        if (request === null) return null;
+        const { isStream } = request;
+        const models = request.models.map((own) => own || model);
+        const isEarly = await continuesRunning({ session, tenant, models, prompts: request.prompts }, open.values());
+        await ends.settled();
+        const prompts: OpenPrompt[] = [];
+        try {
+          for (const [i, prompt] of request.prompts.entries()) {
+            const { addSpecial } = request;
+            const asked = { tenant, session, addSpecial, isEarly };
+            prompts.push(await wanted().open(treeName(tenant, models[i]!), prompt, asked));
+          }
+        } catch (error) {
+          for (const { end } of prompts) release(end);
+          throw error;
+        }
+        const kept = options.keepsBodies === true ? body : null;
+        const over = Promise.withResolvers<void>();
+        const rest = { request: kept, before: Buffer.alloc(0), recorded: new Set<number>(), over };
+        open.set(id, { dialect, models, tenant, session, isStream, samples: request.samples, prompts, ...rest });
+        const isText = request.prompts.some((prompt) => typeof prompt === 'string');
+        const changed =
+          isText && forward === 'ids'
+            ? withIds(
+                dialect,
+                bytes,
+                request,
+                prompts.map(({ end }) => pathTo(end).ids),
+              )
+            : dialect === 'completions'
+              ? askingForIds(bytes, request)
+              : bytes;
+        return {
+          body: changed === bytes ? null : new Uint8Array(changed),
+          choices: prompts.length * request.samples,
+          isText,
+        };
+      },
+
+      turnEnded(turn: EndedTurn): void {
+        void ends.end(turn);
+      },
+
+      /** @returns whether the turn is in the store */
+      async turnStored(turn: EndedTurn): Promise<boolean> {
+        await ends.end(turn);
+        return keeper.stored();
+      },
+
+      /** What an engine said after the end of turns that were told before. */
+      versionLearned(version: LearnedVersion): void | Promise<void> {
+        if (!ends.isBehind) keeper.learned(version);
+        else return ends.settled().then(() => keeper.learned(version));
+      },
+
+      /** There was no answer to keep. */
+      dropCapture(id: number): void {
+        const known = open.get(id);
+        open.delete(id);
+        known?.over.resolve();
+        for (const { end } of known?.prompts ?? []) release(end);
+      },
+
+      /** The answer of `/retrieve_from_text` as JSON. */
+      async retrieveFromText(ask: {
+        text: string;
+        tenant: string;
+        model: string;
+        session: string;
+        withLogprobs: boolean;
+      }): Promise<string> {
+        await ends.settled();
+        const { forest, restore } = wanted();
+        const model = ask.model.trim();
+        if (ask.session === '') await restore?.filled(RETRIEVE_WAIT_MS);
+        else if (model === '') await restore?.session(ask.tenant, ask.session);
+        const tree = treeFor(forest, ask.tenant, model);
+        if (ask.session !== '') await restore?.wanted(tree, ask.tenant, ask.session);
+        const { ids, logprobs, mask, isAmbiguous, drift } = await wanted().tokensOf(tree, ask.text, ask.session);
+        const { numbers, unknown } = asNumbers(logprobs);
+        return JSON.stringify({
+          tokens: [...ids],
+          response: ask.text,
+          loss_mask: [...mask],
+          token_length: ids.length,
+          loss_mask_length: mask.length,
+          ...(ask.withLogprobs ? { rollout_logp: [...numbers], unknown_logprobs: unknown } : {}),
+          ...(isAmbiguous ? { ambiguous: true } : {}),
+          ...(drift === null ? {} : { drift }),
+        });
+      },
+
+      /** Fills the trees with turns of the store, in the background. */
+      fillTrees(): void {
+        wanted().restore?.fill(maxBytes, maxNodes);
+      },
+
+      async encodeText(text: string): Promise<number[]> {
+        return [...(await wanted().tokenizer.encode(text, true))];
+      },
+
+      captureStats(): CaptureStats {
+        const { forest, counts } = wanted();
+        const { nodes, bytes, trees } = forest;
+        const { uncaptured, lastProblem } = ends;
+        const restored = wanted().restore?.turns ?? 0;
+        return { ...counts, ...forest.counts, restored, nodes, bytes, trees, uncaptured, lastProblem };
+      },
+    },
+  };
+}

@@ -1,0 +1,354 @@
+import { type AlignedTokens, alignIds, alignPrompt, alignSampled, alignUnseen } from '../tokens/align.ts';
+import type { Tokenizer } from '../tokens/tokenizer.ts';
+import { exactIds } from '../tree/exact-prefix.ts';
+import { findIds } from '../tree/find-text.ts';
+import type { TokenForest } from '../tree/forest.ts';
+import { type Continued, continuedAt, isInCutToken } from '../tree/continued.ts';
+import type { KnownSession } from '../tree/known-session.ts';
+import { type Path, lineTo, textFrom, tokensAt, writeIds } from '../tree/path.ts';
+import { type Place, TreeNode, release } from '../tree/tree-node.ts';
+import { unknownCount } from '../logprobs.ts';
+import type { Drift, Turn, TurnTexts } from '../../shared/turn.ts';
+import { type AskedVersion, type LearnedVersion, coveringSpans } from '../version-spans.ts';
+import { type PastTurns, Restore } from './restore.ts';
+import { placeTurn, runOf } from './place-turn.ts';
+import { textsOf, wasStopped } from './turn-texts.ts';
+import type { GivenPrompt } from '../../shared/read-request.ts';
+import type { Sampled } from '../read/sampled.ts';
+import { topBytes } from '../read/top-tokens.ts';
+import { TurnIds } from './turn-id.ts';
+
+export interface CaptureCounts {
+  /** Prompts whose tokens were looked up. */
+  prompts: number;
+  /** Those of which some were known. */
+  hits: number;
+  promptTokens: number;
+  /** Of these so many were known, and not encoded. */
+  knownTokens: number;
+  turns: number;
+  /** Texts given back whose ids are not those that encoding them would have given. */
+  retokenized: number;
+  /** Prompts of sessions with turns that are not on record any more. */
+  lost: number;
+}
+
+/** A prompt in its tree, held until its answer is here. */
+export interface OpenPrompt {
+  readonly end: Place;
+  readonly tokens: number;
+  readonly continued: Continued | null;
+  /** It came as text. */
+  readonly isText: boolean;
+  readonly drift: Drift | null;
+}
+
+/** What a request says beside its prompt. */
+interface AskedWith {
+  readonly tenant: string;
+  /** '' where it names none. */
+  readonly session: string;
+  readonly addSpecial: boolean;
+  /** A stream of its session that it may continue still runs. */
+  readonly isEarly?: boolean;
+}
+
+/** A prompt that is being looked up. */
+interface Asking {
+  readonly root: TreeNode;
+  /** '' where the request names none. */
+  readonly session: string;
+  /** null: the session has no turn in this tree. */
+  readonly known: KnownSession | null;
+  readonly isText?: boolean;
+  /** Its text is that of several turns that differ. */
+  readonly isAmbiguous?: boolean;
+  /** From the end of its known tokens on it may have other tokens than its session sampled. */
+  readonly isInexact?: boolean;
+}
+
+/** The tokens of a text. */
+interface TextTokens extends Path {
+  readonly isAmbiguous: boolean;
+  readonly drift: Drift | null;
+}
+
+/** What a turn is told beside its tokens. */
+export type TurnFacts = Pick<
+  Turn,
+  'group' | 'tenant' | 'worker' | 'model' | 'path' | 'startedAtMs' | 'ttftMs' | 'generationMs'
+> & {
+  /** '' where the client named none. */
+  readonly session: string;
+  readonly asked: AskedVersion;
+};
+
+/** What is kept of a turn beside its tokens. */
+export type KeptBeside = Pick<Turn, 'experts' | 'indexer' | 'request' | 'answer'>;
+
+/** Where turns go. */
+export interface TurnKeeper {
+  put(turn: Turn): void;
+  expectVersions(turn: Turn, ticket: number): void;
+  learned(version: LearnedVersion): void;
+  /** Resolves when what was put before is in the store; with false where the store does not take it. */
+  stored(): Promise<boolean>;
+}
+
+const NOTHING_BESIDE: KeptBeside = { experts: null, request: null, answer: null };
+
+/** Known tokens of prompts, and what was sampled behind them. */
+export class Capture {
+  readonly counts: CaptureCounts = {
+    prompts: 0,
+    hits: 0,
+    promptTokens: 0,
+    knownTokens: 0,
+    turns: 0,
+    retokenized: 0,
+    lost: 0,
+  };
+  readonly tokenizer: Tokenizer;
+  readonly forest: TokenForest;
+  /** null: turns that are not in the trees are nowhere. */
+  readonly restore: Restore | null;
+  readonly #keeper: TurnKeeper;
+  readonly #ids = new TurnIds();
+
+  constructor(tokenizer: Tokenizer, forest: TokenForest, keeper: TurnKeeper, past: PastTurns | null = null) {
+    this.tokenizer = tokenizer;
+    this.forest = forest;
+    this.#keeper = keeper;
+    this.restore = past === null ? null : new Restore(tokenizer, forest, past);
+  }
+
+  /** Finds the tokens of a prompt and puts the new ones into the tree. The place it answers is held. */
+  open(tree: string, prompt: GivenPrompt, { tenant, ...options }: AskedWith): OpenPrompt | Promise<OpenPrompt> {
+    const restoring = this.restore?.wanted(tree, tenant, options.session) ?? null;
+    return restoring === null
+      ? this.#open(tree, prompt, options)
+      : restoring.then(() => this.#open(tree, prompt, options));
+  }
+
+  #open(
+    tree: string,
+    prompt: GivenPrompt,
+    { session, addSpecial, isEarly = false }: Omit<AskedWith, 'tenant'>,
+  ): OpenPrompt | Promise<OpenPrompt> {
+    const root = this.forest.root(tree);
+    const asking: Asking = { root, session, known: this.forest.sessionIfAny(root, session), isInexact: isEarly };
+    return typeof prompt === 'string' ? this.#openText(asking, prompt, addSpecial) : this.#openIds(asking, prompt);
+  }
+
+  async #openText(asking: Asking, text: string, addSpecial: boolean): Promise<OpenPrompt> {
+    const { root, known: session } = asking;
+    const rooted = root.hold(0);
+    try {
+      const options = { endsTurn: false, addSpecial, session };
+      const { place, textBytes, rest, isAmbiguous } = await exactIds(this.tokenizer, root, text, options);
+      const framing = tokensAt(place) === 0 && addSpecial ? this.tokenizer.before : [];
+      const more = Buffer.from(text).subarray(textBytes);
+      const isInexact =
+        asking.isInexact === true || (session !== null && more.length > 0 && isInCutToken(place, session, more[0]!));
+      const aligned = alignPrompt(this.tokenizer.pieces, rest, more, framing);
+      return this.#grow({ ...asking, isText: true, isAmbiguous, isInexact }, place, aligned);
+    } finally {
+      release(rooted);
+    }
+  }
+
+  #openIds(asking: Asking, ids: Int32Array): OpenPrompt | Promise<OpenPrompt> {
+    const found = findIds(asking.root, ids, asking.known);
+    const known = tokensAt(found);
+    const rest = ids.subarray(known);
+    const aligned = alignIds(this.tokenizer.pieces, rest);
+    const place = found.node.hold(found.at);
+    return aligned === null ? this.#openDecoded(asking, place, rest.slice()) : this.#grow(asking, place, aligned);
+  }
+
+  /** What some tokens stand for depends on their neighbours. */
+  async #openDecoded(asking: Asking, place: Place, rest: Int32Array): Promise<OpenPrompt> {
+    try {
+      const text = Buffer.from(await this.tokenizer.decode([...rest]));
+      return this.#grow(asking, place, alignPrompt(this.tokenizer.pieces, rest, text, []));
+    } catch (error) {
+      release(place);
+      throw error;
+    }
+  }
+
+  /** @param place held; it is let go */
+  #grow(
+    { session, known: own, isText = false, isAmbiguous = false, isInexact = false }: Asking,
+    place: Place,
+    rest: AlignedTokens,
+  ): OpenPrompt {
+    const { forest, counts } = this;
+    const known = tokensAt(place);
+    const tokens = known + rest.ids.length;
+    counts.prompts++;
+    counts.hits += known > 0 ? 1 : 0;
+    counts.knownTokens += known;
+    counts.promptTokens += tokens;
+    const found = continuedAt(place, own, session !== '');
+    const isLost = isLostIn(own, found);
+    // Turns of others are not those that it has lost.
+    const isOther = isLost && found?.end.owner !== own;
+    const continued = found === null || isOther ? null : { ...found, isAmbiguous: found.isAmbiguous || isAmbiguous };
+    if (isLost) counts.lost++;
+    const end = forest.insert(place, runOf(rest, null, false), forest.versions.newest);
+    forest.markPrompt(end, continued?.keeps ?? 0);
+    const held = end.node.hold(end.at);
+    release(place);
+    forest.trim();
+    let drift: Drift | null = isInexact ? { kind: 'text', at: known } : null;
+    if (isLost) drift = { kind: 'lost', at: continued?.keeps ?? 0 };
+    return { end: held, tokens, continued, isText, drift };
+  }
+
+  /** Puts what was sampled behind its prompt, and keeps the turn. */
+  record(prompt: OpenPrompt, sampled: Sampled, facts: TurnFacts, kept: KeptBeside = NOTHING_BESIDE): Turn {
+    const { forest } = this;
+    const { end: start, continued } = prompt;
+    const { ids, text, spans } = sampled;
+    const id = this.#ids.next();
+    let version = -1;
+    for (const span of spans) {
+      if (span.version !== null) version = Math.max(version, forest.versions.ordinalOf(span.version));
+    }
+    // Not named: it is the age of tokens that counts here, and these are new.
+    if (version < 0) version = forest.versions.newest;
+    const owner = facts.session === '' ? (continued?.end.owner ?? null) : forest.session(rootOf(start), facts.session);
+    const session = facts.session || (continued?.end.session ?? id);
+    const index = continued === null ? 0 : continued.end.index + 1;
+    const isStopped = wasStopped(sampled.finishReason);
+    const { pieces } = this.tokenizer;
+    const aligned = text === null ? alignUnseen(pieces, ids, isStopped) : alignSampled(pieces, ids, text, isStopped);
+    const versions = coveringSpans(sampled, 0, facts.asked);
+    const { logprobs, finishReason } = sampled;
+    const line = { id, session, owner, index, continued, versions, logprobs, finishReason };
+    placeTurn(forest, start, aligned, line, version);
+    this.counts.turns++;
+    const path = this.#pathOf(prompt, sampled);
+    const given = path.ids.subarray(0, path.ids.length - ids.length);
+    const texts = textsOf(this.tokenizer, {
+      given: prompt.isText ? { ids: given, text: textFrom(start, continued?.keeps ?? 0) } : null,
+      sampled: { ids, text, wasStopped: isStopped },
+    });
+    const turn = turnOf({ prompt, sampled, path, facts, kept, texts, id, session, index });
+    this.#keeper.put(turn);
+    this.#keeper.expectVersions(turn, facts.asked.ticket);
+    forest.trim();
+    return turn;
+  }
+
+  /** The tokens that a turn adds. */
+  #pathOf({ end, tokens, continued }: OpenPrompt, { ids, logprobs }: Sampled): Path {
+    const keeps = continued?.keeps ?? 0;
+    const start = tokens - keeps;
+    const length = start + ids.length;
+    const path = { logprobs: new Float64Array(length), ids: new Int32Array(length), mask: new Uint8Array(length) };
+    writeIds(end, keeps, path.ids);
+    path.ids.set(ids, start);
+    if (logprobs !== null) path.logprobs.set(logprobs, start);
+    else path.logprobs.fill(NaN, start);
+    path.mask.fill(1, start);
+    return path;
+  }
+
+  /** The tokens of a text: those that were sampled, where it was; what stopped its last turn is among them. */
+  async tokensOf(tree: string, text: string, session: string): Promise<TextTokens> {
+    const root = this.forest.rootIfAny(tree) ?? new TreeNode();
+    const own = this.forest.sessionIfAny(root, session);
+    const found = await exactIds(this.tokenizer, root, text, { endsTurn: true, addSpecial: true, session: own });
+    const { place, rest } = found;
+    this.forest.touch(place);
+    const nearest = continuedAt(place, own, session !== '');
+    const isLost = isLostIn(own, nearest);
+    const continued = isLost && nearest?.end.owner !== own ? null : nearest;
+    const known = lineTo(place, continued);
+    release(place);
+    // Here, as it costs an encoding: what asks for tokens is about to train on them.
+    const again = await this.tokenizer.encode(text, true);
+    const isSame = again.every((id, i) => id === (known.ids[i] ?? rest[i - known.ids.length]));
+    if (!isSame) this.counts.retokenized++;
+    const length = known.ids.length + rest.length;
+    let isAmbiguous = continued !== null && (continued.isAmbiguous || found.isAmbiguous);
+    for (let turn = continued?.end ?? null; turn !== null; turn = turn.parent) isAmbiguous ||= turn.isAmbiguous;
+    return {
+      ids: joined(new Int32Array(length), known.ids, rest),
+      logprobs: joined(new Float64Array(length), known.logprobs, []),
+      mask: joined(new Uint8Array(length), known.mask, []),
+      isAmbiguous,
+      drift: isLost ? { kind: 'lost', at: continued?.keeps ?? 0 } : null,
+    };
+  }
+}
+
+/** Whether a session has lost turns that it may go on from here. */
+const isLostIn = (session: KnownSession | null, found: Continued | null): boolean =>
+  session !== null &&
+  session.lost !== '' &&
+  !(found !== null && found.end.owner === session && found.end.turn > session.lost);
+
+/** The root of a place's tree. */
+function rootOf({ node }: Place): TreeNode {
+  let root = node;
+  while (root.parent !== null) root = root.parent;
+  return root;
+}
+
+/** @param both as long as both together */
+function joined<A extends Int32Array | Float64Array | Uint8Array>(
+  both: A,
+  a: ArrayLike<number>,
+  b: ArrayLike<number>,
+): A {
+  both.set(a);
+  both.set(b, a.length);
+  return both;
+}
+
+interface TurnParts extends Pick<Turn, 'id' | 'session' | 'index'> {
+  readonly prompt: OpenPrompt;
+  readonly sampled: Sampled;
+  readonly path: Path;
+  readonly facts: TurnFacts;
+  readonly kept: KeptBeside;
+  readonly texts: TurnTexts | undefined;
+}
+
+function turnOf({ prompt, sampled, path, facts, kept, texts, id, session, index }: TurnParts): Turn {
+  const { tokens, continued } = prompt;
+  const { ids, logprobs, mask } = path;
+  const start = ids.length - sampled.ids.length;
+  return {
+    id,
+    session,
+    group: facts.group,
+    tenant: facts.tenant,
+    parent: continued?.end.turn ?? null,
+    keeps: continued?.keeps ?? 0,
+    ...(continued?.isAmbiguous === true ? { isAmbiguous: true } : {}),
+    index,
+    worker: facts.worker,
+    model: facts.model,
+    path: facts.path,
+    startedAtMs: facts.startedAtMs,
+    ttftMs: facts.ttftMs,
+    generationMs: facts.generationMs,
+    ids,
+    logprobs,
+    mask,
+    versions: coveringSpans(sampled, start, facts.asked),
+    unknownLogprobs: unknownCount(logprobs, mask),
+    promptTokens: sampled.promptTokens < 0 ? tokens : sampled.promptTokens,
+    outputTokens: sampled.ids.length,
+    cachedTokens: sampled.cachedTokens,
+    finishReason: sampled.finishReason,
+    drift: prompt.drift,
+    ...(texts === undefined ? {} : { texts }),
+    ...kept,
+    ...topBytes(sampled),
+  };
+}

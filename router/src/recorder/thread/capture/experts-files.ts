@@ -1,0 +1,163 @@
+import { randomBytes } from 'node:crypto';
+import { closeSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import type { RoutedExperts } from '../../shared/turn.ts';
+import type { ExpertsPiece } from '../../tap/experts-tap.ts';
+import { type ExpertsDecoder, type TensorFacts, decoderOf } from './experts-decoder.ts';
+import { TurnIds } from './turn-id.ts';
+
+/** A tensor that is being written. */
+interface Part {
+  readonly decoder: ExpertsDecoder;
+  /** -1: closed. */
+  file: number;
+  readonly path: string;
+  bytes: number;
+  /** null: it is not whole yet, or never will be. */
+  facts: TensorFacts | null;
+}
+
+const FOLDER = 'experts';
+/** Folders of routers that ended by force are removed when nothing was written there for so long. */
+const STALE_MS = 3_600_000;
+
+/** Tensors of routed experts as files of raw numbers, written as they come. Nothing here ever throws: turns wait behind it. */
+export class ExpertsFiles {
+  /** Tensors, or parts of them, that could not be kept. */
+  lost = 0;
+  readonly #dataDir: string;
+  /** What is not whole yet has a folder of its own. */
+  readonly #partDir: string;
+  readonly #answers = new Map<number, Map<number, Part | null>>();
+  readonly #ids = new TurnIds();
+  #hasFolder = false;
+
+  constructor(dataDir: string) {
+    this.#dataDir = dataDir;
+    this.#partDir = join(dataDir, FOLDER, `.part-${randomBytes(6).toString('hex')}`);
+    removeStale(join(dataDir, FOLDER));
+  }
+
+  /** Never throws: what the disk doesn't take is lost, and counted. So is a value that turns out to be no tensor. */
+  take({ key, cut, form, bytes }: ExpertsPiece): void {
+    let parts = this.#answers.get(key);
+    if (parts === undefined) this.#answers.set(key, (parts = new Map()));
+    let part = parts.get(cut);
+    if (part === null) return;
+    try {
+      if (part === undefined) parts.set(cut, (part = this.#begin(key, cut, decoderOf(form))));
+      const raw = part.decoder.push(bytes);
+      for (let at = 0; at < raw.length;) at += writeSync(part.file, raw, at, raw.length - at);
+      part.bytes += raw.length;
+    } catch {
+      this.lost++;
+      parts.set(cut, null);
+      if (part !== undefined) discard(part);
+    }
+  }
+
+  /** @param description the JSON object that the data stood in; '' where it stood alone */
+  end(key: number, cut: number, description: string): void {
+    const part = this.#answers.get(key)?.get(cut);
+    if (part === undefined || part === null) return;
+    const isClosed = close(part);
+    const facts = part.decoder.end();
+    if (facts === null || !isClosed) this.lost++;
+    else part.facts = { ...facts, ...describedBy(description) };
+  }
+
+  /** Puts a tensor where it stays. null: it is not there, or not whole. */
+  keep(key: number, cut: number): RoutedExperts | null {
+    const part = this.#answers.get(key)?.get(cut);
+    if (part === undefined || part === null || part.facts === null) return null;
+    const id = this.#ids.next();
+    // A folder for about seventeen hours each: a million files in one are no pleasure.
+    const folder = join(FOLDER, id.slice(0, 4));
+    const file = join(folder, `${id}.bin`);
+    try {
+      mkdirSync(join(this.#dataDir, folder), { recursive: true });
+      renameSync(part.path, join(this.#dataDir, file));
+    } catch {
+      this.lost++;
+      return null;
+    }
+    this.#answers.get(key)!.delete(cut);
+    return { file, bytes: part.bytes, ...part.facts };
+  }
+
+  /** Of a turn that is in no store. */
+  remove({ file }: RoutedExperts): void {
+    remove(join(this.#dataDir, file));
+  }
+
+  /** Whatever of this answer was not kept goes. */
+  drop(key: number): void {
+    for (const part of this.#answers.get(key)?.values() ?? []) if (part !== null) discard(part);
+    this.#answers.delete(key);
+  }
+
+  close(): void {
+    for (const key of this.#answers.keys()) this.drop(key);
+    remove(this.#partDir);
+  }
+
+  #begin(key: number, cut: number, decoder: ExpertsDecoder): Part {
+    if (!this.#hasFolder) mkdirSync(this.#partDir, { recursive: true });
+    this.#hasFolder = true;
+    const path = join(this.#partDir, `${key}-${cut}`);
+    return { decoder, file: openSync(path, 'w', 0o600), path, bytes: 0, facts: null };
+  }
+}
+
+/** @returns false: the disk did not take all of it */
+function close(part: Part): boolean {
+  const { file } = part;
+  part.file = -1;
+  try {
+    if (file >= 0) closeSync(file);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function discard(part: Part): void {
+  close(part);
+  remove(part.path);
+}
+
+/** What a disk doesn't let go of (it has become read-only) stays there: no turn may fail for that. */
+function remove(path: string): void {
+  try {
+    rmSync(path, { recursive: true, force: true });
+  } catch {
+    // What could not be written was counted.
+  }
+}
+
+/** The names that engines and their clients use: `{"data", "shape", "dtype"}`. */
+function describedBy(description: string): Partial<TensorFacts> {
+  if (description === '') return {};
+  try {
+    const { shape, dtype } = JSON.parse(description) as { shape?: unknown; dtype?: unknown };
+    const isShape = Array.isArray(shape) && shape.every((size) => Number.isInteger(size));
+    return {
+      ...(isShape ? { shape: shape as number[] } : {}),
+      ...(typeof dtype === 'string' ? { dtype: dtype.replace(/^(torch|np|numpy)\./, '') } : {}),
+    };
+  } catch {
+    return {};
+  }
+}
+
+function removeStale(folder: string): void {
+  try {
+    for (const name of readdirSync(folder)) {
+      const path = join(folder, name);
+      const isStale = name.startsWith('.part-') && Date.now() - statSync(path).mtimeMs > STALE_MS;
+      if (isStale) rmSync(path, { recursive: true, force: true });
+    }
+  } catch {
+    // There is no such folder yet.
+  }
+}

@@ -1,0 +1,246 @@
+import { setImmediate, setTimeout } from 'node:timers/promises';
+import type { NewestQuery, Soon, TurnOutline } from '../store/store.ts';
+import type { Tokenizer } from '../tokens/tokenizer.ts';
+import type { TokenForest } from '../tree/forest.ts';
+import type { Mark, TurnEnd } from '../tree/mark.ts';
+import { type Place, type TreeNode, release } from '../tree/tree-node.ts';
+import type { Turn } from '../../shared/turn.ts';
+import { placeTurn, runOf } from './place-turn.ts';
+import { alignedAnswer, alignedPrompt } from './turn-texts.ts';
+
+/** Where turns are that are not in the trees. */
+export interface PastTurns {
+  readonly store: {
+    get(id: string): Soon<Turn | null>;
+    newest(query: NewestQuery): Soon<readonly TurnOutline[]>;
+  };
+  /** What was put before is in the store. */
+  flush(): Promise<void>;
+}
+
+/** So many turns of a session are brought back, the newest. */
+const MAX_TURNS = 1_024;
+/** A line of turns that is longer is not brought back. */
+const MAX_LINE = 4_096;
+/** After so many turns others get their turn on the thread. */
+const TURNS_AT_ONCE = 16;
+const PAGE_TURNS = 64;
+/** Trees are filled at the start up to this share of their limit. */
+const FILLED_SHARE = 0.5;
+/** A request without a session waits for that, until so long after the start. */
+export const FILL_WAIT_MS = 5_000;
+
+/** Length first, so that no name of a model can be another tenant's tree. */
+export const treeName = (tenant: string, model: string): string => `${tenant.length}:${tenant}${model}`;
+
+interface PlacedEnd {
+  readonly end: TurnEnd;
+  readonly mark: Mark;
+}
+
+/** Brings turns back from the store into the trees: of a session whose turns are not there, and at the start the newest. */
+export class Restore {
+  /** Turns that were brought back. */
+  turns = 0;
+  readonly #tokenizer: Tokenizer;
+  readonly #forest: TokenForest;
+  readonly #past: PastTurns;
+  readonly #running = new Map<string, Promise<void>>();
+  #filling: Promise<void> | null = null;
+  #fillStartMs = 0;
+
+  constructor(tokenizer: Tokenizer, forest: TokenForest, past: PastTurns) {
+    this.#tokenizer = tokenizer;
+    this.#forest = forest;
+    this.#past = past;
+  }
+
+  /**
+   * Before a prompt of a session is looked up in a tree.
+   * @param session '' where the request names none
+   * @returns null: all that can be there is there
+   */
+  wanted(tree: string, tenant: string, session: string): Promise<void> | null {
+    if (session === '') return this.filled(FILL_WAIT_MS);
+    const key = `${tree}\n${session}`;
+    const running = this.#running.get(key);
+    if (running !== undefined) return running;
+    const root = this.#forest.rootIfAny(tree);
+    const known = root === null ? null : this.#forest.sessionIfAny(root, session);
+    if (known?.isWhole === true && known.missing === '') return null;
+    if (known === null) {
+      const outlines = this.#newest({ session, tenant, limit: MAX_TURNS });
+      // Nearly always: it is new.
+      if (outlines === null) return null;
+      if (!(outlines instanceof Promise) && outlines.every((outline) => treeOf(outline) !== tree)) {
+        if (root !== null) this.#forest.session(root, session).isWhole = true;
+        return null;
+      }
+    }
+    const bringing = this.#bring(tenant, session, tree).finally(() => this.#running.delete(key));
+    this.#running.set(key, bringing);
+    return bringing;
+  }
+
+  /** A session's turns of whatever tree. */
+  async session(tenant: string, session: string): Promise<void> {
+    const outlines = await this.#newest({ session, tenant, limit: MAX_TURNS });
+    for (const tree of new Set(outlines?.map(treeOf))) if (tree !== null) await this.wanted(tree, tenant, session);
+  }
+
+  /** Fills the trees with the newest turns, in the background. */
+  fill(maxBytes: number, maxNodes: number): void {
+    this.#fillStartMs = performance.now();
+    this.#filling ??= this.#fill(FILLED_SHARE * maxBytes, FILLED_SHARE * maxNodes)
+      .catch(() => {})
+      .finally(() => (this.#filling = null));
+  }
+
+  /** Resolves when that is done, or `waitMs` after its start; null: it is done. */
+  filled(waitMs: number): Promise<void> | null {
+    const leftMs = this.#fillStartMs + waitMs - performance.now();
+    if (this.#filling === null || leftMs <= 0) return null;
+    const over = new AbortController();
+    const late = setTimeout(leftMs, undefined, { signal: over.signal, ref: false }).catch(() => {});
+    return Promise.race([this.#filling, late]).finally(() => over.abort());
+  }
+
+  async #fill(bytes: number, nodes: number): Promise<void> {
+    let before: string | undefined;
+    for (;;) {
+      const query = { limit: PAGE_TURNS };
+      const page = await this.#past.store.newest(before === undefined ? query : { ...query, before });
+      for (const outline of page) {
+        before = outline.id;
+        if (this.#forest.bytes > bytes || this.#forest.nodes > nodes) return;
+        await this.#bringOne(outline, Date.now() - outline.startedAtMs);
+        await setImmediate();
+      }
+      if (page.length < PAGE_TURNS) return;
+    }
+  }
+
+  async #bring(tenant: string, session: string, tree: string): Promise<void> {
+    const known = this.#forest.session(this.#forest.root(tree), session);
+    known.isWhole = false;
+    try {
+      await this.#past.flush();
+      const newest = await this.#past.store.newest({ session, tenant, limit: MAX_TURNS });
+      for (const [i, outline] of newest.toReversed().entries()) {
+        if (treeOf(outline) !== tree) continue;
+        if (!(await this.#bringOne(outline, null)) && outline.id > known.lost) known.lost = outline.id;
+        if (i % TURNS_AT_ONCE === TURNS_AT_ONCE - 1) await setImmediate();
+      }
+      known.isWhole = true;
+    } catch {
+      // A store that can't be read now is asked again when the session comes back once more.
+    }
+    if (known.missing > known.lost) known.lost = known.missing;
+    if (known.isWhole) known.missing = '';
+    this.#forest.trim();
+  }
+
+  /** null: the store can't be read now. */
+  #newest(query: NewestQuery): Soon<readonly TurnOutline[] | null> {
+    try {
+      const found = this.#past.store.newest(query);
+      return found instanceof Promise ? found.catch(() => null) : found;
+    } catch {
+      return null;
+    }
+  }
+
+  /** @param agoMs how long ago it was used; null: it is used now @returns false: it is not on record, or what it continues is not */
+  async #bringOne(outline: TurnOutline, agoMs: number | null): Promise<boolean> {
+    if (treeOf(outline) === null || this.#placed(outline) !== null) return true;
+    const line: Turn[] = [];
+    for (let id: string | null = outline.id; id !== null;) {
+      const turn: Turn | null = line.length < MAX_LINE ? await this.#past.store.get(id) : null;
+      if (turn === null || treeOf(turn) === null) return false;
+      if (this.#placed(turn) !== null) break;
+      line.push(turn);
+      id = turn.parent;
+      // Mostly the turn before is of the same session, and there.
+      if (id !== null && this.#placed({ ...turn, id }) !== null) break;
+    }
+    let before: PlacedEnd | null = null;
+    for (const turn of line.toReversed()) {
+      if (turn.parent !== null) before = this.#placed({ ...turn, id: turn.parent }) ?? before;
+      if (turn.parent !== null && before?.end.turn !== turn.parent) before = await this.#elsewhere(turn.parent);
+      if (turn.parent !== null && before === null) return false;
+      if (!(await this.#place(turn, turn.parent === null ? null : before, agoMs))) return false;
+      before = this.#placed(turn);
+    }
+    return true;
+  }
+
+  /** The end of a turn of another session. */
+  async #elsewhere(id: string): Promise<PlacedEnd | null> {
+    const turn = await this.#past.store.get(id);
+    return turn === null ? null : this.#placed(turn);
+  }
+
+  #placed(turn: Pick<Turn, 'id' | 'session' | 'tenant' | 'model'>): PlacedEnd | null {
+    const root = this.#forest.rootIfAny(treeName(turn.tenant, turn.model));
+    const known = root === null ? null : this.#forest.sessionIfAny(root, turn.session);
+    return known?.ends.get(turn.id) ?? null;
+  }
+
+  async #place(turn: Turn, before: PlacedEnd | null, agoMs: number | null): Promise<boolean> {
+    const forest = this.#forest;
+    const { id, session, index, keeps, ids, outputTokens } = turn;
+    const asked = ids.length - outputTokens;
+    if (outputTokens < 1 || asked < 0 || keeps > (before?.end.tokens ?? 0)) return false;
+    const root = forest.root(treeName(turn.tenant, turn.model));
+    const start = before === null ? root.hold(0) : placeAt(before.mark, keeps);
+    try {
+      const given = await alignedPrompt(this.#tokenizer, ids.subarray(0, asked), turn);
+      const sampled = alignedAnswer(this.#tokenizer, ids.subarray(asked), turn);
+      const logprobs = turn.logprobs.slice(asked);
+      const versions = turn.versions.map((span) => ({ ...span, from: span.from - asked, to: span.to - asked }));
+      let version = -1;
+      for (const { version: name } of versions) {
+        if (name !== null) version = Math.max(version, forest.versions.ordinalOf(name));
+      }
+      const isAmbiguous = turn.isAmbiguous === true;
+      const placed = {
+        id,
+        session,
+        owner: forest.session(root, session),
+        index,
+        continued: before === null ? null : { end: before.end, keeps, isAmbiguous },
+        logprobs: logprobs.every(Number.isNaN) ? null : logprobs,
+        versions,
+        finishReason: turn.finishReason,
+      };
+      const place = (): void => {
+        const end = forest.insert(start, runOf(given, null, false), version);
+        forest.markPrompt(end, keeps);
+        const held = end.node.hold(end.at);
+        placeTurn(forest, held, sampled, placed, version);
+        release(held);
+      };
+      if (agoMs === null) place();
+      else forest.asUsedAgo(agoMs, place);
+      this.turns++;
+      return true;
+    } finally {
+      release(start);
+    }
+  }
+}
+
+/** null: it is a turn of a chat, or something else that has no place in a tree. */
+const treeOf = ({ path, tenant, model, isExact }: Pick<Turn, 'path' | 'tenant' | 'model' | 'isExact'>): string | null =>
+  path.endsWith('/chat/completions') || isExact === false ? null : treeName(tenant, model);
+
+/** The place on the way to a mark with so many tokens before it; held. */
+function placeAt(mark: Mark, tokens: number): Place {
+  let node: TreeNode = mark.node;
+  let at = mark.at;
+  while (node.parent !== null && node.depth >= tokens && tokens < node.depth + at) {
+    node = node.parent;
+    at = node.length;
+  }
+  return node.hold(Math.min(at, tokens - node.depth));
+}

@@ -1,0 +1,140 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { temporaryFolder } from '../../../../test/harness/temporary-folder.ts';
+import { writeTokenizer } from '../../../sim/tokenizer-files.ts';
+import { encode } from '../../../sim/tokenizer.ts';
+import { MemoryStore } from '../store/memory.ts';
+import { TurnWriter } from '../store/writer.ts';
+import { loadTokenizer } from '../tokens/load-tokenizer.ts';
+import { chatCalls } from './chat-calls.ts';
+import { newSessionId } from '../../shared/session-id.ts';
+
+async function callsOf(t: TestContext) {
+  const tokenizerPath = temporaryFolder(t);
+  writeTokenizer(tokenizerPath);
+  const loaded = await loadTokenizer(tokenizerPath);
+  const writer = new TurnWriter(new MemoryStore(1_000_000));
+  const removeStored = (): Promise<number> => Promise.resolve(0);
+  const calls = chatCalls({ tokenizer: () => loaded, tokenizerPath, dataDir: null, writer, files: null, removeStored });
+  calls.chatBegin({ equality: 'strict', request: {}, samples: 'ends' });
+  const body = Buffer.from('{"messages":[{"role":"user","content":"Hello."}]}');
+  const call = { body, engine: 'sglang' as const, maxModelLen: 0, takesIds: true, key: '', tenant: '' };
+  return { ...calls, call, writer };
+}
+
+test('a chat that waited while its session was removed does not begin it again; a key in a header does', async (t) => {
+  const { call, chatKnown, chatOpen, chatRemove } = await callsOf(t);
+  const name = { session: newSessionId(), tenant: '' };
+  assert.equal(await chatKnown(name), true);
+  assert.equal(await chatRemove(name), true);
+  const late = await chatOpen({ ...call, ...name, id: 1, isInPath: true });
+  assert.match(late.problem ?? '', /There is no session/);
+  assert.equal(await chatKnown(name), false);
+  const plain = await chatOpen({ ...call, ...name, id: 2, isInPath: false });
+  assert.equal(plain.problem, null);
+  assert.equal(await chatKnown(name), true);
+});
+
+const facts = {
+  group: '',
+  worker: '',
+  asked: { before: '', isProof: false, stale: '', ticket: 0 },
+  startedAtMs: 0,
+  ttftMs: 0,
+  generationMs: 0,
+};
+
+/** Two calls with the same question, and what becomes of each answer; the client continues ' the of ten'. */
+const attempts: Record<string, { answers: [text: string, isWhole: boolean][]; isAmbiguous: boolean }> = {
+  'one complete response': { answers: [[' the of ten', true]], isAmbiguous: false },
+  'two equal responses': {
+    answers: [
+      [' the of ten', true],
+      [' the of ten', true],
+    ],
+    isAmbiguous: true,
+  },
+  'a complete response, and a truncated one with the same beginning': {
+    answers: [
+      [' the of ten', true],
+      [' the of', false],
+    ],
+    isAmbiguous: true,
+  },
+  'a complete response, and a truncated one that is longer': {
+    answers: [
+      [' the of ten', true],
+      [' the of ten of', false],
+    ],
+    isAmbiguous: true,
+  },
+  'a complete response, and a truncated one with another beginning': {
+    answers: [
+      [' the of ten', true],
+      [' of', false],
+    ],
+    isAmbiguous: false,
+  },
+};
+
+async function attempted(t: TestContext) {
+  const calls = await callsOf(t);
+  const name = { session: newSessionId(), tenant: '' };
+  const question = { role: 'user', content: 'Hello.' };
+  const ask = (id: number, messages: readonly object[]) => {
+    const body = Buffer.from(JSON.stringify({ messages, stream: true, max_tokens: 8 }));
+    return calls.chatOpen({ ...calls.call, ...name, engine: 'vllm', body, id, isInPath: true });
+  };
+  return {
+    ask: (id: number) => ask(id, [question]),
+    goOn: (id: number) => ask(id, [question, { role: 'assistant', content: ' the of ten' }, question]),
+    answer(id: number, text: string, isWhole: boolean) {
+      const choice = { index: 0, text, token_ids: encode(text), finish_reason: isWhole ? 'length' : null };
+      const answer = Buffer.from(
+        `data: ${JSON.stringify({ choices: [choice] })}\n\n${isWhole ? 'data: [DONE]\n\n' : ''}`,
+      );
+      return calls.chatClose({
+        id,
+        isStream: true,
+        isLast: true,
+        answer: [answer],
+        isAwaited: false,
+        facts,
+        expertsKey: null,
+      });
+    },
+    turns: () => calls.writer.store.find({ ...name, limit: 9 }),
+  };
+}
+
+for (const [what, { answers, isAmbiguous }] of Object.entries(attempts)) {
+  test(`${what}: the turn that continues is ${isAmbiguous ? '' : 'not '}ambiguous, and exact`, async (t) => {
+    const { ask, goOn, answer, turns } = await attempted(t);
+    for (const id of answers.keys()) assert.equal((await ask(id)).problem, null);
+    for (const [id, [text, isWhole]] of answers.entries()) await answer(id, text, isWhole);
+    await goOn(9);
+    await answer(9, ' of', true);
+    const last = (await turns()).at(-1)!;
+    assert.deepEqual([last.isAmbiguous ?? false, last.drift], [isAmbiguous, null]);
+  });
+}
+
+test('a complete response, and one to the same question that is still in flight: ambiguous, and exact', async (t) => {
+  const { ask, goOn, answer, turns } = await attempted(t);
+  await ask(1);
+  await ask(2);
+  await answer(1, ' the of ten', true);
+  await goOn(9);
+  await answer(9, ' of', true);
+  const [first, second] = await turns();
+  assert.deepEqual([second!.isAmbiguous, second!.drift, second!.keeps], [true, null, first!.ids.length]);
+});
+
+test('a response that is still in flight, and no other: the text of the request is tokenised', async (t) => {
+  const { ask, goOn, answer, turns } = await attempted(t);
+  await ask(1);
+  await goOn(9);
+  await answer(9, ' of', true);
+  const [turn] = await turns();
+  assert.deepEqual([turn!.isAmbiguous ?? false, turn!.drift], [false, { kind: 'text', at: 0 }]);
+});

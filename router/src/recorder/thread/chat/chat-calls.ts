@@ -1,0 +1,346 @@
+import type { EngineKind } from '../../../engines/engine.ts';
+import { bufferOf } from '../../../kit/bytes.ts';
+import type { ExpertsFiles } from '../capture/experts-files.ts';
+import type { TurnWriter } from '../store/writer.ts';
+import type { SessionName } from '../../shared/turn.ts';
+import { noProgress, walk } from '../export/walk.ts';
+import type { Tokenizer } from '../tokens/tokenizer.ts';
+import type { Turn } from '../../shared/turn.ts';
+import { type ChatRequest, readChatRequest } from '../../shared/chat-request.ts';
+import { loadChatTemplate } from './chat-template.ts';
+import { waitForAnswers } from './answer-under-way.ts';
+import { Chats } from './chats.ts';
+import { type ChatWishes, type EngineRequest, engineRequest } from './engine-request.ts';
+import type { Equality } from './equality.ts';
+import { type Asked, clientBeginning, clientCopy, clientEvent } from '../../shared/client-copy.ts';
+import { type ChatCloseCall, type ChatStats, type Claim, type OpenChat, keepAnswer } from './keep-answer.ts';
+import { clientsAnswer, newCall, wishesOf } from './repeats.ts';
+import { sessionMetadata, sessionRecords } from './records.ts';
+import { type RequestDefaults, withDefaults } from './request-defaults.ts';
+import { noSuchSession } from '../../shared/session-id.ts';
+import { ExpertsReader } from './experts-rows.ts';
+import { type SampleEnds, endsOf } from './sample-ends.ts';
+import { type SamplesWish, encodeSamples } from './samples.ts';
+
+/** Which chat. */
+export interface ChatName {
+  readonly session: string;
+  readonly tenant: string;
+}
+
+/** A chat's request that is to go to an engine. */
+export interface ChatOpenCall extends ChatName {
+  /** Its caller's number for it. */
+  readonly id: number;
+  /** null: it is known, and goes to another engine. */
+  readonly body: Uint8Array | null;
+  readonly engine: EngineKind;
+  /** 0: not known. */
+  readonly maxModelLen: number;
+  readonly takesIds: boolean;
+  /** By what its client will know it again, should the answer get lost; ''. */
+  readonly key: string;
+  /** Its client asked for it in a session that was begun before: one that is over by now is not begun again. */
+  readonly isInPath: boolean;
+}
+
+export type ChatOpened =
+  | {
+      readonly body: Uint8Array;
+      readonly path: string;
+      readonly form: EngineRequest['form'];
+      readonly isStream: boolean;
+      /** How many it asks for. */
+      readonly choices: number;
+      readonly wishes: ChatWishes;
+      readonly problem: null;
+    }
+  /** `isGone`: its session is over. */
+  | { readonly problem: string; readonly isGone?: true };
+
+/** A call that may be a repeated one. */
+export interface ChatRepeatCall extends ChatName {
+  /** As that of `ChatOpenCall`. */
+  readonly id: number;
+  readonly key: string;
+  readonly body: Uint8Array;
+}
+
+export type ChatRepeated =
+  | { readonly body: Uint8Array; readonly isStream: boolean; readonly problem: null }
+  | { readonly problem: string }
+  | null;
+
+/** An engine's answer, and what its client had asked for. */
+export interface ClientCopyCall extends Asked {
+  readonly body: Uint8Array;
+}
+
+/** An event of its stream; `begun`: the choices that have begun. */
+export interface ClientEventCall extends ClientCopyCall {
+  readonly begun: readonly string[];
+}
+
+/** What comes before a value in an answer, or in an event of its stream. */
+export interface ClientBeginningCall extends ClientEventCall {
+  readonly isStream: boolean;
+}
+
+export interface ChatClosed {
+  /** Why its tokens could not be read; '': they could. */
+  readonly problem: string;
+  /** Where it is awaited: its turns are in the store, or there are none. */
+  readonly isStored: boolean;
+}
+
+/** What chats are like. */
+export interface ChatOptions {
+  readonly equality: Equality;
+  readonly request: RequestDefaults;
+  readonly samples: SampleEnds;
+}
+
+/** What chats are made of, on the trajectory thread. */
+export interface ChatParts {
+  /** null: it is not loaded. */
+  readonly tokenizer: () => Tokenizer | null;
+  readonly tokenizerPath: string | null;
+  readonly dataDir: string | null;
+  readonly writer: TurnWriter;
+  /** How much sessions without a request under way may take; left out: `defaultMemoryBytes`. */
+  readonly memoryBytes?: number;
+  /** null: routed experts are not kept. */
+  readonly files: ExpertsFiles | null;
+  /** Removes the turns of a session, and what belongs to them. */
+  readonly removeStored: (name: SessionName) => Promise<number>;
+}
+
+const NOTHING = Buffer.alloc(0);
+
+const choicesOf = ({ fields }: ChatRequest): number => (typeof fields.n === 'number' && fields.n > 0 ? fields.n : 1);
+
+/** What the trajectory thread can be asked about chats. */
+export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryBytes, files, removeStored }: ChatParts) {
+  const open = new Map<number, OpenChat>();
+  /** Calls that have a name and no engine yet: they may wait for one. */
+  const claims = new Map<number, Claim>();
+  /** Answers that become turns. */
+  const closing = new Set<Promise<unknown>>();
+  const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, torn: 0, uncaptured: 0, unread: 0 };
+  let chats: Chats | null = null;
+  let experts: ExpertsReader | null = null;
+  let defaults: RequestDefaults = {};
+  let ends: SampleEnds = 'ends';
+  const begun = (): Chats => {
+    if (chats === null) throw new Error('chat sessions are not on');
+    return chats;
+  };
+
+  const release = <C extends Claim>(held: Map<number, C>, id: number): C | undefined => {
+    const known = held.get(id);
+    if (!held.delete(id)) return undefined;
+    // It stayed in memory until now.
+    known!.chat.open--;
+    return known;
+  };
+
+  return {
+    /** Turns chat sessions on, once the tokenizer is loaded; rejects, in words for the user, when there is no chat template. */
+    chatBegin({ equality, request, samples }: ChatOptions): void {
+      const loaded = tokenizer();
+      if (loaded === null || tokenizerPath === null) throw new Error('the tokenizer is not loaded');
+      experts = dataDir === null ? null : new ExpertsReader(dataDir, tokenizerPath);
+      defaults = request;
+      ends = samples;
+      chats = new Chats(
+        { tokenizer: loaded, template: loadChatTemplate(tokenizerPath), equality },
+        writer,
+        memoryBytes,
+      );
+    },
+
+    chatKnown: ({ session, tenant }: ChatName): Promise<boolean> => begun().has(session, tenant),
+
+    async chatOpen({
+      id,
+      session,
+      tenant,
+      body,
+      engine,
+      maxModelLen,
+      takesIds,
+      key,
+      isInPath,
+    }: ChatOpenCall): Promise<ChatOpened> {
+      let known = open.get(id);
+      if (known === undefined) {
+        const completed = withDefaults(bufferOf(body!), defaults);
+        const hidesExperts = completed.added.includes('return_routed_experts');
+        const request = readChatRequest(completed.body);
+        if (typeof request === 'string') return { problem: request };
+        if (!isInPath) begun().begin(session, tenant);
+        else if (begun().isRemoved(session, tenant)) return { problem: noSuchSession(session), isGone: true };
+        const claim = release(claims, id);
+        const inFlight = await waitForAnswers(request, { session, tenant }, open);
+        const made = await begun().with(session, tenant, async (chat): Promise<OpenChat | string> => {
+          const call = Object.assign(claim?.call ?? newCall(request.body), { isStream: request.isStream });
+          try {
+            const turn = await chat.ask(request, inFlight);
+            chat.repeats.begin(key, call);
+            const rest = {
+              choices: choicesOf(request),
+              before: NOTHING,
+              turns: new Map<number, Turn>(),
+              over: Promise.withResolvers<void>(),
+            };
+            return { chat, turn, isExact: false, hidesExperts, key, call, ...rest };
+          } catch (error) {
+            chat.repeats.drop(key, call);
+            // The template's own word, mostly: raise_exception of a message that it has no place for.
+            return `The chat template refuses these messages: ${(error as Error).message}`;
+          }
+        });
+        if (typeof made === 'string') return { problem: made };
+        known = made;
+        // It stays in memory until its answer is here.
+        known.chat.open++;
+        open.set(id, known);
+      }
+      const { request, promptIds } = known.turn;
+      const { hidesExperts } = known;
+      const options = { maxModelLen, takesIds, hidesExperts, trimsStop: isInPath };
+      const made = engineRequest(engine, request, promptIds, options);
+      known.isExact = made.isExact;
+      const wishes = hidesExperts ? { ...wishesOf(request), return_routed_experts: false } : wishesOf(request);
+      const { path, form } = made;
+      Object.assign(known.call, { form, wishes });
+      const { isStream } = request;
+      return { body: new Uint8Array(made.body), path, form, isStream, choices: known.choices, wishes, problem: null };
+    },
+
+    /** What is known of a call that may be a repeated one; null: nothing, it is the first, and under way from now on. */
+    async chatRepeat({ id, session, tenant, key, body }: ChatRepeatCall): Promise<ChatRepeated> {
+      return begun().with(session, tenant, async (chat): Promise<ChatRepeated> => {
+        // As it would be on record.
+        const call = newCall(withDefaults(bufferOf(body), defaults).body);
+        const known = chat.repeats.get(key);
+        if (known?.digest === call.digest) {
+          if (known.turn === null) return { problem: 'The first call with this id is still in flight.' };
+          await writer.flush();
+          const answer = (await writer.store.get(known.turn))?.answer ?? null;
+          if (answer !== null)
+            return { body: new Uint8Array(clientsAnswer(known, answer)), isStream: known.isStream, problem: null };
+        }
+        chat.repeats.begin(key, call);
+        chat.open++;
+        claims.set(id, { chat, key, call });
+        return null;
+      });
+    },
+
+    /** A large answer as its client is to get it. */
+    chatClientCopy: ({ body, ...asked }: ClientCopyCall): { body: Uint8Array; hasIds: boolean } => {
+      const { bytes, hasIds } = clientCopy(bufferOf(body), asked);
+      return { body: new Uint8Array(bytes), hasIds };
+    },
+
+    /** As `chatClientCopy`, of a large event. */
+    chatClientEvent: ({ body, begun, ...asked }: ClientEventCall): { body: Uint8Array; begun: readonly string[] } => {
+      const { bytes, begun: begunNow } = clientEvent(bufferOf(body), asked, begun);
+      // What has its memory to itself can be given away as it is.
+      const isAlone = bytes.length === bytes.buffer.byteLength;
+      return { body: isAlone ? bytes : new Uint8Array(bytes), begun: begunNow };
+    },
+
+    /** As `chatClientEvent`, of a large beginning. */
+    chatClientBeginning({ body, isStream, begun, ...asked }: ClientBeginningCall) {
+      const made = clientBeginning(bufferOf(body), isStream, asked, begun);
+      return { body: new Uint8Array(made.bytes), begun: made.begun };
+    },
+
+    async chatClose(call: ChatCloseCall): Promise<ChatClosed> {
+      const { isLast } = call;
+      const known = isLast ? release(open, call.id) : open.get(call.id);
+      try {
+        if (known !== undefined) {
+          const parts = { pieces: begun().rules.tokenizer.pieces, writer, files, stats };
+          const closed = begun().with(known.chat.session, known.chat.tenant, () => keepAnswer(call, known, parts));
+          closing.add(closed);
+          await closed.finally(() => closing.delete(closed));
+        }
+        return { problem: '', isStored: call.isAwaited && (await writer.stored()) };
+      } catch (error) {
+        // The rest of the answer may tell.
+        if (!isLast) return { problem: '', isStored: true };
+        stats.uncaptured++;
+        return { problem: (error as Error).message, isStored: true };
+      } finally {
+        if (isLast) {
+          known?.over.resolve();
+          // Not before: who repeats it in between would find no answer, and no call under way.
+          known?.chat.repeats.drop(known.key, known.call);
+          if (call.expertsKey !== null) files?.drop(call.expertsKey);
+        }
+      }
+    },
+
+    /** Resolves when the answers that have come are turns, as far as they can be. */
+    chatsSettled: () => Promise.allSettled(closing),
+
+    /** There was no answer to keep. */
+    chatDrop(id: number): void {
+      open.get(id)?.over.resolve();
+      const known = release(claims, id) ?? release(open, id);
+      known?.chat.repeats.drop(known.key, known.call);
+    },
+
+    /** Removes a chat and its turns. @returns false: there is none, or chats are not on */
+    async chatRemove({ session, tenant }: ChatName): Promise<boolean> {
+      if (chats === null || !(await chats.has(session, tenant))) return false;
+      chats.remove(session, tenant);
+      await removeStored({ session, tenant });
+      return true;
+    },
+
+    /** Its turns are about to go from the store, as it is too old. @returns false: a request of it is under way, and it stays */
+    letGo: (session: string, tenant: string): boolean => chats?.letGo(session, tenant) ?? true,
+
+    /** Its turns have gone from the store, to make room. */
+    evicted: (session: string, tenant: string): void => chats?.evicted(session, tenant),
+
+    /** Turns of a session are not on record any more, or never will be. */
+    lost: (session: string, tenant: string): void => chats?.lost(session, tenant),
+
+    /** Removes a session of any kind, of one tenant or of all. @returns how many turns it had */
+    removeSession(name: SessionName) {
+      if (chats !== null) chats.removeAll(name.session, name.tenant);
+      return removeStored(name);
+    },
+
+    /** What is on record of it, as JSON. */
+    chatRecords: (name: ChatName): Promise<Uint8Array> =>
+      begun().with(name.session, name.tenant, (chat) =>
+        sessionRecords(chat, begun().stored(name.session, name.tenant), begun().rules.tokenizer.pieces),
+      ),
+
+    /** Its samples; a text: why there can't be any. */
+    async chatSamples({ session, tenant, ...wish }: ChatName & SamplesWish): Promise<Uint8Array | string> {
+      return begun().with(session, tenant, async (chat) => {
+        await writer.flush();
+        const progress = noProgress();
+        const isWanted = endsOf(ends, chat.tree, await writer.store.outlines(session, tenant));
+        const made = await encodeSamples(walk(writer.store, { session, tenant }, progress), wish, {
+          tokenizer: begun().rules.tokenizer,
+          experts,
+          sessionMetadata: sessionMetadata(chat),
+          isWanted,
+          isTrainedOnce: ends === 'last_attempts',
+        });
+        const [reason] = Object.keys(progress.leftOut);
+        return reason === undefined ? made : `A trajectory of this session is not whole: ${reason}.`;
+      });
+    },
+
+    chatStats: (): ChatStats => ({ ...stats, unread: chats?.loadFailures ?? 0 }),
+  };
+}

@@ -1,0 +1,368 @@
+import { isDeepStrictEqual } from 'node:util';
+import { TurnIds } from '../capture/turn-id.ts';
+import { Unreadable } from '../read/sampled.ts';
+import type { KeptTensors } from '../read/tensors.ts';
+import { topBytes } from '../read/top-tokens.ts';
+import { type Tokenizer, encodeRest } from '../tokens/tokenizer.ts';
+import { unknownCount } from '../logprobs.ts';
+import type { Drift, Turn } from '../../shared/turn.ts';
+import { type AskedVersion, coveringSpans } from '../version-spans.ts';
+import { CHAT_PATH, type ChatRequest } from '../../shared/chat-request.ts';
+import type { ChatTemplate, Rendering } from './chat-template.ts';
+import { continueBehind } from './continue.ts';
+import { cutAnswer } from './cut-answer.ts';
+import { type Equality, messageKey } from './equality.ts';
+import { type Message, weightOf } from '../read/message.ts';
+import type { ChatSample } from '../read/read-chat.ts';
+import { Repeats } from './repeats.ts';
+import { type ChatTurn, SessionTree, idsUpTo } from './session-tree.ts';
+import { commonLength, textOfIds } from './tokens-text.ts';
+
+/** What sessions have in common. */
+export interface ChatRules {
+  readonly tokenizer: Tokenizer;
+  readonly template: ChatTemplate;
+  readonly equality: Equality;
+}
+
+/** What a turn is told beside its tokens. */
+export type ChatFacts = Pick<Turn, 'group' | 'worker' | 'startedAtMs' | 'ttftMs' | 'generationMs'> & {
+  readonly asked: AskedVersion;
+};
+
+/** What a turn's answer is as a message. */
+type Answered = Pick<ChatSample, 'message' | 'isTorn'>;
+
+/** Tokens of a prompt, behind those of its parent's trajectory. */
+interface Prompt {
+  readonly keeps: number;
+  readonly ids: Int32Array;
+  readonly text: string;
+  readonly isAfresh: boolean;
+  readonly drift: Drift | null;
+}
+
+/** A request whose answer is not here. */
+export interface OpenTurn {
+  readonly request: ChatRequest;
+  readonly parent: ChatTurn | null;
+  readonly added: readonly Message[];
+  readonly addedKeys: readonly string[];
+  /** Why an answer in the request is none on record; null: all are, as far as any were sampled here. */
+  readonly unmatched: 'lost' | 'text' | null;
+  /** Several turns have the answer that it goes on from, and nothing tells which of them its client means. */
+  readonly isAmbiguous: boolean;
+  /** null: the engine renders it. */
+  readonly prompt: Prompt | null;
+  /** All tokens of the prompt. */
+  readonly promptIds: Int32Array | null;
+}
+
+const SESSION_BYTES = 1_000;
+const TURN_BYTES = 1_000;
+
+/** One chat: its turns as a tree, with the ids that engines were given and sampled. */
+export class ChatSession {
+  readonly tree = new SessionTree();
+  readonly repeats = new Repeats();
+  readonly session: string;
+  readonly tenant: string;
+  /** Whoever wants to change it waits for this. */
+  lock: Promise<unknown> = Promise.resolve();
+  /** Requests under way. */
+  open = 0;
+  isRemoved = false;
+  /** What is here of it is not what the store has: it is to be read again once the requests under way have ended. */
+  isEvicted = false;
+  /** Turns of it are not on record any more, or can't be read: answers that are not here may have been sampled in it. */
+  isLost = false;
+  /** About what it takes in memory; without turns, too. */
+  bytes = SESSION_BYTES;
+  readonly #rules: ChatRules;
+  readonly #ids: TurnIds;
+  /** Turns that a request goes on behind. */
+  readonly #continued = new WeakSet<ChatTurn>();
+
+  constructor(session: string, tenant: string, rules: ChatRules, ids: TurnIds) {
+    this.session = session;
+    this.tenant = tenant;
+    this.#rules = rules;
+    this.#ids = ids;
+  }
+
+  keysOf({ messages }: ChatRequest): string[] {
+    return messages.map((message) => messageKey(message, this.#rules.equality));
+  }
+
+  /**
+   * Finds the turn that a request goes on behind, and the ids of its prompt. Throws what the chat template throws.
+   * @param inFlight so many messages of the request end with an answer that is still in flight; 0: none does
+   */
+  async ask(request: ChatRequest, inFlight = 0): Promise<OpenTurn> {
+    const { tokenizer, template } = this.#rules;
+    const keys = this.keysOf(request);
+    const { parent, unmatched: known, isAmbiguous: isOneOfSeveral } = this.#parentOf(request, keys);
+    if (parent !== null) this.#continued.add(this.tree.turns.get(parent.id) ?? parent);
+    const from = parent?.depth ?? 0;
+    const unmatched = known ?? (inFlight > from ? 'text' : null);
+    const isAmbiguous = isOneOfSeveral || (parent !== null && inFlight === from);
+    const added = request.messages.slice(from);
+    const common = { request, parent, added, addedKeys: keys.slice(from), unmatched, isAmbiguous };
+    if (request.isForeign) return { ...common, prompt: null, promptIds: null };
+    const made = continueBehind(parent, added, template, renderingOf(request), tokenizer.pieces);
+    const before = idsUpTo(parent);
+    if (!made.isAfresh) {
+      const ids = Int32Array.from(await encodeRest(tokenizer, made.text));
+      const kind = unmatched ?? made.drift;
+      const drift = kind === null ? null : { kind, at: made.keeps };
+      return { ...common, prompt: { ...made, ids, drift }, promptIds: joined(before.subarray(0, made.keeps), ids) };
+    }
+    const all = Int32Array.from(await tokenizer.encode(made.text, false));
+    return { ...common, prompt: this.#afresh(before, all, made.text, made.drift, unmatched), promptIds: all };
+  }
+
+  /** @param keys of the request's messages */
+  #parentOf(request: ChatRequest, keys: readonly string[]): Pick<OpenTurn, 'parent' | 'unmatched' | 'isAmbiguous'> {
+    const { messages } = request;
+    const parent = this.tree.attach(keys);
+    const depth = parent?.depth ?? 0;
+    const others = this.tree.otherAnswers(keys).filter((turn) => turn.depth > depth);
+    const cuts = others.flatMap((turn) => this.#cutOf(turn, messages[turn.depth - 1]!) ?? []);
+    // Of the deepest ones one that ends where a token does.
+    const [first] = cuts;
+    const cut = cuts.find(({ rest, depth: own }) => rest === '' && own === first!.depth) ?? first;
+    if (cut !== undefined) {
+      const isAmbiguous = cuts.some(({ id, depth: own }) => id !== cut.id && own === cut.depth);
+      return { parent: this.#besideWhole(cut), unmatched: null, isAmbiguous };
+    }
+    // An answer that is not on record, in a session whose record is not whole, may have been sampled here: its ids are lost.
+    const isLost = this.isLost && messages.slice(depth).some(({ role }) => role === 'assistant');
+    const isOther = others.some((turn) => messages[turn.depth - 1]!.role === 'assistant');
+    const isAmbiguous = parent !== null && (this.tree.hasEqual(parent, keys) || this.#hasPart(parent, request, keys));
+    return { parent, unmatched: isLost ? 'lost' : isOther ? 'text' : null, isAmbiguous };
+  }
+
+  /** The request may as well continue a truncated answer with the same beginning; if it has a part of an answer, another part. */
+  #hasPart(parent: ChatTurn, { messages }: ChatRequest, keys: readonly string[]): boolean {
+    const isWhole = this.tree.turns.get(parent.id) === parent;
+    return this.tree
+      .otherAnswers(keys)
+      .filter(({ id, depth, isTorn }) => depth === parent.depth && id !== parent.id && (isTorn || !isWhole))
+      .some((turn) => this.#cutOf(turn, messages[turn.depth - 1]!) !== null);
+  }
+
+  /** What the client has of the answer of this turn, as a turn in its place; null: it has another answer. */
+  #cutOf(turn: ChatTurn, message: Message): ChatTurn | null {
+    return cutAnswer(turn, message, this.#rules.equality, this.#rules.tokenizer.pieces);
+  }
+
+  #besideWhole(cut: ChatTurn): ChatTurn {
+    this.tree.addBeside(cut);
+    this.bytes += TURN_BYTES;
+    return cut;
+  }
+
+  #afresh(
+    before: Int32Array,
+    all: Int32Array,
+    text: string,
+    rewritten: Drift['kind'] | null,
+    unmatched: Drift['kind'] | null,
+  ): Prompt {
+    const keeps = commonLength(before, all);
+    const kind = unmatched ?? (keeps === before.length ? null : rewritten);
+    const drift = kind === null ? null : { kind, at: keeps };
+    return { keeps, ids: all.subarray(keeps), text, isAfresh: true, drift };
+  }
+
+  /** Takes an answer in. @param isExact the engine was given our ids @returns the turns to be kept. Throws `Unreadable`. */
+  async answered(
+    open: OpenTurn,
+    isExact: boolean,
+    samples: readonly ChatSample[],
+    facts: ChatFacts,
+    { answer, callKey }: { readonly answer: Uint8Array; readonly callKey: string },
+    tensorsOf: (sample: ChatSample, tokens: number) => KeptTensors,
+  ): Promise<Turn[]> {
+    const made: [ChatTurn, Turn][] = [];
+    for (const sample of samples) {
+      const prompt = isExact ? given(open, sample) : await this.#observed(open, sample);
+      const tokens = prompt.keeps + prompt.ids.length + sample.ids.length;
+      const kept = { answer, ...tensorsOf(sample, tokens), ...(callKey === '' ? {} : { callKey }) };
+      made.push(await this.#turnOf(this.#ids.next(), open, prompt, sample, facts, kept));
+    }
+    for (const [turn] of made) this.#add(turn, open.request);
+    return made.map(([, turn]) => turn);
+  }
+
+  /** A turn of which more is known by now. @returns it as it is to be kept. Throws `Unreadable`. */
+  async completed(
+    before: Turn,
+    open: OpenTurn,
+    isExact: boolean,
+    sample: ChatSample,
+    facts: ChatFacts,
+    { callKey, ...came }: Pick<Turn, 'answer' | 'experts' | 'indexer'> & { readonly callKey: string },
+  ): Promise<Turn> {
+    const { id, ids, outputTokens, generationMs, keeps } = before;
+    const prompt = isExact ? given(open, sample) : await this.#observed(open, sample);
+    const kept = { ...came, ...(callKey === '' ? {} : { callKey }) };
+    const [chat, turn] = await this.#turnOf(id, open, prompt, sample, { ...facts, generationMs }, kept);
+    const own = ids.length - outputTokens;
+    const shared = commonLength(ids.subarray(own), sample.ids);
+    if (shared === outputTokens && shared === sample.ids.length) return turn;
+    // What was told of its tokens first was not all.
+    const known = this.tree.turns.get(id);
+    if (known === undefined || this.#continued.has(known)) {
+      return { ...before, ...kept, drift: { kind: 'tokens', at: keeps + own + shared } };
+    }
+    this.tree.replace(known, chat);
+    this.bytes +=
+      chat.ids.byteLength - known.ids.byteLength + 4 * ((chat.text?.length ?? 0) - (known.text?.length ?? 0));
+    return turn;
+  }
+
+  /** What the engine says that it read. */
+  async #observed({ parent, unmatched }: OpenTurn, { promptIds }: ChatSample): Promise<Prompt> {
+    if (promptIds === null) throw new Unreadable('the ids of its prompt are not in it');
+    const all = Int32Array.from(promptIds);
+    const before = idsUpTo(parent);
+    const keeps = commonLength(before, all);
+    const { tokenizer } = this.#rules;
+    if (parent === null || keeps < before.length) {
+      return this.#afresh(before, all, await textOfIds(tokenizer, all), 'template', unmatched);
+    }
+    const ids = all.subarray(keeps);
+    const kind = unmatched ?? (parent.rest === '' ? null : 'text');
+    const drift = kind === null ? null : { kind, at: keeps };
+    return { keeps, ids, text: await textOfIds(tokenizer, ids), isAfresh: false, drift };
+  }
+
+  async #turnOf(
+    id: string,
+    { parent, added, addedKeys, request, isAmbiguous }: OpenTurn,
+    { keeps, ids: asked, text, isAfresh, drift }: Prompt,
+    sample: ChatSample,
+    { asked: askedVersion, ...facts }: ChatFacts,
+    kept: Pick<Turn, 'answer' | 'experts' | 'indexer' | 'callKey'>,
+  ): Promise<[ChatTurn, Turn]> {
+    const ids = joined(asked, sample.ids);
+    const logprobs = new Float64Array(ids.length);
+    if (sample.logprobs !== null) logprobs.set(sample.logprobs, asked.length);
+    else logprobs.fill(NaN, asked.length);
+    const mask = new Uint8Array(ids.length).fill(1, asked.length);
+    const index = (parent?.index ?? -1) + 1;
+    const turn: Turn = {
+      ...facts,
+      id,
+      session: this.session,
+      tenant: this.tenant,
+      parent: parent?.id ?? null,
+      keeps,
+      index,
+      model: request.model,
+      path: CHAT_PATH,
+      ids,
+      logprobs,
+      mask,
+      versions: coveringSpans(sample, asked.length, askedVersion),
+      unknownLogprobs: unknownCount(logprobs, mask),
+      promptTokens: keeps + asked.length,
+      outputTokens: sample.ids.length,
+      cachedTokens: sample.cachedTokens,
+      finishReason: sample.finishReason,
+      drift,
+      ...(isAmbiguous ? { isAmbiguous } : {}),
+      request: request.body,
+      ...kept,
+      ...topBytes(sample),
+    };
+    const sampledText = await textOfIds(this.#rules.tokenizer, sample.ids);
+    const chat = this.#chatTurn(turn, parent, added, addedKeys, sample, text + sampledText, isAfresh, request);
+    return [chat, turn];
+  }
+
+  /** Puts a turn of the store in its place. Turns come in the order of their ids. @returns false: it has none, a turn before it is gone */
+  async restore(turn: Turn, request: ChatRequest, sample: Answered): Promise<boolean> {
+    const whole = turn.parent === null ? null : this.tree.turns.get(turn.parent);
+    if (whole === undefined) return false;
+    const parent = whole === null ? null : this.#asSent(whole, request.messages[whole.depth - 1]);
+    const added = request.messages.slice(parent?.depth ?? 0);
+    const keys = added.map((each) => messageKey(each, this.#rules.equality));
+    const isAfresh = parent === null || turn.keeps < parent.keeps + parent.ids.length;
+    const ids = isAfresh && parent !== null ? joined(idsUpTo(parent).subarray(0, turn.keeps), turn.ids) : turn.ids;
+    const text = await textOfIds(this.#rules.tokenizer, ids);
+    this.#add(this.#chatTurn(turn, parent, added, keys, sample, text, isAfresh, request), request);
+    return true;
+  }
+
+  /** The turn as far as its client had it when it went on: the answer is in the request. */
+  #asSent(turn: ChatTurn, answer: Message | undefined): ChatTurn {
+    if (answer === undefined) return turn;
+    const key = messageKey(answer, this.#rules.equality);
+    if (turn.keys.at(-1) === key) return turn;
+    const siblings = turn.parent?.children ?? this.tree.roots;
+    const known = siblings.find(({ id, keys }) => id === turn.id && keys.at(-1) === key);
+    if (known !== undefined) return known;
+    const cut = this.#cutOf(turn, answer);
+    return cut === null ? turn : this.#besideWhole(cut);
+  }
+
+  #chatTurn(
+    { id, index, keeps, ids, outputTokens: sampled }: Turn,
+    parent: ChatTurn | null,
+    added: readonly Message[],
+    addedKeys: readonly string[],
+    { message, isTorn }: Answered,
+    text: string,
+    isAfresh: boolean,
+    request: ChatRequest,
+  ): ChatTurn {
+    const messages = [...added, withoutStop(message, ids.at(-1), this.#rules.tokenizer.pieces)];
+    const keys = [...addedKeys, messageKey(message, this.#rules.equality)];
+    const depth = (parent?.depth ?? 0) + messages.length;
+    const place = { id, parent, children: [], depth, index, keeps };
+    const own = renderingOf(request);
+    // Tools may be long, and are mostly those of all turns.
+    const rendering = parent !== null && isDeepStrictEqual(parent.rendering, own) ? parent.rendering : own;
+    return { ...place, messages, keys, ids, sampled, text, rest: '', isAfresh, isTorn, rendering };
+  }
+
+  #add(turn: ChatTurn, { isForeign }: ChatRequest): void {
+    this.tree.add(turn);
+    const { ids, text, messages, rendering, parent } = turn;
+    this.bytes += TURN_BYTES + ids.byteLength + 4 * (text?.length ?? 0);
+    // Images are no part of its text, nor are tools that several turns share.
+    if (isForeign) this.bytes += weightOf(messages);
+    if (rendering !== parent?.rendering) this.bytes += weightOf(rendering);
+  }
+}
+
+const renderingOf = ({ tools, more }: ChatRequest): Rendering => ({ tools, more });
+
+/**
+ * An answer as the template is to render it. With `no_stop_trim` (vLLM: `include_stop_str_in_output`) its text has the stop token,
+ * which the template writes behind each answer: the next prompt would have it twice.
+ */
+function withoutStop(message: Message, last: number | undefined, pieces: Tokenizer['pieces']): Message {
+  const { content } = message;
+  if (typeof content !== 'string' || last === undefined || !pieces.isSpecial(last)) return message;
+  const stop = pieces.bytesOf(last)?.toString() ?? '';
+  return stop !== '' && content.endsWith(stop) ? { ...message, content: content.slice(0, -stop.length) } : message;
+}
+
+/** The prompt that was sent, if the engine does not say that it read another one. */
+function given({ prompt, promptIds }: OpenTurn, sample: ChatSample): Prompt {
+  const read = sample.promptIds;
+  if (read !== null && (read.length !== promptIds!.length || read.some((id, i) => id !== promptIds![i]))) {
+    throw new Unreadable('the engine read other tokens than it was sent');
+  }
+  return prompt!;
+}
+
+function joined(a: Int32Array, b: Int32Array): Int32Array {
+  const both = new Int32Array(a.length + b.length);
+  both.set(a);
+  both.set(b, a.length);
+  return both;
+}

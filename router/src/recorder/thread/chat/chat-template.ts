@@ -1,0 +1,113 @@
+import { readFileSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { Template } from '@huggingface/jinja';
+import { type Message, textOf } from '../read/message.ts';
+
+/** What a template is given beside the messages. */
+export interface Rendering {
+  readonly tools: readonly unknown[] | null;
+  /** `chat_template_kwargs` of a request. */
+  readonly more: Readonly<Record<string, unknown>>;
+}
+
+/** What of a tokenizer_config.json is read. */
+interface TokenizerConfig {
+  readonly chat_template?: string | readonly { readonly name: string; readonly template: string }[];
+  readonly [member: string]: unknown;
+}
+
+/** A model's chat template: messages to the text that it reads. */
+export class ChatTemplate {
+  readonly #plain: Template;
+  readonly #withTools: Template;
+  readonly #specials: Readonly<Record<string, string>>;
+
+  constructor(plain: string, withTools: string, specials: Readonly<Record<string, string>>) {
+    this.#plain = new Template(plain);
+    this.#withTools = withTools === plain ? this.#plain : new Template(withTools);
+    this.#specials = specials;
+  }
+
+  /** Throws what the template itself throws: it may refuse messages. */
+  render(messages: readonly Message[], { tools, more }: Rendering, asksForAnswer: boolean): string {
+    const template = tools === null ? this.#plain : this.#withTools;
+    return template.render({
+      ...this.#specials,
+      ...(tools === null ? {} : { tools }),
+      ...more,
+      messages: messages.map(asTemplatesWantIt),
+      add_generation_prompt: asksForAnswer,
+    });
+  }
+}
+
+/**
+ * Content is text, never null, and arguments of tool calls are objects, as both engines hand them to templates (SGLang 0.5.23
+ * `_apply_jinja_template`, vLLM 0.32 `_postprocess_messages`).
+ */
+function asTemplatesWantIt(message: Message): Message {
+  const { content, tool_calls: calls } = message;
+  const text = textOf(content) ?? content;
+  if (!Array.isArray(calls)) return content === text ? message : { ...message, content: text };
+  const parsed = message.tool_calls!.map((call) => {
+    const given = call.function?.arguments;
+    if (typeof given !== 'string') return call;
+    try {
+      return { ...call, function: { ...call.function, arguments: given === '' ? {} : (JSON.parse(given) as unknown) } };
+    } catch {
+      return call;
+    }
+  });
+  return { ...message, content: text, tool_calls: parsed };
+}
+
+/** Reads the chat template that stands beside a tokenizer.json. Throws, in words for the user, when there is none. */
+export function loadChatTemplate(tokenizerPath: string): ChatTemplate {
+  const folder = statSync(tokenizerPath).isDirectory() ? tokenizerPath : dirname(tokenizerPath);
+  const config = (readJson(join(folder, 'tokenizer_config.json')) ?? {}) as TokenizerConfig;
+  const named =
+    readText(join(folder, 'chat_template.jinja')) ??
+    (readJson(join(folder, 'chat_template.json')) as TokenizerConfig | null)?.chat_template ??
+    config.chat_template;
+  const byName = (name: string): string | undefined =>
+    typeof named === 'string' ? named : named?.find((each) => each.name === name)?.template;
+  const plain = byName('default');
+  if (plain === undefined) {
+    throw new Error(
+      `${folder} has no chat template: no chat_template.jinja, and none in tokenizer_config.json. Save the model's tokenizer there.`,
+    );
+  }
+  try {
+    return new ChatTemplate(plain, byName('tool_use') ?? plain, specialsOf(config));
+  } catch (error) {
+    throw new Error(`The chat template of ${folder} can't be read: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+/** `bos_token` and the like: a text, or an object with one. */
+function specialsOf(config: TokenizerConfig): Record<string, string> {
+  const specials: Record<string, string> = {};
+  for (const [name, value] of Object.entries(config)) {
+    const text = typeof value === 'string' ? value : (value as { content?: unknown } | null)?.content;
+    if (name.endsWith('_token') && typeof text === 'string') specials[name] = text;
+  }
+  return specials;
+}
+
+function readText(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return undefined;
+  }
+}
+
+function readJson(file: string): unknown {
+  const text = readText(file);
+  if (text === undefined) return null;
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (error) {
+    throw new Error(`${file} is no JSON: ${(error as Error).message}`, { cause: error });
+  }
+}

@@ -1,0 +1,204 @@
+import { Unreadable } from '../read/sampled.ts';
+import { TurnIds } from '../capture/turn-id.ts';
+import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
+import type { TurnWriter } from '../store/writer.ts';
+import type { Turn } from '../../shared/turn.ts';
+import { CHAT_PATH, readChatRequest } from '../../shared/chat-request.ts';
+import { type ChatRules, ChatSession } from './chat-session.ts';
+import { LostSessions } from './lost-sessions.ts';
+import { answerValues } from '../read/answer-values.ts';
+import { readAnswer } from '../read/read-chat-answer.ts';
+import type { ChatSample } from '../read/read-chat.ts';
+import { storedCall } from './repeats.ts';
+import { isSessionId } from '../../shared/session-id.ts';
+
+const TURNS_AT_ONCE = 200;
+/** So many ids of removed sessions are remembered. */
+const MAX_REMOVED = 100_000;
+
+/** All chats, as far as they are in memory; the others come back from the store when they are asked for. */
+export class Chats {
+  readonly rules: ChatRules;
+  readonly writer: TurnWriter;
+  readonly #memoryBytes: number;
+  /** The one that was used last is the last. */
+  readonly #sessions = new Map<string, ChatSession>();
+  readonly #removed = new Set<string>();
+  readonly #lost = new LostSessions();
+  readonly #ids = new TurnIds();
+  #bytes = 0;
+  /** Sessions whose turns could not be read. */
+  loadFailures = 0;
+
+  /** @param memoryBytes sessions without a request under way are kept in memory up to so much; the store has them too */
+  constructor(rules: ChatRules, writer: TurnWriter, memoryBytes = defaultMemoryBytes()) {
+    this.rules = rules;
+    this.writer = writer;
+    this.#memoryBytes = memoryBytes;
+  }
+
+  /** Does `work` with a session when it is its turn: what was begun before has ended by then. */
+  async with<T>(session: string, tenant: string, work: (chat: ChatSession) => Promise<T>): Promise<T> {
+    const name = nameOf(session, tenant);
+    if (this.#sessions.get(name)?.isEvicted === true) this.letGo(session, tenant);
+    const known = this.#sessions.get(name);
+    const chat = known ?? new ChatSession(session, tenant, this.rules, this.#ids);
+    if (known === undefined) this.#bytes += chat.bytes;
+    this.#sessions.delete(name);
+    this.#sessions.set(name, chat);
+    chat.open++;
+    const before = chat.lock;
+    const done = (async (): Promise<T> => {
+      await before;
+      const was = chat.bytes;
+      if (known === undefined) await this.#load(chat).catch(() => this.#loadFailed(chat));
+      try {
+        return await work(chat);
+      } finally {
+        this.#bytes += chat.isRemoved ? 0 : chat.bytes - was;
+      }
+    })();
+    chat.lock = done.catch(() => {});
+    try {
+      return await done;
+    } finally {
+      chat.open--;
+      this.#trim();
+    }
+  }
+
+  /** Whether anybody has begun it. */
+  async has(session: string, tenant: string): Promise<boolean> {
+    const name = nameOf(session, tenant);
+    if (this.#removed.has(name)) return false;
+    if (isSessionId(session) || (this.#sessions.get(name)?.tree.turns.size ?? 0) > 0) return true;
+    await this.writer.flush();
+    return (await this.writer.store.outlines(session, tenant)).length > 0;
+  }
+
+  /** Forgets it here; requests under way leave nothing behind. */
+  remove(session: string, tenant: string): void {
+    const name = nameOf(session, tenant);
+    const chat = this.#sessions.get(name);
+    if (chat !== undefined) {
+      chat.isRemoved = true;
+      this.#bytes -= chat.bytes;
+      this.#sessions.delete(name);
+    }
+    this.#lost.add(name);
+    this.#removed.add(name);
+    if (this.#removed.size > MAX_REMOVED) this.#removed.delete(this.#removed.values().next().value!);
+  }
+
+  /** Forgets it here, unless a request is under way; whoever asks next finds what the store has by then. */
+  letGo(session: string, tenant: string): boolean {
+    const name = nameOf(session, tenant);
+    const chat = this.#sessions.get(name);
+    if (chat === undefined) return true;
+    if (chat.open > 0) return false;
+    this.#bytes -= chat.bytes;
+    this.#sessions.delete(name);
+    return true;
+  }
+
+  /** Turns of this session are not on record any more, or never will be. */
+  lost(session: string, tenant: string): void {
+    const name = nameOf(session, tenant);
+    this.#lost.add(name);
+    const chat = this.#sessions.get(name);
+    if (chat !== undefined) chat.isLost = true;
+  }
+
+  /** The store has no room for its turns: what comes next begins anew, once the requests under way have ended. */
+  evicted(session: string, tenant: string): void {
+    this.lost(session, tenant);
+    const chat = this.#sessions.get(nameOf(session, tenant));
+    if (chat !== undefined && !this.letGo(session, tenant)) chat.isEvicted = true;
+  }
+
+  isRemoved(session: string, tenant: string): boolean {
+    return this.#removed.has(nameOf(session, tenant));
+  }
+
+  /** One that was removed is begun again. */
+  begin(session: string, tenant: string): void {
+    this.#removed.delete(nameOf(session, tenant));
+  }
+
+  /** @param tenant undefined: of all tenants */
+  removeAll(session: string, tenant: string | undefined): void {
+    if (tenant !== undefined) this.remove(session, tenant);
+    else for (const chat of this.#sessions.values()) if (chat.session === session) this.remove(session, chat.tenant);
+  }
+
+  /** Its turns as they are kept, in their order; what else was captured under its key is none of a chat. */
+  async *stored(session: string, tenant: string): AsyncGenerator<Turn> {
+    yield* this.#inStore(session, tenant);
+    // A store that fails gets them later.
+    for (const turn of this.writer.waiting(session, tenant)) if (turn.path === CHAT_PATH) yield turn;
+  }
+
+  async *#inStore(session: string, tenant: string): AsyncGenerator<Turn> {
+    await this.writer.flush();
+    let after: string | undefined;
+    for (;;) {
+      const page = { session, tenant, limit: TURNS_AT_ONCE };
+      const turns = await this.writer.store.find(after === undefined ? page : { ...page, after });
+      for (const turn of turns) if (turn.path === CHAT_PATH) yield turn;
+      if (turns.length < TURNS_AT_ONCE) return;
+      after = turns.at(-1)!.id;
+    }
+  }
+
+  async #load(chat: ChatSession): Promise<void> {
+    chat.isLost = this.#lost.has(nameOf(chat.session, chat.tenant));
+    for await (const turn of this.stored(chat.session, chat.tenant))
+      if (!(await this.#restore(chat, turn))) chat.isLost = true;
+  }
+
+  /** Without its store a session goes on with what comes from now on; when it is asked for again, the store is read again. */
+  #loadFailed(chat: ChatSession): void {
+    this.loadFailures++;
+    chat.isLost = true;
+    chat.isEvicted = true;
+  }
+
+  /** @returns false: nothing can go on behind this turn */
+  async #restore(chat: ChatSession, turn: Turn): Promise<boolean> {
+    const { request: asked, answer } = turn;
+    if (asked === null || answer === null) return false;
+    const request = readChatRequest(Buffer.from(asked));
+    if (typeof request === 'string') return false;
+    const own = this.#sampleOf(turn, request.isStream, Buffer.from(answer));
+    if (own === null || !(await chat.restore(turn, request, own))) return false;
+    if (turn.callKey !== undefined) {
+      const [first] = answerValues(request.isStream, Buffer.from(answer));
+      chat.repeats.begin(turn.callKey, storedCall(request, turn.id, first));
+    }
+    return true;
+  }
+
+  /** Of the choices of an answer the one whose tokens are the turn's. */
+  #sampleOf({ ids, outputTokens }: Turn, isStream: boolean, answer: Buffer): ChatSample | null {
+    const sampled = ids.subarray(ids.length - outputTokens);
+    const isOwn = (sample: ChatSample): boolean =>
+      sample.ids.length === sampled.length && sample.ids.every((id, i) => id === sampled[i]);
+    try {
+      return readAnswer(isStream, answer, this.rules.tokenizer.pieces).find(isOwn) ?? null;
+    } catch (error) {
+      if (error instanceof Unreadable) return null;
+      throw error;
+    }
+  }
+
+  #trim(): void {
+    for (const [name, chat] of this.#sessions) {
+      if (this.#bytes <= this.#memoryBytes) return;
+      if (chat.open > 0) continue;
+      this.#bytes -= chat.bytes;
+      this.#sessions.delete(name);
+    }
+  }
+}
+
+const nameOf = (session: string, tenant: string): string => `${tenant.length}:${tenant}${session}`;

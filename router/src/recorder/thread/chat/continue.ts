@@ -1,0 +1,85 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { TokenPieces } from '../tokens/pieces.ts';
+import type { Drift } from '../../shared/turn.ts';
+import type { ChatTemplate, Rendering } from './chat-template.ts';
+import type { Message } from '../read/message.ts';
+import { type ChatTurn, messagesUpTo, textUpTo } from './session-tree.ts';
+
+/** What a request's prompt is made of. */
+export interface Continuation {
+  /** So many tokens of the record go on; with `isAfresh` those that turn out to be the same. */
+  readonly keeps: number;
+  /** What stands behind them, still text. */
+  readonly text: string;
+  /** `text` is the whole prompt. */
+  readonly isAfresh: boolean;
+  readonly drift: Drift['kind'] | null;
+}
+
+/** Stands for an answer in a rendering: no template and no model has such a text. */
+const MARK = '\u2060answer\u2060of\u2060nobody\u2060';
+
+/**
+ * The prompt of a request behind a turn. What is on record stays as it was sampled, however the template would spell it, as
+ * long as the template itself leaves history alone; only what is new is rendered and encoded.
+ */
+export function continueBehind(
+  parent: ChatTurn | null,
+  added: readonly Message[],
+  template: ChatTemplate,
+  rendering: Rendering,
+  pieces: Pick<TokenPieces, 'bytesOf' | 'isSpecial'>,
+): Continuation {
+  const history = messagesUpTo(parent);
+  const full = template.render([...history, ...added], rendering, true);
+  if (parent === null) return { keeps: 0, text: full, isAfresh: true, drift: null };
+  const tokens = parent.keeps + parent.ids.length;
+
+  // The usual case: the record is what the rendering begins with, to the letter.
+  const known = lengthOfKnown(full, textUpTo(parent));
+  if (known >= 0)
+    return { keeps: tokens, text: full.slice(known), isAfresh: false, drift: parent.rest === '' ? null : 'text' };
+
+  // Or the answer alone is spelled otherwise (tool calls that were parsed, half a character, reasoning): what ends an answer is found
+  // by one that is known.
+  const before = template.render(history, rendering, false);
+  const closing = closingOf(template, history, rendering);
+  // Other tools than before stand in front of all messages, mostly: the record begins with those that were.
+  const isOther =
+    !isDeepStrictEqual(parent.rendering, rendering) && template.render(history, parent.rendering, false) !== before;
+  if (isOther || !full.startsWith(before) || closing === null || !before.endsWith(closing)) {
+    return { keeps: 0, text: full, isAfresh: true, drift: 'template' };
+  }
+  const rest = parent.rest + closing + full.slice(before.length);
+  if (parent.rest !== '') return { keeps: tokens, text: rest, isAfresh: false, drift: 'text' };
+  const last = parent.ids.at(-1);
+  const literal = last !== undefined && pieces.isSpecial(last) ? (pieces.bytesOf(last)?.toString() ?? '') : '';
+  if (rest.startsWith(literal)) {
+    return { keeps: tokens, text: rest.slice(literal.length), isAfresh: false, drift: null };
+  }
+  // The model ended its answer with another token than the template does: that one is no part of the chat that goes on.
+  return { keeps: tokens - 1, text: rest, isAfresh: false, drift: 'tokens' };
+}
+
+/** How much of a text is on record; -1: they differ. */
+function lengthOfKnown(full: string, pieces: readonly string[] | null): number {
+  if (pieces === null) return -1;
+  let at = 0;
+  for (const piece of pieces) {
+    if (!full.startsWith(piece, at)) return -1;
+    at += piece.length;
+  }
+  return at;
+}
+
+/** What the template writes behind an answer; null: it can't be told. */
+function closingOf(template: ChatTemplate, history: readonly Message[], rendering: Rendering): string | null {
+  const { role } = history.at(-1)!;
+  try {
+    const text = template.render([...history.slice(0, -1), { role, content: MARK }], rendering, false);
+    const at = text.lastIndexOf(MARK);
+    return at < 0 ? null : text.slice(at + MARK.length);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,123 @@
+import { bufferOf } from '../../../kit/bytes.ts';
+import type { ExpertsFiles } from '../capture/experts-files.ts';
+import { keptTensors } from '../read/tensors.ts';
+import { filesOf } from '../store/store.ts';
+import type { TurnWriter } from '../store/writer.ts';
+import type { TokenPieces } from '../tokens/pieces.ts';
+import type { Turn } from '../../shared/turn.ts';
+import type { ChatFacts, ChatSession, OpenTurn } from './chat-session.ts';
+import { readAnswer } from '../read/read-chat-answer.ts';
+import type { ChatSample } from '../read/read-chat.ts';
+import type { Repeatable } from './repeats.ts';
+
+export interface ChatCloseCall {
+  readonly id: number;
+  readonly isStream: boolean;
+  /** False: more of its answer follows. Choices that have ended are turns now. */
+  readonly isLast: boolean;
+  /** What came since the last time, in pieces: one of megabytes is joined here. */
+  readonly answer: readonly Uint8Array[];
+  /** Who sent it waits until its turns are in the store. */
+  readonly isAwaited: boolean;
+  readonly facts: ChatFacts;
+  /** What its routed experts are known by; null: it had none. */
+  readonly expertsKey: number | null;
+}
+
+export interface ChatStats {
+  /** Turns that were kept. */
+  turns: number;
+  /** Those whose prompt is no continuation of the record. */
+  drifted: number;
+  /** Those that engines rendered themselves. */
+  observed: number;
+  /** Those whose streams broke off. */
+  torn: number;
+  /** Answers whose tokens could not be read. */
+  uncaptured: number;
+  /** Sessions whose earlier turns could not be read. */
+  unread: number;
+}
+
+/** A call under way: who repeats it is told so. */
+export interface Claim {
+  readonly chat: ChatSession;
+  readonly key: string;
+  readonly call: Repeatable;
+}
+
+/** A chat whose answer is not here to its end. */
+export interface OpenChat extends Claim {
+  readonly turn: OpenTurn;
+  isExact: boolean;
+  readonly hidesExperts: boolean;
+  readonly choices: number;
+  /** What came of its answer before, and the turns that were made of it, by the numbers of their choices. */
+  before: Buffer;
+  readonly turns: Map<number, Turn>;
+  /** Resolves when nothing more of its answer comes. */
+  readonly over: PromiseWithResolvers<void>;
+}
+
+/** What an answer's turns are made with. */
+interface AnswerParts {
+  readonly pieces: TokenPieces;
+  readonly writer: TurnWriter;
+  readonly files: ExpertsFiles | null;
+  readonly stats: ChatStats;
+}
+
+const QUOTE = 0x22;
+
+/** Makes turns of an answer, or of what came of it: choices that have ended. Throws `Unreadable`. */
+export async function keepAnswer(
+  { isStream, isLast, answer: parts, facts, expertsKey }: ChatCloseCall,
+  known: OpenChat,
+  { pieces, writer, files, stats }: AnswerParts,
+): Promise<void> {
+  const { chat, turn, isExact, call, key } = known;
+  if (chat.isRemoved) return;
+  const came = [...(known.before.length === 0 ? [] : [known.before]), ...parts];
+  const answer = came.length === 1 ? bufferOf(came[0]!) : Buffer.concat(came);
+  known.before = answer;
+  const tensorsOf = (sample: ChatSample, tokens: number) => keptTensors(files, expertsKey, sample, tokens);
+  const samples = readAnswer(isStream, answer, pieces);
+  const fresh = samples.filter(({ index, isTorn }) => !known.turns.has(index) && (isLast || !isTorn));
+  const isWhole = (isLast || samples.length >= known.choices) && samples.every(({ isTorn }) => !isTorn);
+  // What was cut out of an answer is not in its copy, and what broke off is none: a repeated call asks an engine again.
+  const callKey = expertsKey === null && isWhole ? key : '';
+  const kept = { answer, callKey };
+  const made = await chat.answered(turn, isExact, fresh, facts, kept, tensorsOf);
+  // In the meantime.
+  if (chat.isRemoved) {
+    for (const own of made.flatMap(filesOf)) files?.remove(own);
+    return;
+  }
+  if (isLast && parts.some((part) => part.includes(QUOTE))) {
+    for (const sample of samples) {
+      const before = known.turns.get(sample.index);
+      if (before === undefined) continue;
+      const later = tensorsOf(sample, before.promptTokens + sample.ids.length);
+      const indexer = before.indexer ?? later.indexer;
+      const tensors = {
+        experts: before.experts ?? later.experts,
+        ...(indexer === undefined ? {} : { indexer }),
+      };
+      const whole = await chat.completed(before, turn, isExact, sample, facts, { ...kept, ...tensors });
+      writer.put(whole, before);
+      writer.expectVersions(whole, facts.asked.ticket);
+    }
+  }
+  for (const [i, one] of made.entries()) {
+    const { index, isTorn } = fresh[i]!;
+    known.turns.set(index, one);
+    writer.put(one);
+    writer.expectVersions(one, facts.asked.ticket);
+    stats.turns++;
+    if (one.drift !== null) stats.drifted++;
+    if (!isExact) stats.observed++;
+    if (isTorn) stats.torn++;
+  }
+  const [first] = known.turns.values();
+  if (isLast && first !== undefined) chat.repeats.begin(callKey, { ...call, turn: first.id });
+}

@@ -1,0 +1,111 @@
+import { turnBytes } from '../store/store.ts';
+import type { TurnWriter } from '../store/writer.ts';
+import type { SessionQuery } from '../store/store.ts';
+import type { Turn } from '../../shared/turn.ts';
+import type { ExportFormat } from '../../shared/export-formats.ts';
+import { exportBytes } from './formats.ts';
+import { metricsOf, summaryOf } from './summary.ts';
+import { turnJson } from './turn-json.ts';
+import { type ExportQuery, noProgress } from './walk.ts';
+import { outcomeJson } from '../../shared/outcome.ts';
+
+export interface ExportOrder {
+  readonly format: ExportFormat;
+  readonly query: ExportQuery;
+}
+
+export interface SessionQuestion {
+  readonly session: string;
+  readonly tenant?: string;
+}
+
+export interface TurnsQuestion extends SessionQuestion {
+  /** Turns after this one only. */
+  readonly after?: string;
+  readonly limit: number;
+}
+
+/** A page of turns ends with the one that makes it so large, whatever its limit: as JSON it is about twice that. */
+const PAGE_BYTES = 4_194_304;
+/** So many at once: each holds a trajectory, or a group of rows. */
+const MAX_EXPORTS = 4;
+
+/**
+ * What the trajectory thread can be asked to show: always as bytes of JSON or of a file, so that the event loop has not to make them.
+ * @param recorded resolves when the turns that ended before the call are in the store
+ */
+export function exportCalls(writer: TurnWriter, dataDir: string | null, recorded = () => writer.flush()) {
+  const { store } = writer;
+  const exports = new Map<number, AsyncGenerator<Uint8Array>>();
+  let lastId = 0;
+  const outlines = async ({ session, tenant }: SessionQuestion) => {
+    await recorded();
+    return store.outlines(session, tenant);
+  };
+  return {
+    /** A page of sessions. */
+    async sessionsJson(query: SessionQuery): Promise<Uint8Array> {
+      await recorded();
+      const heads = await store.sessions(query);
+      const trajectories = [];
+      for (const { session, tenant, outcome } of heads) {
+        const turns = await store.outlines(session, tenant);
+        if (turns.length > 0) trajectories.push({ ...summaryOf(turns), ...outcomeJson(outcome) });
+      }
+      const next = heads.length < query.limit ? null : heads.at(-1)!.firstTurn;
+      return json({ trajectories, next });
+    },
+    /** A page of a session's turns; null: there is no such session. */
+    async turnsJson({ session, tenant, after = '', limit }: TurnsQuestion): Promise<Uint8Array | null> {
+      const all = await outlines(tenant === undefined ? { session } : { session, tenant });
+      if (all.length === 0) return null;
+      const left = all.filter(({ id }) => id > after);
+      const page: Turn[] = [];
+      let bytes = 0;
+      for (const { id } of left.slice(0, limit)) {
+        const turn = await store.get(id);
+        if (turn !== null) page.push(turn);
+        bytes += turn === null ? 0 : turnBytes(turn);
+        if (bytes >= PAGE_BYTES) break;
+      }
+      const next = page.length < left.length ? (page.at(-1)?.id ?? null) : null;
+      const [head] = await store.sessions({ session, limit: 1, ...(tenant === undefined ? {} : { tenant }) });
+      const outcome = outcomeJson(head?.outcome ?? null);
+      return json({ ...summaryOf(all), ...outcome, page: page.map(turnJson), next });
+    },
+    async metricsJson(question: SessionQuestion): Promise<Uint8Array | null> {
+      const turns = await outlines(question);
+      return turns.length === 0 ? null : json(metricsOf(turns));
+    },
+    /** @returns what `exportNext` is asked with; null: too many at once */
+    async exportBegin({ format, query }: ExportOrder): Promise<number | null> {
+      if (exports.size >= MAX_EXPORTS) return null;
+      const id = ++lastId;
+      exports.set(id, exportBytes(store, { format, query, dataDir }, noProgress()));
+      await recorded();
+      return id;
+    },
+    /** Its next bytes; null: that was all. */
+    async exportNext(id: number): Promise<Uint8Array | null> {
+      const result = await exports
+        .get(id)
+        ?.next()
+        .catch((error: unknown) => {
+          exports.delete(id);
+          throw error;
+        });
+      if (result === undefined || result.done === true) {
+        exports.delete(id);
+        return null;
+      }
+      return result.value;
+    },
+    /** Nobody wants the rest of it. */
+    async exportEnd(id: number): Promise<void> {
+      await exports.get(id)?.return(undefined);
+      exports.delete(id);
+    },
+  };
+}
+
+const json = (value: unknown): Uint8Array => Buffer.from(JSON.stringify(value));

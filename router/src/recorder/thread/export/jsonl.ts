@@ -1,0 +1,49 @@
+import { outcomeJson } from '../../shared/outcome.ts';
+import type { Turn } from '../../shared/turn.ts';
+import { topTokensJson } from './top-tokens.ts';
+import { type Trajectory, isExact } from './trajectory.ts';
+import { outlineJson, said, textJson } from './turn-json.ts';
+
+/** With bodies a line may be longer than a text of V8 (half a billion letters): it is handed out in pieces from this size on. */
+const PIECE_LETTERS = 1_048_576;
+
+/** A trajectory a line, with its turns: where each stands, how it went, what was asked and answered. */
+export async function* toJsonl(trajectories: AsyncIterable<Trajectory>): AsyncGenerator<Uint8Array> {
+  for await (const trajectory of trajectories) {
+    const { id, session, group, tenant, model, versions, turns, isAmbiguous } = trajectory;
+    const head = {
+      id,
+      session,
+      group,
+      tenant,
+      model,
+      exact: isExact(trajectory),
+      ...outcomeJson(trajectory.outcome),
+      tokens: Array.from(trajectory.ids),
+      loss_mask: Array.from(trajectory.mask),
+      // JSON has null for NaN: not known.
+      rollout_log_probs: Array.from(trajectory.logprobs),
+      ...topTokensJson(trajectory),
+      versions,
+      ambiguous: isAmbiguous,
+    };
+    let text = `${JSON.stringify(head).slice(0, -1)},"turns":[`;
+    for (const [i, turn] of turns.entries()) {
+      text += `${i === 0 ? '' : ','}${JSON.stringify(turnOf(turn))}`;
+      if (text.length < PIECE_LETTERS) continue;
+      yield Buffer.from(text);
+      text = '';
+    }
+    yield Buffer.from(`${text}]}\n`);
+  }
+}
+
+const turnOf = (turn: Turn) => ({
+  ...outlineJson(turn),
+  tokens: turn.ids.length,
+  ...said('request', turn.request),
+  ...said('answer', turn.answer),
+  ...textJson(turn),
+  // Wherever later turns went on from: a replay compares with this.
+  sampled: Array.from(turn.ids).filter((_, i) => turn.mask[i] === 1),
+});

@@ -1,0 +1,160 @@
+import { outcomeJson } from '../../shared/outcome.ts';
+import type { RoutedExperts } from '../../shared/turn.ts';
+import { readExperts } from './experts.ts';
+import { Spool } from './spool.ts';
+import { topTokensJson } from './top-tokens.ts';
+import { type Trajectory, isExact } from './trajectory.ts';
+import { outlineJson, textJson } from './turn-json.ts';
+
+type Dtype = 'I64' | 'F64' | 'I32' | 'U8';
+
+interface Tensor {
+  readonly name: string;
+  readonly dtype: Dtype;
+  readonly shape: readonly number[];
+  readonly spool: Spool;
+}
+
+/**
+ * One file of tensors: those of all trajectories one behind the other, `offsets` says where each begins and where the last
+ * ends. With one trajectory that is the form in which miles' session server hands out samples: tokens i64, loss_mask u8,
+ * rollout_log_probs f64, routed_experts i32, meta as JSON in u8. Wide types come first, so that each tensor is aligned.
+ *
+ * The format begins with the sizes of all tensors (8 bytes: length of a JSON header, the header, raw bytes), so the tensors wait
+ * on disk until they are known.
+ */
+export async function* toSafetensors(
+  trajectories: AsyncIterable<Trajectory>,
+  dataDir: string | null,
+): AsyncGenerator<Uint8Array> {
+  const spools = {
+    tokens: new Spool(),
+    offsets: new Spool(),
+    logprobs: new Spool(),
+    mask: new Spool(),
+    meta: new Spool(),
+  };
+  const routedExperts = new Rows('routed_experts', dataDir);
+  const indexerTopk = new Rows('indexer_topk', dataDir);
+  try {
+    const offsets = [0n];
+    let count = 0;
+    for await (const trajectory of trajectories) {
+      const { ids, logprobs, mask, turns } = trajectory;
+      spools.tokens.push(BigInt64Array.from(ids, BigInt));
+      spools.logprobs.push(logprobs);
+      spools.mask.push(mask);
+      offsets.push(offsets.at(-1)! + BigInt(ids.length));
+      const { experts, indexer = null } = turns.at(-1)!;
+      await routedExperts.add(experts, ids.length);
+      await indexerTopk.add(indexer, ids.length);
+      spools.meta.push(Buffer.from(`${count++ === 0 ? '[' : ','}${metaOf(trajectory)}`));
+    }
+    spools.meta.push(Buffer.from(count === 0 ? '[]' : ']'));
+    spools.offsets.push(BigInt64Array.from(offsets));
+    const tokens = Number(offsets.at(-1));
+    const rows = [routedExperts, indexerTopk].filter(({ isEmpty }) => !isEmpty);
+    const tensors: readonly Tensor[] = [
+      { name: 'tokens', dtype: 'I64', shape: [tokens], spool: spools.tokens },
+      { name: 'offsets', dtype: 'I64', shape: [offsets.length], spool: spools.offsets },
+      ...rows.map((each) => each.offsets()),
+      { name: 'rollout_log_probs', dtype: 'F64', shape: [tokens], spool: spools.logprobs },
+      ...rows.map((each) => each.tensor()),
+      { name: 'loss_mask', dtype: 'U8', shape: [tokens], spool: spools.mask },
+      { name: 'meta', dtype: 'U8', shape: [spools.meta.bytes], spool: spools.meta },
+    ];
+    yield headOf(tensors);
+    for (const { spool } of tensors) yield* spool.read();
+  } finally {
+    for (const spool of Object.values(spools)) spool.close();
+    for (const each of [routedExperts, indexerTopk]) each.close();
+  }
+}
+
+/** The rows of a tensor of all trajectories. Rows of one width only make one: trajectories with others have none. */
+class Rows {
+  readonly #name: string;
+  readonly #dataDir: string | null;
+  readonly #numbers = new Spool();
+  readonly #ends = new Spool();
+  readonly #offsets = [0n];
+  #row: readonly number[] | null = null;
+
+  constructor(name: string, dataDir: string | null) {
+    this.#name = name;
+    this.#dataDir = dataDir;
+  }
+
+  get isEmpty(): boolean {
+    return this.#row === null;
+  }
+
+  /** @param tensor of a trajectory of so many tokens; null: it has none */
+  async add(tensor: RoutedExperts | null, tokens: number): Promise<void> {
+    const shape = tensor === null ? null : shapeOf(tensor, tokens);
+    let rows = 0;
+    const isAlike = shape !== null && (this.#row === null || String(this.#row) === String(shape.slice(1)));
+    if (isAlike && this.#dataDir !== null) {
+      const take = (numbers: Int32Array): void => this.#numbers.push(numbers);
+      if (await readExperts({ ...tensor!, shape }, this.#dataDir, take)) {
+        rows = shape[0]!;
+        this.#row ??= shape.slice(1);
+      }
+    }
+    this.#offsets.push(this.#offsets.at(-1)! + BigInt(rows));
+  }
+
+  offsets(): Tensor {
+    this.#ends.push(BigInt64Array.from(this.#offsets));
+    return { name: `${this.#name}_offsets`, dtype: 'I64', shape: [this.#offsets.length], spool: this.#ends };
+  }
+
+  tensor(): Tensor {
+    const shape = [Number(this.#offsets.at(-1)), ...(this.#row ?? [])];
+    return { name: this.#name, dtype: 'I32', shape, spool: this.#numbers };
+  }
+
+  close(): void {
+    this.#numbers.close();
+    this.#ends.close();
+  }
+}
+
+function metaOf(trajectory: Trajectory): string {
+  const { id, session, group, tenant, model, outcome, versions, isAmbiguous, turns } = trajectory;
+  const ended = { exact: isExact({ turns }), ...outcomeJson(outcome) };
+  return JSON.stringify({
+    id,
+    session,
+    group,
+    tenant,
+    model,
+    ...ended,
+    versions,
+    ambiguous: isAmbiguous,
+    ...topTokensJson(trajectory),
+    turns: turns.map((turn) => ({ ...outlineJson(turn), ...textJson(turn) })),
+  });
+}
+
+function headOf(tensors: readonly Tensor[]): Uint8Array {
+  let at = 0;
+  const entries = tensors.map(({ name, dtype, shape, spool: { bytes } }) => {
+    at += bytes;
+    return [name, { dtype, shape, data_offsets: [at - bytes, at] }];
+  });
+  const json = JSON.stringify(Object.fromEntries(entries));
+  // Spaces up to a multiple of eight: what follows is aligned then.
+  const header = Buffer.from(json.padEnd(Math.ceil(json.length / 8) * 8));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(header.length));
+  return Buffer.concat([length, header]);
+}
+
+/** SGLang names no shape: int32, a row for each token but the last. */
+function shapeOf({ shape, bytes }: RoutedExperts, tokens: number): readonly number[] | null {
+  if (shape !== null) return shape;
+  const rows = tokens - 1;
+  const width = bytes / 4 / rows;
+  return rows > 0 && Number.isInteger(width) && width > 0 ? [rows, width] : null;
+}

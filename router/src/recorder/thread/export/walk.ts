@@ -1,0 +1,87 @@
+import { type SessionHead, type SessionQuery, type TrajectoryStore, type TurnOutline, wants } from '../store/store.ts';
+import type { Turn } from '../../shared/turn.ts';
+import { type Trajectory, assemble, leavesOf } from './trajectory.ts';
+
+/** Which trajectories: those with a turn that is wanted, of sessions that ended as is wanted. */
+export type ExportQuery = Omit<SessionQuery, 'limit' | 'after'>;
+
+/** How far an export is. */
+export interface ExportProgress {
+  sessions: number;
+  trajectories: number;
+  tokens: number;
+  /** Trajectories that are not whole: why, and how many. */
+  readonly leftOut: Record<string, number>;
+}
+
+export const noProgress = (): ExportProgress => ({ sessions: 0, trajectories: 0, tokens: 0, leftOut: {} });
+
+const SESSIONS_AT_ONCE = 100;
+
+/** Trajectories one by one, session by session: one of them is in memory, and the outline of its session. */
+export async function* walk(
+  store: TrajectoryStore,
+  query: ExportQuery,
+  progress: ExportProgress,
+): AsyncGenerator<Trajectory> {
+  let after: string | undefined;
+  for (;;) {
+    const page = { ...query, limit: SESSIONS_AT_ONCE };
+    const heads = await store.sessions(after === undefined ? page : { ...page, after });
+    for (const head of heads) {
+      progress.sessions++;
+      yield* walkSession(store, head, query, progress);
+    }
+    if (heads.length < SESSIONS_AT_ONCE) return;
+    after = heads.at(-1)!.firstTurn;
+  }
+}
+
+async function* walkSession(
+  store: TrajectoryStore,
+  { session, tenant, outcome }: SessionHead,
+  query: ExportQuery,
+  progress: ExportProgress,
+): AsyncGenerator<Trajectory> {
+  const outlines = await store.outlines(session, tenant);
+  const byId = new Map(outlines.map((outline) => [outline.id, outline]));
+  for (const leaf of leavesOf(outlines)) {
+    if (!lineOf(leaf, byId).some((turn) => wants(query, turn))) continue;
+    const turns = await readLine(store, leaf.id);
+    const made = turns === null ? 'a turn before it is gone' : assemble(turns, outcome);
+    if (typeof made === 'string') {
+      progress.leftOut[made] = (progress.leftOut[made] ?? 0) + 1;
+      continue;
+    }
+    progress.trajectories++;
+    progress.tokens += made.ids.length;
+    yield made;
+  }
+}
+
+/** Its turns in this session, from the last to the first. */
+function lineOf(leaf: TurnOutline, byId: ReadonlyMap<string, TurnOutline>): TurnOutline[] {
+  const line: TurnOutline[] = [];
+  const seen = new Set<string>();
+  let turn: TurnOutline | undefined = leaf;
+  while (turn !== undefined && !seen.has(turn.id)) {
+    line.push(turn);
+    seen.add(turn.id);
+    turn = byId.get(turn.parent ?? '');
+  }
+  return line;
+}
+
+/** All turns up to this one, which may begin in other sessions; null: one of them is gone. */
+async function readLine(store: TrajectoryStore, id: string): Promise<Turn[] | null> {
+  const line: Turn[] = [];
+  const seen = new Set<string>();
+  for (let next: string | null = id; next !== null;) {
+    const turn: Turn | null = seen.has(next) ? null : await store.get(next);
+    if (turn === null) return null;
+    seen.add(next);
+    line.push(turn);
+    next = turn.parent;
+  }
+  return line.toReversed();
+}

@@ -1,0 +1,152 @@
+import { MESSAGES_PATH } from '../../shared/chat-request.ts';
+import { logprobOf } from './sampled.ts';
+
+/** What an answer of `/v1/messages` or `/v1/responses` says. */
+export interface CallAnswer {
+  /** What the model said as text, without what it thought and the tools that it called. */
+  readonly text: string;
+  /** As the engine words it; '' where the answer broke off. */
+  readonly finishReason: string;
+  /** As the engine counts; -1 where it does not say. */
+  readonly promptTokens: number;
+  readonly outputTokens: number;
+  readonly cachedTokens: number;
+  /** null: the answer does not tell all ids of prompt and answer. */
+  readonly tokens: CallTokens | null;
+}
+
+export interface CallTokens {
+  readonly prompt: readonly number[];
+  readonly sampled: readonly number[];
+  /** null: none were asked for. */
+  readonly logprobs: Float64Array | null;
+}
+
+/** @param values the answer, or the events of its stream as far as they came */
+export const readCall = (path: string, values: readonly object[]): CallAnswer =>
+  path === MESSAGES_PATH ? readMessages(values) : readResponses(values);
+
+interface MessagesUsage {
+  readonly input_tokens?: number | null;
+  readonly output_tokens?: number | null;
+  readonly cache_read_input_tokens?: number | null;
+}
+
+interface Block {
+  readonly type?: string;
+  readonly text?: string | null;
+}
+
+/** A message, or an event of its stream (Anthropic's API of 2023-06-01). */
+interface MessagesPart {
+  readonly content?: readonly Block[] | null;
+  readonly stop_reason?: string | null;
+  readonly usage?: MessagesUsage | null;
+  readonly message?: MessagesPart | null;
+  readonly content_block?: Block | null;
+  readonly delta?: (Block & { readonly stop_reason?: string | null }) | null;
+}
+
+function readMessages(parts: readonly MessagesPart[]): CallAnswer {
+  let text = '';
+  let finishReason = '';
+  let promptTokens = -1;
+  let outputTokens = -1;
+  let cachedTokens = -1;
+  for (const part of parts) {
+    for (const { content, delta, content_block: block, stop_reason: reason, usage } of [part, part.message ?? {}]) {
+      for (const each of [...(content ?? []), block, delta]) if (isText(each)) text += each.text;
+      finishReason = delta?.stop_reason ?? reason ?? finishReason;
+      promptTokens = usage?.input_tokens ?? promptTokens;
+      outputTokens = usage?.output_tokens ?? outputTokens;
+      cachedTokens = usage?.cache_read_input_tokens ?? cachedTokens;
+    }
+  }
+  return { text, finishReason, promptTokens, outputTokens, cachedTokens, tokens: null };
+}
+
+const isText = (block: Block | null | undefined): block is Block & { text: string } =>
+  (block?.type === 'text' || block?.type === 'text_delta') && typeof block.text === 'string';
+
+interface OutputItem {
+  readonly type?: string;
+  readonly content?:
+    | readonly {
+        readonly type?: string;
+        readonly text?: string;
+        readonly logprobs?: readonly { readonly logprob?: number | null }[] | null;
+      }[]
+    | null;
+}
+
+/** Of vLLM, where `enable_response_messages` asks for it: what the model read and wrote, with its ids. */
+interface RawMessage {
+  readonly type?: string;
+  readonly tokens?: readonly number[];
+}
+
+/** A response, or an event of its stream. */
+interface ResponsesPart {
+  readonly type?: string;
+  readonly delta?: string;
+  readonly response?: ResponsesPart | null;
+  readonly status?: string | null;
+  readonly incomplete_details?: { readonly reason?: string | null } | null;
+  readonly output?: readonly OutputItem[] | null;
+  readonly usage?: {
+    readonly input_tokens?: number | null;
+    readonly input_tokens_details?: { readonly cached_tokens?: number | null } | null;
+    readonly output_tokens?: number | null;
+  } | null;
+  readonly input_messages?: readonly RawMessage[] | null;
+  readonly output_messages?: readonly RawMessage[] | null;
+}
+
+const ENDS: ReadonlySet<string> = new Set(['response.completed', 'response.incomplete', 'response.failed']);
+
+function readResponses(parts: readonly ResponsesPart[]): CallAnswer {
+  const last = parts.findLast(({ type = '' }) => ENDS.has(type));
+  const whole = last?.response ?? parts.find(({ output }) => Array.isArray(output)) ?? null;
+  if (whole === null) {
+    const text = parts.map(({ type, delta = '' }) => (type === 'response.output_text.delta' ? delta : '')).join('');
+    return { text, finishReason: '', promptTokens: -1, outputTokens: -1, cachedTokens: -1, tokens: null };
+  }
+  const { usage } = whole;
+  const content = (whole.output ?? []).flatMap((item) => (item.type === 'message' ? (item.content ?? []) : []));
+  return {
+    text: content.map(({ type, text = '' }) => (type === 'output_text' ? text : '')).join(''),
+    finishReason: whole.incomplete_details?.reason ?? whole.status ?? '',
+    promptTokens: usage?.input_tokens ?? -1,
+    outputTokens: usage?.output_tokens ?? -1,
+    cachedTokens: usage?.input_tokens_details?.cached_tokens ?? -1,
+    tokens: tokensOf(
+      whole,
+      content.flatMap(({ logprobs }) => logprobs ?? []),
+    ),
+  };
+}
+
+/**
+ * One prompt and one answer, as long as the engine counts them. An engine that calls tools itself answers several times, and one that
+ * speaks Harmony tells no ids.
+ */
+function tokensOf(
+  { input_messages: input, output_messages: output, usage }: ResponsesPart,
+  logprobs: readonly { readonly logprob?: number | null }[],
+): CallTokens | null {
+  const prompt = idsOf(input);
+  const sampled = idsOf(output);
+  if (prompt === null || sampled === null || prompt.length === 0) return null;
+  if (prompt.length !== usage?.input_tokens || sampled.length !== usage.output_tokens) return null;
+  const isComplete = sampled.length > 0 && logprobs.length === sampled.length;
+  return {
+    prompt,
+    sampled,
+    logprobs: isComplete ? Float64Array.from(logprobs, ({ logprob }) => logprobOf(logprob)) : null,
+  };
+}
+
+function idsOf(messages: readonly RawMessage[] | null | undefined): readonly number[] | null {
+  const [only, ...others] = messages ?? [];
+  return others.length === 0 && only?.type === 'raw_message_tokens' ? (only.tokens ?? null) : null;
+}

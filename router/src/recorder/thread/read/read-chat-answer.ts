@@ -1,0 +1,21 @@
+import { answerValues } from './answer-values.ts';
+import type { TokenPieces } from '../tokens/pieces.ts';
+import { type Answer, type ChatSample, readChat } from './read-chat.ts';
+import { mended } from './truncated-stream.ts';
+
+/** What ends a stream. Text has no line feeds in JSON: it can't stand in an answer. */
+const DONE = /(^|\n)data: ?\[DONE\]/;
+
+/**
+ * What was sampled in an answer, as it passed; of a stream that broke off, as far as its tokens can be told: it may be none. Throws
+ * `Unreadable`.
+ */
+export function readAnswer(isStream: boolean, bytes: Buffer, pieces: TokenPieces): readonly ChatSample[] {
+  const values: Answer[] = answerValues(isStream, bytes);
+  const isWhole =
+    !isStream || (DONE.test(bytes.toString('latin1')) && values.every(({ error }) => error === undefined));
+  if (isWhole) return readChat(values);
+  const { values: left, finished } = mended(values, pieces);
+  if (left.length === 0) return [];
+  return readChat(left).map((sample) => ({ ...sample, isTorn: !finished.has(sample.index) }));
+}

@@ -1,0 +1,84 @@
+import { callCalls } from './call-calls.ts';
+import { captureCalls } from './capture/capture-calls.ts';
+import { ExpertsFiles } from './capture/experts-files.ts';
+import type { ExpertsPiece } from '../tap/experts-tap.ts';
+import { chatCalls } from './chat/chat-calls.ts';
+import { exportCalls } from './export/export-calls.ts';
+import type { LedgerOptions } from '../tap/recorder-thread.ts';
+import { defaultMemoryBytes } from '../shared/memory-limit.ts';
+import { openStore } from './store/open.ts';
+import { sessionCalls } from './session-calls.ts';
+import { Expiry } from './store/expiry.ts';
+import { storeCalls } from './store/store-calls.ts';
+import { filesOf } from './store/store.ts';
+import { TurnWriter } from './store/writer.ts';
+import type { SessionName } from '../shared/turn.ts';
+
+/** Everything that the trajectory thread can be asked for. */
+export async function ledgerCalls(options: LedgerOptions) {
+  const { dataDir, store = null, storeMemoryBytes = defaultMemoryBytes(), storeMaxAgeSecs = 0 } = options;
+  const place = { store, dataDir, memoryBytes: storeMemoryBytes, syncs: options.syncsStore === true };
+  const writer = new TurnWriter(await openStore(place));
+  const files = dataDir === null ? null : new ExpertsFiles(dataDir);
+  const { calls, tokenizer, capture, settled, ended } = captureCalls(options, writer, files, writer);
+  const keepsBodies = options.keepsBodies === true;
+  const { callsSettled, ...textCalls } = callCalls({ capture, settled, writer, keepsBodies });
+  const stored = storeCalls(writer, dataDir, {
+    lostParts: () => files?.lost ?? 0,
+    expired: () => expiry?.expired ?? 0,
+  });
+  const { letGo, evicted, lost, chatsSettled, ...chats } = chatCalls({
+    tokenizer,
+    tokenizerPath: options.tokenizerPath,
+    dataDir,
+    writer,
+    memoryBytes: storeMemoryBytes,
+    files,
+    removeStored: stored.removeSession,
+  });
+  writer.onLost = (turn) => {
+    lost(turn.session, turn.tenant);
+    for (const each of filesOf(turn)) files?.remove(each);
+  };
+  writer.store.onEvicted = (session, tenant, experts) => {
+    evicted(session, tenant);
+    for (const each of experts) files?.remove(each);
+  };
+  const expire = ({ session, tenant = '' }: SessionName): Promise<number> => {
+    lost(session, tenant);
+    return stored.removeSession({ session, tenant });
+  };
+  const kept = { store: writer.store, maxAgeMs: storeMaxAgeSecs * 1_000, letGo, remove: expire };
+  const expiry = storeMaxAgeSecs > 0 ? new Expiry(kept) : null;
+  const allSettled = () => Promise.all([settled(), chatsSettled(), callsSettled()]);
+  return {
+    ...calls,
+    ...textCalls,
+    // Without a data folder no routed experts are kept.
+    expertsPiece(piece: ExpertsPiece): void {
+      files?.take(piece);
+    },
+    expertsEnd({ key, cut, description }: { key: number; cut: number; description: string }): void {
+      files?.end(key, cut, description);
+    },
+    expertsDrop(key: number): void {
+      files?.drop(key);
+    },
+    ...stored,
+    ...chats,
+    ...sessionCalls({ writer, onEnded: ended, settled: allSettled }),
+    ...exportCalls(writer, dataDir, async () => {
+      await allSettled();
+      await writer.flush();
+    }),
+    /** Writes out what is still in memory. @returns how many turns the store does not take */
+    async close(): Promise<number> {
+      await settled();
+      expiry?.close();
+      files?.close();
+      return writer.close();
+    },
+  };
+}
+
+export type LedgerCalls = Awaited<ReturnType<typeof ledgerCalls>>;

@@ -1,0 +1,17 @@
+import { type Transferable, parentPort, workerData } from 'node:worker_threads';
+import { serveCalls } from '../../threads/serve-calls.ts';
+import { ledgerCalls } from './recorder-calls.ts';
+import type { LedgerOptions } from '../tap/recorder-thread.ts';
+
+/** Less is copied: the answers of other calls may be in memory that the store keeps. */
+const LARGE_BYTES = 1_048_576;
+
+/** The memory of a changed body, which is given away: to copy one of megabytes takes milliseconds on either side. */
+function bodyIn(value: unknown): Transferable[] {
+  const body = typeof value === 'object' && value !== null && 'body' in value ? value.body : null;
+  const isLarge = body instanceof Uint8Array && body.length >= LARGE_BYTES && body.length === body.buffer.byteLength;
+  return isLarge ? [body.buffer as ArrayBuffer] : [];
+}
+
+/** The program of the trajectory thread: tokenizer, token tree and store block here, and nowhere else. */
+serveCalls(parentPort!, await ledgerCalls(workerData as LedgerOptions), bodyIn);

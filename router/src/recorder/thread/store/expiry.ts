@@ -1,0 +1,77 @@
+import { setImmediate } from 'node:timers/promises';
+import type { SessionName } from '../../shared/turn.ts';
+import type { TrajectoryStore } from './store.ts';
+
+/** Never looked for more often than this, nor more seldom than that. */
+const MIN_LOOK_MS = 1_000;
+const MAX_LOOK_MS = 3_600_000;
+/** So often within their age, so that none gets much older. */
+const LOOKS = 24;
+const SESSIONS_AT_ONCE = 100;
+
+export interface ExpiryParts {
+  readonly store: TrajectoryStore;
+  readonly maxAgeMs: number;
+  /** @returns false: somebody is at it, and it stays */
+  readonly letGo: (session: string, tenant: string) => boolean;
+  /** @returns how many turns it had */
+  readonly remove: (name: SessionName) => Promise<number>;
+}
+
+/** Removes sessions whose last turn began longer ago than they are to be kept; whole ones, as part of a trajectory is of no use. */
+export class Expiry {
+  readonly #parts: ExpiryParts;
+  readonly #timer: NodeJS.Timeout;
+  #isLooking = false;
+  #isOver = false;
+  /** Turns that were too old. */
+  expired = 0;
+
+  constructor(parts: ExpiryParts) {
+    this.#parts = parts;
+    const everyMs = Math.min(MAX_LOOK_MS, Math.max(MIN_LOOK_MS, parts.maxAgeMs / LOOKS));
+    const look = (): void => {
+      if (this.#isLooking) return;
+      this.#isLooking = true;
+      // A store that is away is asked again the next time.
+      // Counted on from the clock as it was at the start: one that jumps ahead would have everything removed.
+      void this.removeBefore(performance.timeOrigin + performance.now() - parts.maxAgeMs)
+        .catch(() => {})
+        .finally(() => (this.#isLooking = false));
+    };
+    this.#timer = setInterval(look, everyMs);
+    look();
+  }
+
+  /** Sessions come in the order in which they began: behind the first one that began late enough there is none to remove. */
+  async removeBefore(limitMs: number): Promise<void> {
+    const { store, letGo, remove } = this.#parts;
+    let after: string | undefined;
+    for (;;) {
+      const page = { limit: SESSIONS_AT_ONCE };
+      const heads = await store.sessions(after === undefined ? page : { ...page, after });
+      for (const { session, tenant, firstTurn } of heads) {
+        after = firstTurn;
+        // Whoever asks the thread for something comes in between.
+        await setImmediate();
+        if (this.#isOver) return;
+        let firstMs = Infinity;
+        let lastMs = -Infinity;
+        for (const { startedAtMs } of await store.outlines(session, tenant)) {
+          firstMs = Math.min(firstMs, startedAtMs);
+          lastMs = Math.max(lastMs, startedAtMs);
+        }
+        // Somebody else has removed it.
+        if (lastMs === -Infinity) continue;
+        if (firstMs >= limitMs) return;
+        if (lastMs < limitMs && letGo(session, tenant)) this.expired += await remove({ session, tenant });
+      }
+      if (heads.length < SESSIONS_AT_ONCE) return;
+    }
+  }
+
+  close(): void {
+    this.#isOver = true;
+    clearInterval(this.#timer);
+  }
+}

@@ -1,0 +1,274 @@
+import { SESSION_IDLE_MS } from '../../shared/memory-limit.ts';
+import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../../shared/outcome.ts';
+import type { SessionName, Turn, TurnAmendment, TurnQuery, TurnTexts, VersionSpan } from '../../shared/turn.ts';
+import {
+  type NewestQuery,
+  type SessionHead,
+  type SessionQuery,
+  type StoreCounts,
+  type TrajectoryStore,
+  filesOf,
+  outlineOf,
+  turnBytes,
+  wants,
+} from './store.ts';
+
+/** A turn in memory. Its first tokens, which were not sampled, have no logprob and no mask there. */
+interface KeptTurn extends Turn {
+  versions: readonly VersionSpan[];
+}
+
+interface Session extends SessionHead {
+  readonly turns: KeptTurn[];
+  outcome: SessionOutcome | null;
+  bytes: number;
+  /** When its last turn was put, in ms of the clock that the store was given. */
+  putMs: number;
+  /** In the order of their last writes. */
+  newer: Session | null;
+  older: Session | null;
+}
+
+const byText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+const inOrder = (turns: readonly KeptTurn[]): KeptTurn[] => turns.toSorted((a, b) => byText(a.id, b.id));
+
+/**
+ * Turns in memory, up to a number of bytes. What has to go goes by session, as part of a trajectory is of no use: first sessions that
+ * are over, then the others; of both, the session that was written to longest ago.
+ */
+export class MemoryStore implements TrajectoryStore {
+  readonly place = 'memory';
+  readonly isInMemory: boolean = true;
+  onEvicted: NonNullable<TrajectoryStore['onEvicted']> = () => {};
+  readonly #limitBytes: number;
+  /** By tenant, then by session key. */
+  readonly #tenants = new Map<string, Map<string, Session>>();
+  /** Sessions that have ended, in the order of their ends. */
+  readonly #ended = new Set<Session>();
+  readonly #nowMs: () => number;
+  #oldest: Session | null = null;
+  #newest: Session | null = null;
+  readonly #turns = new Map<string, KeptTurn>();
+  /** All turns in the order of their ids; null: to be sorted anew when somebody asks. */
+  #sorted: readonly KeptTurn[] | null = null;
+  #bytes = 0;
+  #evicted = 0;
+  #evictedLive = 0;
+
+  constructor(limitBytes: number, nowMs: () => number = () => performance.now()) {
+    this.#limitBytes = limitBytes;
+    this.#nowMs = nowMs;
+  }
+
+  put(turns: readonly Turn[]): void {
+    for (const turn of turns) this.#put(turn);
+    this.#sorted = null;
+    while (this.#oldest !== null && this.#bytes > this.#limitBytes) {
+      const first = this.#firstToGo(this.#oldest);
+      const { session, tenant, turns } = first;
+      this.#evicted += turns.length;
+      this.#drop(first);
+      this.onEvicted(session, tenant, turns.flatMap(filesOf));
+    }
+  }
+
+  /** @param oldest the session that was written to longest ago */
+  #firstToGo(oldest: Session): Session {
+    if (this.#nowMs() - oldest.putMs > SESSION_IDLE_MS) return oldest;
+    const [ended] = this.#ended;
+    if (ended === undefined) this.#evictedLive++;
+    return ended ?? oldest;
+  }
+
+  amend(amendments: readonly TurnAmendment[]): void {
+    for (const { id, versions } of amendments) {
+      const kept = this.#turns.get(id);
+      if (kept !== undefined) kept.versions = versions;
+    }
+  }
+
+  get(id: string): Turn | null {
+    const kept = this.#turns.get(id);
+    return kept === undefined ? null : whole(kept);
+  }
+
+  find(query: TurnQuery): readonly Turn[] {
+    const { after, limit } = query;
+    const found: Turn[] = [];
+    for (const kept of this.#among(query)) {
+      if (found.length >= limit) break;
+      if ((after === undefined || kept.id > after) && wants(query, kept)) found.push(whole(kept));
+    }
+    return found;
+  }
+
+  sessions(query: SessionQuery): readonly SessionHead[] {
+    const { after, limit } = query;
+    const heads: SessionHead[] = [];
+    for (const { session, tenant, firstTurn, turns, outcome } of this.#all()) {
+      const isWanted = (after === undefined || firstTurn > after) && wantsOutcome(query, outcome);
+      if (isWanted && turns.some((turn) => wants(query, turn))) heads.push({ session, tenant, firstTurn, outcome });
+    }
+    return heads.toSorted((a, b) => byText(a.firstTurn, b.firstTurn)).slice(0, limit);
+  }
+
+  outlines(session: string, tenant?: string) {
+    return this.#among(tenant === undefined ? { session } : { session, tenant }).map(outlineOf);
+  }
+
+  finish(name: SessionName, change: OutcomeChange, nowMs: number): number {
+    const named = this.#named(name);
+    for (const session of named) {
+      session.outcome = outcomeAfter(session.outcome, change, nowMs);
+      this.#ended.add(session);
+    }
+    return named.length;
+  }
+
+  newest({ before, limit, ...query }: NewestQuery) {
+    const turns = this.#among(query).filter(({ id }) => before === undefined || id < before);
+    return turns.slice(-limit).toReversed().map(outlineOf);
+  }
+
+  removeSession(session: string, tenant?: string): number {
+    let removed = 0;
+    for (const each of this.#named(tenant === undefined ? { session } : { session, tenant })) {
+      removed += each.turns.length;
+      this.#drop(each);
+    }
+    return removed;
+  }
+
+  counts(): StoreCounts {
+    return { turns: this.#turns.size, bytes: this.#bytes, evicted: this.#evicted, evictedLive: this.#evictedLive };
+  }
+
+  close(): void {}
+
+  #put(turn: Turn): void {
+    const { id } = turn;
+    const kept = compact(turn);
+    const before = this.#turns.get(id);
+    const session = this.#sessionOf(kept, before);
+    if (before !== undefined) session.turns[session.turns.indexOf(before)] = kept;
+    const bytes = bytesOf(kept) - (before === undefined ? 0 : bytesOf(before));
+    session.bytes += bytes;
+    this.#bytes += bytes;
+    this.#turns.set(id, kept);
+    session.putMs = this.#nowMs();
+    // A session that goes on has not ended.
+    this.#ended.delete(session);
+    if (session !== this.#newest) {
+      this.#unlink(session);
+      this.#append(session);
+    }
+  }
+
+  /** @param before what it stands in place of, if anything; otherwise it is added there */
+  #sessionOf(kept: KeptTurn, before: KeptTurn | undefined): Session {
+    const { id, session: name, tenant } = kept;
+    let sessions = this.#tenants.get(tenant);
+    if (sessions === undefined) this.#tenants.set(tenant, (sessions = new Map()));
+    let session = sessions.get(name);
+    if (session === undefined) {
+      // Of one: `push` makes room for 17.
+      session = {
+        session: name,
+        tenant,
+        firstTurn: id,
+        turns: [kept],
+        outcome: null,
+        bytes: 0,
+        putMs: 0,
+        newer: null,
+        older: null,
+      };
+      sessions.set(name, session);
+      this.#append(session);
+    } else if (before === undefined) session.turns.push(kept);
+    return session;
+  }
+
+  #drop(session: Session): void {
+    const { tenant, turns, bytes } = session;
+    for (const { id } of turns) this.#turns.delete(id);
+    const sessions = this.#tenants.get(tenant)!;
+    sessions.delete(session.session);
+    if (sessions.size === 0) this.#tenants.delete(tenant);
+    this.#unlink(session);
+    this.#ended.delete(session);
+    this.#bytes -= bytes;
+    this.#sorted = null;
+  }
+
+  #append(session: Session): void {
+    session.older = this.#newest;
+    if (this.#newest === null) this.#oldest = session;
+    else this.#newest.newer = session;
+    this.#newest = session;
+  }
+
+  #unlink(session: Session): void {
+    const { newer, older } = session;
+    if (older === null) this.#oldest = newer;
+    else older.newer = newer;
+    if (newer === null) this.#newest = older;
+    else newer.older = older;
+    session.newer = null;
+    session.older = null;
+  }
+
+  #named({ session, tenant }: SessionName): Session[] {
+    const tenants = tenant === undefined ? [...this.#tenants.values()] : [this.#tenants.get(tenant)];
+    return tenants.flatMap((sessions) => sessions?.get(session) ?? []);
+  }
+
+  *#all(): Iterable<Session> {
+    for (let session = this.#oldest; session !== null; session = session.newer) yield session;
+  }
+
+  /** Those among which a query finds its turns, in the order of their ids: a session's, or all. */
+  #among({ session, tenant }: Pick<TurnQuery, 'session' | 'tenant'>): readonly KeptTurn[] {
+    if (session === undefined) return (this.#sorted ??= inOrder([...this.#turns.values()]));
+    return inOrder(this.#named(tenant === undefined ? { session } : { session, tenant }).flatMap(({ turns }) => turns));
+  }
+}
+
+/** The objects of a turn and its places in the store's tables, beside what `turnBytes` counts, as measured on Node 24. */
+const TURN_BYTES = 700;
+
+const bytesOf = (kept: KeptTurn): number => TURN_BYTES + turnBytes(kept) + textBytes(kept.texts);
+
+const textBytes = (texts: TurnTexts | undefined): number =>
+  texts === undefined ? 0 : 100 + (texts.prompt?.length ?? 0) + (texts.answer?.length ?? 0);
+
+/** With its tokens in one piece of memory: V8 counts and collects memory by the piece. */
+function compact(turn: Turn): KeptTurn {
+  const { ids, logprobs, mask } = turn;
+  const sampled = mask.indexOf(1);
+  const most = sampled < 0 ? ids.length : sampled;
+  let given = 0;
+  while (given < most && logprobs[given] === 0) given++;
+  const own = ids.length - given;
+  const memory = new ArrayBuffer(9 * own + 4 * ids.length);
+  const kept = {
+    logprobs: new Float64Array(memory, 0, own),
+    ids: new Int32Array(memory, 8 * own, ids.length),
+    mask: new Uint8Array(memory, 8 * own + 4 * ids.length, own),
+  };
+  kept.logprobs.set(logprobs.subarray(given));
+  kept.ids.set(ids);
+  kept.mask.set(mask.subarray(given));
+  // Without a key the session is the turn's own: one string for both.
+  return { ...turn, ...kept, session: turn.session === turn.id ? turn.id : turn.session };
+}
+
+/** The turn as it was put; its tokens are copies. */
+function whole(kept: KeptTurn): Turn {
+  const { length } = kept.ids;
+  const logprobs = new Float64Array(length);
+  const mask = new Uint8Array(length);
+  logprobs.set(kept.logprobs, length - kept.logprobs.length);
+  mask.set(kept.mask, length - kept.mask.length);
+  return { ...kept, ids: kept.ids.slice(), logprobs, mask };
+}

@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { turnOf } from '../../../../test/harness/turns.ts';
+import type { Turn } from '../../shared/turn.ts';
+import { MemoryStore } from './memory.ts';
+import { PackingStore } from './packing-store.ts';
+
+/** A chat's request after so many turns, of about 1 KB each. */
+const requestOf = (turns: number): Buffer =>
+  Buffer.from(`{"m":["${'x y z '.repeat(170)}${[...Array(turns).keys()].join()}"]}`);
+
+/** A store whose failures are the test's. */
+class FickleStore extends MemoryStore {
+  isFull = false;
+
+  override put(turns: readonly Turn[]): void {
+    if (this.isFull) throw new Error('database or disk is full');
+    super.put(turns);
+  }
+}
+
+const textOf = (turn: Turn | null): string => Buffer.from(turn!.request!).toString();
+
+test('a turn that the store did not take is no base of the next one', async () => {
+  const inner = new FickleStore(1e9);
+  const store = new PackingStore(inner);
+  const first = turnOf({ request: requestOf(1) });
+  inner.isFull = true;
+  assert.throws(() => store.put([first]), /full/);
+  inner.isFull = false;
+  const second = turnOf({ parent: first.id, request: requestOf(2) });
+  await store.put([second]);
+  assert.equal(textOf(await store.get(second.id)), String(requestOf(2)));
+});
+
+test('a turn of a session that was evicted or removed meanwhile is no base of the next one', async () => {
+  const inner = new MemoryStore(20_000);
+  const store = new PackingStore(inner);
+  const evicted: string[] = [];
+  store.onEvicted = (session) => void evicted.push(session);
+  const put = async (session: string, more: Partial<Turn> = {}): Promise<Turn> => {
+    const turn = turnOf({ session, request: requestOf(1), ...more });
+    await store.put([turn]);
+    return turn;
+  };
+  const first = await put('a');
+  while (!evicted.includes('a')) await put(`other ${evicted.length}`);
+  const second = await put('a', { parent: first.id });
+  assert.equal(textOf(await store.get(second.id)), String(requestOf(1)));
+  await store.removeSession('a');
+  const third = await put('a', { parent: second.id });
+  assert.equal(textOf(await store.get(third.id)), String(requestOf(1)));
+});
+
+test('a turn whose base was removed by another router has no request, and the others have theirs', async () => {
+  const inner = new MemoryStore(1e9);
+  const first = turnOf({ request: requestOf(1) });
+  const second = turnOf({ parent: first.id, request: requestOf(2) });
+  await new PackingStore(inner).put([first, second]);
+  const packed = inner.get(second.id)!;
+  inner.removeSession('session');
+  inner.put([packed]);
+  const [left] = await new PackingStore(inner).find({ limit: 9 });
+  assert.deepEqual([left!.id, left!.request], [second.id, null]);
+});
+
+test('turns of one call stay readable when the first of them is put again with more of its answer', async () => {
+  const store = new PackingStore(new MemoryStore(1e9));
+  const request = requestOf(1);
+  const answer = Buffer.from('so far '.repeat(50));
+  const [first, second] = [turnOf({ request, answer }), turnOf({ request, answer })];
+  await store.put([first, second]);
+  const whole = Buffer.from('to the end '.repeat(90));
+  await store.put([{ ...first, answer: whole }]);
+  await store.put([{ ...first, answer: whole }]);
+  for (const [turn, own] of [
+    [first, whole],
+    [second, answer],
+  ] as const) {
+    const read = await store.get(turn.id);
+    assert.deepEqual([textOf(read), Buffer.from(read!.answer!).toString()], [String(request), String(own)]);
+  }
+});

@@ -1,0 +1,322 @@
+import { existsSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { type OutcomeChange, type OutcomeQuery, type SessionOutcome, outcomeAfter } from '../../shared/outcome.ts';
+import type { SessionName, Turn, TurnAmendment, TurnQuery, VersionSpan } from '../../shared/turn.ts';
+import { SCHEMA_VERSION, missingTables, stepsFrom, versionProblem } from './sqlite-schema.ts';
+import {
+  LATER_FIELDS,
+  type NewestQuery,
+  type SessionHead,
+  type SessionQuery,
+  type StoreCounts,
+  type TrajectoryStore,
+  type TurnOutline,
+} from './store.ts';
+
+type Row = Record<string, unknown>;
+type Value = string | number;
+
+/** What a turn has that nobody searches by. */
+type Details = Omit<TurnOutline, 'id' | 'session' | 'tenant' | 'group' | 'parent' | 'startedAtMs' | 'tokens'>;
+
+/** Counting reads an index from end to end: of millions of turns not every second, as it is asked for. */
+const LONG_COUNT_MS = 5;
+
+/** How long a file that somebody else has locked is waited for. Who writes holds up all that ask its thread, and tries again anyway. */
+const WRITE_WAIT_MS = 250;
+const READ_WAIT_MS = 5_000;
+
+const OUTLINE = 'id, session, tenant, grp, parent, started_at_ms, tokens, details';
+
+/**
+ * Turns in a SQLite file of the data folder. It blocks, so it lives on the trajectory thread; a write-ahead log lets
+ * others (an export) read meanwhile. After a kill or a power cut the file holds all but the last moments.
+ */
+export class SqliteStore implements TrajectoryStore {
+  readonly place: string;
+  readonly isInMemory = false;
+  readonly #db: DatabaseSync;
+  readonly #statements = new Map<string, StatementSync>();
+  #turns = 0;
+  #countAgainMs = 0;
+
+  /**
+   * @param isReader reads what a router writes, or wrote, and changes nothing
+   * @param syncs what is put is on the disk when `put` returns, not only handed to the operating system
+   */
+  constructor(dataDir: string, isReader = false, syncs = false) {
+    this.place = join(dataDir, 'trajectories.sqlite');
+    if (!isReader) mkdirSync(dataDir, { recursive: true });
+    else if (!existsSync(this.place))
+      throw new Error(
+        `${this.place}: there is no such file: no trajectories were captured (the router needs --plugin radix-tree, --plugin chat-sessions or --capture-chat)`,
+      );
+    const { db, version } = opened(this.place, isReader);
+    this.#db = db;
+    const problem = versionProblem(version, isReader);
+    if (problem !== '') {
+      this.#db.close();
+      throw new Error(`${this.place}: ${problem}`);
+    }
+    if (isReader) {
+      // A file of an older schema lacks tables: empty ones stand in for them, beside the file.
+      if (version < SCHEMA_VERSION) this.#db.exec(missingTables(version));
+      return;
+    }
+    // NORMAL: the log is written through at checkpoints. A power cut may cost the last turns, never the file.
+    const synchronous = syncs ? 'FULL' : 'NORMAL';
+    this.#db.exec(`PRAGMA journal_mode = WAL; PRAGMA synchronous = ${synchronous}; PRAGMA recursive_triggers = ON`);
+    if (version === SCHEMA_VERSION) return;
+    this.#db.exec(`BEGIN IMMEDIATE;${stepsFrom(version)}PRAGMA user_version = ${SCHEMA_VERSION};COMMIT`);
+  }
+
+  put(turns: readonly Turn[]): void {
+    this.#transaction(() => {
+      for (const turn of turns) this.#put(turn);
+    });
+  }
+
+  amend(amendments: readonly TurnAmendment[]): void {
+    this.#transaction(() => {
+      const change = this.#prepare("UPDATE turns SET details = json_set(details, '$.versions', json(?)) WHERE id = ?");
+      for (const { id, versions } of amendments) {
+        if (change.run(JSON.stringify(versions), id).changes === 0) continue;
+        this.#prepare('DELETE FROM versions WHERE turn = ?').run(id);
+        this.#putVersions(id, versions);
+      }
+    });
+  }
+
+  get(id: string): Turn | null {
+    const row = this.#prepare('SELECT * FROM turns WHERE id = ?').get(id);
+    return row === undefined ? null : turnOf(row);
+  }
+
+  find(query: TurnQuery): readonly Turn[] {
+    const { where, values } = conditions(query);
+    if (query.after !== undefined) {
+      where.push('t.id > ?');
+      values.push(query.after);
+    }
+    const sql = `SELECT * FROM turns t WHERE ${where.join(' AND ')} ORDER BY t.id LIMIT ?`;
+    return this.#prepare(sql)
+      .all(...values, query.limit)
+      .map(turnOf);
+  }
+
+  sessions(query: SessionQuery): readonly SessionHead[] {
+    const { where, values } = conditions(query);
+    const ended = outcomeConditions(query);
+    const sql = `SELECT f.id, f.session, f.tenant, o.finished_at_ms, o.reward, o.labels
+      FROM turns f LEFT JOIN outcomes o ON o.session = f.session AND o.tenant = f.tenant
+      WHERE f.is_first = 1 AND f.id > ? AND ${ended.where.join(' AND ')} AND EXISTS
+      (SELECT 1 FROM turns t WHERE t.session = f.session AND t.tenant = f.tenant AND ${where.join(' AND ')})
+      ORDER BY f.id LIMIT ?`;
+    const rows = this.#prepare(sql).all(query.after ?? '', ...ended.values, ...values, query.limit);
+    return rows.map((row) => ({
+      session: row['session'] as string,
+      tenant: row['tenant'] as string,
+      firstTurn: row['id'] as string,
+      outcome: outcomeOfRow(row),
+    }));
+  }
+
+  finish(name: SessionName, change: OutcomeChange, nowMs: number): number {
+    const { session, tenant } = name;
+    const limits = tenant === undefined ? { session } : { session, tenant };
+    const heads = this.sessions({ ...limits, limit: Number.MAX_SAFE_INTEGER });
+    for (const { tenant: whose, outcome } of heads) {
+      const { finishedAtMs, reward, labels } = outcomeAfter(outcome, change, nowMs);
+      const put = this.#prepare('INSERT OR REPLACE INTO outcomes VALUES (?, ?, ?, ?, ?)');
+      put.run(session, whose, finishedAtMs, reward, JSON.stringify(labels));
+    }
+    return heads.length;
+  }
+
+  outlines(session: string, tenant?: string): readonly TurnOutline[] {
+    const { where, values } = conditions(tenant === undefined ? { session } : { session, tenant });
+    const sql = `SELECT ${OUTLINE} FROM turns t WHERE ${where.join(' AND ')} ORDER BY t.id`;
+    return this.#prepare(sql)
+      .all(...values)
+      .map(outlineOfRow);
+  }
+
+  newest({ before, limit, ...query }: NewestQuery): readonly TurnOutline[] {
+    const { where, values } = conditions(query);
+    if (before !== undefined) {
+      where.push('t.id < ?');
+      values.push(before);
+    }
+    const sql = `SELECT ${OUTLINE} FROM turns t WHERE ${where.join(' AND ')} ORDER BY t.id DESC LIMIT ?`;
+    return this.#prepare(sql)
+      .all(...values, limit)
+      .map(outlineOfRow);
+  }
+
+  removeSession(session: string, tenant?: string): number {
+    const { where, values } = conditions(tenant === undefined ? { session } : { session, tenant });
+    const removed = this.#prepare(`DELETE FROM turns AS t WHERE ${where.join(' AND ')}`).run(...values);
+    this.#prepare(`DELETE FROM outcomes AS t WHERE ${where.join(' AND ')}`).run(...values);
+    return Number(removed.changes);
+  }
+
+  counts(): StoreCounts {
+    const beganMs = performance.now();
+    if (beganMs >= this.#countAgainMs) {
+      this.#turns = this.#prepare('SELECT count(*) AS n FROM turns').get()!['n'] as number;
+      const tookMs = performance.now() - beganMs;
+      this.#countAgainMs = beganMs + (tookMs > LONG_COUNT_MS ? 100 * tookMs : 0);
+    }
+    const used = this.#prepare('PRAGMA page_count').get()!['page_count'] as number;
+    // Pages of what was removed are written to again before the file grows.
+    const free = this.#prepare('PRAGMA freelist_count').get()!['freelist_count'] as number;
+    const size = this.#prepare('PRAGMA page_size').get()!['page_size'] as number;
+    return { turns: this.#turns, bytes: (used - free) * size, evicted: 0, evictedLive: 0 };
+  }
+
+  close(): void {
+    this.#statements.clear();
+    this.#db.close();
+  }
+
+  #transaction(write: () => void): void {
+    this.#db.exec('BEGIN IMMEDIATE');
+    try {
+      write();
+      this.#db.exec('COMMIT');
+    } catch (error) {
+      // A full disk has rolled it back already.
+      if (this.#db.isTransaction) this.#db.exec('ROLLBACK');
+      throw error;
+    }
+  }
+
+  #put(turn: Turn): void {
+    const {
+      id,
+      session,
+      tenant,
+      group,
+      parent,
+      startedAtMs,
+      ids,
+      logprobs,
+      mask,
+      request,
+      answer,
+      topTokens,
+      ...details
+    } = turn;
+    const first = 'SELECT 1 FROM turns WHERE session = ? AND tenant = ? AND is_first = 1 AND id <> ? LIMIT 1';
+    const isFirst = this.#prepare(first).get(session, tenant, id) === undefined ? 1 : 0;
+    this.#prepare('INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)').run(
+      id,
+      session,
+      tenant,
+      group,
+      parent,
+      startedAtMs,
+      isFirst,
+      ids.length,
+      JSON.stringify(details satisfies Details),
+      ids,
+      logprobs,
+      mask,
+      request,
+      answer,
+      topTokens ?? null,
+    );
+    this.#putVersions(id, turn.versions);
+  }
+
+  #putVersions(id: string, versions: readonly VersionSpan[]): void {
+    const span = this.#prepare('INSERT OR IGNORE INTO versions VALUES (?, ?)');
+    for (const { version } of versions) if (version !== null) span.run(id, version);
+  }
+
+  #prepare(sql: string): StatementSync {
+    let statement = this.#statements.get(sql);
+    if (statement === undefined) this.#statements.set(sql, (statement = this.#db.prepare(sql)));
+    return statement;
+  }
+}
+
+/** SQLite's own words name no file. */
+function opened(place: string, isReader: boolean): { db: DatabaseSync; version: number } {
+  try {
+    const db = new DatabaseSync(place, { readOnly: isReader, timeout: isReader ? READ_WAIT_MS : WRITE_WAIT_MS });
+    const row = db.prepare('PRAGMA user_version').get() as { user_version: number };
+    return { db, version: row.user_version };
+  } catch (error) {
+    throw new Error(`${place}: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+/** Conditions that all hold, of those that have a value. */
+function allOf() {
+  const where = ['1'];
+  const values: Value[] = [];
+  const add = (condition: string, value: Value | undefined): void => {
+    if (value === undefined) return;
+    where.push(condition);
+    values.push(value);
+  };
+  return { where, values, add };
+}
+
+function conditions({ session, tenant, group, sinceMs, version }: Omit<TurnQuery, 'limit'>) {
+  const { where, values, add } = allOf();
+  add('t.session = ?', session);
+  add('t.tenant = ?', tenant);
+  add('t.grp = ?', group);
+  add('t.started_at_ms >= ?', sinceMs);
+  add('EXISTS (SELECT 1 FROM versions v WHERE v.turn = t.id AND v.version = ?)', version);
+  return { where, values };
+}
+
+function outcomeConditions({ finished, minReward, maxReward, label }: OutcomeQuery) {
+  const { where, values, add } = allOf();
+  if (finished !== undefined) where.push(`o.session IS ${finished ? 'NOT ' : ''}NULL`);
+  add('o.reward >= ?', minReward);
+  add('o.reward <= ?', maxReward);
+  add('EXISTS (SELECT 1 FROM json_each(o.labels) l WHERE l.value = ?)', label);
+  return { where, values };
+}
+
+const outcomeOfRow = (row: Row): SessionOutcome | null =>
+  row['finished_at_ms'] === null
+    ? null
+    : {
+        finishedAtMs: row['finished_at_ms'] as number,
+        reward: row['reward'] as number | null,
+        labels: JSON.parse(row['labels'] as string) as string[],
+      };
+
+const outlineOfRow = (row: Row): TurnOutline => ({
+  ...LATER_FIELDS,
+  ...(JSON.parse(row['details'] as string) as Details),
+  id: row['id'] as string,
+  session: row['session'] as string,
+  tenant: row['tenant'] as string,
+  group: row['grp'] as string,
+  parent: row['parent'] as string | null,
+  startedAtMs: row['started_at_ms'] as number,
+  tokens: row['tokens'] as number,
+});
+
+/** A view needs aligned bytes; SQLite hands each value out in memory of its own. */
+const bufferOf = (bytes: unknown): ArrayBuffer => new Uint8Array(bytes as Uint8Array).buffer;
+
+function turnOf(row: Row): Turn {
+  const { tokens: _, ...outline } = outlineOfRow(row);
+  return {
+    ...outline,
+    ids: new Int32Array(bufferOf(row['ids'])),
+    logprobs: new Float64Array(bufferOf(row['logprobs'])),
+    mask: row['mask'] as Uint8Array,
+    request: row['request'] as Uint8Array | null,
+    answer: row['answer'] as Uint8Array | null,
+    ...(row['top_tokens'] instanceof Uint8Array ? { topTokens: row['top_tokens'] } : {}),
+  };
+}

@@ -1,0 +1,294 @@
+import type { Turn, TurnAmendment } from '../../shared/turn.ts';
+import { type LearnedVersion, areAllNamed, completed } from '../version-spans.ts';
+import { type TrajectoryStore, turnBytes } from './store.ts';
+
+/** Whatever comes within this time is written together. */
+const GATHER_MS = 50;
+const BATCH_TURNS = 64;
+/** How soon a store that failed is asked again. */
+const RETRY_MS = 1_000;
+/** While it fails so much is kept for it; what comes then is dropped. */
+export const PENDING_BYTES = 67_108_864;
+/** So many amendments wait for a store that fails; what comes then is dropped, and its turn stays as it was put. */
+const MAX_AMENDMENTS = 100_000;
+/** So many turns are tried one by one, before a store that takes none of them counts as failing still. */
+const TRIALS = 3;
+
+export interface WriterState {
+  readonly stored: number;
+  /** Turns that will never be in the store. */
+  readonly dropped: number;
+  readonly pending: number;
+  /** Sampled tokens that were put without a known logprob. */
+  readonly unknownLogprobs: number;
+  /** Turns whose tokens are not known: they were put as text. */
+  readonly textTurns: number;
+  /** Turns that have tokens whose version is not known, and will not be. */
+  readonly unknownVersions: number;
+  /** The last try failed. */
+  readonly isFailing: boolean;
+  /** Why; '' while all is well. */
+  readonly lastError: string;
+}
+
+/** Told when a turn, and what was put before it, is in the store. */
+interface Awaiting {
+  readonly id: string;
+  readonly told: (isStored: boolean) => void;
+}
+
+/**
+ * Writes turns in batches. A store that fails (a full disk, a server that is away) is asked again every second and gets what
+ * it missed, as far as that fits; no one who puts turns here ever waits or fails for it.
+ */
+export class TurnWriter {
+  readonly store: TrajectoryStore;
+  /** Told of each turn that will never be in the store. */
+  onLost: (turn: Turn) => void = () => {};
+  readonly #limitBytes: number;
+  readonly #retryMs: number;
+  #pending: Turn[] = [];
+  #pendingBytes = 0;
+  #amendments: TurnAmendment[] = [];
+  #timer: NodeJS.Timeout | null = null;
+  #writing: Promise<void> | null = null;
+  #awaiting: Awaiting[] = [];
+  #isHurried = false;
+  #stored = 0;
+  #dropped = 0;
+  #unknownLogprobs = 0;
+  #textTurns = 0;
+  #unknownVersions = 0;
+  /** Turns with versions that their engines are asked for, by ticket and id. */
+  readonly #unnamed = new Map<number, Map<string, TurnAmendment>>();
+  #lastError = '';
+
+  constructor(store: TrajectoryStore, limitBytes = PENDING_BYTES, retryMs = RETRY_MS) {
+    this.store = store;
+    this.#limitBytes = limitBytes;
+    this.#retryMs = retryMs;
+  }
+
+  get state(): WriterState {
+    return {
+      stored: this.#stored,
+      dropped: this.#dropped,
+      pending: this.#pending.length,
+      unknownLogprobs: this.#unknownLogprobs,
+      textTurns: this.#textTurns,
+      unknownVersions: this.#unknownVersions,
+      isFailing: this.#lastError !== '',
+      lastError: this.#lastError,
+    };
+  }
+
+  /** @param before the same turn as it was put when less of it was known */
+  put(turn: Turn, before?: Turn): void {
+    this.#unknownLogprobs += (turn.unknownLogprobs ?? 0) - (before?.unknownLogprobs ?? 0);
+    if (turn.isExact === false && before === undefined) this.#textTurns++;
+    if (before !== undefined) {
+      this.#stored--;
+      // What is being written can't be changed any more.
+      const at = this.#writing === null ? this.#pending.lastIndexOf(before) : -1;
+      if (at >= 0) {
+        this.#stored++;
+        this.#pendingBytes += turnBytes(turn) - turnBytes(before);
+        this.#pending[at] = turn;
+        return;
+      }
+    }
+    if (this.store.isInMemory) {
+      this.#putAtOnce(turn);
+      return;
+    }
+    const bytes = turnBytes(turn);
+    if (this.#pendingBytes + bytes > this.#limitBytes) {
+      this.#lose([turn]);
+      return;
+    }
+    this.#pending.push(turn);
+    this.#pendingBytes += bytes;
+    if (this.#pending.length >= BATCH_TURNS && this.#lastError === '') void this.#write();
+    else this.#writeSoon();
+  }
+
+  /** The engine of a turn that was put is asked for the versions that it did not name. @param ticket by which they come; 0: they don't */
+  expectVersions({ id, versions }: Turn, ticket: number): void {
+    if (ticket === 0) {
+      if (!areAllNamed(versions)) this.#unknownVersions++;
+      return;
+    }
+    let turns = this.#unnamed.get(ticket);
+    if (turns === undefined) this.#unnamed.set(ticket, (turns = new Map()));
+    turns.set(id, { id, versions });
+  }
+
+  /** The engine was asked. */
+  learned(version: LearnedVersion): void {
+    const turns = this.#unnamed.get(version.ticket)?.values() ?? [];
+    this.#unnamed.delete(version.ticket);
+    for (const { id, versions } of turns) {
+      if (areAllNamed(versions)) continue;
+      if (version.version === null) this.#unknownVersions++;
+      this.amend({ id, versions: completed(versions, version) });
+    }
+  }
+
+  /** What was learned of a turn after it was put, whether it is in the store by now or not. */
+  amend(amendment: TurnAmendment): void {
+    if (this.store.isInMemory) {
+      void this.store.amend([amendment]);
+      return;
+    }
+    // What is being written can't be changed any more.
+    const at = this.#writing === null ? this.#pending.findLastIndex(({ id }) => id === amendment.id) : -1;
+    if (at >= 0) {
+      this.#pending[at] = { ...this.#pending[at]!, ...amendment };
+      return;
+    }
+    if (this.#amendments.length >= MAX_AMENDMENTS) return;
+    this.#amendments.push(amendment);
+    this.#writeSoon();
+  }
+
+  /** Turns of a session that are not in the store yet. */
+  waiting(session: string, tenant: string): readonly Turn[] {
+    return this.#pending.filter((turn) => turn.session === session && turn.tenant === tenant);
+  }
+
+  /**
+   * Resolves when what was put before is in the store; with false where the store does not take it now. Writes without delay: what is
+   * put in the same turn of the event loop is written together.
+   */
+  stored(): Promise<boolean> {
+    if (this.#lastError !== '') return Promise.resolve(false);
+    const turn = this.#pending.at(-1);
+    if (turn === undefined) return Promise.resolve(true);
+    if (!this.#isHurried) {
+      this.#isHurried = true;
+      setImmediate(() => {
+        this.#isHurried = false;
+        void this.#write();
+      });
+    }
+    return new Promise((resolve) => {
+      this.#awaiting.push({ id: turn.id, told: resolve });
+    });
+  }
+
+  /** What was put before is in the store now, as far as it takes any. */
+  async flush(): Promise<void> {
+    while (this.#pending.length + this.#amendments.length > 0 && this.#lastError === '') await this.#write();
+  }
+
+  /** One last try; what the store doesn't take then is lost. @returns how many turns that were */
+  async close(): Promise<number> {
+    await this.#writing;
+    await this.#write();
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    const lost = this.#pending;
+    this.#pending = [];
+    this.#tell(() => true, false);
+    this.#lose(lost);
+    await this.store.close();
+    return lost.length;
+  }
+
+  #putAtOnce(turn: Turn): void {
+    try {
+      void this.store.put([turn]);
+      this.#stored++;
+      this.#lastError = '';
+    } catch (error) {
+      this.#lose([turn]);
+      this.#lastError = (error as Error).message;
+    }
+  }
+
+  #write(): Promise<void> {
+    this.#writing ??= this.#writeAll().finally(() => {
+      this.#writing = null;
+    });
+    return this.#writing;
+  }
+
+  async #writeAll(): Promise<void> {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    while (this.#pending.length > 0) {
+      const isWell = this.#lastError === '' ? await this.#writeBatch() : await this.#writeSome();
+      if (isWell) continue;
+      this.#writeSoon();
+      return;
+    }
+    // After their turns.
+    const amendments = [...this.#amendments];
+    if (amendments.length === 0) return;
+    if (await this.#try(() => this.store.amend(amendments)))
+      this.#amendments = this.#amendments.slice(amendments.length);
+    else this.#writeSoon();
+  }
+
+  #writeSoon(): void {
+    this.#timer ??= setTimeout(() => void this.#write(), this.#lastError === '' ? GATHER_MS : this.#retryMs);
+  }
+
+  async #writeBatch(): Promise<boolean> {
+    const batch = this.#pending.slice(0, BATCH_TURNS);
+    if (await this.#try(() => this.store.put(batch))) {
+      this.#done(new Set(batch));
+      this.#stored += batch.length;
+      const ids = new Set(batch.map(({ id }) => id));
+      this.#tell(({ id }) => ids.has(id), true);
+      return true;
+    }
+    this.#tell(() => true, false);
+    return false;
+  }
+
+  #tell(isMeant: (awaiting: Awaiting) => boolean, isStored: boolean): void {
+    if (this.#awaiting.length === 0) return;
+    const meant = this.#awaiting.filter(isMeant);
+    this.#awaiting = this.#awaiting.filter((awaiting) => !meant.includes(awaiting));
+    for (const { told } of meant) told(isStored);
+  }
+
+  /** One by one: where the store takes others, what it didn't take was at fault itself and is given up. */
+  async #writeSome(): Promise<boolean> {
+    const refused = new Set<Turn>();
+    for (const turn of this.#pending) {
+      if (await this.#try(() => this.store.put([turn]))) {
+        this.#lose(refused);
+        this.#stored++;
+        this.#done(refused.add(turn));
+        return true;
+      }
+      refused.add(turn);
+      if (refused.size >= TRIALS) break;
+    }
+    return false;
+  }
+
+  async #try(write: () => void | Promise<void>): Promise<boolean> {
+    try {
+      await write();
+      this.#lastError = '';
+      return true;
+    } catch (error) {
+      this.#lastError = (error as Error).message || 'the store failed';
+      return false;
+    }
+  }
+
+  #lose(turns: Iterable<Turn>): void {
+    for (const turn of turns) {
+      this.#dropped++;
+      this.onLost(turn);
+    }
+  }
+
+  #done(turns: ReadonlySet<Turn>): void {
+    this.#pending = this.#pending.filter((turn) => !turns.has(turn));
+    for (const turn of turns) this.#pendingBytes -= turnBytes(turn);
+  }
+}

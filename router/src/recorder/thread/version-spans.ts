@@ -1,0 +1,73 @@
+import type { Sampled } from './read/sampled.ts';
+import type { VersionSpan } from '../shared/turn.ts';
+
+/** What an engine was asked of its weights for the sake of an answer. */
+export interface AskedVersion {
+  /** What it named them before it got the request; '' where that is not known. */
+  readonly before: string;
+  /** That name proves which weights they were, and no update was seen from then to the end of the answer. */
+  readonly isProof: boolean;
+  /** A name that the engine kept over an update that the router saw: in an answer it proves nothing. '' for none. */
+  readonly stale: string;
+  /** By which number the answer to the question afterwards comes; 0: none comes. */
+  readonly ticket: number;
+}
+
+/** The answer to the question afterwards. */
+export interface LearnedVersion {
+  readonly ticket: number;
+  /** Proven by the same name before and after; null: not known. */
+  readonly version: string | null;
+  /** What it named them after the answer; '' where it did not say. */
+  readonly after: string;
+}
+
+/**
+ * Spans over all tokens that were sampled: those that the engine named, and null between them and for stale names.
+ * @param start the position of the first of them in the turn
+ */
+export function coveringSpans(
+  { spans: named, endVersion, ids }: Pick<Sampled, 'spans' | 'endVersion' | 'ids'>,
+  start: number,
+  asked: AskedVersion,
+): VersionSpan[] {
+  const spans: VersionSpan[] = [];
+  let at = 0;
+  const add = (version: string | null, to: number): void => {
+    if (to <= at) return;
+    const place = { from: start + at, to: start + to };
+    spans.push(version === null ? unnamed(place, endVersion, asked) : { version, ...place });
+    at = to;
+  };
+  for (const { version, start: from, end } of named) {
+    add(null, Math.min(from, ids.length));
+    add(asked.stale !== '' && version === asked.stale ? null : version, Math.min(end, ids.length));
+  }
+  add(null, ids.length);
+  return spans;
+}
+
+/** @param endVersion the name at the end of the answer, if that is all it says */
+function unnamed(
+  place: Pick<VersionSpan, 'from' | 'to'>,
+  endVersion: string | null,
+  { before, isProof }: AskedVersion,
+): VersionSpan {
+  if (endVersion !== null && isProof && endVersion === before) return { version: endVersion, ...place };
+  return {
+    version: null,
+    ...place,
+    ...(before === '' ? {} : { before }),
+    ...(endVersion === null ? {} : { after: endVersion }),
+  };
+}
+
+export const areAllNamed = (spans: readonly VersionSpan[]): boolean => spans.every(({ version }) => version !== null);
+
+/** The spans with what was learned of those that the engine had not named. */
+export const completed = (spans: readonly VersionSpan[], { version, after }: LearnedVersion): VersionSpan[] =>
+  spans.map((span): VersionSpan => {
+    if (span.version !== null) return span;
+    const { from, to } = span;
+    return version === null ? { ...span, ...(after === '' ? {} : { after }) } : { version, from, to };
+  });

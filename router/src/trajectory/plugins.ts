@@ -1,8 +1,0 @@
-import type { BuiltIns } from '../plugins/definition.ts';
-import type { Trajectories } from './trajectories.ts';
-
-/** The built-in plugins that record tokens. @param recorder null: neither `--tokenizer-path` nor `--store` is given */
-export const recorderPlugins = (recorder: Trajectories | null): BuiltIns => ({
-  'chat-sessions': async () => (await import('../plugins/chat-sessions/index.ts')).chatSessions(recorder),
-  'radix-tree': async () => (await import('../plugins/radix-tree/index.ts')).radixTree(recorder),
-});
