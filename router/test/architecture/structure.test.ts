@@ -89,9 +89,9 @@ test('the router reaches the recorder through its plugins; tools read its stores
   const users = sources.filter(
     (file) => !file.startsWith('recorder/') && importsOf(file).some((imported) => imported.startsWith('recorder/')),
   );
-  const tools = users.filter((file) => file.startsWith('cli/') || file === 'sim/tokenizer-files.ts');
+  const isTool = (file: string): boolean => file.startsWith('cli/') || file === 'sim/tokenizer-files.ts';
   assert.deepEqual(
-    users.filter((file) => !tools.includes(file)),
+    users.filter((file) => !isTool(file)),
     ['router.ts'],
   );
   assert.deepEqual(
