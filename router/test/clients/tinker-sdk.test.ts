@@ -1,17 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { generations, newest, whyMissing } from './environments.ts';
+import { type Sequence, areSampledBy } from './sampled.ts';
 import { type Said, type Scene, type Served, startScene } from './scene.ts';
 
 /** The real tinker SDK, three generations of it, against a router with --tinker and simulated engines of both kinds. */
 
 const kinds = ['vllm', 'sglang'] as const;
-
-interface Sequence {
-  readonly tokens: number[];
-  readonly logprobs: number[];
-  readonly stop_reason: string;
-}
 
 const of = (said: readonly Said[], step: string): Said[] => said.filter((line) => line.step === step);
 const tail = <T>(list: readonly T[], count: number): T[] => list.slice(list.length - count);
@@ -21,19 +16,6 @@ function enginesByKey(served: readonly Served[]): Map<string | null, Set<string>
   const engines = new Map<string | null, Set<string>>();
   for (const { session, engine } of served) engines.set(session, (engines.get(session) ?? new Set()).add(engine));
   return engines;
-}
-
-/** Each sample is what one engine sampled for this prompt: no token or logprob is lost or changed. */
-function areSampledBy(served: readonly Served[], prompt: unknown, sequences: readonly Sequence[]): void {
-  // One whose router is gone is aborted, and is no sample.
-  const whole = served.filter(({ finish }) => finish.type !== 'abort');
-  const ours = whole.filter(({ inputIds }) => JSON.stringify(inputIds) === JSON.stringify(prompt));
-  for (const { tokens, logprobs, stop_reason: reason } of sequences) {
-    const match = ours.find(({ outputIds }) => JSON.stringify(outputIds) === JSON.stringify(tokens));
-    assert.ok(match, 'the sample is one that an engine sampled');
-    assert.deepEqual(logprobs, [...Float32Array.from(match.logprobs)]);
-    assert.equal(reason, match.finish.type);
-  }
 }
 
 for (const version of generations) {
