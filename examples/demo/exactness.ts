@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { loadConfig, startRouter } from '../../router/src/index.ts';
 import { runAgentBatch } from '../../router/src/batch/agent-batch.ts';
 import { spawnSimEngine } from '../../router/src/sim/spawn.ts';
-import { writeTokenizer } from '../../router/src/sim/tokenizer-files.ts';
-import { decode, encode } from '../../router/src/sim/tokenizer.ts';
+import { writeTokenizer } from '../../router/src/sim/tokens/tokenizer-files.ts';
+import { decode, encode } from '../../router/src/sim/tokens/tokenizer.ts';
 
 /** The fields of a trajectory in the JSONL export that are shown here. */
 interface ExportedRow {

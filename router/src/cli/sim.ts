@@ -4,7 +4,7 @@ import { ConfigError } from '../config/load.ts';
 import { commandName } from '../config/version.ts';
 import { type EngineCommand, ENGINE_HOST } from '../launch/engine-command.ts';
 import { type SimOptions, simDefaults } from '../sim/sim-options.ts';
-import { writeTokenizer } from '../sim/tokenizer-files.ts';
+import { writeTokenizer } from '../sim/tokens/tokenizer-files.ts';
 import { type SpawnedSimEngine, simProcessArgs, spawnSimEngine } from '../sim/spawn.ts';
 
 export interface SimFlags {

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { startSimEngine, type SimEngine } from './engine.ts';
 import type { SimOptions } from './sim-options.ts';
-import type { FinishedRecord } from './sequence.ts';
+import type { FinishedRecord } from './model/sequence.ts';
 import { spawnSimEngine } from './spawn.ts';
 
 /** An engine whose sequences report themselves; ended with the test. */

@@ -1,12 +1,12 @@
 /** A simulated engine in this process. */
 
 import type { AddressInfo, Socket } from 'node:net';
-import { commonRoutes } from './control-common.ts';
-import { sglangRoutes } from './control-sglang.ts';
-import { vllmRoutes } from './control-vllm.ts';
-import { Core, type SimStats } from './core.ts';
+import { commonRoutes } from './api/control-common.ts';
+import { sglangRoutes } from './api/control-sglang.ts';
+import { vllmRoutes } from './api/control-vllm.ts';
+import { Core, type SimStats } from './model/core.ts';
 import { resolveSimOptions, type SimOptions } from './sim-options.ts';
-import { createEngineServer } from './server.ts';
+import { createEngineServer } from './api/server.ts';
 
 export interface SimEngine {
   url: string;

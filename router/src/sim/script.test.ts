@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { startSimEngine } from './engine.ts';
-import type { FinishedRecord } from './sequence.ts';
-import { encode, endOfTurn } from './tokenizer.ts';
+import type { FinishedRecord } from './model/sequence.ts';
+import { encode, endOfTurn } from './tokens/tokenizer.ts';
 
 const letter = [...Buffer.from('é')];
 const ids = [...encode(' the moon'), ...letter, endOfTurn];

@@ -1,6 +1,6 @@
 /** The options of a simulated engine: every constant of its model of time and memory, with unit and source. */
 
-import type { FinishedRecord, SequenceScript } from './sequence.ts';
+import type { FinishedRecord, SequenceScript } from './model/sequence.ts';
 
 export interface SimOptions {
   /** The kind of engine: its control endpoints, and its dialect of the OpenAI endpoints. */

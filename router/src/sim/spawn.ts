@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { entryFile } from '../config/entry-file.ts';
-import type { SimStats } from './core.ts';
+import type { SimStats } from './model/core.ts';
 import type { SimOptions } from './sim-options.ts';
 
 export interface SpawnedSimEngine {

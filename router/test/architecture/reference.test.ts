@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { filled, guidePath, guides, pages } from '../../../docs/generate.ts';
 import { sources } from '../../../python/generate.ts';
-import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
+import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
 import { startTestRouter } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 

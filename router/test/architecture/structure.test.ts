@@ -89,7 +89,7 @@ test('the router reaches the recorder through its plugins; tools read its stores
   const users = sources.filter(
     (file) => !file.startsWith('recorder/') && importsOf(file).some((imported) => imported.startsWith('recorder/')),
   );
-  const isTool = (file: string): boolean => file.startsWith('cli/') || file === 'sim/tokenizer-files.ts';
+  const isTool = (file: string): boolean => file.startsWith('cli/') || file === 'sim/tokens/tokenizer-files.ts';
   assert.deepEqual(
     users.filter((file) => !isTool(file)),
     ['router.ts'],

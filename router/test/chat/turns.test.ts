@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { seededRandom } from '../../src/kit/rng.ts';
-import { decode, encode, endOfTurn } from '../../src/sim/tokenizer.ts';
+import { decode, encode, endOfTurn } from '../../src/sim/tokens/tokenizer.ts';
 import {
   type ChatMessage,
   type ChatScene,
@@ -15,8 +15,8 @@ import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { type Sample, readSamples } from '../harness/safetensors.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
-import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
-import type { FinishedRecord } from '../../src/sim/sequence.ts';
+import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import type { FinishedRecord } from '../../src/sim/model/sequence.ts';
 
 /** A history as its client knows it, and the ids that are behind it. */
 interface History {

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { startSimEngine } from '../../src/sim/engine.ts';
-import { writeTokenizer } from '../../src/sim/tokenizer-files.ts';
+import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
 import { startTestRouter } from '../harness/router.ts';
 import { turnout } from './turnout.ts';
 

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { TestContext } from 'node:test';
 import { freePort } from '../../../bench/child.ts';
-import type { FinishedRecord } from '../../src/sim/sequence.ts';
+import type { FinishedRecord } from '../../src/sim/model/sequence.ts';
 import type { SimOptions } from '../../src/sim/sim-options.ts';
 import { type SpawnedSimEngine, spawnSimEngine } from '../../src/sim/spawn.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { commonRoutes } from '../../src/sim/control-common.ts';
-import { sglangRoutes } from '../../src/sim/control-sglang.ts';
-import { vllmRoutes } from '../../src/sim/control-vllm.ts';
+import { commonRoutes } from '../../src/sim/api/control-common.ts';
+import { sglangRoutes } from '../../src/sim/api/control-sglang.ts';
+import { vllmRoutes } from '../../src/sim/api/control-vllm.ts';
 import { startSimEngine, type SimEngine } from '../../src/sim/engine.ts';
 import { call, open, type Answer } from './call.ts';
 import { controls, notAsked } from './controls.ts';

@@ -1,6 +1,6 @@
 import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
 import type { SimOptions } from '../../src/sim/sim-options.ts';
-import type { FinishedRecord } from '../../src/sim/sequence.ts';
+import type { FinishedRecord } from '../../src/sim/model/sequence.ts';
 
 /** What an engine sampled until it died. */
 export type Torn = Pick<FinishedRecord, 'requestId' | 'inputIds' | 'outputIds'>;

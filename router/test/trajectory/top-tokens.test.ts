@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parquetReadObjects } from 'hyparquet';
 import type { SimOptions } from '../../src/sim/sim-options.ts';
-import { encode } from '../../src/sim/tokenizer.ts';
+import { encode } from '../../src/sim/tokens/tokenizer.ts';
 import { type ChatScene, eventsOf, startChatScene } from '../harness/chat-scene.ts';
 import { untilIdle } from '../harness/router.ts';
 

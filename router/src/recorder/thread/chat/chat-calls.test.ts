@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { temporaryFolder } from '../../../../test/harness/temporary-folder.ts';
-import { writeTokenizer } from '../../../sim/tokenizer-files.ts';
-import { encode } from '../../../sim/tokenizer.ts';
+import { writeTokenizer } from '../../../sim/tokens/tokenizer-files.ts';
+import { encode } from '../../../sim/tokens/tokenizer.ts';
 import { MemoryStore } from '../store/memory.ts';
 import { TurnWriter } from '../store/writer.ts';
 import { loadTokenizer } from '../tokens/load-tokenizer.ts';

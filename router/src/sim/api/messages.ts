@@ -1,0 +1,68 @@
+/** Anthropic's `POST /v1/messages`, as vLLM 0.32 and SGLang serve it: without token ids. */
+
+import { type ChatApi, type MadeChat, contentText, serveChat } from './chat-calls.ts';
+import type { Finish } from '../model/sequence.ts';
+
+const reasons = { stop: 'end_turn', length: 'max_tokens', abort: null } as const;
+
+const endOf = (finish: Finish | null): object => {
+  const isText = finish?.type === 'stop' && typeof finish.matched === 'string';
+  return {
+    stop_reason: finish === null ? null : isText ? 'stop_sequence' : reasons[finish.type],
+    stop_sequence: isText ? finish.matched : null,
+  };
+};
+
+const head = ({ id, model }: MadeChat): object => ({ id, type: 'message', role: 'assistant', model });
+
+const usage = ({ sequence: { prompt, output } }: MadeChat): object => ({
+  input_tokens: prompt.length,
+  output_tokens: output.length,
+});
+
+const api: ChatApi = {
+  prefix: 'msg_',
+  maxTokens: 'max_tokens',
+
+  messages({ system, messages }) {
+    if (!Array.isArray(messages) || messages.length === 0) return 'messages must be a non-empty list';
+    const own = (messages as { role: string; content: unknown }[]).map(({ role, content }) => ({
+      role,
+      content: contentText(content),
+    }));
+    return system === undefined || system === null ? own : [{ role: 'system', content: contentText(system) }, ...own];
+  },
+
+  answer: (_, made) => ({
+    ...head(made),
+    content: [{ type: 'text', text: made.sequence.text() }],
+    ...endOf(made.sequence.finish),
+    usage: usage(made),
+  }),
+
+  events(_, made, { text, isFirst }) {
+    const { finish, prompt } = made.sequence;
+    const events: object[] = [];
+    if (isFirst) {
+      const message = {
+        ...head(made),
+        content: [],
+        ...endOf(null),
+        usage: { input_tokens: prompt.length, output_tokens: 0 },
+      };
+      events.push({ type: 'message_start', message });
+      events.push({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } });
+    }
+    if (text !== '') events.push({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } });
+    if (finish !== null) {
+      events.push({ type: 'content_block_stop', index: 0 });
+      events.push({ type: 'message_delta', delta: endOf(finish), usage: usage(made) });
+      events.push({ type: 'message_stop' });
+    }
+    return events;
+  },
+
+  end: (stream) => stream.done(),
+};
+
+export const messages = serveChat(api);

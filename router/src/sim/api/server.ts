@@ -1,0 +1,68 @@
+/** HTTP for a core: collects a body, finds the route, answers unknown routes as the real engines do. */
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { Core } from '../model/core.ts';
+import { HttpCall } from './http-call.ts';
+
+type Handler = (call: HttpCall) => void | Promise<void>;
+
+/** 'METHOD /path' -> handler. */
+export type Routes = Readonly<Record<string, Handler>>;
+
+export function createEngineServer(core: Core, routes: Routes): Server {
+  const handlers = new Map(Object.entries(routes));
+  const paths = new Set([...handlers.keys()].map((key) => key.slice(key.indexOf(' ') + 1)));
+
+  // Rollouts keep connections for hours between turns; only the client or a crash closes them.
+  const server = createServer(
+    { keepAliveTimeout: 0, requestTimeout: 0, headersTimeout: 60_000 },
+    (request, response) => {
+      response.on('error', () => {});
+      readBody(request, response, core.options.maxBodyBytes, (body) => {
+        const [path, query] = splitOnce(request.url ?? '/', '?');
+        const call = new HttpCall(core, request, response, query, body);
+        const handler = handlers.get(`${request.method} ${path}`);
+        if (handler) void run(handler, call);
+        // FastAPI's wording, which both engines use.
+        else if (paths.has(path)) call.json(405, { detail: 'Method Not Allowed' });
+        else call.json(404, { detail: 'Not Found' });
+      });
+    },
+  );
+  server.on('clientError', (_, socket) => socket.destroy());
+  return server;
+}
+
+async function run(handler: Handler, call: HttpCall): Promise<void> {
+  try {
+    await handler(call);
+  } catch (error) {
+    call.json(500, {
+      error: { message: String(error), type: 'InternalServerError', param: null, code: 500 },
+    });
+  }
+}
+
+function readBody(
+  request: IncomingMessage,
+  response: ServerResponse,
+  maxBytes: number,
+  done: (body: Buffer) => void,
+): void {
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  request.on('data', (part: Buffer) => {
+    bytes += part.length;
+    if (bytes <= maxBytes) parts.push(part);
+    else if (!response.headersSent) response.writeHead(413, { connection: 'close' }).end();
+  });
+  request.on('end', () => {
+    if (bytes <= maxBytes) done(parts.length === 1 ? parts[0]! : Buffer.concat(parts));
+  });
+  request.on('error', () => {});
+}
+
+function splitOnce(text: string, separator: string): [string, string] {
+  const at = text.indexOf(separator);
+  return at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)];
+}
