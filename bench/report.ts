@@ -242,7 +242,7 @@ function radixSection(radix: RadixResult | null): string[] {
   });
   return [
     `## ${radixTitle} (\`${RADIX_ROW}\`)`,
-    'CPU of the router with all of its threads: the event loop, the trajectory thread, V8’s own. Every prompt has 460 tokens, of which ' +
+    'CPU of the router with all of its threads: the event loop, the recorder thread, V8’s own. Every prompt has 460 tokens, of which ' +
       'the first 100 are those of all prompts and the others new. As ids they are forwarded as they are; as text they are tokenised, ' +
       'and that is in the last line. Turns are kept in memory.',
     table(['path', 'CPU µs per request', 'min – max', 'over the plain path', 'event loop'], lines),

@@ -66,7 +66,7 @@ import type { Exchange } from './exchange.ts';
 import type { Plugin } from './plugin.ts';
 import { startPlugins } from './plugins/start.ts';
 import { recorderPlugins } from './recorder/plugins.ts';
-import { startTrajectories } from './recorder/tap/recorder.ts';
+import { startRecorder } from './recorder/tap/recorder.ts';
 import { TICK_MS } from './wire/listener.ts';
 import { RetryBudget } from './wire/request-body.ts';
 
@@ -169,14 +169,14 @@ async function assemble(
       ? memoryStore()
       : fileStore(config.dataDir, (error) => log.error({ error: error.message }, '--data-dir: state not written'));
   closers.add(() => store.flush());
-  const trajectories = await startTrajectories(config, labels, log);
+  const recorder = await startRecorder(config, labels, log);
   const dispatcher = new Dispatcher(retryBudget);
   const { dispatch } = dispatcher;
   const policyFor = (x: Exchange): string => table.nameFor(x);
   const tinkerParts = { live, fleet, dispatch, log, policyFor, models: () => models, state: store };
   const tinker = config.tinker ? (await import('./tinker/tinker.ts')).startTinker(tinkerParts) : null;
-  const given = [...(parts.plugins ?? []), ...(tinker?.plugins ?? []), ...(trajectories?.plugins ?? [])];
-  const builtIns = recorderPlugins(trajectories);
+  const given = [...(parts.plugins ?? []), ...(tinker?.plugins ?? []), ...(recorder?.plugins ?? [])];
+  const builtIns = recorderPlugins(recorder);
   const pluginRoom = await startPlugins(given, { live, fleet, dispatch, meters, log, builtIns });
   closers.add(() => pluginRoom.close());
 
@@ -247,7 +247,7 @@ async function assemble(
     loopLag: loopLag.histogram,
     droppedLogLines: () => logging.droppedLines(),
     discovery: () => discovery,
-    trajectories: () => trajectories?.state ?? null,
+    trajectories: () => recorder?.state ?? null,
     tinker: () => tinker?.counts() ?? null,
   });
   const metricsText = async () => ({
@@ -266,7 +266,7 @@ async function assemble(
     homes,
     requests: () => pipeline.underWay,
     sessionHeaders: () => live.current.sessionHeaders,
-    record: trajectories,
+    record: recorder,
   });
   const isOwn = ownPathTest(app);
   pluginRoom.endpoints.addTo(app);
@@ -290,7 +290,7 @@ async function assemble(
   const kind = pairKind(config);
   const assignRoles = roleAssigner(kind);
   const pairOptions = live.of(({ pdMinPromptTokens }) => ({ minPromptTokens: pdMinPromptTokens }));
-  const sessionEnds = trajectories === null ? [] : [trajectories.sessionEnds];
+  const sessionEnds = recorder === null ? [] : [recorder.sessionEnds];
   const requestLogs = new RequestLogs(log, live.of(exchangeLogOptions), policyFor, () => pipeline.underWay);
   closers.add(() => requestLogs.close());
   const forwarding = live.of(forwardOptions);

@@ -42,7 +42,7 @@ export const visible = ({ ids, finish, text }: Said): string =>
 
 export const logprobsOf = ({ ids, logprob }: Said): number[] => ids.map((_, i) => logprob - i / 100);
 
-/** What the trajectory thread does with requests and answers, without the thread. */
+/** What the recorder thread does with requests and answers, without the thread. */
 export class CaptureScene {
   readonly store: MemoryStore;
   readonly captured: ReturnType<typeof captureCalls>;

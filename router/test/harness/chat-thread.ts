@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
-import { ledgerCalls } from '../../src/recorder/thread/recorder-calls.ts';
-import type { LedgerOptions } from '../../src/recorder/tap/recorder-thread.ts';
+import { recorderCalls } from '../../src/recorder/thread/recorder-calls.ts';
+import type { RecorderOptions } from '../../src/recorder/tap/recorder-thread.ts';
 import type { Turn } from '../../src/recorder/shared/turn.ts';
 import { decode, endOfTurn } from '../../src/sim/tokens/tokenizer.ts';
 import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
@@ -24,11 +24,11 @@ export function chatAnswer(ids: readonly number[]): Buffer {
   return Buffer.from(JSON.stringify({ object: 'chat.completion', choices: [choice] }));
 }
 
-/** The calls of the trajectory thread, on the test's own thread, for chats before an SGLang. */
-export async function startChatThread(t: TestContext, options: Partial<LedgerOptions> = {}) {
+/** The calls of the recorder thread, on the test's own thread, for chats before an SGLang. */
+export async function startChatThread(t: TestContext, options: Partial<RecorderOptions> = {}) {
   const tokenizerPath = temporaryFolder(t);
   writeTokenizer(tokenizerPath);
-  const calls = await ledgerCalls({ tokenizerPath, dataDir: null, ...options });
+  const calls = await recorderCalls({ tokenizerPath, dataDir: null, ...options });
   t.after(() => calls.close());
   await calls.loadTokenizer();
   calls.chatBegin({ equality: 'loose_tool_call', request: {}, samples: 'ends' });

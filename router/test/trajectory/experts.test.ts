@@ -6,7 +6,7 @@ import { get } from 'node:http';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import type { Plugin } from '../../src/plugin.ts';
-import { ExpertsRoad, ExpertsTap } from '../../src/recorder/tap/experts-tap.ts';
+import { ExpertsChannel, ExpertsTap } from '../../src/recorder/tap/experts-tap.ts';
 import type { Router } from '../../src/router.ts';
 import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
 import { encode } from '../../src/sim/tokens/tokenizer.ts';
@@ -193,7 +193,7 @@ test('nor of one that a plugin fails while it passes', async (t) => {
   const events = [generated(length, null), generated(length, random(3_000)), '[DONE]'];
   say('content-type: text/event-stream', Buffer.from(events.map((event) => `data: ${event}\n\n`).join('')));
   await assert.rejects(generate(router, 'a', { text: PROMPT, stream: true }));
-  // What the trajectory thread was told of the first one it did before it keeps the next.
+  // What the recorder thread was told of the first one it did before it keeps the next.
   say(json, Buffer.from(generated(length, null)));
   await generate(router, 'b', { text: PROMPT });
   await turnsOf(router, 'b');
@@ -212,12 +212,12 @@ test('a keeper that falls behind holds the engine back, and after a while is giv
   const taken: (() => void)[] = [];
   const dropped: number[] = [];
   const take = () => new Promise<void>((resolve) => taken.push(resolve));
-  const road = new ExpertsRoad({ take, end: () => {}, drop: (key) => dropped.push(key) }, 500_000);
+  const channel = new ExpertsChannel({ take, end: () => {}, drop: (key) => dropped.push(key) }, 500_000);
   let rest = '';
   const ear = {
     hear: (bytes: Buffer, start: number, end: number) => void (rest += bytes.toString('latin1', start, end)),
   };
-  const tap = new ExpertsTap(road, ear, 20);
+  const tap = new ExpertsTap(channel, ear, 20);
   const hear = (text: string): void => tap.hear(Buffer.from(text), 0, text.length);
   hear('{"routed_experts":"');
   assert.equal(tap.isBehind(assert.fail), false);

@@ -133,7 +133,7 @@ export interface TurnQuery {
 /** What is learned of a turn after it was put. */
 export interface TurnAmendment extends Pick<Turn, 'id' | 'versions'> {}
 
-/** Keeps turns. Made and used on the trajectory thread, so that it may block. */
+/** Keeps turns. Made and used on the recorder thread, so that it may block. */
 export interface TurnStore {
   /** Takes all of them or throws. */
   put(turns: readonly Turn[]): void | Promise<void>;

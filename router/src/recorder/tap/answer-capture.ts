@@ -13,7 +13,7 @@ export interface AnswerCaptureParts {
   /** After the event that ends the last choice more may come that belongs to the record. */
   readonly hasMore: boolean;
   /**
-   * Hands what came to the trajectory thread. `isLast`: nothing more will be handed over. @returns null: there is nothing to wait for;
+   * Hands what came to the recorder thread. `isLast`: nothing more will be handed over. @returns null: there is nothing to wait for;
    * otherwise whether its turns are in the store
    */
   readonly handOver: (isLast: boolean) => Promise<boolean> | null;

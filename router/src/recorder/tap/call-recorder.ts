@@ -9,7 +9,7 @@ import { type Plugin, Refused } from '../../plugin.ts';
 import { LARGE_BYTES } from '../../threads/sizes.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import { AnswerTap } from './answer-tap.ts';
-import { type Ledger, memoryOf } from './recorder-thread.ts';
+import { type RecorderThread, memoryOf } from './recorder-thread.ts';
 import { timesOf } from '../shared/turn.ts';
 import type { Bracket, VersionBrackets } from './version-brackets.ts';
 import { askingForRawMessages, withoutRawMessages } from '../shared/raw-messages.ts';
@@ -28,7 +28,7 @@ interface Following {
 }
 
 export interface RecorderParts {
-  readonly ledger: Ledger;
+  readonly thread: RecorderThread;
   readonly versions: VersionBrackets;
   /** What is said to a request that has to be recorded and can't be now; null: go on. */
   readonly refusal: () => RouterError | null;
@@ -55,7 +55,7 @@ export class CallRecorder {
       requestBody: (x: Exchange, body: Buffer, worker: Worker) => this.#requestBody(x, body, worker),
       hearAnswer: (x: Exchange, head: ResponseHead) => this.#hearAnswer(x, head),
       finished: (x: Exchange) => this.#finished(x),
-      // Bodies of megabytes wait for the trajectory thread.
+      // Bodies of megabytes wait for the recorder thread.
       timeoutMs: 600_000,
     });
     const change = (x: Exchange, bytes: Buffer): Buffer | Promise<Buffer> => this.#clientCopy(x, bytes);
@@ -68,7 +68,7 @@ export class CallRecorder {
   }
 
   async #requestBody(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
-    const { refusal, ledger } = this.#parts;
+    const { refusal, thread } = this.#parts;
     const refused = refusal();
     if (refused !== null) throw new Refused(refused);
     if (body.length > MAX_BODY_BYTES) {
@@ -92,7 +92,7 @@ export class CallRecorder {
       following.hidesIds = asking.isOurs;
       return asking.body;
     }
-    const asking = await ledger.ask('callAskForIds', new Uint8Array(following.request)).catch(() => null);
+    const asking = await thread.ask('callAskForIds', new Uint8Array(following.request)).catch(() => null);
     following.hidesIds = asking?.isOurs ?? false;
     return asking === null ? body : bufferOf(asking.body);
   }
@@ -112,7 +112,7 @@ export class CallRecorder {
 
   async #largeCopy(bytes: Buffer): Promise<Buffer> {
     const copy = await copied(bytes);
-    return bufferOf((await this.#parts.ledger.ask('callClientCopy', copy, [copy.buffer])).body);
+    return bufferOf((await this.#parts.thread.ask('callClientCopy', copy, [copy.buffer])).body);
   }
 
   #finished(x: Exchange): void {
@@ -140,12 +140,12 @@ export class CallRecorder {
     if (answer.length === 0) return;
     const { request } = following;
     const given = memoryOf([request, ...answer]);
-    const ended = this.#parts.ledger.ask('callEnded', { request, isStream: tap.isStream, answer, facts }, given);
+    const ended = this.#parts.thread.ask('callEnded', { request, isStream: tap.isStream, answer, facts }, given);
     versions.complete(x, bracket, ended);
     ended.then(
       (problem) => problem !== '' && this.#dropped(problem, worker),
       // A thread that has ended has said so itself.
-      () => void this.#parts.ledger.missed++,
+      () => void this.#parts.thread.missed++,
     );
   }
 

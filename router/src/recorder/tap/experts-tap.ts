@@ -1,7 +1,7 @@
 import type { AnswerEar } from '../../exchange.ts';
 import { type CutTaker, ExpertsCutter, type ExpertsForm } from '../shared/experts-cutter.ts';
 
-/** A piece of routed experts on its way to the trajectory thread. */
+/** A piece of routed experts on its way to the recorder thread. */
 export interface ExpertsPiece {
   /** Whose answer it is from. */
   readonly key: number;
@@ -30,8 +30,8 @@ const SPARE_PIECES = (2 * LIMIT_BYTES) / PIECE_BYTES;
 /** A disk that takes longer than this loses experts: no client waits for it. */
 const PATIENCE_MS = 10_000;
 
-/** What is on its way to the trajectory thread, of all answers together. */
-export class ExpertsRoad {
+/** What is on its way to the recorder thread, of all answers together. */
+export class ExpertsChannel {
   readonly keeper: ExpertsKeeper;
   readonly #limitBytes: number;
   #lastKey = 0;
@@ -79,11 +79,11 @@ export class ExpertsRoad {
   }
 }
 
-/** An ear before another one: what it hears of routed experts goes to the trajectory thread, piece by piece, the rest to the other. */
+/** An ear before another one: what it hears of routed experts goes to the recorder thread, piece by piece, the rest to the other. */
 export class ExpertsTap implements AnswerEar, CutTaker {
   /** What the thread knows this answer's experts by. */
   readonly key: number;
-  readonly #road: ExpertsRoad;
+  readonly #channel: ExpertsChannel;
   readonly #inner: AnswerEar;
   readonly #patienceMs: number;
   readonly #cutter = new ExpertsCutter(this);
@@ -93,9 +93,9 @@ export class ExpertsTap implements AnswerEar, CutTaker {
   #form: ExpertsForm = 'base64';
   #isLost = false;
 
-  constructor(road: ExpertsRoad, inner: AnswerEar, patienceMs = PATIENCE_MS) {
-    this.key = road.nextKey();
-    this.#road = road;
+  constructor(channel: ExpertsChannel, inner: AnswerEar, patienceMs = PATIENCE_MS) {
+    this.key = channel.nextKey();
+    this.#channel = channel;
     this.#inner = inner;
     this.#patienceMs = patienceMs;
   }
@@ -110,12 +110,12 @@ export class ExpertsTap implements AnswerEar, CutTaker {
   }
 
   isBehind(resume: () => void): boolean {
-    if (this.#isLost || !this.#road.isFull) return false;
+    if (this.#isLost || !this.#channel.isFull) return false;
     const timer = setTimeout(() => {
       this.#lose();
       resume();
     }, this.#patienceMs);
-    this.#road.whenRoom(() => {
+    this.#channel.whenRoom(() => {
       clearTimeout(timer);
       resume();
     });
@@ -131,7 +131,7 @@ export class ExpertsTap implements AnswerEar, CutTaker {
     this.#cut = cut;
     this.#form = form;
     for (let at = start; at < end;) {
-      this.#gathered ??= this.#road.room();
+      this.#gathered ??= this.#channel.room();
       const count = Math.min(end - at, PIECE_BYTES - this.#length);
       this.#gathered.set(bytes.subarray(at, at + count), this.#length);
       this.#length += count;
@@ -143,7 +143,7 @@ export class ExpertsTap implements AnswerEar, CutTaker {
   end(cut: number, description: string): void {
     if (this.#isLost) return;
     this.#send();
-    this.#road.keeper.end(this.key, cut, description);
+    this.#channel.keeper.end(this.key, cut, description);
   }
 
   #send(): void {
@@ -152,13 +152,13 @@ export class ExpertsTap implements AnswerEar, CutTaker {
     const piece = { key: this.key, cut: this.#cut, form: this.#form, bytes: bytes.subarray(0, this.#length) };
     this.#gathered = null;
     this.#length = 0;
-    this.#road.send(piece).catch(() => this.#lose());
+    this.#channel.send(piece).catch(() => this.#lose());
   }
 
   #lose(): void {
     if (this.#isLost) return;
     this.#isLost = true;
     this.#gathered = null;
-    this.#road.keeper.drop(this.key);
+    this.#channel.keeper.drop(this.key);
   }
 }

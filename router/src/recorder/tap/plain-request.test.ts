@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { isPlainQuestion } from './plain-request.ts';
+import { isPlainRequest } from './plain-request.ts';
 import { readRequest } from '../shared/read-request.ts';
 
-const isPlain = (json: string): boolean => isPlainQuestion('generate', Buffer.from(json));
+const isPlain = (json: string): boolean => isPlainRequest('generate', Buffer.from(json));
 
 test('one sample of one prompt of ids needs no look before it is answered', () => {
   for (const json of [

@@ -19,9 +19,9 @@ const spans = new Int32Array(6);
 
 /**
  * Whether a request with ids, of SGLang's or vLLM's own kind, asks for one sample of one prompt that is ids already. Its engine gets it as it is, so nothing has to be
- * known of it before its answer is here. A look at the outside, on the event loop: what it says is read by the trajectory thread.
+ * known of it before its answer is here. A look at the outside, on the event loop: what it says is read by the recorder thread.
  */
-export function isPlainQuestion(dialect: keyof typeof finders, body: Buffer): boolean {
+export function isPlainRequest(dialect: keyof typeof finders, body: Buffer): boolean {
   if (body.length > MAX_BYTES || finders[dialect].find(body, 0, body.length, spans) < 0) return false;
   const ids = spans[IDS]!;
   if (spans[TEXT]! >= 0 || ids < 0 || body[ids] !== OPEN_ARRAY) return false;

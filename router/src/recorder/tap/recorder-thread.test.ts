@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
-import { Ledger } from './recorder-thread.ts';
+import { RecorderThread } from './recorder-thread.ts';
 
 test('turns that end after their thread did are counted', async () => {
   const died = Promise.withResolvers<Error>();
-  const ledger = new Ledger({ dataDir: '/dev/null', store: 'sqlite', tokenizerPath: null }, died.resolve);
+  const thread = new RecorderThread({ dataDir: '/dev/null', store: 'sqlite', tokenizerPath: null }, died.resolve);
   await died.promise;
   const facts = { session: '', group: '', tenant: '', worker: '', model: '', path: '' };
   const asked = { before: '', isProof: false, stale: '', ticket: 0 };
@@ -20,24 +20,24 @@ test('turns that end after their thread did are counted', async () => {
     expertsKey: null,
     facts: { ...facts, ...times },
   };
-  ledger.turnEnded(turn, false);
-  assert.equal(await ledger.turnEnded(turn, true), false);
-  assert.equal(ledger.missed, 2);
+  thread.turnEnded(turn, false);
+  assert.equal(await thread.turnEnded(turn, true), false);
+  assert.equal(thread.missed, 2);
 });
 
 test('the thread starts, answers and ends', async () => {
-  const ledger = new Ledger({ tokenizerPath: null, dataDir: null }, (error) => assert.fail(error));
-  assert.equal(await ledger.ask('close', null), 0);
-  await ledger.close();
-  await assert.rejects(ledger.ask('close', null), /ended/);
+  const thread = new RecorderThread({ tokenizerPath: null, dataDir: null }, (error) => assert.fail(error));
+  assert.equal(await thread.ask('close', null), 0);
+  await thread.close();
+  await assert.rejects(thread.ask('close', null), /ended/);
 });
 
 test('a process that waits for nothing but the thread waits, and ends afterwards', () => {
-  const ledger = new URL('./recorder-thread.ts', import.meta.url).href;
+  const thread = new URL('./recorder-thread.ts', import.meta.url).href;
   const program = `
-    import(${JSON.stringify(ledger)}).then(async ({ Ledger }) => {
-      const ledger = new Ledger({ tokenizerPath: null, dataDir: null }, () => {});
-      console.log((await ledger.ask('storeState', null)).place);
+    import(${JSON.stringify(thread)}).then(async ({ RecorderThread }) => {
+      const thread = new RecorderThread({ tokenizerPath: null, dataDir: null }, () => {});
+      console.log((await thread.ask('storeState', null)).place);
     });`;
   const { stdout, status } = spawnSync(process.execPath, ['-e', program], { encoding: 'utf8' });
   assert.deepEqual([stdout, status], ['memory\n', 0]);

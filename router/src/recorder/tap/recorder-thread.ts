@@ -2,10 +2,10 @@ import { getHeapStatistics } from 'node:v8';
 import { type Answer, type Argument, WorkerThread } from '../../threads/worker-thread.ts';
 import type { CaptureOptions } from '../thread/capture/capture-calls.ts';
 import type { EndedTurn } from '../thread/capture/turn-ends.ts';
-import type { LedgerCalls } from '../thread/recorder-calls.ts';
+import type { RecorderCalls } from '../thread/recorder-calls.ts';
 
-/** What the trajectory thread is started with: plain data, as it crosses over to it. */
-export interface LedgerOptions extends CaptureOptions {
+/** What the recorder thread is started with: plain data, as it crosses over to it. */
+export interface RecorderOptions extends CaptureOptions {
   /** Where turns are kept; null: in memory. */
   readonly dataDir: string | null;
   /** `memory`, `sqlite`, `redis://…`; left out: in the data folder where there is one, else in memory. */
@@ -22,8 +22,8 @@ export interface LedgerOptions extends CaptureOptions {
 export const memoryOf = (pieces: readonly Uint8Array[]): ArrayBuffer[] =>
   pieces.map(({ buffer }) => buffer as ArrayBuffer);
 
-/** The trajectory thread, seen from the event loop. */
-export class Ledger extends WorkerThread<LedgerCalls> {
+/** The recorder thread, seen from the event loop. */
+export class RecorderThread extends WorkerThread<RecorderCalls> {
   /** Turns that the store did not take in the end. */
   lost = 0;
   /** Those that ended after the thread did. */
@@ -31,7 +31,7 @@ export class Ledger extends WorkerThread<LedgerCalls> {
   /** What is asked of engines for the record: those that read it wait for this. null: nothing is. */
   completes: () => Promise<unknown> | null = () => null;
 
-  constructor(options: LedgerOptions, onDeath: (error: Error) => void) {
+  constructor(options: RecorderOptions, onDeath: (error: Error) => void) {
     // A part of what the caches hold are V8's objects: their limits come on top of the heap that Node gives a thread.
     const heapBytes = getHeapStatistics().heap_size_limit + (options.maxBytes ?? 0);
     super('recorder/thread/recorder-in-thread', {
@@ -42,10 +42,10 @@ export class Ledger extends WorkerThread<LedgerCalls> {
   }
 
   /** As `ask`, for those that read the record: what engines are being asked for it is in the answer, if they say it soon. */
-  async read<N extends keyof LedgerCalls>(
+  async read<N extends keyof RecorderCalls>(
     name: N,
-    argument: Argument<LedgerCalls[N]>,
-  ): Promise<Answer<LedgerCalls[N]>> {
+    argument: Argument<RecorderCalls[N]>,
+  ): Promise<Answer<RecorderCalls[N]>> {
     await this.completes();
     return this.ask(name, argument);
   }

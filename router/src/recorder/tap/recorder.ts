@@ -8,9 +8,9 @@ import type { VersionLabels } from '../../fleet/version-labels.ts';
 import { addTrajectoryRoutes } from './routes.ts';
 import { CallRecorder } from './call-recorder.ts';
 import { AnswerCapture, type AnswerCaptureParts } from './answer-capture.ts';
-import { ExpertsRoad, ExpertsTap } from './experts-tap.ts';
+import { ExpertsChannel, ExpertsTap } from './experts-tap.ts';
 import type { EndedTurn } from '../thread/capture/turn-ends.ts';
-import { Ledger } from './recorder-thread.ts';
+import { RecorderThread } from './recorder-thread.ts';
 import { VersionBrackets } from './version-brackets.ts';
 import { defaultMemoryBytes, machineMemory } from '../shared/memory-limit.ts';
 import type { SessionEnd } from '../thread/session-calls.ts';
@@ -62,19 +62,19 @@ const areWanted = ({ store, captureRequired, tokenizerPath, plugin, captureChat 
   store !== undefined || captureRequired || (tokenizerPath !== undefined && (plugin.length > 0 || captureChat));
 
 /** Rejects, in words for the user, when the store can't be had. @returns null: nobody asked for it, so there is no thread */
-export async function startTrajectories(
+export async function startRecorder(
   config: TrajectoryConfig,
   labels: VersionLabels,
   log: Logger,
-): Promise<Trajectories | null> {
-  return areWanted(config) ? Trajectories.start(config, labels, log) : null;
+): Promise<Recorder | null> {
+  return areWanted(config) ? Recorder.start(config, labels, log) : null;
 }
 
-/** Trajectories, seen from the event loop: the thread that keeps them, and how its store is. */
-export class Trajectories {
-  readonly ledger: Ledger;
+/** Records the tokens of sessions. This is its part on the event loop: it starts the recorder thread and knows the state of its store. */
+export class Recorder {
+  readonly thread: RecorderThread;
   readonly versions: VersionBrackets;
-  readonly #road: ExpertsRoad;
+  readonly #channel: ExpertsChannel;
   /** Records chats that come in other words than those of OpenAI's chat completions. */
   readonly calls: CallRecorder;
   readonly #storedFirst: StoredFirst;
@@ -108,7 +108,7 @@ export class Trajectories {
     this.#storedFirst = new StoredFirst(log);
     this.#waits = config.storeWait !== 'off';
     this.isRequired = config.captureRequired;
-    this.ledger = new Ledger(
+    this.thread = new RecorderThread(
       {
         ...tokens,
         dataDir,
@@ -120,31 +120,31 @@ export class Trajectories {
       },
       (error) => {
         this.#isDead = true;
-        log.error({ error: error.message }, 'the trajectory thread ended: nothing more is captured');
+        log.error({ error: error.message }, 'the recorder thread ended: nothing more is captured');
       },
     );
-    this.versions = new VersionBrackets(labels, this.ledger);
-    this.ledger.completes = () => this.versions.settled();
-    this.#road = new ExpertsRoad({
-      take: (piece) => this.ledger.ask('expertsPiece', piece),
-      end: (key, cut, description) => this.ledger.tell('expertsEnd', { key, cut, description }),
-      drop: (key) => this.ledger.tell('expertsDrop', key),
+    this.versions = new VersionBrackets(labels, this.thread);
+    this.thread.completes = () => this.versions.settled();
+    this.#channel = new ExpertsChannel({
+      take: (piece) => this.thread.ask('expertsPiece', piece),
+      end: (key, cut, description) => this.thread.tell('expertsEnd', { key, cut, description }),
+      drop: (key) => this.thread.tell('expertsDrop', key),
     });
     this.sessionEnds = endedSessions((end) => this.#sessionEnded(end), config.sessionHeaders);
     const { sessionHeaders } = config;
-    const { ledger, versions } = this;
-    this.calls = new CallRecorder({ ledger, versions, refusal: () => this.refusal, sessionHeaders, log });
+    const { thread, versions } = this;
+    this.calls = new CallRecorder({ thread, versions, refusal: () => this.refusal, sessionHeaders, log });
     this.#timer = setInterval(() => void this.#look(), LOOK_MS).unref();
   }
 
   /** Rejects, in words for the user, when the store can't be had. */
-  static async start(config: TrajectoryConfig, labels: VersionLabels, log: Logger): Promise<Trajectories> {
-    const started = new Trajectories(config, labels, log);
+  static async start(config: TrajectoryConfig, labels: VersionLabels, log: Logger): Promise<Recorder> {
+    const started = new Recorder(config, labels, log);
     try {
-      started.#state = await started.ledger.ask('storeState', null);
+      started.#state = await started.thread.ask('storeState', null);
     } catch (error) {
       clearInterval(started.#timer);
-      await started.ledger.close();
+      await started.thread.close();
       throw new Error(`trajectories can't be kept: ${(error as Error).message}`, { cause: error });
     }
     const { place } = started.#state;
@@ -156,7 +156,7 @@ export class Trajectories {
 
   /** Listens to an answer and hands over what it says. Its routed experts are taken out of it and kept by the thread. */
   captureAnswer(parts: AnswerCaptureParts): AnswerCapture {
-    return new AnswerCapture(parts, new ExpertsTap(this.#road, parts.tap), this.#storedFirst);
+    return new AnswerCapture(parts, new ExpertsTap(this.#channel, parts.tap), this.#storedFirst);
   }
 
   /** Whether ends of answers wait until their turns are in the store. Memory is gone with the router: nothing is to be waited for. */
@@ -166,22 +166,22 @@ export class Trajectories {
 
   /** @returns whether the turn is in the store, once that is known; null: nothing has to wait for it */
   turnEnded(turn: EndedTurn): Promise<boolean> | null {
-    return this.ledger.turnEnded(turn, this.storesFirst);
+    return this.thread.turnEnded(turn, this.storesFirst);
   }
 
   /** Records the end of a session. @returns how many sessions of that name are on record */
   end(end: SessionEnd): Promise<number> {
-    return this.ledger.ask('sessionEnded', end);
+    return this.thread.ask('sessionEnded', end);
   }
 
   /** Removes a chat session. @returns whether there was one */
   remove(session: string, tenant: string): Promise<boolean> {
-    return this.ledger.ask('chatRemove', { session, tenant });
+    return this.thread.ask('chatRemove', { session, tenant });
   }
 
   /** What captures, what answers `/trajectories`, and what ends the thread after the last exchange. */
   get plugins(): readonly Plugin[] {
-    const routes: Plugin['routes'] = ({ forClients }) => addTrajectoryRoutes(forClients, this.ledger);
+    const routes: Plugin['routes'] = ({ forClients }) => addTrajectoryRoutes(forClients, this.thread);
     // A list of millions of turns, after an export, takes the thread minutes.
     const own: Plugin = {
       name: 'trajectories',
@@ -196,7 +196,7 @@ export class Trajectories {
   /** As of about a second ago. */
   get state(): StoreState & { readonly sentEarly: number } {
     const { sentEarly } = this.#storedFirst;
-    return { ...this.#state, dropped: this.#state.dropped + this.ledger.missed, sentEarly };
+    return { ...this.#state, dropped: this.#state.dropped + this.thread.missed, sentEarly };
   }
 
   /** With `--capture-required`, what is said to a request that would be captured, while that can't be had. null: go on. */
@@ -211,8 +211,8 @@ export class Trajectories {
     clearInterval(this.#timer);
     await this.versions.settled();
     await this.#look();
-    await this.ledger.close();
-    const { lost } = this.ledger;
+    await this.thread.close();
+    const { lost } = this.thread;
     const { lastError: error, place: store } = this.#state;
     if (lost > 0) this.#log.error({ lost, error, store }, 'trajectory store is failing: the last turns are lost');
   }
@@ -231,7 +231,7 @@ export class Trajectories {
     if (this.#isDead) return;
     const wasFailing = this.#state.isFailing;
     try {
-      this.#state = await this.ledger.ask('storeState', null);
+      this.#state = await this.thread.ask('storeState', null);
     } catch {
       // It has ended: said already.
       return;

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Exchange } from '../../exchange.ts';
 import { formatNames, formats } from '../shared/export-formats.ts';
 import type { ExportOrder } from '../thread/export/export-calls.ts';
-import type { Ledger } from './recorder-thread.ts';
+import type { RecorderThread } from './recorder-thread.ts';
 import { readSince } from './since.ts';
 
 const page = {
@@ -46,7 +46,7 @@ function said<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], und
  * `/trajectories`: what was captured. Where clients have keys each sees, and removes, its own; an admin key is for all of
  * them, and `?tenant=` for those of one.
  */
-export function addTrajectoryRoutes(app: Hono, ledger: Ledger): void {
+export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
   const routes = app as unknown as Hono<Env>;
 
   /** @returns whose trajectories this is about; undefined: everybody's */
@@ -68,7 +68,7 @@ export function addTrajectoryRoutes(app: Hono, ledger: Ledger): void {
     const { min_reward: minReward, max_reward: maxReward, ...marks } = rest;
     const query = said({ ...marks, minReward, maxReward, sinceMs, tenant: tenantFor(c, whose) });
     if (format === undefined)
-      return sendJson(c, await ledger.read('sessionsJson', { ...query, ...said({ after }), limit }));
+      return sendJson(c, await thread.read('sessionsJson', { ...query, ...said({ after }), limit }));
     if (c.req.query('limit') !== undefined || after !== undefined) {
       const error = 'An export is whole: "limit" and "after" are for lists, without "format".';
       return c.json({ error, code: 'bad_request' }, 400);
@@ -80,7 +80,7 @@ export function addTrajectoryRoutes(app: Hono, ledger: Ledger): void {
     };
     // Hono throws the body away, and nobody would end what makes it.
     if (c.req.method === 'HEAD') return c.body(null, 200, fields);
-    const bytes = await exportStream(ledger, { format, query });
+    const bytes = await exportStream(thread, { format, query });
     if (bytes === null) return c.json({ error: 'Too many exports at once', code: 'overloaded' }, 503);
     return c.body(bytes, 200, fields);
   });
@@ -89,7 +89,7 @@ export function addTrajectoryRoutes(app: Hono, ledger: Ledger): void {
     const asked = justTenant.safeParse(c.req.query());
     if (!asked.success) return wrong(c, asked.error);
     const question = { session, ...said({ tenant: tenantFor(c, asked.data.tenant) }) };
-    const bytes = await ledger.read('metricsJson', question);
+    const bytes = await thread.read('metricsJson', question);
     return bytes === null ? unknown(c, session) : sendJson(c, bytes);
   };
 
@@ -101,7 +101,7 @@ export function addTrajectoryRoutes(app: Hono, ledger: Ledger): void {
     if (!asked.success) return wrong(c, asked.error);
     const { limit, after, tenant: whose } = asked.data;
     const question = { session, limit, ...said({ after, tenant: tenantFor(c, whose) }) };
-    const bytes = await ledger.read('turnsJson', question);
+    const bytes = await thread.read('turnsJson', question);
     return bytes === null ? unknown(c, session) : sendJson(c, bytes);
   });
 
@@ -110,23 +110,23 @@ export function addTrajectoryRoutes(app: Hono, ledger: Ledger): void {
     if (!asked.success) return wrong(c, asked.error);
     const session = c.req.param('session');
     const question = { session, ...said({ tenant: tenantFor(c, asked.data.tenant) }) };
-    const removed = await ledger.ask('removeSession', question);
+    const removed = await thread.ask('removeSession', question);
     return removed === 0 ? unknown(c, session) : c.json({ session, removed });
   });
 }
 
 /** The next piece is made when the last one is on its way. null: there are too many exports already. */
-async function exportStream(ledger: Ledger, order: ExportOrder): Promise<ReadableStream<Uint8Array> | null> {
-  const id = await ledger.read('exportBegin', order);
+async function exportStream(thread: RecorderThread, order: ExportOrder): Promise<ReadableStream<Uint8Array> | null> {
+  const id = await thread.read('exportBegin', order);
   if (id === null) return null;
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        const bytes = await ledger.ask('exportNext', id);
+        const bytes = await thread.ask('exportNext', id);
         if (bytes === null) controller.close();
         else controller.enqueue(bytes);
       },
-      cancel: () => ledger.tell('exportEnd', id),
+      cancel: () => thread.tell('exportEnd', id),
     },
     { highWaterMark: 0 },
   );

@@ -2,7 +2,7 @@ import type { ExchangeView as Exchange } from '../../phases/exchange-view.ts';
 import type { Label } from '../../fleet/engine-label.ts';
 import type { VersionLabels } from '../../fleet/version-labels.ts';
 import type { Worker } from '../../fleet/worker.ts';
-import type { Ledger } from './recorder-thread.ts';
+import type { RecorderThread } from './recorder-thread.ts';
 import type { AskedVersion } from '../thread/version-spans.ts';
 
 /** So long whoever reads the record waits for what engines are asked for it. */
@@ -26,13 +26,13 @@ const NOTHING_KNOWN: AskedVersion = { before: '', isProof: false, stale: '', tic
  */
 export class VersionBrackets {
   readonly #labels: VersionLabels;
-  readonly #ledger: Ledger;
+  readonly #thread: RecorderThread;
   readonly #open = new Set<Promise<void>>();
   #tickets = 0;
 
-  constructor(labels: VersionLabels, ledger: Ledger) {
+  constructor(labels: VersionLabels, thread: RecorderThread) {
     this.#labels = labels;
-    this.#ledger = ledger;
+    this.#thread = thread;
   }
 
   /**
@@ -100,7 +100,7 @@ export class VersionBrackets {
       return label?.isProof === true && after?.isProof === true && after.updates === label.updates;
     });
     const version = isProof && name !== '' && name === commonName(before) ? name : null;
-    this.#ledger.tell('versionLearned', { ticket, version, after: name });
+    this.#thread.tell('versionLearned', { ticket, version, after: name });
   }
 }
 

@@ -29,7 +29,7 @@ interface CallParts {
 
 const NO_TOKENS = { ids: new Int32Array(0), logprobs: new Float64Array(0), mask: new Uint8Array(0) };
 
-/** What the trajectory thread does with chats that come in other words than those of OpenAI's chat completions. */
+/** What the recorder thread does with chats that come in other words than those of OpenAI's chat completions. */
 export function callCalls({ capture, settled, writer, keepsBodies }: CallParts) {
   const ids = new TurnIds();
   /** Calls become turns in their order. */

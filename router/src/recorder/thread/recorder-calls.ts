@@ -4,7 +4,7 @@ import { ExpertsFiles } from './capture/experts-files.ts';
 import type { ExpertsPiece } from '../tap/experts-tap.ts';
 import { chatCalls } from './chat/chat-calls.ts';
 import { exportCalls } from './export/export-calls.ts';
-import type { LedgerOptions } from '../tap/recorder-thread.ts';
+import type { RecorderOptions } from '../tap/recorder-thread.ts';
 import { defaultMemoryBytes } from '../shared/memory-limit.ts';
 import { openStore } from './store/open.ts';
 import { sessionCalls } from './session-calls.ts';
@@ -14,8 +14,8 @@ import { filesOf } from './store/store.ts';
 import { TurnWriter } from './store/writer.ts';
 import type { SessionName } from '../shared/turn.ts';
 
-/** Everything that the trajectory thread can be asked for. */
-export async function ledgerCalls(options: LedgerOptions) {
+/** Everything that the recorder thread can be asked for. */
+export async function recorderCalls(options: RecorderOptions) {
   const { dataDir, store = null, storeMemoryBytes = defaultMemoryBytes(), storeMaxAgeSecs = 0 } = options;
   const place = { store, dataDir, memoryBytes: storeMemoryBytes, syncs: options.syncsStore === true };
   const writer = new TurnWriter(await openStore(place));
@@ -81,4 +81,4 @@ export async function ledgerCalls(options: LedgerOptions) {
   };
 }
 
-export type LedgerCalls = Awaited<ReturnType<typeof ledgerCalls>>;
+export type RecorderCalls = Awaited<ReturnType<typeof recorderCalls>>;

@@ -1,7 +1,7 @@
 import { type Transferable, parentPort, workerData } from 'node:worker_threads';
 import { serveCalls } from '../../threads/serve-calls.ts';
-import { ledgerCalls } from './recorder-calls.ts';
-import type { LedgerOptions } from '../tap/recorder-thread.ts';
+import { recorderCalls } from './recorder-calls.ts';
+import type { RecorderOptions } from '../tap/recorder-thread.ts';
 
 /** Less is copied: the answers of other calls may be in memory that the store keeps. */
 const LARGE_BYTES = 1_048_576;
@@ -13,5 +13,5 @@ function bodyIn(value: unknown): Transferable[] {
   return isLarge ? [body.buffer as ArrayBuffer] : [];
 }
 
-/** The program of the trajectory thread: tokenizer, token tree and store block here, and nowhere else. */
-serveCalls(parentPort!, await ledgerCalls(workerData as LedgerOptions), bodyIn);
+/** The program of the recorder thread: tokenizer, token tree and store block here, and nowhere else. */
+serveCalls(parentPort!, await recorderCalls(workerData as RecorderOptions), bodyIn);

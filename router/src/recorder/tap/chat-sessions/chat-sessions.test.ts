@@ -6,11 +6,11 @@ import type { Worker } from '../../../fleet/worker.ts';
 import { MAX_ANSWER_BYTES } from '../answer-tap.ts';
 import type { ChatOpened } from '../../thread/chat/chat-calls.ts';
 import { AnswerCapture, type AnswerCaptureParts } from '../answer-capture.ts';
-import { ExpertsRoad, ExpertsTap } from '../experts-tap.ts';
+import { ExpertsChannel, ExpertsTap } from '../experts-tap.ts';
 import { StoredFirst } from '../stored-first.ts';
-import type { Trajectories } from '../recorder.ts';
+import type { Recorder } from '../recorder.ts';
 import type { ResponseHead } from '../../../wire/response-head.ts';
-import type { SameTokens } from '../tokenizer-check/tokenizer-check.ts';
+import type { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
 import { ChatSessions } from './chat-sessions.ts';
 
 const PATH = '/v1/chat/completions';
@@ -29,14 +29,14 @@ function scene(open: () => Promise<ChatOpened>, settings: { isRequired?: boolean
   const { isRequired = false, engine = 'sglang' } = settings;
   const told: string[] = [];
   const lines: string[] = [];
-  const ledger = {
+  const thread = {
     ask: open,
     tell: (name: string) => void told.push(name),
   };
-  const road = new ExpertsRoad({ take: () => Promise.resolve(), end: () => {}, drop: () => {} });
+  const channel = new ExpertsChannel({ take: () => Promise.resolve(), end: () => {}, drop: () => {} });
   const storedFirst = new StoredFirst(pino({ level: 'silent' }));
-  const trajectories = {
-    ledger,
+  const recorder = {
+    thread,
     refusal: null,
     isRequired,
     versions: {
@@ -45,13 +45,13 @@ function scene(open: () => Promise<ChatOpened>, settings: { isRequired?: boolean
       complete: () => {},
     },
     captureAnswer: (parts: AnswerCaptureParts) =>
-      new AnswerCapture(parts, new ExpertsTap(road, parts.tap), storedFirst),
+      new AnswerCapture(parts, new ExpertsTap(channel, parts.tap), storedFirst),
   };
   const sessions = new ChatSessions(
     { equality: 'strict', forward: 'ids', engine, verify: false, request: {}, samples: 'ends' },
     {
-      trajectories: trajectories as unknown as Trajectories,
-      sameTokens: {} as unknown as SameTokens,
+      recorder: recorder as unknown as Recorder,
+      tokenizerCheck: {} as unknown as TokenizerCheck,
       captureChat: true,
       sessionHeaders: ['x-session-id'],
       log: pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) }),

@@ -27,12 +27,12 @@ import { FromCompletion } from '../../shared/from-completion.ts';
 import type { RequestDefaults } from '../../thread/chat/request-defaults.ts';
 import type { SampleEnds } from '../../thread/chat/sample-ends.ts';
 import { noSuchSession } from '../../shared/session-id.ts';
-import { type Ledger, memoryOf } from '../recorder-thread.ts';
-import type { Trajectories } from '../recorder.ts';
+import { type RecorderThread, memoryOf } from '../recorder-thread.ts';
+import type { Recorder } from '../recorder.ts';
 import { timesOf } from '../../shared/turn.ts';
 import type { Bracket } from '../version-brackets.ts';
 import type { ResponseHead } from '../../../wire/response-head.ts';
-import type { SameTokens } from '../tokenizer-check/tokenizer-check.ts';
+import type { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
 import { maxModelLen } from './model-length.ts';
 import { inSession } from './session-path.ts';
 
@@ -47,8 +47,8 @@ export interface ChatSessionsOptions {
 
 /** What a session looks at, beside its plugin's options. */
 export interface ChatSurroundings {
-  readonly trajectories: Trajectories;
-  readonly sameTokens: SameTokens;
+  readonly recorder: Recorder;
+  readonly tokenizerCheck: TokenizerCheck;
   /** Plain chats that carry a session key are sessions too (`--capture-chat`). */
   readonly captureChat: boolean;
   readonly sessionHeaders: readonly string[];
@@ -83,7 +83,7 @@ export class ChatSessions implements PluginPhases {
   unkept = 0;
   readonly #options: ChatSessionsOptions;
   readonly #around: ChatSurroundings;
-  readonly #ledger: Ledger;
+  readonly #thread: RecorderThread;
   /** Sessions by the path that was asked for. */
   readonly #inPath = new WeakMap<Exchange, string>();
   readonly #following = new WeakMap<Exchange, Following>();
@@ -93,7 +93,7 @@ export class ChatSessions implements PluginPhases {
   constructor(options: ChatSessionsOptions, around: ChatSurroundings) {
     this.#options = options;
     this.#around = around;
-    this.#ledger = around.trajectories.ledger;
+    this.#thread = around.recorder.thread;
   }
 
   retarget(x: Exchange): void {
@@ -118,7 +118,7 @@ export class ChatSessions implements PluginPhases {
     const session = this.#inPath.get(x);
     // Anything else is passed on whoever's it is, as by miles' session server.
     if (session === undefined || !isChat(x)) return null;
-    const isKnown = await this.#ledger.ask('chatKnown', { session, tenant: x.tenant });
+    const isKnown = await this.#thread.ask('chatKnown', { session, tenant: x.tenant });
     if (isKnown) return null;
     throw new Refused(new RouterError('session_not_found', noSuchSession(session)));
   }
@@ -136,10 +136,10 @@ export class ChatSessions implements PluginPhases {
     const { id } = following;
     const call = { id, session, tenant, key, body };
     // A thread that has ended has said so, and knows of no repeated call.
-    const known = await this.#ledger.ask('chatRepeat', call, [body.buffer]).catch(() => null);
+    const known = await this.#thread.ask('chatRepeat', call, [body.buffer]).catch(() => null);
     if (known === null) {
       // Its client left in the meantime, and nobody will close it.
-      if (x.outcome !== null) this.#ledger.tell('chatDrop', id);
+      if (x.outcome !== null) this.#thread.tell('chatDrop', id);
       else this.#following.set(x, following);
       return null;
     }
@@ -154,7 +154,7 @@ export class ChatSessions implements PluginPhases {
     try {
       return await this.#bodyFor(x, body, worker);
     } catch (error) {
-      const mustBeKept = this.#inPath.has(x) || this.#around.trajectories.isRequired;
+      const mustBeKept = this.#inPath.has(x) || this.#around.recorder.isRequired;
       if (mustBeKept || (error instanceof Refused && !(error instanceof NotForRecord))) throw error;
       // Being captured is no reason for a plain chat to fail. Where the thread has ended it needs nothing of that either.
       const following = this.#following.get(x);
@@ -165,15 +165,15 @@ export class ChatSessions implements PluginPhases {
   }
 
   async #bodyFor(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
-    const { trajectories, sameTokens } = this.#around;
-    const { refusal } = trajectories;
+    const { recorder, tokenizerCheck } = this.#around;
+    const { refusal } = recorder;
     if (refusal !== null) throw new Refused(refusal);
     if (body.length > MAX_BODY_BYTES) {
       const message = `A chat request in a session may have at most ${MAX_BODY_BYTES} bytes.`;
       throw new NotForRecord(new RouterError('payload_too_large', message));
     }
     const engine = this.#kindOf(worker);
-    if (this.#options.verify && this.#options.forward === 'ids') await sameTokens.check(worker);
+    if (this.#options.verify && this.#options.forward === 'ids') await tokenizerCheck.check(worker);
     // Its client left in the meantime: it has been finished, and nobody would take it out of what is followed.
     if (x.outcome !== null) return body;
     let following = this.#following.get(x);
@@ -194,9 +194,9 @@ export class ChatSessions implements PluginPhases {
       key: keyOf(x),
       isInPath: this.#inPath.has(x),
     };
-    const opened = await this.#ledger.ask('chatOpen', call, copy === null ? [] : [copy.buffer]);
+    const opened = await this.#thread.ask('chatOpen', call, copy === null ? [] : [copy.buffer]);
     // Its client left in the meantime, and nobody will close it.
-    if (x.outcome !== null) this.#ledger.tell('chatDrop', following.id);
+    if (x.outcome !== null) this.#thread.tell('chatDrop', following.id);
     if (opened.problem !== null) {
       const code = opened.isGone === true ? 'session_not_found' : 'bad_request';
       throw new NotForRecord(new RouterError(code, opened.problem));
@@ -210,14 +210,14 @@ export class ChatSessions implements PluginPhases {
     x.engineTarget = query < 0 ? opened.path : opened.path + x.head.target.slice(query);
     // SGLang names versions in whole answers.
     following.isUnnamed = engine !== 'sglang' || opened.isStream;
-    following.bracket = trajectories.versions.begin(x, worker, following.isUnnamed);
+    following.bracket = recorder.versions.begin(x, worker, following.isUnnamed);
     return bufferOf(opened.body);
   }
 
   hearAnswer(x: Exchange, head: ResponseHead): AnswerEar | null {
     const following = this.#following.get(x);
     if (following === undefined || following.opened === null || head.status !== 200) return null;
-    following.capture = this.#around.trajectories.captureAnswer({
+    following.capture = this.#around.recorder.captureAnswer({
       tap: new AnswerTap(head.isEventStream, true, false),
       choices: following.opened.choices,
       hasMore: true,
@@ -234,13 +234,13 @@ export class ChatSessions implements PluginPhases {
     const facts = {
       group,
       worker: worker?.url ?? '',
-      asked: this.#around.trajectories.versions.asked(bracket, isUnnamed),
+      asked: this.#around.recorder.versions.asked(bracket, isUnnamed),
       ...timesOf(x, tap.isStream),
     };
     const answer = tap.take(isLast);
-    const isAwaited = this.#around.trajectories.storesFirst;
+    const isAwaited = this.#around.recorder.storesFirst;
     const call = { id, isStream: tap.isStream, isLast, answer, facts, expertsKey, isAwaited };
-    const closed = this.#ledger.ask('chatClose', call, memoryOf(answer));
+    const closed = this.#thread.ask('chatClose', call, memoryOf(answer));
     following.closed = closed;
     const stored = closed.then(
       ({ problem, isStored }) => {
@@ -249,7 +249,7 @@ export class ChatSessions implements PluginPhases {
       },
       () => {
         // A thread that has ended has said so itself.
-        this.#ledger.missed++;
+        this.#thread.missed++;
         return false;
       },
     );
@@ -276,7 +276,7 @@ export class ChatSessions implements PluginPhases {
     const { isStream, begun, form, wishes } = asked;
     if (beginning.length <= LARGE_BYTES) return clientBeginning(beginning, isStream, { form, wishes }, begun);
     const copy = await copied(beginning);
-    const made = await this.#ledger.ask('chatClientBeginning', { ...asked, body: copy }, [copy.buffer]);
+    const made = await this.#thread.ask('chatClientBeginning', { ...asked, body: copy }, [copy.buffer]);
     return { bytes: bufferOf(made.body), begun: made.begun };
   }
 
@@ -309,14 +309,14 @@ export class ChatSessions implements PluginPhases {
 
   async #largeCopy(answer: Buffer, { form, wishes }: Asked): Promise<ClientCopy> {
     const copy = await copied(answer);
-    const { body, hasIds } = await this.#ledger.ask('chatClientCopy', { form, wishes, body: copy }, [copy.buffer]);
+    const { body, hasIds } = await this.#thread.ask('chatClientCopy', { form, wishes, body: copy }, [copy.buffer]);
     return { bytes: bufferOf(body), hasIds };
   }
 
   async #largeEvent(following: Following, { form, wishes }: Asked, event: Buffer): Promise<Buffer> {
     const copy = await copied(event);
     const call = { form, wishes, begun: following.fromCompletion?.begun ?? [], body: copy };
-    const { body, begun } = await this.#ledger.ask('chatClientEvent', call, [copy.buffer]);
+    const { body, begun } = await this.#thread.ask('chatClientEvent', call, [copy.buffer]);
     if (form === 'completion') following.fromCompletion = new FromCompletion(wishes, begun);
     return bufferOf(body);
   }
@@ -338,12 +338,12 @@ export class ChatSessions implements PluginPhases {
       if (tap.isTooLarge) this.#unkept(`it has more than ${MAX_ANSWER_BYTES} bytes`, x.worker?.url ?? '');
       // Of a stream that broke off, what came was sampled nevertheless.
       const isHandedOver = capture.end(!tap.isTooLarge && (tap.isStream || x.outcome === 'complete'));
-      this.#around.trajectories.versions.complete(x, following.bracket, following.closed);
+      this.#around.recorder.versions.complete(x, following.bracket, following.closed);
       if (isHandedOver) return;
     }
-    this.#ledger.tell('chatDrop', id);
+    this.#thread.tell('chatDrop', id);
     const expertsKey = capture?.expertsKey ?? null;
-    if (expertsKey !== null) this.#ledger.tell('expertsDrop', expertsKey);
+    if (expertsKey !== null) this.#thread.tell('expertsDrop', expertsKey);
   }
 
   #unkept(problem: string, worker: string): void {

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
-import type { Trajectories } from '../recorder.ts';
+import type { Recorder } from '../recorder.ts';
 import type { PluginDefinition } from '../../../plugins/definition.ts';
-import { SameTokens } from '../tokenizer-check/tokenizer-check.ts';
+import { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
 import { ChatSessions, type ChatSessionsOptions } from './chat-sessions.ts';
 import { addMetrics } from './metrics.ts';
 import { addRoutes } from './routes.ts';
@@ -32,26 +32,26 @@ const options = z.strictObject({
 });
 
 /** Chats with exact tokens: see docs/guides/chat-sessions.md. */
-export const chatSessions = (trajectories: Trajectories | null): PluginDefinition<ChatSessionsOptions> => ({
+export const chatSessions = (recorder: Recorder | null): PluginDefinition<ChatSessionsOptions> => ({
   name: 'chat-sessions',
   options,
   async create(own, { config, fleet, log, metrics }) {
-    if (config.tokenizerPath === undefined || trajectories === null) {
+    if (config.tokenizerPath === undefined || recorder === null) {
       throw new Error("it needs the model's tokenizer: --tokenizer-path");
     }
-    const { ledger } = trajectories;
-    await ledger.ask('loadTokenizer', null);
+    const { thread } = recorder;
+    await thread.ask('loadTokenizer', null);
     log.info(
       { maxBytes: config.storeMemoryBytes ?? defaultMemoryBytes() },
       'memory limit of chat sessions; evicted sessions are read from the store when they continue',
     );
-    await ledger.ask('chatBegin', { equality: own.equality, request: own.request, samples: own.samples });
+    await thread.ask('chatBegin', { equality: own.equality, request: own.request, samples: own.samples });
     const { captureChat, sessionHeaders } = config;
-    const sameTokens = new SameTokens((text) => ledger.ask('encodeText', text), log);
-    if (own.verify && own.forward === 'ids') sameTokens.watch(fleet);
-    const sessions = new ChatSessions(own, { trajectories, sameTokens, captureChat, sessionHeaders, log });
-    trajectories.calls.record((x) => sessions.isInSession(x));
-    addMetrics(metrics, ledger, sessions);
+    const tokenizerCheck = new TokenizerCheck((text) => thread.ask('encodeText', text), log);
+    if (own.verify && own.forward === 'ids') tokenizerCheck.watch(fleet);
+    const sessions = new ChatSessions(own, { recorder, tokenizerCheck, captureChat, sessionHeaders, log });
+    recorder.calls.record((x) => sessions.isInSession(x));
+    addMetrics(metrics, thread, sessions);
     return {
       retarget: (x) => sessions.retarget(x),
       appliesTo: (x) => sessions.appliesTo(x),
@@ -64,10 +64,10 @@ export const chatSessions = (trajectories: Trajectories | null): PluginDefinitio
       responseEvent: (x, event) => sessions.responseEvent(x, event),
       responseBody: (x, body) => sessions.responseBody(x, body),
       finished: (x) => sessions.finished(x),
-      routes: ({ forClients }) => addRoutes(forClients, ledger),
+      routes: ({ forClients }) => addRoutes(forClients, thread),
       // Texts of megabytes, and many of them at once, wait for one thread.
       timeoutMs: 600_000,
-      close: () => sameTokens.close(),
+      close: () => tokenizerCheck.close(),
     };
   },
 });

@@ -1,9 +1,9 @@
 import type { ChatStats } from '../../thread/chat/keep-answer.ts';
-import type { Ledger } from '../recorder-thread.ts';
+import type { RecorderThread } from '../recorder-thread.ts';
 import type { PluginMetrics } from '../../../plugins/plugin-metrics.ts';
 import type { ChatSessions } from './chat-sessions.ts';
 
-/** Name and help by the count of the trajectory thread. */
+/** Name and help by the count of the recorder thread. */
 export const chatMetrics = {
   turns: ['turnout_chat_turns_total', 'Captured turns of chat sessions.'],
   drifted: [
@@ -19,12 +19,12 @@ export const chatMetrics = {
   unread: ['turnout_chat_unread_sessions_total', 'Sessions whose earlier turns could not be read from the store.'],
 } as const satisfies Partial<Record<keyof ChatStats, readonly [name: string, help: string]>>;
 
-/** The counts of the trajectory thread, read when somebody asks for the page. */
-export function addMetrics(metrics: PluginMetrics, ledger: Ledger, sessions: ChatSessions): void {
+/** The counts of the recorder thread, read when somebody asks for the page. */
+export function addMetrics(metrics: PluginMetrics, thread: RecorderThread, sessions: ChatSessions): void {
   let reading: Promise<ChatStats> | null = null;
   // One question for the whole page.
   const stats = (): Promise<ChatStats> => {
-    reading ??= ledger.ask('chatStats', null).finally(() => {
+    reading ??= thread.ask('chatStats', null).finally(() => {
       reading = null;
     });
     return reading;

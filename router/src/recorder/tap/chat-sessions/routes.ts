@@ -3,10 +3,10 @@ import type { Exchange } from '../../../exchange.ts';
 import { newSessionId, noSuchSession } from '../../shared/session-id.ts';
 import type { ChatName } from '../../thread/chat/chat-calls.ts';
 import type { SamplesWish } from '../../thread/chat/samples.ts';
-import type { Ledger } from '../recorder-thread.ts';
+import type { RecorderThread } from '../recorder-thread.ts';
 
 /** Sessions themselves, in the form of miles' session server. Their end is among the router's own: `DELETE /sessions/{id}`. */
-export function addRoutes(app: Hono, ledger: Ledger): void {
+export function addRoutes(app: Hono, thread: RecorderThread): void {
   const nameOf = (c: Context): ChatName => ({
     session: c.req.param('id') ?? '',
     tenant: (c.env as { exchange?: Exchange } | undefined)?.exchange?.tenant ?? '',
@@ -14,7 +14,7 @@ export function addRoutes(app: Hono, ledger: Ledger): void {
   /** @returns what is said where there is no such session; null: there is */
   const missing = async (c: Context): Promise<Response | null> => {
     const name = nameOf(c);
-    if (await ledger.ask('chatKnown', name)) return null;
+    if (await thread.ask('chatKnown', name)) return null;
     return c.json({ error: noSuchSession(name.session), code: 'session_not_found' }, 404, {
       'x-turnout-error': 'session_not_found',
     });
@@ -26,7 +26,7 @@ export function addRoutes(app: Hono, ledger: Ledger): void {
   app.get('/sessions/:id{.+}', async (c) => {
     const refusal = await missing(c);
     if (refusal !== null) return refusal;
-    const bytes = await ledger.ask('chatRecords', nameOf(c));
+    const bytes = await thread.ask('chatRecords', nameOf(c));
     return c.body(Buffer.from(bytes), 200, { 'content-type': 'application/json' });
   });
 
@@ -35,7 +35,7 @@ export function addRoutes(app: Hono, ledger: Ledger): void {
     if (refusal !== null) return refusal;
     const wish = readWish(await c.req.text());
     if (typeof wish === 'string') return c.json({ error: wish, code: 'bad_request' }, 400);
-    const bytes = await ledger.read('chatSamples', { ...nameOf(c), ...wish });
+    const bytes = await thread.read('chatSamples', { ...nameOf(c), ...wish });
     // miles' drivers show the text as it is.
     if (typeof bytes === 'string') return c.text(bytes, 422);
     return c.body(Buffer.from(bytes), 200, { 'content-type': 'application/octet-stream' });

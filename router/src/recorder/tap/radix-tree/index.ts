@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { machineMemory } from '../../shared/memory-limit.ts';
-import type { Trajectories } from '../recorder.ts';
+import type { Recorder } from '../recorder.ts';
 import type { PluginDefinition } from '../../../plugins/definition.ts';
-import { SameTokens } from '../tokenizer-check/tokenizer-check.ts';
+import { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
 import { LossWatch } from './loss-watch.ts';
 import { addRoutes } from './routes.ts';
 import { addMetrics } from './metrics.ts';
@@ -15,39 +15,39 @@ const options = z.strictObject({
 });
 
 /** The radix tree of tokens: see docs/guides/exact-tokens.md. */
-export const radixTree = (trajectories: Trajectories | null): PluginDefinition<RadixTreeOptions> => ({
+export const radixTree = (recorder: Recorder | null): PluginDefinition<RadixTreeOptions> => ({
   name: 'radix-tree',
   options,
   async create(own, { config, fleet, log, metrics }) {
-    if (config.tokenizerPath === undefined || trajectories === null) {
+    if (config.tokenizerPath === undefined || recorder === null) {
       throw new Error("it needs the model's tokenizer: --tokenizer-path");
     }
-    const { ledger } = trajectories;
-    const kind = await ledger.ask('loadTokenizer', null);
+    const { thread } = recorder;
+    const kind = await thread.ask('loadTokenizer', null);
     log.info({ tokenizer: config.tokenizerPath, kind }, 'tokenizer loaded');
     const { bytes, from } = machineMemory();
-    const limit = { maxBytes: trajectories.treeBytes, maxNodes: config.radixMaxCacheSize ?? null };
+    const limit = { maxBytes: recorder.treeBytes, maxNodes: config.radixMaxCacheSize ?? null };
     log.info({ ...limit, memoryBytes: bytes, memoryFrom: from }, 'memory limit of the token trees');
-    const sameTokens = new SameTokens((text) => ledger.ask('encodeText', text), log);
-    if (own.verify) sameTokens.watch(fleet);
+    const tokenizerCheck = new TokenizerCheck((text) => thread.ask('encodeText', text), log);
+    if (own.verify) tokenizerCheck.watch(fleet);
     const { sessionHeaders } = config;
     const isTinkerServed = config.tinker;
-    const tree = new RadixTree(own, { trajectories, sameTokens, sessionHeaders, isTinkerServed, log });
-    trajectories.calls.record(() => true);
-    ledger.tell('fillTrees', null);
-    const watch = new LossWatch(() => ledger.ask('captureStats', null), limit.maxBytes, log);
-    addMetrics(metrics, ledger, tree);
+    const tree = new RadixTree(own, { recorder, tokenizerCheck, sessionHeaders, isTinkerServed, log });
+    recorder.calls.record(() => true);
+    thread.tell('fillTrees', null);
+    const watch = new LossWatch(() => thread.ask('captureStats', null), limit.maxBytes, log);
+    addMetrics(metrics, thread, tree);
     return {
       appliesTo: (x) => tree.appliesTo(x),
       requestBody: (x, body, worker) => tree.requestBody(x, body, worker),
       hearAnswer: (x, head) => tree.hearAnswer(x, head),
       finished: (x) => tree.finished(x),
-      routes: ({ forClients }) => addRoutes(forClients, ledger, tree, sessionHeaders),
+      routes: ({ forClients }) => addRoutes(forClients, thread, tree, sessionHeaders),
       // Texts of megabytes, and many of them at once, wait for one thread.
       timeoutMs: 600_000,
       close: () => {
         watch.close();
-        return sameTokens.close();
+        return tokenizerCheck.close();
       },
     };
   },

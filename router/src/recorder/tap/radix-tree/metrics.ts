@@ -1,11 +1,11 @@
 import type { CaptureStats } from '../../thread/capture/capture-calls.ts';
-import type { Ledger } from '../recorder-thread.ts';
+import type { RecorderThread } from '../recorder-thread.ts';
 import type { PluginMetrics } from '../../../plugins/plugin-metrics.ts';
 import type { RadixTree } from './radix-tree.ts';
 
 type Numbers = { readonly [Name in keyof CaptureStats as CaptureStats[Name] extends number ? Name : never]: number };
 
-/** Name and help by the count of the trajectory thread. */
+/** Name and help by the count of the recorder thread. */
 export const treeGauges: Readonly<Partial<Record<keyof Numbers, readonly [name: string, help: string]>>> = {
   nodes: ['turnout_radix_tree_nodes', 'Nodes in the token trees.'],
   bytes: ['turnout_radix_tree_bytes', 'Memory used by token tree nodes, in bytes.'],
@@ -43,15 +43,15 @@ export const treeCounters: Readonly<Partial<Record<keyof Numbers, readonly [name
 
 export const treeFailures = [
   'turnout_radix_tree_failures_total',
-  'Requests that were sent unchanged because the trajectory thread failed.',
+  'Requests that were sent unchanged because the recorder thread failed.',
 ] as const;
 
-/** The counts of the trajectory thread, read when somebody asks for the page. */
-export function addMetrics(metrics: PluginMetrics, ledger: Ledger, tree: RadixTree): void {
+/** The counts of the recorder thread, read when somebody asks for the page. */
+export function addMetrics(metrics: PluginMetrics, thread: RecorderThread, tree: RadixTree): void {
   let reading: Promise<CaptureStats> | null = null;
   // One question for the whole page.
   const stats = (): Promise<CaptureStats> => {
-    reading ??= ledger.ask('captureStats', null).finally(() => {
+    reading ??= thread.ask('captureStats', null).finally(() => {
       reading = null;
     });
     return reading;

@@ -5,8 +5,8 @@ import { pino } from 'pino';
 import type { Exchange } from '../../../exchange.ts';
 import type { Worker } from '../../../fleet/worker.ts';
 import type { OpenAnswer } from '../../thread/capture/capture-calls.ts';
-import type { Trajectories } from '../recorder.ts';
-import type { SameTokens } from '../tokenizer-check/tokenizer-check.ts';
+import type { Recorder } from '../recorder.ts';
+import type { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
 import { RadixTree } from './radix-tree.ts';
 
 const WORKER = {} as Worker;
@@ -17,19 +17,19 @@ function scene(verify = false) {
   const opened = Promise.withResolvers<OpenAnswer | null>();
   const told: unknown[] = [];
   const asked: string[] = [];
-  const ledger = {
+  const thread = {
     ask: (name: string) => (asked.push(name), opened.promise),
     tell: (name: string, argument: unknown) => told.push([name, argument]),
   };
   const plugin = new RadixTree(
     { forward: 'ids', completions: false, verify },
     {
-      trajectories: {
-        ledger,
+      recorder: {
+        thread,
         refusal: null,
         versions: { begin: () => null, complete: () => {} },
-      } as unknown as Trajectories,
-      sameTokens: { check: () => checked.promise } as unknown as SameTokens,
+      } as unknown as Recorder,
+      tokenizerCheck: { check: () => checked.promise } as unknown as TokenizerCheck,
       sessionHeaders: [],
       log: pino({ level: 'silent' }),
     },

@@ -11,13 +11,13 @@ import { AnswerCapture } from '../answer-capture.ts';
 import { AnswerTap } from '../answer-tap.ts';
 import type { OpenAnswer, OpenCall } from '../../thread/capture/capture-calls.ts';
 import { type CaptureDialect, dialectOf } from '../../shared/read-request.ts';
-import { isPlainQuestion } from '../plain-request.ts';
-import type { Ledger } from '../recorder-thread.ts';
-import type { Trajectories } from '../recorder.ts';
+import { isPlainRequest } from '../plain-request.ts';
+import type { RecorderThread } from '../recorder-thread.ts';
+import type { Recorder } from '../recorder.ts';
 import { timesOf } from '../../shared/turn.ts';
 import type { Bracket } from '../version-brackets.ts';
 import type { ResponseHead } from '../../../wire/response-head.ts';
-import type { SameTokens } from '../tokenizer-check/tokenizer-check.ts';
+import type { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
 import { mayBeUnnamed, namesSpans } from './unnamed.ts';
 
 export interface RadixTreeOptions {
@@ -28,8 +28,8 @@ export interface RadixTreeOptions {
 
 /** What it looks at, beside its options. */
 interface RadixTreeSurroundings {
-  readonly trajectories: Trajectories;
-  readonly sameTokens: SameTokens;
+  readonly recorder: Recorder;
+  readonly tokenizerCheck: TokenizerCheck;
   readonly sessionHeaders: readonly string[];
   /** Requests of the router's own are Tinker samples. */
   readonly isTinkerServed?: boolean;
@@ -57,29 +57,29 @@ interface Following {
 
 /** Sends ids in place of texts, and hears what was sampled behind them. */
 export class RadixTree implements PluginPhases {
-  /** Requests that went on as they were because the trajectory thread failed at them. */
+  /** Requests that went on as they were because the recorder thread failed at them. */
   failures = 0;
   /** Answers too large to be kept. */
   tooLarge = 0;
   readonly #options: RadixTreeOptions;
-  readonly #ledger: Ledger;
-  readonly #trajectories: Trajectories;
+  readonly #thread: RecorderThread;
+  readonly #recorder: Recorder;
   readonly #log: Logger;
   readonly #sessionHeaders: readonly string[];
   readonly #following = new WeakMap<Exchange, Following>();
-  readonly #sameTokens: SameTokens;
+  readonly #tokenizerCheck: TokenizerCheck;
   readonly #isTinkerServed: boolean;
   /** Captured streams under way. */
   #streams = 0;
   #nextId = 1;
 
   constructor(options: RadixTreeOptions, surroundings: RadixTreeSurroundings) {
-    const { trajectories, sameTokens, sessionHeaders, isTinkerServed = false, log } = surroundings;
+    const { recorder, tokenizerCheck, sessionHeaders, isTinkerServed = false, log } = surroundings;
     this.#isTinkerServed = isTinkerServed;
     this.#options = options;
-    this.#sameTokens = sameTokens;
-    this.#trajectories = trajectories;
-    this.#ledger = trajectories.ledger;
+    this.#tokenizerCheck = tokenizerCheck;
+    this.#recorder = recorder;
+    this.#thread = recorder.thread;
     this.#log = log;
     this.#sessionHeaders = sessionHeaders;
   }
@@ -94,7 +94,7 @@ export class RadixTree implements PluginPhases {
 
   requestBody(x: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer> {
     if (body.length > MAX_BODY_BYTES) return body;
-    const { refusal } = this.#trajectories;
+    const { refusal } = this.#recorder;
     if (refusal !== null) throw new Refused(refusal);
     const sent = this.#body(x, body);
     if (!(sent instanceof Promise)) {
@@ -114,14 +114,14 @@ export class RadixTree implements PluginPhases {
     if (following === undefined) return;
     const { dialect } = following;
     const isWatched = dialect === 'completions' || (dialect === 'generate' && !namesSpans(worker));
-    following.bracket = this.#trajectories.versions.begin(x, worker, isWatched);
+    following.bracket = this.#recorder.versions.begin(x, worker, isWatched);
   }
 
   /** Prompts of ids need no tokenizer, so they are not held up by a comparison of tokenizers, nor refused for its result. */
   async #checked(x: Exchange, sending: Promise<Buffer>, worker: Worker): Promise<Buffer> {
     const sent = await sending;
     if (this.#following.get(x)?.answer?.isText !== true) return sent;
-    await this.#sameTokens.check(worker).catch((error: unknown) => {
+    await this.#tokenizerCheck.check(worker).catch((error: unknown) => {
       // A thread that has ended can't compare: the tokens of this request are known already.
       if (error instanceof Refused) throw error;
     });
@@ -135,7 +135,7 @@ export class RadixTree implements PluginPhases {
     const { dialect } = following;
     const tap = new AnswerTap(head.isEventStream, choices === 1, dialect === 'generate');
     if (tap.isStream) this.#streams++;
-    following.capture = this.#trajectories.captureAnswer({
+    following.capture = this.#recorder.captureAnswer({
       tap,
       choices,
       hasMore: dialect !== 'generate',
@@ -156,7 +156,7 @@ export class RadixTree implements PluginPhases {
     // Of a stream that broke off, what came was sampled nevertheless.
     const isKept = !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
     if (!capture.end(isKept)) this.#drop(following);
-    this.#trajectories.versions.complete(x, following.bracket);
+    this.#recorder.versions.complete(x, following.bracket);
   }
 
   /** Its turns, as far as they have ended, go to the thread. */
@@ -185,16 +185,16 @@ export class RadixTree implements PluginPhases {
       isLast,
       answer,
       expertsKey,
-      facts: { ...this.#factsOf(x, tap.isStream), asked: this.#trajectories.versions.asked(bracket, isUnnamed) },
+      facts: { ...this.#factsOf(x, tap.isStream), asked: this.#recorder.versions.asked(bracket, isUnnamed) },
     };
-    return this.#trajectories.turnEnded(turn);
+    return this.#recorder.turnEnded(turn);
   }
 
   /** There is nothing to be told of it any more. */
   #drop({ id, capture }: Following): void {
-    if (id > 0) this.#ledger.tell('dropCapture', id);
+    if (id > 0) this.#thread.tell('dropCapture', id);
     const key = capture?.expertsKey ?? null;
-    if (key !== null) this.#ledger.tell('expertsDrop', key);
+    if (key !== null) this.#thread.tell('expertsDrop', key);
   }
 
   #body(x: Exchange, body: Buffer): Buffer | Promise<Buffer> {
@@ -213,7 +213,7 @@ export class RadixTree implements PluginPhases {
     x.head.drop('accept-encoding');
     const dialect = dialectOf(x.path)!;
     const following =
-      dialect !== 'completions' && isPlainQuestion(dialect, body)
+      dialect !== 'completions' && isPlainRequest(dialect, body)
         ? { id: 0, dialect, request: body, opened: null, answer: PLAIN, isBegun: false, bracket: null, capture: null }
         : this.#open(x, body, dialect);
     this.#following.set(x, following);
@@ -244,9 +244,9 @@ export class RadixTree implements PluginPhases {
     // of the event loop, the request may come first. What the stream had so far has to be known.
     for (let rounds = 0; rounds < 2 && this.#streams > 0; rounds++) await setImmediate();
     if (x.outcome !== null) return null;
-    const opened = await this.#ledger.ask('openCapture', { ...call, body: copy }, isSmall ? [] : [copy.buffer]);
+    const opened = await this.#thread.ask('openCapture', { ...call, body: copy }, isSmall ? [] : [copy.buffer]);
     // Its client left in the meantime, and nobody will close it: what it holds would stay for ever.
-    if (x.outcome !== null) this.#ledger.tell('dropCapture', call.id);
+    if (x.outcome !== null) this.#thread.tell('dropCapture', call.id);
     return opened;
   }
 

@@ -1,20 +1,20 @@
 import type { Context, Hono } from 'hono';
 import type { Exchange } from '../../../exchange.ts';
-import type { Ledger } from '../recorder-thread.ts';
+import type { RecorderThread } from '../recorder-thread.ts';
 import type { RadixTree } from './radix-tree.ts';
 
 /** `POST /retrieve_from_text` and `GET /radix_tree/stats`, as slime's router has them. */
-export function addRoutes(app: Hono, ledger: Ledger, tree: RadixTree, sessionHeaders: readonly string[]): void {
+export function addRoutes(app: Hono, thread: RecorderThread, tree: RadixTree, sessionHeaders: readonly string[]): void {
   app.post('/retrieve_from_text', async (c) => {
     const question = readQuestion(await c.req.text());
     if (typeof question === 'string') return c.json({ error: question, code: 'bad_request' }, 400);
     const session = question.session || sessionOfHeaders(c, sessionHeaders);
-    const json = await ledger.ask('retrieveFromText', { ...question, session, tenant: tenantOf(c) });
+    const json = await thread.ask('retrieveFromText', { ...question, session, tenant: tenantOf(c) });
     return c.body(json, 200, { 'content-type': 'application/json' });
   });
 
   app.get('/radix_tree/stats', async (c) => {
-    const { prompts, hits, promptTokens, knownTokens, ...counts } = await ledger.ask('captureStats', null);
+    const { prompts, hits, promptTokens, knownTokens, ...counts } = await thread.ask('captureStats', null);
     return c.json({
       prompts,
       hits,

@@ -5,7 +5,7 @@ import type { Fleet } from '../../../fleet/fleet.ts';
 import type { Worker } from '../../../fleet/worker.ts';
 import type { Logger } from '../../../observe/log.ts';
 import { until } from '../../../../test/harness/within.ts';
-import { SameTokens } from './tokenizer-check.ts';
+import { TokenizerCheck } from './tokenizer-check.ts';
 
 const quiet = { warn() {}, error() {} } as unknown as Logger;
 
@@ -28,20 +28,20 @@ test('an engine that lets the question stand holds up one request, not each', as
       return () => {};
     },
   } as unknown as Fleet;
-  const sameTokens = new SameTokens(() => Promise.resolve([1]), quiet);
-  t.after(() => sameTokens.close());
-  sameTokens.watch(fleet);
+  const tokenizerCheck = new TokenizerCheck(() => Promise.resolve([1]), quiet);
+  t.after(() => tokenizerCheck.close());
+  tokenizerCheck.watch(fleet);
   // All of this is one turn of the event loop: no timer of the background comes between.
-  await sameTokens.check(worker);
+  await tokenizerCheck.check(worker);
   assert.equal(asked, 1);
-  await sameTokens.check(worker);
+  await tokenizerCheck.check(worker);
   assert.equal(asked, 1, 'it is asked in the background');
 
   // What says that it can't tell now says so at once: the next request finds out whether it can.
   tell('changed', worker);
   problem = new Error('/tokenize answers 503');
   for (const count of [2, 3]) {
-    await sameTokens.check(worker);
+    await tokenizerCheck.check(worker);
     assert.equal(asked, count);
   }
   problem = new NoAnswer('no answer within 2000 ms');

@@ -11,7 +11,7 @@ const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 15_000;
 
 /** Whether engines read texts as the router does: each is asked once, when it joins, and again when it was away. */
-export class SameTokens {
+export class TokenizerCheck {
   readonly #encode: (text: string) => Promise<number[]>;
   readonly #log: Logger;
   readonly #verdicts = new WeakMap<Worker, Promise<Verdict>>();

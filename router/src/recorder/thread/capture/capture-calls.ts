@@ -78,7 +78,7 @@ function treeFor({ names }: TokenForest, tenant: string, model: string): string 
   return those.length === 1 ? those[0]! : own + model;
 }
 
-/** What the trajectory thread can be asked about tokens, once the tokenizer is loaded. */
+/** What the recorder thread can be asked about tokens, once the tokenizer is loaded. */
 export function captureCalls(
   options: CaptureOptions,
   keeper: TurnKeeper,

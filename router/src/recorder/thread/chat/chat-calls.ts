@@ -100,7 +100,7 @@ export interface ChatOptions {
   readonly samples: SampleEnds;
 }
 
-/** What chats are made of, on the trajectory thread. */
+/** What chats are made of, on the recorder thread. */
 export interface ChatParts {
   /** null: it is not loaded. */
   readonly tokenizer: () => Tokenizer | null;
@@ -119,7 +119,7 @@ const NOTHING = Buffer.alloc(0);
 
 const choicesOf = ({ fields }: ChatRequest): number => (typeof fields.n === 'number' && fields.n > 0 ? fields.n : 1);
 
-/** What the trajectory thread can be asked about chats. */
+/** What the recorder thread can be asked about chats. */
 export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryBytes, files, removeStored }: ChatParts) {
   const open = new Map<number, OpenChat>();
   /** Calls that have a name and no engine yet: they may wait for one. */

@@ -31,7 +31,7 @@ const PAGE_BYTES = 4_194_304;
 const MAX_EXPORTS = 4;
 
 /**
- * What the trajectory thread can be asked to show: always as bytes of JSON or of a file, so that the event loop has not to make them.
+ * What the recorder thread can be asked to show: always as bytes of JSON or of a file, so that the event loop has not to make them.
  * @param recorded resolves when the turns that ended before the call are in the store
  */
 export function exportCalls(writer: TurnWriter, dataDir: string | null, recorded = () => writer.flush()) {

@@ -30,7 +30,7 @@ const READ_WAIT_MS = 5_000;
 const OUTLINE = 'id, session, tenant, grp, parent, started_at_ms, tokens, details';
 
 /**
- * Turns in a SQLite file of the data folder. It blocks, so it lives on the trajectory thread; a write-ahead log lets
+ * Turns in a SQLite file of the data folder. It blocks, so it lives on the recorder thread; a write-ahead log lets
  * others (an export) read meanwhile. After a kill or a power cut the file holds all but the last moments.
  */
 export class SqliteStore implements TrajectoryStore {

@@ -17,7 +17,7 @@ export interface Counted {
   readonly expired: () => number;
 }
 
-/** What the trajectory thread can be asked about what it keeps. What was put before a question is in its answer. */
+/** What the recorder thread can be asked about what it keeps. What was put before a question is in its answer. */
 export function storeCalls(writer: TurnWriter, dataDir: string | null, { lostParts, expired }: Counted) {
   const { store } = writer;
   const after = async <T>(read: () => T | Promise<T>): Promise<T> => {
