@@ -29,13 +29,22 @@ for (const [path, source] of Object.entries(sources)) {
   });
 }
 
-test('every metric that a router with all built-in plugins exposes is in the reference', async (t) => {
+test('every metric that a router with all built-in plugins exposes is in the reference, and label values are words', async (t) => {
   const tokenizerPath = temporaryFolder(t);
   writeTokenizer(tokenizerPath);
   const router = await startTestRouter(t, { tokenizerPath, plugin: ['radix-tree', 'chat-sessions'] });
   const page = await (await fetch(`${router.url}/metrics`)).text();
   const names = [...page.matchAll(/^# TYPE (\S+)/gm)].map((match) => match[1]!);
   assert.ok(names.includes('turnout_radix_tree_nodes') && names.length > 50, names.join());
+  const values = [...page.matchAll(/[{,](?:reason|outcome|code|failure|phase|kind|store)="([^"]*)"/g)].map(
+    (match) => match[1]!,
+  );
+  assert.ok(values.includes('client_left') && values.length > 10, values.join());
+  assert.deepEqual(
+    values.filter((value) => !/^[a-z][a-z0-9_]*$/.test(value)),
+    [],
+    'label values are snake_case words',
+  );
   const reference = readFileSync(join(import.meta.dirname, '../../../docs/reference/metrics.md'), 'utf8');
   assert.deepEqual(
     names.filter((name) => !reference.includes(`\`${name}\``)),
