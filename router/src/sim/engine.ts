@@ -1,6 +1,7 @@
 /** A simulated engine in this process. */
 
 import type { AddressInfo, Socket } from 'node:net';
+import { vllmAdapterRoutes } from './api/adapters.ts';
 import { commonRoutes } from './api/control-common.ts';
 import { sglangRoutes } from './api/control-sglang.ts';
 import { vllmRoutes } from './api/control-vllm.ts';
@@ -27,6 +28,7 @@ export async function startSimEngine(given: Partial<SimOptions> = {}): Promise<S
   const server = createEngineServer(core, {
     ...commonRoutes,
     ...(options.kind === 'vllm' ? vllmRoutes : sglangRoutes),
+    ...(options.kind === 'vllm' && options.loraLoading ? vllmAdapterRoutes : {}),
   });
   const sockets = new Set<Socket>();
   server.on('connection', (socket: Socket) => {

@@ -5,7 +5,10 @@ import type { Numeral, Sample } from './sample.ts';
 export type SamplePath = '/v1/completions' | '/inference/v1/generate' | '/generate';
 
 /** What a worker is asked by. An engine of an unknown kind is taken for one that speaks OpenAI's API with vLLM's fields. */
-export function samplePath(worker: Worker | undefined, vllmApi: 'completions' | 'generate'): SamplePath {
+export function samplePath(
+  worker: Pick<Worker, 'engine'> | undefined,
+  vllmApi: 'completions' | 'generate',
+): SamplePath {
   if (worker?.engine === 'sglang') return '/generate';
   return vllmApi === 'generate' && worker?.engine !== 'openai' ? '/inference/v1/generate' : '/v1/completions';
 }

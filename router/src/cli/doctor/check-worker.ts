@@ -11,6 +11,7 @@ import { WorkerAllowlist } from '../../fleet/worker-allowlist.ts';
 import { type WorkerAddress, readWorkerUrls } from '../../fleet/worker-url.ts';
 import { differenceIn, probe } from '../../recorder/tap/tokenizer-check/probe.ts';
 import { checkGeneration } from './check-generation.ts';
+import { checkTinkerWorker } from './check-tinker.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
 import { connect } from 'node:net';
 
@@ -68,7 +69,9 @@ export async function checkWorker(url: string, config: Config, encode: Encode | 
   }
   if (config.policy === 'kv_aware') findings.push(await checkEvents(address.url, config));
   if (health.status === 200) {
-    findings.push(await checkGeneration(facts, (path, json) => send(path, GENERATION_MS, json)));
+    const ask = (path: string, json: string) => send(path, GENERATION_MS, json);
+    findings.push(await checkGeneration(facts, ask));
+    if (config.tinker) findings.push(...(await checkTinkerWorker({ facts, asker, post: ask }, config)));
     const post = (path: string, json: string, timeoutMs: number) => send(path, timeoutMs, json);
     if (encode !== null) findings.push(await checkTokenizer({ url: address.url, post }, encode));
   }

@@ -3,6 +3,7 @@ import type { Config } from '../../config/options.ts';
 import type { EngineFacts } from '../../engines/engine.ts';
 import { loadTokenizer } from '../../recorder/thread/tokens/load-tokenizer.ts';
 import { type Encode, checkWorker } from './check-worker.ts';
+import { checkTinker } from './check-tinker.ts';
 import { checkDiscovery } from './discovery.ts';
 import { type Finding, note, problem } from './finding.ts';
 import { checkMachine } from './machine.ts';
@@ -21,6 +22,7 @@ export async function doctor(config: Config, print: (line: string) => void): Pro
   };
   print('This machine');
   show(await checkMachine(config));
+  if (config.tinker) show(await checkTinker(config));
   if (config.serviceDiscovery) {
     print('Service discovery');
     const { findings, urls: found } = await checkDiscovery(config);

@@ -3,12 +3,12 @@
 import type { HttpCall } from './http-call.ts';
 import { Problem, SchemaProblem } from './read-request.ts';
 import { refuse } from './refusal.ts';
+import type { Routes } from './server.ts';
 
 /** vLLM has these endpoints only with VLLM_ALLOW_RUNTIME_LORA_UPDATING. */
-export const vllmAdapters = {
-  load(call: HttpCall): void {
+export const vllmAdapterRoutes: Routes = {
+  'POST /v1/load_lora_adapter'(call) {
     const { lora_name: name, lora_path: path, load_inplace: inPlace } = call.body;
-    if (!call.core.options.loraLoading) return call.json(404, { detail: 'Not Found' });
     if (typeof name !== 'string') return refuse(call, 400, new SchemaProblem('Field required', 'body.lora_name'));
     if (typeof path !== 'string') return refuse(call, 400, new SchemaProblem('Field required', 'body.lora_path'));
     if (call.core.modelNames.has(name) && inPlace !== true) {
@@ -19,9 +19,8 @@ export const vllmAdapters = {
     call.text(200, `Success: LoRA adapter '${name}' added successfully.`);
   },
 
-  unload(call: HttpCall): void {
+  'POST /v1/unload_lora_adapter'(call) {
     const name = call.body.lora_name;
-    if (!call.core.options.loraLoading) return call.json(404, { detail: 'Not Found' });
     if (typeof name !== 'string') return refuse(call, 400, new SchemaProblem('Field required', 'body.lora_name'));
     if (name === call.core.options.model || !call.core.modelNames.delete(name)) {
       return refuse(call, 404, new Problem(`The lora adapter '${name}' cannot be found.`));

@@ -73,6 +73,7 @@ function serverInfo(call: HttpCall): void {
     context_length: options.maxModelTokens,
     random_seed: options.seed,
     weight_version: core.weightVersion,
+    enable_lora: options.loraLoading,
     incremental_streaming_output: options.incrementalStreamingOutput,
     disaggregation_mode: 'null',
     disaggregation_bootstrap_port: 8998,

@@ -1,6 +1,5 @@
 /** vLLM's control endpoints, including those of its development mode. */
 
-import { vllmAdapters } from './adapters.ts';
 import type { HttpCall } from './http-call.ts';
 import { inferenceGenerate } from './inference.ts';
 import { Problem, SchemaProblem } from './read-request.ts';
@@ -25,8 +24,6 @@ export const vllmRoutes: Routes = {
   'POST /abort_requests': abortRequests,
   'POST /update_weight_version': updateWeightVersion,
   'POST /collective_rpc': collectiveRpc,
-  'POST /v1/load_lora_adapter': vllmAdapters.load,
-  'POST /v1/unload_lora_adapter': vllmAdapters.unload,
 };
 
 async function pause(call: HttpCall): Promise<void> {
