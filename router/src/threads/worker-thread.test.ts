@@ -37,6 +37,17 @@ test('a large buffer is moved to the thread and back, a part of a larger one is 
   }
 });
 
+test('a buffer that its caller keeps is copied for the thread', async (t) => {
+  const worker = thread(t, { here: testCalls });
+  const kept = Buffer.alloc(3_000_000, 3);
+  const { bytes, threadId: ranOn } = await worker.runOnCopy('where', kept);
+  assert.notEqual(ranOn, threadId);
+  assert.deepEqual([bytes.length, bytes[2_999_999], kept.length, kept[0]], [3_000_000, 3, 3_000_000, 3]);
+  assert.notEqual(bytes.buffer, kept.buffer);
+  const small = worker.runOnCopy('where', kept.subarray(0, 10));
+  assert.ok(!(small instanceof Promise) && small.threadId === threadId);
+});
+
 test('calls run in order; a promise does not delay those after it; a failure is that of its call alone', async (t) => {
   const worker = thread(t);
   const done: string[] = [];

@@ -1,6 +1,7 @@
 import { type Transferable, Worker } from 'node:worker_threads';
 import { entryFile } from '../config/entry-file.ts';
 import { bufferOf } from '../kit/bytes.ts';
+import { copied } from '../kit/copy-slices.ts';
 import { type Call, type Calls, type Reply, buffersIn, memoryIn } from './serve-calls.ts';
 import { LARGE_BYTES } from './sizes.ts';
 
@@ -54,17 +55,29 @@ export class WorkerThread<C extends Calls> {
    * thread: the caller must not use them any more.
    */
   run<N extends keyof C & string>(name: N, ...args: Parameters<C[N]>): Answer<C[N]> | Promise<Answer<C[N]>> {
-    const here = this.#options.here?.[name];
-    if (here !== undefined) {
-      let bytes = 0;
-      for (const arg of args) for (const { length } of buffersIn(arg)) bytes += length;
-      if (bytes <= (this.#options.limits?.[name] ?? LARGE_BYTES)) return here(...(args as never[])) as Answer<C[N]>;
-    }
+    const here = this.#hereFor(name, args);
+    if (here !== null) return here(...(args as never[])) as Answer<C[N]>;
     // A part of a larger memory is copied, since all of that memory would be sent.
     const own = args.map((arg: unknown) =>
       arg instanceof Uint8Array && arg.length < arg.buffer.byteLength ? new Uint8Array(arg) : arg,
     );
     return this.#ask<N>(name, own, own.flatMap(memoryIn)).then(withBuffers);
+  }
+
+  /** As `run`, for a body that the caller keeps: the thread gets a copy, which is made in several turns of the event loop. */
+  runOnCopy<N extends keyof C & string>(name: N, ...args: Parameters<C[N]>): Answer<C[N]> | Promise<Answer<C[N]>> {
+    if (this.#hereFor(name, args) !== null) return this.run(name, ...args);
+    const [body, ...rest] = args as unknown as [Uint8Array, ...unknown[]];
+    return copied(body).then((copy) => this.run(name, ...([copy, ...rest] as unknown as Parameters<C[N]>)));
+  }
+
+  /** The call itself if it runs on this thread, else null. */
+  #hereFor<N extends keyof C & string>(name: N, args: readonly unknown[]): C[N] | null {
+    const here = this.#options.here?.[name];
+    if (here === undefined) return null;
+    let bytes = 0;
+    for (const arg of args) for (const { length } of buffersIn(arg)) bytes += length;
+    return bytes <= (this.#options.limits?.[name] ?? LARGE_BYTES) ? here : null;
   }
 
   ask<N extends keyof C & string>(

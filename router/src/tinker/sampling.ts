@@ -6,7 +6,6 @@ import { type ErrorCode, errorTable } from '../kit/errors.ts';
 import { type Dispatch, DispatchError, type DispatchResponse } from '../listen/dispatch.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Plugin } from '../plugin.ts';
-import { LARGE_BYTES } from '../threads/sizes.ts';
 import { WorkerThread } from '../threads/worker-thread.ts';
 import { type SamplePath, engineRequest, samplePath } from './engine-request.ts';
 import type { Failed, Future, Futures } from './futures.ts';
@@ -64,7 +63,7 @@ export class Sampling {
 
   /** As `readSample`; the body is not changed. */
   async read(body: Buffer): ReturnType<SampleCalls['readSample']> extends infer R ? Promise<R> : never {
-    return this.#thread.run('readSample', body.length > LARGE_BYTES ? Buffer.from(body) : body);
+    return this.#thread.runOnCopy('readSample', body);
   }
 
   /**

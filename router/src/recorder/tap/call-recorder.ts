@@ -1,18 +1,16 @@
 import { sessionOf } from '../../classify/routing-keys.ts';
 import type { AnswerEar, Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
-import { bufferOf } from '../../kit/bytes.ts';
 import { copied } from '../../kit/copy-slices.ts';
 import type { RouterError } from '../../kit/errors.ts';
 import type { Logger } from '../../observe/log.ts';
 import { type Plugin, Refused } from '../../plugin.ts';
-import { LARGE_BYTES } from '../../threads/sizes.ts';
+import { after } from '../../threads/worker-thread.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import { AnswerTap } from './answer-tap.ts';
 import { type RecorderThread, memoryOf } from './recorder-thread.ts';
 import { timesOf } from '../shared/turn.ts';
 import type { Bracket, VersionBrackets } from './version-brackets.ts';
-import { askingForRawMessages, withoutRawMessages } from '../shared/raw-messages.ts';
 import { MESSAGES_PATH, RESPONSES_PATH } from '../shared/chat-request.ts';
 
 /** Larger requests would hold the event loop while they are copied. */
@@ -87,14 +85,9 @@ export class CallRecorder {
     this.#following.set(x, following);
     following.bracket = this.#parts.versions.begin(x, worker, true);
     if (x.path !== RESPONSES_PATH || worker.engine !== 'vllm') return body;
-    if (body.length <= LARGE_BYTES) {
-      const asking = askingForRawMessages(body);
-      following.hidesIds = asking.isOurs;
-      return asking.body;
-    }
-    const asking = await thread.ask('callAskForIds', new Uint8Array(following.request)).catch(() => null);
+    const asking = await Promise.resolve(thread.runOnCopy('askingForRawMessages', body)).catch(() => null);
     following.hidesIds = asking?.isOurs ?? false;
-    return asking === null ? body : bufferOf(asking.body);
+    return asking?.body ?? body;
   }
 
   #hearAnswer(x: Exchange, head: ResponseHead): AnswerEar | null {
@@ -106,13 +99,7 @@ export class CallRecorder {
 
   #clientCopy(x: Exchange, bytes: Buffer): Buffer | Promise<Buffer> {
     if (this.#following.get(x)?.hidesIds !== true || x.status !== 200) return bytes;
-    if (bytes.length <= LARGE_BYTES) return withoutRawMessages(bytes);
-    return this.#largeCopy(bytes);
-  }
-
-  async #largeCopy(bytes: Buffer): Promise<Buffer> {
-    const copy = await copied(bytes);
-    return bufferOf((await this.#parts.thread.ask('callClientCopy', copy, [copy.buffer])).body);
+    return after(this.#parts.thread.runOnCopy('withoutRawMessages', bytes), (made) => made.bytes);
   }
 
   #finished(x: Exchange): void {

@@ -2,6 +2,7 @@ import { getHeapStatistics } from 'node:v8';
 import { type Answer, type Argument, WorkerThread } from '../../threads/worker-thread.ts';
 import type { CaptureOptions } from '../thread/capture/capture-calls.ts';
 import type { EndedTurn } from '../thread/capture/turn-ends.ts';
+import { clientCalls } from '../shared/client-calls.ts';
 import type { RecorderCalls } from '../thread/recorder-calls.ts';
 
 /** What the recorder thread is started with: plain data, as it crosses over to it. */
@@ -36,6 +37,7 @@ export class RecorderThread extends WorkerThread<RecorderCalls> {
     const heapBytes = getHeapStatistics().heap_size_limit + (options.maxBytes ?? 0);
     super('recorder/thread/recorder-in-thread', {
       workerData: options,
+      here: clientCalls,
       onDeath,
       heapMb: Math.ceil(heapBytes / 1_048_576),
     });

@@ -6,7 +6,6 @@ import { treeName } from './capture/restore.ts';
 import { answerValues } from './read/answer-values.ts';
 import { release } from './tree/tree-node.ts';
 import type { TurnWriter } from './store/writer.ts';
-import { askingForRawMessages, withoutRawMessages } from '../shared/raw-messages.ts';
 import { type CallAnswer, type CallTokens, readCall } from './read/read-call.ts';
 
 /** A call of `/v1/messages` or `/v1/responses` that has ended. */
@@ -110,14 +109,6 @@ export function callCalls({ capture, settled, writer, keepsBodies }: CallParts) 
       last = done;
       return done;
     },
-    /** A large request, and a large answer: see `raw-messages.ts`. */
-    callAskForIds(body: Uint8Array): { body: Uint8Array; isOurs: boolean } {
-      const made = askingForRawMessages(bufferOf(body));
-      return { body: new Uint8Array(made.body), isOurs: made.isOurs };
-    },
-    callClientCopy: (body: Uint8Array): { body: Uint8Array } => ({
-      body: new Uint8Array(withoutRawMessages(bufferOf(body))),
-    }),
   };
 }
 

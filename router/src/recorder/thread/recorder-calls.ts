@@ -1,6 +1,7 @@
 import { callCalls } from './call-calls.ts';
 import { captureCalls } from './capture/capture-calls.ts';
 import { ExpertsFiles } from './capture/experts-files.ts';
+import { clientCalls } from '../shared/client-calls.ts';
 import type { ExpertsPiece } from '../tap/experts-tap.ts';
 import { chatCalls } from './chat/chat-calls.ts';
 import { exportCalls } from './export/export-calls.ts';
@@ -52,6 +53,7 @@ export async function recorderCalls(options: RecorderOptions) {
   const expiry = storeMaxAgeSecs > 0 ? new Expiry(kept) : null;
   const allSettled = () => Promise.all([settled(), chatsSettled(), callsSettled()]);
   return {
+    ...clientCalls,
     ...calls,
     ...textCalls,
     // Without a data folder no routed experts are kept.

@@ -8,9 +8,10 @@ const LARGE_BYTES = 1_048_576;
 
 /** The memory of a changed body, which is given away: to copy one of megabytes takes milliseconds on either side. */
 function bodyIn(value: unknown): Transferable[] {
-  const body = typeof value === 'object' && value !== null && 'body' in value ? value.body : null;
-  const isLarge = body instanceof Uint8Array && body.length >= LARGE_BYTES && body.length === body.buffer.byteLength;
-  return isLarge ? [body.buffer as ArrayBuffer] : [];
+  const { body, bytes } = (value ?? {}) as { readonly body?: unknown; readonly bytes?: unknown };
+  const made = body ?? bytes;
+  const isLarge = made instanceof Uint8Array && made.length >= LARGE_BYTES && made.length === made.buffer.byteLength;
+  return isLarge ? [made.buffer as ArrayBuffer] : [];
 }
 
 /** The program of the recorder thread: tokenizer, token tree and store block here, and nowhere else. */

@@ -8,22 +8,14 @@ import { RouterError } from '../../../kit/errors.ts';
 import type { Logger } from '../../../observe/log.ts';
 import type { ExchangeView as Exchange } from '../../../phases/exchange-view.ts';
 import { type PluginAnswer, type PluginPhases, Refused, type ValueCutter, type ValueTaker } from '../../../plugin.ts';
-import { LARGE_BYTES } from '../../../threads/sizes.ts';
+import { after } from '../../../threads/worker-thread.ts';
 import type { AnswerCapture } from '../answer-capture.ts';
 import { AnswerTap, MAX_ANSWER_BYTES } from '../answer-tap.ts';
 import { CHAT_PATH } from '../../shared/chat-request.ts';
-import type { ChatOpened, ClientBeginningCall } from '../../thread/chat/chat-calls.ts';
-import {
-  type Asked,
-  type ClientCopy,
-  type ClientEvent,
-  clientBeginning,
-  clientCopy,
-  withoutOurs,
-} from '../../shared/client-copy.ts';
+import type { ChatOpened } from '../../thread/chat/chat-calls.ts';
+import type { Asked, ClientCopy } from '../../shared/client-copy.ts';
 import { expertsAside } from './experts-aside.ts';
 import type { Equality } from '../../thread/chat/equality.ts';
-import { FromCompletion } from '../../shared/from-completion.ts';
 import type { RequestDefaults } from '../../thread/chat/request-defaults.ts';
 import type { SampleEnds } from '../../thread/chat/sample-ends.ts';
 import { noSuchSession } from '../../shared/session-id.ts';
@@ -58,13 +50,17 @@ export interface ChatSurroundings {
 /** Larger chats would hold the event loop while they are copied. */
 const MAX_BODY_BYTES = 33_554_432;
 
+/** What a thread needs of a chat: plain data. */
+const askedOf = ({ form, wishes }: Asked): Asked => ({ form, wishes });
+
 /** A chat under way. */
 interface Following {
   readonly id: number;
   isOpen: boolean;
   /** How the present engine got it. */
   opened: Extract<ChatOpened, { problem: null }> | null;
-  fromCompletion: FromCompletion | null;
+  /** Choices of its stream that have begun. */
+  begun: readonly string[];
   /** What was known of its engine's weights before that engine got it. */
   bracket: Bracket | null;
   /** The answer does not name the weights. */
@@ -203,7 +199,7 @@ export class ChatSessions implements PluginPhases {
     }
     following.isOpen = true;
     following.opened = opened;
-    following.fromCompletion = opened.form === 'completion' ? new FromCompletion(opened.wishes) : null;
+    following.begun = [];
     // The answer has to be read: it may not come compressed.
     x.head.drop('accept-encoding');
     const query = x.head.target.indexOf('?');
@@ -263,35 +259,27 @@ export class ChatSessions implements PluginPhases {
 
   async beforeValue(x: Exchange, beginning: Buffer): Promise<Buffer> {
     const following = this.#following.get(x)!;
-    const { capture, fromCompletion, opened } = following;
-    const { form, wishes } = opened!;
-    const begun = fromCompletion?.begun ?? [];
-    const { isStream } = capture!.tap;
-    const made = await this.#beginning({ form, wishes, isStream, begun }, beginning);
-    if (isStream && form === 'completion') following.fromCompletion = new FromCompletion(wishes, made.begun);
+    const { isStream } = following.capture!.tap;
+    const asked = askedOf(following.opened!);
+    const made = await this.#thread.runOnCopy('clientBeginning', beginning, isStream, asked, following.begun);
+    following.begun = made.begun;
     return made.bytes;
-  }
-
-  async #beginning(asked: Omit<ClientBeginningCall, 'body'>, beginning: Buffer): Promise<ClientEvent> {
-    const { isStream, begun, form, wishes } = asked;
-    if (beginning.length <= LARGE_BYTES) return clientBeginning(beginning, isStream, { form, wishes }, begun);
-    const copy = await copied(beginning);
-    const made = await this.#thread.ask('chatClientBeginning', { ...asked, body: copy }, [copy.buffer]);
-    return { bytes: bufferOf(made.body), begun: made.begun };
   }
 
   responseEvent(x: Exchange, event: Buffer): Buffer | Promise<Buffer> {
     const following = this.#following.get(x);
     if (following === undefined || following.opened === null || x.status !== 200) return event;
-    if (event.length > LARGE_BYTES) return this.#largeEvent(following, following.opened, event);
-    return following.fromCompletion?.event(event) ?? withoutOurs(event, following.opened.wishes).bytes;
+    const made = this.#thread.runOnCopy('clientEvent', event, askedOf(following.opened), following.begun);
+    return after(made, ({ bytes, begun }) => {
+      following.begun = begun;
+      return bytes;
+    });
   }
 
   responseBody(x: Exchange, body: Buffer): Buffer | Promise<Buffer> {
     const opened = this.#following.get(x)?.opened ?? null;
     if (opened === null || x.status !== 200) return body;
-    if (body.length <= LARGE_BYTES) return this.#checked(x, clientCopy(body, opened));
-    return this.#largeCopy(body, opened).then((made) => this.#checked(x, made));
+    return after(this.#thread.runOnCopy('clientCopy', body, askedOf(opened)), (made) => this.#checked(x, made));
   }
 
   #begin(): Following {
@@ -299,26 +287,12 @@ export class ChatSessions implements PluginPhases {
       id: this.#nextId++,
       isOpen: false,
       opened: null,
-      fromCompletion: null,
+      begun: [],
       bracket: null,
       isUnnamed: false,
       closed: Promise.resolve(),
       capture: null,
     };
-  }
-
-  async #largeCopy(answer: Buffer, { form, wishes }: Asked): Promise<ClientCopy> {
-    const copy = await copied(answer);
-    const { body, hasIds } = await this.#thread.ask('chatClientCopy', { form, wishes, body: copy }, [copy.buffer]);
-    return { bytes: bufferOf(body), hasIds };
-  }
-
-  async #largeEvent(following: Following, { form, wishes }: Asked, event: Buffer): Promise<Buffer> {
-    const copy = await copied(event);
-    const call = { form, wishes, begun: following.fromCompletion?.begun ?? [], body: copy };
-    const { body, begun } = await this.#thread.ask('chatClientEvent', call, [copy.buffer]);
-    if (form === 'completion') following.fromCompletion = new FromCompletion(wishes, begun);
-    return bufferOf(body);
   }
 
   #checked(x: Exchange, { bytes, hasIds }: ClientCopy): Buffer {

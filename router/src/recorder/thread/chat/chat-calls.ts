@@ -12,7 +12,6 @@ import { waitForAnswers } from './answer-under-way.ts';
 import { Chats } from './chats.ts';
 import { type ChatWishes, type EngineRequest, engineRequest } from './engine-request.ts';
 import type { Equality } from './equality.ts';
-import { type Asked, clientBeginning, clientCopy, clientEvent } from '../../shared/client-copy.ts';
 import { type ChatCloseCall, type ChatStats, type Claim, type OpenChat, keepAnswer } from './keep-answer.ts';
 import { clientsAnswer, newCall, wishesOf } from './repeats.ts';
 import { sessionMetadata, sessionRecords } from './records.ts';
@@ -70,21 +69,6 @@ export type ChatRepeated =
   | { readonly body: Uint8Array; readonly isStream: boolean; readonly problem: null }
   | { readonly problem: string }
   | null;
-
-/** An engine's answer, and what its client had asked for. */
-export interface ClientCopyCall extends Asked {
-  readonly body: Uint8Array;
-}
-
-/** An event of its stream; `begun`: the choices that have begun. */
-export interface ClientEventCall extends ClientCopyCall {
-  readonly begun: readonly string[];
-}
-
-/** What comes before a value in an answer, or in an event of its stream. */
-export interface ClientBeginningCall extends ClientEventCall {
-  readonly isStream: boolean;
-}
 
 export interface ChatClosed {
   /** Why its tokens could not be read; '': they could. */
@@ -236,26 +220,6 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
         claims.set(id, { chat, key, call });
         return null;
       });
-    },
-
-    /** A large answer as its client is to get it. */
-    chatClientCopy: ({ body, ...asked }: ClientCopyCall): { body: Uint8Array; hasIds: boolean } => {
-      const { bytes, hasIds } = clientCopy(bufferOf(body), asked);
-      return { body: new Uint8Array(bytes), hasIds };
-    },
-
-    /** As `chatClientCopy`, of a large event. */
-    chatClientEvent: ({ body, begun, ...asked }: ClientEventCall): { body: Uint8Array; begun: readonly string[] } => {
-      const { bytes, begun: begunNow } = clientEvent(bufferOf(body), asked, begun);
-      // What has its memory to itself can be given away as it is.
-      const isAlone = bytes.length === bytes.buffer.byteLength;
-      return { body: isAlone ? bytes : new Uint8Array(bytes), begun: begunNow };
-    },
-
-    /** As `chatClientEvent`, of a large beginning. */
-    chatClientBeginning({ body, isStream, begun, ...asked }: ClientBeginningCall) {
-      const made = clientBeginning(bufferOf(body), isStream, asked, begun);
-      return { body: new Uint8Array(made.bytes), begun: made.begun };
     },
 
     async chatClose(call: ChatCloseCall): Promise<ChatClosed> {
