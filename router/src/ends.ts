@@ -3,13 +3,11 @@ import type { Worker } from './fleet/worker.ts';
 import { endWith, tooLong } from './forward/errors.ts';
 import type { PairNotes } from './forward/attempt-context.ts';
 import type { RouterError } from './kit/errors.ts';
-import { IndexedSet } from './kit/indexed-set.ts';
 import type { Stages } from './stages.ts';
 import type { Failed } from './wire/result.ts';
 
 /** The ends of attempts and requests: what is released then, and who learns of it. */
 export class Ends implements PairNotes {
-  readonly inFlight = new IndexedSet<Exchange>();
   readonly #stages: Stages;
 
   constructor(stages: Stages) {
@@ -18,7 +16,7 @@ export class Ends implements PairNotes {
 
   /** The request is in flight. The client's own time limit holds where it is shorter than the router's; 0: no limit. */
   began(x: Exchange, limitMs: number): void {
-    this.inFlight.add(x);
+    this.#stages.inFlight.add(x);
     if (limitMs > 0 && !(x.timeoutMs < limitMs && x.timeoutMs > 0)) x.timeoutMs = limitMs;
     if (x.timeoutMs > 0) x.timer = setTimeout(() => this.end(x, tooLong(x.timeoutMs, limitMs)), x.timeoutMs);
   }
@@ -40,12 +38,12 @@ export class Ends implements PairNotes {
   clientLeft(x: Exchange): void {
     // Closing the engine's connection makes it stop generating. Requests for the router's own endpoints are not in flight.
     x.underWay?.abort();
-    if (this.inFlight.has(x)) this.finish(x, 'client_left');
+    if (this.#stages.inFlight.has(x)) this.finish(x, 'client_left');
     else x.outcome ??= 'client_left';
   }
 
   endAll(error: RouterError): void {
-    for (const x of this.inFlight) this.end(x, error);
+    for (const x of this.#stages.inFlight) this.end(x, error);
   }
 
   /** Ends a request with an error: as its response where none has begun, else the response is truncated. */
@@ -65,7 +63,7 @@ export class Ends implements PairNotes {
     if (x.timer !== null) clearTimeout(x.timer);
     chooser.release(x);
     x.body.end();
-    this.inFlight.delete(x);
+    this.#stages.inFlight.delete(x);
     x.plugins.tell('finished', x);
     for (const observer of observers) observer.finished(x);
     admission.leave(x);

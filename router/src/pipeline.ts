@@ -30,13 +30,13 @@ export class Pipeline implements ResultListener<Exchange> {
 
   /** Requests in flight. */
   get underWay(): IndexedSet<Exchange> {
-    return this.#ends.inFlight;
+    return this.#stages.inFlight;
   }
 
   /** @param sink of the response: a client's socket, or memory @returns the exchange, to follow or end it */
   dispatch(head: RequestHead, body: RequestBody, sink: Sink): Exchange {
     const x = new Exchange(this, head, body, sink, performance.now());
-    const { authorizer, classify, fleetControl, plugins, requestTimeoutMs, serveOwn } = this.#stages;
+    const { authorizer, classify, fanOut, plugins, requestTimeoutMs, serveOwn } = this.#stages;
     // Plugins may replace the target before anything reads it.
     const failure = plugins.retarget(x);
     const invalid = classify(x) ?? failure;
@@ -45,7 +45,7 @@ export class Pipeline implements ResultListener<Exchange> {
     // The router's own endpoints have no limits: health and control must work when the fleet is full.
     else if (!serveOwn(x)) {
       this.#ends.began(x, requestTimeoutMs);
-      const refusal = invalid ?? (this.#isClosed ? shuttingDown() : fleetControl.address(x)) ?? plugins.takePart(x);
+      const refusal = invalid ?? (this.#isClosed ? shuttingDown() : fanOut.address(x)) ?? plugins.takePart(x);
       // Plugins' classify, admit, answer: they may set the key that the queue goes by, refuse, or respond.
       if (refusal !== null || !x.plugins.settles) this.#admit(x, refusal);
       else void x.plugins.settle(x).then((settled) => this.#settled(x, settled));
@@ -67,9 +67,9 @@ export class Pipeline implements ResultListener<Exchange> {
 
   /** Reads what the policy needs of the body. What goes to several engines needs no policy. */
   readonly #prepare = (x: Exchange, refusal: RouterError | null): void => {
-    const { chooser, failover, fleetControl } = this.#stages;
+    const { chooser, failover, fanOut } = this.#stages;
     if (refusal !== null) return this.#ends.end(x, refusal);
-    if (x.audience !== null) return fleetControl.send(x, this);
+    if (x.audience !== null) return fanOut.send(x, this);
     failover.began();
     this.#forwarder.settleRoles(x, () => chooser.prepare(x, () => this.#choose(x)));
   };

@@ -3,24 +3,27 @@ import type { Authorizer } from './admit/authorizer.ts';
 import type { Chooser } from './choose/choose.ts';
 import type { HoldQueue } from './choose/hold-queue.ts';
 import type { Exchange } from './exchange.ts';
-import type { FleetControl } from './forward/control/fleet-control.ts';
+import type { FanOut } from './forward/control/fan-out.ts';
 import type { Failover } from './forward/failover.ts';
 import type { PairNotes } from './forward/attempt-context.ts';
 import type { Forwarder } from './forward/forward.ts';
 import type { RouterError } from './kit/errors.ts';
+import type { IndexedSet } from './kit/indexed-set.ts';
 import type { Observer } from './observe/observer.ts';
 import type { Plugins } from './phases/chain.ts';
 import type { ResultListener } from './wire/result.ts';
 
 /** What the steps of the pipeline are made of. */
 export interface Stages {
+  /** Requests in flight. */
+  readonly inFlight: IndexedSet<Exchange>;
   /** Fills in what the head says. @returns what is wrong with it */
   readonly classify: (x: Exchange) => RouterError | null;
   /** null: no request needs a key. */
   readonly authorizer: Authorizer | null;
   /** Answers the router's own endpoints. @returns false: the path is none of them */
   readonly serveOwn: (x: Exchange) => boolean;
-  readonly fleetControl: FleetControl;
+  readonly fanOut: FanOut;
   readonly plugins: Plugins;
   readonly admission: Admission;
   readonly chooser: Chooser;

@@ -10,6 +10,13 @@ import { isStreamed, streamResponse } from './stream-response.ts';
 /** None of them needs more, and JSON of megabytes takes the event loop for too long to parse. */
 const MAX_BODY_BYTES = 262_144;
 
+export interface OwnEndpoints {
+  /** Whether the router answers the path itself. */
+  readonly isOwn: (path: string) => boolean;
+  /** @returns false: the request is for an engine */
+  readonly serve: (x: Exchange) => boolean;
+}
+
 /**
  * Hands requests for the router's own endpoints to the app as web `Request`s and writes its `Response`s back.
  *
@@ -20,14 +27,17 @@ export function ownEndpoints(
   app: Hono,
   maxPluginBytes: (path: string) => number | null,
   orElse: (x: Exchange) => boolean,
-): (x: Exchange) => boolean {
+): OwnEndpoints {
   const isOwn = ownPathTest(app);
-  return (x) => {
-    if (!isOwn(x.path)) return orElse(x);
-    const maxBytes = maxPluginBytes(x.path) ?? MAX_BODY_BYTES;
-    if (x.head.contentLength > maxBytes) refuse(x, maxBytes);
-    else x.body.whenComplete(({ bytes }) => (bytes > maxBytes ? refuse(x, maxBytes) : void answer(app, x)));
-    return true;
+  return {
+    isOwn,
+    serve: (x) => {
+      if (!isOwn(x.path)) return orElse(x);
+      const maxBytes = maxPluginBytes(x.path) ?? MAX_BODY_BYTES;
+      if (x.head.contentLength > maxBytes) refuse(x, maxBytes);
+      else x.body.whenComplete(({ bytes }) => (bytes > maxBytes ? refuse(x, maxBytes) : void answer(app, x)));
+      return true;
+    },
   };
 }
 

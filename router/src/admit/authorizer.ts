@@ -1,4 +1,4 @@
-import { pathsDecidedByBody } from '../engines/controls.ts';
+import { type ControlPaths, pathsDecidedByBody } from '../engines/controls.ts';
 import type { Exchange } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
 import { type Plugin, Refused } from '../plugin.ts';
@@ -26,8 +26,7 @@ export interface AuthorizerParts {
   readonly isOwn: (path: string) => boolean;
   /** Whether a plugin answers it, for whoever may send requests. */
   readonly isOfPluginForClients: (path: string) => boolean;
-  /** Whether the path steers engines. */
-  readonly steers: (path: string) => boolean;
+  readonly paths: ControlPaths;
 }
 
 /** Checks the key of every request, by the normal form of its path; removes the router's own keys from the head. */
@@ -81,7 +80,7 @@ export class Authorizer {
     if (this.#parts.isOwn(path)) {
       return isForClients(path) || this.#parts.isOfPluginForClients(path) ? 'data' : 'admin';
     }
-    return this.#parts.steers(path) && !accessDependsOnBody(x) ? 'admin' : 'data';
+    return this.#parts.paths.of(path, head.method).needsAdmin && !accessDependsOnBody(x) ? 'admin' : 'data';
   }
 
   #decide(area: Area, caller: Caller): RouterError | null {

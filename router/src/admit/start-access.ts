@@ -1,5 +1,4 @@
 import type { Config } from '../config/options.ts';
-import { PathTable, steersEngine } from '../engines/controls.ts';
 import type { WorkerKey } from '../fleet/worker.ts';
 import { Cors } from './cors.ts';
 import { Authorizer, type AuthorizerParts } from './authorizer.ts';
@@ -8,8 +7,8 @@ import { KeySet } from './keys.ts';
 const LOOPBACK = /^(localhost|127(\.\d+){3}|::1)$/i;
 
 export interface Access {
-  /** null: there is nothing to ask for. */
-  readonly authorizer: Authorizer | null;
+  /** @returns null: no request needs a key */
+  authorizer(parts: Pick<AuthorizerParts, 'isOwn' | 'isOfPluginForClients' | 'paths'>): Authorizer | null;
   /** What engines are shown. */
   readonly workerKey: WorkerKey;
   readonly cors: Cors | null;
@@ -20,10 +19,7 @@ export interface Access {
 }
 
 /** Reads keys and makes what asks for them. Throws, in words for the user, when a key file can't be read. */
-export function startAccess(
-  config: Config,
-  { isOwn, isOfPluginForClients }: Pick<AuthorizerParts, 'isOwn' | 'isOfPluginForClients'>,
-): Access {
+export function startAccess(config: Config): Access {
   const dataKeys = new KeySet({ keys: config.apiKey ?? [], file: config.apiKeyFile, option: '--api-key-file' });
   const adminKeys = new KeySet({
     keys: config.adminApiKey ?? [],
@@ -39,15 +35,11 @@ export function startAccess(
     workerKey.authorization = key === '' ? '' : `Bearer ${key}`;
   };
   readWorkerKey();
-  const broadcast = new PathTable(config.broadcastPaths.map((path) => ({ path })));
-  const steers = (path: string): boolean => steersEngine(path) || broadcast.find(path) !== null;
   return {
     warning: isOpen
       ? `--host ${config.host} without keys: everyone who can reach it may send requests, add workers and control engines. Give --api-key-file, or --admin-api-key-file for control requests only.`
       : null,
-    authorizer: isGuarded
-      ? new Authorizer({ dataKeys, adminKeys, hasAdminPort, isOwn, isOfPluginForClients, steers })
-      : null,
+    authorizer: (parts) => (isGuarded ? new Authorizer({ ...parts, dataKeys, adminKeys, hasAdminPort }) : null),
     workerKey,
     cors: config.corsAllowedOrigins.length > 0 ? new Cors(config.corsAllowedOrigins) : null,
     prepareReload() {

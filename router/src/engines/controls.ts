@@ -131,3 +131,48 @@ export function controlOf(path: string): Control | null {
   const found = table.find(path);
   return found === 'endless' ? null : found;
 }
+
+/** What a path and a method mean for control: who may send the request, and which engines get it if its client names none. */
+export interface ControlRoute {
+  /** The entry of the table; null: there is none, or the path is too long to tell. */
+  readonly control: Control | null;
+  /** The request is a control request: it needs an admin key where keys are set. True for a path that is too long to tell. */
+  readonly needsAdmin: boolean;
+  /** The query may name workers, and the request skips the queue. */
+  readonly isAddressable: boolean;
+  readonly goesToAll: boolean;
+}
+
+/** The control paths of engines, with those that options add: the one answer to who may send a path and where it goes. */
+export class ControlPaths {
+  readonly #broadcast: PathTable<{ readonly path: string }>;
+  readonly #single: PathTable<{ readonly path: string }>;
+
+  constructor(options: { readonly broadcastPaths: readonly string[]; readonly singleWorkerPaths: readonly string[] }) {
+    this.#broadcast = new PathTable(options.broadcastPaths.map((path) => ({ path })));
+    this.#single = new PathTable(options.singleWorkerPaths.map((path) => ({ path })));
+  }
+
+  /** @param path in its normal form */
+  of(path: string, method: string): ControlRoute {
+    const control = controlOf(path);
+    const isBroadcast = isIn(this.#broadcast, path);
+    return {
+      control,
+      needsAdmin: isBroadcast || steersEngine(path),
+      isAddressable: control !== null || isBroadcast,
+      goesToAll: isBroadcast || (goesToAll(control, method) && !isIn(this.#single, path)),
+    };
+  }
+}
+
+const isIn = (paths: PathTable<{ readonly path: string }>, path: string): boolean => {
+  const found = paths.find(path);
+  return found !== null && found !== 'endless';
+};
+
+function goesToAll(control: Control | null, method: string): boolean {
+  if (control === null || control.isForOne === true) return false;
+  // SGLang takes many of its controls by GET too (0.5.23: /flush_cache, /start_profile).
+  return method !== 'HEAD' && method !== 'OPTIONS' && !(method === 'GET' && control.isReadByGet === true);
+}

@@ -15,8 +15,6 @@ interface PortsParts {
   readonly live: LiveConfig;
   readonly clock: CoarseClock;
   readonly retryBudget: RetryBudget;
-  readonly requests: RequestListener;
-  readonly metricsText: MetricsText;
 }
 
 /** Where the ports are, once they are open. */
@@ -71,17 +69,15 @@ function isTaken(host: string, port: number): Promise<boolean> {
 export class Ports {
   readonly data: Listener;
   readonly #admin: Listener | null;
-  readonly #metrics: Server;
+  #metrics: Server | null = null;
   readonly #config: Config;
 
-  constructor({ live, clock, retryBudget, requests, metricsText }: PortsParts) {
+  constructor({ live, clock, retryBudget }: PortsParts) {
     this.#config = live.current;
     const tls = serverCertificates(this.#config);
-    const listener = (options: typeof dataPort): Listener =>
-      new Listener(clock, retryBudget, live.of(options), tls, requests);
+    const listener = (options: typeof dataPort): Listener => new Listener(clock, retryBudget, live.of(options), tls);
     this.data = listener(dataPort);
     this.#admin = this.#config.adminPort === undefined ? null : listener(adminPort);
-    this.#metrics = createMetricsServer(metricsText);
   }
 
   get listeners(): readonly Listener[] {
@@ -89,16 +85,22 @@ export class Ports {
   }
 
   /** Rejects, naming the option, when an address can't be listened on. */
-  async open(): Promise<Addresses> {
+  async open(requests: RequestListener, metricsText: MetricsText): Promise<Addresses> {
+    const metricsServer = createMetricsServer(metricsText);
+    this.#metrics = metricsServer;
     const { host, port, adminHost, prometheusHost, prometheusPort, reusePort } = this.#config;
     const metricsAt = { port: prometheusPort, host: prometheusHost, reusePort };
-    const dataAt = await listenOr(() => this.data.listen(), `--port ${port}`, `--host ${host}`);
+    const dataAt = await listenOr(() => this.data.listen(requests), `--port ${port}`, `--host ${host}`);
     const admin = this.#admin;
     const adminAt =
       admin &&
-      (await listenOr(() => admin.listen(), `--admin-port ${this.#config.adminPort}`, `--admin-host ${adminHost}`));
+      (await listenOr(
+        () => admin.listen(requests),
+        `--admin-port ${this.#config.adminPort}`,
+        `--admin-host ${adminHost}`,
+      ));
     const metrics = await listenOr(
-      () => listenOn(this.#metrics, metricsAt),
+      () => listenOn(metricsServer, metricsAt),
       `--prometheus-port ${prometheusPort}`,
       `--prometheus-host ${prometheusHost}`,
     );
@@ -125,7 +127,7 @@ export class Ports {
 
   close(): void {
     for (const each of this.listeners) each.close();
-    this.#metrics.close();
-    this.#metrics.closeAllConnections();
+    this.#metrics?.close();
+    this.#metrics?.closeAllConnections();
   }
 }

@@ -7,6 +7,7 @@ import { chunk } from '../../test/harness/message.ts';
 import { until } from '../../test/harness/within.ts';
 import { readIntoBuffers } from './accepted-socket.ts';
 import { Listener } from './listener.ts';
+import type { RequestListener } from './client-connection.ts';
 import { RetryBudget } from './request-body.ts';
 import { ownHead } from './response-head.ts';
 
@@ -15,6 +16,17 @@ const sha = (bytes: Buffer | string): string => createHash('sha1').update(bytes)
 /** Answers each request with its target and the hash of its body. */
 async function listen(t: TestContext, takeOver: typeof readIntoBuffers) {
   const accepted: Socket[] = [];
+  const requests: RequestListener = {
+    onRequest: (head, body, connection) =>
+      body.whenJoined((bytes) => {
+        const text = Buffer.from(`${head.target} ${sha(bytes)}`);
+        connection.head(ownHead(200, 'OK', '', text.length));
+        connection.body(text, 0, text.length);
+        connection.flush();
+        connection.end();
+      }),
+    onRefused: ({ message }) => assert.fail(message),
+  };
   const listener = new Listener(
     { nowMs: 0 },
     new RetryBudget(1e9),
@@ -30,23 +42,12 @@ async function listen(t: TestContext, takeOver: typeof readIntoBuffers) {
       timeouts: { headMs: 60_000, bodyIdleMs: 60_000, keepAliveMs: 60_000, writeMs: 60_000 },
     },
     null,
-    {
-      onRequest: (head, body, connection) =>
-        body.whenJoined((bytes) => {
-          const text = Buffer.from(`${head.target} ${sha(bytes)}`);
-          connection.head(ownHead(200, 'OK', '', text.length));
-          connection.body(text, 0, text.length);
-          connection.flush();
-          connection.end();
-        }),
-      onRefused: ({ message }) => assert.fail(message),
-    },
     (socket, first, readerOf) => {
       accepted.push(socket);
       return takeOver(socket, first, readerOf);
     },
   );
-  const client = await connectClient(t, `http://127.0.0.1:${await listener.listen()}`);
+  const client = await connectClient(t, `http://127.0.0.1:${await listener.listen(requests)}`);
   t.after(() => listener.close());
   await until('the connection is accepted', () => listener.connections.size === 1);
   return { client, listener, accepted: accepted[0]! };

@@ -43,7 +43,8 @@ export class Listener implements ConnectionContext {
   readonly limits: ConnectionLimits;
   #quietRounds = 0;
   readonly #server: Server;
-  readonly #requests: RequestListener;
+  /** Set by `listen`. */
+  #requests!: RequestListener;
   readonly #takeOver: typeof readIntoBuffers;
   readonly #options: ListenerOptions;
 
@@ -56,7 +57,6 @@ export class Listener implements ConnectionContext {
     retryBudget: RetryBudget,
     options: ListenerOptions,
     tls: SecureContextOptions | null,
-    requests: RequestListener,
     takeOver = readIntoBuffers,
   ) {
     this.#takeOver = takeOver;
@@ -64,7 +64,6 @@ export class Listener implements ConnectionContext {
     this.retryBudget = retryBudget;
     this.#options = options;
     this.limits = new ConnectionLimits(options);
-    this.#requests = requests;
     this.#secureContext = tls === null ? null : createSecureContext(tls);
     this.#mutualTls =
       tls?.ca === undefined
@@ -125,7 +124,8 @@ export class Listener implements ConnectionContext {
   }
 
   /** @returns the port, which differs from the one asked for when that was 0. */
-  listen(): Promise<number> {
+  listen(requests: RequestListener): Promise<number> {
+    this.#requests = requests;
     const { host, port, reusePort } = this.#options;
     return listenOn(this.#server, { host, port, reusePort, backlog: 4096 });
   }

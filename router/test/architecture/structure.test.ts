@@ -30,6 +30,7 @@ const order = [
   'launch',
   'sim',
   'batch',
+  'assembly',
   'router.ts',
   'cli',
   'index.ts',
@@ -69,7 +70,7 @@ test('a file imports from its own room and from those before it', () => {
 
 test('only the pipeline and the composition root know the forwarder', () => {
   const users = sources.filter((file) => importsOf(file).includes('forward/forward.ts'));
-  assert.deepEqual(users.toSorted(), ['pipeline.ts', 'router.ts', 'stages.ts']);
+  assert.deepEqual(users.toSorted(), ['assembly/request-path.ts', 'pipeline.ts', 'stages.ts']);
 });
 
 test('the simulated engine is started by the demo and the sim verb only', () => {

@@ -5,6 +5,7 @@ import { answer, startEngine } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
 import { HELLO, startScene, untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
+import type { RequestListener } from '../../src/wire/client-connection.ts';
 import { Listener } from '../../src/wire/listener.ts';
 import { RetryBudget } from '../../src/wire/request-body.ts';
 import { RouterError } from '../../src/kit/errors.ts';
@@ -44,6 +45,17 @@ test('--request-timeout-secs does not touch what ends in time', async (t) => {
 /** A listener whose clock the test moves. Requests are taken and never answered. */
 async function listenerAt(t: TestContext, timeouts: Listener['timeouts']) {
   const clock = { nowMs: 1_000 };
+  const requests: RequestListener = {
+    onRequest: (head, body, connection) => {
+      if (body.isComplete) sendError(connection, new RouterError('internal_error', head.target), 'plain');
+      else {
+        connection.watcher = {
+          ended: (_, result) => (result.kind === 'refused' ? refuse(result.error, connection) : undefined),
+        };
+      }
+    },
+    onRefused: (refusal, _target, connection) => refuse(refusal, connection),
+  };
   const listener = new Listener(
     clock,
     new RetryBudget(1_000_000),
@@ -59,21 +71,10 @@ async function listenerAt(t: TestContext, timeouts: Listener['timeouts']) {
       timeouts,
     },
     null,
-    {
-      onRequest: (head, body, connection) => {
-        if (body.isComplete) sendError(connection, new RouterError('internal_error', head.target), 'plain');
-        else {
-          connection.watcher = {
-            ended: (_, result) => (result.kind === 'refused' ? refuse(result.error, connection) : undefined),
-          };
-        }
-      },
-      onRefused: (refusal, _target, connection) => refuse(refusal, connection),
-    },
   );
   const refuse = ({ status, message }: { status: number; message: string }, to: Parameters<typeof sendError>[0]) =>
     sendError(to, new RouterError('bad_request', message, { status }), 'plain');
-  const client = await connectClient(t, `http://127.0.0.1:${await listener.listen()}`);
+  const client = await connectClient(t, `http://127.0.0.1:${await listener.listen(requests)}`);
   t.after(() => listener.close());
   await until('the connection is accepted', () => listener.connections.size === 1);
   const pass = (ms: number): void => {

@@ -33,7 +33,7 @@ export async function checkWorker(url: string, config: Config, encode: Encode | 
   const allowlist = new WorkerAllowlist(config.workerAllow);
   const refusal = allowlist.isLimited ? allowlist.refusalOf(address.endpoint.host) : null;
   if (refusal !== null) return failed(refusal);
-  const { authorization } = startAccess(config, { isOwn: never, isOfPluginForClients: never }).workerKey;
+  const { authorization } = startAccess(config).workerKey;
   const send = (path: string, timeoutMs: number, json?: string): Promise<Reply> =>
     ask(address.endpoint, address.basePath + path, timeoutMs, {
       host: address.authority,

@@ -1,0 +1,119 @@
+import { startChoosing } from '../admin/policy-control.ts';
+import { fleetListener } from '../admin/fleet-listener.ts';
+import { Admission } from '../admit/admission.ts';
+import { admissionOptions } from '../admit/options.ts';
+import { fairKeys } from '../admit/fair-key.ts';
+import { HeapGuard } from '../admit/heap-guard.ts';
+import { startAccess } from '../admit/start-access.ts';
+import { Chooser } from '../choose/choose.ts';
+import { FullWorkers, fullWorkersOptions } from '../choose/full-workers.ts';
+import { HoldQueue } from '../choose/hold-queue.ts';
+import { SessionHomes } from '../choose/session-homes.ts';
+import { SlowStart } from '../choose/slow-start.ts';
+import { fileStore } from '../choose/state-files.ts';
+import { memoryStore } from '../choose/state.ts';
+import { BodyReader } from '../classify/body-reader.ts';
+import { keyOrders } from '../classify/routing-keys.ts';
+import { noAvailableWorkers } from '../fleet/availability.ts';
+import { Fleet } from '../fleet/fleet.ts';
+import { fleetOptions, healthOptions, poolOptions } from '../fleet/fleet-options.ts';
+import { VersionLabels } from '../fleet/version-labels.ts';
+import { watchFleet } from '../fleet/watch-fleet.ts';
+import { WorkerTls } from '../fleet/worker-tls.ts';
+import { startBodyThread } from '../forward/body-calls.ts';
+import { HungRequests } from '../forward/hung-requests.ts';
+import { logMove } from '../observe/exchange-log.ts';
+import { fleetLog } from '../observe/fleet-log.ts';
+import type { Base } from './base.ts';
+
+export type Engines = ReturnType<typeof startEngines>;
+export type Choice = Awaited<ReturnType<typeof startChoice>>;
+
+/** The fleet, and the keys of clients and engines. */
+export function startEngines({ config, live, closers }: Base) {
+  const access = startAccess(config);
+  const workerTls = new WorkerTls(config);
+  const pool = live.of(poolOptions);
+  const fleet = new Fleet({ pool, tls: workerTls, key: access.workerKey, ...fleetOptions(config) });
+  closers.add(() => fleet.close());
+  const labels = new VersionLabels(fleet, live.of(healthOptions));
+  closers.add(() => labels.close());
+  return { access, workerTls, fleet, labels };
+}
+
+/** What decides whether and where a request goes: health, policies, limits. */
+export async function startChoice(base: Base, { fleet, labels }: Engines) {
+  const { config, live, log, clock, random, meters, inFlight, closers } = base;
+  const store =
+    config.dataDir === undefined
+      ? memoryStore()
+      : fileStore(config.dataDir, (error) => log.error({ error: error.message }, '--data-dir: state not written'));
+  closers.add(() => store.flush());
+  const holdQueue = new HoldQueue((holder) => !(holder instanceof FullWorkers) && fleet.isAllFull);
+  const homes = new SessionHomes(
+    () => clock.nowMs,
+    () => live.current.sessionTtlSecs * 1000,
+  );
+  homes.onMoved = (x, move) => logMove(log, x, move);
+  const state = (name: string) => store.open(name);
+  const choosing = await startChoosing(live, {
+    fleet,
+    random,
+    nowMs: () => clock.nowMs,
+    state,
+    holdQueue,
+    homes,
+    log,
+  });
+  const { table } = choosing;
+  closers.add(() => table.close());
+
+  const slowStart = new SlowStart(fleet, () => clock.nowMs);
+  const hungRequests = new HungRequests(fleet, () => inFlight);
+  const listener = fleetListener({ log, slowStart, table, holdQueue, hungRequests });
+  const watch = watchFleet(fleet, live, random, labels, listener);
+  closers.add(() => watch.close());
+  const { breakers, models } = watch;
+  fleet.onEvent(() => holdQueue.retryHeld());
+  fleet.onEvent(fleetLog(log, fleet, breakers));
+
+  const keys = live.of(({ keyOrder, sessionHeaders }) => {
+    const keyPlaces = keyOrders[keyOrder](sessionHeaders);
+    return { places: keyPlaces, fair: fairKeys(keyPlaces) };
+  });
+  const bodyThread = startBodyThread();
+  closers.add(() => bodyThread.close());
+  const reader = new BodyReader(keys.places, (body, question) => bodyThread.run('scan', body, question));
+  const full = new FullWorkers(fleet, holdQueue, live.of(fullWorkersOptions), models);
+  const explains = log.isLevelEnabled('debug');
+  const chooser = new Chooser(fleet, table, reader, { full, slowStart, models, explains, homes });
+
+  const heap = new HeapGuard();
+  const noWorkers = () => noAvailableWorkers(fleet, breakers);
+  const admission = new Admission({
+    options: live.of(admissionOptions),
+    fleet,
+    models,
+    heap,
+    keyOf: (head) => keys.fair(head),
+    noAvailableWorkers: noWorkers,
+    onWaited: (seconds) => meters.queueWait.observe(seconds),
+  });
+  return {
+    store,
+    holdQueue,
+    homes,
+    choosing,
+    table,
+    hungRequests,
+    watch,
+    keys,
+    bodyThread,
+    reader,
+    full,
+    chooser,
+    heap,
+    noWorkers,
+    admission,
+  };
+}

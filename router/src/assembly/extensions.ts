@@ -1,0 +1,27 @@
+import type { Plugin } from '../plugin.ts';
+import { startPlugins } from '../plugins/start.ts';
+import { recorderPlugins } from '../recorder/plugins.ts';
+import { startRecorder } from '../recorder/tap/recorder.ts';
+import type { Base } from './base.ts';
+import type { Choice, Engines } from './choice.ts';
+
+export type Extensions = Awaited<ReturnType<typeof startExtensions>>;
+
+/** What is added to the router: the recorder, the Tinker API, plugins. */
+export async function startExtensions(
+  { config, live, log, meters, dispatcher, closers }: Base,
+  { fleet, labels }: Engines,
+  { store: state, table, watch }: Choice,
+  plugins: readonly Plugin[],
+) {
+  const { dispatch } = dispatcher;
+  const recorder = await startRecorder(config, labels, log);
+  const policyFor = table.nameFor.bind(table);
+  const tinkerParts = { live, fleet, dispatch, log, policyFor, models: () => watch.models, state };
+  const tinker = config.tinker ? (await import('../tinker/tinker.ts')).startTinker(tinkerParts) : null;
+  const given = [...plugins, ...(tinker?.plugins ?? []), ...(recorder?.plugins ?? [])];
+  const builtIns = recorderPlugins(recorder);
+  const loaded = await startPlugins(given, { live, fleet, dispatch, meters, log, builtIns });
+  closers.add(() => loaded.close());
+  return { recorder, tinker, loaded };
+}

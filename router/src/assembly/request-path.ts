@@ -1,0 +1,87 @@
+import { classify } from '../classify/classify.ts';
+import { roleAssigner } from '../classify/pair-roles.ts';
+import { pairKind } from '../config/pairs.ts';
+import { ControlPaths } from '../engines/controls.ts';
+import type { Exchange } from '../exchange.ts';
+import { ControlEffects } from '../forward/control/control-effects.ts';
+import { FanOut } from '../forward/control/fan-out.ts';
+import { Failover } from '../forward/failover.ts';
+import { Forwarder } from '../forward/forward.ts';
+import { forwardOptions } from '../forward/options.ts';
+import { pairStyleOf } from '../forward/pd/pair-style.ts';
+import { addRankField } from '../forward/rank-field.ts';
+import { requestEntry } from '../listen/request-entry.ts';
+import { controlLog, exchangeLogOptions } from '../observe/exchange-log.ts';
+import { healthFeedback } from '../observe/health-feedback.ts';
+import { RequestLogs } from '../observe/request-logs.ts';
+import { Plugins } from '../phases/chain.ts';
+import { Pipeline } from '../pipeline.ts';
+import type { Base } from './base.ts';
+import type { Choice, Engines } from './choice.ts';
+import type { Extensions } from './extensions.ts';
+import type { Own } from './own.ts';
+
+/** The pipeline with its steps, and the entry of requests. */
+export function makeRequestPath(
+  { config, live, log, clock, random, meters, inFlight, dispatcher, closers }: Base,
+  { access, fleet }: Engines,
+  { table, watch, chooser, admission, holdQueue, noWorkers, bodyThread }: Choice,
+  { recorder, loaded }: Extensions,
+  { endpoints }: Own,
+) {
+  const { breakers, health, models, pauses } = watch;
+  const paths = new ControlPaths(config);
+  const authorizer = access.authorizer({
+    isOwn: endpoints.isOwn,
+    isOfPluginForClients: (path) => loaded.endpoints.areForClients(path),
+    paths,
+  });
+  const fanOut = new FanOut({
+    fleet,
+    paths,
+    effects: new ControlEffects({ table, health, models, pauses }),
+    homesOf: (session) => table.homesOf(session),
+    health,
+    clock,
+    onResult: controlLog(log),
+  });
+  // The guard reads what the other plugins made of a body.
+  const plugins = new Plugins([...loaded.plugins, ...(authorizer === null ? [] : [authorizer.bodyGuard])]);
+  addRankField(fleet, plugins, bodyThread);
+  const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
+  const kind = pairKind(config);
+  const assignRoles = roleAssigner(kind);
+  const pairOptions = live.of(({ pdMinPromptTokens }) => ({ minPromptTokens: pdMinPromptTokens }));
+  const pairs = pairStyleOf(kind, pairOptions, clock, bodyThread);
+  const options = live.of(forwardOptions);
+  const failover = new Failover({ options, clock, random, eligibleFor: (x) => chooser.eligibleFor(x) });
+  const requestLogs = new RequestLogs(
+    log,
+    live.of(exchangeLogOptions),
+    (x: Exchange) => table.nameFor(x),
+    () => inFlight,
+  );
+  closers.add(() => requestLogs.close());
+  const sessionEnds = recorder === null ? [] : [recorder.sessionEnds];
+  const pipeline = new Pipeline({
+    inFlight,
+    classify: (x) => classify(x, ids.requestIdHeaders) ?? assignRoles(x),
+    authorizer,
+    serveOwn: endpoints.serve,
+    fanOut,
+    plugins,
+    admission,
+    chooser,
+    holdQueue,
+    noAvailableWorkers: noWorkers,
+    failover,
+    makeForwarder: (listener, notes) => new Forwarder({ clock, options, retries: failover, pairs }, listener, notes),
+    observers: [meters, ...requestLogs.observers, ...sessionEnds, healthFeedback(breakers, health), fanOut],
+    get requestTimeoutMs() {
+      return live.current.requestTimeoutSecs * 1000;
+    },
+  });
+  dispatcher.connect(pipeline);
+  const { refusals } = requestLogs;
+  return { pipeline, requestLogs, entry: requestEntry({ live, pipeline, meters, refusals, cors: access.cors }) };
+}

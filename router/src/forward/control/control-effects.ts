@@ -1,0 +1,65 @@
+import type { PolicyTable } from '../../choose/policy-table.ts';
+import { controlOf } from '../../engines/controls.ts';
+import type { FleetModels } from '../../fleet/fleet-models.ts';
+import type { Health } from '../../fleet/health.ts';
+import type { Pauses } from '../../fleet/pauses.ts';
+import type { Worker } from '../../fleet/worker.ts';
+
+export interface EffectsParts {
+  readonly table: PolicyTable;
+  readonly health: Health;
+  readonly models: FleetModels;
+  readonly pauses: Pauses;
+}
+
+/** To be called when an engine's part of a control request has ended. `status`: null or 0 if no response came. */
+export type EndControl = (status: number | null, isDone: boolean) => void;
+
+/** What control requests change in the router's knowledge of engines: versions, pauses, caches, models. */
+export class ControlEffects {
+  readonly #parts: EffectsParts;
+
+  constructor(parts: EffectsParts) {
+    this.#parts = parts;
+  }
+
+  /** A control request is about to be sent to the worker's engine. */
+  begin(path: string, worker: Worker): EndControl {
+    const label = controlOf(path)?.changesVersion === true ? this.#parts.health.labels.of(worker) : null;
+    label?.updateBegan();
+    const end = this.#parts.pauses.begin(worker.engineUrl, path);
+    return (status, isDone) => {
+      label?.updateEnded(mayHaveChanged(status));
+      end(isDone);
+    };
+  }
+
+  /** The request changed the weights of an engine that a policy chose: when the update began is not known. */
+  updated(path: string, worker: Worker): void {
+    if (controlOf(path)?.changesVersion !== true) return;
+    const label = this.#parts.health.labels.of(worker);
+    label.updateBegan();
+    label.updateEnded(true);
+  }
+
+  /** The engines of these workers have done it: what is known of them may be outdated. */
+  async done(path: string, workers: readonly Worker[]): Promise<void> {
+    const control = controlOf(path);
+    if (control === null || workers.length === 0) return;
+    const { table, health, models } = this.#parts;
+    if (control.flushes === true) for (const worker of workers) table.flushed(worker);
+    await Promise.all([
+      control.changesVersion === true ? health.weightsChanged(workers) : null,
+      control.changesModels === true ? models.read(workers) : null,
+    ]);
+  }
+}
+
+/** Statuses that say that an engine did not take a call. */
+const REFUSALS: ReadonlySet<number> = new Set([401, 403, 404, 405, 422, 501]);
+
+/**
+ * Whether an update of weights with this status may have changed them. SGLang 0.5.23 answers 400 to one that loaded the weights and could
+ * not flush its cache.
+ */
+const mayHaveChanged = (status: number | null): boolean => !REFUSALS.has(status ?? 0);
