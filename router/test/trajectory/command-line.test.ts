@@ -145,9 +145,10 @@ async function engineThatSamples(t: TestContext, ids: Record<string, number[]>) 
       const seed = /"seed":(\d+)/.exec(body.toString())![1]!;
       seeds.push(seed);
       const sampled = ids[seed]!;
-      if (seed !== '3') request.connection.write(answer(200, JSON.stringify({ output_ids: sampled })));
+      const json = JSON.stringify({ output_ids: sampled, meta_info: { completion_tokens: sampled.length } });
+      if (seed !== '3') request.connection.write(answer(200, json));
       else {
-        const event = `data: {"output_ids":${JSON.stringify(sampled)},"meta_info":{"completion_tokens":2}}\n\n`;
+        const event = `data: ${json}\n\n`;
         const chunk = `${event.length.toString(16)}\r\n${event}\r\n0\r\n\r\n`;
         request.connection.write(STREAM_HEAD + chunk);
       }
