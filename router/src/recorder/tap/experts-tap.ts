@@ -1,4 +1,6 @@
+import { randomBytes } from 'node:crypto';
 import type { AnswerEar } from '../../exchange.ts';
+import type { ValueCutter, ValueTaker } from '../../plugin.ts';
 import { type CutTaker, ExpertsCutter, type ExpertsForm } from '../shared/experts-cutter.ts';
 
 /** A piece of routed experts on its way to the recorder thread. */
@@ -161,4 +163,23 @@ export class ExpertsTap implements AnswerEar, CutTaker {
     this.#gathered = null;
     this.#channel.keeper.drop(this.key);
   }
+}
+
+/** No answer has it: it is another one in each process. */
+const MARK = `turnout-${randomBytes(12).toString('hex')}-`;
+
+/** Takes routed experts out of a chat's answer on its way to its client, where only the rest is changed. */
+export function expertsAside(taker: ValueTaker): ValueCutter {
+  const markOf = (cut: number): string => `${MARK}${cut}.`;
+  return new ExpertsCutter(
+    {
+      rest: (bytes, start, end) => taker.rest(bytes, start, end),
+      // A list stands where its mark stands in quotes.
+      piece(cut, form, bytes, start, end) {
+        taker.piece(form === 'list' ? `"${markOf(cut)}"` : markOf(cut), bytes, start, end);
+      },
+      end: () => {},
+    },
+    markOf,
+  );
 }

@@ -11,10 +11,9 @@ import { type PluginAnswer, type PluginPhases, Refused, type ValueCutter, type V
 import { after } from '../../../threads/worker-thread.ts';
 import type { AnswerCapture } from '../answer-capture.ts';
 import { AnswerTap, MAX_ANSWER_BYTES } from '../answer-tap.ts';
-import { CHAT_PATH } from '../../shared/chat-request.ts';
 import type { ChatOpened } from '../../thread/chat/chat-calls.ts';
 import type { Asked, ClientCopy } from '../../shared/client-copy.ts';
-import { expertsAside } from './experts-aside.ts';
+import { expertsAside } from '../experts-tap.ts';
 import type { Equality } from '../../thread/chat/equality.ts';
 import type { RequestDefaults } from '../../thread/chat/request-defaults.ts';
 import type { SampleEnds } from '../../thread/chat/sample-ends.ts';
@@ -25,8 +24,7 @@ import { timesOf } from '../../shared/turn.ts';
 import type { Bracket } from '../version-brackets.ts';
 import type { ResponseHead } from '../../../wire/response-head.ts';
 import type { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
-import { maxModelLen } from './model-length.ts';
-import { inSession } from './session-path.ts';
+import { inSession, isChat, keyOf, maxModelLen } from './chat-exchange.ts';
 
 export interface ChatSessionsOptions {
   readonly equality: Equality;
@@ -351,11 +349,5 @@ export class ChatSessions implements PluginPhases {
   }
 }
 
-/** By what its client will know it again, should the answer get lost; ''. */
-const keyOf = ({ head, isRequestIdOurs }: Exchange): string =>
-  head.get('idempotency-key') ?? (isRequestIdOurs ? '' : head.requestId);
-
 const errorOf = (message: string): Buffer =>
   Buffer.from(JSON.stringify({ error: { message, type: 'invalid_request_error', param: null, code: 'conflict' } }));
-
-const isChat = ({ path, head }: Exchange): boolean => path === CHAT_PATH && head.method === 'POST';

@@ -18,7 +18,6 @@ import { timesOf } from '../../shared/turn.ts';
 import type { Bracket } from '../version-brackets.ts';
 import type { ResponseHead } from '../../../wire/response-head.ts';
 import type { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
-import { mayBeUnnamed, namesSpans } from './unnamed.ts';
 
 export interface RadixTreeOptions {
   readonly forward: 'ids' | 'text';
@@ -273,4 +272,22 @@ async function changed(following: Following, opened: Promise<OpenAnswer | null>,
   following.answer = await opened;
   const other = following.answer?.body ?? null;
   return other === null ? body : bufferOf(other);
+}
+
+/** Releases of SGLang before this one name only the version at the end of an answer, not the spans. */
+const [MAJOR, MINOR, PATCH] = [0, 5, 19];
+
+/** Its engine names versions token by token; of an engine that does not tell its release, too. */
+function namesSpans({ engineVersion }: Worker): boolean {
+  const [, major = 1, minor = 0, patch = 0] = /^(\d+)\.(\d+)\.(\d+)/.exec(engineVersion ?? '')?.map(Number) ?? [];
+  if (major !== MAJOR) return major > MAJOR;
+  return minor === MINOR ? patch >= PATCH : minor > MINOR;
+}
+
+/** An answer, or a part of one that has ended, may not name the versions of its tokens, and its engine can be asked. */
+function mayBeUnnamed(x: Exchange, dialect: CaptureDialect, isStream: boolean, isAlone: boolean): boolean {
+  // SGLang names versions in each event, vLLM in the last one.
+  if (dialect === 'generate') return false;
+  if (dialect === 'inference') return x.outcome !== null && x.outcome !== 'complete';
+  return isStream || !isAlone || x.worker?.engine !== 'sglang';
 }

@@ -1,7 +1,6 @@
 import { hash32 } from '../../../kit/hash.ts';
 import type { AlignedTokens } from '../tokens/align.ts';
 import type { Continued } from '../tree/continued.ts';
-import { digestOf } from '../tree/digest.ts';
 import type { TokenForest } from '../tree/forest.ts';
 import type { KnownSession } from '../tree/known-session.ts';
 import type { TurnEnd } from '../tree/mark.ts';
@@ -93,3 +92,17 @@ export const runOf = (
   logprobs: Float64Array | null,
   isSampled: boolean,
 ): Run => ({ ids, spelling, ends, text, logprobs, isSampled });
+
+/** 32 bits that tell numbers apart, and what came before them (`begun`). NaN and -0 count as what they are in memory. */
+function digestOf(numbers: Float64Array | null, begun: number): number {
+  let hash = begun ^ 0x811c9dc5;
+  if (numbers !== null) {
+    const words = new Uint32Array(numbers.buffer, numbers.byteOffset, 2 * numbers.length);
+    for (let i = 0; i < words.length; i++) {
+      hash = Math.imul(hash ^ words[i]!, 0x85ebca6b);
+      hash ^= hash >>> 15;
+    }
+  }
+  hash = Math.imul(hash ^ (hash >>> 16), 0xc2b2ae35);
+  return (hash ^ (hash >>> 13)) >>> 0;
+}

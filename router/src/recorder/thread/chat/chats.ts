@@ -5,7 +5,6 @@ import type { TurnWriter } from '../store/writer.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { CHAT_PATH, readChatRequest } from '../../shared/chat-request.ts';
 import { type ChatRules, ChatSession } from './chat-session.ts';
-import { LostSessions } from './lost-sessions.ts';
 import { answerValues } from '../read/answer-values.ts';
 import { readAnswer } from '../read/read-chat-answer.ts';
 import type { ChatSample } from '../read/read-chat.ts';
@@ -202,3 +201,24 @@ export class Chats {
 }
 
 const nameOf = (session: string, tenant: string): string => `${tenant.length}:${tenant}${session}`;
+
+/** So many names are remembered. */
+const MAX_NAMES = 100_000;
+
+/** Names of sessions that have turns which are not on record any more. When some had to be forgotten, any other name may be one too. */
+class LostSessions {
+  readonly #names = new Set<string>();
+  #hasForgotten = false;
+
+  add(name: string): void {
+    this.#names.delete(name);
+    this.#names.add(name);
+    if (this.#names.size <= MAX_NAMES) return;
+    this.#hasForgotten = true;
+    this.#names.delete(this.#names.values().next().value!);
+  }
+
+  has(name: string): boolean {
+    return this.#hasForgotten || this.#names.has(name);
+  }
+}

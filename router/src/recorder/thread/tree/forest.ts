@@ -5,7 +5,6 @@ import { SESSION_IDLE_MS } from '../../shared/memory-limit.ts';
 import type { Run } from './run.ts';
 import { childFor, sharedTokens } from './shared-tokens.ts';
 import { UseList } from './use-list.ts';
-import { Versions } from './versions.ts';
 import { type Inserted, type Place, TreeNode } from './tree-node.ts';
 
 /** A session with its name and its tables, as measured on Node 24. */
@@ -355,4 +354,25 @@ function isOnlyOf(node: TreeNode, session: KnownSession, below: TreeNode | undef
   for (const child of node.children) if (child !== below && child.usedMs !== -Infinity) return false;
   for (const mark of node.marks ?? []) for (const { owner } of mark.ends()) if (owner !== session) return false;
   return true;
+}
+
+/**
+ * Numbers for versions of weights, so that "five older" means something: a version that is a whole number is that number; any
+ * other comes after all that were seen before it.
+ */
+class Versions {
+  /** The newest seen; -1 before any. */
+  newest = -1;
+  readonly #named = new Map<string, number>();
+
+  ordinalOf(version: string): number {
+    if (/^\d{1,15}$/.test(version)) {
+      const number = Number(version);
+      this.newest = Math.max(this.newest, number);
+      return number;
+    }
+    let ordinal = this.#named.get(version);
+    if (ordinal === undefined) this.#named.set(version, (ordinal = ++this.newest));
+    return ordinal;
+  }
 }
