@@ -96,7 +96,7 @@ test('the router reaches the recorder through its plugins; tools read its stores
     ['assembly/extensions.ts'],
   );
   assert.deepEqual(
-    importsOf('router.ts')
+    importsOf('assembly/extensions.ts')
       .filter((imported) => imported.startsWith('recorder/'))
       .toSorted(),
     ['recorder/plugins.ts', 'recorder/tap/recorder.ts'],
