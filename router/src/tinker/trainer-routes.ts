@@ -56,8 +56,11 @@ export class TrainerRoutes {
     app.post('/session_heartbeat', async (c) => {
       const given = read(c, session);
       if (given instanceof Response) return given;
-      sessions.touch(given.session_id, tenantOf(c));
-      return answer(c, await this.#pass(c, '/session_heartbeat'));
+      const reply = await this.#pass(c, '/session_heartbeat');
+      // A router that was restarted without --data-dir learns sessions again.
+      const isKnown = sessions.touch(given.session_id, tenantOf(c));
+      if (!isKnown && reply.status === 200) sessions.open(tenantOf(c), given.session_id);
+      return answer(c, reply);
     });
     // Trainers that do not know the call lose nothing by it: the answer is the router's.
     app.post('/sessions/:id/finish', async (c, next) => {

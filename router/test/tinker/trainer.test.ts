@@ -1,4 +1,4 @@
-import { deepEqual, equal, match, ok } from 'node:assert/strict';
+import { deepEqual, equal, match, ok, rejects } from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -7,6 +7,7 @@ import type { SimOptions } from '../../src/sim/sim-options.ts';
 import { deadUrl } from '../harness/engine.ts';
 import type { RouterOptions } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { within } from '../harness/within.ts';
 import { type TinkerScene, PROMPT, asked, startTinkerScene } from './scene.ts';
 import { type TrainerStub, startTrainerStub } from './trainer-stub.ts';
 
@@ -60,6 +61,25 @@ test('what is not sampling passes to the trainer and back, byte for byte', async
   for (const [name, value] of Object.entries(headers)) equal(got!.headers[name], value);
 });
 
+test('a path of the trainer goes before that of the request, and a client that leaves ends its request', async (t) => {
+  const trainer = await startTrainerStub(t, temporaryFolder(t));
+  const { client } = await startTinkerScene(t, ['vllm'], { tinkerTrainer: `${trainer.url}/prefix/` });
+  const left = Promise.withResolvers<void>();
+  const came = Promise.withResolvers<void>();
+  trainer.onRequest = (_, response) => {
+    response.on('close', () => left.resolve());
+    came.resolve();
+    return true;
+  };
+  const leaving = new AbortController();
+  const asking = fetch(`${client.url}/api/v1/optim_step`, { method: 'POST', body: '{}', signal: leaving.signal });
+  await within(came.promise, 'the trainer gets the request');
+  equal(trainer.requests[0]!.target, '/prefix/api/v1/optim_step');
+  leaving.abort();
+  await rejects(asking);
+  await within(left.promise, 'the request to the trainer ends');
+});
+
 test('any method and status passes, and each error has a length', async (t) => {
   const { client, trainer } = await startWithTrainer(t);
   trainer.onRequest = (request, response) => {
@@ -109,6 +129,9 @@ test('the trainer names sessions; heartbeats and ends reach it', async (t) => {
   const { session_id } = created;
   equal((await client.call('/session_heartbeat', { session_id })).status, 200);
   equal(trainer.of('/session_heartbeat').length, 1);
+  // As after a restart of the router.
+  equal((await client.call('/session_heartbeat', { session_id: 'trainer_before' })).status, 200);
+  await client.get('/create_sampling_session', { session_id: 'trainer_before', base_model: 'sim' });
   const opened = await client.get('/create_sampling_session', { session_id, base_model: 'sim' });
   const sample = asked(String(opened['sampling_session_id']), 0);
   equal((await client.sample(sample)).sequences.length, 1);
