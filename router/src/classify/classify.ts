@@ -37,15 +37,14 @@ const SECONDS = /^\d{1,7}(\.\d{1,6})?$/;
  */
 export function classify(x: Exchange, idHeaders: readonly string[] = NO_HEADERS): RouterError | null {
   const { head } = x;
-  const { path, dialect, isForModel, idPrefix } = kindOf(head.target);
-  x.path = path;
-  x.dialect = dialect;
-  x.isGeneration = isForModel && head.method === 'POST';
+  x.path = normalPath(head.target);
+  x.dialect = dialectOf(x.path);
+  x.isGeneration = isGeneration(head.method, x.path);
   if (x.clientTarget !== '') x.clientPath = normalPath(x.clientTarget);
-  if (idHeaders.length > 0) readIdHeaders(x, idHeaders, idPrefix);
+  if (idHeaders.length > 0) readIdHeaders(x, idHeaders);
   else if (head.requestId === '' || !SAFE_ID.test(head.requestId)) {
     if (head.hasRequestIdLine) head.drop('x-request-id');
-    head.requestId = nextId(idPrefix);
+    head.requestId = nextId(x.path);
     x.isRequestIdOurs = true;
   }
   if (head.sessionEnd !== '') {
@@ -65,29 +64,8 @@ const wrongSessionEnd = (): RouterError =>
     'x-turnout-session-end must be 1, true or yes, or 0, false or no if the session continues.',
   );
 
-/** What follows from a target alone. */
-interface TargetKind {
-  readonly target: string;
-  readonly path: string;
-  readonly dialect: Dialect;
-  readonly isForModel: boolean;
-  readonly idPrefix: string;
-}
-
-/** A cache of one entry: most requests have the target of the one before. */
-let lastKind: TargetKind = { target: '', path: '/', dialect: 'plain', isForModel: false, idPrefix: 'req-' };
-
-function kindOf(target: string): TargetKind {
-  if (target !== lastKind.target) {
-    const path = normalPath(target);
-    const idPrefix = idPrefixes[path] ?? 'req-';
-    lastKind = { target, path, dialect: dialectOf(path), isForModel: isGeneration('POST', path), idPrefix };
-  }
-  return lastKind;
-}
-
 /** The first valid id is the request's. Its own header goes to the engine unchanged. */
-function readIdHeaders(x: Exchange, names: readonly string[], idPrefix: string): void {
+function readIdHeaders(x: Exchange, names: readonly string[]): void {
   const { head } = x;
   const own = head.requestId;
   if (head.hasRequestIdLine && !SAFE_ID.test(own)) {
@@ -101,7 +79,7 @@ function readIdHeaders(x: Exchange, names: readonly string[], idPrefix: string):
     if (name !== 'x-request-id') head.idHeader = name;
     return;
   }
-  head.requestId = nextId(idPrefix);
+  head.requestId = nextId(x.path);
   x.isRequestIdOurs = true;
   const first = names[0]!;
   if (first === 'x-request-id') return;
@@ -109,7 +87,7 @@ function readIdHeaders(x: Exchange, names: readonly string[], idPrefix: string):
   head.idHeader = first;
 }
 
-const nextId = (prefix: string): string => prefix + idSeed + (idCount++).toString(36);
+const nextId = (path: string): string => (idPrefixes[path] ?? 'req-') + idSeed + (idCount++).toString(36);
 
 export function dialectOf(path: string): Dialect {
   if (path === '/v1/messages' || path.startsWith('/v1/messages/')) return 'anthropic';

