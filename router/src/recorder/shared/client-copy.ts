@@ -124,5 +124,5 @@ export function withoutOurs(bytes: Buffer, wishes: ChatWishes): ClientCopy {
   return { bytes: isOursAlone && !hasChoices ? NOTHING : edit.result(), hasIds };
 }
 
-/** What stands between so many bytes at the beginning and so many at the end. */
+/** The bytes without so many at the beginning and so many at the end. */
 const cutOut = (bytes: Buffer, before: number, after: number): Buffer => bytes.subarray(before, bytes.length - after);

@@ -16,7 +16,7 @@ export type ExpertsForm = 'base64' | 'list';
 
 /** Gets an answer in two parts. Bytes are valid during the call only. */
 export interface CutTaker {
-  /** What is left of the answer, in its order: where experts stood, a mark stands (`markOf`). */
+  /** What is left of the answer, in its order: a mark replaces the experts (`markOf`). */
   rest(bytes: Buffer, start: number, end: number): void;
   /** A piece of the value number `cut`. */
   piece(cut: number, form: ExpertsForm, bytes: Buffer, start: number, end: number): void;
@@ -36,7 +36,7 @@ export function markOf(value: unknown): number {
 
 /**
  * Cuts the values of "routed_experts" and "indexer_topk" out of an answer while it passes, whatever else the answer is and wherever its pieces
- * begin: tensors of 100 MB that nobody parses. SGLang says it as base64 in `meta_info` (`sglext` where OpenAI's paths were
+ * begin: tensors of 100 MB are never parsed. SGLang says it as base64 in `meta_info` (`sglext` where OpenAI's paths were
  * called), vLLM as base64 of a .npy file in a choice; others as `{data, shape, dtype}` or as nested lists.
  */
 export class ExpertsCutter {
@@ -48,10 +48,10 @@ export class ExpertsCutter {
   #at = 0;
   #cut = -1;
   #depth = 0;
-  /** What was read of the object that the value is; null: it is none. */
+  /** What was read of the object that has the tensor; null: the value is not an object. */
   #description: string | null = null;
 
-  /** @param mark what stands in the place of a value, by its number */
+  /** @param mark the text that replaces a value, by its number */
   constructor(taker: CutTaker, mark = (cut: number) => MARK + cut) {
     this.#taker = taker;
     this.#mark = mark;

@@ -4,7 +4,7 @@ import type { ChatWishes } from '../thread/chat/engine-request.ts';
 
 const OPENING_BRACE = 0x7b;
 
-/** As vLLM's chat has it behind the content (0.32). */
+/** The members that follow the content in vLLM's chat (0.32). */
 const REST_OF_MESSAGE = ',"refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null';
 
 interface CompletionLogprobs {

@@ -12,10 +12,10 @@ export interface GivenRequest {
   /** What its client calls the model, and the adapter: one for each prompt. */
   readonly models: readonly string[];
   readonly addSpecial: boolean;
-  /** Where its prompts stand, key and all. */
+  /** The place of the member with its prompts, key included. */
   readonly from: number;
   readonly to: number;
-  /** Where `input_ids` stands beside a text, as null. */
+  /** The place of an `input_ids` that is null beside a text. */
   readonly noIds: { readonly from: number; readonly to: number } | null;
   readonly isList: boolean;
   /** Of `/v1/completions`: it asks for ids in its answer. */
@@ -62,11 +62,11 @@ const names = {
     'prompt_embeds',
     'stream',
   ],
-  // `features`: what stands for images and the like in the prompt.
+  // `features`: the placeholders of images and other media in the prompt.
   inference: ['token_ids', 'sampling_params', 'model', 'features', 'stream'],
 } as const;
 
-/** Where prompts stand. */
+/** The members that have prompts. */
 const fields = {
   generate: ['text', 'input_ids'],
   completions: ['prompt'],
@@ -83,7 +83,7 @@ interface Member {
   readonly value: unknown;
 }
 
-/** @returns null: none whose tokens could be told; the engine will say what is wrong with it, if anything is */
+/** @returns null: a request whose tokens can't be known, or a wrong one, which the engine refuses */
 export function readRequest(dialect: CaptureDialect, body: Buffer): GivenRequest | null {
   const members = new Map<string, Member>();
   let isTwice = false;
@@ -181,7 +181,7 @@ const isIds = (value: unknown): value is number[] =>
   value.length > 0 &&
   value.every((id) => typeof id === 'number' && Number.isInteger(id) && id >= 0 && id < 2 ** 31);
 
-/** 0: it can't be told. */
+/** 0: not known. */
 const countOf = (value: unknown): number =>
   value === null ? 1 : typeof value === 'number' && Number.isInteger(value) && value > 0 ? value : 0;
 

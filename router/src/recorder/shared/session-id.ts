@@ -11,7 +11,7 @@ export function newSessionId(): string {
   return random + checkOf(random);
 }
 
-/** What is said to whoever names a session that nobody began, or that is over. */
+/** The error for the name of a session that never began, or is over. */
 export const noSuchSession = (session: string): string =>
   `There is no session '${session}': POST /sessions begins one.`;
 

@@ -49,7 +49,7 @@ export interface Turn {
   readonly parent: string | null;
   readonly keeps: number;
   /**
-   * Several turns that differ in logprobs or versions fit as its parent, and the request named no session that tells which: it is the
+   * Several turns that differ in logprobs or versions fit as its parent, and the request named no session: it is the
    * newest of them. Left out: its parent is known.
    */
   readonly isAmbiguous?: boolean;
@@ -86,7 +86,7 @@ export interface Turn {
   readonly experts: RoutedExperts | null;
   /** Which tokens its sparse attention looked at ("indexer_topk"), as a file like that. Left out: it came with none. */
   readonly indexer?: RoutedExperts;
-  /** The likeliest tokens at the place of each sampled one: JSON, a list of `[logprob, id, text]` for each. Left out: nobody asked. */
+  /** The likeliest tokens at the place of each sampled one: JSON, a list of `[logprob, id, text]` for each. Left out: the request did not ask for them. */
   readonly topTokens?: Uint8Array;
   /** The client's request and the engine's answer as they passed (routed experts cut out), where they are kept. */
   readonly request: Uint8Array | null;

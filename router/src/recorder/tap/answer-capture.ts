@@ -20,8 +20,8 @@ export interface AnswerCaptureParts {
 }
 
 /**
- * Listens to an answer that is captured. What it says is handed over before the client can act on it: when a choice of a stream ends
- * (its `finish_reason`), and when a whole answer is here. Until then, and until the store has the turns, that part of the answer is held.
+ * Captures an answer. Its turns are handed over before the client can act on them: when a choice of a stream ends (its `finish_reason`), and
+ * when a whole answer is complete. Until then, and until the store has the turns, that part of the answer is held.
  */
 export class AnswerCapture implements AnswerEar {
   readonly tap: AnswerTap;
@@ -35,7 +35,7 @@ export class AnswerCapture implements AnswerEar {
   #release: (() => void) | null = null;
   #timer: NodeJS.Timeout | null = null;
 
-  /** @param experts before `parts.tap`: takes routed experts out of what that one hears */
+  /** @param experts before `parts.tap`: takes routed experts out of the bytes for `parts.tap` */
   constructor(parts: AnswerCaptureParts, experts: ExpertsTap, storedFirst: StoredFirst) {
     this.tap = parts.tap;
     this.#experts = experts;

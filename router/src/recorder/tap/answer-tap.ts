@@ -3,12 +3,12 @@ import { EventSplitter } from '../../kit/sse.ts';
 import { EventScan } from './event-scan.ts';
 import { Gathered } from './gathered.ts';
 
-/** Of a longer answer nothing is kept: it has no few tokens but tensors in it. */
+/** Of a larger answer nothing is kept: such an answer has tensors in it, not tokens alone. */
 export const MAX_ANSWER_BYTES = 67_108_864;
 
 /** When so many bytes of events have not shown whether a stream is cumulative, all of it is kept. */
 const MAX_UNDECIDED_BYTES = 1_048_576;
-/** Larger events don't count for that: two of them are more already. */
+/** Undecided events that are larger do not make a stream incremental: two such events exceed the limit already. */
 const LARGE_BYTES = 65_536;
 
 const LF = 0x0a;
@@ -31,7 +31,7 @@ interface KeptEvent {
  * all of them together grow with the square of its length.
  */
 export class AnswerTap implements AnswerEar {
-  /** Too much for it: nothing was kept. */
+  /** The answer is larger than `MAX_ANSWER_BYTES`: nothing of it is kept. */
   isTooLarge = false;
   /** Of a stream: how many events ended a choice. */
   finished = 0;
@@ -85,7 +85,7 @@ export class AnswerTap implements AnswerEar {
   }
 
   /**
-   * What came since the last time: of a stream, events that its sampled tokens can be told by. Each piece has its memory to itself.
+   * What came since the last time: of a stream, the events that have its sampled tokens. Each piece has its memory to itself.
    * @param isLast nothing comes any more: an event that is not complete is taken too
    */
   take(isLast = true): Buffer[] {

@@ -18,7 +18,7 @@ const MAX_BODY_BYTES = 33_554_432;
 
 interface Following {
   readonly request: Uint8Array;
-  /** What the present engine tells of tokens is for the record alone. */
+  /** The token ids in the engine's answer are for the record only: the client did not ask for them. */
   hidesIds: boolean;
   /** What was known of its engine's weights before that engine got it. */
   bracket: Bracket | null;
@@ -28,7 +28,7 @@ interface Following {
 export interface RecorderParts {
   readonly thread: RecorderThread;
   readonly versions: VersionBrackets;
-  /** What is said to a request that has to be recorded and can't be now; null: go on. */
+  /** The error for a request that must be recorded and cannot be now; null: continue. */
   readonly refusal: () => RouterError | null;
   readonly sessionHeaders: readonly string[];
   readonly log: Logger;
@@ -37,7 +37,7 @@ export interface RecorderParts {
 /** Which calls are recorded. */
 type Takes = (x: Exchange) => boolean;
 
-/** Records calls of `/v1/messages` and `/v1/responses`: with their tokens where the engine tells them, else as text. */
+/** Records calls of `/v1/messages` and `/v1/responses`: with their token ids if the engine returns them, else as text. */
 export class CallRecorder {
   readonly plugins: readonly Plugin[];
   readonly #parts: RecorderParts;

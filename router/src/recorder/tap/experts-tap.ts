@@ -14,25 +14,25 @@ export interface ExpertsPiece {
   readonly bytes: Uint8Array<SharedArrayBuffer>;
 }
 
-/** Who writes them down. */
+/** Writes routed experts to files. */
 export interface ExpertsKeeper {
-  /** Resolves when it is written, or is known not to be. */
+  /** Resolves when the piece is written or has failed. */
   take(piece: ExpertsPiece): Promise<void>;
   end(key: number, cut: number, description: string): void;
-  /** All of an answer are lost, or unwanted. */
+  /** Removes all routed experts of an answer. */
   drop(key: number): void;
 }
 
-/** Pieces of this size cross over to the thread. */
+/** The size of the pieces that are sent to the thread. */
 const PIECE_BYTES = 131_072;
-/** When so much is on its way, of all answers together, engines are read no faster than it is written. */
+/** Limit of the bytes that are sent and not yet written, of all answers together: above it, engines are read more slowly. */
 const LIMIT_BYTES = 2_097_152;
-/** Pieces whose memory is kept for the next ones: as many as may be on their way, and those that they overshoot by. */
+/** How many pieces of memory are kept for further pieces: twice the limit, because pieces overshoot it. */
 const SPARE_PIECES = (2 * LIMIT_BYTES) / PIECE_BYTES;
-/** A disk that takes longer than this loses experts: no client waits for it. */
+/** If the disk takes longer than this, the experts of an answer are dropped: its client must not wait longer. */
 const PATIENCE_MS = 10_000;
 
-/** What is on its way to the recorder thread, of all answers together. */
+/** Sends routed experts of all answers to the recorder thread, up to a limit of unwritten bytes. */
 export class ExpertsChannel {
   readonly keeper: ExpertsKeeper;
   readonly #limitBytes: number;
@@ -58,12 +58,12 @@ export class ExpertsChannel {
     return ++this.#lastKey;
   }
 
-  /** @returns memory for a piece that will be sent. New memory for each would be held until two threads collect garbage. */
-  room(): Uint8Array<SharedArrayBuffer> {
+  /** @returns memory for a piece. New memory for each piece would be freed only after both threads collect garbage. */
+  buffer(): Uint8Array<SharedArrayBuffer> {
     return new Uint8Array(this.#spare.pop() ?? new SharedArrayBuffer(PIECE_BYTES));
   }
 
-  /** @param piece its bytes begin the memory that they were given by `room` */
+  /** @param piece its bytes are at the beginning of memory from `buffer` */
   async send(piece: ExpertsPiece): Promise<void> {
     const { length, buffer } = piece.bytes;
     this.#bytes += length;
@@ -76,14 +76,14 @@ export class ExpertsChannel {
     }
   }
 
-  whenRoom(wake: () => void): void {
+  whenNotFull(wake: () => void): void {
     this.#waiting.push(wake);
   }
 }
 
-/** An ear before another one: what it hears of routed experts goes to the recorder thread, piece by piece, the rest to the other. */
+/** Sends the routed experts of an answer to the recorder thread, piece by piece, and all other bytes to the next listener. */
 export class ExpertsTap implements AnswerEar, CutTaker {
-  /** What the thread knows this answer's experts by. */
+  /** The key of this answer's experts on the thread. */
   readonly key: number;
   readonly #channel: ExpertsChannel;
   readonly #inner: AnswerEar;
@@ -117,7 +117,7 @@ export class ExpertsTap implements AnswerEar, CutTaker {
       this.#lose();
       resume();
     }, this.#patienceMs);
-    this.#channel.whenRoom(() => {
+    this.#channel.whenNotFull(() => {
       clearTimeout(timer);
       resume();
     });
@@ -133,7 +133,7 @@ export class ExpertsTap implements AnswerEar, CutTaker {
     this.#cut = cut;
     this.#form = form;
     for (let at = start; at < end;) {
-      this.#gathered ??= this.#channel.room();
+      this.#gathered ??= this.#channel.buffer();
       const count = Math.min(end - at, PIECE_BYTES - this.#length);
       this.#gathered.set(bytes.subarray(at, at + count), this.#length);
       this.#length += count;
@@ -174,7 +174,7 @@ export function expertsAside(taker: ValueTaker): ValueCutter {
   return new ExpertsCutter(
     {
       rest: (bytes, start, end) => taker.rest(bytes, start, end),
-      // A list stands where its mark stands in quotes.
+      // The mark of a list is in quotes, because a string takes the place of the list.
       piece(cut, form, bytes, start, end) {
         taker.piece(form === 'list' ? `"${markOf(cut)}"` : markOf(cut), bytes, start, end);
       },

@@ -17,9 +17,9 @@ import type { SessionEnd } from '../thread/session-calls.ts';
 import type { StoreState } from '../thread/store/store-calls.ts';
 import { StoredFirst } from './stored-first.ts';
 
-/** How often the thread is asked how its store is. */
+/** How often the thread is asked for the state of its store. */
 const LOOK_MS = 1_000;
-/** What is dropped is said once in so long. */
+/** Minimum time between two log lines about dropped or evicted turns. */
 const SAY_MS = 60_000;
 
 const NOTHING_YET: StoreState = {
@@ -61,7 +61,7 @@ type TrajectoryConfig = Pick<
 const areWanted = ({ store, captureRequired, tokenizerPath, plugin, captureChat }: TrajectoryConfig): boolean =>
   store !== undefined || captureRequired || (tokenizerPath !== undefined && (plugin.length > 0 || captureChat));
 
-/** Rejects, in words for the user, when the store can't be had. @returns null: nobody asked for it, so there is no thread */
+/** Rejects with a message for the user if the store can't be opened. @returns null: no option asks for a recorder */
 export async function startRecorder(
   config: TrajectoryConfig,
   labels: VersionLabels,
@@ -75,14 +75,14 @@ export class Recorder {
   readonly thread: RecorderThread;
   readonly versions: VersionBrackets;
   readonly #channel: ExpertsChannel;
-  /** Records chats that come in other words than those of OpenAI's chat completions. */
+  /** Records `/v1/messages` and `/v1/responses`. */
   readonly calls: CallRecorder;
   readonly #storedFirst: StoredFirst;
   readonly #waits: boolean;
   /** The limit of the token trees. */
   readonly treeBytes: number;
   readonly #log: Logger;
-  /** `--capture-required`: what is to be captured is, or is refused. */
+  /** `--capture-required`: requests that can't be captured are refused. */
   readonly isRequired: boolean;
   /** Reports sessions that are over; its place is after the observer that ends plugins' turns. */
   readonly sessionEnds: Observer;
@@ -137,7 +137,7 @@ export class Recorder {
     this.#timer = setInterval(() => void this.#look(), LOOK_MS).unref();
   }
 
-  /** Rejects, in words for the user, when the store can't be had. */
+  /** Rejects with a message for the user if the store can't be opened. */
   static async start(config: TrajectoryConfig, labels: VersionLabels, log: Logger): Promise<Recorder> {
     const started = new Recorder(config, labels, log);
     try {
@@ -199,7 +199,7 @@ export class Recorder {
     return { ...this.#state, dropped: this.#state.dropped + this.thread.missed, sentEarly };
   }
 
-  /** With `--capture-required`, what is said to a request that would be captured, while that can't be had. null: go on. */
+  /** With `--capture-required`, the error for requests that can't be captured now. null: continue. */
   get refusal(): RouterError | null {
     if (!this.isRequired || !(this.#isDead || this.#state.isFailing)) return null;
     const reason = this.#isDead ? 'the thread that keeps them has ended' : this.#state.lastError;
@@ -262,8 +262,8 @@ export class Recorder {
 }
 
 /**
- * Reports the sessions whose client says with a request that it is the last one (`x-turnout-session-end: 1`). Stands after the observer
- * that ends plugins' turns, so that the turn of that request is known before.
+ * Reports the sessions whose client says with a request that it is the last one (`x-turnout-session-end: 1`). Runs after
+ * the plugins' `finished`, so that the turn of that request is recorded first.
  */
 const endedSessions = (report: (end: SessionEnd) => void, sessionHeaders: readonly string[]): Observer => ({
   finished(x) {

@@ -12,7 +12,7 @@ const page = {
 };
 const flag = z.enum(['true', 'false']).transform((text) => text === 'true');
 const number = z.string().trim().min(1).pipe(z.coerce.number());
-/** Whose they are: for those only who may see everybody's. */
+/** The tenant: only for callers that may see all tenants. */
 const tenant = z.string().optional();
 
 const listing = z.strictObject({
@@ -78,7 +78,7 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
       'content-disposition': `attachment; filename="trajectories.${format}"`,
       'transfer-encoding': 'chunked',
     };
-    // Hono throws the body away, and nobody would end what makes it.
+    // Hono drops the body of a HEAD request without closing it, and the export would stay open.
     if (c.req.method === 'HEAD') return c.body(null, 200, fields);
     const bytes = await exportStream(thread, { format, query });
     if (bytes === null) return c.json({ error: 'Too many exports at once', code: 'overloaded' }, 503);

@@ -1,6 +1,6 @@
 const UNITS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** Nobody looks so far ahead: whoever has more seconds has milliseconds, as exports do. */
+/** No time in seconds is so far in the future: larger numbers are milliseconds, as in exports. */
 const MAX_SECS = 1e11;
 
 /** A point in time as people write it: `90m` (ago; s, m, h, d), `2026-11-21T10:00:00Z`, Unix seconds. @returns Unix ms, NaN: none of them */

@@ -5,14 +5,14 @@ import type { Worker } from '../../fleet/worker.ts';
 import type { RecorderThread } from './recorder-thread.ts';
 import type { AskedVersion } from '../thread/version-spans.ts';
 
-/** So long whoever reads the record waits for what engines are asked for it. */
+/** How long reads of the record wait for version answers of engines. */
 const PATIENCE_MS = 1_000;
 
 /** What was known of the weights of those that work for an exchange before they got it. */
 export interface Bracket {
   readonly workers: readonly Worker[];
   readonly before: readonly (Label | null)[];
-  /** By which number the thread is told what is learned afterwards; 0: nothing is. */
+  /** Identifies the version answer that follows after the turn; 0: none follows. */
   ticket: number;
 }
 
@@ -48,7 +48,7 @@ export class VersionBrackets {
   }
 
   /**
-   * What is told to the thread with an answer, or with a part of one.
+   * The version facts that are handed over with an answer, or with a part of one.
    * @param isUnnamed its engine may not have named versions in it: it will be asked when the exchange is over
    */
   asked(bracket: Bracket | null, isUnnamed: boolean): AskedVersion {
@@ -66,7 +66,7 @@ export class VersionBrackets {
 
   /**
    * The exchange is over: asks where that was promised.
-   * @param recorded settles when the turns of the answer were told to the thread, or never will be
+   * @param recorded settles when the turns of the answer are handed over to the thread, or can't be
    */
   complete(x: Exchange, bracket: Bracket | null, recorded: Promise<unknown> = Promise.resolve()): void {
     if (bracket === null || bracket.ticket === 0) return;

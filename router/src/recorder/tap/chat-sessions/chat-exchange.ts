@@ -4,11 +4,11 @@ import { CHAT_PATH } from '../../shared/chat-request.ts';
 
 export const isChat = ({ path, head }: Exchange): boolean => path === CHAT_PATH && head.method === 'POST';
 
-/** By what its client will know it again, should the answer get lost; ''. */
+/** The key by which a client repeats a call whose answer was lost; ''. */
 export const keyOf = ({ head, isRequestIdOurs }: Exchange): string =>
   head.get('idempotency-key') ?? (isRequestIdOurs ? '' : head.requestId);
 
-/** Ids of sessions stand in paths as they are; what is spelled otherwise is none. */
+/** Session ids are in paths without escapes. */
 const IN_SESSION = /^\/sessions\/([\w.~-]{1,256})\/([^?]+)(\?.*)?$/;
 
 /** What is asked for in a session: `/sessions/ID/v1/chat/completions`. */

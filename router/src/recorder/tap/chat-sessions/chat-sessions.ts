@@ -110,7 +110,7 @@ export class ChatSessions implements PluginPhases {
 
   async admit(x: Exchange): Promise<null> {
     const session = this.#inPath.get(x);
-    // Anything else is passed on whoever's it is, as by miles' session server.
+    // Other paths are forwarded without a check of the session, as by miles' session server.
     if (session === undefined || !isChat(x)) return null;
     const isKnown = await this.#thread.ask('chatKnown', { session, tenant: x.tenant });
     if (isKnown) return null;
@@ -132,7 +132,7 @@ export class ChatSessions implements PluginPhases {
     // A thread that has ended has said so, and knows of no repeated call.
     const known = await this.#thread.ask('chatRepeat', call, [body.buffer]).catch(() => null);
     if (known === null) {
-      // Its client left in the meantime, and nobody will close it.
+      // The client disconnected in the meantime: nothing else would close the call.
       if (x.outcome !== null) this.#thread.tell('chatDrop', id);
       else this.#following.set(x, following);
       return null;
@@ -168,7 +168,7 @@ export class ChatSessions implements PluginPhases {
     }
     const engine = this.#kindOf(worker);
     if (this.#options.verify && this.#options.forward === 'ids') await tokenizerCheck.check(worker);
-    // Its client left in the meantime: it has been finished, and nobody would take it out of what is followed.
+    // The client disconnected in the meantime: `finished` has run, and nothing else would remove the entry.
     if (x.outcome !== null) return body;
     let following = this.#following.get(x);
     if (following === undefined) {
@@ -189,7 +189,7 @@ export class ChatSessions implements PluginPhases {
       isInPath: this.#inPath.has(x),
     };
     const opened = await this.#thread.ask('chatOpen', call, copy === null ? [] : [copy.buffer]);
-    // Its client left in the meantime, and nobody will close it.
+    // The client disconnected in the meantime: nothing else would close the call.
     if (x.outcome !== null) this.#thread.tell('chatDrop', following.id);
     if (opened.problem !== null) {
       const code = opened.isGone === true ? 'session_not_found' : 'bad_request';
@@ -330,7 +330,7 @@ export class ChatSessions implements PluginPhases {
     if ((count & (count - 1)) === 0) this.#around.log.warn({ problem, worker, count }, 'a response was not captured');
   }
 
-  /** What its engine understands; refused while nobody knows. */
+  /** The dialect of the worker's engine. Throws while it is not known. */
   #kindOf({ engine }: Worker): EngineKind {
     const { engine: said } = this.#options;
     if (said !== 'auto') return said;

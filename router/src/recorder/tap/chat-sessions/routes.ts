@@ -11,7 +11,7 @@ export function addRoutes(app: Hono, thread: RecorderThread): void {
     session: c.req.param('id') ?? '',
     tenant: (c.env as { exchange?: Exchange } | undefined)?.exchange?.tenant ?? '',
   });
-  /** @returns what is said where there is no such session; null: there is */
+  /** @returns the response if there is no such session; null: there is one */
   const missing = async (c: Context): Promise<Response | null> => {
     const name = nameOf(c);
     if (await thread.ask('chatKnown', name)) return null;
@@ -22,7 +22,7 @@ export function addRoutes(app: Hono, thread: RecorderThread): void {
 
   app.post('/sessions', (c) => c.json({ session_id: newSessionId() }));
 
-  // A session that is named by a header may have slashes in its name, and they stand in paths as %2F.
+  // The name of a session from a header may have slashes: in paths they are %2F.
   app.get('/sessions/:id{.+}', async (c) => {
     const refusal = await missing(c);
     if (refusal !== null) return refusal;

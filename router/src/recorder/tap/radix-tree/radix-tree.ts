@@ -35,7 +35,7 @@ interface RadixTreeSurroundings {
   readonly log: Logger;
 }
 
-/** Larger requests are passed on as they are: nobody's prompt, and copying them would hold the event loop. */
+/** Larger requests are forwarded unchanged and not captured: copying them would block the event loop. */
 const MAX_BODY_BYTES = 33_554_432;
 
 /** What is under way of an exchange whose tokens are looked after. */
@@ -45,7 +45,7 @@ interface Following {
   readonly dialect: CaptureDialect;
   request: Buffer | null;
   readonly opened: Promise<OpenAnswer | null> | null;
-  /** Settled: null where its tokens can't be told. */
+  /** The settled `opened`; null where the tokens of the request are not known. */
   answer: OpenAnswer | null;
   /** A part of its answer was handed over. */
   isBegun: boolean;
@@ -54,7 +54,7 @@ interface Following {
   capture: AnswerCapture | null;
 }
 
-/** Sends ids in place of texts, and hears what was sampled behind them. */
+/** Sends token ids in place of texts, and captures what engines sample. */
 export class RadixTree implements PluginPhases {
   /** Requests that went on as they were because the recorder thread failed at them. */
   failures = 0;
@@ -162,14 +162,14 @@ export class RadixTree implements PluginPhases {
   #handOver(x: Exchange, following: Following, isLast: boolean): Promise<boolean> | null {
     const { tap, expertsKey } = following.capture!;
     const answer = tap.take(isLast);
-    // All of its turns are known, and nothing more is said of them.
+    // All of its turns are recorded, and the rest has no data of them.
     if (isLast && following.isBegun && !answer.some((piece) => piece.includes(QUOTE))) {
       this.#drop(following);
       return null;
     }
     const { request } = following;
     if (!isLast) {
-      // What follows is told from the next one by its number.
+      // The number connects the rest of the answer with this request.
       if (following.id === 0) following.id = this.#nextId++;
       following.request = null;
       following.isBegun = true;
@@ -189,7 +189,7 @@ export class RadixTree implements PluginPhases {
     return this.#recorder.turnEnded(turn);
   }
 
-  /** There is nothing to be told of it any more. */
+  /** No further part of the answer will be handed over. */
   #drop({ id, capture }: Following): void {
     if (id > 0) this.#thread.tell('dropCapture', id);
     const key = capture?.expertsKey ?? null;
@@ -244,7 +244,7 @@ export class RadixTree implements PluginPhases {
     for (let rounds = 0; rounds < 2 && this.#streams > 0; rounds++) await setImmediate();
     if (x.outcome !== null) return null;
     const opened = await this.#thread.ask('openCapture', { ...call, body: copy }, isSmall ? [] : [copy.buffer]);
-    // Its client left in the meantime, and nobody will close it: what it holds would stay for ever.
+    // The client disconnected in the meantime: nothing else would release the open prompt.
     if (x.outcome !== null) this.#thread.tell('dropCapture', call.id);
     return opened;
   }

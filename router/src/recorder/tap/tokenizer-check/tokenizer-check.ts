@@ -17,7 +17,7 @@ export class TokenizerCheck {
   readonly #verdicts = new WeakMap<Worker, Promise<Verdict>>();
   /** Those that are asked until they answer. */
   readonly #followed = new Set<Worker>();
-  /** Those of them that let the question stand: requests don't wait for that again. */
+  /** Engines of these that did not answer in time: requests do not wait for them again. */
   readonly #silent = new WeakSet<Worker>();
   readonly #over = new AbortController();
 
