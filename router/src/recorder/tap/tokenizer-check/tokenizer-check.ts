@@ -10,14 +10,14 @@ import { type Verdict, differenceIn, probe } from './probe.ts';
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 15_000;
 
-/** Whether engines read texts as the router does: each is asked once, when it joins, and again when it was away. */
+/** Compares the tokenizer with that of each engine: once when the engine joins, and again after it was unhealthy. */
 export class TokenizerCheck {
   readonly #encode: (text: string) => Promise<number[]>;
   readonly #log: Logger;
   readonly #verdicts = new WeakMap<Worker, Promise<Verdict>>();
-  /** Those that are asked until they answer. */
+  /** Workers that are asked until they answer. */
   readonly #followed = new Set<Worker>();
-  /** Engines of these that did not answer in time: requests do not wait for them again. */
+  /** Workers of these that could not be compared when they were asked: requests do not wait for the comparison again. */
   readonly #silent = new WeakSet<Worker>();
   readonly #over = new AbortController();
 
@@ -26,12 +26,12 @@ export class TokenizerCheck {
     this.#log = log;
   }
 
-  /** Compares in the background from now on, those that are there and whoever joins: a mismatch is known before a request is. */
+  /** Compares all present and future workers in the background, so that a mismatch is known before a request. */
   watch(fleet: Fleet): void {
     for (const worker of fleet.workers) void this.#follow(fleet, worker);
     const unsubscribe = fleet.onEvent((event, worker) => {
       const isAway = event === 'changed' && (worker.reasons & REASONS.unhealthy) !== 0;
-      // What comes back there may be another engine.
+      // Another engine may have started at this address.
       if (isAway) this.#verdicts.delete(worker);
       this.#silent.delete(worker);
       if (isAway || event === 'added') void this.#follow(fleet, worker);
@@ -43,7 +43,7 @@ export class TokenizerCheck {
     this.#over.abort();
   }
 
-  /** Throws `Refused` for an engine that reads texts in another way. */
+  /** Throws `Refused` for an engine with another tokenizer. */
   async check(worker: Worker): Promise<void> {
     if (this.#silent.has(worker) && this.#followed.has(worker)) return;
     const verdict = await this.#verdictOf(worker);
