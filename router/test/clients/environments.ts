@@ -13,12 +13,13 @@ const packages = {
   '0.38.0': ['tinker==0.38.0', 'jinja2'],
   '0.30.4': ['tinker==0.30.4', 'jinja2'],
   '0.24.1': ['tinker==0.24.1', 'jinja2'],
+  '0.16.1': ['tinker==0.16.1', 'jinja2'],
   cookbook: ['tinker-cookbook==0.5.8'],
 } as const;
 
 export type Environment = keyof typeof packages;
 
-export const generations = ['0.38.0', '0.30.4', '0.24.1'] satisfies Environment[];
+export const generations = ['0.38.0', '0.30.4', '0.24.1', '0.16.1'] satisfies Environment[];
 
 export const newest = '0.38.0' satisfies Environment;
 

@@ -4,7 +4,7 @@ import { generations, newest, whyMissing } from './environments.ts';
 import { type Sequence, areSampledBy } from './sampled.ts';
 import { type Said, type Scene, type Served, startScene } from './scene.ts';
 
-/** The real tinker SDK, three generations of it, against a router with --tinker and simulated engines of both kinds. */
+/** The real tinker SDK, four generations of it, against a router with --tinker and simulated engines of both kinds. */
 
 const kinds = ['vllm', 'sglang'] as const;
 
