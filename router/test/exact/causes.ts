@@ -42,12 +42,17 @@ export const causeOf = {
     const isChanged = changes.some((change) => change.engineUrl === engineUrl && change.atMs < endedMs + QUESTION_MS);
     return isAsked && isChanged ? 'the weights were updated past the router, or the engine was away' : null;
   },
-  drift({ isRerendered, endsInToken, isChat }: Call, kind: string): string | null {
-    if (kind === 'text' && isChat && endsInToken)
+  drift(call: Call, kind: string): string | null {
+    const { isRerendered, endsInToken } = call;
+    if (kind === 'text' && (endsInToken || continuesBroken(call)))
       return 'the part of an answer that the client sends ends inside a character';
     return kind === 'template' && isRerendered ? 'the prompt was rendered anew' : null;
   },
 };
+
+/** What its client got of a truncated answer ends with U+FFFD, which bytes of any letter read as. */
+export const continuesBroken = ({ isChat, parent }: Call): boolean =>
+  !isChat && parent !== null && (parent.finish === '' || parent.finish === 'abort') && parent.text.endsWith('\ufffd');
 
 /** A token that adds no text when it comes: it is special, or a byte of a letter that goes on, or would have. */
 const isSilent = (ids: readonly number[], at: number, finish: Generated['finish']): boolean =>

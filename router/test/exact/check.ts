@@ -1,5 +1,5 @@
 import type { Call, Generated, Journal, Row, RowTurn } from './journal.ts';
-import { causeOf } from './causes.ts';
+import { causeOf, continuesBroken } from './causes.ts';
 import { type Part, partsOf } from './parts.ts';
 
 /** A turn of an export and what it says of its tokens, from whichever row. */
@@ -216,16 +216,18 @@ class SessionCheck {
       // not all is on record, yet or for a reason, fits every answer that begins with what its client has of that stream.
       const isPart = call.isChat && isPartOf(call.parent, this.#journal.calls.get(from ?? ''));
       const mayBeOther = call.session === '' ? turn.ambiguous || !call.isFull : turn.ambiguous && isPart;
-      if (isOther && !mayBeOther)
+      // Of a truncated answer that ends inside a character its client has U+FFFD, which other answers may have there.
+      const isBroken = turn.drift?.kind === 'text' && continuesBroken(call);
+      if (isOther && !mayBeOther && !isBroken)
         this.#says(row, `${call.name} is put behind ${from}, its client went on from ${parents.join()}`);
       if (turn.ambiguous && fitting.size < 2)
         this.#says(row, `${call.name} is ambiguous: only ${[...fitting].join()} fits`);
       const isKnown = call.isFull && call.parent !== null && !isParentGone;
       const isGuess = from !== undefined && isKnown && from !== call.parent?.name;
-      if (!turn.ambiguous && isGuess)
+      if (!turn.ambiguous && isGuess && !isBroken)
         this.#says(row, `${call.name} is put behind ${from}, and not said to be ambiguous`);
       const { parent } = call;
-      const isApart = parent !== null && call.isFull && !this.#goesOn(before, turn, parent);
+      const isApart = !isOther && parent !== null && call.isFull && !this.#goesOn(before, turn, parent);
       if (isApart && turn.drift === null && !this.#isGone(parent))
         this.#says(row, `${call.name} does not go on from ${parents.join()}, and no drift says so`);
       const isUntold = parent !== null && this.#isUntold(parent);

@@ -3,7 +3,7 @@ import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { exactIds } from '../tree/exact-prefix.ts';
 import { findIds } from '../tree/find-text.ts';
 import type { TokenForest } from '../tree/forest.ts';
-import { type Continued, continuedAt, isInCutToken } from '../tree/continued.ts';
+import { type Continued, continuedAt, mayDiffer } from '../tree/continued.ts';
 import type { KnownSession } from '../tree/known-session.ts';
 import { type Path, lineTo, textFrom, tokensAt, writeIds } from '../tree/path.ts';
 import { type Place, TreeNode, release } from '../tree/tree-node.ts';
@@ -147,10 +147,9 @@ export class Capture {
       const options = { endsTurn: false, addSpecial, session };
       const { place, textBytes, rest, isAmbiguous } = await exactIds(this.tokenizer, root, text, options);
       const framing = tokensAt(place) === 0 && addSpecial ? this.tokenizer.before : [];
-      const more = Buffer.from(text).subarray(textBytes);
-      const isInexact =
-        asking.isInexact === true || (session !== null && more.length > 0 && isInCutToken(place, session, more[0]!));
-      const aligned = alignPrompt(this.tokenizer.pieces, rest, more, framing);
+      const bytes = Buffer.from(text);
+      const isInexact = asking.isInexact === true || (session !== null && mayDiffer(place, session, bytes, textBytes));
+      const aligned = alignPrompt(this.tokenizer.pieces, rest, bytes.subarray(textBytes), framing);
       return this.#grow({ ...asking, isText: true, isAmbiguous, isInexact }, place, aligned);
     } finally {
       release(rooted);

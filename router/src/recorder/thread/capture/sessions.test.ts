@@ -265,6 +265,29 @@ test('a part of a turn has no token without text at its end: the first bytes of 
   }
 });
 
+test('a text that ends within a token of a truncated turn is encoded from there on, and flagged', async () => {
+  const scene = await start();
+  // Two bytes that are no letters, and the first one of a letter: the first two come as one piece of text.
+  const bytes = [0x80, 0x8d, 0xf0];
+  await scene.ask({
+    session: 's',
+    prompt: PROMPT,
+    said: { ...said(-1, bytes), text: '\ufffd\ufffd', finish: 'abort' },
+  });
+  const prompt = `${PROMPT}\ufffd<|im_end|>${TOOL}`;
+  const { ids, turn } = await scene.ask({ session: 's', prompt, said: said(-2) });
+  assert.equal(decode(ids), prompt);
+  assert.deepEqual(turn.drift, { kind: 'text', at: encode(PROMPT).length });
+});
+
+test('a text that ends a truncated turn with U+FFFD is flagged: other turns may read so too', async () => {
+  const scene = await start();
+  await scene.ask({ session: 's', prompt: PROMPT, said: { ...said(-1, [0xf0]), text: '\ufffd', finish: 'abort' } });
+  const { ids, turn } = await scene.ask({ session: 's', prompt: `${PROMPT}\ufffd<|im_end|>${TOOL}`, said: said(-2) });
+  assert.deepEqual(ids, [...encode(PROMPT), 0xf0, endOfTurn, ...encode(TOOL)]);
+  assert.deepEqual(turn.drift, { kind: 'text', at: encode(PROMPT).length + 1 });
+});
+
 test('many sessions at one place stay cheap, and each goes on from its own turn', async () => {
   const scene = await start();
   const names = Array.from({ length: 1_000 }, (_, n) => `s${n}`);

@@ -66,22 +66,33 @@ export function partOf(place: Spot, session: KnownSession, after: number): Conti
 }
 
 /**
- * Whether a text, which goes on with the byte `next` behind a place, leaves a truncated turn of the session there within a token, as far as
- * can be known.
+ * Whether a text that goes on behind a place may have other tokens there than a truncated turn of the session: it leaves that turn within a
+ * token, or after U+FFFD, which the bytes of any letter read as.
  */
-export function isInCutToken(place: Spot, session: KnownSession, next: number): boolean {
+export function mayDiffer(place: Spot, session: KnownSession, text: Buffer, textBytes: number): boolean {
   const tokens = tokensAt(place);
+  const above = endAbove(place, (mark) => session.at(mark));
+  const isCutEnd = above !== null && above.end.isCut && above.keeps === tokens;
+  if (isCutEnd && text.subarray(0, textBytes).toString('utf8', textBytes - 3) === '\ufffd') return true;
+  if (textBytes === text.length) return false;
   return [...session.ends.values()]
     .filter(({ end }) => end.isCut && end.from <= tokens && end.tokens > tokens)
     .slice(-MAX_COMPARED)
-    .some(({ mark }) => sharedTokens(place, mark, tokens - 1) >= tokens && pieceOf(mark.node, tokens)[0] === next);
+    .some(({ end, mark }) => {
+      const isOn = sharedTokens(place, mark, tokens - 1) >= tokens;
+      return isOn && firstByte(mark, tokens, end.tokens) === text[textBytes];
+    });
 }
 
-/** The text of token `at` of the trajectory that a node is in. */
-function pieceOf(node: TreeNode, at: number): Buffer {
-  let step = node;
-  while (step.depth > at) step = step.parent!;
-  return step.pieceAt(at - step.depth);
+/** The first byte of the text of tokens before a mark; undefined: they have none. */
+function firstByte({ node }: Mark, from: number, to: number): number | undefined {
+  for (let at = from; at < to; at++) {
+    let step = node;
+    while (step.depth > at) step = step.parent!;
+    const piece = step.pieceAt(at - step.depth);
+    if (piece.length > 0) return piece[0];
+  }
+  return undefined;
 }
 
 /** How many tokens the ways to a place and to a mark have in common; 0: not more than `least`. */
