@@ -89,7 +89,20 @@ function joined(name: string, lists: readonly Buffer[], fields: object): Buffer 
   const parts: Buffer[] = [Buffer.from(`{"${name}":[${isOne ? '' : '['}`)];
   for (const [i, list] of lists.entries()) parts.push(...(i === 0 ? [] : [BETWEEN]), list);
   parts.push(Buffer.from(`${isOne ? '' : ']'}],${JSON.stringify(fields).slice(1)}`));
-  return Buffer.concat(parts);
+  // Not in the pool of small buffers: this lives as long as the sample, and would keep alive what it shares the pool with.
+  const body = Buffer.allocUnsafeSlow(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) at += part.copy(body, at);
+  return body;
 }
+
+/** The ids in such a body: what the client sent need not be kept beside it. */
+export function promptIn(body: Buffer, { prompt }: Sample): Buffer {
+  let start = body.indexOf(OPEN_ARRAY);
+  while (body[start] === OPEN_ARRAY) start++;
+  return body.subarray(start, start + prompt.length);
+}
+
+const OPEN_ARRAY = 0x5b;
 
 const BETWEEN = Buffer.from('],[');

@@ -16,8 +16,8 @@ export interface SampleDeskParts {
   readonly maxOpen: () => number;
   /** What is wrong with the name of a base model; null: nothing. */
   readonly problemOf: (baseModel: string) => Promise<string | null>;
-  /** The model whose adapters `tinker://` paths are. */
-  readonly baseModel: () => string;
+  /** The served model for an adapter, whose config names this one. */
+  readonly baseModelFor: (name: string) => string;
   /** Finds a sampling session that is not the router's; null: there are no others. */
   readonly learn: ((id: string, x: Exchange) => Promise<Source | Refusal>) | null;
 }
@@ -88,7 +88,8 @@ export class SampleDesk {
       return { status: 400, detail: 'Give one of base_model and model_path.' };
     if (modelPath !== '') {
       const found = await weights.find(modelPath);
-      return 'status' in found ? found : { baseModel: this.#parts.baseModel(), modelPath, adapter: found };
+      if ('status' in found) return found;
+      return { baseModel: this.#parts.baseModelFor(found.baseModel), modelPath, adapter: found.adapter };
     }
     const problem = await problemOf(baseModel);
     return problem === null ? { baseModel, modelPath, adapter: null } : { status: 404, detail: problem };

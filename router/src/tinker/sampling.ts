@@ -7,7 +7,7 @@ import { type Dispatch, DispatchError, type DispatchResponse } from '../listen/d
 import type { Logger } from '../observe/log.ts';
 import type { Plugin } from '../plugin.ts';
 import { WorkerThread } from '../threads/worker-thread.ts';
-import { type SamplePath, engineRequest, samplePath } from './engine-request.ts';
+import { type SamplePath, engineRequest, promptIn, samplePath } from './engine-request.ts';
 import type { Failed, Future, Futures } from './futures.ts';
 import type { Sample, SampleResult } from './sample.ts';
 import { type SampleCalls, sampleCalls } from './sample-calls.ts';
@@ -25,6 +25,8 @@ interface Job {
   readonly sample: Sample;
   readonly source: Source;
   readonly path: SamplePath;
+  /** For an engine of the kind of `path`, without an adapter. */
+  readonly body: Buffer;
   readonly stop: AbortController;
 }
 
@@ -73,7 +75,9 @@ export class Sampling {
   async begin(future: Future, sample: Sample, source: Source, mayWait = false): Promise<boolean> {
     const { fleet, options } = this.#parts;
     const path = samplePath(fleet.eligible[0] ?? fleet.workers[0], options.vllmApi);
-    const job = { future, sample, source, path, stop: new AbortController() };
+    const body = engineRequest(path, sample, source.baseModel, null);
+    const kept = { ...sample, prompt: promptIn(body, sample) };
+    const job = { future, sample: kept, source, path, body, stop: new AbortController() };
     this.#running.set(future, job);
     const first = this.#dispatch(job, 0);
     // A full queue refuses in the same turn of the event loop.
@@ -176,7 +180,7 @@ export class Sampling {
   }
 
   async #dispatch(job: Job, tries: number): Promise<SampleResult | Failure> {
-    const { future, sample, source, path, stop } = job;
+    const { future, sample, source, path, body, stop } = job;
     const { dispatch, log } = this.#parts;
     const key = sample.seqId === '' ? '' : `${sample.samplingSession}:${sample.seqId}`;
     const model = source.adapter?.name ?? source.baseModel;
@@ -191,7 +195,7 @@ export class Sampling {
           'x-request-id': id,
           ...(key === '' ? {} : { 'x-session-id': key }),
         },
-        body: engineRequest(path, sample, source.baseModel, null),
+        body,
         signal: stop.signal,
         isTrusted: true,
       });

@@ -69,7 +69,10 @@ export function startTinker({ live, fleet, models, dispatch, state, policyFor, l
         .map(({ model_name }) => model_name)
         .join(', ')}.`;
     },
-    baseModel: () => catalogue()[0]?.model_name ?? '',
+    baseModelFor: (name) => {
+      const served = catalogue().map(({ model_name }) => model_name);
+      return served.includes(name) ? name : (served[0] ?? name);
+    },
     learn: tinkerTrainer === undefined ? null : (id, x) => trainerRoutes!.learn(id, x),
   });
   const flush = (): Promise<void> => state.flush();

@@ -1,4 +1,4 @@
-import { stat } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
@@ -36,7 +36,8 @@ export class Weights {
     });
   }
 
-  async find(modelPath: string): Promise<Adapter | NoWeights> {
+  /** @returns the adapter, and the name of the base model that it was trained on, as its config says */
+  async find(modelPath: string): Promise<{ adapter: Adapter; baseModel: string } | NoWeights> {
     const [, model, checkpoint] = PATH.exec(modelPath) ?? [];
     if (model === undefined || checkpoint === undefined || /^\.+$/.test(model) || /^\.+$/.test(checkpoint)) {
       return {
@@ -50,7 +51,8 @@ export class Weights {
     const directory = this.#template.replaceAll('{model_id}', model).replaceAll('{checkpoint}', checkpoint);
     const found = await stat(directory).catch(() => null);
     if (found === null) return { status: 404, detail: `${modelPath}: the directory ${directory} does not exist.` };
-    const config = await stat(join(directory, 'adapter_config.json')).catch(() => null);
+    const path = join(directory, 'adapter_config.json');
+    const config = await stat(path).catch(() => null);
     if (config === null) {
       return {
         status: 400,
@@ -58,7 +60,8 @@ export class Weights {
       };
     }
     // A checkpoint that was saved again under its name is another adapter.
-    return { name: `tinker/${model}/${checkpoint}@${Math.round(config.mtimeMs).toString(36)}`, directory };
+    const name = `tinker/${model}/${checkpoint}@${Math.round(config.mtimeMs).toString(36)}`;
+    return { adapter: { name, directory }, baseModel: await baseModelIn(path) };
   }
 
   /** Resolves when the worker's engine has the adapter. Rejects in words for the client. */
@@ -103,5 +106,14 @@ export class Weights {
   #refused(name: string, worker: Worker, why: string, code: 'upstream_reset' | 'weights_not_loaded'): Refused {
     this.#log.warn({ adapter: name, worker: worker.url, error: why }, 'a LoRA adapter was not loaded');
     return new Refused(new RouterError(code, `The engine did not load the adapter ${name}: ${why}`));
+  }
+}
+
+async function baseModelIn(path: string): Promise<string> {
+  try {
+    const { base_model_name_or_path: name } = JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>;
+    return typeof name === 'string' ? name : '';
+  } catch {
+    return '';
   }
 }

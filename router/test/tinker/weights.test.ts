@@ -1,0 +1,112 @@
+import { deepEqual, equal, match, notDeepEqual } from 'node:assert/strict';
+import { mkdirSync, utimesSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { asked, startTinkerScene } from './scene.ts';
+
+/** Checkpoints on a disk that the router and engines share. */
+function checkpoints(t: TestContext) {
+  const root = temporaryFolder(t);
+  const save = (name: string, file = 'adapter_config.json'): void => {
+    mkdirSync(join(root, 'model_1', name), { recursive: true });
+    writeFileSync(join(root, 'model_1', name, file), '{}');
+  };
+  return { root, save, option: { tinkerWeights: `${root}/{model_id}/{checkpoint}` } };
+}
+
+const samplesOf = (tokens: { sequences: readonly { tokens: readonly number[] }[] }) =>
+  tokens.sequences.map((sequence) => sequence.tokens);
+
+for (const kinds of [
+  ['vllm', 'vllm'],
+  ['sglang', 'sglang'],
+  ['vllm', 'sglang'],
+] as const) {
+  test(`${kinds.join(' and ')}: an adapter is loaded on a worker before its first sample with it, once`, async (t) => {
+    const { option, save } = checkpoints(t);
+    save('step_1');
+    save('step_2');
+    const { client, engines } = await startTinkerScene(t, kinds, { ...option, policy: 'round_robin' });
+    const base = samplesOf(await client.sample(asked(await client.samplingSession(), 0)));
+    const step1 = await client.samplingSession({ model_path: 'tinker://model_1/sampler_weights/step_1' });
+    const step2 = await client.samplingSession({ model_path: 'tinker://model_1/step_2' });
+    const all = await Promise.all(
+      [step1, step1, step1, step1, step2].map((session, seq) =>
+        client.sample(asked(session, seq, { sampling_params: { max_tokens: 8, temperature: 0 } })),
+      ),
+    );
+    const [first, ...others] = all.map(samplesOf);
+    const last = others.pop();
+    notDeepEqual(first, base);
+    for (const other of others) deepEqual(other, first, 'the same weights on each worker');
+    notDeepEqual(last, first);
+    for (const { core } of engines) {
+      const adapters = [...core.modelNames.keys()].filter((name) => name !== 'sim');
+      equal(adapters.filter((name) => name.includes('step_1')).length, 1);
+    }
+    const { base_model, model_path } = await client.get(`/samplers/${step1}`);
+    deepEqual([base_model, model_path], ['sim', 'tinker://model_1/sampler_weights/step_1']);
+    deepEqual((await client.get('/get_server_capabilities'))['supported_models'], [
+      { model_name: 'sim', max_context_length: 32_768 },
+    ]);
+  });
+}
+
+test('a checkpoint that is saved again under its name is another adapter', async (t) => {
+  const { option, save, root } = checkpoints(t);
+  save('live');
+  const { client, engines } = await startTinkerScene(t, ['vllm'], option);
+  await client.sample(asked(await client.samplingSession({ model_path: 'tinker://model_1/live' }), 0));
+  utimesSync(join(root, 'model_1/live/adapter_config.json'), 1, 1);
+  await client.sample(asked(await client.samplingSession({ model_path: 'tinker://model_1/live' }), 0));
+  equal(engines[0]!.core.modelNames.size, 3);
+});
+
+test('an engine that was started anew gets the adapter again', async (t) => {
+  for (const kind of ['vllm', 'sglang'] as const) {
+    const { option, save } = checkpoints(t);
+    save('step_1');
+    const { client, engines } = await startTinkerScene(t, [kind], option);
+    const session = await client.samplingSession({ model_path: 'tinker://model_1/step_1' });
+    const before = samplesOf(await client.sample(asked(session, 0)));
+    for (const name of engines[0]!.core.modelNames.keys()) if (name !== 'sim') engines[0]!.core.modelNames.delete(name);
+    deepEqual(samplesOf(await client.sample(asked(session, 1))), before);
+  }
+});
+
+test('what can not be loaded is an error of the sampling session, in words', async (t) => {
+  const { option, save } = checkpoints(t);
+  save('full', 'model.safetensors');
+  save('step_1');
+  const { client, engines } = await startTinkerScene(t, ['vllm'], option, { loraLoading: false });
+  const { session_id } = await client.get('/create_session', {});
+  for (const [path, status, words] of [
+    ['tinker://model_1/none', 404, /does not exist/],
+    ['tinker://model_1/full', 400, /no adapter_config.json.*full weights/],
+    ['tinker://model_1/../model_1/step_1', 400, /must be tinker:/],
+    ['tinker://../step_1', 400, /must be tinker:/],
+    ['hf://model_1/step_1', 400, /must be tinker:/],
+  ] as const) {
+    const reply = await client.call('/create_sampling_session', {
+      session_id,
+      sampling_session_seq_id: 0,
+      model_path: path,
+    });
+    equal(reply.status, status, path);
+    match(String(reply.json['detail']), words);
+  }
+  const session = await client.samplingSession({ model_path: 'tinker://model_1/step_1' });
+  const { error, category } = await client.sample(asked(session, 0));
+  equal(category, 'server');
+  match(error!, /did not load the adapter.*VLLM_ALLOW_RUNTIME_LORA_UPDATING/);
+  equal(engines[0]!.stats().requests, 0);
+  const { client: without } = await startTinkerScene(t, ['vllm']);
+  const { session_id: other } = await without.get('/create_session', {});
+  const reply = await without.call('/create_sampling_session', {
+    session_id: other,
+    sampling_session_seq_id: 0,
+    model_path: 'tinker://a/b',
+  });
+  match(String(reply.json['detail']), /--tinker-weights/);
+});
