@@ -10,10 +10,9 @@ import { cpuMicroseconds, processTree, readCpu } from '../proc.ts';
 
 const [polls = 20_000, connections = 50] = process.argv.slice(2).map(Number);
 const engine = await startSimEngine({ kind: 'vllm', timeScale: 0 });
-const router = spawn(process.execPath, [
-  ...[join(import.meta.dirname, '../../router/bin/turnout.js'), 'serve', '--tinker', '--tinker-poll-secs', '0.01'],
-  ...['--port', '0', '--prometheus-port', '0', '--worker-urls', engine.url],
-]);
+const bin = join(import.meta.dirname, '../../router/bin/turnout.js');
+const options = '--tinker --tinker-poll-secs 0.01 --port 0 --prometheus-port 0 --worker-urls'.split(' ');
+const router = spawn(process.execPath, [bin, 'serve', ...options, engine.url]);
 const url = await new Promise<string>((resolve) => {
   let said = '';
   const read = (part: Buffer): void => {

@@ -38,6 +38,8 @@ export interface RoutingKey {
   readonly value: string;
   /** Where it was found, for people: `header:x-session-id`, `body:user`. */
   readonly source: string;
+  /** Set for a session key that may be of one request only: it is a session from its second request on. */
+  readonly mayBeSingle?: true;
 }
 
 /** The prompt of a request as bytes of its body: never decoded. */

@@ -108,9 +108,13 @@ export class Sampling {
     timeoutMs: 600_000,
     appliesTo: (x: Exchange) => {
       const job = this.#jobs.get(x.head.requestId);
+      if (job === undefined) return false;
       // The trajectories are those of the client whose key asked.
-      if (job !== undefined && job.future.tenant !== '') x.keyDigest = Buffer.from(job.future.tenant, 'hex');
-      return job !== undefined;
+      if (job.future.tenant !== '') x.keyDigest = Buffer.from(job.future.tenant, 'hex');
+      const key = keyOf(job.sample);
+      // `SamplingClient.sample()` makes a key for each call, which is never used again.
+      if (key !== '') x.key = { kind: 'session', value: key, source: 'header:x-session-id', mayBeSingle: true };
+      return true;
     },
     // Without a key there is nothing to place by but load, whatever the policy is.
     choose: (x: Exchange, workers) =>
@@ -182,7 +186,7 @@ export class Sampling {
   async #dispatch(job: Job, tries: number): Promise<SampleResult | Failure> {
     const { future, sample, source, path, body, stop } = job;
     const { dispatch, log } = this.#parts;
-    const key = sample.seqId === '' ? '' : `${sample.samplingSession}:${sample.seqId}`;
+    const key = keyOf(sample);
     const model = source.adapter?.name ?? source.baseModel;
     log.info(`[sticky-routing] dispatch idx=${this.#dispatched++} model=${model} session_id=${key || 'none'}`);
     const id = `${future.id}.${tries}`;
@@ -234,6 +238,9 @@ export class Sampling {
     return failure(answer.problem, { isRetryable: answer.isAborted, isUsers: answer.isUsers === true });
   }
 }
+
+/** What the turns of a trajectory share; '' where the client named no sampling session. */
+const keyOf = ({ samplingSession, seqId }: Sample): string => (seqId === '' ? '' : `${samplingSession}:${seqId}`);
 
 const NOTHING = Buffer.alloc(0);
 /** Statuses of engines that ask for another try. */

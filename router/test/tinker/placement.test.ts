@@ -43,3 +43,16 @@ test('each key stays at one engine over its turns, keys spread, also over engine
   ok([...placed.values()].every(({ size }) => size === 1));
   equal(log.of(`consistent_hash: Found session key in header 'x-session-id': ${session}:7`).length, 3);
 });
+
+test('rollout: the keys that SDKs make for each sample are no open sessions; one that is used again is', async (t) => {
+  const { client, router } = await startTinkerScene(t, ['vllm', 'sglang'], { policy: 'rollout' });
+  const session = await client.samplingSession();
+  const open = async (): Promise<number> => {
+    const text = await (await fetch(`${router.url}/policies`)).text();
+    return Number(/"openSessions":(\d+)/.exec(text)?.[1]);
+  };
+  for (let seq = 0; seq < 10; seq++) await client.sample(asked(session, seq));
+  equal(await open(), 0);
+  await client.sample(asked(session, 4));
+  equal(await open(), 1);
+});

@@ -38,6 +38,8 @@ const start = async (
   return { ...run, client: new TinkerClient(run.url) };
 };
 
+const compare = (a: string, b: string): number => (a < b ? -1 : 1);
+
 test('a router that is killed goes on with sessions, sampling sessions and open samples when it is back', async (t) => {
   const finished: FinishedRecord[] = [];
   const engines = await startEngines(t, finished);
@@ -81,8 +83,10 @@ test('a router that is killed goes on with sessions, sampling sessions and open 
   deepEqual(await client.get('/session_heartbeat', { session_id }), { type: 'session_heartbeat' });
   equal((await client.get(`/samplers/${session}`))['base_model'], 'sim');
   await client.sample(asked(session, 31));
-  const keys = new Set(finished.filter(({ finish }) => finish.type !== 'abort').map((record) => record.session));
-  deepEqual([...keys].toSorted(), Array.from({ length: 32 }, (_, seq) => `${session}:${seq}`).toSorted());
+  const keys = new Set(
+    finished.filter(({ finish }) => finish.type !== 'abort').map((record) => String(record.session)),
+  );
+  deepEqual([...keys].toSorted(compare), Array.from({ length: 32 }, (_, seq) => `${session}:${seq}`).toSorted(compare));
   await until('nothing is kept', () => readdirSync(join(dataDir[1]!, 'tinker-samples')).length === 0);
 });
 

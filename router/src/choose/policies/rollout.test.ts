@@ -356,3 +356,50 @@ test('requests without a prompt are spread, and teach nothing about answers', ()
   assert.equal(policy.describe!()['expectedAnswerTokens'], before);
   assert.equal(policy.describe!()['openSessions'], 0);
 });
+
+test('a key that may be of one request is a session from its second use: until then it is not expected to come back', () => {
+  const { ask, answer, policy, workers } = scene(4);
+  const single = (name: string, tokens: number): Exchange => {
+    const x = turn(name, text(name, tokens));
+    x.key = { ...x.key!, mayBeSingle: true };
+    return x;
+  };
+  const facts = () =>
+    policy.describe!() as { openSessions: number; byWorker: Record<string, number>; expectedTurns: number };
+  const homes = Array.from({ length: 40 }, (_, i) => {
+    const x = single(`key ${i}`, 400);
+    const worker = ask(x);
+    answer(x);
+    return worker;
+  });
+  assert.deepEqual(facts().openSessions, 0);
+  assert.deepEqual(
+    Object.values(facts().byWorker),
+    workers.map(() => 0),
+  );
+  const again = single('key 7', 600);
+  assert.equal(ask(again), homes[7], 'its context is where it was');
+  answer(again);
+  assert.equal(facts().openSessions, 1);
+  assert.equal(facts().byWorker[homes[7]!.url], 1);
+  assert.equal(policy.sessionEnded!('key 7'), true);
+  assert.deepEqual(
+    Object.values(facts().byWorker),
+    workers.map(() => 0),
+  );
+});
+
+test('keys of one request neither wait for room nor take it from sessions', () => {
+  const made = scene(1);
+  teach(made);
+  const { ask, answer, held } = made;
+  for (let i = 0; i < 60; i++) {
+    const x = turn(`single ${i}`, text(`single ${i}`, 1_000));
+    x.key = { ...x.key!, mayBeSingle: true };
+    assert.notEqual(ask(x), null);
+    answer(x);
+  }
+  // So many run that the engine is not idle, and still have room to grow.
+  for (let i = 0; i < 12; i++) assert.notEqual(ask(turn(`session ${i}`, text(`session ${i}`, 1_000))), null);
+  assert.equal(held.size, 0);
+});

@@ -58,7 +58,7 @@ export function rollout(context: PolicyContext): Policy {
 
   /** Only batch work is held: not requests without a session, nor those with a deadline. */
   const mayWait = (x: Exchange, request: RolloutRequest): boolean =>
-    request.session !== null && !x.isOverdue && x.timeoutMs === 0;
+    request.session?.isProven === true && !x.isOverdue && x.timeoutMs === 0;
 
   function withRoom(request: RolloutRequest, workers: readonly Worker[]): Worker | null {
     const session = request.session!;

@@ -36,8 +36,8 @@ export class Group {
   expectedTurns(usual: number): number {
     let sum = this.endedTurns + usual / 2;
     let count = this.ended + 0.5;
-    for (const { turns } of this.open) {
-      if (turns === 0) continue;
+    for (const { turns, isProven } of this.open) {
+      if (turns === 0 || !isProven) continue;
       // A running session will have more turns than it has had.
       sum += Math.max(1.3 * turns, 0.7 * usual);
       count++;
@@ -63,6 +63,8 @@ export class OpenSession implements IndexedSetMember {
   link: ListNode<OpenSession> | null = null;
   /** Place in the order in which sessions were first placed; 0 before that. */
   order = 0;
+  /** False while its key was used once and may never be used again: its context is not kept for another turn then. */
+  isProven: boolean;
   /** Turns with a response. */
   turns = 0;
   /** Turns in flight. */
@@ -83,7 +85,8 @@ export class OpenSession implements IndexedSetMember {
   writtenHome: WorkerState | null = null;
   writtenTokens = 0;
 
-  constructor(id: string, group: Group, first: FirstPrompt, nowMs: number) {
+  constructor(id: string, group: Group, first: FirstPrompt, nowMs: number, isProven = true) {
+    this.isProven = isProven;
     this.id = id;
     this.group = group;
     this.first = first;
@@ -98,20 +101,30 @@ export class OpenSession implements IndexedSetMember {
    */
   settle(home: WorkerState | null, cachedTokens = 0): void {
     if (home === this.home) return;
-    if (this.home !== null) {
-      this.home.residents.delete(this);
+    if (this.home?.residents.delete(this) === true) {
       this.home.residentTokens -= this.contextTokens - this.sharedTokens;
     }
     this.home = home;
     if (home === null) return;
     this.sharedTokens = Math.min(cachedTokens, this.first.tokens);
-    home.residents.add(this);
-    home.residentTokens += this.contextTokens - this.sharedTokens;
+    if (this.isProven) this.#reside(home);
   }
 
   grow(tokens: number): void {
-    if (this.home !== null) this.home.residentTokens += tokens - this.contextTokens;
+    if (this.home !== null && this.isProven) this.home.residentTokens += tokens - this.contextTokens;
     this.contextTokens = tokens;
+  }
+
+  /** Its key was used again. */
+  prove(): void {
+    if (this.isProven) return;
+    this.isProven = true;
+    if (this.home !== null) this.#reside(this.home);
+  }
+
+  #reside(home: WorkerState): void {
+    home.residents.add(this);
+    home.residentTokens += this.contextTokens - this.sharedTokens;
   }
 }
 
@@ -139,8 +152,15 @@ export class OpenSessions {
     return this.#open.get(id);
   }
 
-  open(id: string, group: Group, first: FirstPrompt, nowMs: number): OpenSession {
-    const session = new OpenSession(id, group, first, nowMs);
+  /** Keys that were used once and may never be used again are not counted. */
+  get proven(): number {
+    let count = 0;
+    for (const { isProven } of this.#open.values()) count += isProven ? 1 : 0;
+    return count;
+  }
+
+  open(id: string, group: Group, first: FirstPrompt, nowMs: number, isProven = true): OpenSession {
+    const session = new OpenSession(id, group, first, nowMs, isProven);
     group.open.add(session);
     this.#open.set(id, session);
     session.link = this.#order.push(session);
@@ -172,8 +192,10 @@ export class OpenSessions {
     this.#order.remove(session.link!);
     const { group } = session;
     group.open.delete(session);
-    group.ended++;
-    group.endedTurns += session.turns;
+    if (session.isProven) {
+      group.ended++;
+      group.endedTurns += session.turns;
+    }
     session.settle(null);
   }
 

@@ -159,7 +159,7 @@ export class RolloutTracker {
   describe(): Record<string, unknown> {
     const { workload, sessions } = this;
     return {
-      openSessions: sessions.size,
+      openSessions: sessions.proven,
       sessionTtlSecs: Math.round(sessions.ttlMs / 1000),
       expectedAnswerTokens: Math.round(workload.answerTokens),
       expectedTurnTokens: Math.round(workload.turnTokens),
@@ -195,6 +195,7 @@ export class RolloutTracker {
     // The content-length, or for a chunked body the bytes that have arrived.
     const bodyBytes = Math.max(x.head.contentLength, x.body.bytes);
     let session = x.session === '' ? null : (this.sessions.get(x.session) ?? null);
+    session?.prove();
     if (session !== null && session.turns > 0) {
       const grownBytes = Math.max(0, bodyBytes - session.bodyBytes);
       const promptTokens = session.promptTokens + grownBytes * session.first.tokensPerByte;
@@ -214,7 +215,7 @@ export class RolloutTracker {
     const group = groupId === '' ? new Group() : this.sessions.group(groupId);
     if (session !== null) this.sessions.touch(session, nowMs);
     else if (x.session !== '') {
-      session = this.sessions.open(x.session, group, first, nowMs);
+      session = this.sessions.open(x.session, group, first, nowMs, x.key?.mayBeSingle !== true);
       this.#restore(session);
     }
     const answerTokens = this.#expectedAnswer(group);
@@ -234,6 +235,7 @@ export class RolloutTracker {
     const home = this.#homes.of(session.id);
     if (home === null) return;
     const worker = this.#context.fleet.get(home.url);
+    session.prove();
     session.turns = 1;
     session.order = ++this.#placed;
     session.contextTokens = home.tokens;
@@ -304,7 +306,7 @@ export class RolloutTracker {
   }
 
   #close(session: OpenSession, isSignalled: boolean): void {
-    if (session.turns > 0) this.workload.sawEnd(session.turns, isSignalled);
+    if (session.turns > 0 && session.isProven) this.workload.sawEnd(session.turns, isSignalled);
     this.sessions.close(session);
     this.#homes.forget(session.id);
     if (++this.#ended % SAVE_EVERY === 0 || this.sessions.size === 0) this.#save();
