@@ -75,8 +75,8 @@ export class MemberSearch {
   /** @param next where each key is found next, as far as that is known @returns where the search goes on */
   #find(piece: Buffer, from: number, next: number[]): number {
     let first = 0;
-    for (const [i, key] of this.#keys.entries()) {
-      if (next[i]! < from) next[i] = this.#indexOf(piece, key, from);
+    for (let i = 0; i < this.#keys.length; i++) {
+      if (next[i]! < from) next[i] = this.#indexOf(piece, this.#keys[i]!, from);
       if (next[i]! < next[first]!) first = i;
     }
     const at = next[first]!;

@@ -69,7 +69,7 @@ export class AnswerTap implements AnswerEar {
     this.isStream = isStream;
     this.#isAlone = isAlone;
     this.#isCumulative = mayBeCumulative ? null : false;
-    this.#scan = new EventScan(!mayBeCumulative);
+    this.#scan = this.#newScan();
   }
 
   hear(bytes: Buffer, start: number, end: number): void {
@@ -110,16 +110,24 @@ export class AnswerTap implements AnswerEar {
 
   #hearEvents(bytes: Buffer, start: number, end: number): void {
     for (const event of this.#splitter.pushCopy(bytes, start, end)) {
-      this.#scanOn([event].flat());
-      this.#end([event].flat());
-      this.#scan = new EventScan(this.#isCumulative === false);
+      const pieces = event instanceof Uint8Array ? [event] : event;
+      this.#scanOn(pieces);
+      this.#end(pieces);
+      this.#scan = this.#newScan();
       this.#scannedPieces = 0;
     }
+    this.isEnding = false;
+    if (this.#splitter.heldBytes === 0) return;
     const { held, heldBytes } = this.#splitter;
     this.#scanOn(held);
     const last = held.at(-1)?.at(-1);
     this.isEnding = this.#scan.isFinish && (last === LF || last === CR);
     this.isDone ||= heldBytes <= DONE_BYTES && this.#isEnd(held);
+  }
+
+  /** Counting tokens takes time for each byte of a list: it ends when the kind of the stream is known. */
+  #newScan(): EventScan {
+    return new EventScan(this.#isCumulative === null ? 'counts' : this.#isCumulative ? 'sample' : 'finish');
   }
 
   #isEnd(pieces: readonly Buffer[]): boolean {
@@ -128,8 +136,10 @@ export class AnswerTap implements AnswerEar {
 
   /** Scans what came of an event since the last time. */
   #scanOn(pieces: readonly Buffer[]): void {
-    for (const piece of pieces.slice(this.#scannedPieces)) this.#scan.push(piece, 0, piece.length);
-    this.#scannedPieces = pieces.length;
+    for (; this.#scannedPieces < pieces.length; this.#scannedPieces++) {
+      const piece = pieces[this.#scannedPieces]!;
+      this.#scan.push(piece, 0, piece.length);
+    }
   }
 
   /** An event is complete, and scanned. */

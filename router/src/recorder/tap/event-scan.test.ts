@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { EventScan } from './event-scan.ts';
 
 function scanned(bytes: Buffer, cuts: readonly number[]): EventScan {
-  const scan = new EventScan();
+  const scan = new EventScan('counts');
   let from = 0;
   for (const cut of [...cuts.map((cut) => cut % bytes.length).toSorted((a, b) => a - b), bytes.length]) {
     scan.push(bytes, from, cut);

@@ -14,14 +14,20 @@ const NAMES = [
   'finish_reason',
   'index',
   'meta_info',
-  'completion_tokens',
   'weight_version',
+  'completion_tokens',
   'output_ids',
   'output_token_logprobs',
 ] as const;
 const KEYS = keysOf(NAMES);
-/** Of other dialects only the ends of choices are of interest. */
-const FINISH = KEYS.slice(0, 1);
+
+/** `finish`: whether the event ends a choice. `sample`: its sample and version too. `counts`: also how many tokens it has. */
+export type Wanted = 'finish' | 'sample' | 'counts';
+const WANTED: Readonly<Record<Wanted, readonly Buffer[]>> = {
+  finish: KEYS.slice(0, 1),
+  sample: KEYS.slice(0, 4),
+  counts: KEYS,
+};
 
 /** A value whose end has not come yet. `push` returns the index after it, or the end of the bytes. */
 interface OpenValue {
@@ -48,9 +54,8 @@ export class EventScan {
   readonly #search: MemberSearch;
   #open: OpenValue | null = null;
 
-  /** @param findsFinish only whether the event ends a choice */
-  constructor(findsFinish = false) {
-    this.#search = new MemberSearch(findsFinish ? FINISH : KEYS);
+  constructor(wanted: Wanted) {
+    this.#search = new MemberSearch(WANTED[wanted]);
   }
 
   push(bytes: Buffer, start: number, end: number): void {
