@@ -32,6 +32,8 @@ const SWEEP_MS = 10_000;
 
 /** Sessions and their sampling sessions. A restart of the router loses none that has not expired. */
 export class Sessions {
+  /** Called with an adapter that no sampling session has any more. */
+  onUnused: (adapter: Adapter) => void = () => {};
   readonly #sessions = new Map<string, Session>();
   readonly #sampling = new Map<string, SamplingSession>();
   readonly #state: StateMap;
@@ -71,11 +73,15 @@ export class Sessions {
   close(id: string): void {
     this.#sessions.delete(id);
     this.#state.delete(id);
-    for (const sampling of this.#sampling.values()) {
-      if (sampling.session !== id) continue;
+    const ended = [...this.#sampling.values()].filter(({ session }) => session === id);
+    for (const sampling of ended) {
       this.#sampling.delete(sampling.id);
       this.#state.delete(sampling.id);
     }
+    if (ended.length === 0) return;
+    const used = new Set(Array.from(this.#sampling.values(), ({ adapter }) => adapter?.name));
+    const unused = new Map(ended.map(({ adapter }) => [adapter?.name, adapter]));
+    for (const [name, adapter] of unused) if (adapter !== null && !used.has(name)) this.onUnused(adapter);
   }
 
   /** @param id the trainer's, where the sampling session was born there */

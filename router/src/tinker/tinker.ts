@@ -47,6 +47,7 @@ export function startTinker({ live, fleet, models, dispatch, state, policyFor, l
   const futures = new Futures();
   futures.onOver = (id) => kept?.forget(id);
   const weights = new Weights(tinkerWeights, fleet, log);
+  sessions.onUnused = (adapter) => weights.unload(adapter);
   const options = live.of(({ tinkerVllmApi: vllmApi, tinkerRetrySecs }) => ({
     vllmApi,
     retryMs: tinkerRetrySecs * 1000,

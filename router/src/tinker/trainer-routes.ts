@@ -106,7 +106,7 @@ export class TrainerRoutes {
 
   /** A sampling session that the trainer created, for weights that it saved. */
   async learn(id: string, x: Exchange): Promise<SamplingSession | Refusal> {
-    const { trainer, sessions, desk, flush } = this.#parts;
+    const { trainer, sessions, desk, models, flush } = this.#parts;
     const { status, value } = await trainer.ask(x, 'GET', `/samplers/${encodeURIComponent(id)}`);
     const { base_model: baseModel, model_path: path } = value;
     if (status !== 200 || typeof baseModel !== 'string') {
@@ -120,7 +120,9 @@ export class TrainerRoutes {
     if ('status' in source) return source;
     // It expires when it is not used, and is learned again when it is.
     const own = sessions.open(x.tenant, `of_${id}`);
-    const found = sessions.openSampling(own, x.tenant, { ...source, baseModel }, id);
+    // Engines may know the model by another name.
+    const isServed = models().some(({ model_name: name }) => name === baseModel);
+    const found = sessions.openSampling(own, x.tenant, isServed ? { ...source, baseModel } : source, id);
     await flush();
     return found;
   }

@@ -24,12 +24,14 @@ export class Weights {
   loaded = 0;
   readonly #template: string | undefined;
   readonly #log: Logger;
+  readonly #fleet: Fleet;
   /** By engine: what it has, or is loading. */
   readonly #byEngine = new Map<string, Map<string, Promise<void>>>();
 
   constructor(template: string | undefined, fleet: Fleet, log: Logger) {
     this.#template = template;
     this.#log = log;
+    this.#fleet = fleet;
     // An engine that was away may have been started anew.
     fleet.onEvent((event, worker) => {
       if (event === 'removed' || (event === 'changed' && !worker.isHealthy)) this.#byEngine.delete(worker.engineUrl);
@@ -77,6 +79,17 @@ export class Weights {
       loading.catch(() => mine.delete(adapter.name));
     }
     return loading;
+  }
+
+  /** Each checkpoint is an adapter: a long run would fill the memory of its engines with those that nothing samples from. */
+  unload({ name }: Adapter): void {
+    const engines = new Map(this.#fleet.workers.map((worker) => [worker.engineUrl, worker]));
+    for (const [engineUrl, worker] of engines) {
+      this.#byEngine.get(engineUrl)?.delete(name);
+      const path = worker.engine === 'sglang' ? '/unload_lora_adapter' : '/v1/unload_lora_adapter';
+      // An engine that does not have the adapter refuses, which is as good.
+      void worker.post(path, JSON.stringify({ lora_name: name }), LOAD_TIMEOUT_MS).catch(() => {});
+    }
   }
 
   /** An engine that was started anew does not know the adapter any more: it is loaded again before the next try. */

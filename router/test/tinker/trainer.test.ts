@@ -7,9 +7,9 @@ import type { SimOptions } from '../../src/sim/sim-options.ts';
 import { deadUrl } from '../harness/engine.ts';
 import type { RouterOptions } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
-import { within } from '../harness/within.ts';
+import { until, within } from '../harness/within.ts';
 import { type TinkerScene, PROMPT, asked, startTinkerScene } from './scene.ts';
-import { type TrainerStub, startTrainerStub } from './trainer-stub.ts';
+import { TrainerStub, startTrainerStub } from './trainer-stub.ts';
 
 interface TrainerScene extends TinkerScene {
   readonly trainer: TrainerStub;
@@ -172,6 +172,33 @@ for (const kind of ['vllm', 'sglang'] as const) {
     const direct = await fetch(served.url + path, { method: 'POST', body: JSON.stringify(body) });
     const said = (await direct.json()) as { output_ids?: number[]; choices?: [{ token_ids: number[] }] };
     deepEqual(said.output_ids ?? said.choices![0].token_ids, ofFirst);
+  });
+}
+
+for (const kind of ['vllm', 'sglang'] as const) {
+  test(`${kind}: an adapter is unloaded with the last sampling session that has it`, async (t) => {
+    const folder = temporaryFolder(t);
+    const model_path = new TrainerStub(folder).save('a');
+    const { client, engines } = await startTinkerScene(t, [kind], {
+      tinkerWeights: join(folder, '{model_id}/{checkpoint}'),
+    });
+    const session = async (): Promise<[string, string]> => {
+      const { session_id } = await client.get('/create_session', {});
+      const opened = await client.get('/create_sampling_session', { session_id, model_path });
+      return [String(session_id), String(opened['sampling_session_id'])];
+    };
+    const [[first, one], [second, two]] = [await session(), await session()];
+    for (const id of [one, two]) await client.sample(asked(id, 0, greedy));
+    const loaded = (): number => engines[0]!.core.modelNames.size - 1;
+    equal(loaded(), 1);
+    await client.get(`/sessions/${first}/finish`, {});
+    await client.sample(asked(two, 1, greedy));
+    equal(loaded(), 1);
+    await client.get(`/sessions/${second}/finish`, {});
+    await until('the engine has no adapter', () => loaded() === 0);
+    const [, again] = await session();
+    equal((await client.sample(asked(again, 0, greedy))).sequences.length, 1);
+    equal(loaded(), 1);
   });
 }
 
