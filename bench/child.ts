@@ -8,7 +8,7 @@ import { processTree } from './proc.ts';
 export interface Child {
   readonly pid: number;
   /** The end of its output, for error messages. */
-  lastWords(): string;
+  finalEvent(): string;
   hasEnded(): boolean;
   stop(): Promise<void>;
 }
@@ -55,7 +55,7 @@ export function startChild(command: readonly string[], logFile: string): Child {
   const { pid } = child;
   return {
     pid: pid ?? -1,
-    lastWords: () => failure || readFileSync(logFile, 'utf8').trim().split('\n').slice(-6).join('\n'),
+    finalEvent: () => failure || readFileSync(logFile, 'utf8').trim().split('\n').slice(-6).join('\n'),
     hasEnded: () => isOver,
     async stop() {
       if (pid === undefined || isOver) return;

@@ -50,7 +50,7 @@ export async function startMock(
     if (/^\d+$/.test(port)) return { child, url: `http://127.0.0.1:${port}` };
     await sleep(20);
   }
-  throw new Error(`a mock engine did not start: ${child.lastWords()}`);
+  throw new Error(`a mock engine did not start: ${child.finalEvent()}`);
 }
 
 /** What the load generator prints. */

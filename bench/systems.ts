@@ -129,7 +129,7 @@ export async function startSystem(
     complaint = result.firstError;
   }
   const reason = child.hasEnded() ? 'ended' : `is not ready after ${readyTimeoutMs / 1000} s (${complaint})`;
-  const words = child.lastWords();
+  const words = child.finalEvent();
   await child.stop();
   throw new Error(`${contender.label} ${reason}:\n${words}`);
 }

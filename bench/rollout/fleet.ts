@@ -62,7 +62,7 @@ export async function startRouter(policy: string, urls: readonly string[], folde
     if (counts?.healthy_workers === urls.length) return { child, url };
     await sleep(50);
   }
-  const words = child.lastWords();
+  const words = child.finalEvent();
   await child.stop();
   throw new Error(`the router is not ready:\n${words}`);
 }

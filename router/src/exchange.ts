@@ -56,7 +56,7 @@ export interface Prompt {
 }
 
 /** Hears the payload of an answer as it passes; can't change it. */
-export interface AnswerEar {
+export interface AnswerListener {
   hear(bytes: Buffer, start: number, end: number): void;
   /** True: it can take no more now, the engine is to be read on when `resume` was called. Bounds what an ear holds. */
   isBehind?(resume: () => void): boolean;
@@ -209,7 +209,7 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   /** The one worker that it is for by its client's word (`x-turnout-worker`), whatever speaks against that worker. */
   target: Worker | null = null;
   /** It steers, and those whom it goes to are settled: it waits for no room. */
-  isSteering = false;
+  isControl = false;
   /** Whom it goes to, all of them: it steers engines. null: to one, as any request. */
   audience: readonly Worker[] | null = null;
   /** It is about an engine as a whole, not about the rank of it that a worker is. */

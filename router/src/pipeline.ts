@@ -61,7 +61,7 @@ export class Pipeline implements ResultListener<Exchange> {
 
   /** Control requests skip the queue: a full fleet must get a pause. */
   #admit(x: Exchange, refusal: RouterError | null): void {
-    if (refusal !== null || x.isSteering) this.#prepare(x, refusal);
+    if (refusal !== null || x.isControl) this.#prepare(x, refusal);
     else this.#stages.admission.enter(x, this.#prepare);
   }
 

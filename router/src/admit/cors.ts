@@ -89,7 +89,7 @@ class CorsSink implements Sink {
     this.#inner.end();
   }
 
-  cut(reason: string, lastWords: string): void {
-    this.#inner.cut(reason, lastWords);
+  cut(reason: string, finalEvent: string): void {
+    this.#inner.cut(reason, finalEvent);
   }
 }

@@ -1,6 +1,6 @@
-import type { AnswerEar, Exchange } from '../exchange.ts';
+import type { AnswerListener, Exchange } from '../exchange.ts';
 import { type Plugin, type PluginPhases, Refused } from '../plugin.ts';
-import { type GuardedEar, guardEar } from './guard-ear.ts';
+import { type ListenerGuard, guardListener } from './guard-listener.ts';
 import { type MemberName, type Timing, memberNames, members } from './table.ts';
 
 /** Learns of a plugin's fault: in which phase, and how often that phase has failed. */
@@ -96,13 +96,13 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
   };
   const { hearAnswer, close } = made;
   if (hearAnswer !== undefined) {
-    const guard: GuardedEar = {
+    const guard: ListenerGuard = {
       timeoutMs: () => timeoutMs ?? options.timeoutMs,
       report: (e) => report('hearAnswer', e),
     };
     made.hearAnswer = (x, head) => {
-      const ear: AnswerEar | null = hearAnswer(x, head) ?? null;
-      return ear === null ? null : guardEar(x, ear, guard);
+      const listener: AnswerListener | null = hearAnswer(x, head) ?? null;
+      return listener === null ? null : guardListener(x, listener, guard);
     };
   }
   // The other plugins are to be closed too; the fault is reported.

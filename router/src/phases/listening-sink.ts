@@ -1,4 +1,4 @@
-import type { AnswerEar, Exchange } from '../exchange.ts';
+import type { AnswerListener, Exchange } from '../exchange.ts';
 import type { Plugin } from '../plugin.ts';
 import { ChunkedReader, type TakePart } from '../wire/chunked.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
@@ -8,30 +8,30 @@ import { ReadShare } from './read-share.ts';
 
 /** @returns `sink`, after the plugins that observe the response, if there are any */
 export function listeningSink(x: Exchange, plugins: readonly Plugin[], sink: Sink): Sink {
-  const listeners = plugins.filter(({ hearAnswer }) => hearAnswer !== undefined);
-  return listeners.length === 0 ? sink : new ListeningSink(x, sink, listeners);
+  const listening = plugins.filter(({ hearAnswer }) => hearAnswer !== undefined);
+  return listening.length === 0 ? sink : new ListeningSink(x, sink, listening);
 }
 
 /**
- * Stands before a sink and passes everything on as it comes, chunk lines too; ears get the payload, before it is passed on. An ear that
- * throws hears no more of this answer: its guard counts that (`phases/guard.ts`), and the answer goes on.
+ * Passes a response on as it comes, chunk lines included; listeners get the payload before it is passed on. A listener that throws gets no
+ * more of this response: its guard counts that (`phases/guard.ts`), and the response continues.
  */
 class ListeningSink implements Sink {
   readonly takesFraming: boolean;
   readonly #x: Exchange;
   readonly #inner: Sink;
-  readonly #listeners: readonly Plugin[];
+  readonly #plugins: readonly Plugin[];
   readonly #share = new ReadShare();
-  #ears: AnswerEar[] = [];
+  #listeners: AnswerListener[] = [];
   /** Finds the payload where chunk lines are among it; null where there are none. */
   #chunks: ChunkedReader | null = null;
-  /** null: no ear may hold anything of this answer. */
+  /** null: no listener may hold anything of this response. */
   #held: HeldBytes | null = null;
 
-  constructor(x: Exchange, inner: Sink, listeners: readonly Plugin[]) {
+  constructor(x: Exchange, inner: Sink, plugins: readonly Plugin[]) {
     this.#x = x;
     this.#inner = inner;
-    this.#listeners = listeners;
+    this.#plugins = plugins;
     this.takesFraming = inner.takesFraming;
   }
 
@@ -48,16 +48,16 @@ class ListeningSink implements Sink {
   }
 
   head(head: ResponseHead): void {
-    for (const plugin of this.#listeners) {
+    for (const plugin of this.#plugins) {
       try {
-        const ear = plugin.hearAnswer!(this.#x, head);
-        if (ear !== null) this.#ears.push(ear);
+        const listener = plugin.hearAnswer!(this.#x, head);
+        if (listener !== null) this.#listeners.push(listener);
       } catch {
         // Counted by its guard.
       }
     }
     if (this.takesFraming && head.isChunked) this.#chunks = new ChunkedReader(false, this.#tell);
-    if (this.#ears.some(({ holds }) => holds !== undefined)) {
+    if (this.#listeners.some(({ holds }) => holds !== undefined)) {
       this.#held = new HeldBytes(this.#x, this.#inner, head.isEventStream ? null : head.contentLength);
     }
     if (this.#inner === this.#x.sink) this.#x.isAnswerOut = true;
@@ -65,7 +65,7 @@ class ListeningSink implements Sink {
   }
 
   body(bytes: Uint8Array, start: number, end: number): void {
-    if (this.#ears.length > 0 && this.#x.outcome === null) {
+    if (this.#listeners.length > 0 && this.#x.outcome === null) {
       this.#share.add(end - start);
       if (this.#chunks === null) this.#tell(bytes, start, end);
       else this.#chunks.read(bytes, start, end);
@@ -73,7 +73,7 @@ class ListeningSink implements Sink {
     const held = this.#held;
     if (held === null) this.#inner.body(bytes, start, end);
     else {
-      if (held.isStream) this.#askEars(held, false);
+      if (held.isStream) this.#askToHold(held, false);
       held.pass(bytes, start, end);
     }
   }
@@ -81,13 +81,13 @@ class ListeningSink implements Sink {
   flush(): boolean {
     const { source } = this.#inner;
     let hasRoom = this.#inner.flush();
-    if (this.#ears.length === 0) return hasRoom;
-    // The sink of one that is over may be at its next answer; one that is full still resumes by itself.
+    if (this.#listeners.length === 0) return hasRoom;
+    // The sink of a response that has ended may be at its next one; a full sink resumes by itself.
     const resume = (): void => {
       const isFull = this.#inner.hasUnsent === true || this.#held?.isFull === true;
       if (this.#inner.source === source && !isFull) source?.resume();
     };
-    for (const ear of this.#ears) if (ear.isBehind?.(resume) === true) hasRoom = false;
+    for (const listener of this.#listeners) if (listener.isBehind?.(resume) === true) hasRoom = false;
     if (this.#held?.isFull === true) {
       this.#held.whenPassed(resume);
       hasRoom = false;
@@ -99,7 +99,7 @@ class ListeningSink implements Sink {
     const held = this.#held;
     if (held === null) this.#passReady(done);
     else {
-      this.#askEars(held, true);
+      this.#askToHold(held, true);
       held.end(() => this.#passReady(done));
     }
   }
@@ -113,8 +113,8 @@ class ListeningSink implements Sink {
     this.#inner.end();
   }
 
-  cut(reason: string, lastWords: string): void {
-    this.#inner.cut(reason, lastWords);
+  cut(reason: string, finalEvent: string): void {
+    this.#inner.cut(reason, finalEvent);
   }
 
   #passReady(done: () => void): void {
@@ -122,18 +122,18 @@ class ListeningSink implements Sink {
     else this.#inner.makeReady(done);
   }
 
-  #askEars(held: HeldBytes, isWhole: boolean): void {
-    for (const ear of this.#ears) if (ear.holds?.(isWhole, held.release) === true) held.hold();
+  #askToHold(held: HeldBytes, isWhole: boolean): void {
+    for (const listener of this.#listeners) if (listener.holds?.(isWhole, held.release) === true) held.hold();
   }
 
   readonly #tell: TakePart = (bytes, start, end) => {
     if (start === end) return;
     const buffer = bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    for (const ear of this.#ears) {
+    for (const listener of this.#listeners) {
       try {
-        ear.hear(buffer, start, end);
+        listener.hear(buffer, start, end);
       } catch {
-        this.#ears = this.#ears.filter((other) => other !== ear);
+        this.#listeners = this.#listeners.filter((other) => other !== listener);
       }
     }
   };

@@ -270,8 +270,8 @@ class ResponseSink implements Sink {
     this.#inner.end();
   }
 
-  cut(reason: string, lastWords: string): void {
-    this.#inner.cut(reason, lastWords);
+  cut(reason: string, finalEvent: string): void {
+    this.#inner.cut(reason, finalEvent);
   }
 
   #sendHead(head: ResponseHead, hasBody: boolean): void {

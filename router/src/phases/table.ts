@@ -1,9 +1,9 @@
 import type { Worker } from '../fleet/worker.ts';
-import type { AnswerEar } from '../exchange.ts';
+import type { AnswerListener } from '../exchange.ts';
 import type { AttemptFailure, PluginAnswer, PluginRefusal, PluginRoutes, ValueCutter, ValueTaker } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { ExchangeView } from './exchange-view.ts';
-import { problemOfAnswer, problemOfBytes, problemOfChoice, problemOfEar, problemOfRefusal } from './problems.ts';
+import { problemOfAnswer, problemOfBytes, problemOfChoice, problemOfListener, problemOfRefusal } from './problems.ts';
 
 /**
  * When a phase returns, and what a fault of it does.
@@ -97,9 +97,9 @@ export const phases = {
     ],
     problemOfBytes,
   ),
-  hearAnswer: atOnce<(x: X, head: ResponseHead) => AnswerEar | null>(
+  hearAnswer: atOnce<(x: X, head: ResponseHead) => AnswerListener | null>(
     ['x, head', "when the engine's response begins", 'return `{ hear(bytes, start, end) }` to observe it, or null'],
-    problemOfEar,
+    problemOfListener,
   ),
   responseHead: atOnce<(x: X, head: ResponseHead) => void>(['x, head', 'next', 'change fields of the response head']),
   cutValues: atOnce<(x: X, head: ResponseHead, taker: ValueTaker) => ValueCutter | null>([

@@ -227,18 +227,18 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
     else requests.next();
   }
 
-  cut(_reason: string, lastWords: string): void {
+  cut(_reason: string, finalEvent: string): void {
     this.#settle();
     if (this.#isFramedByClose || this.socket.destroyed) {
       // Only a reset tells this client that more should have come.
       this.#tcp.resetAndDestroy();
       return;
     }
-    if (lastWords !== '') {
-      const size = Buffer.byteLength(lastWords);
+    if (finalEvent !== '') {
+      const size = Buffer.byteLength(finalEvent);
       if (this.#out !== '') this.#write();
       this.#requests.isStopped = true;
-      const part = this.#isChunkedOut ? `${size.toString(16)}\r\n${lastWords}\r\n` : '';
+      const part = this.#isChunkedOut ? `${size.toString(16)}\r\n${finalEvent}\r\n` : '';
       this.socket.end(part, 'utf8', () => this.socket.destroy());
       return;
     }

@@ -34,8 +34,8 @@ export interface Sink {
   end(): void;
   /** Forgets what it was given of an answer, if none of it has gone out yet. @returns false: some of it has */
   takeBack?(): boolean;
-  /** The answer will never be complete. `lastWords` are payload that may still go out, '' for none. */
-  cut(reason: string, lastWords: string): void;
+  /** The answer will never be complete. `finalEvent` are payload that may still go out, '' for none. */
+  cut(reason: string, finalEvent: string): void;
 }
 
 /** Where a request's body goes, without its head. */

@@ -46,7 +46,7 @@ export async function startBoth(
     await until(
       `${command.at(-1)} routes`,
       async () => {
-        if (child.hasEnded()) throw new Error(`${command.join(' ')} has ended:\n${child.lastWords()}`);
+        if (child.hasEnded()) throw new Error(`${command.join(' ')} has ended:\n${child.finalEvent()}`);
         const answer = await send(t, url, post('/v1/completions', { model: 'm', prompt: 'Are you there?' })).catch(
           () => null,
         );

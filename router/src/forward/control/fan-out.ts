@@ -54,7 +54,7 @@ export class FanOut {
       x.isForEngine = address.isForEngine;
       if (isAddressable) this.#single.set(x, effects.begin(x.path, x.target));
     }
-    x.isSteering = isAddressable;
+    x.isControl = isAddressable;
     return null;
   }
 

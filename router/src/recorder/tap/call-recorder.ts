@@ -1,5 +1,5 @@
 import { sessionOf } from '../../classify/routing-keys.ts';
-import type { AnswerEar, Exchange } from '../../exchange.ts';
+import type { AnswerListener, Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { copied } from '../../kit/copy-slices.ts';
 import type { RouterError } from '../../kit/errors.ts';
@@ -90,7 +90,7 @@ export class CallRecorder {
     return asking?.body ?? body;
   }
 
-  #hearAnswer(x: Exchange, head: ResponseHead): AnswerEar | null {
+  #hearAnswer(x: Exchange, head: ResponseHead): AnswerListener | null {
     const following = this.#following.get(x);
     if (following === undefined || head.status !== 200) return null;
     following.tap = new AnswerTap(head.isEventStream, true, false);

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { AnswerEar } from '../../exchange.ts';
+import type { AnswerListener } from '../../exchange.ts';
 import type { ValueCutter, ValueTaker } from '../../plugin.ts';
 import { type CutTaker, ExpertsCutter, type ExpertsForm } from '../shared/experts-cutter.ts';
 
@@ -82,11 +82,11 @@ export class ExpertsChannel {
 }
 
 /** Sends the routed experts of an answer to the recorder thread, piece by piece, and all other bytes to the next listener. */
-export class ExpertsTap implements AnswerEar, CutTaker {
+export class ExpertsTap implements AnswerListener, CutTaker {
   /** The key of this answer's experts on the thread. */
   readonly key: number;
   readonly #channel: ExpertsChannel;
-  readonly #inner: AnswerEar;
+  readonly #inner: AnswerListener;
   readonly #patienceMs: number;
   readonly #cutter = new ExpertsCutter(this);
   #gathered: Uint8Array<SharedArrayBuffer> | null = null;
@@ -95,7 +95,7 @@ export class ExpertsTap implements AnswerEar, CutTaker {
   #form: ExpertsForm = 'base64';
   #isLost = false;
 
-  constructor(channel: ExpertsChannel, inner: AnswerEar, patienceMs = PATIENCE_MS) {
+  constructor(channel: ExpertsChannel, inner: AnswerListener, patienceMs = PATIENCE_MS) {
     this.key = channel.nextKey();
     this.#channel = channel;
     this.#inner = inner;

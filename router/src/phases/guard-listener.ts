@@ -1,29 +1,29 @@
-import type { AnswerEar } from '../exchange.ts';
+import type { AnswerListener } from '../exchange.ts';
 import type { ExchangeView } from './exchange-view.ts';
 
-export interface GuardedEar {
+export interface ListenerGuard {
   readonly timeoutMs: () => number;
   readonly report: (error: unknown) => void;
 }
 
 /** Confines the faults of a listener: it can't stop a response for longer than the plugin timeout. */
-export function guardEar(x: ExchangeView, ear: AnswerEar, guard: GuardedEar): AnswerEar {
+export function guardListener(x: ExchangeView, listener: AnswerListener, guard: ListenerGuard): AnswerListener {
   return {
     hear(bytes, start, end) {
       try {
-        ear.hear(bytes, start, end);
+        listener.hear(bytes, start, end);
       } catch (error) {
         guard.report(error);
         throw error;
       }
     },
-    ...(ear.isBehind && { isBehind: guardIsBehind(x, ear, guard) }),
-    ...(ear.holds && { holds: guardHolds(x, ear, guard) }),
+    ...(listener.isBehind && { isBehind: guardIsBehind(x, listener, guard) }),
+    ...(listener.holds && { holds: guardHolds(x, listener, guard) }),
   };
 }
 
 /** A listener that stays behind would stop its response for ever: after the timeout it is asked no more. */
-function guardIsBehind(x: ExchangeView, ear: AnswerEar, guard: GuardedEar) {
+function guardIsBehind(x: ExchangeView, listener: AnswerListener, guard: ListenerGuard) {
   let isGivenUp = false;
   return (resume: () => void): boolean => {
     if (isGivenUp) return false;
@@ -34,7 +34,7 @@ function guardIsBehind(x: ExchangeView, ear: AnswerEar, guard: GuardedEar) {
       guard.report(error);
     };
     try {
-      const isBehind = ear.isBehind!(() => {
+      const isBehind = listener.isBehind!(() => {
         clearTimeout(timer);
         resume();
       });
@@ -53,7 +53,7 @@ function guardIsBehind(x: ExchangeView, ear: AnswerEar, guard: GuardedEar) {
 }
 
 /** What a listener holds is sent after the timeout in any case. */
-function guardHolds(x: ExchangeView, ear: AnswerEar, guard: GuardedEar) {
+function guardHolds(x: ExchangeView, listener: AnswerListener, guard: ListenerGuard) {
   return (isWhole: boolean, release: () => void): boolean => {
     const timeoutMs = guard.timeoutMs();
     let timer: NodeJS.Timeout | undefined;
@@ -64,7 +64,7 @@ function guardHolds(x: ExchangeView, ear: AnswerEar, guard: GuardedEar) {
       isReleased = true;
     };
     try {
-      if (!ear.holds!(isWhole, releaseOnce) || isReleased) return false;
+      if (!listener.holds!(isWhole, releaseOnce) || isReleased) return false;
     } catch (error) {
       guard.report(error);
       return false;
