@@ -29,23 +29,21 @@ export class KeptSamples {
 
   /** Those of the process before, oldest first. */
   *load(): Generator<KeptSample> {
-    const kept = readdirSync(this.#folder).map((name) => {
-      const bytes = readFileSync(join(this.#folder, name));
+    for (const id of readdirSync(this.#folder).toSorted((a, b) => numberOf(a) - numberOf(b))) {
+      const bytes = readFileSync(join(this.#folder, id));
       const end = bytes.indexOf('\n');
+      const body = bytes.subarray(end + 1);
       try {
-        const { tenant, bytes: length } = JSON.parse(bytes.toString('utf8', 0, end)) as {
-          tenant: string;
-          bytes: number;
-        };
-        const body = bytes.subarray(end + 1);
-        if (body.length === length) return { id: name, tenant, body };
+        const { tenant, bytes: length } = JSON.parse(bytes.toString('utf8', 0, end)) as KeptLine;
+        if (body.length === length) {
+          yield { id, tenant, body };
+          continue;
+        }
       } catch {
         // Cut off within its first line.
       }
-      unlinkSync(join(this.#folder, name));
-      return null;
-    });
-    for (const sample of kept.toSorted((a, b) => numberOf(a) - numberOf(b))) if (sample !== null) yield sample;
+      unlinkSync(join(this.#folder, id));
+    }
   }
 
   /** Resolves when a kill of the process does not lose it any more; or when the disk fails, which is logged. */
@@ -77,5 +75,10 @@ export class KeptSamples {
   }
 }
 
+interface KeptLine {
+  readonly tenant: string;
+  readonly bytes: number;
+}
+
 /** Ids of one epoch are numbered. */
-const numberOf = (sample: KeptSample | null): number => parseInt(sample?.id.split('-')[2] ?? '0', 36);
+const numberOf = (id: string): number => parseInt(id.split('-')[2] ?? '0', 36);

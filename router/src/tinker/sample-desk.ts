@@ -22,6 +22,9 @@ export interface SampleDeskParts {
   readonly learn: ((id: string, x: Exchange) => Promise<Source | Refusal>) | null;
 }
 
+/** Requests of open samples, all together. */
+const MAX_OPEN_BYTES = 1_073_741_824;
+
 /** What an asample request gets. */
 interface Promised {
   readonly future: Future;
@@ -46,6 +49,7 @@ export class SampleDesk {
     const { tenant } = x;
     const { futures, sampling, kept, maxOpen } = this.#parts;
     if (futures.size >= maxOpen()) return full('--tinker-max-samples');
+    if (sampling.openBytes + body.length > MAX_OPEN_BYTES) return full('1 GiB of open samples');
     const sample = await sampling.read(body);
     if ('detail' in sample) return sample;
     const source = await this.#sourceFor(sample, tenant, x);
@@ -79,6 +83,8 @@ export class SampleDesk {
 
   cancel(future: Future): void {
     this.#parts.sampling.cancel(future);
+    // A restart does not begin it anew.
+    this.#parts.kept?.forget(future.id);
   }
 
   /** Where samples of this model, or of these weights, come from. */
@@ -111,4 +117,4 @@ export class SampleDesk {
 const targetOf = ({ samplingSession, seqId }: Sample, tenant: string): string =>
   samplingSession === '' ? '' : `${tenant} ${samplingSession} ${BigInt(seqId) / 1_000_000_000n}`;
 
-const full = (option: string): Refusal => ({ status: 429, detail: `The queue is full (${option}): try again.` });
+const full = (limit: string): Refusal => ({ status: 429, detail: `The queue is full (${limit}): try again.` });

@@ -51,6 +51,8 @@ export interface SamplingParts {
 /** Takes samples to engines, the way of a client's request, until they have a result. */
 export class Sampling {
   readonly counts = { done: 0, failed: 0, retried: 0 };
+  /** Of the requests of samples under way. */
+  openBytes = 0;
   readonly #parts: SamplingParts;
   readonly #thread = new WorkerThread<SampleCalls>('tinker/samples-in-thread', { here: sampleCalls });
   /** By the id of the request that is dispatched. */
@@ -79,15 +81,21 @@ export class Sampling {
     const kept = { ...sample, prompt: promptIn(body, sample) };
     const job = { future, sample: kept, source, path, body, stop: new AbortController() };
     this.#running.set(future, job);
+    this.openBytes += body.length;
     const first = this.#dispatch(job, 0);
     // A full queue refuses in the same turn of the event loop.
     const early = await Promise.race([first, nextTurn(null)]);
     if (!mayWait && early !== null && 'isQueueFull' in early && early.isQueueFull) {
-      this.#running.delete(future);
+      this.#ended(job);
       return false;
     }
-    void this.#follow(job, first).finally(() => this.#running.delete(future));
+    void this.#follow(job, first).finally(() => this.#ended(job));
     return true;
+  }
+
+  #ended({ future, body }: Job): void {
+    this.#running.delete(future);
+    this.openBytes -= body.length;
   }
 
   cancel(future: Future): void {

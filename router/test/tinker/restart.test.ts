@@ -57,6 +57,12 @@ test('a router that is killed goes on with sessions, sampling sessions and open 
   for (const { core } of engines) await core.pause('keep');
   const ids = [];
   for (let seq = 1; seq <= 30; seq++) ids.push((await first.client.get('/asample', asked(session, seq)))['request_id']);
+  const { request_id: cancelled } = await first.client.get('/asample', asked(session, 99));
+  equal((await first.client.call('/cancel_future', { request_id: cancelled })).status, 204);
+  await until(
+    'the file of the cancelled sample is gone',
+    () => readdirSync(join(dataDir[1]!, 'tinker-samples')).length === 30,
+  );
   const polls = ids.map((id) => first.client.result(id).catch(() => null));
   first.child.kill('SIGKILL');
   await once(first.child, 'exit');
