@@ -193,10 +193,10 @@ export class Client<State> {
 export const partOf = (answer: readonly number[], { kept }: Step): readonly number[] =>
   answer.slice(0, Math.ceil((answer.length * kept) / 100));
 
-/** How many tokens a text shows for certain; all of them where the answer is complete. */
+/** How many tokens a text shows for certain, with all of their last letter; all of them where the answer is complete. */
 function tokensOf(text: string, finish: string, ids: readonly number[]): number {
   if (finish === 'stop' || finish === 'length') return ids.length;
   let count = 0;
-  while (count < ids.length && shown(ids.slice(0, count)).length < text.length) count++;
+  while (count < ids.length && shown(ids.slice(0, count)) !== text) count++;
   return count;
 }
