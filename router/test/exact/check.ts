@@ -1,5 +1,6 @@
 import type { Call, Generated, Journal, Row, RowTurn } from './journal.ts';
 import { causeOf, continuesBroken } from './causes.ts';
+import { shown, tokensOf } from './hard-text.ts';
 import { type Part, partsOf } from './parts.ts';
 
 /** A turn of an export and what it says of its tokens, from whichever row. */
@@ -252,15 +253,21 @@ class SessionCheck {
     return this.#isUntold(call) || causeOf.loss(this.#journal, call) !== null;
   }
 
-  /** All that its client got of the turn before is in the row, but for a token that stopped it. */
+  /**
+   * All that its client got of the turn before is in the row, but for a token that stopped it. If that is the beginning of another
+   * answer, the tokens of that one with the same text are.
+   */
   #goesOn(before: Told | null, { keeps }: RowTurn, parent: Call): boolean {
     if (parent.got === 0) return true;
     if (before === null) return false;
     const { generated, turn } = before;
-    const own = generated === null ? null : this.#callOf(generated);
-    const got = own === null ? 0 : own.got;
+    if (generated === null) return true;
     const start = turn.keeps + turn.tokens - turn.output_tokens;
-    return keeps >= start + got - (own?.finish === 'stop' ? 1 : 0);
+    const own = this.#callOf(generated);
+    if (own === parent || !isPartOf(parent, own)) return keeps >= start + own.got - (own.finish === 'stop' ? 1 : 0);
+    const ids = this.#generated.find(({ call, outputIds }) => call === parent.name && outputIds.length >= parent.got);
+    const text = shown(ids?.outputIds.slice(0, parent.got) ?? []);
+    return keeps >= start + tokensOf(text, generated.outputIds);
   }
 
   /**

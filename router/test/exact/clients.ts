@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { setTimeout as delay } from 'node:timers/promises';
-import { shown } from './hard-text.ts';
+import { shown, tokensOf } from './hard-text.ts';
 import type { Call } from './journal.ts';
 import { type Move, type Reply, post } from './post.ts';
 import { type Script, type Step, answerOf } from './plan.ts';
@@ -150,7 +150,7 @@ export class Client<State> {
     if (!reply.isStream) call.ending = reply.isWhole ? 'whole' : 'broken';
     else if (isDone) call.ending = finish === '' ? 'broken' : 'whole';
     else call.ending = finish === '' ? (reply.isWhole ? 'broken' : 'left') : 'raced';
-    call.got = tokensOf(text, finish, ids);
+    call.got = finish === 'stop' || finish === 'length' ? ids.length : tokensOf(text, ids);
     if (call.got === 0) return null;
     const after = dialect.answered(state, text);
     call.text = dialect.keyOf(after);
@@ -192,11 +192,3 @@ export class Client<State> {
 /** The beginning of an answer that a step goes on from. */
 export const partOf = (answer: readonly number[], { kept }: Step): readonly number[] =>
   answer.slice(0, Math.ceil((answer.length * kept) / 100));
-
-/** How many tokens a text shows for certain, with all of their last letter; all of them where the answer is complete. */
-function tokensOf(text: string, finish: string, ids: readonly number[]): number {
-  if (finish === 'stop' || finish === 'length') return ids.length;
-  let count = 0;
-  while (count < ids.length && shown(ids.slice(0, count)) !== text) count++;
-  return count;
-}

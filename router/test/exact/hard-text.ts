@@ -40,5 +40,12 @@ export function respelled(ids: readonly number[]): number[] {
 /** What its client sees of an answer. */
 export const shown = (ids: readonly number[]): string => decode(ids, false);
 
+/** How many of the first tokens a text shows, with all of their last letter. */
+export function tokensOf(text: string, ids: readonly number[]): number {
+  let count = 0;
+  while (count < ids.length && shown(ids.slice(0, count)) !== text) count++;
+  return count;
+}
+
 export const stopped = (ids: readonly number[], isStopped: boolean): number[] =>
   isStopped ? [...ids, endOfTurn] : [...ids];
