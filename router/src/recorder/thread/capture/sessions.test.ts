@@ -288,6 +288,14 @@ test('a text that ends a truncated turn with U+FFFD is flagged: other turns may 
   assert.deepEqual(turn.drift, { kind: 'text', at: encode(PROMPT).length + 1 });
 });
 
+test('without a session, all of one turn with what follows and a part of another may read the same', async () => {
+  const scene = await start();
+  await scene.ask({ prompt: PROMPT, said: said(-1, [...encode(' call'), 10]) });
+  await scene.ask({ prompt: PROMPT, said: said(-2, [...encode(' call'), 10, 10, ...encode(' of')]) });
+  const { turn } = await scene.ask({ prompt: `${PROMPT} call\n\n<|im_start|>`, said: said(-3) });
+  assert.equal(turn.isAmbiguous, true);
+});
+
 test('many sessions at one place stay cheap, and each goes on from its own turn', async () => {
   const scene = await start();
   const names = Array.from({ length: 1_000 }, (_, n) => `s${n}`);

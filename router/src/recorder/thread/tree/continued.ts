@@ -123,6 +123,8 @@ function newestAt(place: Spot, isNamed: boolean): Continued | null {
   // The client kept only a part of what was sampled: it is still that turn's. A session that names itself has not sampled it.
   const isInside = !isNamed && isSampledSince(place, above?.keeps ?? 0);
   const below = isInside ? endBelow(place) : null;
+  // It may as well be all of a turn that ended in between, and what its client wrote.
+  if (below !== null && above !== null && above.keeps > below.end.from) return { ...below, isAmbiguous: true };
   if (below !== null || above === null) return below;
   const { end, keeps, marks } = above;
   const isAmbiguous = marks.some((mark) => mark.isMixed || mark.newest!.digest !== end.digest);
