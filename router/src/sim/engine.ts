@@ -8,6 +8,7 @@ import { vllmRoutes } from './api/control-vllm.ts';
 import { Core, type SimStats } from './model/core.ts';
 import { resolveSimOptions, type SimOptions } from './sim-options.ts';
 import { createEngineServer } from './api/server.ts';
+import { resetSocket } from '../wire/reset-socket.ts';
 
 export interface SimEngine {
   url: string;
@@ -56,6 +57,6 @@ export async function startSimEngine(given: Partial<SimOptions> = {}): Promise<S
     core,
     stats: () => core.stats(),
     close: () => end((socket) => socket.destroy()),
-    kill: () => end((socket) => socket.resetAndDestroy()),
+    kill: () => end(resetSocket),
   };
 }

@@ -4,6 +4,7 @@ import type { SocketReader } from './accepted-socket.ts';
 import type { RequestBody } from './request-body.ts';
 import type { Refusal, RequestHead } from './request-head.ts';
 import { type RequestLimits, RequestReader } from './request-reader.ts';
+import { resetSocket } from './reset-socket.ts';
 import type { ResponseHead } from './response-head.ts';
 import { CLIENT_LEFT, type ResultListener, refusalError } from './result.ts';
 import type { Sink, Source } from './sink.ts';
@@ -231,7 +232,7 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
     this.#settle();
     if (this.#isFramedByClose || this.socket.destroyed) {
       // Only a reset tells this client that more should have come.
-      this.#tcp.resetAndDestroy();
+      resetSocket(this.#tcp);
       return;
     }
     if (finalEvent !== '') {

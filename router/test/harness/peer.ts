@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
+import { resetSocket as resetTcpSocket } from '../../src/wire/reset-socket.ts';
 import { wire } from './message.ts';
 import { PATIENCE_MS, within } from './within.ts';
 
@@ -9,7 +10,7 @@ export type Ending = 'end' | 'reset' | 'broken off here';
 /** Node can't reset a TLS connection: there the end without TLS's own farewell says as much. */
 export function resetSocket(socket: Socket): void {
   if (socket instanceof TLSSocket) socket.destroy();
-  else socket.resetAndDestroy();
+  else resetTcpSocket(socket);
 }
 
 /** One end of a connection under a test's control: every byte that comes is recorded, every ending told. */

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { type Server, type Socket, createServer } from 'node:net';
 import type { Random } from '../../../src/kit/rng.ts';
+import { resetSocket } from '../../../src/wire/reset-socket.ts';
 import { WireBody, type WireHead, chunk, readWireHead } from '../../harness/message.ts';
 import { DONE, eventText, jsonAnswer, readBody } from './content.ts';
 import { type Fault, drawFault } from './faults.ts';
@@ -128,7 +129,7 @@ export class EngineSocket {
     // A reset takes with it what the system has not delivered, of an answer that was all sent too.
     if (this.#last !== null && !journal.isOver(this.#last.id)) this.#last.isDoubtful = true;
     this.#over('cut');
-    this.#socket.resetAndDestroy();
+    resetSocket(this.#socket);
   }
 
   setStalled(isStalled: boolean): void {
@@ -228,7 +229,7 @@ export class EngineSocket {
   /** Breaks off in the middle of whatever was said. */
   #break(byReset: boolean): void {
     this.#over('cut');
-    if (byReset) this.#socket.resetAndDestroy();
+    if (byReset) resetSocket(this.#socket);
     else this.#socket.end(() => this.#socket.destroy());
   }
 
