@@ -125,7 +125,8 @@ class RouterTest(unittest.TestCase):
             child = os.fork()
             if child == 0:
                 time.sleep(600)
-            print("router", router.pid, router.url, "child", child)
+            # One write, between the lines that the router logs.
+            os.write(1, f"router {router.pid} {router.url} child {child}\\n".encode())
             time.sleep(600)
             """,
             ANY_PORTS,
@@ -152,8 +153,8 @@ class RouterTest(unittest.TestCase):
                     os.killpg(0, signal.SIGINT)
                     signal.pause()
                 except KeyboardInterrupt:
-                    print("served after it:", router.list_workers())
-            print("ended", router.wait())
+                    os.write(1, f"served after it: {router.list_workers()}\\n".encode())
+            os.write(1, f"ended {router.wait()}\\n".encode())
             """,
             ANY_PORTS,
         )
