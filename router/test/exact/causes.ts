@@ -8,9 +8,13 @@ const QUESTION_MS = 10_000;
 /** Why something is not known, in the words of the guides; null: there is no reason, so it has to be known. */
 export const causeOf = {
   /** A turn is missing, or its end is. */
-  loss({ routerDeaths }: Journal, { sentAt, endedAt, finish }: Call): string | null {
+  loss({ routerDeaths, generated }: Journal, call: Call): string | null {
+    const { name, sentAt, endedAt, finish, ending } = call;
+    // Ids may come after the finish reason.
+    const isAhead = ending === 'raced' || ending === 'left';
+    const mayLackIds = generated.some((one) => one.call === name && causeOf.cut(call, one, Infinity) !== null);
     // When a stream that its client closed is written, nothing tells.
-    const until = finish === '' ? Infinity : endedAt;
+    const until = finish === '' || (isAhead && mayLackIds) ? Infinity : endedAt;
     const isKilled = routerDeaths.some((at) => sentAt < at && at < until);
     return isKilled ? 'the router was killed before the turn was complete' : null;
   },
