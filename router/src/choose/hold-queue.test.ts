@@ -20,10 +20,10 @@ const never = (): void => assert.fail('called');
 const policy = {};
 const LONG_MS = 60_000;
 
-test('a retryHeld asks everybody again, first come first, once for all knocks of a tick', async () => {
+test('retryHeld places all held requests again, in their order, once per tick', async () => {
   const queue = new HoldQueue();
   const asked: number[] = [];
-  const guests = [0, 1, 2].map((i) => {
+  const held = [0, 1, 2].map((i) => {
     const x = makeExchange();
     queue.hold(x, 'busy', LONG_MS, policy, () => asked.push(i), never);
     return x;
@@ -35,13 +35,13 @@ test('a retryHeld asks everybody again, first come first, once for all knocks of
   await nextTick();
   assert.deepEqual(asked, [0, 1, 2]);
   assert.equal(queue.size, 0);
-  for (const x of guests) assert.equal(x.underWay, null);
+  for (const x of held) assert.equal(x.underWay, null);
   queue.retryHeld();
   await nextTick();
   assert.equal(asked.length, 3);
 });
 
-test('who is held again waits for the next retryHeld', async () => {
+test('a request that is held again waits for the next retryHeld', async () => {
   const queue = new HoldQueue();
   const x = makeExchange();
   let asked = 0;
@@ -49,16 +49,16 @@ test('who is held again waits for the next retryHeld', async () => {
     if (asked++ < 3) queue.hold(x, 'busy', LONG_MS, policy, hold, never);
   };
   hold();
-  for (let knocks = 1; knocks <= 3; knocks++) {
+  for (let retries = 1; retries <= 3; retries++) {
     assert.equal(queue.size, 1);
     queue.retryHeld();
     await nextTick();
-    assert.equal(asked, knocks + 1);
+    assert.equal(asked, retries + 1);
   }
   assert.equal(queue.size, 0);
 });
 
-test('who waits too long is told so, and not asked any more', async () => {
+test('a request that waited for its maximum expires, and is not placed any more', async () => {
   const queue = new HoldQueue();
   const x = makeExchange();
   const startMs = performance.now();
@@ -70,7 +70,7 @@ test('who waits too long is told so, and not asked any more', async () => {
   await nextTick();
 });
 
-test('who leaves, by itself or because it is stopped, is neither asked nor told', async () => {
+test('a request that leaves or is aborted is neither placed nor expires', async () => {
   const queue = new HoldQueue();
   const [left, stopped, stays] = [makeExchange(), makeExchange(), makeExchange()];
   let asked = 0;
@@ -97,7 +97,7 @@ test('who leaves, by itself or because it is stopped, is neither asked nor told'
   });
 });
 
-test('who leaves because another was asked is not asked', async () => {
+test('a request that leaves because another was placed is not placed', async () => {
   const queue = new HoldQueue();
   const [first, second] = [makeExchange(), makeExchange()];
   queue.hold(first, 'busy', LONG_MS, policy, () => second.underWay?.abort(), never);
@@ -107,18 +107,18 @@ test('who leaves because another was asked is not asked', async () => {
   assert.equal(queue.size, 0);
 });
 
-test('the longest wait counts from the first hold, however often one is asked again', async () => {
+test('the maximum counts from the first hold, however often a request is held again', async () => {
   const queue = new HoldQueue();
   const x = makeExchange();
   const startMs = performance.now();
   const isExpired = await new Promise<boolean>((resolve) => {
-    // Knocks come faster than the wait is long; without an end to it the last of them gives up.
-    const knocking = setInterval(() => {
+    // Retries come more often than the maximum is long; if it began anew each time, the request would not expire.
+    const retrying = setInterval(() => {
       if (performance.now() - startMs > 1_000) done(false);
       else queue.retryHeld();
     }, 5);
     const done = (isExpired: boolean): void => {
-      clearInterval(knocking);
+      clearInterval(retrying);
       queue.leave(x);
       resolve(isExpired);
     };
@@ -130,7 +130,7 @@ test('the longest wait counts from the first hold, however often one is asked ag
   assert.ok(performance.now() - startMs >= 30);
 });
 
-test('nobody is asked while it would be in vain; where there is queue for few, no holder is always the first', async (t) => {
+test('nothing is placed while all workers are full; with room for few, the holders take turns', async (t) => {
   let places = 0;
   const queue = new HoldQueue(() => places === 0);
   const asked: string[] = [];

@@ -52,7 +52,7 @@ export class PrefixIndex {
   match(slot: number, hashes: Uint32Array, count = hashes.length): number {
     const entries = this.#entries;
     const tenure = this.#tenureOf(slot);
-    // The usual results are none and all.
+    // Most slots have either no block of a prompt or all of them.
     if (count === 0 || entries.count(tenure) === 0 || entries.find(hashes[0]!, tenure) === 0) return 0;
     if (entries.find(hashes[count - 1]!, tenure) !== 0) return count;
     // The slot has a block only if it has those before it, so a binary search finds the first missing one.
