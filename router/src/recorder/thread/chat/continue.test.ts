@@ -134,21 +134,19 @@ test('a template that rewrites history is followed, and it is said', () => {
   });
 });
 
-test('an answer that its engine took apart stays as it was sampled', () => {
-  const tree = new SessionTree();
+/** A first turn with these sampled ids and this answer, and how a second message continues it. */
+function goOnBehind(sampled: readonly number[], answer: string) {
   const template = new ChatTemplate(CHATML, CHATML, {});
-  const first = continueBehind(null, [{ role: 'user', content: 'a' }], template, NOTHING, simPieces);
+  const asked = [{ role: 'user', content: 'a' }];
+  const first = continueBehind(null, asked, template, NOTHING, simPieces);
+  const turn = turnOf(new SessionTree(), null, asked, { ...first, ids: encode(first.text) }, sampled, answer);
+  return { turn, next: continueBehind(turn, [{ role: 'user', content: 'c' }], template, NOTHING, simPieces) };
+}
+
+test('an answer that its engine took apart stays as it was sampled', () => {
   const sampled = [...encode('<think>hm</think>\n\nyes'), endOfTurn];
   // The engine's parser gave its client the answer without the reasoning.
-  const turn = turnOf(
-    tree,
-    null,
-    [{ role: 'user', content: 'a' }],
-    { ...first, ids: encode(first.text) },
-    sampled,
-    'yes',
-  );
-  const next = continueBehind(turn, [{ role: 'user', content: 'c' }], template, NOTHING, simPieces);
+  const { turn, next } = goOnBehind(sampled, 'yes');
   assert.deepEqual(next, {
     keeps: turn.ids.length,
     text: '\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n',
@@ -158,36 +156,14 @@ test('an answer that its engine took apart stays as it was sampled', () => {
 });
 
 test('an answer that was cut off is ended by the template', () => {
-  const tree = new SessionTree();
-  const template = new ChatTemplate(CHATML, CHATML, {});
-  const first = continueBehind(null, [{ role: 'user', content: 'a' }], template, NOTHING, simPieces);
-  const turn = turnOf(
-    tree,
-    null,
-    [{ role: 'user', content: 'a' }],
-    { ...first, ids: encode(first.text) },
-    [200],
-    '\ufffd',
-  );
-  const next = continueBehind(turn, [{ role: 'user', content: 'c' }], template, NOTHING, simPieces);
+  const { turn, next } = goOnBehind([200], '\ufffd');
   assert.equal(next.text, '<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n');
   assert.equal(next.keeps, turn.ids.length);
 });
 
 test('a stop token that the template knows nothing of is no part of the chat that goes on', () => {
-  const tree = new SessionTree();
-  const template = new ChatTemplate(CHATML, CHATML, {});
-  const first = continueBehind(null, [{ role: 'user', content: 'a' }], template, NOTHING, simPieces);
   const sampled = [...encode('b'), ...encode('<|endoftext|>')];
-  const turn = turnOf(
-    tree,
-    null,
-    [{ role: 'user', content: 'a' }],
-    { ...first, ids: encode(first.text) },
-    sampled,
-    'b',
-  );
-  const next = continueBehind(turn, [{ role: 'user', content: 'c' }], template, NOTHING, simPieces);
+  const { turn, next } = goOnBehind(sampled, 'b');
   assert.equal(next.drift, 'tokens');
   assert.equal(next.keeps, turn.ids.length - 1);
   assert.ok(next.text.startsWith('<|im_end|>\n<|im_start|>user'));

@@ -23,6 +23,18 @@ class FickleStore extends MemoryStore {
   }
 }
 
+/** The state of a writer that has stored nothing. */
+const FRESH = {
+  stored: 0,
+  dropped: 0,
+  pending: 0,
+  unknownLogprobs: 0,
+  unknownVersions: 0,
+  textTurns: 0,
+  isFailing: false,
+  lastError: '',
+};
+
 test('turns are written in batches, and are there after a flush', async () => {
   const store = new FickleStore();
   const writer = new TurnWriter(store);
@@ -57,16 +69,7 @@ test('a store that fails gets what it missed when it is back', async () => {
   assert.equal(writer.state.pending, 70, 'nothing is lost yet');
   isFull = false;
   await until('all are there', () => store.counts().turns === 70);
-  assert.deepEqual(writer.state, {
-    stored: 70,
-    dropped: 0,
-    pending: 0,
-    unknownLogprobs: 0,
-    unknownVersions: 0,
-    textTurns: 0,
-    isFailing: false,
-    lastError: '',
-  });
+  assert.deepEqual(writer.state, { ...FRESH, stored: 70 });
   await writer.close();
 });
 
@@ -92,19 +95,7 @@ test('one turn that no store takes does not hold up the others', async () => {
   store.refuses = (turn) => turn === bad;
   for (const turn of [bad, turnOf(), turnOf()]) writer.put(turn);
   await until('the others are there', () => writer.state.stored === 2);
-  assert.deepEqual(
-    { ...writer.state },
-    {
-      stored: 2,
-      dropped: 1,
-      pending: 0,
-      unknownLogprobs: 0,
-      unknownVersions: 0,
-      textTurns: 0,
-      isFailing: false,
-      lastError: '',
-    },
-  );
+  assert.deepEqual(writer.state, { ...FRESH, stored: 2, dropped: 1 });
   await writer.close();
 });
 
