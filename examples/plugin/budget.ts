@@ -36,11 +36,11 @@ export default {
       },
 
       // A tap: the client's bytes are on their way already, and nothing of them is kept here but the last few.
-      hearAnswer(x) {
+      observeResponse(x) {
         const account = accountOf(x);
         let tail = '';
         return {
-          hear(bytes, start, end) {
+          observe(bytes, start, end) {
             // Usage stands at the end of an answer. What was seen before is kept: it may be cut in two.
             const text = tail + bytes.toString('latin1', start, end);
             const said = [...text.matchAll(/"completion_tokens":\s*(\d+)[,}]/g)].at(-1);

@@ -55,13 +55,13 @@ export interface Prompt {
   readonly hash: number;
 }
 
-/** Hears the payload of an answer as it passes; can't change it. */
-export interface AnswerListener {
-  hear(bytes: Buffer, start: number, end: number): void;
-  /** True: it can take no more now, the engine is to be read on when `resume` was called. Bounds what an ear holds. */
+/** Gets the payload of a response as it passes, and can't change it. */
+export interface ResponseObserver {
+  observe(bytes: Buffer, start: number, end: number): void;
+  /** True: it can take no more now. The router reads on from the engine after `resume` was called, which bounds what an observer keeps. */
   isBehind?(resume: () => void): boolean;
   /**
-   * Asked after each part of an event stream (`isWhole` false), and when all of an answer was heard (`isWhole` true). True: that part (of
+   * Asked after each part of an event stream (`isWhole` false), and when the observer got all of a response (`isWhole` true). True: that part (of
    * a whole answer: its last byte) and everything after it are sent when `release` is called.
    */
   holds?(isWhole: boolean, release: () => void): boolean;

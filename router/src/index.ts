@@ -12,7 +12,7 @@ export type {
 } from './choose/policy.ts';
 export type { Config } from './config/options.ts';
 export type {
-  AnswerListener,
+  ResponseObserver,
   Candidate,
   FailedAttempt,
   Failure,

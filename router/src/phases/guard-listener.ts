@@ -1,4 +1,4 @@
-import type { AnswerListener } from '../exchange.ts';
+import type { ResponseObserver } from '../exchange.ts';
 import type { ExchangeView } from './exchange-view.ts';
 
 export interface ListenerGuard {
@@ -7,11 +7,11 @@ export interface ListenerGuard {
 }
 
 /** Confines the faults of a listener: it can't stop a response for longer than the plugin timeout. */
-export function guardListener(x: ExchangeView, listener: AnswerListener, guard: ListenerGuard): AnswerListener {
+export function guardListener(x: ExchangeView, listener: ResponseObserver, guard: ListenerGuard): ResponseObserver {
   return {
-    hear(bytes, start, end) {
+    observe(bytes, start, end) {
       try {
-        listener.hear(bytes, start, end);
+        listener.observe(bytes, start, end);
       } catch (error) {
         guard.report(error);
         throw error;
@@ -23,7 +23,7 @@ export function guardListener(x: ExchangeView, listener: AnswerListener, guard: 
 }
 
 /** A listener that stays behind would stop its response for ever: after the timeout it is asked no more. */
-function guardIsBehind(x: ExchangeView, listener: AnswerListener, guard: ListenerGuard) {
+function guardIsBehind(x: ExchangeView, listener: ResponseObserver, guard: ListenerGuard) {
   let isGivenUp = false;
   return (resume: () => void): boolean => {
     if (isGivenUp) return false;
@@ -53,7 +53,7 @@ function guardIsBehind(x: ExchangeView, listener: AnswerListener, guard: Listene
 }
 
 /** What a listener holds is sent after the timeout in any case. */
-function guardHolds(x: ExchangeView, listener: AnswerListener, guard: ListenerGuard) {
+function guardHolds(x: ExchangeView, listener: ResponseObserver, guard: ListenerGuard) {
   return (isWhole: boolean, release: () => void): boolean => {
     const timeoutMs = guard.timeoutMs();
     let timer: NodeJS.Timeout | undefined;

@@ -43,7 +43,7 @@ test('an answer beside its type is a fault, whatever TypeScript was told', async
     responseHead: wrong(Promise.reject(new Error('later'))),
     responseEvent: wrong({}),
     responseBody: wrong(undefined),
-    hearAnswer: wrong({}),
+    observeResponse: wrong({}),
   });
   assert.throws(() => plugin.admit!(x), /status: 400 to 599/);
   assert.throws(() => plugin.choose!(x, workers), /some of the workers/);
@@ -51,8 +51,8 @@ test('an answer beside its type is a fault, whatever TypeScript was told', async
   assert.throws(() => plugin.responseHead!(x, new ResponseHead()), /at once, and answered with a promise/);
   assert.throws(() => plugin.responseEvent!(x, BODY), /a Buffer/);
   assert.throws(() => plugin.responseBody!(x, BODY), /a Buffer/);
-  assert.throws(() => plugin.hearAnswer!(x, new ResponseHead()), /\{ hear\(bytes/);
-  const phases = ['admit', 'choose', 'requestBody', 'responseHead', 'responseEvent', 'responseBody', 'hearAnswer'];
+  assert.throws(() => plugin.observeResponse!(x, new ResponseHead()), /\{ observe\(bytes/);
+  const phases = ['admit', 'choose', 'requestBody', 'responseHead', 'responseEvent', 'responseBody', 'observeResponse'];
   assert.deepEqual(
     faults.map(([phase, , count]) => [phase, count]),
     phases.map((phase) => [phase, 1]),
@@ -98,15 +98,15 @@ test('a plugin that waited for a client that has gone is not to blame', async ()
   assert.deepEqual(faults, []);
 });
 
-test('faults of what only hears end there, and are counted', async () => {
+test('faults of what only observes end there, and are counted', async () => {
   const fail = (): never => {
     throw new Error('on purpose');
   };
-  const { plugin, faults } = guarded({ finished: fail, hearAnswer: () => ({ hear: fail }) });
+  const { plugin, faults } = guarded({ finished: fail, observeResponse: () => ({ observe: fail }) });
   plugin.finished!(x);
   plugin.finished!(x);
-  const ear = plugin.hearAnswer!(x, new ResponseHead())!;
-  assert.throws(() => ear.hear(BODY, 0, 1));
+  const observer = plugin.observeResponse!(x, new ResponseHead())!;
+  assert.throws(() => observer.observe(BODY, 0, 1));
   const slow = guarded({ finished: () => Promise.reject(new Error('later')) });
   slow.plugin.finished!(x);
   await new Promise(setImmediate);
@@ -115,7 +115,7 @@ test('faults of what only hears end there, and are counted', async () => {
     [
       ['finished', 'on purpose', 1],
       ['finished', 'on purpose', 2],
-      ['hearAnswer', 'on purpose', 1],
+      ['observeResponse', 'on purpose', 1],
       ['finished', 'later', 1],
     ],
   );

@@ -1,4 +1,4 @@
-import type { AnswerListener, Exchange } from '../exchange.ts';
+import type { ResponseObserver, Exchange } from '../exchange.ts';
 import { type Plugin, type PluginPhases, Refused } from '../plugin.ts';
 import { type ListenerGuard, guardListener } from './guard-listener.ts';
 import { type MemberName, type Timing, memberNames, members } from './table.ts';
@@ -94,14 +94,14 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     ...(timeoutMs !== undefined && { timeoutMs }),
     ...(maxBodyBytes !== undefined && { maxBodyBytes }),
   };
-  const { hearAnswer, close } = made;
-  if (hearAnswer !== undefined) {
+  const { observeResponse, close } = made;
+  if (observeResponse !== undefined) {
     const guard: ListenerGuard = {
       timeoutMs: () => timeoutMs ?? options.timeoutMs,
-      report: (e) => report('hearAnswer', e),
+      report: (e) => report('observeResponse', e),
     };
-    made.hearAnswer = (x, head) => {
-      const listener: AnswerListener | null = hearAnswer(x, head) ?? null;
+    made.observeResponse = (x, head) => {
+      const listener: ResponseObserver | null = observeResponse(x, head) ?? null;
       return listener === null ? null : guardListener(x, listener, guard);
     };
   }

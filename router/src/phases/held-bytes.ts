@@ -4,7 +4,7 @@ import type { Sink } from '../wire/sink.ts';
 /** When so much is held, the engine is read no further until it is passed on. */
 const MAX_HELD_BYTES = 65_536;
 
-/** Passes an answer on to a sink, except for what listeners of its plugins hold (`AnswerListener.holds`), and what follows that. */
+/** Passes an answer on to a sink, except for what listeners of its plugins hold (`ResponseObserver.holds`), and what follows that. */
 export class HeldBytes {
   readonly isStream: boolean;
   readonly #x: Exchange;

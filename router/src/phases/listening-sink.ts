@@ -1,4 +1,4 @@
-import type { AnswerListener, Exchange } from '../exchange.ts';
+import type { ResponseObserver, Exchange } from '../exchange.ts';
 import type { Plugin } from '../plugin.ts';
 import { ChunkedReader, type TakePart } from '../wire/chunked.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
@@ -8,7 +8,7 @@ import { ReadShare } from './read-share.ts';
 
 /** @returns `sink`, after the plugins that observe the response, if there are any */
 export function listeningSink(x: Exchange, plugins: readonly Plugin[], sink: Sink): Sink {
-  const listening = plugins.filter(({ hearAnswer }) => hearAnswer !== undefined);
+  const listening = plugins.filter(({ observeResponse }) => observeResponse !== undefined);
   return listening.length === 0 ? sink : new ListeningSink(x, sink, listening);
 }
 
@@ -22,7 +22,7 @@ class ListeningSink implements Sink {
   readonly #inner: Sink;
   readonly #plugins: readonly Plugin[];
   readonly #share = new ReadShare();
-  #listeners: AnswerListener[] = [];
+  #listeners: ResponseObserver[] = [];
   /** Finds the payload where chunk lines are among it; null where there are none. */
   #chunks: ChunkedReader | null = null;
   /** null: no listener may hold anything of this response. */
@@ -50,7 +50,7 @@ class ListeningSink implements Sink {
   head(head: ResponseHead): void {
     for (const plugin of this.#plugins) {
       try {
-        const listener = plugin.hearAnswer!(this.#x, head);
+        const listener = plugin.observeResponse!(this.#x, head);
         if (listener !== null) this.#listeners.push(listener);
       } catch {
         // Counted by its guard.
@@ -131,7 +131,7 @@ class ListeningSink implements Sink {
     const buffer = bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     for (const listener of this.#listeners) {
       try {
-        listener.hear(buffer, start, end);
+        listener.observe(buffer, start, end);
       } catch {
         this.#listeners = this.#listeners.filter((other) => other !== listener);
       }

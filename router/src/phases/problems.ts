@@ -1,5 +1,5 @@
 import type { Worker } from '../fleet/worker.ts';
-import type { AnswerListener } from '../exchange.ts';
+import type { ResponseObserver } from '../exchange.ts';
 import type { PluginAnswer, PluginRefusal } from '../plugin.ts';
 
 /** What is wrong with values that phases returned: '' for nothing. */
@@ -28,8 +28,8 @@ export function problemOfChoice(answer: readonly Worker[], _x: unknown, workers:
   return isChoice ? '' : 'has to answer with some of the workers that it was given';
 }
 
-export function problemOfListener(answer: AnswerListener | null | undefined): string {
-  return answer === null || answer === undefined || typeof answer.hear === 'function'
+export function problemOfListener(answer: ResponseObserver | null | undefined): string {
+  return answer === null || answer === undefined || typeof answer.observe === 'function'
     ? ''
-    : 'must return null or { hear(bytes, start, end) }';
+    : 'must return null or { observe(bytes, start, end) }';
 }

@@ -1,5 +1,5 @@
 import type { Worker } from '../fleet/worker.ts';
-import type { AnswerListener } from '../exchange.ts';
+import type { ResponseObserver } from '../exchange.ts';
 import type { AttemptFailure, PluginAnswer, PluginRefusal, PluginRoutes, ValueCutter, ValueTaker } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { ExchangeView } from './exchange-view.ts';
@@ -97,8 +97,8 @@ export const phases = {
     ],
     problemOfBytes,
   ),
-  hearAnswer: atOnce<(x: X, head: ResponseHead) => AnswerListener | null>(
-    ['x, head', "when the engine's response begins", 'return `{ hear(bytes, start, end) }` to observe it, or null'],
+  observeResponse: atOnce<(x: X, head: ResponseHead) => ResponseObserver | null>(
+    ['x, head', "when the engine's response begins", 'return `{ observe(bytes, start, end) }` to observe it, or null'],
     problemOfListener,
   ),
   responseHead: atOnce<(x: X, head: ResponseHead) => void>(['x, head', 'next', 'change fields of the response head']),

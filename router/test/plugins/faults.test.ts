@@ -72,9 +72,9 @@ test('faults are logged ever more rarely, and counted each', async (t) => {
   );
 });
 
-test('an ear that fails to say whether it is behind: the answer goes on, and it is counted', async (t) => {
-  const ear = `{ hear() {}, isBehind: ${fails} }`;
-  const path = moduleOf(t, `{ name: 'clumsy', create: () => ({ hearAnswer: () => (${ear}) }) }`);
+test('an observer that fails to say whether it is behind: the answer goes on, and it is counted', async (t) => {
+  const observer = `{ observe() {}, isBehind: ${fails} }`;
+  const path = moduleOf(t, `{ name: 'clumsy', create: () => ({ observeResponse: () => (${observer}) }) }`);
   const { ask, client, router } = await startScene(t, { plugin: [path] }, { log: pino({ level: 'silent' }) });
   const asked = await ask(HELLO);
   asked.beginStream();
@@ -85,13 +85,13 @@ test('an ear that fails to say whether it is behind: the answer goes on, and it 
   asked.connection.write('0\r\n\r\n');
   await untilIdle(router);
   const metrics = await (await fetch(`${router.url}/metrics`)).text();
-  match(metrics, /turnout_plugin_failures_total\{plugin="clumsy",phase="hear_answer"\} [1-9]/);
+  match(metrics, /turnout_plugin_failures_total\{plugin="clumsy",phase="observe_response"\} [1-9]/);
 });
 
-test('an ear that stays behind for longer than a plugin may take is given up: the answer goes on', async (t) => {
+test('an observer that stays behind for longer than the plugin timeout is dropped: the answer goes on', async (t) => {
   const path = moduleOf(
     t,
-    `{ name: 'clumsy', create: () => ({ hearAnswer: () => ({ hear() {}, isBehind: () => true }) }) }`,
+    `{ name: 'clumsy', create: () => ({ observeResponse: () => ({ observe() {}, isBehind: () => true }) }) }`,
   );
   const options = { plugin: [path], pluginTimeoutMs: 50 };
   const { ask, client, router } = await startScene(t, options, { log: pino({ level: 'silent' }) });
@@ -104,5 +104,5 @@ test('an ear that stays behind for longer than a plugin may take is given up: th
   asked.connection.write('0\r\n\r\n');
   await untilIdle(router);
   const metrics = await (await fetch(`${router.url}/metrics`)).text();
-  match(metrics, /turnout_plugin_failures_total\{plugin="clumsy",phase="hear_answer"\} 1\n/);
+  match(metrics, /turnout_plugin_failures_total\{plugin="clumsy",phase="observe_response"\} 1\n/);
 });

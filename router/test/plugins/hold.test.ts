@@ -15,10 +15,10 @@ function holder(needle: string) {
   const wholes: true[] = [];
   const plugin: Plugin = {
     name: 'holder',
-    hearAnswer() {
+    observeResponse() {
       let last = '';
       return {
-        hear: (bytes, start, end) => void (last = bytes.toString('latin1', start, end)),
+        observe: (bytes, start, end) => void (last = bytes.toString('latin1', start, end)),
         holds(isWhole, release) {
           if (isWhole) wholes.push(true);
           const isHeld = needle === 'whole' ? isWhole : last.includes(needle);
@@ -122,11 +122,11 @@ test('an engine is read no further while much of its answer is held', async (t) 
 });
 
 test('a listener that never releases what it holds is given up after the plugin timeout', async (t) => {
-  const ear = `{ hear() {}, holds: () => true }`;
-  const path = moduleOf(t, `{ name: 'clumsy', create: () => ({ hearAnswer: () => (${ear}) }) }`);
+  const observer = `{ observe() {}, holds: () => true }`;
+  const path = moduleOf(t, `{ name: 'clumsy', create: () => ({ observeResponse: () => (${observer}) }) }`);
   const { exchange, router } = await startScene(t, { plugin: [path], pluginTimeoutMs: 50 }, NO_LOG);
   equal((await exchange(HELLO, answer(200, 'ok'))).text, 'ok');
   await untilIdle(router);
   const metrics = await (await fetch(`${router.url}/metrics`)).text();
-  match(metrics, /turnout_plugin_failures_total\{plugin="clumsy",phase="hear_answer"\} 1\n/);
+  match(metrics, /turnout_plugin_failures_total\{plugin="clumsy",phase="observe_response"\} 1\n/);
 });

@@ -7,17 +7,17 @@ import { HELLO, startScene, untilIdle } from '../harness/router.ts';
 import { startPairs } from '../pairs/scene.ts';
 import type { Plugin } from '../../src/plugin.ts';
 
-/** Notes what it hears of each exchange, and its end. */
+/** Notes what it gets of each exchange, and its end. */
 function listener(name = 'listener') {
-  const heard: { status: number; type: string | undefined; text: string; outcome: string | null }[] = [];
-  const open = new Map<unknown, (typeof heard)[number]>();
+  const observed: { status: number; type: string | undefined; text: string; outcome: string | null }[] = [];
+  const open = new Map<unknown, (typeof observed)[number]>();
   const plugin: Plugin = {
     name,
-    hearAnswer(x, head) {
+    observeResponse(x, head) {
       const note = { status: head.status, type: head.get('content-type'), text: '', outcome: null };
       open.set(x, note);
-      heard.push(note);
-      return { hear: (bytes, start, end) => void (note.text += bytes.toString('latin1', start, end)) };
+      observed.push(note);
+      return { observe: (bytes, start, end) => void (note.text += bytes.toString('latin1', start, end)) };
     },
     finished(x) {
       const note = open.get(x);
@@ -25,12 +25,12 @@ function listener(name = 'listener') {
       open.delete(x);
     },
   };
-  return { plugin, heard };
+  return { plugin, observed };
 }
 
 const CHUNKED = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n';
 
-test('ears hear the payload, the client gets every byte with the engine’s own chunk lines', async (t) => {
+test('observers get the payload, the client gets every byte with the engine’s own chunk lines', async (t) => {
   const [a, b] = [listener('a'), listener('b')];
   const { exchange, router } = await startScene(t, {}, { plugins: [a.plugin, b.plugin] });
   const body = `0A\r\ndata: 1\n\nd\r\n${chunk('ata: 2\n')}${chunk('\n')}0\r\n\r\n`;
@@ -45,28 +45,28 @@ test('ears hear the payload, the client gets every byte with the engine’s own 
     { status: 418, type: undefined, text: 'short', outcome: 'complete' },
     { status: 200, type: undefined, text: '', outcome: 'complete' },
   ];
-  deepEqual(a.heard, expected);
-  deepEqual(b.heard, expected);
+  deepEqual(a.observed, expected);
+  deepEqual(b.observed, expected);
 });
 
-test('an event is heard and on its way before the next one comes, and a cut is told', async (t) => {
-  const { plugin, heard } = listener();
+test('an event is observed and on its way before the next one comes, and a cut is reported', async (t) => {
+  const { plugin, observed } = listener();
   const { ask, client, router } = await startScene(t, {}, { plugins: [plugin] });
   const asked = await ask(HELLO);
   asked.beginStream();
   for (const event of ['data: 1\n\n', 'data: 2\n\n']) {
     asked.connection.write(chunk(event));
     ok((await client.read(chunk(event))).endsWith(chunk(event)));
-    ok(heard[0]!.text.endsWith(event));
+    ok(observed[0]!.text.endsWith(event));
   }
   asked.connection.reset();
   await client.untilEnded();
   await untilIdle(router);
-  deepEqual([heard[0]!.text, heard[0]!.outcome], ['data: 1\n\ndata: 2\n\n', 'cut']);
+  deepEqual([observed[0]!.text, observed[0]!.outcome], ['data: 1\n\ndata: 2\n\n', 'cut']);
 });
 
-test('ears hear what the engine said, not what another plugin makes of it', async (t) => {
-  const { plugin, heard } = listener();
+test('observers get what the engine sent, not what another plugin makes of it', async (t) => {
+  const { plugin, observed } = listener();
   const changing: Plugin = {
     name: 'changing',
     responseEvent: (_x, event) => Buffer.from(event.toString().replace('1', 'one')),
@@ -76,13 +76,13 @@ test('ears hear what the engine said, not what another plugin makes of it', asyn
   equal((await exchange(HELLO, `${CHUNKED}${chunk('data: 1\n\n')}0\r\n\r\n`)).text, 'data: one\n\n');
   equal((await exchange(HELLO, answer(200, '"1"'))).text, '"one"');
   deepEqual(
-    heard.map(({ text }) => text),
+    observed.map(({ text }) => text),
     ['data: 1\n\n', '"1"'],
   );
 });
 
-test('a retry is heard once: the answer that the client gets', async (t) => {
-  const { plugin, heard } = listener();
+test('a retry is observed once: the answer that the client gets', async (t) => {
+  const { plugin, observed } = listener();
   const { client, engine } = await startScene(
     t,
     { retryMaxRetries: 2, retryInitialBackoffMs: 1 },
@@ -92,13 +92,13 @@ test('a retry is heard once: the answer that the client gets', async (t) => {
   client.write(request('POST', '/generate', '{}'));
   equal((await client.answer()).text, '"ok"');
   deepEqual(
-    heard.map(({ status, text }) => [status, text]),
+    observed.map(({ status, text }) => [status, text]),
     [[200, '"ok"']],
   );
 });
 
-test('of a pair the decode engine is heard, whose answer the client gets', async (t) => {
-  const { plugin, heard } = listener();
+test('of a pair the decode engine is observed, whose answer the client gets', async (t) => {
+  const { plugin, observed } = listener();
   const asked: string[][] = [];
   const choosing: Plugin = {
     name: 'choosing',
@@ -116,20 +116,20 @@ test('of a pair the decode engine is heard, whose answer the client gets', async
   await untilIdle(router);
   deepEqual(asked[0], ['prefill', 'decode', 'decode']);
   deepEqual(
-    heard.map(({ text, outcome }) => [(JSON.parse(text) as { text: string }).text, outcome]),
+    observed.map(({ text, outcome }) => [(JSON.parse(text) as { text: string }).text, outcome]),
     Array.from({ length: 3 }, () => ['decode1', 'complete']),
   );
 });
 
-test('an ear that throws hears no more, the others do, and the client notices nothing', async (t) => {
-  const { plugin, heard } = listener();
+test('an observer that throws is dropped, the others go on, and the client notices nothing', async (t) => {
+  const { plugin, observed } = listener();
   let calls = 0;
   const clumsy: Plugin = {
     name: 'clumsy',
-    hearAnswer: ({ path }) => {
+    observeResponse: ({ path }) => {
       if (path === '/head') throw new Error('on purpose');
       return {
-        hear() {
+        observe() {
           calls++;
           throw new Error('on purpose');
         },
@@ -142,9 +142,9 @@ test('an ear that throws hears no more, the others do, and the client notices no
   equal((await exchange(request('GET', '/head'), answer(200, 'x'))).text, 'x');
   equal(calls, 1);
   deepEqual(
-    heard.map(({ text }) => text),
+    observed.map(({ text }) => text),
     ['data: 1\n\ndata: 2\n\n', 'x'],
   );
   const metrics = await (await fetch(`${router.url}/metrics`)).text();
-  ok(metrics.includes('turnout_plugin_failures_total{plugin="clumsy",phase="hear_answer"} 2'), metrics);
+  ok(metrics.includes('turnout_plugin_failures_total{plugin="clumsy",phase="observe_response"} 2'), metrics);
 });

@@ -214,14 +214,14 @@ test('a keeper that falls behind holds the engine back, and after a while is giv
   const take = () => new Promise<void>((resolve) => taken.push(resolve));
   const channel = new ExpertsChannel({ take, end: () => {}, drop: (key) => dropped.push(key) }, 500_000);
   let rest = '';
-  const ear = {
-    hear: (bytes: Buffer, start: number, end: number) => void (rest += bytes.toString('latin1', start, end)),
+  const observer = {
+    observe: (bytes: Buffer, start: number, end: number) => void (rest += bytes.toString('latin1', start, end)),
   };
-  const tap = new ExpertsTap(channel, ear, 20);
-  const hear = (text: string): void => tap.hear(Buffer.from(text), 0, text.length);
-  hear('{"routed_experts":"');
+  const tap = new ExpertsTap(channel, observer, 20);
+  const pass = (text: string): void => tap.observe(Buffer.from(text), 0, text.length);
+  pass('{"routed_experts":"');
   assert.equal(tap.isBehind(assert.fail), false);
-  hear('A'.repeat(600_000));
+  pass('A'.repeat(600_000));
   let resumed = 0;
   assert.equal(
     tap.isBehind(() => resumed++),
@@ -229,16 +229,16 @@ test('a keeper that falls behind holds the engine back, and after a while is giv
   );
   taken.shift()!();
   await until('it goes on when there is room', () => resumed === 1);
-  hear('A'.repeat(600_000));
+  pass('A'.repeat(600_000));
   assert.equal(
     tap.isBehind(() => resumed++),
     true,
   );
   await until('it goes on without them', () => resumed === 2);
   assert.deepEqual(dropped, [tap.key]);
-  hear(`${'A'.repeat(600_000)}","n":1}`);
+  pass(`${'A'.repeat(600_000)}","n":1}`);
   assert.equal(tap.isBehind(assert.fail), false);
-  assert.equal(rest, '{"routed_experts":"turnout-experts-0","n":1}', 'the rest is heard to its end');
+  assert.equal(rest, '{"routed_experts":"turnout-experts-0","n":1}', 'the rest passes to its end');
 });
 
 for (const isCapturing of [false, true]) {

@@ -1,4 +1,4 @@
-import type { AnswerListener } from '../../exchange.ts';
+import type { ResponseObserver } from '../../exchange.ts';
 import type { StoredFirst } from './stored-first.ts';
 import type { AnswerTap } from './answer-tap.ts';
 import type { ExpertsTap } from './experts-tap.ts';
@@ -23,7 +23,7 @@ export interface AnswerCaptureParts {
  * Captures an answer. Its turns are handed over before the client can act on them: when a choice of a stream ends (its `finish_reason`), and
  * when a whole answer is complete. Until then, and until the store has the turns, that part of the answer is held.
  */
-export class AnswerCapture implements AnswerListener {
+export class AnswerCapture implements ResponseObserver {
   readonly tap: AnswerTap;
   readonly #experts: ExpertsTap;
   readonly #parts: AnswerCaptureParts;
@@ -48,8 +48,8 @@ export class AnswerCapture implements AnswerListener {
     return this.#experts.hasCut ? this.#experts.key : null;
   }
 
-  hear(bytes: Buffer, start: number, end: number): void {
-    if (!this.#isOver) this.#experts.hear(bytes, start, end);
+  observe(bytes: Buffer, start: number, end: number): void {
+    if (!this.#isOver) this.#experts.observe(bytes, start, end);
   }
 
   isBehind(resume: () => void): boolean {

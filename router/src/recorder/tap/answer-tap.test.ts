@@ -13,7 +13,7 @@ function heard(stream: string, size: number): { finished: number; isEnding: bool
   const shared = Buffer.alloc(size, '"finish_reason":1\n\n');
   for (let at = 0; at < bytes.length; at += size) {
     const count = bytes.copy(shared, 0, at, at + size);
-    tap.hear(shared, 0, count);
+    tap.observe(shared, 0, count);
   }
   const { finished, isEnding, isDone } = tap;
   return { finished, isEnding, isDone };

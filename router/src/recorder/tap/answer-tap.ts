@@ -1,4 +1,4 @@
-import type { AnswerListener } from '../../exchange.ts';
+import type { ResponseObserver } from '../../exchange.ts';
 import { EventSplitter } from '../../kit/sse.ts';
 import { EventScan } from './event-scan.ts';
 import { Gathered } from './gathered.ts';
@@ -30,7 +30,7 @@ interface KeptEvent {
  * Keeps what an engine answers. Of a stream whose events each have all so far (SGLang's default) only the newest event of each sample:
  * all of them together grow with the square of its length.
  */
-export class AnswerTap implements AnswerListener {
+export class AnswerTap implements ResponseObserver {
   /** The answer is larger than `MAX_ANSWER_BYTES`: nothing of it is kept. */
   isTooLarge = false;
   /** Of a stream: how many events ended a choice. */
@@ -72,7 +72,7 @@ export class AnswerTap implements AnswerListener {
     this.#scan = this.#newScan();
   }
 
-  hear(bytes: Buffer, start: number, end: number): void {
+  observe(bytes: Buffer, start: number, end: number): void {
     if (this.isTooLarge || start === end) return;
     if (this.isStream) this.#hearEvents(bytes, start, end);
     else this.#kept.add(bytes, start, end);

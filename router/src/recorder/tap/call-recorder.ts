@@ -1,5 +1,5 @@
 import { sessionOf } from '../../classify/routing-keys.ts';
-import type { AnswerListener, Exchange } from '../../exchange.ts';
+import type { ResponseObserver, Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { copied } from '../../kit/copy-slices.ts';
 import type { RouterError } from '../../kit/errors.ts';
@@ -51,7 +51,7 @@ export class CallRecorder {
       name: 'trajectories',
       appliesTo: (x: Exchange) => x.path === path && x.head.method === 'POST' && this.#takes.some((takes) => takes(x)),
       requestBody: (x: Exchange, body: Buffer, worker: Worker) => this.#requestBody(x, body, worker),
-      hearAnswer: (x: Exchange, head: ResponseHead) => this.#hearAnswer(x, head),
+      observeResponse: (x: Exchange, head: ResponseHead) => this.#observeResponse(x, head),
       finished: (x: Exchange) => this.#finished(x),
       // Bodies of megabytes wait for the recorder thread.
       timeoutMs: 600_000,
@@ -90,7 +90,7 @@ export class CallRecorder {
     return asking?.body ?? body;
   }
 
-  #hearAnswer(x: Exchange, head: ResponseHead): AnswerListener | null {
+  #observeResponse(x: Exchange, head: ResponseHead): ResponseObserver | null {
     const following = this.#following.get(x);
     if (following === undefined || head.status !== 200) return null;
     following.tap = new AnswerTap(head.isEventStream, true, false);

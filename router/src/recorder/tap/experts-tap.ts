@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { AnswerListener } from '../../exchange.ts';
+import type { ResponseObserver } from '../../exchange.ts';
 import type { ValueCutter, ValueTaker } from '../../plugin.ts';
 import { type CutTaker, ExpertsCutter, type ExpertsForm } from '../shared/experts-cutter.ts';
 
@@ -82,11 +82,11 @@ export class ExpertsChannel {
 }
 
 /** Sends the routed experts of an answer to the recorder thread, piece by piece, and all other bytes to the next listener. */
-export class ExpertsTap implements AnswerListener, CutTaker {
+export class ExpertsTap implements ResponseObserver, CutTaker {
   /** The key of this answer's experts on the thread. */
   readonly key: number;
   readonly #channel: ExpertsChannel;
-  readonly #inner: AnswerListener;
+  readonly #inner: ResponseObserver;
   readonly #patienceMs: number;
   readonly #cutter = new ExpertsCutter(this);
   #gathered: Uint8Array<SharedArrayBuffer> | null = null;
@@ -95,7 +95,7 @@ export class ExpertsTap implements AnswerListener, CutTaker {
   #form: ExpertsForm = 'base64';
   #isLost = false;
 
-  constructor(channel: ExpertsChannel, inner: AnswerListener, patienceMs = PATIENCE_MS) {
+  constructor(channel: ExpertsChannel, inner: ResponseObserver, patienceMs = PATIENCE_MS) {
     this.key = channel.nextKey();
     this.#channel = channel;
     this.#inner = inner;
@@ -107,7 +107,7 @@ export class ExpertsTap implements AnswerListener, CutTaker {
     return this.#cut >= 0;
   }
 
-  hear(bytes: Buffer, start: number, end: number): void {
+  observe(bytes: Buffer, start: number, end: number): void {
     this.#cutter.push(bytes, start, end);
   }
 
@@ -125,7 +125,7 @@ export class ExpertsTap implements AnswerListener, CutTaker {
   }
 
   rest(bytes: Buffer, start: number, end: number): void {
-    this.#inner.hear(bytes, start, end);
+    this.#inner.observe(bytes, start, end);
   }
 
   piece(cut: number, form: ExpertsForm, bytes: Buffer, start: number, end: number): void {

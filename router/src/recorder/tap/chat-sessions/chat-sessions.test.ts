@@ -66,9 +66,9 @@ function scene(open: () => Promise<ChatOpened>, settings: { isRequired?: boolean
 test('an answer that is too large for the record is counted, and the log says so', async () => {
   const { sessions, told, lines, worker, x } = scene(() => Promise.resolve(OPENED));
   await sessions.requestBody(x, Buffer.from('{}'), worker);
-  const ear = sessions.hearAnswer(x, { status: 200, isEventStream: true } as ResponseHead);
+  const observer = sessions.observeResponse(x, { status: 200, isEventStream: true } as ResponseHead);
   const piece = Buffer.alloc(4_194_304, 'x');
-  for (let heard = 0; heard <= MAX_ANSWER_BYTES; heard += piece.length) ear!.hear(piece, 0, piece.length);
+  for (let seen = 0; seen <= MAX_ANSWER_BYTES; seen += piece.length) observer!.observe(piece, 0, piece.length);
   sessions.finished(Object.assign(x, { outcome: 'complete' }));
   assert.deepEqual(told, ['chatDrop']);
   assert.equal(sessions.unkept, 1);
@@ -79,7 +79,7 @@ test('when the thread has ended plain chats go on as they are, counted; chats in
   const { sessions, worker, x } = scene(() => Promise.reject(new Error('the thread has ended')));
   const body = Buffer.from('{}');
   assert.equal(await sessions.requestBody(x, body, worker), body);
-  assert.equal(sessions.hearAnswer(x, { status: 200, isEventStream: false } as ResponseHead), null);
+  assert.equal(sessions.observeResponse(x, { status: 200, isEventStream: false } as ResponseHead), null);
   assert.equal(sessions.unkept, 1);
   sessions.finished(x);
   x.head.target = `/sessions/a${PATH}`;
@@ -97,7 +97,7 @@ for (const [what, body, options, words] of notForRecord) {
     const open = (): Promise<ChatOpened> => Promise.resolve({ problem: 'roles must alternate' });
     const { sessions, worker, x, lines } = scene(open, options);
     assert.equal(await sessions.requestBody(x, body, worker), body);
-    assert.equal(sessions.hearAnswer(x, { status: 200, isEventStream: false } as ResponseHead), null);
+    assert.equal(sessions.observeResponse(x, { status: 200, isEventStream: false } as ResponseHead), null);
     assert.equal(sessions.unkept, 1);
     assert.match(lines.join(''), words);
     sessions.finished(x);

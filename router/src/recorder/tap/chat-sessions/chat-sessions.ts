@@ -1,6 +1,6 @@
 import { sessionOf } from '../../../classify/routing-keys.ts';
 import type { EngineKind } from '../../../engines/engine.ts';
-import type { AnswerListener } from '../../../exchange.ts';
+import type { ResponseObserver } from '../../../exchange.ts';
 import type { Worker } from '../../../fleet/worker.ts';
 import { bufferOf } from '../../../kit/bytes.ts';
 import { SLICE_BYTES, copied } from '../../../kit/copy-slices.ts';
@@ -208,7 +208,7 @@ export class ChatSessions implements PluginPhases {
     return bufferOf(opened.body);
   }
 
-  hearAnswer(x: Exchange, head: ResponseHead): AnswerListener | null {
+  observeResponse(x: Exchange, head: ResponseHead): ResponseObserver | null {
     const following = this.#following.get(x);
     if (following === undefined || following.opened === null || head.status !== 200) return null;
     following.capture = this.#around.recorder.captureAnswer({

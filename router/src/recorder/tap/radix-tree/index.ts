@@ -40,7 +40,7 @@ export const radixTree = (recorder: Recorder | null): PluginDefinition<RadixTree
     return {
       appliesTo: (x) => tree.appliesTo(x),
       requestBody: (x, body, worker) => tree.requestBody(x, body, worker),
-      hearAnswer: (x, head) => tree.hearAnswer(x, head),
+      observeResponse: (x, head) => tree.observeResponse(x, head),
       finished: (x) => tree.finished(x),
       routes: ({ forClients }) => addRoutes(forClients, thread, tree, sessionHeaders),
       // Texts of megabytes, and many of them at once, wait for one thread.

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { sessionOf } from '../../../classify/routing-keys.ts';
-import type { AnswerListener } from '../../../exchange.ts';
+import type { ResponseObserver } from '../../../exchange.ts';
 import type { ExchangeView as Exchange } from '../../../phases/exchange-view.ts';
 import type { Worker } from '../../../fleet/worker.ts';
 import { bufferOf } from '../../../kit/bytes.ts';
@@ -127,7 +127,7 @@ export class RadixTree implements PluginPhases {
     return sent;
   }
 
-  hearAnswer(x: Exchange, head: ResponseHead): AnswerListener | null {
+  observeResponse(x: Exchange, head: ResponseHead): ResponseObserver | null {
     const following = this.#following.get(x);
     if (following === undefined || following.answer === null || head.status !== 200) return null;
     const { choices } = following.answer;

@@ -65,7 +65,7 @@ function tapped(bytes: Buffer, size: number, isAlone = true): Buffer {
   const shared = Buffer.alloc(size);
   for (let at = 0; at < bytes.length; at += size) {
     const count = bytes.copy(shared, 0, at, at + size);
-    tap.hear(shared, 0, count);
+    tap.observe(shared, 0, count);
   }
   return Buffer.concat(tap.take());
 }
@@ -169,7 +169,7 @@ test('a large answer comes in pieces that can be given away, each with its memor
   const bytes = Buffer.from(Array.from({ length: 400_000 }, (_, i) => `${i},`).join(''));
   for (const isStream of [true, false]) {
     const tap = new AnswerTap(isStream, true, true);
-    for (let at = 0; at < bytes.length; at += 50_000) tap.hear(bytes, at, Math.min(at + 50_000, bytes.length));
+    for (let at = 0; at < bytes.length; at += 50_000) tap.observe(bytes, at, Math.min(at + 50_000, bytes.length));
     const pieces = tap.take();
     assert.ok(pieces.length > 1);
     assert.deepEqual(Buffer.concat(pieces), bytes);
@@ -231,7 +231,7 @@ test('completions of vLLM, whole and as a stream', () => {
 test('an answer beyond the limit is let go', () => {
   const tap = new AnswerTap(false, true, true);
   const part = Buffer.alloc(16_777_216);
-  for (let bytes = 0; bytes <= MAX_ANSWER_BYTES; bytes += part.length) tap.hear(part, 0, part.length);
+  for (let bytes = 0; bytes <= MAX_ANSWER_BYTES; bytes += part.length) tap.observe(part, 0, part.length);
   assert.equal(tap.isTooLarge, true);
   assert.equal(tap.take().length, 0);
 });
