@@ -1,5 +1,5 @@
 import type { Context, Hono } from 'hono';
-import { z } from 'zod';
+import * as z from 'zod';
 import { moveText, reasonText } from '../choose/reason-text.ts';
 import type { SessionHome, SessionHomes } from '../choose/session-homes.ts';
 import { sessionOf } from '../classify/routing-keys.ts';

@@ -1,5 +1,5 @@
 import type { Hono } from 'hono';
-import { z } from 'zod';
+import * as z from 'zod';
 import { checkJson } from '../config/check-input.ts';
 
 /** What the control API does to policies and sessions. */

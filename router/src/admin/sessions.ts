@@ -1,5 +1,5 @@
 import type { Context, Hono } from 'hono';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Exchange } from '../exchange.ts';
 import { errorTable } from '../kit/errors.ts';
 import { parseJson } from './parse-json.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Hono } from 'hono';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Fleet } from '../fleet/fleet.ts';
 import { checkJson } from '../config/check-input.ts';
 

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { z } from 'zod';
+import * as z from 'zod';
 import { fromText } from '../config/load.ts';
 import type { OptionSpec } from '../config/options/option.ts';
 import { type OptionName, envName, kebab, options } from '../config/options.ts';

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { z } from 'zod';
+import * as z from 'zod';
 import { ConfigError } from '../config/load.ts';
 import { type OptionSpec, innerSchema } from '../config/options/option.ts';
 import { kebab, options } from '../config/options.ts';

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { z } from 'zod';
+import * as z from 'zod';
 import { innerSchema } from './options/option.ts';
 import { ConfigError, fromText, loadConfig, originsOf, splitList, unknownVariables } from './load.ts';
 import { type OptionName, envName, kebab, options } from './options.ts';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { type Document, LineCounter, isMap, isNode, isScalar, parseDocument } from 'yaml';
-import { z } from 'zod';
+import * as z from 'zod';
 import { type OptionSpec, innerSchema } from './options/option.ts';
 import { type Config, type OptionName, configSchema, envName, kebab, options } from './options.ts';
 import { splitList } from './split-list.ts';

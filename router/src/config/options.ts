@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { discoveryOptions } from './options/discovery.ts';
 import { healthOptions } from './options/health.ts';
 import { limitsOptions } from './options/limits.ts';

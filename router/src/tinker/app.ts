@@ -1,6 +1,6 @@
 import type { Context, Hono } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
-import { z } from 'zod';
+import * as z from 'zod';
 import { checkJson } from '../config/check-input.ts';
 import type { Exchange } from '../exchange.ts';
 import { jsonOf, protobufOf } from './encode-result.ts';

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { checkInput } from '../config/check-input.ts';
 import { MemberFinder, keyIs, readString, scanItems, scanMembers } from '../kit/json-scan.ts';
 import type { Sample } from './sample.ts';

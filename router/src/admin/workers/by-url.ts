@@ -1,5 +1,5 @@
 import type { Hono, HonoRequest } from 'hono';
-import { z } from 'zod';
+import * as z from 'zod';
 import { parseJson } from '../parse-json.ts';
 import { type WorkersContext, removeWorker } from './context.ts';
 

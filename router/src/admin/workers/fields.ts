@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 
 /** A port, or nothing, or no word of it. */
 const bootstrapPort = z.int().min(1).max(65_535).nullish();

@@ -1,5 +1,5 @@
 import type { Context, Hono } from 'hono';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { ForcedState } from '../../fleet/breakers.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { checkJson } from '../../config/check-input.ts';

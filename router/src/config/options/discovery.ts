@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { flag, inGroup, port } from './option.ts';
 
 /** Kubernetes, "Labels and Selectors", syntax and character set. */

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { count, flag, headerName, inGroup, port } from './option.ts';
 
 /** Headers that the router must not copy between requests and responses. */

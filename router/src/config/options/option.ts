@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 
 /** The section of an option in `--help` and in the reference. */
 export type OptionGroup =

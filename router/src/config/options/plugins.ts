@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { splitPlugins } from '../split-list.ts';
 import { count, inGroup } from './option.ts';
 

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { count, headerName, inGroup, port, secs } from './option.ts';
 import { isPath, policyName, policyNames } from './policy-names.ts';
 

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { file, flag, inGroup, list, port } from './option.ts';
 
 const option = inGroup('Security');

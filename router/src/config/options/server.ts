@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { count, flag, inGroup, port, secs } from './option.ts';
 
 const option = inGroup('Server');

@@ -1,5 +1,5 @@
 import type { Context, Hono } from 'hono';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Exchange } from '../../exchange.ts';
 import { formatNames, formats } from '../shared/export-formats.ts';
 import type { ExportOrder } from '../thread/export/export-calls.ts';

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { machineMemory } from '../../shared/memory-limit.ts';
 import type { Recorder } from '../recorder.ts';
 import type { PluginDefinition } from '../../../plugins/definition.ts';
