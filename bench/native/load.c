@@ -2,7 +2,7 @@
 //   load --port P [--connections C] [--seconds S] [--requests N] [--body-bytes B] [--path /v1/completions]
 //        [--answer-bytes N | --answer-mib N | --events N --event-bytes N] [--first-id N]
 //        [--sessions N [--turns T] [--header "x-session-id: s%d"] [--last-turn-header "x-end: 1"]]
-// With --events the request asks for a stream of so many events. A path with /chat/ in it gets messages, others a prompt.
+// With --events the request asks for a stream of so many events. A path with /chat/ in it gets messages, one with /generate a text, others a prompt.
 //
 // --sessions: requests come from so many sessions in turn; %d is the session's number. With --turns each of them ends after
 // so many requests and another one takes its place. The prompt of a turn then begins with that of the turn before it: bodies
@@ -52,6 +52,7 @@ static char tail[64];
 static size_t tail_len;
 static uint64_t answer_bytes_wanted;
 static struct shape *answer = &answer_text;
+static const char *prompt_field; // what a body has before its prompt
 static char *engine_of_session; // that answered last
 static uint64_t strays, engines[ENGINES];
 static uint64_t started, done, errors, reconnects, reads, bytes_in;
@@ -169,7 +170,7 @@ static void lay_out(struct conn *c, uint64_t number) {
   c->number_asked = number;
   c->id = turns ? session : number;
   size_t lead_len = (size_t)snprintf(lead, sizeof lead, "{\"model\":\"mock\",%s\"id=%010llu;n=%05u;",
-      answer == &answer_chat ? "\"messages\":[{\"role\":\"user\",\"content\":" : "\"prompt\":",
+      prompt_field,
       (unsigned long long)c->id, events ? events : answer_mib);
   c->open_len = (size_t)snprintf(c->open, sizeof c->open,
       "POST %s HTTP/1.1\r\nhost: 127.0.0.1:%d\r\nuser-agent: bench\r\naccept: */*\r\ncontent-type: application/json\r\n"
@@ -371,6 +372,7 @@ int main(int argc, char **argv) {
   target.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   content_init(answer_bytes, event_bytes);
   int is_chat = strstr(path, "/chat/") != NULL;
+  prompt_field = is_chat ? "\"messages\":[{\"role\":\"user\",\"content\":" : strstr(path, "/generate") ? "\"text\":" : "\"prompt\":";
   answer = events ? &answer_event : is_chat ? &answer_chat : &answer_text;
   answer_bytes_wanted = events ? events * answer_event.size + DONE_LEN : answer->size;
   tail_len = (size_t)snprintf(tail, sizeof tail, "\"%s,\"max_tokens\":460%s}", is_chat ? "}]" : "", events ? ",\"stream\":true" : "");
