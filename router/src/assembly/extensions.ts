@@ -23,5 +23,10 @@ export async function startExtensions(
   const builtIns = recorderPlugins(recorder);
   const loaded = await startPlugins(given, { live, fleet, dispatch, meters, log, builtIns });
   closers.add(() => loaded.close());
-  return { recorder, tinker, loaded };
+  const { fireworksNames: scope } = config;
+  const fireworks =
+    scope === 'off'
+      ? []
+      : (await import('../plugins/fireworks/plugins.ts')).fireworksPlugins(scope, fleet, watch.models);
+  return { recorder, tinker, loaded, fireworks };
 }

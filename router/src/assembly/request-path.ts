@@ -26,7 +26,7 @@ export function makeRequestPath(
   { config, live, log, clock, random, meters, inFlight, dispatcher, closers }: Base,
   { access, fleet }: Engines,
   { table, watch, chooser, admission, holdQueue, noWorkers, bodyThread }: Choice,
-  { recorder, loaded }: Extensions,
+  { recorder, loaded, fireworks }: Extensions,
   { endpoints }: Own,
 ) {
   const { breakers, health, models, pauses } = watch;
@@ -46,7 +46,7 @@ export function makeRequestPath(
     onResult: controlLog(log),
   });
   // The guard reads what the other plugins made of a body.
-  const plugins = new Plugins([...loaded.plugins, ...(authorizer === null ? [] : [authorizer.bodyGuard])]);
+  const plugins = new Plugins([...loaded.plugins, ...fireworks, ...(authorizer === null ? [] : [authorizer.bodyGuard])]);
   addRankField(fleet, plugins, bodyThread);
   const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
   const kind = pairKind(config);

@@ -86,6 +86,7 @@ export class Chooser {
   /** Engines load adapters at run time, so workers are asked again before a model counts as unknown. */
   #findModel(x: Exchange, then: () => void): void {
     x.model ||= modelOf(x.path);
+    x.model = this.#models!.alias?.(x.model) ?? x.model;
     if (x.model === '' || this.#models!.isServed(x.model)) return then();
     if (x.model === UNNAMED) {
       x.model = '';

@@ -13,6 +13,8 @@ const LOOK_EVERY_MS = 1_000;
 export class FleetModels {
   /** Workers differ in the models they serve. */
   areSeveral = false;
+  /** The served name that a client's name stands for, where names of another service are understood (`--fireworks-names`). */
+  alias: ((name: string) => string) | null = null;
   readonly #fleet: Fleet;
   readonly #options: { readonly timeoutMs: number };
   readonly #onChange: () => void;

@@ -16,6 +16,9 @@ const sessionHeaders = ['x-smg-routing-key', 'x-multi-turn-session-id', 'x-sessi
 const keyOrders = ['turnout', 'vllm-router'] as const;
 export type KeyOrder = (typeof keyOrders)[number];
 
+const fireworksNames = ['off', 'inference', 'all'] as const;
+export type FireworksNames = (typeof fireworksNames)[number];
+
 const option = inGroup('Routing');
 
 const control = inGroup('Fleet control');
@@ -144,6 +147,13 @@ export const routingOptions = {
     count.max(10_000).default(0),
     'Read each event stream at most this often after its first events: less CPU per token, more latency. 0: immediately.',
     { needsRestart: true },
+  ),
+
+  fireworksNames: option(
+    '<where>',
+    z.enum(fireworksNames).default('inference'),
+    'Where paths and names of Fireworks are understood: inference (/inference/v1/completions and /inference/v1/chat/completions are sent to /v1/…, and accounts/… in their model becomes the name of the engine), all (accounts/… in the model of every /v1 request too) or off.',
+    { needsRestart: 'when set or unset' },
   ),
 
   broadcastPaths: control(

@@ -1,0 +1,46 @@
+/** What a client of Fireworks asks for: '' for a part that it does not name. */
+export interface ResourceNames {
+  /** accounts/{account}/models/{model} */
+  readonly model: string;
+  /** accounts/{account}/deployments/{deployment} */
+  readonly deployment: string;
+}
+
+/** Clients may send the model of a streamed chunk back, with the snapshot after an `@`. */
+const MODEL = /^(accounts\/[^/#@\s]+\/models\/[^/#@\s]+)(?:@[^/#@\s]*)?$/;
+const DEPLOYMENT = /^accounts\/[^/#@\s]+\/deployments\/[^/#@\s]+$/;
+
+/**
+ * Reads the `model` of a request: a model, a deployment (as the training SDK of fireworks-ai 1.2.28 sends it), or `MODEL#DEPLOYMENT`.
+ *
+ * @returns null if it is no name of a Fireworks resource
+ */
+export function readNames(text: string): ResourceNames | null {
+  if (DEPLOYMENT.test(text)) return { model: '', deployment: text };
+  const hash = text.indexOf('#');
+  const model = MODEL.exec(hash < 0 ? text : text.slice(0, hash))?.[1];
+  const deployment = hash < 0 ? '' : text.slice(hash + 1);
+  return model === undefined || !(hash < 0 || DEPLOYMENT.test(deployment)) ? null : { model, deployment };
+}
+
+/** @returns the name under which engines serve the model; '' if they don't by any name that is like it */
+export function servedName({ model }: ResourceNames, isServed: (name: string) => boolean): string {
+  const last = model.slice(model.lastIndexOf('/') + 1);
+  return [model, last].find((name) => name !== '' && isServed(name)) ?? '';
+}
+
+/**
+ * @param served what an engine lists: the JSON of each model by its name
+ * @returns the name under which the engine gets the request: an engine has one model besides adapters. '' if it lists none
+ */
+export const engineName = (names: ResourceNames, served: ReadonlyMap<string, string>): string =>
+  servedName(names, (name) => served.has(name)) || baseModel(served);
+
+/** The first model that is no adapter: adapters have a parent. */
+function baseModel(served: ReadonlyMap<string, string>): string {
+  for (const [name, json] of served) {
+    const { parent } = JSON.parse(json) as { parent?: string | null };
+    if ((parent ?? null) === null) return name;
+  }
+  return '';
+}
