@@ -46,7 +46,11 @@ export function makeRequestPath(
     onResult: controlLog(log),
   });
   // The guard reads what the other plugins made of a body.
-  const plugins = new Plugins([...loaded.plugins, ...fireworks, ...(authorizer === null ? [] : [authorizer.bodyGuard])]);
+  const plugins = new Plugins([
+    ...loaded.plugins,
+    ...fireworks,
+    ...(authorizer === null ? [] : [authorizer.bodyGuard]),
+  ]);
   addRankField(fleet, plugins, bodyThread);
   const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
   const kind = pairKind(config);

@@ -173,6 +173,9 @@ class RouterOptions(TypedDict, total=False):
     stream_coalesce_ms: int
     """Read each event stream at most this often after its first events: less CPU per token, more latency. 0: immediately. Default: 0."""
 
+    fireworks_names: Literal["off", "inference", "all"]
+    """Where paths and names of Fireworks are understood: inference (/inference/v1/completions and /inference/v1/chat/completions are sent to /v1/…, and accounts/… in their model becomes the name of the engine), all (accounts/… in the model of every /v1 request too) or off. Default: inference."""
+
     broadcast_paths: Sequence[str]
     """Additional control paths that go to every worker and need the admin key; a * at the end matches anything."""
 
