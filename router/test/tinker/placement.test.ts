@@ -27,7 +27,8 @@ test('each key stays at one engine over its turns, keys spread, also over engine
     for (const id of ids) equal((await client.result(id))['status'], 200);
   }
   await untilIdle(router);
-  ok(engines.every((engine) => engine.stats().requests > 0));
+  // The hash of 16 keys that differ in each run may leave out one engine of four.
+  ok(engines.filter((engine) => engine.stats().requests > 0).length >= 3);
   equal(
     engines.reduce((sum, engine) => sum + engine.stats().requests, 0),
     48,

@@ -1,0 +1,28 @@
+import { deepEqual, equal } from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Exchange } from '../exchange.ts';
+import { Futures } from './futures.ts';
+import { SampleDesk, type SampleDeskParts } from './sample-desk.ts';
+
+const MAX_OPEN_BYTES = 1_073_741_824;
+
+test('requests of open samples are bounded by their bytes, and by their number', async () => {
+  const futures = new Futures();
+  const sampling = {
+    openBytes: MAX_OPEN_BYTES - 100,
+    read: () => Promise.resolve({ status: 400, detail: 'read' }),
+  };
+  let maxOpen = 10;
+  const parts = { futures, sampling, kept: null, maxOpen: () => maxOpen } as unknown as SampleDeskParts;
+  const desk = new SampleDesk(parts);
+  const x = { tenant: '' } as Exchange;
+  deepEqual(await desk.take(Buffer.alloc(101), x), {
+    status: 429,
+    detail: 'The queue is full (1 GiB of open samples): try again.',
+  });
+  deepEqual(await desk.take(Buffer.alloc(100), x), { status: 400, detail: 'read' }, 'what fits is read');
+  maxOpen = 0;
+  const refusal = await desk.take(Buffer.alloc(1), x);
+  equal('detail' in refusal && refusal.detail, 'The queue is full (--tinker-max-samples): try again.');
+  futures.close();
+});
