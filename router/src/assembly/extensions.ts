@@ -15,7 +15,7 @@ export async function startExtensions(
   plugins: readonly Plugin[],
 ) {
   const { dispatch } = dispatcher;
-  const recorder = await startRecorder(config, labels, log);
+  const recorder = await startRecorder(config, labels, log, null);
   const policyFor = table.nameFor.bind(table);
   const tinkerParts = { live, fleet, dispatch, log, policyFor, models: () => watch.models, state };
   const tinker = config.tinker ? (await import('../tinker/tinker.ts')).startTinker(tinkerParts) : null;

@@ -51,7 +51,7 @@ export async function startChatThread(t: TestContext, options: Partial<RecorderO
     return { id, ids };
   };
   const close = async (opened: number, answer: Buffer, isStream = false): Promise<void> => {
-    const asked = { before: '', isProof: false, stale: '', ticket: 0 };
+    const asked = { before: '', isProof: false, stale: '', ticket: 0, changes: [] };
     const facts = { group: '', worker: '', startedAtMs: Date.now(), ttftMs: 1, generationMs: 1, asked };
     const call = { id: opened, isStream, isLast: true, answer: [answer], facts, expertsKey: null, isAwaited: false };
     assert.equal((await calls.chatClose(call)).problem, '');

@@ -84,6 +84,11 @@ export class AnswerTap implements ResponseObserver {
     this.#takeEvents();
   }
 
+  /** Where in all that was or will be taken the response is now. Not for a stream whose events each have all so far. */
+  get end(): number {
+    return this.#takenBytes + this.#kept.bytes + this.#splitter.heldBytes;
+  }
+
   /**
    * What came since the last time: of a stream, the events that have its sampled tokens. Each piece has its memory to itself.
    * @param isLast nothing comes any more: an event that is not complete is taken too

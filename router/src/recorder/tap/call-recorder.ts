@@ -94,6 +94,7 @@ export class CallRecorder {
     const following = this.#following.get(x);
     if (following === undefined || head.status !== 200) return null;
     following.tap = new AnswerTap(head.isEventStream, true, false);
+    this.#parts.versions.follow(following.bracket, following.tap);
     return following.tap;
   }
 
@@ -109,6 +110,7 @@ export class CallRecorder {
     if (following === undefined || tap === null) return;
     const { bracket } = following;
     const { versions } = this.#parts;
+    versions.left(bracket);
     const worker = x.worker?.url ?? '';
     if (tap.isTooLarge) return this.#dropped('its answer is too large', worker);
     // Of a stream that broke off, what came was sampled nevertheless.

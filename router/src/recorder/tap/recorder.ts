@@ -11,7 +11,7 @@ import { AnswerCapture, type AnswerCaptureParts } from './answer-capture.ts';
 import { ExpertsChannel, ExpertsTap } from './experts-tap.ts';
 import type { EndedTurn } from '../thread/capture/turn-ends.ts';
 import { RecorderThread } from './recorder-thread.ts';
-import { VersionBrackets } from './version-brackets.ts';
+import { type EngineSnapshots, VersionBrackets } from './version-brackets.ts';
 import { defaultMemoryBytes, machineMemory } from '../shared/memory-limit.ts';
 import type { SessionEnd } from '../thread/session-calls.ts';
 import type { StoreState } from '../thread/store/store-calls.ts';
@@ -66,8 +66,9 @@ export async function startRecorder(
   config: TrajectoryConfig,
   labels: VersionLabels,
   log: Logger,
+  snapshots: EngineSnapshots | null,
 ): Promise<Recorder | null> {
-  return areWanted(config) ? Recorder.start(config, labels, log) : null;
+  return areWanted(config) ? Recorder.start(config, labels, log, snapshots) : null;
 }
 
 /** Records the tokens of sessions. This is its part on the event loop: it starts the recorder thread and knows the state of its store. */
@@ -97,7 +98,7 @@ export class Recorder {
   /** How much turns may take where they are kept in memory. */
   readonly #storeBytes: number;
 
-  private constructor(config: TrajectoryConfig, labels: VersionLabels, log: Logger) {
+  private constructor(config: TrajectoryConfig, labels: VersionLabels, log: Logger, snapshots: EngineSnapshots | null) {
     const { dataDir = null, store = null, storeMaxAgeSecs, tokenizerPath = null } = config;
     const storeMemoryBytes = config.storeMemoryBytes ?? defaultMemoryBytes();
     this.#storeBytes = storeMemoryBytes;
@@ -123,7 +124,7 @@ export class Recorder {
         log.error({ error: error.message }, 'the recorder thread ended: nothing more is captured');
       },
     );
-    this.versions = new VersionBrackets(labels, this.thread);
+    this.versions = new VersionBrackets(labels, this.thread, snapshots);
     this.thread.completes = () => this.versions.settled();
     this.#channel = new ExpertsChannel({
       take: (piece) => this.thread.ask('expertsPiece', piece),
@@ -138,8 +139,13 @@ export class Recorder {
   }
 
   /** Rejects with a message for the user if the store can't be opened. */
-  static async start(config: TrajectoryConfig, labels: VersionLabels, log: Logger): Promise<Recorder> {
-    const started = new Recorder(config, labels, log);
+  static async start(
+    config: TrajectoryConfig,
+    labels: VersionLabels,
+    log: Logger,
+    snapshots: EngineSnapshots | null,
+  ): Promise<Recorder> {
+    const started = new Recorder(config, labels, log, snapshots);
     try {
       started.#state = await started.thread.ask('storeState', null);
     } catch (error) {

@@ -3,7 +3,8 @@ import type { Label } from '../../fleet/engine-label.ts';
 import type { VersionLabels } from '../../fleet/version-labels.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { RecorderThread } from './recorder-thread.ts';
-import type { AskedVersion } from '../thread/version-spans.ts';
+import type { AskedVersion, WeightChange } from '../thread/version-spans.ts';
+import type { AnswerTap } from './answer-tap.ts';
 
 /** How long reads of the record wait for version answers of engines. */
 const PATIENCE_MS = 1_000;
@@ -14,9 +15,18 @@ export interface Bracket {
   readonly before: readonly (Label | null)[];
   /** Identifies the version answer that follows after the turn; 0: none follows. */
   ticket: number;
+  /** By the router's own weight swaps, since the engine got the request. */
+  readonly changes: WeightChange[];
 }
 
-const NOTHING_KNOWN: AskedVersion = { before: '', isProof: false, stale: '', ticket: 0 };
+/** Which snapshot each engine has, where the router swaps weights. */
+export interface EngineSnapshots {
+  of(worker: Worker): string | null;
+  /** The listener is called between the load of new weights and the engine's next token. */
+  onChange(listener: (worker: Worker, snapshot: string | null) => void): void;
+}
+
+const NOTHING_KNOWN: AskedVersion = { before: '', isProof: false, stale: '', ticket: 0, changes: [] };
 
 /**
  * Versions of weights that engines don't name in their answers: the engine is asked before it gets a request and after it has answered.
@@ -28,11 +38,17 @@ export class VersionBrackets {
   readonly #labels: VersionLabels;
   readonly #thread: RecorderThread;
   readonly #open = new Set<Promise<void>>();
+  readonly #snapshots: EngineSnapshots | null;
+  /** Responses under way, by what was known of their engines' weights. */
+  readonly #taps = new Map<Bracket, AnswerTap>();
   #tickets = 0;
 
-  constructor(labels: VersionLabels, thread: RecorderThread) {
+  /** @param snapshots null: the router swaps no weights */
+  constructor(labels: VersionLabels, thread: RecorderThread, snapshots: EngineSnapshots | null) {
     this.#labels = labels;
     this.#thread = thread;
+    this.#snapshots = snapshots;
+    snapshots?.onChange((worker) => this.#changed(worker));
   }
 
   /**
@@ -44,7 +60,40 @@ export class VersionBrackets {
     const workers = x.placement?.legs.map((leg) => leg.worker) ?? [worker];
     const before = workers.map((each) => this.#labels.of(each).newest);
     if (isWatched) for (const each of workers) this.#labels.watch(each);
-    return { workers, before, ticket: 0 };
+    return {
+      workers,
+      before,
+      ticket: 0,
+      changes: this.#snapshots === null ? [] : [{ at: 0, version: this.#of(workers) }],
+    };
+  }
+
+  /** The response begins. Until `left`, changes of the weights are noted with their places in it. */
+  follow(bracket: Bracket | null, tap: AnswerTap): void {
+    if (bracket === null || bracket.changes.length === 0) return;
+    this.#note(bracket, 0);
+    this.#taps.set(bracket, tap);
+  }
+
+  left(bracket: Bracket | null): void {
+    if (bracket !== null) this.#taps.delete(bracket);
+  }
+
+  #changed({ engineUrl }: Worker): void {
+    for (const [bracket, tap] of this.#taps) {
+      if (bracket.workers.some((worker) => worker.engineUrl === engineUrl)) this.#note(bracket, tap.end);
+    }
+  }
+
+  #note({ workers, changes }: Bracket, at: number): void {
+    const version = this.#of(workers);
+    if (version !== changes.at(-1)!.version) changes.push({ at, version });
+  }
+
+  /** null: not known, or not the same at all of them. */
+  #of(workers: readonly Worker[]): string | null {
+    const version = this.#snapshots!.of(workers[0]!);
+    return workers.every((worker) => this.#snapshots!.of(worker) === version) ? version : null;
   }
 
   /**
@@ -61,6 +110,7 @@ export class VersionBrackets {
       isProof: isUnbroken && before.every((label) => label?.isProof === true),
       stale: workers.map((worker) => this.#labels.of(worker).stale).find((name) => name !== null) ?? '',
       ticket: bracket.ticket,
+      changes: [...bracket.changes],
     };
   }
 
@@ -69,6 +119,7 @@ export class VersionBrackets {
    * @param recorded settles when the turns of the answer are handed over to the thread, or can't be
    */
   complete(x: Exchange, bracket: Bracket | null, recorded: Promise<unknown> = Promise.resolve()): void {
+    this.left(bracket);
     if (bracket === null || bracket.ticket === 0) return;
     // After an engine has died, another process may answer.
     const asked = x.outcome === 'cut' ? [] : bracket.workers.map((worker) => this.#labels.of(worker).ask());

@@ -4,6 +4,7 @@ import { tokenIds } from './read/sampled.ts';
 import { TurnIds } from './capture/turn-id.ts';
 import { treeName } from './capture/restore.ts';
 import { answerValues } from './read/answer-values.ts';
+import { knownSpans } from './read/known-versions.ts';
 import { release } from './tree/tree-node.ts';
 import type { TurnWriter } from './store/writer.ts';
 import { type CallAnswer, type CallTokens, readCall } from './read/read-call.ts';
@@ -26,6 +27,7 @@ interface CallParts {
   readonly keepsBodies: boolean;
 }
 
+const NOTHING = Buffer.alloc(0);
 const NO_TOKENS = { ids: new Int32Array(0), logprobs: new Float64Array(0), mask: new Uint8Array(0) };
 
 /** What the recorder thread does with chats that come in other words than those of OpenAI's chat completions. */
@@ -51,7 +53,10 @@ export function callCalls({ capture, settled, writer, keepsBodies }: CallParts) 
         answer: keepsBodies ? joined(answer) : null,
       };
       const { finishReason, promptTokens, cachedTokens } = made;
-      const all = { index: 0, ids: tokenIds(sampled), logprobs, text: null, spans: [], endVersion: null, experts: -1 };
+      const ids = tokenIds(sampled);
+      // The events of these APIs have no token ids of their own, so only weights that stayed are known.
+      const known = knownSpans({ index: 0, ids }, false, NOTHING, facts.asked.changes);
+      const all = { index: 0, ids, logprobs, text: null, spans: [], known, endVersion: null, experts: -1 };
       capture()!.record(
         opened,
         { ...all, finishReason: reasonOf(finishReason), promptTokens, cachedTokens },

@@ -1,5 +1,13 @@
-import type { Sampled } from './read/sampled.ts';
+import type { OutputSpan, Sampled } from './read/sampled.ts';
 import type { VersionSpan } from '../shared/turn.ts';
+
+/** From a place in a response on, its engine has these weights: the router's own weight swaps tell. */
+export interface WeightChange {
+  /** Bytes of the response that had come. */
+  readonly at: number;
+  /** null: not known. */
+  readonly version: string | null;
+}
 
 /** What an engine was asked of its weights for the sake of an answer. */
 export interface AskedVersion {
@@ -11,6 +19,8 @@ export interface AskedVersion {
   readonly stale: string;
   /** By which number the answer to the question afterwards comes; 0: none comes. */
   readonly ticket: number;
+  /** The first one holds from the request on; empty: the router swaps no weights. */
+  readonly changes: readonly WeightChange[];
 }
 
 /** The answer to the question afterwards. */
@@ -23,11 +33,12 @@ export interface LearnedVersion {
 }
 
 /**
- * Spans over all tokens that were sampled: those that the engine named, and null between them and for stale names.
+ * Spans over all tokens that were sampled: those that the engine named; between them, and for stale names, those that the router knows of
+ * its weight swaps, or null.
  * @param start the position of the first of them in the turn
  */
 export function coveringSpans(
-  { spans: named, endVersion, ids }: Pick<Sampled, 'spans' | 'endVersion' | 'ids'>,
+  { spans: named, known = [], endVersion, ids }: Pick<Sampled, 'spans' | 'known' | 'endVersion' | 'ids'>,
   start: number,
   asked: AskedVersion,
 ): VersionSpan[] {
@@ -39,13 +50,22 @@ export function coveringSpans(
     spans.push(version === null ? unnamed(place, endVersion, asked) : { version, ...place });
     at = to;
   };
+  const addUnnamed = (to: number): void => {
+    for (const { version, end } of known) add(version, Math.min(end, to));
+    add(null, to);
+  };
   for (const { version, start: from, end } of named) {
-    add(null, Math.min(from, ids.length));
-    add(asked.stale !== '' && version === asked.stale ? null : version, Math.min(end, ids.length));
+    addUnnamed(Math.min(from, ids.length));
+    if (isWrong(version, known, asked)) addUnnamed(Math.min(end, ids.length));
+    else add(version, Math.min(end, ids.length));
   }
-  add(null, ids.length);
+  addUnnamed(ids.length);
   return spans;
 }
+
+/** A name that the engine kept over an update; after the router's own swap any name that is not the snapshot's. */
+const isWrong = (version: string | null, known: readonly OutputSpan[], { stale, changes }: AskedVersion): boolean =>
+  (stale !== '' && version === stale) || (known.length > 0 && changes.every((change) => change.version !== version));
 
 /** @param endVersion the name at the end of the answer, if that is all it says */
 function unnamed(

@@ -41,7 +41,8 @@ function scene(open: () => Promise<ChatOpened>, settings: { isRequired?: boolean
     isRequired,
     versions: {
       begin: () => null,
-      asked: () => ({ before: '', isProof: false, stale: '', ticket: 0 }),
+      follow: () => {},
+      asked: () => ({ before: '', isProof: false, stale: '', ticket: 0, changes: [] }),
       complete: () => {},
     },
     captureAnswer: (parts: AnswerCaptureParts) =>

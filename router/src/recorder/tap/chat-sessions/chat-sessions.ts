@@ -211,8 +211,10 @@ export class ChatSessions implements PluginPhases {
   observeResponse(x: Exchange, head: ResponseHead): ResponseObserver | null {
     const following = this.#following.get(x);
     if (following === undefined || following.opened === null || head.status !== 200) return null;
+    const tap = new AnswerTap(head.isEventStream, true, false);
+    this.#around.recorder.versions.follow(following.bracket, tap);
     following.capture = this.#around.recorder.captureAnswer({
-      tap: new AnswerTap(head.isEventStream, true, false),
+      tap,
       choices: following.opened.choices,
       hasMore: true,
       handOver: (isLast) => this.#handOver(x, following, isLast),

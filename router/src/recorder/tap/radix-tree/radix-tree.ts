@@ -134,6 +134,7 @@ export class RadixTree implements PluginPhases {
     const { dialect } = following;
     const tap = new AnswerTap(head.isEventStream, choices === 1, dialect === 'generate');
     if (tap.isStream) this.#streams++;
+    this.#recorder.versions.follow(following.bracket, tap);
     following.capture = this.#recorder.captureAnswer({
       tap,
       choices,

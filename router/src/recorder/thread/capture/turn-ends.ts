@@ -2,6 +2,7 @@ import { bufferOf } from '../../../kit/bytes.ts';
 import { release } from '../tree/tree-node.ts';
 import type { Capture, OpenPrompt, TurnFacts } from './capture.ts';
 import type { ExpertsFiles } from './experts-files.ts';
+import { knownSpans } from '../read/known-versions.ts';
 import { readAnswer } from '../read/read-answer.ts';
 import { type CaptureDialect, dialectOf, readRequest } from '../../shared/read-request.ts';
 import { treeName } from './restore.ts';
@@ -171,7 +172,8 @@ export class TurnEnds {
       recorded.add(sampled.index);
       const isFirst = sampled.index === 0 && known.request !== null;
       const request = isFirst ? known.request : null;
-      capture().record(prompt, sampled, told, {
+      const versioned = { ...sampled, known: knownSpans(sampled, isStream, bytes, facts.asked.changes) };
+      capture().record(prompt, versioned, told, {
         ...tensors,
         request,
         answer: isFirst ? bytes : null,

@@ -38,7 +38,7 @@ test('a chat that waited while its session was removed does not begin it again; 
 const facts = {
   group: '',
   worker: '',
-  asked: { before: '', isProof: false, stale: '', ticket: 0 },
+  asked: { before: '', isProof: false, stale: '', ticket: 0, changes: [] },
   startedAtMs: 0,
   ttftMs: 0,
   generationMs: 0,

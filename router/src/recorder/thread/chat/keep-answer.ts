@@ -6,6 +6,7 @@ import type { TurnWriter } from '../store/writer.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
 import type { Turn } from '../../shared/turn.ts';
 import type { ChatFacts, ChatSession, OpenTurn } from './chat-session.ts';
+import { knownSpans } from '../read/known-versions.ts';
 import { readAnswer } from '../read/read-chat-answer.ts';
 import type { ChatSample } from '../read/read-chat.ts';
 import type { Repeatable } from './repeats.ts';
@@ -81,7 +82,10 @@ export async function keepAnswer(
   const answer = came.length === 1 ? bufferOf(came[0]!) : Buffer.concat(came);
   known.before = answer;
   const tensorsOf = (sample: ChatSample, tokens: number) => keptTensors(files, expertsKey, sample, tokens);
-  const samples = readAnswer(isStream, answer, pieces);
+  const samples = readAnswer(isStream, answer, pieces).map((sample) => ({
+    ...sample,
+    known: knownSpans(sample, isStream, answer, facts.asked.changes),
+  }));
   const fresh = samples.filter(({ index, isTorn }) => !known.turns.has(index) && (isLast || !isTorn));
   const isWhole = (isLast || samples.length >= known.choices) && samples.every(({ isTorn }) => !isTorn);
   // What was cut out of an answer is not in its copy, and what broke off is none: a repeated call asks an engine again.

@@ -18,6 +18,8 @@ export interface Sampled {
   /** '' where the answer broke off. */
   readonly finishReason: string;
   readonly spans: readonly OutputSpan[];
+  /** By the router's own weight swaps. Left out: nothing is known. */
+  readonly known?: readonly OutputSpan[];
   /** The version at the end of the answer, where the engine names no spans; null: it names spans, or nothing. */
   readonly endVersion: string | null;
   /** -1 where the engine does not say. */

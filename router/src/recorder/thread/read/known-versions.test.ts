@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type AskedVersion, coveringSpans } from '../version-spans.ts';
+import { knownSpans } from './known-versions.ts';
+import type { OutputSpan } from './sampled.ts';
+
+const sse = (...events: object[]): string => events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join('');
+/** An event with the ids of new tokens, as vLLM has it. */
+const ids = (count: number, index = 0): object => ({ choices: [{ index, token_ids: Array<number>(count).fill(7) }] });
+/** An event with the count so far, as SGLang's chats have it. */
+const counted = (count: number): object => ({
+  choices: [{ index: 0, delta: { content: 'x' } }],
+  usage: { completion_tokens: count },
+});
+const sampled = (length: number, index = 0) => ({ index, ids: new Int32Array(length) });
+const shown = (spans: OutputSpan[]): string[] => spans.map(({ version, start, end }) => `${version} ${start}-${end}`);
+
+test('weights that stayed are those of all tokens, of a stream or not', () => {
+  const changes = [{ at: 0, version: 'v1' }];
+  for (const isStream of [true, false]) {
+    assert.deepEqual(shown(knownSpans(sampled(5), isStream, Buffer.alloc(0), changes)), ['v1 0-5']);
+  }
+  assert.deepEqual(knownSpans(sampled(5), true, Buffer.alloc(0), []), [], 'the router swaps none');
+});
+
+test('a stream is divided where its weights changed', () => {
+  for (const [first, second] of [
+    [sse(ids(1), ids(2)), sse(ids(1), ids(1))],
+    [
+      sse({ choices: [{ index: 0, delta: { role: 'assistant' } }] }, counted(1), counted(3)),
+      sse(counted(4), counted(5)),
+    ],
+  ] as const) {
+    const bytes = Buffer.from(first + second);
+    const spans = (at: number): string[] =>
+      shown(
+        knownSpans(sampled(5), true, bytes, [
+          { at: 0, version: 'v1' },
+          { at, version: 'v2' },
+        ]),
+      );
+    assert.deepEqual(spans(first.length), ['v1 0-3', 'v2 3-5']);
+    assert.deepEqual(spans(first.length - 5), ['v1 0-3', 'v2 3-5'], 'the event had begun');
+    assert.deepEqual(spans(first.length + 1), ['v1 0-4', 'v2 4-5'], 'so had the next one');
+    assert.deepEqual(spans(0), ['v2 0-5']);
+    assert.deepEqual(spans(bytes.length), ['v1 0-5']);
+  }
+});
+
+test('choices are divided each at its own place; lines may end in CRLF', () => {
+  const first = sse(ids(1, 0), ids(2, 1), ids(1, 0)).replaceAll('\n', '\r\n');
+  const bytes = Buffer.from(first + sse(ids(1, 1), ids(1, 0)));
+  const changes = [
+    { at: 0, version: 'v1' },
+    { at: first.length, version: 'v2' },
+  ];
+  assert.deepEqual(shown(knownSpans(sampled(3, 0), true, bytes, changes)), ['v1 0-2', 'v2 2-3']);
+  assert.deepEqual(shown(knownSpans(sampled(3, 1), true, bytes, changes)), ['v1 0-2', 'v2 2-3']);
+});
+
+test('where tokens are not told, and in a whole response, nothing is known from the change on', () => {
+  const changes = [
+    { at: 0, version: 'v1' },
+    { at: 60, version: 'v2' },
+  ];
+  const text = Buffer.from(sse({ choices: [{ index: 0, text: 'x'.repeat(60) }] }));
+  assert.deepEqual(knownSpans(sampled(3), true, text, changes), []);
+  assert.deepEqual(knownSpans(sampled(3), false, text, changes), []);
+});
+
+test("spans of a turn are the engine's; the router's where it named none, or a name that is no snapshot", () => {
+  const changes = [
+    { at: 0, version: 'v1' },
+    { at: 9, version: 'v2' },
+  ];
+  const asked: AskedVersion = { before: '', isProof: false, stale: '', ticket: 0, changes };
+  const known = [
+    { version: 'v1', start: 0, end: 3 },
+    { version: null, start: 3, end: 4 },
+    { version: 'v2', start: 4, end: 6 },
+  ];
+  const spans = (named: OutputSpan[]): string[] =>
+    coveringSpans({ spans: named, known, endVersion: null, ids: new Int32Array(6) }, 10, asked).map(
+      ({ version, from, to }) => `${version} ${from}-${to}`,
+    );
+  const router = ['v1 10-13', 'null 13-14', 'v2 14-16'];
+  assert.deepEqual(spans([]), router);
+  assert.deepEqual(spans([{ version: 'default', start: 0, end: 6 }]), router);
+  assert.deepEqual(
+    spans([
+      { version: 'v1', start: 0, end: 2 },
+      { version: 'v2', start: 2, end: 6 },
+    ]),
+    ['v1 10-12', 'v2 12-16'],
+  );
+  assert.deepEqual(spans([{ version: 'v2', start: 5, end: 6 }]), ['v1 10-13', 'null 13-14', 'v2 14-15', 'v2 15-16']);
+});
