@@ -38,7 +38,9 @@ function optionsPage(): string {
     const rows = specs
       .filter(([, spec]) => spec.group === group)
       .map(([name, spec]) => [
-        `\`--${kebab(name)}${spec.value === '' ? '' : ` ${spec.value}`}\``,
+        spec.isFileOnly === true
+          ? `\`${kebab(name)}\` (in the file of --config)`
+          : `\`--${kebab(name)}${spec.value === '' ? '' : ` ${spec.value}`}\``,
         defaultOf(spec),
         spec.needsRestart === undefined ? 'reload' : spec.needsRestart === true ? 'restart' : 'restart*',
         spec.help,

@@ -55,7 +55,10 @@ from typing import Literal, Sequence, TypedDict
 class RouterOptions(TypedDict, total=False):
     """Options of \`turnout serve\`, with underscores."""
 
-${Object.entries<OptionSpec>(options).map(optionLines).join('\n')}`;
+${Object.entries<OptionSpec>(options)
+  .filter(([, { isFileOnly }]) => isFileOnly !== true)
+  .map(optionLines)
+  .join('\n')}`;
 
 /** Fields of theirs that are not named as their flag, or hold something else than texts. */
 const fields: Readonly<Record<string, readonly [name: string, type: string]>> = {

@@ -79,6 +79,8 @@ export interface Placer {
   ended?(x: Exchange, worker: Worker): void;
   /** Which of the exchanges it holds back to ask next; null: none can be placed now. Without it: first come first. */
   nextHeld?(held: Iterable<Exchange>): Exchange | null;
+  /** Nothing that it waits for has happened since those it holds were last asked. */
+  readonly isShut?: boolean;
 }
 
 export type { Failure } from './wire/result.ts';

@@ -16,6 +16,7 @@ export interface Endpoint {
 const captures = 'a plugin that captures';
 const radixTree = '--plugin radix-tree';
 const chatSessions = '--plugin chat-sessions';
+const swaps = '--swap-snapshots or deployments';
 
 /** The endpoints that the router answers itself. Every other path goes to an engine. A test holds this list against the routes. */
 export const endpoints: readonly Endpoint[] = [
@@ -133,6 +134,21 @@ export const endpoints: readonly Endpoint[] = [
     caller: 'clients',
     summary: 'Training samples of a chat session (safetensors).',
     needs: chatSessions,
+  },
+  {
+    method: 'GET',
+    path: '/swap',
+    caller: 'admins',
+    summary: 'What each worker holds, and the last ten swaps.',
+    needs: swaps,
+  },
+  { method: 'POST', path: '/swap', caller: 'admins', summary: 'Replaces the weights of the engines.', needs: swaps },
+  {
+    method: 'DELETE',
+    path: '/swap',
+    caller: 'admins',
+    summary: 'Undoes the running swap, and drops the queued one.',
+    needs: swaps,
   },
   ...(
     [

@@ -7,19 +7,23 @@ import type { Choice, Engines } from './choice.ts';
 
 export type Extensions = Awaited<ReturnType<typeof startExtensions>>;
 
-/** What is added to the router: the recorder, the Tinker API, plugins. */
+/** What is added to the router: the recorder, the Tinker API, weight swaps, plugins. */
 export async function startExtensions(
   { config, live, log, meters, dispatcher, closers }: Base,
   { fleet, labels }: Engines,
-  { store: state, table, watch }: Choice,
+  { store: state, table, watch, holdQueue, chooser }: Choice,
   plugins: readonly Plugin[],
 ) {
   const { dispatch } = dispatcher;
-  const recorder = await startRecorder(config, labels, log, null);
+  const swapsWeights = config.swapSnapshots !== undefined || config.deployments.length > 0;
+  const swapParts = { live, fleet, labels, watch, holdQueue, state, log };
+  const swaps = swapsWeights ? (await import('../swap/swaps.ts')).startSwaps(swapParts) : null;
+  chooser.gate = swaps?.gate ?? null;
+  const recorder = await startRecorder(config, labels, log, swaps?.snapshots ?? null);
   const policyFor = table.nameFor.bind(table);
   const tinkerParts = { live, fleet, dispatch, log, policyFor, models: () => watch.models, state };
   const tinker = config.tinker ? (await import('../tinker/tinker.ts')).startTinker(tinkerParts) : null;
-  const given = [...plugins, ...(tinker?.plugins ?? []), ...(recorder?.plugins ?? [])];
+  const given = [...plugins, ...(swaps?.plugins ?? []), ...(tinker?.plugins ?? []), ...(recorder?.plugins ?? [])];
   const builtIns = recorderPlugins(recorder);
   const loaded = await startPlugins(given, { live, fleet, dispatch, meters, log, builtIns });
   closers.add(() => loaded.close());
@@ -28,5 +32,5 @@ export async function startExtensions(
     scope === 'off'
       ? []
       : (await import('../plugins/fireworks/plugins.ts')).fireworksPlugins(scope, fleet, watch.models);
-  return { recorder, tinker, loaded, fireworks };
+  return { recorder, tinker, swaps, loaded, fireworks };
 }

@@ -7,7 +7,7 @@ import type { Placement, Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 import type { FullWorkers } from './full-workers.ts';
-import type { Hold, MoveWhy, Policy } from './policy.ts';
+import type { Hold, MoveWhy, Policy, SwapGate } from './policy.ts';
 import type { PolicyTable } from './policy-table.ts';
 import { withoutSpared, usable } from './usable-workers.ts';
 import type { SessionHomes } from './session-homes.ts';
@@ -52,6 +52,8 @@ export class Chooser {
   readonly #homes: SessionHomes | null;
   /** Whether each choice is recorded with its reasons (`Exchange.candidates`). */
   explains: boolean;
+  /** null: weights are not swapped. */
+  gate: SwapGate | null = null;
 
   constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, parts: ChooserParts = {}) {
     const { full, slowStart, models, explains, homes } = parts;
@@ -116,12 +118,17 @@ export class Chooser {
     const open = isLimited ? this.#full.withRoom(x, untried) : untried;
     if (open.length === 0) return this.#full!.hold(x);
     const slowStart = this.#slowStart;
-    const workers = slowStart === null ? open : withoutSpared(x, open, slowStart);
+    const spared = slowStart === null ? open : withoutSpared(x, open, slowStart);
     const policy = this.table.for(x);
+    const gate = this.gate?.isActive === true && !asksMetadata(x.head.method, x.path) ? this.gate : null;
+    // A session that has a home stays there, and waits.
+    const workers = gate === null || hasHome(x, policy) ? spared : gate.openOf(x, spared);
     x.placer = policy;
     if (this.explains) x.candidates = policy.explain?.(x, workers) ?? null;
     const choice = policy.choose(x, workers);
     if ('legs' in choice) {
+      const closed = gate?.admit(x, choice) ?? null;
+      if (closed !== null) return closed;
       x.placement = choice;
       x.isCounted = true;
       x.freed = null;
@@ -168,6 +175,9 @@ export class Chooser {
   /** A control request can name its worker. There is one attempt. */
   #chooseTarget(x: Exchange, worker: Worker): Choice {
     if (x.tried.includes(worker)) return null;
+    const isGated = this.gate?.isActive === true && !x.isControl && !asksMetadata(x.head.method, x.path);
+    const closed = isGated ? this.gate!.admit(x, worker.alone) : null;
+    if (closed !== null) return closed;
     x.placement = worker.alone;
     x.why = 'target';
     x.isCounted = true;
@@ -217,6 +227,10 @@ export class Chooser {
     }
   }
 }
+
+/** Whether the policy has decided where the session's requests go. By some policies its key alone decides. */
+const hasHome = ({ session }: Exchange, policy: Policy): boolean =>
+  session !== '' && (policy.homeOf === undefined || policy.homeOf(session) !== null);
 
 /** The wording is that of the OpenAI API. */
 function unknownModel(model: string, names: readonly string[]): RouterError {

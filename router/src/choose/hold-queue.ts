@@ -115,6 +115,7 @@ export class HoldQueue {
   }
 
   #retryAll({ holder, held }: HolderQueue): void {
+    if (holder.isShut === true) return;
     // A copy: an exchange that is held again waits for the next retry.
     const now = [...held];
     for (const x of now) {

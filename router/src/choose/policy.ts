@@ -3,6 +3,7 @@ import type { PolicyName } from '../config/options/policy-names.ts';
 import type { Candidate, Exchange, MoveReason, Placer } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
+import type { RouterError } from '../kit/errors.ts';
 import type { Random } from '../kit/rng.ts';
 import type { StateMap } from './state.ts';
 
@@ -73,6 +74,16 @@ export interface PolicyContext {
   readonly trace: ((line: string) => void) | null;
   /** Logs a warning for the operator: something that the policy relies on is missing. */
   readonly warn: (line: string) => void;
+}
+
+/** Keeps requests from workers whose weights are being replaced. */
+export interface SwapGate extends Placer {
+  /** A worker is closed. */
+  readonly isActive: boolean;
+  /** The open ones, for a request that any of them may serve; all if those that are open cannot serve it. */
+  openOf(x: Exchange, workers: readonly Worker[]): readonly Worker[];
+  /** What becomes of a request with this placement; null: it may go on. */
+  admit(x: Exchange, placement: Placement): Hold | RouterError | null;
 }
 
 export type PolicyFactory = (context: PolicyContext) => Policy;

@@ -14,6 +14,7 @@ export function addOptions(
 ): Command {
   for (const name of names) {
     const spec: OptionSpec = options[name];
+    if (spec.isFileOnly === true) continue;
     const flag = new Option(`--${flagFor(kebab(name))}${spec.value === '' ? '' : ` ${spec.value}`}`, spec.help);
     flag.helpGroup(`${spec.group}:`).hideHelp(spec.isCommon !== true);
     const { schema } = spec;

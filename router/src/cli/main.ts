@@ -12,6 +12,7 @@ import { parent } from './parent.ts';
 import type { ReplayFlags } from './replay.ts';
 import { type RunFlags, addRunFlags, runRouter } from './run-router.ts';
 import type { SimFlags } from './sim.ts';
+import type { SwapFlags } from './swap.ts';
 import type { TopFlags } from './top.ts';
 import { refuseUnknownCommand, usageError } from './usage-errors.ts';
 
@@ -127,6 +128,22 @@ program
   .option('--rows <count>', 'Rows of each list (default: as many as fit the terminal, else 20).')
   .addOption(new Option('--api-key <key>', 'Admin key, if the router has keys.').env('TURNOUT_ADMIN_API_KEY'))
   .action(async (url: string, flags: TopFlags) => (await import('./top.ts')).top(url, flags, process.stdout));
+
+program
+  .command('swap')
+  .description('Replace the weights of the engines of a running router with those of a snapshot.')
+  .argument('<identity>', 'The snapshot.')
+  .option('--url <url>', 'The router.', 'http://127.0.0.1:30000')
+  .option('--deployment <name>', 'Which deployment, if there are several.')
+  .option('--path <path>', 'Where the engines find the weights, if not where the deployment says.')
+  .option('--transition <mode>', 'async or sync, if not as the deployment says.')
+  .option('--reset-prompt-cache <which>', 'all, new_session or none.')
+  .option('--watch', 'Show the state of every worker until the swap has ended.')
+  .addOption(new Option('--api-key <key>', 'Admin key, if the router has keys.').env('TURNOUT_ADMIN_API_KEY'))
+  .action(async (identity: string, flags: SwapFlags) => {
+    const { swap } = await import('./swap.ts');
+    process.exitCode = await swap(identity, flags, (line) => process.stdout.write(`${line}\n`));
+  });
 
 program
   .command('completion')

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import * as z from 'zod';
-import { innerSchema } from './options/option.ts';
+import { type OptionSpec, innerSchema } from './options/option.ts';
 import { ConfigError, fromText, loadConfig, originsOf, splitList, unknownVariables } from './load.ts';
 import { type OptionName, envName, kebab, options } from './options.ts';
 
@@ -63,6 +63,9 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   decodePolicy: ['random'],
   kvConnector: ['mooncake'],
   storeWait: ['off'],
+  swapSnapshots: ['/snapshots/{identity}'],
+  swapTransition: ['sync'],
+  swapBaseIdentity: ['step-0'],
   tinkerTrainer: ['http://trainer:8000'],
   tinkerWeights: ['/ckpt/{model_id}/{checkpoint}'],
 };
@@ -103,6 +106,7 @@ const partners: Partial<Record<OptionName, readonly OptionName[]>> = {
 
 test('every option can be set by flag, by variable and in the file', () => {
   for (const name of names) {
+    if ((options[name] as OptionSpec).isFileOnly === true) continue;
     const set = [name, ...(partners[name] ?? [])];
     const { value } = sampleOf(name);
     const flags = Object.fromEntries(set.map((each) => [each, fromText(each, sampleOf(each).text)]));
@@ -114,6 +118,31 @@ test('every option can be set by flag, by variable and in the file', () => {
       assert.deepEqual(loadConfig({}, {}, file)[name], value, keyOf(name));
     }
   }
+});
+
+test('deployments are given in the file, with their defaults, and are checked', () => {
+  const dep = 'accounts/acct/deployments/dep';
+  const given = (text: string) => loadConfig({}, { TURNOUT_DEPLOYMENTS: 'ignored' }, fileOf(`deployments:\n${text}`));
+  const lines = (name: string, more = ''): string =>
+    `  - deployment: ${dep}-${name}\n    snapshots: /snapshots/{identity}\n${more}`;
+  assert.deepEqual(given(lines('a')).deployments, [
+    {
+      deployment: `${dep}-a`,
+      transition: 'async',
+      snapshots: '/snapshots/{identity}',
+      'base-identity': 'base',
+      workers: 'all',
+    },
+  ]);
+  const all =
+    '    model: accounts/acct/models/m\n    transition: sync\n    base-identity: step-0\n    workers: [http://a:1]\n';
+  assert.deepEqual(given(lines('a', all)).deployments[0]!.workers, ['http://a:1']);
+  const problem = (text: string): string => errorOf(() => given(text));
+  assert.match(problem(lines('a', '    transition: quick\n')), /deployments: 1\.transition /);
+  assert.match(problem(lines('a') + lines('b', '    worker: x\n')), /deployments: 2 .*worker/);
+  assert.match(problem(lines('a') + lines('a')), /has .*dep-a twice/);
+  assert.match(problem(lines('a') + lines('b', '    workers: [http://a:1]\n')), /must list the same workers/);
+  assert.match(problem(`${lines('a')}swap-snapshots: /s/{identity}\n`), /not both/);
 });
 
 test('a flag wins over a variable, that over the file, that over the default', () => {

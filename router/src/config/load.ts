@@ -54,7 +54,8 @@ export function loadConfig(
   if (result.success) return result.data;
   throw new ConfigError(
     result.error.issues
-      .map(({ path: [name], message }) => {
+      .map(({ path: [name, ...inside], message: problem }) => {
+        const message = inside.length > 0 && isFileOnly(name as OptionName) ? `${placeOf(inside)} ${problem}` : problem;
         if (typeof name !== 'string') return message;
         const source = sources.findLast(({ values }) => Object.hasOwn(values, name));
         return `${(source?.originOf ?? writtenAs)(name as OptionName)}: ${message}`;
@@ -71,6 +72,12 @@ export function originsOf(flags: Values, env: NodeJS.ProcessEnv, configFile: str
   return new Map(names.map((name) => [name, originOf(name)]));
 }
 
+/** Where a value is in a list of objects: `1.workers`, counted from 1. */
+const placeOf = (path: readonly PropertyKey[]): string =>
+  path.map((part) => (typeof part === 'number' ? part + 1 : String(part))).join('.');
+
+const isFileOnly = (name: OptionName): boolean => (options[name] as OptionSpec).isFileOnly === true;
+
 const flagOf = (name: OptionName): string => `--${kebab(name)}`;
 
 function sourcesOf({ flags, env, file, base, writtenAs }: ConfigSources): Source[] {
@@ -85,6 +92,7 @@ function sourcesOf({ flags, env, file, base, writtenAs }: ConfigSources): Source
 function readEnv(env: NodeJS.ProcessEnv): Values {
   const values: Values = {};
   for (const name of names) {
+    if (isFileOnly(name)) continue;
     const text = env[envName(name)];
     if (text !== undefined) values[name] = fromText(name, text);
   }
@@ -127,7 +135,7 @@ function readFile(path: string): Source {
       throw new ConfigError(`--config ${path}: unknown option "${written}"${hint}`);
     }
     const given: unknown = isNode(value) ? value.toJS(document) : value;
-    values[name] = typeof given === 'string' ? fromText(name, given) : given;
+    values[name] = typeof given === 'string' && !isFileOnly(name) ? fromText(name, given) : given;
     if (isScalar(key) && key.range != null) lineOf.set(name, lines.linePos(key.range[0]).line);
   }
   return { values, originOf: (name) => `${path} line ${lineOf.get(name)}: ${kebab(name)}` };

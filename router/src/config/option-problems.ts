@@ -27,6 +27,28 @@ export function withoutEffect(config: Config): string[] {
   return lines;
 }
 
+/** @returns what is wrong with the options for weight swaps; '' for nothing */
+export function deploymentsProblem({
+  deployments,
+  swapSnapshots,
+}: Pick<Config, 'deployments' | 'swapSnapshots'>): string {
+  if (deployments.length === 0) return '';
+  if (swapSnapshots !== undefined) return 'give either --swap-snapshots or deployments, not both';
+  const names = deployments.map(({ deployment }) => deployment);
+  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  if (twice !== undefined) return `deployments has ${twice} twice`;
+  // Deployments of the same workers share their weights, so they must agree on which workers these are.
+  const sets = deployments.map(({ workers }) => (workers === 'all' ? null : workers.toSorted()));
+  const overlaps = sets.some((one) =>
+    sets.some((other) =>
+      one === null || other === null
+        ? one !== other
+        : String(one) !== String(other) && one.some((url) => other.includes(url)),
+    ),
+  );
+  return overlaps ? 'deployments with workers in common must list the same workers' : '';
+}
+
 type Discovery = Pick<
   Config,
   | 'serviceDiscovery'

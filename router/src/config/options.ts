@@ -8,10 +8,11 @@ import { retriesOptions } from './options/retries.ts';
 import { routingOptions } from './options/routing.ts';
 import { securityOptions } from './options/security.ts';
 import { serverOptions } from './options/server.ts';
+import { swapOptions } from './options/swap.ts';
 import { tinkerOptions } from './options/tinker.ts';
 import { trajectoriesOptions } from './options/trajectories.ts';
 import { workersOptions } from './options/workers.ts';
-import { discoveryProblem } from './option-problems.ts';
+import { deploymentsProblem, discoveryProblem } from './option-problems.ts';
 import { pairsProblem } from './pairs.ts';
 
 /**
@@ -29,6 +30,7 @@ export const options = {
   ...healthOptions,
   ...limitsOptions,
   ...pluginsOptions,
+  ...swapOptions,
   ...securityOptions,
   ...trajectoriesOptions,
   ...tinkerOptions,
@@ -55,7 +57,7 @@ export const configSchema = z.strictObject(shape).superRefine((config, context) 
         '--dp-aware asks engines with their first health check, and --disable-health-check is set: give --intra-node-data-parallel-size, or the ranks themselves (http://host:port@0-3)',
     });
   }
-  for (const problem of [discoveryProblem(config), pairsProblem(config)])
+  for (const problem of [discoveryProblem(config), pairsProblem(config), deploymentsProblem(config)])
     if (problem !== '') context.addIssue({ code: 'custom', message: problem });
   if (config.tlsClientCaPath !== undefined && config.tlsCertPath === undefined) {
     context.addIssue({

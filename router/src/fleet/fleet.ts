@@ -57,6 +57,8 @@ export class Fleet {
   strandedInFlight = 0;
   /** Workers at their limit; 0 if there is no limit. */
   fullCount = 0;
+  /** Called when a worker has no request in flight any more; null: not needed. */
+  onIdle: ((worker: Worker) => void) | null = null;
   readonly servesPairs: boolean;
   readonly #options: FleetOptions;
   readonly #allowlist: WorkerAllowlist;
@@ -238,6 +240,7 @@ export class Fleet {
   finish(worker: Worker): void {
     const count = --this.inFlight[worker.slot]!;
     if (count + 1 === this.#cap) this.fullCount--;
+    if (count === 0 && this.onIdle !== null) this.onIdle(worker);
     if (worker.reasons === 0) return;
     this.strandedInFlight--;
     if ((worker.reasons & REASONS.draining) !== 0) this.#freeIfDone(worker);

@@ -32,11 +32,16 @@ export function errorJson(error: RouterError, dialect: Dialect): string {
 
 function errorHead(error: RouterError, bodyBytes: number): ResponseHead {
   const retryAfter = error.retryAfterSecs > 0 ? `retry-after: ${error.retryAfterSecs}\r\n` : '';
+  // The OpenAI SDKs retry 425 only with this header, and take the time from the second one (openai-python 2.x).
+  const hint =
+    error.code === 'model_not_ready'
+      ? `retry-after-ms: ${error.retryAfterSecs * 1000}\r\nx-should-retry: true\r\n`
+      : '';
   const challenge = error.status === 401 ? 'www-authenticate: Bearer\r\n' : '';
   return ownHead(
     error.status,
     STATUS_CODES[error.status] ?? 'Error',
-    `content-type: application/json\r\nx-turnout-error: ${error.code}\r\n${retryAfter}${challenge}`,
+    `content-type: application/json\r\nx-turnout-error: ${error.code}\r\n${retryAfter}${hint}${challenge}`,
     bodyBytes,
   );
 }

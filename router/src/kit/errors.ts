@@ -58,6 +58,18 @@ export const errorTable = {
     meaning: 'The request body is larger than --max-payload-size, or than what a plugin can process.',
     advice: 'Send less, or raise the limit.',
   },
+  model_not_ready: {
+    status: 425,
+    isRetryable: true,
+    meaning: 'The weights of the worker are being replaced.',
+    advice: 'Retry after retry-after with the same session key.',
+  },
+  swap_conflict: {
+    status: 409,
+    isRetryable: false,
+    meaning: 'The weight swap cannot be done in the present state of the fleet.',
+    advice: 'See the message and GET /swap.',
+  },
   too_many_requests: {
     status: 429,
     isRetryable: true,

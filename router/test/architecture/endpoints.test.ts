@@ -16,6 +16,7 @@ test('every listed endpoint is answered by the router, and needs the key that th
     tokenizerPath,
     plugin: ['radix-tree', 'chat-sessions'],
     tinker: true,
+    swapSnapshots: '/snapshots/{identity}',
   });
   for (const { method, path, caller } of endpoints) {
     const url = router.url + path.replace(/\{\w+\}/, '00000000-0000-0000-0000-000000000000');
@@ -41,7 +42,7 @@ test('every route in the source is listed', async (t) => {
   assert.deepEqual(document, JSON.parse(JSON.stringify(openApi())));
   const source = join(import.meta.dirname, '../../src');
   const files = readdirSync(source, { recursive: true, encoding: 'utf8' }).filter((file) =>
-    /^(admin|plugins|tinker|trajectory|recorder)\/.*(?<!\.test)\.ts$/.test(file),
+    /^(admin|plugins|swap|tinker|trajectory|recorder)\/.*(?<!\.test)\.ts$/.test(file),
   );
   const routes = files.flatMap((file) =>
     [...readFileSync(join(source, file), 'utf8').matchAll(/\.(get|post|put|patch|delete)\(\s*'(\/[^']+)'/g)].map(

@@ -299,6 +299,21 @@ class RouterOptions(TypedDict, total=False):
     plugin_timeout_ms: int
     """Timeout of each plugin phase of a request; after it the request fails with 500 and the name of the plugin. Default: 5000."""
 
+    swap_snapshots: str
+    """Weight swaps: where engines find the weights of a snapshot, as a path that they see: /snapshots/{identity}. Makes one deployment of all workers. Requests for engines whose weights are being replaced wait in the router."""
+
+    swap_transition: Literal["async", "sync"]
+    """With --swap-snapshots: async pauses requests in flight and continues them with the new weights; sync lets them finish with the old weights and answers new ones with 425 meanwhile. Default: async."""
+
+    swap_base_identity: str
+    """With --swap-snapshots: the name of the weights with which engines start, if the engines report none. Default: base."""
+
+    swap_concurrency: int
+    """Engines whose weights are replaced at the same time, so that the others keep generating. 0: all at once. Default: 0."""
+
+    swap_load_timeout_secs: float
+    """How long an engine may take to load weights. After it the load counts as failed. Default: 1800."""
+
     api_key: Sequence[str]
     """API keys: every request must carry one (authorization: Bearer KEY). Prefer --api-key-file, because other users can read command lines."""
 

@@ -11,6 +11,7 @@ export type OptionGroup =
   | 'Health'
   | 'Limits'
   | 'Plugins'
+  | 'Weight swaps'
   | 'Trajectories'
   | 'Tinker'
   | 'Security'
@@ -30,6 +31,8 @@ interface OptionDetails {
   readonly split?: (text: string) => string[];
   /** A reload (SIGHUP) ignores a new value, because it is used only while the router starts. */
   readonly needsRestart?: true | 'when set or unset';
+  /** The value is a list of objects: it is given in the YAML file of `--config` and is no flag or variable. */
+  readonly isFileOnly?: true;
   /** `--help` lists only these; `--help all` lists every option. */
   readonly isCommon?: true;
 }

@@ -1,0 +1,91 @@
+import type { Context, Hono } from 'hono';
+import * as z from 'zod';
+import { checkJson } from '../config/check-input.ts';
+import type { RouterError } from '../kit/errors.ts';
+import type { DeploymentList } from './deployment-list.ts';
+import type { Deployment, WorkerStatus } from './deployments.ts';
+
+const wanted = z.strictObject({
+  identity: z.string(),
+  deployment: z.string().optional(),
+  path: z.string().min(1).optional(),
+  transition: z.enum(['async', 'sync']).optional(),
+  reset_prompt_cache: z.enum(['all', 'new_session', 'none']).default('all'),
+});
+
+/** Swaps in the ledger that are shown. */
+const SHOWN = 10;
+
+/** `/swap`: weight swaps for clients that do not use the hot-load API. */
+export function addSwapRoutes(app: Hono, deployments: DeploymentList): void {
+  const named = (c: Context, name: string | undefined): Deployment | Response => {
+    const { all } = deployments;
+    if (name === undefined && new Set(all.map((each) => deployments.setOf(each))).size === 1) return all[0]!;
+    const found = name === undefined ? undefined : all.find((each) => each.name === name);
+    const names = all.map((each) => each.name).join(', ');
+    return found ?? problem(c, 400, `deployment: specify one of ${names}`);
+  };
+
+  app.post('/swap', async (c) => {
+    const body = checkJson(wanted, await c.req.text());
+    if (body.problem !== null) return problem(c, 400, body.problem);
+    const { identity, deployment: name, path, transition, reset_prompt_cache: reset } = body.data;
+    const deployment = named(c, name);
+    if (deployment instanceof Response) return deployment;
+    const signal = {
+      identity,
+      reset,
+      ...(path === undefined ? {} : { path }),
+      ...(transition === undefined ? {} : { transition }),
+    };
+    const error = deployments.signal(deployment, signal);
+    if (error !== null) return refused(c, error);
+    const isQueued = deployments.setOf(deployment).waiting === identity;
+    return c.json({ identity, state: isQueued ? 'queued' : 'started' }, 202);
+  });
+
+  app.get('/swap', (c) => c.json({ deployments: deployments.all.map((each) => shown(deployments, each)) }));
+
+  app.delete('/swap', (c) => {
+    const deployment = named(c, c.req.query('deployment'));
+    if (deployment instanceof Response) return deployment;
+    deployments.setOf(deployment).undo();
+    return c.json(shown(deployments, deployment), 202);
+  });
+}
+
+function shown(deployments: DeploymentList, deployment: Deployment): object {
+  const { ledger, running, waiting, options } = deployments.setOf(deployment);
+  return {
+    deployment: deployment.name,
+    model: deployment.model,
+    transition: deployment.transition,
+    snapshot: ledger.current?.identity ?? options.baseIdentity,
+    running: running?.identity ?? null,
+    waiting,
+    workers: deployments.status(deployment).map(workerJson),
+    swaps: ledger.latest(SHOWN).map((entry) => ({
+      identity: entry.identity,
+      seq: entry.seq,
+      transition: entry.transition,
+      reset_prompt_cache: entry.reset,
+      moved_by: entry.mover,
+      started_at: new Date(entry.startedAt).toISOString(),
+      ended_at: entry.endedAt === null ? null : new Date(entry.endedAt).toISOString(),
+      engines: Object.entries(entry.engines).map(([url, { stage, error, phases }]) => ({
+        url,
+        stage,
+        error,
+        phases_ms: phases,
+      })),
+    })),
+  };
+}
+
+const workerJson = ({ worker, ...status }: WorkerStatus): object => ({ url: worker.url, ...status });
+
+const problem = (c: Context, status: 400 | 409, error: string): Response =>
+  c.json({ error, code: 'BAD_REQUEST' }, status);
+
+const refused = (c: Context, { status, message, code }: RouterError): Response =>
+  c.json({ error: message, code }, status as 400 | 409, { 'x-turnout-error': code });

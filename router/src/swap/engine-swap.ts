@@ -1,0 +1,200 @@
+import { engines } from '../engines/engines.ts';
+import { type CallResult, type WeightCall, type WeightStep, resultOf, weightCalls } from '../engines/weights.ts';
+import type { Fleet } from '../fleet/fleet.ts';
+import type { Pauses } from '../fleet/pauses.ts';
+import type { VersionLabels } from '../fleet/version-labels.ts';
+import type { SwapEngine } from './engine.ts';
+import type { Gate } from './gate.ts';
+import type { Idle } from './idle.ts';
+import { type SwapEffect, type SwapEvent, type SwapState, type Transition, next, planned } from './plan.ts';
+
+/** Weights that an engine can load. */
+export interface LoadableSnapshot {
+  readonly identity: string;
+  /** Where the engine finds them; '': it knows by itself; null: nowhere, a trainer sent them. */
+  readonly path: string | null;
+}
+
+export interface SwapOrder {
+  readonly transition: Transition;
+  readonly target: LoadableSnapshot;
+  /** What the engine goes back to if it cannot load; null: it must not serve anything else. */
+  readonly previous: LoadableSnapshot | null;
+  readonly mover: SwapState['mover'];
+  /** The engine's weights are known, so that it may go on with them. */
+  readonly isKnown: boolean;
+}
+
+export interface EngineSwapParts {
+  readonly fleet: Fleet;
+  readonly gate: Gate;
+  readonly idle: Idle;
+  readonly labels: VersionLabels;
+  readonly pauses: Pauses;
+  readonly loadTimeoutMs: () => number;
+  /** The engine now has these weights, and does not generate with them yet. */
+  readonly onHolds: (engine: SwapEngine, snapshot: LoadableSnapshot, swap: EngineSwap) => void;
+  /** The engine's weights are not known. */
+  readonly onUnknown: (engine: SwapEngine, swap: EngineSwap) => void;
+  /** The stage has changed. */
+  readonly onStage: (engine: SwapEngine, swap: EngineSwap) => void;
+}
+
+/** An engine stops or resumes between two steps. */
+const STEP_TIMEOUT_MS = 30_000;
+
+/** The swap of one engine: carries out what the plan says and tells it what came of it. */
+export class EngineSwap {
+  readonly order: SwapOrder;
+  state: SwapState;
+  /** Resolves when the swap is over here, or goes on only to resume an engine that does not answer. */
+  readonly over: Promise<void>;
+  /** Resolves when the engine stands still for a trainer, or the swap is over. */
+  readonly ready: Promise<void>;
+  readonly #engine: SwapEngine;
+  readonly #parts: EngineSwapParts;
+  readonly #overNow = Promise.withResolvers<void>();
+  readonly #readyNow = Promise.withResolvers<void>();
+  #timer: NodeJS.Timeout | null = null;
+  #cancelDrain: (() => void) | null = null;
+  #isStopped = false;
+  #isUpdating = false;
+
+  constructor(engine: SwapEngine, order: SwapOrder, parts: EngineSwapParts) {
+    this.#engine = engine;
+    this.#parts = parts;
+    this.order = order;
+    this.over = this.#overNow.promise;
+    this.ready = Promise.race([this.#readyNow.promise, this.over]);
+    const { transition, target, previous, mover, isKnown } = order;
+    this.state = planned(
+      {
+        transition,
+        mover,
+        target: target.identity,
+        previous: previous?.path == null ? null : previous.identity,
+        weights: isKnown ? 'previous' : 'unknown',
+      },
+      performance.now(),
+    );
+  }
+
+  begin(): void {
+    this.#step({ kind: 'began' });
+  }
+
+  undo(): void {
+    this.#step({ kind: 'undo' });
+  }
+
+  moved(): void {
+    this.#step({ kind: 'moved' });
+  }
+
+  /** Another swap takes the engine over, or the router ends. The gate stays as it is. */
+  stop(): void {
+    this.#isStopped = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#cancelDrain?.();
+    this.#endUpdate(true);
+    this.#overNow.resolve();
+  }
+
+  #step(event: SwapEvent): void {
+    if (this.#isStopped) return;
+    const { stage } = this.state;
+    const { state, effects } = next(this.state, event, performance.now());
+    this.state = state;
+    for (const effect of effects) this.#do(effect);
+    if (state.stage !== stage) this.#parts.onStage(this.#engine, this);
+  }
+
+  #do(effect: SwapEffect): void {
+    const engine = this.#engine;
+    const { gate, idle, onHolds, onUnknown } = this.#parts;
+    const { transition, target, previous } = this.order;
+    switch (effect.kind) {
+      case 'close':
+        gate.close(engine.url, transition === 'sync' ? 'refuse' : 'hold');
+        break;
+      case 'open':
+        gate.open(engine.url);
+        break;
+      case 'drain':
+        this.#cancelDrain = idle.whenIdle(engine.ranks, () => this.#step({ kind: 'drained' }));
+        break;
+      case 'wait':
+        this.#timer = setTimeout(() => this.#step({ kind: 'waited' }), effect.ms);
+        break;
+      case 'ready':
+        this.#readyNow.resolve();
+        break;
+      case 'holds':
+        this.#endUpdate(true);
+        onHolds(engine, effect.what === 'target' ? target : previous!, this);
+        break;
+      case 'quarantine':
+        this.#endUpdate(true);
+        onUnknown(engine, this);
+        break;
+      case 'over':
+        this.#endUpdate(false);
+        this.#overNow.resolve();
+        break;
+      case 'call':
+        void this.#call(effect.step, effect.what === 'target' ? target : previous!);
+        break;
+    }
+  }
+
+  async #call(step: WeightStep, snapshot: LoadableSnapshot): Promise<void> {
+    const { kind, url } = this.#engine;
+    const calls = kind === null ? null : weightCalls[kind];
+    let result: CallResult = 'refused';
+    let detail = `an engine of the kind ${kind} cannot replace its weights`;
+    if (calls !== null) {
+      if (step === 'load') this.#beginUpdate();
+      const { identity, path } = snapshot;
+      if (step === 'pause') [result, detail] = await this.#send(step, calls.pause(this.order.transition === 'sync'));
+      else if (step === 'load') [result, detail] = await this.#send(step, calls.load(path!, identity));
+      else if (step === 'resume') [result, detail] = await this.#send(step, calls.resume);
+      else if (calls.labelsWithLoad && (await this.#reads(identity))) [result, detail] = ['ok', ''];
+      else [result, detail] = await this.#send(step, calls.label(identity));
+      if (step === 'label') this.#engine.isLabelled = result === 'ok';
+    }
+    this.#step({ kind: 'answered', result, detail: `${detail} (${url})` });
+  }
+
+  /** Whether the engine reports this version already: its load sets the label too. */
+  async #reads(identity: string): Promise<boolean> {
+    const { kind, worker } = this.#engine;
+    return (await engines[kind!].readWeightVersion(worker.asker(STEP_TIMEOUT_MS))) === identity;
+  }
+
+  async #send(step: WeightStep, { path, json }: WeightCall): Promise<[CallResult, string]> {
+    const { worker, url } = this.#engine;
+    const end = this.#parts.pauses.begin(url, path.split('?')[0]!);
+    try {
+      const reply = await worker.post(path, json, step === 'load' ? this.#parts.loadTimeoutMs() : STEP_TIMEOUT_MS);
+      const result = resultOf(step, reply);
+      end(result === 'ok');
+      return [result, result === 'ok' ? '' : `${path} answered ${reply.status}: ${reply.text.slice(0, 300)}`];
+    } catch (error) {
+      end(false);
+      const { code, message } = error as NodeJS.ErrnoException;
+      return [code === 'ECONNREFUSED' ? 'died' : 'failed', `${path}: ${message}`];
+    }
+  }
+
+  #beginUpdate(): void {
+    if (this.#isUpdating) return;
+    this.#isUpdating = true;
+    this.#parts.labels.of(this.#engine.worker).updateBegan();
+  }
+
+  #endUpdate(isReal: boolean): void {
+    if (!this.#isUpdating) return;
+    this.#isUpdating = false;
+    this.#parts.labels.of(this.#engine.worker).updateEnded(isReal);
+  }
+}

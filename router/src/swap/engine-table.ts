@@ -1,0 +1,163 @@
+import type { StateStore } from '../choose/state.ts';
+import type { LiveConfig } from '../config/live.ts';
+import type { Fleet } from '../fleet/fleet.ts';
+import type { FleetWatch } from '../fleet/watch-fleet.ts';
+import type { VersionLabels } from '../fleet/version-labels.ts';
+import type { Worker } from '../fleet/worker.ts';
+import type { Logger } from '../observe/log.ts';
+import type { EngineSwapParts } from './engine-swap.ts';
+import { SwapEngine, identityOf } from './engine.ts';
+import type { Gate } from './gate.ts';
+import { Idle } from './idle.ts';
+import { Ledger } from './ledger.ts';
+import type { Snapshots } from './snapshots.ts';
+import type { ConfiguredDeployment } from './swaps.ts';
+import { WorkerSet } from './worker-set.ts';
+
+export interface EngineTableParts {
+  readonly live: LiveConfig;
+  readonly fleet: Fleet;
+  readonly labels: VersionLabels;
+  readonly watch: FleetWatch;
+  readonly gate: Gate;
+  readonly state: StateStore;
+  readonly log: Logger;
+}
+
+/** The engines of the fleet by the sets of workers that share weights. */
+export class EngineTable implements Snapshots {
+  /** By the names of their workers. */
+  readonly sets = new Map<string, WorkerSet>();
+  readonly #parts: EngineTableParts;
+  readonly #listeners = new Set<(worker: Worker, snapshot: string | null) => void>();
+  /** By URL. */
+  readonly #engines = new Map<string, { readonly engine: SwapEngine; readonly set: WorkerSet }>();
+
+  constructor(parts: EngineTableParts, deployments: readonly ConfiguredDeployment[]) {
+    this.#parts = parts;
+    const { live, fleet, state, log } = parts;
+    const map = state.open('swaps');
+    const swap = this.#swapParts();
+    for (const { snapshots, workers, 'base-identity': baseIdentity } of deployments) {
+      const key = keyOf(workers);
+      if (this.sets.has(key)) continue;
+      const has = workers === 'all' ? () => true : hasOneOf(workers);
+      this.sets.set(
+        key,
+        new WorkerSet(
+          { snapshots, baseIdentity, has },
+          {
+            swap,
+            ledger: new Ledger(map, key),
+            log,
+            concurrency: () => live.current.swapConcurrency,
+            flush: () => state.flush(),
+          },
+        ),
+      );
+    }
+    fleet.onEvent((event, worker) => {
+      if (event === 'added') this.#add(worker);
+      else if (event === 'removed') this.#remove(worker);
+      parts.gate.changed();
+    });
+  }
+
+  of({ engineUrl }: Worker): string | null {
+    return this.#engines.get(engineUrl)?.engine.snapshot ?? null;
+  }
+
+  namespaceFor({ engineUrl }: Worker, session: string): string {
+    return this.#engines.get(engineUrl)?.engine.namespaces.of(session) ?? '';
+  }
+
+  onChange(listener: (worker: Worker, snapshot: string | null) => void): void {
+    this.#listeners.add(listener);
+  }
+
+  positionOf({ engineUrl }: Worker, identity: string): number {
+    const set = this.#engines.get(engineUrl)?.set;
+    if (set === undefined) return -1;
+    return set.ledger.find(identity)?.seq ?? (identity === set.options.baseIdentity ? 0 : -1);
+  }
+
+  /** What is known of a worker's engine; undefined: no deployment has the worker. */
+  engineOf({ engineUrl }: Worker): SwapEngine | undefined {
+    return this.#engines.get(engineUrl)?.engine;
+  }
+
+  workersOf(set: WorkerSet): Worker[] {
+    return this.#parts.fleet.workers.filter(({ engineUrl }) => set.engines.has(engineUrl));
+  }
+
+  close(): void {
+    for (const { engine } of this.#engines.values()) engine.swap?.stop();
+  }
+
+  #swapParts(): EngineSwapParts {
+    const { live, fleet, labels, watch, gate } = this.#parts;
+    const setOf = ({ url }: SwapEngine): WorkerSet => this.#engines.get(url)!.set;
+    return {
+      fleet,
+      gate,
+      labels,
+      pauses: watch.pauses,
+      idle: new Idle(fleet),
+      loadTimeoutMs: () => live.current.swapLoadTimeoutSecs * 1000,
+      onHolds: (engine, snapshot) => {
+        setOf(engine).loaded(engine, snapshot);
+        this.#changed(engine);
+      },
+      onUnknown: (engine) => {
+        engine.phase = 'quarantined';
+        engine.snapshot = null;
+        for (const worker of engine.ranks) fleet.setReason(worker, 'version', true);
+        this.#changed(engine);
+      },
+      onStage: (engine, swap) => setOf(engine).noted(engine, swap),
+    };
+  }
+
+  #changed(engine: SwapEngine): void {
+    for (const worker of engine.ranks) for (const listener of this.#listeners) listener(worker, engine.snapshot);
+  }
+
+  #add(worker: Worker): void {
+    const set = [...this.sets.values()].find(({ options }) => options.has(worker));
+    if (set === undefined) return;
+    let engine = set.engines.get(worker.engineUrl);
+    const isNew = engine === undefined;
+    if (engine === undefined) {
+      engine = new SwapEngine(worker.engineUrl);
+      set.engines.set(worker.engineUrl, engine);
+      this.#engines.set(worker.engineUrl, { engine, set });
+    }
+    engine.add(worker);
+    if (isNew) void this.#arrived(engine, set);
+  }
+
+  async #arrived(engine: SwapEngine, set: WorkerSet): Promise<void> {
+    const timeoutMs = this.#parts.live.current.healthCheckTimeoutSecs * 1000;
+    const version = await engine.learn(timeoutMs).catch(() => null);
+    engine.snapshot ??= identityOf(version, set.options.baseIdentity);
+    engine.phase = 'serving';
+    this.#changed(engine);
+  }
+
+  #remove(worker: Worker): void {
+    const found = this.#engines.get(worker.engineUrl);
+    if (found === undefined) return;
+    found.engine.ranks.delete(worker);
+    if (found.engine.ranks.size > 0) return;
+    this.#engines.delete(worker.engineUrl);
+    found.set.engines.delete(worker.engineUrl);
+  }
+}
+
+export const keyOf = (workers: 'all' | readonly string[]): string =>
+  workers === 'all' ? 'all' : workers.toSorted().join(' ');
+
+const hasOneOf = (urls: readonly string[]): ((worker: Worker) => boolean) => {
+  const named = new Set(urls.map((url) => url.replace(/\/+$/, '')));
+  return ({ url, engineUrl }) => named.has(url) || named.has(engineUrl);
+};

@@ -1,0 +1,73 @@
+import { askJson } from '../engines/ask.ts';
+import type { EngineKind } from '../engines/engine.ts';
+import { engines, identify } from '../engines/engines.ts';
+import type { Worker } from '../fleet/worker.ts';
+import type { EngineSwap } from './engine-swap.ts';
+import { Namespaces } from './namespaces.ts';
+
+/**
+ * - `registered`: what it is and has is not known yet;
+ * - `warming`: it gets the snapshot of the fleet before its first request;
+ * - `serving`: what it has is known;
+ * - `quarantined`: what it has is not known, or not what the fleet has.
+ */
+export type EnginePhase = 'registered' | 'warming' | 'serving' | 'quarantined';
+
+/** An engine for all its data-parallel ranks: they have the same weights and are swapped with the same calls. */
+export class SwapEngine {
+  readonly url: string;
+  readonly ranks = new Set<Worker>();
+  readonly namespaces = new Namespaces();
+  phase: EnginePhase = 'registered';
+  /** The identity of its weights; null: not known. */
+  snapshot: string | null = null;
+  /** Whether the engine reports the snapshot as its weight version, so that a restart can be told from it. */
+  isLabelled = false;
+  /** null: it was not asked yet. */
+  kind: EngineKind | null = null;
+  /** Where the weights are that it was started with; '' for an engine that knows by itself. */
+  bootPath = '';
+  /** The swap that runs, or the last one. */
+  swap: EngineSwap | null = null;
+  /** Why it does not have what it should have; null: it has. */
+  error: string | null = null;
+
+  constructor(url: string) {
+    this.url = url;
+  }
+
+  /** A worker through which the engine is asked. Also after the last one was removed: its swap comes to an end. */
+  get worker(): Worker {
+    return this.#worker!;
+  }
+  #worker: Worker | null = null;
+
+  add(worker: Worker): void {
+    this.ranks.add(worker);
+    this.#worker = worker;
+  }
+
+  /** Asks the engine what it is. Rejects if it does not answer. @returns the weight version that it reports */
+  async learn(timeoutMs: number): Promise<string | null> {
+    const ask = this.worker.asker(timeoutMs);
+    // An engine that does not answer would count as one of kind `openai`.
+    await ask('/health');
+    this.kind ??= this.worker.engine ?? (await identify(ask)).kind;
+    if (this.kind === 'sglang' && this.bootPath === '') {
+      const path = (await askJson(ask, '/model_info'))?.['model_path'];
+      if (typeof path === 'string') this.bootPath = path;
+    }
+    return this.readVersion(timeoutMs);
+  }
+
+  readVersion(timeoutMs: number): Promise<string | null> {
+    return engines[this.kind ?? 'openai'].readWeightVersion(this.worker.asker(timeoutMs));
+  }
+}
+
+/** SGLang and vLLM report this if no other version was set. */
+const UNSET = 'default';
+
+/** The identity of the weights of an engine that the router has not loaded. */
+export const identityOf = (version: string | null, base: string): string =>
+  version === null || version === UNSET ? base : version;

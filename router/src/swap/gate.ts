@@ -1,0 +1,108 @@
+import type { Hold, SwapGate } from '../choose/policy.ts';
+import type { HoldQueue } from '../choose/hold-queue.ts';
+import { usable } from '../choose/usable-workers.ts';
+import type { Exchange } from '../exchange.ts';
+import type { Placement, Worker } from '../fleet/worker.ts';
+import { RouterError } from '../kit/errors.ts';
+
+/**
+ * What happens to new requests for a closed engine.
+ * - `hold`: they wait until it is open;
+ * - `refuse`: they get 425.
+ */
+export type Closed = 'hold' | 'refuse';
+
+const DRAIN_TIMEOUT_HEADER = 'x-fireworks-hot-load-drain-timeout';
+/** As Fireworks. */
+const DEFAULT_WAIT_MS = 90_000;
+const RETRY_AFTER_SECS = 1;
+
+/** Keeps requests from engines whose weights are being replaced. It stands after the policy: a swap moves no session. */
+export class Gate implements SwapGate {
+  /** Requests that were answered with 425. */
+  refused = 0;
+  isShut = true;
+  readonly #queue: HoldQueue;
+  /** By `engineUrl`. */
+  readonly #closed = new Map<string, Closed>();
+  readonly #held = new WeakSet<Exchange>();
+  #changes = 0;
+
+  constructor(queue: HoldQueue) {
+    this.#queue = queue;
+  }
+
+  get isActive(): boolean {
+    return this.#closed.size > 0;
+  }
+
+  /** Requests that wait now. */
+  get waiting(): number {
+    return this.#queue.sizeOf(this);
+  }
+
+  close(engineUrl: string, closed: Closed): void {
+    this.#closed.set(engineUrl, closed);
+    // Those that wait are refused now, if that is what the swap says.
+    if (closed === 'refuse') this.changed();
+  }
+
+  open(engineUrl: string): void {
+    if (this.#closed.delete(engineUrl)) this.changed();
+  }
+
+  /** Those that wait are asked again. */
+  changed(): void {
+    if (this.waiting === 0) return;
+    this.isShut = false;
+    const change = ++this.#changes;
+    this.#queue.retryHeld();
+    // After the retries, which run in an immediate too.
+    setImmediate(() => {
+      if (change === this.#changes) this.isShut = true;
+    });
+  }
+
+  openOf(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
+    const open = usable(
+      x,
+      workers.filter(({ engineUrl }) => !this.#closed.has(engineUrl)),
+    );
+    return open.length > 0 ? open : workers;
+  }
+
+  admit(x: Exchange, { legs }: Placement): Hold | RouterError | null {
+    const closed = legs.map(({ worker }) => this.#closed.get(worker.engineUrl)).filter((how) => how !== undefined);
+    if (closed.length === 0) return null;
+    const maxMs = waitOf(x);
+    if (typeof maxMs !== 'number') return maxMs;
+    const wasHeld = this.#held.has(x);
+    if (closed.includes('refuse') || maxMs === 0 || (wasHeld && x.isOverdue)) return this.#refuse();
+    // The maximum wait of the policy's own hold says nothing about this hold.
+    if (!wasHeld) x.isOverdue = false;
+    this.#held.add(x);
+    x.placer = this;
+    return { hold: 'weight_swap', maxMs };
+  }
+
+  #refuse(): RouterError {
+    this.refused++;
+    return notReady();
+  }
+}
+
+const notReady = (): RouterError =>
+  new RouterError(
+    'model_not_ready',
+    'The model is hot loading: the weights of the worker are being replaced. Retry with the same session key.',
+    { retryAfterSecs: RETRY_AFTER_SECS },
+  );
+
+/** How long the client lets its request wait. */
+function waitOf({ head }: Exchange): number | RouterError {
+  const text = head.get(DRAIN_TIMEOUT_HEADER);
+  if (text === undefined || text === null) return DEFAULT_WAIT_MS;
+  const secs = Number(text);
+  if (text.trim() !== '' && secs >= 0 && secs <= 86_400) return secs * 1000;
+  return new RouterError('bad_request', `${DRAIN_TIMEOUT_HEADER} must be a number of seconds, 0 to 86400.`);
+}

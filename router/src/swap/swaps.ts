@@ -1,0 +1,61 @@
+import type { HoldQueue } from '../choose/hold-queue.ts';
+import type { StateStore } from '../choose/state.ts';
+import type { LiveConfig } from '../config/live.ts';
+import type { DeploymentConfig } from '../config/options/swap.ts';
+import type { Fleet } from '../fleet/fleet.ts';
+import type { FleetWatch } from '../fleet/watch-fleet.ts';
+import type { VersionLabels } from '../fleet/version-labels.ts';
+import type { Logger } from '../observe/log.ts';
+import type { Plugin } from '../plugin.ts';
+import { addSwapRoutes } from './api.ts';
+import { DeploymentList } from './deployment-list.ts';
+import type { Deployments } from './deployments.ts';
+import { EngineTable } from './engine-table.ts';
+import { Gate } from './gate.ts';
+import type { Snapshots } from './snapshots.ts';
+
+export interface SwapParts {
+  readonly live: LiveConfig;
+  readonly fleet: Fleet;
+  readonly labels: VersionLabels;
+  readonly watch: FleetWatch;
+  readonly holdQueue: HoldQueue;
+  readonly state: StateStore;
+  readonly log: Logger;
+}
+
+/** Weight swaps: what engines hold, who may replace it, and what requests meanwhile do. */
+export interface Swaps {
+  readonly gate: Gate;
+  readonly snapshots: Snapshots;
+  readonly deployments: Deployments;
+  readonly plugins: readonly Plugin[];
+}
+
+export function startSwaps({ live, fleet, labels, watch, holdQueue, state, log }: SwapParts): Swaps {
+  const gate = new Gate(holdQueue);
+  const engines = new EngineTable({ live, fleet, labels, watch, gate, state, log }, configured(live));
+  const deployments = new DeploymentList(engines, configured(live));
+  return {
+    gate,
+    snapshots: engines,
+    deployments,
+    plugins: [
+      {
+        name: 'swap',
+        appliesTo: () => false,
+        routes: ({ forAdmins }) => addSwapRoutes(forAdmins, deployments),
+        close: () => engines.close(),
+      },
+    ],
+  };
+}
+
+/** A deployment as it was configured. */
+export type ConfiguredDeployment = Omit<DeploymentConfig, 'deployment'> & { readonly deployment: string | null };
+
+function configured({ current }: LiveConfig): ConfiguredDeployment[] {
+  const { swapSnapshots: snapshots, swapTransition: transition, swapBaseIdentity, deployments } = current;
+  if (snapshots === undefined) return deployments;
+  return [{ deployment: null, transition, snapshots, 'base-identity': swapBaseIdentity, workers: 'all' }];
+}

@@ -1,0 +1,100 @@
+import type { TestContext } from 'node:test';
+import type { Router } from '../../src/router.ts';
+import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
+import type { SimOptions } from '../../src/sim/sim-options.ts';
+import type { LedgerEntry } from '../../src/swap/ledger.ts';
+import { type RouterOptions, startTestRouter } from './router.ts';
+import { until } from './within.ts';
+
+export const SNAPSHOTS = '/snapshots/{identity}';
+
+export interface SwapStatus {
+  readonly snapshot: string;
+  readonly running: string | null;
+  readonly waiting: string | null;
+  readonly workers: readonly {
+    readonly url: string;
+    readonly state: string;
+    readonly snapshot: string | null;
+    readonly target: string | null;
+    readonly stage: string;
+    readonly error: string | null;
+  }[];
+  readonly swaps: readonly {
+    readonly identity: string;
+    readonly ended_at: string | null;
+    readonly engines: readonly {
+      url: string;
+      stage: string;
+      error: string | null;
+      phases_ms: LedgerEntry['engines'];
+    }[];
+  }[];
+}
+
+/** A router that swaps the weights of simulated engines. */
+export interface SwapScene {
+  readonly router: Router;
+  readonly engines: readonly SimEngine[];
+  /** Sends a request for a swap. */
+  post(path: string, body?: object): Promise<Response>;
+  /** Signals a snapshot and waits until the swap has ended. */
+  swap(identity: string, body?: object): Promise<SwapStatus>;
+  status(): Promise<SwapStatus>;
+  untilOver(): Promise<SwapStatus>;
+}
+
+/** Engines of both kinds that load at once and make a token about every millisecond. */
+export async function startSims(
+  t: TestContext,
+  kinds: readonly SimOptions['kind'][],
+  options: Partial<SimOptions> = {},
+): Promise<SimEngine[]> {
+  return Promise.all(
+    kinds.map(async (kind) => {
+      const engine = await startSimEngine({ kind, timeScale: 0.1, weightLoadMs: 100, ...options });
+      t.after(() => engine.close());
+      return engine;
+    }),
+  );
+}
+
+export async function startSwapScene(
+  t: TestContext,
+  engines: readonly SimEngine[],
+  options: RouterOptions = {},
+): Promise<SwapScene> {
+  const workerUrls = engines.map(({ url }) => url);
+  const router = await startTestRouter(t, { workerUrls, swapSnapshots: SNAPSHOTS, ...options });
+  return sceneOf(router, engines);
+}
+
+export async function sceneOf(router: Router, engines: readonly SimEngine[]): Promise<SwapScene> {
+  const post = (path: string, body: object = {}): Promise<Response> =>
+    fetch(router.url + path, { method: 'POST', body: JSON.stringify(body) });
+  const status = async (): Promise<SwapStatus> => {
+    const { deployments } = (await (await fetch(`${router.url}/swap`)).json()) as { deployments: [SwapStatus] };
+    return deployments[0];
+  };
+  const untilOver = async (): Promise<SwapStatus> => {
+    let now = await status();
+    await until('the swap is over', async () => {
+      now = await status();
+      return now.running === null && now.waiting === null;
+    });
+    return now;
+  };
+  await until('all engines serve', async () => (await status()).workers.every(({ state }) => state === 'serving'));
+  return {
+    router,
+    engines,
+    post,
+    status,
+    untilOver,
+    async swap(identity, body = {}) {
+      const { status: code } = await post('/swap', { identity, ...body });
+      if (code !== 202) throw new Error(`POST /swap answered ${code}`);
+      return untilOver();
+    },
+  };
+}
