@@ -63,6 +63,7 @@ export class WorkerSet {
     // Clients repeat a signal whose answer they did not get.
     const isRunning = running !== null && !running.isUndone && running.entry.identity === order.identity;
     if (isRunning && this.#waiting === null) return null;
+    if (running === null && this.#isAt(order.identity)) return null;
     if (running === null) void this.#run(order);
     else {
       if (this.#waiting !== null)
@@ -79,9 +80,20 @@ export class WorkerSet {
     if (running === null || running.isUndone) return;
     running.isUndone = true;
     const before = this.ledger.before(running.entry)?.identity ?? this.options.baseIdentity;
+    // Before the queue: what the swaps of the engines do now may end the whole swap.
+    this.#waiting = { identity: before, reset: 'all', transition: running.entry.transition, mover: 'router' };
     for (const { swap } of this.engines.values())
       if (swap?.order.target.identity === running.entry.identity) swap.undo();
-    this.#waiting = { identity: before, reset: 'all', transition: running.entry.transition, mover: 'router' };
+  }
+
+  /** Whether there is nothing to do. */
+  #isAt(identity: string): boolean {
+    const engines = [...this.engines.values()];
+    return (
+      engines.length > 0 &&
+      (this.ledger.current?.identity ?? this.options.baseIdentity) === identity &&
+      engines.every((each) => isAt(each, identity))
+    );
   }
 
   /** Where an engine of the set finds these weights. */
@@ -106,7 +118,11 @@ export class WorkerSet {
     log.info({ snapshot: identity, transition, reset, engines: this.engines.size }, 'weight swap started');
     // The intention must outlive the router before an engine is paused.
     await this.#parts.flush();
-    const engines = [...this.engines.values()].filter((engine) => !isAt(engine, identity));
+    const engines: SwapEngine[] = [];
+    for (const engine of this.engines.values()) {
+      if (isAt(engine, identity)) engine.error = null;
+      else engines.push(engine);
+    }
     const lanes = this.#parts.concurrency() || engines.length;
     const next = engines.values();
     const lane = async (): Promise<void> => {
@@ -162,7 +178,7 @@ export class WorkerSet {
 }
 
 const isAt = (engine: SwapEngine, identity: string): boolean =>
-  engine.snapshot === identity && engine.phase === 'serving' && engine.error === null;
+  engine.snapshot === identity && engine.phase === 'serving';
 
 /** How long each stage took, in ms. */
 function phasesOf({ beganMs }: SwapState): Record<string, number> {
