@@ -27,7 +27,8 @@ export async function startExtensions(
   const builtIns = recorderPlugins(recorder);
   const loaded = await startPlugins(given, { live, fleet, dispatch, meters, log, builtIns });
   closers.add(() => loaded.close());
-  const { fireworksNames: scope } = config;
+  // The names of deployments come on all paths.
+  const scope = swaps !== null && config.fireworksNames === 'inference' ? 'all' : config.fireworksNames;
   const fireworks =
     scope === 'off'
       ? []

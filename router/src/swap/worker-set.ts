@@ -96,14 +96,20 @@ export class WorkerSet {
     );
   }
 
+  /** Whether an engine has loaded the snapshot since the ledger began. */
+  hasHad(identity: string): boolean {
+    return this.ledger.find(identity)?.hasLoaded === true;
+  }
+
   /** Where an engine of the set finds these weights. */
   snapshot(identity: string, engine: SwapEngine): LoadableSnapshot {
     const entry = this.ledger.find(identity);
-    const path = entry === null ? this.#pathOf(identity) : entry.path;
+    const path = entry === null ? this.pathOf(identity) : entry.path;
     return { identity, path: path === '' ? engine.bootPath : path };
   }
 
-  #pathOf(identity: string): string {
+  /** Where engines find a snapshot; '' for the weights that they were started with. */
+  pathOf(identity: string): string {
     const { baseIdentity, snapshots } = this.options;
     return identity === baseIdentity ? '' : snapshots.replaceAll('{identity}', identity);
   }
@@ -111,7 +117,7 @@ export class WorkerSet {
   async #run(order: Order): Promise<void> {
     const { log } = this.#parts;
     const { identity, transition, reset, mover } = order;
-    const path = mover === 'trainer' ? null : (order.path ?? this.#pathOf(identity));
+    const path = mover === 'trainer' ? null : (order.path ?? this.pathOf(identity));
     const entry = this.ledger.add({ identity, path, transition, reset, mover }, Date.now());
     const running: Running = { entry, isUndone: false };
     this.#running = running;
