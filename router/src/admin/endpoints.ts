@@ -29,6 +29,12 @@ export const endpoints: readonly Endpoint[] = [
     summary: '200 while a worker is healthy and the router does not drain.',
   },
   { method: 'GET', path: '/metrics', caller: 'clients', summary: 'Prometheus metrics.' },
+  {
+    method: 'GET',
+    path: '/engine_metrics',
+    caller: 'clients',
+    summary: 'Prometheus metrics of all engines, with the label worker_addr.',
+  },
   { method: 'GET', path: '/openapi.json', caller: 'clients', summary: 'This list as OpenAPI 3.1.' },
   {
     method: 'GET',

@@ -434,6 +434,9 @@ class RouterOptions(TypedDict, total=False):
     prometheus_host: str
     """Address of --prometheus-port. Default: 127.0.0.1."""
 
+    metrics_compat: Literal["off", "sglang", "vllm"]
+    """Also serve metrics with the names and labels of sglang-router (smg_…) or vllm-router (vllm_router_…), so that their dashboards and alerts go on working. The commands of these routers set it. Default: off."""
+
     request_id_headers: Sequence[str]
     """Headers that carry the request id, highest priority first; x-request-id is always one of them."""
 
