@@ -4,7 +4,7 @@ import { answerValues } from '../thread/read/answer-values.ts';
 import { readAnswer } from '../thread/read/read-answer.ts';
 import { dialectOf } from '../shared/read-request.ts';
 import { readChat } from '../thread/read/read-chat.ts';
-import { Caller } from './caller.ts';
+import { Caller, type CallerAnswer } from './caller.ts';
 import type { RecordedCall } from './recording.ts';
 
 export interface ReplayOptions {
@@ -74,7 +74,7 @@ export async function replay(
 async function ask(caller: Caller, call: RecordedCall): Promise<Replayed> {
   const startMs = performance.now();
   try {
-    const { status, body, isEventStream, firstByteMs } = await caller.post(call, askingForIds(call.path, call.body));
+    const { status, body, isEventStream, firstByteMs } = await askForIds(caller, call);
     const totalMs = performance.now() - startMs;
     const ttftMs = firstByteMs - startMs;
     if (status !== 200) {
@@ -96,11 +96,15 @@ const WISHES: Readonly<Record<string, readonly string[]>> = {
   '/v1/chat/completions': ['return_token_ids', 'return_output_ids_in_sglext'],
 };
 
-/** A request that asks for the ids of what is sampled, too: those of a recorded chat were told to its router, not to its client. */
-function askingForIds(path: string, body: Buffer): Buffer {
-  const wishes = WISHES[path];
-  if (wishes === undefined) return body;
-  return withMembers(body, Object.fromEntries(wishes.map((name) => [name, 'true']))) ?? body;
+/** Asks for the ids of what is sampled, too: those of a recorded chat were told to its router, not to its client. */
+async function askForIds(caller: Caller, call: RecordedCall): Promise<CallerAnswer> {
+  const wishes = WISHES[call.path] ?? [];
+  const asking = (names: readonly string[]): Promise<CallerAnswer> =>
+    caller.post(call, withMembers(call.body, Object.fromEntries(names.map((name) => [name, 'true']))) ?? call.body);
+  const answer = await asking(wishes);
+  // SGLang (0.5.23) refuses this one in streams of chats.
+  const isRefused = answer.status === 400 && answer.body.includes('return_token_ids is not supported with streaming');
+  return isRefused ? asking(wishes.filter((name) => name !== 'return_token_ids')) : answer;
 }
 
 /** The ids of each sample of an answer; none where the answer does not tell all of them. */
