@@ -43,6 +43,13 @@ export interface SimOptions {
   maxModelTokens: number;
   /** vLLM's `--max-logprobs`: alternatives per position that a request may ask for. */
   maxLogprobs: number;
+  /** Experts per layer; 0: the model has none. With experts the engine is as with `--enable-return-routed-experts`. */
+  experts: number;
+  /** Experts per token and layer. */
+  expertsPerToken: number;
+  /** Hidden layers, and how many of them (the first ones) have no experts. */
+  layers: number;
+  denseLayers: number;
   /** LoRA adapters can be loaded while it runs: VLLM_ALLOW_RUNTIME_LORA_UPDATING, SGLang's `--enable-lora`. */
   loraLoading: boolean;
 
@@ -94,6 +101,10 @@ export const simDefaults: SimOptions = {
   blockTokens: 16,
   maxModelTokens: 32_768,
   maxLogprobs: 20,
+  experts: 0,
+  expertsPerToken: 2,
+  layers: 4,
+  denseLayers: 1,
   loraLoading: true,
   meanOutputTokens: 256,
   retokenizationDrift: false,

@@ -74,6 +74,7 @@ function serverInfo(call: HttpCall): void {
     random_seed: options.seed,
     weight_version: core.weightVersion,
     enable_lora: options.loraLoading,
+    enable_return_routed_experts: options.experts > 0,
     incremental_streaming_output: options.incrementalStreamingOutput,
     disaggregation_mode: 'null',
     disaggregation_bootstrap_port: 8998,

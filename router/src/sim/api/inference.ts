@@ -5,6 +5,7 @@ import type { HttpCall } from './http-call.ts';
 import { readPromptLogprobs, vllmPromptLogprobs } from './prompt-scores.ts';
 import { Problem, SchemaProblem, readPrompts, readSampling, type Fields } from './read-request.ts';
 import { refuse, unknownModel } from './refusal.ts';
+import { routedExperts } from './routed-experts.ts';
 import { Sequence } from '../model/sequence.ts';
 import { StreamOut } from './stream-out.ts';
 import { WholeOut } from './whole-out.ts';
@@ -87,7 +88,7 @@ function choice({ core }: HttpCall, { topLogprobs }: InferenceRequest, { sequenc
     finish_reason: finish?.type ?? null,
     stop_reason: finish?.type === 'stop' ? finish.matched : null,
     token_ids: output.slice(from, to),
-    routed_experts: null,
+    routed_experts: finish === null ? null : routedExperts(core, sequence, 0),
     sampling_mask: null,
     weight_versions: finish === null ? null : sequence.spans,
     logprobs: topLogprobs === null ? null : { content },

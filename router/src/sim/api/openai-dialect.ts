@@ -22,6 +22,8 @@ export interface OpenAiRequest {
   promptLogprobs: number | null;
   tokensAsIds: boolean;
   returnTokenIds: boolean;
+  /** The first row of routed experts that the response has; null: it has none. */
+  expertsFrom: number | null;
   returnMetaInfo: boolean;
   /** SGLang: the ids of the prompt, in each choice. */
   returnPromptIds: boolean;

@@ -2,12 +2,14 @@
 
 import type { OpenAiRequest } from './openai-dialect.ts';
 import type { Sequence } from '../model/sequence.ts';
+import { promptViews } from './prompt-scores.ts';
 import { decode, piece, pieceBytes } from '../tokens/tokenizer.ts';
 
 interface Scored {
   id: number;
   token: string;
-  logprob: number;
+  /** null: of the first token of a prompt. */
+  logprob: number | null;
   top: { token: string; logprob: number }[];
 }
 
@@ -32,6 +34,17 @@ function score(request: OpenAiRequest, sequence: Sequence, from: number, to: num
   return scored;
 }
 
+/** The tokens of an echoed prompt. */
+function scorePrompt(request: OpenAiRequest, sequence: Sequence): Scored[] {
+  const { sampler } = request.core.scheduler;
+  return Array.from(promptViews(request.core, sequence, 0), ([id, view], i) => ({
+    id,
+    token: piece(id),
+    logprob: i === 0 ? null : sampler.logprob(view, id),
+    top: sampler.top(view, request.topLogprobs!).map((each) => ({ token: piece(each.id), logprob: each.logprob })),
+  }));
+}
+
 /** `hasOffsets` false: SGLang writes -1 for every text_offset. */
 export function completionLogprobs(
   request: OpenAiRequest,
@@ -41,7 +54,9 @@ export function completionLogprobs(
   hasOffsets: boolean,
 ): object | null {
   if (request.topLogprobs === null) return null;
-  const scored = score(request, sequence, from, to);
+  // SGLang returns logprobs of the prompt only with `logprobs` above 0.
+  const isEchoed = request.echo && from === 0 && (hasOffsets || request.topLogprobs > 0);
+  const scored: Scored[] = [...(isEchoed ? scorePrompt(request, sequence) : []), ...score(request, sequence, from, to)];
   let offset = decode(sequence.output.slice(0, from)).length;
   return {
     text_offset: scored.map(({ id }) => {
@@ -51,10 +66,14 @@ export function completionLogprobs(
     }),
     token_logprobs: scored.map(({ logprob }) => logprob),
     tokens: scored.map(({ token }) => token),
-    top_logprobs: scored.map(({ token, logprob, top }) => ({
-      [token]: logprob,
-      ...Object.fromEntries(top.map((alternative) => [alternative.token, alternative.logprob])),
-    })),
+    top_logprobs: scored.map(({ token, logprob, top }) =>
+      logprob === null
+        ? null
+        : {
+            [token]: logprob,
+            ...Object.fromEntries(top.map((alternative) => [alternative.token, alternative.logprob])),
+          },
+    ),
   };
 }
 

@@ -76,7 +76,9 @@ function read(call: HttpCall, body: Fields, isChat: boolean): OpenAiRequest | Pr
   }
 
   const isVllm = core.options.kind === 'vllm';
-  const promptLogprobs = isVllm && !isChat ? readPromptLogprobs(core, body, body.stream === true) : null;
+  const refusal = isVllm ? null : sglangRefusal(body, isChat);
+  if (refusal !== null) return refusal;
+  const promptLogprobs = isVllm ? readPromptLogprobs(core, body, body.stream === true) : null;
   if (promptLogprobs instanceof Problem) return promptLogprobs;
   const isAdapter = isVllm && typeof body.model === 'string' && body.model !== core.options.model;
   const adapter = isAdapter ? core.adapterSampler(body.model as string) : null;
@@ -119,6 +121,7 @@ function read(call: HttpCall, body: Fields, isChat: boolean): OpenAiRequest | Pr
     promptLogprobs,
     tokensAsIds: body.return_tokens_as_token_ids === true,
     returnTokenIds: body.return_token_ids === true,
+    expertsFrom: readExpertsFrom(body, isVllm),
     returnMetaInfo: body.return_meta_info === true,
     returnPromptIds: body.return_prompt_token_ids === true,
     extension: {
@@ -141,6 +144,22 @@ function readChatPrompt(body: Fields): { prompts: number[][] } | Problem {
     continueFinalMessage: body.continue_final_message === true,
   });
   return { prompts: [encode(text)] };
+}
+
+/** vLLM returns routed experts whenever it can, SGLang on request. */
+function readExpertsFrom(body: Fields, isVllm: boolean): number | null {
+  if (!isVllm && body.return_routed_experts !== true) return null;
+  const from = isVllm ? body.routed_experts_prompt_start : body.routed_experts_start_len;
+  return typeof from === 'number' ? from : 0;
+}
+
+/** What only SGLang (0.5.23) refuses. */
+function sglangRefusal(body: Fields, isChat: boolean): Problem | null {
+  if (body.top_k === 0) return new Problem('top_k must be -1 (disable) or at least 1, got 0.', 'top_k');
+  if (!isChat || body.stream !== true) return null;
+  const field = ['return_prompt_token_ids', 'return_token_ids', 'return_meta_info'].find((name) => body[name] === true);
+  if (field === undefined) return null;
+  return new Problem(`${field} is not supported with streaming on /v1/chat/completions. Please set stream=false.`);
 }
 
 function readTopLogprobs(body: Fields, isChat: boolean): number | null {

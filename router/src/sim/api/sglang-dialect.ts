@@ -1,5 +1,6 @@
 /** The OpenAI endpoints as SGLang 0.5.23 serves them. */
 
+import { routedExperts } from './routed-experts.ts';
 import { countTokens, type OpenAiDialect, type OpenAiRequest } from './openai-dialect.ts';
 import { chatLogprobs, completionLogprobs } from './openai-logprobs.ts';
 import type { Finish, Sequence } from '../model/sequence.ts';
@@ -36,7 +37,7 @@ export const sglangDialect: OpenAiDialect = {
       };
       return [{ ...top(request, 'text_completion'), choices: [choice], usage: null }];
     }
-    const event = (delta: object, logprobs: object | null, ended: Finish | null, ids: object = {}): object => ({
+    const event = (delta: object, logprobs: object | null, ended: Finish | null): object => ({
       ...top(request, 'chat.completion.chunk'),
       choices: [
         {
@@ -45,21 +46,14 @@ export const sglangDialect: OpenAiDialect = {
           logprobs,
           finish_reason: ended?.type ?? null,
           matched_stop: matchedStop(ended),
-          ...ids,
         },
       ],
       ...(request.continuousUsage && ended === null && !('role' in delta) ? { usage: usageSoFar(sequence, to) } : {}),
     });
     const events: object[] = [];
-    if (isFirst) {
-      const ids = request.returnTokenIds ? { prompt_token_ids: sequence.prompt } : {};
-      events.push(event({ role: 'assistant', content: '' }, null, null, ids));
-    }
+    if (isFirst) events.push(event({ role: 'assistant', content: '' }, null, null));
     // Tokens without text make no event, and their ids and logprobs are lost.
-    if (text !== '') {
-      const ids = request.returnTokenIds ? { response_token_ids: sequence.output.slice(from, to) } : {};
-      events.push(event({ content: text }, chatLogprobs(request, sequence, from, to), null, ids));
-    }
+    if (text !== '') events.push(event({ content: text }, chatLogprobs(request, sequence, from, to), null));
     // Unlike vLLM it sends the finish reason in a separate event.
     if (finish) events.push(event({}, null, finish));
     return events;
@@ -75,11 +69,20 @@ export const sglangDialect: OpenAiDialect = {
   },
 };
 
-/** The requested ids; nothing if none were requested. */
-function extension({ extension: { inputIds, outputIds }, sequences }: OpenAiRequest): { sglext?: object } {
-  if (!inputIds && !outputIds) return {};
+/** The requested ids and routed experts; nothing if none were requested. Experts are those of the first choice. */
+function extension(request: OpenAiRequest): { sglext?: object } {
+  const {
+    extension: { inputIds, outputIds },
+    sequences,
+    expertsFrom,
+    returnMetaInfo,
+  } = request;
+  const experts =
+    expertsFrom === null || returnMetaInfo ? null : routedExperts(request.core, sequences[0]!, expertsFrom);
+  if (!inputIds && !outputIds && experts === null) return {};
   return {
     sglext: {
+      ...(experts === null ? {} : { routed_experts: experts }),
       ...(inputIds ? { input_ids: sequences[0]!.prompt } : {}),
       ...(outputIds ? { output_ids: sequences.map(({ output }) => output) } : {}),
     },
@@ -119,6 +122,7 @@ function completionChoice(request: OpenAiRequest, sequence: Sequence, index: num
 
 function chatChoice(request: OpenAiRequest, sequence: Sequence, index: number): object {
   const show = { logprobs: true, startLen: -1, top: request.topLogprobs ?? 0, text: true };
+  const experts = request.expertsFrom === null ? null : routedExperts(request.core, sequence, request.expertsFrom);
   return {
     index,
     message: {
@@ -131,6 +135,13 @@ function chatChoice(request: OpenAiRequest, sequence: Sequence, index: number): 
     matched_stop: matchedStop(sequence.finish),
     ...(request.returnTokenIds || request.returnPromptIds ? { prompt_token_ids: sequence.prompt } : {}),
     ...(request.returnTokenIds ? { response_token_ids: sequence.output } : {}),
-    ...(request.returnMetaInfo ? { meta_info: metaInfo(request.core, sequence, show) } : {}),
+    ...(request.returnMetaInfo
+      ? {
+          meta_info: {
+            ...metaInfo(request.core, sequence, show),
+            ...(experts === null ? {} : { routed_experts: experts }),
+          },
+        }
+      : {}),
   };
 }

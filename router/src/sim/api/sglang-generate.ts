@@ -11,6 +11,7 @@ import {
   type SamplingRequest,
 } from './read-request.ts';
 import { refuse } from './refusal.ts';
+import { routedExperts } from './routed-experts.ts';
 import { Sequence } from '../model/sequence.ts';
 import { metaInfo, type MetaInfoOptions } from './sglang-meta.ts';
 import { StreamOut } from './stream-out.ts';
@@ -27,10 +28,14 @@ export function generate(call: HttpCall): void {
   const { sequences, isList, show } = request;
   const job = { id: request.id, sequences };
   call.tie(job);
+  const isWanted = body.return_routed_experts === true && core.options.experts > 0;
+  const firstRow = typeof body.routed_experts_start_len === 'number' ? body.routed_experts_start_len : 0;
+  const experts = (sequence: Sequence): object =>
+    isWanted && sequence.finish !== null ? { routed_experts: routedExperts(core, sequence, firstRow) } : {};
   const answerOf = (sequence: Sequence, from: number, textStart: number): object => ({
     text: sequence.text().slice(textStart),
     output_ids: sequence.output.slice(from),
-    meta_info: metaInfo(core, sequence, show, from),
+    meta_info: { ...metaInfo(core, sequence, show, from), ...experts(sequence) },
   });
 
   if (body.stream === true) {

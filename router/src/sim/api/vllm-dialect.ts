@@ -1,5 +1,6 @@
 /** The OpenAI endpoints as vLLM 0.32 serves them. */
 
+import { routedExperts } from './routed-experts.ts';
 import { countTokens, type OpenAiDialect, type OpenAiRequest } from './openai-dialect.ts';
 import { chatLogprobs, completionLogprobs } from './openai-logprobs.ts';
 import { vllmPromptLogprobs } from './prompt-scores.ts';
@@ -28,7 +29,7 @@ export const vllmDialect: OpenAiDialect = {
       },
       ...(request.isChat
         ? {
-            prompt_logprobs: null,
+            prompt_logprobs: vllmPromptLogprobs(request.core, request.sequences[0]!, request.promptLogprobs),
             prompt_token_ids: request.returnTokenIds ? request.sequences[0]!.prompt : null,
             prompt_text: null,
           }
@@ -45,7 +46,7 @@ export const vllmDialect: OpenAiDialect = {
     if (!request.isChat) {
       const choice = {
         index,
-        text: isFirst && request.echo ? decode(sequence.prompt, false) + text : text,
+        text: isFirst ? echoed(request, sequence) + text : text,
         logprobs: completionLogprobs(request, sequence, from, to, true),
         finish_reason: finish?.type ?? null,
         stop_reason: stopReason(finish),
@@ -102,17 +103,21 @@ function stopReason(finish: Finish | null): string | number | null {
   return finish?.type === 'stop' && finish.matched !== endOfTurn ? finish.matched : null;
 }
 
+/** With ids in the response the prompt is not in the text (0.33). */
+const echoed = ({ echo, returnTokenIds }: OpenAiRequest, { prompt }: Sequence): string =>
+  echo && !returnTokenIds ? decode(prompt, false) : '';
+
 function completionChoice(request: OpenAiRequest, sequence: Sequence, index: number): object {
   return {
     index,
-    text: request.echo ? decode(sequence.prompt, false) + sequence.text() : sequence.text(),
+    text: echoed(request, sequence) + sequence.text(),
     logprobs: completionLogprobs(request, sequence, 0, sequence.output.length, true),
     finish_reason: sequence.finish?.type ?? null,
     stop_reason: stopReason(sequence.finish),
     token_ids: request.returnTokenIds ? sequence.output : null,
     prompt_logprobs: vllmPromptLogprobs(request.core, sequence, request.promptLogprobs),
     prompt_token_ids: request.returnTokenIds ? sequence.prompt : null,
-    routed_experts: null,
+    routed_experts: routedExperts(request.core, sequence, request.expertsFrom ?? 0),
   };
 }
 
@@ -132,6 +137,6 @@ function chatChoice(request: OpenAiRequest, sequence: Sequence, index: number): 
     finish_reason: sequence.finish?.type ?? null,
     stop_reason: stopReason(sequence.finish),
     token_ids: request.returnTokenIds ? sequence.output : null,
-    routed_experts: null,
+    routed_experts: routedExperts(request.core, sequence, request.expertsFrom ?? 0),
   };
 }
