@@ -19,6 +19,7 @@ const entries = [
   'sim/process',
   'forward/bodies-in-thread',
   'tinker/samples-in-thread',
+  'rollout-fields/answers-in-thread',
   'recorder/thread/recorder-in-thread',
 ];
 

@@ -1,4 +1,5 @@
 import type { Plugin } from '../plugin.ts';
+import type { BuiltIns } from '../plugins/definition.ts';
 import { startPlugins } from '../plugins/start.ts';
 import { recorderPlugins } from '../recorder/plugins.ts';
 import { startRecorder } from '../recorder/tap/recorder.ts';
@@ -24,11 +25,13 @@ export async function startExtensions(
   const tinkerParts = { live, fleet, dispatch, log, policyFor, models: () => watch.models, state };
   const tinker = config.tinker ? (await import('../tinker/tinker.ts')).startTinker(tinkerParts) : null;
   const given = [...plugins, ...(swaps?.plugins ?? []), ...(tinker?.plugins ?? []), ...(recorder?.plugins ?? [])];
-  const builtIns = recorderPlugins(recorder);
+  const builtIns: BuiltIns = {
+    ...recorderPlugins(recorder),
+    'rollout-fields': async () => (await import('../rollout-fields/index.ts')).rolloutFields,
+  };
   const loaded = await startPlugins(given, { live, fleet, dispatch, meters, log, builtIns });
   closers.add(() => loaded.close());
-  // The names of deployments come on all paths.
-  const scope = swaps !== null && config.fireworksNames === 'inference' ? 'all' : config.fireworksNames;
+  const { fireworksNames: scope } = config;
   const fireworks =
     scope === 'off'
       ? []

@@ -113,6 +113,12 @@ export const errorTable = {
     meaning: 'Prefill/decode pairs do not support this request.',
     advice: 'See the guide on prefill/decode pairs; use regular engines for such requests.',
   },
+  not_returned_by_engine: {
+    status: 501,
+    isRetryable: false,
+    meaning: 'The engine does not return what a field of the request asks for.',
+    advice: "See the message: it names the engine's flag or release, or another way to ask.",
+  },
   upstream_bad_answer: {
     status: 502,
     isRetryable: true,

@@ -31,6 +31,11 @@ export class PluginChain {
     return this.#plugins.some((plugin) => plugin[phase] !== undefined);
   }
 
+  /** The chain when a plugin finds that it has no part in the exchange, in its `classify`. */
+  without(name: string): PluginChain {
+    return new PluginChain(this.#plugins.filter((plugin) => plugin.name !== name));
+  }
+
   /** Calls a phase of each plugin that has it, for phases that return nothing. */
   tell<Name extends PhaseName>(phase: Name, ...args: Parameters<NonNullable<Plugin[Name]>>): void {
     for (const plugin of this.#plugins) (plugin[phase] as ((...all: unknown[]) => void) | undefined)?.(...args);

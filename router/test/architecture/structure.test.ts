@@ -25,6 +25,7 @@ const order = [
   'plugins',
   'recorder',
   'swap',
+  'rollout-fields',
   'tinker',
   'admin',
   'launch',

@@ -1,0 +1,30 @@
+import type { AnswerPlan } from './choice.ts';
+import { chunkedAnswer } from './chunked-answer.ts';
+import { type FieldProblem, type RolloutFields, readFields } from './fields.ts';
+import { NotReturned } from './routing-rows.ts';
+import { type PerfMetrics, wholeAnswer } from './whole-answer.ts';
+
+/** A changed response. `bytes` null: it is none that can be changed. `problem` '': there is none. */
+export interface Changed {
+  readonly bytes: Buffer | null;
+  readonly problem: string;
+}
+
+/** What is done on another thread where it is large. */
+export const answerCalls = {
+  fields: (body: Buffer, isChat: boolean, isRollout: boolean): RolloutFields | FieldProblem | null =>
+    readFields(body, isChat, isRollout),
+  whole: (body: Buffer, plan: AnswerPlan, perf: PerfMetrics | null): Changed =>
+    attempted(() => wholeAnswer(body, plan, perf)),
+  chunked: (body: Buffer, plan: AnswerPlan, perf: PerfMetrics | null): Changed =>
+    attempted(() => chunkedAnswer(body, plan, perf)),
+} as const;
+
+function attempted(change: () => Buffer | null): Changed {
+  try {
+    return { bytes: change(), problem: '' };
+  } catch (error) {
+    if (error instanceof NotReturned) return { bytes: null, problem: error.message };
+    throw error;
+  }
+}
