@@ -12,6 +12,7 @@ import { policyNames } from '../router/src/config/options/policy-names.ts';
 import { controls } from '../router/src/engines/controls.ts';
 import { errorTable } from '../router/src/kit/errors.ts';
 import { metrics } from '../router/src/observe/metrics.ts';
+import { peerMetrics } from '../router/src/observe/metrics/peers.ts';
 import { phases } from '../router/src/phases/table.ts';
 import { chatMetrics } from '../router/src/recorder/tap/chat-sessions/metrics.ts';
 import { treeCounters, treeFailures, treeGauges } from '../router/src/recorder/tap/radix-tree/metrics.ts';
@@ -95,6 +96,9 @@ function metricsPage(): string {
     ...ofPlugin('radix-tree', 'counter', [...Object.values(treeCounters), treeFailures]),
     ...ofPlugin('chat-sessions', 'counter', Object.values(chatMetrics)),
   ];
+  const peerRows = Object.entries(peerMetrics).flatMap(([peer, table]) =>
+    table.map(({ name, type, help }) => [`\`${name}\``, type, peer, help]),
+  );
   return `# Metrics
 
 Generated from \`router/src/observe/metrics/\`. \`GET /metrics\` returns them as Prometheus text on the main port and on
@@ -105,6 +109,13 @@ ${table(['metric', 'type', 'meaning'], rows)}
 ## Metrics of built-in plugins
 
 ${table(['metric', 'type', 'plugin', 'meaning'], pluginRows)}
+
+## Names of other routers
+
+With \`--metrics-compat sglang\` or \`vllm\`, which the commands of these routers set, the same page also has the metrics of sglang-router 0.3.2
+or vllm-router 0.1.17 under their names and labels. Paths other than those of generation share the label value \`other\`.
+
+${table(['metric', 'type', '--metrics-compat', 'meaning'], peerRows)}
 `;
 }
 

@@ -228,6 +228,8 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   attempts = 0;
   /** Status of the answer, 0 before there is one. */
   status = 0;
+  /** The engine's response is an event stream. */
+  isStream = false;
   /** The answer's head is on its way to whoever asked: nothing can be tried again, no other answer given. */
   isAnswerOut = false;
   /** When the first byte of the answer went out (monotonic ms), 0 before. */

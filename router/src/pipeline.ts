@@ -107,6 +107,7 @@ export class Pipeline implements ResultListener<Exchange> {
 
   began(x: Exchange, head: ResponseHead): void {
     x.status = head.status;
+    x.isStream = head.isEventStream;
     x.firstByteMs = performance.now();
   }
 

@@ -2,6 +2,7 @@ import { Hono } from 'hono';
 import type { MetricsText } from '../observe/metrics-server.ts';
 import { pathTest } from '../plugins/path-test.ts';
 import { openApi } from './endpoints.ts';
+import { addEngineMetrics } from './engine-metrics.ts';
 import { addWaitIdle } from './wait-idle.ts';
 import { type OverviewContext, addOverviewRoutes } from './overview.ts';
 import { type PolicyControl, addPolicyRoutes } from './policies.ts';
@@ -27,6 +28,7 @@ export function createAdminApp(context: AdminContext): Hono {
     const { contentType, text } = await context.metricsText();
     return c.body(text, 200, { 'content-type': contentType });
   });
+  addEngineMetrics(app, context);
   app.get('/openapi.json', (c) => c.json(openApi()));
   addUrlRoutes(app, context);
   addRestRoutes(app, context);

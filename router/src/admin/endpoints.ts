@@ -29,6 +29,12 @@ export const endpoints: readonly Endpoint[] = [
     summary: '200 while a worker is healthy and the router does not drain.',
   },
   { method: 'GET', path: '/metrics', caller: 'clients', summary: 'Prometheus metrics.' },
+  {
+    method: 'GET',
+    path: '/engine_metrics',
+    caller: 'clients',
+    summary: 'Prometheus metrics of all engines, with the label worker_addr.',
+  },
   { method: 'GET', path: '/openapi.json', caller: 'clients', summary: 'This list as OpenAPI 3.1.' },
   {
     method: 'GET',
@@ -150,6 +156,20 @@ export const endpoints: readonly Endpoint[] = [
     summary: 'Undoes the running swap, and drops the queued one.',
     needs: swaps,
   },
+  ...(
+    [
+      ['POST', '/hot_load/v1/models/hot_load', 'Hot load: signals a snapshot.'],
+      ['GET', '/hot_load/v1/models/hot_load', 'Hot load: the state of each engine, least ready first.'],
+      ['POST', '/hot_load/v1/models/hot_load/hint', 'Hot load: accepted, without effect.'],
+      ['GET', '/v1/accounts', 'Hot load: the account of the deployments.'],
+      ['GET', '/v1/accounts/{account}', 'Hot load: an account.'],
+      ['GET', '/v1/accounts/{account}/deployments', 'Hot load: the deployments.'],
+      ['POST', '/v1/accounts/{account}/deployments', 'Hot load: refused; deployments are configured.'],
+      ['GET', '/v1/accounts/{account}/deployments/{deployment}', 'Hot load: a deployment.'],
+      ['PATCH', '/v1/accounts/{account}/deployments/{deployment}', 'Hot load: changes its transition and trainer.'],
+      ['DELETE', '/v1/accounts/{account}/deployments/{deployment}/ledger', 'Hot load: forgets the snapshots.'],
+    ] as const
+  ).map(([method, path, summary]): Endpoint => ({ method, path, caller: 'admins', summary, needs: swaps })),
   ...(
     [
       ['GET', 'healthz', 'Whether the server is up.'],

@@ -73,7 +73,7 @@ export class Authorizer {
   #areaOf(x: Exchange): Area {
     const { path, head } = x;
     if (openPaths.has(path)) return 'open';
-    if (path === '/metrics') return 'metrics';
+    if (path === '/metrics' || path === '/engine_metrics') return 'metrics';
     if (path === '/openapi.json') return 'data';
     // A plugin may take POST there from clients; the list shows the sessions of all of them.
     if (path === '/sessions' && head.method !== 'POST') return 'admin';

@@ -31,7 +31,8 @@ export async function startExtensions(
   };
   const loaded = await startPlugins(given, { live, fleet, dispatch, meters, log, builtIns });
   closers.add(() => loaded.close());
-  const { fireworksNames: scope } = config;
+  // The names of deployments come on all paths.
+  const scope = swaps !== null && config.fireworksNames === 'inference' ? 'all' : config.fireworksNames;
   const fireworks =
     scope === 'off'
       ? []

@@ -1,22 +1,36 @@
 import { createAdminApp } from '../admin/app.ts';
 import { modelList } from '../admin/model-list.ts';
 import { ownEndpoints } from '../admin/own-endpoints.ts';
+import type { Exchange } from '../exchange.ts';
 import type { Discovery } from '../fleet/discover/kubernetes.ts';
+import type { Fleet } from '../fleet/fleet.ts';
+import type { FleetModels } from '../fleet/fleet-models.ts';
 import { createRegistry, metricsPage } from '../observe/metrics.ts';
+import { PeerMeters } from '../observe/peer-meters.ts';
 import type { Base } from './base.ts';
 import type { Choice, Engines } from './choice.ts';
 import type { Extensions } from './extensions.ts';
 
 export type Own = ReturnType<typeof makeOwn>;
 
+/** The name of a request's model for metrics: one that is served, since clients may write any. */
+const modelLabel =
+  (fleet: Fleet, models: FleetModels) =>
+  (x: Exchange): string => {
+    if (models.areSeveral) return models.isServed(x.model) ? x.model : 'default';
+    return fleet.workers[0]?.models?.keys().next().value ?? 'default';
+  };
+
 /** What the router answers itself: its endpoints and metrics. */
 export function makeOwn(base: Base, { fleet }: Engines, choice: Choice, { recorder, tinker, loaded }: Extensions) {
   const { config, live, logging, meters, loopLag, ports, retryBudget, inFlight } = base;
-  const { homes, holdQueue, admission, full, watch, choosing } = choice;
+  const { homes, holdQueue, admission, full, watch, choosing, table } = choice;
   const { breakers, stalls, models } = watch;
   /** Set when discovery starts, after the ports are open. */
   const found: { discovery: Discovery | null } = { discovery: null };
-  const registry = createRegistry({
+  const peers =
+    config.metricsCompat === 'off' ? null : new PeerMeters((x) => table.nameFor(x), modelLabel(fleet, models));
+  const sources = {
     meters,
     fleet,
     homes,
@@ -34,7 +48,9 @@ export function makeOwn(base: Base, { fleet }: Engines, choice: Choice, { record
     discovery: () => found.discovery,
     trajectories: () => recorder?.state ?? null,
     tinker: () => tinker?.counts() ?? null,
-  });
+    peers,
+  };
+  const registry = createRegistry(sources, config.metricsCompat === 'off' ? null : config.metricsCompat);
   const metricsText = async () => ({
     contentType: registry.contentType,
     text: (await metricsPage(registry)) + (await loaded.metricsText()),
@@ -54,5 +70,5 @@ export function makeOwn(base: Base, { fleet }: Engines, choice: Choice, { record
     record: recorder,
   });
   loaded.endpoints.addTo(app);
-  return { found, metricsText, endpoints: ownEndpoints(app, loaded.endpoints.maxBytes, modelList(models)) };
+  return { found, peers, metricsText, endpoints: ownEndpoints(app, loaded.endpoints.maxBytes, modelList(models)) };
 }

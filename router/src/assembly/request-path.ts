@@ -27,7 +27,7 @@ export function makeRequestPath(
   { access, fleet }: Engines,
   { table, watch, chooser, admission, holdQueue, noWorkers, bodyThread }: Choice,
   { recorder, loaded, fireworks }: Extensions,
-  { endpoints }: Own,
+  { endpoints, peers }: Own,
 ) {
   const { breakers, health, models, pauses } = watch;
   const paths = new ControlPaths(config);
@@ -80,7 +80,14 @@ export function makeRequestPath(
     noAvailableWorkers: noWorkers,
     failover,
     makeForwarder: (listener, notes) => new Forwarder({ clock, options, retries: failover, pairs }, listener, notes),
-    observers: [meters, ...requestLogs.observers, ...sessionEnds, healthFeedback(breakers, health), fanOut],
+    observers: [
+      meters,
+      ...(peers === null ? [] : [peers]),
+      ...requestLogs.observers,
+      ...sessionEnds,
+      healthFeedback(breakers, health),
+      fanOut,
+    ],
     get requestTimeoutMs() {
       return live.current.requestTimeoutSecs * 1000;
     },

@@ -91,6 +91,6 @@ const nextId = (path: string): string => (idPrefixes[path] ?? 'req-') + idSeed +
 
 export function dialectOf(path: string): Dialect {
   if (path === '/v1/messages' || path.startsWith('/v1/messages/')) return 'anthropic';
-  if (path.startsWith('/v1/') || path.startsWith('/inference/')) return 'openai';
+  if (path.startsWith('/v1/') || path.startsWith('/inference/') || path.startsWith('/hot_load/')) return 'openai';
   return path === '/generate' || path === '/encode' || path === '/classify' ? 'sglang' : 'plain';
 }

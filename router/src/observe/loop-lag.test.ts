@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LoopLag } from './loop-lag.ts';
-import { SECONDS_BUCKETS } from './meters.ts';
 
 const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
 
 test('a block of the event loop is seen, as long as it was', async () => {
   const lag = new LoopLag();
   const countAbove = (seconds: number): number =>
-    lag.histogram.counts.slice(SECONDS_BUCKETS.indexOf(seconds) + 1).reduce((sum, count) => sum + count, 0);
+    lag.histogram.counts.slice(lag.histogram.bounds.indexOf(seconds) + 1).reduce((sum, count) => sum + count, 0);
   while (lag.histogram.count === 0) await turn();
   const before = countAbove(0.1);
   const startMs = performance.now();

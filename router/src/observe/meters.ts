@@ -3,19 +3,25 @@ import type { Worker } from '../fleet/worker.ts';
 import type { Observer } from './observer.ts';
 
 /** Upper bounds of the duration buckets, in seconds: from a cache hit to a rollout of hours. */
-export const SECONDS_BUCKETS = [
+const SECONDS_BUCKETS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1200, 3600, 14_400,
 ];
 
 /** Durations by bucket, in flat arrays: one addition per observation. */
 export class Histogram {
-  readonly counts = new Float64Array(SECONDS_BUCKETS.length + 1);
+  readonly bounds: readonly number[];
+  readonly counts: Float64Array;
   sumSecs = 0;
   count = 0;
 
+  constructor(bounds: readonly number[] = SECONDS_BUCKETS) {
+    this.bounds = bounds;
+    this.counts = new Float64Array(bounds.length + 1);
+  }
+
   observe(seconds: number): void {
     let bucket = 0;
-    while (bucket < SECONDS_BUCKETS.length && seconds > SECONDS_BUCKETS[bucket]!) bucket++;
+    while (bucket < this.bounds.length && seconds > this.bounds[bucket]!) bucket++;
     this.counts[bucket]!++;
     this.sumSecs += seconds;
     this.count++;

@@ -5,6 +5,7 @@ import { processMetrics } from './metrics/process.ts';
 import { requestMetrics } from './metrics/requests.ts';
 import { sessionMetrics } from './metrics/sessions.ts';
 import { openFiles } from './open-files.ts';
+import { type MetricsPeer, peerMetrics } from './metrics/peers.ts';
 import type { MetricSources, MetricSpec } from './metrics/spec.ts';
 import { tinkerMetrics } from './metrics/tinker.ts';
 import { trajectoryMetrics } from './metrics/trajectories.ts';
@@ -18,10 +19,14 @@ export const metrics: readonly MetricSpec[] = [
   ...tinkerMetrics,
 ];
 
-/** Registers the metrics with prom-client: anything with `get()` is a metric there. */
-export function createRegistry(sources: MetricSources): Registry {
+/**
+ * Registers the metrics with prom-client: anything with `get()` is a metric there.
+ *
+ * @param peer whose names are served, too; null: nobody's
+ */
+export function createRegistry(sources: MetricSources, peer: MetricsPeer | null): Registry {
   const registry = new Registry();
-  for (const { name, type, help, read } of metrics) {
+  for (const { name, type, help, read } of peer === null ? metrics : [...metrics, ...peerMetrics[peer]]) {
     const metric = {
       name,
       type,
@@ -39,7 +44,7 @@ export function createRegistry(sources: MetricSources): Registry {
 export async function metricsPage(registry: Registry): Promise<string> {
   await openFiles.look();
   const parts: string[] = [];
-  for (const { name } of metrics) {
+  for (const { name } of registry.getMetricsAsArray()) {
     parts.push(await registry.getSingleMetricAsString(name));
     await nextTurn();
   }

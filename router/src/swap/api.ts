@@ -40,8 +40,8 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList): void {
     };
     const error = deployments.signal(deployment, signal);
     if (error !== null) return refused(c, error);
-    const isQueued = deployments.setOf(deployment).waiting === identity;
-    return c.json({ identity, state: isQueued ? 'queued' : 'started' }, 202);
+    const { running, waiting } = deployments.setOf(deployment);
+    return c.json({ identity, state: waiting === identity ? 'queued' : running === null ? 'done' : 'started' }, 202);
   });
 
   app.get('/swap', (c) => c.json({ deployments: deployments.all.map((each) => shown(deployments, each)) }));

@@ -1,5 +1,8 @@
-/** Sessions whose namespace is kept, for each engine: the least recently used ones are forgotten and count as new. */
-const MAX_PINS = 65_536;
+/**
+ * Sessions whose namespace is kept, for each engine: at least so many, and at most twice as many. Of the others those that were not used
+ * for longest are forgotten and count as new.
+ */
+const KEPT = 32_768;
 
 /** How a swap left the namespaces of prompt caches. */
 export interface NamespaceStep {
@@ -14,13 +17,17 @@ export interface NamespaceStep {
 /** The namespaces of one engine's prompt cache: one for new sessions, and those in which older sessions go on. */
 export class Namespaces {
   #step: NamespaceStep = { seq: 0, namespace: '', resetAllSeq: 0 };
-  /** By session, least recently used first. */
-  readonly #pins = new Map<string, string>();
+  /** By session: those used lately, and those used before these. */
+  #pins = new Map<string, string>();
+  #olderPins = new Map<string, string>();
 
   /** The engine has loaded the weights of this swap. */
   apply(step: NamespaceStep): void {
     // The engine may have missed the swap that reset all sessions.
-    if (step.resetAllSeq > this.#step.seq) this.#pins.clear();
+    if (step.resetAllSeq > this.#step.seq) {
+      this.#pins.clear();
+      this.#olderPins.clear();
+    }
     this.#step = step;
   }
 
@@ -28,10 +35,12 @@ export class Namespaces {
   of(session: string): string {
     const { namespace } = this.#step;
     if (session === '') return namespace;
-    const pinned = this.#pins.get(session) ?? namespace;
-    this.#pins.delete(session);
+    const pinned = this.#pins.get(session) ?? this.#olderPins.get(session) ?? namespace;
     this.#pins.set(session, pinned);
-    if (this.#pins.size > MAX_PINS) this.#pins.delete(this.#pins.keys().next().value!);
+    if (this.#pins.size >= KEPT) {
+      this.#olderPins = this.#pins;
+      this.#pins = new Map();
+    }
     return pinned;
   }
 }

@@ -12,6 +12,8 @@ import { DeploymentList } from './deployment-list.ts';
 import type { Deployments } from './deployments.ts';
 import { EngineTable } from './engine-table.ts';
 import { Gate } from './gate.ts';
+import { ControlPlane } from './hot-load/control-plane.ts';
+import { HotLoadRoutes } from './hot-load/routes.ts';
 import type { Snapshots } from './snapshots.ts';
 
 export interface SwapParts {
@@ -36,6 +38,9 @@ export function startSwaps({ live, fleet, labels, watch, holdQueue, state, log }
   const gate = new Gate(holdQueue);
   const engines = new EngineTable({ live, fleet, labels, watch, gate, state, log }, configured(live));
   const deployments = new DeploymentList(engines, configured(live));
+  const controlPlane = new ControlPlane(deployments);
+  const { swapDeltaHook: deltaHook } = live.current;
+  const hotLoad = new HotLoadRoutes({ deployments, controlPlane, deltaHook, log });
   return {
     gate,
     snapshots: engines,
@@ -44,8 +49,15 @@ export function startSwaps({ live, fleet, labels, watch, holdQueue, state, log }
       {
         name: 'swap',
         appliesTo: () => false,
-        routes: ({ forAdmins }) => addSwapRoutes(forAdmins, deployments),
-        close: () => engines.close(),
+        routes({ forAdmins }) {
+          addSwapRoutes(forAdmins, deployments);
+          hotLoad.addTo(forAdmins);
+          controlPlane.addTo(forAdmins);
+        },
+        close() {
+          hotLoad.close();
+          engines.close();
+        },
       },
     ],
   };

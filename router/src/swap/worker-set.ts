@@ -63,6 +63,7 @@ export class WorkerSet {
     // Clients repeat a signal whose answer they did not get.
     const isRunning = running !== null && !running.isUndone && running.entry.identity === order.identity;
     if (isRunning && this.#waiting === null) return null;
+    if (running === null && this.#isAt(order.identity)) return null;
     if (running === null) void this.#run(order);
     else {
       if (this.#waiting !== null)
@@ -79,19 +80,36 @@ export class WorkerSet {
     if (running === null || running.isUndone) return;
     running.isUndone = true;
     const before = this.ledger.before(running.entry)?.identity ?? this.options.baseIdentity;
+    // Before the queue: what the swaps of the engines do now may end the whole swap.
+    this.#waiting = { identity: before, reset: 'all', transition: running.entry.transition, mover: 'router' };
     for (const { swap } of this.engines.values())
       if (swap?.order.target.identity === running.entry.identity) swap.undo();
-    this.#waiting = { identity: before, reset: 'all', transition: running.entry.transition, mover: 'router' };
+  }
+
+  /** Whether there is nothing to do. */
+  #isAt(identity: string): boolean {
+    const engines = [...this.engines.values()];
+    return (
+      engines.length > 0 &&
+      (this.ledger.current?.identity ?? this.options.baseIdentity) === identity &&
+      engines.every((each) => isAt(each, identity))
+    );
+  }
+
+  /** Whether an engine has loaded the snapshot since the ledger began. */
+  hasHad(identity: string): boolean {
+    return this.ledger.find(identity)?.hasLoaded === true;
   }
 
   /** Where an engine of the set finds these weights. */
   snapshot(identity: string, engine: SwapEngine): LoadableSnapshot {
     const entry = this.ledger.find(identity);
-    const path = entry === null ? this.#pathOf(identity) : entry.path;
+    const path = entry === null ? this.pathOf(identity) : entry.path;
     return { identity, path: path === '' ? engine.bootPath : path };
   }
 
-  #pathOf(identity: string): string {
+  /** Where engines find a snapshot; '' for the weights that they were started with. */
+  pathOf(identity: string): string {
     const { baseIdentity, snapshots } = this.options;
     return identity === baseIdentity ? '' : snapshots.replaceAll('{identity}', identity);
   }
@@ -99,14 +117,18 @@ export class WorkerSet {
   async #run(order: Order): Promise<void> {
     const { log } = this.#parts;
     const { identity, transition, reset, mover } = order;
-    const path = mover === 'trainer' ? null : (order.path ?? this.#pathOf(identity));
+    const path = mover === 'trainer' ? null : (order.path ?? this.pathOf(identity));
     const entry = this.ledger.add({ identity, path, transition, reset, mover }, Date.now());
     const running: Running = { entry, isUndone: false };
     this.#running = running;
     log.info({ snapshot: identity, transition, reset, engines: this.engines.size }, 'weight swap started');
     // The intention must outlive the router before an engine is paused.
     await this.#parts.flush();
-    const engines = [...this.engines.values()].filter((engine) => !isAt(engine, identity));
+    const engines: SwapEngine[] = [];
+    for (const engine of this.engines.values()) {
+      if (isAt(engine, identity)) engine.error = null;
+      else engines.push(engine);
+    }
     const lanes = this.#parts.concurrency() || engines.length;
     const next = engines.values();
     const lane = async (): Promise<void> => {
@@ -162,7 +184,7 @@ export class WorkerSet {
 }
 
 const isAt = (engine: SwapEngine, identity: string): boolean =>
-  engine.snapshot === identity && engine.phase === 'serving' && engine.error === null;
+  engine.snapshot === identity && engine.phase === 'serving';
 
 /** How long each stage took, in ms. */
 function phasesOf({ beganMs }: SwapState): Record<string, number> {

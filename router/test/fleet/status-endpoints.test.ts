@@ -118,3 +118,21 @@ test('requests for the router\u2019s own endpoints are no exchanges in the metri
     match(text, new RegExp(`^turnout_requests_total\\{outcome="${outcome}"\\} 0$`, 'm'));
   }
 });
+
+test('/engine_metrics: metrics of all engines that answer on one page, with their URLs; 503 if none does', async (t) => {
+  const engines = await Promise.all([startEngine(t), startEngine(t), startEngine(t)]);
+  for (const [i, engine] of engines.entries()) {
+    engine.control = (path) =>
+      path === '/metrics' && i < 2 ? answer(200, `# TYPE vllm:x gauge\nvllm:x ${i}\n`) : answer(404, '');
+  }
+  const [a, b, silent] = engines.map(({ url }) => url);
+  const router = await startTestRouter(t, { workerUrls: [a!, b!, silent!] });
+  const { status, text, get } = await send(t, router.url, request('GET', '/engine_metrics'));
+  equal(status, 200);
+  match(get('content-type')!, /^text\/plain; version=0\.0\.4/);
+  equal(text, `# TYPE vllm:x gauge\nvllm:x{worker_addr="${a}"} 0\nvllm:x{worker_addr="${b}"} 1\n`);
+  const without = await startTestRouter(t, { workerUrls: [silent!] });
+  const none = await send(t, without.url, request('GET', '/engine_metrics'));
+  equal(none.status, 503);
+  match(none.text, /^No engine answers GET \/metrics: SGLang needs --enable-metrics/);
+});

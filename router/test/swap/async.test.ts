@@ -5,7 +5,7 @@ import { post } from '../harness/fleet.ts';
 import { startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { until } from '../harness/within.ts';
 
-const long = { prompt: 'go on', max_tokens: 600, ignore_eos: true, stream: true };
+const long = { prompt: 'go on', max_tokens: 1_000, ignore_eos: true, stream: true };
 const short = { prompt: 'go on', max_tokens: 4, ignore_eos: true };
 
 test('streams go on over the same connection with the new weights', async (t) => {
@@ -29,10 +29,13 @@ test('streams go on over the same connection with the new weights', async (t) =>
     equal(engine.core.weightVersion, 'step-1');
     equal(engine.stats().paused, false);
     equal(engine.stats().running, 1, 'it generates still');
+    equal(clients[i]!.hasEnded, false);
+  }
+  for (const [i, engine] of engines.entries()) {
     const { status: code, text } = await clients[i]!.answer('POST');
     equal(code, 200);
     ok(text.endsWith('data: [DONE]\n\n'));
-    equal(engine.stats().generatedTokens, 600, 'no token was made twice');
+    equal(engine.stats().generatedTokens, 1_000, 'no token was made twice');
   }
 });
 
@@ -89,10 +92,7 @@ test('what it is asked for again is not loaded again', async (t) => {
   const { swaps } = await swap('step-1');
 
   equal(engines[0]!.core.modelPath, 'as it was');
-  deepEqual(
-    swaps.map(({ engines: all }) => all.length),
-    [0, 1],
-  );
+  equal(swaps.length, 1);
 });
 
 test('a swap can be repeated, and names are checked', async (t) => {

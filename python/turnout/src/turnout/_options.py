@@ -314,6 +314,9 @@ class RouterOptions(TypedDict, total=False):
     swap_load_timeout_secs: float
     """How long an engine may take to load weights. After it the load counts as failed. Default: 1800."""
 
+    swap_delta_hook: Sequence[str]
+    """Hot-load API: program and first arguments that make the complete snapshot of a delta (incremental_snapshot_metadata) before engines load it. The identity, the identity of the earlier snapshot and the directory of the new one follow as arguments. Without it deltas are refused."""
+
     api_key: Sequence[str]
     """API keys: every request must carry one (authorization: Bearer KEY). Prefer --api-key-file, because other users can read command lines."""
 
@@ -430,6 +433,9 @@ class RouterOptions(TypedDict, total=False):
 
     prometheus_host: str
     """Address of --prometheus-port. Default: 127.0.0.1."""
+
+    metrics_compat: Literal["off", "sglang", "vllm"]
+    """Also serve metrics with the names and labels of sglang-router (smg_…) or vllm-router (vllm_router_…), so that their dashboards and alerts go on working. The commands of these routers set it. Default: off."""
 
     request_id_headers: Sequence[str]
     """Headers that carry the request id, highest priority first; x-request-id is always one of them."""

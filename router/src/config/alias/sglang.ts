@@ -154,5 +154,5 @@ export const sglang: Peer = {
   source: 'sglang-router 0.3.2 and the documentation of SGLang 0.5.2',
   verbs: ['launch_router', 'launch-router'],
   flags,
-  settings: { workerApi: 'sglang', sendApiKeyToWorkers: true, maxEjectedPercent: 100 },
+  settings: { workerApi: 'sglang', metricsCompat: 'sglang', sendApiKeyToWorkers: true, maxEjectedPercent: 100 },
 };

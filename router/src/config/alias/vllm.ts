@@ -160,5 +160,5 @@ export const vllm: Peer = {
   source: 'vllm-router 0.1.17 and the documentation of its policies',
   verbs: ['vllm-router', 'vllm_router'],
   flags,
-  settings: { workerApi: 'vllm', keyOrder: 'vllm-router', maxEjectedPercent: 100 },
+  settings: { workerApi: 'vllm', metricsCompat: 'vllm', keyOrder: 'vllm-router', maxEjectedPercent: 100 },
 };

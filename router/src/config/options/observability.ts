@@ -32,6 +32,13 @@ export const observabilityOptions = {
     needsRestart: true,
   }),
 
+  metricsCompat: option(
+    '<router>',
+    z.enum(['off', 'sglang', 'vllm']).default('off'),
+    'Also serve metrics with the names and labels of sglang-router (smg_…) or vllm-router (vllm_router_…), so that their dashboards and alerts go on working. The commands of these routers set it.',
+    { needsRestart: true },
+  ),
+
   requestIdHeaders: option(
     '<names...>',
     z.array(headerName.refine((name) => !reserved.test(name), 'is about something else')).default([]),

@@ -52,6 +52,12 @@ export const swapOptions = {
     secs.min(1).default(1_800),
     'How long an engine may take to load weights. After it the load counts as failed.',
   ),
+  swapDeltaHook: option(
+    '<command...>',
+    z.array(z.string().min(1)).default([]),
+    'Hot-load API: program and first arguments that make the complete snapshot of a delta (incremental_snapshot_metadata) before engines load it. The identity, the identity of the earlier snapshot and the directory of the new one follow as arguments. Without it deltas are refused.',
+    { needsRestart: true },
+  ),
   deployments: option(
     '<list>',
     z.array(deployment).default([]),

@@ -4,7 +4,8 @@ import type { Breakers } from '../../fleet/breakers.ts';
 import type { Discovery } from '../../fleet/discover/kubernetes.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
 import type { StallWatch } from '../../fleet/stall-watch.ts';
-import { type Histogram, type Meters, SECONDS_BUCKETS } from '../meters.ts';
+import type { Histogram, Meters } from '../meters.ts';
+import type { PeerMeters } from '../peer-meters.ts';
 
 type Labels = Record<string, string>;
 export interface Sample {
@@ -32,6 +33,8 @@ export interface MetricSources {
   readonly discovery: () => Discovery | null;
   readonly trajectories: () => TrajectoryCounters | null;
   readonly tinker: () => TinkerCounters | null;
+  /** null: without `--metrics-compat`. */
+  readonly peers: PeerMeters | null;
 }
 
 /** What the Tinker API serves; null where it is off. */
@@ -73,14 +76,14 @@ export const one = (value: number): Sample[] => [{ labels: {}, value }];
 export const each = <K extends string>(label: string, entries: Iterable<[K, number]>): Sample[] =>
   Array.from(entries, ([key, value]) => ({ labels: { [label]: key }, value }));
 
-export function buckets(name: string, histogram: Histogram): Sample[] {
+export function buckets(name: string, histogram: Histogram, labels: Labels = {}): Sample[] {
   let total = 0;
-  const samples: Sample[] = SECONDS_BUCKETS.map((le, i) => {
+  const samples: Sample[] = histogram.bounds.map((le, i) => {
     total += histogram.counts[i]!;
-    return { metricName: `${name}_bucket`, labels: { le: String(le) }, value: total };
+    return { metricName: `${name}_bucket`, labels: { ...labels, le: String(le) }, value: total };
   });
-  samples.push({ metricName: `${name}_bucket`, labels: { le: '+Inf' }, value: histogram.count });
-  samples.push({ metricName: `${name}_sum`, labels: {}, value: histogram.sumSecs });
-  samples.push({ metricName: `${name}_count`, labels: {}, value: histogram.count });
+  samples.push({ metricName: `${name}_bucket`, labels: { ...labels, le: '+Inf' }, value: histogram.count });
+  samples.push({ metricName: `${name}_sum`, labels, value: histogram.sumSecs });
+  samples.push({ metricName: `${name}_count`, labels, value: histogram.count });
   return samples;
 }

@@ -1,0 +1,215 @@
+import type { Worker } from '../../fleet/worker.ts';
+import type { RouteMeters } from '../peer-meters.ts';
+import { type MetricSources, type MetricSpec, type Sample, buckets, one } from './spec.ts';
+
+/** Whose metric names are served beside the router's own (`--metrics-compat`). */
+export type MetricsPeer = 'sglang' | 'vllm';
+
+const STATES = { closed: 0, open: 1, half_open: 2 } as const;
+
+const workers =
+  (read: (sources: MetricSources, worker: Worker) => number) =>
+  (sources: MetricSources): Sample[] =>
+    sources.fleet.workers.map((worker) => ({ labels: { worker: worker.url }, value: read(sources, worker) }));
+
+const health = workers((_, worker) => Number(worker.isHealthy));
+const breakerState = workers(({ breakers }, worker) => STATES[breakers.stateOf(worker)]);
+
+/** Responses of a worker as its circuit breaker counts them. */
+const outcomes = ({ meters }: MetricSources): Sample[] =>
+  [...meters.byWorker].flatMap(([worker, { byStatusClass, failedAttempts, cut }]) => {
+    const served = byStatusClass.reduce((sum, count) => sum + count, 0);
+    const failures = byStatusClass[5]! + failedAttempts + cut;
+    return [
+      { labels: { worker, outcome: 'success' }, value: Math.max(0, served - byStatusClass[5]! - cut) },
+      { labels: { worker, outcome: 'failure' }, value: failures },
+    ];
+  });
+
+type PerRoute = (route: string, of: RouteMeters) => readonly Sample[];
+const routes =
+  (read: PerRoute) =>
+  ({ peers }: MetricSources): Sample[] =>
+    [...(peers?.routes ?? [])].flatMap(([route, of]) => read(route, of));
+
+/** Counts by two words. */
+const pairs = (
+  counts: ReadonlyMap<string, number> | undefined,
+  names: readonly [string, string],
+  more = {},
+): Sample[] =>
+  Array.from(counts ?? [], ([words, value]) => {
+    const blank = words.indexOf(' ');
+    return { labels: { ...more, [names[0]]: words.slice(0, blank), [names[1]]: words.slice(blank + 1) }, value };
+  });
+
+const positive = (samples: readonly Sample[]): readonly Sample[] => samples.filter(({ value }) => value > 0);
+const counter = (name: string, help: string, read: MetricSpec['read']): MetricSpec => ({
+  name,
+  type: 'counter',
+  help,
+  read,
+});
+const gauge = (name: string, help: string, read: MetricSpec['read']): MetricSpec => ({
+  name,
+  type: 'gauge',
+  help,
+  read,
+});
+
+/** Of vllm-router 0.1.17, as it serves them. */
+const vllm: readonly MetricSpec[] = [
+  counter(
+    'vllm_router_requests_total',
+    'Requests by route.',
+    routes((route, { duration }) => [{ labels: { route }, value: duration.count }]),
+  ),
+  counter(
+    'vllm_router_request_errors_total',
+    'Error responses by route; error_type is the code of the error.',
+    routes((route, { errors }) =>
+      Array.from(errors, ([error, value]) => ({ labels: { route, error_type: error }, value })),
+    ),
+  ),
+  counter(
+    'vllm_router_retries_total',
+    'Retries by route.',
+    routes((route, { retries }) => positive([{ labels: { route }, value: retries }])),
+  ),
+  counter(
+    'vllm_router_retries_exhausted_total',
+    'Requests that failed after retries.',
+    routes((route, { exhausted }) => positive([{ labels: { route }, value: exhausted }])),
+  ),
+  {
+    name: 'vllm_router_generate_duration_seconds',
+    type: 'histogram',
+    help: 'Seconds from the request head to the end of the response.',
+    read: ({ meters }) => buckets('vllm_router_generate_duration_seconds', meters.duration),
+  },
+  {
+    name: 'vllm_router_request_duration_seconds',
+    type: 'histogram',
+    help: 'Seconds from the request head to the end of the response, by route.',
+    read: routes((route, { duration }) => buckets('vllm_router_request_duration_seconds', duration, { route })),
+  },
+  counter('vllm_router_policy_decisions_total', 'Choices by policy and worker.', ({ peers }) =>
+    pairs(peers?.decisions, ['policy', 'worker']),
+  ),
+  counter('vllm_router_processed_requests_total', 'Responses by worker.', ({ meters }) =>
+    Array.from(meters.byWorker, ([worker, { byStatusClass }]) => ({
+      labels: { worker },
+      value: byStatusClass.reduce((sum, count) => sum + count, 0),
+    })),
+  ),
+  counter('vllm_router_cb_outcomes_total', 'Outcomes that count for the circuit breaker of a worker.', outcomes),
+  gauge('vllm_router_cb_state', 'Circuit breaker of a worker: 0 closed, 1 open, 2 half-open.', breakerState),
+  gauge('vllm_router_worker_health', '1 for a worker that passed its last health checks.', health),
+  gauge('vllm_router_active_workers', 'Registered workers.', ({ fleet }) => one(fleet.workers.length)),
+  gauge(
+    'vllm_router_running_requests',
+    'Requests in flight at a worker.',
+    workers(({ fleet }, worker) => fleet.load(worker)),
+  ),
+];
+
+const regular = { worker_type: 'regular', connection_mode: 'http' };
+const http = { router_type: 'http', backend_type: 'regular', connection_mode: 'http' };
+
+/** `/v1/chat/completions` is `chat`, every other path its last part. */
+const endpointOf = (route: string): string =>
+  route.includes('/chat/') ? 'chat' : route.slice(route.lastIndexOf('/') + 1);
+
+/** Of sglang-router 0.3.2, as it serves them. */
+const sglang: readonly MetricSpec[] = [
+  counter(
+    'smg_http_requests_total',
+    'Requests by method and path.',
+    routes((path, { duration }) => [{ labels: { method: methodOf(path), path }, value: duration.count }]),
+  ),
+  counter('smg_http_responses_total', 'Responses by status and error code.', ({ peers }) =>
+    pairs(peers?.responses, ['status_code', 'error_code']),
+  ),
+  gauge('smg_http_connections_active', 'Open client connections.', ({ openConnections }) => one(openConnections())),
+  {
+    name: 'smg_http_request_duration_seconds',
+    type: 'histogram',
+    help: 'Seconds from the request head to the end of the response, by path.',
+    read: routes((path, { duration }) =>
+      buckets('smg_http_request_duration_seconds', duration, { method: methodOf(path), path }),
+    ),
+  },
+  counter(
+    'smg_router_requests_total',
+    'Requests that engines responded to, by model, endpoint and whether the response was a stream.',
+    routes((route, { answered }) => pairs(answered, ['model', 'streaming'], { ...http, endpoint: endpointOf(route) })),
+  ),
+  {
+    name: 'smg_router_request_duration_seconds',
+    type: 'histogram',
+    help: 'Seconds from the request head to the end of the response, by endpoint.',
+    read: routes((route, { duration }) =>
+      route === 'other'
+        ? []
+        : buckets('smg_router_request_duration_seconds', duration, { ...http, endpoint: endpointOf(route) }),
+    ),
+  },
+  counter('smg_router_upstream_responses_total', "Engines' responses by status and error code.", ({ peers }) =>
+    pairs(peers?.upstream, ['status_code', 'error_code'], { router_type: 'http' }),
+  ),
+  counter('smg_worker_selection_total', 'Choices by policy.', ({ peers }) => {
+    const byPolicy = Map.groupBy(peers?.decisions ?? [], ([words]) => words.slice(0, words.indexOf(' ')));
+    return Array.from(byPolicy, ([policy, entries]) => ({
+      labels: { ...regular, policy },
+      value: entries.reduce((sum, [, count]) => sum + count, 0),
+    }));
+  }),
+  gauge('smg_worker_pool_size', 'Registered workers.', ({ fleet }) => [
+    { labels: regular, value: fleet.workers.length },
+  ]),
+  gauge('smg_worker_health', '1 for a worker that passed its last health checks.', health),
+  gauge(
+    'smg_worker_requests_active',
+    'Requests in flight at a worker.',
+    workers(({ fleet }, worker) => fleet.load(worker)),
+  ),
+  gauge('smg_worker_cb_state', 'Circuit breaker of a worker: 0 closed, 1 open, 2 half-open.', breakerState),
+  counter('smg_worker_cb_outcomes_total', 'Outcomes that count for the circuit breaker of a worker.', outcomes),
+  gauge(
+    'smg_worker_cb_consecutive_failures',
+    'Failed responses of a worker in a row.',
+    workers(({ peers }, { url }) => Math.max(0, -(peers?.inRow.get(url) ?? 0))),
+  ),
+  gauge(
+    'smg_worker_cb_consecutive_successes',
+    'Successful responses of a worker in a row.',
+    workers(({ peers }, { url }) => Math.max(0, peers?.inRow.get(url) ?? 0)),
+  ),
+  counter(
+    'smg_worker_retries_total',
+    'Retries by endpoint.',
+    routes((route, { retries }) =>
+      positive([{ labels: { worker_type: 'regular', endpoint: endpointOf(route) }, value: retries }]),
+    ),
+  ),
+  counter(
+    'smg_worker_retries_exhausted_total',
+    'Requests that failed after retries, by endpoint.',
+    routes((route, { exhausted }) =>
+      positive([{ labels: { worker_type: 'regular', endpoint: endpointOf(route) }, value: exhausted }]),
+    ),
+  ),
+  counter('smg_http_rate_limit_total', 'Requests by the decision of the limits.', ({ meters, admission }) => {
+    const rejected = Object.values(admission().shed).reduce((sum, count) => sum + count, 0);
+    const all = Object.values(meters.outcomes).reduce((sum, count) => sum + count, 0);
+    return [
+      { labels: { result: 'allowed' }, value: Math.max(0, all - rejected) },
+      { labels: { result: 'rejected' }, value: rejected },
+    ];
+  }),
+];
+
+/** Clients send generation requests with POST; the other paths are not told apart. */
+const methodOf = (path: string): string => (path === 'other' ? 'other' : 'POST');
+
+export const peerMetrics: Readonly<Record<MetricsPeer, readonly MetricSpec[]>> = { sglang, vllm };

@@ -1,0 +1,81 @@
+import type { Exchange } from '../exchange.ts';
+import type { Worker } from '../fleet/worker.ts';
+import { Histogram, add } from './meters.ts';
+import type { Observer } from './observer.ts';
+
+/** Upper bounds in seconds of sglang-router 0.3.2 and vllm-router 0.1.17. */
+export const PEER_BOUNDS = [
+  0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 45, 60, 90, 120, 180, 240,
+];
+
+/** The requests to a path. */
+export class RouteMeters {
+  readonly duration = new Histogram(PEER_BOUNDS);
+  /** Responses of engines by model and whether they were streams, separated by a blank. */
+  readonly answered = new Map<string, number>();
+  /** Requests with an error response, by the code of the router's error or `http_` and the engine's status. */
+  readonly errors = new Map<string, number>();
+  retries = 0;
+  /** Requests that failed after retries. */
+  exhausted = 0;
+}
+
+/** Counts what the metrics of other routers distinguish (`--metrics-compat`). Clients choose paths: all but those of generation share one. */
+export class PeerMeters implements Observer {
+  /** By path. */
+  readonly routes = new Map<string, RouteMeters>();
+  /** Responses by status and error code, separated by a blank. */
+  readonly responses = new Map<string, number>();
+  /** The same for engines' responses. */
+  readonly upstream = new Map<string, number>();
+  /** Choices by policy and worker, separated by a blank. */
+  readonly decisions = new Map<string, number>();
+  /** Per worker in a row: above 0 successes, below 0 failures. */
+  readonly inRow = new Map<string, number>();
+  readonly #policyFor: (x: Exchange) => string;
+  readonly #modelOf: (x: Exchange) => string;
+
+  /** @param modelOf one of the served models, or `default` */
+  constructor(policyFor: (x: Exchange) => string, modelOf: (x: Exchange) => string) {
+    this.#policyFor = policyFor;
+    this.#modelOf = modelOf;
+  }
+
+  attemptFailed(x: Exchange, worker: Worker, failure: string, detail: string, willRetry: boolean): void {
+    add(this.upstream, failure === 'status' ? `${detail} ` : '500 call_upstream_request_error');
+    this.#decided(x, worker);
+    this.#ran(worker, failure !== 'status' || Number(detail) >= 500);
+    if (willRetry) this.#routeOf(x).retries++;
+  }
+
+  finished(x: Exchange): void {
+    const { worker, status, error } = x;
+    const route = this.#routeOf(x);
+    route.duration.observe((x.endMs - x.startMs) / 1000);
+    const shown = error === null ? status : error.status;
+    if (shown > 0) add(this.responses, `${shown} ${error?.code ?? ''}`);
+    if (error !== null || status >= 400) add(route.errors, error?.code ?? `http_${status}`);
+    if (x.failures.length > 0 && error !== null) route.exhausted++;
+    if (worker === null || status === 0) return;
+    add(this.upstream, `${status} `);
+    this.#decided(x, worker);
+    this.#ran(worker, status >= 500 || x.outcome === 'cut');
+    if (x.isGeneration) add(route.answered, `${this.#modelOf(x)} ${x.isStream}`);
+  }
+
+  #decided(x: Exchange, worker: Worker): void {
+    if (x.isGeneration) add(this.decisions, `${this.#policyFor(x)} ${worker.url}`);
+  }
+
+  #ran({ url }: Worker, hasFailed: boolean): void {
+    const before = this.inRow.get(url) ?? 0;
+    this.inRow.set(url, hasFailed ? Math.min(before, 0) - 1 : Math.max(before, 0) + 1);
+  }
+
+  #routeOf({ path, isGeneration }: Exchange): RouteMeters {
+    const route = isGeneration ? path : 'other';
+    let meters = this.routes.get(route);
+    if (meters === undefined) this.routes.set(route, (meters = new RouteMeters()));
+    return meters;
+  }
+}

@@ -1,0 +1,72 @@
+import { deepEqual, equal } from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Deployment } from '../deployments.ts';
+import { Builds } from './builds.ts';
+
+const deployment: Deployment = { name: null, model: null, transition: 'async', workers: () => [] };
+
+/** A build whose end the test decides. */
+function begin(builds: Builds, identity: string, refusal: string | null = null) {
+  const made = Promise.withResolvers<string | null>();
+  const seen = { isAborted: false, isSignalled: false };
+  builds.begin(
+    deployment,
+    identity,
+    (signal) => {
+      signal.addEventListener('abort', () => (seen.isAborted = true));
+      return made.promise;
+    },
+    () => {
+      seen.isSignalled = true;
+      return refusal;
+    },
+  );
+  const end = async (problem: string | null): Promise<void> => {
+    made.resolve(problem);
+    await made.promise;
+  };
+  return { seen, end };
+}
+
+const shown = (builds: Builds) => {
+  const build = builds.of(deployment);
+  return build === null ? null : [build.identity, build.error];
+};
+
+test('a snapshot that is made is signalled, and no build is left', async () => {
+  const builds = new Builds();
+  const { seen, end } = begin(builds, 'v2');
+  deepEqual(shown(builds), ['v2', null]);
+  await end(null);
+  equal(seen.isSignalled, true);
+  equal(shown(builds), null);
+});
+
+test('one that is not made, or whose signal is refused, leaves its error', async () => {
+  const builds = new Builds();
+  const failed = begin(builds, 'v2');
+  await failed.end('no space');
+  equal(failed.seen.isSignalled, false);
+  deepEqual(shown(builds), ['v2', 'no space']);
+  await begin(builds, 'v3', 'conflict').end(null);
+  deepEqual(shown(builds), ['v3', 'conflict']);
+});
+
+test('a superseded one is aborted, and its end says nothing', async () => {
+  const builds = new Builds();
+  const [first, second] = [begin(builds, 'v2'), begin(builds, 'v3')];
+  deepEqual([first.seen.isAborted, second.seen.isAborted], [true, false]);
+  await first.end('aborted');
+  deepEqual(shown(builds), ['v3', null]);
+  builds.drop(deployment);
+  await second.end(null);
+  equal(second.seen.isSignalled, false);
+  equal(shown(builds), null);
+});
+
+test('the end of the router aborts', () => {
+  const builds = new Builds();
+  const { seen } = begin(builds, 'v2');
+  builds.close();
+  equal(seen.isAborted, true);
+});

@@ -1,0 +1,117 @@
+import type { Context, Hono } from 'hono';
+import type { Logger } from '../../observe/log.ts';
+import type { DeploymentList } from '../deployment-list.ts';
+import type { Deployment, SwapSignal } from '../deployments.ts';
+import { Builds } from './builds.ts';
+import type { ControlPlane } from './control-plane.ts';
+import { runDeltaHook } from './delta-hook.ts';
+import { type HotLoadSignal, readSignal } from './read-signal.ts';
+import { type RefusalStatus, refuse } from './refusal.ts';
+import { statusBody } from './status-body.ts';
+
+const SOURCE_URL = 'x-fireworks-hot-load-source-url';
+
+export interface HotLoadParts {
+  readonly deployments: DeploymentList;
+  readonly controlPlane: ControlPlane;
+  /** The operator's command that makes complete snapshots of deltas; empty: there is none. */
+  readonly deltaHook: readonly string[];
+  readonly log: Logger;
+}
+
+/** The hot-load API of Fireworks. */
+export class HotLoadRoutes {
+  readonly #parts: HotLoadParts;
+  readonly #builds = new Builds();
+
+  constructor(parts: HotLoadParts) {
+    this.#parts = parts;
+  }
+
+  addTo(app: Hono): void {
+    app.post('/hot_load/v1/models/hot_load', async (c) => {
+      const deployment = this.#deploymentOf(c);
+      if (deployment instanceof Response) return deployment;
+      const signal = readSignal(await c.req.text());
+      if (typeof signal === 'string') return refuse(c, 400, signal);
+      return signal.delta === null ? this.#signal(c, deployment, signal) : this.#build(c, deployment, signal);
+    });
+    app.get('/hot_load/v1/models/hot_load', (c) => {
+      const deployment = this.#deploymentOf(c);
+      if (deployment instanceof Response) return deployment;
+      return c.json(statusBody(this.#parts.deployments.status(deployment), this.#builds.of(deployment)));
+    });
+    // Says where the files of a coming snapshot are. Engines read the whole directory when they load it.
+    app.post('/hot_load/v1/models/hot_load/hint', (c) => {
+      const deployment = this.#deploymentOf(c);
+      return deployment instanceof Response ? deployment : c.json({});
+    });
+    app.delete('/v1/accounts/:account/deployments/:deployment/ledger', (c) => {
+      const { account, deployment: id } = c.req.param();
+      const deployment = this.#parts.deployments.find({ deployment: `accounts/${account}/deployments/${id}` });
+      if (deployment === null) return refuse(c, 404, `There is no deployment accounts/${account}/deployments/${id}.`);
+      this.#builds.drop(deployment);
+      this.#parts.deployments.resetLedger(deployment);
+      return c.json({});
+    });
+  }
+
+  close(): void {
+    this.#builds.close();
+  }
+
+  #deploymentOf(c: Context): Deployment | Response {
+    const { deployments } = this.#parts;
+    const [deployment, model] = [c.req.header('fireworks-deployment'), c.req.header('fireworks-model')];
+    if (deployment === undefined && model === undefined && deployments.all.length > 1) {
+      return refuse(c, 400, 'The header fireworks-deployment is required: this router has several deployments.');
+    }
+    const named = { ...(deployment !== undefined && { deployment }), ...(model !== undefined && { model }) };
+    const found = deployments.find(named);
+    if (found !== null) return found;
+    const known = deployments.all.map((each) => each.name).join(', ');
+    const wanted = Object.values(named).join(' with the model ');
+    return refuse(c, 404, `There is no deployment ${wanted}. Deployments: ${known}.`);
+  }
+
+  /** Answers at once: the swap takes as long as the engines need to load. */
+  #signal(c: Context, deployment: Deployment, { identity, reset }: HotLoadSignal): Response {
+    this.#builds.drop(deployment);
+    const error = this.#parts.deployments.signal(deployment, this.#orderOf(deployment, { identity, reset }));
+    return error === null ? c.json({ identity }) : refuse(c, error.status as RefusalStatus, error.message);
+  }
+
+  /** Stock engines load complete snapshots only: the operator's command makes one, then it is signalled. */
+  #build(c: Context, deployment: Deployment, { identity, reset, delta }: HotLoadSignal): Response {
+    const { deployments, deltaHook, log } = this.#parts;
+    if (deltaHook.length === 0) {
+      const message =
+        'Deltas (incremental_snapshot_metadata) are not supported: engines load complete snapshots. Send complete snapshots, or start the router with --swap-delta-hook.';
+      return refuse(c, 501, message);
+    }
+    const set = deployments.setOf(deployment);
+    const { previous } = delta!;
+    if (!set.hasHad(previous)) {
+      const message = `The ledger of this deployment has no snapshot ${previous}: send a complete snapshot first.`;
+      return refuse(c, 409, message);
+    }
+    const order = {
+      identity,
+      delta: delta!,
+      directory: set.pathOf(identity),
+      sourceUrl: c.req.header(SOURCE_URL) ?? '',
+    };
+    this.#builds.begin(
+      deployment,
+      identity,
+      (signal) => runDeltaHook(deltaHook, order, signal, log),
+      () => deployments.signal(deployment, this.#orderOf(deployment, { identity, reset }))?.message ?? null,
+    );
+    return c.json({ identity });
+  }
+
+  /** A client may have changed the transition of the deployment. */
+  #orderOf(deployment: Deployment, signal: Pick<HotLoadSignal, 'identity' | 'reset'>): SwapSignal {
+    return { ...signal, transition: this.#parts.controlPlane.transitionOf(deployment) };
+  }
+}

@@ -1,0 +1,102 @@
+import { deepEqual, equal, notEqual } from 'node:assert/strict';
+import { test } from 'node:test';
+import { memoryStore } from '../choose/state.ts';
+import { Ledger, type Reset } from './ledger.ts';
+import { Namespaces } from './namespaces.ts';
+
+/** An engine that loads what is signalled. */
+function scene() {
+  const ledger = new Ledger(memoryStore().open('swaps'), 'all');
+  const engine = new Namespaces();
+  const add = (identity: string, reset: Reset) => {
+    const order = { identity, path: identity, transition: 'async', reset, mover: 'router' } as const;
+    return ledger.add(order, 0);
+  };
+  const swap = (identity: string, reset: Reset): void => {
+    const entry = add(identity, reset);
+    entry.hasLoaded = true;
+    engine.apply(entry);
+  };
+  return { ledger, engine, add, swap };
+}
+
+test('all: later requests of any session are in the namespace of the snapshot', () => {
+  const { engine, swap } = scene();
+  equal(engine.of('old'), '');
+  swap('v2', 'all');
+  deepEqual([engine.of('old'), engine.of('new'), engine.of('')], ['v2#1', 'v2#1', 'v2#1']);
+});
+
+test('new_session: a session that goes on keeps its namespace; one without a key is always new', () => {
+  const { engine, swap } = scene();
+  deepEqual([engine.of('old'), engine.of('')], ['', '']);
+  swap('v2', 'new_session');
+  deepEqual([engine.of('old'), engine.of('new'), engine.of('')], ['', 'v2#1', 'v2#1']);
+  swap('v3', 'new_session');
+  deepEqual([engine.of('old'), engine.of('new'), engine.of('newer')], ['', 'v2#1', 'v3#2']);
+  swap('v4', 'all');
+  deepEqual([engine.of('old'), engine.of('new'), engine.of('newest')], ['v4#3', 'v4#3', 'v4#3']);
+});
+
+test('none: every session stays in the namespace of before', () => {
+  const { engine, swap } = scene();
+  swap('v2', 'all');
+  equal(engine.of('old'), 'v2#1');
+  swap('v3', 'none');
+  deepEqual([engine.of('old'), engine.of('new'), engine.of('')], ['v2#1', 'v2#1', 'v2#1']);
+});
+
+test('a return to an earlier identity does not meet its cache', () => {
+  const { engine, swap } = scene();
+  swap('a', 'all');
+  const before = engine.of('');
+  swap('b', 'all');
+  swap('a', 'all');
+  notEqual(engine.of(''), before);
+});
+
+test('an engine that missed a swap catches up with its reset', () => {
+  const { engine, add, swap } = scene();
+  equal(engine.of('old'), '');
+  // Other engines have loaded it, this one failed.
+  add('v2', 'all').hasLoaded = true;
+  swap('v3', 'none');
+  deepEqual([engine.of('old'), engine.of('')], ['v2#1', 'v2#1']);
+});
+
+test('the reset of a swap that no engine has loaded has not happened', () => {
+  const { engine, add, swap } = scene();
+  equal(engine.of('old'), '');
+  add('v2', 'all');
+  swap('v3', 'none');
+  equal(engine.of('old'), '');
+});
+
+test('the ledger survives, also with a line that is cut; its numbers are not used again', () => {
+  const state = memoryStore().open('swaps');
+  const order = { identity: 'a', path: '/a', transition: 'sync', reset: 'all', mover: 'router' } as const;
+  const ledger = new Ledger(state, 'all');
+  const first = ledger.add(order, 5);
+  first.hasLoaded = true;
+  ledger.save(first);
+  ledger.add({ ...order, identity: 'b' }, 6);
+  state.set('all 9', '{"seq":9,"iden');
+  state.set('other 10', state.get('all 1')!);
+
+  const again = new Ledger(state, 'all');
+  deepEqual([again.current, again.last?.identity], [first, 'b']);
+  again.clear();
+  equal(again.current, null);
+  equal(new Ledger(state, 'all').add(order, 7).seq, 3);
+});
+
+test('what is kept of sessions is bounded: those that were not used for longest count as new', () => {
+  const { engine, swap } = scene();
+  engine.of('first');
+  for (let i = 0; i < 65_536; i++) {
+    engine.of(`s${i}`);
+    engine.of('kept');
+  }
+  swap('v2', 'new_session');
+  deepEqual([engine.of('first'), engine.of('kept'), engine.of('s65535')], ['v2#1', '', '']);
+});

@@ -1,0 +1,86 @@
+import { deepEqual, equal, ok } from 'node:assert/strict';
+import { test } from 'node:test';
+import { readAlias } from '../../src/config/alias/alias.ts';
+import { sglang } from '../../src/config/alias/sglang.ts';
+import { vllm } from '../../src/config/alias/vllm.ts';
+import { startSimEngine } from '../../src/sim/engine.ts';
+import { request, send } from '../harness/client.ts';
+import { deadUrl } from '../harness/engine.ts';
+import { startTestRouter } from '../harness/router.ts';
+import { until } from '../harness/within.ts';
+
+/** What the page has of the names and labels that these routers serve; NEAR and DEAD are the URLs of the workers. */
+const expected = {
+  // vllm-router 0.1.17.
+  vllm: `vllm_router_requests_total{route="/v1/completions"} 3
+vllm_router_requests_total{route="/v1/chat/completions"} 1
+vllm_router_request_errors_total{route="/v1/completions",error_type="http_400"} 1
+vllm_router_request_duration_seconds_count{route="/v1/chat/completions"} 1
+vllm_router_policy_decisions_total{policy="round_robin",worker="NEAR"} 4
+vllm_router_processed_requests_total{worker="NEAR"} 4
+vllm_router_cb_outcomes_total{worker="NEAR",outcome="success"} 4
+vllm_router_cb_outcomes_total{worker="DEAD",outcome="failure"} 3
+vllm_router_retries_total{route="/v1/completions"} 2
+vllm_router_cb_state{worker="DEAD"} 0
+vllm_router_worker_health{worker="NEAR"} 1
+vllm_router_active_workers 2
+vllm_router_running_requests{worker="NEAR"} 0
+vllm_router_generate_duration_seconds_bucket{le="+Inf"} 4`,
+  // sglang-router 0.3.2.
+  sglang: `smg_http_requests_total{method="POST",path="/v1/completions"} 3
+smg_http_responses_total{status_code="200",error_code=""} 3
+smg_http_responses_total{status_code="400",error_code=""} 1
+smg_http_request_duration_seconds_count{method="POST",path="/v1/chat/completions"} 1
+smg_router_requests_total{router_type="http",backend_type="regular",connection_mode="http",endpoint="completions",model="sim",streaming="false"} 3
+smg_router_requests_total{router_type="http",backend_type="regular",connection_mode="http",endpoint="chat",model="sim",streaming="true"} 1
+smg_router_request_duration_seconds_count{router_type="http",backend_type="regular",connection_mode="http",endpoint="chat"} 1
+smg_router_upstream_responses_total{router_type="http",status_code="200",error_code=""} 3
+smg_router_upstream_responses_total{router_type="http",status_code="500",error_code="call_upstream_request_error"} 3
+smg_worker_selection_total{worker_type="regular",connection_mode="http",policy="round_robin"} 7
+smg_worker_pool_size{worker_type="regular",connection_mode="http"} 2
+smg_worker_health{worker="NEAR"} 1
+smg_worker_cb_state{worker="NEAR"} 0
+smg_worker_cb_consecutive_failures{worker="DEAD"} 3
+smg_worker_cb_consecutive_successes{worker="NEAR"} 4
+smg_worker_retries_total{worker_type="regular",endpoint="completions"} 2
+smg_http_rate_limit_total{result="rejected"} 0`,
+} as const;
+
+for (const [peer, samples] of Object.entries(expected)) {
+  test(`--metrics-compat ${peer}: the names and labels of its router, beside our own`, async (t) => {
+    const engine = await startSimEngine({ kind: 'vllm', timeScale: 0 });
+    t.after(() => engine.close());
+    const dead = await deadUrl();
+    const options = { workerUrls: [engine.url, dead], policy: 'round_robin', retryMaxRetries: 3, metricsCompat: peer };
+    const router = await startTestRouter(t, options);
+    // Without health checks, which would leave out the dead worker, nothing asks for the models.
+    for (const worker of router.fleet.workers) worker.models = new Map([['sim', '{}']]);
+    const post = (path: string, body: object) => send(t, router.url, request('POST', path, JSON.stringify(body)));
+    const prompt = { model: 'sim', prompt: 'a', max_tokens: 2 };
+    const chat = { model: 'sim', stream: true, max_tokens: 2, messages: [{ role: 'user', content: 'a' }] };
+    equal((await post('/v1/completions', prompt)).status, 200);
+    equal((await post('/v1/completions', prompt)).status, 200);
+    equal((await post('/v1/chat/completions', chat)).status, 200);
+    equal((await post('/v1/completions', { prompt: 5 })).status, 400);
+    await until('all have ended', () => router.fleet.inFlight.every((count) => count === 0));
+    const page = await (await fetch(`${router.url}/metrics`)).text();
+    const lines = new Set(page.replaceAll(engine.url, 'NEAR').replaceAll(dead, 'DEAD').split('\n'));
+    deepEqual(
+      samples.split('\n').filter((sample) => !lines.has(sample)),
+      [],
+      page
+        .split('\n')
+        .filter((line) => /^(vllm|smg)/.test(line) && !line.includes('_bucket'))
+        .join('\n'),
+    );
+    ok(page.includes('turnout_requests_total'));
+  });
+}
+
+test('the commands of the other routers serve the names of their metrics, other starts do not', async (t) => {
+  for (const peer of [sglang, vllm])
+    equal(readAlias(peer, new Map()).base.metricsCompat, peer === vllm ? 'vllm' : 'sglang');
+  const router = await startTestRouter(t);
+  const page = await (await fetch(`${router.url}/metrics`)).text();
+  equal(/^(vllm_router|smg)_/m.test(page), false);
+});

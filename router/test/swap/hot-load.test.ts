@@ -1,0 +1,308 @@
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { type RouterOptions, startTestRouter } from '../harness/router.ts';
+import { startSims } from '../harness/swap-scene.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { until } from '../harness/within.ts';
+
+const PATH = '/hot_load/v1/models/hot_load';
+const names = {
+  model: 'accounts/acct/models/sim',
+  async: 'accounts/acct/deployments/a',
+  sync: 'accounts/acct/deployments/s',
+};
+
+interface Replica {
+  readonly readiness: boolean;
+  readonly current_snapshot_identity: string | null;
+  readonly loading_state: { readonly stage: string; readonly target_snapshot_identity?: string };
+}
+
+/** A client of the hot-load API. */
+class HotLoader {
+  readonly #url: string;
+  readonly #headers: Record<string, string>;
+
+  constructor(url: string, headers: Record<string, string> = {}) {
+    this.#url = url;
+    this.#headers = headers;
+  }
+
+  async call(method: string, path: string, body?: unknown) {
+    const text = typeof body === 'string' ? body : JSON.stringify(body);
+    const response = await fetch(this.#url + path, {
+      method,
+      headers: this.#headers,
+      ...(body === undefined ? {} : { body: text }),
+    });
+    return {
+      status: response.status,
+      headers: response.headers,
+      json: (await response.json()) as Record<string, unknown>,
+    };
+  }
+
+  signal(body: unknown) {
+    return this.call('POST', PATH, body);
+  }
+
+  async replicas(): Promise<Replica[]> {
+    const { status, json } = await this.call('GET', PATH);
+    equal(status, 200);
+    return json['replicas'] as Replica[];
+  }
+
+  async untilReady(identity: string): Promise<void> {
+    await until(`${identity} is ready`, async () => {
+      const [first] = await this.replicas();
+      return first!.readiness && first!.current_snapshot_identity === identity;
+    });
+  }
+
+  async untilFailed(identity: string): Promise<void> {
+    await until(`${identity} has failed`, async () => {
+      const { stage, target_snapshot_identity: target } = (await this.replicas())[0]!.loading_state;
+      return stage === 'error' && target === identity;
+    });
+  }
+}
+
+async function start(t: TestContext, options: RouterOptions = {}) {
+  const engines = await startSims(t, ['vllm', 'sglang']);
+  const workerUrls = engines.map(({ url }) => url);
+  const router = await startTestRouter(t, { workerUrls, swapSnapshots: '/snapshots/{identity}', ...options });
+  const client = new HotLoader(router.url);
+  await until('all engines serve', async () => (await client.replicas()).every(({ readiness }) => readiness));
+  return { engines, router, client };
+}
+
+const error = (message: string, code = 'invalid_request_error') => ({ error: { message, code } });
+
+test('a signal is answered at once, and the status leads to ready', async (t) => {
+  const { client, engines } = await start(t);
+  for (const replica of await client.replicas()) {
+    deepEqual(replica, {
+      readiness: true,
+      current_snapshot_identity: 'base',
+      loading_state: { stage: 'done' },
+      loaded_adapters: [],
+    });
+  }
+  const signalled = await client.signal({ identity: 'v1', reset_prompt_cache: true });
+  deepEqual([signalled.status, signalled.json], [200, { identity: 'v1' }]);
+  await client.untilReady('v1');
+  const replicas = await client.replicas();
+  equal(replicas.length, 2);
+  for (const { readiness, current_snapshot_identity: current, loading_state: loading } of replicas)
+    deepEqual([readiness, current, loading], [true, 'v1', { stage: 'done', target_snapshot_identity: 'v1' }]);
+  for (const engine of engines) equal(engine.core.modelPath, '/snapshots/v1');
+});
+
+test('the first replica is the least ready one', async (t) => {
+  const slow = await startSims(t, ['vllm'], { timeScale: 1, weightLoadMs: 500 });
+  const fast = await startSims(t, ['vllm']);
+  const workerUrls = [...fast, ...slow].map(({ url }) => url);
+  const router = await startTestRouter(t, { workerUrls, swapSnapshots: '/snapshots/{identity}' });
+  const client = new HotLoader(router.url);
+  await until('all engines serve', async () => (await client.replicas()).every(({ readiness }) => readiness));
+  await client.signal({ identity: 'v1' });
+  let seen: Replica[] = [];
+  await until('one is ready', async () =>
+    (seen = await client.replicas()).some((each) => each.current_snapshot_identity === 'v1' && each.readiness),
+  );
+  deepEqual(
+    seen.map(({ readiness }) => readiness),
+    [false, true],
+  );
+  await client.untilReady('v1');
+});
+
+test('what a signal may not have is refused in the form that clients match', async (t) => {
+  const { client } = await start(t);
+  for (const [body, message] of [
+    [{ identity: 'v1', path: '/x' }, "Extra inputs are not permitted, field: 'path'"],
+    [{}, "Field required, field: 'identity'"],
+    ['{', /^The body is not JSON/],
+    [{ identity: '../x' }, /^identity: must be made of/],
+  ] as const) {
+    const { status, json } = await client.signal(body);
+    equal(status, 400);
+    if (typeof message === 'string') deepEqual(json, error(message));
+    else match((json['error'] as { message: string }).message, message);
+  }
+  const delta = { previous_snapshot_identity: 'base', compression_format: 'arc_v2', checksum_format: 'alder32' };
+  const refused = await client.signal({ identity: 'v1', incremental_snapshot_metadata: delta });
+  equal(refused.status, 501);
+  match((refused.json['error'] as { message: string }).message, /--swap-delta-hook/);
+  equal((await client.replicas())[0]!.current_snapshot_identity, 'base');
+});
+
+test('headers choose the deployment; unknown ones are 404', async (t) => {
+  const [a, s] = [await startSims(t, ['vllm']), await startSims(t, ['sglang'])];
+  const deployment = { model: names.model, snapshots: '/snapshots/{identity}' };
+  const router = await startTestRouter(t, {
+    workerUrls: [...a, ...s].map(({ url }) => url),
+    deployments: [
+      { ...deployment, deployment: names.async, workers: [a[0]!.url] },
+      { ...deployment, deployment: names.sync, transition: 'sync', workers: [s[0]!.url] },
+    ],
+  });
+  const of = (name: string, model = names.model) =>
+    new HotLoader(router.url, { 'fireworks-deployment': name, 'fireworks-model': model });
+  const [async, sync] = [of(names.async), of(names.sync)];
+  await until('all engines serve', async () =>
+    [...(await async.replicas()), ...(await sync.replicas())].every(({ readiness }) => readiness),
+  );
+  equal((await sync.signal({ identity: 'v1' })).status, 200);
+  await sync.untilReady('v1');
+  equal((await async.replicas())[0]!.current_snapshot_identity, 'base');
+  for (const wrong of [of('accounts/acct/deployments/x'), of(names.async, 'accounts/acct/models/x')]) {
+    for (const { status, json } of [await wrong.call('GET', PATH), await wrong.signal({ identity: 'v2' })]) {
+      equal(status, 404);
+      equal((json['error'] as { code: string }).code, 'not_found');
+    }
+  }
+  const none = await new HotLoader(router.url).call('GET', PATH);
+  deepEqual(
+    [none.status, none.json],
+    [400, error('The header fireworks-deployment is required: this router has several deployments.')],
+  );
+  const listed = await async.call('GET', '/v1/accounts?pageSize=2');
+  deepEqual(listed.json['accounts'], [{ name: 'accounts/acct' }]);
+  const { json } = await async.call('GET', `/v1/${names.sync}`);
+  deepEqual(
+    [json['name'], json['state'], json['baseModel'], json['hotLoadTransitionType'], json['replicaCount']],
+    [names.sync, 'READY', names.model, 'SYNC', 1],
+  );
+  equal((await async.call('GET', '/v1/accounts/acct/deployments/x')).status, 404);
+  equal((await async.call('POST', '/v1/accounts/acct/deployments?deploymentId=a', {})).status, 409);
+  equal((await async.call('POST', '/v1/accounts/acct/deployments?deploymentId=x', {})).status, 501);
+  const all = await async.call('GET', '/v1/accounts/acct/deployments');
+  deepEqual(
+    (all.json['deployments'] as { name: string }[]).map(({ name }) => name),
+    [names.async, names.sync],
+  );
+});
+
+test('a client changes the transition and the trainer of a deployment, and nothing else', async (t) => {
+  const { client, engines } = await start(t);
+  const path = '/v1/accounts/any/deployments/dep';
+  const patch = (body: object, mask = '') => client.call('PATCH', `${path}${mask}`, body);
+  equal((await client.call('GET', path)).json['hotLoadTransitionType'], 'ASYNC');
+  const job = 'accounts/any/rlorTrainerJobs/j';
+  const changed = await patch(
+    { hotLoadTransitionType: 'SYNC', hotLoadTrainerJob: job, description: 'x' },
+    '?updateMask=hot_load_transition_type,hot_load_trainer_job',
+  );
+  deepEqual(
+    ['hotLoadTransitionType', 'hotLoadTrainerJob', 'description'].map((name) => changed.json[name]),
+    ['SYNC', job, undefined],
+  );
+  equal((await patch({ maxReplicaCount: 0 })).status, 501);
+  equal((await client.call('GET', path)).json['hotLoadTrainerJob'], job);
+  await client.signal({ identity: 'v1' });
+  await client.untilReady('v1');
+  const swaps = (await client.call('GET', '/swap')).json as { deployments: { swaps: { transition: string }[] }[] };
+  equal(swaps.deployments[0]!.swaps[0]!.transition, 'sync');
+  equal(engines.length, 2);
+});
+
+test('a hint is accepted and changes nothing', async (t) => {
+  const { client } = await start(t);
+  equal((await client.call('POST', `${PATH}/hint`, { file: 'model-00001.safetensors' })).status, 200);
+  equal((await client.replicas())[0]!.current_snapshot_identity, 'base');
+});
+
+test('hot load needs an admin key, by either header of the SDK', async (t) => {
+  const { engines } = await start(t);
+  const router = await startTestRouter(t, {
+    workerUrls: engines.map(({ url }) => url),
+    swapSnapshots: '/snapshots/{identity}',
+    apiKey: ['data'],
+    adminApiKey: ['admin'],
+  });
+  const denied = await new HotLoader(router.url).call('GET', PATH);
+  equal(typeof (denied.json['error'] as { message: unknown }).message, 'string');
+  const both = (key: string) => new HotLoader(router.url, { authorization: `Bearer ${key}`, 'x-api-key': key });
+  for (const path of [PATH, '/v1/accounts?pageSize=2', '/v1/accounts/a/deployments/d']) {
+    equal((await new HotLoader(router.url).call('GET', path)).status, 401, path);
+    equal((await both('data').call('GET', path)).status, 403, path);
+    equal((await both('admin').call('GET', path)).status, 200, path);
+    equal((await new HotLoader(router.url, { 'x-api-key': 'admin' }).call('GET', path)).status, 200, path);
+  }
+});
+
+/** Notes its arguments, and makes the snapshot unless it is told to fail. */
+const HOOK = `#!/bin/sh
+echo "$1 $2 $3 $TURNOUT_DELTA_COMPRESSION $TURNOUT_DELTA_SOURCE_URL" >> "$0.log"
+echo "no space on the device" >&2
+case "$1" in bad*) exit 3;; slow*) while [ ! -e "$0.go" ]; do sleep 0.05; done;; esac
+`;
+
+async function startWithHook(t: TestContext) {
+  const program = join(temporaryFolder(t), 'rebuild.sh');
+  writeFileSync(program, HOOK);
+  chmodSync(program, 0o755);
+  const scene = await start(t, { swapDeltaHook: [program] });
+  const delta = (identity: string, previous: string) => ({
+    identity,
+    incremental_snapshot_metadata: {
+      previous_snapshot_identity: previous,
+      compression_format: 'arc_v2',
+      checksum_format: 'alder32',
+    },
+  });
+  const log = (): string => (existsSync(`${program}.log`) ? readFileSync(`${program}.log`, 'utf8') : '');
+  return { ...scene, program, delta, log };
+}
+
+test('with --swap-delta-hook a delta is made complete, then loaded', async (t) => {
+  const { client, delta, log, engines } = await startWithHook(t);
+  const early = await client.signal(delta('v2', 'v1'));
+  equal(early.status, 409);
+  match((early.json['error'] as { message: string }).message, /no snapshot v1: send a complete snapshot first/);
+  await client.signal({ identity: 'v1' });
+  await client.untilReady('v1');
+  deepEqual((await client.signal(delta('v2', 'v1'))).json, { identity: 'v2' });
+  await client.untilReady('v2');
+  equal(log(), 'v2 v1 /snapshots/v2 arc_v2 \n');
+  for (const engine of engines) equal(engine.core.modelPath, '/snapshots/v2');
+});
+
+test('a delta that cannot be made is the error of its swap, and the engines keep their weights', async (t) => {
+  const { client, delta } = await startWithHook(t);
+  await client.signal({ identity: 'v1' });
+  await client.untilReady('v1');
+  equal((await client.signal(delta('bad', 'v1'))).status, 200);
+  await client.untilFailed('bad');
+  for (const { readiness, current_snapshot_identity: current } of await client.replicas())
+    deepEqual([readiness, current], [true, 'v1']);
+  await client.signal({ identity: 'v2' });
+  await client.untilReady('v2');
+  deepEqual((await client.replicas())[0]!.loading_state, { stage: 'done', target_snapshot_identity: 'v2' });
+});
+
+test('a newer signal supersedes a delta that is being made', async (t) => {
+  const { client, delta, log } = await startWithHook(t);
+  await client.signal({ identity: 'v1' });
+  await client.untilReady('v1');
+  await client.signal(delta('slow', 'v1'));
+  await until('the command runs', () => log().startsWith('slow'));
+  deepEqual((await client.replicas())[0]!.loading_state, { stage: 'build', target_snapshot_identity: 'slow' });
+  await client.signal({ identity: 'v2' });
+  await client.untilReady('v2');
+});
+
+test('after the ledger is reset only a complete snapshot is accepted', async (t) => {
+  const { client, delta } = await startWithHook(t);
+  await client.signal({ identity: 'v1' });
+  await client.untilReady('v1');
+  equal((await client.call('DELETE', '/v1/accounts/any/deployments/dep/ledger')).status, 200);
+  equal((await client.signal(delta('v2', 'v1'))).status, 409);
+  equal((await client.signal({ identity: 'v3' })).status, 200);
+  await client.untilReady('v3');
+  ok((await client.signal(delta('v4', 'v3'))).status === 200);
+  await client.untilReady('v4');
+});
