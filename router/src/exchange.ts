@@ -85,6 +85,17 @@ export interface Placer {
 
 export type { Failure } from './wire/result.ts';
 
+/** Where another worker continued a generation (`--resume`). */
+export interface Seam {
+  /** Sampled tokens before it. */
+  readonly at: number;
+  /** URL of the worker that sampled the last of them, and the version of its weights; null: not known. */
+  readonly worker: string;
+  readonly version: string | null;
+  /** What ended that part: the connection broke, the engine hung, or it aborted the generation. */
+  readonly cause: 'cut' | 'cut_hung' | 'aborted';
+}
+
 export interface FailedAttempt {
   readonly worker: Worker;
   readonly failure: Failure;
@@ -149,6 +160,7 @@ export type Why = 'new' | 'home' | 'moved' | 'retry' | 'target' | 'policy';
 
 const NOBODY: readonly Worker[] = [];
 const NO_FAILURES: readonly FailedAttempt[] = [];
+const NO_SEAMS: readonly Seam[] = [];
 
 /** One request through the router. All fields are set here, so that every exchange has the same shape. */
 export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<unknown> {
@@ -223,6 +235,8 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   /** Workers that it must not go to now: they failed it. */
   tried: readonly Worker[] = NOBODY;
   failures: readonly FailedAttempt[] = NO_FAILURES;
+  /** Where other workers continued its generation. */
+  seams: readonly Seam[] = NO_SEAMS;
   /** Its worker's breaker is half-open: how this exchange ends decides. */
   isTrial = false;
   attempts = 0;

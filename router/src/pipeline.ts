@@ -99,19 +99,23 @@ export class Pipeline implements ResultListener<Exchange> {
   #attempt(x: Exchange, { legs }: Placement, isFresh: boolean): void {
     x.attempts++;
     const failed = (error: RouterError): void => this.#ends.end(x, error, error.message, false);
-    const attempt = this.#forwarder.attempt(x, legs, (first) => x.plugins.sink(x, failed, first));
+    const joining = this.#stages.resume?.sinkFor(x, failed) ?? null;
+    const attempt = this.#forwarder.attempt(x, legs, joining ?? ((first) => x.plugins.sink(x, failed, first)));
     x.underWay = attempt;
     const send = (body: Buffer | null): void => attempt.start(isFresh, body);
     x.plugins.requestBody(x, legs.at(-1)!.worker, { isOver: () => attempt.isOver, done: send, failed });
   }
 
   began(x: Exchange, head: ResponseHead): void {
+    if (x.firstByteMs > 0) return;
     x.status = head.status;
     x.isStream = head.isEventStream;
     x.firstByteMs = performance.now();
   }
 
-  ended(x: Exchange, result: Result): void {
+  ended(x: Exchange, given: Result): void {
+    // A truncated response that another worker continues (`--resume`) is a failed attempt.
+    const result = this.#stages.resume?.after(x, given) ?? given;
     if (result.kind === 'complete') this.#ends.finish(x, 'complete');
     else if (result.kind === 'failed') this.#retry(x, result);
     else if (result.kind === 'cut') this.#ends.end(x, cutError(result.code), result.detail);

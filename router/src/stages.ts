@@ -11,6 +11,7 @@ import type { RouterError } from './kit/errors.ts';
 import type { IndexedSet } from './kit/indexed-set.ts';
 import type { Observer } from './observe/observer.ts';
 import type { Plugins } from './phases/chain.ts';
+import type { Resume } from './resume/resume.ts';
 import type { ResultListener } from './wire/result.ts';
 
 /** What the steps of the pipeline are made of. */
@@ -30,6 +31,8 @@ export interface Stages {
   readonly holdQueue: HoldQueue;
   readonly noAvailableWorkers: () => RouterError;
   readonly failover: Failover;
+  /** null: no generation is continued. */
+  readonly resume: Resume | null;
   readonly makeForwarder: (listener: ResultListener<Exchange>, notes: PairNotes) => Forwarder;
   readonly observers: readonly Observer[];
   /** Milliseconds that a request may take; 0: no limit. */

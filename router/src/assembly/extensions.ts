@@ -8,7 +8,7 @@ import type { Choice, Engines } from './choice.ts';
 
 export type Extensions = Awaited<ReturnType<typeof startExtensions>>;
 
-/** What is added to the router: the recorder, the Tinker API, weight swaps, plugins. */
+/** What is added to the router: the recorder, the Tinker API, weight swaps, resume, plugins. */
 export async function startExtensions(
   { config, live, log, meters, dispatcher, closers }: Base,
   { fleet, labels }: Engines,
@@ -37,5 +37,11 @@ export async function startExtensions(
     scope === 'off'
       ? []
       : (await import('../plugins/fireworks/plugins.ts')).fireworksPlugins(scope, fleet, watch.models);
-  return { recorder, tinker, swaps, loaded, fireworks };
+  const resumeParts = {
+    resumesAll: config.resume === 'all',
+    maxRetries: () => live.current.retryMaxRetries,
+    swaps: null,
+  };
+  const resume = config.resume === 'off' ? null : new (await import('../resume/resume.ts')).Resume(resumeParts);
+  return { recorder, tinker, swaps, loaded, fireworks, resume };
 }

@@ -22,7 +22,12 @@ const modelLabel =
   };
 
 /** What the router answers itself: its endpoints and metrics. */
-export function makeOwn(base: Base, { fleet }: Engines, choice: Choice, { recorder, tinker, loaded }: Extensions) {
+export function makeOwn(
+  base: Base,
+  { fleet }: Engines,
+  choice: Choice,
+  { recorder, tinker, resume, loaded }: Extensions,
+) {
   const { config, live, logging, meters, loopLag, ports, retryBudget, inFlight } = base;
   const { homes, holdQueue, admission, full, watch, choosing, table } = choice;
   const { breakers, stalls, models } = watch;
@@ -48,6 +53,7 @@ export function makeOwn(base: Base, { fleet }: Engines, choice: Choice, { record
     discovery: () => found.discovery,
     trajectories: () => recorder?.state ?? null,
     tinker: () => tinker?.counts() ?? null,
+    resume: () => resume,
     peers,
   };
   const registry = createRegistry(sources, config.metricsCompat === 'off' ? null : config.metricsCompat);

@@ -26,7 +26,7 @@ export function makeRequestPath(
   { config, live, log, clock, random, meters, inFlight, dispatcher, closers }: Base,
   { access, fleet }: Engines,
   { table, watch, chooser, admission, holdQueue, noWorkers, bodyThread }: Choice,
-  { recorder, loaded, fireworks }: Extensions,
+  { recorder, loaded, fireworks, resume }: Extensions,
   { endpoints, peers }: Own,
 ) {
   const { breakers, health, models, pauses } = watch;
@@ -46,10 +46,13 @@ export function makeRequestPath(
     onResult: controlLog(log),
   });
   // The guard reads what the other plugins made of a body.
+  const guards = authorizer === null ? [] : [authorizer.bodyGuard];
+  // A request is continued as the other plugins made it.
   const plugins = new Plugins([
     ...loaded.plugins,
     ...fireworks,
-    ...(authorizer === null ? [] : [authorizer.bodyGuard]),
+    ...(resume === null ? [] : [resume.plugin]),
+    ...guards,
   ]);
   addRankField(fleet, plugins, bodyThread);
   const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
@@ -79,6 +82,7 @@ export function makeRequestPath(
     holdQueue,
     noAvailableWorkers: noWorkers,
     failover,
+    resume,
     makeForwarder: (listener, notes) => new Forwarder({ clock, options, retries: failover, pairs }, listener, notes),
     observers: [
       meters,

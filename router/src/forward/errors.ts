@@ -62,6 +62,12 @@ export function noWorkerLeft(x: Exchange, detail = ''): RouterError {
       'The engine hung before its response began, and the request could not be sent to another one. Retry.',
     );
   }
+  if (last === 'cut' || last === 'cut_hung' || last === 'aborted') {
+    return new RouterError(
+      last === 'cut_hung' ? 'engine_hung' : 'upstream_reset',
+      'The engine ended its response too early, and no other engine could continue it. Retry.',
+    );
+  }
   if (last === 'no_handover') {
     const message =
       'The prefill engine handed nothing over to a decode engine (kv_transfer_params): it needs a connector.';

@@ -87,8 +87,8 @@ export class Failover implements RetryDecisions {
     if (failure === 'bad_answer' || failure === 'cut_head' || failure === 'first_byte_timeout') return null;
     // What never reached an engine may go to another, whatever it is.
     if (failure !== 'connect' && !mayRunTwice(x)) return null;
-    // Work that an engine may have begun and not ended is given to one other engine at most.
-    if (x.failures.filter(mayHaveBegun).length > 1) return null;
+    // Work that an engine may have begun and not ended is given to one other engine at most, unless generations are resumed.
+    if (x.failures.filter(mayHaveBegun).length > this.#options.retries.maxBegunRetries) return null;
     return this.#nextTry(x, x.failures, 0);
   }
 
@@ -99,7 +99,8 @@ export class Failover implements RetryDecisions {
    */
   #afterHung(x: Exchange, worker: Worker): NextTry | 'later' | null {
     const failures: FailedAttempt[] = [...x.failures, { worker, failure: 'hung' }];
-    if (failures.filter(mayHaveBegun).length > 1 || !this.#maySendAgain(x, failures)) return null;
+    const { maxBegunRetries } = this.#options.retries;
+    if (failures.filter(mayHaveBegun).length > maxBegunRetries || !this.#maySendAgain(x, failures)) return null;
     const next = this.#nextTry(x, failures, 0);
     return next !== null && this.#allowance.spend(this.#parts.clock.nowMs) ? next : 'later';
   }

@@ -12,9 +12,13 @@ export interface ForwardOptions {
   readonly workerHeader: boolean;
 }
 
+const maxRetries = ({ disableRetries, retryMaxRetries }: Config): number => (disableRetries ? 0 : retryMaxRetries);
+
 export const forwardOptions = (config: Config): ForwardOptions => ({
   retries: {
-    maxRetries: config.disableRetries ? 0 : config.retryMaxRetries,
+    maxRetries: maxRetries(config),
+    // Without resume, a request that kills engines kills two.
+    maxBegunRetries: config.resume === 'off' ? 1 : maxRetries(config),
     initialBackoffMs: config.retryInitialBackoffMs,
     maxBackoffMs: config.retryMaxBackoffMs,
     backoffMultiplier: config.retryBackoffMultiplier,

@@ -5,6 +5,7 @@ import { RetryAllowance, backoffMs, retryAfterMs } from './retry.ts';
 
 const OPTIONS = {
   maxRetries: 3,
+  maxBegunRetries: 1,
   initialBackoffMs: 100,
   maxBackoffMs: 10_000,
   backoffMultiplier: 2,

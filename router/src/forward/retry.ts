@@ -1,5 +1,7 @@
 export interface RetryOptions {
   readonly maxRetries: number;
+  /** Retries of work that an engine may have begun. */
+  readonly maxBegunRetries: number;
   readonly initialBackoffMs: number;
   readonly maxBackoffMs: number;
   readonly backoffMultiplier: number;

@@ -28,11 +28,11 @@ export function healthFeedback(breakers: Breakers, health: Health): Observer {
   };
   return {
     attemptFailed(x, worker, failure, detail) {
-      // An idle connection that closed is no fault, and the request stays with the worker.
-      if (failure === 'stale') return;
+      // An idle connection that closed is no fault, and the request stays with the worker; nor is an abort that was asked for.
+      if (failure === 'stale' || failure === 'aborted') return;
       if (failure === 'status') answered(x, worker, Number(detail));
       // The health checks have found this, and will find when it works again.
-      else if (failure !== 'hung') {
+      else if (failure !== 'hung' && failure !== 'cut_hung') {
         breakers.failed(worker, failure === 'connect' || failure === 'reset' ? 'connection' : 'generation');
         health.suspect(worker);
       }

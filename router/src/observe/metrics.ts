@@ -3,6 +3,7 @@ import { Registry } from 'prom-client';
 import { fleetMetrics } from './metrics/fleet.ts';
 import { processMetrics } from './metrics/process.ts';
 import { requestMetrics } from './metrics/requests.ts';
+import { resumeMetrics } from './metrics/resume.ts';
 import { sessionMetrics } from './metrics/sessions.ts';
 import { openFiles } from './open-files.ts';
 import { type MetricsPeer, peerMetrics } from './metrics/peers.ts';
@@ -17,6 +18,7 @@ export const metrics: readonly MetricSpec[] = [
   ...sessionMetrics,
   ...trajectoryMetrics,
   ...tinkerMetrics,
+  ...resumeMetrics,
 ];
 
 /**

@@ -1,4 +1,4 @@
-import type { Candidate, FailedAttempt, Move, Outcome, Prompt, RoutingKey, Why } from '../exchange.ts';
+import type { Candidate, FailedAttempt, Move, Outcome, Prompt, RoutingKey, Seam, Why } from '../exchange.ts';
 import type { Usage } from '../engines/usage.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import type { RouterError } from '../kit/errors.ts';
@@ -84,6 +84,8 @@ export interface ExchangeView {
   /** Workers that failed this request and are left out of the next choice. */
   readonly tried: readonly Worker[];
   readonly failures: readonly FailedAttempt[];
+  /** Where other workers continued its generation (`--resume`): the request of such an attempt is for the rest of a response. */
+  readonly seams: readonly Seam[];
   /** Status of the response; 0 before there is one. */
   readonly status: number;
   /** Tokens of the response, if the engine reports them. */

@@ -53,6 +53,7 @@ export class RequestBody {
   #keptBytes = 0;
   #untakenBytes = 0;
   #isReleased = false;
+  #isKept = false;
   #sink: BodySink | null = null;
   #waiting: ((body: RequestBody) => void) | null = null;
   /** Index of the next piece for the sink. */
@@ -206,9 +207,14 @@ export class RequestBody {
     else this.#setPaused(false);
   }
 
+  /** It is needed until the end of the response: `release` does nothing before `end`. Only when complete. */
+  keep(): void {
+    this.#isKept = true;
+  }
+
   /** No further try will need the body: what was sent is freed, what comes is not kept. */
   release(): void {
-    if (this.#isReleased) return;
+    if (this.#isReleased || this.#isKept) return;
     this.#isReleased = true;
     if (this.#sink === null && this.isComplete) this.#next = this.pieces.length;
     this.#dropTaken();
@@ -236,6 +242,7 @@ export class RequestBody {
 
   /** As `release`, when nothing is under way any more that reads it. */
   end(): void {
+    this.#isKept = false;
     this.release();
     if (this.#slabs === null) return;
     for (const slab of this.#slabs) slabs.giveBack(slab);

@@ -20,6 +20,12 @@ export type Failure =
   | 'first_byte_timeout'
   /** The engine was proven to hang before a byte of its response came. */
   | 'hung'
+  /** The response broke off, and another engine continues it (`--resume`). */
+  | 'cut'
+  /** The same, of an engine that was proven to hang. */
+  | 'cut_hung'
+  /** The engine aborted the generation for a weight swap, and another one continues it. */
+  | 'aborted'
   /** A prefill engine responded well, but with nothing that lets a decode engine continue. */
   | 'no_handover';
 

@@ -20,6 +20,7 @@ const order = [
   'choose',
   'forward',
   'observe',
+  'resume',
   'pipeline.ts stages.ts ends.ts',
   'listen',
   'plugins',

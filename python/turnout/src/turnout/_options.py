@@ -188,6 +188,9 @@ class RouterOptions(TypedDict, total=False):
     retry_hung: bool
     """When a worker hangs: send each generation request without a byte of its response to one other worker, within --retry-budget. Off (--no-retry-hung): the request waits for the worker. Default: True."""
 
+    resume: Literal["off", "on", "all"]
+    """Continue generations on another worker, from the tokens they have, if their engine fails or if the router's own weight swap aborted them (on). all: also if an engine aborted them and no client requested that through the router. Default: off."""
+
     disable_retries: bool
     """Never retry on another worker."""
 

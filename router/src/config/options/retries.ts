@@ -15,6 +15,12 @@ export const retriesOptions = {
     z.boolean().default(true),
     'When a worker hangs: send each generation request without a byte of its response to one other worker, within --retry-budget. Off (--no-retry-hung): the request waits for the worker.',
   ),
+  resume: option(
+    '<which>',
+    z.enum(['off', 'on', 'all']).default('off'),
+    "Continue generations on another worker, from the tokens they have, if their engine fails or if the router's own weight swap aborted them (on). all: also if an engine aborted them and no client requested that through the router.",
+    { needsRestart: true },
+  ),
   disableRetries: option('', flag, 'Never retry on another worker.'),
   retryBufferBytes: option(
     '<bytes>',

@@ -49,7 +49,7 @@ export const requestMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_retries_total',
     type: 'counter',
-    help: 'Retries, by how the attempt before failed (connect, stale, reset, status, hung).',
+    help: 'Retries, by how the attempt before failed (connect, stale, reset, status, hung; with --resume also cut, cut_hung, aborted).',
     read: ({ meters }) => each('failure', meters.retries),
   },
   {

@@ -33,8 +33,16 @@ export interface MetricSources {
   readonly discovery: () => Discovery | null;
   readonly trajectories: () => TrajectoryCounters | null;
   readonly tinker: () => TinkerCounters | null;
+  readonly resume: () => ResumeCounters | null;
   /** null: without `--metrics-compat`. */
   readonly peers: PeerMeters | null;
+}
+
+/** Generations that were continued, or not; null where none is. */
+interface ResumeCounters {
+  readonly resumed: ReadonlyMap<string, number>;
+  readonly unresumed: ReadonlyMap<string, number>;
+  readonly resumedTokens: number;
 }
 
 /** What the Tinker API serves; null where it is off. */

@@ -103,6 +103,7 @@ export class Core {
     for (const [index, sequence] of job.sequences.entries()) {
       this.#open.set(sequence, { job, sink });
       sequence.script = this.options.script?.(job.id, index) ?? null;
+      sequence.isOfVllm = this.options.kind === 'vllm';
       sequence.batchNoise = this.options.logprobNoise;
       sequence.batchSeed = mix(this.options.seed, this.requests) ^ index;
       this.scheduler.submit(sequence, nowMs);

@@ -79,6 +79,8 @@ export class Sequence {
   preemptions = 0;
   readonly spans: VersionSpan[] = [];
   script: SequenceScript | null = null;
+  /** vLLM keeps back what may become part of a stop text, and ends its text with one that is shown; SGLang does neither. */
+  isOfVllm = false;
   /** Of its LoRA adapter; null: the engine's own. */
   sampler: Sampler | null = null;
   /** The effect of the batch on its logprobs; 0 for none. */
@@ -158,7 +160,10 @@ export class Sequence {
       if (!isSpecial(matched) || this.sampling.showSpecial) return raw.slice(0, raw.length - decode([matched]).length);
       return raw;
     }
-    if (this.finish || stopTexts.length === 0) return raw;
+    if (this.finish?.type === 'stop' && typeof this.finish.matched === 'string' && this.isOfVllm) {
+      return raw.slice(0, raw.indexOf(this.finish.matched) + this.finish.matched.length);
+    }
+    if (this.finish || stopTexts.length === 0 || showStop || !this.isOfVllm) return raw;
     const held = Math.max(...stopTexts.map((text) => text.length)) - 1;
     return raw.slice(0, Math.max(0, raw.length - held));
   }

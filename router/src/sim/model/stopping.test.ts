@@ -38,12 +38,21 @@ test('the end of the turn stops it and is not text, unless told to ignore or sho
   assert.equal(sequence(' the', { minTokens: 5 }, [endOfTurn]).finish, null);
 });
 
-test('stop texts are cut off, across tokens too, and what may become one is held back', () => {
+test('stop texts are cut off, across tokens too; vLLM holds back what may become one, and shows no more than it', () => {
   const stopped = sequence(' the moon', { stopTexts: ['e mo'] });
   assert.deepEqual(stopped.finish, { type: 'stop', matched: 'e mo' });
   assert.equal(stopped.text(), ' th');
-  assert.equal(sequence(' the moon', { stopTexts: ['e mo'], showStop: true }).text(), ' the moon');
-  assert.equal(sequence(' the', { stopTexts: ['e mo'] }).text(), ' ');
+  const cases = [
+    [' the moon', true, ' the moon', ' the mo'],
+    [' the', false, ' the', ' '],
+    [' the', true, ' the', ' the'],
+  ] as const;
+  for (const [text, showStop, sglang, vllm] of cases) {
+    const made = sequence(text, { stopTexts: ['e mo'], showStop });
+    assert.equal(made.text(), sglang);
+    made.isOfVllm = true;
+    assert.equal(made.text(), vllm);
+  }
 });
 
 test('stop ids end it and their text goes', () => {

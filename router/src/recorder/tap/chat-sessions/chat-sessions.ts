@@ -197,7 +197,8 @@ export class ChatSessions implements PluginPhases {
     }
     following.isOpen = true;
     following.opened = opened;
-    following.begun = [];
+    // The rest of a stream goes on with the choices that have begun.
+    if (x.seams.length === 0) following.begun = [];
     // The answer has to be read: it may not come compressed.
     x.head.drop('accept-encoding');
     const query = x.head.target.indexOf('?');

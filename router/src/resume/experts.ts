@@ -1,0 +1,29 @@
+/**
+ * Routed experts of a generation in two parts, as JSON strings of base64. Each part has a row for each token but its last one, so the rows of
+ * the second part are of all tokens: those of the first part's tokens it computed again, with the prompt, and they give way to the first
+ * part's own. Parts differ in the number of their rows alone, so the bytes of the first part replace the beginning of the second one's.
+ *
+ * @returns null: they are no two parts of one, and the second part's stay
+ */
+export function joinedExperts(first: Buffer, second: Buffer): Buffer | null {
+  const before = decoded(first);
+  const after = decoded(second);
+  if (before === null || after === null) return null;
+  const [headBefore, head] = [npyHead(before), npyHead(after)];
+  if ((headBefore === 0) !== (head === 0)) return null;
+  const bytes = before.length - headBefore;
+  if (bytes > after.length - head) return null;
+  before.copy(after, head, headBefore);
+  return Buffer.from(`"${after.toString('base64')}"`);
+}
+
+/** null: no string, which is what engines write where they have none. */
+const decoded = (json: Buffer): Buffer | null =>
+  json[0] === 0x22 ? Buffer.from(json.toString('latin1', 1, json.length - 1), 'base64') : null;
+
+const MAGIC = Buffer.from('\x93NUMPY', 'latin1');
+
+/** Bytes before the data of vLLM's .npy file (NumPy's format, version 1); SGLang has none. */
+function npyHead(bytes: Buffer): number {
+  return bytes.subarray(0, MAGIC.length).equals(MAGIC) ? 10 + bytes.readUInt16LE(8) : 0;
+}

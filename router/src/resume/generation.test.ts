@@ -1,0 +1,188 @@
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import fc from 'fast-check';
+import { EventSplitter, joined } from '../kit/sse.ts';
+import { type SimEngine, startSimEngine } from '../sim/engine.ts';
+import type { SimOptions } from '../sim/sim-options.ts';
+import { decode } from '../sim/tokens/tokenizer.ts';
+import { Generation } from './generation.ts';
+import { type Asked, continuedBody, countIds, formOf, readAsked, withIdsAsked } from './request.ts';
+
+/** An engine that fails after the last token can't tell these. */
+const DETAILS = /,"prompt_tokens_details":(null|\{[^}]*\})(,"reasoning_tokens":0)?/g;
+/** A generation in parts must be, byte for byte, what one engine sends; apart from these, which are of a request or of its time. */
+const OF_REQUEST =
+  /"(id|request_id)":"[^"]*"|"(created|cached_tokens|e2e_latency)":[\d.e-]+|"cached_tokens_details":(null|\{[^}]*\})/g;
+const comparable = (text: string): string =>
+  text.replaceAll(DETAILS, '').replaceAll(OF_REQUEST, (member) => member.slice(0, member.indexOf(':')));
+
+const engines: SimEngine[] = [];
+after(() => Promise.all(engines.map((engine) => engine.close())));
+
+async function engineOf(options: Partial<SimOptions>): Promise<SimEngine> {
+  const engine = await startSimEngine({ timeScale: 0, meanOutputTokens: 30, seed: 7, ...options });
+  engines.push(engine);
+  return engine;
+}
+
+async function ask({ url }: SimEngine, path: string, body: Buffer): Promise<Buffer> {
+  const response = await fetch(url + path, { method: 'POST', body: new Uint8Array(body) });
+  return Buffer.from(await response.arrayBuffer());
+}
+
+const eventsOf = (bytes: Buffer): Buffer[] => new EventSplitter<Buffer>(joined).push(bytes);
+
+interface Case {
+  readonly path: string;
+  readonly body: object;
+  /** Where it breaks off: after so many events of each part. */
+  readonly cuts: readonly number[];
+  readonly isAborted?: boolean;
+}
+
+/** What a client gets of a generation whose engine fails after some events, again and again. */
+async function inParts(engine: SimEngine, { path, body, cuts }: Case, habits = { isDelta: false }): Promise<string> {
+  const form = formOf(path)!;
+  const given = Buffer.from(JSON.stringify(body));
+  const asked = readAsked(form, given)!;
+  assert.equal(asked.whyNot, '');
+  const isVllm = engine.core.options.kind === 'vllm';
+  const promptTokens = asked.prompt === null ? 0 : countIds(given, asked.prompt);
+  const generation = new Generation({ asked, isVllm, promptTokens, habits, isContinued: () => true });
+  const out: Buffer[] = [];
+  let next = withIdsAsked(given, asked, generation.showsStops);
+  for (const cut of [...cuts, Infinity]) {
+    const events = eventsOf(await ask(engine, path, next));
+    for (const event of events.slice(0, cut)) {
+      out.push(...generation.event(event));
+      if (generation.isStopped) break;
+    }
+    if (generation.isFinished) {
+      out.push(generation.tail());
+      break;
+    }
+    generation.seam('default');
+    if (generation.ids.length > 0) {
+      next = continuedBody(given, readAsked(form, given) as Asked, generation, generation.showsStops);
+    }
+  }
+  return Buffer.concat(out).toString();
+}
+
+const prompt = fc.array(fc.integer({ min: 264, max: 1000 }), { minLength: 1, maxLength: 20 });
+const cuts = fc.array(fc.integer({ min: 0, max: 12 }), { minLength: 1, maxLength: 3 });
+const sampling = fc.record({
+  temperature: fc.constantFrom(0, 1),
+  seed: fc.integer({ min: 0, max: 1000 }),
+  limit: fc.integer({ min: 1, max: 40 }),
+  least: fc.integer({ min: 0, max: 20 }),
+});
+
+async function agrees(engine: SimEngine, given: Case, habits?: { isDelta: boolean }): Promise<void> {
+  const whole = (await ask(engine, given.path, Buffer.from(JSON.stringify(given.body)))).toString();
+  assert.equal(comparable(await inParts(engine, given, habits)), comparable(whole));
+}
+
+for (const incrementalStreamingOutput of [false, true]) {
+  const kind = incrementalStreamingOutput ? 'incremental' : 'cumulative';
+  test(`/generate, ${kind}: parts are one stream`, async () => {
+    const engine = await engineOf({ kind: 'sglang', incrementalStreamingOutput });
+    const numbers = fc.integer({ min: 0, max: 2 });
+    await fc.assert(
+      fc.asyncProperty(prompt, cuts, sampling, fc.boolean(), numbers, async (ids, at, given, logprobs, top) => {
+        const { temperature, seed, limit, least } = given;
+        const params = { temperature, sampling_seed: seed, max_new_tokens: limit, min_new_tokens: least };
+        const body = {
+          input_ids: ids,
+          stream: true,
+          return_logprob: logprobs,
+          top_logprobs_num: top,
+          logprob_start_len: top - 1,
+          sampling_params: params,
+        };
+        await agrees(engine, { path: '/generate', body, cuts: at }, { isDelta: incrementalStreamingOutput });
+      }),
+      { numRuns: 60 },
+    );
+  });
+}
+
+for (const kind of ['vllm', 'sglang'] as const) {
+  test(`/v1/completions of ${kind}: parts are one stream`, async () => {
+    const engine = await engineOf({ kind });
+    const asksForIds = fc.boolean();
+    await fc.assert(
+      fc.asyncProperty(
+        prompt,
+        cuts,
+        sampling,
+        asksForIds,
+        fc.boolean(),
+        fc.boolean(),
+        async (ids, at, given, returns, isText, hasUsage) => {
+          const { temperature, seed, limit, least } = given;
+          const body = {
+            prompt: isText ? decode(ids) : ids,
+            stream: true,
+            ...(hasUsage ? { stream_options: { include_usage: true } } : {}),
+            ...(returns ? { return_token_ids: true } : {}),
+            logprobs: 2,
+            temperature,
+            seed,
+            max_tokens: limit,
+            min_tokens: least,
+          };
+          await agrees(engine, { path: '/v1/completions', body, cuts: at });
+        },
+      ),
+      { numRuns: 60 },
+    );
+  });
+
+  test(`/v1/completions of ${kind}: a stop string over two parts ends it`, async () => {
+    const engine = await engineOf({ kind, meanOutputTokens: 0 });
+    await fc.assert(
+      fc.asyncProperty(
+        prompt,
+        cuts,
+        fc.integer({ min: 0, max: 99 }),
+        fc.nat(30),
+        fc.integer({ min: 2, max: 12 }),
+        fc.boolean(),
+        async (ids, at, seed, from, length, shows) => {
+          const base = { prompt: ids, seed, max_tokens: 40, stream: true };
+          const plain = JSON.parse(
+            (await ask(engine, '/v1/completions', Buffer.from(JSON.stringify({ ...base, stream: false })))).toString(),
+          ) as {
+            choices: [{ text: string }];
+          };
+          const stop = plain.choices[0].text.slice(from, from + length);
+          const shown = kind === 'vllm' ? { include_stop_str_in_output: shows } : { no_stop_trim: shows };
+          await agrees(engine, {
+            path: '/v1/completions',
+            body: { ...base, stop: [stop, 'never'], ...shown },
+            cuts: at,
+          });
+        },
+      ),
+      { numRuns: 100 },
+    );
+  });
+}
+
+test('/inference/v1/generate: parts are one stream', async () => {
+  const engine = await engineOf({ kind: 'vllm' });
+  await fc.assert(
+    fc.asyncProperty(prompt, cuts, sampling, fc.boolean(), async (ids, at, given, returns) => {
+      const { temperature, seed, limit, least } = given;
+      const body = {
+        token_ids: ids,
+        stream: true,
+        return_token_ids: returns,
+        sampling_params: { temperature, seed, max_tokens: limit, min_tokens: least, logprobs: 1 },
+      };
+      await agrees(engine, { path: '/inference/v1/generate', body, cuts: at });
+    }),
+    { numRuns: 60 },
+  );
+});

@@ -1,0 +1,339 @@
+import { dataOf } from '../kit/sse.ts';
+import { type Joining, type Span, joinParts, joinedSpans } from './join-parts.ts';
+import { type Part, readPart } from './read-part.ts';
+import type { Asked } from './request.ts';
+import { rulesOf } from './rules.ts';
+import { StopText, type TextEnd, endOf } from './stop-text.ts';
+
+/**
+ * Events that bring tokens without text are kept until the text comes: an engine has a part of a character, which would be lost with it. A
+ * character has four tokens at most; without text after so many the tokens have none.
+ */
+const MAX_KEPT_EVENTS = 4;
+
+const OPENING_BRACE = 0x7b;
+const NO_FINISH = { reason: 'null', stop: 'null' };
+
+export interface GenerationParts {
+  readonly asked: Asked;
+  readonly isVllm: boolean;
+  /** Of the request; 0: its prompt is a text. */
+  readonly promptTokens: number;
+  /** What streams of SGLang's `/generate` have turned out to be: that depends on how engines were started. */
+  readonly habits: { isDelta: boolean };
+  /** The engine ended it, as somebody asked it to. @returns whether it is continued */
+  readonly isContinued: () => boolean;
+}
+
+interface KeptEvent {
+  readonly event: Buffer;
+  readonly start: number;
+  readonly part: Part;
+}
+
+/** A generation over all its parts: what came of it so far, and its events or its whole answer as those of one engine. */
+export class Generation {
+  readonly asked: Asked;
+  /** Why it can't be continued; '': it can. */
+  whyNot = '';
+  /** Sampled tokens so far; of an answer that tells all of them again and again, those of earlier parts. */
+  ids: number[] = [];
+  /** Sampled tokens of earlier parts. */
+  offset = 0;
+  /** The prompt, where an engine told it. */
+  promptIds: readonly number[] | null = null;
+  /** An engine ended the present part, and the generation is continued. */
+  isAborted = false;
+  /** It ended it with an error. */
+  isBroken = false;
+  /** The event that says why it ended went out. */
+  isFinished = false;
+  /** A stop string that begins in an earlier part has ended it: its engine does not know. */
+  isStopped = false;
+  readonly #parts: GenerationParts;
+  readonly #hidesIds: boolean;
+  readonly #stopText: StopText | null;
+  #promptTokens: number;
+  /** null: not known yet. */
+  #isDelta: boolean | null;
+  /** What earlier events, or the earlier answer, made; of other streams what stays the same in it. */
+  #first: Buffer | null = null;
+  /** The newest event that went out. */
+  #newest: Buffer | null = null;
+  #kept: KeptEvent[] = [];
+  /** Tokens of the present part, as its newest event counts them. */
+  #count = 0;
+  #textBytes = 0;
+  #text = '';
+  /** Code points of text in earlier parts, and in all. */
+  #textOffset = 0;
+  #textLength = 0;
+  #spans: readonly Span[] = [];
+  #spansOfPart: Span[] = [];
+  #isForgotten = false;
+  #hasUsage = false;
+  #isDone = false;
+
+  constructor(parts: GenerationParts) {
+    const { asked, promptTokens } = parts;
+    const { form, isStream, stops } = asked;
+    this.#parts = parts;
+    this.asked = asked;
+    this.#hidesIds = !asked.asksForIds;
+    this.#promptTokens = promptTokens;
+    this.#isDelta = form === 'generate' && isStream ? null : isStream;
+    this.#stopText = stops.length === 0 || !isStream ? null : new StopText(stops, this.showsStops, this.#textEnd);
+    if (stops.length > 0 && form === 'inference') this.whyNot = 'stop_text';
+  }
+
+  /** Its engines are asked for the text of stop strings too: see `StopText`. */
+  get showsStops(): boolean {
+    const { form, isStream, stops, showsStop } = this.asked;
+    return this.#parts.isVllm && form === 'completions' && isStream && stops.length > 0 && !showsStop;
+  }
+
+  get #textEnd(): TextEnd {
+    if (!this.asked.showsStop) return 'before';
+    return this.#parts.isVllm ? 'with' : 'all';
+  }
+
+  /** Its events or its answer are changed even where one engine makes all of it. */
+  get isRewritten(): boolean {
+    return this.offset > 0 || this.#hidesIds || this.showsStops;
+  }
+
+  /** About what it keeps. */
+  get bytes(): number {
+    return 8 * this.ids.length + (this.#newest?.length ?? 0) + (this.#first?.length ?? 0);
+  }
+
+  /** It can't be continued, and keeps nothing. */
+  forget(): void {
+    this.whyNot ||= 'memory';
+    this.#isForgotten = true;
+    this.ids = [];
+    this.#newest = null;
+  }
+
+  /** An event of the stream. @returns what goes out now */
+  event(event: Buffer): Buffer[] {
+    if (this.isAborted) return [];
+    const [start, end] = dataOf(event);
+    const brace = start < 0 ? -1 : event.indexOf(OPENING_BRACE, start);
+    if (brace < 0 || brace >= end) {
+      this.#isDone ||= start >= 0;
+      return [...this.release(), event];
+    }
+    const part = readPart(this.asked.form, event, brace);
+    if (part === null) {
+      this.#hasUsage ||= event.includes('"usage"');
+      return [...this.release(), this.#joined(event, brace)];
+    }
+    if ('error' in part) return this.#failed(part.error, event);
+    if (part.finish === 'abort' && this.#parts.isContinued()) return this.#aborted(part, event, brace);
+    this.#kept.push({ event, start: brace, part });
+    if (this.#isDelta === null && part.count > part.idCount()) this.#setDelta();
+    else if (this.#isDelta === null && this.#kept.length + (this.#newest === null ? 0 : 1) > 1) this.#setMode(false);
+    return this.#isSettled(part) ? this.release() : [];
+  }
+
+  /** What is kept of the stream. */
+  release(): Buffer[] {
+    const kept = this.#kept;
+    this.#kept = [];
+    return kept.flatMap((each) => this.#take(each));
+  }
+
+  /** What a stream ends with whose engine can't say it any more: all of its tokens are out. */
+  tail(): Buffer {
+    const { form, asksForUsage } = this.asked;
+    let text = '';
+    if (asksForUsage && !this.#hasUsage && form !== 'generate') {
+      const newest = this.#newest!;
+      const event = JSON.parse(newest.toString('utf8', newest.indexOf(OPENING_BRACE))) as Record<string, unknown>;
+      const [prompt, sampled] = [this.#promptTokens, this.ids.length];
+      const usage = { prompt_tokens: prompt, total_tokens: prompt + sampled, completion_tokens: sampled };
+      text += `data: ${JSON.stringify({ ...event, prompt_token_ids: undefined, choices: [], usage })}\n\n`;
+    }
+    if (!this.#isDone) text += 'data: [DONE]\n\n';
+    this.#isDone = true;
+    return Buffer.from(text);
+  }
+
+  /** A whole answer. @returns what goes out; null: the generation is continued, or done again where that is more exact */
+  answer(body: Buffer): Buffer | null {
+    const part = readPart(this.asked.form, body, 0);
+    if (part === null || 'error' in part) return body;
+    if (part.finish === 'abort' && this.#parts.isContinued()) {
+      this.isAborted = true;
+      const isExact = this.asked.stops.length === 0 && part.text()?.endsWith('\ufffd') !== true;
+      if (!isExact) return null;
+      this.#learn(part);
+      this.ids = this.ids.slice(0, this.offset).concat(part.ids());
+      this.#newest = this.#join(body, 0, { finish: NO_FINISH, hidesIds: false });
+      return null;
+    }
+    this.ids = this.ids.slice(0, this.offset).concat(part.ids());
+    return this.#joined(body, 0);
+  }
+
+  /** The present part is over, and another engine continues. @param version of the weights, where the engine did not name it */
+  seam(version: string | null): { readonly hasProgress: boolean; readonly version: string | null } {
+    this.#kept = [];
+    const newest = this.#newest;
+    if (this.#isDelta !== true && newest !== null) {
+      this.ids = this.#partOf(newest).ids();
+    }
+    const count = this.ids.length - this.offset;
+    if (count > 0) {
+      const own = this.#spansOfPart;
+      const told = own.length > 0 ? own : version === null ? [] : [{ version, start: 0, end: count }];
+      this.#spans = joinedSpans(this.#spans, told, this.offset);
+      this.offset = this.ids.length;
+      this.#first = newest ?? this.#first;
+      this.#textOffset = this.#textLength;
+      this.#stopText?.seam();
+    }
+    this.#spansOfPart = [];
+    this.#newest = null;
+    this.#textBytes = 0;
+    this.#text = '';
+    this.#count = 0;
+    this.isAborted = false;
+    this.isBroken = false;
+    return { hasProgress: count > 0, version: this.#spans.at(-1)?.version ?? version };
+  }
+
+  /** An engine that can't go on says so in its stream. An error that is the client's comes before any token. */
+  #failed(code: number, event: Buffer): Buffer[] {
+    if (code < 500 || this.#newest === null || this.whyNot !== '') return [...this.release(), event];
+    this.isAborted = true;
+    this.isBroken = true;
+    return [];
+  }
+
+  /** Tokens that did not go out are sampled anew: they may end within a character. */
+  #aborted(part: Part, event: Buffer, start: number): Buffer[] {
+    const { form } = this.asked;
+    const hasNew = this.#kept.length > 0 || part.count !== this.#count;
+    // It may have the routed experts of this part.
+    if (form === 'generate' && !hasNew) this.#newest = this.#join(event, start, { finish: NO_FINISH });
+    this.isAborted = true;
+    return [];
+  }
+
+  #setDelta(): void {
+    this.#setMode(true);
+    const before = this.#newest;
+    if (before !== null) this.ids = this.#partOf(before).ids();
+  }
+
+  #setMode(isDelta: boolean): void {
+    this.#isDelta = isDelta;
+    this.#parts.habits.isDelta = isDelta;
+  }
+
+  /** What was made of an event or an answer. */
+  #partOf(made: Buffer): Part {
+    return readPart(this.asked.form, made, made.indexOf(OPENING_BRACE)) as Part;
+  }
+
+  #isSettled(part: Part): boolean {
+    if (part.finish !== '') return true;
+    // Events that have all so far, and those that have what is new, begin alike.
+    if (this.#isDelta === null && this.offset > 0) return false;
+    if (part.textBytes < 0 || this.#kept.length >= MAX_KEPT_EVENTS) return true;
+    const newBytes = this.#isDelta === true ? part.textBytes : part.textBytes - this.#textBytes;
+    // SGLang (0.5.23) sends the text before such a part of a character up to its last space.
+    return newBytes > 0 && (this.#parts.isVllm || !part.endsInSpace);
+  }
+
+  #take({ event, start, part }: KeptEvent): Buffer[] {
+    // The first event of a part ends it.
+    if (this.#isDelta === null && part.finish !== '') this.#isDelta = this.#parts.habits.isDelta;
+    const before = this.ids.length;
+    if (this.#isDelta === true) {
+      if (!this.#isForgotten) for (const id of part.ids()) this.ids.push(id);
+      if (this.ids.length === before && part.textBytes > 0 && part.finish === '') this.whyNot ||= 'ids';
+    }
+    this.#learn(part);
+    this.#count = part.count;
+    const released = this.#released(part);
+    const text = released === null ? null : released.text;
+    const made = this.#join(event, start, { text, finish: this.#finishOf(part, released?.stop ?? null) });
+    const keepsFirst = this.asked.form !== 'generate';
+    if (!this.#isForgotten) this.#newest = keepsFirst ? (this.#newest ?? made) : made;
+    this.isFinished = part.finish !== '' || this.isStopped;
+    return [made];
+  }
+
+  #learn(part: Part): void {
+    if (this.asked.prompt === null && this.promptIds === null) {
+      this.promptIds = part.promptIds();
+      this.#promptTokens = this.promptIds?.length ?? 0;
+    }
+    const spans = part.spans();
+    if (spans.length > 0) this.#spansOfPart = [...spans];
+    else if (part.version !== null) {
+      const end = part.count >= 0 ? part.count : this.ids.length - this.offset;
+      const last = this.#spansOfPart.at(-1);
+      const start = last?.end ?? 0;
+      if (end > start) this.#spansOfPart = joinedSpans(this.#spansOfPart, [{ version: part.version, start, end }], 0);
+    }
+  }
+
+  /** What goes out of the text of an event; null: the engine's own. */
+  #released(part: Part): { readonly text: string; readonly stop: string | null } | null {
+    this.#textBytes = part.textBytes;
+    if (part.textBytes < 0) return null;
+    const isCounted = this.asked.form === 'completions';
+    if (this.#stopText === null && !isCounted) return null;
+    const text = part.text() ?? '';
+    const added = this.#isDelta === true ? text : text.slice(this.#text.length);
+    if (isCounted) this.#textLength += [...added].length;
+    if (this.#isDelta !== true) this.#text = text;
+    if (this.#stopText === null) return null;
+    const released = this.#stopText.push(added, part.finish !== '', part.stop !== null);
+    if (this.showsStops) return released;
+    if (released.stop === null) return null;
+    if (this.#isDelta === true) return released;
+    return { ...released, text: this.#stoppedText(text, released.stop) };
+  }
+
+  /** The text of all parts up to a stop string that begins in an earlier one. */
+  #stoppedText(text: string, stop: string): string {
+    const earlier = this.#partOf(this.#first!).text() ?? '';
+    const all = earlier + text;
+    return all.slice(0, endOf(all, stop, earlier.length, this.#textEnd));
+  }
+
+  #finishOf(part: Part, stop: string | null): Joining['finish'] {
+    if (stop === null || part.stop !== null) return null;
+    this.isStopped = true;
+    const matched = JSON.stringify(stop);
+    const reason = this.asked.form === 'generate' ? `{"type":"stop","matched":${matched}}` : '"stop"';
+    return { reason, stop: matched };
+  }
+
+  #joined(bytes: Buffer, start: number): Buffer {
+    return this.isRewritten ? this.#join(bytes, start, {}) : bytes;
+  }
+
+  #join(bytes: Buffer, start: number, own: Partial<Joining>): Buffer {
+    const { text = null, finish = null, hidesIds = this.#hidesIds } = own;
+    if (this.offset === 0 && !hidesIds && text === null && finish === null) return bytes;
+    const joining: Joining = {
+      offset: this.offset,
+      first: this.#first,
+      isDelta: this.#isDelta === true,
+      textLength: this.#textOffset,
+      spans: this.#spans,
+      promptTokens: this.#promptTokens,
+      ids: this.ids,
+      hidesIds,
+      text,
+      finish,
+    };
+    return joinParts(bytes, start, rulesOf[this.asked.form], joining);
+  }
+}

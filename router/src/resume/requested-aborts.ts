@@ -1,0 +1,33 @@
+import type { Exchange } from '../exchange.ts';
+
+/** Answers of engines that end by an abort come so long after the response to it at most: on one machine within milliseconds. */
+const LINGER_MS = 1_000;
+
+/** Paths that abort generations, all of them or only with some bodies: it is enough that they may (SGLang 0.5.23, vLLM 0.32). */
+const paths =
+  /\/(?:abort_requests?|pause(?:_generation)?|update_weight_version|update_weights_from_\w+|update_weights|sleep|release_memory_occupation)$/;
+
+/** Aborts that clients requested through the router: generations that end meanwhile are theirs to end. */
+export class RequestedAborts {
+  #underWay = 0;
+  #untilMs = -Infinity;
+  readonly #open = new WeakSet<Exchange>();
+
+  /** A request has arrived. @returns whether it may abort generations: its end is to be reported */
+  began(x: Exchange): boolean {
+    if (x.isGeneration || !paths.test(x.path)) return false;
+    this.#open.add(x);
+    this.#underWay++;
+    return true;
+  }
+
+  finished(x: Exchange, nowMs: number): void {
+    if (!this.#open.delete(x)) return;
+    this.#underWay--;
+    this.#untilMs = nowMs + LINGER_MS;
+  }
+
+  mayBeAt(nowMs: number): boolean {
+    return this.#underWay > 0 || nowMs <= this.#untilMs;
+  }
+}

@@ -1,0 +1,237 @@
+import type { Exchange, Seam } from '../exchange.ts';
+import type { Worker } from '../fleet/worker.ts';
+import { RouterError } from '../kit/errors.ts';
+import { type Plugin, Refused } from '../plugin.ts';
+import type { Changer } from '../phases/response-sink.ts';
+import { COMPLETE, type Result } from '../wire/result.ts';
+import type { Sink } from '../wire/sink.ts';
+import { Generation } from './generation.ts';
+import { RequestedAborts } from './requested-aborts.ts';
+import { type Asked, continuedBody, countIds, formOf, readAsked, withIdsAsked } from './request.ts';
+import { ResumeSink } from './resume-sink.ts';
+
+/** Whether the router itself had an engine abort its generations, to give it new weights. */
+export interface SwapAborts {
+  /** @param atMs monotonic */
+  wasAbortedBySwap(worker: Worker, atMs: number): boolean;
+}
+
+export interface ResumeParts {
+  /** Aborts that nobody is known to have asked for are continued too: somebody sent them to engines directly. */
+  readonly resumesAll: boolean;
+  /** How many failed engines a generation survives: one that kills engines must not kill all of them. */
+  readonly maxRetries: () => number;
+  /** null: the router does no swaps. */
+  readonly swaps: SwapAborts | null;
+}
+
+type SinkFor = (first: Changer | null) => Sink;
+
+/** Larger requests are not looked into: reading them would hold the event loop. */
+const MAX_BODY_BYTES = 8_388_608;
+/** What is kept of all generations in flight, without their requests. */
+const MAX_KEPT_BYTES = 268_435_456;
+
+interface Followed {
+  /** null: its request was not read yet, or it can't be continued. */
+  generation: Generation | null;
+  sink: ResumeSink | null;
+  /** Why it can't be continued; ''. */
+  reason: string;
+  /** Of its first part: another kind of engine would not understand the request. */
+  worker: Worker | null;
+  keptBytes: number;
+}
+
+const chatPath = '/v1/chat/completions';
+
+/** Continues generations whose engine failed, or aborted them for a swap, on other workers. */
+export class Resume {
+  readonly plugin: Plugin;
+  /** Parts that were continued, by what ended the part before. */
+  readonly resumed = new Map<string, number>();
+  /** Generations that were not, by the reason. */
+  readonly unresumed = new Map<string, number>();
+  /** Tokens that were sampled before. */
+  resumedTokens = 0;
+  readonly #parts: ResumeParts;
+  readonly #followed = new WeakMap<Exchange, Followed>();
+  readonly #aborts = new RequestedAborts();
+  readonly #habits = { isDelta: false };
+  #keptBytes = 0;
+
+  constructor(parts: ResumeParts) {
+    this.#parts = parts;
+    this.plugin = {
+      name: 'resume',
+      appliesTo: (x: Exchange) => this.#appliesTo(x),
+      choose: (x: Exchange, workers: readonly Worker[]) => this.#choose(x, workers),
+      requestBody: (x: Exchange, body: Buffer, worker: Worker) => this.#requestBody(x, body, worker),
+      finished: (x: Exchange) => this.#finished(x),
+    };
+  }
+
+  /** @param onFailure of a plugin @returns what makes the sink of a response that may be continued; null: it can't be */
+  sinkFor(x: Exchange, onFailure: (error: RouterError) => void): SinkFor | null {
+    const followed = this.#followed.get(x);
+    if (followed === undefined || x.roles !== null) return null;
+    return (first) => {
+      if (followed.sink === null || !followed.sink.hasBegun) {
+        followed.sink = new ResumeSink(x, x.plugins.sink(x, onFailure, first), {
+          generation: () => followed.generation,
+          hasGrown: (generation) => this.#count(followed, generation),
+        });
+      }
+      return followed.sink;
+    };
+  }
+
+  /** @returns what the end of an attempt means: a failed attempt, if the response is continued by another one */
+  after(x: Exchange, result: Result): Result {
+    const followed = this.#followed.get(x);
+    if (followed === undefined || (result.kind !== 'complete' && result.kind !== 'cut')) return result;
+    const { generation, sink } = followed;
+    if (result.kind === 'complete') {
+      if (generation?.isAborted === true) {
+        return this.#next(x, followed, generation, generation.isBroken ? 'cut' : 'aborted', 'the engine ended it');
+      }
+      if (sink === null || sink.refusal === 0) return result;
+      const detail = `the engine that should have continued responded with ${sink.refusal}`;
+      return { kind: 'cut', code: 'upstream_reset', detail };
+    }
+    if (sink?.isOver === true) return COMPLETE;
+    const failed = x.seams.filter(({ cause }) => cause !== 'aborted').length;
+    const exhausted = failed < this.#parts.maxRetries() ? '' : 'retries';
+    const reason = generation === null ? followed.reason : this.#whyNot(x, generation) || exhausted;
+    if (generation !== null && reason === '') {
+      const failure = result.code === 'engine_hung' ? 'cut_hung' : 'cut';
+      return this.#next(x, followed, generation, failure, result.detail);
+    }
+    add(this.unresumed, reason);
+    return result;
+  }
+
+  #whyNot(x: Exchange, generation: Generation): string {
+    const { whyNot, asked, ids, promptIds } = generation;
+    if (whyNot !== '') return whyNot;
+    if (!x.body.isWhole) return 'body';
+    if (ids.length >= asked.limit) return 'limit';
+    if (ids.length > 0 && asked.prompt === null && promptIds === null) return 'prompt';
+    return asked.stops.length > 0 && ids.length > 0 && ids.length < asked.least ? 'stop_text' : '';
+  }
+
+  #next(
+    x: Exchange,
+    followed: Followed,
+    generation: Generation,
+    failure: 'cut' | 'cut_hung' | 'aborted',
+    detail: string,
+  ): Result {
+    const worker = x.worker!;
+    const before = generation.offset;
+    const { hasProgress, version } = generation.seam(worker.weightVersion);
+    // A request for the rest is a request of its own, with retries of its own. Without progress it is the same one.
+    const isNew = hasProgress || failure === 'aborted';
+    x.failures = [...(isNew ? [] : x.failures), { worker, failure: isNew ? failure : 'reset' }];
+    const { offset: at } = generation;
+    if (hasProgress) {
+      const seam: Seam = { at, worker: worker.url, version, cause: failure };
+      x.seams = [...x.seams, seam];
+    }
+    x.answeredBy = null;
+    followed.worker ??= worker;
+    add(this.resumed, failure);
+    this.resumedTokens += at - before;
+    return { kind: 'failed', failure: x.failures.at(-1)!.failure, detail };
+  }
+
+  #appliesTo(x: Exchange): boolean {
+    const isFollowed = x.head.method === 'POST' && (formOf(x.path) !== null || x.path === chatPath);
+    if (!isFollowed) return this.#aborts.began(x);
+    this.#followed.set(x, { generation: null, sink: null, reason: 'path', worker: null, keptBytes: 0 });
+    return true;
+  }
+
+  /** Only engines of the same kind understand the rest of a request. */
+  #choose(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
+    const first = this.#followed.get(x)?.worker ?? null;
+    return first === null ? workers : workers.filter(({ engine }) => engine === first.engine);
+  }
+
+  #requestBody(x: Exchange, body: Buffer, worker: Worker): Buffer {
+    const followed = this.#followed.get(x);
+    if (followed === undefined) return body;
+    const form = formOf(x.engineTarget === '' ? x.head.target : x.engineTarget);
+    const before = followed.generation;
+    if (before !== null && before.ids.length > 0)
+      return this.#continued(before, form === null ? null : readAsked(form, body), body);
+    const asked = form === null || body.length > MAX_BODY_BYTES ? null : readAsked(form, body);
+    followed.generation = null;
+    followed.reason = reasonOf(x, worker, asked, body);
+    if (followed.reason !== '' || asked === null) return body;
+    // The response has to be read: it may not come compressed.
+    x.head.drop('accept-encoding');
+    x.body.keep();
+    const generation = new Generation({
+      asked,
+      isVllm: worker.engine === 'vllm',
+      promptTokens: asked.prompt === null ? 0 : countIds(body, asked.prompt),
+      habits: this.#habits,
+      isContinued: () => this.#isContinued(x, generation),
+    });
+    followed.generation = generation;
+    return withIdsAsked(body, asked, generation.showsStops);
+  }
+
+  #count(followed: Followed, generation: Generation): void {
+    this.#keptBytes += generation.bytes - followed.keptBytes;
+    followed.keptBytes = generation.bytes;
+    if (this.#keptBytes <= MAX_KEPT_BYTES || generation.offset > 0) return;
+    generation.forget();
+    this.#keptBytes += generation.bytes - followed.keptBytes;
+    followed.keptBytes = generation.bytes;
+  }
+
+  #continued(generation: Generation, asked: Asked | null, body: Buffer): Buffer {
+    const { ids, promptIds, showsStops } = generation;
+    if (asked === null || asked.form !== generation.asked.form || (promptIds === null && asked.prompt === null)) {
+      throw new Refused(new RouterError('upstream_reset', 'The engine failed, and no other engine can continue.'));
+    }
+    return continuedBody(body, asked, { ids, promptIds }, showsStops);
+  }
+
+  /** The engine ended a generation by an abort. @returns whether it is continued */
+  #isContinued(x: Exchange, generation: Generation): boolean {
+    const nowMs = performance.now();
+    const { swaps, resumesAll } = this.#parts;
+    const isOfSwap = swaps?.wasAbortedBySwap(x.worker!, nowMs) === true;
+    if (!isOfSwap && (!resumesAll || this.#aborts.mayBeAt(nowMs))) return false;
+    const reason = this.#whyNot(x, generation);
+    if (reason !== '') add(this.unresumed, reason);
+    return reason === '';
+  }
+
+  #finished(x: Exchange): void {
+    this.#aborts.finished(x, performance.now());
+    const followed = this.#followed.get(x);
+    if (followed === undefined) return;
+    const { generation } = followed;
+    this.#keptBytes -= followed.keptBytes;
+    // The engine counted the tokens of earlier parts to the prompt.
+    if (generation === null || generation.offset === 0 || x.usage === null) return;
+    const { promptTokens, outputTokens } = x.usage;
+    const { offset } = generation;
+    x.usage = { ...x.usage, promptTokens: promptTokens - offset, outputTokens: outputTokens + offset };
+  }
+}
+
+function reasonOf(x: Exchange, { engine }: Worker, asked: Asked | null, body: Buffer): string {
+  if (x.roles !== null) return 'pair';
+  if (asked === null) return body.length > MAX_BODY_BYTES ? 'body' : 'path';
+  if (asked.whyNot !== '') return asked.whyNot;
+  if (engine === 'openai' || (engine === null && asked.form === 'completions' && asked.stops.length > 0))
+    return 'engine';
+  return '';
+}
+
+const add = (counts: Map<string, number>, key: string): void => void counts.set(key, (counts.get(key) ?? 0) + 1);

@@ -1,0 +1,133 @@
+import type { TestContext } from 'node:test';
+import type { SimEngine } from '../../src/sim/engine.ts';
+import { startSimEngine } from '../../src/sim/engine.ts';
+import type { SimOptions } from '../../src/sim/sim-options.ts';
+import type { Router } from '../../src/router.ts';
+import { type RouterOptions, startTestRouter } from '../harness/router.ts';
+import { until } from '../harness/within.ts';
+
+export type Kind = SimOptions['kind'];
+
+/** Simulated engines that can be killed, and a router in front of them. */
+export interface ResumeScene {
+  readonly router: Router;
+  readonly engines: SimEngine[];
+  /** An engine that nothing disturbs, and that answers at once. */
+  readonly undisturbed: SimEngine;
+  /** The index of the engine that runs most generations; -1: none runs two that have tokens. */
+  busiest(): number;
+  /** Kills an engine and starts another one under its URL. */
+  killed(index: number): Promise<void>;
+  metrics(): Promise<string>;
+}
+
+const MODEL = { seed: 11, meanOutputTokens: 0 };
+
+export async function startResumeScene(
+  t: TestContext,
+  kind: Kind,
+  count: number,
+  options: RouterOptions = {},
+  simOptions: Partial<SimOptions> = {},
+): Promise<ResumeScene> {
+  const sim = { ...MODEL, kind, timeScale: 0.3, ...simOptions };
+  const engines = await Promise.all(Array.from({ length: count }, () => startSimEngine(sim)));
+  const undisturbed = await startSimEngine({ ...sim, timeScale: 0 });
+  t.after(async () => {
+    await undisturbed.close();
+    await Promise.all(engines.map((engine) => engine.close()));
+  });
+  const router = await startTestRouter(t, {
+    workerUrls: engines.map(({ url }) => url),
+    resume: 'on',
+    disableHealthCheck: false,
+    healthCheckIntervalSecs: 0.05,
+    healthCheckTimeoutSecs: 5,
+    cbTimeoutDurationSecs: 0.1,
+    ...options,
+  });
+  const isHealthy = (): boolean =>
+    router.fleet.workers.every(({ reasons, engine }) => reasons === 0 && engine !== null);
+  await until('all engines are healthy', isHealthy);
+  const killed = async (index: number): Promise<void> => {
+    const { port } = engines[index]!;
+    await engines[index]!.kill();
+    engines[index] = await startSimEngine({ ...sim, port });
+    await until('the new engine is healthy', isHealthy, 20_000);
+  };
+  const busiest = (): number => {
+    const begun = engines.map(({ core }) => core.scheduler.running.filter(({ output }) => output.length > 4).length);
+    const most = Math.max(...begun);
+    return most < 2 ? -1 : begun.indexOf(most);
+  };
+  const metrics = async (): Promise<string> => (await fetch(`${router.metricsUrl}/metrics`)).text();
+  return { router, engines, undisturbed, busiest, killed, metrics };
+}
+
+/** What a client sees of a generation. */
+export interface Seen {
+  readonly status: number;
+  /** Sampled tokens, where the API tells them. */
+  readonly ids: readonly number[] | null;
+  readonly text: string | null;
+  readonly finish: string;
+  readonly tokens: number | null;
+  /** The connection broke. */
+  readonly error: string;
+}
+
+interface Answer {
+  readonly text?: string;
+  readonly output_ids?: number[];
+  readonly meta_info?: { finish_reason: { type: string } | null; completion_tokens: number };
+  readonly choices?: readonly { text?: string; token_ids?: number[] | null; finish_reason: string | null }[];
+  readonly usage?: { completion_tokens: number } | null;
+}
+
+/** Sends a generation and reads all of its answer. */
+export async function generate(url: string, path: string, body: object): Promise<Seen> {
+  const isStream = (body as { stream?: boolean }).stream === true;
+  let bytes = '';
+  let status = 0;
+  let error = '';
+  try {
+    const response = await fetch(url + path, { method: 'POST', body: JSON.stringify(body) });
+    status = response.status;
+    const decoder = new TextDecoder();
+    for await (const part of response.body!) bytes += decoder.decode(part as Uint8Array, { stream: true });
+  } catch (reason) {
+    error = String((reason as Error).cause ?? reason);
+  }
+  return { status, error, ...read(bytes, isStream) };
+}
+
+function read(bytes: string, isStream: boolean): Omit<Seen, 'status' | 'error'> {
+  const events = isStream
+    ? bytes.split('\n\n').flatMap((line) => (line.startsWith('data: {') ? [line.slice(6)] : []))
+    : [bytes];
+  let ids: number[] | null = null;
+  let text: string | null = null;
+  let finish = '';
+  let tokens: number | null = null;
+  for (const event of events) {
+    let answer: Answer;
+    try {
+      answer = JSON.parse(event) as Answer;
+    } catch {
+      continue;
+    }
+    tokens = answer.usage?.completion_tokens ?? answer.meta_info?.completion_tokens ?? tokens;
+    if (answer.meta_info !== undefined) {
+      const isWhole = answer.output_ids!.length === answer.meta_info.completion_tokens;
+      ids = isWhole ? answer.output_ids! : [...(ids ?? []), ...answer.output_ids!];
+      text = isWhole ? answer.text! : (text ?? '') + answer.text!;
+      finish = answer.meta_info.finish_reason?.type ?? '';
+    }
+    for (const choice of answer.choices ?? []) {
+      if (choice.token_ids) ids = [...(ids ?? []), ...choice.token_ids];
+      if (choice.text !== undefined) text = (text ?? '') + choice.text;
+      finish = choice.finish_reason ?? finish;
+    }
+  }
+  return { ids, text, finish, tokens };
+}
