@@ -1,6 +1,6 @@
 import { HealthWatch, type HealthWatchParts } from './health-watch.ts';
 import type { VersionLabels } from './version-labels.ts';
-import { WeightVersions } from './weight-versions.ts';
+import { type WeightJudge, WeightVersions } from './weight-versions.ts';
 import { REASONS, type Worker } from './worker.ts';
 
 /** The first checks of new workers are this many milliseconds apart, so that 500 at once do not coincide. */
@@ -23,6 +23,16 @@ export class Health {
       if (event === 'added') this.#start(worker);
       else if (event === 'removed') this.#stop(worker);
     });
+  }
+
+  /** The router replaces the weights of engines itself. */
+  judgeWeights(judge: WeightJudge): void {
+    this.#parts.versions.judge = judge;
+  }
+
+  /** The engine was restarted. */
+  restarted(worker: Worker): void {
+    this.#parts.versions.judge?.restarted(worker);
   }
 
   /** A request could not reach this worker: checks it at once. */

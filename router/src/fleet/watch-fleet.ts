@@ -55,12 +55,13 @@ export function watchFleet(
       if (event === 'restarted') {
         pauses.forget(worker.engineUrl);
         labels.of(worker).restarted();
+        health.restarted(worker);
       }
       if (event === 'restarted' || event === 'identified') void models.read([worker]);
       listener.onHealth(event, worker, ...detail);
     }) satisfies OnHealthEvent,
   };
-  const health = new Health(parts, labels);
+  const health: Health = new Health(parts, labels);
   const models = new FleetModels(fleet, options, listener.onModels);
   const stalls = new StallWatch(fleet, (worker) => {
     listener.onStalled(worker);

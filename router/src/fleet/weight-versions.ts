@@ -2,8 +2,18 @@ import type { Fleet } from './fleet.ts';
 import type { VersionLabels } from './version-labels.ts';
 import type { Worker } from './worker.ts';
 
+/** Knows what engines must have before they get requests, where the router replaces their weights itself. */
+export interface WeightJudge {
+  /** As `WeightVersions.areServed`; null: the router does not replace the weights of this engine. */
+  areServed(worker: Worker, isReturning: boolean): Promise<boolean> | null;
+  /** The engine was restarted: it has the weights that it starts with. */
+  restarted(worker: Worker): void;
+}
+
 /** The engines' weight versions: an engine that comes back gets requests only if it has those of the others. */
 export class WeightVersions {
+  /** null: the majority of the fleet decides. */
+  judge: WeightJudge | null = null;
   readonly #fleet: Fleet;
   readonly #labels: VersionLabels;
   readonly #onHeldBack: (worker: Worker, detail: string) => void;
@@ -38,6 +48,8 @@ export class WeightVersions {
   async areServed(ranks: ReadonlySet<Worker>, isReturning: boolean): Promise<boolean> {
     const [first] = ranks;
     if (first === undefined || first.engine === null) return true;
+    const judged = this.judge?.areServed(first, isReturning) ?? null;
+    if (judged !== null) return judged;
     const version = await this.#ask(first);
     for (const worker of ranks) worker.weightVersion = version;
     if (!isReturning) return true;

@@ -50,6 +50,7 @@ export async function startSimEngine(given: Partial<SimOptions> = {}): Promise<S
     for (const socket of sockets) drop(socket);
     await closed;
   };
+  core.faults.die = () => void end(resetSocket);
   return {
     url: `http://${options.host.includes(':') ? `[${options.host}]` : options.host}:${port}`,
     port,

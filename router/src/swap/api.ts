@@ -72,7 +72,7 @@ function shown(deployments: DeploymentList, deployment: Deployment): object {
       moved_by: entry.mover,
       started_at: new Date(entry.startedAt).toISOString(),
       ended_at: entry.endedAt === null ? null : new Date(entry.endedAt).toISOString(),
-      engines: Object.entries(entry.engines).map(([url, { stage, error, phases }]) => ({
+      engines: Array.from(entry.engines, ([url, { stage, error, phases }]) => ({
         url,
         stage,
         error,

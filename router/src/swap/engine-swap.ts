@@ -23,6 +23,8 @@ export interface SwapOrder {
   readonly mover: SwapState['mover'];
   /** The engine's weights are known, so that it may go on with them. */
   readonly isKnown: boolean;
+  /** See `SwapState`. */
+  readonly hasTarget: boolean;
 }
 
 export interface EngineSwapParts {
@@ -34,6 +36,8 @@ export interface EngineSwapParts {
   readonly loadTimeoutMs: () => number;
   /** The engine now has these weights, and does not generate with them yet. */
   readonly onHolds: (engine: SwapEngine, snapshot: LoadableSnapshot, swap: EngineSwap) => void;
+  /** The engine may get requests, as its weights are known. */
+  readonly onOpen: (engine: SwapEngine, swap: EngineSwap) => void;
   /** The engine's weights are not known. */
   readonly onUnknown: (engine: SwapEngine, swap: EngineSwap) => void;
   /** The stage has changed. */
@@ -66,17 +70,23 @@ export class EngineSwap {
     this.order = order;
     this.over = this.#overNow.promise;
     this.ready = Promise.race([this.#readyNow.promise, this.over]);
-    const { transition, target, previous, mover, isKnown } = order;
+    const { transition, target, previous, mover, hasTarget, isKnown } = order;
     this.state = planned(
       {
         transition,
         mover,
+        hasTarget,
         target: target.identity,
         previous: previous?.path == null ? null : previous.identity,
         weights: isKnown ? 'previous' : 'unknown',
       },
       performance.now(),
     );
+  }
+
+  /** The engine is not back in its usual state yet. */
+  get isRunning(): boolean {
+    return !this.#isStopped && this.state.stage !== 'done' && this.state.stage !== 'error';
   }
 
   begin(): void {
@@ -89,6 +99,11 @@ export class EngineSwap {
 
   moved(): void {
     this.#step({ kind: 'moved' });
+  }
+
+  /** The engine is another process now. */
+  died(detail: string): void {
+    this.#step({ kind: 'answered', result: 'died', detail });
   }
 
   /** Another swap takes the engine over, or the router ends. The gate stays as it is. */
@@ -111,13 +126,14 @@ export class EngineSwap {
 
   #do(effect: SwapEffect): void {
     const engine = this.#engine;
-    const { gate, idle, onHolds, onUnknown } = this.#parts;
+    const { gate, idle, onHolds, onOpen, onUnknown } = this.#parts;
     const { transition, target, previous } = this.order;
     switch (effect.kind) {
       case 'close':
         gate.close(engine.url, transition === 'sync' ? 'refuse' : 'hold');
         break;
       case 'open':
+        if (this.state.weights !== 'unknown') onOpen(engine, this);
         gate.open(engine.url);
         break;
       case 'drain':
@@ -156,13 +172,22 @@ export class EngineSwap {
       if (step === 'load') this.#beginUpdate();
       const { identity, path } = snapshot;
       if (step === 'pause') [result, detail] = await this.#send(step, calls.pause(this.order.transition === 'sync'));
-      else if (step === 'load') [result, detail] = await this.#send(step, calls.load(path!, identity));
-      else if (step === 'resume') [result, detail] = await this.#send(step, calls.resume);
+      else if (step === 'load' && path === null) detail = 'where the weights of the start are is not known';
+      else if (step === 'load') [result, detail] = await this.#send(step, calls.load(path ?? '', identity));
+      else if (step === 'resume') [result, detail] = await this.#resume(calls.resume, identity);
       else if (calls.labelsWithLoad && (await this.#reads(identity))) [result, detail] = ['ok', ''];
       else [result, detail] = await this.#send(step, calls.label(identity));
       if (step === 'label') this.#engine.isLabelled = result === 'ok';
     }
     this.#step({ kind: 'answered', result, detail: `${detail} (${url})` });
+  }
+
+  async #resume(call: WeightCall, identity: string): Promise<[CallResult, string]> {
+    const [result, detail] = await this.#send('resume', call);
+    // An engine that was restarted since the last try is not paused, and has other weights.
+    const isInDoubt = result === 'ok' && this.state.failures > 0 && this.#engine.isLabelled;
+    if (isInDoubt && !(await this.#reads(identity))) return ['died', 'the engine was restarted'];
+    return [result, detail];
   }
 
   /** Whether the engine reports this version already: its load sets the label too. */

@@ -6,10 +6,11 @@ import type { VersionLabels } from '../fleet/version-labels.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Logger } from '../observe/log.ts';
 import type { EngineSwapParts } from './engine-swap.ts';
-import { SwapEngine, identityOf } from './engine.ts';
+import { SwapEngine } from './engine.ts';
 import type { Gate } from './gate.ts';
 import { Idle } from './idle.ts';
 import { Ledger } from './ledger.ts';
+import { Lifecycle } from './lifecycle.ts';
 import type { Snapshots } from './snapshots.ts';
 import type { ConfiguredDeployment } from './swaps.ts';
 import { WorkerSet } from './worker-set.ts';
@@ -32,10 +33,20 @@ export class EngineTable implements Snapshots {
   readonly #listeners = new Set<(worker: Worker, snapshot: string | null) => void>();
   /** By URL. */
   readonly #engines = new Map<string, { readonly engine: SwapEngine; readonly set: WorkerSet }>();
+  readonly #lifecycle: Lifecycle;
 
   constructor(parts: EngineTableParts, deployments: readonly ConfiguredDeployment[]) {
     this.#parts = parts;
-    const { live, fleet, state, log } = parts;
+    const { live, fleet, labels, state, log, watch } = parts;
+    this.#lifecycle = new Lifecycle({
+      fleet,
+      labels,
+      log,
+      timeoutMs: () => live.current.healthCheckTimeoutSecs * 1000,
+      find: ({ engineUrl }) => this.#engines.get(engineUrl),
+      onChanged: (engine) => this.#changed(engine),
+    });
+    watch.health.judgeWeights(this.#lifecycle);
     const map = state.open('swaps');
     const swap = this.#swapParts();
     for (const { snapshots, workers, 'base-identity': baseIdentity } of deployments) {
@@ -91,6 +102,7 @@ export class EngineTable implements Snapshots {
   }
 
   close(): void {
+    this.#lifecycle.close();
     for (const { engine } of this.#engines.values()) engine.swap?.stop();
   }
 
@@ -108,10 +120,10 @@ export class EngineTable implements Snapshots {
         setOf(engine).loaded(engine, snapshot);
         this.#changed(engine);
       },
+      onOpen: (engine) => this.#lifecycle.serve(engine),
       onUnknown: (engine) => {
-        engine.phase = 'quarantined';
         engine.snapshot = null;
-        for (const worker of engine.ranks) fleet.setReason(worker, 'version', true);
+        this.#lifecycle.bring(engine, setOf(engine), 'quarantined');
         this.#changed(engine);
       },
       onStage: (engine, swap) => setOf(engine).noted(engine, swap),
@@ -133,15 +145,9 @@ export class EngineTable implements Snapshots {
       this.#engines.set(worker.engineUrl, { engine, set });
     }
     engine.add(worker);
-    if (isNew) void this.#arrived(engine, set);
-  }
-
-  async #arrived(engine: SwapEngine, set: WorkerSet): Promise<void> {
-    const timeoutMs = this.#parts.live.current.healthCheckTimeoutSecs * 1000;
-    const version = await engine.learn(timeoutMs).catch(() => null);
-    engine.snapshot ??= identityOf(version, set.options.baseIdentity);
-    engine.phase = 'serving';
-    this.#changed(engine);
+    if (isNew) this.#lifecycle.bring(engine, set, 'registered');
+    else if (engine.phase !== 'serving') this.#lifecycle.keepOut(engine);
+    else this.#lifecycle.serve(engine);
   }
 
   #remove(worker: Worker): void {
@@ -149,6 +155,7 @@ export class EngineTable implements Snapshots {
     if (found === undefined) return;
     found.engine.ranks.delete(worker);
     if (found.engine.ranks.size > 0) return;
+    this.#lifecycle.end(found.engine);
     this.#engines.delete(worker.engineUrl);
     found.set.engines.delete(worker.engineUrl);
   }

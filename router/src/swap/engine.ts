@@ -1,6 +1,6 @@
 import { askJson } from '../engines/ask.ts';
 import type { EngineKind } from '../engines/engine.ts';
-import { engines, identify } from '../engines/engines.ts';
+import { identify } from '../engines/engines.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { EngineSwap } from './engine-swap.ts';
 import { Namespaces } from './namespaces.ts';
@@ -25,10 +25,12 @@ export class SwapEngine {
   isLabelled = false;
   /** null: it was not asked yet. */
   kind: EngineKind | null = null;
-  /** Where the weights are that it was started with; '' for an engine that knows by itself. */
-  bootPath = '';
+  /** Where the weights are that it was started with: '' for an engine that knows by itself; null: not known. */
+  bootPath: string | null = null;
   /** The swap that runs, or the last one. */
   swap: EngineSwap | null = null;
+  /** It was brought in by this router once. */
+  hasBeenIn = false;
   /** Why it does not have what it should have; null: it has. */
   error: string | null = null;
 
@@ -47,26 +49,30 @@ export class SwapEngine {
     this.#worker = worker;
   }
 
-  /** Asks the engine what it is. Rejects if it does not answer. @returns the weight version that it reports */
-  async learn(timeoutMs: number): Promise<string | null> {
+  /** Asks the engine what it is. Rejects if it does not answer. */
+  async learn(timeoutMs: number): Promise<void> {
     const ask = this.worker.asker(timeoutMs);
-    // An engine that does not answer would count as one of kind `openai`.
-    await ask('/health');
+    // An engine that does not answer would count as one of kind `openai`. A paused one is not healthy, and answers.
+    await ask('/v1/models');
     this.kind ??= this.worker.engine ?? (await identify(ask)).kind;
-    if (this.kind === 'sglang' && this.bootPath === '') {
-      const path = (await askJson(ask, '/model_info'))?.['model_path'];
-      if (typeof path === 'string') this.bootPath = path;
-    }
-    return this.readVersion(timeoutMs);
   }
 
-  readVersion(timeoutMs: number): Promise<string | null> {
-    return engines[this.kind ?? 'openai'].readWeightVersion(this.worker.asker(timeoutMs));
+  /** Where its present weights come from; '' for an engine that finds those of its start by itself. */
+  async readPath(timeoutMs: number): Promise<string | null> {
+    if (this.kind !== 'sglang') return '';
+    const path = (await askJson(this.worker.asker(timeoutMs), '/model_info'))?.['model_path'];
+    return typeof path === 'string' ? path : null;
+  }
+
+  /** It is another process, or its weights were replaced past the router. */
+  forget(): void {
+    this.snapshot = null;
+    this.kind = null;
   }
 }
 
 /** SGLang and vLLM report this if no other version was set. */
-const UNSET = 'default';
+export const UNSET = 'default';
 
 /** The identity of the weights of an engine that the router has not loaded. */
 export const identityOf = (version: string | null, base: string): string =>

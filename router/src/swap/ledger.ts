@@ -24,13 +24,18 @@ const entry = z.object({
   endedAt: z.number().nullable(),
   /** An engine has loaded the weights. */
   hasLoaded: z.boolean(),
+  isUndone: z.boolean(),
   namespace: z.string(),
   resetAllSeq: z.int(),
-  engines: z.record(z.string(), engine),
 });
 
-/** A swap in the ledger. Replaced in place as it goes on. */
-export type LedgerEntry = z.output<typeof entry>;
+export type EngineRecord = z.output<typeof engine>;
+
+/** A swap in the ledger. It changes in place as it goes on. */
+export interface LedgerEntry extends z.output<typeof entry> {
+  /** By the engine's URL. Of older swaps they are forgotten. */
+  readonly engines: Map<string, EngineRecord>;
+}
 
 /** Older ones are forgotten. */
 const MAX_ENTRIES = 4_096;
@@ -47,13 +52,21 @@ export class Ledger {
   constructor(state: StateMap, key: string) {
     this.#state = state;
     this.#key = key;
+    const records = new Map<number, [url: string, json: string][]>();
     for (const [name, json] of state.entries()) {
-      if (!name.startsWith(`${key} `)) continue;
-      const read = entry.safeParse(parseJson(json));
-      if (read.success) this.#entries.push(read.data);
+      const [, seq, url] = name.startsWith(`${key}|`) ? name.split('|') : [];
+      if (url !== undefined) records.set(Number(seq), [...(records.get(Number(seq)) ?? []), [url, json]]);
+      const read = url === undefined && seq !== undefined ? entry.safeParse(parseJson(json)) : null;
+      if (read?.success === true) this.#entries.push({ ...read.data, engines: new Map() });
     }
     this.#entries.sort((a, b) => a.seq - b.seq);
-    this.#lastSeq = this.last?.seq ?? Number(state.get(`${key} cleared`) ?? 0);
+    for (const { seq, engines } of this.#entries) {
+      for (const [url, json] of records.get(seq) ?? []) {
+        const read = engine.safeParse(parseJson(json));
+        if (read.success) engines.set(url, read.data);
+      }
+    }
+    this.#lastSeq = this.last?.seq ?? Number(state.get(`${key}|cleared`) ?? 0);
   }
 
   get last(): LedgerEntry | null {
@@ -65,6 +78,13 @@ export class Ledger {
     return this.#entries.findLast(({ hasLoaded }) => hasLoaded) ?? null;
   }
 
+  /** The swap whose weights an engine must have that joins: the newest one, unless the engines failed to load it. */
+  get wanted(): LedgerEntry | null {
+    const { last } = this;
+    const isUntried = last !== null && last.mover === 'router' && last.engines.size === 0 && !last.isUndone;
+    return isUntried ? last : this.current;
+  }
+
   /** The newest swap of this identity. */
   find(identity: string): LedgerEntry | null {
     return this.#entries.findLast((each) => each.identity === identity) ?? null;
@@ -73,6 +93,15 @@ export class Ledger {
   /** The newest swap before this one whose weights an engine has loaded. */
   before({ seq }: LedgerEntry): LedgerEntry | null {
     return this.#entries.findLast((each) => each.hasLoaded && each.seq < seq) ?? null;
+  }
+
+  /** Where an engine found the weights that it was started with; null: not known. */
+  bootPathOf(url: string): string | null {
+    return this.#state.get(`${this.#key}|boot|${url}`) ?? null;
+  }
+
+  noteBootPath(url: string, path: string): void {
+    this.#state.set(`${this.#key}|boot|${url}`, path);
   }
 
   latest(count: number): LedgerEntry[] {
@@ -89,32 +118,48 @@ export class Ledger {
       startedAt: nowMs,
       endedAt: null,
       hasLoaded: false,
+      isUndone: false,
       // With its number, so that a return to an earlier identity does not find the cache of that time.
       namespace: order.reset === 'none' ? before.namespace : `${order.identity}#${seq}`,
       resetAllSeq: order.reset === 'all' ? seq : before.resetAllSeq,
-      engines: {},
+      engines: new Map(),
     };
     this.#entries.push(added);
     this.save(added);
     const old = this.#entries.at(-1 - MAX_DETAILED);
-    if (old !== undefined) this.save({ ...old, engines: {} });
+    if (old !== undefined) this.#forgetEngines(old);
     if (this.#entries.length > MAX_ENTRIES) this.#state.delete(this.#nameOf(this.#entries.shift()!));
     return added;
   }
 
   save(changed: LedgerEntry): void {
-    this.#state.set(this.#nameOf(changed), JSON.stringify(changed));
+    const { engines: _, ...kept } = changed;
+    this.#state.set(this.#nameOf(changed), JSON.stringify(kept));
+  }
+
+  /** How the swap is at one engine. */
+  note(changed: LedgerEntry, url: string, record: EngineRecord): void {
+    changed.engines.set(url, record);
+    this.#state.set(`${this.#nameOf(changed)}|${url}`, JSON.stringify(record));
   }
 
   /** Forgets the swaps. Their numbers are not used again. */
   clear(): void {
-    this.#state.set(`${this.#key} cleared`, String(this.#lastSeq));
-    for (const each of this.#entries) this.#state.delete(this.#nameOf(each));
+    this.#state.set(`${this.#key}|cleared`, String(this.#lastSeq));
+    for (const each of this.#entries) {
+      this.#forgetEngines(each);
+      this.#state.delete(this.#nameOf(each));
+    }
     this.#entries.length = 0;
   }
 
+  #forgetEngines(old: LedgerEntry): void {
+    for (const url of old.engines.keys()) this.#state.delete(`${this.#nameOf(old)}|${url}`);
+    old.engines.clear();
+  }
+
   #nameOf({ seq }: LedgerEntry): string {
-    return `${this.#key} ${seq}`;
+    return `${this.#key}|${seq}`;
   }
 }
 

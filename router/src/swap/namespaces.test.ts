@@ -79,9 +79,10 @@ test('the ledger survives, also with a line that is cut; its numbers are not use
   const first = ledger.add(order, 5);
   first.hasLoaded = true;
   ledger.save(first);
+  ledger.note(first, 'http://a:1', { stage: 'done', error: null, phases: { load: 3 } });
   ledger.add({ ...order, identity: 'b' }, 6);
-  state.set('all 9', '{"seq":9,"iden');
-  state.set('other 10', state.get('all 1')!);
+  state.set('all|9', '{"seq":9,"iden');
+  state.set('other|10', state.get('all|1')!);
 
   const again = new Ledger(state, 'all');
   deepEqual([again.current, again.last?.identity], [first, 'b']);

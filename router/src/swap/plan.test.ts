@@ -10,6 +10,7 @@ const order: Order = {
   target: 'new',
   previous: 'old',
   mover: 'router',
+  hasTarget: false,
   weights: 'previous',
 };
 
@@ -48,12 +49,13 @@ test('the order of the steps', () => {
   deepEqual(play({}).words, ['close', ...usual]);
   deepEqual(play({ transition: 'sync' }).words, ['close', 'drain', ...usual]);
   deepEqual(play({ mover: 'trainer' }).words, ['close', 'pause target', 'ready', ...usual.slice(2)]);
+  deepEqual(play({ hasTarget: true }).words, ['close', 'pause target', ...usual.slice(2)]);
   equal(play({}).end.stage, 'done');
 });
 
 test('a pause that failed may have worked: the engine is resumed and keeps its weights', () => {
   const { words, end } = play({}, { 'pause target': ['failed'] });
-  deepEqual(words, ['close', 'pause target', 'resume target', 'open', 'over']);
+  deepEqual(words, ['close', 'pause target', 'resume previous', 'open', 'over']);
   deepEqual([end.stage, end.weights, end.error], ['error', 'previous', 'pause: because']);
 });
 
@@ -63,7 +65,7 @@ test('an engine without the calls is left alone', () => {
 
 test('a failed load is followed by a load of the previous snapshot', () => {
   const { words, end } = play({}, { 'load target': ['failed'] });
-  deepEqual(words.slice(3), ['load previous', 'label previous', 'holds previous', 'resume target', 'open', 'over']);
+  deepEqual(words.slice(3), ['load previous', 'label previous', 'holds previous', 'resume previous', 'open', 'over']);
   deepEqual([end.stage, end.weights, end.error], ['error', 'previous', 'load: because']);
 });
 
@@ -95,6 +97,7 @@ test('whatever happens: no unknown weights serve, no engine with known weights s
     transition: fc.constantFrom<Order['transition']>('async', 'sync'),
     mover: fc.constantFrom<Order['mover']>('router', 'trainer'),
     previous: fc.constantFrom('old', null),
+    hasTarget: fc.boolean(),
     weights: fc.constantFrom<Order['weights']>('previous', 'unknown'),
   });
   fc.assert(

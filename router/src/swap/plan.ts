@@ -14,6 +14,8 @@ export interface SwapState {
   readonly previous: string | null;
   /** Who loads: the router, or a trainer that sends the weights itself while the engine is paused. */
   readonly mover: 'router' | 'trainer';
+  /** The engine has the target already, from a swap that was interrupted: it is only to be labelled and resumed. */
+  readonly hasTarget: boolean;
   /** What the engine has. */
   readonly weights: 'previous' | 'target' | 'unknown';
   readonly isRollingBack: boolean;
@@ -71,7 +73,7 @@ const MAX_RETRY_MS = 5_000;
 
 /** @param order with `weights`: what the engine has at the start */
 export function planned(
-  order: Pick<SwapState, 'transition' | 'target' | 'previous' | 'mover' | 'weights'>,
+  order: Pick<SwapState, 'transition' | 'target' | 'previous' | 'mover' | 'hasTarget' | 'weights'>,
   nowMs: number,
 ): SwapState {
   return {
@@ -108,7 +110,7 @@ export function next(state: SwapState, event: SwapEvent, nowMs: number): Step {
   const labelled = (detail: string | null): Step => {
     const what = state.isRollingBack ? 'previous' : 'target';
     const warning = detail === null ? null : `label: ${detail}`;
-    return go('resume', { weights: what, warning }, { kind: 'holds', what }, call('resume'));
+    return go('resume', { weights: what, warning }, { kind: 'holds', what }, call('resume', what));
   };
   const same: Step = { state, effects: [] };
   const isTrainers = state.mover === 'trainer' && !state.isRollingBack;
@@ -132,7 +134,12 @@ export function next(state: SwapState, event: SwapEvent, nowMs: number): Step {
   if (event.kind === 'drained') return stage === 'drain' ? go('pause', {}, call('pause')) : same;
   if (event.kind === 'moved') return stage === 'load' && isTrainers ? go('label', {}, call('label')) : same;
   if (event.kind === 'waited') {
-    if (stage === 'resume') return go('resume', { failures: state.failures }, call('resume'));
+    if (stage === 'resume')
+      return go(
+        'resume',
+        { failures: state.failures },
+        call('resume', state.weights === 'target' ? 'target' : 'previous'),
+      );
     if (stage === 'label')
       return go('label', { failures: state.failures }, call('label', state.isRollingBack ? 'previous' : 'target'));
     return same;
@@ -145,8 +152,9 @@ export function next(state: SwapState, event: SwapEvent, nowMs: number): Step {
     if (state.weights === 'unknown' && (!isOk || state.isUndone)) return quarantine(isOk ? 'undone' : detail);
     if (result === 'refused') return end({ error: failed(detail) }, { kind: 'open' });
     // A pause whose answer was lost may have worked; to resume is idempotent.
-    if (!isOk) return go('resume', { error: failed(detail) }, call('resume'));
-    if (state.isUndone) return go('resume', { error: 'undone' }, call('resume'));
+    if (!isOk) return go('resume', { error: failed(detail) }, call('resume', 'previous'));
+    if (state.isUndone) return go('resume', { error: 'undone' }, call('resume', 'previous'));
+    if (state.hasTarget) return go('label', {}, call('label'));
     if (isTrainers) return go('load', { weights: 'unknown' }, { kind: 'ready' });
     return go('load', {}, call('load'));
   }
@@ -154,7 +162,7 @@ export function next(state: SwapState, event: SwapEvent, nowMs: number): Step {
     if (isOk) return go('label', {}, call('label', state.isRollingBack ? 'previous' : 'target'));
     if (state.isRollingBack) return quarantine(detail);
     if (result === 'refused' && state.weights === 'previous')
-      return go('resume', { error: failed(detail) }, call('resume'));
+      return go('resume', { error: failed(detail) }, call('resume', 'previous'));
     // The weights may be half written.
     if (state.previous === null) return quarantine(detail);
     const error = failed(detail);

@@ -2,8 +2,8 @@ import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Logger } from '../observe/log.ts';
 import type { SwapSignal } from './deployments.ts';
-import { EngineSwap, type EngineSwapParts, type LoadableSnapshot } from './engine-swap.ts';
-import type { SwapEngine } from './engine.ts';
+import { EngineSwap, type EngineSwapParts, type LoadableSnapshot, type SwapOrder } from './engine-swap.ts';
+import { type SwapEngine, identityOf } from './engine.ts';
 import type { Ledger, LedgerEntry } from './ledger.ts';
 import type { SwapState, Transition } from './plan.ts';
 
@@ -25,11 +25,7 @@ export interface WorkerSetParts {
   readonly flush: () => Promise<void>;
 }
 
-/** A swap of the whole set. */
-interface Running {
-  readonly entry: LedgerEntry;
-  isUndone: boolean;
-}
+const ASK_TIMEOUT_MS = 10_000;
 
 type Order = SwapSignal & { readonly transition: Transition; readonly mover: SwapState['mover'] };
 
@@ -40,18 +36,29 @@ export class WorkerSet {
   /** By URL, in the order in which they came. */
   readonly engines = new Map<string, SwapEngine>();
   readonly #parts: WorkerSetParts;
-  #running: Running | null = null;
+  /** The swap that an earlier router did not end. */
+  readonly #interrupted: LedgerEntry | null;
+  /** The swap that runs. */
+  #running: LedgerEntry | null = null;
   #waiting: Order | null = null;
+  #idle = Promise.resolve();
 
   constructor(options: WorkerSetOptions, parts: WorkerSetParts) {
     this.options = options;
     this.#parts = parts;
     this.ledger = parts.ledger;
+    const { last } = parts.ledger;
+    this.#interrupted = last?.endedAt === null ? last : null;
+  }
+
+  /** Resolves when no swap runs and none waits. */
+  async untilIdle(): Promise<void> {
+    while (this.#running !== null) await this.#idle;
   }
 
   /** The swap that runs, and what follows it. */
   get running(): LedgerEntry | null {
-    return this.#running?.entry ?? null;
+    return this.#running;
   }
 
   get waiting(): string | null {
@@ -61,10 +68,10 @@ export class WorkerSet {
   signal(order: Order): RouterError | null {
     const running = this.#running;
     // Clients repeat a signal whose answer they did not get.
-    const isRunning = running !== null && !running.isUndone && running.entry.identity === order.identity;
+    const isRunning = running !== null && !running.isUndone && running.identity === order.identity;
     if (isRunning && this.#waiting === null) return null;
     if (running === null && this.#isAt(order.identity)) return null;
-    if (running === null) void this.#run(order);
+    if (running === null) this.#idle = this.#run(order);
     else {
       if (this.#waiting !== null)
         this.#parts.log.info({ snapshot: this.#waiting.identity, by: order.identity }, 'queued weight swap superseded');
@@ -79,11 +86,11 @@ export class WorkerSet {
     const running = this.#running;
     if (running === null || running.isUndone) return;
     running.isUndone = true;
-    const before = this.ledger.before(running.entry)?.identity ?? this.options.baseIdentity;
+    this.ledger.save(running);
+    const before = this.ledger.before(running)?.identity ?? this.options.baseIdentity;
     // Before the queue: what the swaps of the engines do now may end the whole swap.
-    this.#waiting = { identity: before, reset: 'all', transition: running.entry.transition, mover: 'router' };
-    for (const { swap } of this.engines.values())
-      if (swap?.order.target.identity === running.entry.identity) swap.undo();
+    this.#waiting = { identity: before, reset: 'all', transition: running.transition, mover: 'router' };
+    for (const { swap } of this.engines.values()) if (swap?.order.target.identity === running.identity) swap.undo();
   }
 
   /** Whether there is nothing to do. */
@@ -119,25 +126,26 @@ export class WorkerSet {
     const { identity, transition, reset, mover } = order;
     const path = mover === 'trainer' ? null : (order.path ?? this.pathOf(identity));
     const entry = this.ledger.add({ identity, path, transition, reset, mover }, Date.now());
-    const running: Running = { entry, isUndone: false };
-    this.#running = running;
+    this.#running = entry;
     log.info({ snapshot: identity, transition, reset, engines: this.engines.size }, 'weight swap started');
     // The intention must outlive the router before an engine is paused.
     await this.#parts.flush();
     const engines: SwapEngine[] = [];
     for (const engine of this.engines.values()) {
+      // One that is not known yet loads when it is.
+      if (engine.phase === 'registered') continue;
       if (isAt(engine, identity)) engine.error = null;
       else engines.push(engine);
     }
     const lanes = this.#parts.concurrency() || engines.length;
     const next = engines.values();
     const lane = async (): Promise<void> => {
-      for (const engine of next) if (!running.isUndone) await this.#swap(engine, running, order);
+      for (const engine of next) if (!entry.isUndone) await this.#swap(engine, entry, order);
     };
     await Promise.all(Array.from({ length: lanes }, lane));
     entry.endedAt = Date.now();
     this.ledger.save(entry);
-    const failed = Object.values(entry.engines).filter(({ error }) => error !== null).length;
+    const failed = [...entry.engines.values()].filter(({ error }) => error !== null).length;
     const ms = entry.endedAt - entry.startedAt;
     log[failed > 0 ? 'error' : 'info']({ snapshot: identity, ms, failed }, 'weight swap ended');
     this.#running = null;
@@ -146,34 +154,106 @@ export class WorkerSet {
     if (waiting !== null) this.signal(waiting);
   }
 
-  #swap(engine: SwapEngine, { entry }: Running, { transition, mover }: Order): Promise<void> {
+  #swap(engine: SwapEngine, entry: LedgerEntry, { transition, mover }: Order): Promise<void> {
     const isKnown = engine.snapshot !== null;
     const previous = engine.snapshot === null ? null : this.snapshot(engine.snapshot, engine);
     const target = this.snapshot(entry.identity, engine);
-    const swap = new EngineSwap(engine, { transition, mover, target, previous, isKnown }, this.#parts.swap);
-    engine.swap?.stop();
-    engine.swap = swap;
+    const swap = this.#start(engine, { transition, mover, target, previous, isKnown, hasTarget: false });
     swap.begin();
     return swap.over;
   }
 
+  #start(engine: SwapEngine, order: SwapOrder): EngineSwap {
+    engine.swap?.stop();
+    engine.swap = new EngineSwap(engine, order, this.#parts.swap);
+    return engine.swap;
+  }
+
+  /**
+   * An engine has come, or come back. @param version what it reports
+   * @returns how it gets the snapshot of the fleet; null: it has it
+   */
+  async bring(engine: SwapEngine, version: string | null): Promise<EngineSwap | null> {
+    const { baseIdentity } = this.options;
+    const holds = identityOf(version, baseIdentity);
+    await this.#findBootPath(engine, holds);
+    const interrupted = this.#interruptedAt(engine);
+    const wanted = interrupted ?? this.ledger.wanted;
+    engine.isLabelled = version === holds;
+    const identity = wanted?.identity ?? (engine.isLabelled ? holds : (this.#majority() ?? holds));
+    if (interrupted === null && holds === identity) {
+      engine.snapshot = identity;
+      engine.error = null;
+      if (wanted !== null) engine.namespaces.apply(wanted);
+      return null;
+    }
+    const before = interrupted === null ? null : (this.ledger.before(interrupted)?.identity ?? baseIdentity);
+    return this.#start(engine, {
+      transition: 'async',
+      mover: 'router',
+      target: this.snapshot(identity, engine),
+      // Only an engine that took part in an interrupted swap may go back to what the fleet had before it.
+      previous: before === null ? null : this.snapshot(before, engine),
+      isKnown: false,
+      hasTarget: interrupted !== null && holds === identity,
+    });
+  }
+
+  /** An engine has been brought in: a swap that an earlier router left is over with the last one. */
+  brought(): void {
+    const entry = this.#interrupted;
+    if (entry === null || entry.endedAt !== null) return;
+    if ([...this.engines.values()].some(({ phase }) => phase === 'registered' || phase === 'warming')) return;
+    entry.endedAt = Date.now();
+    this.ledger.save(entry);
+  }
+
+  /** Engines that report a path report that of the last load: the first one counts. */
+  async #findBootPath(engine: SwapEngine, holds: string): Promise<void> {
+    const { ledger, options } = this;
+    if (holds === options.baseIdentity) {
+      engine.bootPath = await engine.readPath(ASK_TIMEOUT_MS);
+      if (engine.bootPath !== null) ledger.noteBootPath(engine.url, engine.bootPath);
+    } else engine.bootPath ??= engine.kind === 'sglang' ? ledger.bootPathOf(engine.url) : '';
+  }
+
+  /** The swap in which the engine was when an earlier router ended. */
+  #interruptedAt(engine: SwapEngine): LedgerEntry | null {
+    const entry = this.#interrupted;
+    if (entry === null || entry !== this.ledger.last || engine.hasBeenIn) return null;
+    engine.hasBeenIn = true;
+    return entry.engines.get(engine.url)?.stage === 'done' ? null : entry;
+  }
+
+  /** The snapshot of most serving engines, where the ledger has none. */
+  #majority(): string | null {
+    const held = [...this.engines.values()].filter(({ phase }) => phase === 'serving').map(({ snapshot }) => snapshot);
+    const counts = Map.groupBy(held, (snapshot) => snapshot);
+    return [...counts.values()].toSorted((a, b) => b.length - a.length)[0]?.[0] ?? null;
+  }
+
   /** An engine's swap has come to another stage. */
   noted(engine: SwapEngine, { state, order }: EngineSwap): void {
-    const entry = this.#running?.entry;
-    if (entry === undefined || order.target.identity !== entry.identity) return;
     const { stage, error, warning } = state;
-    entry.engines[engine.url] = { stage, error: error ?? warning, phases: phasesOf(state) };
-    if (stage === 'done' || stage === 'error') {
+    const isOver = stage === 'done' || stage === 'error';
+    if (isOver) {
       engine.error = error;
       if (error !== null)
-        this.#parts.log.error({ worker: engine.url, snapshot: entry.identity, error }, 'weight swap failed');
+        this.#parts.log.error({ worker: engine.url, snapshot: order.target.identity, error }, 'weight swap failed');
     }
+    const entry = this.#entryOf(order.target.identity);
+    if (entry === null) return;
+    this.ledger.note(entry, engine.url, { stage, error: error ?? warning, phases: phasesOf(state) });
+  }
+
+  #entryOf(identity: string): LedgerEntry | null {
+    return this.#running?.identity === identity ? this.#running : this.ledger.find(identity);
   }
 
   /** An engine has loaded weights. @returns the swap that brought them */
   loaded(engine: SwapEngine, { identity }: LoadableSnapshot): void {
     engine.snapshot = identity;
-    const entry = this.#running?.entry.identity === identity ? this.#running.entry : this.ledger.find(identity);
+    const entry = this.#entryOf(identity);
     if (entry === null) return;
     if (!entry.hasLoaded) {
       entry.hasLoaded = true;

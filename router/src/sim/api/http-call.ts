@@ -10,6 +10,8 @@ export class HttpCall {
   readonly query: URLSearchParams;
   /** The JSON object of the body; {} without a body; or why the body has none. */
   readonly given: Fields | SchemaProblem;
+  /** What is sent is dropped. */
+  isMute = false;
   readonly #response: ServerResponse;
 
   constructor(core: Core, request: IncomingMessage, response: ServerResponse, query: string, body: Buffer) {
@@ -43,7 +45,7 @@ export class HttpCall {
   }
 
   send(status: number, type: string | null, text: string): void {
-    if (this.#response.destroyed) return;
+    if (this.#response.destroyed || this.isMute) return;
     const body = Buffer.from(text);
     this.#response.writeHead(status, {
       server: serverName,
@@ -51,6 +53,11 @@ export class HttpCall {
       'content-length': body.length,
     });
     this.#response.end(body);
+  }
+
+  /** Breaks the connection off. */
+  drop(): void {
+    this.#response.destroy();
   }
 
   /** A client that disconnects before its response is complete cancels its job. */

@@ -1,7 +1,9 @@
 /** HTTP for a core: collects a body, finds the route, answers unknown routes as the real engines do. */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { steersEngine } from '../../engines/controls.ts';
 import type { Core } from '../model/core.ts';
+import type { Fault } from './faults.ts';
 import { HttpCall } from './http-call.ts';
 
 type Handler = (call: HttpCall) => void | Promise<void>;
@@ -22,7 +24,8 @@ export function createEngineServer(core: Core, routes: Routes): Server {
         const [path, query] = splitOnce(request.url ?? '/', '?');
         const call = new HttpCall(core, request, response, query, body);
         const handler = handlers.get(`${request.method} ${path}`);
-        if (handler) void run(handler, call);
+        if (steersEngine(path)) core.faults.calls.push(request.url ?? '');
+        if (handler) void run(handler, call, core.faults.take(path));
         // FastAPI's wording, which both engines use.
         else if (paths.has(path)) call.json(405, { detail: 'Method Not Allowed' });
         else call.json(404, { detail: 'Not Found' });
@@ -33,14 +36,27 @@ export function createEngineServer(core: Core, routes: Routes): Server {
   return server;
 }
 
-async function run(handler: Handler, call: HttpCall): Promise<void> {
+async function run(handler: Handler, call: HttpCall, fault: Fault | null): Promise<void> {
   try {
-    await handler(call);
+    if (fault === null) await handler(call);
+    else await fail(handler, call, fault);
   } catch (error) {
     call.json(500, {
       error: { message: String(error), type: 'InternalServerError', param: null, code: 500 },
     });
   }
+}
+
+async function fail(handler: Handler, call: HttpCall, fault: Fault): Promise<void> {
+  const { faults, options } = call.core;
+  if (fault === 'die') setTimeout(() => faults.die(), (options.weightLoadMs * options.timeScale) / 2);
+  if (fault === 'fail_before') return call.text(500, 'injected: not done');
+  call.isMute = true;
+  if (fault === 'fail_half') await call.core.loadWeights('half written', undefined);
+  else await handler(call);
+  call.isMute = false;
+  if (fault === 'lose_answer') call.drop();
+  else if (fault !== 'die') call.text(500, 'injected: done');
 }
 
 function readBody(

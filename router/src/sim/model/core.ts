@@ -1,6 +1,7 @@
 /** The engine behind the APIs: takes jobs, makes tokens, and executes controls (abort, pause, flush, new weights). */
 
 import { appendFileSync } from 'node:fs';
+import { Faults } from '../api/faults.ts';
 import { Driver } from './driver.ts';
 import { mix } from './mix.ts';
 import type { SimOptions } from '../sim-options.ts';
@@ -51,6 +52,7 @@ export class Core {
   paused = false;
   requests = 0;
   aborted = 0;
+  readonly faults = new Faults();
   readonly finished = { stop: 0, length: 0, abort: 0 };
 
   readonly #driver: Driver;

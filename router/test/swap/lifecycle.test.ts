@@ -1,0 +1,184 @@
+import { deepEqual, equal, ok } from 'node:assert/strict';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { startRouterProcess } from '../chaos/router-process.ts';
+import { connectClient, request, send } from '../harness/client.ts';
+import { post } from '../harness/fleet.ts';
+import { SNAPSHOTS, type SwapStatus, sceneOf, startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { until } from '../harness/within.ts';
+
+const short = { prompt: 'go on', max_tokens: 4, ignore_eos: true };
+const FAST = { disableHealthCheck: false, healthCheckIntervalSecs: 0.02, healthFailureThreshold: 1 };
+const LOADS = /^\/(collective_rpc|update_weights_from_disk)/;
+
+test('the calls to each engine, in order', async (t) => {
+  const [vllm, sglang] = await startSims(t, ['vllm', 'sglang']);
+  const { swap } = await startSwapScene(t, [vllm!, sglang!]);
+  await swap('step-1');
+  await swap('step-2', { transition: 'sync' });
+  deepEqual(
+    vllm!.core.faults.calls,
+    ['keep', 'wait'].flatMap((mode) => [
+      `/pause?mode=${mode}&clear_cache=false`,
+      '/collective_rpc',
+      '/update_weight_version',
+      '/resume',
+    ]),
+  );
+  const calls = ['/pause_generation', '/update_weights_from_disk', '/continue_generation'];
+  deepEqual(
+    sglang!.core.faults.calls.filter((call) => call !== '/server_info'),
+    [...calls, ...calls],
+  );
+});
+
+test('a worker that joins serves only after it has loaded the snapshot of the fleet', async (t) => {
+  const [first, ...others] = await startSims(t, ['sglang', 'vllm', 'sglang']);
+  const { router, swap, status } = await startSwapScene(t, [first!]);
+  await swap('step-1');
+  let sooner = 0;
+  const look = (): void => {
+    for (const { url, core } of others) {
+      const worker = router.fleet.get(url);
+      if (worker !== undefined && router.fleet.isEligible(worker) && core.weightVersion !== 'step-1') sooner++;
+    }
+  };
+  // Requests are placed after all listeners of an event.
+  router.fleet.onEvent(() => queueMicrotask(look));
+  for (const { url } of others) await send(t, router.url, request('POST', `/add_worker?url=${url}`));
+  const joined = await status();
+  equal(joined.workers.length, 3);
+  await until('all serve', () => router.fleet.eligible.length === 3);
+  equal(sooner, 0);
+  for (const { core } of others) deepEqual([core.modelPath, core.paused], ['/snapshots/step-1', false]);
+});
+
+test('a worker that has the snapshot already is not loaded again', async (t) => {
+  const [first] = await startSims(t, ['sglang']);
+  const [second] = await startSims(t, ['vllm'], { weightVersion: 'step-1', modelPath: '/snapshots/step-1' });
+  const { router, swap } = await startSwapScene(t, [first!]);
+  await swap('step-1');
+  await send(t, router.url, request('POST', `/add_worker?url=${second!.url}`));
+  await until('both serve', () => router.fleet.eligible.length === 2);
+  deepEqual(second!.core.faults.calls, []);
+});
+
+test('a worker that joins during a swap is brought in after it', async (t) => {
+  const [first, second] = await startSims(t, ['sglang', 'vllm'], { weightLoadMs: 1_000 });
+  const { router, post: call, status, untilOver } = await startSwapScene(t, [first!]);
+  await call('/swap', { identity: 'step-1' });
+  await send(t, router.url, request('POST', `/add_worker?url=${second!.url}`));
+  await untilOver();
+  await until('both serve', () => router.fleet.eligible.length === 2);
+  deepEqual(
+    (await status()).workers.map(({ snapshot, state }) => [snapshot, state]),
+    [
+      ['step-1', 'serving'],
+      ['step-1', 'serving'],
+    ],
+  );
+});
+
+for (const kind of ['vllm', 'sglang'] as const) {
+  test(`${kind}: an engine that was restarted gets the snapshot before its first request`, async (t) => {
+    const [steady, dying] = await startSims(t, ['sglang', kind]);
+    const { router, swap } = await startSwapScene(t, [steady!, dying!], { ...FAST, policy: 'round_robin' });
+    await swap('step-1');
+    await dying!.kill();
+    await until('it is out', () => router.fleet.eligible.length === 1);
+    const versions: string[] = [];
+    const [back] = await startSims(t, [kind], {
+      port: dying!.port,
+      onFinished: ({ weightVersions }) => versions.push(...weightVersions.map(({ version }) => version)),
+    });
+    await until('it serves', () => router.fleet.eligible.length === 2);
+    equal(back!.core.modelPath, '/snapshots/step-1');
+    for (let i = 0; i < 4; i++) equal((await send(t, router.url, post('/v1/completions', short))).status, 200);
+    deepEqual([...new Set(versions)], ['step-1']);
+  });
+}
+
+test('an engine that was restarted while it could not be resumed is not taken for the one of before', async (t) => {
+  const [engine] = await startSims(t, ['vllm']);
+  const { router, post: call, status } = await startSwapScene(t, [engine!]);
+  engine!.core.faults.add('/resume', 'fail_before', 3);
+  await call('/swap', { identity: 'step-1' });
+  await until('it has tried', () => engine!.core.faults.calls.filter((each) => each === '/resume').length > 1);
+  await engine!.kill();
+  const [back] = await startSims(t, ['vllm'], { port: engine!.port });
+  await until('it is known', async () => (await status()).workers[0]!.state !== 'swapping');
+  equal(router.fleet.eligible.length, 0, 'its weights are those of its start');
+  equal(back!.core.modelPath, 'sim');
+});
+
+test('the ranks of an engine are swapped once', async (t) => {
+  const [engine] = await startSims(t, ['sglang']);
+  const workerUrls = [0, 1, 2].map((rank) => `${engine!.url}@${rank}`);
+  const scene = await startSwapScene(t, [engine!], { workerUrls });
+  const { workers } = await scene.swap('step-1');
+  deepEqual(
+    workers.map(({ snapshot, state }) => [snapshot, state]),
+    workerUrls.map(() => ['step-1', 'serving']),
+  );
+  equal(engine!.core.faults.calls.filter((call) => LOADS.test(call)).length, 1);
+});
+
+test('deployments of other workers are swapped apart', async (t) => {
+  const [a, b] = await startSims(t, ['sglang', 'vllm']);
+  const of = (name: string, url: string) => ({
+    deployment: `accounts/acct/deployments/${name}`,
+    transition: 'async',
+    snapshots: `/${name}/{identity}`,
+    'base-identity': 'zero',
+    workers: [url],
+  });
+  const options = { swapSnapshots: undefined, deployments: [of('a', a!.url), of('b', `${b!.url}/`)] };
+  const { post: call, router } = await startSwapScene(t, [a!, b!], options);
+  equal((await call('/swap', { identity: 'x' })).status, 400, 'which one?');
+  equal((await call('/swap', { identity: 'x', deployment: 'accounts/acct/deployments/b' })).status, 202);
+  await until('b has it', () => b!.core.modelPath === '/b/x' && !b!.core.paused);
+  equal(a!.core.modelPath, 'sim');
+  const { deployments } = (await (await fetch(`${router.url}/swap`)).json()) as { deployments: SwapStatus[] };
+  deepEqual(
+    deployments.map(({ workers }) => workers.map(({ url }) => url)),
+    [[a!.url], [b!.url]],
+  );
+});
+
+for (const kind of ['vllm', 'sglang'] as const) {
+  test(`${kind}: a router that is killed in a swap and started again finishes it`, async (t) => {
+    const engines = await startSims(t, [kind, kind], { timeScale: 1, weightLoadMs: 400 });
+    const dataDir = temporaryFolder(t);
+    const options = ['--swap-snapshots', SNAPSHOTS, '--data-dir', dataDir, '--swap-concurrency', '1'];
+    const urls = engines.map(({ url }) => url);
+    const before = await startRouterProcess(t, urls, options);
+    await until('all serve', async () => (await before.metric('turnout_workers{state="eligible"}')) !== -1);
+    const scene = await sceneOf({ url: before.url } as never, engines);
+    await scene.swap('step-1');
+    const client = await connectClient(t, before.url);
+    client.write(post('/v1/completions', { ...short, max_tokens: 5_000, stream: true }));
+    await scene.post('/swap', { identity: 'step-2' });
+    await until('one is paused', () => engines.some(({ core }) => core.paused));
+    before.child.kill('SIGKILL');
+    await once(before.child, 'close');
+    ok(engines.some(({ core }) => core.weightVersion !== 'step-2'));
+
+    const after = await startRouterProcess(t, urls, options);
+    const again = await sceneOf({ url: after.url } as never, engines);
+
+    const { snapshot, workers, swaps } = await again.status();
+    equal(snapshot, 'step-2');
+    for (const worker of workers) deepEqual([worker.snapshot, worker.state], ['step-2', 'serving']);
+    for (const { core } of engines)
+      deepEqual([core.modelPath, core.weightVersion, core.paused], ['/snapshots/step-2', 'step-2', false]);
+    deepEqual(
+      swaps.map(({ identity, ended_at: endedAt }) => [identity, endedAt !== null]),
+      [
+        ['step-2', true],
+        ['step-1', true],
+      ],
+    );
+    equal((await send(t, after.url, post('/v1/completions', short))).status, 200);
+  });
+}
