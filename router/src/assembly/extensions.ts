@@ -40,7 +40,7 @@ export async function startExtensions(
   const resumeParts = {
     resumesAll: config.resume === 'all',
     maxRetries: () => live.current.retryMaxRetries,
-    swaps: null,
+    swaps: swaps?.aborts ?? null,
   };
   const resume = config.resume === 'off' ? null : new (await import('../resume/resume.ts')).Resume(resumeParts);
   return { recorder, tinker, swaps, loaded, fireworks, resume };

@@ -55,6 +55,8 @@ export class Failover implements RetryDecisions {
   after(x: Exchange, failure: Failure): NextTry | 'fresh' | null {
     // A connection that was closed while it was idle says nothing of its engine.
     if (failure === 'stale' && x.body.isWhole && x.failures.filter(mayHaveBegun).length === 1) return 'fresh';
+    // Its engine is well, and has its KV cache.
+    if (failure === 'aborted') return this.#maySendAgain(x, x.failures) ? { tried: [], waitMs: 0 } : null;
     return failure === 'status' || failure === 'hung' ? this.#decided : this.#afterFailure(x, failure);
   }
 

@@ -15,6 +15,9 @@ import type { Snapshots } from './snapshots.ts';
 import type { ConfiguredDeployment } from './swaps.ts';
 import { WorkerSet } from './worker-set.ts';
 
+/** So long after a swap its aborts may be told. */
+const TELLING_MS = 1_000;
+
 export interface EngineTableParts {
   readonly live: LiveConfig;
   readonly fleet: Fleet;
@@ -95,6 +98,14 @@ export class EngineTable implements Snapshots {
   /** What is known of a worker's engine; undefined: no deployment has the worker. */
   engineOf({ engineUrl }: Worker): SwapEngine | undefined {
     return this.#engines.get(engineUrl)?.engine;
+  }
+
+  /** Whether an abort of this time is of a swap: its engine stands still, or has just gone on and tells of it. */
+  wasAbortedBySwap(worker: Worker, atMs: number): boolean {
+    const state = this.engineOf(worker)?.swap?.state;
+    if (state === undefined || state.beganMs.pause === undefined) return false;
+    const isOver = state.stage === 'done' || state.stage === 'error';
+    return !isOver || atMs - state.beganMs[state.stage]! <= TELLING_MS;
   }
 
   workersOf(set: WorkerSet): Worker[] {

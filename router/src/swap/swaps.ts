@@ -7,6 +7,7 @@ import type { FleetWatch } from '../fleet/watch-fleet.ts';
 import type { VersionLabels } from '../fleet/version-labels.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Plugin } from '../plugin.ts';
+import type { SwapAborts } from '../resume/resume.ts';
 import { addSwapRoutes } from './api.ts';
 import { DeploymentList } from './deployment-list.ts';
 import type { Deployments } from './deployments.ts';
@@ -31,6 +32,7 @@ export interface Swaps {
   readonly gate: Gate;
   readonly snapshots: Snapshots;
   readonly deployments: Deployments;
+  readonly aborts: SwapAborts;
   readonly plugins: readonly Plugin[];
 }
 
@@ -45,6 +47,7 @@ export function startSwaps({ live, fleet, labels, watch, holdQueue, state, log }
     gate,
     snapshots: engines,
     deployments,
+    aborts: engines,
     plugins: [
       {
         name: 'swap',

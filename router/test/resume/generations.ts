@@ -1,12 +1,17 @@
+import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
-import type { SimEngine } from '../../src/sim/engine.ts';
-import { startSimEngine } from '../../src/sim/engine.ts';
+import { seededRandom } from '../../src/kit/rng.ts';
+import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
 import type { SimOptions } from '../../src/sim/sim-options.ts';
 import type { Router } from '../../src/router.ts';
-import { type RouterOptions, startTestRouter } from '../harness/router.ts';
+import { type RouterOptions, startTestRouter, untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 
-export type Kind = SimOptions['kind'];
+type Kind = SimOptions['kind'];
+
+/** `npm run test:resume` runs the full size: 500 generations, 40 faults of each kind. */
+export const GENERATIONS = Number(process.env.TURNOUT_RESUME_GENERATIONS ?? 60);
+export const FAULTS = Number(process.env.TURNOUT_RESUME_FAULTS ?? 4);
 
 /** Simulated engines that can be killed, and a router in front of them. */
 export interface ResumeScene {
@@ -131,3 +136,92 @@ function read(bytes: string, isStream: boolean): Omit<Seen, 'status' | 'error'> 
   }
   return { ids, text, finish, tokens };
 }
+
+/** Ends all generations of an engine, as trainers do it. */
+export async function abortAll({ url, core }: SimEngine): Promise<void> {
+  const isSglang = core.options.kind === 'sglang';
+  const path = isSglang ? '/abort_request' : '/abort_requests';
+  await fetch(url + path, { method: 'POST', body: isSglang ? '{"abort_all":true}' : '{}' });
+}
+
+interface Asked {
+  readonly path: string;
+  readonly body: Record<string, unknown>;
+}
+
+/** Requests of all forms, by their number. */
+function askedBy(kind: Kind, i: number, random: () => number): Asked {
+  const ids = Array.from({ length: 5 + Math.floor(random() * 40) }, () => 264 + Math.floor(random() * 700));
+  const limit = 60 + Math.floor(random() * 80);
+  const stream = i % 5 !== 0;
+  const seed = i;
+  if (i % 2 === 0) {
+    if (kind === 'vllm')
+      return {
+        path: '/inference/v1/generate',
+        body: { token_ids: ids, stream, sampling_params: { seed, max_tokens: limit } },
+      };
+    return {
+      path: '/generate',
+      body: {
+        input_ids: ids,
+        stream,
+        return_logprob: i % 4 === 0,
+        sampling_params: { sampling_seed: seed, max_new_tokens: limit },
+      },
+    };
+  }
+  const more = i % 3 === 0 ? { return_token_ids: true, logprobs: 1 } : {};
+  return {
+    path: '/v1/completions',
+    body: { prompt: ids, stream, seed, max_tokens: limit, stream_options: { include_usage: true }, ...more },
+  };
+}
+
+/** Runs all generations, some at a time, while `disturb` is called again and again. */
+export async function run(
+  scene: ResumeScene,
+  kind: Kind,
+  count: number,
+  disturb: () => Promise<void>,
+): Promise<{ failed: string[]; aborted: number }> {
+  const random = seededRandom(5);
+  const asked = Array.from({ length: count }, (_, i) => askedBy(kind, i, random));
+  const failed: string[] = [];
+  let aborted = 0;
+  let next = 0;
+  const worker = async (): Promise<void> => {
+    while (next < asked.length) {
+      const i = next++;
+      const { path, body } = asked[i]!;
+      const expected = await generate(scene.undisturbed.url, path, body);
+      const seen = await generate(scene.router.url, path, body);
+      const isAborted = seen.finish === 'abort';
+      if (isAborted) aborted++;
+      const what = `${i} ${path} ${body.stream === true ? 'stream' : 'whole'}`;
+      if (seen.error !== '' || seen.status !== 200) failed.push(`${what}: ${seen.status} ${seen.error}`);
+      else if (isAborted) {
+        if (!isPrefix(seen.ids, expected.ids) || !(expected.text ?? '').startsWith(seen.text ?? ''))
+          failed.push(`${what}: aborted, not a beginning`);
+      } else {
+        try {
+          assert.deepEqual(seen, expected);
+        } catch (error) {
+          failed.push(`${what}: ${(error as Error).message}`);
+        }
+      }
+    }
+  };
+  let isOver = false;
+  const disturbing = (async () => {
+    while (!isOver) await disturb();
+  })();
+  await Promise.all(Array.from({ length: 12 }, worker));
+  isOver = true;
+  await disturbing;
+  await untilIdle(scene.router);
+  return { failed, aborted };
+}
+
+const isPrefix = (ids: readonly number[] | null, all: readonly number[] | null): boolean =>
+  ids === null ? all === null : all !== null && ids.every((id, i) => all[i] === id);

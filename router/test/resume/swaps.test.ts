@@ -1,0 +1,35 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { until } from '../harness/within.ts';
+import { FAULTS, GENERATIONS, abortAll, run, startResumeScene } from './generations.ts';
+
+for (const kind of ['sglang', 'vllm'] as const) {
+  test(`${kind}: generations survive the aborts of weight swaps`, async (t) => {
+    const options = { swapSnapshots: '/weights/{identity}' };
+    const scene = await startResumeScene(t, kind, 3, options, { weightLoadMs: 60 });
+    const { engines, router } = scene;
+    let swaps = 0;
+    const isOver = async (): Promise<boolean> => {
+      const { deployments } = (await (await fetch(`${router.url}/swap`)).json()) as {
+        deployments: [{ workers: { state: string; snapshot: string }[] }];
+      };
+      return deployments[0].workers.every(({ state, snapshot }) => state === 'serving' && snapshot === `step-${swaps}`);
+    };
+    const { failed, aborted } = await run(scene, kind, GENERATIONS / 2, async () => {
+      if (scene.busiest() < 0 || swaps >= FAULTS / 2) return delay(2);
+      swaps++;
+      // The same weights under another name, so that the tokens are those of the undisturbed engine.
+      const body = JSON.stringify({ identity: `step-${swaps}`, path: 'sim' });
+      const response = await fetch(`${router.url}/swap`, { method: 'POST', body });
+      assert.equal(response.status, 202);
+      await until('all engines stand still', () => engines.every((engine) => engine.stats().paused));
+      for (const engine of engines) await abortAll(engine);
+      await until('the swap is over', isOver, 20_000);
+    });
+    assert.deepEqual([failed, aborted, swaps], [[], 0, FAULTS / 2]);
+    const metrics = await scene.metrics();
+    assert.match(metrics, /turnout_resumes_total\{cause="aborted"\} [1-9]/);
+    assert.doesNotMatch(metrics, /turnout_unresumed_total\{/);
+  });
+}
