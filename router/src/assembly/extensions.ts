@@ -10,21 +10,21 @@ export type Extensions = Awaited<ReturnType<typeof startExtensions>>;
 
 /** What is added to the router: the recorder, the Tinker API, weight swaps, resume, plugins. */
 export async function startExtensions(
-  { config, live, log, meters, dispatcher, closers }: Base,
+  { config, live, log, clock, meters, dispatcher, closers }: Base,
   { fleet, labels }: Engines,
-  { store: state, table, watch, holdQueue, chooser }: Choice,
+  { store: state, table, watch, holdQueue, chooser, bodyThread }: Choice,
   plugins: readonly Plugin[],
 ) {
   const { dispatch } = dispatcher;
   const swapsWeights = config.swapSnapshots !== undefined || config.deployments.length > 0;
-  const swapParts = { live, fleet, labels, watch, holdQueue, state, log };
+  const swapParts = { live, fleet, labels, watch, holdQueue, state, clock, bodyThread, log };
   const swaps = swapsWeights ? (await import('../swap/swaps.ts')).startSwaps(swapParts) : null;
   chooser.gate = swaps?.gate ?? null;
   const recorder = await startRecorder(config, labels, log, swaps?.snapshots ?? null);
   const policyFor = table.nameFor.bind(table);
   const tinkerParts = { live, fleet, dispatch, log, policyFor, models: () => watch.models, state };
   const tinker = config.tinker ? (await import('../tinker/tinker.ts')).startTinker(tinkerParts) : null;
-  const given = [...plugins, ...(swaps?.plugins ?? []), ...(tinker?.plugins ?? []), ...(recorder?.plugins ?? [])];
+  const given = [...(swaps?.plugins ?? []), ...plugins, ...(tinker?.plugins ?? []), ...(recorder?.plugins ?? [])];
   const builtIns: BuiltIns = {
     ...recorderPlugins(recorder),
     'rollout-fields': async () => (await import('../rollout-fields/index.ts')).rolloutFields,

@@ -26,7 +26,7 @@ export function makeOwn(
   base: Base,
   { fleet }: Engines,
   choice: Choice,
-  { recorder, tinker, resume, loaded }: Extensions,
+  { recorder, tinker, swaps, resume, loaded }: Extensions,
 ) {
   const { config, live, logging, meters, loopLag, ports, retryBudget, inFlight } = base;
   const { homes, holdQueue, admission, full, watch, choosing, table } = choice;
@@ -54,6 +54,7 @@ export function makeOwn(
     trajectories: () => recorder?.state ?? null,
     tinker: () => tinker?.counts() ?? null,
     resume: () => resume,
+    snapshotLags: () => swaps?.answers.lags ?? null,
     peers,
   };
   const registry = createRegistry(sources, config.metricsCompat === 'off' ? null : config.metricsCompat);

@@ -26,7 +26,7 @@ export function makeRequestPath(
   { config, live, log, clock, random, meters, inFlight, dispatcher, closers }: Base,
   { access, fleet }: Engines,
   { table, watch, chooser, admission, holdQueue, noWorkers, bodyThread }: Choice,
-  { recorder, loaded, fireworks, resume }: Extensions,
+  { recorder, loaded, swaps, fireworks, resume }: Extensions,
   { endpoints, peers }: Own,
 ) {
   const { breakers, health, models, pauses } = watch;
@@ -51,6 +51,7 @@ export function makeRequestPath(
   const plugins = new Plugins([
     ...loaded.plugins,
     ...fireworks,
+    ...(swaps === null ? [] : [swaps.answers.last]),
     ...(resume === null ? [] : [resume.plugin]),
     ...guards,
   ]);

@@ -24,6 +24,9 @@ export function withoutEffect(config: Config): string[] {
   })) {
     if (!config.tinker && value !== undefined) lines.push(`${flag} has no effect without --tinker`);
   }
+  if (config.abortStale && config.maxWeightStaleness === undefined) {
+    lines.push('--abort-stale has no effect without --max-weight-staleness');
+  }
   return lines;
 }
 

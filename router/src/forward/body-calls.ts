@@ -7,6 +7,7 @@ import { isForOne } from './pd/for-one.ts';
 import { eventWithLists, packedLists, withLists } from './pd/logprobs.ts';
 import { eventWithKnown, readPrefill, withKnown } from './pd/vllm-answers.ts';
 import { decodeBody, prefillBody } from './pd/vllm-bodies.ts';
+import { withNamespace } from './namespace-field.ts';
 import { withRank } from './rank-field.ts';
 
 /** A RouterError in a form that can be sent between threads. */
@@ -21,6 +22,7 @@ const bodyScan = new BodyScan();
 export const bodyCalls = {
   scan: (body: Buffer, question: BodyQuestion): BodyFacts => bodyScan.scan(body, question),
   withRank,
+  withNamespace,
   isForOne,
 
   bootstrap(path: string, body: Buffer, place: MeetingPlace): Refusal | PairBody {
@@ -60,5 +62,5 @@ export type BodyThread = WorkerThread<typeof bodyCalls>;
 export const startBodyThread = (): BodyThread =>
   new WorkerThread('forward/bodies-in-thread', {
     here: bodyCalls,
-    limits: { scan: LARGE_SCAN_BYTES, withRank: LARGE_SCAN_BYTES },
+    limits: { scan: LARGE_SCAN_BYTES, withRank: LARGE_SCAN_BYTES, withNamespace: LARGE_SCAN_BYTES },
   });

@@ -52,6 +52,18 @@ export const errorTable = {
     meaning: 'No worker has the URL, id or group that the request names.',
     advice: 'List the workers with GET /workers.',
   },
+  snapshot_too_old: {
+    status: 409,
+    isRetryable: true,
+    meaning: 'No worker has the snapshot that x-turnout-min-snapshot names, or a later one.',
+    advice: 'Retry after the weight swap; GET /swap has the snapshot of each worker.',
+  },
+  session_too_stale: {
+    status: 409,
+    isRetryable: false,
+    meaning: 'The session began with a snapshot that is more than --max-weight-staleness snapshots old.',
+    advice: 'Begin a new session, or raise the limit.',
+  },
   payload_too_large: {
     status: 413,
     isRetryable: false,

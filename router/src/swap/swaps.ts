@@ -5,9 +5,12 @@ import type { DeploymentConfig } from '../config/options/swap.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetWatch } from '../fleet/watch-fleet.ts';
 import type { VersionLabels } from '../fleet/version-labels.ts';
+import type { BodyThread } from '../forward/body-calls.ts';
+import type { CoarseClock } from '../kit/clock.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Plugin } from '../plugin.ts';
 import type { SwapAborts } from '../resume/resume.ts';
+import { type SwapAnswers, startAnswers } from './answers/start-answers.ts';
 import { addSwapRoutes } from './api.ts';
 import { DeploymentList } from './deployment-list.ts';
 import type { Deployments } from './deployments.ts';
@@ -24,6 +27,8 @@ export interface SwapParts {
   readonly watch: FleetWatch;
   readonly holdQueue: HoldQueue;
   readonly state: StateStore;
+  readonly clock: CoarseClock;
+  readonly bodyThread: BodyThread;
   readonly log: Logger;
 }
 
@@ -33,22 +38,28 @@ export interface Swaps {
   readonly snapshots: Snapshots;
   readonly deployments: Deployments;
   readonly aborts: SwapAborts;
+  /** Before all other plugins. */
   readonly plugins: readonly Plugin[];
+  readonly answers: SwapAnswers;
 }
 
-export function startSwaps({ live, fleet, labels, watch, holdQueue, state, log }: SwapParts): Swaps {
+export function startSwaps(parts: SwapParts): Swaps {
+  const { live, fleet, labels, watch, holdQueue, state, log, clock, bodyThread } = parts;
   const gate = new Gate(holdQueue);
   const engines = new EngineTable({ live, fleet, labels, watch, gate, state, log }, configured(live));
   const deployments = new DeploymentList(engines, configured(live));
   const controlPlane = new ControlPlane(deployments);
   const { swapDeltaHook: deltaHook } = live.current;
   const hotLoad = new HotLoadRoutes({ deployments, controlPlane, deltaHook, log });
+  const answers = startAnswers({ engines, deployments, live, clock, bodyThread });
   return {
     gate,
     snapshots: engines,
     deployments,
     aborts: engines,
+    answers,
     plugins: [
+      ...answers.first,
       {
         name: 'swap',
         appliesTo: () => false,

@@ -320,6 +320,12 @@ class RouterOptions(TypedDict, total=False):
     swap_delta_hook: Sequence[str]
     """Hot-load API: program and first arguments that make the complete snapshot of a delta (incremental_snapshot_metadata) before engines load it. The identity, the identity of the earlier snapshot and the directory of the new one follow as arguments. Without it deltas are refused."""
 
+    max_weight_staleness: int
+    """How many snapshots a session may lag behind: if its worker has more newer ones than this since the snapshot that the session began with, its next request gets 409. Unset: any number."""
+
+    abort_stale: bool
+    """With --max-weight-staleness: also end the running requests of such sessions, at the weight swap that makes them too old."""
+
     api_key: Sequence[str]
     """API keys: every request must carry one (authorization: Bearer KEY). Prefer --api-key-file, because other users can read command lines."""
 

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { count, inGroup, secs } from './option.ts';
+import { count, flag, inGroup, secs } from './option.ts';
 
 const option = inGroup('Weight swaps');
 
@@ -57,6 +57,16 @@ export const swapOptions = {
     z.array(z.string().min(1)).default([]),
     'Hot-load API: program and first arguments that make the complete snapshot of a delta (incremental_snapshot_metadata) before engines load it. The identity, the identity of the earlier snapshot and the directory of the new one follow as arguments. Without it deltas are refused.',
     { needsRestart: true },
+  ),
+  maxWeightStaleness: option(
+    '<count>',
+    count.optional(),
+    'How many snapshots a session may lag behind: if its worker has more newer ones than this since the snapshot that the session began with, its next request gets 409. Unset: any number.',
+  ),
+  abortStale: option(
+    '',
+    flag,
+    'With --max-weight-staleness: also end the running requests of such sessions, at the weight swap that makes them too old.',
   ),
   deployments: option(
     '<list>',

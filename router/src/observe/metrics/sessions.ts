@@ -4,6 +4,22 @@ import { type MetricSpec, type Sample, buckets, each, one } from './spec.ts';
 const byWorker = (meters: Meters, read: (of: WorkerMeters) => number): Sample[] =>
   Array.from(meters.byWorker, ([worker, of]) => ({ labels: { worker }, value: read(of) }));
 
+/** @param counts by value, the last one for all that are larger */
+function countBuckets(name: string, counts: Float64Array | null): Sample[] {
+  if (counts === null) return [];
+  let total = 0;
+  let sum = 0;
+  const samples = Array.from(counts, (count, value): Sample => {
+    total += count;
+    sum += count * value;
+    const le = value === counts.length - 1 ? '+Inf' : String(value);
+    return { metricName: `${name}_bucket`, labels: { le }, value: total };
+  });
+  samples.push({ metricName: `${name}_sum`, labels: {}, value: sum });
+  samples.push({ metricName: `${name}_count`, labels: {}, value: total });
+  return samples;
+}
+
 export const sessionMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_open_sessions',
@@ -22,6 +38,12 @@ export const sessionMetrics: readonly MetricSpec[] = [
     type: 'histogram',
     help: 'Seconds that requests were held by their policy or as all workers were full, for requests that were held at all.',
     read: ({ meters }) => buckets('turnout_held_seconds', meters.held),
+  },
+  {
+    name: 'turnout_session_snapshot_lag',
+    type: 'histogram',
+    help: 'Weight snapshots between the one that a session began with and the one of its worker at the end of a request, by request. A request without a session is a session of its own.',
+    read: ({ snapshotLags }) => countBuckets('turnout_session_snapshot_lag', snapshotLags()),
   },
   {
     name: 'turnout_prompt_tokens_total',

@@ -36,6 +36,8 @@ export interface MetricSources {
   readonly resume: () => ResumeCounters | null;
   /** null: without `--metrics-compat`. */
   readonly peers: PeerMeters | null;
+  /** Requests by the number of snapshots that their session lagged behind, the last one for more; null: no weights are swapped. */
+  readonly snapshotLags: () => Float64Array | null;
 }
 
 /** Generations that were continued, or not; null where none is. */

@@ -174,6 +174,8 @@ export class Core {
   async loadWeights(path: string, version: string | undefined): Promise<void> {
     if (!this.paused) await this.#drain();
     this.scheduler.mode = 'hold';
+    // A paused engine finishes the step that runs. Its GPU loads after it.
+    await this.#driver.delivered();
     const ms = this.options.weightLoadMs * this.options.timeScale;
     if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms));
     this.modelPath = path;
@@ -256,6 +258,7 @@ export class Core {
       requestId: job.id,
       session: job.session ?? null,
       inputIds: [...sequence.prompt],
+      namespace: sequence.namespace,
       outputIds: [...sequence.output],
       logprobs: sequence.output.map((_, i) => sequence.logprobAt(i, this.scheduler.sampler)),
       finish,

@@ -19,6 +19,7 @@ export class Driver {
   #dueMs = 0;
   #timer: NodeJS.Timeout | undefined;
   #immediate: NodeJS.Immediate | undefined;
+  #whenDelivered: (() => void)[] = [];
 
   constructor(scheduler: Scheduler, timeScale: number, deliver: (progressed: Sequence[]) => void) {
     this.#scheduler = scheduler;
@@ -31,6 +32,12 @@ export class Driver {
     if (this.#state !== 'idle') return;
     this.#dueMs = performance.now();
     this.#yield();
+  }
+
+  /** Resolves when the tokens of the step that runs are delivered. */
+  delivered(): Promise<void> {
+    if (this.#pending === null) return Promise.resolve();
+    return new Promise((resolve) => this.#whenDelivered.push(resolve));
   }
 
   stop(): void {
@@ -58,6 +65,7 @@ export class Driver {
         const { progressed } = this.#pending;
         this.#pending = null;
         this.#deliver(progressed);
+        for (const resolve of this.#whenDelivered.splice(0)) resolve();
         if (this.#isStopped()) return;
       }
       if (nowMs > sliceEndMs) return this.#yield();

@@ -47,6 +47,8 @@ export interface FinishedRecord {
   /** `X-Session-ID` of the request; null without one. */
   session: string | null;
   inputIds: number[];
+  /** Separates its prefix cache from others: cache_salt, extra_key and the model's name. */
+  namespace: string;
   outputIds: number[];
   /** Of the output. */
   logprobs: number[];
@@ -90,6 +92,7 @@ export class Sequence {
   arrivedMs = 0;
   firstTokenMs: number | null = null;
 
+  readonly namespace: string;
   readonly #keys: number[] = [];
   #laneA: number;
   #laneB: number;
@@ -101,6 +104,7 @@ export class Sequence {
     this.id = id;
     this.prompt = prompt;
     this.sampling = sampling;
+    this.namespace = namespace;
     this.#laneA = mixText(0x811c9dc5, namespace);
     this.#laneB = mixText(0x27d4eb2f, namespace);
   }

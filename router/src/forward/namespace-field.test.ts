@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { withNamespace } from './namespace-field.ts';
+
+const set = (body: string, engine: 'vllm' | 'sglang', namespace: string): string =>
+  withNamespace(Buffer.from(body), engine, namespace).toString();
+const salt = (body: object, namespace: string): unknown =>
+  (JSON.parse(set(JSON.stringify(body), 'vllm', namespace)) as { cache_salt?: unknown }).cache_salt;
+
+test('before the first reset, and for engines without such a field, nothing is added', () => {
+  for (const body of ['{"prompt":"a"}', '{"cache_salt":"own"}', '{"prompt_cache_isolation_key":null}']) {
+    assert.equal(set(body, 'vllm', ''), body);
+  }
+  const body = Buffer.from('{"prompt":"a"}');
+  for (const engine of ['openai', null] as const) assert.equal(withNamespace(body, engine, 'v2.1'), body);
+});
+
+test('each engine gets its own field; every other byte stays', () => {
+  const before = '{"prompt":"a", "seed":12345678901234567890 }';
+  assert.match(
+    set(before, 'vllm', 'v2.1'),
+    /^\{"prompt":"a", "seed":12345678901234567890 ,"cache_salt":"[\w-]{43}"\}$/,
+  );
+  assert.match(set('{}', 'sglang', 'v2.1'), /^\{"extra_key":"[\w-]{43}"\}$/);
+  for (const broken of ['', '[1]', '{"a":']) assert.equal(set(broken, 'vllm', 'v2.1'), broken);
+});
+
+test('the same namespace has the same salt, another one another', () => {
+  assert.equal(salt({ prompt: 'a' }, 'v2.1'), salt({ prompt: 'b' }, 'v2.1'));
+  assert.notEqual(salt({}, 'v2.1'), salt({}, 'v2.2'));
+});
+
+test("the client's own salt and isolation key are parts of it", () => {
+  const bodies = [
+    {},
+    { cache_salt: 'x' },
+    { prompt_cache_isolation_key: 'x' },
+    { cache_salt: 'x', prompt_cache_isolation_key: 'x' },
+    { cache_salt: 'y', prompt_cache_isolation_key: 'x' },
+  ];
+  const salts = bodies.map((body) => salt(body, 'v2.1'));
+  assert.equal(new Set(salts).size, bodies.length, salts.join());
+  assert.equal(typeof salt({ prompt_cache_isolation_key: 'x' }, ''), 'string', 'isolation needs no reset');
+});
+
+test('a list of keys has one namespace for each prompt', () => {
+  const { extra_key: keys } = JSON.parse(set('{"extra_key":["a","b","a"]}', 'sglang', 'v2.1')) as {
+    extra_key: string[];
+  };
+  assert.equal(keys.length, 3);
+  assert.equal(keys[0], keys[2]);
+  assert.notEqual(keys[0], keys[1]);
+  assert.deepEqual(JSON.parse(set('{"extra_key":"a"}', 'sglang', 'v2.1')), { extra_key: keys[0] });
+});

@@ -1,0 +1,179 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Exchange } from '../../exchange.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import { Refused } from '../../plugin.ts';
+import type { Snapshots } from '../snapshots.ts';
+import { Staleness, type StalenessParts } from './staleness.ts';
+
+const LEDGER = ['base', 'v1', 'v2', 'v3', 'v4'];
+const [a, b] = ['a', 'b'].map((name) => ({ url: name, engineUrl: name })) as unknown as [Worker, Worker];
+
+function scene(options: Partial<StalenessParts['options']> = {}) {
+  const held = new Map<Worker, string | null>([
+    [a, 'v1'],
+    [b, 'v1'],
+  ]);
+  const targets = new Map<Worker, string>();
+  let changed: (worker: Worker, snapshot: string | null) => void = () => {};
+  const snapshots: Snapshots = {
+    of: (worker) => held.get(worker)!,
+    namespaceFor: () => '',
+    onChange: (listener) => (changed = listener),
+    positionOf: (_, identity) => LEDGER.indexOf(identity),
+  };
+  const staleness = new Staleness({
+    snapshots,
+    targetOf: (worker) => targets.get(worker) ?? null,
+    options: {
+      maxSnapshots: undefined,
+      abortsStale: false,
+      sessionHeaders: ['x-session-id'],
+      sessionTtlSecs: 1,
+      ...options,
+    },
+    nowMs: () => 0,
+  });
+  const { plugin } = staleness;
+  /** A request with these fields. */
+  const exchange = (fields: Record<string, string> = {}): { x: Exchange; ends: string[] } => {
+    const ends: string[] = [];
+    const x = {
+      session: '',
+      isLastTurn: false,
+      outcome: null,
+      head: { get: (name: string) => fields[name] },
+      ended(_: unknown, { error }: { error: { code: string } }) {
+        ends.push(error.code);
+        plugin.finished!(x as unknown as Exchange);
+      },
+    };
+    return { x: x as unknown as Exchange, ends };
+  };
+  return {
+    staleness,
+    exchange,
+    targets,
+    swap(worker: Worker, snapshot: string | null) {
+      held.set(worker, snapshot);
+      changed(worker, snapshot);
+    },
+    choose: (x: Exchange): string[] => plugin.choose!(x, [a, b]).map(({ url }) => url),
+    send: (x: Exchange, worker: Worker): unknown => plugin.requestBody!(x, Buffer.alloc(0), worker),
+    finish: (x: Exchange): void => plugin.finished!(x),
+  };
+}
+
+const code = (run: () => unknown): string => {
+  try {
+    run();
+    return '';
+  } catch (error) {
+    assert.ok(error instanceof Refused, String(error));
+    return `${error.refusal.status} ${error.refusal.code}`;
+  }
+};
+
+const MIN = 'x-turnout-min-snapshot';
+const TOO_OLD = '409 snapshot_too_old';
+const TOO_STALE = '409 session_too_stale';
+
+test('a request goes to workers that have its snapshot or a later one', () => {
+  const { exchange, choose, swap } = scene();
+  const at = (least: string): string => {
+    try {
+      return choose(exchange({ [MIN]: least }).x).join();
+    } catch (error) {
+      return (error as Refused).refusal.code;
+    }
+  };
+  swap(b, 'v2');
+  assert.equal(at('base'), 'a,b');
+  assert.equal(at('v1'), 'a,b');
+  assert.equal(at('v2'), 'b');
+  assert.equal(at('v3'), 'snapshot_too_old');
+  assert.equal(at('unheard'), 'snapshot_too_old');
+  for (const wrong of ['..', 'a/b', '']) assert.equal(at(wrong), 'bad_request', wrong);
+  assert.equal(choose(exchange().x).join(), 'a,b');
+  // What the ledger does not have equals itself.
+  swap(a, 'unheard');
+  assert.equal(at('unheard'), 'a');
+  swap(a, null);
+  assert.equal(at('base'), 'b');
+});
+
+test('it waits for a swap that runs; what the worker has then decides', () => {
+  const { exchange, choose, send, swap, targets } = scene();
+  const { x } = exchange({ [MIN]: 'v2' });
+  assert.equal(
+    code(() => choose(x)),
+    TOO_OLD,
+  );
+  targets.set(a, 'v3');
+  assert.deepEqual(choose(x), ['a']);
+  assert.equal(
+    code(() => send(x, a)),
+    TOO_OLD,
+    'the swap has failed',
+  );
+  swap(a, 'v3');
+  assert.equal(
+    code(() => send(x, a)),
+    '',
+  );
+});
+
+test('a session that lags behind by more than the limit gets no further turn', () => {
+  const { exchange, send, swap } = scene({ maxSnapshots: 1 });
+  const turn = (session: string): string => code(() => send(exchange({ 'x-session-id': session }).x, a));
+  assert.equal(turn('s'), '');
+  swap(a, 'v2');
+  assert.equal(turn('s'), '');
+  swap(a, 'v3');
+  assert.equal(turn('s'), TOO_STALE);
+  assert.equal(turn('new'), '');
+  assert.equal(
+    code(() => send(exchange().x, a)),
+    '',
+    'without a session each request is new',
+  );
+  swap(a, 'v1');
+  assert.equal(turn('s'), '', 'back at its own snapshot');
+});
+
+test('with abort-stale running requests end at the swap that makes them too old, others go on', () => {
+  const { exchange, send, swap } = scene({ maxSnapshots: 1, abortsStale: true });
+  const [first, second, other] = [exchange({ 'x-session-id': 's' }), exchange(), exchange()];
+  send(first.x, a);
+  swap(a, 'v2');
+  send(second.x, a);
+  send(other.x, b);
+  swap(a, 'v3');
+  assert.deepEqual([first.ends, second.ends, other.ends], [['session_too_stale'], [], []]);
+  swap(a, 'v4');
+  assert.deepEqual([second.ends, other.ends], [['session_too_stale'], []]);
+});
+
+test('without abort-stale, or without a limit, nothing is ended', () => {
+  for (const options of [{ maxSnapshots: 0 }, { abortsStale: true }]) {
+    const { exchange, send, swap } = scene(options);
+    const { x, ends } = exchange();
+    send(x, a);
+    swap(a, 'v4');
+    assert.deepEqual(ends, []);
+  }
+});
+
+test('the lag is counted when a request ends', () => {
+  const { staleness, exchange, send, swap, finish } = scene();
+  const { x } = exchange({ 'x-session-id': 's' });
+  send(x, a);
+  finish(x);
+  const later = exchange({ 'x-session-id': 's' }).x;
+  swap(a, 'v2');
+  send(later, a);
+  swap(a, 'v3');
+  finish(later);
+  finish(exchange().x);
+  assert.deepEqual(Array.from(staleness.lags.slice(0, 4)), [1, 0, 1, 0]);
+});

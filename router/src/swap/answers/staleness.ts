@@ -1,0 +1,140 @@
+import { sessionOf } from '../../classify/routing-keys.ts';
+import type { Exchange } from '../../exchange.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import { RouterError } from '../../kit/errors.ts';
+import { type Plugin, Refused } from '../../plugin.ts';
+import type { Snapshots } from '../snapshots.ts';
+import { SessionStarts } from './session-starts.ts';
+
+const MIN_SNAPSHOT = 'x-turnout-min-snapshot';
+const IDENTITY = /^(?!\.{1,2}$)[A-Za-z0-9._-]+$/;
+
+export interface StalenessParts {
+  readonly snapshots: Snapshots;
+  /** The snapshot that a running swap brings to the worker; null: none runs. */
+  readonly targetOf: (worker: Worker) => string | null;
+  /** `maxSnapshots`: how many snapshots a session may lag behind; undefined: any number. */
+  readonly options: {
+    readonly maxSnapshots: number | undefined;
+    readonly abortsStale: boolean;
+    readonly sessionHeaders: readonly string[];
+    readonly sessionTtlSecs: number;
+  };
+  readonly nowMs: () => number;
+}
+
+/** Where a request began, for the snapshots that its session lags behind. */
+interface Start {
+  readonly worker: Worker;
+  readonly snapshot: string;
+}
+
+/** Lags that are counted each; larger ones are counted as the last. */
+const MAX_LAG = 16;
+
+/** Refuses requests for which weights are too old or too new: those of a worker, or those that a session began with. */
+export class Staleness {
+  readonly plugin: Plugin;
+  /** Requests that have ended, by the number of snapshots in the ledger since the one that their session began with. */
+  readonly lags = new Float64Array(MAX_LAG + 1);
+  readonly #parts: StalenessParts;
+  readonly #sessions: SessionStarts;
+  /** Requests at engines. */
+  readonly #running = new Map<Exchange, Start>();
+
+  constructor(parts: StalenessParts) {
+    const { options, nowMs, snapshots } = parts;
+    this.#parts = parts;
+    this.#sessions = new SessionStarts(nowMs, () => options.sessionTtlSecs * 1000);
+    this.plugin = {
+      name: 'staleness',
+      appliesTo: ({ isGeneration }) => isGeneration,
+      choose: (x, workers) => this.#choose(x as Exchange, workers),
+      requestBody: (x, body, worker) => this.#sent(x as Exchange, body, worker),
+      finished: (x) => this.#finished(x as Exchange),
+    };
+    snapshots.onChange((worker) => this.#changed(worker));
+  }
+
+  #choose(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
+    const least = x.head.get(MIN_SNAPSHOT);
+    if (least === undefined) return workers;
+    if (!IDENTITY.test(least)) throw new Refused(wrongIdentity());
+    const { snapshots, targetOf } = this.#parts;
+    // A worker whose swap runs has the snapshot when the request is sent to it.
+    const left = workers.filter(
+      (worker) =>
+        this.#isAtLeast(worker, snapshots.of(worker), least) || this.#isAtLeast(worker, targetOf(worker), least),
+    );
+    if (left.length === 0) throw new Refused(tooOld(least));
+    return left;
+  }
+
+  /** The request waits no more: what counts is the snapshot that the worker has now. */
+  #sent(x: Exchange, body: Buffer, worker: Worker): Buffer {
+    const { snapshots, options } = this.#parts;
+    const snapshot = snapshots.of(worker);
+    const least = x.head.get(MIN_SNAPSHOT);
+    if (least !== undefined && !this.#isAtLeast(worker, snapshot, least)) throw new Refused(tooOld(least));
+    if (snapshot === null) return body;
+    const session = sessionOf(x, options.sessionHeaders);
+    const began = session === '' ? snapshot : this.#sessions.sent(session, snapshot);
+    const start = { worker, snapshot: began };
+    this.#running.set(x, start);
+    const { maxSnapshots } = options;
+    if (maxSnapshots !== undefined && this.#lagOf(start) > maxSnapshots) {
+      throw new Refused(tooStale(began, maxSnapshots, 'began'));
+    }
+    return body;
+  }
+
+  #changed({ engineUrl }: Worker): void {
+    const { maxSnapshots, abortsStale } = this.#parts.options;
+    if (!abortsStale || maxSnapshots === undefined) return;
+    for (const [x, start] of this.#running) {
+      if (start.worker.engineUrl !== engineUrl || this.#lagOf(start) <= maxSnapshots) continue;
+      x.ended(null, { kind: 'refused', error: tooStale(start.snapshot, maxSnapshots, 'abort') });
+    }
+  }
+
+  #finished(x: Exchange): void {
+    const start = this.#running.get(x);
+    if (start === undefined) return;
+    this.#running.delete(x);
+    this.lags[Math.min(this.#lagOf(start), MAX_LAG)]!++;
+    if (x.isLastTurn && x.outcome === 'complete')
+      this.#sessions.ended(sessionOf(x, this.#parts.options.sessionHeaders));
+  }
+
+  #isAtLeast(worker: Worker, snapshot: string | null, least: string): boolean {
+    if (snapshot === null) return false;
+    const { snapshots } = this.#parts;
+    const place = snapshots.positionOf(worker, least);
+    return snapshot === least || (place >= 0 && snapshots.positionOf(worker, snapshot) >= place);
+  }
+
+  /** 0 also where the ledger does not have both: it was reset since then. */
+  #lagOf({ worker, snapshot: began }: Start): number {
+    const { snapshots } = this.#parts;
+    const now = snapshots.of(worker);
+    const from = snapshots.positionOf(worker, began);
+    return now === null || from < 0 ? 0 : Math.max(0, snapshots.positionOf(worker, now) - from);
+  }
+}
+
+const wrongIdentity = (): RouterError =>
+  new RouterError(
+    'bad_request',
+    `${MIN_SNAPSHOT} must be the identity of a snapshot: letters, digits, ".", "_" and "-".`,
+  );
+
+const tooOld = (least: string): RouterError =>
+  new RouterError('snapshot_too_old', `No worker has the snapshot "${least}" or a later one (${MIN_SNAPSHOT}).`, {
+    retryAfterSecs: 1,
+  });
+
+function tooStale(began: string, maxSnapshots: number, what: 'began' | 'abort'): RouterError {
+  const option = what === 'began' ? '--max-weight-staleness' : '--max-weight-staleness, --abort-stale';
+  const message = `The session began with the snapshot "${began}", more than ${maxSnapshots} before that of its worker (${option}). Begin a new session.`;
+  return new RouterError('session_too_stale', message);
+}
