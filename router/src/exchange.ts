@@ -166,7 +166,8 @@ const NO_SEAMS: readonly Seam[] = [];
 export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<unknown> {
   readonly head: RequestHead;
   readonly body: RequestBody;
-  readonly sink: Sink;
+  /** A plugin of the router's own may put another one before it, until the response begins. */
+  sink: Sink;
   readonly startMs: number;
   /** True when the router made up the request id: it identifies the exchange and never steers a policy. */
   isRequestIdOurs = false;

@@ -28,6 +28,14 @@ const options = z.strictObject({
     .optional()
     .describe('Experts that a token uses in a layer, in place of what config.json says.'),
   engine: z.enum(['auto', 'sglang', 'vllm']).default('auto').describe('What the workers are; auto: as they report.'),
+  keepAliveSecs: z
+    .number()
+    .min(0)
+    .max(3600)
+    .default(15)
+    .describe(
+      'A stream that the engine returns as a whole gets a comment this often until then, in seconds. 0: none, and errors keep their status.',
+    ),
   logprobs: z
     .enum(['raw', 'processed', 'unknown'])
     .default('unknown')

@@ -11,12 +11,14 @@ import { type Changed, answerCalls } from './answer-calls.ts';
 import type { AnswerPlan } from './choice.ts';
 import { type Dialect, type EngineRequest, engineBody, engineRequest } from './engine-body.ts';
 import type { FieldProblem, RolloutFields } from './fields.ts';
+import { KeepAliveSink } from './keep-alive.ts';
 import type { LayerFacts } from './layers.ts';
 import { NotReturned, tooManyExperts } from './routing-rows.ts';
 import { StreamEvents } from './stream-events.ts';
 import type { PerfMetrics } from './whole-answer.ts';
 
 export interface RolloutOptions {
+  readonly keepAliveSecs: number;
   readonly engine: 'auto' | Dialect;
   readonly logprobs: AnswerPlan['logprobs'];
 }
@@ -28,6 +30,7 @@ interface Asking {
   engine: EngineRequest | null;
   layers: LayerFacts | null;
   head: ResponseHead | null;
+  keepAlive: KeepAliveSink | null;
   stream: StreamEvents | null;
   /** When the first event with tokens came (monotonic ms); 0: none has. */
   firstTokenMs: number;
@@ -69,8 +72,14 @@ export class RolloutRequests implements PluginPhases {
     const body = await new Promise<Buffer>((resolve) => x.body.whenJoined(resolve));
     const isChat = x.path === PATHS[1];
     const fields = await this.#thread.runOnCopy('fields', body, isChat, cameByPath(x));
-    if (fields === null) x.plugins = x.plugins.without(this.#name);
-    else this.#asking.set(x, { fields, engine: null, layers: null, head: null, stream: null, firstTokenMs: 0 });
+    if (fields === null) {
+      x.plugins = x.plugins.without(this.#name);
+      return;
+    }
+    const isStream = !('problem' in fields) && fields.isStream;
+    const keepAlive = isStream ? new KeepAliveSink(x.sink) : null;
+    if (keepAlive !== null) x.sink = keepAlive;
+    this.#asking.set(x, { fields, engine: null, layers: null, head: null, keepAlive, stream: null, firstTokenMs: 0 });
   }
 
   /** In the form of Fireworks, which its SDK reads. */
@@ -94,6 +103,7 @@ export class RolloutRequests implements PluginPhases {
     if (fields.matrix !== null) asking.layers = await this.#layersFor(worker, x.model, fields, dialect);
     asking.engine = engineRequest(fields, dialect, asking.layers);
     asking.stream = null;
+    if (asking.engine.isWhole) asking.keepAlive?.start(this.#options.keepAliveSecs * 1000);
     // The response is read: it may not come compressed.
     x.head.drop('accept-encoding');
     return engineBody(body, fields, asking.engine);
@@ -133,6 +143,10 @@ export class RolloutRequests implements PluginPhases {
       }
       return bytes;
     });
+  }
+
+  finished(x: Exchange): void {
+    this.#asking.get(x)?.keepAlive?.stop();
   }
 
   async close(): Promise<void> {

@@ -37,8 +37,8 @@ export class RoutingRows {
     const known = tensor.shape === null ? null : tensor.shape[1]! * tensor.shape[2]!;
     const rows = tensor.shape?.[0] ?? rowsOf(numbers, tokens, facts);
     const rowLength = known ?? numbers / rows;
-    if (!Number.isInteger(rowLength) || rows > tokens - 1 || rows * rowLength > numbers) {
-      throw new NotReturned(`The engine returned ${rows} rows of routed experts for ${tokens} tokens.`);
+    if (!Number.isInteger(rows) || !Number.isInteger(rowLength) || rows > tokens - 1 || rows * rowLength > numbers) {
+      throw new NotReturned(`The engine returned ${numbers} routed experts (${rows} rows) for ${tokens} tokens.`);
     }
     const layers = tensor.shape?.[1] ?? facts.layers;
     const kept = facts.moeLayers;

@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { SimEngine } from '../../src/sim/engine.ts';
+import { contextOf } from '../../src/sim/model/sampler.ts';
 import { decode, encode } from '../../src/sim/tokens/tokenizer.ts';
 import { KINDS, matrixOf, startFields } from './scene.ts';
 
 const prompt = encode('Sort a list of names.');
-const base = { max_tokens: 6, temperature: 0, logprobs: true, raw_output: true, include_routing_matrix: true };
+const full = { temperature: 1, top_p: 1, top_k: 0, seed: 5 };
+const base = { max_tokens: 6, ...full, logprobs: true, raw_output: true, include_routing_matrix: true };
 const echoes = [
   [{ echo: true }, prompt.length],
   [{ echo_last: 3 }, 3],
@@ -12,6 +15,12 @@ const echoes = [
   [{ echo_last: 1000 }, prompt.length],
   [{ echo_last: 0 }, 0],
 ] as const;
+
+/** As the engine's model has it. */
+function logprobAt({ core }: SimEngine, ids: readonly number[], position: number): number {
+  const { sampler } = core.scheduler;
+  return sampler.logprob(sampler.view(contextOf(ids.slice(0, position))), ids[position]!);
+}
 
 for (const kind of KINDS) {
   for (const isStream of [false, true]) {
@@ -36,11 +45,11 @@ for (const kind of KINDS) {
             const position = prompt.length - count + i;
             // Of the first token of all there is neither a matrix nor a probability.
             assert.deepEqual(matrixOf(entry), position === 0 ? [] : truth(all, position));
-            const { sampler } = engine.core.scheduler;
-            assert.equal(typeof entry.logprob, 'number');
-            if (position === 0) assert.equal(entry.logprob, 0);
+            const expected = position === 0 ? 0 : logprobAt(engine, all, position);
+            assert.ok(Math.abs(entry.logprob! - expected) < 1e-9);
+            // The sampling parameters are of the whole distribution; tokens of a prompt were not sampled.
+            assert.equal(entry.sampling_logprob, i < count ? null : entry.logprob);
             assert.equal(entry.text_offset, decode(ids.slice(0, i)).length);
-            assert.ok(sampler !== null);
           }
         }
       }

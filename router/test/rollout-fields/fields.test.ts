@@ -50,12 +50,12 @@ for (const kind of KINDS) {
       });
 
       test(`${how}: logprobs.content has ids, offsets and both kinds of logprobs`, async (t) => {
-        const { whole, engine } = await startFields(t, kind);
+        const { whole } = await startFields(t, kind);
         const body = { ...base, ...form, logprobs: true, top_logprobs: 2, raw_output: true };
         const { content, text, raw } = await whole(path, body, isStream);
+        assert.equal(content.length, 12);
         assert.equal(content.map(({ token }) => token).join(''), text);
         const ids = raw!.completion_token_ids;
-        const { sampler } = engine.core.scheduler;
         let offset = 0;
         for (const [i, entry] of content.entries()) {
           assert.equal(entry.token_id, ids[i]);
@@ -68,7 +68,6 @@ for (const kind of KINDS) {
           assert.ok(!('routing_matrix' in entry));
           offset += entry.token!.length;
         }
-        assert.ok(sampler !== null);
         assert.deepEqual(raw!.completion_logprobs!.content, content);
       });
 
