@@ -28,6 +28,8 @@ export interface UnderWay {
   readonly isBetweenEvents?: boolean;
   /** This worker hangs. Whoever waits for it goes on without it, at once or when this is called again. */
   workerHung?(worker: Worker, proof: string): void;
+  /** What this worker does can't be used any more, as if its connections had broken. */
+  workerLost?(worker: Worker, detail: string): void;
 }
 
 /** What a key says of the exchanges that share it. All kinds may steer a hash; only a session's makes state. */

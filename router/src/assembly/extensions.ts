@@ -10,14 +10,25 @@ export type Extensions = Awaited<ReturnType<typeof startExtensions>>;
 
 /** What is added to the router: the recorder, the Tinker API, weight swaps, resume, plugins. */
 export async function startExtensions(
-  { config, live, log, clock, meters, dispatcher, closers }: Base,
+  { config, live, log, clock, meters, dispatcher, inFlight, closers }: Base,
   { fleet, labels }: Engines,
   { store: state, table, watch, holdQueue, chooser, bodyThread }: Choice,
   plugins: readonly Plugin[],
 ) {
   const { dispatch } = dispatcher;
   const swapsWeights = config.swapSnapshots !== undefined || config.deployments.length > 0;
-  const swapParts = { live, fleet, labels, watch, holdQueue, state, clock, bodyThread, log };
+  const swapParts = {
+    live,
+    fleet,
+    labels,
+    watch,
+    holdQueue,
+    inFlight: () => inFlight,
+    state,
+    clock,
+    bodyThread,
+    log,
+  };
   const swaps = swapsWeights ? (await import('../swap/swaps.ts')).startSwaps(swapParts) : null;
   chooser.gate = swaps?.gate ?? null;
   const recorder = await startRecorder(config, labels, log, swaps?.snapshots ?? null);

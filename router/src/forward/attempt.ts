@@ -36,6 +36,8 @@ export class Attempt implements UpstreamUser, Source {
   /** Set by `start`. */
   #connection!: UpstreamConnection;
   #isStarted = false;
+  /** Its worker was lost before it started, and why. */
+  #lost = '';
   #isFresh = false;
   #head: ResponseHead | null = null;
   /** The beginning of a head whose rest has not come. */
@@ -76,6 +78,7 @@ export class Attempt implements UpstreamUser, Source {
     this.#isStarted = true;
     this.#connection = worker.pool.acquire(this, isFresh, this.#context.clock.nowMs);
     this.sink.source = this;
+    if (this.#lost !== '') return this.#fail('reset', this.#lost);
     const { answerTimeouts } = this.#context;
     if (answerTimeouts.firstByteMs > 0 || answerTimeouts.idleMs > 0) {
       this.#timer = new AnswerTimer(answerTimeouts, this.#onSilence);
@@ -108,6 +111,13 @@ export class Attempt implements UpstreamUser, Source {
     if (this.hasAnswer) this.#cut(proof, 'engine_hung');
     else if (this.#connection.hasRead && !this.#isHeadWhole) this.#fail('cut_head', proof);
     else if (this.#context.retries.leavesHung(this.x, this.worker)) this.#fail('hung', proof);
+  }
+
+  workerLost(worker: Worker, detail: string): void {
+    if (this.isOver || worker !== this.worker) return;
+    if (!this.#isStarted) this.#lost = detail;
+    else if (this.hasAnswer) this.#cut(detail);
+    else this.#fail(this.#connection.hasRead && !this.#isHeadWhole ? 'cut_head' : 'reset', detail);
   }
 
   onDrain(): void {

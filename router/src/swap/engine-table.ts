@@ -1,5 +1,6 @@
 import type { StateStore } from '../choose/state.ts';
 import type { LiveConfig } from '../config/live.ts';
+import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetWatch } from '../fleet/watch-fleet.ts';
 import type { VersionLabels } from '../fleet/version-labels.ts';
@@ -24,6 +25,8 @@ export interface EngineTableParts {
   readonly labels: VersionLabels;
   readonly watch: FleetWatch;
   readonly gate: Gate;
+  /** Requests in flight. */
+  readonly inFlight: () => Iterable<Exchange>;
   readonly state: StateStore;
   readonly log: Logger;
 }
@@ -136,6 +139,11 @@ export class EngineTable implements Snapshots {
         engine.snapshot = null;
         this.#lifecycle.bring(engine, setOf(engine), 'quarantined');
         this.#changed(engine);
+        for (const x of this.#parts.inFlight()) {
+          if (x.isControl) continue;
+          for (const { worker } of x.placement?.legs ?? [])
+            if (engine.ranks.has(worker)) x.underWay?.workerLost?.(worker, 'the weights of the engine are not known');
+        }
       },
       onStage: (engine, swap) => setOf(engine).noted(engine, swap),
     };

@@ -2,6 +2,7 @@ import type { HoldQueue } from '../choose/hold-queue.ts';
 import type { StateStore } from '../choose/state.ts';
 import type { LiveConfig } from '../config/live.ts';
 import type { DeploymentConfig } from '../config/options/swap.ts';
+import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetWatch } from '../fleet/watch-fleet.ts';
 import type { VersionLabels } from '../fleet/version-labels.ts';
@@ -26,6 +27,8 @@ export interface SwapParts {
   readonly labels: VersionLabels;
   readonly watch: FleetWatch;
   readonly holdQueue: HoldQueue;
+  /** Requests in flight. */
+  readonly inFlight: () => Iterable<Exchange>;
   readonly state: StateStore;
   readonly clock: CoarseClock;
   readonly bodyThread: BodyThread;
@@ -44,9 +47,9 @@ export interface Swaps {
 }
 
 export function startSwaps(parts: SwapParts): Swaps {
-  const { live, fleet, labels, watch, holdQueue, state, log, clock, bodyThread } = parts;
-  const gate = new Gate(holdQueue);
-  const engines = new EngineTable({ live, fleet, labels, watch, gate, state, log }, configured(live));
+  const { live, log, clock, bodyThread } = parts;
+  const gate = new Gate(parts.holdQueue);
+  const engines = new EngineTable({ ...parts, gate }, configured(live));
   const deployments = new DeploymentList(engines, configured(live));
   const controlPlane = new ControlPlane(deployments);
   const { swapDeltaHook: deltaHook } = live.current;

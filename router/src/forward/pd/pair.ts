@@ -103,6 +103,12 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
     this.#decode.workerHung(worker, proof);
   }
 
+  workerLost(worker: Worker, detail: string): void {
+    if (this.#meeting === null) return;
+    this.#prefill.workerLost(worker, detail);
+    this.#decode.workerLost(worker, detail);
+  }
+
   get isBetweenEvents(): boolean {
     return this.#meeting !== null && this.#answerer.isBetweenEvents;
   }

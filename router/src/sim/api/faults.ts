@@ -5,9 +5,10 @@
  * - `fail_after`: 500 although it was done;
  * - `lose_answer`: it is done and the connection breaks off;
  * - `fail_half`: weights are half written, then 500;
+ * - `fail_flush`: weights are written, then 400 because the cache was not flushed (SGLang 0.5.23);
  * - `die`: the engine ends as in a crash, half-way through.
  */
-export type Fault = 'fail_before' | 'fail_after' | 'lose_answer' | 'fail_half' | 'die';
+export type Fault = 'fail_before' | 'fail_after' | 'lose_answer' | 'fail_half' | 'fail_flush' | 'die';
 
 export class Faults {
   /** Control requests that came, as `/path?query`. */

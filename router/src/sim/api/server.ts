@@ -56,6 +56,8 @@ async function fail(handler: Handler, call: HttpCall, fault: Fault): Promise<voi
   else await handler(call);
   call.isMute = false;
   if (fault === 'lose_answer') call.drop();
+  else if (fault === 'fail_flush')
+    call.json(400, { success: false, message: 'Weights were updated, but the cache was not flushed.' });
   else if (fault !== 'die') call.text(500, 'injected: done');
 }
 
