@@ -216,7 +216,13 @@ class SessionCheck {
       // With a part of an answer and no session, it goes on from any call that ended with it. A chat that goes on from a stream of which
       // not all is on record, yet or for a reason, fits every answer that begins with what its client has of that stream.
       const isPart = call.isChat && isPartOf(call.parent, this.#journal.calls.get(from ?? ''));
-      const mayBeOther = call.session === '' ? turn.ambiguous || !call.isFull : turn.ambiguous && isPart;
+      // A call that goes on right behind the sampled tokens of another one may have sampled what a client wrote there: if the client wrote
+      // all of it, nobody can tell.
+      const behind = before?.generated ?? null;
+      const isBehind = behind !== null && parents.some((name) => this.#isRightBehind(behind, name));
+      const isWritten = isBehind && isAllIn(behind, generated);
+      const mayBeOther =
+        isWritten || (call.session === '' ? turn.ambiguous || !call.isFull : turn.ambiguous && (isPart || isBehind));
       // Of a truncated answer that ends inside a character its client has U+FFFD, which other answers may have there.
       const isBroken = turn.drift?.kind === 'text' && continuesBroken(call);
       if (isOther && !mayBeOther && !isBroken)
@@ -225,7 +231,7 @@ class SessionCheck {
         this.#says(row, `${call.name} is ambiguous: only ${[...fitting].join()} fits`);
       const isKnown = call.isFull && call.parent !== null && !isParentGone;
       const isGuess = from !== undefined && isKnown && from !== call.parent?.name;
-      if (!turn.ambiguous && isGuess && !isBroken)
+      if (!turn.ambiguous && isGuess && !isBroken && !isWritten)
         this.#says(row, `${call.name} is put behind ${from}, and not said to be ambiguous`);
       const { parent } = call;
       const isApart = !isOther && parent !== null && call.isFull && !this.#goesOn(before, turn, parent);
@@ -236,6 +242,13 @@ class SessionCheck {
         this.#says(row, `${call.name} has a drift (${turn.drift.kind})`);
       before = told;
     }
+  }
+
+  /** Whether the prompt of a call is all that another one had and sampled. */
+  #isRightBehind({ inputIds }: Generated, name: string): boolean {
+    return this.#generated.some(
+      (one) => one.call === name && one.inputIds.length + one.outputIds.length === inputIds.length,
+    );
   }
 
   /** Of a stream that broke off the record has less than its client, for a reason, or had when its client went on. */
@@ -264,7 +277,8 @@ class SessionCheck {
     if (generated === null) return true;
     const start = turn.keeps + turn.tokens - turn.output_tokens;
     const own = this.#callOf(generated);
-    if (own === parent || !isPartOf(parent, own)) return keeps >= start + own.got - (own.finish === 'stop' ? 1 : 0);
+    if (own === parent || own.text === parent.text || !isPartOf(parent, own))
+      return keeps >= start + own.got - (own.finish === 'stop' ? 1 : 0);
     const ids = this.#generated.find(({ call, outputIds }) => call === parent.name && outputIds.length >= parent.got);
     const text = shown(ids?.outputIds.slice(0, parent.got) ?? []);
     return keeps >= start + tokensOf(text, generated.outputIds);
@@ -306,4 +320,10 @@ class SessionCheck {
       }
     }
   }
+}
+
+/** Whether a prompt begins with all that a call had and sampled, but for what stopped it. */
+function isAllIn({ inputIds, outputIds, finish }: Generated, { inputIds: prompt }: Generated): boolean {
+  const ids = [...inputIds, ...(finish === 'stop' ? outputIds.slice(0, -1) : outputIds)];
+  return ids.every((id, i) => id === prompt[i]);
 }

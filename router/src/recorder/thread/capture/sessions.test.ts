@@ -296,6 +296,18 @@ test('without a session, all of one turn with what follows and a part of another
   assert.equal(turn.isAmbiguous, true);
 });
 
+test('a part of a turn that begins where another one of the session ends may as well be what the client wrote', async () => {
+  const scene = await start();
+  const first = [...encode(' call')];
+  await scene.ask({ session: 's', prompt: PROMPT, said: { ...said(-1, first), finish: 'length' } });
+  const second = said(-2, [10, ...encode(' of')]);
+  await scene.ask({ session: 's', prompt: [...encode(PROMPT), ...first], said: second });
+  const { turn } = await scene.ask({ session: 's', prompt: `${PROMPT} call\n<|im_start|>`, said: said(-3) });
+  assert.equal(turn.isAmbiguous, true);
+  const whole = await scene.ask({ session: 's', prompt: `${PROMPT} call\n of<|im_start|>`, said: said(-4) });
+  assert.equal(whole.turn.isAmbiguous, undefined);
+});
+
 test('many sessions at one place stay cheap, and each goes on from its own turn', async () => {
   const scene = await start();
   const names = Array.from({ length: 1_000 }, (_, n) => `s${n}`);

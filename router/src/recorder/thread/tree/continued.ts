@@ -28,7 +28,11 @@ function ownAt(place: Spot, session: KnownSession): Continued | null {
   const above = endAbove(place, (mark) => session.at(mark));
   const keeps = above?.keeps ?? 0;
   const part = partOf(place, session, above === null ? 0 : partsFrom(above.end, keeps));
-  if (part !== null && part.keeps > keeps) return part;
+  if (part !== null && part.keeps > keeps) {
+    // Where a whole turn goes on right behind another one, its first tokens may also be what the client wrote there.
+    const isMaybeWritten = above !== null && part.end.from === keeps && !part.end.isCut;
+    return isMaybeWritten ? { ...part, isAmbiguous: true } : part;
+  }
   if (above === null) return null;
   const { end, marks } = above;
   // One may have ended there while of another one only what stopped it is left out.
