@@ -1,5 +1,4 @@
-/** The weight version of SGLang and vLLM unless another one is set. */
-const UNSET = 'default';
+import { UNSET } from '../engines/weight-label.ts';
 
 /** Least time between two requests to one engine: all callers in between share a response. */
 const SPACING_MS = 50;

@@ -4,7 +4,8 @@ import type { VersionLabels } from '../fleet/version-labels.ts';
 import type { WeightJudge } from '../fleet/weight-versions.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Logger } from '../observe/log.ts';
-import { type SwapEngine, UNSET } from './engine.ts';
+import { UNSET } from '../engines/weight-label.ts';
+import type { SwapEngine } from './engine.ts';
 import type { WorkerSet } from './worker-set.ts';
 
 export interface LifecycleParts {

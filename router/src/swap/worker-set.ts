@@ -3,7 +3,8 @@ import { RouterError } from '../kit/errors.ts';
 import type { Logger } from '../observe/log.ts';
 import type { SwapSignal } from './deployments.ts';
 import { EngineSwap, type EngineSwapParts, type LoadableSnapshot, type SwapOrder } from './engine-swap.ts';
-import { type SwapEngine, identityOf } from './engine.ts';
+import { identityOf } from '../engines/weight-label.ts';
+import type { SwapEngine } from './engine.ts';
 import type { Ledger, LedgerEntry } from './ledger.ts';
 import type { SwapState, Transition } from './plan.ts';
 
