@@ -23,6 +23,8 @@ export interface AnswerPlan {
   readonly dialect: Dialect;
   readonly layers: LayerFacts | null;
   readonly logprobs: EntryRules['logprobs'];
+  /** The snapshot of engines whose weights have no label yet. */
+  readonly baseIdentity: string;
 }
 
 /** A choice of a whole response, read. */
@@ -44,6 +46,15 @@ export interface Choice {
   /** The text of each of `ids`; null: not known. */
   readonly texts: readonly (string | null)[];
   readonly rawOutput: Buffer | null;
+  /** Which weights sampled which of its tokens; null: the engine does not say it. */
+  readonly spans: readonly WeightSpan[] | null;
+}
+
+/** Sampled tokens from `start` to before `end`. */
+export interface WeightSpan {
+  readonly version: string;
+  readonly start: number;
+  readonly end: number;
 }
 
 /** What is read into a `Choice`, and does not stay as it is. */
@@ -98,6 +109,8 @@ export function readChoice(json: Buffer, shared: Shared, plan: AnswerPlan): Choi
   for (const name of READ) if (name !== 'routed_experts' || fields.matrix !== null) members.delete(name);
   if (!fields.asked.includes('prompt_logprobs')) members.delete('prompt_logprobs');
   if (!fields.asked.includes('return_meta_info')) members.delete('meta_info');
+  const spans = members.get('weight_versions') ?? info?.get('weight_versions') ?? shared.spans;
+  if (!fields.asked.includes('return_weight_versions')) members.delete('weight_versions');
   return {
     index,
     rest: members,
@@ -108,6 +121,7 @@ export function readChoice(json: Buffer, shared: Shared, plan: AnswerPlan): Choi
     echoed,
     content,
     texts,
+    spans: isNull(spans) ? null : (JSON.parse(spans!.toString()) as WeightSpan[]),
     rawOutput: fields.rawOutput ? rawOutput(message, text, { promptIds, ids, content, texts, echoed }, plan) : null,
   };
 }
@@ -119,6 +133,8 @@ export interface Shared {
   readonly promptLogprobs: Buffer | undefined;
   /** SGLang: of the first choice only. */
   readonly experts: Buffer | undefined;
+  /** SGLang, of a single choice: see `WeightSpan`. */
+  readonly spans: Buffer | undefined;
   readonly choices: number;
 }
 

@@ -1,5 +1,16 @@
 import { type AnswerPlan, type Choice, contentOf } from './choice.ts';
-import { type RawObject, NULL, isNull, readList, readObject, toJson, writeList, writeObject } from './raw-json.ts';
+import {
+  type RawObject,
+  NULL,
+  isNull,
+  readList,
+  readObject,
+  readText,
+  toJson,
+  writeList,
+  writeObject,
+} from './raw-json.ts';
+import { identityOf } from '../engines/weight-label.ts';
 import { splitText } from './split-text.ts';
 import { type PerfMetrics, readAnswer } from './whole-answer.ts';
 
@@ -19,9 +30,12 @@ export function chunkedAnswer(body: Buffer, plan: AnswerPlan, perf: PerfMetrics 
   const { fields } = plan;
   top.set('object', toJson(fields.isChat ? 'chat.completion.chunk' : 'text_completion'));
   const head: RawObject = new Map([...top].filter(([name]) => IN_ALL.has(name)));
+  const model = readText(top.get('model'));
   const chunks: RawObject[] = choices.flatMap((choice) =>
-    chunksOf(choice, plan).map((each, i) => {
+    chunksOf(choice, plan).map(({ made: each, version }, i) => {
       const chunk: RawObject = new Map(head).set('choices', writeList([writeObject(each)]));
+      const label = labelOf(model, choice.spans, version, plan.baseIdentity);
+      if (label !== null) chunk.set('model', toJson(label));
       const hasPrompt = i === 0 && fields.isChat && fields.returnTokenIds;
       return hasPrompt ? chunk.set('prompt_token_ids', toJson(promptIds)) : chunk;
     }),
@@ -42,9 +56,15 @@ const NOT_IN_STREAMS = new Set(['choices', 'usage', 'prompt_token_ids']);
 const DATA = Buffer.from('data: ');
 const END = Buffer.from('\n\n');
 
+/** The choice of a chunk, and the version of the weights that sampled its tokens; null: not known, or it has none. */
+interface Part {
+  readonly made: RawObject;
+  readonly version: string | null;
+}
+
 /** The choices of its chunks: one without tokens, those with tokens, one with the end. */
-function chunksOf(choice: Choice, { fields }: AnswerPlan): RawObject[] {
-  const { index, rest, content, ids, echoed, promptIds, rawOutput, text } = choice;
+function chunksOf(choice: Choice, { fields }: AnswerPlan): Part[] {
+  const { index, rest, content, ids, echoed, promptIds, rawOutput, text, spans } = choice;
   const message = readObject(rest.get('message') ?? NULL);
   rest.delete('message');
   const chunk = (delta: RawObject | null, said: string, logprobs: Buffer): RawObject => {
@@ -56,20 +76,39 @@ function chunksOf(choice: Choice, { fields }: AnswerPlan): RawObject[] {
   const withText = (said: string, logprobs: Buffer): RawObject =>
     chunk(message === null ? null : new Map([['content', toJson(said)]]), said, logprobs);
 
-  const chunks: RawObject[] = [];
-  if (message !== null) chunks.push(chunk(firstDelta(message), '', NULL));
-  const parts = splitText(text, choice.texts);
-  for (const [from, to] of groups(content, ids.length)) {
+  const parts: Part[] = [];
+  const first = spans?.[0]?.version ?? null;
+  if (message !== null) parts.push({ made: chunk(firstDelta(message), '', NULL), version: first });
+  const texts = splitText(text, choice.texts);
+  // A chunk has tokens of one version.
+  const seams = (spans ?? []).map(({ start }) => echoed + start);
+  for (const [from, to] of groups(content, ids.length, seams)) {
     const logprobs = content === null ? NULL : contentOf(content.slice(from, to));
-    const made = withText(parts.slice(from, to).join(''), logprobs);
+    const made = withText(texts.slice(from, to).join(''), logprobs);
     if (fields.returnTokenIds) made.set('token_ids', toJson(ids.slice(Math.max(from, echoed), to)));
-    chunks.push(made);
+    const version = spans?.findLast(({ start }) => echoed + start <= from)?.version ?? first;
+    parts.push({ made, version });
   }
-  if (fields.returnTokenIds && !fields.isChat) chunks[0]?.set('prompt_token_ids', toJson(promptIds));
+  if (fields.returnTokenIds && !fields.isChat) parts[0]?.made.set('prompt_token_ids', toJson(promptIds));
   const end = chunk(message === null ? null : new Map(), '', NULL);
   for (const [name, value] of rest) end.set(name, value);
   if (rawOutput !== null) end.set('raw_output', rawOutput);
-  return [...chunks, end];
+  return [...parts, { made: end, version: null }];
+}
+
+/**
+ * `NAME@SNAPSHOT` for a part: the whole response has the snapshot of its end. @returns null: the response names no snapshot, or engines have
+ * other names for their weights
+ */
+function labelOf(
+  model: string | null,
+  spans: Choice['spans'],
+  version: string | null,
+  baseIdentity: string,
+): string | null {
+  const last = spans === null || spans.length === 0 ? null : identityOf(spans.at(-1)!.version, baseIdentity);
+  if (model === null || version === null || last === null || !model.endsWith(`@${last}`)) return null;
+  return model.slice(0, -last.length) + identityOf(version, baseIdentity);
 }
 
 /** The beginning of a message, without its content. Calls of tools have numbers in streams. */
@@ -83,13 +122,14 @@ function firstDelta(message: RawObject): RawObject {
   return delta;
 }
 
-/** @returns where each chunk's tokens begin and end */
-function groups(content: Choice['content'], count: number): [number, number][] {
+/** @param seams tokens with which a chunk begins @returns where each chunk's tokens begin and end */
+function groups(content: Choice['content'], count: number, seams: readonly number[]): [number, number][] {
   const made: [number, number][] = [];
   let [from, bytes] = [0, 0];
   for (let i = 0; i < count; i++) {
     bytes += content?.[i]?.get('routing_matrix')?.length ?? 0;
-    if (i + 1 - from < CHUNK_TOKENS && bytes < CHUNK_BYTES && i + 1 < count) continue;
+    const isFull = i + 1 - from >= CHUNK_TOKENS || bytes >= CHUNK_BYTES;
+    if (!isFull && i + 1 < count && !seams.includes(i + 1)) continue;
     made.push([from, i + 1]);
     [from, bytes] = [i + 1, 0];
   }

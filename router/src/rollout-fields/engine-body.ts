@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { withNamespace } from '../forward/namespace-field.ts';
 import { withMembers, withoutMembers } from '../kit/json-edit.ts';
 import { MemberFinder } from '../kit/json-scan.ts';
 import type { RolloutFields } from './fields.ts';
@@ -27,7 +27,7 @@ const OWN = [
   'prompt_cache_isolation_key',
 ];
 
-const salts = new MemberFinder(['cache_salt', 'extra_key', 'top_k']);
+const topK = new MemberFinder(['top_k']);
 
 export const needsIds = ({ rawOutput, returnTokenIds, hasContent, matrix, echo }: RolloutFields): boolean =>
   rawOutput || returnTokenIds || hasContent || matrix !== null || echo !== null;
@@ -67,6 +67,8 @@ export function engineBody(
   // SGLang returns logprobs of a prompt with at least one alternative only.
   if (echo !== null && !isChat) Object.assign(members, { echo: 'true', logprobs: String(Math.max(1, topLogprobs)) });
   if (dialect === 'vllm') {
+    // The snapshots of its chunks (0.33; older releases ignore the field).
+    if (isWhole) members['return_weight_versions'] = 'true';
     if (echo !== null && isChat) members['prompt_logprobs'] = String(topLogprobs);
     if (firstRow > 0) members['routed_experts_prompt_start'] = String(firstRow);
   } else {
@@ -77,19 +79,15 @@ export function engineBody(
     if (matrix !== null) members['return_routed_experts'] = 'true';
     if (firstRow > 0) members['routed_experts_start_len'] = String(firstRow);
   }
-  const spans = new Int32Array(6);
-  salts.find(body, 0, body.length, spans);
+  const spans = new Int32Array(2);
+  topK.find(body, 0, body.length, spans);
   // 0 is vLLM's and Fireworks' word for no limit, -1 SGLang's.
-  if (dialect === 'sglang' && spans[4]! >= 0 && body.toString('latin1', spans[4], spans[5]) === '0') {
+  if (dialect === 'sglang' && spans[0]! >= 0 && body.toString('latin1', spans[0], spans[1]) === '0') {
     members['top_k'] = '-1';
   }
-  const isSalted = spans[0]! >= 0 || spans[2]! >= 0;
-  if (fields.isolationKey !== '' && !isSalted) {
-    const digest = createHash('sha256').update(fields.isolationKey).digest('hex');
-    members[dialect === 'vllm' ? 'cache_salt' : 'extra_key'] = `"${digest.slice(0, 32)}"`;
-  }
   const names = removed.filter((name) => members[name] === undefined);
-  return withMembers(withoutMembers(body, names), members) ?? body;
+  const salted = fields.isolates ? withNamespace(body, dialect, '') : body;
+  return withMembers(withoutMembers(salted, names), members) ?? body;
 }
 
 /** Rows before the first token that the client gets need not be sent; how many tokens a prompt of text has is not known. */

@@ -20,7 +20,8 @@ export interface RolloutFields {
   readonly rawOutput: boolean;
   readonly returnTokenIds: boolean;
   readonly perfMetrics: boolean;
-  readonly isolationKey: string;
+  /** It has a prompt_cache_isolation_key. */
+  readonly isolates: boolean;
   readonly samples: number;
   /** The sampling parameters say that tokens are sampled from all of the model's distribution. */
   readonly isFullDistribution: boolean;
@@ -66,6 +67,7 @@ const NAMES = [
   'return_meta_info',
   'return_routed_experts',
   'return_prompt_token_ids',
+  'return_weight_versions',
 ] as const;
 type Name = (typeof NAMES)[number];
 
@@ -75,6 +77,7 @@ const ENGINE_FIELDS: readonly Name[] = [
   'return_meta_info',
   'return_routed_experts',
   'return_prompt_token_ids',
+  'return_weight_versions',
 ];
 
 const finder = new MemberFinder(NAMES);
@@ -142,7 +145,7 @@ export function readFields(body: Buffer, isChat: boolean, isRollout: boolean): R
     rawOutput: isTrue('raw_output'),
     returnTokenIds: isTrue('return_token_ids'),
     perfMetrics: isTrue('perf_metrics_in_response'),
-    isolationKey: scalar('prompt_cache_isolation_key') ?? '',
+    isolates: (scalar('prompt_cache_isolation_key') ?? '') !== '',
     samples: number('n') ?? 1,
     // Unset parameters are not known: engines take them from the model's generation_config.json.
     isFullDistribution:

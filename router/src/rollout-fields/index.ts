@@ -72,7 +72,9 @@ export const rolloutFields: PluginDefinition<Options> = {
       }
       return own.moeLayers === undefined ? null : withOwn(UNKNOWN, own);
     };
-    return new RolloutRequests(NAME, own, fleet, layersOf);
+    // Deployments of one fleet share its engines, so what they ran at the start.
+    const baseIdentity = config.deployments[0]?.['base-identity'] ?? config.swapBaseIdentity;
+    return new RolloutRequests(NAME, { ...own, baseIdentity }, fleet, layersOf);
   },
 };
 

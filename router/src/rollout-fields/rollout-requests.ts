@@ -18,6 +18,7 @@ import { StreamEvents } from './stream-events.ts';
 import type { PerfMetrics } from './whole-answer.ts';
 
 export interface RolloutOptions {
+  readonly baseIdentity: string;
   readonly keepAliveSecs: number;
   readonly engine: 'auto' | Dialect;
   readonly logprobs: AnswerPlan['logprobs'];
@@ -156,7 +157,13 @@ export class RolloutRequests implements PluginPhases {
   /** null: nothing of the response is to be changed. */
   #planOf({ fields, engine, layers }: Asking): AnswerPlan | null {
     if (engine === null || 'problem' in fields) return null;
-    return { fields, dialect: engine.dialect, layers, logprobs: this.#options.logprobs };
+    return {
+      fields,
+      dialect: engine.dialect,
+      layers,
+      logprobs: this.#options.logprobs,
+      baseIdentity: this.#options.baseIdentity,
+    };
   }
 
   #dialectOf({ engine }: Worker): Dialect {

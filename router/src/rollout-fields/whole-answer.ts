@@ -35,6 +35,7 @@ export function readAnswer(body: Buffer, plan: AnswerPlan, perf: PerfMetrics | n
     promptIds: readIds(top.get('prompt_token_ids')),
     promptLogprobs: top.get('prompt_logprobs'),
     experts: extension?.get('routed_experts'),
+    spans: choices.length === 1 ? readObject(top.get('metadata') ?? NULL)?.get('weight_versions') : undefined,
     choices: choices.length,
   };
   const read = changesChoices(plan) ? choices.map((json) => readChoice(json, shared, plan)!) : [];

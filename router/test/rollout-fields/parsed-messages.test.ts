@@ -52,6 +52,7 @@ test('a stream made of a message with calls of tools has their numbers, and raw_
     logprobs: true,
     return_token_ids: true,
     prompt_logprobs: 0,
+    return_weight_versions: true,
   });
   asked.connection.write(answer(200, JSON.stringify(whole), [JSON_TYPE]));
   const { text, get } = await client.answer('POST');

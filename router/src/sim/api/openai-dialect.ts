@@ -22,6 +22,8 @@ export interface OpenAiRequest {
   promptLogprobs: number | null;
   tokensAsIds: boolean;
   returnTokenIds: boolean;
+  /** vLLM (0.33): the spans of weight versions in each choice. */
+  returnVersions: boolean;
   /** The first row of routed experts that the response has; null: it has none. */
   expertsFrom: number | null;
   returnMetaInfo: boolean;

@@ -121,6 +121,7 @@ function read(call: HttpCall, body: Fields, isChat: boolean): OpenAiRequest | Pr
     promptLogprobs,
     tokensAsIds: body.return_tokens_as_token_ids === true,
     returnTokenIds: body.return_token_ids === true,
+    returnVersions: body.return_weight_versions === true,
     expertsFrom: readExpertsFrom(body, isVllm),
     returnMetaInfo: body.return_meta_info === true,
     returnPromptIds: body.return_prompt_token_ids === true,

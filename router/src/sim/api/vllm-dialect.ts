@@ -52,6 +52,7 @@ export const vllmDialect: OpenAiDialect = {
         stop_reason: stopReason(finish),
         prompt_token_ids: request.returnTokenIds && isFirst ? sequence.prompt : null,
         token_ids: tokenIds,
+        ...(finish ? versions(request, sequence) : {}),
       };
       return [{ ...top(request, 'text_completion'), choices: [choice] }];
     }
@@ -71,7 +72,7 @@ export const vllmDialect: OpenAiDialect = {
           delta: { content: text },
           logprobs: chatLogprobs(request, sequence, from, to),
           finish_reason: finish?.type ?? null,
-          ...(finish ? { stop_reason: stopReason(finish) } : {}),
+          ...(finish ? { stop_reason: stopReason(finish), ...versions(request, sequence) } : {}),
           token_ids: tokenIds,
         },
       ],
@@ -103,6 +104,9 @@ function stopReason(finish: Finish | null): string | number | null {
   return finish?.type === 'stop' && finish.matched !== endOfTurn ? finish.matched : null;
 }
 
+const versions = ({ returnVersions }: OpenAiRequest, { spans }: Sequence): object =>
+  returnVersions ? { weight_versions: spans } : {};
+
 /** With ids in the response the prompt is not in the text (0.33). */
 const echoed = ({ echo, returnTokenIds }: OpenAiRequest, { prompt }: Sequence): string =>
   echo && !returnTokenIds ? decode(prompt, false) : '';
@@ -118,6 +122,7 @@ function completionChoice(request: OpenAiRequest, sequence: Sequence, index: num
     prompt_logprobs: vllmPromptLogprobs(request.core, sequence, request.promptLogprobs),
     prompt_token_ids: request.returnTokenIds ? sequence.prompt : null,
     routed_experts: routedExperts(request.core, sequence, request.expertsFrom ?? 0),
+    ...versions(request, sequence),
   };
 }
 
@@ -138,5 +143,6 @@ function chatChoice(request: OpenAiRequest, sequence: Sequence, index: number): 
     stop_reason: stopReason(sequence.finish),
     token_ids: request.returnTokenIds ? sequence.output : null,
     routed_experts: routedExperts(request.core, sequence, request.expertsFrom ?? 0),
+    ...versions(request, sequence),
   };
 }
