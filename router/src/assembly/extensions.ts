@@ -33,7 +33,15 @@ export async function startExtensions(
   chooser.gate = swaps?.gate ?? null;
   const recorder = await startRecorder(config, labels, log, swaps?.snapshots ?? null);
   const policyFor = table.nameFor.bind(table);
-  const tinkerParts = { live, fleet, dispatch, log, policyFor, models: () => watch.models, state };
+  const fullWeights =
+    swaps === null
+      ? null
+      : {
+          swapTo: (identity: string, path: string) =>
+            swaps.deployments.signal(swaps.deployments.all[0]!, { identity, path, reset: 'all' }),
+          of: swaps.snapshots.of.bind(swaps.snapshots),
+        };
+  const tinkerParts = { live, fleet, dispatch, log, policyFor, models: () => watch.models, state, fullWeights };
   const tinker = config.tinker ? (await import('../tinker/tinker.ts')).startTinker(tinkerParts) : null;
   const given = [...(swaps?.plugins ?? []), ...plugins, ...(tinker?.plugins ?? []), ...(recorder?.plugins ?? [])];
   const builtIns: BuiltIns = {

@@ -119,6 +119,12 @@ export const errorTable = {
     meaning: 'An engine did not load the weights of a Tinker sampling session.',
     advice: "See the message, which has the engine's; check --tinker-weights and that the engine serves LoRA adapters.",
   },
+  weights_replaced: {
+    status: 409,
+    isRetryable: false,
+    meaning: 'The full weights of a Tinker sampling session are no longer those of the fleet.',
+    advice: 'Create a sampling session for the weights that are loaded. LoRA adapters do not replace each other.',
+  },
   not_with_pairs: {
     status: 501,
     isRetryable: false,

@@ -95,10 +95,13 @@ export class SampleDesk {
     if (modelPath !== '') {
       const found = await weights.find(modelPath);
       if ('status' in found) return found;
-      return { baseModel: this.#parts.baseModelFor(found.baseModel), modelPath, adapter: found.adapter };
+      const { adapter, snapshot } = found;
+      return { baseModel: this.#parts.baseModelFor(found.baseModel), modelPath, adapter, snapshot };
     }
     const problem = await problemOf(baseModel);
-    return problem === null ? { baseModel, modelPath, adapter: null } : { status: 404, detail: problem };
+    return problem === null
+      ? { baseModel, modelPath, adapter: null, snapshot: null }
+      : { status: 404, detail: problem };
   }
 
   async #sourceFor(sample: Sample, tenant: string, x?: Exchange): Promise<Source | Refusal> {

@@ -5,7 +5,7 @@ import type { Worker } from '../fleet/worker.ts';
 import { type ErrorCode, errorTable } from '../kit/errors.ts';
 import { type Dispatch, DispatchError, type DispatchResponse } from '../listen/dispatch.ts';
 import type { Logger } from '../observe/log.ts';
-import type { Plugin } from '../plugin.ts';
+import { type Plugin, Refused } from '../plugin.ts';
 import { WorkerThread } from '../threads/worker-thread.ts';
 import { type SamplePath, engineRequest, promptIn, samplePath } from './engine-request.ts';
 import type { Failed, Future, Futures } from './futures.ts';
@@ -145,7 +145,9 @@ export class Sampling {
     const path = samplePath(worker, this.#parts.options.vllmApi);
     x.path = path;
     if (path !== job.path) x.engineTarget = path;
-    const { adapter } = source;
+    const { adapter, snapshot } = source;
+    const refusal = snapshot === null ? null : this.#parts.weights.whyOthers(worker, snapshot);
+    if (refusal !== null) throw new Refused(refusal);
     if (adapter === null) return path === job.path ? body : engineRequest(path, sample, source.baseModel, null);
     return this.#parts.weights
       .load(worker, adapter)
@@ -206,6 +208,8 @@ export class Sampling {
           'content-type': 'application/json',
           'x-request-id': id,
           ...(key === '' ? {} : { 'x-session-id': key }),
+          // Waits for the weight swap that brings them.
+          ...(source.snapshot === null ? {} : { 'x-turnout-min-snapshot': source.snapshot }),
         },
         body,
         signal: stop.signal,

@@ -5,7 +5,7 @@ import { type Adapter, Sessions } from './sessions.ts';
 
 const SWEEP_MS = 10_000;
 const adapter: Adapter = { name: 'tinker/run/first', directory: '/ckpt/run/first' };
-const base = { baseModel: 'sim', modelPath: '', adapter: null };
+const base = { baseModel: 'sim', modelPath: '', adapter: null, snapshot: null };
 
 test('a session without a sign of life expires with its sampling sessions, and its adapters are unused then', (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] });

@@ -6,8 +6,10 @@ export interface Source {
   readonly baseModel: string;
   /** `tinker://…`, or ''. */
   readonly modelPath: string;
-  /** What `modelPath` stands for at engines; null: the base model's own weights. */
+  /** What `modelPath` stands for at engines; null: the model's own weights. */
   readonly adapter: Adapter | null;
+  /** The snapshot that the model's weights must be; null: whatever engines have. */
+  readonly snapshot: string | null;
 }
 
 /** A LoRA adapter: the name that engines know it by, and the directory that they read. */
@@ -45,7 +47,7 @@ export class Sessions {
     this.#timeoutMs = timeoutMs;
     for (const [id, text] of state.entries()) {
       const value = JSON.parse(text) as SamplingSession | { tenant: string };
-      if ('baseModel' in value) this.#sampling.set(id, value);
+      if ('baseModel' in value) this.#sampling.set(id, { ...value, snapshot: value.snapshot ?? null });
       else this.#sessions.set(id, { tenant: value.tenant, lastMs: performance.now() });
     }
     this.#timer = setInterval(() => this.#sweep(performance.now()), SWEEP_MS).unref();

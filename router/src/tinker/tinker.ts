@@ -15,7 +15,7 @@ import { Sampling } from './sampling.ts';
 import { Sessions } from './sessions.ts';
 import { Trainer } from './trainer.ts';
 import { TrainerRoutes } from './trainer-routes.ts';
-import { Weights } from './weights.ts';
+import { type FullWeights, Weights } from './weights.ts';
 
 /** Prompts of a million tokens. */
 const MAX_BODY_BYTES = 67_108_864;
@@ -28,6 +28,8 @@ export interface TinkerParts {
   readonly dispatch: Dispatch;
   readonly state: StateStore;
   readonly policyFor: (x: Exchange) => string;
+  /** null: weights are not swapped. */
+  readonly fullWeights: FullWeights | null;
   readonly log: Logger;
 }
 
@@ -40,13 +42,22 @@ export interface Tinker {
   resume(): Promise<void>;
 }
 
-export function startTinker({ live, fleet, models, dispatch, state, policyFor, log }: TinkerParts): Tinker {
+export function startTinker({
+  live,
+  fleet,
+  models,
+  dispatch,
+  state,
+  policyFor,
+  fullWeights,
+  log,
+}: TinkerParts): Tinker {
   const { dataDir, tinkerTrainer, tinkerWeights } = live.current;
   const kept = dataDir === undefined ? null : new KeptSamples(dataDir, log);
   const sessions = new Sessions(state.open('tinker'), () => live.current.tinkerSessionTimeoutSecs * 1000);
   const futures = new Futures();
   futures.onOver = (id) => kept?.forget(id);
-  const weights = new Weights(tinkerWeights, fleet, log);
+  const weights = new Weights(tinkerWeights, fleet, fullWeights, log);
   sessions.onUnused = (adapter) => weights.unload(adapter);
   const options = live.of(({ tinkerVllmApi: vllmApi, tinkerRetrySecs }) => ({
     vllmApi,

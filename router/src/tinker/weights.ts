@@ -18,18 +18,40 @@ export interface NoWeights {
   readonly detail: string;
 }
 
-/** Finds the weights of `tinker://` paths, and has engines load LoRA adapters before their first sample with them. */
+/** Replaces the weights of all engines (`--swap-snapshots`). */
+export interface FullWeights {
+  /** Starts a weight swap to the weights in this directory; nothing happens if engines have them. @returns why it can't */
+  swapTo(snapshot: string, directory: string): RouterError | null;
+  /** The snapshot that the worker's engine has; null: not known. */
+  of(worker: Worker): string | null;
+}
+
+/** What a path of weights stands for: an adapter, or the snapshot of full weights. */
+interface Found {
+  readonly adapter: Adapter | null;
+  readonly snapshot: string | null;
+  /** As the adapter's config says; '' for full weights. */
+  readonly baseModel: string;
+}
+
+/**
+ * Finds the weights of `tinker://` paths. Engines load LoRA adapters before their first sample with them; full weights become those of the
+ * whole fleet by a weight swap.
+ */
 export class Weights {
   /** Adapters that were loaded. */
   loaded = 0;
   readonly #template: string | undefined;
   readonly #log: Logger;
   readonly #fleet: Fleet;
+  readonly #full: FullWeights | null;
   /** By engine: what it has, or is loading. */
   readonly #byEngine = new Map<string, Map<string, Promise<void>>>();
 
-  constructor(template: string | undefined, fleet: Fleet, log: Logger) {
+  /** @param full null: weights are not swapped */
+  constructor(template: string | undefined, fleet: Fleet, full: FullWeights | null, log: Logger) {
     this.#template = template;
+    this.#full = full;
     this.#log = log;
     this.#fleet = fleet;
     // An engine that was away may have been started anew.
@@ -38,8 +60,7 @@ export class Weights {
     });
   }
 
-  /** @returns the adapter, and the name of the base model that it was trained on, as its config says */
-  async find(modelPath: string): Promise<{ adapter: Adapter; baseModel: string } | NoWeights> {
+  async find(modelPath: string): Promise<Found | NoWeights> {
     const [, model, checkpoint] = PATH.exec(modelPath) ?? [];
     if (model === undefined || checkpoint === undefined || /^\.+$/.test(model) || /^\.+$/.test(checkpoint)) {
       return {
@@ -55,15 +76,30 @@ export class Weights {
     if (found === null) return { status: 404, detail: `${modelPath}: the directory ${directory} does not exist.` };
     const path = join(directory, 'adapter_config.json');
     const config = await stat(path).catch(() => null);
-    if (config === null) {
-      return {
-        status: 400,
-        detail: `${modelPath}: ${directory} has no adapter_config.json. This server samples from LoRA adapters and base models; it does not load full weights.`,
-      };
-    }
+    if (config === null) return this.#findFull(modelPath, directory, `${model}.${checkpoint}`, found.mtimeMs);
     // A checkpoint that was saved again under its name is another adapter.
     const name = `tinker/${model}/${checkpoint}@${Math.round(config.mtimeMs).toString(36)}`;
-    return { adapter: { name, directory }, baseModel: await baseModelIn(path) };
+    return { adapter: { name, directory }, snapshot: null, baseModel: await baseModelIn(path) };
+  }
+
+  #findFull(modelPath: string, directory: string, name: string, mtimeMs: number): Found | NoWeights {
+    if (this.#full === null) {
+      return {
+        status: 400,
+        detail: `${modelPath}: ${directory} has no adapter_config.json, so these are full weights. Start the server with --swap-snapshots to load them.`,
+      };
+    }
+    const snapshot = `${name.replaceAll(/[^\w.-]/g, '_')}-${Math.round(mtimeMs).toString(36)}`;
+    const error = this.#full.swapTo(snapshot, directory);
+    return error === null ? { adapter: null, snapshot, baseModel: '' } : { status: 400, detail: error.message };
+  }
+
+  /** @returns why the worker cannot sample with the model's own weights; null: it can */
+  whyOthers(worker: Worker, snapshot: string): RouterError | null {
+    const held = this.#full?.of(worker) ?? null;
+    if (held === snapshot) return null;
+    const message = `The engines have other weights now (${held ?? 'unknown'}, not ${snapshot}): create a sampling session for them.`;
+    return new RouterError('weights_replaced', message);
   }
 
   /** Resolves when the worker's engine has the adapter. Rejects in words for the client. */

@@ -75,6 +75,30 @@ test('an engine that was started anew gets the adapter again', async (t) => {
   }
 });
 
+for (const kind of ['vllm', 'sglang'] as const) {
+  test(`${kind}: full weights become those of the fleet, and samples wait for them`, async (t) => {
+    const { option, save } = checkpoints(t);
+    save('full_1', 'model.safetensors');
+    save('full_2', 'model.safetensors');
+    const swaps = { ...option, swapSnapshots: '/snapshots/{identity}' };
+    const { client, engines } = await startTinkerScene(t, [kind, kind], swaps, { weightLoadMs: 100, timeScale: 1 });
+    const greedy = { sampling_params: { max_tokens: 8, temperature: 0 } };
+    const base = samplesOf(await client.sample(asked(await client.samplingSession(), 0, greedy)));
+    const first = await client.samplingSession({ model_path: 'tinker://model_1/full_1' });
+    const samples = await Promise.all(
+      Array.from({ length: 8 }, (_, seq) => client.sample(asked(first, seq, greedy)).then(samplesOf)),
+    );
+    for (const { core } of engines) match(core.modelPath, /model_1\/full_1$/);
+    notDeepEqual(samples[0], base);
+    for (const sample of samples) deepEqual(sample, samples[0]);
+    const second = await client.samplingSession({ model_path: 'tinker://model_1/full_2' });
+    notDeepEqual(samplesOf(await client.sample(asked(second, 0, greedy))), samples[0]);
+    const { error, category } = await client.sample(asked(first, 9, greedy));
+    equal(category, 'user');
+    match(error!, /other weights now \(model_1\.full_2-\w+, not model_1\.full_1-\w+\): create a sampling session/);
+  });
+}
+
 test('what can not be loaded is an error of the sampling session, in words', async (t) => {
   const { option, save } = checkpoints(t);
   save('full', 'model.safetensors');
@@ -83,7 +107,7 @@ test('what can not be loaded is an error of the sampling session, in words', asy
   const { session_id } = await client.get('/create_session', {});
   for (const [path, status, words] of [
     ['tinker://model_1/none', 404, /does not exist/],
-    ['tinker://model_1/full', 400, /no adapter_config.json.*full weights/],
+    ['tinker://model_1/full', 400, /no adapter_config.json.*full weights.*--swap-snapshots/],
     ['tinker://model_1/../model_1/step_1', 400, /must be tinker:/],
     ['tinker://../step_1', 400, /must be tinker:/],
     ['hf://model_1/step_1', 400, /must be tinker:/],
