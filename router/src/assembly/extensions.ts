@@ -1,3 +1,4 @@
+import type { Worker } from '../fleet/worker.ts';
 import type { Plugin } from '../plugin.ts';
 import type { BuiltIns } from '../plugins/definition.ts';
 import { startPlugins } from '../plugins/start.ts';
@@ -60,6 +61,7 @@ export async function startExtensions(
     resumesAll: config.resume === 'all',
     maxRetries: () => live.current.retryMaxRetries,
     swaps: swaps?.aborts ?? null,
+    versionOf: (worker: Worker) => swaps?.snapshots.of(worker) ?? worker.weightVersion,
   };
   const resume = config.resume === 'off' ? null : new (await import('../resume/resume.ts')).Resume(resumeParts);
   return { recorder, tinker, swaps, loaded, fireworks, resume };

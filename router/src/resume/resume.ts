@@ -23,6 +23,8 @@ export interface ResumeParts {
   readonly maxRetries: () => number;
   /** null: the router does no swaps. */
   readonly swaps: SwapAborts | null;
+  /** The version of a worker's weights; null: not known. */
+  readonly versionOf: (worker: Worker) => string | null;
 }
 
 type SinkFor = (first: Changer | null) => Sink;
@@ -40,6 +42,8 @@ interface Followed {
   reason: string;
   /** Of its first part: another kind of engine would not understand the request. */
   worker: Worker | null;
+  /** Of the weights of the present worker, before it got the request. */
+  version: string | null;
   keptBytes: number;
 }
 
@@ -129,7 +133,9 @@ export class Resume {
   ): Result {
     const worker = x.worker!;
     const before = generation.offset;
-    const { hasProgress, version } = generation.seam(worker.weightVersion);
+    // Weights that were replaced in between are not those of all tokens.
+    const versionNow = this.#parts.versionOf(worker);
+    const { hasProgress, version } = generation.seam(versionNow === followed.version ? versionNow : null);
     // A request for the rest is a request of its own, with retries of its own. Without progress it is the same one.
     const isNew = hasProgress || failure === 'aborted';
     x.failures = [...(isNew ? [] : x.failures), { worker, failure: isNew ? failure : 'reset' }];
@@ -148,7 +154,7 @@ export class Resume {
   #appliesTo(x: Exchange): boolean {
     const isFollowed = x.head.method === 'POST' && (formOf(x.path) !== null || x.path === chatPath);
     if (!isFollowed) return this.#aborts.began(x);
-    this.#followed.set(x, { generation: null, sink: null, reason: 'path', worker: null, keptBytes: 0 });
+    this.#followed.set(x, { generation: null, sink: null, reason: 'path', worker: null, version: null, keptBytes: 0 });
     return true;
   }
 
@@ -161,6 +167,7 @@ export class Resume {
   #requestBody(x: Exchange, body: Buffer, worker: Worker): Buffer {
     const followed = this.#followed.get(x);
     if (followed === undefined) return body;
+    followed.version = this.#parts.versionOf(worker);
     const form = formOf(x.engineTarget === '' ? x.head.target : x.engineTarget);
     const before = followed.generation;
     if (before !== null && before.ids.length > 0)

@@ -77,6 +77,8 @@ export interface Seen {
   readonly text: string | null;
   readonly finish: string;
   readonly tokens: number | null;
+  /** Events that say whose the answer is. */
+  readonly roles: number;
   /** The connection broke. */
   readonly error: string;
 }
@@ -85,18 +87,28 @@ interface Answer {
   readonly text?: string;
   readonly output_ids?: number[];
   readonly meta_info?: { finish_reason: { type: string } | null; completion_tokens: number };
-  readonly choices?: readonly { text?: string; token_ids?: number[] | null; finish_reason: string | null }[];
+  readonly choices?: readonly {
+    text?: string;
+    delta?: { role?: string; content?: string };
+    token_ids?: number[] | null;
+    finish_reason: string | null;
+  }[];
   readonly usage?: { completion_tokens: number } | null;
 }
 
 /** Sends a generation and reads all of its answer. */
-export async function generate(url: string, path: string, body: object): Promise<Seen> {
+export async function generate(
+  url: string,
+  path: string,
+  body: object,
+  headers: Record<string, string> = {},
+): Promise<Seen> {
   const isStream = (body as { stream?: boolean }).stream === true;
   let bytes = '';
   let status = 0;
   let error = '';
   try {
-    const response = await fetch(url + path, { method: 'POST', body: JSON.stringify(body) });
+    const response = await fetch(url + path, { method: 'POST', headers, body: JSON.stringify(body) });
     status = response.status;
     const decoder = new TextDecoder();
     for await (const part of response.body!) bytes += decoder.decode(part as Uint8Array, { stream: true });
@@ -114,6 +126,7 @@ function read(bytes: string, isStream: boolean): Omit<Seen, 'status' | 'error'> 
   let text: string | null = null;
   let finish = '';
   let tokens: number | null = null;
+  let roles = 0;
   for (const event of events) {
     let answer: Answer;
     try {
@@ -130,11 +143,13 @@ function read(bytes: string, isStream: boolean): Omit<Seen, 'status' | 'error'> 
     }
     for (const choice of answer.choices ?? []) {
       if (choice.token_ids) ids = [...(ids ?? []), ...choice.token_ids];
-      if (choice.text !== undefined) text = (text ?? '') + choice.text;
+      const added = choice.text ?? choice.delta?.content;
+      if (added !== undefined) text = (text ?? '') + added;
+      if (choice.delta?.role !== undefined) roles++;
       finish = choice.finish_reason ?? finish;
     }
   }
-  return { ids, text, finish, tokens };
+  return { ids, text, finish, tokens, roles };
 }
 
 /** Ends all generations of an engine, as trainers do it. */

@@ -1,3 +1,4 @@
+import type { Seam } from '../../exchange.ts';
 import type { ExchangeView as Exchange } from '../../phases/exchange-view.ts';
 
 /** Tokens `from` (included) to `to` (excluded) of a turn's `ids` were sampled by weights of this version. */
@@ -83,6 +84,8 @@ export interface Turn {
   /** As the engine words it: `stop`, `length`, `abort`, …; '' where it does not say. */
   readonly finishReason: string;
   readonly drift: Drift | null;
+  /** Where another engine continued it after its engine had failed (`--resume`); `at` is a place in `ids`. Left out: one engine sampled all. */
+  readonly seams?: readonly Seam[];
   readonly experts: RoutedExperts | null;
   /** Which tokens its sparse attention looked at ("indexer_topk"), as a file like that. Left out: it came with none. */
   readonly indexer?: RoutedExperts;

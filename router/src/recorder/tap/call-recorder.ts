@@ -83,7 +83,7 @@ export class CallRecorder {
     };
     following.hidesIds = false;
     this.#following.set(x, following);
-    following.bracket = this.#parts.versions.begin(x, worker, true);
+    following.bracket = this.#parts.versions.begin(x, worker, true, following.bracket);
     if (x.path !== RESPONSES_PATH || worker.engine !== 'vllm') return body;
     const asking = await Promise.resolve(thread.runOnCopy('askingForRawMessages', body)).catch(() => null);
     following.hidesIds = asking?.isOurs ?? false;

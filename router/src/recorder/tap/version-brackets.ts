@@ -1,3 +1,4 @@
+import type { Seam } from '../../exchange.ts';
 import type { ExchangeView as Exchange } from '../../phases/exchange-view.ts';
 import type { Label } from '../../fleet/engine-label.ts';
 import type { VersionLabels } from '../../fleet/version-labels.ts';
@@ -15,6 +16,8 @@ export interface Bracket {
   readonly before: readonly (Label | null)[];
   /** Identifies the version answer that follows after the turn; 0: none follows. */
   ticket: number;
+  /** Where other engines sampled before (`--resume`). */
+  readonly seams: readonly Seam[];
   /** By the router's own weight swaps, since the engine got the request. */
   readonly changes: WeightChange[];
 }
@@ -54,18 +57,21 @@ export class VersionBrackets {
   /**
    * To be called right before a request goes to its worker; delays nothing.
    * @param isWatched its engine may not name versions in this answer, so it is asked from now on
+   * @param earlier of an attempt before this one, whose response this one may continue
    */
-  begin(x: Exchange, worker: Worker, isWatched: boolean): Bracket {
+  begin(x: Exchange, worker: Worker, isWatched: boolean, earlier: Bracket | null): Bracket {
     // Of a pair, both sample.
     const workers = x.placement?.legs.map((leg) => leg.worker) ?? [worker];
     const before = workers.map((each) => this.#labels.of(each).newest);
     if (isWatched) for (const each of workers) this.#labels.watch(each);
-    return {
-      workers,
-      before,
-      ticket: 0,
-      changes: this.#snapshots === null ? [] : [{ at: 0, version: this.#of(workers) }],
-    };
+    const changes = this.#snapshots === null ? [] : [{ at: 0, version: this.#of(workers) }];
+    const bracket = { workers, before, ticket: 0, changes, seams: x.seams };
+    const tap = earlier === null ? undefined : this.#taps.get(earlier);
+    if (tap !== undefined) {
+      this.left(earlier);
+      this.follow(bracket, tap);
+    }
+    return bracket;
   }
 
   /** The response begins. Until `left`, changes of the weights are noted with their places in it. */
@@ -102,7 +108,7 @@ export class VersionBrackets {
    */
   asked(bracket: Bracket | null, isUnnamed: boolean): AskedVersion {
     if (bracket === null) return NOTHING_KNOWN;
-    const { workers, before } = bracket;
+    const { workers, before, seams } = bracket;
     if (isUnnamed && bracket.ticket === 0) bracket.ticket = ++this.#tickets;
     const isUnbroken = before.every((label, i) => label?.updates === this.#labels.of(workers[i]!).updates);
     return {
@@ -111,6 +117,7 @@ export class VersionBrackets {
       stale: workers.map((worker) => this.#labels.of(worker).stale).find((name) => name !== null) ?? '',
       ticket: bracket.ticket,
       changes: [...bracket.changes],
+      ...(seams.length === 0 ? {} : { seams }),
     };
   }
 

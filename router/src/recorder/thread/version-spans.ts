@@ -1,5 +1,6 @@
 import type { OutputSpan, Sampled } from './read/sampled.ts';
-import type { VersionSpan } from '../shared/turn.ts';
+import type { Seam } from '../../exchange.ts';
+import type { Turn, VersionSpan } from '../shared/turn.ts';
 
 /** From a place in a response on, its engine has these weights: the router's own weight swaps tell. */
 export interface WeightChange {
@@ -21,6 +22,8 @@ export interface AskedVersion {
   readonly ticket: number;
   /** The first one holds from the request on; empty: the router swaps no weights. */
   readonly changes: readonly WeightChange[];
+  /** Where other engines sampled before; all else is about the last one. Left out: one engine sampled all. */
+  readonly seams?: readonly Seam[];
 }
 
 /** The answer to the question afterwards. */
@@ -38,10 +41,11 @@ export interface LearnedVersion {
  * @param start the position of the first of them in the turn
  */
 export function coveringSpans(
-  { spans: named, known = [], endVersion, ids }: Pick<Sampled, 'spans' | 'known' | 'endVersion' | 'ids'>,
+  { spans: named, known: own = [], endVersion, ids }: Pick<Sampled, 'spans' | 'known' | 'endVersion' | 'ids'>,
   start: number,
   asked: AskedVersion,
 ): VersionSpan[] {
+  const known = named.length > 0 && asked.changes.length === 0 ? own : withSeams(own, asked.seams ?? []);
   const spans: VersionSpan[] = [];
   let at = 0;
   const add = (version: string | null, to: number): void => {
@@ -62,6 +66,18 @@ export function coveringSpans(
   addUnnamed(ids.length);
   return spans;
 }
+
+/** What is known of the last engine's tokens, after what is known of those before. */
+function withSeams(known: readonly OutputSpan[], seams: readonly Seam[]): readonly OutputSpan[] {
+  const last = seams.at(-1)?.at ?? 0;
+  const earlier = seams.map(({ at: end, version }, i) => ({ version, start: seams[i - 1]?.at ?? 0, end }));
+  const own = known.filter(({ end }) => end > last);
+  return last === 0 ? known : [...earlier, ...own.map((span) => ({ ...span, start: Math.max(span.start, last) }))];
+}
+
+/** The seams of an answer as those of a turn. @param start the position of the first sampled token in the turn */
+export const placedSeams = (start: number, { seams = [] }: AskedVersion): Pick<Turn, 'seams'> =>
+  seams.length === 0 ? {} : { seams: seams.map((seam) => ({ ...seam, at: start + seam.at })) };
 
 /** A name that the engine kept over an update; after the router's own swap any name that is not the snapshot's. */
 const isWrong = (version: string | null, known: readonly OutputSpan[], { stale, changes }: AskedVersion): boolean =>

@@ -60,7 +60,16 @@ function scene(open: () => Promise<ChatOpened>, settings: { isRequired?: boolean
   );
   const head = { method: 'POST', target: PATH, requestId: '', get: () => 'a', drop: () => {} };
   const worker = { models: null, url: 'http://127.0.0.1:1', engine: 'openai' } as unknown as Worker;
-  const x = { path: PATH, head, tenant: '', model: '', outcome: null, worker, key: null } as unknown as Exchange;
+  const x = {
+    path: PATH,
+    head,
+    tenant: '',
+    model: '',
+    outcome: null,
+    worker,
+    key: null,
+    seams: [],
+  } as unknown as Exchange;
   return { sessions, told, lines, worker, x };
 }
 

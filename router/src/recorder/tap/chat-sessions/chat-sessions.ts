@@ -205,7 +205,7 @@ export class ChatSessions implements PluginPhases {
     x.engineTarget = query < 0 ? opened.path : opened.path + x.head.target.slice(query);
     // SGLang names versions in whole answers.
     following.isUnnamed = engine !== 'sglang' || opened.isStream;
-    following.bracket = recorder.versions.begin(x, worker, following.isUnnamed);
+    following.bracket = recorder.versions.begin(x, worker, following.isUnnamed, following.bracket);
     return bufferOf(opened.body);
   }
 

@@ -113,7 +113,7 @@ export class RadixTree implements PluginPhases {
     if (following === undefined) return;
     const { dialect } = following;
     const isWatched = dialect === 'completions' || (dialect === 'generate' && !namesSpans(worker));
-    following.bracket = this.#recorder.versions.begin(x, worker, isWatched);
+    following.bracket = this.#recorder.versions.begin(x, worker, isWatched, following.bracket);
   }
 
   /** Prompts of ids need no tokenizer, so they are not held up by a comparison of tokenizers, nor refused for its result. */

@@ -9,7 +9,7 @@ import { type Path, lineTo, textFrom, tokensAt, writeIds } from '../tree/path.ts
 import { type Place, TreeNode, release } from '../tree/tree-node.ts';
 import { unknownCount } from '../logprobs.ts';
 import type { Drift, Turn, TurnTexts } from '../../shared/turn.ts';
-import { type AskedVersion, type LearnedVersion, coveringSpans } from '../version-spans.ts';
+import { type AskedVersion, type LearnedVersion, coveringSpans, placedSeams } from '../version-spans.ts';
 import { type PastTurns, Restore } from './restore.ts';
 import { placeTurn, runOf } from './place-turn.ts';
 import { textsOf, wasStopped } from './turn-texts.ts';
@@ -347,6 +347,7 @@ function turnOf({ prompt, sampled, path, facts, kept, texts, id, session, index 
     finishReason: sampled.finishReason,
     drift: prompt.drift,
     ...(texts === undefined ? {} : { texts }),
+    ...placedSeams(start, facts.asked),
     ...kept,
     ...topBytes(sampled),
   };

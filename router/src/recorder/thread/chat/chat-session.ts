@@ -6,7 +6,7 @@ import { topBytes } from '../read/top-tokens.ts';
 import { type Tokenizer, encodeRest } from '../tokens/tokenizer.ts';
 import { unknownCount } from '../logprobs.ts';
 import type { Drift, Turn } from '../../shared/turn.ts';
-import { type AskedVersion, coveringSpans } from '../version-spans.ts';
+import { type AskedVersion, coveringSpans, placedSeams } from '../version-spans.ts';
 import { CHAT_PATH, type ChatRequest } from '../../shared/chat-request.ts';
 import type { ChatTemplate, Rendering } from './chat-template.ts';
 import { continueBehind } from './continue.ts';
@@ -274,6 +274,7 @@ export class ChatSession {
       drift,
       ...(isAmbiguous ? { isAmbiguous } : {}),
       request: request.body,
+      ...placedSeams(asked.length, askedVersion),
       ...kept,
       ...topBytes(sample),
     };

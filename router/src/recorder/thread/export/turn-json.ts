@@ -27,6 +27,7 @@ export function outlineJson(
     versions: turn.versions,
     unknown_logprobs: turn.unknownLogprobs,
     drift: turn.drift,
+    seams: turn.seams ?? [],
     ambiguous: turn.isAmbiguous === true,
     routed_experts: turn.experts,
     indexer_topk: turn.indexer ?? null,

@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { untilIdle } from '../harness/router.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { until, within } from '../harness/within.ts';
+import { abortAll, generate, startResumeScene } from './generations.ts';
+
+interface Recorded {
+  readonly page: readonly {
+    readonly worker: string;
+    readonly tokens: readonly number[];
+    readonly loss_mask: readonly number[];
+    readonly versions: readonly { version: string | null; from: number; to: number }[];
+    readonly seams: readonly { at: number; worker: string; version: string | null; cause: string }[];
+  }[];
+}
+
+/** The first sequence of the fleet waits at so many tokens, until its engine dies or is released. */
+function holding(holdAt: number) {
+  const held = Promise.withResolvers<void>();
+  let isFirst = true;
+  const script = () => {
+    if (!isFirst) return undefined;
+    isFirst = false;
+    return { ids: [], holdAt, onHeld: held.resolve };
+  };
+  return { script, held: within(held.promise, 'a generation is held') };
+}
+
+const recordOf = async (url: string, session: string): Promise<Recorded> =>
+  (await (await fetch(`${url}/trajectories/${session}`)).json()) as Recorded;
+
+for (const kind of ['sglang', 'vllm'] as const) {
+  test(`${kind}: a record has the seam of a swap and the versions of both parts`, async (t) => {
+    const { script, held } = holding(6);
+    const tokenizerPath = temporaryFolder(t);
+    writeTokenizer(tokenizerPath);
+    const options = {
+      swapSnapshots: '/weights/{identity}',
+      tokenizerPath,
+      plugin: ['radix-tree:{"completions":true}'],
+    };
+    const scene = await startResumeScene(t, kind, 1, options, { script, weightLoadMs: 60, timeScale: 0.1 });
+    const [engine] = scene.engines;
+    const body = { prompt: [300, 301, 302], stream: true, seed: 3, max_tokens: 20, logprobs: 1 };
+    const answer = generate(scene.router.url, '/v1/completions', body, { 'x-session-id': 's' });
+    await held;
+    await fetch(`${scene.router.url}/swap`, {
+      method: 'POST',
+      body: JSON.stringify({ identity: 'step-1', path: 'sim' }),
+    });
+    await until('the engine stands still', () => engine!.stats().paused);
+    await abortAll(engine!);
+    const seen = await answer;
+    const expected = await generate(scene.undisturbed.url, '/v1/completions', { ...body, return_token_ids: true });
+    assert.deepEqual({ ...seen, ids: expected.ids }, expected);
+    await untilIdle(scene.router);
+    const [turn] = (await recordOf(scene.router.url, 's')).page;
+    const sampled = turn!.tokens.filter((_, i) => turn!.loss_mask[i] === 1);
+    assert.deepEqual(sampled, expected.ids);
+    const [seam, ...others] = turn!.seams;
+    assert.deepEqual(others, []);
+    assert.ok(seam!.at > 3 && seam!.at < 23, String(seam!.at));
+    assert.deepEqual(turn!.seams, [{ at: seam!.at, worker: engine!.url, version: 'base', cause: 'aborted' }]);
+    assert.deepEqual(turn!.versions, [
+      { version: 'base', from: 3, to: seam!.at },
+      { version: 'step-1', from: seam!.at, to: 23 },
+    ]);
+  });
+}
+
+test('a captured chat survives its engine, and its record is exact', async (t) => {
+  const { script, held } = holding(6);
+  const tokenizerPath = temporaryFolder(t);
+  writeTokenizer(tokenizerPath);
+  const options = { tokenizerPath, plugin: ['chat-sessions'], captureChat: true };
+  const scene = await startResumeScene(t, 'vllm', 2, options, { script, timeScale: 0.1 });
+  const { engines, router } = scene;
+  const body = { model: 'sim', messages: [{ role: 'user', content: 'go on' }], stream: true, seed: 3, max_tokens: 20 };
+  const answer = generate(router.url, '/v1/chat/completions', body, { 'x-session-id': 'c' });
+  await held;
+  const first = engines.findIndex((engine) => engine.stats().generatedTokens > 0);
+  const { url } = engines[first]!;
+  await scene.killed(first);
+  const seen = await answer;
+  const expected = await generate(scene.undisturbed.url, '/v1/chat/completions', { ...body, return_token_ids: true });
+  assert.deepEqual({ ...seen, ids: expected.ids }, expected);
+  assert.equal(seen.roles, 1);
+  await untilIdle(router);
+  const [turn] = (await recordOf(router.url, 'c')).page;
+  assert.deepEqual(
+    turn!.tokens.filter((_, i) => turn!.loss_mask[i] === 1),
+    expected.ids,
+  );
+  assert.deepEqual(
+    turn!.seams.map(({ worker, cause }) => [worker, cause]),
+    [[url, 'cut']],
+  );
+  assert.notEqual(turn!.worker, url);
+});
