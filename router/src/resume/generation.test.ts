@@ -37,11 +37,31 @@ interface Case {
   readonly body: object;
   /** Where it breaks off: after so many events of each part. */
   readonly cuts: readonly number[];
-  readonly isAborted?: boolean;
+}
+
+/** The engine that all generations of a test go to; a script is of the tokens that are still to come. */
+interface Scripted {
+  ids: readonly number[];
+  holdAt: number;
+}
+
+async function scriptedEngine(options: Partial<SimOptions>, scripted: Scripted): Promise<SimEngine> {
+  const script = () => ({
+    ids: scripted.ids,
+    holdAt: scripted.holdAt,
+    onHeld: () => void engine.core.abort(() => true),
+  });
+  const engine = await engineOf({ ...options, script });
+  return engine;
 }
 
 /** What a client gets of a generation whose engine fails after some events, again and again. */
-async function inParts(engine: SimEngine, { path, body, cuts }: Case, habits = { isDelta: false }): Promise<string> {
+async function inParts(
+  engine: SimEngine,
+  { path, body, cuts }: Case,
+  habits = { isDelta: false },
+  onSeam: (tokens: number) => void = () => {},
+): Promise<string> {
   const form = formOf(path)!;
   const given = Buffer.from(JSON.stringify(body));
   const asked = readAsked(form, given)!;
@@ -62,6 +82,7 @@ async function inParts(engine: SimEngine, { path, body, cuts }: Case, habits = {
       break;
     }
     generation.seam('default');
+    onSeam(generation.ids.length);
     if (generation.ids.length > 0) {
       next = continuedBody(given, readAsked(form, given) as Asked, generation, generation.showsStops);
     }
@@ -186,3 +207,113 @@ test('/inference/v1/generate: parts are one stream', async () => {
     { numRuns: 60 },
   );
 });
+
+/** Characters of one to four bytes, and words. */
+const characters = fc
+  .array(fc.constantFrom([300], [0xc3, 0xa9], [0xe4, 0xbd, 0xa0], [0xf0, 0x9f, 0x98, 0x80], [257]), {
+    minLength: 1,
+    maxLength: 8,
+  })
+  .map((parts) => parts.flat());
+
+for (const [kind, path] of [
+  ['sglang', '/generate'],
+  ['sglang', '/v1/completions'],
+  ['vllm', '/v1/completions'],
+] as const) {
+  test(`${path} of ${kind}: no part ends within a character`, async () => {
+    const scripted: Scripted = { ids: [], holdAt: 0 };
+    const engine = await scriptedEngine({ kind, meanOutputTokens: 0 }, scripted);
+    await fc.assert(
+      fc.asyncProperty(prompt, cuts, characters, async (ids, at, sampled) => {
+        scripted.ids = sampled;
+        const limit = sampled.length + 2;
+        const params = { seed: 1, max_tokens: limit, sampling_seed: 1, max_new_tokens: limit };
+        const body = path === '/generate' ? { input_ids: ids, sampling_params: params } : { prompt: ids, ...params };
+        const given = { path, body: { ...body, stream: true }, cuts: at };
+        const whole = (await ask(engine, path, Buffer.from(JSON.stringify(given.body)))).toString();
+        const onSeam = (tokens: number): void => {
+          scripted.ids = sampled.slice(tokens);
+        };
+        const parts = await inParts(engine, given, { isDelta: false }, onSeam);
+        // Events that end within a character are sent together with the next one.
+        assert.deepEqual(lastOf(parts), lastOf(whole));
+        assert.doesNotMatch(parts.slice(0, parts.lastIndexOf('data: {')), /\ufffd/);
+      }),
+      { numRuns: 60 },
+    );
+  });
+}
+
+/** Text and ids of a stream, and how it ended. */
+function lastOf(stream: string): object {
+  const events = stream
+    .split('\n\n')
+    .flatMap((line) => (line.startsWith('data: {') ? [JSON.parse(line.slice(6)) as never] : []));
+  const parts = events as {
+    text?: string;
+    output_ids?: number[];
+    choices?: [{ text: string; finish_reason: string | null }];
+  }[];
+  if (parts.at(-1)?.choices === undefined) return { text: parts.at(-1)?.text, ids: parts.at(-1)?.output_ids };
+  return {
+    text: parts.map(({ choices }) => choices![0].text).join(''),
+    finish: parts.at(-1)!.choices![0].finish_reason,
+  };
+}
+
+for (const [kind, path] of [
+  ['sglang', '/generate'],
+  ['sglang', '/v1/completions'],
+  ['vllm', '/v1/completions'],
+  ['vllm', '/inference/v1/generate'],
+] as const) {
+  test(`${path} of ${kind}: a whole answer that was aborted twice is one answer`, async () => {
+    const scripted: Scripted = { ids: [], holdAt: 0 };
+    const engine = await scriptedEngine({ kind, meanOutputTokens: 0 }, scripted);
+    await fc.assert(
+      fc.asyncProperty(
+        prompt,
+        fc.tuple(fc.integer({ min: 0, max: 9 }), fc.integer({ min: 0, max: 9 })),
+        fc.boolean(),
+        async (ids, aborts, returns) => {
+          const form = formOf(path)!;
+          const sampling = { seed: 5, sampling_seed: 5, temperature: 1 };
+          const limits = form === 'generate' ? { max_new_tokens: 24 } : { max_tokens: 24 };
+          const body: object = {
+            generate: { input_ids: ids, return_logprob: true, sampling_params: { ...sampling, ...limits } },
+            completions: {
+              prompt: ids,
+              logprobs: 1,
+              ...sampling,
+              ...limits,
+              ...(returns ? { return_token_ids: true } : {}),
+            },
+            inference: {
+              token_ids: ids,
+              return_token_ids: returns,
+              sampling_params: { ...sampling, ...limits, logprobs: 1 },
+            },
+          }[form];
+          const given = Buffer.from(JSON.stringify(body));
+          scripted.holdAt = 0;
+          const whole = (await ask(engine, path, given)).toString();
+          const asked = readAsked(form, given)!;
+          const parts = { asked, isVllm: kind === 'vllm', promptTokens: ids.length, habits: { isDelta: false } };
+          const generation = new Generation({ ...parts, isContinued: () => true });
+          let next = withIdsAsked(given, asked, false);
+          let made: Buffer | null = null;
+          for (const holdAt of [...aborts, 0]) {
+            scripted.holdAt = holdAt;
+            made = generation.answer(await ask(engine, path, next));
+            if (made !== null) break;
+            generation.seam('default');
+            next = continuedBody(given, readAsked(form, given)!, generation, false);
+          }
+          assert.equal(comparable(made!.toString()), comparable(whole));
+        },
+      ),
+      { numRuns: 40 },
+    );
+  });
+}

@@ -7,9 +7,9 @@ import { StopText, type TextEnd, endOf } from './stop-text.ts';
 
 /**
  * Events that bring tokens without text are kept until the text comes: an engine has a part of a character, which would be lost with it. A
- * character has four tokens at most; without text after so many the tokens have none.
+ * character has four tokens at most; tokens before the last three have no text.
  */
-const MAX_KEPT_EVENTS = 4;
+const MAX_KEPT_EVENTS = 3;
 
 const OPENING_BRACE = 0x7b;
 const NO_FINISH = { reason: 'null', stop: 'null' };
@@ -134,7 +134,8 @@ export class Generation {
     this.#kept.push({ event, start: brace, part });
     if (this.#isDelta === null && part.count > part.idCount()) this.#setDelta();
     else if (this.#isDelta === null && this.#kept.length + (this.#newest === null ? 0 : 1) > 1) this.#setMode(false);
-    return this.#isSettled(part) ? this.release() : [];
+    if (this.#isSettled(part)) return this.release();
+    return this.#kept.length > MAX_KEPT_EVENTS ? this.#take(this.#kept.shift()!) : [];
   }
 
   /** What is kept of the stream. */
@@ -170,6 +171,7 @@ export class Generation {
       if (!isExact) return null;
       this.#learn(part);
       this.ids = this.ids.slice(0, this.offset).concat(part.ids());
+      this.#textLength = this.#textOffset + [...(part.text() ?? '')].length;
       this.#newest = this.#join(body, 0, { finish: NO_FINISH, hidesIds: false });
       return null;
     }
@@ -242,7 +244,7 @@ export class Generation {
     if (part.finish !== '') return true;
     // Events that have all so far, and those that have what is new, begin alike.
     if (this.#isDelta === null && this.offset > 0) return false;
-    if (part.textBytes < 0 || this.#kept.length >= MAX_KEPT_EVENTS) return true;
+    if (part.textBytes < 0) return true;
     const newBytes = this.#isDelta === true ? part.textBytes : part.textBytes - this.#textBytes;
     // SGLang (0.5.23) sends the text before such a part of a character up to its last space.
     return newBytes > 0 && (this.#parts.isVllm || !part.endsInSpace);

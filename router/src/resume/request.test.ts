@@ -1,0 +1,102 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Asked, type Form, continuedBody, countIds, formOf, readAsked, withIdsAsked } from './request.ts';
+
+const read = (form: Form, body: string): Asked => readAsked(form, Buffer.from(body))!;
+const SO_FAR = { ids: [7, 8], promptIds: null };
+
+function continued(form: Form, body: string, soFar: Parameters<typeof continuedBody>[2] = SO_FAR): string {
+  return continuedBody(Buffer.from(body), read(form, body), soFar, false).toString();
+}
+
+test('the rest is asked for with the tokens so far, and what is left of the limits; all else stays', () => {
+  assert.equal(
+    continued(
+      'generate',
+      '{"rid":"r","input_ids":[1, 2],"logprob_start_len":0,"sampling_params":{"sampling_seed":12345678901234567890,"max_new_tokens":9,"min_new_tokens":1}}',
+    ),
+    '{"rid":"r","input_ids":[1, 2,7,8],"logprob_start_len":-1,"sampling_params":{"sampling_seed":12345678901234567890,"max_new_tokens":7,"min_new_tokens":0}}',
+  );
+  assert.equal(
+    continued('generate', '{"input_ids":[1]}'),
+    '{"input_ids":[1,7,8],"sampling_params":{"max_new_tokens":126}}',
+  );
+  assert.equal(
+    continued('inference', '{"token_ids":[1],"sampling_params":{"max_tokens":4,"min_tokens":3,"prompt_logprobs":1}}'),
+    '{"token_ids":[1,7,8],"sampling_params":{"max_tokens":2,"min_tokens":1,"prompt_logprobs":null}}',
+  );
+  assert.equal(
+    continued('completions', '{"prompt":[1],"max_tokens":5,"echo":true,"seed":3}'),
+    '{"prompt":[1,7,8],"max_tokens":3,"echo":false,"seed":3,"return_token_ids":true}',
+  );
+});
+
+test('a text becomes the ids that its engine told', () => {
+  assert.equal(
+    continued('completions', '{"model":"m","prompt":"a \\"text\\"","max_tokens":5}', { ids: [7], promptIds: [1, 2] }),
+    '{"model":"m","prompt":[1,2,7],"max_tokens":4,"return_token_ids":true}',
+  );
+});
+
+test('without a limit none is set: vLLM takes null for all that fits', () => {
+  assert.equal(
+    continued('inference', '{"token_ids":[1],"sampling_params":{"max_tokens":null}}'),
+    '{"token_ids":[1,7,8],"sampling_params":{"max_tokens":null}}',
+  );
+  assert.equal(
+    continued('completions', '{"prompt":[1]}'),
+    '{"prompt":[1,7,8],"max_tokens":14,"return_token_ids":true}',
+  );
+});
+
+test('ids are asked for where the client did not, and all of the text where vLLM keeps some back', () => {
+  const body = '{"prompt":[1],"stop":"x"}';
+  const asked = read('completions', body);
+  assert.equal(
+    withIdsAsked(Buffer.from(body), asked, true).toString(),
+    '{"prompt":[1],"stop":"x","return_token_ids":true,"include_stop_str_in_output":true}',
+  );
+  const own = Buffer.from('{"prompt":[1],"return_token_ids":true}');
+  assert.equal(withIdsAsked(own, readAsked('completions', own)!, false), own);
+});
+
+test('what can not be continued exactly says why', () => {
+  const cases: readonly (readonly [Form, string, string])[] = [
+    ['generate', '{"input_ids":[1]}', ''],
+    ['generate', '{"text":"a"}', 'prompt'],
+    ['generate', '{"input_ids":[[1],[2]]}', 'prompt'],
+    ['generate', '{"input_ids":[]}', 'prompt'],
+    ['generate', '{"input_ids":[1],"text":"a"}', 'prompt'],
+    ['generate', '{"input_ids":[1],"text":null}', ''],
+    ['generate', '{"input_ids":[1],"sampling_params":[{}]}', 'prompt'],
+    ['generate', '{"input_ids":[1],"sampling_params":{"n":2}}', 'samples'],
+    ['generate', '{"input_ids":[1],"sampling_params":{"n":1}}', ''],
+    ['generate', '{"input_ids":[1],"sampling_params":{"json_schema":"{}"}}', 'grammar'],
+    ['generate', '{"input_ids":[1],"sampling_params":{"stop_regex":"a+"}}', 'stop_regex'],
+    ['generate', '{"input_ids":[1],"sampling_params":{"frequency_penalty":0.1}}', 'penalties'],
+    ['generate', '{"input_ids":[1],"sampling_params":{"frequency_penalty":0,"repetition_penalty":1}}', ''],
+    ['generate', '{"input_ids":[1],"custom_logit_processor":"x"}', 'processors'],
+    ['generate', '{"input_ids":[1],"image_data":["a"]}', 'media'],
+    ['generate', '{"input_ids":[1],"image_data":[]}', ''],
+    ['generate', '{"input_ids":[1],"return_hidden_states":true}', 'hidden_states'],
+    ['completions', '{"prompt":"a"}', ''],
+    ['completions', '{"prompt":["a","b"]}', 'prompt'],
+    ['completions', '{"prompt":[1],"best_of":2}', 'samples'],
+    ['completions', '{"prompt":[1],"use_beam_search":true}', 'beam'],
+    ['completions', '{"prompt":[1],"response_format":{"type":"json_object"}}', 'grammar'],
+    ['completions', '{"prompt":[1],"response_format":{"type":"text"}}', ''],
+    ['completions', '{"prompt":[1],"structured_outputs":{"regex":"a"}}', 'grammar'],
+    ['inference', '{"token_ids":[1],"sampling_params":{"bad_words":["x"]}}', 'processors'],
+    ['inference', '{"token_ids":[1],"features":{"mm":1}}', 'media'],
+  ];
+  for (const [form, body, reason] of cases) assert.equal(read(form, body).whyNot, reason, body);
+  assert.equal(readAsked('generate', Buffer.from('[1]')), null);
+  assert.equal(readAsked('generate', Buffer.from('{"input_ids":[1')), null);
+});
+
+test('paths and prompts', () => {
+  assert.equal(formOf('/v1/completions?a=b'), 'completions');
+  assert.equal(formOf('/v1/chat/completions'), null);
+  const body = Buffer.from('{"input_ids": [ 1, 2 ,3 ]}');
+  assert.equal(countIds(body, read('generate', body.toString()).prompt!), 3);
+});

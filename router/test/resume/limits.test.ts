@@ -1,0 +1,195 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { connectClient } from '../harness/client.ts';
+import { post } from '../harness/fleet.ts';
+import { type EngineRequest, answer, startEngine } from '../harness/engine.ts';
+import { type RouterOptions, startTestRouter, untilIdle } from '../harness/router.ts';
+import { chunk } from '../harness/message.ts';
+
+const BODY = { input_ids: [1, 2, 3], stream: true, sampling_params: { max_new_tokens: 4 } };
+
+/** An event of a cumulative stream of SGLang. */
+const event = (ids: readonly number[], finish: object | null = null, prompt = 3): string =>
+  `data: ${JSON.stringify({
+    text: ids.map((id) => `<${id}>`).join(''),
+    output_ids: ids,
+    meta_info: {
+      id: 'x',
+      finish_reason: finish,
+      prompt_tokens: prompt,
+      completion_tokens: ids.length,
+      weight_version: '1',
+    },
+  })}\n\n`;
+const END = event([9], { type: 'length', length: 1 }, 5);
+const LAST_CHUNK = '0\r\n\r\n';
+const DONE = 'data: [DONE]\n\n';
+
+/** Engines that a test plays, in the order in which the router turns to them. */
+async function scene(t: TestContext, options: RouterOptions = {}) {
+  const engines = await Promise.all([startEngine(t), startEngine(t)]);
+  const workerUrls = engines.map(({ url }) => url);
+  const router = await startTestRouter(t, { workerUrls, policy: 'round_robin', resume: 'on', ...options });
+  const client = await connectClient(t, router.url);
+  const metric = async (sample: string): Promise<string> => {
+    const page = await (await fetch(`${router.metricsUrl}/metrics`)).text();
+    return page.split('\n').find((line) => line.startsWith(`${sample} `)) ?? '';
+  };
+  return { router, engines, client, metric };
+}
+
+async function payloadOf(asked: EngineRequest): Promise<Record<string, unknown>> {
+  return JSON.parse((await asked.payload()).toString()) as Record<string, unknown>;
+}
+
+/** The first two tokens of a generation. */
+async function begin(
+  { client, engines }: Awaited<ReturnType<typeof scene>>,
+  body: object = BODY,
+): Promise<EngineRequest> {
+  client.write(post('/generate', body));
+  const asked = await engines[0].next();
+  await asked.payload();
+  asked.beginStream();
+  asked.connection.write(chunk(event([7])) + chunk(event([7, 8])));
+  await client.read('<7><8>');
+  return asked;
+}
+
+/** The rest of it, by the other engine. */
+async function end({ client, engines }: Awaited<ReturnType<typeof scene>>): Promise<string> {
+  const asked = await engines[1].next();
+  assert.deepEqual(await payloadOf(asked), {
+    ...BODY,
+    input_ids: [1, 2, 3, 7, 8],
+    sampling_params: { max_new_tokens: 2 },
+  });
+  asked.beginStream();
+  asked.connection.write(chunk(END) + chunk(DONE) + LAST_CHUNK);
+  return client.read('0\r\n\r\n');
+}
+
+const JOINED =
+  '"text":"<7><8><9>","output_ids":[7,8,9],"meta_info":{"id":"x","finish_reason":{"type":"length","length":3},"prompt_tokens":3,"completion_tokens":3,';
+
+test('a hung engine’s generation continues', async (t) => {
+  const s = await scene(t);
+  await begin(s);
+  const [x] = [...s.router.pipeline.underWay];
+  x!.underWay!.workerHung!(x!.worker!, 'a proof');
+  assert.ok((await end(s)).includes(JOINED));
+  assert.equal(await s.metric('turnout_resumes_total{cause="cut_hung"}'), 'turnout_resumes_total{cause="cut_hung"} 1');
+});
+
+test('an engine that reports its own failure within the stream has failed', async (t) => {
+  const s = await scene(t);
+  const asked = await begin(s);
+  const error = `data: {"error":{"message":"EngineCore died","code":500}}\n\n`;
+  asked.connection.write(chunk(error) + chunk(DONE) + LAST_CHUNK);
+  const rest = await end(s);
+  assert.ok(rest.includes(JOINED));
+  assert.doesNotMatch(rest, /EngineCore/);
+  assert.equal(rest.split('[DONE]').length, 2);
+});
+
+test('an error that is the request’s own passes', async (t) => {
+  const s = await scene(t);
+  s.client.write(post('/generate', BODY));
+  const asked = await s.engines[0].next();
+  asked.beginStream();
+  asked.connection.write(chunk('data: {"error":{"code":400}}\n\n') + chunk(DONE) + LAST_CHUNK);
+  assert.ok((await s.client.read('0\r\n\r\n')).includes('"code":400'));
+});
+
+test('a stream that lacks only its end gets it', async (t) => {
+  const s = await scene(t);
+  const asked = await begin(s);
+  asked.connection.write(chunk(event([7, 8, 9, 10], { type: 'length', length: 4 })));
+  await s.client.read('"length":4');
+  asked.connection.reset();
+  assert.ok((await s.client.read('0\r\n\r\n')).includes(DONE));
+  await untilIdle(s.router);
+  assert.equal(s.engines[1].requests.length, 0);
+});
+
+test('an aborted generation stays aborted: unless all are to be continued, and nobody asked for it', async (t) => {
+  const aborted = chunk(event([7, 8], { type: 'abort', message: 'Aborted' })) + chunk(DONE) + LAST_CHUNK;
+  await t.test('on', async (own) => {
+    const s = await scene(own);
+    (await begin(s)).connection.write(aborted);
+    assert.ok((await s.client.read('0\r\n\r\n')).includes('"type":"abort"'));
+  });
+  await t.test('all', async (own) => {
+    const s = await scene(own, { resume: 'all' });
+    (await begin(s)).connection.write(aborted);
+    const rest = await end(s);
+    assert.ok(rest.includes(JOINED));
+    assert.doesNotMatch(rest, /abort/);
+  });
+  await t.test('all, requested through the router', async (own) => {
+    const s = await scene(own, { resume: 'all' });
+    const generating = await begin(s);
+    const trainer = await connectClient(own, s.router.url);
+    trainer.write(post('/abort_request', { abort_all: true }));
+    for (const engine of s.engines) {
+      const asked = await engine.next();
+      assert.equal(asked.target, '/abort_request');
+      await asked.payload();
+      asked.answer('');
+    }
+    await trainer.answer('POST');
+    generating.connection.write(aborted);
+    assert.ok((await s.client.read('0\r\n\r\n')).includes('"type":"abort"'));
+  });
+});
+
+test('without another engine the response is truncated', async (t) => {
+  const s = await scene(t, { retryMaxRetries: 0 });
+  (await begin(s)).connection.reset();
+  await s.client.ended;
+  assert.equal(
+    await s.metric('turnout_unresumed_total{reason="retries"}'),
+    'turnout_unresumed_total{reason="retries"} 1',
+  );
+});
+
+test('an engine that refuses the rest ends the response', async (t) => {
+  const s = await scene(t);
+  (await begin(s)).connection.reset();
+  const asked = await s.engines[1].next();
+  await asked.payload();
+  asked.connection.write(answer(400, '{"error":"too long"}'));
+  await s.client.ended;
+  await untilIdle(s.router);
+  assert.doesNotMatch(s.client.unread, /too long/);
+});
+
+test('what can not be continued exactly is not, and is counted', async (t) => {
+  const s = await scene(t);
+  const sampling_params = { max_new_tokens: 4, presence_penalty: 1 };
+  (await begin(s, { ...BODY, sampling_params })).connection.reset();
+  await s.client.ended;
+  assert.equal(
+    await s.metric('turnout_unresumed_total{reason="penalties"}'),
+    'turnout_unresumed_total{reason="penalties"} 1',
+  );
+  assert.equal(s.engines[1].requests.length, 0);
+});
+
+test('an event that is too large to be kept passes as it comes', async (t) => {
+  const s = await scene(t);
+  const asked = await begin(s);
+  const large = `data: {"text":"${'x'.repeat(3_000_000)}","output_ids":[7,8,9]}\n\n`;
+  asked.connection.write(chunk(large.slice(0, 2_000_000)));
+  await s.client.read('x'.repeat(1_000_000));
+  asked.connection.write(chunk(large.slice(2_000_000)));
+  await s.client.read('"output_ids":[7,8,9]}');
+  asked.connection.reset();
+  await s.client.ended;
+  assert.equal(
+    await s.metric('turnout_unresumed_total{reason="large_event"}'),
+    'turnout_unresumed_total{reason="large_event"} 1',
+  );
+  await untilIdle(s.router);
+  assert.equal(await s.metric('turnout_retry_buffer_bytes'), 'turnout_retry_buffer_bytes 0');
+});
