@@ -66,6 +66,10 @@ test('where tokens are not told, and in a whole response, nothing is known from 
   const text = Buffer.from(sse({ choices: [{ index: 0, text: 'x'.repeat(60) }] }));
   assert.deepEqual(knownSpans(sampled(3), true, text, changes), []);
   assert.deepEqual(knownSpans(sampled(3), false, text, changes), []);
+  const generated = Buffer.from(
+    sse({ output_ids: [1, 2, 3], meta_info: { completion_tokens: 3, weight_version: 'v1' } }),
+  );
+  assert.deepEqual(knownSpans(sampled(3), true, generated, changes), [], 'of another API');
 });
 
 test("spans of a turn are the engine's; the router's where it named none, or a name that is no snapshot", () => {

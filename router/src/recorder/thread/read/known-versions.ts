@@ -41,7 +41,9 @@ export function knownSpans(
 function tokensBefore(bytes: Buffer, at: number, index: number): number {
   let count = 0;
   let isTold = true;
-  for (const { choices = [], usage } of eventsBefore(bytes, at)) {
+  for (const { choices, usage } of eventsBefore(bytes, at)) {
+    // SGLang's /generate, which names versions itself.
+    if (choices === undefined) return -1;
     for (const choice of choices) {
       if ((choice.index ?? 0) !== index) continue;
       if (choice.token_ids) count += choice.token_ids.length;
