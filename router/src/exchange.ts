@@ -247,6 +247,11 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   status = 0;
   /** The engine's response is an event stream. */
   isStream = false;
+  /**
+   * Its engine is read on, although the client does not take the response: what was sampled so far must arrive now. Only where plugins
+   * copy the response, because the buffer of a read is used again.
+   */
+  readsOn = false;
   /** The answer's head is on its way to whoever asked: nothing can be tried again, no other answer given. */
   isAnswerOut = false;
   /** When the first byte of the answer went out (monotonic ms), 0 before. */

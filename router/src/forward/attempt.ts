@@ -264,12 +264,12 @@ export class Attempt implements UpstreamUser, Source {
       this.#complete(surplus);
       return true;
     }
-    if (!this.sink.flush()) {
+    if (!this.sink.flush() && !this.x.readsOn) {
       this.#isSinkFull = true;
       return false;
     }
     const { coalescer } = this.#context;
-    if (coalescer !== null && this.#head!.isEventStream && ++this.#reads > PROMPT_READS) {
+    if (coalescer !== null && this.#head!.isEventStream && ++this.#reads > PROMPT_READS && !this.x.readsOn) {
       coalescer.push(this);
       return false;
     }

@@ -37,6 +37,7 @@ export class EngineTable implements Snapshots {
   readonly sets = new Map<string, WorkerSet>();
   readonly #parts: EngineTableParts;
   readonly #listeners = new Set<(worker: Worker, snapshot: string | null) => void>();
+  readonly #standstillListeners = new Set<(worker: Worker, standsStill: boolean) => void>();
   /** By URL. */
   readonly #engines = new Map<string, { readonly engine: SwapEngine; readonly set: WorkerSet }>();
   readonly #lifecycle: Lifecycle;
@@ -92,6 +93,10 @@ export class EngineTable implements Snapshots {
     this.#listeners.add(listener);
   }
 
+  onStandstill(listener: (worker: Worker, standsStill: boolean) => void): void {
+    this.#standstillListeners.add(listener);
+  }
+
   positionOf({ engineUrl }: Worker, identity: string): number {
     const set = this.#engines.get(engineUrl)?.set;
     if (set === undefined) return -1;
@@ -145,8 +150,16 @@ export class EngineTable implements Snapshots {
             if (engine.ranks.has(worker)) x.underWay?.workerLost?.(worker, 'the weights of the engine are not known');
         }
       },
-      onStage: (engine, swap) => setOf(engine).noted(engine, swap),
+      onStage: (engine, swap) => {
+        setOf(engine).noted(engine, swap);
+        const { stage } = swap.state;
+        if (stage !== 'label') this.#tellStandstill(engine, stage === 'load');
+      },
     };
+  }
+
+  #tellStandstill({ ranks }: SwapEngine, standsStill: boolean): void {
+    for (const worker of ranks) for (const listener of this.#standstillListeners) listener(worker, standsStill);
   }
 
   #changed(engine: SwapEngine): void {

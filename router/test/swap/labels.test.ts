@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
+import { connect } from 'node:net';
 import { test } from 'node:test';
 import type { FinishedRecord } from '../../src/sim/model/sequence.ts';
+import { until } from '../harness/within.ts';
 import { MODEL, type SwapScene, eventsOf, startSwapScene } from './swap-scene.ts';
 
 interface Chunk {
@@ -140,3 +142,40 @@ test('a whole response over a swap has both snapshots in its header, and the las
   assert.equal(response.headers.get('x-turnout-snapshot'), 'base, v1');
   assert.equal(await modelOf(response), `${MODEL}@v1`);
 });
+
+for (const kind of ['vllm', 'sglang'] as const) {
+  test(`${kind}: a client that does not read gets the labels of the time at which its tokens were sampled`, async (t) => {
+    const options = { meanOutputTokens: 0, timeScale: 0.01, weightLoadMs: 50_000, maxModelTokens: 100_000 };
+    const { swap, engines, router, log } = await startSwapScene(t, [kind], options);
+    const body = JSON.stringify({ model: MODEL, prompt: [400, 401], max_tokens: 9_000, stream: true, logprobs: 20 });
+    const { hostname, port } = new URL(router.url);
+    const socket = connect({ host: hostname, port: Number(port) });
+    t.after(() => socket.destroy());
+    socket.write(
+      `POST /inference/v1/completions HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    );
+    socket.pause();
+    const sampled = (): number => engines[0]!.core.stats().generatedTokens;
+    await until('the engine has sampled more than all buffers hold', () => sampled() > 6_000, 30_000);
+    await swap('v1');
+    const parts: Buffer[] = [];
+    socket.on('data', (bytes: Buffer) => parts.push(bytes));
+    socket.resume();
+    await new Promise((resolve) => socket.once('close', resolve));
+    const labels: string[] = [];
+    for (const [, json] of Buffer.concat(parts)
+      .toString()
+      .matchAll(/^data: (\{.*\})$/gm)) {
+      const { model, choices } = JSON.parse(json!) as Chunk;
+      for (const { logprobs } of choices) {
+        for (const _ of logprobs?.token_logprobs ?? []) labels.push(model.slice(PREFIX.length));
+      }
+    }
+    const wanted = truth(log[0]!);
+    const from = wanted.indexOf('v1');
+    assert.ok(from > 6_000 && from < 9_000, `the swap came after ${from} tokens`);
+    assert.equal(labels.length, wanted.length);
+    assert.equal(labels.indexOf('v1'), from);
+    assert.equal(labels.lastIndexOf('base'), from - 1);
+  });
+}

@@ -1,4 +1,4 @@
-import type { ResponseObserver } from '../../exchange.ts';
+import type { Exchange, ResponseObserver } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { ExchangeView } from '../../phases/exchange-view.ts';
 import type { Plugin } from '../../plugin.ts';
@@ -11,8 +11,12 @@ import { SampledBy } from './sampled-by.ts';
 /** The APIs whose responses have a `model` that becomes `NAME@SNAPSHOT`. */
 const labelledPaths: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
 
+/** So many bytes of a response are read while its engine stands still and its client does not take them. */
+const MAX_UNTAKEN_BYTES = 4_194_304;
+
 /** A request on its way. */
 interface Followed {
+  readonly x: Exchange;
   /** Of the present attempt; null: not sent yet. */
   by: SampledBy | null;
   /** What the client calls the model; '': it does not say. */
@@ -20,6 +24,8 @@ interface Followed {
   isLabelled: boolean;
   /** Of a response that is no stream: that of its end. */
   whole: string | null;
+  /** Bytes that were read since its engine stands still. */
+  untakenBytes: number;
 }
 
 /** Whether the `model` in the response to this request names the snapshot. `model`: what the client calls it; '' for nothing. */
@@ -33,12 +39,13 @@ export class PolicyVersion {
   readonly #isLabelled: IsLabelled;
   readonly #followed = new WeakMap<ExchangeView, Followed>();
   /** At engines now. */
-  readonly #open = new Set<SampledBy>();
+  readonly #open = new Map<SampledBy, Followed>();
 
   constructor(snapshots: Snapshots, isLabelled: IsLabelled) {
     this.#snapshots = snapshots;
     this.#isLabelled = isLabelled;
     snapshots.onChange((worker, snapshot) => this.#changed(worker, snapshot));
+    snapshots.onStandstill((worker, standsStill) => this.#readOn(worker, standsStill));
     const mayBeLabelled = ({ path, head }: ExchangeView): boolean => head.method === 'POST' && labelledPaths.has(path);
     const every: Plugin = {
       name: 'snapshot',
@@ -59,11 +66,18 @@ export class PolicyVersion {
   }
 
   #sent(x: ExchangeView, body: Buffer, worker: Worker): Buffer {
-    const followed = this.#followed.get(x) ?? { by: null, name: '', isLabelled: false, whole: null };
+    const followed = this.#followed.get(x) ?? {
+      x: x as Exchange,
+      by: null,
+      name: '',
+      isLabelled: false,
+      whole: null,
+      untakenBytes: 0,
+    };
     this.#followed.set(x, followed);
     if (followed.by !== null) this.#open.delete(followed.by);
     followed.by = new SampledBy(worker, this.#snapshots.of(worker));
-    this.#open.add(followed.by);
+    this.#open.set(followed.by, followed);
     return body;
   }
 
@@ -80,7 +94,17 @@ export class PolicyVersion {
   }
 
   #changed(worker: Worker, snapshot: string | null): void {
-    for (const by of this.#open) if (by.worker.engineUrl === worker.engineUrl) by.changed(snapshot);
+    for (const by of this.#open.keys()) if (by.worker.engineUrl === worker.engineUrl) by.changed(snapshot);
+  }
+
+  /** What the engine has sampled must have arrived before the snapshot changes, also where the client reads slowly. */
+  #readOn({ engineUrl }: Worker, isOn: boolean): void {
+    for (const [by, followed] of this.#open) {
+      if (by.worker.engineUrl !== engineUrl || !followed.isLabelled) continue;
+      followed.x.readsOn = isOn;
+      followed.untakenBytes = 0;
+      if (isOn) followed.x.sink.source?.resume();
+    }
   }
 
   #head(x: ExchangeView, head: ResponseHead): void {
@@ -97,7 +121,12 @@ export class PolicyVersion {
     const followed = this.#followed.get(x);
     if (followed?.isLabelled !== true) return null;
     // A response that is continued on another worker has another `by` from then on.
-    return { observe: (_, start, end) => followed.by?.arrived(end - start) };
+    return {
+      observe(_, start, end) {
+        followed.by?.arrived(end - start);
+        if (followed.x.readsOn) followed.x.readsOn = (followed.untakenBytes += end - start) <= MAX_UNTAKEN_BYTES;
+      },
+    };
   }
 
   #event(x: ExchangeView, event: Buffer): Buffer {
