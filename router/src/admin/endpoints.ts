@@ -150,6 +150,20 @@ export const endpoints: readonly Endpoint[] = [
   },
   { method: 'POST', path: '/swap', caller: 'admins', summary: 'Replaces the weights of the engines.', needs: swaps },
   {
+    method: 'POST',
+    path: '/swap/begin',
+    caller: 'admins',
+    summary: 'Pauses the engines for a trainer that sends the weights itself.',
+    needs: swaps,
+  },
+  {
+    method: 'POST',
+    path: '/swap/end',
+    caller: 'admins',
+    summary: 'Resumes the engines with the weights that the trainer has sent.',
+    needs: swaps,
+  },
+  {
     method: 'DELETE',
     path: '/swap',
     caller: 'admins',

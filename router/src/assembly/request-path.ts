@@ -43,6 +43,7 @@ export function makeRequestPath(
     homesOf: (session) => table.homesOf(session),
     health,
     clock,
+    hook: swaps?.controls ?? null,
     onResult: controlLog(log),
   });
   // The guard reads what the other plugins made of a body.

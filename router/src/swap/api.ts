@@ -1,9 +1,12 @@
 import type { Context, Hono } from 'hono';
 import * as z from 'zod';
 import { checkJson } from '../config/check-input.ts';
-import type { RouterError } from '../kit/errors.ts';
+import { IDENTITY } from '../config/options/swap.ts';
+import { RouterError } from '../kit/errors.ts';
 import type { DeploymentList } from './deployment-list.ts';
 import type { Deployment, WorkerStatus } from './deployments.ts';
+import type { MovedEngine, TrainerMoves } from './trainer-moves.ts';
+import type { WorkerSet } from './worker-set.ts';
 
 const wanted = z.strictObject({
   identity: z.string(),
@@ -13,11 +16,18 @@ const wanted = z.strictObject({
   reset_prompt_cache: z.enum(['all', 'new_session', 'none']).default('all'),
 });
 
+const begun = z.strictObject({
+  identity: z.string().regex(IDENTITY, 'has characters other than A-Z a-z 0-9 . _ -'),
+  deployment: z.string().optional(),
+  transition: z.enum(['async', 'sync']).optional(),
+});
+const ended = z.strictObject({ identity: z.string().optional(), deployment: z.string().optional() });
+
 /** Swaps in the ledger that are shown. */
 const SHOWN = 10;
 
 /** `/swap`: weight swaps for clients that do not use the hot-load API. */
-export function addSwapRoutes(app: Hono, deployments: DeploymentList): void {
+export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (set: WorkerSet) => TrainerMoves): void {
   const named = (c: Context, name: string | undefined): Deployment | Response => {
     const { all } = deployments;
     if (name === undefined && new Set(all.map((each) => deployments.setOf(each))).size === 1) return all[0]!;
@@ -45,6 +55,26 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList): void {
   });
 
   app.get('/swap', (c) => c.json({ deployments: deployments.all.map((each) => shown(deployments, each)) }));
+
+  app.post('/swap/begin', async (c) => {
+    const body = checkJson(begun, await c.req.text());
+    if (body.problem !== null) return problem(c, 400, body.problem);
+    const deployment = named(c, body.data.deployment);
+    if (deployment instanceof Response) return deployment;
+    const { identity, transition = deployment.transition } = body.data;
+    const moves = movesOf(deployments.setOf(deployment));
+    return reported(c, identity, await moves.begin(identity, transition));
+  });
+
+  app.post('/swap/end', async (c) => {
+    const body = checkJson(ended, await c.req.text());
+    if (body.problem !== null) return problem(c, 400, body.problem);
+    const deployment = named(c, body.data.deployment);
+    if (deployment instanceof Response) return deployment;
+    const set = deployments.setOf(deployment);
+    const identity = set.running?.identity ?? '';
+    return reported(c, identity, await movesOf(set).end(body.data.identity));
+  });
 
   app.delete('/swap', (c) => {
     const deployment = named(c, c.req.query('deployment'));
@@ -83,6 +113,15 @@ function shown(deployments: DeploymentList, deployment: Deployment): object {
 }
 
 const workerJson = ({ worker, ...status }: WorkerStatus): object => ({ url: worker.url, ...status });
+
+/** 200 if all engines did it, 207 if some did, 502 if none did: as control requests that go to all engines. */
+function reported(c: Context, identity: string, engines: RouterError | readonly MovedEngine[]): Response {
+  if (engines instanceof RouterError) return refused(c, engines);
+  const ok = engines.filter(({ isReady }) => isReady).length;
+  const failed = engines.length - ok;
+  const list = engines.map(({ url, isReady, error }) => ({ url, ok: isReady, error }));
+  return c.json({ identity, engines: list, ok, failed }, failed === 0 ? 200 : ok > 0 ? 207 : 502);
+}
 
 const problem = (c: Context, status: 400 | 409, error: string): Response =>
   c.json({ error, code: 'BAD_REQUEST' }, status);

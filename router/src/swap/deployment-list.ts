@@ -79,10 +79,10 @@ export class DeploymentList implements Deployments {
     const after = engine.phase === 'serving' && engine.error !== null ? 'error' : engine.phase;
     return {
       worker,
-      state: isStuck ? 'error' : isOver ? after : during,
+      state: isStuck ? 'error' : engine.isHeldByTrainer ? 'swapping' : isOver ? after : during,
       snapshot: engine.snapshot,
       target: isOver ? (set.running?.identity ?? state?.target ?? null) : state.target,
-      stage: isStuck ? 'error' : (state?.stage ?? 'done'),
+      stage: isStuck ? 'error' : engine.isHeldByTrainer ? 'load' : (state?.stage ?? 'done'),
       error: engine.error ?? state?.error ?? state?.warning ?? null,
       adapters: [],
     };

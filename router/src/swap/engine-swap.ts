@@ -143,6 +143,7 @@ export class EngineSwap {
         this.#timer = setTimeout(() => this.#step({ kind: 'waited' }), effect.ms);
         break;
       case 'ready':
+        this.#beginUpdate();
         this.#readyNow.resolve();
         break;
       case 'holds':

@@ -40,6 +40,7 @@ export class EngineTable implements Snapshots {
   readonly #standstillListeners = new Set<(worker: Worker, standsStill: boolean) => void>();
   /** By URL. */
   readonly #engines = new Map<string, { readonly engine: SwapEngine; readonly set: WorkerSet }>();
+  readonly #sets = new WeakMap<SwapEngine, WorkerSet>();
   readonly #lifecycle: Lifecycle;
 
   constructor(parts: EngineTableParts, deployments: readonly ConfiguredDeployment[]) {
@@ -50,8 +51,8 @@ export class EngineTable implements Snapshots {
       labels,
       log,
       timeoutMs: () => live.current.healthCheckTimeoutSecs * 1000,
-      find: ({ engineUrl }) => this.#engines.get(engineUrl),
-      onChanged: (engine) => this.#changed(engine),
+      find: (worker) => this.find(worker),
+      onChanged: (engine) => this.changed(engine),
     });
     watch.health.judgeWeights(this.#lifecycle);
     const map = state.open('swaps');
@@ -103,6 +104,11 @@ export class EngineTable implements Snapshots {
     return set.ledger.find(identity)?.seq ?? (identity === set.options.baseIdentity ? 0 : -1);
   }
 
+  /** The engine and its set; undefined: no deployment has the worker. */
+  find({ engineUrl }: Worker): { readonly engine: SwapEngine; readonly set: WorkerSet } | undefined {
+    return this.#engines.get(engineUrl);
+  }
+
   /** What is known of a worker's engine; undefined: no deployment has the worker. */
   engineOf({ engineUrl }: Worker): SwapEngine | undefined {
     return this.#engines.get(engineUrl)?.engine;
@@ -127,7 +133,6 @@ export class EngineTable implements Snapshots {
 
   #swapParts(): EngineSwapParts {
     const { live, fleet, labels, watch, gate } = this.#parts;
-    const setOf = ({ url }: SwapEngine): WorkerSet => this.#engines.get(url)!.set;
     return {
       fleet,
       gate,
@@ -136,14 +141,15 @@ export class EngineTable implements Snapshots {
       idle: new Idle(fleet),
       loadTimeoutMs: () => live.current.swapLoadTimeoutSecs * 1000,
       onHolds: (engine, snapshot) => {
-        setOf(engine).loaded(engine, snapshot);
-        this.#changed(engine);
+        this.#sets.get(engine)!.loaded(engine, snapshot);
+        this.changed(engine);
       },
       onOpen: (engine) => this.#lifecycle.serve(engine),
       onUnknown: (engine) => {
         engine.snapshot = null;
-        this.#lifecycle.bring(engine, setOf(engine), 'quarantined');
-        this.#changed(engine);
+        // Its last worker may have left the fleet during the swap.
+        if (engine.ranks.size > 0) this.#lifecycle.bring(engine, this.#sets.get(engine)!, 'quarantined');
+        this.changed(engine);
         for (const x of this.#parts.inFlight()) {
           if (x.isControl) continue;
           for (const { worker } of x.placement?.legs ?? [])
@@ -151,7 +157,7 @@ export class EngineTable implements Snapshots {
         }
       },
       onStage: (engine, swap) => {
-        setOf(engine).noted(engine, swap);
+        this.#sets.get(engine)!.noted(engine, swap);
         const { stage } = swap.state;
         if (stage !== 'label') this.#tellStandstill(engine, stage === 'load');
       },
@@ -162,7 +168,8 @@ export class EngineTable implements Snapshots {
     for (const worker of ranks) for (const listener of this.#standstillListeners) listener(worker, standsStill);
   }
 
-  #changed(engine: SwapEngine): void {
+  /** The snapshot of the engine is another one. */
+  changed(engine: SwapEngine): void {
     for (const worker of engine.ranks) for (const listener of this.#listeners) listener(worker, engine.snapshot);
   }
 
@@ -175,6 +182,7 @@ export class EngineTable implements Snapshots {
       engine = new SwapEngine(worker.engineUrl);
       set.engines.set(worker.engineUrl, engine);
       this.#engines.set(worker.engineUrl, { engine, set });
+      this.#sets.set(engine, set);
     }
     engine.add(worker);
     if (isNew) this.#lifecycle.bring(engine, set, 'registered');

@@ -29,6 +29,8 @@ export class SwapEngine {
   bootPath: string | null = null;
   /** The swap that runs, or the last one. */
   swap: EngineSwap | null = null;
+  /** A trainer has paused it past `/swap`, and may move weights. */
+  isHeldByTrainer = false;
   /** It was brought in by this router once. */
   hasBeenIn = false;
   /** Why it does not have what it should have; null: it has. */
@@ -43,6 +45,11 @@ export class SwapEngine {
     return this.#worker!;
   }
   #worker: Worker | null = null;
+
+  /** Its weights are about to change. */
+  get isBusy(): boolean {
+    return this.isHeldByTrainer || this.swap?.isRunning === true;
+  }
 
   add(worker: Worker): void {
     this.ranks.add(worker);

@@ -88,8 +88,7 @@ export class Lifecycle implements WeightJudge {
     const found = this.#parts.find(worker);
     if (found === undefined) return null;
     const { engine, set } = found;
-    if (!isReturning || !isServing(engine) || engine.swap?.isRunning === true)
-      return Promise.resolve(isServing(engine));
+    if (!isReturning || !isServing(engine) || engine.isBusy) return Promise.resolve(isServing(engine));
     return this.#check(engine, set).then(() => isServing(engine));
   }
 
@@ -97,7 +96,7 @@ export class Lifecycle implements WeightJudge {
   async #check(engine: SwapEngine, set: WorkerSet): Promise<void> {
     const version = await this.#versionOf(engine);
     const { snapshot, isLabelled } = engine;
-    if (engine.swap?.isRunning === true || !isServing(engine)) return;
+    if (engine.isBusy || !isServing(engine)) return;
     const isSame = version === snapshot || (!isLabelled && (version === null || version === UNSET));
     if (isSame || (isLabelled && version === null)) return;
     this.#parts.log.warn({ worker: engine.url, holds: version, expected: snapshot }, 'engine has other weights');

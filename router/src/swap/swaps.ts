@@ -13,6 +13,8 @@ import type { Plugin } from '../plugin.ts';
 import type { SwapAborts } from '../resume/resume.ts';
 import { type SwapAnswers, startAnswers } from './answers/start-answers.ts';
 import { addSwapRoutes } from './api.ts';
+import type { ControlHook } from '../forward/control/fan-out.ts';
+import { ControlBrackets } from './control-brackets.ts';
 import { DeploymentList } from './deployment-list.ts';
 import type { Deployments } from './deployments.ts';
 import { EngineTable } from './engine-table.ts';
@@ -20,6 +22,7 @@ import { Gate } from './gate.ts';
 import { ControlPlane } from './hot-load/control-plane.ts';
 import { HotLoadRoutes } from './hot-load/routes.ts';
 import type { Snapshots } from './snapshots.ts';
+import { TrainerMoves } from './trainer-moves.ts';
 
 export interface SwapParts {
   readonly live: LiveConfig;
@@ -35,9 +38,14 @@ export interface SwapParts {
   readonly log: Logger;
 }
 
+/** A sync swap lets requests finish, which may take hours. */
+const MAX_WAIT_MS = 86_400_000;
+
 /** Weight swaps: what engines hold, who may replace it, and what requests meanwhile do. */
 export interface Swaps {
   readonly gate: Gate;
+  /** Takes part in control requests for all engines. */
+  readonly controls: ControlHook;
   readonly snapshots: Snapshots;
   readonly deployments: Deployments;
   readonly aborts: SwapAborts;
@@ -47,16 +55,26 @@ export interface Swaps {
 }
 
 export function startSwaps(parts: SwapParts): Swaps {
-  const { live, log, clock, bodyThread } = parts;
+  const { live, labels, log, clock, bodyThread } = parts;
   const gate = new Gate(parts.holdQueue);
   const engines = new EngineTable({ ...parts, gate }, configured(live));
   const deployments = new DeploymentList(engines, configured(live));
+  const moves = new Map(Array.from(engines.sets.values(), (set) => [set, new TrainerMoves(set, labels, log)]));
+  const controls = new ControlBrackets({
+    gate,
+    labels,
+    log,
+    timeoutMs: () => live.current.healthCheckTimeoutSecs * 1000,
+    find: (worker) => engines.find(worker),
+    onChanged: (engine) => engines.changed(engine),
+  });
   const controlPlane = new ControlPlane(deployments);
   const { swapDeltaHook: deltaHook } = live.current;
   const hotLoad = new HotLoadRoutes({ deployments, controlPlane, deltaHook, log });
   const answers = startAnswers({ engines, deployments, live, clock, bodyThread });
   return {
     gate,
+    controls,
     snapshots: engines,
     deployments,
     aborts: engines,
@@ -66,13 +84,17 @@ export function startSwaps(parts: SwapParts): Swaps {
       {
         name: 'swap',
         appliesTo: () => false,
+        // POST /swap/begin waits for requests in flight.
+        timeoutMs: MAX_WAIT_MS,
         routes({ forAdmins }) {
-          addSwapRoutes(forAdmins, deployments);
+          addSwapRoutes(forAdmins, deployments, (set) => moves.get(set)!);
           hotLoad.addTo(forAdmins);
           controlPlane.addTo(forAdmins);
         },
         close() {
           hotLoad.close();
+          controls.close();
+          for (const each of moves.values()) each.close();
           engines.close();
         },
       },

@@ -36,6 +36,8 @@ export class WorkerSet {
   readonly ledger: Ledger;
   /** By URL, in the order in which they came. */
   readonly engines = new Map<string, SwapEngine>();
+  /** A trainer has paused engines of the set past `/swap`. */
+  isHeld = false;
   readonly #parts: WorkerSetParts;
   /** The swap that an earlier router did not end. */
   readonly #interrupted: LedgerEntry | null;
@@ -43,6 +45,8 @@ export class WorkerSet {
   #running: LedgerEntry | null = null;
   #waiting: Order | null = null;
   #idle = Promise.resolve();
+  #begun = Promise.withResolvers<void>();
+  #release: () => void = () => {};
 
   constructor(options: WorkerSetOptions, parts: WorkerSetParts) {
     this.options = options;
@@ -50,11 +54,35 @@ export class WorkerSet {
     this.ledger = parts.ledger;
     const { last } = parts.ledger;
     this.#interrupted = last?.endedAt === null ? last : null;
+    // Nobody but the trainer knows what the engines have.
+    if (last?.endedAt === null && last.mover === 'trainer') this.#running = last;
+    this.#begun.resolve();
   }
 
-  /** Resolves when no swap runs and none waits. */
+  /** Resolves when no swap runs that engines have to wait for which come. */
   async untilIdle(): Promise<void> {
-    while (this.#running !== null) await this.#idle;
+    while (this.isHeld || (this.#running !== null && this.#running !== this.#interrupted)) await this.#idle;
+  }
+
+  /** Resolves when the swaps of the engines have begun. */
+  get begun(): Promise<void> {
+    return this.#begun.promise;
+  }
+
+  /** Swaps wait until `release` is called. */
+  hold(): void {
+    if (this.isHeld) return;
+    this.isHeld = true;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#idle = promise;
+    this.#release = resolve;
+  }
+
+  release(): void {
+    if (!this.isHeld) return;
+    this.isHeld = false;
+    this.#release();
+    this.#runWaiting();
   }
 
   /** The swap that runs, and what follows it. */
@@ -71,8 +99,8 @@ export class WorkerSet {
     // Clients repeat a signal whose answer they did not get.
     const isRunning = running !== null && !running.isUndone && running.identity === order.identity;
     if (isRunning && this.#waiting === null) return null;
-    if (running === null && this.#isAt(order.identity)) return null;
-    if (running === null) this.#idle = this.#run(order);
+    if (running === null && order.mover === 'router' && this.#isAt(order.identity)) return null;
+    if (running === null && !this.isHeld) this.#idle = this.#run(order);
     else {
       if (this.#waiting !== null)
         this.#parts.log.info({ snapshot: this.#waiting.identity, by: order.identity }, 'queued weight swap superseded');
@@ -112,7 +140,8 @@ export class WorkerSet {
   /** Where an engine of the set finds these weights. */
   snapshot(identity: string, engine: SwapEngine): LoadableSnapshot {
     const entry = this.ledger.find(identity);
-    const path = entry === null ? this.pathOf(identity) : entry.path;
+    // A trainer may have stored what it sent.
+    const path = entry?.path ?? this.pathOf(identity);
     return { identity, path: path === '' ? engine.bootPath : path };
   }
 
@@ -128,6 +157,7 @@ export class WorkerSet {
     const path = mover === 'trainer' ? null : (order.path ?? this.pathOf(identity));
     const entry = this.ledger.add({ identity, path, transition, reset, mover }, Date.now());
     this.#running = entry;
+    this.#begun = Promise.withResolvers();
     log.info({ snapshot: identity, transition, reset, engines: this.engines.size }, 'weight swap started');
     // The intention must outlive the router before an engine is paused.
     await this.#parts.flush();
@@ -135,21 +165,27 @@ export class WorkerSet {
     for (const engine of this.engines.values()) {
       // One that is not known yet loads when it is.
       if (engine.phase === 'registered') continue;
-      if (isAt(engine, identity)) engine.error = null;
+      if (mover === 'router' && isAt(engine, identity)) engine.error = null;
       else engines.push(engine);
     }
-    const lanes = this.#parts.concurrency() || engines.length;
+    const lanes = (mover === 'router' && this.#parts.concurrency()) || engines.length;
     const next = engines.values();
     const lane = async (): Promise<void> => {
       for (const engine of next) if (!entry.isUndone) await this.#swap(engine, entry, order);
     };
-    await Promise.all(Array.from({ length: lanes }, lane));
+    const ends = Array.from({ length: lanes }, lane);
+    this.#begun.resolve();
+    await Promise.all(ends);
     entry.endedAt = Date.now();
     this.ledger.save(entry);
     const failed = [...entry.engines.values()].filter(({ error }) => error !== null).length;
     const ms = entry.endedAt - entry.startedAt;
     log[failed > 0 ? 'error' : 'info']({ snapshot: identity, ms, failed }, 'weight swap ended');
     this.#running = null;
+    this.#runWaiting();
+  }
+
+  #runWaiting(): void {
     const waiting = this.#waiting;
     this.#waiting = null;
     if (waiting !== null) this.signal(waiting);
@@ -191,12 +227,12 @@ export class WorkerSet {
     const before = interrupted === null ? null : (this.ledger.before(interrupted)?.identity ?? baseIdentity);
     return this.#start(engine, {
       transition: 'async',
-      mover: 'router',
+      mover: interrupted?.mover ?? 'router',
       target: this.snapshot(identity, engine),
       // Only an engine that took part in an interrupted swap may go back to what the fleet had before it.
       previous: before === null ? null : this.snapshot(before, engine),
       isKnown: false,
-      hasTarget: interrupted !== null && holds === identity,
+      hasTarget: interrupted?.mover === 'router' && holds === identity,
     });
   }
 
@@ -207,6 +243,9 @@ export class WorkerSet {
     if ([...this.engines.values()].some(({ phase }) => phase === 'registered' || phase === 'warming')) return;
     entry.endedAt = Date.now();
     this.ledger.save(entry);
+    if (this.#running !== entry) return;
+    this.#running = null;
+    this.#runWaiting();
   }
 
   /** Engines that report a path report that of the last load: the first one counts. */
@@ -245,6 +284,17 @@ export class WorkerSet {
     const entry = this.#entryOf(order.target.identity);
     if (entry === null) return;
     this.ledger.note(entry, engine.url, { stage, error: error ?? warning, phases: phasesOf(state) });
+  }
+
+  /** A trainer has replaced the engine's weights past `/swap`. Nothing is known of caches: all are taken for old. */
+  moved(engine: SwapEngine, identity: string): void {
+    const { last } = this.ledger;
+    if (last === null || last.identity !== identity || last.mover !== 'trainer') {
+      const entry = { identity, path: null, transition: 'async', reset: 'all', mover: 'trainer' } as const;
+      this.ledger.add(entry, Date.now()).endedAt = Date.now();
+    }
+    engine.isLabelled = true;
+    this.loaded(engine, { identity, path: null });
   }
 
   #entryOf(identity: string): LedgerEntry | null {

@@ -69,7 +69,8 @@ export async function startSwapScene(
   return sceneOf(router, engines);
 }
 
-export async function sceneOf(router: Router, engines: readonly SimEngine[]): Promise<SwapScene> {
+/** @param from the state of all workers from which on the scene begins */
+export async function sceneOf(router: Router, engines: readonly SimEngine[], from = 'serving'): Promise<SwapScene> {
   const post = (path: string, body: object = {}): Promise<Response> =>
     fetch(router.url + path, { method: 'POST', body: JSON.stringify(body) });
   const status = async (): Promise<SwapStatus> => {
@@ -84,7 +85,7 @@ export async function sceneOf(router: Router, engines: readonly SimEngine[]): Pr
     });
     return now;
   };
-  await until('all engines serve', async () => (await status()).workers.every(({ state }) => state === 'serving'));
+  await until(`all workers are ${from}`, async () => (await status()).workers.every(({ state }) => state === from));
   return {
     router,
     engines,

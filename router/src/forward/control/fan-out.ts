@@ -14,6 +14,14 @@ import { ControlCall, controlContext } from './control-call.ts';
 import type { ControlEffects, EndControl } from './control-effects.ts';
 import { type ControlResult, isDone, report } from './report.ts';
 
+/** Takes part in control requests that go to several engines. */
+export interface ControlHook {
+  /** Before the engines get the request. */
+  before(path: string, engines: readonly Worker[]): Promise<void>;
+  /** All have answered: one worker of each engine that did it, and of each that did not. */
+  after(path: string, done: readonly Worker[], failed: readonly Worker[]): Promise<void>;
+}
+
 export interface FanOutParts {
   readonly fleet: Fleet;
   readonly paths: ControlPaths;
@@ -21,6 +29,8 @@ export interface FanOutParts {
   readonly homesOf: AddressBook['homesOf'];
   readonly health: Health;
   readonly clock: CoarseClock;
+  /** null: control requests are passed on only. */
+  readonly hook: ControlHook | null;
   /** Learns how each engine responded to a control request, as the responses come. */
   readonly onResult: (x: Exchange, result: ControlResult) => void;
 }
@@ -86,10 +96,11 @@ export class FanOut {
     engines: ReadonlyMap<string, readonly Worker[]>,
     listener: ResultListener<Exchange>,
   ): Promise<void> {
-    const { effects } = this.#parts;
+    const { effects, hook } = this.#parts;
     const bodies = await changedBodies(x, engines);
     if (x.outcome !== null) return;
     if (bodies instanceof RouterError) return listener.ended(x, { kind: 'refused', error: bodies });
+    if (hook !== null) await hook.before(x.path, firstOf([...engines.values()]));
     const calls = Array.from(engines, ([url, [worker]]) => {
       x.attempts++;
       return {
@@ -113,8 +124,12 @@ export class FanOut {
       }),
     );
     // Before the response: its reader must find the fleet as it is now.
-    const done = results.filter(isDone).flatMap(({ worker }) => engines.get(worker)!);
-    await effects.done(x.path, done);
+    const done = results.filter(isDone).map(({ worker }) => engines.get(worker)!);
+    await effects.done(x.path, done.flat());
+    if (hook !== null) {
+      const failed = results.filter((result) => !isDone(result)).map(({ worker }) => engines.get(worker)!);
+      await hook.after(x.path, firstOf(done), firstOf(failed));
+    }
     if (x.outcome !== null) return;
     respond(x, results, listener);
     listener.ended(x, COMPLETE);
@@ -125,6 +140,8 @@ export class FanOut {
     this.#parts.onResult(x, result);
   }
 }
+
+const firstOf = (engines: readonly (readonly Worker[])[]): Worker[] => engines.map(([worker]) => worker!);
 
 function respond(x: Exchange, results: readonly ControlResult[], listener: ResultListener<Exchange>): void {
   const { status, json } = report(results);

@@ -1,0 +1,120 @@
+import { UNSET } from '../engines/weight-label.ts';
+import type { VersionLabels } from '../fleet/version-labels.ts';
+import { RouterError } from '../kit/errors.ts';
+import type { Logger } from '../observe/log.ts';
+import type { SwapEngine } from './engine.ts';
+import type { Transition } from './plan.ts';
+import type { WorkerSet } from './worker-set.ts';
+
+/** How an engine is, for the trainer. */
+export interface MovedEngine {
+  readonly url: string;
+  readonly isReady: boolean;
+  readonly error: string | null;
+}
+
+const REMIND_MS = 30_000;
+
+/**
+ * Swaps whose weights a trainer sends itself (NCCL, IPC, tensors): between `begin` and `end` the engines stand still. Nothing resumes them
+ * by itself, because only the trainer knows what they have.
+ */
+export class TrainerMoves {
+  readonly #set: WorkerSet;
+  readonly #labels: VersionLabels;
+  readonly #log: Logger;
+  /** What the engines reported before. */
+  readonly #before = new WeakMap<SwapEngine, string | null>();
+  #reminder: NodeJS.Timeout | null = null;
+
+  constructor(set: WorkerSet, labels: VersionLabels, log: Logger) {
+    this.#set = set;
+    this.#labels = labels;
+    this.#log = log;
+    if (this.#isOpen) this.#remind();
+  }
+
+  get #isOpen(): boolean {
+    return this.#set.running?.mover === 'trainer';
+  }
+
+  /** Resolves when all engines stand still, or will not. */
+  async begin(identity: string, transition: Transition): Promise<RouterError | readonly MovedEngine[]> {
+    const { running, engines } = this.#set;
+    const isSame = running?.mover === 'trainer' && running.identity === identity && !running.isUndone;
+    if (running !== null && !isSame) {
+      const message = `A swap to ${running.identity} runs. Wait for its end (GET /swap), or undo it (DELETE /swap).`;
+      return new RouterError('swap_conflict', message);
+    }
+    if (this.#set.isHeld) {
+      const message = 'A trainer has paused engines without /swap/begin. Resume them first.';
+      return new RouterError('swap_conflict', message);
+    }
+    if (!isSame) {
+      for (const engine of engines.values())
+        this.#before.set(engine, this.#labels.of(engine.worker).newest?.name ?? null);
+      this.#set.signal({ identity, reset: 'all', transition, mover: 'trainer' });
+      this.#remind();
+    }
+    await this.#set.begun;
+    for (const { swap } of engines.values()) await swap?.ready;
+    return this.#engines(isReady);
+  }
+
+  /** The trainer has sent the weights. Resolves when the engines go on with them. */
+  async end(identity: string | undefined): Promise<RouterError | readonly MovedEngine[]> {
+    const { running } = this.#set;
+    if (running?.mover !== 'trainer') {
+      return new RouterError('swap_conflict', 'No swap of a trainer was begun: POST /swap/begin first.');
+    }
+    if (identity !== undefined && identity !== running.identity) {
+      return new RouterError('swap_conflict', `The swap that was begun is to ${running.identity}, not ${identity}.`);
+    }
+    const ready = [...this.#set.engines.values()].filter(isReady);
+    const wrong = await Promise.all(ready.map((engine) => this.#problemOf(engine, running.identity)));
+    const problems = wrong.filter((problem) => problem !== '');
+    if (problems.length > 0) {
+      const message = `Engines report other weights than ${running.identity}: ${problems.join('; ')}. They stay paused.`;
+      return new RouterError('swap_conflict', message);
+    }
+    for (const { swap } of ready) swap!.moved();
+    await Promise.all(ready.map(({ swap }) => swap!.over));
+    this.close();
+    return this.#engines(({ phase, snapshot }) => phase === 'serving' && snapshot === running.identity);
+  }
+
+  close(): void {
+    if (this.#reminder !== null) clearInterval(this.#reminder);
+    this.#reminder = null;
+  }
+
+  /** An engine may report the new version, none, or the one of before: then it is labelled. '' for no problem. */
+  async #problemOf(engine: SwapEngine, identity: string): Promise<string> {
+    const { name } = await this.#labels.of(engine.worker).ask(true);
+    const isFine = name === null || name === identity || name === UNSET || !this.#before.has(engine);
+    return isFine || name === this.#before.get(engine) ? '' : `${engine.url} has ${name}`;
+  }
+
+  #engines(isDone: (engine: SwapEngine) => boolean): MovedEngine[] {
+    return Array.from(this.#set.engines.values(), (engine) => ({
+      url: engine.url,
+      isReady: isDone(engine),
+      error: engine.error ?? engine.swap?.state.error ?? null,
+    }));
+  }
+
+  #remind(): void {
+    const beganMs = performance.now();
+    this.close();
+    this.#reminder = setInterval(() => {
+      if (!this.#isOpen) return this.close();
+      const secs = Math.round((performance.now() - beganMs) / 1000);
+      const snapshot = this.#set.running!.identity;
+      this.#log.error({ snapshot, secs }, 'engines are paused for a trainer, and POST /swap/end has not come');
+    }, REMIND_MS).unref();
+  }
+}
+
+/** It stands still, and the trainer may send weights. */
+const isReady = ({ swap }: SwapEngine): boolean =>
+  swap?.isRunning === true && swap.state.stage === 'load' && swap.order.mover === 'trainer';

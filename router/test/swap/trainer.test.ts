@@ -1,0 +1,219 @@
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
+import { once } from 'node:events';
+import { type TestContext, test } from 'node:test';
+import type { SimEngine } from '../../src/sim/engine.ts';
+import { startRouterProcess } from '../chaos/router-process.ts';
+import { connectClient, send } from '../harness/client.ts';
+import { post } from '../harness/fleet.ts';
+import { SNAPSHOTS, sceneOf, startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { until } from '../harness/within.ts';
+
+const long = { prompt: 'go on', max_tokens: 1_500, ignore_eos: true, stream: true };
+const short = { prompt: 'go on', max_tokens: 4, ignore_eos: true };
+const TENSORS = '/update_weights_from_tensor';
+
+/** What a trainer does with vLLM's own transfer calls. */
+const moveVllm = (engine: SimEngine, weights: string): Promise<void> => engine.core.loadWeights(weights, undefined);
+const direct = (engine: SimEngine, path: string, body: object = {}): Promise<Response> =>
+  fetch(engine.url + path, { method: 'POST', body: JSON.stringify(body) });
+const waitingAt = async ({ url }: { url: string }): Promise<number> =>
+  ((await (await fetch(`${url}/requests`)).json()) as { total: number }).total;
+
+test('begin, the weights by the trainer, end: streams go on, requests wait, none fails', async (t) => {
+  const [vllm, sglang] = await startSims(t, ['vllm', 'sglang']);
+  const engines = [vllm!, sglang!];
+  const { router, post: call, status } = await startSwapScene(t, engines, { policy: 'round_robin' });
+  const streams = await Promise.all(engines.map(() => connectClient(t, router.url)));
+  for (const client of streams) client.write(post('/v1/completions', long));
+  await until('both generate', () => engines.every((engine) => engine.stats().running === 1));
+
+  const begun = await call('/swap/begin', { identity: 'step-1' });
+
+  equal(begun.status, 200);
+  deepEqual(await begun.json(), {
+    identity: 'step-1',
+    engines: engines.map(({ url }) => ({ url, ok: true, error: null })),
+    ok: 2,
+    failed: 0,
+  });
+  ok(engines.every(({ core }) => core.paused));
+  const waiting = send(t, router.url, post('/v1/completions', short));
+  await until('it waits', async () => (await waitingAt(router)) === 3);
+  await moveVllm(vllm!, 'tensors 1');
+  equal(
+    (await call(TENSORS, { weight_version: 'step-1', flush_cache: false })).status,
+    207,
+    'the other engine does not have this call',
+  );
+
+  const ended = await call('/swap/end', { identity: 'step-1' });
+
+  equal(ended.status, 200, await ended.text());
+  for (const { core } of engines) deepEqual([core.weightVersion, core.paused], ['step-1', false]);
+  equal((await waiting).status, 200);
+  for (const client of streams) ok((await client.answer('POST')).text.endsWith('data: [DONE]\n\n'));
+  for (const engine of engines) equal(engine.stats().aborted, 0);
+  for (const { state, snapshot } of (await status()).workers) deepEqual([state, snapshot], ['serving', 'step-1']);
+});
+
+test('what does not fit is refused, and nothing resumes by itself', async (t) => {
+  const [engine] = await startSims(t, ['sglang']);
+  const { router, post: call, status } = await startSwapScene(t, [engine!]);
+  const refusal = async (path: string, body: object): Promise<string> => {
+    const answer = await call(path, body);
+    equal(answer.status, 409);
+    return ((await answer.json()) as { error: string }).error;
+  };
+  match(await refusal('/swap/end', {}), /begin first/);
+  equal((await call('/swap/begin', { identity: '../x' })).status, 400);
+  equal((await call('/swap/begin', { identity: 'step-1' })).status, 200);
+  equal((await call('/swap/begin', { identity: 'step-1' })).status, 200, 'the answer may have been lost');
+  match(await refusal('/swap/begin', { identity: 'step-2' }), /A swap to step-1 runs/);
+  match(await refusal('/swap/end', { identity: 'step-2' }), /is to step-1, not step-2/);
+
+  await call(TENSORS, { weight_version: 'step-7' });
+  match(await refusal('/swap/end', {}), /has step-7.*stay paused/);
+  equal(engine!.core.paused, true);
+  const impatient = ['x-fireworks-hot-load-drain-timeout: 0.05'];
+  equal((await send(t, router.url, post('/v1/completions', short, impatient))).status, 425);
+
+  equal(((await (await call('/swap', { identity: 'from-disk' })).json()) as { state: string }).state, 'queued');
+  await call(TENSORS, { weight_version: 'step-1' });
+  equal((await call('/swap/end')).status, 200);
+  await until(
+    'the queued one has ended',
+    async () => (await status()).snapshot === 'from-disk' && !engine!.core.paused,
+  );
+});
+
+test('sync: begin answers when the requests in flight have ended', async (t) => {
+  const [engine] = await startSims(t, ['vllm']);
+  const { router, post: call } = await startSwapScene(t, [engine!]);
+  const client = await connectClient(t, router.url);
+  client.write(post('/v1/completions', long));
+  await until('it generates', () => engine!.stats().running === 1);
+  const begun = call('/swap/begin', { identity: 'step-1', transition: 'sync' });
+  equal((await client.answer('POST')).status, 200);
+  equal((await begun).status, 200);
+  equal((await send(t, router.url, post('/v1/completions', short))).status, 425);
+  equal((await call('/swap/end')).status, 200);
+  equal((await send(t, router.url, post('/v1/completions', short))).status, 200);
+});
+
+test('a trainer that gives up: the engines load what they had', async (t) => {
+  const engines = await startSims(t, ['vllm', 'sglang']);
+  const { router, swap, post: call, untilOver } = await startSwapScene(t, engines);
+  await swap('step-1');
+  await call('/swap/begin', { identity: 'step-2' });
+  for (const { core } of engines) await core.loadWeights('half of step-2', undefined);
+  await fetch(`${router.url}/swap`, { method: 'DELETE' });
+  await untilOver();
+  for (const { core } of engines) deepEqual([core.modelPath, core.paused], ['/snapshots/step-1', false]);
+  equal((await send(t, router.url, post('/v1/completions', short))).status, 200);
+});
+
+async function startBare(t: TestContext, kind: 'vllm' | 'sglang') {
+  const engines = await startSims(t, [kind, kind]);
+  const scene = await startSwapScene(t, engines, { policy: 'round_robin' });
+  return { ...scene, engines };
+}
+
+const bare = {
+  sglang: { pause: '/pause_generation', resume: '/continue_generation', body: { mode: 'in_place' } },
+  vllm: { pause: '/pause?mode=keep&clear_cache=false', resume: '/resume', body: {} },
+};
+for (const kind of ['vllm', 'sglang'] as const) {
+  const { pause, resume, body } = bare[kind];
+  const move = async (engines: readonly SimEngine[], version: string): Promise<void> => {
+    for (const engine of engines) {
+      await engine.core.loadWeights(version, undefined);
+      await direct(engine, '/update_weight_version', { new_version: version, abort_all_requests: false });
+    }
+  };
+
+  test(`${kind}: a bare pause and resume through the router are a bracket too`, async (t) => {
+    const { router, engines, post: call, status } = await startBare(t, kind);
+    equal((await call(pause, body)).status, 200);
+    const waiting = Array.from({ length: 4 }, () => send(t, router.url, post('/v1/completions', short)));
+    await until('they wait', async () => (await waitingAt(router)) === 4);
+    deepEqual(
+      engines.map((engine) => engine.stats().requests),
+      [0, 0],
+    );
+    for (const { state, stage } of (await status()).workers) deepEqual([state, stage], ['swapping', 'load']);
+    await move(engines, 'step-5');
+    equal((await call(resume)).status, 200);
+    for (const answer of await Promise.all(waiting)) equal(answer.status, 200);
+    const { workers, snapshot } = await status();
+    equal(snapshot, 'step-5');
+    for (const worker of workers) deepEqual([worker.state, worker.snapshot], ['serving', 'step-5']);
+  });
+
+  test(`${kind}: it ends too when the engines report that they run again`, async (t) => {
+    const { router, engines, post: call, status } = await startBare(t, kind);
+    await call(pause, body);
+    await move(engines, 'step-6');
+    const answer = send(t, router.url, post('/v1/completions', short));
+    for (const engine of engines) await direct(engine, resume);
+    equal((await answer).status, 200);
+    await until('all serve', async () => (await status()).workers.every(({ snapshot }) => snapshot === 'step-6'));
+  });
+
+  test(`${kind}: not with ?worker=, and not where the pause fails`, async (t) => {
+    const { router, engines, post: call, status } = await startBare(t, kind);
+    const [first] = engines;
+    await call(`${pause}${pause.includes('?') ? '&' : '?'}worker=${encodeURIComponent(first!.url)}`, body);
+    equal(first!.core.paused, true);
+    for (const { state } of (await status()).workers) equal(state, 'serving');
+    await direct(first!, resume);
+    for (const { core } of engines) core.faults.add(pause.split('?')[0]!, 'fail_before');
+    equal((await call(pause, body)).status, 502);
+    for (const { state } of (await status()).workers) equal(state, 'serving');
+    equal((await send(t, router.url, post('/v1/completions', short))).status, 200);
+  });
+}
+
+test('a swap that is signalled while a trainer holds the engines waits for it', async (t) => {
+  const { engines, post: call, status } = await startBare(t, 'sglang');
+  await call(bare.sglang.pause, bare.sglang.body);
+  equal(((await (await call('/swap', { identity: 'disk' })).json()) as { state: string }).state, 'queued');
+  equal((await call('/swap/begin', { identity: 'x' })).status, 409);
+  ok(engines.every(({ core }) => core.modelPath === 'sim'));
+  await call(bare.sglang.resume);
+  await until('it has run', async () => (await status()).workers.every(({ snapshot }) => snapshot === 'disk'));
+});
+
+test('a router that is killed between begin and end leaves the engines to the trainer', async (t) => {
+  const engines = await startSims(t, ['vllm', 'sglang']);
+  const options = ['--swap-snapshots', SNAPSHOTS, '--data-dir', temporaryFolder(t)];
+  const urls = engines.map(({ url }) => url);
+  const before = await startRouterProcess(t, urls, options);
+  const scene = await sceneOf({ url: before.url } as never, engines);
+  equal((await scene.post('/swap/begin', { identity: 'step-1' })).status, 200);
+  before.child.kill('SIGKILL');
+  await once(before.child, 'close');
+
+  const after = await startRouterProcess(t, urls, options);
+  const again = await sceneOf({ url: after.url } as never, engines, 'warming');
+  ok(engines.every(({ core }) => core.paused));
+  await moveAll(engines);
+  equal((await again.post('/swap/end')).status, 200);
+  for (const { state, snapshot } of (await again.untilOver()).workers)
+    deepEqual([state, snapshot], ['serving', 'step-1']);
+  equal((await send(t, after.url, post('/v1/completions', short))).status, 200);
+});
+
+const moveAll = async (engines: readonly SimEngine[]): Promise<void> => {
+  for (const { core } of engines) await core.loadWeights('tensors', undefined);
+};
+
+test('a worker that leaves the fleet during its swap is resumed', async (t) => {
+  const engines = await startSims(t, ['vllm', 'sglang'], { weightLoadMs: 500 });
+  const { router, post: call, untilOver } = await startSwapScene(t, engines);
+  await call('/swap', { identity: 'step-1' });
+  await until('both are paused', () => engines.every(({ core }) => core.paused));
+  for (const { url } of engines) await fetch(`${router.url}/remove_worker?url=${url}`, { method: 'POST' });
+  await untilOver();
+  await until('both go on', () => engines.every(({ core }) => !core.paused && core.modelPath === '/snapshots/step-1'));
+});
