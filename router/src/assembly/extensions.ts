@@ -28,6 +28,7 @@ export async function startExtensions(
     state,
     clock,
     bodyThread,
+    cacheLost: (worker: Worker) => table.flushed(worker),
     log,
   };
   const swaps = swapsWeights ? (await import('../swap/swaps.ts')).startSwaps(swapParts) : null;

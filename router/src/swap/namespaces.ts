@@ -21,6 +21,11 @@ export class Namespaces {
   #pins = new Map<string, string>();
   #olderPins = new Map<string, string>();
 
+  /** The last swap that left no later request anything of what is cached; 0: none. */
+  get resetAllSeq(): number {
+    return this.#step.resetAllSeq;
+  }
+
   /** The engine has loaded the weights of this swap. */
   apply(step: NamespaceStep): void {
     // The engine may have missed the swap that reset all sessions.

@@ -6,6 +6,7 @@ import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetWatch } from '../fleet/watch-fleet.ts';
 import type { VersionLabels } from '../fleet/version-labels.ts';
+import type { Worker } from '../fleet/worker.ts';
 import type { BodyThread } from '../forward/body-calls.ts';
 import type { CoarseClock } from '../kit/clock.ts';
 import type { Logger } from '../observe/log.ts';
@@ -35,6 +36,7 @@ export interface SwapParts {
   readonly state: StateStore;
   readonly clock: CoarseClock;
   readonly bodyThread: BodyThread;
+  readonly cacheLost: (worker: Worker) => void;
   readonly log: Logger;
 }
 
@@ -55,7 +57,7 @@ export interface Swaps {
 }
 
 export function startSwaps(parts: SwapParts): Swaps {
-  const { live, labels, log, clock, bodyThread } = parts;
+  const { live, labels, log, clock, bodyThread, cacheLost } = parts;
   const gate = new Gate(parts.holdQueue);
   const engines = new EngineTable({ ...parts, gate }, configured(live));
   const deployments = new DeploymentList(engines, configured(live));
@@ -71,7 +73,7 @@ export function startSwaps(parts: SwapParts): Swaps {
   const controlPlane = new ControlPlane(deployments);
   const { swapDeltaHook: deltaHook } = live.current;
   const hotLoad = new HotLoadRoutes({ deployments, controlPlane, deltaHook, log });
-  const answers = startAnswers({ engines, deployments, live, clock, bodyThread });
+  const answers = startAnswers({ engines, deployments, live, clock, bodyThread, cacheLost });
   return {
     gate,
     controls,

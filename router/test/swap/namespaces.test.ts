@@ -104,3 +104,24 @@ test("the client's own salt and its isolation key divide each namespace", async 
   }
   assert.equal(new Set(seen).size, seen.length, seen.join());
 });
+
+test('a reset of all is a lost cache for policies that go by prompts; other resets are not', async (t) => {
+  const { post, swap, router } = await startSwapScene(t, ['vllm', 'sglang'], {}, { policy: 'cache_aware' });
+  const known = async (): Promise<number> => {
+    const answer = (await (await fetch(`${router.url}/policies`)).json()) as object;
+    return Number(/"blocks":(\d+)/.exec(JSON.stringify(answer))![1]);
+  };
+  const ask = async (): Promise<void> => {
+    const response = await post('/v1/completions', { prompt: 'go on and on '.repeat(100), max_tokens: 1 });
+    assert.equal(response.status, 200, await response.text());
+  };
+  await ask();
+  const blocks = await known();
+  assert.ok(blocks > 0);
+  for (const reset of ['none', 'new_session'] as const) {
+    await swap(reset, { reset });
+    assert.equal(await known(), blocks, reset);
+  }
+  await swap('all');
+  assert.equal(await known(), 0);
+});

@@ -16,6 +16,8 @@ export interface AnswerParts {
   readonly live: LiveConfig;
   readonly clock: CoarseClock;
   readonly bodyThread: BodyThread;
+  /** No later request finds what the worker's prompt cache has. */
+  readonly cacheLost: (worker: Worker) => void;
 }
 
 /** What weight swaps do to single requests and responses. */
@@ -28,7 +30,7 @@ export interface SwapAnswers {
   readonly lags: Float64Array;
 }
 
-export function startAnswers({ engines, deployments, live, clock, bodyThread }: AnswerParts): SwapAnswers {
+export function startAnswers({ engines, deployments, live, clock, bodyThread, cacheLost }: AnswerParts): SwapAnswers {
   const versions = new PolicyVersion(engines, (x, model) => namesDeployment(x, model, deployments));
   const staleness = new Staleness({
     snapshots: engines,
@@ -40,6 +42,12 @@ export function startAnswers({ engines, deployments, live, clock, bodyThread }: 
       sessionTtlSecs,
     })),
     nowMs: () => clock.nowMs,
+  });
+  const resets = new WeakMap<Worker, number>();
+  engines.onChange((worker) => {
+    const seq = engines.engineOf(worker)?.namespaces.resetAllSeq ?? 0;
+    if (seq > (resets.get(worker) ?? 0)) cacheLost(worker);
+    resets.set(worker, seq);
   });
   const kindOf = (worker: Worker) => engines.engineOf(worker)?.kind ?? null;
   return {
