@@ -179,3 +179,19 @@ for (const kind of ['vllm', 'sglang'] as const) {
     assert.equal(labels.lastIndexOf('base'), from - 1);
   });
 }
+
+test('with configured deployments the responses to their requests are labelled, and no others', async (t) => {
+  const deployment = 'accounts/acct/deployments/dep';
+  const deployments = [{ deployment, model: MODEL, snapshots: '/snapshots/{identity}' }];
+  const { post, swap } = await startSwapScene(t, ['vllm'], {}, { swapSnapshots: undefined, deployments });
+  await swap('v1');
+  const named = async (model: string, headers = {}): Promise<string> =>
+    modelOf(await post('/v1/completions', { prompt: 'a', max_tokens: 1, model }, headers));
+  assert.equal(await named(MODEL), `${MODEL}@v1`);
+  assert.equal(await named(deployment), `${deployment}@v1`);
+  assert.equal(await named(`${MODEL}#${deployment}`), `${MODEL}@v1`);
+  assert.equal(await named('sim', { 'fireworks-deployment': deployment }), 'sim@v1');
+  assert.equal(await named('sim'), 'sim');
+  assert.equal(await named('sim', { 'fireworks-deployment': 'accounts/acct/deployments/other' }), 'sim');
+  assert.equal(await named('accounts/acct/models/other'), 'sim', 'of no deployment');
+});
