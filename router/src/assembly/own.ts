@@ -53,6 +53,7 @@ export function makeOwn(
     discovery: () => found.discovery,
     trajectories: () => recorder?.state ?? null,
     tinker: () => tinker?.counts() ?? null,
+    swaps: () => swaps?.counters ?? null,
     resume: () => resume,
     snapshotLags: () => swaps?.answers.lags ?? null,
     peers,

@@ -8,6 +8,7 @@ import { sessionMetrics } from './metrics/sessions.ts';
 import { openFiles } from './open-files.ts';
 import { type MetricsPeer, peerMetrics } from './metrics/peers.ts';
 import type { MetricSources, MetricSpec } from './metrics/spec.ts';
+import { swapMetrics } from './metrics/swaps.ts';
 import { tinkerMetrics } from './metrics/tinker.ts';
 import { trajectoryMetrics } from './metrics/trajectories.ts';
 
@@ -18,6 +19,7 @@ export const metrics: readonly MetricSpec[] = [
   ...sessionMetrics,
   ...trajectoryMetrics,
   ...tinkerMetrics,
+  ...swapMetrics,
   ...resumeMetrics,
 ];
 

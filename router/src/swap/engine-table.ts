@@ -12,6 +12,7 @@ import type { Gate } from './gate.ts';
 import { Idle } from './idle.ts';
 import { Ledger } from './ledger.ts';
 import { Lifecycle } from './lifecycle.ts';
+import type { SwapMeters } from './swap-meters.ts';
 import type { Snapshots } from './snapshots.ts';
 import type { ConfiguredDeployment } from './swaps.ts';
 import { WorkerSet } from './worker-set.ts';
@@ -25,6 +26,7 @@ export interface EngineTableParts {
   readonly labels: VersionLabels;
   readonly watch: FleetWatch;
   readonly gate: Gate;
+  readonly meters: SwapMeters;
   /** Requests in flight. */
   readonly inFlight: () => Iterable<Exchange>;
   readonly state: StateStore;
@@ -122,6 +124,14 @@ export class EngineTable implements Snapshots {
     return !isOver || atMs - state.beganMs[state.stage]! <= TELLING_MS;
   }
 
+  countsByPhase(): Map<string, number> {
+    const counts = new Map<string, number>(
+      ['registered', 'warming', 'serving', 'quarantined'].map((phase) => [phase, 0]),
+    );
+    for (const { engine } of this.#engines.values()) counts.set(engine.phase, counts.get(engine.phase)! + 1);
+    return counts;
+  }
+
   workersOf(set: WorkerSet): Worker[] {
     return this.#parts.fleet.workers.filter(({ engineUrl }) => set.engines.has(engineUrl));
   }
@@ -159,6 +169,7 @@ export class EngineTable implements Snapshots {
       onStage: (engine, swap) => {
         this.#sets.get(engine)!.noted(engine, swap);
         const { stage } = swap.state;
+        if (!swap.isRunning) this.#parts.meters.ended(swap.state);
         if (stage !== 'label') this.#tellStandstill(engine, stage === 'load');
       },
     };

@@ -184,3 +184,11 @@ export function next(state: SwapState, event: SwapEvent, nowMs: number): Step {
   }
   return same;
 }
+
+/** How long each stage took, in ms. */
+export function phasesOf({ beganMs }: SwapState): Record<string, number> {
+  const began = Object.entries(beganMs).toSorted(([, a], [, b]) => a - b);
+  return Object.fromEntries(
+    began.slice(0, -1).map(([stage, ms], i) => [stage, Math.round((began[i + 1]![1] - ms) * 1000) / 1000]),
+  );
+}

@@ -10,6 +10,7 @@ import type { Worker } from '../fleet/worker.ts';
 import type { BodyThread } from '../forward/body-calls.ts';
 import type { CoarseClock } from '../kit/clock.ts';
 import type { Logger } from '../observe/log.ts';
+import type { SwapCounters } from '../observe/metrics/spec.ts';
 import type { Plugin } from '../plugin.ts';
 import type { SwapAborts } from '../resume/resume.ts';
 import { type SwapAnswers, startAnswers } from './answers/start-answers.ts';
@@ -23,6 +24,7 @@ import { Gate } from './gate.ts';
 import { ControlPlane } from './hot-load/control-plane.ts';
 import { HotLoadRoutes } from './hot-load/routes.ts';
 import type { Snapshots } from './snapshots.ts';
+import { SwapMeters } from './swap-meters.ts';
 import { TrainerMoves } from './trainer-moves.ts';
 
 export interface SwapParts {
@@ -46,6 +48,7 @@ const MAX_WAIT_MS = 86_400_000;
 /** Weight swaps: what engines hold, who may replace it, and what requests meanwhile do. */
 export interface Swaps {
   readonly gate: Gate;
+  readonly counters: SwapCounters;
   /** Takes part in control requests for all engines. */
   readonly controls: ControlHook;
   readonly snapshots: Snapshots;
@@ -59,7 +62,8 @@ export interface Swaps {
 export function startSwaps(parts: SwapParts): Swaps {
   const { live, labels, log, clock, bodyThread, cacheLost } = parts;
   const gate = new Gate(parts.holdQueue);
-  const engines = new EngineTable({ ...parts, gate }, configured(live));
+  const meters = new SwapMeters();
+  const engines = new EngineTable({ ...parts, gate, meters }, configured(live));
   const deployments = new DeploymentList(engines, configured(live));
   const moves = new Map(Array.from(engines.sets.values(), (set) => [set, new TrainerMoves(set, labels, log)]));
   const controls = new ControlBrackets({
@@ -76,6 +80,7 @@ export function startSwaps(parts: SwapParts): Swaps {
   const answers = startAnswers({ engines, deployments, live, clock, bodyThread, cacheLost });
   return {
     gate,
+    counters: meters.counters(engines, gate),
     controls,
     snapshots: engines,
     deployments,

@@ -6,7 +6,7 @@ import { EngineSwap, type EngineSwapParts, type LoadableSnapshot, type SwapOrder
 import { identityOf } from '../engines/weight-label.ts';
 import type { SwapEngine } from './engine.ts';
 import type { Ledger, LedgerEntry } from './ledger.ts';
-import type { SwapState, Transition } from './plan.ts';
+import { type SwapState, type Transition, phasesOf } from './plan.ts';
 
 export interface WorkerSetOptions {
   /** Where engines find a snapshot: a path with {identity}. */
@@ -316,11 +316,3 @@ export class WorkerSet {
 
 const isAt = (engine: SwapEngine, identity: string): boolean =>
   engine.snapshot === identity && engine.phase === 'serving';
-
-/** How long each stage took, in ms. */
-function phasesOf({ beganMs }: SwapState): Record<string, number> {
-  const began = Object.entries(beganMs).toSorted(([, a], [, b]) => a - b);
-  return Object.fromEntries(
-    began.slice(0, -1).map(([stage, ms], i) => [stage, Math.round((began[i + 1]![1] - ms) * 1000) / 1000]),
-  );
-}

@@ -33,6 +33,7 @@ export interface MetricSources {
   readonly discovery: () => Discovery | null;
   readonly trajectories: () => TrajectoryCounters | null;
   readonly tinker: () => TinkerCounters | null;
+  readonly swaps: () => SwapCounters | null;
   readonly resume: () => ResumeCounters | null;
   /** null: without `--metrics-compat`. */
   readonly peers: PeerMeters | null;
@@ -45,6 +46,15 @@ interface ResumeCounters {
   readonly resumed: ReadonlyMap<string, number>;
   readonly unresumed: ReadonlyMap<string, number>;
   readonly resumedTokens: number;
+}
+
+/** What weight swaps did; null where they are off. */
+export interface SwapCounters {
+  readonly engines: () => ReadonlyMap<string, number>;
+  readonly ended: ReadonlyMap<string, number>;
+  readonly stageSecs: ReadonlyMap<string, number>;
+  readonly waiting: () => number;
+  readonly refused: () => number;
 }
 
 /** What the Tinker API serves; null where it is off. */

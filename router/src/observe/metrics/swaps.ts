@@ -1,0 +1,42 @@
+import { type MetricSpec, type SwapCounters, each, one } from './spec.ts';
+
+const read =
+  (make: (counters: SwapCounters) => ReturnType<MetricSpec['read']>): MetricSpec['read'] =>
+  ({ swaps }) => {
+    const counters = swaps();
+    return counters === null ? [] : make(counters);
+  };
+
+/** Weight swaps. */
+export const swapMetrics: readonly MetricSpec[] = [
+  {
+    name: 'turnout_swap_engines',
+    type: 'gauge',
+    help: 'Engines whose weights the router swaps, by state: registered, warming, serving or quarantined.',
+    read: read(({ engines }) => each('state', engines())),
+  },
+  {
+    name: 'turnout_swaps_total',
+    type: 'counter',
+    help: 'Weight swaps of single engines that have ended, by outcome: done or error.',
+    read: read(({ ended }) => each('outcome', ended)),
+  },
+  {
+    name: 'turnout_swap_stage_seconds_total',
+    type: 'counter',
+    help: 'Seconds that engines spent in weight swaps, by stage: gate, drain, pause, load, label or resume.',
+    read: read(({ stageSecs }) => each('stage', stageSecs)),
+  },
+  {
+    name: 'turnout_swap_waiting_requests',
+    type: 'gauge',
+    help: 'Requests that wait in the router because the weights of their engine are being replaced.',
+    read: read(({ waiting }) => one(waiting())),
+  },
+  {
+    name: 'turnout_swap_refused_requests_total',
+    type: 'counter',
+    help: 'Requests that got 425 because the weights of their engine were being replaced.',
+    read: read(({ refused }) => one(refused())),
+  },
+];
