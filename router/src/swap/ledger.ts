@@ -81,8 +81,9 @@ export class Ledger {
   /** The swap whose weights an engine must have that joins: the newest one, unless the engines failed to load it. */
   get wanted(): LedgerEntry | null {
     const { last } = this;
-    const isUntried = last !== null && last.mover === 'router' && last.engines.size === 0 && !last.isUndone;
-    return isUntried ? last : this.current;
+    // Several engines may join while the first of them still loads.
+    const hasFailed = last !== null && [...last.engines.values()].some(({ stage }) => stage === 'error');
+    return last !== null && last.mover === 'router' && !hasFailed && !last.isUndone ? last : this.current;
   }
 
   /** The newest swap of this identity. */

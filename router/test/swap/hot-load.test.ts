@@ -306,3 +306,16 @@ test('after the ledger is reset only a complete snapshot is accepted', async (t)
   ok((await client.signal(delta('v4', 'v3'))).status === 200);
   await client.untilReady('v4');
 });
+
+test('engines that were not known when the signal came load its snapshot, each for itself', async (t) => {
+  const slow = await startSims(t, ['vllm'], { timeScale: 1, weightLoadMs: 600 });
+  // It is known while the other one loads.
+  const late = await startSims(t, ['vllm'], { healthDelayMs: 200 });
+  const workerUrls = [...slow, ...late].map(({ url }) => url);
+  const router = await startTestRouter(t, { workerUrls, swapSnapshots: '/snapshots/{identity}' });
+  const client = new HotLoader(router.url);
+  equal((await client.signal({ identity: 'v1' })).status, 200);
+  await client.untilReady('v1');
+  for (const { current_snapshot_identity: current } of await client.replicas()) equal(current, 'v1');
+  for (const engine of [...slow, ...late]) equal(engine.core.modelPath, '/snapshots/v1');
+});
