@@ -15,6 +15,8 @@ const packages = {
   '0.24.1': ['tinker==0.24.1', 'jinja2'],
   '0.16.1': ['tinker==0.16.1', 'jinja2'],
   cookbook: ['tinker-cookbook==0.5.8'],
+  fireworks: ['fireworks-ai[training-sdk]==1.2.28'],
+  openai: ['openai==3.54.0'],
 } as const;
 
 export type Environment = keyof typeof packages;

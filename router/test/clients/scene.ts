@@ -43,7 +43,7 @@ export class Scene {
     this.url = `http://127.0.0.1:${port}`;
     this.engines = engines;
     const urls = engines.map(({ url }) => url);
-    const own = ['--host', '127.0.0.1', '--port', String(port), '--prometheus-port', '0', '--tinker'];
+    const own = ['--host', '127.0.0.1', '--port', String(port), '--prometheus-port', '0'];
     this.#flags = [main, 'serve', '--worker-urls', ...urls, ...own, '--data-dir', join(folder, 'data'), ...flags];
   }
 
@@ -118,12 +118,14 @@ export interface SceneOptions {
   readonly engines?: number;
   readonly sim?: Partial<SimOptions>;
   readonly flags?: readonly string[];
+  /** Without it the router serves the Tinker API. */
+  readonly api?: 'fireworks';
 }
 
 /** Starts engines and a router for a test, and ends them after it. */
 export async function startScene(
   t: TestContext,
-  { kind, engines = 4, sim = {}, flags = [] }: SceneOptions,
+  { kind, engines = 4, sim = {}, flags = [], api }: SceneOptions,
 ): Promise<Scene> {
   const folder = temporaryFolder(t);
   const started = await Promise.all(
@@ -132,7 +134,7 @@ export async function startScene(
     ),
   );
   t.after(() => Promise.all(started.map((engine) => engine.kill())));
-  const scene = new Scene(folder, await freePort(), started, flags);
+  const scene = new Scene(folder, await freePort(), started, api === undefined ? ['--tinker', ...flags] : flags);
   t.after(() => scene.endRouter('SIGKILL'));
   await scene.startRouter();
   return scene;
