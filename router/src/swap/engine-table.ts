@@ -212,8 +212,11 @@ export class EngineTable implements Snapshots {
   }
 }
 
+/** The key of the set of all workers. */
+export const ALL_WORKERS = 'all';
+
 export const keyOf = (workers: 'all' | readonly string[]): string =>
-  workers === 'all' ? 'all' : workers.toSorted().join(' ');
+  workers === 'all' ? ALL_WORKERS : workers.toSorted().join(' ');
 
 const hasOneOf = (urls: readonly string[]): ((worker: Worker) => boolean) => {
   const named = new Set(urls.map((url) => url.replace(/\/+$/, '')));

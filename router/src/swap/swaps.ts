@@ -19,9 +19,10 @@ import type { ControlHook } from '../forward/control/fan-out.ts';
 import { ControlBrackets } from './control-brackets.ts';
 import { DeploymentList } from './deployment-list.ts';
 import type { Deployments } from './deployments.ts';
-import { EngineTable } from './engine-table.ts';
+import { ALL_WORKERS, EngineTable } from './engine-table.ts';
 import { Gate } from './gate.ts';
 import { ControlPlane } from './hot-load/control-plane.ts';
+import { deploymentWorkers } from './hot-load/deployment-workers.ts';
 import { HotLoadRoutes } from './hot-load/routes.ts';
 import type { Snapshots } from './snapshots.ts';
 import { SwapMeters } from './swap-meters.ts';
@@ -88,6 +89,7 @@ export function startSwaps(parts: SwapParts): Swaps {
     answers,
     plugins: [
       ...answers.first,
+      ...([...engines.sets.keys()].some((key) => key !== ALL_WORKERS) ? [deploymentWorkers(deployments)] : []),
       {
         name: 'swap',
         appliesTo: () => false,

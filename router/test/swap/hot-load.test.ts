@@ -186,6 +186,37 @@ test('headers choose the deployment; unknown ones are 404', async (t) => {
   );
 });
 
+test('a request that names a deployment goes to its workers, by header or body; an unknown one is 404', async (t) => {
+  const [a, s] = [await startSims(t, ['vllm'], { timeScale: 0 }), await startSims(t, ['sglang'], { timeScale: 0 })];
+  const snapshots = '/snapshots/{identity}';
+  const router = await startTestRouter(t, {
+    workerUrls: [...a, ...s].map(({ url }) => url),
+    policy: 'round_robin',
+    workerHeader: true,
+    deployments: [
+      { deployment: names.async, model: names.model, snapshots, workers: [a[0]!.url] },
+      { deployment: names.sync, snapshots, workers: [s[0]!.url] },
+    ],
+  });
+  await until('all workers serve', () => router.fleet.eligible.length === 2);
+  const ask = async (model: string, headers: Record<string, string> = {}, path = '/inference/v1/completions') => {
+    const body = JSON.stringify({ model, prompt: 'a', max_tokens: 1 });
+    const response = await fetch(router.url + path, { method: 'POST', headers, body });
+    await response.arrayBuffer();
+    return response.status === 200 ? response.headers.get('x-turnout-worker') : response.status;
+  };
+  for (let i = 0; i < 3; i++) {
+    equal(await ask(names.async), a[0]!.url);
+    equal(await ask(names.sync, {}, '/v1/completions'), s[0]!.url);
+    equal(await ask(`${names.model}#${names.sync}`), s[0]!.url);
+    equal(await ask(names.model, { 'fireworks-deployment': names.sync }), s[0]!.url);
+    equal(await ask('sim', { 'fireworks-deployment': names.async }), a[0]!.url);
+  }
+  equal(await ask('accounts/acct/deployments/x'), 404);
+  equal(await ask('sim', { 'fireworks-deployment': 'accounts/acct/deployments/x' }), 404);
+  equal(new Set([await ask('sim'), await ask('sim')]).size, 2);
+});
+
 test('a client changes the transition and the trainer of a deployment, and nothing else', async (t) => {
   const { client, engines } = await start(t);
   const path = '/v1/accounts/any/deployments/dep';
