@@ -1,10 +1,15 @@
 import { openLog } from '../../router/src/observe/log.ts';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { type SpawnedSimEngine, spawnSimEngine } from '../../router/src/sim/spawn.ts';
 import { type Config, type Router, loadConfig, startRouter } from '../../router/src/index.ts';
 import { type BatchTurn, batchCost, runAgentBatch } from '../../router/src/batch/agent-batch.ts';
 import { type BatchResult, movedSessions, resultTable } from '../../router/src/batch/batch-result.ts';
+import { writeTokenizer } from '../../router/src/sim/tokens/tokenizer-files.ts';
 import { showExactness } from './exactness.ts';
 import { ANSWER_TOKENS, ENGINES, KV_TOKENS, policies, shape as demoShape } from './shape.ts';
 
@@ -35,18 +40,30 @@ interface Fleet {
   stop(): Promise<void>;
 }
 
-async function startFleet(policy: string, port = 0): Promise<Fleet> {
+async function startFleet(policy: string, port = 0, more: object = {}): Promise<Fleet> {
   const timeScale = Number(flags['time-scale']);
-  const settings = { kind: 'sglang', timeScale, meanOutputTokens: ANSWER_TOKENS, kvTokens: KV_TOKENS } as const;
+  // The prompts of captured chats are token ids, which vLLM takes for a chat, so that a chat can continue on another engine.
+  const kind = 'captureChat' in more ? 'vllm' : 'sglang';
+  const settings = { kind, timeScale, meanOutputTokens: ANSWER_TOKENS, kvTokens: KV_TOKENS } as const;
   const engines = await Promise.all(Array.from({ length: ENGINES }, () => spawnSimEngine(settings)));
   const stopEngines = () => Promise.all(engines.map((engine) => engine.kill('SIGTERM')));
   const workerUrls = engines.map(({ url }) => url);
-  const options = { port, prometheusPort: 0, policy, workerUrls, workerHeader: true, healthCheckIntervalSecs: 1 };
+  const options = {
+    port,
+    prometheusPort: 0,
+    policy,
+    workerUrls,
+    workerHeader: true,
+    healthCheckIntervalSecs: 1,
+    ...more,
+  };
   const config: Config = loadConfig(options, {}, undefined);
   const router = await startRouter(config, { log: openLog('critical').logger }).catch(async (error: unknown) => {
     await stopEngines();
     throw error;
   });
+  // Until its first health check an engine's kind is not known.
+  while (router.fleet.workers.some(({ engine }) => engine === null)) await delay(10);
   const stop = async (): Promise<void> => {
     await router.close();
     await stopEngines();
@@ -108,8 +125,10 @@ async function compare(): Promise<readonly BatchResult[]> {
 
 /** A batch with the rollout policy, during which an engine is killed. */
 async function kill(): Promise<BatchResult> {
-  say('\n2. The batch again under rollout, and one engine is killed with SIGKILL');
-  const fleet = await startFleet('rollout');
+  say('\n2. The batch again under rollout with --resume on, and one engine is killed with SIGKILL');
+  const tokenizerPath = mkdtempSync(join(tmpdir(), 'turnout-demo-'));
+  writeTokenizer(tokenizerPath);
+  const fleet = await startFleet('rollout', 0, { resume: 'on', captureChat: true, tokenizerPath });
   const [, victim] = fleet.engines;
   let killedAtMs = 0;
   const startMs = performance.now();
@@ -123,14 +142,17 @@ async function kill(): Promise<BatchResult> {
     if (turn.attempts > 1)
       say(`${at()}  ${turn.session}: its stream was truncated, the client sent turn ${turn.index + 1} again`);
   });
+  const metrics = await (await fetch(`${fleet.router.url}/metrics`)).text();
+  const resumed = /^turnout_resumes_total\{cause="cut"\} (\d+)/m.exec(metrics)?.[1] ?? '0';
   await fleet.stop();
+  rmSync(tokenizerPath, { recursive: true });
   const truncated = result.turns.filter(({ attempts }) => attempts > 1).length;
   const lost = result.turns.filter(({ answer }) => answer === null).length;
   const twice = result.turns.length - new Set(result.turns.map(({ session, index }) => `${session} ${index}`)).size;
   say(
-    `${at()}  the batch is done: ${truncated} streams truncated and sent again, ${movedSessions(result)} sessions moved,`,
+    `${at()}  the batch is done: ${resumed} streams continued on another engine, ${truncated} truncated and sent again,`,
   );
-  say(`          ${lost} turns lost, ${twice} answered twice`);
+  say(`          ${movedSessions(result)} sessions moved, ${lost} turns lost, ${twice} answered twice`);
   return result;
 }
 
