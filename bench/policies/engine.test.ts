@@ -8,6 +8,9 @@ import { TraceBuilder, type Segment } from './workload.ts';
 
 /** An engine with a clock of its own. */
 class Bench implements EngineHost {
+  left(): void {}
+  stayed(): void {}
+
   readonly engine: Engine;
   readonly finished: { id: number; at: number }[] = [];
   readonly #wakes = new EventQueue<number>();

@@ -9,6 +9,10 @@ export interface EngineHost {
   /** Calls `onBoundary` at that time unless the engine's version has changed by then. */
   wakeAt(seconds: number, engine: Engine, version: number): void;
   done(job: Job, now: number): void;
+  /** A response that was to leave the engine (`Engine.release`) has left it with the tokens that it has. */
+  left(job: Job, now: number): void;
+  /** It has ended there, or was preempted. */
+  stayed(job: Job): void;
 }
 
 /** Decode steps taken as one: step i of `steps` lasts `first + i * growth` seconds. */
@@ -67,6 +71,8 @@ export class Engine {
   readonly #waiting: Job[] = [];
   #prefilling: Job[] = [];
   readonly #decoding = new Map<number, Job>();
+  /** Decoding jobs that go elsewhere after the current step. */
+  #leaving: Job[] = [];
   /** Decoding jobs by the step they end with. */
   readonly #finishes = new EventQueue<Job>();
   #step = 0;
@@ -104,6 +110,23 @@ export class Engine {
     return this.#cache.tokens + this.#generated;
   }
 
+  /** It is up and not paused. */
+  get isRunning(): boolean {
+    return this.#isUp && !this.#isPaused;
+  }
+
+  /** What it runs, with the tokens that each has by the last step boundary. */
+  get running(): { readonly job: Job; readonly generated: number }[] {
+    const decoding = Array.from(this.#decoding.values(), (job) => ({ job, generated: this.#generatedBy(job) }));
+    return [...decoding, ...this.#prefilling.map((job) => ({ job, generated: job.generated }))];
+  }
+
+  /** Has a decoding job leave at the next step boundary. */
+  release(job: Job, now: number): void {
+    this.#leaving.push(job);
+    if (this.#decodeRun !== undefined) this.#endDecodeRun(this.#decodeRun, now);
+  }
+
   submit(job: Job, now: number): void {
     this.#waiting.push(job);
     if (!this.#isBusy) this.#schedule(now);
@@ -121,6 +144,7 @@ export class Engine {
     this.#prefillStep = undefined;
     this.#waiting.length = 0;
     this.#prefilling = [];
+    this.#leaving = [];
     this.#decoding.clear();
     this.#finishes.clear();
     this.#generated = 0;
@@ -167,7 +191,23 @@ export class Engine {
       this.#prefillStep = undefined;
     }
     this.#isBusy = false;
+    this.#leave(now);
     this.#schedule(now);
+  }
+
+  #leave(now: number): void {
+    const leaving = this.#leaving;
+    this.#leaving = [];
+    for (const job of leaving) {
+      if (this.#decoding.get(job.id) === job) {
+        this.#remove(job, now);
+        this.#host.left(job, now);
+      } else this.#host.stayed(job);
+    }
+  }
+
+  #generatedBy(job: Job): number {
+    return job.outputTokens - (job.finishStep - this.#step);
   }
 
   /** A new request is admitted at the next step boundary, so the run of steps ends there. */
@@ -236,15 +276,19 @@ export class Engine {
       if (last === undefined || job.sentAt > last.sentAt || (job.sentAt === last.sentAt && job.id > last.id))
         last = job;
     }
-    const job = last!;
-    job.generated = job.outputTokens - (job.finishStep - this.#step);
+    this.#remove(last!, now);
+    this.totals.preemptions += 1;
+    this.#waiting.unshift(last!);
+  }
+
+  /** A decoding job loses its memory, and keeps count of its tokens. */
+  #remove(job: Job, now: number): void {
+    job.generated = this.#generatedBy(job);
     this.#decoding.delete(job.id);
     this.#kvRead -= job.promptTokens + job.generated;
     this.#generated -= job.generated;
     this.#cache.release(job.nodes, now);
     job.nodes = [];
-    this.totals.preemptions += 1;
-    this.#waiting.unshift(job);
   }
 
   #schedule(now: number): void {

@@ -9,6 +9,8 @@ export interface SimPolicy {
   route(request: Request): number | null;
   /** The request goes to the engine now, by `route` or by `PolicyHost.send`. */
   sent(request: Request, engine: number): void;
+  /** The running response continues on this engine (`SimulationOptions.rebalance`). */
+  moved?(request: Request, engine: number): void;
   /** Its output length is known from now on. */
   finished(request: Request, engine: number): void;
   /** The last turn of a session has finished; comes after `finished`. */

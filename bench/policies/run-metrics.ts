@@ -22,6 +22,8 @@ export interface RunMetrics {
   readonly requests: number;
   /** Requests sent again because their engine failed. */
   readonly retries: number;
+  /** Responses that continued on another engine (`rebalance.ts`). */
+  readonly moves: number;
 }
 
 /** Latencies of the finished requests, in seconds. */
@@ -41,9 +43,10 @@ export interface RunRecord {
   /** Seconds. */
   readonly makespan: number;
   readonly retries: number;
+  readonly moves: number;
 }
 
-export function summarise({ totals, latencies, makespan, retries }: RunRecord): RunMetrics {
+export function summarise({ totals, latencies, makespan, retries, moves }: RunRecord): RunMetrics {
   const sum = (field: keyof EngineTotals): number => totals.reduce((total, engine) => total + engine[field], 0);
   const sorted = Float64Array.from(latencies.firstToken).sort();
   const requests = sorted.length;
@@ -60,5 +63,6 @@ export function summarise({ totals, latencies, makespan, retries }: RunRecord): 
     preemptions: sum('preemptions'),
     requests,
     retries,
+    moves,
   };
 }

@@ -76,6 +76,13 @@ class ShippedPolicy implements SimPolicy {
 
   sent(): void {}
 
+  moved(request: Request, engine: number): void {
+    const x = this.#exchanges.get(request.id)!;
+    this.#chooser.release(x);
+    x.target = this.#workers[engine]!;
+    this.#chooser.choose(x);
+  }
+
   finished(request: Request, _engine: number): void {
     const x = this.#exchanges.get(request.id)!;
     this.#exchanges.delete(request.id);

@@ -5,6 +5,7 @@ import type { EngineOptions } from './engine-options.ts';
 import { Engine, type EngineHost } from './engine.ts';
 import { EventQueue } from './event-queue.ts';
 import { Job } from './job.ts';
+import { type RebalanceOptions, Rebalancer } from './rebalance.ts';
 import { Latencies, summarise, type RunMetrics } from './run-metrics.ts';
 import type { PolicyHost, SimPolicy, SimPolicyFactory } from './policy.ts';
 import type { FleetEvent, Request, Session, Trace } from './workload.ts';
@@ -18,6 +19,8 @@ export interface SimulationOptions {
   /** The seed of the policy; the trace has its own. */
   readonly seed: number;
   readonly earlierBatch: () => Trace;
+  /** Running responses are moved where that ends the batch sooner. Left out: never. */
+  readonly rebalance?: RebalanceOptions;
 }
 
 type Event =
@@ -35,6 +38,10 @@ export class Simulation implements EngineHost, PolicyHost {
   readonly #policy: SimPolicy;
   readonly #events = new EventQueue<Event>();
   readonly #latencies = new Latencies();
+  readonly #rebalancer: Rebalancer | null;
+  /** Where responses go that leave their engine. */
+  readonly #destinations = new Map<Job, Engine>();
+  #moves = 0;
   #now = 0;
   #requests = 0;
   #retries = 0;
@@ -48,6 +55,8 @@ export class Simulation implements EngineHost, PolicyHost {
     this.random = seededRandom(hash32(`policy ${seed}`));
     this.earlierBatch = earlierBatch;
     this.engines = Array.from({ length: engineCount }, (_, index) => new Engine(index, engine, this));
+    const { rebalance } = options;
+    this.#rebalancer = rebalance === undefined ? null : new Rebalancer(this.engines, rebalance);
     this.#policy = policy(this);
     this.#openSessions = trace.sessions.length;
     for (const session of trace.sessions) this.#events.push(session.startSeconds, { kind: 'turn', session, turn: 0 });
@@ -74,6 +83,7 @@ export class Simulation implements EngineHost, PolicyHost {
       latencies: this.#latencies,
       makespan: this.#lastDoneAt,
       retries: this.#retries,
+      moves: this.#moves,
     });
   }
 
@@ -98,6 +108,7 @@ export class Simulation implements EngineHost, PolicyHost {
     this.#latencies.add(job.firstTokenAt - job.arrivedAt, now - job.arrivedAt);
     this.#lastDoneAt = now;
     this.#policy.finished(job, job.engine);
+    this.#rebalancer?.ended(job);
     if (job.isLastTurn) {
       this.#openSessions -= 1;
       this.#policy.closed(session.id, session.group);
@@ -105,6 +116,31 @@ export class Simulation implements EngineHost, PolicyHost {
       this.#events.push(now + job.plan.delaySeconds, { kind: 'turn', session, turn: turn + 1 });
     }
     this.#policy.pump();
+    this.#rebalance();
+  }
+
+  left(job: Job, now: number): void {
+    const engine = this.#destinations.get(job)!;
+    this.#destinations.delete(job);
+    this.#moves += 1;
+    this.#policy.moved?.(job, engine.index);
+    job.engine = engine.index;
+    job.sentAt = now;
+    engine.submit(job, now);
+    this.#rebalance();
+  }
+
+  stayed(job: Job): void {
+    this.#destinations.delete(job);
+  }
+
+  #rebalance(): void {
+    // One at a time: what the engines have is known again when it has arrived.
+    if (this.#rebalancer === null || this.#destinations.size > 0) return;
+    const move = this.#rebalancer.next();
+    if (move === null) return;
+    this.#destinations.set(move.job, move.to);
+    move.from.release(move.job, this.#now);
   }
 
   #handle(event: Event): void {
@@ -149,6 +185,7 @@ export class Simulation implements EngineHost, PolicyHost {
     const lost = this.engines[engine]!.fail(this.#now);
     this.#policy.down(engine, lost);
     for (const job of lost) {
+      this.#destinations.delete(job);
       this.#retries += 1;
       job.retries += 1;
       this.#dispatch(job);
