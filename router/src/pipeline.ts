@@ -107,7 +107,7 @@ export class Pipeline implements ResultListener<Exchange> {
   }
 
   began(x: Exchange, head: ResponseHead): void {
-    if (x.firstByteMs > 0) return;
+    if (x.isAnswerOut && x.firstByteMs > 0) return;
     x.status = head.status;
     x.isStream = head.isEventStream;
     x.firstByteMs = performance.now();

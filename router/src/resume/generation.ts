@@ -34,6 +34,8 @@ interface KeptEvent {
 /** A generation over all its parts: what came of it so far, and its events or its whole answer as those of one engine. */
 export class Generation {
   readonly asked: Asked;
+  /** Its engines are asked for the text of stop strings too: see `StopText`. */
+  readonly showsStops: boolean;
   /** Why it can't be continued; '': it can. */
   whyNot = '';
   /** Sampled tokens so far; of an answer that tells all of them again and again, those of earlier parts. */
@@ -82,14 +84,10 @@ export class Generation {
     this.#hidesIds = !asked.asksForIds;
     this.#promptTokens = promptTokens;
     this.#isDelta = form === 'generate' && isStream ? null : isStream;
+    const isKept = parts.isVllm && form === 'completions' && isStream && stops.length > 0 && !asked.showsStop;
+    this.showsStops = isKept && !asked.showsTokens;
     this.#stopText = stops.length === 0 || !isStream ? null : new StopText(stops, this.showsStops, this.#textEnd);
-    if (stops.length > 0 && form === 'inference') this.whyNot = 'stop_text';
-  }
-
-  /** Its engines are asked for the text of stop strings too: see `StopText`. */
-  get showsStops(): boolean {
-    const { form, isStream, stops, showsStop } = this.asked;
-    return this.#parts.isVllm && form === 'completions' && isStream && stops.length > 0 && !showsStop;
+    if (stops.length > 0 && (form === 'inference' || isKept !== this.showsStops)) this.whyNot = 'stop_text';
   }
 
   get #textEnd(): TextEnd {
@@ -102,9 +100,10 @@ export class Generation {
     return this.offset > 0 || this.#hidesIds || this.showsStops;
   }
 
-  /** About what it keeps. */
+  /** What it keeps, at most: events are parts of reads. */
   get bytes(): number {
-    return 8 * this.ids.length + (this.#newest?.length ?? 0) + (this.#first?.length ?? 0);
+    const read = this.#newest?.buffer.byteLength ?? 0;
+    return 8 * this.ids.length + Math.max(read, this.#newest?.length ?? 0) + (this.#first?.length ?? 0);
   }
 
   /** It can't be continued, and keeps nothing. */
@@ -187,9 +186,9 @@ export class Generation {
       this.ids = this.#partOf(newest).ids();
     }
     const count = this.ids.length - this.offset;
+    const own = this.#spansOfPart;
+    const told = own.length > 0 ? own : version === null ? [] : [{ version, start: 0, end: count }];
     if (count > 0) {
-      const own = this.#spansOfPart;
-      const told = own.length > 0 ? own : version === null ? [] : [{ version, start: 0, end: count }];
       this.#spans = joinedSpans(this.#spans, told, this.offset);
       this.offset = this.ids.length;
       this.#first = newest ?? this.#first;
@@ -203,7 +202,7 @@ export class Generation {
     this.#count = 0;
     this.isAborted = false;
     this.isBroken = false;
-    return { hasProgress: count > 0, version: this.#spans.at(-1)?.version ?? version };
+    return { hasProgress: count > 0, version: told.at(-1)?.version ?? null };
   }
 
   /** An engine that can't go on says so in its stream. An error that is the client's comes before any token. */

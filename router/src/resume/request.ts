@@ -41,6 +41,8 @@ export interface Asked {
   readonly stops: readonly string[];
   /** The text of a response ends with its stop string. */
   readonly showsStop: boolean;
+  /** The text of a response may have that of a stop token, if it has that of stop strings (vLLM 0.32). */
+  readonly showsTokens: boolean;
   /** Of `/v1/completions`: the request asks for ids itself. */
   readonly asksForIds: boolean;
   readonly asksForUsage: boolean;
@@ -96,6 +98,7 @@ export function readAsked(form: Form, body: Buffer): Asked | null {
       (text): text is string => typeof text === 'string' && text !== '',
     ),
     showsStop: params.include_stop_str_in_output === true || params.no_stop_trim === true,
+    showsTokens: params.skip_special_tokens === false || isNonEmpty(params.stop_token_ids),
     asksForIds: !isFlat || top.get('return_token_ids') === true,
     asksForUsage: options.include_usage === true,
     prompt: isOneOfIds ? place : null,
@@ -184,6 +187,8 @@ function valueOf(body: Buffer, start: number, end: number): unknown {
     return undefined;
   }
 }
+
+const isNonEmpty = (value: unknown): boolean => Array.isArray(value) && value.length > 0;
 
 const numberOf = (value: unknown): number | null => (typeof value === 'number' ? value : null);
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { until } from '../harness/within.ts';
 import { connectClient } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
 import { type EngineRequest, answer, startEngine } from '../harness/engine.ts';
@@ -101,6 +102,13 @@ test('an error that is the request’s own passes', async (t) => {
   assert.ok((await s.client.read('0\r\n\r\n')).includes('"code":400'));
 });
 
+test('an error that is the request’s own passes after tokens too', async (t) => {
+  const s = await scene(t);
+  const asked = await begin(s);
+  asked.connection.write(chunk('data: {"error":{"code":400}}\n\n') + chunk(DONE) + LAST_CHUNK);
+  assert.ok((await s.client.read('0\r\n\r\n')).includes('"code":400'));
+});
+
 test('a stream that lacks only its end gets it', async (t) => {
   const s = await scene(t);
   const asked = await begin(s);
@@ -162,6 +170,24 @@ test('an engine that refuses the rest ends the response', async (t) => {
   await s.client.ended;
   await untilIdle(s.router);
   assert.doesNotMatch(s.client.unread, /too long/);
+});
+
+test('a whole response that breaks off is asked for again from its start, and its second answer counts', async (t) => {
+  const s = await scene(t);
+  s.client.write(post('/generate', { ...BODY, stream: false }));
+  const asked = await s.engines[0].next();
+  await asked.payload();
+  asked.connection.write('HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"text":"a');
+  await until('the response has begun', () => [...s.router.pipeline.underWay].every(({ status }) => status === 200));
+  asked.connection.reset();
+  const again = await s.engines[1].next();
+  assert.deepEqual(await payloadOf(again), { ...BODY, stream: false });
+  again.connection.write(answer(400, '{"error":"too long"}'));
+  const { status, text } = await s.client.answer('POST');
+  assert.deepEqual([status, text], [400, '{"error":"too long"}']);
+  await untilIdle(s.router);
+  const sample = `turnout_worker_responses_total{worker="${s.engines[1].url}",status="4xx"}`;
+  assert.equal(await s.metric(sample), `${sample} 1`);
 });
 
 test('what can not be continued exactly is not, and is counted', async (t) => {
