@@ -175,8 +175,7 @@ export class Chooser {
   /** A control request can name its worker. There is one attempt. */
   #chooseTarget(x: Exchange, worker: Worker): Choice {
     if (x.tried.includes(worker)) return null;
-    const isGated = this.gate?.isActive === true && !x.isControl && !asksMetadata(x.head.method, x.path);
-    const closed = isGated ? this.gate!.admit(x, worker.alone) : null;
+    const closed = x.isGeneration ? (this.gate?.admit(x, worker.alone) ?? null) : null;
     if (closed !== null) return closed;
     x.placement = worker.alone;
     x.why = 'target';

@@ -121,7 +121,7 @@ export class HealthWatch {
     const problem = await problemOf(probe.ask, options.path);
     const signs = early === null && problem === null ? null : await (early ?? signsOf(worker, probe.ask));
     if (signs?.isPaused === false) pauses.forget(worker.engineUrl);
-    const isPaused = signs?.isPaused === true || pauses.isPaused(worker.engineUrl);
+    const isPaused = signs?.isPaused === true || pauses.isPaused(worker.engineUrl) || worker.isStandingStill;
     for (const each of this.#workers) Object.assign(each, { problem, checkedAtMs: Date.now() });
     if (problem === null) await this.#passed(asker);
     // A paused engine that answers anything is not broken. But that is no sign of health either.

@@ -319,7 +319,11 @@ export class Attempt implements UpstreamUser, Source {
   readonly #onSilence = (): void => {
     if (this.isOver) return;
     const { firstByteMs, idleMs } = this.#context.answerTimeouts;
-    if (!this.hasAnswer) this.#fail('first_byte_timeout', `no response within ${firstByteMs / 1000} s`);
+    // The time counts again from now: the weights of the engine are being replaced.
+    if (this.worker.isStandingStill) {
+      if (this.hasAnswer) this.#timer?.answerBegan();
+      else this.#timer?.requestSent();
+    } else if (!this.hasAnswer) this.#fail('first_byte_timeout', `no response within ${firstByteMs / 1000} s`);
     // Who does not read makes the engine wait, not the other way round.
     else if (this.#isSinkFull) this.#timer?.answerBegan();
     else this.#cut(`silent for ${idleMs / 1000} s`, 'stream_idle_timeout');

@@ -79,6 +79,7 @@ export class ControlBrackets implements ControlHook {
     const held = this.#free(worker);
     if (held === null) return;
     held.engine.isHeldByTrainer = true;
+    held.engine.standsStill(true);
     this.#held.set(held.engine, held);
     held.set.hold();
     this.#parts.gate.close(held.engine.url, 'hold');
@@ -88,6 +89,7 @@ export class ControlBrackets implements ControlHook {
   #end({ engine, set }: Held): void {
     if (!this.#held.delete(engine)) return;
     engine.isHeldByTrainer = false;
+    engine.standsStill(false);
     this.#parts.gate.open(engine.url);
     if ([...this.#held.values()].every((other) => other.set !== set)) set.release();
     if (this.#held.size > 0 || this.#timer === null) return;

@@ -169,6 +169,7 @@ export class EngineTable implements Snapshots {
       onStage: (engine, swap) => {
         this.#sets.get(engine)!.noted(engine, swap);
         const { stage } = swap.state;
+        engine.standsStill(swap.isRunning);
         if (!swap.isRunning) this.#parts.meters.ended(swap.state);
         if (stage !== 'label') this.#tellStandstill(engine, stage === 'load');
       },

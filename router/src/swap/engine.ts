@@ -51,6 +51,10 @@ export class SwapEngine {
     return this.isHeldByTrainer || this.swap?.isRunning === true;
   }
 
+  standsStill(standsStill: boolean): void {
+    for (const worker of this.ranks) worker.isStandingStill = standsStill;
+  }
+
   add(worker: Worker): void {
     this.ranks.add(worker);
     this.#worker = worker;

@@ -2,7 +2,7 @@ import type { Hold, SwapGate } from '../choose/policy.ts';
 import type { HoldQueue } from '../choose/hold-queue.ts';
 import { usable } from '../choose/usable-workers.ts';
 import type { Exchange } from '../exchange.ts';
-import type { Placement, Worker } from '../fleet/worker.ts';
+import { type Placement, REASONS, type Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 
 /**
@@ -72,6 +72,8 @@ export class Gate implements SwapGate {
   }
 
   admit(x: Exchange, { legs }: Placement): Hold | RouterError | null {
+    // A plugin may have named a worker that no policy gets.
+    if (legs.some(({ worker }) => (worker.reasons & REASONS.version) !== 0)) return this.#refuse();
     const closed = legs.map(({ worker }) => this.#closed.get(worker.engineUrl)).filter((how) => how !== undefined);
     if (closed.length === 0) return null;
     const maxMs = waitOf(x);

@@ -1,5 +1,5 @@
 import type { TestContext } from 'node:test';
-import type { Router } from '../../src/router.ts';
+import type { Router, RouterParts } from '../../src/router.ts';
 import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
 import type { SimOptions } from '../../src/sim/sim-options.ts';
 import type { LedgerEntry } from '../../src/swap/ledger.ts';
@@ -63,9 +63,10 @@ export async function startSwapScene(
   t: TestContext,
   engines: readonly SimEngine[],
   options: RouterOptions = {},
+  parts: RouterParts = {},
 ): Promise<SwapScene> {
   const workerUrls = engines.map(({ url }) => url);
-  const router = await startTestRouter(t, { workerUrls, swapSnapshots: SNAPSHOTS, ...options });
+  const router = await startTestRouter(t, { workerUrls, swapSnapshots: SNAPSHOTS, ...options }, parts);
   return sceneOf(router, engines);
 }
 

@@ -122,3 +122,14 @@ test('one swap at a time; the newest signal is the next', async (t) => {
   );
   equal(snapshot, 'c');
 });
+
+test('the pause of a swap is no silence: timeouts of streams and first bytes do not count it', async (t) => {
+  const [engine] = await startSims(t, ['sglang'], { weightLoadMs: 8_000 });
+  const options = { streamIdleTimeoutSecs: 0.2, firstByteTimeoutSecs: 0.2 };
+  const { router, swap } = await startSwapScene(t, [engine!], options);
+  const client = await connectClient(t, router.url);
+  client.write(post('/v1/completions', long));
+  await until('it generates', () => engine!.stats().running === 1);
+  await swap('step-1');
+  ok((await client.answer('POST')).text.endsWith('data: [DONE]\n\n'));
+});

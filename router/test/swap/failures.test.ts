@@ -1,5 +1,6 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import type { ExchangeView } from '../../src/phases/exchange-view.ts';
 import type { SimEngine } from '../../src/sim/engine.ts';
 import { type Client, connectClient, send } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
@@ -239,4 +240,17 @@ test('a storm of 425: nothing reaches the engine, nothing is left', async (t) =>
   await untilOver();
   equal((await send(t, router.url, post('/v1/completions', short))).status, 200);
   await untilIdle(router);
+});
+
+test('a plugin can send no request to an engine with unknown weights', async (t) => {
+  const [engine] = await startSims(t, ['vllm']);
+  const targets = { name: 'targets', classify: (x: ExchangeView) => void (x.target = router.fleet.workers[0]!) };
+  const { router, post: call, status } = await startSwapScene(t, [engine!], {}, { plugins: [targets] });
+  equal((await send(t, router.url, post('/v1/completions', short))).status, 200);
+  engine!.core.faults.add(calls.vllm.load, 'fail_half', 2);
+  await call('/swap', { identity: 'step-1' });
+  await until('it is known', async () => (await status()).workers[0]!.state === 'quarantined');
+  const { requests } = engine!.stats();
+  equal((await send(t, router.url, post('/v1/completions', short))).status, 425);
+  equal(engine!.stats().requests, requests);
 });
