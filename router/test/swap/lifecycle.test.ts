@@ -1,6 +1,7 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
+import { SwapEngine } from '../../src/swap/engine.ts';
 import { startRouterProcess } from '../chaos/router-process.ts';
 import { connectClient, request, send } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
@@ -52,6 +53,28 @@ test('a worker that joins serves only after it has loaded the snapshot of the fl
   await until('all serve', () => router.fleet.eligible.length === 3);
   equal(sooner, 0);
   for (const { core } of others) deepEqual([core.modelPath, core.paused], ['/snapshots/step-1', false]);
+});
+
+test('a swap that begins while a worker joins is loaded by that worker too', async (t) => {
+  const [first, late] = await startSims(t, ['sglang', 'sglang'], { weightLoadMs: 5_000 });
+  const isAsked = Promise.withResolvers<void>();
+  const answer = Promise.withResolvers<void>();
+  const askPath = SwapEngine.prototype.readPath;
+  t.mock.method(SwapEngine.prototype, 'readPath', async function (this: SwapEngine, timeoutMs: number) {
+    if (this.url === late!.url) {
+      isAsked.resolve();
+      await answer.promise;
+    }
+    return askPath.call(this, timeoutMs);
+  });
+  const { router, post: signal } = await startSwapScene(t, [first!]);
+  await send(t, router.url, request('POST', `/add_worker?url=${late!.url}`));
+  await isAsked.promise;
+  equal((await signal('/swap', { identity: 'step-1' })).status, 202);
+  await until('the swap is under way', () => first!.core.paused);
+  answer.resolve();
+  await until('both serve', () => router.fleet.eligible.length === 2);
+  equal(late!.core.weightVersion, 'step-1');
 });
 
 test('a worker that has the snapshot already is not loaded again', async (t) => {
