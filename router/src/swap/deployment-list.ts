@@ -3,6 +3,7 @@ import { RouterError } from '../kit/errors.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Deployment, Deployments, SwapSignal, WorkerStatus } from './deployments.ts';
 import { type EngineTable, keyOf } from './engine-table.ts';
+import { hasAdapter } from './load-calls.ts';
 import { RESUME_TRIES } from './plan.ts';
 import type { ConfiguredDeployment } from './swaps.ts';
 import type { WorkerSet } from './worker-set.ts';
@@ -84,7 +85,7 @@ export class DeploymentList implements Deployments {
       target: isOver ? (set.running?.identity ?? state?.target ?? null) : state.target,
       stage: isStuck ? 'error' : engine.isHeldByTrainer ? 'load' : (state?.stage ?? 'done'),
       error: engine.error ?? state?.error ?? state?.warning ?? null,
-      adapters: [],
+      adapters: engine.snapshot !== null && hasAdapter(worker) ? [engine.snapshot] : [],
     };
   }
 }

@@ -1,11 +1,19 @@
 import { engines } from '../engines/engines.ts';
-import { type CallResult, type WeightCall, type WeightStep, resultOf, weightCalls } from '../engines/weights.ts';
+import {
+  type CallResult,
+  type WeightCall,
+  type WeightCalls,
+  type WeightStep,
+  resultOf,
+  weightCalls,
+} from '../engines/weights.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Pauses } from '../fleet/pauses.ts';
 import type { VersionLabels } from '../fleet/version-labels.ts';
 import type { SwapEngine } from './engine.ts';
 import type { Gate } from './gate.ts';
 import type { Idle } from './idle.ts';
+import { loadCalls } from './load-calls.ts';
 import { type SwapEffect, type SwapEvent, type SwapState, type Transition, next, planned } from './plan.ts';
 
 /** Weights that an engine can load. */
@@ -17,6 +25,8 @@ export interface LoadableSnapshot {
 
 export interface SwapOrder {
   readonly transition: Transition;
+  /** Requests in flight end first in an async swap too; new ones wait. */
+  readonly drains: boolean;
   readonly target: LoadableSnapshot;
   /** What the engine goes back to if it cannot load; null: it must not serve anything else. */
   readonly previous: LoadableSnapshot | null;
@@ -34,6 +44,8 @@ export interface EngineSwapParts {
   readonly labels: VersionLabels;
   readonly pauses: Pauses;
   readonly loadTimeoutMs: () => number;
+  /** The engine lists other models now. */
+  readonly readModels: (engine: SwapEngine) => Promise<void>;
   /** The engine now has these weights, and does not generate with them yet. */
   readonly onHolds: (engine: SwapEngine, snapshot: LoadableSnapshot, swap: EngineSwap) => void;
   /** The engine may get requests, as its weights are known. */
@@ -70,10 +82,10 @@ export class EngineSwap {
     this.order = order;
     this.over = this.#overNow.promise;
     this.ready = Promise.race([this.#readyNow.promise, this.over]);
-    const { transition, target, previous, mover, hasTarget, isKnown } = order;
+    const { transition, drains, target, previous, mover, hasTarget, isKnown } = order;
     this.state = planned(
       {
-        transition,
+        transition: drains ? 'sync' : transition,
         mover,
         hasTarget,
         target: target.identity,
@@ -172,15 +184,30 @@ export class EngineSwap {
     if (calls !== null) {
       if (step === 'load') this.#beginUpdate();
       const { identity, path } = snapshot;
-      if (step === 'pause') [result, detail] = await this.#send(step, calls.pause(this.order.transition === 'sync'));
+      if (step === 'pause') [result, detail] = await this.#send(step, calls.pause(this.state.transition === 'sync'));
       else if (step === 'load' && path === null) detail = 'where the weights of the start are is not known';
-      else if (step === 'load') [result, detail] = await this.#send(step, calls.load(path ?? '', identity));
+      else if (step === 'load') [result, detail] = await this.#load(calls, snapshot);
       else if (step === 'resume') [result, detail] = await this.#resume(calls.resume, identity);
       else if (calls.labelsWithLoad && (await this.#reads(identity))) [result, detail] = ['ok', ''];
       else [result, detail] = await this.#send(step, calls.label(identity));
       if (step === 'label') this.#engine.isLabelled = result === 'ok';
     }
     this.#step({ kind: 'answered', result, detail: `${detail} (${url})` });
+  }
+
+  async #load(weights: WeightCalls, snapshot: LoadableSnapshot): Promise<[CallResult, string]> {
+    const { calls, changesModels } = await loadCalls(this.#engine, weights, snapshot);
+    let said: [CallResult, string] = ['ok', ''];
+    let isFirst = true;
+    for (const call of calls) {
+      said = await this.#send('load', call);
+      // After the first call something has changed.
+      if (said[0] === 'refused' && !isFirst) said[0] = 'failed';
+      if (said[0] !== 'ok') break;
+      isFirst = false;
+    }
+    if (changesModels) await this.#parts.readModels(this.#engine);
+    return said;
   }
 
   async #resume(call: WeightCall, identity: string): Promise<[CallResult, string]> {

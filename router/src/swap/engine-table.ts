@@ -150,6 +150,7 @@ export class EngineTable implements Snapshots {
       pauses: watch.pauses,
       idle: new Idle(fleet),
       loadTimeoutMs: () => live.current.swapLoadTimeoutSecs * 1000,
+      readModels: ({ ranks }) => watch.models.read([...ranks]),
       onHolds: (engine, snapshot) => {
         this.#sets.get(engine)!.loaded(engine, snapshot);
         this.changed(engine);

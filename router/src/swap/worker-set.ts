@@ -5,6 +5,7 @@ import type { SwapSignal } from './deployments.ts';
 import { EngineSwap, type EngineSwapParts, type LoadableSnapshot, type SwapOrder } from './engine-swap.ts';
 import { identityOf } from '../engines/weight-label.ts';
 import type { SwapEngine } from './engine.ts';
+import { mustDrain } from './load-calls.ts';
 import type { Ledger, LedgerEntry } from './ledger.ts';
 import { type SwapState, type Transition, phasesOf } from './plan.ts';
 
@@ -195,7 +196,15 @@ export class WorkerSet {
     const isKnown = engine.snapshot !== null;
     const previous = engine.snapshot === null ? null : this.snapshot(engine.snapshot, engine);
     const target = this.snapshot(entry.identity, engine);
-    const swap = this.#start(engine, { transition, mover, target, previous, isKnown, hasTarget: false });
+    const swap = this.#start(engine, {
+      transition,
+      drains: mover === 'router' && mustDrain(engine),
+      mover,
+      target,
+      previous,
+      isKnown,
+      hasTarget: false,
+    });
     swap.begin();
     return swap.over;
   }
@@ -227,6 +236,7 @@ export class WorkerSet {
     const before = interrupted === null ? null : (this.ledger.before(interrupted)?.identity ?? baseIdentity);
     return this.#start(engine, {
       transition: 'async',
+      drains: false,
       mover: interrupted?.mover ?? 'router',
       target: this.snapshot(identity, engine),
       // Only an engine that took part in an interrupted swap may go back to what the fleet had before it.

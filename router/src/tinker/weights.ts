@@ -1,5 +1,6 @@
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { adapterCalls } from '../engines/adapters.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
@@ -122,9 +123,9 @@ export class Weights {
     const engines = new Map(this.#fleet.workers.map((worker) => [worker.engineUrl, worker]));
     for (const [engineUrl, worker] of engines) {
       this.#byEngine.get(engineUrl)?.delete(name);
-      const path = worker.engine === 'sglang' ? '/unload_lora_adapter' : '/v1/unload_lora_adapter';
+      const { path, json } = adapterCalls(worker.engine).unload(name);
       // An engine that does not have the adapter refuses, which is as good.
-      void worker.post(path, JSON.stringify({ lora_name: name }), LOAD_TIMEOUT_MS).catch(() => {});
+      void worker.post(path, json, LOAD_TIMEOUT_MS).catch(() => {});
     }
   }
 
@@ -136,8 +137,7 @@ export class Weights {
   }
 
   async #load(worker: Worker, { name, directory }: Adapter): Promise<void> {
-    const path = worker.engine === 'sglang' ? '/load_lora_adapter' : '/v1/load_lora_adapter';
-    const json = JSON.stringify({ lora_name: name, lora_path: directory });
+    const { path, json } = adapterCalls(worker.engine).load(name, directory);
     const reply = await worker.post(path, json, LOAD_TIMEOUT_MS).catch((error: unknown) => {
       throw this.#refused(name, worker, (error as Error).message, 'upstream_reset');
     });

@@ -1,5 +1,5 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
-import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
@@ -349,4 +349,65 @@ test('engines that were not known when the signal came load its snapshot, each f
   await client.untilReady('v1');
   for (const { current_snapshot_identity: current } of await client.replicas()) equal(current, 'v1');
   for (const engine of [...slow, ...late]) equal(engine.core.modelPath, '/snapshots/v1');
+});
+
+/** A router whose snapshots are directories; those of these names have a LoRA adapter. */
+async function startWithAdapters(t: TestContext, kind: 'vllm' | 'sglang', adapters: readonly string[]) {
+  const folder = temporaryFolder(t);
+  for (const name of adapters) {
+    mkdirSync(join(folder, name));
+    writeFileSync(join(folder, name, 'adapter_config.json'), '{}');
+  }
+  const [engine] = await startSims(t, [kind], { meanOutputTokens: 0 });
+  const router = await startTestRouter(t, {
+    workerUrls: [engine!.url],
+    swapSnapshots: join(folder, '{identity}'),
+    // What an engine is asked depends on its kind.
+    disableHealthCheck: false,
+  });
+  const client = new HotLoader(router.url);
+  await until('the engine serves', async () => (await client.replicas()).every(({ readiness }) => readiness));
+  const sample = (tokens: number) =>
+    client.call('POST', '/inference/v1/completions', { model: names.model, prompt: 'a', max_tokens: tokens });
+  const adaptersOf = async () =>
+    ((await client.replicas())[0] as Replica & { loaded_adapters: unknown }).loaded_adapters;
+  return { folder, core: engine!.core, client, sample, adaptersOf };
+}
+
+for (const kind of ['vllm', 'sglang'] as const) {
+  test(`${kind}: a snapshot that is a LoRA adapter is loaded beside the weights, under one name`, async (t) => {
+    const { folder, core, client, sample, adaptersOf } = await startWithAdapters(t, kind, ['lora-1', 'lora-2']);
+    const load = async (identity: string) => {
+      await client.signal({ identity });
+      await client.untilReady(identity);
+    };
+    const text = async () => ((await sample(8)).json['choices'] as { text: string }[])[0]!.text;
+    const texts = [await text()];
+    for (const identity of ['lora-1', 'lora-2']) {
+      await load(identity);
+      deepEqual(await adaptersOf(), [{ identity, status: 'loaded' }]);
+      deepEqual([core.modelNames.get('hot-load'), core.modelPath], [join(folder, identity), 'sim']);
+      texts.push(await text());
+    }
+    equal(new Set(texts).size, 3, 'each adapter samples other tokens');
+    await load('full');
+    deepEqual(await adaptersOf(), []);
+    deepEqual([core.modelNames.has('hot-load'), core.modelPath], [false, join(folder, 'full')]);
+    equal((await sample(1)).status, 200);
+  });
+}
+
+test('SGLang unloads an adapter only when no request uses it: requests in flight finish first, new ones wait', async (t) => {
+  const { core, client, sample } = await startWithAdapters(t, 'sglang', ['lora-1', 'lora-2']);
+  await client.signal({ identity: 'lora-1' });
+  await client.untilReady('lora-1');
+  const long = sample(2_000);
+  await until('it runs', () => core.running === 1);
+  await client.signal({ identity: 'lora-2' });
+  await until('the engine drains', async () => (await client.replicas())[0]!.loading_state.stage === 'drain');
+  const held = sample(1);
+  equal(core.paused, false);
+  equal(((await long).json['usage'] as { completion_tokens: number }).completion_tokens, 2_000);
+  equal((await held).status, 200);
+  await client.untilReady('lora-2');
 });

@@ -42,7 +42,7 @@ export function fireworksNames(scope: FireworksNames, models: FleetModels): Plug
       const names = namesIn(body);
       if (names === null) return body;
       const renamed = (): Buffer => {
-        const name = engineName(names, worker.models ?? new Map());
+        const name = engineName(names, worker.models ?? new Map(), worker.engine);
         return name === '' ? body : (withMembers(body, { model: JSON.stringify(name) }) ?? body);
       };
       // A worker whose first health check has just passed was not asked yet.

@@ -30,12 +30,12 @@ const served = new Map([
 ]);
 
 test('an engine knows a model by the whole name, by its last part, or by its own', () => {
-  equal(engineName({ model, deployment }, served), 'm');
-  equal(engineName({ model, deployment }, new Map([...served, [model, '{}']])), model);
-  equal(engineName({ model: 'accounts/a/models/lora', deployment: '' }, served), 'lora');
-  equal(engineName({ model: 'accounts/a/models/other', deployment: '' }, served), 'base');
-  equal(engineName({ model: '', deployment }, served), 'base');
-  equal(engineName({ model: '', deployment }, new Map()), '');
+  equal(engineName({ model, deployment }, served, 'vllm'), 'm');
+  equal(engineName({ model, deployment }, new Map([...served, [model, '{}']]), 'vllm'), model);
+  equal(engineName({ model: 'accounts/a/models/lora', deployment: '' }, served, 'vllm'), 'lora');
+  equal(engineName({ model: 'accounts/a/models/other', deployment: '' }, served, 'vllm'), 'base');
+  equal(engineName({ model: '', deployment }, served, 'vllm'), 'base');
+  equal(engineName({ model: '', deployment }, new Map(), 'vllm'), '');
 });
 
 test('among several models a name that is not like any of them stands for none', () => {
@@ -43,4 +43,10 @@ test('among several models a name that is not like any of them stands for none',
   equal(servedName({ model, deployment }, isServed), 'm');
   equal(servedName({ model: 'accounts/a/models/other', deployment }, isServed), '');
   equal(servedName({ model: '', deployment }, isServed), '');
+});
+
+test('the adapter of a weight swap comes before all others, as each kind of engine wants it', () => {
+  const swapped = new Map([...served, ['hot-load', '{"id":"hot-load","parent":"base"}']]);
+  equal(engineName({ model, deployment }, swapped, 'vllm'), 'hot-load');
+  equal(engineName({ model, deployment }, swapped, 'sglang'), 'base:hot-load');
 });

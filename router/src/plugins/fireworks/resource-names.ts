@@ -1,3 +1,6 @@
+import { SWAPPED_ADAPTER, adapterModel } from '../../engines/adapters.ts';
+import type { EngineKind } from '../../engines/engine.ts';
+
 /** What a client of Fireworks asks for: '' for a part that it does not name. */
 export interface ResourceNames {
   /** accounts/{account}/models/{model} */
@@ -31,10 +34,17 @@ export function servedName({ model }: ResourceNames, isServed: (name: string) =>
 
 /**
  * @param served what an engine lists: the JSON of each model by its name
- * @returns the name under which the engine gets the request: an engine has one model besides adapters. '' if it lists none
+ * @returns the name under which the engine gets the request: the adapter of a weight swap, or what is like the name, or its model. '' if it
+ *   lists none
  */
-export const engineName = (names: ResourceNames, served: ReadonlyMap<string, string>): string =>
-  servedName(names, (name) => served.has(name)) || baseModel(served);
+export const engineName = (
+  names: ResourceNames,
+  served: ReadonlyMap<string, string>,
+  kind: EngineKind | null,
+): string =>
+  served.has(SWAPPED_ADAPTER)
+    ? adapterModel(kind, SWAPPED_ADAPTER, baseModel(served))
+    : servedName(names, (name) => served.has(name)) || baseModel(served);
 
 /** The first model that is no adapter: adapters have a parent. */
 function baseModel(served: ReadonlyMap<string, string>): string {

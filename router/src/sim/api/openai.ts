@@ -2,6 +2,7 @@
 
 import { randomUUID } from 'node:crypto';
 import { readMessages, renderChat } from '../tokens/chat-template.ts';
+import type { SimOptions } from '../sim-options.ts';
 import type { HttpCall } from './http-call.ts';
 import type { OpenAiDialect, OpenAiRequest } from './openai-dialect.ts';
 import { readPromptLogprobs } from './prompt-scores.ts';
@@ -80,8 +81,8 @@ function read(call: HttpCall, body: Fields, isChat: boolean): OpenAiRequest | Pr
   if (refusal !== null) return refusal;
   const promptLogprobs = isVllm ? readPromptLogprobs(core, body, body.stream === true) : null;
   if (promptLogprobs instanceof Problem) return promptLogprobs;
-  const isAdapter = isVllm && typeof body.model === 'string' && body.model !== core.options.model;
-  const adapter = isAdapter ? core.adapterSampler(body.model as string) : null;
+  const adapterName = adapterOf(body.model, core.options);
+  const adapter = adapterName === '' ? null : core.adapterSampler(adapterName);
 
   const id = requestId(call, body, isChat);
   const namespace = [body.cache_salt, body.extra_key, body.model === core.options.model ? '' : body.model]
@@ -182,4 +183,10 @@ function sequenceId(call: HttpCall, id: string, isChat: boolean, prompt: number,
   if (call.core.options.kind === 'sglang') return id;
   const base = isChat ? id : `${id}-${prompt}`;
   return sample === 0 ? base : `${sample}_${base}`;
+}
+
+/** vLLM takes the name of an adapter for a model; SGLang 0.5.23 takes MODEL:ADAPTER. '' for none. */
+function adapterOf(model: unknown, { kind, model: own }: SimOptions): string {
+  if (typeof model !== 'string' || model === own) return '';
+  return kind === 'vllm' ? model : model.includes(':') ? model.slice(model.indexOf(':') + 1) : '';
 }
