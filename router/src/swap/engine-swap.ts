@@ -147,6 +147,8 @@ export class EngineSwap {
       case 'open':
         if (this.state.weights !== 'unknown') onOpen(engine, this);
         gate.open(engine.url);
+        // Its question for the version must not delay the engine while requests wait.
+        this.#endUpdate(true);
         break;
       case 'drain':
         this.#cancelDrain = idle.whenIdle(engine.ranks, () => this.#step({ kind: 'drained' }));
@@ -159,7 +161,6 @@ export class EngineSwap {
         this.#readyNow.resolve();
         break;
       case 'holds':
-        this.#endUpdate(true);
         onHolds(engine, effect.what === 'target' ? target : previous!, this);
         break;
       case 'quarantine':
