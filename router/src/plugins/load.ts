@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join, resolve } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import { importDefault, messageOf } from '../config/user-module.ts';
 import type { BuiltIns, OptionsSchema, PluginDefinition } from './definition.ts';
 

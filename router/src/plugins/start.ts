@@ -1,5 +1,6 @@
 import { Registry } from 'prom-client';
 import type { LiveConfig } from '../config/live.ts';
+import type { Config } from '../config/options.ts';
 import { messageOf } from '../config/user-module.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Dispatch } from '../listen/dispatch.ts';
@@ -46,7 +47,7 @@ export async function startPlugins(
   given: readonly Plugin[],
   { live, fleet, dispatch, meters, log, builtIns }: PluginSurroundings,
 ): Promise<PluginRoom> {
-  const { plugin: entries, dataDir = null } = live.current;
+  const { dataDir = null } = live.current;
   const options = live.of(({ pluginTimeoutMs: timeoutMs }) => ({ timeoutMs }));
   const onFault: OnPluginFault = (plugin, phase, error, count) => {
     meters.pluginFailed(plugin, labelOf(phase));
@@ -61,7 +62,7 @@ export async function startPlugins(
   };
   const names = new Set<string>();
   try {
-    for (const entry of wanted(entries, live.current.captureChat)) {
+    for (const entry of wanted(live.current)) {
       const { source, definition, options: own } = await loadPlugin(entry, builtIns);
       const { name } = definition;
       if (names.has(name)) throw new Error(`The plugin "${source}" is named "${name}", as another one is.`);
@@ -113,8 +114,13 @@ function problemOf(made: PluginPhases): string {
 /** Node takes a longer one for 1 ms. */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
-/** `--capture-chat` is what one of them does. */
-const wanted = (entries: readonly string[], captureChat: boolean): readonly string[] =>
-  captureChat && !entries.some((entry) => entry === 'chat-sessions' || entry.startsWith('chat-sessions:'))
-    ? [...entries, 'chat-sessions']
-    : entries;
+/** The plugins of `--plugin`, and those without which another option would not do what it says. */
+function wanted({ plugin: entries, captureChat, swapSnapshots, deployments }: Config): readonly string[] {
+  const needed = [
+    ...(captureChat ? ['chat-sessions'] : []),
+    // Clients of hot loads ask for fields that engines do not have.
+    ...(swapSnapshots !== undefined || deployments.length > 0 ? ['rollout-fields'] : []),
+  ];
+  const isThere = (name: string): boolean => entries.some((entry) => entry === name || entry.startsWith(`${name}:`));
+  return [...entries, ...needed.filter((name) => !isThere(name))];
+}

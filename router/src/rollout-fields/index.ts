@@ -1,5 +1,5 @@
 import { dirname } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Worker } from '../fleet/worker.ts';
 import type { PluginDefinition } from '../plugins/definition.ts';
 import { type LayerFacts, loadLayers, readLayerList } from './layers.ts';

@@ -1,5 +1,5 @@
 import type { Context, Hono } from 'hono';
-import { z } from 'zod';
+import * as z from 'zod';
 import { checkJson } from '../../config/check-input.ts';
 import type { Deployment, Deployments } from '../deployments.ts';
 import type { Transition } from '../plan.ts';

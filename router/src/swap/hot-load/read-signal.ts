@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Reset } from '../ledger.ts';
 
 /** A snapshot that is sent as its difference from an earlier one. */
