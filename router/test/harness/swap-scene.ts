@@ -7,6 +7,7 @@ import { type RouterOptions, startTestRouter } from './router.ts';
 import { until } from './within.ts';
 
 export const SNAPSHOTS = '/snapshots/{identity}';
+const SWAP_MS = 60_000;
 
 export interface SwapStatus {
   readonly snapshot: string;
@@ -80,10 +81,12 @@ export async function sceneOf(router: Router, engines: readonly SimEngine[], fro
   };
   const untilOver = async (): Promise<SwapStatus> => {
     let now = await status();
-    await until('the swap is over', async () => {
+    const isOver = async (): Promise<boolean> => {
       now = await status();
       return now.running === null && now.waiting === null;
-    });
+    };
+    // On a busy machine a swap of hundreds of streams takes its time.
+    await until('the swap is over', isOver, SWAP_MS);
     return now;
   };
   await until(`all workers are ${from}`, async () => (await status()).workers.every(({ state }) => state === from));
