@@ -56,5 +56,5 @@ export const observabilityOptions = {
     flag,
     'Add x-turnout-worker and x-turnout-reason to responses: the URL of the worker, and why it was chosen (new, home, moved: …, retry).',
   ),
-  accessLog: option('', flag, 'Log every request to workers when it is complete.', { isCommon: true }),
+  accessLog: option('', flag, 'Log every request to workers when it is complete.'),
 } as const;
