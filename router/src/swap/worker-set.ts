@@ -156,6 +156,7 @@ export class WorkerSet {
     const { log } = this.#parts;
     const { identity, transition, reset, mover } = order;
     const path = mover === 'trainer' ? null : (order.path ?? this.pathOf(identity));
+    const beganMs = performance.now();
     const entry = this.ledger.add({ identity, path, transition, reset, mover }, Date.now());
     this.#running = entry;
     this.#begun = Promise.withResolvers();
@@ -180,7 +181,7 @@ export class WorkerSet {
     entry.endedAt = Date.now();
     this.ledger.save(entry);
     const failed = [...entry.engines.values()].filter(({ error }) => error !== null).length;
-    const ms = entry.endedAt - entry.startedAt;
+    const ms = Math.round(performance.now() - beganMs);
     log[failed > 0 ? 'error' : 'info']({ snapshot: identity, ms, failed }, 'weight swap ended');
     this.#running = null;
     this.#runWaiting();
