@@ -13,7 +13,7 @@ const LOOK_EVERY_MS = 1_000;
 export class FleetModels {
   /** Workers differ in the models they serve. */
   areSeveral = false;
-  /** The served name that a client's name stands for, where names of another service are understood (`--fireworks-names`). */
+  /** Maps the name of a model that a client uses to the name that engines serve (`--fireworks-names`); null: names are not mapped. */
   alias: ((name: string) => string) | null = null;
   readonly #fleet: Fleet;
   readonly #options: { readonly timeoutMs: number };

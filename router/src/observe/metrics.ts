@@ -26,7 +26,7 @@ export const metrics: readonly MetricSpec[] = [
 /**
  * Registers the metrics with prom-client: anything with `get()` is a metric there.
  *
- * @param peer whose names are served, too; null: nobody's
+ * @param peer the router whose metric names are served too; null: none
  */
 export function createRegistry(sources: MetricSources, peer: MetricsPeer | null): Registry {
   const registry = new Registry();

@@ -1,9 +1,10 @@
 /**
  * Routed experts of a generation in two parts, as JSON strings of base64. Each part has a row for each token but its last one, so the rows of
- * the second part are of all tokens: those of the first part's tokens it computed again, with the prompt, and they give way to the first
- * part's own. Parts differ in the number of their rows alone, so the bytes of the first part replace the beginning of the second one's.
+ * the second part are those of all tokens, because its engine computed the tokens of the first part again with the prompt. The rows that the
+ * first engine computed are kept: the parts differ only in their number of rows, so the bytes of the first part replace the beginning of the
+ * second part's.
  *
- * @returns null: they are no two parts of one, and the second part's stay
+ * @returns null if these are not two parts of one generation; the second part's rows stay
  */
 export function joinedExperts(first: Buffer, second: Buffer): Buffer | null {
   const before = decoded(first);

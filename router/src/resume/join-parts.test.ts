@@ -92,7 +92,7 @@ test('ids that only the router asked for are hidden as each engine would not hav
   assert.equal(joinParts(sglang, 0, rulesOf.completions, hides).toString(), '{"choices":[{"matched_stop":null}]}');
 });
 
-test('all ids of an answer and its prompt are told once', () => {
+test('the ids of a prompt and of all its parts are listed once', () => {
   const first = text({ sglext: { input_ids: [1, 2, 3] } });
   const second = text({ choices: [], sglext: { output_ids: [[9]], input_ids: [1, 2, 3, 7, 8] } });
   assert.equal(

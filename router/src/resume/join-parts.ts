@@ -23,9 +23,9 @@ export interface Joining {
   readonly spans: readonly Span[];
   /** Tokens of the prompt; 0: not known. */
   readonly promptTokens: number;
-  /** All sampled tokens, of this part too, for an answer that tells them all. */
+  /** All sampled tokens, of this part too, for a response that lists all of them. */
   readonly ids: readonly number[];
-  /** Nobody but the router asked for ids. */
+  /** Only the router requested ids: the client does not get them. */
   readonly hidesIds: boolean;
   /** The text in place of the engine's; null: the engine's. */
   readonly text: string | null;
@@ -126,7 +126,7 @@ class Joiner {
     return true;
   }
 
-  /** vLLM writes null where nobody asked, SGLang leaves the member out. */
+  /** For ids that were not requested vLLM writes null, and SGLang leaves the member out. */
   #hide(start: number, end: number, isSglang: boolean): boolean {
     return !isSglang && this.#set(start, end, 'null');
   }

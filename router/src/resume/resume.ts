@@ -17,7 +17,7 @@ export interface SwapAborts {
 }
 
 export interface ResumeParts {
-  /** Aborts that nobody is known to have asked for are continued too: somebody sent them to engines directly. */
+  /** Aborts without a request through the router are continued too: another program sent them to the engines. */
   readonly resumesAll: boolean;
   /** How many failed engines a generation survives: one that kills engines must not kill all of them. */
   readonly maxRetries: () => number;

@@ -35,7 +35,7 @@ type Order = SwapSignal & { readonly transition: Transition; readonly mover: Swa
 export class WorkerSet {
   readonly options: WorkerSetOptions;
   readonly ledger: Ledger;
-  /** By URL, in the order in which they came. */
+  /** By URL, in the order in which they joined. */
   readonly engines = new Map<string, SwapEngine>();
   /** A trainer has paused engines of the set past `/swap`. */
   isHeld = false;
@@ -55,12 +55,12 @@ export class WorkerSet {
     this.ledger = parts.ledger;
     const { last } = parts.ledger;
     this.#interrupted = last?.endedAt === null ? last : null;
-    // Nobody but the trainer knows what the engines have.
+    // Only the trainer knows which weights the engines have.
     if (last?.endedAt === null && last.mover === 'trainer') this.#running = last;
     this.#begun.resolve();
   }
 
-  /** Resolves when no swap runs that engines have to wait for which come. */
+  /** Resolves when an engine that joins need not wait for a swap. */
   async untilIdle(): Promise<void> {
     while (this.isHeld || (this.#running !== null && this.#running !== this.#interrupted)) await this.#idle;
   }
@@ -217,7 +217,7 @@ export class WorkerSet {
   }
 
   /**
-   * An engine has come, or come back. @param version what it reports
+   * An engine has joined or returned. @param version what it reports
    * @returns how it gets the snapshot of the fleet; null: it has it
    */
   async bring(engine: SwapEngine, version: string | null): Promise<EngineSwap | null> {

@@ -120,7 +120,7 @@ test('a stream that lacks only its end gets it', async (t) => {
   assert.equal(s.engines[1].requests.length, 0);
 });
 
-test('an aborted generation stays aborted: unless all are to be continued, and nobody asked for it', async (t) => {
+test('an aborted generation stays aborted, except with --resume all if no client requested the abort', async (t) => {
   const aborted = chunk(event([7, 8], { type: 'abort', message: 'Aborted' })) + chunk(DONE) + LAST_CHUNK;
   await t.test('on', async (own) => {
     const s = await scene(own);

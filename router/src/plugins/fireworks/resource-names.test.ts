@@ -38,7 +38,7 @@ test('an engine knows a model by the whole name, by its last part, or by its own
   equal(engineName({ model: '', deployment }, new Map(), 'vllm'), '');
 });
 
-test('among several models a name that is not like any of them stands for none', () => {
+test('with several models, a name that matches none of them maps to no model', () => {
   const isServed = (name: string): boolean => served.has(name);
   equal(servedName({ model, deployment }, isServed), 'm');
   equal(servedName({ model: 'accounts/a/models/other', deployment }, isServed), '');
