@@ -1,0 +1,26 @@
+import { deepEqual } from 'node:assert/strict';
+import { test } from 'node:test';
+import type { VersionLabels } from '../fleet/version-labels.ts';
+import type { Logger } from '../observe/log.ts';
+import { TrainerMoves } from './trainer-moves.ts';
+import type { WorkerSet } from './worker-set.ts';
+
+test('while engines are paused for a trainer an error is logged every 30 s, and none after the end', (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const set: { running: { mover: string; identity: string } | null } = {
+    running: { mover: 'trainer', identity: 'step-3' },
+  };
+  const errors: string[] = [];
+  const log = { error: ({ snapshot }: { snapshot: string }, text: string) => errors.push(`${snapshot}: ${text}`) };
+  // An earlier router was killed between begin and end.
+  const moves = new TrainerMoves(set as unknown as WorkerSet, {} as VersionLabels, log as unknown as Logger);
+  const line = 'step-3: engines are paused for a trainer, and POST /swap/end has not come';
+  t.mock.timers.tick(29_999);
+  deepEqual(errors, []);
+  t.mock.timers.tick(30_001);
+  deepEqual(errors, [line, line]);
+  set.running = null;
+  t.mock.timers.tick(90_000);
+  deepEqual(errors, [line, line]);
+  moves.close();
+});
