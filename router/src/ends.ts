@@ -65,7 +65,7 @@ export class Ends implements PairNotes {
     x.body.end();
     this.#stages.inFlight.delete(x);
     x.plugins.tell('finished', x);
-    for (const observer of observers) observer.finished(x);
+    for (const observer of observers) observer.finished?.(x);
     admission.leave(x);
     holdQueue.retryHeld();
   }

@@ -5,6 +5,7 @@ import type { Exchange } from '../exchange.ts';
 import type { Discovery } from '../fleet/discover/kubernetes.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetModels } from '../fleet/fleet-models.ts';
+import { ExchangeRows } from '../observe/exchange-rows.ts';
 import { createRegistry, metricsPage } from '../observe/metrics.ts';
 import { PeerMeters } from '../observe/peer-meters.ts';
 import type { Base } from './base.ts';
@@ -33,6 +34,11 @@ export function makeOwn(
   const { breakers, stalls, models } = watch;
   /** Set when discovery starts, after the ports are open. */
   const found: { discovery: Discovery | null } = { discovery: null };
+  /** The finished exchanges, for all that show them. */
+  const rows = new ExchangeRows(
+    live.of(({ sessionHeaders }) => ({ sessionHeaders })),
+    (x) => table.nameFor(x),
+  );
   const peers =
     config.metricsCompat === 'off' ? null : new PeerMeters((x) => table.nameFor(x), modelLabel(fleet, models));
   const sources = {
@@ -78,5 +84,11 @@ export function makeOwn(
     record: recorder,
   });
   loaded.endpoints.addTo(app);
-  return { found, peers, metricsText, endpoints: ownEndpoints(app, loaded.endpoints.maxBytes, modelList(models)) };
+  return {
+    found,
+    peers,
+    rows,
+    metricsText,
+    endpoints: ownEndpoints(app, loaded.endpoints.maxBytes, modelList(models)),
+  };
 }

@@ -2,7 +2,6 @@ import { classify } from '../classify/classify.ts';
 import { roleAssigner } from '../classify/pair-roles.ts';
 import { pairKind } from '../config/pairs.ts';
 import { ControlPaths } from '../engines/controls.ts';
-import type { Exchange } from '../exchange.ts';
 import { ControlEffects } from '../forward/control/control-effects.ts';
 import { FanOut } from '../forward/control/fan-out.ts';
 import { Failover } from '../forward/failover.ts';
@@ -27,7 +26,7 @@ export function makeRequestPath(
   { access, fleet }: Engines,
   { table, watch, chooser, admission, holdQueue, noWorkers, bodyThread }: Choice,
   { recorder, loaded, swaps, fireworks, resume }: Extensions,
-  { endpoints, peers }: Own,
+  { endpoints, peers, rows }: Own,
 ) {
   const { breakers, health, models, pauses } = watch;
   const paths = new ControlPaths(config);
@@ -64,12 +63,7 @@ export function makeRequestPath(
   const pairs = pairStyleOf(kind, pairOptions, clock, bodyThread);
   const options = live.of(forwardOptions);
   const failover = new Failover({ options, clock, random, eligibleFor: (x) => chooser.eligibleFor(x) });
-  const requestLogs = new RequestLogs(
-    log,
-    live.of(exchangeLogOptions),
-    (x: Exchange) => table.nameFor(x),
-    () => inFlight,
-  );
+  const requestLogs = new RequestLogs(log, live.of(exchangeLogOptions), rows, () => inFlight);
   closers.add(() => requestLogs.close());
   const sessionEnds = recorder === null ? [] : [recorder.sessionEnds];
   const pipeline = new Pipeline({
@@ -90,6 +84,7 @@ export function makeRequestPath(
       meters,
       ...(peers === null ? [] : [peers]),
       ...requestLogs.observers,
+      rows,
       ...sessionEnds,
       healthFeedback(breakers, health),
       fanOut,

@@ -1,9 +1,9 @@
-import { moveText, reasonText } from '../choose/reason-text.ts';
-import { sessionOf } from '../classify/routing-keys.ts';
+import { moveText } from '../choose/reason-text.ts';
 import type { Config } from '../config/options.ts';
 import type { Exchange, Move } from '../exchange.ts';
 import { type ControlResult, isDone } from '../forward/control/report.ts';
-import type { Worker } from '../fleet/worker.ts';
+import type { ExchangeRow } from './exchange-row.ts';
+import type { RowListener } from './exchange-rows.ts';
 import type { Logger } from './log.ts';
 import type { Observer } from './observer.ts';
 
@@ -19,64 +19,51 @@ export const exchangeLogOptions = ({ accessLog, sessionHeaders }: Config): Excha
   sessionHeaders,
 });
 
-/** Logs failed attempts and finished requests. Never bodies, header values or queries, except session and group. */
-export function exchangeLog(log: Logger, options: ExchangeLogOptions, policyOf: (x: Exchange) => string): Observer {
+/** Logs failed attempts. */
+export const attemptLog = (log: Logger): Observer => ({
+  attemptFailed(x, worker, failure, detail, willRetry) {
+    const level = failure === 'stale' ? 'debug' : 'info';
+    log[level]({ requestId: x.head.requestId, worker: worker.url, failure, detail, willRetry }, 'attempt failed');
+  },
+});
+
+/** Logs finished requests. */
+export function exchangeLog(log: Logger, options: ExchangeLogOptions): RowListener {
+  const level = (): 'info' | 'debug' => (options.isAccessLogged ? 'info' : 'debug');
   return {
-    attemptFailed(x: Exchange, worker: Worker, failure: string, detail: string, willRetry: boolean) {
-      const level = failure === 'stale' ? 'debug' : 'info';
-      log[level]({ requestId: x.head.requestId, worker: worker.url, failure, detail, willRetry }, 'attempt failed');
+    get isOn() {
+      return log.isLevelEnabled(level());
     },
-    finished(x: Exchange) {
-      const level = options.isAccessLogged ? 'info' : 'debug';
-      if (!log.isLevelEnabled(level)) return;
-      const session = sessionOf(x, options.sessionHeaders);
-      const isPlaced = x.placement !== null && x.audience === null;
-      log[level](
-        {
-          requestId: x.head.requestId,
-          method: x.head.method,
-          path: x.clientPath || x.path,
-          ...(session === '' ? {} : { session }),
-          ...groupOf(x),
-          ...(x.model === '' ? {} : { model: x.model }),
-          worker: x.worker?.url ?? null,
-          ...(isPlaced ? { policy: policyOf(x), reason: reasonText(x) } : {}),
-          ...(x.move === null ? {} : { from: x.move.from }),
-          ...(x.placement !== null && x.placement.legs.length > 1
-            ? { pair: x.placement.legs.map(({ worker }) => worker.url) }
-            : {}),
-          status: x.status,
-          outcome: x.outcome,
-          attempts: x.attempts,
-          ms: tenths(x.endMs - x.startMs),
-          ...(x.firstByteMs === 0 ? {} : { firstByteMs: tenths(x.firstByteMs - x.startMs) }),
-          ...(x.queuedMs === 0 ? {} : { queuedMs: tenths(x.queuedMs) }),
-          ...(x.heldFor === '' ? {} : { heldMs: tenths(x.heldMs), heldFor: x.heldFor }),
-          requestBytes: x.body.bytes,
-          ...tokensOf(x),
-          ...(x.candidates === null ? {} : { candidates: x.candidates }),
-          ...(x.error === null ? {} : { error: x.error.code }),
-        },
-        'exchange',
-      );
-    },
+    take: (row) => log[level()](fieldsOf(row), 'exchange'),
   };
 }
 
-function tokensOf({ usage }: Exchange): object {
-  if (usage === null) return {};
-  const { promptTokens, cachedTokens, outputTokens } = usage;
-  return {
-    ...(promptTokens < 0 ? {} : { promptTokens }),
-    ...(cachedTokens < 0 ? {} : { cachedTokens }),
-    outputTokens,
-  };
-}
-
-function groupOf(x: Exchange): { group?: string } {
-  const group = x.group || x.head.get('x-turnout-group');
-  return group === undefined || group === '' ? {} : { group };
-}
+/** Fields that say nothing are left out. */
+const fieldsOf = (row: ExchangeRow): object => ({
+  requestId: row.id,
+  method: row.method,
+  path: row.path,
+  ...(row.session === null ? {} : { session: row.session }),
+  ...(row.group === null ? {} : { group: row.group }),
+  ...(row.model === null ? {} : { model: row.model }),
+  worker: row.worker,
+  ...(row.policy === null ? {} : { policy: row.policy, reason: row.reason }),
+  ...(row.from === null ? {} : { from: row.from }),
+  ...(row.pair === null ? {} : { pair: row.pair }),
+  status: row.status,
+  outcome: row.outcome,
+  attempts: row.attempts,
+  ms: row.ms,
+  ...(row.first_byte_ms === null ? {} : { firstByteMs: row.first_byte_ms }),
+  ...(row.queued_ms === 0 ? {} : { queuedMs: row.queued_ms }),
+  ...(row.held_for === null ? {} : { heldMs: row.held_ms, heldFor: row.held_for }),
+  requestBytes: row.request_bytes,
+  ...(row.prompt_tokens === null ? {} : { promptTokens: row.prompt_tokens }),
+  ...(row.cached_tokens === null ? {} : { cachedTokens: row.cached_tokens }),
+  ...(row.output_tokens === null ? {} : { outputTokens: row.output_tokens }),
+  ...(row.candidates === null ? {} : { candidates: row.candidates }),
+  ...(row.error === null ? {} : { error: row.error }),
+});
 
 /** Logs each session move; at debug if the policy keeps no sessions, because then most requests move. */
 export function logMove(log: Logger, x: Exchange, { session, from, to, reason, savedSecs }: Move): void {

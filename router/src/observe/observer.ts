@@ -4,5 +4,5 @@ import type { Worker } from '../fleet/worker.ts';
 /** Is notified of the ends of attempts and exchanges, and cannot change them. */
 export interface Observer {
   attemptFailed?(x: Exchange, worker: Worker, failure: Failure, detail: string, willRetry: boolean): void;
-  finished(x: Exchange): void;
+  finished?(x: Exchange): void;
 }

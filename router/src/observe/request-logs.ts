@@ -1,5 +1,6 @@
 import type { Exchange } from '../exchange.ts';
-import { type ExchangeLogOptions, exchangeLog } from './exchange-log.ts';
+import { type ExchangeLogOptions, attemptLog, exchangeLog } from './exchange-log.ts';
+import type { ExchangeRows } from './exchange-rows.ts';
 import type { Logger } from './log.ts';
 import type { Observer } from './observer.ts';
 import { RefusalLog } from './refusal-log.ts';
@@ -11,19 +12,12 @@ export class RequestLogs {
   readonly refusals: RefusalLog;
   readonly #waits: WaitWatch;
 
-  /**
-   * @param policyOf the name of the policy that chose for a request
-   * @param requests those in flight
-   */
-  constructor(
-    log: Logger,
-    options: ExchangeLogOptions,
-    policyOf: (x: Exchange) => string,
-    requests: () => Iterable<Exchange>,
-  ) {
+  /** @param requests those in flight */
+  constructor(log: Logger, options: ExchangeLogOptions, rows: ExchangeRows, requests: () => Iterable<Exchange>) {
     this.refusals = new RefusalLog(log, options);
     this.#waits = new WaitWatch(log, options, requests);
-    this.observers = [this.refusals, exchangeLog(log, options, policyOf), pluginHints(log)];
+    this.observers = [this.refusals, attemptLog(log), pluginHints(log)];
+    rows.listen(exchangeLog(log, options));
   }
 
   sweep(nowMs: number): void {
