@@ -256,8 +256,11 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   isAnswerOut = false;
   /** When the first byte of the answer went out (monotonic ms), 0 before. */
   firstByteMs = 0;
+  /** When the present attempt was sent, and when the first byte of a response body came (monotonic ms), 0 before. */
+  sentMs = 0;
+  firstTokenMs = 0;
   endMs = 0;
-  /** When the last bytes of the answer came from the engine (monotonic ms, good to a tick), and how many came in all. */
+  /** When the last bytes of the answer came (monotonic ms, good to a tick until the answer is complete), and how many came in all. */
   lastByteMs = 0;
   answerBytes = 0;
   answerReads = 0;

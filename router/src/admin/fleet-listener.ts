@@ -5,9 +5,11 @@ import type { FleetListener } from '../fleet/watch-fleet.ts';
 import type { HungRequests } from '../forward/hung-requests.ts';
 import { logBreaker, logHealth, logStall } from '../observe/fleet-log.ts';
 import type { Logger } from '../observe/log.ts';
+import type { Meters } from '../observe/meters.ts';
 
 export interface FleetListenerParts {
   readonly log: Logger;
+  readonly meters: Meters;
   readonly slowStart: SlowStart;
   readonly table: PolicyTable;
   readonly holdQueue: HoldQueue;
@@ -15,10 +17,18 @@ export interface FleetListenerParts {
 }
 
 /** What follows from what is found out of engines, beside that they get new work or not. */
-export function fleetListener({ log, slowStart, table, holdQueue, hungRequests }: FleetListenerParts): FleetListener {
+export function fleetListener({
+  log,
+  meters,
+  slowStart,
+  table,
+  holdQueue,
+  hungRequests,
+}: FleetListenerParts): FleetListener {
   return {
     onBreaker(event, worker) {
       if (event === 'closed') slowStart.begin(worker);
+      if (event !== 'panic') meters.worker(worker).breakerChanged(event === 'opened' ? 'open' : event);
       logBreaker(log, event, worker);
     },
     onHealth(event, worker, detail, failedChecks = 0) {

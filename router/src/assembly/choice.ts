@@ -70,7 +70,7 @@ export async function startChoice(base: Base, { fleet, labels }: Engines) {
 
   const slowStart = new SlowStart(fleet, () => clock.nowMs);
   const hungRequests = new HungRequests(fleet, () => inFlight);
-  const listener = fleetListener({ log, slowStart, table, holdQueue, hungRequests });
+  const listener = fleetListener({ log, meters, slowStart, table, holdQueue, hungRequests });
   const watch = watchFleet(fleet, live, random, labels, listener);
   closers.add(() => watch.close());
   const { breakers, models } = watch;

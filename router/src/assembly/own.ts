@@ -72,6 +72,7 @@ export function makeOwn(
   const app = createAdminApp({
     fleet,
     breakers,
+    meters,
     workerApi: config.workerApi,
     startupTimeoutMs: () => live.current.workerStartupTimeoutSecs * 1000,
     healthTimeoutMs: () => live.current.healthCheckTimeoutSecs * 1000,

@@ -76,6 +76,7 @@ export class Attempt implements UpstreamUser, Source {
     const body = this.#requestBody;
     this.#isFresh = isFresh;
     this.#isStarted = true;
+    x.sentMs = performance.now();
     this.#connection = worker.pool.acquire(this, isFresh, this.#context.clock.nowMs);
     this.sink.source = this;
     if (this.#lost !== '') return this.#fail('reset', this.#lost);
@@ -244,7 +245,7 @@ export class Attempt implements UpstreamUser, Source {
   #relay(bytes: Buffer, start: number, end: number): boolean {
     if (end > start && this.#rules?.isAside(this) !== true) {
       this.x.answerBytes += end - start;
-      this.x.answerReads++;
+      if (this.x.answerReads++ === 0) this.x.firstTokenMs = performance.now();
     }
     const body = this.#body!;
     const surplus = body.read(bytes, start, end);
@@ -277,6 +278,7 @@ export class Attempt implements UpstreamUser, Source {
   }
 
   #complete(surplus: number): void {
+    this.x.lastByteMs = performance.now();
     const connection = this.#connection;
     const isReusable = this.#isRequestSent && surplus === 0 && !this.#head!.isLast && connection.isUsable;
     this.#leave();

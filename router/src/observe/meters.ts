@@ -1,6 +1,7 @@
 import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Observer } from './observer.ts';
+import { WorkerMeters } from './worker-meters.ts';
 
 /** Upper bounds of the duration buckets, in seconds: from a cache hit to a rollout of hours. */
 const SECONDS_BUCKETS = [
@@ -28,21 +29,21 @@ export class Histogram {
   }
 }
 
-/** The counters of one worker's URL, which outlive the worker. */
-export class WorkerMeters {
-  /** Responses by the first digit of their status. */
-  readonly byStatusClass = new Float64Array(6);
-  failedAttempts = 0;
-  promptTokens = 0;
-  cachedTokens = 0;
-  outputTokens = 0;
-  cut = 0;
-}
+/** Upper bounds in seconds of the gap between two tokens: from small batches on fast engines to an engine that swaps its cache. */
+const GAP_BUCKETS = [
+  0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10,
+];
+
+/** Workers come and go, in Kubernetes with a new address each time: the counters of the oldest are dropped beyond this number. */
+const MAX_WORKERS = 4_096;
 
 /** Counters that change with every request; the metrics that expose them are in `metrics/`. */
 export class Meters implements Observer {
   readonly duration = new Histogram();
   readonly firstByte = new Histogram();
+  /** Of event streams of generations. */
+  readonly firstToken = new Histogram();
+  readonly tokenGap = new Histogram(GAP_BUCKETS);
   /** Of queued requests. */
   readonly queueWait = new Histogram();
   /** Of held requests. */
@@ -56,10 +57,15 @@ export class Meters implements Observer {
   readonly pluginFailures = new Map<string, Map<string, number>>();
   readonly byWorker = new Map<string, WorkerMeters>();
   refusedHeads = 0;
+  /** Of bodies. */
+  requestBytes = 0;
+  responseBytes = 0;
 
-  worker(worker: Worker): WorkerMeters {
-    let meters = this.byWorker.get(worker.url);
-    if (meters === undefined) this.byWorker.set(worker.url, (meters = new WorkerMeters()));
+  worker({ url }: Worker): WorkerMeters {
+    let meters = this.byWorker.get(url);
+    if (meters !== undefined) return meters;
+    this.byWorker.set(url, (meters = new WorkerMeters()));
+    if (this.byWorker.size > MAX_WORKERS) this.byWorker.delete(this.byWorker.keys().next().value!);
     return meters;
   }
 
@@ -86,6 +92,8 @@ export class Meters implements Observer {
     if (x.firstByteMs > 0) this.firstByte.observe((x.firstByteMs - x.startMs) / 1000);
     if (x.heldMs > 0) this.held.observe(x.heldMs / 1000);
     if (x.error !== null) add(this.errors, x.error.code);
+    this.requestBytes += x.body.bytes;
+    this.responseBytes += x.answerBytes;
     const { worker } = x;
     if (worker === null) return;
     const meters = this.worker(worker);
@@ -96,6 +104,24 @@ export class Meters implements Observer {
       meters.outputTokens += x.usage.outputTokens;
     }
     if (x.outcome === 'cut' && x.error?.code === 'upstream_reset') meters.cut++;
+    if (x.isGeneration && x.status < 400) this.#time(x, meters);
+  }
+
+  /** The times of a generation. Where several workers sampled one response (`--resume`), none of them is the worker's own. */
+  #time(x: Exchange, meters: WorkerMeters): void {
+    const { endMs, firstTokenMs, lastByteMs, sentMs } = x;
+    const isOfOne = x.seams.length === 0;
+    const isComplete = x.outcome === 'complete';
+    if (isComplete && isOfOne) meters.response.observe((lastByteMs - sentMs) / 1000, endMs);
+    if (!x.isStream || firstTokenMs === 0) return;
+    this.firstToken.observe((firstTokenMs - x.startMs) / 1000);
+    if (isOfOne) meters.firstToken.observe((firstTokenMs - sentMs) / 1000, endMs);
+    // Engines send an event for each token, and most reads have one.
+    const tokens = x.usage?.outputTokens ?? x.answerReads;
+    if (!isComplete || !isOfOne || tokens < 2) return;
+    const gapSecs = (lastByteMs - firstTokenMs) / (tokens - 1) / 1000;
+    this.tokenGap.observe(gapSecs);
+    meters.tokenGap.observe(gapSecs, endMs);
   }
 }
 

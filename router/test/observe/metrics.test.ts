@@ -3,10 +3,11 @@ import { readdirSync } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { version } from '../../src/config/version.ts';
 import { request, send } from '../harness/client.ts';
-import { startEngine } from '../harness/engine.ts';
+import { answer, startEngine } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
 import { recordedLog } from '../harness/log-lines.ts';
-import { startTestRouter, untilIdle } from '../harness/router.ts';
+import { chunk } from '../harness/message.ts';
+import { startScene, startTestRouter, untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 
 const isLinux = process.platform === 'linux';
@@ -84,4 +85,56 @@ test('a held request: how long and for what is in its line and in a histogram', 
   equal(line!['heldFor'], 'workers_full');
   ok(Number(line!['heldMs']) > 0 && Number(line!['heldMs']) <= Number(line!['ms']));
   match(String(of('exchange')[0]!['heldMs']), /undefined/);
+});
+
+test('times of a stream: to its first token and between tokens, for all and by worker, and of the last minute in GET /workers', async (t) => {
+  const scene = await startScene(t);
+  const { router, engine, client } = scene;
+  const asked = await scene.ask(post('/v1/completions', { prompt: 'p', stream: true }));
+  asked.beginStream();
+  asked.connection.write(chunk('data: {"choices":[]}\n\n'));
+  await client.read('data: ');
+  const firstMs = performance.now();
+  await until('20 ms have passed', () => performance.now() - firstMs > 20);
+  const usage = '{"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":5}}';
+  asked.connection.write(`${chunk(`data: ${usage}\n\n`)}0\r\n\r\n`);
+  await untilIdle(router);
+  const value = await metricsOf(t, router.url);
+  const label = `{worker="${engine.url}"}`;
+  equal(value('turnout_time_to_first_token_seconds_count'), 1);
+  equal(value('turnout_inter_token_gap_seconds_count'), 1);
+  const gap = value(`turnout_worker_inter_token_gap_seconds_sum${label}`);
+  ok(gap >= 0.005, `${gap}: 20 ms for 4 gaps`);
+  const first = value(`turnout_worker_time_to_first_token_seconds_sum${label}`);
+  ok(first > 0 && first <= value('turnout_time_to_first_token_seconds_sum'));
+  const whole = value(`turnout_worker_response_seconds_sum${label}`);
+  ok(Math.abs(whole - first - 4 * gap) < 1e-6, `${whole} = ${first} + 4 * ${gap}`);
+  equal(value('turnout_request_body_bytes_total'), JSON.stringify({ prompt: 'p', stream: true }).length);
+  ok(value('turnout_response_body_bytes_total') > usage.length);
+  const { text } = await send(t, router.url, request('GET', '/workers'));
+  const { workers } = JSON.parse(text) as { workers: { last_minute: Record<string, number> }[] };
+  const recent = workers[0]!.last_minute;
+  ok(Math.abs(recent['inter_token_gap_secs']! - gap) < 1e-3 && recent['time_to_first_token_secs']! > 0);
+});
+
+test('a response that is no stream has no first token', async (t) => {
+  const { router, engine, exchange } = await startScene(t);
+  await exchange(post('/v1/completions', { prompt: 'p' }), answer(200, '{"choices":[]}'));
+  await untilIdle(router);
+  const value = await metricsOf(t, router.url);
+  const label = `{worker="${engine.url}"}`;
+  equal(value('turnout_time_to_first_token_seconds_count'), 0);
+  equal(value(`turnout_worker_time_to_first_token_seconds_count${label}`), 0);
+  equal(value(`turnout_worker_response_seconds_count${label}`), 1);
+});
+
+test('the changes of a circuit breaker are counted', async (t) => {
+  const engine = await startEngine(t, { onRequest: (asked) => asked.connection.write(answer(500, '{}')) });
+  const options = { workerUrls: [engine.url], cbFailureThreshold: 2, maxEjectedPercent: 100, disableRetries: true };
+  const router = await startTestRouter(t, options);
+  for (let i = 0; i < 2; i++) await send(t, router.url, post('/v1/completions', { prompt: 'p' }));
+  await untilIdle(router);
+  const value = await metricsOf(t, router.url);
+  const name = 'turnout_worker_breaker_transitions_total';
+  equal(value(`${name}{worker="${engine.url}",from="closed",to="open"}`), 1);
 });

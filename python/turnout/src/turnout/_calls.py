@@ -36,6 +36,7 @@ class Worker(TypedDict, total=False):
     weight_version: str | None
     models: list[str] | None
     not_serving_because: list[str]
+    last_minute: dict[str, float | None]
     bootstrap_port: int | None
     dp_rank: int | None
     priority: int

@@ -2,11 +2,13 @@ import type { WorkerApi } from '../../config/options/workers.ts';
 import type { Breakers } from '../../fleet/breakers.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
 import type { Worker } from '../../fleet/worker.ts';
+import type { Meters } from '../../observe/meters.ts';
 
 /** What the worker and probe endpoints read and steer. */
 export interface WorkersContext {
   readonly fleet: Fleet;
   readonly breakers: Breakers;
+  readonly meters: Meters;
   /** Whose answers they give. */
   readonly workerApi: WorkerApi;
   /** How long a new worker may take until it counts as failed. */

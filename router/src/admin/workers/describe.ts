@@ -1,5 +1,6 @@
 import type { WorkerApi } from '../../config/options/workers.ts';
 import { REASONS, type Worker } from '../../fleet/worker.ts';
+import type { Timing } from '../../observe/worker-meters.ts';
 import type { WorkersContext } from './context.ts';
 
 /** How each form spells that engines are spoken to over HTTP. */
@@ -27,6 +28,7 @@ export function describe(context: WorkersContext, worker: Worker) {
     last_check:
       worker.checkedAtMs === null ? null : { at: new Date(worker.checkedAtMs).toISOString(), error: worker.problem },
     ...(worker.tokenizerMismatch === null ? {} : { tokenizer_mismatch: worker.tokenizerMismatch }),
+    last_minute: lastMinuteOf(context, worker),
     ...jobOf(context, worker),
   };
   if (workerApi === 'vllm') return { ...isOf, ...state, ...weights, ...own };
@@ -60,4 +62,18 @@ function jobOf(context: WorkersContext, worker: Worker) {
   const timestamp = Math.floor((Date.now() - (performance.now() - worker.addedMs)) / 1000);
   const status = statusOf(context, worker);
   return { job_status: { job_type: 'AddWorker', worker_url: worker.url, status, message: worker.problem, timestamp } };
+}
+
+/** Mean times of the generations that ended in the last minute; null if there were none. */
+function lastMinuteOf({ meters }: WorkersContext, { url }: Worker) {
+  const of = meters.byWorker.get(url);
+  const secs = (timing: Timing | undefined): number | null => {
+    const mean = timing?.recentSecs(performance.now()) ?? null;
+    return mean === null ? null : Number(mean.toPrecision(4));
+  };
+  return {
+    time_to_first_token_secs: secs(of?.firstToken),
+    inter_token_gap_secs: secs(of?.tokenGap),
+    response_secs: secs(of?.response),
+  };
 }

@@ -1,5 +1,19 @@
 import type { Discovery } from '../../fleet/discover/kubernetes.ts';
-import { type MetricSpec, type Sample, each, one } from './spec.ts';
+import type { Meters } from '../meters.ts';
+import type { Timing, WorkerMeters } from '../worker-meters.ts';
+import { type MetricSpec, type Sample, each, one, sums } from './spec.ts';
+
+/** @returns a summary by worker */
+const timing = (name: string, help: string, read: (of: WorkerMeters) => Timing): MetricSpec => ({
+  name,
+  type: 'summary',
+  help,
+  read: ({ meters }: { meters: Meters }) =>
+    sums(
+      name,
+      Array.from(meters.byWorker, ([worker, of]) => [{ worker }, read(of)] as const),
+    ),
+});
 
 const discovered = (discovery: Discovery | null, read: (discovery: Discovery) => number): Sample[] =>
   discovery === null ? [] : one(read(discovery));
@@ -90,5 +104,32 @@ export const fleetMetrics: readonly MetricSpec[] = [
     type: 'counter',
     help: 'Responses that a worker truncated after their first byte.',
     read: ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.cut })),
+  },
+  timing(
+    'turnout_worker_time_to_first_token_seconds',
+    'Seconds from sending a request to a worker to the first byte of the body of its event stream, for generations.',
+    ({ firstToken }) => firstToken,
+  ),
+  timing(
+    'turnout_worker_inter_token_gap_seconds',
+    'Mean seconds between two output tokens of an event stream of a worker, one observation a stream.',
+    ({ tokenGap }) => tokenGap,
+  ),
+  timing(
+    'turnout_worker_response_seconds',
+    'Seconds from sending a request to a worker to the end of its response, for complete generations.',
+    ({ response }) => response,
+  ),
+  {
+    name: 'turnout_worker_breaker_transitions_total',
+    type: 'counter',
+    help: "State changes of a worker's circuit breaker (closed, open, half_open).",
+    read: ({ meters }) =>
+      [...meters.byWorker].flatMap(([worker, { breakerChanges }]) =>
+        Array.from(breakerChanges, ([change, value]) => {
+          const [from = '', to = ''] = change.split(' ');
+          return { labels: { worker, from, to }, value };
+        }),
+      ),
   },
 ];

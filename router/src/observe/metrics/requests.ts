@@ -26,6 +26,30 @@ export const requestMetrics: readonly MetricSpec[] = [
     read: ({ meters }) => buckets('turnout_time_to_first_byte_seconds', meters.firstByte),
   },
   {
+    name: 'turnout_time_to_first_token_seconds',
+    type: 'histogram',
+    help: 'Seconds from the request head to the first byte of the body of an event stream, for generations; queues, holds and failed attempts included.',
+    read: ({ meters }) => buckets('turnout_time_to_first_token_seconds', meters.firstToken),
+  },
+  {
+    name: 'turnout_inter_token_gap_seconds',
+    type: 'histogram',
+    help: 'Mean seconds between two output tokens of an event stream, one observation a stream. A stream without token counts counts its reads as tokens.',
+    read: ({ meters }) => buckets('turnout_inter_token_gap_seconds', meters.tokenGap),
+  },
+  {
+    name: 'turnout_request_body_bytes_total',
+    type: 'counter',
+    help: 'Bytes of request bodies of finished requests.',
+    read: ({ meters }) => one(meters.requestBytes),
+  },
+  {
+    name: 'turnout_response_body_bytes_total',
+    type: 'counter',
+    help: "Bytes of engines' response bodies of finished requests, with the framing of chunked ones.",
+    read: ({ meters }) => one(meters.responseBytes),
+  },
+  {
     name: 'turnout_errors_total',
     type: 'counter',
     help: 'Errors of the router itself, by code (the value of x-turnout-error).',

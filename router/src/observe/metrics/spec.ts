@@ -6,6 +6,7 @@ import type { Fleet } from '../../fleet/fleet.ts';
 import type { StallWatch } from '../../fleet/stall-watch.ts';
 import type { Histogram, Meters } from '../meters.ts';
 import type { PeerMeters } from '../peer-meters.ts';
+import type { Timing } from '../worker-meters.ts';
 
 type Labels = Record<string, string>;
 export interface Sample {
@@ -87,7 +88,7 @@ export interface TrajectoryCounters {
 /** A metric and how its values are read. */
 export interface MetricSpec {
   readonly name: string;
-  readonly type: 'counter' | 'gauge' | 'histogram';
+  readonly type: 'counter' | 'gauge' | 'histogram' | 'summary';
   readonly help: string;
   readonly read: (sources: MetricSources) => Sample[];
 }
@@ -95,6 +96,13 @@ export interface MetricSpec {
 export const one = (value: number): Sample[] => [{ labels: {}, value }];
 export const each = <K extends string>(label: string, entries: Iterable<[K, number]>): Sample[] =>
   Array.from(entries, ([key, value]) => ({ labels: { [label]: key }, value }));
+
+/** A summary without quantiles: with the sum and the count of each, `rate` gives means over any time. */
+export const sums = (name: string, timings: Iterable<readonly [Labels, Timing]>): Sample[] =>
+  Array.from(timings).flatMap(([labels, { sumSecs, count }]) => [
+    { metricName: `${name}_sum`, labels, value: sumSecs },
+    { metricName: `${name}_count`, labels, value: count },
+  ]);
 
 export function buckets(name: string, histogram: Histogram, labels: Labels = {}): Sample[] {
   let total = 0;
