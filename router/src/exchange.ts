@@ -212,6 +212,8 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   placement: Placement | null = null;
   /** Between whom its policy chose last, and why; null where nobody asked or the policy can't tell. */
   candidates: readonly Candidate[] | null = null;
+  /** Tokens of the prompt that its policy takes to be in the prompt cache of the worker that it chose; -1: it does not know. */
+  predictedTokens = -1;
   /** Why the placement is at its worker; `move` says more where its session moved. */
   why: Why = 'policy';
   move: Move | null = null;

@@ -24,6 +24,7 @@ import { startBodyThread } from '../forward/body-calls.ts';
 import { HungRequests } from '../forward/hung-requests.ts';
 import { logMove } from '../observe/exchange-log.ts';
 import { fleetLog } from '../observe/fleet-log.ts';
+import { PolicyMeters } from '../observe/policy-meters.ts';
 import type { Base } from './base.ts';
 
 export type Engines = ReturnType<typeof startEngines>;
@@ -86,7 +87,9 @@ export async function startChoice(base: Base, { fleet, labels }: Engines) {
   const reader = new BodyReader(keys.places, (body, question) => bodyThread.run('scan', body, question));
   const full = new FullWorkers(fleet, holdQueue, live.of(fullWorkersOptions), models);
   const explains = log.isLevelEnabled('debug');
-  const chooser = new Chooser(fleet, table, reader, { full, slowStart, models, explains, homes });
+  const policyMeters = new PolicyMeters((x) => table.nameFor(x));
+  const onPlaced = policyMeters.placed.bind(policyMeters);
+  const chooser = new Chooser(fleet, table, reader, { full, slowStart, models, explains, homes, onPlaced });
 
   const heap = new HeapGuard();
   const noWorkers = () => noAvailableWorkers(fleet, breakers);
@@ -112,6 +115,7 @@ export async function startChoice(base: Base, { fleet, labels }: Engines) {
     reader,
     full,
     chooser,
+    policyMeters,
     heap,
     noWorkers,
     admission,

@@ -24,7 +24,7 @@ import type { Own } from './own.ts';
 export function makeRequestPath(
   { config, live, log, clock, random, meters, inFlight, dispatcher, closers }: Base,
   { access, fleet }: Engines,
-  { table, watch, chooser, admission, holdQueue, noWorkers, bodyThread }: Choice,
+  { table, watch, chooser, admission, holdQueue, noWorkers, bodyThread, policyMeters }: Choice,
   { recorder, loaded, swaps, fireworks, resume }: Extensions,
   { endpoints, peers, rows }: Own,
 ) {
@@ -82,6 +82,7 @@ export function makeRequestPath(
     makeForwarder: (listener, notes) => new Forwarder({ clock, options, retries: failover, pairs }, listener, notes),
     observers: [
       meters,
+      policyMeters,
       ...(peers === null ? [] : [peers]),
       ...requestLogs.observers,
       rows,

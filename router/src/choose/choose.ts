@@ -24,6 +24,8 @@ export interface ChooserParts {
   readonly explains?: boolean;
   /** Records where sessions are. */
   readonly homes?: SessionHomes;
+  /** Called after each choice of a worker. */
+  readonly onPlaced?: (x: Exchange) => void;
 }
 
 /** The workers that were left after each step, before the policy chose. */
@@ -50,18 +52,20 @@ export class Chooser {
   readonly #slowStart: SlowStart | null;
   readonly #models: FleetModels | null;
   readonly #homes: SessionHomes | null;
+  readonly #onPlaced: (x: Exchange) => void;
   /** Whether each choice is recorded with its reasons (`Exchange.candidates`). */
   explains: boolean;
   /** null: weights are not swapped. */
   gate: SwapGate | null = null;
 
   constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, parts: ChooserParts = {}) {
-    const { full, slowStart, models, explains, homes } = parts;
+    const { full, slowStart, models, explains, homes, onPlaced } = parts;
     this.#fleet = fleet;
     this.#full = full ?? null;
     this.#slowStart = slowStart ?? null;
     this.#models = models ?? null;
     this.#homes = homes ?? null;
+    this.#onPlaced = onPlaced ?? (() => {});
     this.table = table;
     this.#reader = reader;
     this.explains = explains ?? false;
@@ -143,6 +147,7 @@ export class Chooser {
         this.#fleet.begin(worker);
         policy.begun?.(x, worker);
       }
+      this.#onPlaced(x);
     }
     return choice;
   }
@@ -182,6 +187,7 @@ export class Chooser {
     x.isCounted = true;
     x.isTrial ||= worker.isOnTrial;
     this.#fleet.begin(worker);
+    this.#onPlaced(x);
     return x.placement;
   }
 

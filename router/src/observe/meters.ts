@@ -46,8 +46,8 @@ export class Meters implements Observer {
   readonly tokenGap = new Histogram(GAP_BUCKETS);
   /** Of queued requests. */
   readonly queueWait = new Histogram();
-  /** Of held requests. */
-  readonly held = new Histogram();
+  /** Of held requests, by the reason of the last hold. */
+  readonly held = new Map<string, Histogram>();
   readonly outcomes = { complete: 0, refused: 0, cut: 0, client_left: 0 };
   /** Errors of the router itself, by code. */
   readonly errors = new Map<string, number>();
@@ -90,7 +90,7 @@ export class Meters implements Observer {
     this.outcomes[x.outcome!]++;
     this.duration.observe((x.endMs - x.startMs) / 1000);
     if (x.firstByteMs > 0) this.firstByte.observe((x.firstByteMs - x.startMs) / 1000);
-    if (x.heldMs > 0) this.held.observe(x.heldMs / 1000);
+    if (x.heldMs > 0) this.#heldFor(x.heldFor).observe(x.heldMs / 1000);
     if (x.error !== null) add(this.errors, x.error.code);
     this.requestBytes += x.body.bytes;
     this.responseBytes += x.answerBytes;
@@ -105,6 +105,12 @@ export class Meters implements Observer {
     }
     if (x.outcome === 'cut' && x.error?.code === 'upstream_reset') meters.cut++;
     if (x.isGeneration && x.status < 400) this.#time(x, meters);
+  }
+
+  #heldFor(reason: string): Histogram {
+    let times = this.held.get(reason);
+    if (times === undefined) this.held.set(reason, (times = new Histogram()));
+    return times;
   }
 
   /** The times of a generation. Where several workers sampled one response (`--resume`), none of them is the worker's own. */

@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Registry } from 'prom-client';
 import { fleetMetrics } from './metrics/fleet.ts';
+import { policyMetrics } from './metrics/policies.ts';
 import { processMetrics } from './metrics/process.ts';
 import { requestMetrics } from './metrics/requests.ts';
 import { resumeMetrics } from './metrics/resume.ts';
@@ -17,6 +18,7 @@ export const metrics: readonly MetricSpec[] = [
   ...processMetrics,
   ...fleetMetrics,
   ...sessionMetrics,
+  ...policyMetrics,
   ...trajectoryMetrics,
   ...tinkerMetrics,
   ...swapMetrics,

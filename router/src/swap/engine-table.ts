@@ -171,7 +171,7 @@ export class EngineTable implements Snapshots {
         this.#sets.get(engine)!.noted(engine, swap);
         const { stage } = swap.state;
         engine.standsStill(swap.isRunning);
-        if (!swap.isRunning) this.#parts.meters.ended(swap.state);
+        if (!swap.isRunning) this.#parts.meters.ended(engine.url, swap.state);
         if (stage !== 'label') this.#tellStandstill(engine, stage === 'load');
       },
     };

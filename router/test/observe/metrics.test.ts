@@ -78,9 +78,10 @@ test('a held request: how long and for what is in its line and in a histogram', 
   await first;
   (await engine.next()).answer('{}');
   await second;
-  await untilIdle(router).catch(() => {});
+  router.fleet.finish(away!);
+  await untilIdle(router);
   const value = await metricsOf(t, router.url);
-  equal(value('turnout_held_seconds_count'), 1);
+  equal(value('turnout_held_seconds_count{reason="workers_full"}'), 1);
   const [, line] = of('exchange');
   equal(line!['heldFor'], 'workers_full');
   ok(Number(line!['heldMs']) > 0 && Number(line!['heldMs']) <= Number(line!['ms']));
@@ -137,4 +138,35 @@ test('the changes of a circuit breaker are counted', async (t) => {
   const value = await metricsOf(t, router.url);
   const name = 'turnout_worker_breaker_transitions_total';
   equal(value(`${name}{worker="${engine.url}",from="closed",to="open"}`), 1);
+});
+
+test('decisions of a policy by reason, and the cached tokens that it predicted next to those that engines report', async (t) => {
+  const usage = '"usage":{"prompt_tokens":500,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":200}}';
+  const engine = await startEngine(t, { onRequest: (asked) => asked.answer(`{"choices":[],${usage}}`) });
+  const prompt = 'word '.repeat(400);
+  const ask = async (policy: string, fields: readonly string[]) => {
+    const router = await startTestRouter(t, { workerUrls: [engine.url], policy });
+    for (let i = 0; i < 3; i++) {
+      const body = JSON.stringify({ prompt });
+      equal((await send(t, router.url, request('POST', '/v1/completions', body, fields))).status, 200);
+    }
+    await untilIdle(router);
+    return metricsOf(t, router.url);
+  };
+  const label = '{policy="cache_aware"}';
+  const aware = await ask('cache_aware', []);
+  equal(aware('turnout_policy_decisions_total{policy="cache_aware",reason="policy"}'), 3);
+  equal(aware(`turnout_policy_prompt_tokens_total${label}`), 1500);
+  equal(aware(`turnout_policy_reported_cached_tokens_total${label}`), 600);
+  // Nothing of the first prompt, all whole blocks of the others: about 500 tokens of 4 bytes.
+  const predicted = aware(`turnout_policy_predicted_cached_tokens_total${label}`);
+  ok(predicted > 800 && predicted <= 1000, String(predicted));
+  const missed = aware(`turnout_policy_missed_cached_tokens_total${label}`);
+  ok(Math.abs(missed - (200 + predicted - 400)) < 1e-6, String(missed));
+  const rollout = await ask('rollout', ['x-session-id: s']);
+  equal(rollout('turnout_policy_decisions_total{policy="rollout",reason="new"}'), 1);
+  equal(rollout('turnout_policy_decisions_total{policy="rollout",reason="home"}'), 2);
+  ok(rollout('turnout_policy_predicted_cached_tokens_total{policy="rollout"}') > 0);
+  const without = await ask('round_robin', []);
+  equal(without('turnout_policy_prompt_tokens_total{policy="round_robin"}'), 0);
 });

@@ -32,10 +32,11 @@ for (const kind of ['vllm', 'sglang'] as const) {
     const metrics = await (await fetch(`${router.url}/metrics`)).text();
     const value = (name: string): number => Number(metrics.split(`\n${name} `)[1]?.split('\n')[0]);
     equal(value('turnout_swaps_total{outcome="done"}'), 1);
+    equal(value('turnout_swap_duration_seconds_count'), 1);
     equal(value('turnout_swap_refused_requests_total'), 1);
     equal(value('turnout_swap_engines{state="serving"}'), 1);
-    ok(value('turnout_swap_stage_seconds_total{stage="load"}') >= 0.04);
-    ok(value('turnout_swap_stage_seconds_total{stage="drain"}') > 0);
+    ok(value(`turnout_swap_stage_seconds_total{engine="${engine!.url}",stage="load"}`) >= 0.04);
+    ok(value(`turnout_swap_stage_seconds_total{engine="${engine!.url}",stage="drain"}`) > 0);
     const after = await send(t, router.url, post('/v1/completions', long));
     notEqual(tokensOf(after.text), tokensOf(undisturbed));
   });

@@ -37,11 +37,14 @@ export function cacheAware({ fleet, options }: PolicyContext): Policy {
 
   return {
     needs: 'prompt',
-    choose({ prompt }: Exchange, workers) {
+    choose(x: Exchange, workers) {
+      const { prompt } = x;
       if (prompt === null || prompt.bytes === 0) return ties.least(workers, load).alone;
       const candidates = isImbalanced(fleet, workers, options) ? workers : preferred(prompt, workers);
       const worker = ties.least(candidates, load);
-      index.insert(worker.slot, pathOf(prompt));
+      const path = pathOf(prompt);
+      x.predictedTokens = bytesOf(index.match(worker.slot, path), prompt) * (prompt.tokens / prompt.bytes);
+      index.insert(worker.slot, path);
       return worker.alone;
     },
     whyMoved: () => ({ reason: 'prompt' }),

@@ -54,7 +54,9 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
       const prompt = idsOf(x);
       if (prompt === null) return ties.least(workers, load).alone;
       lookUp(prompt, x, workers);
-      return ties.least(workers, ({ slot }) => prompt.ids.length - cached[slot]! + (underWay[slot] ?? 0)).alone;
+      const chosen = ties.least(workers, ({ slot }) => prompt.ids.length - cached[slot]! + (underWay[slot] ?? 0));
+      x.predictedTokens = cached[chosen.slot]!;
+      return chosen.alone;
     },
     begun: (x, worker) => count(x, worker, 1),
     ended(x, worker) {

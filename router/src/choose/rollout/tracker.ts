@@ -95,6 +95,7 @@ export class RolloutTracker {
     const { session, group, prompt, promptTokens } = request;
     const nowMs = this.#context.nowMs();
     const cached = this.cachedTokens(request, state);
+    x.predictedTokens = cached;
     request.placedAt = state;
     request.beginMs = nowMs;
     request.prefillSecs = prefillSecs(state.speed, cached, promptTokens - cached);

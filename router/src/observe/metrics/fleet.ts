@@ -18,6 +18,14 @@ const timing = (name: string, help: string, read: (of: WorkerMeters) => Timing):
 const discovered = (discovery: Discovery | null, read: (discovery: Discovery) => number): Sample[] =>
   discovery === null ? [] : one(read(discovery));
 
+export const breakerTransitions = ({ meters }: { readonly meters: Meters }): Sample[] =>
+  [...meters.byWorker].flatMap(([worker, { breakerChanges }]) =>
+    Array.from(breakerChanges, ([change, value]) => {
+      const [from = '', to = ''] = change.split(' ');
+      return { labels: { worker, from, to }, value };
+    }),
+  );
+
 export const fleetMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_workers',
@@ -124,12 +132,6 @@ export const fleetMetrics: readonly MetricSpec[] = [
     name: 'turnout_worker_breaker_transitions_total',
     type: 'counter',
     help: "State changes of a worker's circuit breaker (closed, open, half_open).",
-    read: ({ meters }) =>
-      [...meters.byWorker].flatMap(([worker, { breakerChanges }]) =>
-        Array.from(breakerChanges, ([change, value]) => {
-          const [from = '', to = ''] = change.split(' ');
-          return { labels: { worker, from, to }, value };
-        }),
-      ),
+    read: breakerTransitions,
   },
 ];

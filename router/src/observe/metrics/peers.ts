@@ -1,5 +1,6 @@
 import type { Worker } from '../../fleet/worker.ts';
 import type { RouteMeters } from '../peer-meters.ts';
+import { breakerTransitions } from './fleet.ts';
 import { type MetricSources, type MetricSpec, type Sample, buckets, one } from './spec.ts';
 
 /** Whose metric names are served beside the router's own (`--metrics-compat`). */
@@ -103,6 +104,11 @@ const vllm: readonly MetricSpec[] = [
     })),
   ),
   counter('vllm_router_cb_outcomes_total', 'Outcomes that count for the circuit breaker of a worker.', outcomes),
+  counter(
+    'vllm_router_cb_state_transitions_total',
+    'State changes of the circuit breaker of a worker.',
+    breakerTransitions,
+  ),
   gauge('vllm_router_cb_state', 'Circuit breaker of a worker: 0 closed, 1 open, 2 half-open.', breakerState),
   gauge('vllm_router_worker_health', '1 for a worker that passed its last health checks.', health),
   gauge('vllm_router_active_workers', 'Registered workers.', ({ fleet }) => one(fleet.workers.length)),

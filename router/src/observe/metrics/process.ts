@@ -1,3 +1,4 @@
+import { getHeapStatistics } from 'node:v8';
 import { version } from '../../config/version.ts';
 import { maxOpenFiles, openFiles } from '../open-files.ts';
 import { type MetricSpec, buckets, each, one } from './spec.ts';
@@ -25,6 +26,26 @@ export const processMetrics: readonly MetricSpec[] = [
     type: 'gauge',
     help: 'Resident memory of the process.',
     read: () => one(process.memoryUsage.rss()),
+  },
+  {
+    name: 'turnout_memory_bytes',
+    type: 'gauge',
+    help: "Memory of the main thread, by kind: heap_used and heap_total (V8's heap), external (buffers and native objects outside of it), array_buffers (the part of external in buffers).",
+    read() {
+      const { heapUsed, heapTotal, external, arrayBuffers } = process.memoryUsage();
+      return each('kind', [
+        ['heap_used', heapUsed],
+        ['heap_total', heapTotal],
+        ['external', external],
+        ['array_buffers', arrayBuffers],
+      ]);
+    },
+  },
+  {
+    name: 'turnout_heap_limit_bytes',
+    type: 'gauge',
+    help: "Limit of V8's heap.",
+    read: () => one(getHeapStatistics().heap_size_limit),
   },
   {
     name: 'process_start_time_seconds',

@@ -37,8 +37,9 @@ export const sessionMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_held_seconds',
     type: 'histogram',
-    help: 'Seconds that requests were held by their policy or as all workers were full, for requests that were held at all.',
-    read: ({ meters }) => buckets('turnout_held_seconds', meters.held),
+    help: 'Seconds that requests were held before they got a worker, for requests that were held at all, by the reason of their last hold: workers_full, weight_swap, or the reason of the policy.',
+    read: ({ meters }) =>
+      [...meters.held].flatMap(([reason, times]) => buckets('turnout_held_seconds', times, { reason })),
   },
   {
     name: 'turnout_session_snapshot_lag',

@@ -6,6 +6,7 @@ import type { Fleet } from '../../fleet/fleet.ts';
 import type { StallWatch } from '../../fleet/stall-watch.ts';
 import type { Histogram, Meters } from '../meters.ts';
 import type { PeerMeters } from '../peer-meters.ts';
+import type { PolicyCounts } from '../policy-meters.ts';
 import type { Timing } from '../worker-meters.ts';
 
 type Labels = Record<string, string>;
@@ -36,6 +37,8 @@ export interface MetricSources {
   readonly tinker: () => TinkerCounters | null;
   readonly swaps: () => SwapCounters | null;
   readonly resume: () => ResumeCounters | null;
+  /** By the name of the policy. */
+  readonly policies: ReadonlyMap<string, PolicyCounts>;
   /** null: without `--metrics-compat`. */
   readonly peers: PeerMeters | null;
   /** Requests by the number of snapshots that their session lagged behind, the last one for more; null: no weights are swapped. */
@@ -53,7 +56,9 @@ interface ResumeCounters {
 export interface SwapCounters {
   readonly engines: () => ReadonlyMap<string, number>;
   readonly ended: ReadonlyMap<string, number>;
-  readonly stageSecs: ReadonlyMap<string, number>;
+  /** Seconds by engine and stage. */
+  readonly stageSecs: ReadonlyMap<string, ReadonlyMap<string, number>>;
+  readonly swapTimes: Histogram;
   readonly waiting: () => number;
   readonly refused: () => number;
 }

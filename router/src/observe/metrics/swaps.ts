@@ -1,4 +1,4 @@
-import { type MetricSpec, type SwapCounters, each, one } from './spec.ts';
+import { type MetricSpec, type SwapCounters, buckets, each, one } from './spec.ts';
 
 const read =
   (make: (counters: SwapCounters) => ReturnType<MetricSpec['read']>): MetricSpec['read'] =>
@@ -24,8 +24,18 @@ export const swapMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_swap_stage_seconds_total',
     type: 'counter',
-    help: 'Seconds that engines spent in weight swaps, by stage: gate, drain, pause, load, label or resume.',
-    read: read(({ stageSecs }) => each('stage', stageSecs)),
+    help: 'Seconds that an engine spent in weight swaps that have ended, by stage: gate, drain, pause, load, label or resume.',
+    read: read(({ stageSecs }) =>
+      [...stageSecs].flatMap(([engine, stages]) =>
+        Array.from(stages, ([stage, value]) => ({ labels: { engine, stage }, value })),
+      ),
+    ),
+  },
+  {
+    name: 'turnout_swap_duration_seconds',
+    type: 'histogram',
+    help: 'Seconds of a weight swap of a single engine, during which it gets no new requests: from the gate to the end.',
+    read: read(({ swapTimes }) => buckets('turnout_swap_duration_seconds', swapTimes)),
   },
   {
     name: 'turnout_swap_waiting_requests',

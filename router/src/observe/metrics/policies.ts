@@ -1,0 +1,42 @@
+import type { PolicyCounts } from '../policy-meters.ts';
+import type { MetricSpec } from './spec.ts';
+
+const reported = 'for responses whose engine reports cached tokens and whose policy predicted them';
+
+const byPolicy = (name: string, help: string, read: (counts: PolicyCounts) => number): MetricSpec => ({
+  name,
+  type: 'counter',
+  help,
+  read: ({ policies }) => Array.from(policies, ([policy, counts]) => ({ labels: { policy }, value: read(counts) })),
+});
+
+/** What policies decided, and how well they knew the prompt caches of engines. */
+export const policyMetrics: readonly MetricSpec[] = [
+  {
+    name: 'turnout_policy_decisions_total',
+    type: 'counter',
+    help: 'Choices of a worker, by policy and reason: new (first request of a session), home (where the session was before), moved, retry, target (the client named the worker), policy (no session).',
+    read: ({ policies }) =>
+      [...policies].flatMap(([policy, { decisions }]) =>
+        Object.entries(decisions)
+          .filter(([, value]) => value > 0)
+          .map(([reason, value]) => ({ labels: { policy, reason }, value })),
+      ),
+  },
+  byPolicy(
+    'turnout_policy_predicted_cached_tokens_total',
+    `Prompt tokens that the policy took to be in the prompt cache of the worker that it chose, ${reported}.`,
+    ({ predictedTokens }) => predictedTokens,
+  ),
+  byPolicy(
+    'turnout_policy_reported_cached_tokens_total',
+    `Prompt tokens that were in the prompt cache of the worker, ${reported}.`,
+    ({ reportedTokens }) => reportedTokens,
+  ),
+  byPolicy(
+    'turnout_policy_missed_cached_tokens_total',
+    `Differences between predicted and reported cached tokens of single requests, added up, ${reported}.`,
+    ({ missedTokens }) => missedTokens,
+  ),
+  byPolicy('turnout_policy_prompt_tokens_total', `Prompt tokens, ${reported}.`, ({ promptTokens }) => promptTokens),
+];
