@@ -9,6 +9,7 @@ import { type SpawnedSimEngine, spawnSimEngine } from '../../router/src/sim/spaw
 import { type Config, type Router, loadConfig, startRouter } from '../../router/src/index.ts';
 import { type BatchTurn, batchCost, runAgentBatch } from '../../router/src/batch/agent-batch.ts';
 import { type BatchResult, movedSessions, resultTable } from '../../router/src/batch/batch-result.ts';
+import { type Step, showProgress } from '../../router/src/cli/progress.ts';
 import { writeTokenizer } from '../../router/src/sim/tokens/tokenizer-files.ts';
 import { showExactness } from './exactness.ts';
 import { ANSWER_TOKENS, ENGINES, KV_TOKENS, policies, shape as demoShape } from './shape.ts';
@@ -89,37 +90,27 @@ async function runBatch(
 }
 
 const { turns: allTurns } = batchCost(shape);
-
-function progressOf(title: string): (turn: BatchTurn, done: number) => void {
-  if (!process.stderr.isTTY) return () => {};
-  return (_, done) => {
-    const filled = Math.round((30 * done) / allTurns);
-    process.stderr.write(
-      `\r  ${title.padEnd(16)} ${'█'.repeat(filled)}${'·'.repeat(30 - filled)} ${done} of ${allTurns} turns `,
-    );
-  };
-}
-
-/** Prints the results so far; on a terminal it overwrites the table before. */
-function showTable(results: readonly BatchResult[]): void {
-  const isLast = results.length === policies.length;
-  if (process.stderr.isTTY) {
-    const height = results.length === 1 ? 0 : results.length + 1;
-    process.stderr.write(`\r\x1b[2K${height > 0 ? `\x1b[${height - 1}A\x1b[J` : ''}${resultTable(results)}\n`);
-  } else if (isLast) say(resultTable(results));
-}
+const WIDTH = Math.max(...policies.map(({ length }) => length));
 
 async function compare(): Promise<readonly BatchResult[]> {
   say(
     `1. The same batch under each policy: ${shape.sessions} sessions, ${allTurns} turns, contexts that outgrow the KV cache`,
   );
   const results: BatchResult[] = [];
+  const turns = new Map(policies.map((policy) => [policy, 0]));
+  const stepOf = (policy: string, done: number): [string, Step] => {
+    const seconds = results.find(({ title }) => title === policy)?.seconds;
+    const text = `${done} of ${allTurns} turns${seconds === undefined ? '' : ` in ${seconds.toFixed(1)} s`}`;
+    return [`  ${policy.padEnd(WIDTH)}`, { done, total: allTurns, text }];
+  };
+  const progress = showProgress(() => Object.fromEntries(Array.from(turns, ([policy, done]) => stepOf(policy, done))));
   for (const policy of policies) {
     const fleet = await startFleet(policy);
-    results.push(await runBatch(fleet, policy, progressOf(policy)));
+    results.push(await runBatch(fleet, policy, (_, done) => turns.set(policy, done)));
     await fleet.stop();
-    showTable(results);
   }
+  progress.stop();
+  say(resultTable(results));
   return results;
 }
 

@@ -6,6 +6,7 @@ import { type BatchResult, resultTable } from '../batch/batch-result.ts';
 import { ConfigError, loadConfig } from '../config/load.ts';
 import { splitList } from '../config/split-list.ts';
 import { startRouter } from '../router.ts';
+import { showProgress } from './progress.ts';
 
 export interface BenchFlags {
   readonly workerUrls: readonly string[];
@@ -21,13 +22,8 @@ export interface BenchFlags {
   readonly yes?: true;
 }
 
-const SAY_MS = 2_000;
-
-/**
- * Sends a synthetic agent batch to the user's fleet, once per policy, and prints the results.
- * @param say prints a line of progress
- */
-export async function bench(flags: BenchFlags, say: (line: string) => void): Promise<number> {
+/** Sends a synthetic agent batch to the user's fleet, once per policy, and prints the results. */
+export async function bench(flags: BenchFlags): Promise<number> {
   const workerUrls = splitList(flags.workerUrls);
   const policies = splitList([flags.policies]);
   const shape: BatchShape = {
@@ -40,16 +36,16 @@ export async function bench(flags: BenchFlags, say: (line: string) => void): Pro
   };
   const { turns, promptTokens, outputTokens } = batchCost(shape);
   const about = (tokens: number): string => `about ${(tokens / 1e6).toFixed(2)} million`;
-  say(
+  process.stderr.write(
     `bench: ${policies.length} batches (${policies.join(', ')}) of ${shape.sessions} sessions, ${turns} turns each: ` +
-      `${about(promptTokens * policies.length)} prompt tokens and up to ${about(outputTokens * policies.length).replace('about ', '')} output tokens in all.`,
+      `${about(promptTokens * policies.length)} prompt tokens and up to ${about(outputTokens * policies.length).replace('about ', '')} output tokens in all.\n`,
   );
   if (flags.yes !== true && !(await confirmed())) throw new ConfigError('nothing was sent. --yes sends without asking');
   const results: BatchResult[] = [];
   const base = randomInt(1_000_000);
   for (const [i, policy] of policies.entries()) {
     // A new seed each time, so that a batch does not find its prompts in the engines' caches.
-    results.push(await runPolicy(policy, base + i, turns, { flags, workerUrls, shape, say }));
+    results.push(await runPolicy(policy, base + i, turns, { flags, workerUrls, shape }));
   }
   process.stdout.write(`${resultTable(results)}\n`);
   return results.every((result) => result.turns.every(({ answer }) => answer !== null)) ? 0 : 1;
@@ -59,11 +55,10 @@ interface Run {
   readonly flags: BenchFlags;
   readonly workerUrls: readonly string[];
   readonly shape: BatchShape;
-  readonly say: (line: string) => void;
 }
 
 async function runPolicy(policy: string, seed: number, expected: number, run: Run): Promise<BatchResult> {
-  const { flags, workerUrls, shape, say } = run;
+  const { flags, workerUrls, shape } = run;
   const { workerApiKey } = flags;
   const key = workerApiKey === undefined ? {} : { workerApiKey };
   const config = loadConfig(
@@ -75,16 +70,19 @@ async function runPolicy(policy: string, seed: number, expected: number, run: Ru
     throw new ConfigError((error as Error).message);
   });
   const turns: BatchTurn[] = [];
-  const timer = setInterval(() => say(`bench: ${policy}: ${turns.length} of about ${expected} turns`), SAY_MS);
+  const progress = showProgress(() => {
+    const text = `${turns.length} of about ${expected} turns`;
+    return { [`bench: ${policy}`]: { done: turns.length, total: expected, text } };
+  });
   try {
     const model = flags.model ?? (await modelOf(router.url));
     const startMs = performance.now();
     await runAgentBatch({ ...shape, url: router.url, model, seed, onTurn: (turn) => void turns.push(turn) });
     const failed = turns.find(({ answer }) => answer === null);
-    if (failed !== undefined) say(`bench: ${policy}: a turn failed: ${failed.error}`);
+    if (failed !== undefined) progress.say(`bench: ${policy}: a turn failed: ${failed.error}`);
     return { title: policy, seconds: (performance.now() - startMs) / 1000, turns };
   } finally {
-    clearInterval(timer);
+    progress.stop();
     await router.close();
   }
 }

@@ -9,6 +9,7 @@ import { type ExportProgress, noProgress } from '../recorder/thread/export/walk.
 import { readSince } from '../recorder/tap/since.ts';
 import { openToRead } from '../recorder/thread/store/open.ts';
 import type { TrajectoryStore } from '../recorder/thread/store/store.ts';
+import { showProgress } from './progress.ts';
 
 export interface ExportFlags {
   readonly format: string;
@@ -27,10 +28,8 @@ export interface ExportFlags {
   readonly output?: string;
 }
 
-const SAY_MS = 2_000;
-
-/** Exports trajectories from a store, which a router may be writing to. @param say prints a line of progress */
-export async function exportTrajectories(flags: ExportFlags, say: (line: string) => void): Promise<void> {
+/** Exports trajectories from a store, which a router may be writing to. */
+export async function exportTrajectories(flags: ExportFlags): Promise<void> {
   const { format, session, group, tenant, version, label, output } = flags;
   if (!formatNames.includes(format as ExportFormat)) {
     throw new ConfigError(`--format ${format}: one of ${formatNames.join(', ')}`);
@@ -60,7 +59,7 @@ export async function exportTrajectories(flags: ExportFlags, say: (line: string)
   const given = { session, group, tenant, version, sinceMs, finished, minReward, maxReward, label };
   const query = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   const progress = noProgress();
-  const timer = setInterval(() => say(`export: ${describe(progress)} …`), SAY_MS);
+  const shown = showProgress(() => ({ export: { done: 0, total: null, text: `${describe(progress)} …` } }));
   // A temporary name until the export is complete, so that a partial one is not taken for it. Not for devices and
   // pipes.
   const path = output === undefined || isDevice ? output : `${output}.part`;
@@ -84,12 +83,12 @@ export async function exportTrajectories(flags: ExportFlags, say: (line: string)
     const reason = code === 'EPIPE' ? 'the process that reads the output has ended' : message;
     throw new ConfigError(`the export is incomplete: ${reason}`);
   } finally {
-    clearInterval(timer);
+    shown.stop();
     file?.destroy();
     await store.close();
   }
-  say(`export: ${describe(progress)}${output === undefined ? '' : `, in ${output}`}`);
-  for (const [reason, count] of Object.entries(progress.leftOut)) say(`export: ${count} left out: ${reason}`);
+  shown.say(`export: ${describe(progress)}${output === undefined ? '' : `, in ${output}`}`);
+  for (const [reason, count] of Object.entries(progress.leftOut)) shown.say(`export: ${count} left out: ${reason}`);
 }
 
 function rewardOf(flag: string, text: string | undefined): number | undefined {

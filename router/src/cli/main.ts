@@ -68,7 +68,7 @@ program
   .option('--yes', 'Do not ask before sending.')
   .action(async (flags: BenchFlags) => {
     const { bench } = await import('./bench.ts');
-    process.exitCode = await bench(flags, (line) => process.stderr.write(`${line}\n`));
+    process.exitCode = await bench(flags);
   });
 
 const launch = program
@@ -101,7 +101,7 @@ program
   .option('--store <url>', 'The --store of the router, if it is redis://… [TURNOUT_STORE].')
   .option('-o, --output <file>', 'Output file. Default: standard output.')
   .action(async (flags: ExportFlags) => {
-    await (await import('./export.ts')).exportTrajectories(flags, (line) => process.stderr.write(`${line}\n`));
+    await (await import('./export.ts')).exportTrajectories(flags);
   });
 
 program
@@ -114,8 +114,7 @@ program
   .option('--api-key <key>', 'API key to send to the target.')
   .action(async (file: string, flags: ReplayFlags) => {
     const { replayFile } = await import('./replay.ts');
-    const line = (stream: NodeJS.WriteStream) => (text: string) => void stream.write(`${text}\n`);
-    process.exitCode = await replayFile(file, flags, line(process.stdout), line(process.stderr));
+    process.exitCode = await replayFile(file, flags, (line) => process.stdout.write(`${line}\n`));
   });
 
 program

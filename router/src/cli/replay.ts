@@ -1,6 +1,7 @@
 import { ConfigError } from '../config/load.ts';
 import { type RecordedCall, type Recording, readRecording } from '../recorder/replay/recording.ts';
 import { type Replayed, type Verdict, replay } from '../recorder/replay/replay.ts';
+import { showProgress } from './progress.ts';
 
 export interface ReplayFlags {
   readonly against: string;
@@ -9,21 +10,15 @@ export interface ReplayFlags {
   readonly apiKey?: string;
 }
 
-const SAY_MS = 2_000;
 /** Turns with a different result that are listed. */
 const NAMED = 10;
 
 /**
  * Sends the requests of an export again and reports different results.
- * @param print prints a line of the result; @param say prints a line of progress
+ * @param print prints a line of the result
  * @returns the exit code: 0 if all comparable turns are the same
  */
-export async function replayFile(
-  file: string,
-  flags: ReplayFlags,
-  print: (line: string) => void,
-  say: (line: string) => void,
-): Promise<number> {
+export async function replayFile(file: string, flags: ReplayFlags, print: (line: string) => void): Promise<number> {
   const against = URL.parse(flags.against);
   if (against === null || !/^https?:$/.test(against.protocol)) {
     throw new ConfigError(`--against ${flags.against}: the http:// or https:// address of a router or engine`);
@@ -49,10 +44,11 @@ export async function replayFile(
     const secs = (next - times[0]! - (performance.now() - startMs)) / 1_000;
     return secs < 1 ? '' : `; the next request is due in ${Math.round(secs)} s`;
   };
-  const progress = (): void =>
-    say(`replay: ${all.length}/${calls.length}, ${counts.different} different, ${counts.failed} failed${nextDue()}`);
   const startMs = performance.now();
-  const timer = setInterval(progress, SAY_MS);
+  const progress = showProgress(() => {
+    const text = `${all.length}/${calls.length}, ${counts.different} different, ${counts.failed} failed${nextDue()}`;
+    return { replay: { done: all.length, total: calls.length, text } };
+  });
   try {
     const options = { against, concurrency: flags.asFastAsPossible === true ? concurrency : null };
     await replay(
@@ -65,7 +61,7 @@ export async function replayFile(
       () => void sent++,
     );
   } finally {
-    clearInterval(timer);
+    progress.stop();
   }
   const secs = (performance.now() - startMs) / 1_000;
   for (const line of summary(all, counts, secs)) print(line);

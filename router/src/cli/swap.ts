@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { ConfigError } from '../config/load.ts';
+import { type Step, showProgress } from './progress.ts';
 
 export interface SwapFlags {
   readonly url: string;
@@ -16,14 +17,19 @@ interface Shown {
   readonly deployment: string | null;
   readonly running: string | null;
   readonly waiting: string | null;
-  readonly workers: readonly {
-    readonly url: string;
-    readonly state: string;
-    readonly snapshot: string | null;
-    readonly stage: string;
-    readonly error: string | null;
-  }[];
+  readonly workers: readonly ShownWorker[];
 }
+
+interface ShownWorker {
+  readonly url: string;
+  readonly state: string;
+  readonly snapshot: string | null;
+  readonly stage: string;
+  readonly error: string | null;
+}
+
+/** In their order. */
+const stages: readonly string[] = ['gate', 'drain', 'pause', 'load', 'label', 'resume', 'done'];
 
 const LOOK_EVERY_MS = 500;
 const TIMEOUT_MS = 10_000;
@@ -35,21 +41,27 @@ export async function swap(identity: string, flags: SwapFlags, write: (line: str
   const { state } = await ask<{ state: string }>(flags, { method: 'POST', body });
   write(`${identity}: ${state}`);
   if (flags.watch !== true) return 0;
-  let shown = '';
-  for (;;) {
-    const { deployments } = await ask<{ deployments: Shown[] }>(flags, {});
-    const now = deployments.find((each) => deployment === undefined || each.deployment === deployment)!;
-    const lines = now.workers.map(
-      ({ url, state: at, snapshot, stage, error }) =>
-        `${url}  ${at}  ${stage}  ${snapshot ?? 'unknown'}${error === null ? '' : `  ${error}`}`,
-    );
-    if (lines.join('\n') !== shown) for (const line of lines) write(line);
-    shown = lines.join('\n');
-    if (now.running === null && now.waiting === null)
-      return now.workers.every(({ snapshot }) => snapshot === identity) ? 0 : 1;
-    await delay(LOOK_EVERY_MS);
+  let now: Shown = { deployment: null, running: null, waiting: null, workers: [] };
+  const progress = showProgress(() => Object.fromEntries(now.workers.map((each) => [each.url, stepOf(each)])));
+  try {
+    for (;;) {
+      const { deployments } = await ask<{ deployments: Shown[] }>(flags, {});
+      now = deployments.find((each) => deployment === undefined || each.deployment === deployment)!;
+      if (now.running === null && now.waiting === null) break;
+      await delay(LOOK_EVERY_MS);
+    }
+  } finally {
+    progress.stop();
   }
+  for (const each of now.workers) write(`${each.url}  ${stepOf(each).text}`);
+  return now.workers.every(({ snapshot }) => snapshot === identity) ? 0 : 1;
 }
+
+const stepOf = ({ state, stage, snapshot, error }: ShownWorker): Step => ({
+  done: Math.max(0, stages.indexOf(stage)),
+  total: stages.length - 1,
+  text: `${state}  ${stage}  ${snapshot ?? 'unknown'}${error === null ? '' : `  ${error}`}`,
+});
 
 async function ask<T>({ url, apiKey }: SwapFlags, init: RequestInit): Promise<T> {
   const headers: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };

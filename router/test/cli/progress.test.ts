@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { startSimEngine } from '../../src/sim/engine.ts';
+import { turnout } from './turnout.ts';
+
+const bin = join(import.meta.dirname, '../../bin/turnout.js');
+const ESCAPE = '\x1b';
+const small = ['--sessions', '4', '--turns', '3', '--group-size', '2', '--prompt-words', '20', '--turn-words', '10'];
+/** util-linux; other systems have other flags. */
+const noTerminal = spawnSync('script', ['--version']).stdout?.includes('util-linux')
+  ? false
+  : 'needs util-linux: script';
+
+/** Runs `turnout` with a terminal. @param redirect of the shell, such as `>file` */
+function inTerminal(t: TestContext, args: readonly string[], redirect = '') {
+  const command = [process.execPath, bin, ...args].map((word) => `'${word}'`).join(' ');
+  const child = spawn('script', ['-qec', `stty cols 100; ${command} ${redirect}`, '/dev/null'], { stdio: 'pipe' });
+  let output = '';
+  const seen = new Set<() => void>();
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+    for (const look of seen) look();
+  });
+  const ended = once(child, 'close').then(([code]) => Number(code));
+  t.after(() => child.kill('SIGKILL'));
+  const shows = (pattern: RegExp): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const look = (): void => void (pattern.test(output) && resolve());
+      seen.add(look);
+      look();
+      void ended.then(() => reject(new Error(`ended without ${pattern}: ${output}`)));
+    });
+  return { child, ended, shows, output: () => output };
+}
+
+test(
+  'on a terminal a weight swap has a bar for each worker, which is gone at the end',
+  { skip: noTerminal },
+  async (t) => {
+    const [slow, quick] = await startSims(t, ['vllm', 'sglang']);
+    const { router } = await startSwapScene(t, [slow!, quick!]);
+    const run = inTerminal(t, ['swap', 'step-1', '--watch', '--url', router.url]);
+    assert.equal(await run.ended, 0, run.output());
+    const text = run.output();
+    assert.match(text, new RegExp(`${slow!.url}  [█░]{24}  `));
+    const [, last = ''] = text.split(`${ESCAPE}[0J`).slice(-2);
+    assert.equal(
+      last.replaceAll('\r', ''),
+      `${slow!.url}  serving  done  step-1\n${quick!.url}  serving  done  step-1\n`,
+    );
+  },
+);
+
+test('bars are on stderr: a redirected result has only the result', { skip: noTerminal }, async (t) => {
+  const engine = await startSimEngine({ timeScale: 0.05, kind: 'vllm' });
+  t.after(() => engine.close());
+  const args = ['bench', '--worker-urls', engine.url, '--policies', 'round_robin', ...small, '--yes'];
+  const run = inTerminal(t, args, '2>/dev/null');
+  assert.equal(await run.ended, 0, run.output());
+  assert.ok(!run.output().includes('░') && /^round_robin/m.test(run.output()), run.output());
+  const shown = inTerminal(t, args, '>/dev/null');
+  assert.equal(await shown.ended, 0, shown.output());
+  assert.match(shown.output(), /bench: round_robin {2}[█░]{24} {2}\d+ of about \d+ turns/);
+});
+
+test('Ctrl-C ends a command that shows bars', { skip: noTerminal, timeout: 60_000 }, async (t) => {
+  const engine = await startSimEngine({ timeScale: 1_000, kind: 'vllm' });
+  t.after(() => engine.close());
+  const run = inTerminal(t, ['bench', '--worker-urls', engine.url, ...small, '--yes']);
+  await run.shows(/░/);
+  run.child.stdin.write('\x03');
+  assert.equal(await run.ended, 130);
+});
+
+test('without a terminal there are lines, and no control characters', async (t) => {
+  const engine = await startSimEngine({ timeScale: 20, kind: 'vllm' });
+  t.after(() => engine.close());
+  const run = turnout(t, ['bench', '--worker-urls', engine.url, '--policies', 'round_robin', ...small, '--yes']);
+  await run.says(/^bench: round_robin: \d+ of about \d+ turns\n/m);
+  assert.ok(!run.output().includes(ESCAPE));
+});
