@@ -1,5 +1,6 @@
 import { Hono } from 'hono';
 import type { MetricsText } from '../observe/metrics-server.ts';
+import type { ExchangeRows } from '../observe/exchange-rows.ts';
 import { pathTest } from '../plugins/path-test.ts';
 import { openApi } from './endpoints.ts';
 import { addEngineMetrics } from './engine-metrics.ts';
@@ -7,6 +8,7 @@ import { addWaitIdle } from './wait-idle.ts';
 import { type OverviewContext, addOverviewRoutes } from './overview.ts';
 import { type PolicyControl, addPolicyRoutes } from './policies.ts';
 import { type SessionRecord, addSessionRoutes } from './sessions.ts';
+import { addTap } from './tap.ts';
 import { addUrlRoutes } from './workers/by-url.ts';
 import type { WorkersContext } from './workers/context.ts';
 import { addProbes } from './workers/probes.ts';
@@ -16,6 +18,7 @@ import { addRestRoutes } from './workers/rest.ts';
 export interface AdminContext extends WorkersContext, OverviewContext {
   readonly metricsText: MetricsText;
   readonly policies: PolicyControl;
+  readonly rows: ExchangeRows;
   /** null: nothing is captured. */
   readonly record: SessionRecord | null;
 }
@@ -35,6 +38,7 @@ export function createAdminApp(context: AdminContext): Hono {
   addPolicyRoutes(app, context.policies);
   addSessionRoutes(app, (session) => context.policies.endSession(session), context.record);
   addOverviewRoutes(app, context);
+  addTap(app, context.rows);
   addWaitIdle(app, context.fleet);
 
   app.notFound((c) => {

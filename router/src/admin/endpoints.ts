@@ -44,6 +44,12 @@ export const endpoints: readonly Endpoint[] = [
   },
   { method: 'GET', path: '/requests', caller: 'admins', summary: 'Requests in flight: session, worker, phase, age.' },
   { method: 'GET', path: '/sessions', caller: 'admins', summary: 'Sessions: worker, turns, moves and their reasons.' },
+  {
+    method: 'GET',
+    path: '/tap',
+    caller: 'admins',
+    summary: 'Requests as they end, as server-sent events (?session=, worker, group, path, status, slow).',
+  },
   { method: 'GET', path: '/list_workers', caller: 'admins', summary: 'URLs of the workers.' },
   { method: 'POST', path: '/add_worker', caller: 'admins', summary: 'Adds a worker by its URL.' },
   { method: 'POST', path: '/remove_worker', caller: 'admins', summary: 'Removes a worker by its URL.' },

@@ -83,6 +83,7 @@ export function makeOwn(
     homes,
     requests: () => inFlight,
     sessionHeaders: () => live.current.sessionHeaders,
+    rows,
     record: recorder,
   });
   loaded.endpoints.addTo(app);

@@ -13,6 +13,7 @@ import type { ReplayFlags } from './replay.ts';
 import { type RunFlags, addRunFlags, runRouter } from './run-router.ts';
 import type { SimFlags } from './sim.ts';
 import type { SwapFlags } from './swap.ts';
+import type { TapFlags } from './tap.ts';
 import type { TopFlags } from './top.ts';
 import { refuseUnknownCommand, usageError } from './usage-errors.ts';
 
@@ -127,6 +128,22 @@ program
   .option('--rows <count>', 'Rows of each list (default: as many as fit the terminal, else 20).')
   .addOption(new Option('--api-key <key>', 'Admin key, if the router has keys.').env('TURNOUT_ADMIN_API_KEY'))
   .action(async (url: string, flags: TopFlags) => (await import('./top.ts')).top(url, flags, process.stdout));
+
+program
+  .command('tap')
+  .description('Show the requests of a running router as they end, one line each, until stopped.')
+  .argument('[url]', 'The router.', 'http://127.0.0.1:30000')
+  .option('--session <key>', 'Only this session.')
+  .option('--group <group>', 'Only this group.')
+  .option('--worker <url>', 'Only this worker: its URL or a part of it.')
+  .option('--path <path>', 'Only paths that begin so.')
+  .option('--status <status>', 'Only this status, for example 429, 5xx or 429,5xx.')
+  .option('--slow <duration>', 'Only requests that took at least this long, for example 2s or 500ms.')
+  .option('--json', 'One JSON object a line.')
+  .addOption(new Option('--api-key <key>', 'Admin key, if the router has keys.').env('TURNOUT_ADMIN_API_KEY'))
+  .action(async (url: string, flags: TapFlags) =>
+    (await import('./tap.ts')).tap(url, flags, (line) => void process.stdout.write(`${line}\n`)),
+  );
 
 program
   .command('swap')

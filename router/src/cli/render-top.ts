@@ -1,3 +1,5 @@
+import { list } from './columns.ts';
+
 /** Rows of `GET /requests`, `GET /sessions` and `GET /workers`, with the fields that are shown. */
 export interface RequestRow {
   readonly id: string;
@@ -66,13 +68,13 @@ export function renderTop({ url, requests, sessions, workers }: Snapshot, size: 
   const homes = new Map<string, number>();
   for (const { worker } of sessions.sessions) homes.set(worker, (homes.get(worker) ?? 0) + 1);
   const lists = [
-    list('WORKER STATE REQUESTS SESSIONS', size, workers, (worker) => [
+    list('WORKER STATE REQUESTS SESSIONS', size.rows, workers, (worker) => [
       worker.url,
       worker.not_serving_because.join(',') || worker.status,
       worker.load,
       homes.get(worker.url) ?? 0,
     ]),
-    list('REQUEST SESSION WORKER PHASE AGE LAST-BYTE REASON', size, requests.requests, (x) => [
+    list('REQUEST SESSION WORKER PHASE AGE LAST-BYTE REASON', size.rows, requests.requests, (x) => [
       x.id,
       x.session ?? '-',
       x.worker ?? '-',
@@ -81,14 +83,14 @@ export function renderTop({ url, requests, sessions, workers }: Snapshot, size: 
       x.last_byte_secs === null ? '-' : secs(x.last_byte_secs),
       x.reason,
     ]),
-    list('MOVED-SESSION AGO FROM TO REASON', size, sessions.recent_moves, (move) => [
+    list('MOVED-SESSION AGO FROM TO REASON', size.rows, sessions.recent_moves, (move) => [
       move.session,
       secs(move.ago_secs),
       move.from,
       move.to,
       move.reason,
     ]),
-    list('SESSION WORKER SINCE IDLE TURNS MOVES REASON', size, sessions.sessions, (session) => [
+    list('SESSION WORKER SINCE IDLE TURNS MOVES REASON', size.rows, sessions.sessions, (session) => [
       session.session,
       session.worker,
       secs(session.since_secs),
@@ -109,29 +111,4 @@ const sum = (counts: Readonly<Record<string, number>>): number =>
 function counted(counts: Readonly<Record<string, number>>): string {
   const parts = Object.entries(counts).map(([name, count]) => `${count} ${name}`);
   return parts.length === 0 ? '' : ` (${parts.join(', ')})`;
-}
-
-/** The first rows in aligned columns, and the number of further ones. */
-function list<T>(head: string, { rows }: Size, all: readonly T[], cellsOf: (row: T) => (string | number)[]): string[] {
-  if (all.length === 0) return [];
-  const cells = [
-    head.split(' '),
-    ...all.slice(0, rows).map((row) => cellsOf(row).map((cell) => printable(String(cell)))),
-  ];
-  const widths = cells[0]!.map((_, column) => Math.max(...cells.map((row) => row[column]!.length)));
-  const lines = cells.map((row) =>
-    row
-      .map((cell, column) => cell.padEnd(widths[column]!))
-      .join('  ')
-      .trimEnd(),
-  );
-  return all.length > rows ? [...lines, `… ${all.length - rows} more`] : lines;
-}
-
-const MAX_CELL = 60;
-
-/** Client text must not control the terminal. */
-function printable(text: string): string {
-  const plain = text.replace(/[^\x20-\x7e\u00a0-\uffff]/g, '?');
-  return plain.length > MAX_CELL ? `${plain.slice(0, MAX_CELL - 1)}…` : plain;
 }

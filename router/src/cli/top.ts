@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { ConfigError } from '../config/load.ts';
+import { askRouter } from './ask-router.ts';
 import { type RequestRow, type SessionList, type Snapshot, type WorkerRow, renderTop } from './render-top.ts';
 
 export interface TopFlags {
@@ -19,7 +20,6 @@ export interface Screen {
 }
 
 const DEFAULT_ROWS = 20;
-const TIMEOUT_MS = 10_000;
 
 /** Shows requests, sessions and workers of a running router until stopped. Rejects if the router does not answer. */
 export async function top(url: string, flags: TopFlags, screen: Screen): Promise<void> {
@@ -47,26 +47,11 @@ const rowsOf = ({ rows = 40 }: Screen): number => Math.max(3, Math.floor((rows -
 
 async function look(url: string, flags: TopFlags): Promise<Snapshot> {
   const query = flags.session === undefined ? '' : `?session=${encodeURIComponent(flags.session)}`;
-  const get = <T>(path: string): Promise<T> => ask<T>(url, path, flags.apiKey);
+  const get = async <T>(path: string): Promise<T> => (await (await askRouter(url, path, flags.apiKey)).json()) as T;
   const [requests, sessions, { workers }] = await Promise.all([
     get<{ total: number; phases: Record<string, number>; requests: RequestRow[] }>(`/requests${query}`),
     get<SessionList>(`/sessions${query === '' ? '?limit=10000' : query}`),
     get<{ workers: WorkerRow[] }>('/workers'),
   ]);
   return { url, requests, sessions, workers };
-}
-
-async function ask<T>(url: string, path: string, apiKey: string | undefined): Promise<T> {
-  const headers: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
-  let response: Response;
-  try {
-    response = await fetch(new URL(path, url), { headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
-  } catch (error) {
-    const { cause, message } = error as Error & { cause?: { code?: string; message?: string } };
-    throw new ConfigError(`${url} does not answer: ${cause?.code || cause?.message || message}`);
-  }
-  if (response.ok) return (await response.json()) as T;
-  const keyHint = response.status === 401 || response.status === 403 ? ' Give an admin key with --api-key.' : '';
-  const hint = response.status === 404 ? ' Is this a turnout router?' : keyHint;
-  throw new ConfigError(`${url}${path} answered ${response.status}.${hint}`);
 }

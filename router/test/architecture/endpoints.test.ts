@@ -23,7 +23,8 @@ test('every listed endpoint is answered by the router, and needs the key that th
     const status = async (key: string | null) => {
       const headers = key === null ? {} : { authorization: `Bearer ${key}` };
       const answer = await fetch(url, { method, headers, ...(method === 'GET' ? {} : { body: '{"timeout_secs":0}' }) });
-      await answer.arrayBuffer();
+      // The response may be a stream that does not end.
+      await answer.body?.cancel();
       return answer.status;
     };
     const name = `${method} ${path}`;

@@ -1,0 +1,27 @@
+import { ConfigError } from '../config/load.ts';
+
+const TIMEOUT_MS = 10_000;
+
+/** Sends a GET to a running router. Rejects, for the user, if it does not answer, or not with 200. */
+export async function askRouter(url: string, path: string, apiKey: string | undefined): Promise<Response> {
+  const headers: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
+  const deadline = new AbortController();
+  // For the head of the response only: a stream may be open for hours.
+  const timer = setTimeout(() => deadline.abort(new Error(`no answer within ${TIMEOUT_MS / 1000} s`)), TIMEOUT_MS);
+  let response: Response;
+  try {
+    response = await fetch(new URL(path, url), { headers, signal: deadline.signal });
+  } catch (error) {
+    const { cause, message } = error as Error & { cause?: { code?: string; message?: string } };
+    throw new ConfigError(`${url} does not answer: ${cause?.code || cause?.message || message}`);
+  } finally {
+    clearTimeout(timer);
+  }
+  if (response.ok) return response;
+  const { error } = (await response.json().catch(() => ({}))) as { error?: unknown };
+  const isForbidden = response.status === 401 || response.status === 403;
+  const why = typeof error === 'string' && !isForbidden ? ` ${error}` : '';
+  const keyHint = isForbidden ? ' Give an admin key with --api-key.' : '';
+  const hint = response.status === 404 && why === '' ? ' Is this a turnout router?' : keyHint;
+  throw new ConfigError(`${url}${path} answered ${response.status}.${why}${hint}`);
+}

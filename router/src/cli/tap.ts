@@ -1,0 +1,89 @@
+import { EventSplitter, dataOf, joined } from '../kit/sse.ts';
+import type { ExchangeRow } from '../observe/exchange-row.ts';
+import { askRouter } from './ask-router.ts';
+import { Columns, printable } from './columns.ts';
+
+export interface TapFlags {
+  readonly session?: string;
+  readonly group?: string;
+  readonly worker?: string;
+  readonly path?: string;
+  readonly status?: string;
+  readonly slow?: string;
+  readonly json?: boolean;
+  readonly apiKey?: string;
+}
+
+const filters = ['session', 'group', 'worker', 'path', 'status', 'slow'] as const;
+
+/** Prints the exchanges of a running router as they end, until the router or the user stops. */
+export async function tap(url: string, flags: TapFlags, write: (line: string) => void): Promise<void> {
+  const query = new URLSearchParams();
+  for (const name of filters) if (flags[name] !== undefined) query.set(name, flags[name]);
+  const { body } = await askRouter(url, `/tap?${query.toString()}`, flags.apiKey);
+  const columns = new Columns(HEAD, TYPICAL);
+  if (flags.json !== true) write(columns.line(HEAD));
+  const events = new EventSplitter(joined);
+  for await (const bytes of body!) {
+    for (const event of events.push(Buffer.from(bytes))) {
+      const [isLost, data] = readEvent(event);
+      if (data === null) continue;
+      if (flags.json === true) write(data);
+      else if (isLost)
+        write(`… ${(JSON.parse(data) as { lost: number }).lost} more: they end faster than they are shown`);
+      else write(columns.line(cellsOf(JSON.parse(data) as ExchangeRow)));
+    }
+  }
+}
+
+const LOST = Buffer.from('event: lost\n');
+
+/** null: a comment. */
+function readEvent(event: Buffer): [isLost: boolean, data: string | null] {
+  const isLost = event.subarray(0, LOST.length).equals(LOST);
+  const rest = isLost ? event.subarray(LOST.length) : event;
+  const [start, end] = dataOf(rest);
+  return [isLost, start < 0 ? null : rest.toString('utf8', start, end).trim()];
+}
+
+/** The last column may be long. */
+const MAX_NOTES = 300;
+const HEAD = ['TIME', 'STATUS', 'TOOK', 'TTFT', 'TOKENS', 'SESSION', 'WORKER', 'REASON', 'PATH', 'NOTES'];
+
+/** So that the columns of the first lines seldom grow. */
+const TYPICAL = ['00:00:00.000', '200', '00.00s', '00.00s', '0000(0000)+000', 'session-00', '127.0.0.1:00000', 'home'];
+
+function cellsOf(row: ExchangeRow): string[] {
+  return [
+    new Date(row.at + row.ms).toISOString().slice(11, 23),
+    row.status === 0 ? '-' : String(row.status),
+    secs(row.ms),
+    row.first_byte_ms === null ? '-' : secs(row.first_byte_ms),
+    tokensOf(row),
+    row.session ?? '-',
+    row.worker?.replace(/^https?:\/\//, '') ?? '-',
+    row.reason ?? '-',
+    row.path,
+  ]
+    .map((cell) => printable(cell))
+    .concat(printable(notesOf(row), MAX_NOTES));
+}
+
+/** `812(790)+64`: of the prompt, of them in the cache, of the response. */
+function tokensOf({ prompt_tokens: prompt, cached_tokens: cached, output_tokens: output }: ExchangeRow): string {
+  if (output === null) return '-';
+  return `${prompt ?? '?'}${cached === null ? '' : `(${cached})`}+${output}`;
+}
+
+function notesOf(row: ExchangeRow): string {
+  return [
+    ...(row.outcome === 'complete' ? [] : [row.outcome === 'cut' ? 'truncated' : row.outcome.replace('_', ' ')]),
+    ...(row.error === null ? [] : [row.error]),
+    ...row.failures.map(({ worker, failure }) => `${failure} at ${worker.replace(/^https?:\/\//, '')}`),
+    ...(row.queued_ms >= 1 ? [`queued ${secs(row.queued_ms)}`] : []),
+    ...(row.held_for === null ? [] : [`held ${secs(row.held_ms)}: ${row.held_for}`]),
+  ].join(', ');
+}
+
+const secs = (ms: number): string =>
+  ms < 1000 ? `${Math.round(ms)}ms` : `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)}s`;
