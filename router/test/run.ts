@@ -21,6 +21,9 @@ const files = globSync(
   .toSorted()
   .map((file) => join(root, file));
 
+// Hundreds of processes load the same sources: compiled once, they take about a quarter less CPU time to start.
+process.env['NODE_COMPILE_CACHE'] ??= join(root, 'node_modules/.cache/compiled');
+
 const counts = { passed: 0, failed: 0, skipped: 0 };
 const stream = run({ files, concurrency: 2, timeout: 300_000 });
 stream.on('test:summary', ({ file, counts: summary }) => {
