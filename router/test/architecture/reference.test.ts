@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { filled, guidePath, guides, pages } from '../../../docs/generate.ts';
 import { sources } from '../../../python/generate.ts';
+import { chartFiles } from '../../../deploy/helm/generate.ts';
 import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
 import { startTestRouter } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
@@ -22,7 +23,7 @@ for (const file of Object.keys(guides)) {
   });
 }
 
-for (const [path, source] of Object.entries(sources)) {
+for (const [path, source] of Object.entries({ ...sources, ...chartFiles })) {
   test(`${path} says what the code says`, () => {
     const written = readFileSync(join(import.meta.dirname, '../../..', path), 'utf8');
     assert.equal(written, source(), 'run: npm run docs');

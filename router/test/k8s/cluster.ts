@@ -7,7 +7,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { until } from '../harness/within.ts';
-import { binary } from './built.ts';
+import { binary } from '../harness/built.ts';
 
 export interface Answer {
   readonly status: number;
@@ -123,7 +123,7 @@ export class Cluster {
 
   #spawn(name: 'etcd' | 'kube-apiserver', args: string[]): ChildProcess {
     const log = openSync(join(this.folder, `${name}.log`), 'a');
-    const child = spawn(binary(name), args, { cwd: this.folder, stdio: ['ignore', log, log] });
+    const child = spawn(binary('kube', name), args, { cwd: this.folder, stdio: ['ignore', log, log] });
     process.once('exit', () => child.kill('SIGKILL'));
     return child;
   }

@@ -11,16 +11,16 @@ import { startDiscovery } from '../../src/fleet/discover/kubernetes.ts';
 import { Fleet } from '../../src/fleet/fleet.ts';
 import { startDiscovering, urlOf } from '../discovery/scene.ts';
 import { connectClient, request, send } from '../harness/client.ts';
+import { whyNotBuilt } from '../harness/built.ts';
 import { startEngine } from '../harness/engine.ts';
 import { PairWorld } from '../harness/pairs.ts';
 import { until } from '../harness/within.ts';
-import { whyNoKubernetes } from './built.ts';
 import { Cluster, Pods } from './cluster.ts';
 import { startShortWatches } from './short-watches.ts';
 
 /** The machine may be busy with two servers that know nothing of each other's needs. */
 const PATIENCE_MS = 30_000;
-const skip = await whyNoKubernetes();
+const skip = await whyNotBuilt('k8s/build.sh', 'a real kube-apiserver');
 const LABELS = { app: 'engine' };
 
 suite('service discovery with a real kube-apiserver', { skip }, () => {

@@ -1,0 +1,45 @@
+{{- define "turnout.name" -}}
+{{- if contains "turnout" .Release.Name }}{{ .Release.Name | trunc 52 | trimSuffix "-" }}{{ else }}{{ printf "%s-turnout" .Release.Name | trunc 52 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "turnout.selector" -}}
+app.kubernetes.io/name: turnout
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "turnout.labels" -}}
+{{ include "turnout.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "turnout.serviceAccount" -}}
+{{- if .Values.serviceAccount.name }}{{ .Values.serviceAccount.name }}{{ else if .Values.serviceAccount.create }}{{ include "turnout.name" . }}{{ else }}default{{ end }}
+{{- end }}
+
+{{- /* The file of --config: the options of the values and those that the chart sets. */}}
+{{- define "turnout.config" -}}
+{{- $own := dict "host" "0.0.0.0" "port" .Values.ports.http "prometheus-host" "0.0.0.0" "prometheus-port" .Values.ports.metrics "data-dir" "/data" }}
+{{- if .Values.ports.admin }}
+{{- $_ := set $own "admin-host" "0.0.0.0" }}
+{{- $_ := set $own "admin-port" .Values.ports.admin }}
+{{- end }}
+{{- with .Values.keys }}
+{{- if .existingSecret }}
+{{- if .apiKeys }}{{ $_ := set $own "api-key-file" (printf "/etc/turnout/keys/%s" .apiKeys) }}{{ end }}
+{{- if .adminKeys }}{{ $_ := set $own "admin-api-key-file" (printf "/etc/turnout/keys/%s" .adminKeys) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- toYaml (merge $own .Values.options) }}
+{{- end }}
+
+{{- /* The kubelet has no client certificate: if the router asks for one, a probe only connects. */}}
+{{- define "turnout.probe" -}}
+{{- $options := .root.Values.options }}
+{{- if index $options "tls-client-ca-path" -}}
+tcpSocket: { port: http }
+{{- else -}}
+httpGet: { path: {{ .path }}, port: http{{ if index $options "tls-cert-path" }}, scheme: HTTPS{{ end }} }
+{{- end }}
+{{- end }}
