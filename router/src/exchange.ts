@@ -225,13 +225,11 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   heldFor = '';
   /** The placement's work is counted as in flight. */
   isCounted = false;
-  /** The one worker that it is for by its client's word (`x-turnout-worker`), whatever speaks against that worker. */
+  /** The worker that the client or a plugin named in the policy's place: it gets the request whether it is eligible or not. */
   target: Worker | null = null;
-  /** It steers, and those whom it goes to are settled: it waits for no room. */
-  isControl = false;
-  /** Whom it goes to, all of them: it steers engines. null: to one, as any request. */
+  /** The workers whose engines get this control request, without admission and policy; null: it is no such request. */
   audience: readonly Worker[] | null = null;
-  /** It is about an engine as a whole, not about the rank of it that a worker is. */
+  /** The engine gets the request without a data-parallel rank, although the worker is a rank. */
   isForEngine = false;
   /** Its part of the work is done: it is counted no more, though the exchange goes on. */
   freed: Worker | null = null;

@@ -61,15 +61,15 @@ export class Pipeline implements ResultListener<Exchange> {
 
   /** Control requests skip the queue: a full fleet must get a pause. */
   #admit(x: Exchange, refusal: RouterError | null): void {
-    if (refusal !== null || x.isControl) this.#prepare(x, refusal);
+    if (refusal !== null || x.audience !== null) this.#prepare(x, refusal);
     else this.#stages.admission.enter(x, this.#prepare);
   }
 
-  /** Reads what the policy needs of the body. What goes to several engines needs no policy. */
+  /** Reads what the policy needs of the body. A control request for certain engines needs no policy. */
   readonly #prepare = (x: Exchange, refusal: RouterError | null): void => {
     const { chooser, failover, fanOut } = this.#stages;
     if (refusal !== null) return this.#ends.end(x, refusal);
-    if (x.audience !== null) return fanOut.send(x, this);
+    if (x.audience !== null) return fanOut.send(x, this, this.#forwarder);
     failover.began();
     this.#forwarder.settleRoles(x, () => chooser.prepare(x, () => this.#choose(x)));
   };

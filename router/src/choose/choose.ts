@@ -177,7 +177,7 @@ export class Chooser {
     return policy.whyMoved?.(x, from, to) ?? { reason: 'policy' };
   }
 
-  /** A control request can name its worker. There is one attempt. */
+  /** A client or a plugin named the worker of a request that controls nothing. There is one attempt. */
   #chooseTarget(x: Exchange, worker: Worker): Choice {
     if (x.tried.includes(worker)) return null;
     const closed = x.isGeneration ? (this.gate?.admit(x, worker.alone) ?? null) : null;
@@ -197,7 +197,7 @@ export class Chooser {
 
   /** The workers that may get this request: those that serve its model and that no plugin excludes. */
   eligibleFor(x: Exchange): readonly Worker[] {
-    if (x.target !== null) return NOBODY;
+    if (x.target !== null || x.audience !== null) return NOBODY;
     const offered = this.#offered(x);
     return offered instanceof RouterError ? NOBODY : offered;
   }

@@ -162,7 +162,7 @@ export class EngineTable implements Snapshots {
         if (engine.ranks.size > 0) this.#lifecycle.bring(engine, this.#sets.get(engine)!, 'quarantined');
         this.changed(engine);
         for (const x of this.#parts.inFlight()) {
-          if (x.isControl) continue;
+          if (x.audience !== null) continue;
           for (const { worker } of x.placement?.legs ?? [])
             if (engine.ranks.has(worker)) x.underWay?.workerLost?.(worker, 'the weights of the engine are not known');
         }

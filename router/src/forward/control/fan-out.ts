@@ -8,17 +8,18 @@ import type { CoarseClock } from '../../kit/clock.ts';
 import { RouterError } from '../../kit/errors.ts';
 import { ownHead } from '../../wire/response-head.ts';
 import { COMPLETE, type ResultListener } from '../../wire/result.ts';
-import type { AttemptContext } from '../attempt-context.ts';
+import type { Sink } from '../../wire/sink.ts';
+import type { AttemptContext, Leading } from '../attempt-context.ts';
 import { type AddressBook, addressOf } from './address.ts';
-import { ControlCall, controlContext } from './control-call.ts';
-import type { ControlEffects, EndControl } from './control-effects.ts';
+import { ControlCall, type PassedOn, controlContext } from './control-call.ts';
+import type { ControlEffects } from './control-effects.ts';
 import { type ControlResult, isDone, report } from './report.ts';
 
-/** Takes part in control requests that go to several engines. */
+/** Takes part in control requests, except those for one named worker. */
 export interface ControlHook {
   /** Before the engines get the request. */
   before(path: string, engines: readonly Worker[]): Promise<void>;
-  /** All have answered: one worker of each engine that did it, and of each that did not. */
+  /** All have responded: one worker of each engine that did it, and of each that did not. */
   after(path: string, done: readonly Worker[], failed: readonly Worker[]): Promise<void>;
 }
 
@@ -35,22 +36,26 @@ export interface FanOutParts {
   readonly onResult: (x: Exchange, result: ControlResult) => void;
 }
 
-/** Sends control requests to all engines at once, or to those that the client names. */
+/**
+ * Sends control requests to all engines at once, or to those that the client names, each on a connection of its own. The response is a
+ * report; for one named worker it is the engine's own.
+ */
 export class FanOut {
   readonly #parts: FanOutParts;
   readonly #context: AttemptContext;
-  /** Control requests for one named worker, whose response the client gets. */
-  readonly #single = new WeakMap<Exchange, EndControl>();
 
   constructor(parts: FanOutParts) {
     this.#parts = parts;
     this.#context = controlContext(parts.clock);
   }
 
-  /** Finds the workers that a request is for (`target`, `audience`) unless a policy chooses one. @returns what is wrong */
+  /**
+   * Finds the workers that a request is for. `audience`: the fan-out sends it. `target`: the client names a worker for a request that
+   * controls nothing, so it takes the path of all requests without the policy. @returns what is wrong
+   */
   address(x: Exchange): RouterError | null {
     if (x.isGeneration) return null;
-    const { fleet, paths, effects } = this.#parts;
+    const { fleet, paths } = this.#parts;
     const { isAddressable, goesToAll } = paths.of(x.path, x.head.method);
     const address = addressOf(x.head, this.#parts, isAddressable);
     if (address instanceof RouterError) return address;
@@ -60,54 +65,76 @@ export class FanOut {
       if (x.audience.length === 0) return new RouterError('no_available_workers', 'The fleet has no workers.');
     } else if ('audience' in address) x.audience = address.audience;
     else {
-      x.target = address.target;
       x.isForEngine = address.isForEngine;
-      if (isAddressable) this.#single.set(x, effects.begin(x.path, x.target));
+      if (!isAddressable) x.target = address.target;
+      else {
+        x.audience = [address.target];
+        x.why = 'target';
+      }
     }
-    x.isControl = isAddressable;
     return null;
   }
 
-  /** Sends it to every engine of its audience; the response is a report of theirs. */
-  send(x: Exchange, listener: ResultListener<Exchange>): void {
+  /**
+   * Sends it to every engine of its audience.
+   *
+   * @param listener gets the end of a request with a report
+   * @param forwarder gets the response of a named worker
+   */
+  send(x: Exchange, listener: ResultListener<Exchange>, forwarder: ResultListener<Leading>): void {
     // Several workers that are ranks of one engine get one call.
     const engines = Map.groupBy(x.audience!, ({ engineUrl }) => engineUrl);
-    // Compressed responses can't be part of a JSON report.
-    x.head.drop('accept-encoding');
-    x.isForEngine = true;
-    x.body.whenComplete(() => void this.#sendAll(x, engines, listener));
+    let passedOn: PassedOn | null = null;
+    if (x.why === 'target') {
+      x.placement = x.audience![0]!.alone;
+      passedOn = { sink: this.#sinkOf(x, listener), listener: forwarder };
+    } else {
+      // Compressed responses can't be part of a JSON report.
+      x.head.drop('accept-encoding');
+      x.isForEngine = true;
+    }
+    const send = (): void => void this.#sendAll(x, engines, listener, passedOn);
+    // Several engines take one body, each at its own pace.
+    if (engines.size > 1) x.body.whenComplete(send);
+    else send();
   }
 
-  /** A request for one worker has ended: the effects of a control request are those of `send`. */
+  /** A request that a policy placed has ended: if it controlled its engine, the effects are those of `send`. */
   finished(x: Exchange): void {
+    if (x.isGeneration || x.audience !== null || x.worker === null || x.outcome !== 'complete' || x.status >= 300) return;
     const { fleet, effects } = this.#parts;
-    const end = this.#single.get(x);
-    const hasDone = x.outcome === 'complete' && x.status < 300;
-    end?.(x.status, hasDone);
-    if (x.isGeneration || x.audience !== null || !hasDone || x.worker === null) return;
-    if (end === undefined) effects.updated(x.path, x.worker);
     const { engineUrl } = x.worker;
+    effects.updated(x.path, x.worker);
     const workers = fleet.workers.filter((worker) => worker.engineUrl === engineUrl);
     void effects.done(x.path, workers);
+  }
+
+  /** The client's sink, after the plugins that change or observe the response. */
+  #sinkOf(x: Exchange, listener: ResultListener<Exchange>): Sink {
+    return x.plugins.sink(x, (error) => listener.ended(x, { kind: 'refused', error }));
   }
 
   async #sendAll(
     x: Exchange,
     engines: ReadonlyMap<string, readonly Worker[]>,
     listener: ResultListener<Exchange>,
+    passedOn: PassedOn | null,
   ): Promise<void> {
-    const { effects, hook } = this.#parts;
+    const { fleet, effects } = this.#parts;
+    const hook = passedOn === null ? this.#parts.hook : null;
     const bodies = await changedBodies(x, engines);
     if (x.outcome !== null) return;
     if (bodies instanceof RouterError) return listener.ended(x, { kind: 'refused', error: bodies });
     if (hook !== null) await hook.before(x.path, firstOf([...engines.values()]));
     const calls = Array.from(engines, ([url, [worker]]) => {
       x.attempts++;
+      const changed = bodies.get(url) ?? null;
+      const body = engines.size > 1 ? x.body.shared() : x.body;
       return {
-        url,
+        worker: worker!,
         end: effects.begin(x.path, worker!),
         startMs: performance.now(),
-        call: new ControlCall(x, worker!, bodies.get(url) ?? null, this.#context),
+        call: new ControlCall(x, worker!, changed, body, this.#context, passedOn),
       };
     });
     x.underWay = {
@@ -116,19 +143,24 @@ export class FanOut {
       },
     };
     const results = await Promise.all(
-      calls.map(async ({ url, end, startMs, call }) => {
-        const result: ControlResult = { ...(await call.answer), worker: url, ms: performance.now() - startMs };
+      calls.map(async ({ worker, end, startMs, call }) => {
+        const answer = await call.answer;
+        const result: ControlResult = { ...answer, worker: worker.engineUrl, ms: performance.now() - startMs };
         end(result.status, isDone(result));
-        if (x.outcome === null) this.#note(x, result, engines.get(url)!);
+        if (x.outcome === null) this.#note(x, result, engines.get(worker.engineUrl)!);
+        if (x.outcome === null && passedOn !== null) passedOn.listener.ended({ x, worker }, call.result!);
         return result;
       }),
     );
-    // Before the response: its reader must find the fleet as it is now.
-    const done = results.filter(isDone).map(({ worker }) => engines.get(worker)!);
-    await effects.done(x.path, done.flat());
+    const done = results.filter(isDone).map(({ worker }) => worker);
+    // Before a report: its reader must find the fleet as it is now. Of a named worker all ranks have changed.
+    await effects.done(
+      x.path,
+      fleet.workers.filter(({ engineUrl }) => done.includes(engineUrl)),
+    );
     if (hook !== null) {
       const failed = results.filter((result) => !isDone(result)).map(({ worker }) => engines.get(worker)!);
-      await hook.after(x.path, firstOf(done), firstOf(failed));
+      await hook.after(x.path, firstOf(done.map((url) => engines.get(url)!)), firstOf(failed));
     }
     if (x.outcome !== null) return;
     respond(x, results, listener);
