@@ -37,7 +37,7 @@ export class Ends implements PairNotes {
 
   clientLeft(x: Exchange): void {
     // Closing the engine's connection makes it stop generating. Requests for the router's own endpoints are not in flight.
-    x.underWay?.abort();
+    x.activity?.abort();
     if (this.#stages.inFlight.has(x)) this.finish(x, 'client_left');
     else x.outcome ??= 'client_left';
   }
@@ -49,7 +49,7 @@ export class Ends implements PairNotes {
   /** Ends a request with an error: as its response where none has begun, else the response is truncated. */
   end(x: Exchange, error: RouterError, detail: string = error.message, mayAddEvent = true): void {
     if (x.outcome !== null) return;
-    x.underWay?.abort();
+    x.activity?.abort();
     this.finish(x, endWith(x, error, detail, mayAddEvent));
   }
 
@@ -59,7 +59,7 @@ export class Ends implements PairNotes {
     const { admission, chooser, observers, holdQueue } = this.#stages;
     x.outcome = outcome;
     x.endMs = performance.now();
-    x.underWay = null;
+    x.activity = null;
     if (x.timer !== null) clearTimeout(x.timer);
     chooser.release(x);
     x.body.end();

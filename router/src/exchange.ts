@@ -22,7 +22,7 @@ export type Outcome =
   | 'client_left';
 
 /** What an exchange waits for, or who works for it. */
-export interface UnderWay {
+export interface Activity {
   abort(): void;
   /** An event of its answer was just completed: one of the router's own may be put in here. */
   readonly isBetweenEvents?: boolean;
@@ -273,7 +273,7 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   /** It is counted among those that admission let in. */
   isInside = false;
   /** Whatever waits or works for this exchange now and can be stopped. */
-  underWay: UnderWay | null = null;
+  activity: Activity | null = null;
   /** Ends the exchange when its time is up; null where no limit is set. */
   timer: NodeJS.Timeout | null = null;
   /** The plugins that take part. */

@@ -29,7 +29,7 @@ export class Pipeline implements ResultListener<Exchange> {
   }
 
   /** Requests in flight. */
-  get underWay(): IndexedSet<Exchange> {
+  get inFlight(): IndexedSet<Exchange> {
     return this.#stages.inFlight;
   }
 
@@ -101,7 +101,7 @@ export class Pipeline implements ResultListener<Exchange> {
     const failed = (error: RouterError): void => this.#ends.end(x, error, error.message, false);
     const joining = this.#stages.resume?.sinkFor(x, failed) ?? null;
     const attempt = this.#forwarder.attempt(x, legs, joining ?? ((first) => x.plugins.sink(x, failed, first)));
-    x.underWay = attempt;
+    x.activity = attempt;
     const send = (body: Buffer | null): void => attempt.start(isFresh, body);
     x.plugins.requestBody(x, legs.at(-1)!.worker, { isOver: () => attempt.isOver, done: send, failed });
   }
@@ -133,10 +133,10 @@ export class Pipeline implements ResultListener<Exchange> {
     x.tried = next.tried;
     if (next.waitMs === 0) return this.#choose(x);
     const timer = setTimeout(() => {
-      x.underWay = null;
+      x.activity = null;
       this.#choose(x);
     }, next.waitMs);
-    x.underWay = { abort: () => clearTimeout(timer) };
+    x.activity = { abort: () => clearTimeout(timer) };
   }
 
   /** Ends every request in flight: the router stops. */

@@ -21,7 +21,7 @@ export async function streamResponse(response: Response, x: Exchange): Promise<v
   }
   const reader = response.body.getReader();
   let wake = (): void => {};
-  x.underWay = {
+  x.activity = {
     abort() {
       void reader.cancel().catch(() => {});
       wake();
@@ -49,7 +49,7 @@ export async function streamResponse(response: Response, x: Exchange): Promise<v
     // Too late for another answer: its client must not take this one for whole.
     if (x.outcome === null) sink.cut((error as Error).message, '');
   } finally {
-    x.underWay = null;
+    x.activity = null;
     await reader.cancel().catch(() => {});
   }
 }

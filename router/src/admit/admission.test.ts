@@ -73,8 +73,8 @@ test('leaving twice, or without having been let in, frees no place', () => {
   assert.equal(said.get(waits), 'in');
   const next = enter();
   assert.ok(!said.has(next));
-  next.underWay!.abort();
-  waits.underWay?.abort();
+  next.activity!.abort();
+  waits.activity?.abort();
 });
 
 test('short of memory: nothing new, with limits or without; who waits is let in as places become free', () => {
@@ -128,7 +128,7 @@ test('whatever happens: the bound holds, nobody waits while there is room, nobod
           } else if (what === 'abort') {
             const x = [...waiting][at % Math.max(1, waiting.size)];
             if (x === undefined) continue;
-            x.underWay!.abort();
+            x.activity!.abort();
             waiting.delete(x);
             admission.leave(x);
           } else {
@@ -148,7 +148,7 @@ test('whatever happens: the bound holds, nobody waits while there is room, nobod
           if (waiting.size > 0)
             assert.ok(inside.size >= bound && count > 0, `${waiting.size} wait beside ${inside.size}`);
         }
-        for (const x of waiting) x.underWay!.abort();
+        for (const x of waiting) x.activity!.abort();
       },
     ),
     { numRuns: 200 },

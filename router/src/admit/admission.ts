@@ -107,7 +107,7 @@ export class Admission {
     this.#admitWaiting();
   }
 
-  /** Calls `goOn` at once or after a wait, which `x.underWay.abort()` ends. */
+  /** Calls `goOn` at once or after a wait, which `x.activity.abort()` ends. */
   enter(x: Exchange, goOn: GoOn): void {
     if (asksMetadata(x.head.method, x.path)) goOn(x, null);
     else if (this.#parts.heap.isHigh) goOn(x, this.#overloaded());
@@ -163,7 +163,7 @@ export class Admission {
     this.waiting[reason]++;
     this.queued[reason]++;
     x.waiting = { phase: 'queued', reason, sinceMs: waiter.sinceMs };
-    x.underWay = { abort: () => this.#leaveQueue(waiter) };
+    x.activity = { abort: () => this.#leaveQueue(waiter) };
     const { contentLength } = x.head;
     if (contentLength > 0 && contentLength <= READ_BYTES) x.body.whenComplete(() => {});
     if (reason === 'rate') this.#admitWaiting();
@@ -175,7 +175,7 @@ export class Admission {
 
   #onLeft({ x, reason, sinceMs, timer }: Waiter): void {
     clearTimeout(timer);
-    x.underWay = null;
+    x.activity = null;
     x.waiting = null;
     this.waiting[reason]--;
     x.queuedMs = performance.now() - sinceMs;

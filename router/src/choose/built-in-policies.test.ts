@@ -78,7 +78,7 @@ for (const [name, factory] of Object.entries(policies)) {
         const policy = factory(context);
         const table = new PolicyTable({ name, policy });
         const chooser = new Chooser(fleet, table, new BodyReader(keyOrders.turnout([])));
-        const underWay: Exchange[] = [];
+        const inFlight: Exchange[] = [];
         for (const { kind, which } of steps) {
           context.clock.nowMs += 1_000;
           const named = fleet.get(`http://w${which}:1`);
@@ -89,10 +89,10 @@ for (const [name, factory] of Object.entries(policies)) {
             if (choice === null) assert.equal(eligible.length, 0);
             else if ('legs' in choice) {
               assert.ok(eligible.includes(workerOf(choice)));
-              underWay.push(x);
+              inFlight.push(x);
             }
           } else if (kind === 'end') {
-            const [x] = underWay.splice(which % Math.max(1, underWay.length), 1);
+            const [x] = inFlight.splice(which % Math.max(1, inFlight.length), 1);
             if (x === undefined) continue;
             x.outcome = 'complete';
             chooser.release(x);
@@ -102,7 +102,7 @@ for (const [name, factory] of Object.entries(policies)) {
           policy.explain?.(exchangeOf(knowns[which % knowns.length]), fleet.eligible);
           JSON.stringify(policy.describe?.());
         }
-        for (const x of underWay) chooser.release(x);
+        for (const x of inFlight) chooser.release(x);
         for (const worker of fleet.workers) assert.equal(fleet.load(worker), 0);
         policy.close?.();
       }),

@@ -79,7 +79,7 @@ test('one that failed elsewhere waits for the others, and keeps nobody behind it
   assert.deepEqual(placed, [a, b, easy]);
   fleet.remove(workers[1]!);
   await nextTick();
-  assert.equal(picky.underWay, null, 'it was told that nobody is left');
+  assert.equal(picky.activity, null, 'it was told that nobody is left');
 });
 
 test('a size holds for those who come, not for those who were let in before', (t) => {

@@ -35,7 +35,7 @@ test('retryHeld places all held requests again, in their order, once per tick', 
   await nextTick();
   assert.deepEqual(asked, [0, 1, 2]);
   assert.equal(queue.size, 0);
-  for (const x of held) assert.equal(x.underWay, null);
+  for (const x of held) assert.equal(x.activity, null);
   queue.retryHeld();
   await nextTick();
   assert.equal(asked.length, 3);
@@ -65,7 +65,7 @@ test('a request that waited for its maximum expires, and is not placed any more'
   await new Promise<void>((resolve) => queue.hold(x, 'busy', 20, policy, never, resolve));
   assert.ok(performance.now() - startMs >= 19);
   assert.equal(queue.size, 0);
-  assert.equal(x.underWay, null);
+  assert.equal(x.activity, null);
   queue.retryHeld();
   await nextTick();
 });
@@ -86,8 +86,8 @@ test('a request that leaves or is aborted is neither placed nor expires', async 
   );
   queue.leave(left);
   queue.leave(left);
-  stopped.underWay!.abort();
-  assert.equal(stopped.underWay, null);
+  stopped.activity!.abort();
+  assert.equal(stopped.activity, null);
   queue.retryHeld();
   await nextTick();
   assert.equal(asked, 1);
@@ -100,7 +100,7 @@ test('a request that leaves or is aborted is neither placed nor expires', async 
 test('a request that leaves because another was placed is not placed', async () => {
   const queue = new HoldQueue();
   const [first, second] = [makeExchange(), makeExchange()];
-  queue.hold(first, 'busy', LONG_MS, policy, () => second.underWay?.abort(), never);
+  queue.hold(first, 'busy', LONG_MS, policy, () => second.activity?.abort(), never);
   queue.hold(second, 'busy', LONG_MS, policy, never, never);
   queue.retryHeld();
   await nextTick();

@@ -69,7 +69,7 @@ export class HoldQueue {
     const sinceMs = performance.now();
     this.#held.set(x, { link: queue.held.push(x), queue, reason, sinceMs, retry, timer });
     x.waiting = { phase: 'held', reason, sinceMs };
-    x.underWay = { abort: () => this.leave(x) };
+    x.activity = { abort: () => this.leave(x) };
   }
 
   leave(x: Exchange): void {
@@ -88,7 +88,7 @@ export class HoldQueue {
     x.waiting = null;
     x.heldMs += ms;
     x.heldFor = entry.reason;
-    x.underWay = null;
+    x.activity = null;
   }
 
   /** Something ended or changed: retries the held exchanges, once for all changes of this tick. */

@@ -23,7 +23,7 @@ interface Entry {
   current: Home;
   /** When the key was last used, to the resolution above. */
   seenMs: number;
-  underWay: number;
+  inFlight: number;
 }
 
 export interface SessionTableOptions {
@@ -93,7 +93,7 @@ export class SessionTable {
     const worker = assign();
     const home = this.#homeOf(worker.url);
     if (entry === undefined) {
-      const newcomer: Entry = { homes: [home], current: home, seenMs: nowMs, underWay: 0 };
+      const newcomer: Entry = { homes: [home], current: home, seenMs: nowMs, inFlight: 0 };
       home.keys++;
       this.#entries.set(key, newcomer);
       this.#save(key, newcomer);
@@ -110,14 +110,14 @@ export class SessionTable {
   /** A request of the key is in flight, which keeps the key until the request ends. */
   begun(key: string): void {
     const entry = this.#entries.get(key);
-    if (entry !== undefined) entry.underWay++;
+    if (entry !== undefined) entry.inFlight++;
   }
 
   ended(key: string, nowMs: number): void {
     const entry = this.#entries.get(key);
     if (entry === undefined) return;
     // The key may have been forgotten and created again since then.
-    if (entry.underWay > 0) entry.underWay--;
+    if (entry.inFlight > 0) entry.inFlight--;
     this.#see(key, entry, nowMs);
   }
 
@@ -135,7 +135,7 @@ export class SessionTable {
     const beforeMs = nowMs - this.#ttlMs - this.#grainMs;
     for (const [key, entry] of this.#entries) {
       if (entry.seenMs > beforeMs) return;
-      if (entry.underWay > 0) this.#see(key, entry, nowMs);
+      if (entry.inFlight > 0) this.#see(key, entry, nowMs);
       else this.forget(key);
     }
   }
@@ -164,7 +164,7 @@ export class SessionTable {
       const current = homes[0]!;
       current.keys++;
       // After the clock was set back, a time in the future would keep the key forever.
-      entries.push([key, { homes, current, seenMs: Math.min(kept.seenMs, nowMs), underWay: 0 }]);
+      entries.push([key, { homes, current, seenMs: Math.min(kept.seenMs, nowMs), inFlight: 0 }]);
     }
     entries.sort(([, a], [, b]) => a.seenMs - b.seenMs);
     for (const [key, entry] of entries) this.#entries.set(key, entry);

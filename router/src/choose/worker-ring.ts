@@ -37,9 +37,9 @@ export class WorkerRing {
         : (worker: Worker): boolean => workers.includes(worker);
     let found = -1;
     if (this.#loadFactor > 0) {
-      let underWay = 1;
-      for (const worker of workers) underWay += fleet.load(worker);
-      const most = Math.ceil((this.#loadFactor * underWay) / workers.length);
+      let inFlight = 1;
+      for (const worker of workers) inFlight += fleet.load(worker);
+      const most = Math.ceil((this.#loadFactor * inFlight) / workers.length);
       found = this.#ring.find(key, (i) => isOpen(members[i]!) && fleet.load(members[i]!) < most);
     }
     if (found < 0) found = this.#ring.find(key, (i) => isOpen(members[i]!));

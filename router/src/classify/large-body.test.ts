@@ -62,13 +62,13 @@ test('large bodies are read later, small ones at once, huge ones not at all', as
 
 test('one large body is copied at a time; a body whose client has left is skipped', async () => {
   const scanned: number[] = [];
-  let underWay = 0;
+  let inFlight = 0;
   const scan = new BodyScan();
   const reader = new BodyReader(places, async (body, question) => {
-    assert.equal(++underWay, 1);
+    assert.equal(++inFlight, 1);
     scanned.push(body.length);
     await new Promise((resolve) => setImmediate(resolve));
-    underWay--;
+    inFlight--;
     return scan.scan(body, question);
   });
   const [first, left, last] = [300_000, 400_000, 500_000].map((bytes) => exchange(bodyOf(bytes, '')));

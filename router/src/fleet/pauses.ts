@@ -2,7 +2,7 @@ import { controlOf } from '../engines/controls.ts';
 
 interface Entry {
   /** The start of each control request that the engine has not answered. */
-  readonly underWay: Set<{ readonly sinceMs: number }>;
+  readonly inFlight: Set<{ readonly sinceMs: number }>;
   /** What was paused and not resumed, and since when. */
   readonly stopped: Map<'generation' | 'memory', number>;
 }
@@ -27,13 +27,13 @@ export class Pauses {
   begin(engineUrl: string, path: string): (isDone: boolean) => void {
     const entry = this.#entryOf(engineUrl);
     const call = { sinceMs: this.#nowMs() };
-    entry.underWay.add(call);
+    entry.inFlight.add(call);
     return (isDone) => {
-      if (!entry.underWay.delete(call)) return;
+      if (!entry.inFlight.delete(call)) return;
       const control = controlOf(path);
       if (isDone && control?.pauses !== undefined) entry.stopped.set(control.pauses, this.#nowMs());
       if (isDone && control?.resumes !== undefined) entry.stopped.delete(control.resumes);
-      if (entry.underWay.size === 0 && entry.stopped.size === 0 && this.#entries.get(engineUrl) === entry)
+      if (entry.inFlight.size === 0 && entry.stopped.size === 0 && this.#entries.get(engineUrl) === entry)
         this.#entries.delete(engineUrl);
     };
   }
@@ -43,7 +43,7 @@ export class Pauses {
     if (entry === undefined) return false;
     const earliestMs = this.#nowMs() - this.#maxMs();
     return (
-      [...entry.underWay].some(({ sinceMs }) => sinceMs > earliestMs) ||
+      [...entry.inFlight].some(({ sinceMs }) => sinceMs > earliestMs) ||
       [...entry.stopped.values()].some((sinceMs) => sinceMs > earliestMs)
     );
   }
@@ -55,7 +55,7 @@ export class Pauses {
 
   #entryOf(engineUrl: string): Entry {
     let entry = this.#entries.get(engineUrl);
-    if (entry === undefined) this.#entries.set(engineUrl, (entry = { underWay: new Set(), stopped: new Map() }));
+    if (entry === undefined) this.#entries.set(engineUrl, (entry = { inFlight: new Set(), stopped: new Map() }));
     return entry;
   }
 }

@@ -1,4 +1,4 @@
-import type { Exchange, UnderWay } from '../exchange.ts';
+import type { Exchange, Activity } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { CoarseClock } from '../kit/clock.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
@@ -41,7 +41,7 @@ export interface PairRules {
 }
 
 /** An attempt at one worker or at a pair: it has a worker, and is started once its body is known. */
-export interface Started extends UnderWay {
+export interface Started extends Activity {
   readonly isOver: boolean;
   /** Sends the request. `changed`: a body that plugins made; null: the client's. */
   start(isFresh: boolean, changed: Buffer | null): void;

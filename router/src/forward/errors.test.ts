@@ -41,7 +41,7 @@ test('the Messages API has a word for every status', () => {
 
 test('an error event of the Messages API has its name; within an event nothing can be said', () => {
   const cut = (dialect: Dialect, isBetweenEvents: boolean): string =>
-    finalEvent({ dialect, underWay: { isBetweenEvents } } as unknown as Exchange, unknown);
+    finalEvent({ dialect, activity: { isBetweenEvents } } as unknown as Exchange, unknown);
   assert.equal(
     cut('anthropic', true),
     'event: error\ndata: {"type":"error","error":{"type":"not_found_error","message":"There is no x."}}\n\n',

@@ -102,7 +102,7 @@ export const shuttingDown = (): RouterError =>
 
 /** The error event that a truncated event stream may end with; '' where none can be sent. */
 export function finalEvent(x: Exchange, error: RouterError): string {
-  if (x.underWay?.isBetweenEvents !== true) return '';
+  if (x.activity?.isBetweenEvents !== true) return '';
   // Events of the Messages API have names, and its clients go by them.
   const name = x.dialect === 'anthropic' ? 'event: error\n' : '';
   return `${name}data: ${errorJson(error, x.dialect)}\n\n`;

@@ -13,14 +13,14 @@ export interface Waiting {
 
 /** Takes requests away from workers that hang: those without a byte of an answer go elsewhere, answers that began are cut. */
 export class HungRequests {
-  readonly #underWay: () => Iterable<Exchange>;
+  readonly #inFlight: () => Iterable<Exchange>;
   readonly #fleet: Fleet;
   /** Workers that hang, and the proof of it. */
   readonly #hung = new Map<Worker, string>();
 
-  constructor(fleet: Fleet, underWay: () => Iterable<Exchange>) {
+  constructor(fleet: Fleet, inFlight: () => Iterable<Exchange>) {
     this.#fleet = fleet;
-    this.#underWay = underWay;
+    this.#inFlight = inFlight;
   }
 
   waitingAt(worker: Worker): Waiting {
@@ -39,14 +39,14 @@ export class HungRequests {
   sweep(): void {
     for (const [worker, proof] of this.#hung) {
       // The oldest first: the budget may not be enough for all of them.
-      for (const x of this.#at(worker)) x.underWay?.workerHung?.(worker, proof);
+      for (const x of this.#at(worker)) x.activity?.workerHung?.(worker, proof);
       const isOver = !this.#fleet.has(worker) && this.#fleet.load(worker) === 0;
       if (isOver || (worker.reasons & REASONS.hung) === 0) this.#hung.delete(worker);
     }
   }
 
   #at(worker: Worker): Exchange[] {
-    return [...this.#underWay()]
+    return [...this.#inFlight()]
       .filter((x) => x.isGeneration && x.placement?.legs.some((leg) => leg.worker === worker) === true)
       .toSorted((a, b) => a.startMs - b.startMs);
   }

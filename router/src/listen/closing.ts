@@ -16,10 +16,10 @@ export function closingOf({ log, pipeline, listeners, closers }: ClosingParts): 
   let closing: Promise<void> | null = null;
   let isHurried = false;
   async function close(graceMs: number): Promise<void> {
-    const underWay = pipeline.underWay.size;
-    log.info({ underWay, graceSecs: graceMs / 1000 }, 'draining');
-    if (underWay > 0 && graceMs > 0) {
-      const requests = underWay === 1 ? '1 request' : `${underWay} requests`;
+    const inFlight = pipeline.inFlight.size;
+    log.info({ inFlight, graceSecs: graceMs / 1000 }, 'draining');
+    if (inFlight > 0 && graceMs > 0) {
+      const requests = inFlight === 1 ? '1 request' : `${inFlight} requests`;
       log.info(`a second signal (Ctrl-C again) cuts the ${requests} in flight`);
     }
     const cut = await drain(listeners, pipeline, graceMs, () => isHurried);

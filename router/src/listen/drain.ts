@@ -23,12 +23,12 @@ export async function drain(
   const hasTime = (ms: number): boolean => !isHurried() && performance.now() - startMs < Math.min(ms, graceMs);
   const hasSentAll = (): boolean => listeners.every((listener) => listener.hasSentAll);
   const isEmpty = (): boolean => listeners.every(({ connections }) => connections.size === 0);
-  const isOver = (): boolean => pipeline.underWay.size === 0 && hasSentAll();
+  const isOver = (): boolean => pipeline.inFlight.size === 0 && hasSentAll();
   while (hasTime(graceMs) && !(isOver() && (isEmpty() || !hasTime(LAST_REQUEST_MS)))) {
     await delay(Math.min(LOOK_EVERY_MS, graceMs));
     if (!hasTime(LAST_REQUEST_MS)) for (const listener of listeners) listener.closeIdle();
   }
-  const cut = pipeline.underWay.size;
+  const cut = pipeline.inFlight.size;
   pipeline.close();
   const endMs = performance.now() + Math.min(LAST_WORDS_MS, graceMs);
   while (!hasSentAll() && performance.now() < endMs) await delay(LOOK_EVERY_MS / 5);

@@ -9,7 +9,7 @@ const paths =
 
 /** Aborts that clients requested through the router: generations that end meanwhile are theirs to end. */
 export class RequestedAborts {
-  #underWay = 0;
+  #inFlight = 0;
   #untilMs = -Infinity;
   readonly #open = new WeakSet<Exchange>();
 
@@ -17,17 +17,17 @@ export class RequestedAborts {
   began(x: Exchange): boolean {
     if (x.isGeneration || !paths.test(x.path)) return false;
     this.#open.add(x);
-    this.#underWay++;
+    this.#inFlight++;
     return true;
   }
 
   finished(x: Exchange, nowMs: number): void {
     if (!this.#open.delete(x)) return;
-    this.#underWay--;
+    this.#inFlight--;
     this.#untilMs = nowMs + LINGER_MS;
   }
 
   mayBeAt(nowMs: number): boolean {
-    return this.#underWay > 0 || nowMs <= this.#untilMs;
+    return this.#inFlight > 0 || nowMs <= this.#untilMs;
   }
 }

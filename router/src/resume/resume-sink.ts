@@ -213,7 +213,7 @@ export class ResumeSink implements Sink {
   /** A stop string has ended the generation, and its engine does not know. */
   #endEarly(generation: Generation): void {
     this.#out.add(generation.tail());
-    this.#x.underWay?.abort();
+    this.#x.activity?.abort();
     this.#end(() => this.#x.ended(this, COMPLETE));
   }
 

@@ -164,7 +164,7 @@ export class EngineTable implements Snapshots {
         for (const x of this.#parts.inFlight()) {
           if (x.audience !== null) continue;
           for (const { worker } of x.placement?.legs ?? [])
-            if (engine.ranks.has(worker)) x.underWay?.workerLost?.(worker, 'the weights of the engine are not known');
+            if (engine.ranks.has(worker)) x.activity?.workerLost?.(worker, 'the weights of the engine are not known');
         }
       },
       onStage: (engine, swap) => {

@@ -160,7 +160,7 @@ function find(c: Context<Env>, futures: Futures, id: string): Future | Response 
 }
 
 function whenGone(c: Context<Env>, stop: () => void): void {
-  c.env.exchange.underWay = { abort: stop };
+  c.env.exchange.activity = { abort: stop };
 }
 
 function answer(c: Context<Env>, result: SampleResult | Failed): Response {

@@ -102,7 +102,7 @@ export class Trainer {
         resolve,
       );
       asked.on('error', reject);
-      x.underWay = { abort: () => asked.destroy() };
+      x.activity = { abort: () => asked.destroy() };
       for (const piece of body) asked.write(piece);
       asked.end();
     });

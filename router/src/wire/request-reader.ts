@@ -111,10 +111,10 @@ export class RequestReader {
   onEnd(): void {
     this.hasEnded = true;
     const { socket } = this.#connection;
-    const isUnderWay = this.body !== null && !this.isStopped;
+    const isDispatched = this.body !== null && !this.isStopped;
     const isComplete = this.body === null ? this.#ahead !== null : this.body.isComplete;
     if (this.#limits.allowsHalfClose && isComplete && !this.isStopped) return;
-    if (isUnderWay) socket.destroy();
+    if (isDispatched) socket.destroy();
     else socket.destroySoon();
   }
 

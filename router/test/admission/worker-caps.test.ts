@@ -139,7 +139,7 @@ test('who comes while others are held has its turn after them', async (t) => {
     client.write(request('GET', target));
     clients.push(client);
     const number = clients.length;
-    await until('it is there', () => router.pipeline.underWay.size === number);
+    await until('it is there', () => router.pipeline.inFlight.size === number);
   }
   for (let left = 4; left > 0; left--) {
     const asked = await engines[0]!.next();
@@ -160,7 +160,7 @@ test('held for longer than --queue-timeout-secs: 503; a client that leaves is he
   leaves.write(HELLO);
   await until('it is held', async () => (await heldCount(router)) === 1);
   leaves.reset();
-  await until('it has left', () => router.pipeline.underWay.size === 1);
+  await until('it has left', () => router.pipeline.inFlight.size === 1);
   const late = await send(t, router.url, HELLO);
   deepEqual([late.status, late.get('x-turnout-error')], [503, 'queue_timeout']);
   match(late.get('retry-after')!, /^[1-9]\d*$/);

@@ -214,7 +214,7 @@ test('F41 tiny requests on other connections go by while a huge one is on its wa
   const client = await connectClient(t, scene.router.url);
   client.write('POST /huge HTTP/1.1\r\nhost: h\r\ncontent-length: 1000000\r\n\r\n');
   client.write(Buffer.alloc(500_000));
-  await until('the huge one is under way', () => scene.router.pipeline.underWay.size === 1);
+  await until('the huge one is under way', () => scene.router.pipeline.inFlight.size === 1);
   for (let i = 0; i < 10; i++) equal((await send(t, scene.router.url, HELLO)).status, 200);
   client.write(Buffer.alloc(500_000));
   equal((await client.answer()).status, 200);

@@ -72,7 +72,7 @@ test(
     await freeze(frozen.pid);
     const answers = Promise.all([fleet.generate(4), fleet.generate(4)]);
     await until('it hangs', () => fleet.workerOf(frozen).reasonNames().includes('hung'), 15_000);
-    await until('the other one has answered', () => fleet.router.pipeline.underWay.size === 1);
+    await until('the other one has answered', () => fleet.router.pipeline.inFlight.size === 1);
     process.kill(frozen.pid, 'SIGCONT');
     for (const { status } of await answers) equal(status, 200);
     deepEqual(await fleet.begun(), [1, 1]);
@@ -101,7 +101,7 @@ test('where no other engine may get it, a request waits until one may', { skip: 
   await freeze(frozen.pid);
   const answer = fleet.generate(2);
   await until('the other one hangs', () => fleet.workerOf(frozen).reasonNames().includes('hung'), 15_000);
-  equal(fleet.router.pipeline.underWay.size, 1);
+  equal(fleet.router.pipeline.inFlight.size, 1);
   process.kill(other.pid, 'SIGCONT');
   equal((await answer).status, 200);
 });

@@ -167,7 +167,7 @@ test('one socket, one timer, one count, one file left over', () => {
     openFiles: 20,
     resources: { TCPServerWrap: 2, Timeout: 1 },
     loop,
-    underWay: 0,
+    exchanges: 0,
     inFlight: 0,
     sockets: [],
   };
@@ -177,7 +177,7 @@ test('one socket, one timer, one count, one file left over', () => {
   match(judgeLeaks(rest, { ...rest, resources: { TCPSocketWrap: 1 } }, metrics).join(), /leaked: TCPSocketWrap: 1, 0/);
   match(judgeLeaks(rest, { ...rest, resources: { Timeout: 2 } }, metrics).join(), /leaked: Timeout: 2, 1/);
   match(judgeLeaks(rest, { ...rest, openFiles: 21 }, metrics).join(), /leaked: 21 open files/);
-  match(judgeLeaks(rest, { ...rest, underWay: 1 }, metrics).join(), /leaked: 1 exchanges/);
+  match(judgeLeaks(rest, { ...rest, exchanges: 1 }, metrics).join(), /leaked: 1 exchanges/);
   match(judgeLeaks(rest, { ...rest, inFlight: 1 }, metrics).join(), /leaked: 1 requests counted in flight/);
   match(
     judgeLeaks(rest, rest, metrics.replace('"a"} 0', '"a"} 1')).join(),

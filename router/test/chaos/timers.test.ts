@@ -202,7 +202,7 @@ test('F37 a client that is gone without a word: freed by the timer of writing', 
   await until('it reads', () => connection.socket.bytesWritten > 50 * MB, 10_000);
   await freeze(reader.pid!);
   await connection.untilEnded(10_000);
-  await until('the router has let go of it', () => scene.router.pipeline.underWay.size === 0);
+  await until('the router has let go of it', () => scene.router.pipeline.inFlight.size === 0);
   equal((await send(t, scene.router.url, request('GET', '/health'))).status, 200);
   await until('its connection is closed', async () => (await scene.metric('turnout_client_connections')) <= 1);
   await scene.untilQuiet();

@@ -63,7 +63,7 @@ test('F10 a head and then nothing, without a timer: it waits; the client leaves 
   await client.read('\r\n\r\n');
   // Other work goes by meanwhile.
   for (let i = 0; i < 20; i++) equal((await send(t, router.url, request('GET', '/health'))).status, 200);
-  equal(router.pipeline.underWay.size, 1);
+  equal(router.pipeline.inFlight.size, 1);
   equal(asked.connection.hasEnded, false);
   client.reset();
   await asked.connection.untilEnded();

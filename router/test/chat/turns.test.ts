@@ -266,7 +266,7 @@ test('a call that ended while it waited for its turn is no call under way', asyn
   assert.equal((await ask({ messages, max_tokens: 1 }, id)).status, 409, 'while it waits it is under way');
   stop.abort();
   await left;
-  await until('it has gone', () => scene.router.pipeline.underWay.size === 1);
+  await until('it has gone', () => scene.router.pipeline.inFlight.size === 1);
   stopLong.abort();
   await long.text().catch(() => '');
   const again = await ask({ messages, max_tokens: 1 }, id);

@@ -177,7 +177,7 @@ test('full workers of one model hold up nobody who is for another', async (t) =>
   clients[0]!.write(post('/v1/completions', { model: 'a' }));
   const first = await engines[0]!.engine.next();
   clients[1]!.write(post('/v1/completions', { model: 'a' }));
-  await until('one waits', () => router.pipeline.underWay.size === 2);
+  await until('one waits', () => router.pipeline.inFlight.size === 2);
   for (let i = 0; i < 3; i++) equal((await ask({ model: 'b' })).text, '1');
   first.answer('done');
   equal((await clients[0]!.answer('POST')).text, 'done');

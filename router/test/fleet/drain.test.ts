@@ -121,7 +121,7 @@ test('close at the end of its grace: what is left ends incomplete', async (t) =>
   await client.untilEnded();
   equal(client.unread.includes('0\r\n\r\n'), false);
   await asked.connection.untilEnded();
-  await until('nothing is under way', () => router.pipeline.underWay.size === 0);
+  await until('nothing is under way', () => router.pipeline.inFlight.size === 0);
 });
 
 test('a removed worker is shown as draining until its last request has ended, and then logged as drained', async (t) => {

@@ -65,6 +65,6 @@ export const HELLO: string = request('GET', '/hello');
 export async function untilIdle(router: Router): Promise<void> {
   await until(
     'the router is idle',
-    () => router.pipeline.underWay.size === 0 && router.fleet.inFlight.every((n) => n === 0),
+    () => router.pipeline.inFlight.size === 0 && router.fleet.inFlight.every((n) => n === 0),
   );
 }

@@ -79,7 +79,7 @@ test('an answer that its client reads slowly goes out whole', async (t) => {
   const asked = await ask(HELLO);
   const body = 'x'.repeat(8_000_000);
   asked.answer(body);
-  await until('some of it is on its way', () => router.pipeline.underWay.size === 1);
+  await until('some of it is on its way', () => router.pipeline.inFlight.size === 1);
   const closed = router.close(20_000);
   client.goOn();
   equal((await client.answer()).text.length, body.length);
@@ -118,7 +118,7 @@ test('SIGTERM with 200 streams: those that end in time end well, the others inco
     }),
   );
   run.child.kill('SIGTERM');
-  await run.says(/"underWay":200,.*"msg":"draining"/);
+  await run.says(/"inFlight":200,.*"msg":"draining"/);
   await until('it listens no more', () =>
     connectClient(t, url!).then(
       (client) => {

@@ -73,7 +73,7 @@ test('a held request: how long and for what is in its line and in a histogram', 
   const first = send(t, router.url, post('/v1/completions', { prompt: 'p' }));
   const asked = await engine.next();
   const second = send(t, router.url, post('/v1/completions', { prompt: 'q' }));
-  await until('it is held', () => [...router.pipeline.underWay].some(({ waiting }) => waiting?.phase === 'held'));
+  await until('it is held', () => [...router.pipeline.inFlight].some(({ waiting }) => waiting?.phase === 'held'));
   asked.answer('{}');
   await first;
   (await engine.next()).answer('{}');

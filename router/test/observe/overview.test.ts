@@ -57,9 +57,9 @@ test('GET /requests: each request under way with its session, worker and phase',
   const half = await connectClient(t, router.url);
   const bytes = turn('s3', 'r3').replace('x-session-id: s3\r\n', '');
   half.write(bytes.slice(0, -10));
-  await until('three are in', () => router.pipeline.underWay.size === 3);
+  await until('three are in', () => router.pipeline.inFlight.size === 3);
   await ask('s4', 'r4');
-  await until('one is queued', () => router.pipeline.underWay.size === 4);
+  await until('one is queued', () => router.pipeline.inFlight.size === 4);
   const all = await get<Requests>(t, router.url, '/requests');
   deepEqual([all.total, all.matching], [4, 4]);
   deepEqual(all.phases, { streaming: 1, waiting_for_first_byte: 1, receiving: 1, queued: 1 });
@@ -102,7 +102,7 @@ test('GET /requests: what is held says why', async (t) => {
   router.fleet.add('http://127.0.0.1:9');
   router.fleet.begin(router.fleet.workers[1]!);
   clients[1]!.write(turn('s2', 'r2'));
-  await until('it is held', () => [...router.pipeline.underWay].some((x) => x.waiting?.phase === 'held'));
+  await until('it is held', () => [...router.pipeline.inFlight].some((x) => x.waiting?.phase === 'held'));
   const { requests } = await get<Requests>(t, router.url, '/requests?phase=held');
   deepEqual(
     requests.map(({ id, session, worker, reason }) => [id, session, worker, reason]),

@@ -133,7 +133,7 @@ test('a client that leaves while its body is still coming', async (t) => {
   const { world, router } = await startPairs(t, [1, 1]);
   const client = await connectClient(t, router.url);
   client.write('POST /generate HTTP/1.1\r\nhost: h\r\ncontent-length: 100\r\n\r\n{"text":');
-  await until('it is under way', () => router.pipeline.underWay.size === 1);
+  await until('it is under way', () => router.pipeline.inFlight.size === 1);
   client.reset();
   await untilIdle(router);
   deepEqual([world.prefill[0]!.engine.requests.length, world.decode[0]!.engine.requests.length], [0, 0]);

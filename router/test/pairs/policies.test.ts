@@ -87,7 +87,7 @@ test('--worker-max-inflight holds for each half: who finds one of them full wait
   clients[0]!.write(post('/generate', { text: 'a' }));
   await until('the first has a pair', () => world.prefill[0]!.seen.length === 1);
   clients[1]!.write(post('/generate', { text: 'b' }));
-  await until('both are under way', () => router.pipeline.underWay.size === 2);
+  await until('both are under way', () => router.pipeline.inFlight.size === 2);
   equal(world.prefill[0]!.seen.length, 1);
   world.prefill[0]!.seen[0]!.request.answer('{}');
   await until(

@@ -204,7 +204,7 @@ test('a tenant that classify finds takes turns in the queue with the others', as
   const answers: Promise<unknown>[] = [];
   for (const [i, target] of targets.entries()) {
     answers.push(send(t, router.url, request('GET', target)));
-    await until(`${target} is in`, () => router.pipeline.underWay.size === i + 1 && waits(i));
+    await until(`${target} is in`, () => router.pipeline.inFlight.size === i + 1 && waits(i));
   }
   const order: string[] = [];
   for (const _ of targets) {

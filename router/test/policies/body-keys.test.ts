@@ -88,7 +88,7 @@ test('a lesser key in a header does not keep a session in the body from being fo
     const before = count();
     client.write(`POST /generate HTTP/1.1\r\nhost: h\r\nx-user-id: u${user}\r\ncontent-length: ${body.length}\r\n\r\n`);
     client.write(body.slice(0, 5));
-    await until('the request is known', () => router.pipeline.underWay.size === 1);
+    await until('the request is known', () => router.pipeline.inFlight.size === 1);
     equal(count(), before);
     client.write(body.slice(5));
     equal((await client.answer('POST')).text, String(home));

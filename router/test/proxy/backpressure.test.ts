@@ -27,7 +27,7 @@ test('a client that does not read pauses the engine; when it reads on, every byt
   writeOn();
   const stuckAt = await settled('what the engine could write', () => written);
   ok(stuckAt < SYSTEM_BUFFERS, `the engine could write ${stuckAt / MB} MB to a client that reads nothing`);
-  const [exchange] = router.pipeline.underWay;
+  const [exchange] = router.pipeline.inFlight;
   const unsent = (exchange!.sink as ClientConnection).socket.writableLength;
   ok(unsent > 0 && unsent <= 131_072, `${unsent} bytes wait in the router`);
   client.goOn();

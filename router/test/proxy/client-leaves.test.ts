@@ -13,7 +13,7 @@ for (const how of ['reset', 'destroy'] as const) {
   test(`a client that leaves (${how}) while it waits stops the engine at once`, async (t) => {
     const { client, ask, router } = await startScene(t);
     const asked = await ask(request('POST', '/generate', '{}'));
-    equal(router.pipeline.underWay.size, 1);
+    equal(router.pipeline.inFlight.size, 1);
     if (how === 'reset') client.reset();
     else client.socket.destroy();
     await asked.connection.untilEnded(AT_ONCE_MS);

@@ -136,7 +136,7 @@ test('a client that leaves during the wait ends it', async (t) => {
   const client = await connectClient(t, router.url);
   client.write(GENERATE);
   await engine.next();
-  await until('the exchange waits', () => [...router.pipeline.underWay].every((x) => x.failures.length === 1));
+  await until('the exchange waits', () => [...router.pipeline.inFlight].every((x) => x.failures.length === 1));
   client.reset();
   await untilIdle(router);
   equal(engine.requests.length, 1);

@@ -73,7 +73,7 @@ test('an engine that waits for its client is not silent', async (t) => {
   await new Promise((resolve) => {
     setTimeout(resolve, 1_200);
   });
-  equal(router.pipeline.underWay.size, 1);
+  equal(router.pipeline.inFlight.size, 1);
   client.isRecording = false;
   client.socket.resume();
   await untilIdle(router);
@@ -145,7 +145,7 @@ test('a client that reads slowly is none that reads nothing', async (t) => {
     setImmediate(() => client.socket.pause());
   }, 20);
   t.after(() => clearInterval(timer));
-  await until('all of it went out', () => router.pipeline.underWay.size === 0, 20_000);
+  await until('all of it went out', () => router.pipeline.inFlight.size === 0, 20_000);
   const metrics = await (await fetch(router.metricsUrl)).text();
   match(metrics, /turnout_requests_total\{outcome="complete"\} 1/);
 });

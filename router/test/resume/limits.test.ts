@@ -76,8 +76,8 @@ const JOINED =
 test('a hung engine’s generation continues', async (t) => {
   const s = await scene(t);
   await begin(s);
-  const [x] = [...s.router.pipeline.underWay];
-  x!.underWay!.workerHung!(x!.worker!, 'a proof');
+  const [x] = [...s.router.pipeline.inFlight];
+  x!.activity!.workerHung!(x!.worker!, 'a proof');
   assert.ok((await end(s)).includes(JOINED));
   assert.equal(await s.metric('turnout_resumes_total{cause="cut_hung"}'), 'turnout_resumes_total{cause="cut_hung"} 1');
 });
@@ -178,7 +178,7 @@ test('a whole response that breaks off is asked for again from its start, and it
   const asked = await s.engines[0].next();
   await asked.payload();
   asked.connection.write('HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"text":"a');
-  await until('the response has begun', () => [...s.router.pipeline.underWay].every(({ status }) => status === 200));
+  await until('the response has begun', () => [...s.router.pipeline.inFlight].every(({ status }) => status === 200));
   asked.connection.reset();
   const again = await s.engines[1].next();
   assert.deepEqual(await payloadOf(again), { ...BODY, stream: false });

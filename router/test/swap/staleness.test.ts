@@ -29,7 +29,7 @@ test('a request that wants a later snapshot gets 409, or waits for the swap that
   assert.equal(await ask('v1'), '200 v1');
   await swapped;
   assert.equal(await ask('base'), '200 v1');
-  assert.equal(router.pipeline.underWay.size, 0);
+  assert.equal(router.pipeline.inFlight.size, 0);
 });
 
 test('a session that began too many snapshots ago gets 409, and its lag is a metric', async (t) => {

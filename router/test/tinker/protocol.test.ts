@@ -108,7 +108,7 @@ test('a cancelled sample stops at its engine and says so', async (t) => {
   equal((await client.call('/cancel_future', { request_id })).status, 204);
   deepEqual(await client.result(request_id), { status: 200, error: 'The sample was cancelled.', category: 'user' });
   await until('the engine has nothing to do', () => engines[0]!.stats().running + engines[0]!.stats().waiting === 0);
-  equal(router.pipeline.underWay.size, 0);
+  equal(router.pipeline.inFlight.size, 0);
 });
 
 test('retrieve_futures: one poll for the results of a sampling session, in the order in which they came', async (t) => {

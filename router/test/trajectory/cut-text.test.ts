@@ -166,7 +166,7 @@ for (const path of ['/generate', '/v1/completions'] as const) {
       for (let i = 1; i <= 9; i++) scene.say(asked, i);
       await reader.untilEvents(9);
       const opening = scene.ask(ask(PROMPT + textOf(9) + SAME_WORD), 's');
-      await until('the router has both', () => scene.router.pipeline.underWay.size === 2);
+      await until('the router has both', () => scene.router.pipeline.inFlight.size === 2);
       if (closes) reader.close();
       const next = await scene.asked();
       scene.begin(next);

@@ -296,8 +296,8 @@ test('it explains its choice and tells its state', async (t) => {
   assert.equal(busy.worker, workers[0]);
   const { tokens } = busy.x.prompt!;
   assert.deepEqual(policy.explain!(exchangeOf(asked(ids)), workers), [
-    { worker: 'http://w0:1', terms: { cachedTokens: 96, tokensToCompute: 4, tokensUnderWay: tokens, load: 1 } },
-    { worker: 'http://w1:1', terms: { cachedTokens: 0, tokensToCompute: 100, tokensUnderWay: 0, load: 0 } },
+    { worker: 'http://w0:1', terms: { cachedTokens: 96, tokensToCompute: 4, tokensInFlight: tokens, load: 1 } },
+    { worker: 'http://w1:1', terms: { cachedTokens: 0, tokensToCompute: 100, tokensInFlight: 0, load: 0 } },
   ]);
   const unheard = { isConnected: false, losses: 0, badFrames: 0, blocks: 0, blockSize: 0, unplaced: 0 };
   assert.deepEqual(policy.describe!(), {

@@ -26,14 +26,14 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
   const feeds = new KvFeeds(fleet, index, options, open, warn);
   const ties = new TieBreaker();
   /** By slot. */
-  const underWay: number[] = [];
+  const inFlight: number[] = [];
   const cached: number[] = [];
   let slots = new Int32Array(0);
   let found = new Float64Array(0);
 
   const load = (worker: Worker): number => fleet.load(worker);
   const count = ({ prompt }: Exchange, { slot }: Worker, sign: 1 | -1): void => {
-    underWay[slot] = (underWay[slot] ?? 0) + sign * (prompt?.tokens ?? 0);
+    inFlight[slot] = (inFlight[slot] ?? 0) + sign * (prompt?.tokens ?? 0);
   };
   const idsOf = ({ prompt, body }: Exchange): PromptIds | null => prompt && readPromptIds(body, prompt.field);
 
@@ -54,7 +54,7 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
       const prompt = idsOf(x);
       if (prompt === null) return ties.least(workers, load).alone;
       lookUp(prompt, x, workers);
-      const chosen = ties.least(workers, ({ slot }) => prompt.ids.length - cached[slot]! + (underWay[slot] ?? 0));
+      const chosen = ties.least(workers, ({ slot }) => prompt.ids.length - cached[slot]! + (inFlight[slot] ?? 0));
       x.predictedTokens = cached[chosen.slot]!;
       return chosen.alone;
     },
@@ -71,8 +71,8 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
       const tokens = prompt?.ids.length ?? x.prompt?.tokens ?? 0;
       return workers.map((worker) => {
         const cachedTokens = prompt === null ? 0 : cached[worker.slot]!;
-        const tokensUnderWay = underWay[worker.slot] ?? 0;
-        const terms = { cachedTokens, tokensToCompute: tokens - cachedTokens, tokensUnderWay, load: load(worker) };
+        const tokensInFlight = inFlight[worker.slot] ?? 0;
+        const terms = { cachedTokens, tokensToCompute: tokens - cachedTokens, tokensInFlight, load: load(worker) };
         return { worker: worker.url, terms };
       });
     },

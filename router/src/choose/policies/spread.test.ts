@@ -141,16 +141,16 @@ test('round_robin is exact, however exchanges begin and end in between', () => {
   const { fleet, workers } = fleetOfSize(WORKERS);
   const policy = roundRobin();
   const chance = seededRandom(23);
-  const underWay: Worker[] = [];
+  const inFlight: Worker[] = [];
   const counts = workers.map(() => 0);
   for (let i = 0; i < 1_000 * WORKERS; i++) {
     const worker = choose(policy, keyed[i]!, fleet.eligible);
     assert.equal(worker, workers[i % WORKERS]);
     counts[worker.slot]!++;
     fleet.begin(worker);
-    underWay.push(worker);
-    while (underWay.length > 0 && chance() < 0.5) {
-      const [ended] = underWay.splice(Math.floor(chance() * underWay.length), 1);
+    inFlight.push(worker);
+    while (inFlight.length > 0 && chance() < 0.5) {
+      const [ended] = inFlight.splice(Math.floor(chance() * inFlight.length), 1);
       fleet.finish(ended!);
     }
   }

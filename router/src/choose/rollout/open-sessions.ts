@@ -68,7 +68,7 @@ export class OpenSession implements IndexedSetMember {
   /** Turns with a response. */
   turns = 0;
   /** Turns in flight. */
-  underWay = 0;
+  inFlight = 0;
   lastMs: number;
   /** Where its context is, how many tokens it has, and how many of them other sessions there share. */
   home: WorkerState | null = null;
@@ -169,7 +169,7 @@ export class OpenSessions {
 
   /** A turn of the session begins now. */
   touch(session: OpenSession, nowMs: number): void {
-    if (session.turns > 0 && session.underWay === 0) {
+    if (session.turns > 0 && session.inFlight === 0) {
       this.#gapsSeen++;
       this.#longestGapMs = Math.max(nowMs - session.lastMs, this.#longestGapMs * FADE);
     }
@@ -208,7 +208,7 @@ export class OpenSessions {
     const found: OpenSession[] = [];
     for (let link = this.#order.first; link !== null && (isDue || tooMany > 0); link = link.next) {
       const session = link.value;
-      if (session.underWay > 0) continue;
+      if (session.inFlight > 0) continue;
       // A session without a place is still waiting for its first turn.
       const isExcess = tooMany > 0 && session.order > 0;
       if (!isExcess && !(isDue && nowMs - session.lastMs > ttlMs)) continue;

@@ -108,7 +108,7 @@ export class RolloutTracker {
     const isHome = session !== null && session.home === state;
     if (session !== null) {
       if (session.order === 0) session.order = ++this.#placed;
-      session.underWay++;
+      session.inFlight++;
       if (!isHome && session.home !== null) {
         this.#index.delete(session.home.worker.slot, session.entry);
       }
@@ -129,7 +129,7 @@ export class RolloutTracker {
     state.queueEndMs -= Math.max(0, request.readByMs - this.#context.nowMs());
     state.kvTokens -= request.promptTokens + request.answerTokens / 2;
     if (session !== null) {
-      session.underWay--;
+      session.inFlight--;
       session.lastMs = this.#context.nowMs();
     }
     // A request without prompt or session teaches nothing about sessions.
@@ -228,7 +228,7 @@ export class RolloutTracker {
   #leave(worker: Worker): void {
     this.flush(worker);
     const residents = [...(this.#workerStates.get(worker)?.residents ?? [])];
-    for (const session of residents) if (session.underWay === 0) session.settle(null);
+    for (const session of residents) if (session.inFlight === 0) session.settle(null);
   }
 
   /** A session from before the restart: its context is where it was saved to be. */

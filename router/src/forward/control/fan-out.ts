@@ -101,7 +101,8 @@ export class FanOut {
 
   /** A request that a policy placed has ended: if it controlled its engine, the effects are those of `send`. */
   finished(x: Exchange): void {
-    if (x.isGeneration || x.audience !== null || x.worker === null || x.outcome !== 'complete' || x.status >= 300) return;
+    if (x.isGeneration || x.audience !== null || x.worker === null || x.outcome !== 'complete' || x.status >= 300)
+      return;
     const { fleet, effects } = this.#parts;
     const { engineUrl } = x.worker;
     effects.updated(x.path, x.worker);
@@ -137,7 +138,7 @@ export class FanOut {
         call: new ControlCall(x, worker!, changed, body, this.#context, passedOn),
       };
     });
-    x.underWay = {
+    x.activity = {
       abort() {
         for (const { call } of calls) call.abort();
       },

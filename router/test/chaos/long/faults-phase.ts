@@ -90,7 +90,7 @@ export async function runFaults(phase: FaultsPhase): Promise<Outcome> {
       const secs = Math.round((performance.now() - startMs) / 1000);
       const used = watch.used.at(-1)?.value ?? 0;
       phase.say(
-        `${phase.name} ${secs} s: ${counts.requests} requests, ${clients.underWay} under way, ${counts.cut} cut, ` +
+        `${phase.name} ${secs} s: ${counts.requests} requests, ${clients.inFlight} under way, ${counts.cut} cut, ` +
           `${counts.again} executed again, ${(used / 1e6).toFixed(1)} MB, ${complaints.length} complaints`,
       );
       for (const complaint of complaints.slice(said, MAX_SAID)) phase.say(`  ! ${complaint}`);
@@ -103,9 +103,9 @@ export async function runFaults(phase: FaultsPhase): Promise<Outcome> {
         ? closedLoop(clients, random, load.clients, isOver)
         : openLoop(random, {
             perSecond: load.perSecond,
-            maxUnderWay: 1500,
+            maxInFlight: 1500,
             isOver,
-            underWay: () => clients.underWay,
+            inFlight: () => clients.inFlight,
             ask: () => void clients.ask(drawPlan(random), random() < 0.2, random() < 0.9),
           }).then(({ sent, skipped }) => {
             figures.push(
@@ -124,7 +124,7 @@ export async function runFaults(phase: FaultsPhase): Promise<Outcome> {
 
     // Whatever is under way comes to its end, then nothing may be left.
     const deadline = performance.now() + phase.patienceMs + 30_000;
-    while ((clients.underWay > 0 || journal.openCount > 0) && performance.now() < deadline) await delay(50);
+    while ((clients.inFlight > 0 || journal.openCount > 0) && performance.now() < deadline) await delay(50);
     if (journal.openCount > 0) journal.complain(`lost: ${journal.openCount} requests never came to an end`);
     clients.close();
     const retries = await metric(router.port, /^turnout_retries_total\{[^}]*\} (\d+)$/gm);

@@ -23,7 +23,7 @@ export function judgeLeaks(before: RouterState, now: RouterState, metrics: strin
   }
   if (now.openFiles > before.openFiles)
     wrong.push(`leaked: ${now.openFiles} open files, ${before.openFiles} before the run`);
-  if (now.underWay !== 0) wrong.push(`leaked: ${now.underWay} exchanges under way`);
+  if (now.exchanges !== 0) wrong.push(`leaked: ${now.exchanges} exchanges in flight`);
   if (now.inFlight !== 0) wrong.push(`leaked: ${now.inFlight} requests counted in flight`);
   for (const gauge of GAUGES) {
     for (const [, name, value] of metrics.matchAll(gauge))

@@ -38,7 +38,7 @@ export class Clients {
   readonly #journal: Journal;
   readonly #patienceMs: number;
   readonly #idle: ClientSocket[] = [];
-  underWay = 0;
+  inFlight = 0;
 
   constructor(port: number, journal: Journal, patienceMs: number) {
     this.#port = port;
@@ -60,9 +60,9 @@ export class Clients {
     let socket = isFresh ? undefined : this.#idle.pop();
     while (socket?.isUsable === false) socket = this.#idle.pop();
     socket ??= new ClientSocket(this.#port, this.#journal, this.#patienceMs);
-    this.underWay++;
+    this.inFlight++;
     const end = await socket.ask(plan);
-    this.underWay--;
+    this.inFlight--;
     if (keeps && socket.isUsable && this.#idle.length < MAX_IDLE) this.#idle.push(socket);
     else socket.close();
     return { end, ms: socket.lastMs };
@@ -89,10 +89,10 @@ export async function closedLoop(
 export interface OpenLoop {
   readonly perSecond: number;
   /** Beyond so many under way nothing is sent: this machine can't. */
-  readonly maxUnderWay: number;
+  readonly maxInFlight: number;
   readonly isOver: () => boolean;
   readonly ask: () => void;
-  readonly underWay: () => number;
+  readonly inFlight: () => number;
 }
 
 /** Requests arrive whatever became of those before them. @returns how many were sent, and how many could not be */
@@ -104,7 +104,7 @@ export async function openLoop(random: Random, loop: OpenLoop): Promise<{ sent: 
   let due = performance.now() + nextGap();
   while (!loop.isOver()) {
     for (const now = performance.now(); due <= now; due += nextGap()) {
-      if (loop.underWay() >= loop.maxUnderWay) skipped++;
+      if (loop.inFlight() >= loop.maxInFlight) skipped++;
       else {
         sent++;
         loop.ask();

@@ -113,7 +113,7 @@ export async function runOverload({ seed, seconds, say }: OverloadPhase): Promis
     const endMs = startMs + forSeconds * 1000;
     const progress = setInterval(() => {
       const secs = Math.round((performance.now() - startMs) / 1000);
-      say(`overload, ${name} ${secs} s: ${arrivals.length} answered, ${clients.underWay} under way`);
+      say(`overload, ${name} ${secs} s: ${arrivals.length} answered, ${clients.inFlight} under way`);
     }, 10_000);
     const one = async (): Promise<void> => {
       const atMs = performance.now() - startMs;
@@ -122,9 +122,9 @@ export async function runOverload({ seed, seconds, say }: OverloadPhase): Promis
     };
     const { skipped } = await openLoop(random, {
       perSecond,
-      maxUnderWay: 4000,
+      maxInFlight: 4000,
       isOver: () => performance.now() >= endMs || router.death !== null,
-      underWay: () => clients.underWay,
+      inFlight: () => clients.inFlight,
       ask: () => void one(),
     });
     clearInterval(progress);
@@ -148,7 +148,7 @@ export async function runOverload({ seed, seconds, say }: OverloadPhase): Promis
     const overload = await offer('5', CAPACITY * 5, seconds);
     const after = await offer('0.8 again', CAPACITY * 0.8, AFTER_SECONDS);
     const seen = await watch.stop({ usedMbPerMinute: Infinity, rssMbPerMinute: Infinity, loopP99Ms: Infinity });
-    while (clients.underWay > 0) await delay(50);
+    while (clients.inFlight > 0) await delay(50);
     const most = Math.max(...watch.used.map(({ value }) => value));
     outcome = judgeOverload({ base, overload, after, usedBytes: { before, most } });
     outcome = { ...outcome, figures: [...outcome.figures, ...seen.figures] };

@@ -9,7 +9,7 @@ import { type Sabotage, sabotage } from './sabotage.ts';
 
 /** What the router counts, besides what every process can tell of itself. */
 export interface RouterReport {
-  readonly underWay: number;
+  readonly exchanges: number;
   readonly inFlight: number;
   /** Every connection: its ports and what it has done. */
   readonly sockets: readonly string[];
@@ -31,7 +31,7 @@ const router = await startRouter(loadConfig(options, {}, undefined), { log: pino
 if (fault !== null) sabotage(router, fault);
 answerQuestions(
   (): RouterReport => ({
-    underWay: router.pipeline.underWay.size,
+    exchanges: router.pipeline.inFlight.size,
     sockets: openSockets(),
     inFlight: router.fleet.inFlight.reduce((sum, count) => sum + count, 0),
   }),
