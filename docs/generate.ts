@@ -156,10 +156,10 @@ ${table(['code', 'status', 'retry', 'meaning', 'what to do'], rows)}
 }
 
 function controlsPage(): string {
-  const rows = controls.map(({ path, isForOne, isReadByGet, isForAnybody, flushes, changesVersion, changesModels }) => [
+  const rows = controls.map(({ path, isForOne, isReadByGet, needsNoAdmin, flushes, changesVersion, changesModels }) => [
     `\`${path}\``,
     isForOne === true ? 'one' : isReadByGet === true ? 'all (GET: one)' : 'all',
-    isForAnybody === undefined ? 'admin' : `admin; clients ${isForAnybody}`,
+    needsNoAdmin === undefined ? 'admin' : `admin; clients ${needsNoAdmin}`,
     [
       ...(flushes === true ? ['prefix caches count as empty'] : []),
       ...(changesVersion === true ? ['weight versions are read again'] : []),

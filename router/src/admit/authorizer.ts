@@ -5,26 +5,26 @@ import { type Plugin, Refused } from '../plugin.ts';
 import { NONE, type RequestHead, SEVERAL } from '../wire/request-head.ts';
 import { type Area, type Caller, type Rules, decide } from './access.ts';
 import { type KeySet, digestOf } from './keys.ts';
-import { MAX_TOLD_BYTES, stopsOthers } from './stops-others.ts';
+import { MAX_ABORT_BYTES, affectsOthers } from './abort-scope.ts';
 
-/** Own endpoints that probes ask, and those that clients use for their own work. The other own ones steer. */
+/** Own endpoints that probes ask, and those that clients use for their own work. All others need an admin key. */
 const openPaths: ReadonlySet<string> = new Set(['/health', '/liveness', '/readiness']);
 const isForClients = (path: string): boolean =>
   path === '/finish_session' || path.startsWith('/sessions/') || /^\/trajectories(\/|$)/.test(path);
 
-/** Steers or not, depending on a body that is small enough to be looked at. */
+/** Whether the body decides if the request needs an admin key, and is small enough to be read. */
 function accessDependsOnBody({ path, head }: Exchange): boolean {
   if (!pathsDecidedByBody.has(path)) return false;
-  return head.isChunked || (head.contentLength > 0 && head.contentLength <= MAX_TOLD_BYTES);
+  return head.isChunked || (head.contentLength > 0 && head.contentLength <= MAX_ABORT_BYTES);
 }
 
 export interface AuthorizerParts {
   readonly dataKeys: KeySet;
   readonly adminKeys: KeySet;
   readonly hasAdminPort: boolean;
-  /** Whether the router answers the path itself. */
+  /** Whether the path is an endpoint of the router. */
   readonly isOwn: (path: string) => boolean;
-  /** Whether a plugin answers it, for whoever may send requests. */
+  /** Whether the path is an endpoint that a plugin serves to clients. */
   readonly isOfPluginForClients: (path: string) => boolean;
   readonly paths: ControlPaths;
 }
@@ -37,24 +37,24 @@ export class Authorizer {
     this.#parts = parts;
   }
 
-  /** Decides again with the body, where the head is not enough. */
+  /** Decides with the body, where the head is not enough. */
   readonly bodyGuard: Plugin = {
     name: 'access',
-    // An abort that names nobody is about everybody.
+    // An abort without a body aborts all requests.
     takesEmptyBodies: true,
     appliesTo: (x: Exchange) => accessDependsOnBody(x) && this.#decide('admin', this.#callerOf(x.head)) !== null,
     requestBody: (x: Exchange, body: Buffer) => {
-      const denial = stopsOthers(x.path, body) ? this.#decide('admin', this.#callerOf(x.head)) : null;
+      const denial = affectsOthers(x.path, body) ? this.#decide('admin', this.#callerOf(x.head)) : null;
       if (denial !== null) throw new Refused(denial);
       return body;
     },
   };
 
-  /** @returns why the request is refused; null: it may go on */
+  /** @returns why the request is refused; null: it is allowed */
   denialOf(x: Exchange): RouterError | null {
     const { head } = x;
     if (this.#hasKeys && (head.authorizationAt === SEVERAL || head.apiKeyAt === SEVERAL)) {
-      // One of them could be looked at here, and another one by the engine.
+      // The router might check one of them and the engine another.
       return new RouterError(
         'unauthorized',
         'The request carries several API keys: send one "authorization: Bearer KEY".',
@@ -75,7 +75,7 @@ export class Authorizer {
     if (openPaths.has(path)) return 'open';
     if (path === '/metrics' || path === '/engine_metrics') return 'metrics';
     if (path === '/openapi.json') return 'data';
-    // A plugin may take POST there from clients; the list shows the sessions of all of them.
+    // A plugin may serve POST of this path to clients; GET lists the sessions of all clients.
     if (path === '/sessions' && head.method !== 'POST') return 'admin';
     if (this.#parts.isOwn(path)) {
       return isForClients(path) || this.#parts.isOfPluginForClients(path) ? 'data' : 'admin';
@@ -89,7 +89,7 @@ export class Authorizer {
     return decide(area, rules, caller);
   }
 
-  /** Known keys are for this router alone: their lines are not passed on. A key of somebody else's is. */
+  /** Removes the lines of the router's own keys from the head: engines must not get them. Other keys pass. */
   #callerOf(head: RequestHead): Caller & { readonly keyDigest: Buffer | null } {
     const caller = {
       holdsDataKey: false,

@@ -1,4 +1,4 @@
-/** A path with which an engine is controlled. */
+/** A path that controls an engine. */
 export interface Control {
   /** With `*` at the end: every path with this prefix, for later releases too. */
   readonly path: string;
@@ -16,8 +16,8 @@ export interface Control {
   readonly pauses?: 'generation' | 'memory';
   /** What success resumes. */
   readonly resumes?: 'generation' | 'memory';
-  /** A request for the client's own requests only is not a control; the body decides (see `admit/stops-others.ts`). */
-  readonly isForAnybody?: 'for named requests';
+  /** A request that names the requests that it is about needs no admin key; the body decides (`admit/abort-scope.ts`). */
+  readonly needsNoAdmin?: 'for named requests';
 }
 
 /**
@@ -65,9 +65,9 @@ export const controls: readonly Control[] = [
   // Pauses and aborts.
   { path: '/pause*', pauses: 'generation' },
   { path: '/continue_*', resumes: 'generation' },
-  { path: '/abort_request', isForAnybody: 'for named requests' },
-  { path: '/abort_requests', isForAnybody: 'for named requests' },
-  { path: '/inference/v1/abort_requests', isForAnybody: 'for named requests' },
+  { path: '/abort_request', needsNoAdmin: 'for named requests' },
+  { path: '/abort_requests', needsNoAdmin: 'for named requests' },
+  { path: '/inference/v1/abort_requests', needsNoAdmin: 'for named requests' },
   { path: '/slow_down' },
   { path: '/shutdown', isForOne: true },
   // The process itself.
@@ -88,9 +88,9 @@ export const controls: readonly Control[] = [
   { path: '/get_server_info', isForOne: true },
 ];
 
-/** Control paths, unless the body names the requests that it is about (see `admit/stops-others.ts`). */
+/** Paths that need an admin key unless the body names the requests that they are about (`admit/abort-scope.ts`). */
 export const pathsDecidedByBody: ReadonlySet<string> = new Set(
-  controls.filter(({ isForAnybody }) => isForAnybody !== undefined).map(({ path }) => path),
+  controls.filter(({ needsNoAdmin }) => needsNoAdmin !== undefined).map(({ path }) => path),
 );
 
 /** No engine path has more. The limit bounds the time for hostile paths. */

@@ -2,7 +2,7 @@ import { type BodyFacts, type BodyQuestion, BodyScan } from '../classify/body-sc
 import { type ErrorCode, RouterError } from '../kit/errors.ts';
 import { LARGE_SCAN_BYTES } from '../threads/sizes.ts';
 import { WorkerThread } from '../threads/worker-thread.ts';
-import { type MeetingPlace, type PairBody, addBootstrap } from './pd/bootstrap.ts';
+import { type BootstrapServer, type PairBody, addBootstrap } from './pd/bootstrap.ts';
 import { isForOne } from './pd/for-one.ts';
 import { eventWithLists, packedLists, withLists } from './pd/logprobs.ts';
 import { eventWithKnown, readPrefill, withKnown } from './pd/vllm-answers.ts';
@@ -25,7 +25,7 @@ export const bodyCalls = {
   withNamespace,
   isForOne,
 
-  bootstrap(path: string, body: Buffer, place: MeetingPlace): Refusal | PairBody {
+  bootstrap(path: string, body: Buffer, server: BootstrapServer): Refusal | PairBody {
     const made = addBootstrap(path, body, place);
     return made instanceof RouterError ? { code: made.code, message: made.message } : made;
   },

@@ -12,7 +12,7 @@ import { unread } from './errors.ts';
 import { mayRunTwice } from './failover.ts';
 import { nameWorker } from './headers.ts';
 import type { ForwardOptions } from './options.ts';
-import type { PairStyle } from './pd/meeting.ts';
+import type { PairStyle } from './pd/pair-plan.ts';
 import { Pair } from './pd/pair.ts';
 
 export interface ForwarderParts {

@@ -3,14 +3,14 @@ import { RouterError } from '../../kit/errors.ts';
 import { JsonEdit } from '../../kit/json-edit.ts';
 import { MemberFinder, readScalarText, scanItems } from '../../kit/json-scan.ts';
 
-/** Where the two engines of a pair meet. */
-export interface MeetingPlace {
+/** The bootstrap server of a prefill engine, through which SGLang's engines exchange addresses. */
+export interface BootstrapServer {
   readonly host: string;
-  /** null: the prefill engine knows its own. */
+  /** null: the prefill engine uses the port that it was started with. */
   readonly port: number | null;
 }
 
-/** More requests than this in one would make the fields larger than any body. */
+/** Bounds the size of the fields, which have an item for each prompt. */
 const MAX_BATCH = 65_536;
 
 const QUOTE = 0x22;
@@ -22,22 +22,21 @@ const [TEXT, INPUT_IDS, PROMPT, N, RETURN_LOGPROB, SAMPLING] = [0, 2, 4, 6, 8, 1
 const fields = new MemberFinder(NAMES);
 const samples = new MemberFinder(['n']);
 
-/** What both engines of a pair are sent. */
+/** The body for both engines. */
 export interface PairBody {
   readonly bytes: Buffer;
-  /** It asks for what only the prefill engine knows: the log probabilities of the prompt. */
+  /** The request asks for log probabilities of the prompt, which only the prefill engine has. */
   readonly asksForLogprobs: boolean;
 }
 
 /**
- * The client's JSON with the three fields of SGLang's pairs at its end: of members with one name the last counts for the
- * engines (Python's json and orjson), so these win over any of the client's. All other bytes stay as they are.
+ * Adds the three fields of SGLang's pairs at the end of the client's JSON. Of members with the same name the engines take the last one
+ * (Python's json and orjson), so these override the client's. All other bytes stay as they are.
  *
- * A request that holds several prompts gets a list for each field, with a room for each of them. Several samples of one prompt
- * are refused: SGLang (0.5.23) gives all of them the prompt's room, whatever it is told, and then waits without an end.
- * @returns what is wrong with the body
+ * For a batch of prompts each field is a list, with a room number for each prompt. Several samples of one prompt are refused: SGLang
+ * 0.5.23 gives all of them the room of the prompt and then waits forever.
  */
-export function addBootstrap(path: string, body: Buffer, place: MeetingPlace): PairBody | RouterError {
+export function addBootstrap(path: string, body: Buffer, server: BootstrapServer): PairBody | RouterError {
   const spans = new Int32Array(2 * NAMES.length);
   const end = fields.find(body, 0, body.length, spans);
   if (end < 0 || !isBlank(body, end)) {
@@ -52,8 +51,8 @@ export function addBootstrap(path: string, body: Buffer, place: MeetingPlace): P
   if (size > MAX_BATCH) {
     return new RouterError('bad_request', `A request to a prefill/decode pair may have at most ${MAX_BATCH} prompts.`);
   }
-  const host = JSON.stringify(place.host);
-  const port = String(place.port);
+  const host = JSON.stringify(server.host);
+  const port = String(server.port);
   const each = (values: readonly string[]): string => (size < 0 ? values[0]! : `[${values.join()}]`);
   const edit = new JsonEdit(body);
   edit.append(end - 1, {
@@ -61,14 +60,14 @@ export function addBootstrap(path: string, body: Buffer, place: MeetingPlace): P
     bootstrap_port: each(repeated(port, size)),
     bootstrap_room: each(rooms(Math.max(size, 1))),
   });
-  // One word, or of a batch a list of them.
+  // A batch may have a list of them.
   const wanted = body.subarray(Math.max(0, spans[RETURN_LOGPROB]!), Math.max(0, spans[RETURN_LOGPROB + 1]!));
   return { bytes: edit.result(), asksForLogprobs: path === '/generate' && wanted.includes('true') };
 }
 
 const repeated = (item: string, size: number): string[] => Array.from({ length: Math.max(size, 1) }, () => item);
 
-/** Random, below 2^63, each other than the others; as text, since a double would round them. */
+/** Random numbers below 2^63; as text, because a double would round them. */
 function rooms(count: number): string[] {
   const numbers = randomFillSync(new BigUint64Array(count));
   return Array.from(numbers, (number) => String(number >> 1n));
@@ -92,11 +91,11 @@ function wantsSamples(path: string, body: Buffer, spans: Int32Array): boolean {
 
 const isAboveOne = (body: Buffer, start: number, end: number): boolean => Number(readScalarText(body, start, end)) > 1;
 
-/** How many requests a body holds, as SGLang (0.5.23) counts them; -1: one that is not in a list. */
+/** The number of prompts, as SGLang 0.5.23 counts them; -1: one prompt that is not in a list. */
 function batchSize(path: string, body: Buffer, spans: Int32Array): number {
   if (path === '/v1/chat/completions') return -1;
   if (path === '/v1/completions') return lengthOfList(body, spans, PROMPT, true);
-  // The text counts where both are there; a null counts as absent.
+  // If both are given the engine takes the text; a null counts as absent.
   return hasValue(body, spans, TEXT)
     ? lengthOfList(body, spans, TEXT, true)
     : lengthOfList(body, spans, INPUT_IDS, false);
@@ -105,7 +104,7 @@ function batchSize(path: string, body: Buffer, spans: Int32Array): number {
 const hasValue = (body: Buffer, spans: Int32Array, which: number): boolean =>
   spans[which]! >= 0 && body.toString('latin1', spans[which], spans[which + 1]) !== 'null';
 
-/** The length of a list of prompts, each text or ids; -1: it is one prompt. Its first item decides, as it does for the engine. */
+/** The length of a list of prompts, each text or ids; -1: it is one prompt. The first item decides, as in the engine. */
 function lengthOfList(body: Buffer, spans: Int32Array, which: number, mayBeText: boolean): number {
   const start = spans[which]!;
   if (start < 0 || body[start] !== OPEN_ARRAY) return -1;

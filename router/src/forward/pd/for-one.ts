@@ -25,13 +25,13 @@ const OPEN_ARRAY = 0x5b;
 const QUOTE = 0x22;
 
 /**
- * Whether a decode engine of vLLM's (0.32.0) is to serve a request alone, which it can: it reads the prompt itself.
+ * Whether a decode engine of vLLM 0.32.0 alone serves a request; it computes the prompt itself.
  *
- * Several sequences out of one request (prompts, `n`) would all fetch the KV of one, and the prefill engine lets go of it when the
- * first of them has it. A prompt that is echoed or kept as embeddings, a conversation that an engine remembers, and tools that it
- * calls itself are not in what is handed over. What is no JSON object is for the engine to refuse.
+ * Several sequences of one request (prompts, `n`) would all fetch the same KV cache, and the prefill engine frees it after the first
+ * fetch. The handover does not cover prompts that are echoed or given as embeddings, conversations that the engine stores, and tools that
+ * the engine calls itself. A body that is not a JSON object is for the engine to refuse.
  *
- * @param minTokens shorter prompts are not worth a prefill engine; 0: all are
+ * @param minTokens a decode engine alone serves shorter prompts; 0: prefill engines compute all prompts
  */
 export function isForOne(path: string, body: Buffer, minTokens: number): boolean {
   const spans = new Int32Array(2 * names.length);
@@ -47,7 +47,7 @@ export function isForOne(path: string, body: Buffer, minTokens: number): boolean
   };
   if (isSeveral(valueOf('n')) || isSeveral(valueOf('best_of')) || isBatch(body, ...at('prompt'))) return true;
   if (['use_beam_search', 'echo', 'background'].some((name) => valueOf(name) === 'true')) return true;
-  // Refused in streams, which is for the engine to say.
+  // The engine refuses this in streams.
   if (valueOf('stream') === 'true' && isGiven('prompt_logprobs')) return true;
   if (isGiven('prompt_embeds') || isGiven('previous_response_id')) return true;
   if (isGiven('sampling_params') && holdsSeveral(body, ...at('sampling_params'))) return true;
@@ -72,7 +72,7 @@ function isBatch(body: Buffer, start: number, end: number): boolean {
   return count > 1;
 }
 
-/** Functions are called by the client; every other kind of tool by the engine, in rounds of its own. */
+/** The client calls functions; the engine calls every other kind of tool. */
 function usesOwnTools(body: Buffer, start: number, end: number): boolean {
   let hasOwn = false;
   if (start >= 0) {
@@ -86,7 +86,7 @@ function usesOwnTools(body: Buffer, start: number, end: number): boolean {
   return hasOwn;
 }
 
-/** About how many; where none is found, the prompt is as long as any. */
+/** An estimate; infinite if no prompt is found. */
 function promptTokens(body: Buffer, spans: Int32Array): number {
   for (let i = 0; i < prompts.length; i++) {
     const [start, end] = [spans[2 * i]!, spans[2 * i + 1]!];

@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Exchange } from '../../exchange.ts';
 import { startBodyThread } from '../body-calls.ts';
-import { logprobsMerging, packedLists } from './logprobs.ts';
+import { logprobsMerge, packedLists } from './logprobs.ts';
 
 const x = {} as Exchange;
 
 /** What becomes of a decode engine's answer after that of a prefill engine. */
 function merged(prefill: string, decode: string, isStream = false): string {
-  const plugin = logprobsMerging(packedLists(Buffer.from(prefill), isStream), startBodyThread());
+  const plugin = logprobsMerge(packedLists(Buffer.from(prefill), isStream), startBodyThread());
   const out = isStream ? plugin.responseEvent(x, Buffer.from(decode)) : plugin.responseBody(x, Buffer.from(decode));
   return (out as Buffer).toString();
 }

@@ -3,7 +3,7 @@ import { MemberFinder, readScalarText, scanItems } from '../../kit/json-scan.ts'
 import { EventSplitter, dataOf, joined } from '../../kit/sse.ts';
 import { bufferOf, sharedCopy } from '../../kit/bytes.ts';
 import type { BodyThread } from '../body-calls.ts';
-import { type Merging, merge } from '../merging.ts';
+import { type AnswerMerge, merge } from '../answer-merge.ts';
 
 const parts = new MemberFinder(['meta_info', 'index']);
 const NAMES = ['input_token_logprobs', 'input_top_logprobs', 'input_token_ids_logprobs'];
@@ -12,16 +12,16 @@ const lists = new MemberFinder(NAMES);
 const OPEN_ARRAY = 0x5b;
 const EMPTY = Buffer.alloc(0);
 
-/** What a prefill engine's answer has of `NAMES`, in a form that goes from thread to thread. */
+/** The lists of `NAMES` in a prefill engine's response, in a form that can be sent between threads. */
 export interface PackedLists {
-  /** All lists, one behind the other. */
+  /** All lists, concatenated. */
   readonly bytes: Uint8Array;
-  /** For each answer of its batch: its index, and how long each of its lists is. */
+  /** For each response of the batch: its index, then the length in bytes of each of its lists. */
   readonly rows: readonly (readonly number[])[];
 }
 
-/** Puts the lists of a prefill engine's answer in front of those of the decode engine's, in its bytes. */
-export function logprobsMerging(lists: PackedLists, thread: BodyThread): Merging {
+/** Prepends the lists of the prefill engine's response to those of the decode engine's. */
+export function logprobsMerge(lists: PackedLists, thread: BodyThread): AnswerMerge {
   return {
     name: 'prefill log probabilities',
     bytes: lists.bytes.length,
@@ -36,10 +36,10 @@ export function packedLists(answer: Buffer, isEventStream: boolean): PackedLists
   return { bytes, rows: found.map(([index, lists]) => [index, ...lists.map(({ length }) => length)]) };
 }
 
-/** A decode engine's whole answer, with the lists of the prefill engine's. */
+/** A decode engine's complete response, with the lists of the prefill engine's. */
 export const withLists = (body: Buffer, lists: PackedLists): Buffer => editOf(body, unpacked(lists)).result();
 
-/** As `withLists`, of an event of its stream. */
+/** As `withLists`, for an event of a stream. */
 export const eventWithLists = (event: Buffer, lists: PackedLists): Buffer =>
   editOfEvent(event, unpacked(lists)).result();
 
@@ -51,10 +51,10 @@ function unpacked({ bytes, rows }: PackedLists): Map<number, Lists> {
   );
 }
 
-/** The values of `NAMES` in one answer, as bytes with their brackets; empty: no list. */
+/** The values of `NAMES` in one response, as bytes with their brackets; empty: no list. */
 type Lists = readonly Buffer[];
 
-/** By the index of the answer in its batch. */
+/** By the index of the response in its batch. */
 function listsOf(answer: Buffer, isEventStream: boolean): Map<number, Lists> {
   const found = new Map<number, Lists>();
   const read = (bytes: Buffer, start: number, end: number): void => {
@@ -80,7 +80,7 @@ function editOfEvent(event: Buffer, found: ReadonlyMap<number, Lists>): JsonEdit
   return start < 0 ? new JsonEdit(event) : editOf(event, found, start, end);
 }
 
-/** What puts in what was found; none where there is nothing to do. Nothing is copied: lists may have megabytes. */
+/** The edit that adds the lists. It does not copy them: they may have megabytes. */
 function editOf(bytes: Buffer, found: ReadonlyMap<number, Lists>, start = 0, end = bytes.length): JsonEdit {
   const edit = new JsonEdit(bytes);
   forEachAnswer(bytes, start, end, (at, until, position) => {
@@ -98,7 +98,7 @@ function editOf(bytes: Buffer, found: ReadonlyMap<number, Lists>, start = 0, end
   return edit;
 }
 
-/** Puts what is in one list in front of what is in another, which stands at `at`. */
+/** Prepends the items of one list to those of another, which begins at `at`. */
 function putInFront(edit: JsonEdit, first: Buffer, second: Buffer, at: number): void {
   const isBlank = (list: Buffer): boolean => list.toString('latin1', 1, Math.min(list.length - 1, 64)).trim() === '';
   if (isBlank(second)) return edit.replace(at, at + second.length, first);
@@ -110,7 +110,7 @@ function putInFront(edit: JsonEdit, first: Buffer, second: Buffer, at: number): 
 const listAt = (bytes: Buffer, start: number, end: number): Buffer =>
   start >= 0 && bytes[start] === OPEN_ARRAY ? bytes.subarray(start, end) : EMPTY;
 
-/** A batch is answered by a list of answers, a single request by one. */
+/** The response to a batch is a list of responses. */
 function forEachAnswer(
   bytes: Buffer,
   start: number,
@@ -122,7 +122,7 @@ function forEachAnswer(
   if (after < 0 && position === 0) visit(start, end, 0);
 }
 
-/** Where the values of `NAMES` stand in an answer, and its index in the batch; null: it has none of them. */
+/** The spans of the values of `NAMES` in a response, and its index in the batch; null: it has none of them. */
 function spansOf(bytes: Buffer, start: number, end: number, position: number): [Int32Array | null, number] {
   const at = new Int32Array(4);
   if (parts.find(bytes, start, end, at) < 0 || at[0]! < 0) return [null, position];

@@ -2,13 +2,13 @@ import { ask, askJson } from '../../engines/ask.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { CoarseClock } from '../../kit/clock.ts';
 
-/** Where vLLM's MooncakeConnector (0.32.0) opens its bootstrap server unless it is told another port. */
+/** The default port of the bootstrap server of vLLM's MooncakeConnector (0.32.0). */
 const DEFAULT_PORT = 8_998;
-/** An engine that is started again has a new id, and needs longer than this to start. */
+/** An engine has a new id after a restart, which takes longer than this. */
 const TRUSTED_MS = 5_000;
 const PATIENCE_MS = 3_000;
 
-/** Ids of prefill engines: made anew by each start of one, told by its bootstrap server, and asked for by decode engines. */
+/** The ids of prefill engines, which their bootstrap servers report and decode engines need. An engine has a new one after each start. */
 export class MooncakeEngines {
   readonly #clock: CoarseClock;
   readonly #known = new WeakMap<Worker, { readonly id: string; readonly atMs: number }>();
@@ -22,7 +22,7 @@ export class MooncakeEngines {
     return `http://${host.includes(':') ? `[${host}]` : host}:${bootstrapPort ?? DEFAULT_PORT}`;
   }
 
-  /** At once while it is known; null: it does not say. */
+  /** Synchronously while it is known; null: the bootstrap server does not report it. */
   idOf(worker: Worker): string | Promise<string | null> {
     const known = this.#known.get(worker);
     if (known !== undefined && this.#clock.nowMs - known.atMs < TRUSTED_MS) return known.id;
@@ -41,7 +41,7 @@ export class MooncakeEngines {
     // The id of each data-parallel rank: {"0": {"engine_id": …}}.
     const ranks = await askJson((path) => ask(endpoint, path, PATIENCE_MS), '/query');
     const entries = Object.values(ranks ?? {});
-    // Which of several ranks an engine takes for a request is not known beforehand.
+    // The rank that an engine chooses for a request is not known in advance.
     const entry = rank === null ? (entries.length === 1 ? entries[0] : undefined) : ranks?.[rank];
     const id = (entry as { engine_id?: unknown } | undefined)?.engine_id;
     if (typeof id !== 'string') return null;

@@ -1,12 +1,12 @@
 import type { PairKind } from '../../config/pairs.ts';
 import type { CoarseClock } from '../../kit/clock.ts';
 import type { BodyThread } from '../body-calls.ts';
-import type { PairStyle } from './meeting.ts';
+import type { PairStyle } from './pair-plan.ts';
 import { MooncakeEngines } from './mooncake-engines.ts';
 import { sglangPairs } from './sglang-pairs.ts';
 import { type VllmPairOptions, mooncakePairs, nixlPairs } from './vllm-pairs.ts';
 
-/** The ways of the engines that make pairs; null: none do. */
+/** @returns null: engines are not paired */
 export function pairStyleOf(
   kind: PairKind | null,
   options: VllmPairOptions,

@@ -12,7 +12,7 @@ import { MAX_HELD_BYTES } from '../../phases/event-line.ts';
 import type { Changer } from '../../phases/response-sink.ts';
 import { COMPLETE, type Failed, type Result, type ResultListener } from '../../wire/result.ts';
 import { beginsWithError } from './failed-stream.ts';
-import type { Handover, Meeting, Met, PairStyle } from './meeting.ts';
+import type { Handover, PairPlan, Planned, PairStyle } from './pair-plan.ts';
 
 export interface PairParts {
   readonly x: Exchange;
@@ -27,27 +27,27 @@ export interface PairParts {
   readonly notes: PairNotes;
 }
 
-/** The prefill engine's connection is let finish for so long after the end of the answer, to be used again. */
+/** For this long after the response the prefill engine's connection may finish, so that it can be reused. */
 const LINGER_MS = 1_000;
 
 /**
- * One try at a pair of engines: each gets its request, both at once or the decode engine once the prefill engine has answered, as
- * they meet; the decode engine's answer is relayed, the prefill engine's is read and dropped. When one fails before the answer has
- * begun, the other is broken off at once and the pair has failed. An error that the prefill engine answers with is the answer.
+ * An attempt at a pair of engines. Each gets its request, both at once or the decode engine after the prefill engine's response, by the
+ * plan. The client gets the response of the decode engine; that of the prefill engine is read and dropped. If one engine fails before
+ * the response has begun, the other attempt is aborted and the pair has failed. An error response of the prefill engine is the response.
  */
 export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, Started {
   isOver = false;
   readonly pair: PairRules = this;
   readonly #parts: PairParts;
-  /** Set once both engines can be asked. */
-  #meeting: Meeting | null = null;
+  /** null: it is not made yet. */
+  #plan: PairPlan | null = null;
   #prefill!: Attempt;
   #decode!: Attempt;
-  /** The prefill engine's answer: kept where it is read, else dropped. */
+  /** The prefill engine's response: kept if the plan reads it, else dropped. */
   #prefilled!: BufferSink;
-  /** What a decode engine got that had to wait for it. */
+  /** The body that was made from the prefill engine's response. */
   #handed: Buffer | null = null;
-  /** Whose answer the client gets. */
+  /** The attempt whose response the client gets. */
   #answerer!: Attempt;
   #isPrefilled = false;
 
@@ -55,68 +55,68 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
     this.#parts = parts;
   }
 
-  /** Both engines need the whole body: what lets them find each other is added to it. */
+  /** Waits for the whole body: fields by which the engines find each other are added to it. */
   start(isFresh: boolean, changed: Buffer | null): void {
-    if (changed !== null) this.#meet(isFresh, changed);
-    else this.#parts.x.body.whenJoined((body) => this.#meet(isFresh, body));
+    if (changed !== null) this.#planFor(isFresh, changed);
+    else this.#parts.x.body.whenJoined((body) => this.#planFor(isFresh, body));
   }
 
-  #meet(isFresh: boolean, body: Buffer): void {
+  #planFor(isFresh: boolean, body: Buffer): void {
     const { x, prefill, style, listener } = this.#parts;
     if (this.isOver) return;
-    const meeting = style.meet(x.path, body, prefill);
-    if (!(meeting instanceof Promise)) this.#begin(isFresh, meeting);
+    const planned = style.plan(x.path, body, prefill);
+    if (!(planned instanceof Promise)) this.#begin(isFresh, planned);
     else
-      meeting.then(
-        (met) => (this.isOver ? undefined : this.#begin(isFresh, met)),
+      planned.then(
+        (plan) => (this.isOver ? undefined : this.#begin(isFresh, plan)),
         (error: Error) => listener.ended({ x, worker: prefill }, unread(error)),
       );
   }
 
-  #begin(isFresh: boolean, meeting: Met): void {
+  #begin(isFresh: boolean, plan: Planned): void {
     const { x, prefill, decode, sinkFor, context, listener } = this.#parts;
-    if (meeting instanceof RouterError) {
-      listener.ended({ x, worker: prefill }, { kind: 'refused', error: meeting });
-    } else if (typeof meeting === 'string') {
-      listener.ended({ x, worker: prefill }, { kind: 'failed', failure: 'connect', detail: meeting });
+    if (plan instanceof RouterError) {
+      listener.ended({ x, worker: prefill }, { kind: 'refused', error: plan });
+    } else if (typeof plan === 'string') {
+      listener.ended({ x, worker: prefill }, { kind: 'failed', failure: 'connect', detail: plan });
     } else {
-      this.#meeting = meeting;
-      this.#prefilled = new BufferSink({ maxBytes: meeting.read === null ? 0 : MAX_HELD_BYTES });
+      this.#plan = plan;
+      this.#prefilled = new BufferSink({ maxBytes: plan.read === null ? 0 : MAX_HELD_BYTES });
       this.#prefill = new Attempt(x, prefill, this.#prefilled, context, this, this);
       this.#decode = new Attempt(x, decode, sinkFor(null), context, this, this);
       this.#answerer = this.#decode;
-      this.#prefill.start(isFresh, meeting.prefill);
-      if (meeting.decode !== null) this.#decode.start(isFresh, meeting.decode);
+      this.#prefill.start(isFresh, plan.prefill);
+      if (plan.decode !== null) this.#decode.start(isFresh, plan.decode);
     }
   }
 
   abort(): void {
     this.isOver = true;
-    if (this.#meeting === null) return;
+    if (this.#plan === null) return;
     this.#prefill.abort();
     this.#decode.abort();
   }
 
   workerHung(worker: Worker, proof: string): void {
-    if (this.#meeting === null) return;
+    if (this.#plan === null) return;
     this.#prefill.workerHung(worker, proof);
     this.#decode.workerHung(worker, proof);
   }
 
   workerLost(worker: Worker, detail: string): void {
-    if (this.#meeting === null) return;
+    if (this.#plan === null) return;
     this.#prefill.workerLost(worker, detail);
     this.#decode.workerLost(worker, detail);
   }
 
   get isBetweenEvents(): boolean {
-    return this.#meeting !== null && this.#answerer.isBetweenEvents;
+    return this.#plan !== null && this.#answerer.isBetweenEvents;
   }
 
-  // ---- what the attempts ask ----
+  // ---- AttemptRules, PairRules ----
 
   mayBegin(attempt: Attempt): boolean {
-    return attempt === this.#prefill || this.#meeting!.read === null || this.#isPrefilled;
+    return attempt === this.#prefill || this.#plan!.read === null || this.#isPrefilled;
   }
 
   isFailure(bytes: Buffer, start: number, end: number): boolean {
@@ -128,7 +128,7 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
   }
 
   rejects(attempt: Attempt, head: ResponseHead): boolean {
-    // Too late to be the answer.
+    // The client already gets the response of the decode engine.
     if (attempt === this.#prefill && this.#decode.hasAnswer) return false;
     if (this.#parts.context.retries.rejects(attempt.x, attempt.worker, head)) return true;
     const other = this.#otherThan(attempt);
@@ -141,7 +141,7 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
     return false;
   }
 
-  // ---- what the attempts tell ----
+  // ---- ResultListener ----
 
   began(attempt: Attempt, head: ResponseHead): void {
     this.#parts.listener.began?.(attempt, head);
@@ -161,12 +161,12 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
   #failed(attempt: Attempt, result: Failed): void {
     const { x, context, listener, notes } = this.#parts;
     if (this.isOver) return;
-    // Its first bytes are there, so the decode engine has what it needs of the other one.
+    // The decode engine responds, so it has the KV cache that it needs.
     if (attempt === this.#prefill && this.#decode.hasAnswer) {
       notes.failedAside(x, attempt.worker, result);
       return;
     }
-    // What was handed over is good still: only its connection was not.
+    // The handover is still valid; only the connection to the decode engine was closed.
     if (result.failure === 'stale' && this.#handed !== null) {
       this.#decode = new Attempt(x, attempt.worker, attempt.sink, context, this, this);
       this.#answerer = this.#decode;
@@ -189,14 +189,14 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
   }
 
   #prefillEnded(prefill: Attempt): void {
-    const { read } = this.#meeting!;
+    const { read } = this.#plan!;
     if (read === null) {
       this.#handOver(prefill, null);
       return;
     }
     if (this.#prefilled.isTooLarge) {
       this.abort();
-      const message = 'What the prefill engine says is too large to be put into the answer.';
+      const message = 'The response of the prefill engine is too large to be merged into that of the decode engine.';
       this.#parts.listener.ended(prefill, { kind: 'refused', error: new RouterError('upstream_bad_answer', message) });
       return;
     }
@@ -215,7 +215,7 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
 
   #handOver(prefill: Attempt, handover: Handover | null, detail = 'nothing for the decode engine in its answer'): void {
     if (this.isOver) return;
-    if (this.#meeting!.read !== null && handover === null) {
+    if (this.#plan!.read !== null && handover === null) {
       this.abort();
       this.#parts.listener.ended(prefill, { kind: 'failed', failure: 'no_handover', detail });
       return;
@@ -224,9 +224,9 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
     this.#parts.notes.prefilled(prefill.x, prefill.worker);
     if (handover === null) return;
     const decode = this.#decode;
-    if (handover.merging !== null) {
-      // Nothing of the answer went there: it waited for this.
-      decode.sink = this.#parts.sinkFor(handover.merging);
+    if (handover.answerMerge !== null) {
+      // The response has not begun: `mayBegin` waits for the handover.
+      decode.sink = this.#parts.sinkFor(handover.answerMerge);
       decode.sink.source = decode;
     }
     this.#handed = handover.decode;

@@ -1,19 +1,19 @@
 import { RouterError } from '../../kit/errors.ts';
 import { after } from '../../threads/worker-thread.ts';
 import type { BodyThread } from '../body-calls.ts';
-import { logprobsMerging } from './logprobs.ts';
-import type { Handover, Met, PairStyle } from './meeting.ts';
+import { logprobsMerge } from './logprobs.ts';
+import type { Handover, Planned, PairStyle } from './pair-plan.ts';
 
-/** SGLang's: both engines get the same bytes at once, and meet in a room. */
+/** SGLang: both engines get the same bytes at once, with the address of the prefill engine's bootstrap server and a room number. */
 export function sglangPairs(thread: BodyThread): PairStyle {
   const read = (answer: Buffer, isEventStream: boolean) =>
     after(thread.run('packedLists', answer, isEventStream), (lists): Handover => ({
       decode: null,
-      merging: logprobsMerging(lists, thread),
+      answerMerge: logprobsMerge(lists, thread),
     }));
   return {
-    meet: (path, body, { host, bootstrapPort }) =>
-      after(thread.run('bootstrap', path, body, { host, port: bootstrapPort }), (made): Met => {
+    plan: (path, body, { host, bootstrapPort }) =>
+      after(thread.run('bootstrap', path, body, { host, port: bootstrapPort }), (made): Planned => {
         if ('code' in made) return new RouterError(made.code, made.message);
         return { prefill: made.bytes, decode: made.bytes, read: made.asksForLogprobs ? read : null };
       }),

@@ -2,15 +2,15 @@ import { equal } from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Exchange } from '../../exchange.ts';
 import { startBodyThread } from '../body-calls.ts';
-import { mergingOf, readPrefill } from './vllm-answers.ts';
+import { answerMergeOf, readPrefill } from './vllm-answers.ts';
 
 const x = {} as Exchange;
-const mergingIn = (prefill: string) => mergingOf(readPrefill(Buffer.from(prefill)).known, startBodyThread());
+const mergeIn = (prefill: string) => answerMergeOf(readPrefill(Buffer.from(prefill)).known, startBodyThread());
 
 /** What becomes of a decode engine's answer after that of a prefill engine. */
 function merged(prefill: string, decode: string): string {
-  const merging = mergingIn(prefill);
-  return ((merging?.responseBody(x, Buffer.from(decode)) ?? Buffer.from(decode)) as Buffer).toString();
+  const merge = mergeIn(prefill);
+  return ((merge?.responseBody(x, Buffer.from(decode)) ?? Buffer.from(decode)) as Buffer).toString();
 }
 
 test('the parameters are the engine’s own bytes; without an object there are none', () => {
@@ -65,8 +65,8 @@ test('cached tokens are those of the prefill engine, unless the decode engine wa
 
 test('streams: each event that has the field', () => {
   const prefill = '{"usage":{"prompt_tokens_details":{"cached_tokens":2}}}';
-  const merging = mergingIn(prefill);
-  const through = (event: string) => (merging!.responseEvent(x, Buffer.from(event)) as Buffer).toString();
+  const merge = mergeIn(prefill);
+  const through = (event: string) => (merge!.responseEvent(x, Buffer.from(event)) as Buffer).toString();
   const last = 'data: {"choices":[],"usage":{"prompt_tokens_details":{"cached_tokens":9}}}\n\n';
   equal(through(last), last.replace('9', '2'));
   for (const same of ['data: {"choices":[{"text":"a"}],"usage":null}\n\n', 'data: [DONE]\n\n', ': ping\n\n']) {

@@ -3,10 +3,10 @@ import { MemberFinder, readString, scanItems } from '../../kit/json-scan.ts';
 import { dataOf } from '../../kit/sse.ts';
 import { bufferOf, sharedCopy } from '../../kit/bytes.ts';
 import type { BodyThread } from '../body-calls.ts';
-import { type Merging, merge } from '../merging.ts';
+import { type AnswerMerge, merge } from '../answer-merge.ts';
 import { joinedExperts } from './routed-experts.ts';
 
-/** Where things stand in an answer of vLLM (0.32.0), by path: in it, in its first choice, in the details of its usage. */
+/** Members of a response of vLLM 0.32.0: at its top, in its first choice, in its usage. */
 const inAnswer = new MemberFinder([
   'kv_transfer_params',
   'choices',
@@ -22,7 +22,7 @@ const inParams = new MemberFinder(['remote_prefill_cached_tokens']);
 const OPEN_OBJECT = 0x7b;
 type Span = readonly [start: number, end: number];
 
-/** A part of an answer; all spans are of `bytes`. null: it is not there, or null. */
+/** Spans of members in a response; null: the member is missing. */
 interface Places {
   readonly params: Span | null;
   readonly logprobs: Span | null;
@@ -33,11 +33,11 @@ interface Places {
   readonly cached: Span | null;
 }
 
-/** What a prefill engine said, each in memory of its own: it goes from thread to thread. */
+/** What was read from a prefill engine's response, copied so that it can be sent between threads. */
 export interface PrefillSaid {
-  /** Its `kv_transfer_params`, byte for byte; null: it has handed nothing over. */
+  /** Its `kv_transfer_params`, byte for byte; null: there are none. */
   readonly params: Buffer | null;
-  /** What a decode engine can't know; null: there is nothing of that. */
+  /** null: there is nothing that the decode engine does not know. */
   readonly known: Known | null;
 }
 
@@ -52,7 +52,7 @@ export function readPrefill(answer: Buffer): PrefillSaid {
     idLogprobs: text(found.idLogprobs),
     choiceLogprobs: text(found.choiceLogprobs),
     experts: experts === null ? null : Buffer.from(experts),
-    // Where the parameters tell it, the decode engine says it itself.
+    // If the parameters have the number, the decode engine reports it.
     cached: params !== null && hasMember(params, inParams) ? null : text(found.cached),
   };
   const isObject = params !== null && params[0] === OPEN_OBJECT;
@@ -78,8 +78,8 @@ export interface Known {
   readonly cached: Uint8Array | null;
 }
 
-/** Puts it into a decode engine's answer; null: there is nothing of that. */
-export function mergingOf(known: Known | null, thread: BodyThread): Merging | null {
+/** @returns null: there is nothing to add to a decode engine's response */
+export function answerMergeOf(known: Known | null, thread: BodyThread): AnswerMerge | null {
   if (known === null) return null;
   const bytes = Object.values(known).reduce<number>((sum, part: Uint8Array | null) => sum + (part?.length ?? 0), 0);
   return {
@@ -90,13 +90,13 @@ export function mergingOf(known: Known | null, thread: BodyThread): Merging | nu
   };
 }
 
-/** A decode engine's whole answer, with what the prefill engine knows. */
+/** A decode engine's complete response, with what the prefill engine knows. */
 export const withKnown = (body: Buffer, known: Known): Buffer => merged(body, placesIn(body, 0, body.length), known);
 
-/** As `withKnown`, of an event of its stream. */
+/** As `withKnown`, for an event of a stream. */
 export function eventWithKnown(event: Buffer, known: Known): Buffer {
   const [start, end] = dataOf(event);
-  // Its data is not on one line.
+  // An event whose data has several lines stays as it is.
   return start < 0 ? event : merged(event, placesIn(event, start, end), known);
 }
 
@@ -135,7 +135,7 @@ function placesIn(bytes: Buffer, start: number, end: number): Places {
   };
 }
 
-/** Of `count` names; each null where the object, or the member, is not there. */
+/** The spans of `count` members; null where the object or the member is missing. */
 function spansOf(finder: MemberFinder, count: number, bytes: Buffer, object: Span | null): (Span | null)[] {
   const spans = new Int32Array(2 * count);
   if (object === null || finder.find(bytes, object[0], object[1], spans) < 0) spans.fill(-1);

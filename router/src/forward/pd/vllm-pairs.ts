@@ -3,17 +3,17 @@ import type { Worker } from '../../fleet/worker.ts';
 import { RouterError } from '../../kit/errors.ts';
 import { after } from '../../threads/worker-thread.ts';
 import type { BodyThread } from '../body-calls.ts';
-import type { Handover, Met, PairStyle } from './meeting.ts';
+import type { Handover, Planned, PairStyle } from './pair-plan.ts';
 import type { MooncakeEngines } from './mooncake-engines.ts';
-import { mergingOf } from './vllm-answers.ts';
+import { answerMergeOf } from './vllm-answers.ts';
 
-/** What the ways of vLLM's pairs depend on; read for every request. */
+/** Read for every request, because a reload changes it. */
 export interface VllmPairOptions {
-  /** A decode engine reads shorter prompts itself; 0: every prompt goes to a prefill engine. */
+  /** A decode engine alone serves shorter prompts; 0: every prompt goes to a prefill engine. */
   readonly minPromptTokens: number;
 }
 
-/** The words by which vLLM's NixlConnector (0.32.0) keeps the KV of a request for another engine. */
+/** With these parameters vLLM's NixlConnector (0.32.0) keeps the KV cache of a request for another engine. */
 const KEEP =
   '{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}';
 
@@ -25,18 +25,19 @@ const forOne =
   (path: string, body: Buffer): boolean | Promise<boolean> =>
     thread.run('isForOne', path, body, options.minPromptTokens);
 
-/** The prefill engine first; where its KV is, as it says it, leads the decode engine there. */
+/** The prefill engine first; its response says where the KV cache is, and the decode engine gets that. */
 export function nixlPairs(options: VllmPairOptions, thread: BodyThread): PairStyle {
   return {
     isForOne: forOne(options, thread),
-    meet: (path, given) =>
-      after(thread.run('prefill', path, given, KEEP), ({ prefill, body }): Met => {
+    plan: (path, given) =>
+      after(thread.run('prefill', path, given, KEEP), ({ prefill, body }): Planned => {
         if (prefill === null) return noObject();
         const read = (answer: Buffer) =>
           after(thread.run('readPrefill', answer), ({ params, known }) => {
             if (params === null) return null;
-            const merging = mergingOf(known, thread);
-            const handover = (decode: Buffer | null): Handover | null => (decode === null ? null : { decode, merging });
+            const answerMerge = answerMergeOf(known, thread);
+            const handover = (decode: Buffer | null): Handover | null =>
+              decode === null ? null : { decode, answerMerge };
             return after(thread.run('decode', path, body, params), handover);
           });
         return { prefill, decode: null, read };
@@ -44,14 +45,19 @@ export function nixlPairs(options: VllmPairOptions, thread: BodyThread): PairSty
   };
 }
 
-/** Both at once: the decode engine asks for a transfer by its name, and waits until the prefill engine has it. */
+/** Both engines at once: the decode engine asks for a transfer by its id, and waits until the prefill engine has computed it. */
 export function mooncakePairs(options: VllmPairOptions, engines: MooncakeEngines, thread: BodyThread): PairStyle {
   const read = (answer: Buffer) =>
     after(thread.run('readPrefill', answer), ({ known }): Handover => ({
       decode: null,
-      merging: mergingOf(known, thread),
+      answerMerge: answerMergeOf(known, thread),
     }));
-  const meet = (path: string, body: Buffer, prefillWorker: Worker, engineId: string | null): Met | Promise<Met> => {
+  const plan = (
+    path: string,
+    body: Buffer,
+    prefillWorker: Worker,
+    engineId: string | null,
+  ): Planned | Promise<Planned> => {
     if (engineId === null) return 'its bootstrap server does not say which engine it is';
     const transfer = `"transfer_id":"xfer-${randomUUID()}"`;
     const where = `"remote_bootstrap_addr":${JSON.stringify(engines.addressOf(prefillWorker))}`;
@@ -66,7 +72,7 @@ export function mooncakePairs(options: VllmPairOptions, engines: MooncakeEngines
   };
   return {
     isForOne: forOne(options, thread),
-    meet: (path, body, prefillWorker) =>
-      after(engines.idOf(prefillWorker), (engineId) => meet(path, body, prefillWorker, engineId)),
+    plan: (path, body, prefillWorker) =>
+      after(engines.idOf(prefillWorker), (engineId) => plan(path, body, prefillWorker, engineId)),
   };
 }

@@ -74,7 +74,7 @@ export class AnswerTap implements ResponseObserver {
 
   observe(bytes: Buffer, start: number, end: number): void {
     if (this.isTooLarge || start === end) return;
-    if (this.isStream) this.#hearEvents(bytes, start, end);
+    if (this.isStream) this.#readEvents(bytes, start, end);
     else this.#kept.add(bytes, start, end);
     const { heldBytes } = this.#splitter;
     if (this.#takenBytes + this.#kept.bytes + this.#eventBytes + heldBytes <= MAX_ANSWER_BYTES) return;
@@ -113,7 +113,7 @@ export class AnswerTap implements ResponseObserver {
     return taken;
   }
 
-  #hearEvents(bytes: Buffer, start: number, end: number): void {
+  #readEvents(bytes: Buffer, start: number, end: number): void {
     for (const event of this.#splitter.pushCopy(bytes, start, end)) {
       const pieces = event instanceof Uint8Array ? [event] : event;
       this.#scanOn(pieces);

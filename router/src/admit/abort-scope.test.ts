@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { stopsOthers } from './stops-others.ts';
+import { affectsOthers } from './abort-scope.ts';
 
-const sglang = (body: string | Buffer): boolean => stopsOthers('/abort_request', Buffer.from(body));
-const vllm = (body: string): boolean => stopsOthers('/abort_requests', Buffer.from(body));
+const sglang = (body: string | Buffer): boolean => affectsOthers('/abort_request', Buffer.from(body));
+const vllm = (body: string): boolean => affectsOthers('/abort_requests', Buffer.from(body));
 
 test('SGLang: one request by its id, and nothing else', () => {
   for (const body of ['{"rid":"a"}', '{"rid":"a","abort_all":false}', '{"abort_all":true,"abort_all":false,"rid":"a"}'])
