@@ -26,7 +26,7 @@ export const bodyCalls = {
   isForOne,
 
   bootstrap(path: string, body: Buffer, server: BootstrapServer): Refusal | PairBody {
-    const made = addBootstrap(path, body, place);
+    const made = addBootstrap(path, body, server);
     return made instanceof RouterError ? { code: made.code, message: made.message } : made;
   },
 
