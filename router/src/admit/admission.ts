@@ -236,7 +236,7 @@ export class Admission {
   #overloaded(): RouterError {
     this.shed.heap++;
     const message = 'The router is short of memory and accepts no new requests. Retry later.';
-    return new RouterError('overloaded', message, { retryAfterSecs: 5 });
+    return new RouterError('overloaded', message);
   }
 
   #full(): RouterError {

@@ -58,7 +58,7 @@ export class FullWorkers implements Placer {
     if (x.placer === null && this.#queue.sizeOf(this) >= queueSize) {
       this.shed++;
       const message = 'Every worker has as many requests as it may (--worker-max-inflight). Retry later.';
-      return new RouterError('too_many_requests', message, { retryAfterSecs: 1 });
+      return new RouterError('too_many_requests', message);
     }
     // The maximum wait of the policy's own hold says nothing about this hold.
     if (x.placer !== this) x.isOverdue = false;

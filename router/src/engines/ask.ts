@@ -1,3 +1,4 @@
+import { objectIn } from '../kit/json-object.ts';
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { type Endpoint, reach } from '../wire/upstream-connection.ts';
@@ -68,10 +69,7 @@ export async function askJson(asker: Asker, path: string): Promise<Record<string
   try {
     const reply = await asker(path);
     if (reply.status !== 200) return null;
-    const value: unknown = JSON.parse(reply.text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : null;
+    return objectIn(reply.text);
   } catch {
     return null;
   }

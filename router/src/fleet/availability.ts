@@ -18,9 +18,8 @@ export function noAvailableWorkers(fleet: Fleet, breakers: Breakers): RouterErro
   const { workers } = fleet;
   const why = fleet.servesPairs ? whyNoPair(fleet) : whyNone(workers, '');
   const areAllOpen = workers.length > 0 && workers.every((worker) => (worker.reasons & REASONS.breaker) !== 0);
-  return new RouterError('no_available_workers', `No available workers: ${why}. See GET /workers.`, {
-    retryAfterSecs: areAllOpen ? Math.max(1, Math.ceil(breakers.nextTrialMs / 1000)) : 1,
-  });
+  const options = areAllOpen ? { retryAfterSecs: Math.max(1, Math.ceil(breakers.nextTrialMs / 1000)) } : {};
+  return new RouterError('no_available_workers', `No available workers: ${why}. See GET /workers.`, options);
 }
 
 function whyNone(workers: readonly Worker[], role: string): string {

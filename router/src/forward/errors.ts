@@ -1,9 +1,9 @@
 import { STATUS_CODES } from 'node:http';
 import type { Hold } from '../choose/policy.ts';
 import type { Dialect, Exchange } from '../exchange.ts';
-import { RouterError } from '../kit/errors.ts';
+import { type ErrorCode, RouterError } from '../kit/errors.ts';
 import { type ResponseHead, ownHead } from '../wire/response-head.ts';
-import type { CutCode, Result } from '../wire/result.ts';
+import type { CutCode, Failure, Result } from '../wire/result.ts';
 import type { Sink } from '../wire/sink.ts';
 
 /** As the Messages API names its errors, by their status. */
@@ -46,49 +46,43 @@ function errorHead(error: RouterError, bodyBytes: number): ResponseHead {
   );
 }
 
+/** The error of a request whose last attempt failed in this way. `detail`: how it failed, without an address. */
+const failureErrors: Readonly<Record<Failure, (detail: string, tried: number) => [ErrorCode, message: string]>> = {
+  connect: (detail, tried) => {
+    const slow = detail === 'ETIMEDOUT' ? ', the last one not within --connect-timeout-ms' : '';
+    return ['no_available_workers', `No engine accepts connections (${tried} tried${slow}).`];
+  },
+  stale: () => noResponse,
+  reset: () => noResponse,
+  cut_head: () => ['upstream_reset', 'The engine closed the connection inside the head of its response.'],
+  bad_answer: () => ['upstream_bad_answer', 'The response of the engine is not valid HTTP/1.1.'],
+  status: () => ['no_available_workers', 'The engine answered with an error, and no other engine is available.'],
+  first_byte_timeout: (detail) => ['first_byte_timeout', `The engine sent ${detail} (--first-byte-timeout-secs).`],
+  hung: () => [
+    'engine_hung',
+    'The engine hung before its response began, and the request could not be sent to another one. Retry.',
+  ],
+  cut: () => ['upstream_reset', NOT_CONTINUED],
+  cut_hung: () => ['engine_hung', NOT_CONTINUED],
+  aborted: () => ['upstream_reset', NOT_CONTINUED],
+  no_handover: () => [
+    'upstream_bad_answer',
+    'The prefill engine handed nothing over to a decode engine (kv_transfer_params): it needs a connector.',
+  ],
+};
+
+const noResponse: [ErrorCode, string] = [
+  'upstream_reset',
+  'The engine closed the connection before its response began. Retry.',
+];
+const NOT_CONTINUED = 'The engine ended its response too early, and no other engine could continue it. Retry.';
+
 /** The error of a request that no worker answered. `detail`: how the last attempt failed, without an address. */
-export function noWorkerLeft(x: Exchange, detail = ''): RouterError {
-  const last = x.failures.at(-1)?.failure;
-  const again = { retryAfterSecs: 1 };
-  if (last === 'bad_answer') {
-    return new RouterError('upstream_bad_answer', 'The response of the engine is not valid HTTP/1.1.');
-  }
-  if (last === 'cut_head') {
-    return new RouterError('upstream_reset', 'The engine closed the connection inside the head of its response.');
-  }
-  if (last === 'hung') {
-    return new RouterError(
-      'engine_hung',
-      'The engine hung before its response began, and the request could not be sent to another one. Retry.',
-    );
-  }
-  if (last === 'cut' || last === 'cut_hung' || last === 'aborted') {
-    return new RouterError(
-      last === 'cut_hung' ? 'engine_hung' : 'upstream_reset',
-      'The engine ended its response too early, and no other engine could continue it. Retry.',
-    );
-  }
-  if (last === 'no_handover') {
-    const message =
-      'The prefill engine handed nothing over to a decode engine (kv_transfer_params): it needs a connector.';
-    return new RouterError('upstream_bad_answer', message);
-  }
-  if (last === 'first_byte_timeout') {
-    return new RouterError('first_byte_timeout', `The engine sent ${detail} (--first-byte-timeout-secs).`);
-  }
-  if (last === 'status') {
-    return new RouterError(
-      'no_available_workers',
-      'The engine answered with an error, and no other engine is available.',
-      again,
-    );
-  }
-  if (x.failures.some(({ failure }) => failure !== 'connect')) {
-    return new RouterError('upstream_reset', 'The engine closed the connection before its response began. Retry.');
-  }
-  const slow = detail === 'ETIMEDOUT' ? ', the last one not within --connect-timeout-ms' : '';
-  const message = `No engine accepts connections (${x.failures.length} tried${slow}).`;
-  return new RouterError('no_available_workers', message, again);
+export function noWorkerLeft({ failures }: Exchange, detail = ''): RouterError {
+  const last = failures.at(-1)?.failure ?? 'connect';
+  const hasConnected = failures.some(({ failure }) => failure !== 'connect');
+  const error = failureErrors[last === 'connect' && hasConnected ? 'reset' : last];
+  return new RouterError(...error(detail, failures.length));
 }
 
 /** @param limitMs the router's own limit; another one is the client's */
@@ -97,8 +91,7 @@ export function tooLong(timeoutMs: number, limitMs: number): RouterError {
   return new RouterError('request_timeout', `The request was not finished after ${timeoutMs / 1000} s (${whose}).`);
 }
 
-export const shuttingDown = (): RouterError =>
-  new RouterError('shutting_down', 'The router is shutting down.', { retryAfterSecs: 1 });
+export const shuttingDown = (): RouterError => new RouterError('shutting_down', 'The router is shutting down.');
 
 /** The error event that a truncated event stream may end with; '' where none can be sent. */
 export function finalEvent(x: Exchange, error: RouterError): string {
@@ -126,7 +119,7 @@ export const cutError = (code: CutCode): RouterError => new RouterError(code, cu
 
 /** The policy held the request for as long as it may. */
 export const heldTooLong = ({ hold, maxMs }: Hold): RouterError =>
-  new RouterError('queue_timeout', `Held for ${maxMs} ms (${hold}). Retry later.`, { retryAfterSecs: 1 });
+  new RouterError('queue_timeout', `Held for ${maxMs} ms (${hold}). Retry later.`);
 
 /** Ends the response with an error: as the whole response where none has begun, else it is truncated. @returns the outcome */
 export function endWith(x: Exchange, error: RouterError, detail: string, mayAddEvent: boolean): 'refused' | 'cut' {

@@ -1,6 +1,8 @@
 interface ErrorSpec {
   readonly status: number;
   readonly isRetryable: boolean;
+  /** Seconds after which a retry makes sense, if the error does not say otherwise. */
+  readonly retryAfterSecs?: number;
   /** What happened, for the reference. */
   readonly meaning: string;
   /** What the user can do, for the reference. */
@@ -55,6 +57,7 @@ export const errorTable = {
   snapshot_too_old: {
     status: 409,
     isRetryable: true,
+    retryAfterSecs: 1,
     meaning: 'No worker has the snapshot that x-turnout-min-snapshot names, or a later one.',
     advice: 'Retry after the weight swap; GET /swap has the snapshot of each worker.',
   },
@@ -73,6 +76,7 @@ export const errorTable = {
   model_not_ready: {
     status: 425,
     isRetryable: true,
+    retryAfterSecs: 1,
     meaning: 'The weights of the worker are being replaced.',
     advice: 'Retry after retry-after with the same session key.',
   },
@@ -85,6 +89,7 @@ export const errorTable = {
   too_many_requests: {
     status: 429,
     isRetryable: true,
+    retryAfterSecs: 1,
     meaning:
       'A limit is reached and its queue is full (--max-concurrent-requests, --worker-max-inflight, --queue-size).',
     advice: 'Retry after retry-after.',
@@ -158,30 +163,35 @@ export const errorTable = {
   queue_timeout: {
     status: 503,
     isRetryable: true,
+    retryAfterSecs: 1,
     meaning: 'The request waited longer than --queue-timeout-secs or than its policy holds requests.',
     advice: 'Retry after retry-after; add engines or lower the load.',
   },
   capture_failed: {
     status: 503,
     isRetryable: true,
+    retryAfterSecs: 1,
     meaning: 'Turns cannot be stored, and --capture-required is set.',
     advice: 'Check the disk or the store; see the log.',
   },
   overloaded: {
     status: 503,
     isRetryable: true,
+    retryAfterSecs: 5,
     meaning: 'The router is short of memory.',
     advice: 'Retry after retry-after; lower the load or give the router more memory.',
   },
   no_available_workers: {
     status: 503,
     isRetryable: true,
+    retryAfterSecs: 1,
     meaning: 'No worker can serve the request: all are unhealthy, ejected, draining or missing.',
     advice: 'Retry after retry-after; see GET /workers.',
   },
   shutting_down: {
     status: 503,
     isRetryable: true,
+    retryAfterSecs: 1,
     meaning: 'The router is shutting down.',
     advice: 'Retry on another router, or when this one is back.',
   },
@@ -218,10 +228,11 @@ export class RouterError {
   readonly retryAfterSecs: number;
 
   constructor(code: ErrorCode, message: string, options: { status?: number; retryAfterSecs?: number } = {}) {
+    const spec: ErrorSpec = errorTable[code];
     this.code = code;
     this.message = message;
-    this.status = options.status ?? errorTable[code].status;
-    this.isRetryable = errorTable[code].isRetryable;
-    this.retryAfterSecs = options.retryAfterSecs ?? 0;
+    this.status = options.status ?? spec.status;
+    this.isRetryable = spec.isRetryable;
+    this.retryAfterSecs = options.retryAfterSecs ?? spec.retryAfterSecs ?? 0;
   }
 }

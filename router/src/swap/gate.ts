@@ -15,7 +15,6 @@ export type Closed = 'hold' | 'refuse';
 const DRAIN_TIMEOUT_HEADER = 'x-fireworks-hot-load-drain-timeout';
 /** As Fireworks. */
 const DEFAULT_WAIT_MS = 90_000;
-const RETRY_AFTER_SECS = 1;
 
 /** Keeps requests from engines whose weights are being replaced. It stands after the policy: a swap moves no session. */
 export class Gate implements SwapGate {
@@ -97,7 +96,6 @@ const notReady = (): RouterError =>
   new RouterError(
     'model_not_ready',
     'The model is hot loading: the weights of the worker are being replaced. Retry with the same session key.',
-    { retryAfterSecs: RETRY_AFTER_SECS },
   );
 
 /** How long the client lets its request wait. */

@@ -1,3 +1,4 @@
+import { isObject } from '../kit/json-object.ts';
 import * as z from 'zod';
 import { checkInput } from '../config/check-input.ts';
 import { MemberFinder, keyIs, readString, scanItems, scanMembers } from '../kit/json-scan.ts';
@@ -104,9 +105,7 @@ function parseExactly(text: string): Record<string, unknown> | null {
     typeof value === 'number' && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? BigInt(source) : value;
   try {
     const value: unknown = JSON.parse(text, exact);
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : null;
+    return isObject(value) ? value : null;
   } catch {
     return null;
   }

@@ -1,3 +1,4 @@
+import { objectIn } from '../kit/json-object.ts';
 import { type IncomingMessage, request as requestPlain } from 'node:http';
 import { request as requestTls } from 'node:https';
 import { Readable } from 'node:stream';
@@ -69,14 +70,7 @@ export class Trainer {
     } catch (error) {
       text = JSON.stringify(this.#unreachable(error as Error));
     }
-    let value: unknown = {};
-    try {
-      value = JSON.parse(text);
-    } catch {
-      // Not JSON.
-    }
-    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
-    return { status, text, value: isObject ? (value as TrainerReply['value']) : {} };
+    return { status, text, value: (objectIn(text) ?? {}) as TrainerReply['value'] };
   }
 
   #send(

@@ -1,6 +1,7 @@
 import { randomFillSync } from 'node:crypto';
 import { RouterError } from '../../kit/errors.ts';
 import { JsonEdit } from '../../kit/json-edit.ts';
+import { noObject } from './pair-plan.ts';
 import { MemberFinder, readScalarText, scanItems } from '../../kit/json-scan.ts';
 
 /** The bootstrap server of a prefill engine, through which SGLang's engines exchange addresses. */
@@ -40,7 +41,7 @@ export function addBootstrap(path: string, body: Buffer, server: BootstrapServer
   const spans = new Int32Array(2 * NAMES.length);
   const end = fields.find(body, 0, body.length, spans);
   if (end < 0 || !isBlank(body, end)) {
-    return new RouterError('bad_request', 'A prefill/decode pair needs a JSON object as the request body.');
+    return noObject();
   }
   if (wantsSamples(path, body, spans)) {
     const message =

@@ -1,5 +1,5 @@
 import type { Worker } from '../../fleet/worker.ts';
-import type { RouterError } from '../../kit/errors.ts';
+import { RouterError } from '../../kit/errors.ts';
 import type { AnswerMerge } from '../answer-merge.ts';
 
 /** The bodies with which the two engines of a pair serve one request. */
@@ -35,3 +35,6 @@ export interface PairStyle {
 
 /** An error: what is wrong with the request. A string: why this prefill engine can't be used. */
 export type Planned = PairPlan | RouterError | string;
+
+export const noObject = (): RouterError =>
+  new RouterError('bad_request', 'A prefill/decode pair needs a JSON object as the request body.');

@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { Worker } from '../../fleet/worker.ts';
-import { RouterError } from '../../kit/errors.ts';
 import { after } from '../../threads/worker-thread.ts';
 import type { BodyThread } from '../body-calls.ts';
-import type { Handover, Planned, PairStyle } from './pair-plan.ts';
+import { type Handover, type Planned, type PairStyle, noObject } from './pair-plan.ts';
 import type { MooncakeEngines } from './mooncake-engines.ts';
 import { answerMergeOf } from './vllm-answers.ts';
 
@@ -16,9 +15,6 @@ export interface VllmPairOptions {
 /** With these parameters vLLM's NixlConnector (0.32.0) keeps the KV cache of a request for another engine. */
 const KEEP =
   '{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}';
-
-const noObject = (): RouterError =>
-  new RouterError('bad_request', 'A prefill/decode pair needs a JSON object as the request body.');
 
 const forOne =
   (options: VllmPairOptions, thread: BodyThread) =>

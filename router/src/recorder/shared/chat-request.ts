@@ -1,3 +1,4 @@
+import { readObject } from '../../kit/json-object.ts';
 import type { Message } from '../thread/read/message.ts';
 
 export const CHAT_PATH = '/v1/chat/completions';
@@ -32,14 +33,8 @@ const RENDERING = [
 /** @returns what is wrong with it, in words for its client */
 export function readChatRequest(body: Buffer): ChatRequest | string {
   const text = body.toString('utf8');
-  let fields: Record<string, unknown>;
-  try {
-    fields = JSON.parse(text) as Record<string, unknown>;
-  } catch (error) {
-    return `The body is no JSON: ${(error as Error).message}`;
-  }
-  if (typeof fields !== 'object' || fields === null || Array.isArray(fields))
-    return 'The body has to be a JSON object.';
+  const fields = readObject(text);
+  if (typeof fields === 'string') return fields;
   const { messages, tools, model, stream, chat_template_kwargs: kwargs } = fields;
   if (!Array.isArray(messages) || messages.length === 0) return '"messages" has to be a list that is not empty.';
   for (const message of messages as readonly unknown[]) {

@@ -210,7 +210,7 @@ export class Recorder {
     if (!this.isRequired || !(this.#isDead || this.#state.isFailing)) return null;
     const reason = this.#isDead ? 'the thread that keeps them has ended' : this.#state.lastError;
     const message = `Trajectories can't be kept now, and --capture-required is set: ${reason}.`;
-    return new RouterError('capture_failed', message, { retryAfterSecs: 1 });
+    return new RouterError('capture_failed', message);
   }
 
   async close(): Promise<void> {

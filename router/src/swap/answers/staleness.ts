@@ -129,9 +129,7 @@ const wrongIdentity = (): RouterError =>
   );
 
 const tooOld = (least: string): RouterError =>
-  new RouterError('snapshot_too_old', `No worker has the snapshot "${least}" or a later one (${MIN_SNAPSHOT}).`, {
-    retryAfterSecs: 1,
-  });
+  new RouterError('snapshot_too_old', `No worker has the snapshot "${least}" or a later one (${MIN_SNAPSHOT}).`);
 
 function tooStale(began: string, maxSnapshots: number, what: 'began' | 'abort'): RouterError {
   const option = what === 'began' ? '--max-weight-staleness' : '--max-weight-staleness, --abort-stale';

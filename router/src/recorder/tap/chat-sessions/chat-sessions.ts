@@ -339,12 +339,12 @@ export class ChatSessions implements PluginPhases {
     if (said !== 'auto') return said;
     if (engine === 'openai') {
       const message = 'The worker is neither SGLang nor vLLM, so it accepts no token ids.';
-      throw new NotForRecord(new RouterError('no_available_workers', message, { retryAfterSecs: 1 }));
+      throw new NotForRecord(new RouterError('no_available_workers', message));
     }
     if (engine !== null) return engine;
     const message =
       'The engine kind of the worker is not known before its first good health check. Retry, or set the option "engine" of chat-sessions.';
-    throw new Refused(new RouterError('no_available_workers', message, { retryAfterSecs: 1 }));
+    throw new Refused(new RouterError('no_available_workers', message));
   }
 
   #sessionOf(x: Exchange): string {

@@ -1,3 +1,4 @@
+import { isObject, readObject } from '../../../kit/json-object.ts';
 import type { Context, Hono } from 'hono';
 import type { Exchange } from '../../../exchange.ts';
 import { newSessionId, noSuchSession } from '../../shared/session-id.ts';
@@ -44,18 +45,10 @@ export function addRoutes(app: Hono, thread: RecorderThread): void {
 
 /** @returns a text: what is wrong */
 function readWish(json: string): SamplesWish | string {
-  let value: unknown;
-  try {
-    value = json.trim() === '' ? {} : JSON.parse(json);
-  } catch (error) {
-    return `The body is no JSON: ${(error as Error).message}`;
-  }
-  if (!isObject(value)) return 'The body has to be a JSON object.';
+  const value = readObject(json.trim() || '{}');
+  if (typeof value === 'string') return value;
   const maxTokens = value.max_seq_len ?? 0;
   const metadata = value.metadata ?? {};
   if (!Number.isSafeInteger(maxTokens) || (maxTokens as number) < 0) return '"max_seq_len" has to be a whole number.';
   return isObject(metadata) ? { maxTokens: maxTokens as number, metadata } : '"metadata" has to be a JSON object.';
 }
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);

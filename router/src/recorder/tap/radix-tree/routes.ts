@@ -1,3 +1,4 @@
+import { readObject } from '../../../kit/json-object.ts';
 import type { Context, Hono } from 'hono';
 import type { Exchange } from '../../../exchange.ts';
 import type { RecorderThread } from '../recorder-thread.ts';
@@ -62,14 +63,9 @@ interface Question {
 
 /** @returns what is wrong with it, in words */
 function readQuestion(json: string): Question | string {
-  let value: unknown;
-  try {
-    value = JSON.parse(json);
-  } catch (error) {
-    return `The body is no JSON: ${(error as Error).message}`;
-  }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'The body has to be a JSON object';
-  const { text, return_logp: withLogprobs = true, model = '', ...more } = value as Record<string, unknown>;
+  const value = readObject(json);
+  if (typeof value === 'string') return value;
+  const { text, return_logp: withLogprobs = true, model = '', ...more } = value;
   const session = more['session'] ?? more['session_id'] ?? '';
   if (typeof text !== 'string' || text === '') return '"text" has to be a string that is not empty';
   if (typeof withLogprobs !== 'boolean') return '"return_logp" has to be true or false';

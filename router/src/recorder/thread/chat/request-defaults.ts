@@ -1,3 +1,4 @@
+import { isObject, objectIn } from '../../../kit/json-object.ts';
 import { withMembers } from '../../../kit/json-edit.ts';
 import { MemberFinder } from '../../../kit/json-scan.ts';
 
@@ -15,7 +16,7 @@ const KWARGS = 'chat_template_kwargs';
 /** A chat's body with what its client left out; every other byte is as it was. What is no JSON stays: others say so. */
 export function withDefaults(body: Buffer, defaults: RequestDefaults): Completed {
   const names = Object.keys(defaults);
-  const fields = names.length === 0 ? null : fieldsOf(body);
+  const fields = names.length === 0 ? null : objectIn(body.toString('utf8'));
   if (fields === null) return { body, added: [] };
   const added = names.filter((name) => (fields[name] ?? null) === null);
   const members = jsonOf(Object.fromEntries(added.map((name) => [name, defaults[name]])));
@@ -31,15 +32,3 @@ export function withDefaults(body: Buffer, defaults: RequestDefaults): Completed
 
 const jsonOf = (values: Readonly<Record<string, unknown>>): Record<string, string | Buffer> =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [name, JSON.stringify(value)]));
-
-function fieldsOf(body: Buffer): Readonly<Record<string, unknown>> | null {
-  try {
-    const value: unknown = JSON.parse(body.toString('utf8'));
-    return isObject(value) ? value : null;
-  } catch {
-    return null;
-  }
-}
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
