@@ -1,10 +1,14 @@
+import { STATUS_CODES } from 'node:http';
 import type { Exchange, Outcome } from './exchange.ts';
 import type { Worker } from './fleet/worker.ts';
 import { endWith, tooLong } from './forward/errors.ts';
 import type { PairNotes } from './forward/attempt-context.ts';
 import type { RouterError } from './kit/errors.ts';
+import type { PluginAnswer } from './plugin.ts';
 import type { Stages } from './stages.ts';
-import type { Failed } from './wire/result.ts';
+import { ownHead } from './wire/response-head.ts';
+import { COMPLETE, type Failed, type ResultListener } from './wire/result.ts';
+import { sendInParts } from './wire/send-in-parts.ts';
 
 /** The ends of attempts and requests: what is released then, and who learns of it. */
 export class Ends implements PairNotes {
@@ -19,6 +23,19 @@ export class Ends implements PairNotes {
     this.#stages.inFlight.add(x);
     if (limitMs > 0 && !(x.timeoutMs < limitMs && x.timeoutMs > 0)) x.timeoutMs = limitMs;
     if (x.timeoutMs > 0) x.timer = setTimeout(() => this.end(x, tooLong(x.timeoutMs, limitMs)), x.timeoutMs);
+  }
+
+  /** A plugin responds in the engine's place. */
+  answer(x: Exchange, { status, contentType, body }: PluginAnswer, listener: ResultListener<Exchange>): void {
+    const head = ownHead(status, STATUS_CODES[status] ?? '', `content-type: ${contentType}\r\n`, body.length);
+    x.isAnswerOut = true;
+    listener.began?.(x, head);
+    x.sink.head(head);
+    const isWanted = (): boolean => x.outcome === null;
+    sendInParts(x.sink, body, isWanted, () => {
+      x.sink.end();
+      listener.ended(x, COMPLETE);
+    });
   }
 
   attemptFailed(x: Exchange, worker: Worker, { failure, detail }: Failed, willRetry: boolean): void {

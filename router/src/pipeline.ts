@@ -4,7 +4,6 @@ import { Exchange } from './exchange.ts';
 import type { Placement } from './fleet/worker.ts';
 import { cutError, heldTooLong, noWorkerLeft, shuttingDown } from './forward/errors.ts';
 import type { Forwarder } from './forward/forward.ts';
-import { sendAnswer } from './forward/plugin-answer.ts';
 import { RouterError } from './kit/errors.ts';
 import type { IndexedSet } from './kit/indexed-set.ts';
 import type { PluginAnswer } from './plugin.ts';
@@ -56,7 +55,7 @@ export class Pipeline implements ResultListener<Exchange> {
   #settled(x: Exchange, settled: RouterError | PluginAnswer | null): void {
     if (x.outcome !== null) return;
     if (settled === null || settled instanceof RouterError) this.#admit(x, settled);
-    else sendAnswer(x, settled, this);
+    else this.#ends.answer(x, settled, this);
   }
 
   /** Control requests skip the queue: a full fleet must get a pause. */

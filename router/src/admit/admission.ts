@@ -1,3 +1,4 @@
+import type { Config } from '../config/options.ts';
 import { asksMetadata } from '../engines/generation.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
@@ -21,6 +22,15 @@ export interface AdmissionOptions {
   readonly queueSize: number;
   readonly queueTimeoutMs: number;
 }
+
+export const admissionOptions = (config: Config): AdmissionOptions => ({
+  maxConcurrent: config.maxConcurrentRequests,
+  workerMaxInflight: config.workerMaxInflight,
+  ratePerSec: config.rateLimitTokensPerSecond,
+  rateBurst: config.rateLimitBurst,
+  queueSize: config.queueSize,
+  queueTimeoutMs: config.queueTimeoutSecs * 1000,
+});
 
 /**
  * Bodies up to this size are read while their request waits: the end of a connection that is not read isn't seen. Larger ones

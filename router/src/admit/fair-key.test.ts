@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { exchangeOf } from '../../test/harness/policy.ts';
 import { keyOrders } from '../classify/routing-keys.ts';
-import { fairKeys } from './fair-key.ts';
+import { fairKeys } from './fair-queue.ts';
 
 const keyOf = (...headers: readonly string[]): string =>
   fairKeys(keyOrders.turnout(['x-session-id', 'x-smg-routing-key']))(exchangeOf({ headers }).head);

@@ -1,8 +1,7 @@
 import { startChoosing } from '../admin/policy-control.ts';
 import { fleetListener } from '../admin/fleet-listener.ts';
-import { Admission } from '../admit/admission.ts';
-import { admissionOptions } from '../admit/options.ts';
-import { fairKeys } from '../admit/fair-key.ts';
+import { Admission, admissionOptions } from '../admit/admission.ts';
+import { fairKeys } from '../admit/fair-queue.ts';
 import { HeapGuard } from '../admit/heap-guard.ts';
 import { startAccess } from '../admit/start-access.ts';
 import { Chooser } from '../choose/choose.ts';

@@ -2,8 +2,7 @@ import type { Worker } from '../fleet/worker.ts';
 import type { Plugin } from '../plugin.ts';
 import type { BuiltIns } from '../plugins/definition.ts';
 import { startPlugins } from '../plugins/start.ts';
-import { recorderPlugins } from '../recorder/plugins.ts';
-import { startRecorder } from '../recorder/tap/recorder.ts';
+import { recorderPlugins, startRecorder } from '../recorder/tap/recorder.ts';
 import type { Base } from './base.ts';
 import type { Choice, Engines } from './choice.ts';
 

@@ -1,6 +1,5 @@
 import { createAdminApp } from '../admin/app.ts';
-import { modelList } from '../admin/model-list.ts';
-import { ownEndpoints } from '../admin/own-endpoints.ts';
+import { modelList, ownEndpoints } from '../admin/own-endpoints.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Discovery } from '../fleet/discover/kubernetes.ts';
 import type { Fleet } from '../fleet/fleet.ts';

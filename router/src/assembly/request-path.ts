@@ -6,7 +6,7 @@ import { ControlEffects } from '../forward/control/control-effects.ts';
 import { FanOut } from '../forward/control/fan-out.ts';
 import { Failover } from '../forward/failover.ts';
 import { Forwarder } from '../forward/forward.ts';
-import { forwardOptions } from '../forward/options.ts';
+import { forwardOptions } from '../forward/forward-options.ts';
 import { pairStyleOf } from '../forward/pd/pair-style.ts';
 import { addRankField } from '../forward/rank-field.ts';
 import { requestEntry } from '../listen/request-entry.ts';

@@ -1,3 +1,6 @@
+import { isSecret } from '../config/value-messages.ts';
+import { type Config, type OptionName, kebab, options } from '../config/options.ts';
+import type { OptionSpec } from '../config/options/option.ts';
 import type { Command } from 'commander';
 import { unknownVariables } from '../config/load.ts';
 import type { Configured } from './configured.ts';
@@ -27,11 +30,24 @@ export async function runRouter(
   const { read: readConfig, origins } = read(flags);
   for (const problem of unknownVariables(process.env)) process.stderr.write(`turnout: ${problem}\n`);
   if (printConfig === true) {
-    const { printedConfig } = await import('./print-config.ts');
     process.stdout.write(printedConfig(readConfig(), origins()));
   } else if (check === true) {
     const { checkStart } = await import('./check-start.ts');
     await checkStart(readConfig());
     process.stdout.write('The configuration is valid.\n');
   } else await (await import('./serve.ts')).serve(readConfig);
+}
+
+/** The configuration as a YAML file for `--config`; comments name the source of each value. */
+function printedConfig(config: Config, origins: ReadonlyMap<OptionName, string>): string {
+  const lines: string[] = [];
+  let group = '';
+  for (const [name, spec] of Object.entries(options) as [OptionName, OptionSpec][]) {
+    if (spec.group !== group) lines.push(...(group === '' ? [] : ['']), `# ${(group = spec.group)}`);
+    const value = config[name];
+    const shown = isSecret(name) && value !== undefined ? '"(not shown)"' : JSON.stringify(value);
+    const line = shown === undefined ? `# ${kebab(name)}:` : `${kebab(name)}: ${shown}`;
+    lines.push(`${line}  # ${shown === undefined ? 'not set' : origins.get(name)}`);
+  }
+  return `${lines.join('\n')}\n`;
 }

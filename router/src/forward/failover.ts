@@ -4,7 +4,7 @@ import type { Worker } from '../fleet/worker.ts';
 import type { CoarseClock } from '../kit/clock.ts';
 import type { Random } from '../kit/rng.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
-import type { ForwardOptions } from './options.ts';
+import type { ForwardOptions } from './forward-options.ts';
 import type { RetryDecisions } from './attempt-context.ts';
 import { RetryAllowance, backoffMs, retryAfterMs } from './retry.ts';
 

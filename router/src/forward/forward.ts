@@ -11,7 +11,7 @@ import { Attempt } from './attempt.ts';
 import { unread } from './errors.ts';
 import { mayRunTwice } from './failover.ts';
 import { nameWorker } from './headers.ts';
-import type { ForwardOptions } from './options.ts';
+import type { ForwardOptions } from './forward-options.ts';
 import type { PairStyle } from './pd/pair-plan.ts';
 import { Pair } from './pd/pair.ts';
 

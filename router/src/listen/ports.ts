@@ -7,8 +7,7 @@ import type { CoarseClock } from '../kit/clock.ts';
 import { type MetricsText, createMetricsServer } from '../observe/metrics-server.ts';
 import { listenOn, listenOr } from '../wire/listen-on.ts';
 import type { RequestListener } from '../wire/client-connection.ts';
-import { Listener } from '../wire/listener.ts';
-import { adminPort, dataPort } from '../wire/options.ts';
+import { Listener, type ListenerOptions } from '../wire/listener.ts';
 import type { RetryBudget } from '../wire/request-body.ts';
 
 interface PortsParts {
@@ -24,6 +23,32 @@ interface Addresses {
   readonly adminUrl: string | null;
   readonly metricsUrl: string;
 }
+
+/** The data port. */
+const dataPort = (config: Config): ListenerOptions => ({
+  host: config.host,
+  port: config.port,
+  isAdminPort: false,
+  reusePort: config.reusePort,
+  maxPayloadBytes: config.maxPayloadSize,
+  allowsHalfClose: config.allowHalfClose,
+  maxConnections: config.maxConnections,
+  maxConnectionsPerClient: config.maxConnectionsPerClient,
+  timeouts: {
+    headMs: config.clientHeadTimeoutSecs * 1000,
+    bodyIdleMs: config.clientBodyTimeoutSecs * 1000,
+    keepAliveMs: config.clientIdleTimeoutSecs * 1000,
+    writeMs: config.clientWriteTimeoutSecs * 1000,
+  },
+});
+
+/** The port of `--admin-port`: like the data port in everything else. */
+const adminPort = (config: Config): ListenerOptions => ({
+  ...dataPort(config),
+  host: config.adminHost,
+  port: config.adminPort ?? 0,
+  isAdminPort: true,
+});
 
 const TAKEN_MS = 250;
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { folderOf, moduleOf } from '../../test/harness/plugin-module.ts';
-import { recorderPlugins } from '../recorder/plugins.ts';
+import { recorderPlugins } from '../recorder/tap/recorder.ts';
 import { loadPlugin } from './load.ts';
 
 const load = (entry: string) => loadPlugin(entry, recorderPlugins(null));

@@ -1,3 +1,4 @@
+import type { BuiltIns } from '../../plugins/definition.ts';
 import type { Config } from '../../config/options.ts';
 import { RouterError } from '../../kit/errors.ts';
 import type { Logger } from '../../observe/log.ts';
@@ -279,4 +280,10 @@ const endedSessions = (report: (end: SessionEnd) => void, sessionHeaders: readon
     const session = sessionOf(x, sessionHeaders);
     if (session !== '') report({ session, tenant: x.tenant });
   },
+});
+
+/** The built-in plugins that record tokens. @param recorder null: none of the options asks for one */
+export const recorderPlugins = (recorder: Recorder | null): BuiltIns => ({
+  'chat-sessions': async () => (await import('./chat-sessions/index.ts')).chatSessions(recorder),
+  'radix-tree': async () => (await import('./radix-tree/index.ts')).radixTree(recorder),
 });

@@ -1,3 +1,7 @@
+import type { Deployments } from '../deployments.ts';
+import { readNames } from '../../plugins/fireworks/resource-names.ts';
+import { cameByPath } from '../../plugins/fireworks/names.ts';
+import type { ExchangeView } from '../../phases/exchange-view.ts';
 import type { LiveConfig } from '../../config/live.ts';
 import type { CoarseClock } from '../../kit/clock.ts';
 import type { Worker } from '../../fleet/worker.ts';
@@ -6,7 +10,6 @@ import type { Plugin } from '../../plugin.ts';
 import type { DeploymentList } from '../deployment-list.ts';
 import type { EngineTable } from '../engine-table.ts';
 import { cacheNamespace } from './cache-namespace.ts';
-import { namesDeployment } from './named-deployment.ts';
 import { PolicyVersion } from './policy-version.ts';
 import { Staleness } from './staleness.ts';
 
@@ -67,4 +70,20 @@ function targetOf(worker: Worker, deployments: DeploymentList): string | null {
       : null;
   }
   return null;
+}
+
+/**
+ * Whether a request is for a deployment by its names: those of its headers, of its body (`model`, '' for none) or its path. Other clients
+ * know of no deployments, whatever engine serves them.
+ */
+function namesDeployment(x: ExchangeView, model: string, deployments: Deployments): boolean {
+  const names = readNames(model);
+  const deployment = x.head.get('fireworks-deployment') ?? names?.deployment ?? '';
+  const modelName = x.head.get('fireworks-model') ?? names?.model ?? '';
+  if (deployment === '' && modelName === '' && !cameByPath(x)) return false;
+  const found = deployments.find({
+    ...(deployment === '' ? {} : { deployment }),
+    ...(modelName === '' ? {} : { model: modelName }),
+  });
+  return found !== null;
 }
