@@ -9,92 +9,92 @@ import type { RequestHead } from './wire/request-head.ts';
 import type { Failure, Result, ResultListener } from './wire/result.ts';
 import type { Sink } from './wire/sink.ts';
 
-/** How errors are worded: by the API that was called. */
+/** The error format of the API that was called. */
 export type Dialect = 'openai' | 'anthropic' | 'sglang' | 'plain';
 
 export type Outcome =
-  /** The whole answer went out, whatever its status. */
+  /** The complete response was sent, whatever its status. */
   | 'complete'
-  /** The router answered in the engine's place. */
+  /** The router responded with an error of its own. */
   | 'refused'
-  /** The answer broke off after its first byte. */
+  /** The response was truncated after its first byte. */
   | 'cut'
   | 'client_left';
 
-/** What an exchange waits for, or who works for it. */
+/** What an exchange waits for now: a queue, a delay, an attempt. */
 export interface Activity {
   abort(): void;
-  /** An event of its answer was just completed: one of the router's own may be put in here. */
+  /** True between two events of the response: the router may insert one. */
   readonly isBetweenEvents?: boolean;
-  /** This worker hangs. Whoever waits for it goes on without it, at once or when this is called again. */
+  /** The worker hangs: the exchange stops waiting for it, at once or at a later call. */
   workerHung?(worker: Worker, proof: string): void;
-  /** What this worker does can't be used any more, as if its connections had broken. */
+  /** The worker's response can't be used any more, as if the connection had broken. */
   workerLost?(worker: Worker, detail: string): void;
 }
 
-/** What a key says of the exchanges that share it. All kinds may steer a hash; only a session's makes state. */
+/** What the exchanges of one key have in common. All kinds may be hashed; only a session key creates state. */
 export type KeyKind = 'session' | 'tenant' | 'request' | 'content';
 
 export interface RoutingKey {
   readonly kind: KeyKind;
   readonly value: string;
-  /** Where it was found, for people: `header:x-session-id`, `body:user`. */
+  /** For logs: `header:x-session-id`, `body:user`. */
   readonly source: string;
-  /** Set for a session key that may be of one request only: it is a session from its second request on. */
+  /** Set for a session key that may occur in one request only: its session begins with the second request. */
   readonly mayBeSingle?: true;
 }
 
-/** The prompt of a request as bytes of its body: never decoded. */
+/** The prompt of a request, from the bytes of its body. */
 export interface Prompt {
-  /** The body's key under which it stands, for example `messages`. */
+  /** The member of the body, for example `messages`. */
   readonly field: string;
-  /** Chained hashes of its leading blocks (`kit/block-hash.ts`), 2 MB at most: equal hash, equal prompt up to there. */
+  /** Chained hashes of the leading blocks (`kit/block-hash.ts`), of 2 MB at most: equal hashes mean equal prompts up to that block. */
   readonly blocks: Uint32Array;
   readonly bytes: number;
-  /** How many tokens that is, as far as can be told without a tokenizer; not rounded, so that their ratio holds. */
+  /** An estimate of its tokens, without a tokenizer; not rounded, because policies compare ratios. */
   readonly tokens: number;
-  /** Hash of all of it. */
+  /** Hash of the whole prompt. */
   readonly hash: number;
 }
 
-/** Gets the payload of a response as it passes, and can't change it. */
+/** Reads the payload of a response on its way to the client, without changing it. */
 export interface ResponseObserver {
   observe(bytes: Buffer, start: number, end: number): void;
-  /** True: it can take no more now. The router reads on from the engine after `resume` was called, which bounds what an observer keeps. */
+  /** True: the router stops reading from the engine until `resume` is called, which bounds what an observer keeps. */
   isBehind?(resume: () => void): boolean;
   /**
-   * Asked after each part of an event stream (`isWhole` false), and when the observer got all of a response (`isWhole` true). True: that part (of
-   * a whole answer: its last byte) and everything after it are sent when `release` is called.
+   * Called after each part of an event stream (`isWhole` false), and after the complete response (`isWhole` true). True: that part (of
+   * a complete response: its last byte) and all later ones are sent when `release` is called.
    */
   holds?(isWhole: boolean, release: () => void): boolean;
 }
 
-/** A worker as a policy saw it when it chose: what speaks for or against it, in the policy's own terms. */
+/** A worker that a policy compared with others, and the numbers that the policy compared. */
 export interface Candidate {
   readonly worker: string;
   readonly terms: Readonly<Record<string, number>>;
 }
 
-/** Who chooses the workers of exchanges, as far as those who are not choosing know it. */
+/** The policy, or the limit, that placed an exchange or holds it. */
 export interface Placer {
-  /** Work it placed is over: answered (`x.outcome`), or failed and to be tried elsewhere (`x.outcome` is null still). */
+  /** An exchange that it placed has ended (`x.outcome`), or an attempt has failed and another may follow (`x.outcome` is null). */
   ended?(x: Exchange, worker: Worker): void;
-  /** Which of the exchanges it holds back to ask next; null: none can be placed now. Without it: first come first. */
+  /** The held exchange to place next; null: none can be placed now. Left out: the first one. */
   nextHeld?(held: Iterable<Exchange>): Exchange | null;
-  /** Nothing that it waits for has happened since those it holds were last asked. */
+  /** No held exchange can be placed, because nothing has changed since the last try. */
   readonly isShut?: boolean;
 }
 
 export type { Failure } from './wire/result.ts';
 
-/** Where another worker continued a generation (`--resume`). */
+/** The position where another worker continued a generation (`--resume`). */
 export interface Seam {
-  /** Sampled tokens before it. */
+  /** The number of sampled tokens before it. */
   readonly at: number;
-  /** URL of the worker that sampled the last of them, and the version of its weights; null: not known. */
+  /** URL of the worker that sampled the last of them, and its weight version; null: not known. */
   readonly worker: string;
   readonly version: string | null;
-  /** What ended that part: the connection broke, the engine hung, or it aborted the generation. */
+  /** Why that worker's part ended: the connection broke, the engine hung, or it aborted the generation. */
   readonly cause: 'cut' | 'cut_hung' | 'aborted';
 }
 
@@ -103,29 +103,29 @@ export interface FailedAttempt {
   readonly failure: Failure;
 }
 
-/** Why a session's request went to another worker than the one before it. */
+/** Why a request of a session went to another worker than the session's previous request. */
 export type MoveReason =
   /** The worker failed this request. */
   | 'retry'
   /** The worker left the fleet. */
   | 'removed'
-  /** The worker got no new work, for this reason. */
+  /** The worker was not eligible, for this reason. */
   | Reason
-  /** The worker had as many requests as `--worker-max-inflight` allows. */
+  /** The worker was at `--worker-max-inflight`. */
   | 'full'
-  /** The worker had just come back and was spared (slow start). */
+  /** The worker was new or had recovered recently, and got fewer requests. */
   | 'slow_start'
   /** The worker does not serve the request's model. */
   | 'model'
   /** A plugin excluded the worker. */
   | 'plugin'
-  /** rollout: the estimated cost at the new worker was lower by more than the threshold. */
+  /** rollout: the new worker's estimated cost was lower by more than the threshold. */
   | 'cheaper'
-  /** rollout: the sessions at the worker had outgrown its KV cache, and this one gave way. */
+  /** rollout: the sessions at the worker had outgrown its KV cache. */
   | 'no_room'
-  /** rollout: the worker was away in between and has lost the session's KV cache. */
+  /** rollout: the worker was not eligible in between and has lost the session's KV cache. */
   | 'cache_lost'
-  /** The loads of the workers were too far apart, or the worker had more than its share. */
+  /** The load of the workers was unequal, or the worker had more than its share. */
   | 'load'
   /** The workers on the hash ring changed. */
   | 'ring'
@@ -133,10 +133,10 @@ export type MoveReason =
   | 'returned'
   /** The policy places requests by their prompts and keeps no sessions. */
   | 'prompt'
-  /** The policy decided and gives no reason. */
+  /** The policy reports no reason. */
   | 'policy';
 
-/** A session's request went to another worker than the request before it. */
+/** A request of a session went to another worker than the session's previous request. */
 export interface Move {
   readonly session: string;
   /** URLs of the workers. */
@@ -157,73 +157,73 @@ export interface Waiting {
   readonly sinceMs: number;
 }
 
-/** Why a request is at its worker: the first of its session, where the session was before, elsewhere, or no session. */
+/** Why a request is at its worker: first of its session, same worker as before, moved, retried, named by the client, or no session. */
 export type Why = 'new' | 'home' | 'moved' | 'retry' | 'target' | 'policy';
 
-const NOBODY: readonly Worker[] = [];
+const NO_WORKERS: readonly Worker[] = [];
 const NO_FAILURES: readonly FailedAttempt[] = [];
 const NO_SEAMS: readonly Seam[] = [];
 
-/** One request through the router. All fields are set here, so that every exchange has the same shape. */
+/** One request with its response. The constructor sets all fields, so that all exchanges have one shape. */
 export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<unknown> {
   readonly head: RequestHead;
   readonly body: RequestBody;
-  /** A plugin of the router's own may put another one before it, until the response begins. */
+  /** A plugin of the router may wrap it, until the response begins. */
   sink: Sink;
   readonly startMs: number;
-  /** True when the router made up the request id: it identifies the exchange and never steers a policy. */
+  /** True when the router created the request id: policies don't use it. */
   isRequestIdOurs = false;
-  /** The one normal form of the path, without the query: what routes and access are decided on. */
+  /** The path in its normal form, without the query: routing and access are decided by it. */
   path = '';
-  /** The path that the client asked for, where a plugin put another one in its place; else ''. */
+  /** The client's path, if a plugin replaced it; else ''. */
   clientPath = '';
-  /** The target that it had before; else ''. */
+  /** The client's target, if a plugin replaced it; else ''. */
   clientTarget = '';
   dialect: Dialect = 'plain';
-  /** The first key found, in the configured order; null: none, or no policy asked. */
+  /** The first key found, in the configured order; null: there is none, or no policy needs it. */
   key: RoutingKey | null = null;
-  /** Exchanges of one prompt (GRPO) share it; '' when unknown. */
+  /** The group of exchanges with one prompt (GRPO); '': not known. */
   group = '';
-  /** null: none was found, or no policy asked. */
+  /** null: none was found, or no policy needs it. */
   prompt: Prompt | null = null;
-  /** The model that the request names, '' when it was not looked for. */
+  /** The model of the request; '': there is none, or nothing needs it. */
   model = '';
-  /** The client says that its session ends with this exchange. */
+  /** The client ends its session with this exchange. */
   isLastTurn = false;
-  /** A model's work: it may be done again elsewhere, and an engine that fails at it is broken. */
+  /** A model does the work: another engine can repeat it, and an engine that fails at it is broken. */
   isGeneration = false;
-  /** Whose workers it takes, one of each; null: one worker of any kind. */
+  /** One worker of each of these roles serves it; null: one worker of any role. */
   roles: readonly Role[] | null = null;
-  /** Milliseconds that it may take in all, by its client's word or the router's options; 0: no limit. */
+  /** Time limit of the whole exchange, set by the client or by options; 0: none. */
   timeoutMs = 0;
-  /** Digest of the client's own key, where clients have keys. */
+  /** Digest of the client's API key; null: it sent none that the router knows. */
   keyDigest: Buffer | null = null;
-  /** What is kept of others' work may be shown to this client: it holds an admin key, or there are no keys. */
+  /** The client may read what is stored for other clients: it has an admin key, or there are no keys. */
   seesAllTenants = true;
-  /** Whose choice the present placement, or hold, is. */
+  /** What made the present placement or hold. */
   placer: Placer | null = null;
-  /** What a placer keeps with it. (A WeakMap would cost the collector more than the choice costs.) */
+  /** State of the placer for this exchange. (With a WeakMap garbage collection would cost more than the choice.) */
   policyState: unknown = null;
-  /** It was held for as long as it may be: now it is placed, or refused. */
+  /** The maximum of the hold is over: the exchange is placed or refused now. */
   isOverdue = false;
-  /** What the present attempt asks its engine for; '': what the client asked for. */
+  /** The target of the present attempt; '': the client's. */
   engineTarget = '';
-  /** Who does the work of the present attempt. */
+  /** The workers of the present attempt. */
   placement: Placement | null = null;
-  /** Between whom its policy chose last, and why; null where nobody asked or the policy can't tell. */
+  /** The workers that the policy compared last; null: this is not logged, or the policy does not report it. */
   candidates: readonly Candidate[] | null = null;
-  /** Tokens of the prompt that its policy takes to be in the prompt cache of the worker that it chose; -1: it does not know. */
+  /** Tokens of the prompt that the policy expects in the prompt cache of the chosen worker; -1: not known. */
   predictedTokens = -1;
   /** Why the placement is at its worker; `move` says more where its session moved. */
   why: Why = 'policy';
   move: Move | null = null;
-  /** null: it is neither queued nor held. */
+  /** null: neither queued nor held. */
   waiting: Waiting | null = null;
-  /** Milliseconds that it was queued for admission, and that it was held after that, and the reason of the last hold. */
+  /** How long it was queued for admission, how long it was held after that, and the reason of the last hold. */
   queuedMs = 0;
   heldMs = 0;
   heldFor = '';
-  /** The placement's work is counted as in flight. */
+  /** The placement is counted as in flight at its workers. */
   isCounted = false;
   /** The worker that the client or a plugin named in the policy's place: it gets the request whether it is eligible or not. */
   target: Worker | null = null;
@@ -231,50 +231,50 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   audience: readonly Worker[] | null = null;
   /** The engine gets the request without a data-parallel rank, although the worker is a rank. */
   isForEngine = false;
-  /** Its part of the work is done: it is counted no more, though the exchange goes on. */
+  /** The worker of the pair that has done its part and is no longer counted. */
   freed: Worker | null = null;
-  /** Who answers; null: nobody yet. */
+  /** The worker whose response goes to the client; null: no response has begun. */
   answeredBy: Worker | null = null;
-  /** Workers that it must not go to now: they failed it. */
-  tried: readonly Worker[] = NOBODY;
+  /** Workers that failed it and must not get it now. */
+  tried: readonly Worker[] = NO_WORKERS;
   failures: readonly FailedAttempt[] = NO_FAILURES;
-  /** Where other workers continued its generation. */
+  /** The positions where other workers continued its generation. */
   seams: readonly Seam[] = NO_SEAMS;
-  /** Its worker's breaker is half-open: how this exchange ends decides. */
+  /** The breaker of its worker is half-open: the outcome of this exchange closes or opens it. */
   isTrial = false;
   attempts = 0;
-  /** Status of the answer, 0 before there is one. */
+  /** Status of the response; 0: none has begun. */
   status = 0;
   /** The engine's response is an event stream. */
   isStream = false;
   /**
-   * Its engine is read on, although the client does not take the response: what was sampled so far must arrive now. Only where plugins
-   * copy the response, because the buffer of a read is used again.
+   * The response is read although the client does not take it, because what was sampled so far is needed now. Only if plugins copy the
+   * response: the buffer of a read is reused.
    */
   readsOn = false;
-  /** The answer's head is on its way to whoever asked: nothing can be tried again, no other answer given. */
+  /** The head of a response was passed to the sink: no retry and no other response is possible. */
   isAnswerOut = false;
-  /** When the first byte of the answer went out (monotonic ms), 0 before. */
+  /** When the first byte of the response was sent (monotonic ms); 0: none was. */
   firstByteMs = 0;
   /** When the present attempt was sent, and when the first byte of a response body came (monotonic ms), 0 before. */
   sentMs = 0;
   firstTokenMs = 0;
   endMs = 0;
-  /** When the last bytes of the answer came (monotonic ms, good to a tick until the answer is complete), and how many came in all. */
+  /** When the last bytes of the response came (monotonic ms; by the coarse clock until the response is complete), and how many came. */
   lastByteMs = 0;
   answerBytes = 0;
   answerReads = 0;
-  /** What the engine says of a generation's tokens; null: nothing was found (yet). */
+  /** Token counts that the engine reports; null: none were found so far. */
   usage: Usage | null = null;
   outcome: Outcome | null = null;
   error: RouterError | null = null;
-  /** Its place among those under way. */
+  /** Its index in the set of exchanges in flight. */
   setIndex = -1;
-  /** It is counted among those that admission let in. */
+  /** It is counted as admitted. */
   isInside = false;
-  /** Whatever waits or works for this exchange now and can be stopped. */
+  /** What it waits for now; null: nothing that could be stopped. */
   activity: Activity | null = null;
-  /** Ends the exchange when its time is up; null where no limit is set. */
+  /** Ends the exchange at its time limit; null: there is none. */
   timer: NodeJS.Timeout | null = null;
   /** The plugins that take part. */
   plugins: PluginChain = NO_PLUGINS;
@@ -288,22 +288,22 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
     this.startMs = startMs;
   }
 
-  /** Its client left, or sent the rest of a malformed body. */
+  /** The client disconnected, or sent a malformed body. */
   ended(_client: unknown, result: Result): void {
     this.#listener.ended(this, result);
   }
 
-  /** What makes its exchanges one trajectory; '' when the client named no session. */
+  /** The session key; '': the request has none. */
   get session(): string {
     return this.key !== null && this.key.kind === 'session' ? this.key.value : '';
   }
 
-  /** Whose work it is, where clients have keys: never the key itself. '' where they have none. */
+  /** Identifies the client by a digest of its API key; '' without keys. */
   get tenant(): string {
     return this.keyDigest?.toString('hex', 0, 8) ?? '';
   }
 
-  /** Who answers, or is to: of a pair the decode worker. */
+  /** The worker that responds or will respond; of a pair the decode worker. */
   get worker(): Worker | null {
     return this.answeredBy ?? this.placement?.legs.at(-1)?.worker ?? null;
   }

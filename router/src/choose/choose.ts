@@ -35,7 +35,7 @@ interface Narrowing {
   readonly workers: readonly Worker[];
 }
 
-const NOBODY: readonly Worker[] = [];
+const NO_WORKERS: readonly Worker[] = [];
 
 /** At most this many model names are listed in an error message. */
 const MAX_NAMES = 8;
@@ -197,9 +197,9 @@ export class Chooser {
 
   /** The workers that may get this request: those that serve its model and that no plugin excludes. */
   eligibleFor(x: Exchange): readonly Worker[] {
-    if (x.target !== null || x.audience !== null) return NOBODY;
+    if (x.target !== null || x.audience !== null) return NO_WORKERS;
     const offered = this.#offered(x);
-    return offered instanceof RouterError ? NOBODY : offered;
+    return offered instanceof RouterError ? NO_WORKERS : offered;
   }
 
   #offered(x: Exchange): readonly Worker[] | RouterError {

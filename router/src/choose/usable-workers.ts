@@ -2,7 +2,7 @@ import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { SlowStart } from './slow-start.ts';
 
-const NOBODY: readonly Worker[] = [];
+const NO_WORKERS: readonly Worker[] = [];
 
 /**
  * The workers whose role the exchange needs: all of them, unless it needs a pair. None if one of the roles has no
@@ -10,7 +10,7 @@ const NOBODY: readonly Worker[] = [];
  */
 export function usable({ roles }: Exchange, workers: readonly Worker[]): readonly Worker[] {
   if (roles === null) return workers;
-  if (!roles.every((role) => workers.some((worker) => worker.role === role))) return NOBODY;
+  if (!roles.every((role) => workers.some((worker) => worker.role === role))) return NO_WORKERS;
   return workers.filter((worker) => roles.includes(worker.role));
 }
 
