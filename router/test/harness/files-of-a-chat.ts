@@ -27,5 +27,5 @@ export async function filesUsedBy(work: () => Promise<void>): Promise<string[]> 
   }
   await session.post('Profiler.stopPreciseCoverage');
   session.disconnect();
-  return [...used.reduce((all, files) => all.intersection(files))].toSorted();
+  return [...used[0]!].filter((file) => used.every((files) => files.has(file))).toSorted();
 }
