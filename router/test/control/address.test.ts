@@ -1,9 +1,10 @@
 import { deepEqual, equal, match } from 'node:assert/strict';
 import { test } from 'node:test';
-import { request, send } from '../harness/client.ts';
+import { connectClient, request, send } from '../harness/client.ts';
 import { answer, startEngine } from '../harness/engine.ts';
 import { post, startEngines, startFleetScene } from '../harness/fleet.ts';
-import { startTestRouter } from '../harness/router.ts';
+import { chunk } from '../harness/message.ts';
+import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { reportOf } from './report.ts';
 
 test('one worker is named by URL or id, in the query or a header, and its own answer passes untouched', async (t) => {
@@ -12,7 +13,7 @@ test('one worker is named by URL or id, in the query or a header, and its own an
   const named = await startEngine(t, { onRequest: ({ connection }) => connection.write(said) });
   const router = await startTestRouter(t, { workerUrls: [other.url, named.url] });
   const worker = router.fleet.get(named.url)!;
-  // Nobody else would get anything there: whoever names it means it.
+  // A policy would not choose it.
   router.fleet.setReason(worker, 'unhealthy', true);
   const encoded = encodeURIComponent(named.url);
   const fields = ['x-turnout-worker: '];
@@ -34,7 +35,7 @@ test('one worker is named by URL or id, in the query or a header, and its own an
   equal(other.requests.length, 0);
 });
 
-test('an error of the one that was named passes too, and nobody else is tried', async (t) => {
+test('an error of the named worker passes too, and no other worker is tried', async (t) => {
   const named = await startEngine(t, { onRequest: ({ connection }) => connection.write(answer(503, 'busy')) });
   const others = await startEngines(t, 2);
   const router = await startTestRouter(t, { workerUrls: [named.url, ...others.map(({ url }) => url)] });
@@ -49,6 +50,32 @@ test('an error of the one that was named passes too, and nobody else is tried', 
   );
 });
 
+test('the response of a named worker is passed on as it comes, and ends with its client', async (t) => {
+  const named = await startEngine(t);
+  const router = await startTestRouter(t, { workerUrls: [named.url] });
+  const client = await connectClient(t, router.url);
+  client.write(request('POST', `/get_weights_by_name?worker=${named.url}`, '{}'));
+  const asked = await named.next();
+  asked.beginStream();
+  asked.connection.write(chunk('data: 1\n\n'));
+  await client.read('data: 1\n\n');
+  equal(router.fleet.inFlight[0], 0, 'it takes no capacity of the worker');
+  client.reset();
+  await asked.connection.untilEnded();
+  await untilIdle(router);
+});
+
+test('a request that controls nothing takes the path of all requests to the worker that is named', async (t) => {
+  const named = await startEngine(t);
+  const router = await startTestRouter(t, { workerUrls: [named.url] });
+  const client = await connectClient(t, router.url);
+  client.write(request('GET', '/model_info', '', [`x-turnout-worker: ${named.url}`]));
+  const asked = await named.next();
+  equal(router.fleet.inFlight[0], 1);
+  asked.answer('{}');
+  equal((await client.answer()).status, 200);
+});
+
 test('a rank that is named gets it as a rank, its engine as a whole', async (t) => {
   const engine = await startEngine(t, { onRequest: (asked) => asked.answer('{}') });
   const router = await startTestRouter(t, { workerUrls: [0, 1].map((rank) => `${engine.url}@${rank}`) });
@@ -61,7 +88,7 @@ test('a rank that is named gets it as a rank, its engine as a whole', async (t) 
   );
 });
 
-test('who names nobody, or too many, is told so', async (t) => {
+test('a name that is unknown, malformed or given twice is refused', async (t) => {
   const { router, engines } = await startFleetScene(t, 2);
   for (const [target, status, code] of [
     ['/pause?worker=http://127.0.0.1:9', 404, 'worker_not_found'],
