@@ -1,4 +1,5 @@
 import type { Hold } from './choose/policy.ts';
+import { classify } from './classify/classify.ts';
 import { Ends } from './ends.ts';
 import { Exchange } from './exchange.ts';
 import type { Placement } from './fleet/worker.ts';
@@ -35,15 +36,15 @@ export class Pipeline implements ResultListener<Exchange> {
   /** @param sink of the response: a client's socket, or memory @returns the exchange, to follow or end it */
   dispatch(head: RequestHead, body: RequestBody, sink: Sink): Exchange {
     const x = new Exchange(this, head, body, sink, performance.now());
-    const { authorizer, classify, fanOut, plugins, requestTimeoutMs, serveOwn } = this.#stages;
+    const { assignRoles, authorizer, fanOut, options, plugins, serveOwn } = this.#stages;
     // Plugins may replace the target before anything reads it.
     const failure = plugins.retarget(x);
-    const invalid = classify(x) ?? failure;
+    const invalid = classify(x, options.requestIdHeaders) ?? assignRoles?.(x) ?? failure;
     const denial = authorizer?.denialOf(x) ?? null;
     if (denial !== null) this.#ends.end(x, denial);
     // The router's own endpoints have no limits: health and control must work when the fleet is full.
     else if (!serveOwn(x)) {
-      this.#ends.began(x, requestTimeoutMs);
+      this.#ends.began(x, options.requestTimeoutMs);
       const refusal = invalid ?? (this.#isClosed ? shuttingDown() : fanOut.address(x)) ?? plugins.takePart(x);
       // Plugins' classify, admit, answer: they may set the key that the queue goes by, refuse, or respond.
       if (refusal !== null || !x.plugins.settles) this.#admit(x, refusal);

@@ -1,5 +1,6 @@
 import type { Admission } from './admit/admission.ts';
 import type { Authorizer } from './admit/authorizer.ts';
+import type { Config } from './config/options.ts';
 import type { Chooser } from './choose/choose.ts';
 import type { HoldQueue } from './choose/hold-queue.ts';
 import type { Exchange } from './exchange.ts';
@@ -18,8 +19,9 @@ import type { ResultListener } from './wire/result.ts';
 export interface Stages {
   /** Requests in flight. */
   readonly inFlight: IndexedSet<Exchange>;
-  /** Fills in what the head says. @returns what is wrong with it */
-  readonly classify: (x: Exchange) => RouterError | null;
+  readonly options: StageOptions;
+  /** Decides which roles serve a request; null: engines are not paired. @returns the error if no engine can serve it */
+  readonly assignRoles: ((x: Exchange) => RouterError | null) | null;
   /** null: no request needs a key. */
   readonly authorizer: Authorizer | null;
   /** Answers the router's own endpoints. @returns false: the path is none of them */
@@ -35,6 +37,13 @@ export interface Stages {
   readonly resume: Resume | null;
   readonly makeForwarder: (listener: ResultListener<Exchange>, notes: PairNotes) => Forwarder;
   readonly observers: readonly Observer[];
-  /** Milliseconds that a request may take; 0: no limit. */
-  readonly requestTimeoutMs: number;
 }
+
+/** Read for every request, because a reload changes them. */
+export const stageOptions = ({ requestIdHeaders, requestTimeoutSecs }: Config) => ({
+  requestIdHeaders,
+  /** 0: no limit. */
+  requestTimeoutMs: requestTimeoutSecs * 1000,
+});
+
+type StageOptions = ReturnType<typeof stageOptions>;

@@ -1,7 +1,6 @@
 import { Hono } from 'hono';
 import type { MetricsText } from '../observe/metrics-server.ts';
 import type { ExchangeRows } from '../observe/exchange-rows.ts';
-import { pathTest } from '../plugins/path-test.ts';
 import { openApi } from './endpoints.ts';
 import { addEngineMetrics } from './engine-metrics.ts';
 import { addWaitIdle } from './wait-idle.ts';
@@ -51,11 +50,4 @@ export function createAdminApp(context: AdminContext): Hono {
   });
   app.onError((error, c) => c.json({ error: error.message, code: 'internal_error' }, 500));
   return app;
-}
-
-/** Whether a path is the router's own. Decided on the normal form, before any worker is thought of. */
-export function ownPathTest(app: Hono): (path: string) => boolean {
-  // Plugins add theirs before the first request comes.
-  let test: ((path: string) => boolean) | null = null;
-  return (path) => (test ??= pathTest(app.routes.map((route) => route.path)))(path);
 }

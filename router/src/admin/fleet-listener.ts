@@ -1,5 +1,5 @@
 import type { PolicyTable } from '../choose/policy-table.ts';
-import type { SlowStart } from '../choose/slow-start.ts';
+import type { SlowStart } from '../choose/usable-workers.ts';
 import type { HoldQueue } from '../choose/hold-queue.ts';
 import type { FleetListener } from '../fleet/watch-fleet.ts';
 import type { HungRequests } from '../forward/hung-requests.ts';

@@ -5,31 +5,33 @@ import type { Exchange } from '../exchange.ts';
 import { sendError } from '../forward/errors.ts';
 import { RouterError } from '../kit/errors.ts';
 import { ownHead } from '../wire/response-head.ts';
-import { ownPathTest } from './app.ts';
+import { pathTest } from '../plugins/path-test.ts';
 import { isStreamed, streamResponse } from './stream-response.ts';
 
-/** None of them needs more, and JSON of megabytes takes the event loop for too long to parse. */
+/** No endpoint needs more, and parsing megabytes of JSON blocks the event loop. */
 const MAX_BODY_BYTES = 262_144;
 
 export interface OwnEndpoints {
-  /** Whether the router answers the path itself. */
+  /** Whether the path is an endpoint of the router, by its normal form. */
   readonly isOwn: (path: string) => boolean;
   /** @returns false: the request is for an engine */
   readonly serve: (x: Exchange) => boolean;
 }
 
 /**
- * Hands requests for the router's own endpoints to the app as web `Request`s and writes its `Response`s back.
+ * Passes requests for the router's own endpoints to the app as web `Request`s and writes its `Response`s back.
  *
- * @param maxPluginBytes how large a body may be where a plugin answers the path; null: none does
- * @param orElse whether what is none of them was answered nevertheless
+ * @param maxPluginBytes maximum body size of a plugin's endpoint; null: the path is not a plugin's
+ * @param orElse responds to some requests whose paths are not endpoints; false: it did not
  */
 export function ownEndpoints(
   app: Hono,
   maxPluginBytes: (path: string) => number | null,
   orElse: (x: Exchange) => boolean,
 ): OwnEndpoints {
-  const isOwn = ownPathTest(app);
+  // Plugins add endpoints before the first request.
+  let test: ((path: string) => boolean) | null = null;
+  const isOwn = (path: string): boolean => (test ??= pathTest(app.routes.map((route) => route.path)))(path);
   return {
     isOwn,
     serve: (x) => {
@@ -58,7 +60,7 @@ async function answer(app: Hono, x: Exchange): Promise<void> {
       headers: head.pairs(),
       ...(head.method === 'GET' || head.method === 'HEAD' ? {} : { body: new Uint8Array(body.join()) }),
     });
-    // Whose work may be shown is told by the exchange.
+    // The exchange says whose data the response may have.
     const response = await app.fetch(request, { exchange: x });
     if (isStreamed(response)) {
       await streamResponse(response, x);
@@ -78,7 +80,7 @@ async function answer(app: Hono, x: Exchange): Promise<void> {
   }
 }
 
-/** Answers `GET /v1/models` where one worker can't answer for all: what all of them serve. */
+/** Responds to `GET /v1/models` with the models of all workers, if the workers serve different ones. */
 export function modelList(models: FleetModels): (x: Exchange) => boolean {
   return (x) => {
     if (!models.areSeveral || x.path !== '/v1/models' || x.head.method !== 'GET') return false;

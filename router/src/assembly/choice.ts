@@ -8,7 +8,7 @@ import { Chooser } from '../choose/choose.ts';
 import { FullWorkers, fullWorkersOptions } from '../choose/full-workers.ts';
 import { HoldQueue } from '../choose/hold-queue.ts';
 import { SessionHomes } from '../choose/session-homes.ts';
-import { SlowStart } from '../choose/slow-start.ts';
+import { SlowStart } from '../choose/usable-workers.ts';
 import { fileStore } from '../choose/state-files.ts';
 import { memoryStore } from '../choose/state.ts';
 import { BodyReader } from '../classify/body-reader.ts';

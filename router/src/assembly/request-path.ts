@@ -1,4 +1,3 @@
-import { classify } from '../classify/classify.ts';
 import { roleAssigner } from '../classify/pair-roles.ts';
 import { pairKind } from '../config/pairs.ts';
 import { ControlPaths } from '../engines/controls.ts';
@@ -15,6 +14,7 @@ import { healthFeedback } from '../observe/health-feedback.ts';
 import { RequestLogs } from '../observe/request-logs.ts';
 import { Plugins } from '../phases/chain.ts';
 import { Pipeline } from '../pipeline.ts';
+import { stageOptions } from '../stages.ts';
 import type { Base } from './base.ts';
 import type { Choice, Engines } from './choice.ts';
 import type { Extensions } from './extensions.ts';
@@ -56,9 +56,7 @@ export function makeRequestPath(
     ...guards,
   ]);
   addRankField(fleet, plugins, bodyThread);
-  const ids = live.of(({ requestIdHeaders }) => ({ requestIdHeaders }));
   const kind = pairKind(config);
-  const assignRoles = roleAssigner(kind);
   const pairOptions = live.of(({ pdMinPromptTokens }) => ({ minPromptTokens: pdMinPromptTokens }));
   const pairs = pairStyleOf(kind, pairOptions, clock, bodyThread);
   const options = live.of(forwardOptions);
@@ -68,7 +66,8 @@ export function makeRequestPath(
   const sessionEnds = recorder === null ? [] : [recorder.sessionEnds];
   const pipeline = new Pipeline({
     inFlight,
-    classify: (x) => classify(x, ids.requestIdHeaders) ?? assignRoles(x),
+    options: live.of(stageOptions),
+    assignRoles: roleAssigner(kind),
     authorizer,
     serveOwn: endpoints.serve,
     fanOut,
@@ -90,9 +89,6 @@ export function makeRequestPath(
       healthFeedback(breakers, health),
       fanOut,
     ],
-    get requestTimeoutMs() {
-      return live.current.requestTimeoutSecs * 1000;
-    },
   });
   dispatcher.connect(pipeline);
   const { refusals } = requestLogs;

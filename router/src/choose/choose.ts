@@ -9,9 +9,8 @@ import type { RequestHead } from '../wire/request-head.ts';
 import type { FullWorkers } from './full-workers.ts';
 import type { Hold, MoveWhy, Policy, SwapGate } from './policy.ts';
 import type { PolicyTable } from './policy-table.ts';
-import { withoutSpared, usable } from './usable-workers.ts';
+import { type SlowStart, usable, withoutSpared } from './usable-workers.ts';
 import type { SessionHomes } from './session-homes.ts';
-import type { SlowStart } from './slow-start.ts';
 
 /** A placement (already counted as in flight), a hold, an error for the client, or null if no worker is left. */
 export type Choice = Placement | Hold | RouterError | null;

@@ -22,7 +22,7 @@ function exchange(headers: readonly string[], body: string | readonly string[]):
   for (const piece of pieces) if (piece !== '') requestBody.push(Buffer.from(piece));
   requestBody.finish();
   const x = new Exchange({} as ResultListener<Exchange>, head, requestBody, {} as Sink, 0);
-  classify(x);
+  classify(x, []);
   return x;
 }
 

@@ -20,7 +20,7 @@ function exchangeOf(target: string, ...lines: string[]): Exchange {
     {} as Sink,
     0,
   );
-  classify(x);
+  classify(x, []);
   return x;
 }
 
@@ -75,7 +75,7 @@ test('an id that could do harm in logs is replaced, and not passed on', () => {
 test('x-turnout-session-end takes what clients write for yes and no, and nothing else', () => {
   const lastTurnOf = (value: string) => {
     const x = exchangeOf('/', `x-turnout-session-end: ${value}`);
-    return classify(x)?.status ?? x.isLastTurn;
+    return classify(x, [])?.status ?? x.isLastTurn;
   };
   for (const yes of ['1', 'true', 'True', 'YES']) assert.equal(lastTurnOf(yes), true, yes);
   for (const no of ['0', 'false', 'False', 'no']) assert.equal(lastTurnOf(no), false, no);

@@ -20,8 +20,6 @@ const idPrefixes: Readonly<Record<string, string>> = {
 /** Client ids of another form are replaced, because ids are logged. */
 const SAFE_ID = /^[\x21-\x7e]{1,256}$/;
 
-const NO_HEADERS: readonly string[] = [];
-
 /** Values of the session end header, including Python's str(True). */
 const YES = /^(1|true|yes)$/i;
 const NO = /^(0|false|no)$/i;
@@ -35,7 +33,7 @@ const SECONDS = /^\d{1,7}(\.\d{1,6})?$/;
  * @param idHeaders further headers with request ids, in order of preference
  * @returns what is wrong with the request
  */
-export function classify(x: Exchange, idHeaders: readonly string[] = NO_HEADERS): RouterError | null {
+export function classify(x: Exchange, idHeaders: readonly string[]): RouterError | null {
   const { head } = x;
   x.path = normalPath(head.target);
   x.dialect = dialectOf(x.path);

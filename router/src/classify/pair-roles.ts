@@ -47,8 +47,9 @@ function assignVllmRoles(x: Exchange): null {
   return null;
 }
 
-export const roleAssigner = (kind: PairKind | null): ((x: Exchange) => RouterError | null) => {
-  if (kind === null) return () => null;
+/** @returns null: engines are not paired */
+export const roleAssigner = (kind: PairKind | null): ((x: Exchange) => RouterError | null) | null => {
+  if (kind === null) return null;
   return kind === 'sglang' ? assignRoles : assignVllmRoles;
 };
 

@@ -20,12 +20,15 @@ export interface EntryParts {
 
 /** Takes requests of sockets into the pipeline, and answers what is not a valid request. */
 export function requestEntry({ live, pipeline, meters, refusals, cors }: EntryParts): RequestListener {
+  const options = live.of(({ forwardedHeaders, tlsCertPath }) => ({
+    forwardedHeaders,
+    isTls: tlsCertPath !== undefined,
+  }));
   return {
     onRequest(head, body, connection) {
-      const { forwardedHeaders, tlsCertPath } = live.current;
-      if (forwardedHeaders) {
+      if (options.forwardedHeaders) {
         const clientAddress = connection.socket.remoteAddress ?? 'unknown';
-        addForwarded(head, { clientAddress, scheme: tlsCertPath === undefined ? 'http' : 'https' });
+        addForwarded(head, { clientAddress, scheme: options.isTls ? 'https' : 'http' });
       }
       const sink = cors === null ? connection : cors.sinkFor(head, connection);
       if (sink === null) return;

@@ -1,7 +1,4 @@
-/**
- * Whether a path is among those of these routes, decided on its normal form. What begins as a route with a parameter is: its
- * routes answer it, if only by saying that there is no such thing.
- */
+/** Whether one of the routes takes a path in its normal form. A route with a parameter takes every path with its prefix. */
 export function pathTest(routes: readonly string[]): (path: string) => boolean {
   const exact = new Set(routes.filter((path) => !path.includes(':')));
   const prefixes = routes.filter((path) => path.includes(':')).map((path) => path.slice(0, path.indexOf(':')));

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
-import { SlowStart } from './slow-start.ts';
+import { SlowStart } from './usable-workers.ts';
 
 function scene() {
   const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
