@@ -51,7 +51,7 @@ const NO_FAILURES: ExchangeRow['failures'] = [];
 /** The row of an exchange that has ended. `policy` is the name of the policy for it. */
 export function exchangeRow(x: Exchange, sessionHeaders: readonly string[], policy: string): ExchangeRow {
   const { head, placement, usage, error } = x;
-  const isPlaced = placement !== null && x.audience === null;
+  const isPlaced = placement !== null;
   return {
     id: head.requestId,
     at: Math.round(performance.timeOrigin + x.startMs),
