@@ -70,7 +70,7 @@ export class Trainer {
     } catch (error) {
       text = JSON.stringify(this.#unreachable(error as Error));
     }
-    return { status, text, value: (objectIn(text) ?? {}) as TrainerReply['value'] };
+    return { status, text, value: objectIn(text) ?? {} };
   }
 
   #send(
