@@ -13,6 +13,8 @@ import { fileStore } from '../choose/state-files.ts';
 import { memoryStore } from '../choose/state.ts';
 import { BodyReader } from '../classify/body-reader.ts';
 import { keyOrders } from '../classify/routing-keys.ts';
+import type { Config } from '../config/options.ts';
+import type { Exchange } from '../exchange.ts';
 import { noAvailableWorkers } from '../fleet/availability.ts';
 import { Fleet } from '../fleet/fleet.ts';
 import { fleetOptions, healthOptions, poolOptions } from '../fleet/fleet-options.ts';
@@ -23,7 +25,9 @@ import { startBodyThread } from '../forward/body-calls.ts';
 import { HungRequests } from '../forward/hung-requests.ts';
 import { logMove } from '../observe/exchange-log.ts';
 import { fleetLog } from '../observe/fleet-log.ts';
+import type { Logger } from '../observe/log.ts';
 import { PolicyMeters } from '../observe/policy-meters.ts';
+import type { Tracing } from '../observe/trace/tracing.ts';
 import type { Base } from './base.ts';
 
 export type Engines = ReturnType<typeof startEngines>;
@@ -87,7 +91,10 @@ export async function startChoice(base: Base, { fleet, labels }: Engines) {
   const full = new FullWorkers(fleet, holdQueue, live.of(fullWorkersOptions), models);
   const explains = log.isLevelEnabled('debug');
   const policyMeters = new PolicyMeters((x) => table.nameFor(x));
-  const onPlaced = policyMeters.placed.bind(policyMeters);
+  const tracing = await startTracing(config, log, (x) => table.nameFor(x));
+  closers.add(() => tracing?.close());
+  const countPlaced = policyMeters.placed.bind(policyMeters);
+  const onPlaced = tracing === null ? countPlaced : (x: Exchange) => (countPlaced(x), tracing.placed(x));
   const chooser = new Chooser(fleet, table, reader, { full, slowStart, models, explains, homes, onPlaced });
 
   const heap = new HeapGuard();
@@ -115,8 +122,20 @@ export async function startChoice(base: Base, { fleet, labels }: Engines) {
     full,
     chooser,
     policyMeters,
+    tracing,
     heap,
     noWorkers,
     admission,
   };
+}
+
+/** @returns null: no traces are sent */
+async function startTracing(
+  { otlpTracesEndpoint: endpoint, traceSampleRatio: sampleRatio, sessionHeaders }: Config,
+  log: Logger,
+  policyOf: (x: Exchange) => string,
+): Promise<Tracing | null> {
+  if (endpoint === undefined) return null;
+  const { Tracing } = await import('../observe/trace/tracing.ts');
+  return new Tracing({ endpoint, sampleRatio, sessionHeaders, policyOf, log });
 }

@@ -29,7 +29,7 @@ export function makeOwn(
   { recorder, tinker, swaps, resume, loaded }: Extensions,
 ) {
   const { config, live, logging, meters, loopLag, ports, retryBudget, inFlight } = base;
-  const { homes, holdQueue, admission, full, watch, choosing, table, policyMeters } = choice;
+  const { homes, holdQueue, admission, full, watch, choosing, table, policyMeters, tracing } = choice;
   const { breakers, stalls, models } = watch;
   /** Set when discovery starts, after the ports are open. */
   const found: { discovery: Discovery | null } = { discovery: null };
@@ -63,6 +63,7 @@ export function makeOwn(
     snapshotLags: () => swaps?.answers.lags ?? null,
     peers,
     policies: policyMeters.byPolicy,
+    spans: tracing?.export.counters ?? null,
   };
   const registry = createRegistry(sources, config.metricsCompat === 'off' ? null : config.metricsCompat);
   const metricsText = async () => ({

@@ -24,7 +24,7 @@ import type { Own } from './own.ts';
 export function makeRequestPath(
   { config, live, log, clock, random, meters, inFlight, dispatcher, closers }: Base,
   { access, fleet }: Engines,
-  { table, watch, chooser, admission, holdQueue, noWorkers, bodyThread, policyMeters }: Choice,
+  { table, watch, chooser, admission, holdQueue, noWorkers, bodyThread, policyMeters, tracing }: Choice,
   { recorder, loaded, swaps, fireworks, resume }: Extensions,
   { endpoints, peers, rows }: Own,
 ) {
@@ -83,6 +83,7 @@ export function makeRequestPath(
       meters,
       policyMeters,
       ...(peers === null ? [] : [peers]),
+      ...(tracing === null ? [] : [tracing]),
       ...requestLogs.observers,
       rows,
       ...sessionEnds,

@@ -48,6 +48,8 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   requestIdHeaders: ['X-Trace-Id, x-b', ['x-trace-id', 'x-b']],
   logLevel: ['warn', 'warning'],
   healthCheckEndpoint: ['/up'],
+  otlpTracesEndpoint: ['http://collector:4318'],
+  traceSampleRatio: ['0.25', 0.25],
   retryJitterFactor: ['0.5', 0.5],
   retryBudget: ['0.5', 0.5],
   retryStatuses: ['500, 503', [500, 503]],

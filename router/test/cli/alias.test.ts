@@ -81,7 +81,7 @@ test('flags win over the environment, that over the file, that over the peer’s
 });
 
 test('each flag without effect is named in one line, and the router starts', async (t) => {
-  const flags = ['--tokenizer-path', 'tok', '--enable-trace', '--eviction-interval-secs', '60'];
+  const flags = ['--tokenizer-path', 'tok', '--backend', 'trtllm', '--eviction-interval-secs', '60'];
   const run = turnout(t, ['launch_router', ...anyPorts, ...flags, '--jwt-role-mapping']);
   assert.equal(await run.ended, 2);
   assert.match(run.output(), /--jwt-role-mapping: access is controlled by keys only/);
@@ -93,7 +93,7 @@ test('each flag without effect is named in one line, and the router starts', asy
     .filter((line) => line.includes('has no effect'));
   assert.deepEqual(
     lines.map((line) => line.split(' ').slice(0, 2).join(' ')),
-    ['turnout: --eviction-interval-secs', 'turnout: --enable-trace'],
+    ['turnout: --eviction-interval-secs', 'turnout: --backend'],
   );
 });
 

@@ -252,3 +252,12 @@ test('keys are not said back', () => {
   }
   assert.throws(() => reading(sglang, { 'ca-cert-paths': ['a', 'b'] }), /one file/);
 });
+
+test("sglang-router's traces go to the HTTP port of the collector, and only with --enable-trace", () => {
+  const endpointOf = (given: Record<string, readonly string[]>) =>
+    loadConfig(readAlias(sglang, new Map(Object.entries(given))).values, {}, undefined).otlpTracesEndpoint;
+  assert.equal(endpointOf({ 'enable-trace': [] }), 'http://localhost:4318');
+  assert.equal(endpointOf({ 'enable-trace': [], 'otlp-traces-endpoint': ['c:4317'] }), 'http://c:4318');
+  assert.equal(endpointOf({ 'enable-trace': [], 'otlp-traces-endpoint': ['https://c/x'] }), 'https://c/x');
+  assert.equal(endpointOf({ 'otlp-traces-endpoint': ['c:4317'] }), undefined);
+});

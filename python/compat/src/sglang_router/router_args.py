@@ -372,11 +372,11 @@ class RouterArgs(PeerArgs):
     )
     enable_trace: bool = field(
         default=False,
-        metadata={"flag": "enable-trace", "help": "no spans are sent; traceparent passes through to the engines."},
+        metadata={"flag": "enable-trace", "help": "Spans are sent by OTLP over HTTP, there by gRPC: host:4317 becomes http://host:4318."},
     )
     otlp_traces_endpoint: Optional[str] = field(
         default=None,
-        metadata={"flag": "otlp-traces-endpoint", "help": "no spans are sent."},
+        metadata={"flag": "otlp-traces-endpoint", "help": "With --enable-trace only. Spans are sent by OTLP over HTTP, there by gRPC: host:4317 becomes http://host:4318."},
     )
     api_key: Optional[str] = field(
         default=None,

@@ -446,6 +446,12 @@ class RouterOptions(TypedDict, total=False):
     metrics_compat: Literal["off", "sglang", "vllm"]
     """Also serve metrics with the names and labels of sglang-router (smg_…) or vllm-router (vllm_router_…), so that their dashboards and alerts go on working. The commands of these routers set it. Default: off."""
 
+    otlp_traces_endpoint: str
+    """Send traces of requests to this OpenTelemetry collector (OTLP over HTTP), for example http://localhost:4318; /v1/traces is added to a URL without a path."""
+
+    trace_sample_ratio: float
+    """Fraction of the requests without a traceparent header that are traced; with that header its sampled flag decides. Default: 1."""
+
     request_id_headers: Sequence[str]
     """Headers that carry the request id, highest priority first; x-request-id is always one of them."""
 

@@ -23,6 +23,14 @@ const noHistory = 'engines store responses and conversations.';
 const noTokens =
   'access is controlled by keys only (--admin-api-key); without this check every client would have access.';
 
+const tracesNote = 'Spans are sent by OTLP over HTTP, there by gRPC: host:4317 becomes http://host:4318.';
+/** As sglang-router's, whose port is that of gRPC. */
+const GRPC_ADDRESS = 'localhost:4317';
+
+function tracesEndpoint(address = GRPC_ADDRESS): string {
+  return (/^https?:/.test(address) ? address : `http://${address}`).replace(/:4317(?=\/|$)/, ':4318');
+}
+
 /** `id:name:role:key` each. */
 function controlPlaneKeys(texts: readonly string[]) {
   const keys = texts.map((text) => {
@@ -133,8 +141,15 @@ const flags: readonly AliasFlag[] = [
   },
   same('tls-cert-path'),
   same('tls-key-path'),
-  not('enable-trace', 'nothing', 'no spans are sent; traceparent passes through to the engines.'),
-  not('otlp-traces-endpoint', 'one', 'no spans are sent.'),
+  {
+    ...renamed('enable-trace', 'otlpTracesEndpoint', tracesNote),
+    takes: 'nothing',
+    read: (_, given) => ({ otlpTracesEndpoint: tracesEndpoint(given.get('otlp-traces-endpoint')?.at(-1)) }),
+  },
+  {
+    ...renamed('otlp-traces-endpoint', 'otlpTracesEndpoint', `With --enable-trace only. ${tracesNote}`),
+    read: () => ({}),
+  },
 
   renamed('api-key', 'apiKey', 'Protects the router and is sent to the engines once; sglang-router sends it twice.'),
   {

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { count, flag, headerName, inGroup, port } from './option.ts';
+import { count, flag, headerName, inGroup, port, share } from './option.ts';
 
 /** Headers that the router must not copy between requests and responses. */
 const reserved =
@@ -36,6 +36,19 @@ export const observabilityOptions = {
     '<router>',
     z.enum(['off', 'sglang', 'vllm']).default('off'),
     'Also serve metrics with the names and labels of sglang-router (smg_…) or vllm-router (vllm_router_…), so that their dashboards and alerts go on working. The commands of these routers set it.',
+    { needsRestart: true },
+  ),
+
+  otlpTracesEndpoint: option(
+    '<url>',
+    z.url({ protocol: /^https?$/ }).optional(),
+    'Send traces of requests to this OpenTelemetry collector (OTLP over HTTP), for example http://localhost:4318; /v1/traces is added to a URL without a path.',
+    { needsRestart: true },
+  ),
+  traceSampleRatio: option(
+    '<share>',
+    share.default(1),
+    'Fraction of the requests without a traceparent header that are traced; with that header its sampled flag decides.',
     { needsRestart: true },
   ),
 

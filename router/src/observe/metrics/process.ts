@@ -89,4 +89,10 @@ export const processMetrics: readonly MetricSpec[] = [
     help: 'Log lines that were dropped, because the disk is full or the reader of the output is too slow.',
     read: ({ droppedLogLines }) => one(droppedLogLines()),
   },
+  {
+    name: 'turnout_trace_spans_total',
+    type: 'counter',
+    help: 'Spans of sampled requests, by outcome: exported, dropped (more than 2,048 wait), failed (not accepted by the collector of --otlp-traces-endpoint).',
+    read: ({ spans }) => (spans === null ? [] : each('outcome', Object.entries(spans))),
+  },
 ];

@@ -37,6 +37,8 @@ export interface MetricSources {
   readonly tinker: () => TinkerCounters | null;
   readonly swaps: () => SwapCounters | null;
   readonly resume: () => ResumeCounters | null;
+  /** Spans by what became of them; null: no traces are sent. */
+  readonly spans: Readonly<Record<string, number>> | null;
   /** By the name of the policy. */
   readonly policies: ReadonlyMap<string, PolicyCounts>;
   /** null: without `--metrics-compat`. */
