@@ -1,7 +1,8 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { type Plugin, build } from 'esbuild';
+import { buildDashboard } from '../dashboard/build.ts';
 
 /**
  * `npm run build`: the published package in `dist/`. Our modules and the packages that they import become a few files, because a start
@@ -65,7 +66,10 @@ const { metafile } = await build({
   metafile: true,
   logLevel: 'warning',
 });
-writeFileSync(join(dist, 'THIRD_PARTY_LICENSES'), licences(Object.keys(metafile.inputs)));
+writeFileSync(
+  join(dist, 'THIRD_PARTY_LICENSES'),
+  licences([...Object.keys(metafile.inputs), ...(await buildDashboard())]),
+);
 
 /** Puts this text in the place of a module. */
 function replaced(name: string, filter: RegExp, contents: string): Plugin {
@@ -84,7 +88,7 @@ function licences(inputs: readonly string[]): string {
   return [...new Set(folders)]
     .toSorted()
     .map((folder) => {
-      const path = join(root, folder);
+      const path = resolve(root, folder);
       const { name, version, license } = JSON.parse(readFileSync(join(path, 'package.json'), 'utf8')) as Record<
         string,
         string

@@ -88,7 +88,7 @@ async function assemble(
   const engines = startEngines(base);
   const choice = await startChoice(base, engines);
   const extensions = await startExtensions(base, engines, choice, parts.plugins ?? []);
-  const own = makeOwn(base, engines, choice, extensions);
+  const own = await makeOwn(base, engines, choice, extensions);
   const path = makeRequestPath(base, engines, choice, extensions, own);
 
   const { live, log, clock, random, ports, dispatcher } = base;
@@ -111,6 +111,7 @@ async function assemble(
       homes.sweep(clock.nowMs);
       requestLogs.sweep(clock.nowMs);
       heap.look(clock.nowMs);
+      own.history?.sweep(clock.nowMs);
       for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
     }, TICK_MS);
     closers.add(() => clearInterval(ticker));

@@ -11,7 +11,13 @@ const elsewhere = ['real', 'peers', 'k8s', 'chaos/long', 'clients', 'package'];
 const wanted = process.argv.slice(2);
 
 const files = globSync(
-  ['router/src/**/*.test.ts', 'router/test/**/*.test.ts', 'examples/**/*.test.ts', 'bench/**/*.test.ts'],
+  [
+    'router/src/**/*.test.ts',
+    'router/test/**/*.test.ts',
+    'examples/**/*.test.ts',
+    'bench/**/*.test.ts',
+    'dashboard/src/**/*.test.ts',
+  ],
   {
     cwd: root,
   },

@@ -1,6 +1,8 @@
 import { Hono } from 'hono';
 import type { MetricsText } from '../observe/metrics-server.ts';
 import type { ExchangeRows } from '../observe/exchange-rows.ts';
+import { addDashboardRoutes } from './dashboard/routes.ts';
+import type { FeedSources } from './dashboard/feed.ts';
 import { openApi } from './endpoints.ts';
 import { addEngineMetrics } from './engine-metrics.ts';
 import { addWaitIdle } from './wait-idle.ts';
@@ -20,6 +22,8 @@ export interface AdminContext extends WorkersContext, OverviewContext {
   readonly rows: ExchangeRows;
   /** null: nothing is captured. */
   readonly record: SessionRecord | null;
+  /** null: with --dashboard off. */
+  readonly dashboard: FeedSources | null;
 }
 
 /** The router's own endpoints: probes, metrics, fleet, policies. Everything else goes to the engines. */
@@ -39,6 +43,7 @@ export function createAdminApp(context: AdminContext): Hono {
   addOverviewRoutes(app, context);
   addTap(app, context.rows);
   addWaitIdle(app, context.fleet);
+  if (context.dashboard !== null) addDashboardRoutes(app, context.dashboard);
 
   app.notFound((c) => {
     const ownPaths = new Set(app.routes.map(({ path }) => path));

@@ -75,6 +75,19 @@ export const endpoints: readonly Endpoint[] = [
     caller: 'admins',
     summary: 'Forces the circuit breaker of a worker: open, closed or auto.',
   },
+  {
+    method: 'POST',
+    path: '/workers/{id}/drain',
+    caller: 'admins',
+    summary: 'Drains a worker, which stays registered: on or off.',
+  },
+  {
+    method: 'POST',
+    path: '/workers/{id}/quarantine',
+    caller: 'admins',
+    summary:
+      'Keeps requests from an engine until it has passed its health checks, and the check of its weights, again.',
+  },
   { method: 'GET', path: '/policies', caller: 'admins', summary: 'The policy of each model and its state.' },
   { method: 'PUT', path: '/policies', caller: 'admins', summary: 'Sets the policy, for one model or all.' },
   { method: 'DELETE', path: '/policies', caller: 'admins', summary: 'Removes the policy of a model.' },
@@ -83,6 +96,24 @@ export const endpoints: readonly Endpoint[] = [
     path: '/fleet/wait_idle',
     caller: 'admins',
     summary: 'Answers when no request is in flight at any worker.',
+  },
+  {
+    method: 'GET',
+    path: '/dashboard',
+    caller: 'everyone',
+    summary: 'The dashboard. What it shows needs an admin key.',
+  },
+  {
+    method: 'GET',
+    path: '/dashboard/assets/{file}',
+    caller: 'everyone',
+    summary: 'Scripts and styles of the dashboard.',
+  },
+  {
+    method: 'GET',
+    path: '/dashboard/feed',
+    caller: 'admins',
+    summary: 'What the dashboard shows, as server-sent events: everything, then every second what changed.',
   },
   { method: 'POST', path: '/finish_session', caller: 'clients', summary: 'Ends a session, with its outcome.' },
   {

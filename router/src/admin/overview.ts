@@ -4,6 +4,7 @@ import { moveText, reasonText } from '../choose/reason-text.ts';
 import type { SessionHome, SessionHomes } from '../choose/session-homes.ts';
 import { sessionOf } from '../classify/routing-keys.ts';
 import type { Exchange, Move } from '../exchange.ts';
+import { phaseOf } from './request-phase.ts';
 
 /** What is listed. */
 export interface OverviewContext {
@@ -118,22 +119,3 @@ const describe = (move: Move, nowMs: number) => ({
 
 /** To a tenth. The router's coarse clock may be a tick behind or ahead. */
 const secs = (ms: number): number => Math.max(0, Math.round(ms / 100) / 10);
-
-/** What a request in flight waits for. */
-type Phase =
-  /** Its body, a plugin, or the delay before a retry. */
-  | 'receiving'
-  /** Admission: --max-concurrent-requests, --worker-max-inflight or the rate limit. */
-  | 'queued'
-  /** Its policy, or capacity at a worker. */
-  | 'held'
-  /** The first byte of the response. */
-  | 'waiting_for_first_byte'
-  /** The rest of the response. */
-  | 'streaming';
-
-function phaseOf(x: Exchange): Phase {
-  if (x.waiting !== null) return x.waiting.phase;
-  if (x.firstByteMs > 0) return 'streaming';
-  return x.isCounted || x.audience !== null ? 'waiting_for_first_byte' : 'receiving';
-}

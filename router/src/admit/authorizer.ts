@@ -9,6 +9,8 @@ import { MAX_ABORT_BYTES, affectsOthers } from './abort-scope.ts';
 
 /** Own endpoints that probes ask, and those that clients use for their own work. All others need an admin key. */
 const openPaths: ReadonlySet<string> = new Set(['/health', '/liveness', '/readiness']);
+/** The page and its files say nothing of this router: what they show needs a key. */
+const isPage = (path: string): boolean => path === '/dashboard' || path.startsWith('/dashboard/assets/');
 const isForClients = (path: string): boolean =>
   path === '/finish_session' || path.startsWith('/sessions/') || /^\/trajectories(\/|$)/.test(path);
 
@@ -78,6 +80,7 @@ export class Authorizer {
     // A plugin may serve POST of this path to clients; GET lists the sessions of all clients.
     if (path === '/sessions' && head.method !== 'POST') return 'admin';
     if (this.#parts.isOwn(path)) {
+      if (isPage(path)) return 'open';
       return isForClients(path) || this.#parts.isOfPluginForClients(path) ? 'data' : 'admin';
     }
     return this.#parts.paths.of(path, head.method).needsAdmin && !accessDependsOnBody(x) ? 'admin' : 'data';

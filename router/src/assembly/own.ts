@@ -9,9 +9,10 @@ import { createRegistry, metricsPage } from '../observe/metrics.ts';
 import { PeerMeters } from '../observe/peer-meters.ts';
 import type { Base } from './base.ts';
 import type { Choice, Engines } from './choice.ts';
+import { dashboardSources } from './dashboard.ts';
 import type { Extensions } from './extensions.ts';
 
-export type Own = ReturnType<typeof makeOwn>;
+export type Own = Awaited<ReturnType<typeof makeOwn>>;
 
 /** The name of a request's model for metrics: one that is served, since clients may write any. */
 const modelLabel =
@@ -22,15 +23,12 @@ const modelLabel =
   };
 
 /** What the router answers itself: its endpoints and metrics. */
-export function makeOwn(
-  base: Base,
-  { fleet }: Engines,
-  choice: Choice,
-  { recorder, tinker, swaps, resume, loaded }: Extensions,
-) {
+export async function makeOwn(base: Base, engines: Engines, choice: Choice, extensions: Extensions) {
+  const { fleet } = engines;
+  const { recorder, tinker, swaps, resume, loaded } = extensions;
   const { config, live, logging, meters, loopLag, ports, retryBudget, inFlight } = base;
   const { homes, holdQueue, admission, full, watch, choosing, table, policyMeters, tracing } = choice;
-  const { breakers, stalls, models } = watch;
+  const { breakers, health, stalls, models } = watch;
   /** Set when discovery starts, after the ports are open. */
   const found: { discovery: Discovery | null } = { discovery: null };
   /** The finished exchanges, for all that show them. */
@@ -70,10 +68,13 @@ export function makeOwn(
     contentType: registry.contentType,
     text: (await metricsPage(registry)) + (await loaded.metricsText()),
   });
+  const dashboard = await dashboardSources(base, engines, choice, extensions, rows);
   const app = createAdminApp({
     fleet,
     breakers,
     meters,
+    health,
+    dashboard,
     workerApi: config.workerApi,
     startupTimeoutMs: () => live.current.workerStartupTimeoutSecs * 1000,
     healthTimeoutMs: () => live.current.healthCheckTimeoutSecs * 1000,
@@ -92,6 +93,7 @@ export function makeOwn(
     peers,
     rows,
     metricsText,
+    history: dashboard?.history ?? null,
     endpoints: ownEndpoints(app, loaded.endpoints.maxBytes, modelList(models)),
   };
 }

@@ -12,6 +12,8 @@ const SWEEPS_PER_TTL = 16;
 /** Where the requests of a session go. */
 export interface SessionHome {
   worker: Worker;
+  /** The group of its first request; ''. */
+  readonly group: string;
   /** When it came there (monotonic ms). */
   sinceMs: number;
   /** When its last request was placed or ended (monotonic ms). */
@@ -74,7 +76,7 @@ export class SessionHomes {
     const home = this.#homes.get(x.session);
     if (home === undefined) {
       x.why = x.tried.length > 0 ? 'retry' : 'new';
-      this.#open(x.session, to, x.why, nowMs);
+      this.#open(x, to, nowMs);
       return null;
     }
     const { worker } = home;
@@ -125,9 +127,11 @@ export class SessionHomes {
     }
   }
 
-  #open(session: string, worker: Worker, why: Why, nowMs: number): void {
+  #open({ session, why, group, head }: Exchange, worker: Worker, nowMs: number): void {
     const times = { sinceMs: nowMs, lastMs: nowMs };
-    this.#homes.set(session, { worker, ...times, turns: 0, inFlight: 1, why, moves: 0, lastMove: null });
+    const named = group || (head.get('x-turnout-group') ?? '');
+    const home = { worker, group: named, ...times, turns: 0, inFlight: 1, why, moves: 0, lastMove: null };
+    this.#homes.set(session, home);
     if (this.#homes.size <= MAX_SESSIONS) return;
     for (const [oldest] of this.#homes) {
       this.#homes.delete(oldest);

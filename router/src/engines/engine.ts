@@ -22,6 +22,10 @@ export interface EngineFacts {
 export interface RankLoad {
   readonly rank: number;
   readonly requests: number;
+  /** Those of them that are queued. */
+  readonly waiting: number;
+  /** The part of its KV cache that is in use, 0 to 1; null if not reported. */
+  readonly kvUse: number | null;
   /** The load in the unit that other routers show (`/get_loads`): tokens for SGLang, requests for vLLM. */
   readonly shown: number;
 }

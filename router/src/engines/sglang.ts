@@ -30,6 +30,8 @@ export const sglang: Engine = {
     return (loads as Load[]).map((load) => ({
       rank: load.dp_rank ?? 0,
       requests: (load.num_running_reqs ?? load.num_reqs ?? 0) + (load.num_waiting_reqs ?? 0),
+      waiting: load.num_waiting_reqs ?? 0,
+      kvUse: load.token_usage ?? null,
       shown: load.num_total_tokens ?? load.num_tokens ?? 0,
     }));
   },
@@ -69,6 +71,7 @@ interface Load {
   readonly num_used_tokens?: number;
   readonly num_total_tokens?: number;
   readonly num_tokens?: number;
+  readonly token_usage?: number;
   readonly queues?: { readonly paused?: number };
 }
 

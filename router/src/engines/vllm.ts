@@ -36,7 +36,7 @@ export const vllm: Engine = {
     const loads = loadsIn(metrics?.text ?? '');
     if (loads.length > 0) return loads;
     const load = (await askJson(ask, '/load'))?.['server_load'];
-    return typeof load === 'number' ? [{ rank: 0, requests: load, shown: load }] : null;
+    return typeof load === 'number' ? [{ rank: 0, requests: load, waiting: 0, kvUse: null, shown: load }] : null;
   },
   async readSigns(ask) {
     const [metrics, paused, sleeping] = await Promise.all([
@@ -67,12 +67,14 @@ async function saysYes(ask: Asker, path: string, field: string): Promise<boolean
 }
 
 const RUNNING = 'vllm:num_requests_running';
+const WAITING = 'vllm:num_requests_waiting';
+const KV_USE = 'vllm:(?:gpu|kv)_cache_usage_perc';
 /** Read and made tokens, and the KV that a prompt takes while it is read in parts: its tokens are counted at its end. */
 const PROGRESS = [
   'vllm:prompt_tokens_total',
   'vllm:generation_tokens_total',
   'vllm:prefix_cache_queries_total',
-  'vllm:(?:gpu|kv)_cache_usage_perc',
+  KV_USE,
 ];
 
 function figuresIn(metrics: string): RankFigures[] {
@@ -89,12 +91,16 @@ function figuresIn(metrics: string): RankFigures[] {
 
 /** By the label `engine`: the number of the rank, counted over the whole fleet where nodes share one data-parallel group. */
 function loadsIn(metrics: string): RankLoad[] {
-  const requests = new Map<number, number>();
-  for (const { labels, value } of metricLines(metrics, ['vllm:num_requests_(?:running|waiting)'])) {
+  const sums = new Map<number, { requests: number; waiting: number; kvUse: number | null }>();
+  for (const { name, labels, value } of metricLines(metrics, [RUNNING, WAITING, KV_USE])) {
     const rank = rankIn(labels, 'engine');
-    requests.set(rank, (requests.get(rank) ?? 0) + value);
+    const load = sums.get(rank) ?? { requests: 0, waiting: 0, kvUse: null };
+    sums.set(rank, load);
+    if (name === WAITING) load.waiting += value;
+    if (name === RUNNING || name === WAITING) load.requests += value;
+    else load.kvUse = value;
   }
-  return Array.from(requests, ([rank, sum]) => ({ rank, requests: sum, shown: sum })).toSorted(
+  return Array.from(sums, ([rank, load]) => ({ rank, ...load, shown: load.requests })).toSorted(
     (a, b) => a.rank - b.rank,
   );
 }

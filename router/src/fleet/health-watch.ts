@@ -104,6 +104,18 @@ export class HealthWatch {
     if (!this.#isAsking && this.#failures === 0) this.checkIn(0);
   }
 
+  /** An operator distrusts the engine: it gets no requests until it has passed its checks, and that of its weights, again. */
+  quarantine(): void {
+    this.#isSuspect = true;
+    this.#successes = 0;
+    for (const worker of this.#workers) {
+      if (isQuarantined(worker)) continue;
+      this.#parts.fleet.setReason(worker, 'unhealthy', true);
+      this.#parts.onEvent('quarantined', worker, 'by request (POST /workers/{id}/quarantine)', 0);
+    }
+    if (!this.#isAsking) this.checkIn(0);
+  }
+
   end(): void {
     this.#workers.clear();
     if (this.#timer !== null) clearTimeout(this.#timer);

@@ -40,6 +40,13 @@ export class Health {
     this.#watches.get(worker.engineUrl)?.suspect();
   }
 
+  /** Takes the engine of this worker out until it has passed its checks again. @returns false: there are no checks */
+  quarantine(worker: Worker): boolean {
+    const { isEnabled } = this.#parts.options;
+    if (isEnabled) this.#watches.get(worker.engineUrl)?.quarantine();
+    return isEnabled;
+  }
+
   /** Weights were updated: reads the versions again and checks the workers that were held back for an old one. */
   async weightsChanged(workers: readonly Worker[]): Promise<void> {
     await this.#parts.versions.read(workers);

@@ -11,7 +11,7 @@ export const REASONS = {
   unhealthy: 1,
   /** Too many failed generations (set by the circuit breaker). */
   breaker: 2,
-  /** Being removed; finishes its requests. */
+  /** Being removed, or drained by request; finishes its requests. */
   draining: 4,
   /** One half of a pair in a fleet without pairs, or the other way round. */
   role: 8,

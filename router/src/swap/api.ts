@@ -102,10 +102,11 @@ function shown(deployments: DeploymentList, deployment: Deployment): object {
       moved_by: entry.mover,
       started_at: new Date(entry.startedAt).toISOString(),
       ended_at: entry.endedAt === null ? null : new Date(entry.endedAt).toISOString(),
-      engines: Array.from(entry.engines, ([url, { stage, error, phases }]) => ({
+      engines: Array.from(entry.engines, ([url, { stage, error, phases, beganAt }]) => ({
         url,
         stage,
         error,
+        began_at: beganAt === undefined ? null : new Date(beganAt).toISOString(),
         phases_ms: phases,
       })),
     })),

@@ -10,6 +10,8 @@ const engine = z.object({
   error: z.string().nullable(),
   /** Milliseconds that each stage took. */
   phases: z.record(z.string(), z.number()),
+  /** When its gate closed (Unix ms); not known of older swaps. */
+  beganAt: z.number().optional(),
 });
 
 const entry = z.object({

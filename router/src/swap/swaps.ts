@@ -18,7 +18,6 @@ import { addSwapRoutes } from './api.ts';
 import type { ControlHook } from '../forward/control/fan-out.ts';
 import { ControlBrackets } from './control-brackets.ts';
 import { DeploymentList } from './deployment-list.ts';
-import type { Deployments } from './deployments.ts';
 import { ALL_WORKERS, EngineTable } from './engine-table.ts';
 import { Gate } from './gate.ts';
 import { ControlPlane } from './hot-load/control-plane.ts';
@@ -53,7 +52,7 @@ export interface Swaps {
   /** Takes part in control requests for all engines. */
   readonly controls: ControlHook;
   readonly snapshots: Snapshots;
-  readonly deployments: Deployments;
+  readonly deployments: DeploymentList;
   readonly aborts: SwapAborts;
   /** Before all other plugins. */
   readonly plugins: readonly Plugin[];

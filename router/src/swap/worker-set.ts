@@ -294,7 +294,8 @@ export class WorkerSet {
     }
     const entry = this.#entryOf(order.target.identity);
     if (entry === null) return;
-    this.ledger.note(entry, engine.url, { stage, error: error ?? warning, phases: phasesOf(state) });
+    const beganAt = Math.round(performance.timeOrigin + (state.beganMs.gate ?? 0));
+    this.ledger.note(entry, engine.url, { stage, error: error ?? warning, phases: phasesOf(state), beganAt });
   }
 
   /** A trainer has replaced the engine's weights past `/swap`. Nothing is known of caches: all are taken for old. */

@@ -452,6 +452,9 @@ class RouterOptions(TypedDict, total=False):
     trace_sample_ratio: float
     """Fraction of the requests without a traceparent header that are traced; with that header its sampled flag decides. Default: 1."""
 
+    dashboard: Literal["on", "off"]
+    """Serve the dashboard at /dashboard. What it shows needs an admin key, if keys are set. Default: on."""
+
     request_id_headers: Sequence[str]
     """Headers that carry the request id, highest priority first; x-request-id is always one of them."""
 

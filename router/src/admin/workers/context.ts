@@ -1,6 +1,7 @@
 import type { WorkerApi } from '../../config/options/workers.ts';
 import type { Breakers } from '../../fleet/breakers.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
+import type { Health } from '../../fleet/health.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { Meters } from '../../observe/meters.ts';
 
@@ -9,6 +10,7 @@ export interface WorkersContext {
   readonly fleet: Fleet;
   readonly breakers: Breakers;
   readonly meters: Meters;
+  readonly health: Health;
   /** Whose answers they give. */
   readonly workerApi: WorkerApi;
   /** How long a new worker may take until it counts as failed. */

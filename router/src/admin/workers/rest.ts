@@ -10,6 +10,9 @@ import { changedWorker, labelsFrom, newWorker } from './fields.ts';
 /** `POST /workers/{id}/breaker`: what the breaker is from now on; `auto`: what it finds itself. */
 const forcedBreaker = z.strictObject({ state: z.enum(['open', 'closed', 'auto'] satisfies ForcedState[]) });
 
+/** `POST /workers/{id}/drain`: whether the worker gets no new requests. */
+const drain = z.strictObject({ state: z.enum(['on', 'off']) });
+
 const UUID = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/i;
 
 /** The normal form of a path has no empty segments, so `http://` in it has lost a slash. */
@@ -22,7 +25,7 @@ const notFound = (c: IdContext, id: string): Response =>
 
 /** `/workers`: the SGLang gateway's form, which slime uses to register and to find ids, or vllm-router's. */
 export function addRestRoutes(app: Hono, context: WorkersContext): void {
-  const { fleet, breakers, workerApi } = context;
+  const { fleet, breakers, health, workerApi } = context;
   const isVllm = workerApi === 'vllm';
 
   /** Runs `act` with the worker that the path names by its id, or with `--worker-api vllm` by its URL. */
@@ -117,6 +120,23 @@ export function addRestRoutes(app: Hono, context: WorkersContext): void {
       if (body.problem !== null) return c.json({ error: body.problem, code: 'BAD_REQUEST' }, 400);
       breakers.force(worker, body.data.state);
       return c.json(describe(context, worker));
+    }),
+  );
+  app.post(
+    '/workers/:id{.+}/drain',
+    withWorker(async (c, worker) => {
+      const body = checkJson(drain, await c.req.text());
+      if (body.problem !== null) return c.json({ error: body.problem, code: 'BAD_REQUEST' }, 400);
+      fleet.setReason(worker, 'draining', body.data.state === 'on');
+      return c.json(describe(context, worker));
+    }),
+  );
+  app.post(
+    '/workers/:id{.+}/quarantine',
+    withWorker((c, worker) => {
+      if (health.quarantine(worker)) return c.json(describe(context, worker));
+      const error = 'Without health checks (--disable-health-check) a worker cannot prove itself: drain it instead';
+      return c.json({ error, code: 'BAD_REQUEST' }, 409);
     }),
   );
 }

@@ -51,6 +51,12 @@ export const observabilityOptions = {
     'Fraction of the requests without a traceparent header that are traced; with that header its sampled flag decides.',
     { needsRestart: true },
   ),
+  dashboard: option(
+    '<on|off>',
+    z.enum(['on', 'off']).default('on'),
+    'Serve the dashboard at /dashboard. What it shows needs an admin key, if keys are set.',
+    { needsRestart: true },
+  ),
 
   requestIdHeaders: option(
     '<names...>',

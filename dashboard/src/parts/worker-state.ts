@@ -1,0 +1,71 @@
+import { html } from 'htm/preact';
+import type { WorkerRow } from '../../../router/src/admin/dashboard/protocol.ts';
+
+/** How a state is shown: a sign, words, and a colour that adds nothing to them. */
+export interface WorkerState {
+  readonly word: string;
+  readonly sign: string;
+  readonly tone: 'ok' | 'busy' | 'warn' | 'bad';
+  /** Order of concern: the worst first. */
+  readonly rank: number;
+}
+
+const state = (rank: number, tone: WorkerState['tone'], sign: string, word: string): WorkerState => ({
+  rank,
+  tone,
+  sign,
+  word,
+});
+
+const states = {
+  hung: state(0, 'bad', '✕', 'hung'),
+  unhealthy: state(1, 'bad', '✕', 'unhealthy'),
+  ejected: state(2, 'bad', '✕', 'ejected'),
+  quarantined: state(3, 'bad', '✕', 'quarantined'),
+  starting: state(4, 'busy', '◌', 'starting'),
+  version: state(5, 'warn', '▲', 'other weights'),
+  role: state(6, 'warn', '▲', 'wrong role'),
+  ranks: state(7, 'busy', '◌', 'ranks unknown'),
+  draining: state(8, 'busy', '◐', 'draining'),
+  swapping: state(9, 'busy', '◐', 'swapping'),
+  trial: state(10, 'warn', '◐', 'on trial'),
+  stalled: state(11, 'warn', '▲', 'stalled'),
+  serving: state(12, 'ok', '●', 'serving'),
+} as const;
+
+/** The one state that matters most. */
+export function stateOf({ reasons, engine, breaker, stalled, swap }: WorkerRow): WorkerState {
+  if (reasons.includes('hung')) return states.hung;
+  if (reasons.includes('draining')) return states.draining;
+  if (reasons.includes('unhealthy')) return engine === null ? states.starting : states.unhealthy;
+  if (reasons.includes('breaker')) return breaker === 'half_open' ? states.trial : states.ejected;
+  if (reasons.includes('version')) {
+    if (swap === null) return states.version;
+    return swap.state === 'quarantined'
+      ? states.quarantined
+      : swap.state === 'error'
+        ? states.version
+        : states.starting;
+  }
+  if (reasons.includes('role')) return states.role;
+  if (reasons.includes('ranks')) return states.ranks;
+  if (swap?.state === 'swapping' || swap?.state === 'draining') return states.swapping;
+  if (breaker === 'half_open') return states.trial;
+  return stalled ? states.stalled : states.serving;
+}
+
+export function StateBadge({ row }: { readonly row: WorkerRow }) {
+  const { tone, sign, word } = stateOf(row);
+  return html`<span class=${`state is-${tone}`}><span aria-hidden="true">${sign}</span> ${word}</span>`;
+}
+
+/** What each reason for no new requests means. */
+export const reasonWords: Readonly<Record<WorkerRow['reasons'][number], string>> = {
+  unhealthy: 'It failed its health checks, or has not passed them yet.',
+  breaker: 'Its circuit breaker is open: too many of its requests failed.',
+  draining: 'It is drained: no new requests, those in flight finish.',
+  role: 'It is one half of a pair in a fleet without pairs, or the other way round.',
+  version: 'Its weights are not those of the fleet, or not known yet.',
+  ranks: 'The number of its data-parallel ranks is not known yet.',
+  hung: 'It accepts connections and makes no progress.',
+};

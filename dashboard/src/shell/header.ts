@@ -1,0 +1,90 @@
+import { html } from 'htm/preact';
+import { type Connection, connection, key, connect, state } from '../feed/connection.ts';
+import { count, duration, percent, rate } from '../format.ts';
+import type { View } from '../views/views.ts';
+import { showKeys } from './keyboard.ts';
+import { hrefOf } from './route.ts';
+import { switchTheme, theme } from './theme.ts';
+
+const words: Readonly<Record<Connection, string>> = {
+  connecting: '◌ connecting',
+  connected: '● connected',
+  lost: '▲ lost, retrying',
+  refused: '✕ not authorised',
+};
+
+export function Header({ views, current }: { readonly views: readonly View[]; readonly current: string }) {
+  const about = state.about.value;
+  return html`<header class="top">
+    <div class="brand">
+      <a class="name" href=${hrefOf()}>turnout</a>
+      <span class="about">${about && `${about.version} · ${about.policies.join(', ')}`}</span>
+      <span class=${`connection is-${connection.value}`} role="status">${words[connection.value]}</span>
+      <span class="tools">
+        ${key.value !== '' && html`<button type="button" onClick=${signOut}>Sign out</button>`}
+        <button type="button" onClick=${showKeys} aria-label="Keys" title="Keys (?)">?</button>
+        <button
+          type="button"
+          onClick=${switchTheme}
+          aria-label=${theme.value === 'dark' ? 'Light colours' : 'Dark colours'}
+          title="Light or dark (t)"
+        >
+          ${theme.value === 'dark' ? '☀' : '☾'}
+        </button>
+      </span>
+    </div>
+    <nav class="tabs" aria-label="Views">
+      ${views.map(
+        ({ id, title }, i) =>
+          html`<a href=${hrefOf(id)} aria-current=${id === current ? 'page' : undefined}
+            ><kbd>${i + 1}</kbd> ${title}</a
+          >`,
+      )}
+    </nav>
+    <${TotalsStrip} />
+  </header>`;
+}
+
+function signOut(): void {
+  key.value = '';
+  void connect();
+}
+
+function TotalsStrip() {
+  state.follow();
+  const recent = state.recent.bind(state);
+  const { held, queued } = state.totals.value;
+  const workers = [...state.workers.values()];
+  const serving = workers.filter(({ reasons }) => reasons.length === 0).length;
+  const prompt = recent('prompt_tokens');
+  const hitRate = prompt === null || prompt === 0 ? null : (recent('cached_tokens') ?? 0) / prompt;
+  const failed = recent('failed') ?? 0;
+  const sum = (counts: Readonly<Record<string, number>>): number =>
+    Object.values(counts).reduce((total, each) => total + each, 0);
+  const reasons = (counts: Readonly<Record<string, number>>): string =>
+    Object.entries(counts)
+      .filter(([, each]) => each > 0)
+      .map(([reason, each]) => `${each} ${reason}`)
+      .join(', ');
+  const facts: (readonly [label: string, value: string, detail: string, tone?: string])[] = [
+    ['workers', `${serving} / ${workers.length}`, 'serving / all', serving < workers.length ? 'is-warn' : ''],
+    ['requests/s', rate(recent('finished')), `${rate(failed)} failed/s`, failed > 0 ? 'is-bad' : ''],
+    ['output tokens/s', rate(recent('output_tokens')), 'as engines report'],
+    ['first token', duration(recent('first_token_p50')), `p95 ${duration(recent('first_token_p95'))}`],
+    ['response', duration(recent('response_p50')), `p95 ${duration(recent('response_p95'))}`],
+    ['cache hits', percent(hitRate), 'of prompt tokens'],
+    ['in flight', count(state.newest('in_flight')), `${count(state.totals.value.sessions)} sessions`],
+    ['queued', count(sum(queued)), reasons(queued) || 'for admission', sum(queued) > 0 ? 'is-warn' : ''],
+    ['held', count(sum(held)), reasons(held) || 'for a worker', sum(held) > 0 ? 'is-warn' : ''],
+  ];
+  return html`<dl class="totals" aria-label="Totals">
+    ${facts.map(
+      ([label, value, detail, tone = '']) =>
+        html`<div class=${tone}>
+          <dt>${label}</dt>
+          <dd class="value">${value}</dd>
+          <dd class="detail">${detail}</dd>
+        </div>`,
+    )}
+  </dl>`;
+}

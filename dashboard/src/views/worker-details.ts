@@ -1,0 +1,147 @@
+import { html } from 'htm/preact';
+import { useEffect } from 'preact/hooks';
+import type { WorkerRow } from '../../../router/src/admin/dashboard/protocol.ts';
+import { state } from '../feed/connection.ts';
+import { UNKNOWN, clock, count, counted, duration, percent, rate, shortUrl } from '../format.ts';
+import { StateBadge, reasonWords } from '../parts/worker-state.ts';
+import { act } from '../shell/confirm.ts';
+
+/** All that is known of a worker, and what can be done to it. */
+export function WorkerDetails({ row, onClose }: { readonly row: WorkerRow; readonly onClose: () => void }) {
+  useEffect(() => {
+    const listener = (event: KeyboardEvent) => {
+      if (event.key === 'Escape' && document.querySelector('dialog[open]') === null) onClose();
+    };
+    addEventListener('keydown', listener);
+    return () => removeEventListener('keydown', listener);
+  });
+  const now = state.rates.of(row.id);
+  const sessions = [...state.sessions.values()].filter(({ worker }) => worker === row.url).length;
+  const { swap } = row;
+  const facts: (readonly [term: string, value: string])[] = [
+    ['Role', row.role],
+    ['Engine', row.engine === null ? UNKNOWN : `${row.engine} ${row.engine_version ?? ''}`],
+    ['Models', row.models.join(', ') || UNKNOWN],
+    ['Weights', swap?.snapshot ?? row.weight_version ?? UNKNOWN],
+    ['In flight', count(row.in_flight)],
+    ['At the engine, of all clients', count(row.engine_requests)],
+    ['Queued at the engine', count(row.engine_waiting)],
+    [
+      'KV cache in use',
+      row.kv_tokens === null ? percent(row.kv_use) : `${percent(row.kv_use)} of ${count(row.kv_tokens)} tokens`,
+    ],
+    ['Sessions', count(sessions)],
+    ['First token, last minute', duration(row.first_token_secs)],
+    ['Gap between tokens', duration(row.token_gap_secs)],
+    ['Whole response', duration(row.response_secs)],
+    ['Output tokens per second', rate(now.outputPerSec)],
+    ['Cache hits, last 30 s', percent(now.hitRate)],
+    ['Responses per second', rate(now.responsesPerSec)],
+    ['Responses / failures', `${count(row.responses)} / ${count(row.failures)}`],
+    ['Circuit breaker', row.breaker.replace('_', '-')],
+    ['Connections', count(row.connections)],
+    ['Added', clock(row.added_at)],
+  ];
+  return html`<aside class="details" aria-label=${`Worker ${row.url}`}>
+    <header>
+      <h2>${shortUrl(row.url)}</h2>
+      <button type="button" aria-label="Close the details" onClick=${onClose}>✕</button>
+    </header>
+    <p><${StateBadge} row=${row} /></p>
+    ${row.reasons.map((reason) => html`<p class="why">${reasonWords[reason]}</p>`)}
+    ${row.stalled && html`<p class="why">It has open streams and sent nothing on any of them for 30 s.</p>`}
+    ${row.problem !== null && html`<p class="why">Last health check: ${row.problem}</p>`}
+    ${
+      swap !== null &&
+      swap.stage !== 'done' &&
+      html`<p class="why">
+        Weight swap to ${swap.target}: ${swap.stage}${swap.error === null ? '' : `, ${swap.error}`}
+      </p>`
+    }
+    <${Actions} row=${row} />
+    <dl class="facts">
+      ${facts.map(
+        ([term, value]) =>
+          html`<dt>${term}</dt>
+            <dd>${value}</dd>`,
+      )}
+    </dl>
+  </aside>`;
+}
+
+function Actions({ row }: { readonly row: WorkerRow }) {
+  const name = shortUrl(row.url);
+  const path = `workers/${row.id}`;
+  const isDraining = row.reasons.includes('draining');
+  const inFlight = `The ${counted(row.in_flight, 'request')} in flight there ${row.in_flight === 1 ? 'finishes' : 'finish'}`;
+  const drain = () =>
+    act(
+      {
+        title: `Drain ${name}?`,
+        text: `It gets no new requests until this is undone. ${inFlight}. It stays registered.`,
+        action: 'Drain',
+      },
+      `${name} is draining`,
+      'POST',
+      `${path}/drain`,
+      { state: 'on' },
+    );
+  const undrain = () =>
+    act(
+      {
+        title: `End the drain of ${name}?`,
+        text: 'It gets new requests again, if nothing else speaks against it.',
+        action: 'End drain',
+      },
+      `${name} may get requests again`,
+      'POST',
+      `${path}/drain`,
+      { state: 'off' },
+    );
+  const quarantine = () =>
+    act(
+      {
+        title: `Quarantine ${name}?`,
+        text: `Its engine gets no new requests until it has passed its health checks, and the check of its weights, again. ${inFlight}.`,
+        action: 'Quarantine',
+      },
+      `${name} is quarantined until it passes its checks`,
+      'POST',
+      `${path}/quarantine`,
+      {},
+    );
+  const reset = () =>
+    act(
+      {
+        title: `Reset the breaker of ${name}?`,
+        text: 'The breaker closes and forgets the failures that it has counted. New failures open it again.',
+        action: 'Reset breaker',
+      },
+      `The breaker of ${name} is reset`,
+      'POST',
+      `${path}/breaker`,
+      { state: 'auto' },
+    );
+  const remove = () =>
+    act(
+      {
+        title: `Remove ${name}?`,
+        text: `It leaves the fleet. ${inFlight}, then it is forgotten. To use it again it has to be added again.`,
+        action: 'Remove',
+        isDangerous: true,
+      },
+      `${name} is removed`,
+      'POST',
+      `remove_worker?url=${encodeURIComponent(row.url)}`,
+    );
+  return html`<div class="buttons actions">
+    ${
+      isDraining
+        ? html`<button type="button" onClick=${undrain}>End drain</button>`
+        : html`<button type="button" onClick=${drain}>Drain</button>`
+    }
+    <button type="button" onClick=${quarantine}>Quarantine</button>
+    <button type="button" onClick=${reset}>Reset breaker</button>
+    <button type="button" class="danger" onClick=${remove}>Remove</button>
+  </div>`;
+}

@@ -1,0 +1,179 @@
+import { deepEqual } from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import axe from 'axe-core';
+import { type Browser, type BrowserContextOptions, type Page, chromium } from 'playwright-core';
+import { type SimEngine, startSimEngine } from '../../router/src/sim/engine.ts';
+import type { SimOptions } from '../../router/src/sim/sim-options.ts';
+
+/** Where Debian's package puts it. */
+export const CHROMIUM = process.env['CHROMIUM'] ?? '/usr/bin/chromium';
+const bin = join(import.meta.dirname, '../../router/bin/turnout.js');
+const screenshots = join(import.meta.dirname, '../../out/dashboard');
+
+const ends = new WeakMap<TestContext, (() => unknown)[]>();
+
+/** What was started last ends first: the page before its router. */
+function atEnd(t: TestContext, end: () => unknown): void {
+  const all = ends.get(t) ?? [];
+  if (all.length === 0)
+    t.after(async () => {
+      for (const each of all.toReversed()) await each();
+    });
+  all.push(end);
+  ends.set(t, all);
+}
+
+/** A router as its users run it. @returns its address */
+export async function startRouter(t: TestContext, ...options: readonly string[]): Promise<string> {
+  const child = spawn(process.execPath, [bin, 'serve', '--port', '0', '--prometheus-port', '0', ...options]);
+  const ended = once(child, 'exit');
+  atEnd(t, async () => {
+    child.kill('SIGKILL');
+    await ended;
+  });
+  let said = '';
+  return new Promise((resolve, reject) => {
+    for (const stream of [child.stdout, child.stderr])
+      stream.on('data', (part: Buffer) => {
+        said += part.toString();
+        const url = /listening on (http:\/\/[\d.:]+)(?!.*admin)/.exec(said)?.[1];
+        if (url !== undefined) resolve(url);
+      });
+    void ended.then(() => reject(new Error(`the router ended:\n${said}`)));
+  });
+}
+
+export async function startEngines(
+  t: TestContext,
+  count: number,
+  options: Partial<SimOptions> = {},
+): Promise<SimEngine[]> {
+  return Promise.all(
+    Array.from({ length: count }, async (_, i) => {
+      const engine = await startSimEngine({
+        kind: i % 2 === 0 ? 'sglang' : 'vllm',
+        timeScale: 0.3,
+        meanOutputTokens: 60,
+        ...options,
+      });
+      atEnd(t, () => engine.close());
+      return engine;
+    }),
+  );
+}
+
+/** Sessions that take turns until the test ends: groups of four with the same first prompt. */
+export function startLoad(t: TestContext, url: string, sessions: number, key = ''): void {
+  const ender = new AbortController();
+  atEnd(t, () => ender.abort());
+  const run = async (number: number): Promise<void> => {
+    for (let round = 0; !ender.signal.aborted; round++) {
+      const group = `prompt-${Math.floor(number / 4)}-${round}`;
+      let prompt = `Task ${group}. ${'Think about it. '.repeat(20)}`;
+      const turns = 2 + (number % 4);
+      for (let turn = 0; turn < turns && !ender.signal.aborted; turn++) {
+        prompt += ` And then ${turn}? ${'more words '.repeat(10)}`;
+        const response = await fetch(`${url}/v1/completions`, {
+          method: 'POST',
+          headers: {
+            'content-type': 'application/json',
+            'x-session-id': `rollout-${number}-${round}`,
+            'x-turnout-group': group,
+            ...(turn === turns - 1 ? { 'x-turnout-session-end': '1' } : {}),
+            ...(key === '' ? {} : { authorization: `Bearer ${key}` }),
+          },
+          body: JSON.stringify({
+            model: 'sim',
+            prompt,
+            max_tokens: 120,
+            stream: true,
+            stream_options: { include_usage: true },
+          }),
+          signal: ender.signal,
+        });
+        await response.text();
+      }
+    }
+  };
+  // Tests remove workers and end routers: what the load gets is not what they test.
+  for (let i = 0; i < sessions; i++) void run(i).catch(() => {});
+}
+
+let browser: Promise<Browser> | null = null;
+
+export async function closeBrowser(): Promise<void> {
+  await (await browser)?.close();
+}
+
+export interface Opened {
+  readonly page: Page;
+  /** Saves what the page shows as `out/dashboard/NAME.png`. */
+  shot(name: string): Promise<void>;
+  /** Fails if axe finds a serious or critical issue. */
+  checkAccess(): Promise<void>;
+}
+
+/** Opens the dashboard. At the end of the test it fails if there was a console error, or a request to anything but the router. */
+export async function openPage(
+  t: TestContext,
+  url: string,
+  path = '',
+  options: BrowserContextOptions = {},
+): Promise<Opened> {
+  browser ??= chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
+  const context = await (
+    await browser
+  ).newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: 'reduce', ...options });
+  const page = await context.newPage();
+  const problems: string[] = [];
+  page.on('console', (message) => {
+    // A refused key is an answer that the page handles, and that chromium logs.
+    if (message.type() === 'error' && !/status of 40[13]/.test(message.text())) problems.push(message.text());
+  });
+  page.on('pageerror', (error) => problems.push(String(error)));
+  await page.route('**/*', (route) => {
+    if (route.request().url().startsWith(`${url}/`)) return route.continue();
+    problems.push(`a request to ${route.request().url()}`);
+    return route.abort();
+  });
+  atEnd(t, async () => {
+    await context.close();
+    deepEqual(problems, []);
+  });
+  await page.goto(`${url}/dashboard${path}`);
+  return {
+    page,
+    async shot(name) {
+      if (!existsSync(screenshots)) mkdirSync(screenshots, { recursive: true });
+      await page.screenshot({ path: join(screenshots, `${name}.png`) });
+    },
+    async checkAccess() {
+      // The policy of the page allows no script of others: axe is not one of the page.
+      await page.evaluate(axe.source);
+      const found = await page.evaluate(async () => {
+        const { violations } = await (
+          window as unknown as { axe: { run(): Promise<{ violations: Violation[] }> } }
+        ).axe.run();
+        return violations.map(({ id, impact, nodes }) => ({
+          id,
+          impact,
+          nodes: nodes.map(({ html }) => html.slice(0, 200)),
+        }));
+      });
+      deepEqual(
+        found.filter(({ impact }) => impact === 'serious' || impact === 'critical'),
+        [],
+      );
+    },
+  };
+}
+
+interface Violation {
+  readonly id: string;
+  readonly impact: string;
+  readonly nodes: readonly { readonly html: string }[];
+}

@@ -1,0 +1,97 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { moveText } from '../../choose/reason-text.ts';
+import type { SessionHome, SessionHomes } from '../../choose/session-homes.ts';
+import { sessionOf } from '../../classify/routing-keys.ts';
+import type { Exchange } from '../../exchange.ts';
+import { type Phase, phaseOf } from '../request-phase.ts';
+import type { SessionRow } from './protocol.ts';
+import type { RowTable } from './row-table.ts';
+
+export interface SessionSources {
+  readonly homes: SessionHomes;
+  readonly requests: () => Iterable<Exchange>;
+  readonly sessionHeaders: () => readonly string[];
+}
+
+/** Sessions with rows: of more, those that changed last. */
+const MAX_SESSIONS = 10_000;
+/** Sessions that are looked at in one turn of the event loop. */
+const SLICE = 2_000;
+/** The times in `SessionHome` are those of the coarse clock, which may be this much behind. */
+const CLOCK_MS = 500;
+
+interface InFlight {
+  readonly phase: Phase;
+  readonly reason: string | null;
+}
+
+/** Keeps the rows of sessions. Only those that may have changed since the last time are written again. */
+export class SessionRows {
+  /** Requests in flight, by what they wait for. */
+  phases: Partial<Record<Phase, number>> = {};
+  readonly #sources: SessionSources;
+  #inFlight = new Map<string, InFlight>();
+  #lastMs = -Infinity;
+
+  constructor(sources: SessionSources) {
+    this.#sources = sources;
+  }
+
+  async put(table: RowTable, tick: number): Promise<void> {
+    const { homes } = this.#sources;
+    const nowMs = performance.now();
+    const before = this.#inFlight;
+    this.#look();
+    const changedMs = this.#lastMs - CLOCK_MS;
+    this.#lastMs = nowMs;
+    let surplus = table.size === 0 ? homes.size - MAX_SESSIONS : 0;
+    let seen = 0;
+    for (const [session, home] of homes.entries()) {
+      if (++seen % SLICE === 0) await nextTurn();
+      if (surplus-- > 0) continue;
+      const now = this.#inFlight.get(session);
+      const was = before.get(session);
+      if (home.lastMs < changedMs && now?.phase === was?.phase && now?.reason === was?.reason) continue;
+      table.put(session, JSON.stringify(rowOf(session, home, now)), tick);
+    }
+    let excess = table.size - MAX_SESSIONS;
+    for (const session of table.keys()) {
+      if (++seen % SLICE === 0) await nextTurn();
+      if (excess-- > 0 || homes.get(session) === undefined) table.drop(session, tick);
+    }
+  }
+
+  #look(): void {
+    const headers = this.#sources.sessionHeaders();
+    this.phases = {};
+    this.#inFlight = new Map();
+    for (const x of this.#sources.requests()) {
+      const phase = phaseOf(x);
+      this.phases[phase] = (this.phases[phase] ?? 0) + 1;
+      const session = sessionOf(x, headers);
+      // The oldest one comes first.
+      if (session !== '' && !this.#inFlight.has(session))
+        this.#inFlight.set(session, { phase, reason: x.waiting?.reason ?? null });
+    }
+  }
+}
+
+const unixMs = (ms: number): number => Math.round(performance.timeOrigin + ms);
+
+function rowOf(session: string, home: SessionHome, now: InFlight | undefined): SessionRow {
+  const { lastMove: move } = home;
+  return {
+    session,
+    group: home.group,
+    worker: home.worker.url,
+    since: unixMs(home.sinceMs),
+    last: unixMs(home.lastMs),
+    turns: home.turns,
+    in_flight: home.inFlight,
+    why: home.why,
+    moves: home.moves,
+    move: move === null ? null : { from: move.from, reason: move.reason, text: moveText(move), at: unixMs(move.atMs) },
+    phase: now?.phase ?? null,
+    waits_for: now?.reason ?? null,
+  };
+}
