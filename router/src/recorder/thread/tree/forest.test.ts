@@ -317,7 +317,7 @@ test('memory stays within its limit', () => {
     assert.ok(forest.bytes <= maxBytes);
     if (i % 6_000 !== 0) continue;
     // Not only by its own count. The margin is for what the test runner and the compiler keep meanwhile.
-    const grown = memoryUsed() + forest.memory.bytes - idle;
+    const grown = memoryUsed() - idle;
     assert.ok(grown <= 1.1 * maxBytes, `${grown} bytes after ${i}`);
     assert.ok(forest.bytes > 0.95 * maxBytes);
   }

@@ -1,4 +1,3 @@
-import { PackedMemory } from '../../../kit/packed-memory.ts';
 import { KnownSession } from './known-session.ts';
 import { Mark, type MarkKind, type TurnEnd } from './mark.ts';
 import { SESSION_IDLE_MS } from '../../shared/memory-limit.ts';
@@ -35,7 +34,6 @@ export interface ForestCounts {
 export class TokenForest {
   readonly versions = new Versions();
   readonly counts: ForestCounts = { evictedNodes: 0, evictedLiveTurns: 0, collectedNodes: 0 };
-  readonly memory = new PackedMemory();
   readonly #limits: ForestLimits;
   readonly #roots = new Map<string, TreeNode>();
   readonly #sessions = new Map<TreeNode, Map<string, KnownSession>>();
@@ -107,7 +105,7 @@ export class TokenForest {
         at = node.length;
         continue;
       }
-      if (node.isSampled && node.hasLogprobs) known = done + shared;
+      if (node.isSampled && node.logprobs !== null) known = done + shared;
       ({ node, at } = this.#overwrite(node, at, shared, run, done));
       done += shared;
     }
@@ -263,7 +261,7 @@ export class TokenForest {
 
   #grow(parent: TreeNode, run: Run, done: number, version: number): TreeNode {
     const node = new TreeNode();
-    node.take(this.memory, run, done, run.ids.length);
+    node.take(run, done, run.ids.length, run.logprobs);
     node.depth = parent.depth + parent.length;
     node.version = version;
     parent.add(node);
@@ -275,7 +273,7 @@ export class TokenForest {
 
   #split(node: TreeNode, at: number): TreeNode {
     this.#uses.bytes -= node.bytes;
-    const upper = node.split(this.memory, at);
+    const upper = node.split(at);
     this.#uses.bytes += node.bytes;
     // After it: those above are never older.
     this.#uses.addAfter(upper, node);
@@ -285,19 +283,19 @@ export class TokenForest {
   /** The same tokens once more: sampled ones win over given ones, and of sampled ones the first. @returns where they end */
   #overwrite(node: TreeNode, at: number, count: number, run: Run, done: number): Place {
     const end = { node, at: at + count };
-    if (!run.isSampled || (node.isSampled && (run.logprobs === null || node.hasLogprobs))) return end;
+    if (!run.isSampled || (node.isSampled && (run.logprobs === null || node.logprobs !== null))) return end;
     if (node.isSampled) {
       const logprobs = new Float64Array(node.length);
       for (let i = 0; i < count; i++) logprobs[at + i] = run.logprobs![done + i]!;
       this.#uses.bytes -= node.bytes;
-      node.take(this.memory, node, 0, node.length, logprobs);
+      node.take(node, 0, node.length, logprobs);
       this.#uses.bytes += node.bytes;
       return end;
     }
     if (at > 0) this.#split(node, at);
     const target = count < node.length ? this.#split(node, count) : node;
     this.#uses.bytes -= target.bytes;
-    target.take(this.memory, run, done, done + count);
+    target.take(run, done, done + count, run.logprobs);
     this.#uses.bytes += target.bytes;
     return { node: target, at: count };
   }
@@ -316,7 +314,6 @@ export class TokenForest {
     const parent = node.parent!;
     parent.remove(node);
     this.#uses.remove(node);
-    this.memory.free(node);
     this.#forget(node);
     if (parent.parent === null && parent.isLeaf) {
       for (const [name, root] of this.#roots) {

@@ -89,7 +89,7 @@ export function textOfLast(
       continue;
     }
     i--;
-    ids.push(step.idAt(i));
+    ids.push(step.ids[i]!);
     pieces.push(step.pieceAt(i));
   }
   return { ids: ids.reverse(), pieces: pieces.reverse() };

@@ -15,7 +15,7 @@ export function sharedTokens(node: TreeNode, at: number, run: Run, done: number)
   let shared = 0;
   while (
     shared < most &&
-    node.idAt(at + shared) === run.ids[done + shared] &&
+    node.ids[at + shared] === run.ids[done + shared] &&
     node.textBefore(at + shared + 1) === run.ends[done + shared]! + shift
   )
     shared++;
@@ -40,7 +40,7 @@ function sharedSpelled(node: TreeNode, at: number, run: Run, done: number): numb
   let shared = 0;
   while (
     shared < most &&
-    node.idAt(at + shared) === run.ids[done + shared] &&
+    node.ids[at + shared] === run.ids[done + shared] &&
     (isAlike || node.pieceAt(at + shared).equals(pieceOf(run, done + shared)))
   )
     shared++;
