@@ -2,17 +2,17 @@ import { ChunkedReader } from '../wire/chunked.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { Sink } from '../wire/sink.ts';
 
-/** Outcomes of handing on what one read brought, below zero so that a number of bytes can stand beside them. */
+/** Results of a read; negative, because other results are numbers of bytes. */
 export const UNFINISHED = -1;
 export const MALFORMED = -2;
 
-/** The body of one answer on its way into a sink: follows its framing to where it ends (RFC 9112 section 6.3). */
+/** Passes the body of a response to a sink and finds its end by its framing (RFC 9112 section 6.3). */
 export class AnswerBody {
-  /** Only the end of the connection ends it. */
+  /** The body ends with the connection. */
   readonly isUntilClose: boolean;
   readonly #sink: Sink;
   readonly #chunks: ChunkedReader | null;
-  /** Bytes still to come where their number is known. */
+  /** Bytes that are missing, if the length is known. */
   #left: number;
 
   constructor(head: ResponseHead, method: string, sink: Sink) {
@@ -26,7 +26,7 @@ export class AnswerBody {
     this.isUntilClose = !isBodiless && !isChunked && head.contentLength < 0;
   }
 
-  /** @returns how many bytes came beyond its end; `UNFINISHED`; or `MALFORMED`, with `refusal` saying why */
+  /** @returns the number of bytes after its end; `UNFINISHED`; or `MALFORMED`, with the reason in `refusal` */
   read(bytes: Buffer, start: number, end: number): number {
     const chunks = this.#chunks;
     if (chunks !== null) {
@@ -48,7 +48,7 @@ export class AnswerBody {
     return this.#chunks?.refusal ?? '';
   }
 
-  /** True when an event of a stream was just completed, and a chunk: another may be put in here. */
+  /** True between two events of a stream and two chunks: the router may insert one. */
   get isBetweenEvents(): boolean {
     const chunks = this.#chunks;
     return chunks !== null && chunks.isBetweenChunks && chunks.isBetweenEvents;

@@ -15,19 +15,19 @@ import { RequestOut } from './request-out.ts';
 
 /** Bodies up to this size go out with the head in one write, as one string. */
 const SMALL_BYTES = 16_384;
-/** Answers 1xx before the real one; more is a flood (some engines and proxies send 102 while they work). */
+/** 1xx responses before the final one; more is a flood (some engines and proxies send 102 while they work). */
 const MAX_INTERIM = 10_000;
-/** Reads of an event stream that are never delayed: time to first token is what people see. */
+/** Reads of an event stream that are never delayed, so that the time to the first token stays the same. */
 const PROMPT_READS = 3;
 
-/** One try at one worker: the request out, the answer relayed into the sink as it comes. */
+/** An attempt at one worker: sends the request and passes the response to the sink as it comes. */
 export class Attempt implements UpstreamUser, Source {
   readonly x: Exchange;
   readonly worker: Worker;
   sink: Sink;
-  /** True once the head of an answer is on its way to the client: from here nothing can be tried again. */
+  /** True once the head of a response was passed on: no retry is possible. */
   hasAnswer = false;
-  /** The attempt gave the connection away, or it is gone. */
+  /** The attempt no longer uses the connection. */
   isOver = false;
   readonly #context: AttemptContext;
   readonly #listener: ResultListener<Attempt>;
@@ -36,17 +36,17 @@ export class Attempt implements UpstreamUser, Source {
   /** Set by `start`. */
   #connection!: UpstreamConnection;
   #isStarted = false;
-  /** Its worker was lost before it started, and why. */
+  /** Why its worker was lost before the start; '': it was not. */
   #lost = '';
   #isFresh = false;
   #head: ResponseHead | null = null;
-  /** The beginning of a head whose rest has not come. */
+  /** The received part of an incomplete head. */
   #partial: Buffer | null = null;
   #isHeadWhole = false;
   #interim = 0;
-  /** Set once the answer has begun. */
+  /** null: the response has not begun. */
   #body: AnswerBody | null = null;
-  /** A request that does not go out in one write; null: it did. */
+  /** null: the request was sent in one write. */
   #request: RequestOut | null = null;
   #isSinkFull = false;
   #reads = 0;
@@ -99,7 +99,7 @@ export class Attempt implements UpstreamUser, Source {
     }
   }
 
-  /** Stops at once; the engine sees its connection close and stops generating. Nobody is told. */
+  /** Stops at once, without a result; the engine sees its connection close and stops generating. */
   abort(): void {
     if (this.isOver) return;
     this.#leave();
@@ -129,14 +129,14 @@ export class Attempt implements UpstreamUser, Source {
     return this.#request === null || this.#request.isSent;
   }
 
-  /** The sink has room again, or a delayed stream's time has come. */
+  /** The sink has room again. */
   resume(): void {
     this.#isSinkFull = false;
     this.#timer?.heard();
     if (!this.isOver) this.#connection.resume();
   }
 
-  /** A stream that was read a while ago may be read again (`--stream-coalesce-ms`). */
+  /** The delay of the stream is over (`--stream-coalesce-ms`). */
   resumeDelayed(): void {
     if (!this.isOver && !this.#isSinkFull) this.#connection.resume();
   }
@@ -171,7 +171,7 @@ export class Attempt implements UpstreamUser, Source {
         if (pair !== undefined && head.status < 400) {
           if (!this.#mayBegin(pair, head, end - next)) {
             this.#partial = Buffer.from(all.subarray(start, end));
-            // More than its beginning is not needed before it may go on.
+            // One read of the body is enough until the response may begin.
             return end === next;
           }
           if (head.isEventStream && pair.isFailure(all, next, end)) head.status = 500;
@@ -188,22 +188,19 @@ export class Attempt implements UpstreamUser, Source {
     }
   }
 
-  /**
-   * An engine of a pair sends the head of a stream at once, and what fails then fails before the first byte of the body: until
-   * that is here, nothing has begun.
-   */
+  /** An engine of a pair sends the head of a stream at once and may fail before its first event: the response begins with that event. */
   #mayBegin(pair: PairRules, head: ResponseHead, bodyBytes: number): boolean {
     this.#isHeadWhole = true;
     const isEmpty = head.hasNoBody(this.x.head.method) || head.contentLength === 0;
     return (bodyBytes > 0 || isEmpty) && pair.mayBegin(this);
   }
 
-  /** What its answer waited for (`PairRules.mayBegin`) has come. */
+  /** The response may begin now (`PairRules.mayBegin`). */
   goOn(): void {
     if (this.isOver || this.hasAnswer || this.#partial === null) return;
     const partial = this.#partial;
     this.#partial = null;
-    // Also when the answer was whole by then: its connection is in the pool, and who uses it next has to hear.
+    // Also if the response is complete now: its connection is in the pool, and the next attempt must be able to read.
     const connection = this.#connection;
     if (this.onBytes(partial, partial.length)) connection.resume();
   }
@@ -212,7 +209,7 @@ export class Attempt implements UpstreamUser, Source {
     return this.#rules?.rejects(this, head) ?? this.#context.retries.rejects(this.x, this.worker, head);
   }
 
-  /** Throws the answer away. @param bodyBytes bytes of its body that came with the head */
+  /** Drops the response. @param bodyBytes bytes of its body that came with the head */
   #reject(head: ResponseHead, bodyBytes: number): void {
     const connection = this.#connection;
     const isOver = head.contentLength === bodyBytes && this.#isRequestSent && !head.isLast && connection.isUsable;
@@ -230,7 +227,7 @@ export class Attempt implements UpstreamUser, Source {
     if (this.#rules?.isAside(this) === true) return this.#relayFrom(head);
     if (this.sink === this.x.sink) this.x.isAnswerOut = true;
     const isSent = this.#isRequestSent && !this.#connection.hasUnsent;
-    // From here no other worker can be tried, so nothing needs the body any more. Plugins may have kept a part of it.
+    // No retry is possible, so the body is not needed any more. Plugins may have kept a part of it.
     if (isSent && this.x.plugins.isEmpty) this.x.body.free();
     else this.x.body.release();
     this.#listener.began?.(this, head);
@@ -326,7 +323,7 @@ export class Attempt implements UpstreamUser, Source {
       if (this.hasAnswer) this.#timer?.answerBegan();
       else this.#timer?.requestSent();
     } else if (!this.hasAnswer) this.#fail('first_byte_timeout', `no response within ${firstByteMs / 1000} s`);
-    // Who does not read makes the engine wait, not the other way round.
+    // The client does not read, so the engine waits.
     else if (this.#isSinkFull) this.#timer?.answerBegan();
     else this.#cut(`silent for ${idleMs / 1000} s`, 'stream_idle_timeout');
   };
@@ -337,7 +334,7 @@ export class Attempt implements UpstreamUser, Source {
     this.#listener.ended(this, { kind: 'failed', failure, detail });
   }
 
-  /** Breaks the answer off so that nobody takes it for complete. */
+  /** Ends the response so that the client sees that it is truncated. */
   #cut(detail: string, code: CutCode = 'upstream_reset'): void {
     this.#leave();
     this.#connection.destroy();
@@ -347,7 +344,7 @@ export class Attempt implements UpstreamUser, Source {
     else sink.whenPassed(end);
   }
 
-  /** True when an event of the stream was just completed: an error event may be put in here. */
+  /** True between two events of a stream: the router may insert an error event. */
   get isBetweenEvents(): boolean {
     if (this.sink.hasUnsent === true) return false;
     return this.#head?.isEventStream === true && this.#body?.isBetweenEvents === true;

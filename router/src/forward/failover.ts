@@ -8,7 +8,7 @@ import type { ForwardOptions } from './forward-options.ts';
 import type { RetryDecisions } from './attempt-context.ts';
 import { RetryAllowance, backoffMs, retryAfterMs } from './retry.ts';
 
-/** Who may be tried next, and when. */
+/** When the next attempt follows, and at which workers. */
 export interface NextTry {
   /** Workers that the policy must not choose now. */
   readonly tried: readonly Worker[];
@@ -16,10 +16,10 @@ export interface NextTry {
   readonly waitMs: number;
 }
 
-/** The same work may be done again elsewhere: a model's, or what only looks. */
+/** The request may be repeated: a generation, or a safe method. */
 export const mayRunTwice = (x: Exchange): boolean => x.isGeneration || isSafe(x.head.method);
 
-/** The engine may have begun the work: it got the request, or a part of it, and said nothing. */
+/** The engine may have begun the work: it got the request, or a part of it, and did not respond. */
 export const mayHaveBegun = ({ failure }: FailedAttempt): boolean =>
   failure === 'reset' || failure === 'stale' || failure === 'hung';
 
@@ -43,7 +43,7 @@ export class Failover implements RetryDecisions {
     this.#options = parts.options;
   }
 
-  /** A request goes to an engine: it adds to the budget for retries. */
+  /** A request was admitted: it adds to the retry budget. */
   began(): void {
     this.#allowance.earn(this.#options.retries.budget);
   }
@@ -53,9 +53,9 @@ export class Failover implements RetryDecisions {
    * @returns the next attempt; 'fresh': the same worker, on a new connection; null: the request has failed
    */
   after(x: Exchange, failure: Failure): NextTry | 'fresh' | null {
-    // A connection that was closed while it was idle says nothing of its engine.
+    // An idle connection that the engine closed is not a fault of the engine.
     if (failure === 'stale' && x.body.isWhole && x.failures.filter(mayHaveBegun).length === 1) return 'fresh';
-    // Its engine is well, and has its KV cache.
+    // The engine is healthy and has the KV cache.
     if (failure === 'aborted') return this.#maySendAgain(x, x.failures) ? { tried: [], waitMs: 0 } : null;
     return failure === 'status' || failure === 'hung' ? this.#decided : this.#afterFailure(x, failure);
   }
@@ -73,7 +73,7 @@ export class Failover implements RetryDecisions {
     return true;
   }
 
-  /** The engine answered with an error. @returns null: that is the answer */
+  /** The engine responded with an error. @returns null: the client gets that response */
   #afterStatus(x: Exchange, worker: Worker, head: ResponseHead): NextTry | null {
     const { retries } = this.#options;
     if (!retries.statuses.has(head.status) || !mayRunTwice(x)) return null;
@@ -82,22 +82,22 @@ export class Failover implements RetryDecisions {
     return next !== null && this.#allowance.spend(this.#parts.clock.nowMs) ? next : null;
   }
 
-  /** No answer came; the failure is the last of the exchange's. @returns null: it has failed for good */
+  /** No response came; the failure is the exchange's last one. @returns null: no retry */
   #afterFailure(x: Exchange, failure: Failure): NextTry | null {
-    // Who gave up waiting must not make another one start the same work (`first_byte_timeout`), an engine that has begun to
-    // answer has done it, and what is not HTTP is no engine's way of saying no.
+    // After a timeout the engine may still do the work; after a part of a response it has done it; and a response that is not HTTP says
+    // nothing about the request.
     if (failure === 'bad_answer' || failure === 'cut_head' || failure === 'first_byte_timeout') return null;
-    // What never reached an engine may go to another, whatever it is.
+    // Without a connection no engine got the request, so any request may go to another one.
     if (failure !== 'connect' && !mayRunTwice(x)) return null;
-    // Work that an engine may have begun and not ended is given to one other engine at most, unless generations are resumed.
+    // Work that an engine may have begun goes to one other engine at most, unless generations are resumed.
     if (x.failures.filter(mayHaveBegun).length > this.#options.retries.maxBegunRetries) return null;
     return this.#nextTry(x, x.failures, 0);
   }
 
   /**
-   * The engine hangs, and no byte of an answer came: as with a connection that breaks, one other worker does the work.
+   * The engine hangs, and no byte of a response came: one other worker does the work, as after a broken connection.
    *
-   * @returns null: it has failed for good; 'later': no other worker may get it now, or the budget for retries is used up
+   * @returns null: no retry; 'later': no other worker may get it now, or the retry budget is used up
    */
   #afterHung(x: Exchange, worker: Worker): NextTry | 'later' | null {
     const failures: FailedAttempt[] = [...x.failures, { worker, failure: 'hung' }];
@@ -107,58 +107,59 @@ export class Failover implements RetryDecisions {
     return next !== null && this.#allowance.spend(this.#parts.clock.nowMs) ? next : 'later';
   }
 
-  /** Only the same bytes may be sent again, which a body that flowed through without being kept can't be. */
+  /** A body that was streamed without being kept can't be sent again. */
   #maySendAgain(x: Exchange, failures: readonly FailedAttempt[]): boolean {
     return x.body.isWhole && failures.length <= this.#options.retries.maxRetries;
   }
 
-  /** @param askedMs how long the engine that failed last wants to be left alone */
+  /** @param askedMs the `retry-after` of the engine that failed last */
   #nextTry(x: Exchange, failures: readonly FailedAttempt[], askedMs: number): NextTry | null {
     const { retries } = this.#options;
     if (!this.#maySendAgain(x, failures)) return null;
-    const who = whoOfEachRole(failures, this.#parts.eligibleFor(x));
-    if (who === null) return null;
-    if (!who.isAgain) return { tried: who.tried, waitMs: 0 };
+    const excluded = excludedOfEachRole(failures, this.#parts.eligibleFor(x));
+    if (excluded === null) return null;
+    if (!excluded.isRepeat) return { tried: excluded.tried, waitMs: 0 };
     if (askedMs > retries.retryAfterMaxMs) return null;
     const waitMs = Math.max(askedMs, backoffMs(retries, failures.length - 1, this.#parts.random()));
     const isTooLate = x.timeoutMs > 0 && performance.now() + waitMs >= x.startMs + x.timeoutMs;
-    return isTooLate ? null : { tried: who.tried, waitMs };
+    return isTooLate ? null : { tried: excluded.tried, waitMs };
   }
 }
 
-/** As `whoIsNext`, for each role whose workers failed: of a pair only one half may have to be another. */
-export function whoOfEachRole(
-  failures: readonly FailedAttempt[],
-  eligible: readonly Worker[],
-): ReturnType<typeof whoIsNext> {
+/** Workers that must not get the next attempt. */
+interface Excluded {
+  readonly tried: readonly Worker[];
+  /** All other workers were tried before. */
+  readonly isRepeat: boolean;
+}
+
+/** As `excludedOf`, for each role with failures: of a pair only one worker may have to be replaced. */
+export function excludedOfEachRole(failures: readonly FailedAttempt[], eligible: readonly Worker[]): Excluded | null {
   const tried: Worker[] = [];
-  let last: ReturnType<typeof whoIsNext> = null;
+  let isRepeat = false;
   for (const role of new Set(failures.map(({ worker }) => worker.role))) {
-    const who = whoIsNext(
+    const excluded = excludedOf(
       failures.filter(({ worker }) => worker.role === role),
       eligible.filter((worker) => worker.role === role),
     );
-    if (who === null) return null;
-    tried.push(...who.tried);
-    if (role === failures.at(-1)!.worker.role) last = who;
+    if (excluded === null) return null;
+    tried.push(...excluded.tried);
+    if (role === failures.at(-1)!.worker.role) isRepeat = excluded.isRepeat;
   }
-  return last === null ? null : { tried, isAgain: last.isAgain };
+  return { tried, isRepeat };
 }
 
 /**
- * Somebody new; else whoever could be reached, the last one only if it is alone.
+ * A worker that was not tried comes first; else one that accepted a connection, the last one only if there is no other.
  *
- * @returns whom to leave out, and whether that leaves only such as were tried; null: nobody
+ * @returns null: no worker is left
  */
-export function whoIsNext(
-  failures: readonly FailedAttempt[],
-  eligible: readonly Worker[],
-): { tried: readonly Worker[]; isAgain: boolean } | null {
+export function excludedOf(failures: readonly FailedAttempt[], eligible: readonly Worker[]): Excluded | null {
   const tried = [...new Set(failures.map(({ worker }) => worker))];
-  if (eligible.some((worker) => !tried.includes(worker))) return { tried, isAgain: false };
+  if (eligible.some((worker) => !tried.includes(worker))) return { tried, isRepeat: false };
   const unreachable = failures.filter(({ failure }) => failure === 'connect').map(({ worker }) => worker);
   const reachable = eligible.filter((worker) => !unreachable.includes(worker));
   if (reachable.length === 0) return null;
   const last = failures.at(-1)!.worker;
-  return { tried: reachable.length > 1 ? [...unreachable, last] : unreachable, isAgain: true };
+  return { tried: reachable.length > 1 ? [...unreachable, last] : unreachable, isRepeat: true };
 }

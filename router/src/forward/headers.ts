@@ -4,13 +4,13 @@ import { reasonText } from '../choose/reason-text.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 
-/** What the router tells engines about the client's side, by option. */
+/** What the forwarding headers say of the client (`--forwarded-headers`). */
 export interface ForwardedInfo {
   readonly clientAddress: string;
   readonly scheme: 'http' | 'https';
 }
 
-/** An engine's own key takes the place of every other one: two would be read in two ways. */
+/** The engine's key replaces all others: with two the router and the engine might read different ones. */
 const AUTHORIZATION_LINES = /^authorization:[^\r]*\r\n/gim;
 
 /**
@@ -32,7 +32,7 @@ export function upstreamHead(x: Exchange, worker: Worker, bodyBytes: number): st
     out += `x-request-id: ${head.requestId}\r\n`;
     if (head.idHeader !== '') out += `${head.idHeader}: ${head.requestId}\r\n`;
   } else if (!head.hasRequestIdLine) out += `x-request-id: ${head.requestId}\r\n`;
-  // vLLM reads it on every path, SGLang on OpenAI's. What the client says itself, it knows better.
+  // vLLM reads it on every path, SGLang on OpenAI's. A client's own value stays.
   if (worker.rank !== null && !x.isForEngine && head.get('x-data-parallel-rank') === undefined) {
     out += `x-data-parallel-rank: ${worker.rank}\r\n`;
   }
@@ -41,7 +41,7 @@ export function upstreamHead(x: Exchange, worker: Worker, bodyBytes: number): st
   return `${out}\r\n`;
 }
 
-/** Adds to a request who sent it (`--forwarded-headers`); what an earlier proxy wrote is kept and extended. */
+/** Adds the forwarding headers to a request (`--forwarded-headers`); values of an earlier proxy are kept and extended. */
 export function addForwarded(head: RequestHead, { clientAddress, scheme }: ForwardedInfo): void {
   const before = head.get('x-forwarded-for');
   const via = head.get('via');
@@ -55,7 +55,7 @@ export function addForwarded(head: RequestHead, { clientAddress, scheme }: Forwa
   );
 }
 
-/** Adds to an answer which worker it is from, and why that one was chosen (`--worker-header`). */
+/** Adds the URL of the worker, and why it was chosen, to a response (`--worker-header`). */
 export function nameWorker(x: Exchange, head: ResponseHead): void {
   for (const name of ['x-turnout-worker', 'x-turnout-reason']) head.drop(name);
   head.add(`x-turnout-worker: ${x.worker!.url}\r\nx-turnout-reason: ${reasonText(x)}\r\n`);

@@ -17,12 +17,12 @@ const rankField = (thread: BodyThread): Plugin => ({
   appliesTo: ({ path, head }) => path === '/generate' && head.get('x-data-parallel-rank') === undefined,
   requestBody(_, body, { engine, rank }) {
     if (engine !== 'sglang' || rank === null) return body;
-    // It is the first plugin: nobody else has this buffer.
+    // It is the first plugin, so no other has this buffer.
     return thread.run('withRank', body, rank);
   },
 });
 
-/** @returns the same buffer where the body is no JSON object or names a rank. */
+/** @returns the same buffer if the body is not a JSON object or names a rank */
 export function withRank(body: Buffer, rank: number): Buffer {
   let members = 0;
   let isNamed = false;
@@ -38,7 +38,7 @@ export function withRank(body: Buffer, rank: number): Buffer {
   return edit.result();
 }
 
-/** Puts it before the other plugins once there is a worker that is a rank: where there is none it costs nothing. */
+/** Adds the plugin, before all others, when the first worker that is a rank joins. */
 export function addRankField(fleet: Fleet, plugins: Plugins, thread: BodyThread): void {
   const end = fleet.onEvent((event, { rank }) => {
     if (event !== 'added' || rank === null) return;

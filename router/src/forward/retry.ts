@@ -5,32 +5,32 @@ export interface RetryOptions {
   readonly initialBackoffMs: number;
   readonly maxBackoffMs: number;
   readonly backoffMultiplier: number;
-  /** By how much of itself a wait is made longer or shorter at most. */
+  /** A delay is changed at random by at most this fraction of it. */
   readonly jitterFactor: number;
-  /** Answers after which another worker is tried. */
+  /** Statuses after which another worker is tried. */
   readonly statuses: ReadonlySet<number>;
   /** A worker that asks to wait longer than this is not tried again. */
   readonly retryAfterMaxMs: number;
-  /** Tries after an error status, as a share of all exchanges. */
+  /** Retries after an error status, as a fraction of all requests. */
   readonly budget: number;
 }
 
-/** So many tries a second the budget allows in any case: it is there for outages, not for a quiet afternoon. */
+/** Retries per second that the budget always allows, because it is for outages. */
 const FLOOR_PER_SEC = 10;
-/** What a quiet time saves up. */
+/** The most retries that can accumulate. */
 const MAX_SAVED = 100;
 
-/** How many tries are left for now: every exchange adds a part of one. */
+/** The retries that the budget allows now: every request adds a fraction of one. */
 export class RetryAllowance {
   #left = MAX_SAVED;
   #filledMs = -Infinity;
 
-  /** An exchange began. */
+  /** A request was admitted. */
   earn(share: number): void {
     if (this.#left < MAX_SAVED) this.#left += share;
   }
 
-  /** @returns whether one more try is within the budget; then it is counted. */
+  /** @returns whether one more retry is within the budget; it is counted then */
   spend(nowMs: number): boolean {
     const sinceSecs = Math.min(60, (nowMs - this.#filledMs) / 1000);
     this.#filledMs = nowMs;

@@ -19,7 +19,7 @@ interface EventLineParts {
   readonly plugins: readonly Plugin[];
   readonly out: PayloadOut;
   readonly onFailure: (plugin: Plugin, error: unknown) => void;
-  /** False: it has failed, or is over otherwise. */
+  /** False: the exchange has failed or ended. */
   readonly isWanted: () => boolean;
   readonly onBusy: () => void;
   /** Whatever was added can go out: what comes next takes its time. */

@@ -23,7 +23,7 @@ class ListeningSink implements Sink {
   readonly #plugins: readonly Plugin[];
   readonly #share = new ReadShare();
   #listeners: ResponseObserver[] = [];
-  /** Finds the payload where chunk lines are among it; null where there are none. */
+  /** Finds the payload among chunk lines; null: there are none. */
   #chunks: ChunkedReader | null = null;
   /** null: no listener may hold anything of this response. */
   #held: HeldBytes | null = null;

@@ -1,6 +1,6 @@
 /**
- * Libuv (1.51) reads from one socket up to 32 times in a turn of the event loop, which is 2 MB: where more is done with them than
- * passing them on, others wait too long.
+ * Libuv 1.51 reads up to 32 times from one socket in a turn of the event loop, which is 2 MB. If the bytes are processed and not only
+ * forwarded, other connections would wait too long.
  */
 const SHARE_BYTES = 262_144;
 

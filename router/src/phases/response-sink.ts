@@ -25,7 +25,7 @@ export function responseSink(x: Exchange, all: readonly Plugin[], onFailure: OnF
   return plugins.length === 0 ? x.sink : new ResponseSink(x, plugins, onFailure, first?.bytes ?? 0);
 }
 
-/** Passes a response through plugins: payload in; events, or the whole body, through the plugins and out with new framing. */
+/** Passes the events of a response, or its whole body, through plugins, and sends the result with new framing. */
 class ResponseSink implements Sink {
   readonly takesFraming = false;
   readonly #x: Exchange;
@@ -38,9 +38,9 @@ class ResponseSink implements Sink {
   #source: Source | null = null;
   #head: ResponseHead | null = null;
   #events: EventLine | null = null;
-  /** Waits for the last event to be through, or for a value that begins. */
+  /** Called when the last event, or a value that begins, was processed. */
   #whenIdle: (() => void) | null = null;
-  /** null: no value of the answer passes beside what is held. */
+  /** null: no values are cut out. */
   #values: ValuesAside | null = null;
   /** A value that begins waits for the events before it. */
   #whenEventsIdle: (() => void) | null = null;
@@ -65,7 +65,7 @@ class ResponseSink implements Sink {
 
   set source(source: Source | null) {
     this.#source = source;
-    // While an event takes its time, its engine is not to be woken.
+    // While an event is processed, the engine stays paused.
     if (!this.hasUnsent) this.#inner.source = source;
   }
 
@@ -122,13 +122,13 @@ class ResponseSink implements Sink {
     if (this.#hasFailed) return true;
     const isBusy = this.hasUnsent;
     if (this.#held !== null && !this.#isHeadOut) return !isBusy;
-    // Without any event before that one, an error status is possible still: it may fail.
+    // If no event was sent before, a failure can still be an error status.
     if (isBusy && this.#out.isEmpty) return false;
     this.#out.send();
     return this.#inner.flush() && !isBusy && !this.#share.isUsedUp(this.#resume);
   }
 
-  /** Plugins may take their time with a body that is held, or with events: all of them are through before the end. */
+  /** Plugins may process a held body, or events, asynchronously: all of them are done before the end. */
   makeReady(done: () => void): void {
     if (this.#hasFailed) return done();
     if (this.#values?.isBusy === true) {
@@ -156,7 +156,7 @@ class ResponseSink implements Sink {
     });
   }
 
-  /** Where one plugin alone changes the answer, and takes values out of it. */
+  /** Only if a single plugin changes the response and cuts values out of it. */
   #valuesOf(head: ResponseHead): ValuesAside | null {
     const changing = this.#plugins.filter((plugin) => plugin.responseEvent ?? plugin.responseBody);
     const plugin = changing[0]!;
@@ -189,7 +189,7 @@ class ResponseSink implements Sink {
     });
   }
 
-  /** What goes out of a body that was held, behind its head. */
+  /** The part of a held body that is sent after its head. */
   #heldBody(body: Buffer): Buffer {
     const whole = this.#values?.whole(body) ?? body;
     this.#held = null;
@@ -202,7 +202,7 @@ class ResponseSink implements Sink {
     return whole;
   }
 
-  /** The head of a body of which a value goes out before the rest is here: nobody knows its length. */
+  /** The head of a body that is sent before it is complete, so its length is not known. */
   #sendBegunHead(): void {
     if (this.#isHeadOut) return;
     const head = this.#head!;
@@ -212,7 +212,7 @@ class ResponseSink implements Sink {
     this.#sendHead(head, true);
   }
 
-  /** Events are through, or a value that began: the engine is read on. */
+  /** All events, or a value, were processed: the engine is read again. */
   readonly #goOn = (): void => {
     if (this.#hasFailed) return;
     const then = this.#whenEventsIdle ?? this.#whenIdle;
@@ -239,7 +239,7 @@ class ResponseSink implements Sink {
     });
   }
 
-  /** Takes plugins through a body, beginning with the one at `from`. */
+  /** Passes a body through the plugins from `from` on. */
   #change(body: Buffer, from: number, then: (changed: Buffer) => void): void {
     const plugin = this.#plugins[from];
     if (plugin === undefined) return then(body);

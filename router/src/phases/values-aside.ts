@@ -1,12 +1,12 @@
 import type { ValueCutter, ValueTaker } from '../plugin.ts';
 import type { PayloadOut } from './payload-out.ts';
 
-/** Values of an answer that are smaller together are held, and put back where they stood. */
+/** Values that are smaller together are held and put back. */
 const HELD_BYTES = 131_072;
 
 interface ValuesParts {
   readonly out: PayloadOut;
-  /** Bytes of the answer without its values: a mark stands for each. */
+  /** Bytes of the response with a mark in place of each value. */
   readonly take: (bytes: Buffer, start: number, end: number) => void;
   /** What came of the body, or of the event, that is not complete, as its plugin changes it; when what came before is out. */
   readonly changedSoFar: (then: (made: Buffer) => void) => void;

@@ -1,8 +1,8 @@
 import { Socket, type SocketConstructorOpts } from 'node:net';
 
-/** Who is handed what a socket is read into. */
+/** Gets the bytes that a socket reads. */
 export interface SocketReader {
-  /** Where the next read goes. */
+  /** The buffer for the next read. */
   readonly readInto: Buffer;
   /** `bytes[0, count)` were read; `bytes` is what `readInto` was. */
   onBytes(bytes: Buffer, count: number): void;
@@ -19,8 +19,8 @@ export interface Held<Handle = object> {
  * memory of 64 KB, a second one of the right size and a buffer around it that is collected later, makes a request of 2 KB cost
  * 1.26 times as much CPU, and one of 200 KB twice as much (medians of 11 runs).
  *
- * @param readerOf called at once with the new socket; null: nobody reads it, it is destroyed
- * @returns false: this Node holds its sockets in another way, and `accepted` is as it was
+ * @param readerOf called at once with the new socket; null: it is destroyed
+ * @returns false: this version of Node keeps its sockets differently, and `accepted` is unchanged
  */
 export function readIntoBuffers(
   accepted: Socket,
@@ -43,7 +43,7 @@ export function readIntoBuffers(
     },
   };
   held._handle = null;
-  // Nothing is left in it to close: its server counts it as gone.
+  // It has no system socket any more; its server counts it as closed.
   accepted.destroy();
   reader = readerOf(new Socket(options as SocketConstructorOpts));
   return true;

@@ -10,12 +10,12 @@ export interface BufferOptions {
   readonly onChange?: () => void;
 }
 
-/** Keeps the payload of a response in memory: for code of the router that asks an engine, or dispatches a request. */
+/** Keeps the payload of a response in memory, for requests of the router itself. */
 export class BufferSink implements Sink {
   readonly takesFraming = false;
   source: Source | null = null;
   response: ResponseHead | null = null;
-  /** Payload bytes that came, kept or not. */
+  /** Payload bytes received, kept or not. */
   bytes = 0;
   state: 'open' | 'complete' | 'cut' = 'open';
   readonly #maxBytes: number;
@@ -35,7 +35,7 @@ export class BufferSink implements Sink {
     return this.bytes > this.#maxBytes;
   }
 
-  /** Hands over what is kept; the source goes on if it was paused. */
+  /** Returns what is kept; a paused source resumes. */
   take(): Buffer[] {
     const parts = this.#parts;
     const wasFull = this.#waitingBytes > this.#maxWaitingBytes;

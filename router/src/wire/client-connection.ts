@@ -66,7 +66,7 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
   readonly socket: Socket;
   /** When the bytes that are awaited now have to be here (monotonic ms); Infinity while nothing is awaited. */
   deadlineMs: number;
-  /** Its place among its listener's. */
+  /** Its index in the listener's set. */
   setIndex = -1;
   source: Source | null = null;
   /** Learns that the client left, or that the rest of its request is malformed. */
@@ -121,7 +121,7 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
     if (!this.#requests.refuseLate()) this.socket.destroy();
   }
 
-  // ---- bytes in ----
+  // ---- input ----
 
   get readInto(): Buffer {
     return this.#requests.readInto;
@@ -131,7 +131,7 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
     this.#requests.onBytes(bytes, count);
   }
 
-  // ---- what the reader found ----
+  // ---- calls of the reader ----
 
   onRequest(head: RequestHead, body: RequestBody): void {
     if (this.#context.isAdminPort) head.isOnAdminPort = true;
@@ -149,9 +149,9 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
     return true;
   }
 
-  // ---- answers out ----
+  // ---- Sink ----
 
-  /** A part of what was answered waits for the system to take it. */
+  /** A part of the response is not sent yet. */
   get isBehind(): boolean {
     return this.socket.writableLength > 0;
   }
@@ -169,7 +169,7 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
         out += 'transfer-encoding: chunked\r\n';
       } else this.#isFramedByClose = true;
     }
-    // An answer that comes before its request is whole leaves the connection in no state to be used again.
+    // After a response that comes before the end of its request the connection can't be reused.
     const isUsable = requests.isWhole && !requests.isStopped && !this.#isFramedByClose && !this.#context.isDraining;
     this.#isLast = !isUsable || (request !== null && request.isLast);
     if (this.#isLast) out += 'connection: close\r\n';
@@ -231,7 +231,7 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
   cut(_reason: string, finalEvent: string): void {
     this.#settle();
     if (this.#isFramedByClose || this.socket.destroyed) {
-      // Only a reset tells this client that more should have come.
+      // For an HTTP/1.0 client only a reset shows that the response is truncated.
       resetSocket(this.#tcp);
       return;
     }
@@ -260,7 +260,7 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
       this.#linger();
       this.socket.end();
     } else {
-      // A slow client gets its answer to the end; only one that takes nothing at all is given up.
+      // A slow client gets its complete response; one that reads nothing is disconnected.
       this.deadlineMs = Infinity;
       this.socket.setTimeout(this.#context.timeouts.writeMs);
       this.socket.end(() => this.#linger());

@@ -2,13 +2,13 @@ import type { Socket } from 'node:net';
 import { filesForClients, openFileLimit } from './open-files.ts';
 
 export interface MaxConnections {
-  /** In all; 0: by the files that the system allows. */
+  /** Of all clients; 0: as the system's limit of open files allows. */
   readonly maxConnections: number;
   /** From one address; 0: no bound. */
   readonly maxConnectionsPerClient: number;
 }
 
-/** How many connections clients may have. What is too much is closed as it comes: it costs nobody else's requests a file. */
+/** Limits the connections of clients. A connection above the limit is closed at once, so that it takes no file from requests. */
 export class ConnectionLimits {
   /** How many were closed, by the limit; `files`: those that the system allows, less what engines need. */
   readonly refused = { max_connections: 0, max_connections_per_client: 0, files: 0 };
@@ -56,5 +56,5 @@ export class ConnectionLimits {
 
 const MAPPED = /^::ffff:(?=\d+\.)/i;
 
-/** One client has one name, whichever kind of socket it came through (RFC 4291 section 2.5.5.2). */
+/** An IPv4 client has the same address on IPv6 sockets (RFC 4291 section 2.5.5.2). */
 export const clientOf = (address: string | undefined): string => (address ?? '').replace(MAPPED, '');

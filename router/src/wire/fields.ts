@@ -22,7 +22,7 @@ export const TIMEOUT = 12;
 export const SESSION_END = 13;
 /** `te`, `trailer`, `keep-alive`, `proxy-connection`: dropped, never read. */
 export const HOP = 9;
-/** Where a client's key may stand. Passed on; the lines are noted so that checking them needs no search. */
+/** Fields that may have a client's key. They are passed on; their lines are noted, so that no search is needed. */
 export const AUTHORIZATION = 10;
 export const API_KEY = 11;
 
@@ -48,7 +48,7 @@ for (const [name, kind] of [
   (known[name.length] ??= []).push({ name: ascii(name), kind });
 }
 
-/** Outcomes of reading one line, below zero so that an index can stand beside them. */
+/** Results of reading a line; negative, because other results are indexes. */
 export const INCOMPLETE = -1;
 export const BAD = -2;
 
@@ -162,7 +162,7 @@ export abstract class Head {
   requestId = '';
   /** Start and end in `raw` of the lines that are not passed on, in order: start, end, start, end, … */
   readonly drops: number[] = [];
-  /** Where each field line starts in `raw`; null: nobody noted it. Lowering and searching the text for each name costs several times as much. */
+  /** Where each field line starts in `raw`; null: not noted. Searching the text in lower case for each name costs several times as much. */
   protected lineStarts: number[] | null = null;
   #lower = '';
 

@@ -10,22 +10,22 @@ import { MutualTls } from './mutual-tls.ts';
 import type { RetryBudget } from './request-body.ts';
 import { headBuffer } from './request-reader.ts';
 
-/** Deadlines are looked at this often; also the resolution of the clock that they are measured with. */
+/** Interval of the check for deadlines, and resolution of the coarse clock. */
 export const TICK_MS = 250;
 
-/** Keep-alive: a client that vanished while it waits for an answer is found out by the system, which asks it every minute. */
+/** TCP keep-alive: the system probes clients every minute, so that a vanished one is detected while it waits for a response. */
 const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 };
-/** Rounds of the event loop without a new connection after which nobody waits to be accepted any more. */
+/** After so many turns of the event loop without a new connection, none waits to be accepted. */
 const QUIET_ROUNDS = 3;
-/** Where connections never stop coming, it ends after so many. */
+/** Bounds the wait if connections keep coming. */
 const MAX_ROUNDS = 100;
 
 export interface ListenerOptions extends MaxConnections {
   readonly host: string;
   readonly port: number;
-  /** Requests that come in here may steer the router and engines. */
+  /** Requests of this port may control the router and engines. */
   readonly isAdminPort: boolean;
-  /** Other processes may listen there too. */
+  /** Other processes may listen on the same port. */
   readonly reusePort: boolean;
   readonly maxPayloadBytes: number;
   readonly allowsHalfClose: boolean;
@@ -69,7 +69,7 @@ export class Listener implements ConnectionContext {
       tls?.ca === undefined
         ? null
         : new MutualTls(tls, options.timeouts.headMs, (socket, tcp) => this.#connect(socket, tcp));
-    // Half-open: a client's FIN is answered by the connection itself, which knows what is under way.
+    // Half-open: the connection handles a client's FIN, because a response may be in flight.
     const isPlain = tls === null;
     this.#server = createServer({ ...SOCKET_OPTIONS, allowHalfOpen: true, pauseOnConnect: isPlain }, (tcp) =>
       this.#take(tcp),
@@ -106,7 +106,7 @@ export class Listener implements ConnectionContext {
     return this.limits.enter(tcp) ? this.#connect(tcp, tcp) : null;
   }
 
-  /** A handshake that fails or drags on ends like a head that does: by the connection's error or deadline. */
+  /** A failed or slow handshake ends as a failed or slow head does: by the connection's error or deadline. */
   #secure(tcp: Socket): void {
     if (!this.limits.enter(tcp)) return;
     if (this.#mutualTls !== null) this.#mutualTls.take(tcp);
@@ -142,14 +142,14 @@ export class Listener implements ConnectionContext {
     for (const connection of this.connections) if (connection.deadlineMs <= now) connection.expire();
   }
 
-  /** Every answer ends its connection from now on. Listens no more, once those are accepted who wait for it already. */
+  /** From now on every response ends its connection. The port is closed once all waiting connections are accepted. */
   drain(): void {
     this.isDraining = true;
     this.#quietRounds = 0;
     this.#acceptRest(MAX_ROUNDS);
   }
 
-  /** The system resets connections that wait to be accepted when their socket is closed, so nobody may be left waiting. */
+  /** When a listening socket is closed the system resets connections that wait to be accepted, so all are accepted first. */
   #acceptRest(rounds: number): void {
     if (rounds === 0 || this.#quietRounds++ === QUIET_ROUNDS) this.#server.close();
     else setImmediate(() => this.#acceptRest(rounds - 1));

@@ -27,7 +27,7 @@ export class MutualTls {
         else onSecure(socket, tcp);
       },
     );
-    // Whoever shows no good certificate is hung up on; what it was is nobody's concern here.
+    // A client without a valid certificate is disconnected.
     this.#server.on('tlsClientError', (_error, socket) => socket.destroy());
   }
 

@@ -2,27 +2,27 @@ import { SLICE_BYTES, copyInTurns } from '../kit/copy-slices.ts';
 import { SlabPool } from '../kit/slab-pool.ts';
 import type { BodySink } from './sink.ts';
 
-/** Body bytes that may wait for somebody to take them before the client's socket is paused. */
+/** Body bytes that may wait to be read before the client's socket is paused. */
 const MAX_UNTAKEN_BYTES = 65_536;
 
-/** Copies from this size on have memory of their own, and are worth freeing by hand; smaller ones lie in the pool of Node's small buffers. */
+/** Copies from this size on have memory of their own, which is freed explicitly; smaller ones are in Node's pool of small buffers. */
 const LARGE_BYTES = 8_192;
 
-/** Parts up to this size are laid together, after the first: with each in memory of its own, a slow client could fill it. */
+/** Parts up to this size share memory, after the first one: with memory for each, a slow client could exhaust it. */
 const TINY_BYTES = 1_024;
 const TAIL_BYTES = 8_192;
 
-/** What is beyond this of a body is kept in slabs. */
+/** Bytes of a body after this many are kept in slabs. */
 const PLAIN_BYTES = 2 ** 20;
 const NOTHING = Buffer.alloc(0);
 const slabs = new SlabPool(2 ** 18, 2048);
 
-/** Gives the memory of a read back at once, where it is not a part of a buffer. Nobody may look at it any more. */
+/** Frees the memory of a read at once, unless it is part of a larger buffer. It must not be used any more. */
 export function freeRead({ buffer, length }: Buffer): void {
   if (length >= LARGE_BYTES && length === buffer.byteLength && buffer instanceof ArrayBuffer) buffer.transfer(0);
 }
 
-/** Bytes of bodies kept for another try, of all requests together. */
+/** Bytes of bodies that are kept for retries, of all requests together. */
 export class RetryBudget {
   limitBytes: number;
   usedBytes = 0;
@@ -33,11 +33,11 @@ export class RetryBudget {
 }
 
 /**
- * A request's payload as the buffers that arrived: never joined, never decoded. Of a large one, copies: what sockets are
- * read into is memory that V8 counts, and a pause of its collector for each 64 MB would hold everybody up.
+ * A request's payload as the buffers that arrived: never joined, never decoded. Large bodies are copied, because V8 counts the memory of
+ * socket reads and would collect garbage after each 64 MB.
  *
- * It is kept until the first byte of an answer, so that another engine can be tried; past the global budget it only
- * flows through, and the request can't be tried again once a part of it is gone.
+ * It is kept until the first byte of a response, for a retry. Above the budget it is only streamed, and the request can't be retried once
+ * a part of it is gone.
  */
 export class RequestBody {
   pieces: Buffer[] = [];
@@ -45,7 +45,7 @@ export class RequestBody {
   isComplete = false;
   /** True while `pieces` holds everything from the first byte on. */
   isWhole = true;
-  /** Every piece is the whole of a buffer that a socket was read into: memory that `free` may give back. */
+  /** Every piece is a complete buffer of a socket read, which `free` may free. */
   holdsReads = false;
   readonly #budget: RetryBudget;
   /** Pauses or resumes the client's socket. */
@@ -58,7 +58,7 @@ export class RequestBody {
   #waiting: ((body: RequestBody) => void) | null = null;
   /** Index of the next piece for the sink. */
   #next = 0;
-  /** Reads that were given to the sink and are not kept. */
+  /** Reads that the sink has got and that are not kept. */
   #passing: Buffer[] | null = null;
   /** Room for further tiny parts. */
   #tail: Buffer = NOTHING;
@@ -71,7 +71,7 @@ export class RequestBody {
     this.#setPaused = setPaused;
   }
 
-  /** `piece` is nobody else's. */
+  /** `piece` is not used elsewhere. */
   push(piece: Buffer): void {
     if (this.#passing !== null) this.#freePassed();
     const copied = this.#copy(piece);
@@ -91,12 +91,12 @@ export class RequestBody {
     this.#push(copy);
   }
 
-  /** What comes next is copied, whoever's it is. */
+  /** The next piece will be copied. */
   get isCopied(): boolean {
     return this.bytes >= PLAIN_BYTES && !this.#isReleased;
   }
 
-  /** Copies what is to be kept of a large body, or of one in tiny parts. @returns how many bytes */
+  /** Copies what is kept of a large body, or of one in tiny parts. @returns the number of copied bytes */
   #copy(bytes: Buffer): number {
     if (!this.isCopied) return this.#copyTiny(bytes);
     if (this.#budget.usedBytes + bytes.length > this.#budget.limitBytes) return 0;
@@ -153,7 +153,7 @@ export class RequestBody {
     }
   }
 
-  /** Calls `then` when the last byte is here: for a stage that needs the body's content before an engine is chosen. */
+  /** Calls `then` when the last byte has arrived. */
   whenComplete(then: (body: RequestBody) => void): void {
     if (this.isComplete) then(this);
     else {
@@ -163,8 +163,8 @@ export class RequestBody {
   }
 
   /**
-   * As `whenComplete`, with all of it in one buffer: of what is larger than a read a copy, which is nobody else's. A large one is
-   * laid together over several turns of the event loop, unless it is not needed any more by then.
+   * As `whenComplete`, with the body in one buffer: a body larger than a read is copied, and the copy is the caller's. A large one is joined
+   * over several turns of the event loop, unless it is not needed any more by then.
    */
   whenJoined(then: (bytes: Buffer) => void): void {
     this.whenComplete(() => {
@@ -173,10 +173,10 @@ export class RequestBody {
     });
   }
 
-  /** Sends all from the first byte on to `sink`. Only while `isWhole`. */
+  /** Passes the body to `sink` from its first byte on. Only while `isWhole`. */
   attach(sink: BodySink): void {
     this.#sink = sink;
-    // From here on the sink sets the pace, also if a stage waited for the whole body before.
+    // The sink sets the pace, also if a stage waits for the whole body.
     this.#waiting = null;
     this.#next = 0;
     this.resume();
@@ -212,7 +212,7 @@ export class RequestBody {
     this.#isKept = true;
   }
 
-  /** No further try will need the body: what was sent is freed, what comes is not kept. */
+  /** No retry will need the body: what was sent is freed, and what arrives is not kept. */
   release(): void {
     if (this.#isReleased || this.#isKept) return;
     this.#isReleased = true;
@@ -223,8 +223,8 @@ export class RequestBody {
   }
 
   /**
-   * As `release`, and gives the memory back at once: V8 would learn of such garbage late, and go through the whole heap to
-   * find it. Only when every piece has been sent and nobody else holds one.
+   * As `release`, and frees the memory at once: V8 would find such garbage late and with a full collection. Only when every piece was sent
+   * and none is used elsewhere.
    */
   free(): void {
     const { pieces } = this;
@@ -240,7 +240,7 @@ export class RequestBody {
     }
   }
 
-  /** As `release`, when nothing is under way any more that reads it. */
+  /** As `release`, when nothing reads it any more. */
   end(): void {
     this.#isKept = false;
     this.release();
@@ -250,7 +250,7 @@ export class RequestBody {
     this.#slabLeft = 0;
   }
 
-  /** The same payload for another engine, which takes it at its own pace. Only when complete and whole; valid until this one ends. */
+  /** The same payload for another engine, with its own pace. Only when complete and whole; valid until this one ends. */
   shared(): RequestBody {
     const body = new RequestBody(new RetryBudget(Infinity), () => {});
     for (const piece of this.pieces) body.push(piece);
@@ -277,7 +277,7 @@ export class RequestBody {
     this.#next = 0;
   }
 
-  /** @returns false when the piece was not kept. `isNeeded`: nobody has taken it yet, so it must be. */
+  /** @returns false: the piece was not kept. `isNeeded`: it was not sent yet, so it must be kept */
   #keep(piece: Buffer, isNeeded = false): boolean {
     const fits = !this.#isReleased && this.#budget.usedBytes + piece.length <= this.#budget.limitBytes;
     if (fits) {
@@ -293,10 +293,10 @@ export class RequestBody {
       this.pieces.push(piece);
       return true;
     }
-    // Not those in the pool: of what is as large as half of its memory it is thought that the memory is its own (`free`).
+    // Not in Node's pool: `free` takes a piece of at least half of its buffer for one with memory of its own.
     const mayGrow = piece.buffer === this.#tail.buffer || piece.buffer instanceof SharedArrayBuffer;
     const isBehind = mayGrow && last.buffer === piece.buffer && last.byteOffset + last.length === piece.byteOffset;
-    // One that was taken stays apart from one that was not.
+    // A piece that was sent is not joined with one that was not.
     if (isBehind && (!isNeeded || this.pieces.length > this.#next)) {
       this.pieces[this.pieces.length - 1] = Buffer.from(piece.buffer, last.byteOffset, last.length + piece.length);
     } else this.pieces.push(piece);

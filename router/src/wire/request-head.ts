@@ -29,7 +29,7 @@ export const MAX_TARGET_BYTES = 16_384;
 /** A request line of more bytes has a target that is too long, however it goes on. */
 export const MAX_LINE_BYTES: number = MAX_TARGET_BYTES + 64;
 
-/** Where a line stands that is not there, and one that is there more than once. */
+/** Positions of a line that is missing, and of one that occurs more than once. */
 export const NONE = -1;
 export const SEVERAL = -2;
 
@@ -70,7 +70,7 @@ function isHost(bytes: Buffer, start: number, end: number): boolean {
   return true;
 }
 
-/** Why a head is refused: the status, and words for the person who sent it. */
+/** Why a head is refused: the status, and a message for the client. */
 export interface Refusal {
   readonly status: number;
   readonly message: string;

@@ -93,7 +93,7 @@ export class RequestReader {
     this.#onBytes(bytes, count, isOwn && this.#own === null);
   }
 
-  /** These were read into a buffer that is nobody else's. */
+  /** The bytes are in a buffer that is not used elsewhere. */
   onOwnBytes(bytes: Buffer): void {
     this.#onBytes(bytes, bytes.length, true);
   }
@@ -135,7 +135,7 @@ export class RequestReader {
     }
   }
 
-  /** What still comes is let go, so that the client gets to read what it was told. */
+  /** Further bytes are dropped, so that the client can read the response. */
   stop(): void {
     this.isStopped = true;
     this.body = null;
@@ -220,7 +220,7 @@ export class RequestReader {
     }
     if (!body.isComplete) this.#await(this.#limits.timeouts.bodyIdleMs);
     this.#connection.onRequest(head, body);
-    // Whoever was refused at once does not have to send it (RFC 9110 section 10.1.1).
+    // A client that was refused at once does not have to send its body (RFC 9110 section 10.1.1).
     if (head.expectsContinue && !hasBytes && !body.isComplete && this.body === body && !this.isStopped) {
       this.#connection.socket.write('HTTP/1.1 100 Continue\r\n\r\n');
     }
@@ -282,7 +282,7 @@ export class RequestReader {
     if (this.#isBodyPaused) this.#setBodyPaused(false);
   }
 
-  /** A body that broke its framing: if the request is under way, its exchange ends it; else it never began. */
+  /** The framing of the body is malformed: if the request was dispatched, its exchange ends it; else it never began. */
   #refuseBody(refusal: Refusal): void {
     this.isStopped = true;
     if (!this.#connection.onBodyRefused(refusal)) this.#refuse(refusal);

@@ -115,7 +115,7 @@ export class UpstreamConnection implements IndexedSetMember {
     this.socket.resume();
   }
 
-  /** Gives up the connection without a word to its user: what was under way on it stops at the engine. */
+  /** Closes the connection without notifying its user: the engine stops working for it. */
   destroy(): void {
     this.user = null;
     this.socket.destroy();
@@ -123,7 +123,7 @@ export class UpstreamConnection implements IndexedSetMember {
 
   #onBytes(bytes: Buffer, count: number): boolean {
     if (this.user === null) {
-      // An answer that nobody asked for: what follows on this connection can't be trusted.
+      // A response without a request: what follows on this connection can't be trusted.
       this.socket.destroy();
       return true;
     }

@@ -72,7 +72,7 @@ export class UpstreamPool {
     for (const connection of this.#idle.splice(0)) connection.destroy();
   }
 
-  /** Breaks off what is under way: to whoever it is for it looks as if the engine had. */
+  /** Ends all attempts in flight as if the engine had closed their connections. */
   breakAll(): void {
     for (const connection of this.#open) connection.socket.destroy();
   }

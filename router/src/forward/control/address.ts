@@ -4,26 +4,26 @@ import type { Worker } from '../../fleet/worker.ts';
 import { RouterError } from '../../kit/errors.ts';
 import type { RequestHead } from '../../wire/request-head.ts';
 
-/** Says in a header which worker a request is for. */
+/** Names the worker of a request. */
 const TARGET_HEADER = 'x-turnout-worker';
-/** The same, and parts of the fleet, in the query. */
+/** Query parameters that name workers. */
 const OWN_PARAMETERS: ReadonlySet<string> = new Set(['worker', 'session', 'group']);
 
-/** Who a control is for by its client's word. */
+/** The workers that the client names. */
 export type Address =
   | { readonly target: Worker; readonly isForEngine: boolean }
   | { readonly audience: readonly Worker[] };
 
 export interface AddressBook {
   readonly fleet: Fleet;
-  /** Where the exchanges of a session go; null: nothing here keeps sessions. */
+  /** The workers of a session; null: the policy keeps no sessions. */
   readonly homesOf: (session: string) => readonly Worker[] | null;
 }
 
 /**
- * Reads whom a control is for, and takes that out of what engines get. null: its client does not say.
+ * Reads the workers that the client names, and removes the names from what engines get. null: it names none.
  *
- * @param hasQuery whether the query is looked at too: only a control's parameters are the router's
+ * @param hasQuery whether the query may name workers, as that of control requests
  */
 export function addressOf(head: RequestHead, book: AddressBook, hasQuery: boolean): Address | RouterError | null {
   const named: [string, string][] = [];
@@ -41,7 +41,7 @@ export function addressOf(head: RequestHead, book: AddressBook, hasQuery: boolea
   return kind === 'group' ? groupOf(value, book.fleet) : sessionOf(value, book);
 }
 
-/** Every other parameter stays as it is spelled. */
+/** All other parameters stay as they are. */
 function takeParameters(head: RequestHead, named: [string, string][]): RouterError | null {
   const at = head.target.indexOf('?');
   const left: string[] = [];

@@ -1,19 +1,18 @@
 import type { ControlAnswer } from './control-call.ts';
 
-/** How one engine took a control. */
+/** How one engine responded to a control request. */
 export interface ControlResult extends ControlAnswer {
   /** URL of the engine. */
   readonly worker: string;
   readonly ms: number;
 }
 
-/** It did what it was told. */
 export const isDone = ({ status }: Pick<ControlAnswer, 'status'>): boolean =>
   status !== null && status >= 200 && status < 300;
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
-/** What came of a control that went to several engines: `{"results":[…],"ok":n,"failed":n}`, and the status that sums it up. */
+/** The response to a control request for several engines: `{"results":[…],"ok":n,"failed":n}`, with the status for all of them. */
 export function report(results: readonly ControlResult[]): { status: number; json: string } {
   const ok = results.filter(isDone).length;
   const failed = results.length - ok;
@@ -28,7 +27,7 @@ function line({ worker, status, body, error, ms }: ControlResult): string {
   return `{"worker":${JSON.stringify(worker)},"status":${status},${said},"ms":${Math.round(ms * 10) / 10}}`;
 }
 
-/** JSON stays as the engine wrote it, with numbers of any size; anything else becomes a string. */
+/** JSON stays as the engine wrote it, because numbers may be beyond 2^53; anything else becomes a string. */
 function value(body: Buffer): string {
   try {
     const text = utf8.decode(body);

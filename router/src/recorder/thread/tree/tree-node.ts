@@ -21,7 +21,7 @@ export interface Inserted extends Place {
  */
 const NODE_BYTES = 420;
 /** Of each array: V8's objects for it and its buffer, and what the allocator adds. */
-const ARRAY_BYTES = 256;
+const ARRAY_BYTES = 208;
 
 const NO_WORDS = new Int32Array(0);
 const NO_TEXT = Buffer.alloc(0);
