@@ -1,10 +1,10 @@
 import { RouterError } from '../kit/errors.ts';
 
-/** What a path is, to those who decide about it. */
+/** The kind of a path, for access. */
 export type Area =
   /** Answered to everybody: probes carry no keys. */
   | 'open'
-  /** Whoever holds a key of any kind, once there are keys. */
+  /** For holders of any key, if there are keys. */
   | 'metrics'
   | 'data'
   /** Steers the router or engines. */

@@ -11,7 +11,7 @@ import { Pace, boundedSecs } from './pace.ts';
 import { RateLimit } from './rate-limit.ts';
 
 export interface AdmissionOptions {
-  /** Exchanges under way at once, to the end of their answers; 0: no bound. */
+  /** Requests in flight at once; 0: no limit. */
   readonly maxConcurrent: number;
   /** The same for each worker; 0: no bound. */
   readonly workerMaxInflight: number;
@@ -44,12 +44,12 @@ export type WaitReason = 'concurrency' | 'rate';
 export interface AdmissionParts {
   readonly options: AdmissionOptions;
   readonly fleet: Fleet;
-  /** Where workers differ in what they serve, each one's bound is for whoever chooses to keep. */
+  /** If workers serve different models, the limit of each worker is applied at the choice. */
   readonly models?: FleetModels;
   readonly heap: HeapGuard;
   /** Under which key a request waits. */
   readonly keyOf: (head: RequestHead) => string;
-  /** What to tell those for whom no worker is left. */
+  /** The error of requests for which no worker is left. */
   readonly noAvailableWorkers: () => RouterError;
   /** Hears how long each waited, however that ended. */
   readonly onWaited: (seconds: number) => void;
@@ -89,9 +89,9 @@ export class Admission {
   /** Exchanges that were let in and are not over (`Exchange.isInside`). */
   #inside = 0;
   readonly #queue = new FairQueue<Waiter>();
-  /** Runs when the next token of the rate comes, while somebody waits for it. */
+  /** Fires when the rate limit allows the next queued request. */
   #rateTimer: NodeJS.Timeout | null = null;
-  /** Nobody is to be let in from the queue now: that is being done, or is over for good. */
+  /** Queued requests are being admitted now, or admission is closed. */
   #isAdmitting = false;
   /** The fleet has changed: the queue will be looked at. */
   #isLookingSoon = false;
@@ -105,7 +105,7 @@ export class Admission {
     fleet.onEvent(this.#onFleetEvent);
   }
 
-  /** The options are others than before. What is under way without having been counted is not counted now. */
+  /** The options have changed. Requests in flight that were not counted stay uncounted. */
   onOptionsChange(): void {
     const { maxConcurrent, workerMaxInflight, ratePerSec, rateBurst } = this.#options;
     this.#hasLimits = maxConcurrent > 0 || workerMaxInflight > 0 || ratePerSec > 0;
@@ -139,7 +139,7 @@ export class Admission {
     this.#admitWaiting();
   }
 
-  /** Lets nobody in any more: those who wait are about to be told so. */
+  /** Admits no more requests; the caller ends the queued ones. */
   close(): void {
     this.#isAdmitting = true;
   }
@@ -153,11 +153,11 @@ export class Admission {
     const { maxConcurrent, workerMaxInflight } = this.#options;
     if (maxConcurrent > 0 && this.#inside >= maxConcurrent) return false;
     const { eligible, strandedInFlight } = this.#fleet;
-    // Without any worker it goes through: who chooses says so at once.
+    // Without workers it is admitted, and the choice fails at once.
     if (workerMaxInflight === 0 || eligible.length === 0) return true;
-    // A place at workers of one model is none for another model's requests.
+    // Capacity at workers of one model is of no use for another model.
     if (this.#parts.models?.areSeveral === true) return true;
-    // What is finished by workers that get no new work takes nobody's place at the others.
+    // Requests at workers that are not eligible take no capacity of the others.
     return this.#inside - strandedInFlight < workerMaxInflight * eligible.length;
   }
 
@@ -235,7 +235,7 @@ export class Admission {
     });
   };
 
-  /** There is nobody to wait for. */
+  /** No worker is left: the queued requests fail. */
   #sendAway(): void {
     for (let waiter = this.#queue.next(); waiter !== null; waiter = this.#queue.next()) {
       this.#onLeft(waiter);
@@ -267,7 +267,7 @@ export class Admission {
     return new RouterError('queue_timeout', message, { retryAfterSecs: this.#retryAfterSecs() });
   }
 
-  /** When one who comes now would be let in. */
+  /** When a new request would be admitted. */
   #retryAfterSecs(): number {
     const nowMs = performance.now();
     const places = this.#queue.size + 1;
@@ -276,6 +276,6 @@ export class Admission {
   }
 }
 
-/** A tenant or a session that a plugin found: nobody else has looked for one yet. */
+/** A tenant or session key that a plugin has set. */
 const pluginsKey = ({ key }: Exchange): string | null =>
   key !== null && (key.kind === 'tenant' || key.kind === 'session') ? `${key.kind}:${key.value}` : null;

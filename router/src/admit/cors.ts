@@ -32,7 +32,7 @@ export class Cors {
   #fields(origin: string | undefined): string {
     const expose = `access-control-expose-headers: ${EXPOSED}\r\n`;
     if (this.#isForAll) return `access-control-allow-origin: *\r\n${expose}`;
-    // Answers differ by origin, so a cache must know, whoever asked.
+    // Responses differ by origin, so caches must know, also for requests without one.
     if (origin === undefined || !this.#origins.has(origin.toLowerCase())) return 'vary: origin\r\n';
     return `access-control-allow-origin: ${origin}\r\nvary: origin\r\n${expose}`;
   }

@@ -3,7 +3,7 @@ import type { KeyPlace } from '../classify/routing-keys.ts';
 import { boundedKey } from '../classify/body-scan.ts';
 import { LinkedList, type ListNode } from '../kit/linked-list.ts';
 
-/** Those who wait under one key, first come first. */
+/** The queued requests of one key, in order of arrival. */
 interface Line<T> {
   readonly key: string;
   readonly waiting: LinkedList<Ticket<T>>;
@@ -40,7 +40,7 @@ export class FairQueue<T> {
     return ticket;
   }
 
-  /** Takes out whose turn it is; null: nobody waits. */
+  /** Removes the next one; null: the queue is empty. */
   next(): T | null {
     const turn = this.#turns.first;
     if (turn === null) return null;

@@ -8,9 +8,9 @@ import { getHeapSpaceStatistics, getHeapStatistics } from 'node:v8';
  */
 const HIGH = 0.8;
 const LOW = 0.75;
-/** While nothing new is taken hardly anything is allocated, and V8 sees no reason to look for garbage: then it is told to. */
+/** While requests are refused hardly anything is allocated, so V8 would not collect garbage by itself. */
 const COLLECT_AFTER_MS = 5_000;
-/** V8 tells one limit of both generations, but dies of a full old one. Three semi-spaces of 64 MB (V8 13.6). */
+/** V8 reports one limit for both generations, but fails with a full old one. Three semi-spaces of 64 MB (V8 13.6). */
 const YOUNG_BYTES = 201_326_592;
 
 /** The part of a heap that V8 dies of. */
@@ -65,7 +65,7 @@ function oldSpaceReader(): () => OldSpace {
   const limitBytes = oldSpaceLimit(getHeapStatistics().heap_size_limit, flags);
   return () => {
     const usedBytes = getHeapStatistics().used_heap_size;
-    // Far from the limit the sum of both generations, a tenth of the work, tells enough.
+    // Far from the limit the sum of both generations is enough, and takes a tenth of the time.
     if (usedBytes < LOW * limitBytes) return { usedBytes, limitBytes };
     const young = getHeapSpaceStatistics()
       .filter(({ space_name: name }) => name.startsWith('new_'))

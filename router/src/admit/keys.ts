@@ -31,7 +31,7 @@ export class KeySet {
     return this.#digests.length === 0;
   }
 
-  /** The first one, to be presented to others. '' when there is none. */
+  /** The first one, for requests to other servers; '': there is none. */
   get first(): string {
     return this.#first;
   }
@@ -39,7 +39,7 @@ export class KeySet {
   /** @param digest of what was presented */
   has(digest: Buffer): boolean {
     let isKnown = false;
-    // No early end: how many keys come before the right one is nobody's business.
+    // No early return: the time must not show how many keys precede the right one.
     for (const known of this.#digests) if (timingSafeEqual(known, digest)) isKnown = true;
     return isKnown;
   }

@@ -15,7 +15,7 @@ export class Pace {
     this.#atMs = nowMs;
   }
 
-  /** Somebody has left. */
+  /** A request has ended. */
   note(nowMs: number): void {
     this.#fade(nowMs);
     this.#weight++;

@@ -18,13 +18,13 @@ export class RateLimit {
   /** @returns false: none is there now. */
   take(nowMs: number): boolean {
     this.#fill(nowMs);
-    // A millionth too few is an error of the arithmetic: who waited for exactly one must find it.
+    // A millionth too few is a rounding error.
     if (this.#tokens < 1 - 1e-6) return false;
     this.#tokens--;
     return true;
   }
 
-  /** Milliseconds until `count` of them can have been taken, if nobody else takes any. */
+  /** Milliseconds until `count` of them are available, if none is taken in between. */
   msUntil(count: number, nowMs: number): number {
     this.#fill(nowMs);
     return Math.max(0, (count - this.#tokens) / this.#perMs);

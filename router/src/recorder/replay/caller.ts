@@ -25,7 +25,7 @@ export class Caller {
   async post({ path, session }: RecordedCall, body: Buffer): Promise<CallerAnswer> {
     const url = new URL(this.#against);
     url.search = '';
-    // Not resolved: `//host/path` would be somebody else's.
+    // Not resolved: `//host/path` would name another host.
     url.pathname = this.#against.pathname.replace(/\/$/, '') + path;
     const headers = {
       'content-type': 'application/json',

@@ -34,7 +34,7 @@ export interface Recording {
   readonly withoutRequest: number;
 }
 
-/** Reads the requests of a JSONL export, those that several trajectories share once. Rejects, naming the line, where it is none. */
+/** Reads the requests of a JSONL export; one that several trajectories share is read once. Rejects with the line of an invalid one. */
 export async function readRecording(file: string): Promise<Recording> {
   const turns = new Map<string, JsonTurn & { readonly session: string }>();
   let number = 0;

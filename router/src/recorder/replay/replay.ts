@@ -17,7 +17,7 @@ export interface ReplayOptions {
 /** How one call went this time. */
 export type Verdict =
   | { readonly kind: 'same' }
-  /** `at`: of the first sample that differs the first token that does; its ids, -1 where there is none. */
+  /** `at`: the first different token of the first different sample; with its ids, -1 for a missing token. */
   | {
       readonly kind: 'different';
       readonly turn: string;
@@ -26,7 +26,7 @@ export type Verdict =
       readonly now: number;
     }
   | { readonly kind: 'failed'; readonly reason: string }
-  /** The answer, or the recording, tells no ids. */
+  /** The answer, or the recording, has no ids. */
   | { readonly kind: 'not comparable' };
 
 export interface Replayed {
@@ -90,13 +90,13 @@ async function ask(caller: Caller, call: RecordedCall): Promise<Replayed> {
   }
 }
 
-/** vLLM and SGLang; of a chat's streams SGLang tells all ids at their end only. An engine leaves out what it doesn't know. */
+/** For vLLM and SGLang, which returns the ids of a chat's stream at its end only. An engine ignores unknown fields. */
 const WISHES: Readonly<Record<string, readonly string[]>> = {
   '/v1/completions': ['return_token_ids'],
   '/v1/chat/completions': ['return_token_ids', 'return_output_ids_in_sglext'],
 };
 
-/** Asks for the ids of what is sampled, too: those of a recorded chat were told to its router, not to its client. */
+/** Also requests the ids of sampled tokens: of a recorded chat the router got them, not the client. */
 async function askForIds(caller: Caller, call: RecordedCall): Promise<CallerAnswer> {
   const wishes = WISHES[call.path] ?? [];
   const asking = (names: readonly string[]): Promise<CallerAnswer> =>

@@ -15,7 +15,7 @@ interface MachineMemory {
   readonly from: 'cgroup' | 'ram';
 }
 
-/** @param constrained the limit of the cgroup: 0 or more than the RAM where there is none */
+/** @param constrained the limit of the cgroup; 0, or more than the RAM: there is no limit */
 export function machineMemory(ram = totalmem(), constrained = process.constrainedMemory()): MachineMemory {
   return constrained > 0 && constrained < ram ? { bytes: constrained, from: 'cgroup' } : { bytes: ram, from: 'ram' };
 }

@@ -119,7 +119,7 @@ export function readRequest(dialect: CaptureDialect, body: Buffer): GivenRequest
   };
 }
 
-/** As SGLang 0.5.23 sees it (`has_valid_data`): AReaL's client writes `"image_data": []` where there is none. */
+/** As in SGLang 0.5.23 (`has_valid_data`): AReaL's client writes `"image_data": []` for no image. */
 function hasData(value: unknown): boolean {
   return Array.isArray(value) ? value.some(hasData) : value !== null;
 }

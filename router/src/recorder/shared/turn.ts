@@ -98,11 +98,11 @@ export interface Turn {
   readonly isExact?: false;
   /** Of a chat: by what its client will know the call again, should the answer get lost. Left out where it named nothing. */
   readonly callKey?: string;
-  /** Left out: the tokens have the text that each of them stands for; what stopped the turn is left out of its answer. */
+  /** Left out: each token has its usual text, and the token that stopped the turn is not in its answer. */
   readonly texts?: TurnTexts;
 }
 
-/** What text the tokens of a turn stand for, where that is not just the text of each token. In latin1: a letter for each byte. */
+/** The text of a turn's tokens, if it is not the usual text of each token. In latin1: a letter for each byte. */
 export interface TurnTexts {
   /** So many tokens before the prompt have no text. */
   readonly framing?: number;

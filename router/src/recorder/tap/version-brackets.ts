@@ -42,7 +42,7 @@ export class VersionBrackets {
   readonly #thread: RecorderThread;
   readonly #open = new Set<Promise<void>>();
   readonly #snapshots: EngineSnapshots | null;
-  /** Responses under way, by what was known of their engines' weights. */
+  /** Responses in flight, by what was known of their engines' weights. */
   readonly #taps = new Map<Bracket, AnswerTap>();
   #tickets = 0;
 

@@ -51,7 +51,7 @@ const MAX_BODY_BYTES = 33_554_432;
 /** What a thread needs of a chat: plain data. */
 const askedOf = ({ form, wishes }: Asked): Asked => ({ form, wishes });
 
-/** A chat under way. */
+/** A chat in flight. */
 interface Following {
   readonly id: number;
   isOpen: boolean;

@@ -19,10 +19,10 @@ export const chatMetrics = {
   unread: ['turnout_chat_unread_sessions_total', 'Sessions whose earlier turns could not be read from the store.'],
 } as const satisfies Partial<Record<keyof ChatStats, readonly [name: string, help: string]>>;
 
-/** The counts of the recorder thread, read when somebody asks for the page. */
+/** The counts of the recorder thread, read for each page of metrics. */
 export function addMetrics(metrics: PluginMetrics, thread: RecorderThread, sessions: ChatSessions): void {
   let reading: Promise<ChatStats> | null = null;
-  // One question for the whole page.
+  // One call for the whole page.
   const stats = (): Promise<ChatStats> => {
     reading ??= thread.ask('chatStats', null).finally(() => {
       reading = null;

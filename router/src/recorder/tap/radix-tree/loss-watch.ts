@@ -4,10 +4,10 @@ import type { CaptureStats } from '../../thread/capture/capture-calls.ts';
 type Losses = Pick<CaptureStats, 'evictedLiveTurns' | 'lost'>;
 
 const LOOK_MS = 1_000;
-/** What is lost is logged once in so long. */
+/** Minimum time between two log lines. */
 const SAY_MS = 60_000;
 
-/** Logs that turns of sessions under way had to be evicted, and that some of them are lost. */
+/** Logs that turns of open sessions were evicted, and that some of them are lost. */
 export class LossWatch {
   readonly #read: () => Promise<Losses>;
   readonly #maxBytes: number;

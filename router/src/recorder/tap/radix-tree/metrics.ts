@@ -46,10 +46,10 @@ export const treeFailures = [
   'Requests that were sent unchanged because the recorder thread failed.',
 ] as const;
 
-/** The counts of the recorder thread, read when somebody asks for the page. */
+/** The counts of the recorder thread, read for each page of metrics. */
 export function addMetrics(metrics: PluginMetrics, thread: RecorderThread, tree: RadixTree): void {
   let reading: Promise<CaptureStats> | null = null;
-  // One question for the whole page.
+  // One call for the whole page.
   const stats = (): Promise<CaptureStats> => {
     reading ??= thread.ask('captureStats', null).finally(() => {
       reading = null;

@@ -38,7 +38,7 @@ interface RadixTreeSurroundings {
 /** Larger requests are forwarded unchanged and not captured: copying them would block the event loop. */
 const MAX_BODY_BYTES = 33_554_432;
 
-/** What is under way of an exchange whose tokens are looked after. */
+/** The state of a captured exchange. */
 interface Following {
   /** 0: the thread learns of the request together with its answer. */
   id: number;
@@ -68,7 +68,7 @@ export class RadixTree implements PluginPhases {
   readonly #following = new WeakMap<Exchange, Following>();
   readonly #tokenizerCheck: TokenizerCheck;
   readonly #isTinkerServed: boolean;
-  /** Captured streams under way. */
+  /** Captured streams in flight. */
   #streams = 0;
   #nextId = 1;
 

@@ -34,7 +34,7 @@ export function addRoutes(app: Hono, thread: RecorderThread, tree: RadixTree, se
       lost_turns: counts.lost,
       retokenization_mismatches: counts.retokenized,
       uncaptured_answers: counts.uncaptured + tree.tooLarge,
-      // It may have words of somebody else's answer in it.
+      // It may have text of another client's response.
       last_problem: exchangeOf(c)?.seesAllTenants === false ? '' : counts.lastProblem,
       failures: tree.failures,
     });

@@ -172,7 +172,7 @@ export function captureCalls(
         return keeper.stored();
       },
 
-      /** What an engine said after the end of turns that were told before. */
+      /** What an engine returned after the end of turns that are recorded already. */
       versionLearned(version: LearnedVersion): void | Promise<void> {
         if (!ends.isBehind) keeper.learned(version);
         else return ends.settled().then(() => keeper.learned(version));

@@ -73,7 +73,7 @@ interface TextTokens extends Path {
   readonly drift: Drift | null;
 }
 
-/** What a turn is told beside its tokens. */
+/** Facts of a turn beside its tokens. */
 export type TurnFacts = Pick<
   Turn,
   'group' | 'tenant' | 'worker' | 'model' | 'path' | 'startedAtMs' | 'ttftMs' | 'generationMs'
@@ -165,7 +165,7 @@ export class Capture {
     return aligned === null ? this.#openDecoded(asking, place, rest.slice()) : this.#grow(asking, place, aligned);
   }
 
-  /** What some tokens stand for depends on their neighbours. */
+  /** The text of some tokens depends on their neighbours. */
   async #openDecoded(asking: Asking, place: Place, rest: Int32Array): Promise<OpenPrompt> {
     try {
       const text = Buffer.from(await this.tokenizer.decode([...rest]));

@@ -17,7 +17,7 @@ export interface PlacedTurn {
   readonly owner: KnownSession | null;
   readonly index: number;
   readonly continued: Continued | null;
-  /** Of what was sampled; null: none was told. */
+  /** Of the sampled tokens; null: not returned. */
   readonly logprobs: Float64Array | null;
   /** Positions in what was sampled. */
   readonly versions: readonly VersionSpan[];

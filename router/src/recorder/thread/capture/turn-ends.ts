@@ -11,7 +11,7 @@ import { keptTensors } from '../read/tensors.ts';
 
 /** A turn whose answer is here, as the event loop hands it to the thread. Requests and answers have their memory to themselves. */
 export interface EndedTurn {
-  /** The number of its open capture; 0: there is none, `request` says what was asked. */
+  /** The number of its open capture; 0: there is none, and `request` has the body. */
   readonly id: number;
   readonly request: Uint8Array | null;
   readonly isStream: boolean;
@@ -63,7 +63,7 @@ export class TurnEnds {
   /** Why the last one was not; ''. */
   lastProblem = '';
   readonly #options: TurnEndsOptions;
-  /** While the tokens of a turn are decoded: those after it wait, and so does whoever asks for them. */
+  /** Set while the tokens of a turn are decoded: later turns, and reads of them, wait. */
   #behind: Promise<void> | null = null;
 
   constructor(options: TurnEndsOptions) {
@@ -113,7 +113,7 @@ export class TurnEnds {
     }
   }
 
-  /** A request that came with its answer: one prompt, as ids. null: there are no tokens that could be told. */
+  /** A request that came with its answer: one prompt, as ids. null: its tokens are not known. */
   #openNow(request: Uint8Array, { facts, isStream }: EndedTurn): Open | null | Promise<Open> {
     const { capture, keepsBodies } = this.#options;
     const dialect = dialectOf(facts.path) ?? 'generate';
@@ -138,7 +138,7 @@ export class TurnEnds {
     try {
       if (known !== null) this.#record(turn, known);
     } catch (error) {
-      // Otherwise the rest of the answer tells.
+      // Otherwise the rest of the answer has them.
       if (turn.isLast) this.#failed(error);
     } finally {
       if (turn.isLast) {

@@ -5,7 +5,7 @@ import type { Turn, TurnTexts } from '../../shared/turn.ts';
 interface TextsOf {
   /** What the turn adds before what was sampled; null: it came as ids. */
   readonly given: { readonly ids: Int32Array; readonly text: Buffer } | null;
-  /** `text` is null where the engine told none. */
+  /** `text` is null if the engine returned none. */
   readonly sampled: { readonly ids: Int32Array; readonly text: Buffer | null; readonly wasStopped: boolean };
 }
 

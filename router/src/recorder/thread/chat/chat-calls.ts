@@ -73,7 +73,7 @@ export type ChatRepeated =
 export interface ChatClosed {
   /** Why its tokens could not be read; '': they could. */
   readonly problem: string;
-  /** Where it is awaited: its turns are in the store, or there are none. */
+  /** If it is awaited: its turns are in the store, or there are none. */
   readonly isStored: boolean;
 }
 
@@ -91,7 +91,7 @@ export interface ChatParts {
   readonly tokenizerPath: string | null;
   readonly dataDir: string | null;
   readonly writer: TurnWriter;
-  /** How much sessions without a request under way may take; left out: `defaultMemoryBytes`. */
+  /** Memory limit of sessions without requests in flight; left out: `defaultMemoryBytes`. */
   readonly memoryBytes?: number;
   /** null: routed experts are not kept. */
   readonly files: ExpertsFiles | null;
@@ -202,7 +202,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
       return { body: new Uint8Array(made.body), path, form, isStream, choices: known.choices, wishes, problem: null };
     },
 
-    /** What is known of a call that may be a repeated one; null: nothing, it is the first, and under way from now on. */
+    /** The state of a call that may be a repetition; null: it is the first one, and in flight from now on. */
     async chatRepeat({ id, session, tenant, key, body }: ChatRepeatCall): Promise<ChatRepeated> {
       return begun().with(session, tenant, async (chat): Promise<ChatRepeated> => {
         // As it would be on record.
@@ -241,7 +241,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
       } finally {
         if (isLast) {
           known?.over.resolve();
-          // Not before: who repeats it in between would find no answer, and no call under way.
+          // Not earlier: a repetition in between would find neither an answer nor a call in flight.
           known?.chat.repeats.drop(known.key, known.call);
           if (call.expertsKey !== null) files?.drop(call.expertsKey);
         }
@@ -258,7 +258,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
       known?.chat.repeats.drop(known.key, known.call);
     },
 
-    /** Removes a chat and its turns. @returns false: there is none, or chats are not on */
+    /** Removes a chat and its turns. @returns false: there is no such chat, or chats are off */
     async chatRemove({ session, tenant }: ChatName): Promise<boolean> {
       if (chats === null || !(await chats.has(session, tenant))) return false;
       chats.remove(session, tenant);
@@ -266,7 +266,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
       return true;
     },
 
-    /** Its turns are about to go from the store, as it is too old. @returns false: a request of it is under way, and it stays */
+    /** The store is about to remove its turns because of their age. @returns false: a request of it is in flight, so it stays */
     letGo: (session: string, tenant: string): boolean => chats?.letGo(session, tenant) ?? true,
 
     /** Its turns have gone from the store, to make room. */

@@ -25,7 +25,7 @@ export interface ChatRules {
   readonly equality: Equality;
 }
 
-/** What a turn is told beside its tokens. */
+/** Facts of a turn beside its tokens. */
 export type ChatFacts = Pick<Turn, 'group' | 'worker' | 'startedAtMs' | 'ttftMs' | 'generationMs'> & {
   readonly asked: AskedVersion;
 };
@@ -48,9 +48,9 @@ export interface OpenTurn {
   readonly parent: ChatTurn | null;
   readonly added: readonly Message[];
   readonly addedKeys: readonly string[];
-  /** Why an answer in the request is none on record; null: all are, as far as any were sampled here. */
+  /** Why an answer in the request is not on record; null: all answers that were sampled here are. */
   readonly unmatched: 'lost' | 'text' | null;
-  /** Several turns have the answer that it goes on from, and nothing tells which of them its client means. */
+  /** Several turns have the answer that it continues: it is not known which one the client means. */
   readonly isAmbiguous: boolean;
   /** null: the engine renders it. */
   readonly prompt: Prompt | null;
@@ -67,12 +67,12 @@ export class ChatSession {
   readonly repeats = new Repeats();
   readonly session: string;
   readonly tenant: string;
-  /** Whoever wants to change it waits for this. */
+  /** Changes wait for this. */
   lock: Promise<unknown> = Promise.resolve();
-  /** Requests under way. */
+  /** Requests in flight. */
   open = 0;
   isRemoved = false;
-  /** What is here of it is not what the store has: it is to be read again once the requests under way have ended. */
+  /** It differs from the store, and is read again when its requests in flight have ended. */
   isEvicted = false;
   /** Turns of it are not on record any more, or can't be read: answers that are not here may have been sampled in it. */
   isLost = false;
@@ -211,7 +211,7 @@ export class ChatSession {
     const own = ids.length - outputTokens;
     const shared = commonLength(ids.subarray(own), sample.ids);
     if (shared === outputTokens && shared === sample.ids.length) return turn;
-    // What was told of its tokens first was not all.
+    // The first report of its tokens was not complete.
     const known = this.tree.turns.get(id);
     if (known === undefined || this.#continued.has(known)) {
       return { ...before, ...kept, drift: { kind: 'tokens', at: keeps + own + shared } };

@@ -61,7 +61,7 @@ function asTemplatesWantIt(message: Message): Message {
   return { ...message, content: text, tool_calls: parsed };
 }
 
-/** Reads the chat template that stands beside a tokenizer.json. Throws, in words for the user, when there is none. */
+/** Reads the chat template next to a tokenizer.json. Throws with a message for the user if there is none. */
 export function loadChatTemplate(tokenizerPath: string): ChatTemplate {
   const folder = statSync(tokenizerPath).isDirectory() ? tokenizerPath : dirname(tokenizerPath);
   const config = (readJson(join(folder, 'tokenizer_config.json')) ?? {}) as TokenizerConfig;

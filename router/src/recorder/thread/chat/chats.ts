@@ -29,7 +29,7 @@ export class Chats {
   /** Sessions whose turns could not be read. */
   loadFailures = 0;
 
-  /** @param memoryBytes sessions without a request under way are kept in memory up to so much; the store has them too */
+  /** @param memoryBytes memory limit of sessions without requests in flight, which are also in the store */
   constructor(rules: ChatRules, writer: TurnWriter, memoryBytes = defaultMemoryBytes()) {
     this.rules = rules;
     this.writer = writer;
@@ -75,7 +75,7 @@ export class Chats {
     return (await this.writer.store.outlines(session, tenant)).length > 0;
   }
 
-  /** Forgets it here; requests under way leave nothing behind. */
+  /** Removes it from memory; requests in flight are not recorded. */
   remove(session: string, tenant: string): void {
     const name = nameOf(session, tenant);
     const chat = this.#sessions.get(name);
@@ -89,7 +89,7 @@ export class Chats {
     if (this.#removed.size > MAX_REMOVED) this.#removed.delete(this.#removed.values().next().value!);
   }
 
-  /** Forgets it here, unless a request is under way; whoever asks next finds what the store has by then. */
+  /** Removes it from memory, unless a request is in flight; the next request reads it from the store. */
   letGo(session: string, tenant: string): boolean {
     const name = nameOf(session, tenant);
     const chat = this.#sessions.get(name);
@@ -108,7 +108,7 @@ export class Chats {
     if (chat !== undefined) chat.isLost = true;
   }
 
-  /** The store has no room for its turns: what comes next begins anew, once the requests under way have ended. */
+  /** The store has no space for its turns: it begins anew when the requests in flight have ended. */
   evicted(session: string, tenant: string): void {
     this.lost(session, tenant);
     const chat = this.#sessions.get(nameOf(session, tenant));
@@ -130,7 +130,7 @@ export class Chats {
     else for (const chat of this.#sessions.values()) if (chat.session === session) this.remove(session, chat.tenant);
   }
 
-  /** Its turns as they are kept, in their order; what else was captured under its key is none of a chat. */
+  /** Its stored turns, in order; other captures with its key are not turns of a chat. */
   async *stored(session: string, tenant: string): AsyncGenerator<Turn> {
     yield* this.#inStore(session, tenant);
     // A store that fails gets them later.

@@ -9,7 +9,7 @@ import { type ChatTurn, messagesUpTo, textUpTo } from './session-tree.ts';
 export interface Continuation {
   /** So many tokens of the record go on; with `isAfresh` those that turn out to be the same. */
   readonly keeps: number;
-  /** What stands behind them, still text. */
+  /** The text after them. */
   readonly text: string;
   /** `text` is the whole prompt. */
   readonly isAfresh: boolean;
@@ -72,7 +72,7 @@ function lengthOfKnown(full: string, pieces: readonly string[] | null): number {
   return at;
 }
 
-/** What the template writes behind an answer; null: it can't be told. */
+/** What the template writes after an answer; null: not known. */
 function closingOf(template: ChatTemplate, history: readonly Message[], rendering: Rendering): string | null {
   const { role } = history.at(-1)!;
   try {

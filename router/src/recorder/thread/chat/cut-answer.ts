@@ -15,7 +15,7 @@ export function cutAnswer(turn: ChatTurn, message: Message, equality: Equality, 
   const got = textOf(message.content);
   if (message.role !== answer.role || whole === null || got === null || hasCalls(message)) return null;
   const isPart = got.length < whole.length && whole.startsWith(got);
-  // Of an answer that broke off a client may have more than could be told from its stream.
+  // Of a truncated response a client may have more than could be decoded from its stream.
   const isMore = turn.isTorn && got.startsWith(whole);
   if ((!isPart && !isMore) || othersOf(answer, equality) !== othersOf(message, equality)) return null;
   const sampled = piecesOf(turn.ids.subarray(turn.ids.length - turn.sampled), pieces);

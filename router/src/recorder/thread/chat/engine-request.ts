@@ -9,7 +9,7 @@ export interface EngineRequest {
   readonly path: string;
   /** `chat`: the answer is a chat's. `completion`: it is to be made one. */
   readonly form: 'chat' | 'completion';
-  /** The prompt's ids are the router's; else the engine renders the messages and tells them. */
+  /** The router makes the prompt's ids; else the engine renders the messages and returns the ids. */
   readonly isExact: boolean;
 }
 
@@ -59,7 +59,7 @@ function forSglang(
 ): EngineRequest {
   const { fields, isStream } = request;
   const wantsExperts = fields.return_routed_experts === true && !hidesExperts;
-  // With `meta_info` it says routed experts there and nowhere else: who did not ask for it would miss them.
+  // With `meta_info` it returns routed experts only there, where a client that did not ask for it does not look.
   const isExtended = isStream || (wantsExperts && fields.return_meta_info !== true);
   const wishes: Record<string, string> = isExtended
     ? { logprobs: 'true', return_output_ids_in_sglext: 'true' }
@@ -103,7 +103,7 @@ const optionsOf = ({ stream_options: options }: ChatRequest['fields']): object =
 /** A chat's body is an object: it was read. */
 const setting = (body: Buffer, members: Members): Buffer => withMembers(body, members)!;
 
-/** @param ids null: they can't be told */
+/** @param ids null: they are not known */
 export function engineRequest(
   kind: EngineKind,
   request: ChatRequest,

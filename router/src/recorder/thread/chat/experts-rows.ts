@@ -11,12 +11,12 @@ export interface ExpertsRows {
   readonly numbers: Int32Array;
 }
 
-/** Reads what an engine told of a trajectory with its last turn: all rows from the first token on. */
+/** Reads the routed experts that an engine returned with a trajectory's last turn: all rows from the first token on. */
 export class ExpertsReader {
   readonly #dataDir: string;
   readonly #row: readonly [layers: number, perToken: number] | null;
 
-  /** @param tokenizerPath the model's config.json stands there, if anywhere */
+  /** @param tokenizerPath the folder that may have the model's config.json */
   constructor(dataDir: string, tokenizerPath: string) {
     this.#dataDir = dataDir;
     this.#row = rowOf(tokenizerPath);

@@ -18,7 +18,7 @@ export interface ChatCloseCall {
   readonly isLast: boolean;
   /** What came since the last time, in pieces: one of megabytes is joined here. */
   readonly answer: readonly Uint8Array[];
-  /** Who sent it waits until its turns are in the store. */
+  /** The caller waits until the turns are in the store. */
   readonly isAwaited: boolean;
   readonly facts: ChatFacts;
   /** What its routed experts are known by; null: it had none. */
@@ -40,7 +40,7 @@ export interface ChatStats {
   unread: number;
 }
 
-/** A call under way: who repeats it is told so. */
+/** A call in flight: a repetition of it gets an error. */
 export interface Claim {
   readonly chat: ChatSession;
   readonly key: string;
@@ -88,7 +88,7 @@ export async function keepAnswer(
   }));
   const fresh = samples.filter(({ index, isTorn }) => !known.turns.has(index) && (isLast || !isTorn));
   const isWhole = (isLast || samples.length >= known.choices) && samples.every(({ isTorn }) => !isTorn);
-  // What was cut out of an answer is not in its copy, and what broke off is none: a repeated call asks an engine again.
+  // Values that were cut out are not in the copy, and a truncated response is not kept: a repeated call is sent to an engine again.
   const callKey = expertsKey === null && isWhole ? key : '';
   const kept = { answer, callKey };
   const made = await chat.answered(turn, isExact, fresh, facts, kept, tensorsOf);

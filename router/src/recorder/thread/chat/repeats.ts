@@ -12,7 +12,7 @@ export interface Repeatable {
   isStream: boolean;
   form: EngineRequest['form'];
   wishes: ChatWishes;
-  /** The turn that has its answer; null: it is under way. */
+  /** The turn with its answer; null: it is in flight. */
   turn: string | null;
 }
 

@@ -20,7 +20,7 @@ export interface ChatTurn {
   readonly ids: Int32Array;
   /** So many of `ids`, the last ones, were sampled. */
   readonly sampled: number;
-  /** The text that `ids` stand for; null where it can't be told. */
+  /** The text of `ids`; null: not known. */
   readonly text: string | null;
   /** Text after that of its ids, part of what its client sends back as the answer: no sampled token has just that text. Mostly ''. */
   readonly rest: string;
@@ -123,7 +123,7 @@ export function idsUpTo(end: ChatTurn | null): Int32Array {
   return ids;
 }
 
-/** The text of that trajectory in pieces; null where it can't be told. */
+/** The text of that trajectory in pieces; null: not known. */
 export function textUpTo(end: ChatTurn | null): string[] | null {
   const pieces: string[] = [];
   for (let turn = end; turn !== null; turn = turn.parent) {

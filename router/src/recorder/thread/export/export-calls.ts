@@ -100,7 +100,7 @@ export function exportCalls(writer: TurnWriter, dataDir: string | null, recorded
       }
       return result.value;
     },
-    /** Nobody wants the rest of it. */
+    /** The rest of the export is not needed. */
     async exportEnd(id: number): Promise<void> {
       await exports.get(id)?.return(undefined);
       exports.delete(id);

@@ -14,7 +14,7 @@ const encoders: Readonly<Record<ExportFormat, Encode>> = {
   safetensors: toSafetensors,
 };
 
-/** The bytes of an export as they are made; whoever reads them sets the pace. */
+/** The bytes of an export, made at the pace of the reader. */
 export function exportBytes(
   store: TrajectoryStore,
   { format, query, dataDir }: { format: ExportFormat; query: ExportQuery; dataDir: string | null },

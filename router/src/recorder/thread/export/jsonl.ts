@@ -7,7 +7,7 @@ import { outlineJson, said, textJson } from './turn-json.ts';
 /** With bodies a line may be longer than a text of V8 (half a billion letters): it is handed out in pieces from this size on. */
 const PIECE_LETTERS = 1_048_576;
 
-/** A trajectory a line, with its turns: where each stands, how it went, what was asked and answered. */
+/** One trajectory per line, with its turns: position, outcome, request and response. */
 export async function* toJsonl(trajectories: AsyncIterable<Trajectory>): AsyncGenerator<Uint8Array> {
   for await (const trajectory of trajectories) {
     const { id, session, group, tenant, model, versions, turns, isAmbiguous } = trajectory;

@@ -97,7 +97,7 @@ export async function* toParquet(trajectories: AsyncIterable<Trajectory>): Async
   let rows: Row[] = [];
   let tokens = 0;
   const write = (): Uint8Array => {
-    // Random ids and logprobs gain nothing from dictionaries, and their statistics tell nobody anything.
+    // Dictionaries and statistics are of no use for random ids and logprobs.
     const columnData = columns.map(({ name, read }) => ({ name, data: rows.map(read) }));
     void parquet.write({ columnData, rowGroupSize: GROUP_ROWS });
     rows = [];

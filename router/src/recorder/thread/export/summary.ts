@@ -47,7 +47,7 @@ export function metricsOf(turns: readonly TurnOutline[]) {
     latency_ms: spread(turns.map(latencyOf)),
     prompt_tokens: sum(turns.map((turn) => Math.max(0, turn.promptTokens))),
     cached_tokens: cachedTokens,
-    /** Of the tokens in prompts, how many their engine had already; null: no engine told. */
+    /** Prompt tokens that were in the engine's cache; null: no engine reported it. */
     cache_hit_rate: countedTokens === 0 ? null : cachedTokens / countedTokens,
     output_tokens: sum(turns.map((turn) => Math.max(0, turn.outputTokens))),
     output_tokens_per_second: generationSecs === 0 ? null : outputTokens / generationSecs,

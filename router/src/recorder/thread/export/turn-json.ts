@@ -4,7 +4,7 @@ import type { Turn } from '../../shared/turn.ts';
 import { type CallText, callText } from './call-text.ts';
 import { topTokensJson } from './top-tokens.ts';
 
-/** What is told of a turn, by the names that training code knows. */
+/** A turn in JSON, with the names that training code uses. */
 export function outlineJson(
   turn: TurnOutline | Omit<Turn, 'ids' | 'logprobs' | 'mask' | 'request' | 'answer' | 'topTokens'>,
 ) {
@@ -49,7 +49,7 @@ export function turnJson(turn: Turn) {
   };
 }
 
-/** A turn whose tokens are not known is told as text. */
+/** A turn whose tokens are not known is exported as text. */
 export function textJson(turn: Turn): { text?: CallText } {
   const text = callText(turn);
   return text === null ? {} : { text };

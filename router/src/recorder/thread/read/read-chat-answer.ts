@@ -3,7 +3,7 @@ import type { TokenPieces } from '../tokens/pieces.ts';
 import { type Answer, type ChatSample, readChat } from './read-chat.ts';
 import { mended } from './truncated-stream.ts';
 
-/** What ends a stream. Text has no line feeds in JSON: it can't stand in an answer. */
+/** The end of a stream. JSON has no line feeds in texts, so it can't occur in an answer. */
 const DONE = /(^|\n)data: ?\[DONE\]/;
 
 /**

@@ -11,7 +11,7 @@ export interface Sampled {
   /** Its place among those of its request. */
   readonly index: number;
   readonly ids: Int32Array;
-  /** NaN: the engine did not tell this one. null: it told none, as nobody asked. */
+  /** NaN: not returned for this token. null: not requested. */
   readonly logprobs: Float64Array | null;
   /** UTF-8; null: the engine gave ids and no text. */
   readonly text: Buffer | null;
@@ -29,11 +29,11 @@ export interface Sampled {
   readonly experts: number;
   /** The same of what its sparse attention looked at, and of how many layers that is (0: not told). Left out: it came with none. */
   readonly indexer?: { readonly cut: number; readonly layers: number };
-  /** The likeliest tokens at the place of each sampled one. Left out: nobody asked. */
+  /** The likeliest tokens at each position. Left out: not requested. */
   readonly top?: readonly TopTokens[];
 }
 
-/** The likeliest tokens at one place, as far as their engine tells. null: an engine that names tokens by their text tells no id. */
+/** The likeliest tokens at one position, as the engine returns them. null: the engine names tokens by text, without ids. */
 export type TopTokens = readonly (readonly [logprob: number | null, id: number | null, text: string | null])[];
 
 /**
@@ -73,7 +73,7 @@ export function versionsOf(named: AnswerVersions | null): Pick<Sampled, 'spans' 
 /** An answer that can't be read, and why. */
 export class Unreadable extends Error {}
 
-/** Ids as an engine wrote them. Anything else that JSON can hold would become some id here, and nobody would see that it was none. */
+/** The ids of an engine. Other JSON values are refused: as ids they would be wrong without notice. */
 export function tokenIds(values: readonly unknown[]): Int32Array {
   const ids = Int32Array.from(values as readonly number[]);
   const at = ids.findIndex((id, i) => id !== values[i] || id < 0);

@@ -22,7 +22,7 @@ export function keptTensors(
   return own === null ? kept : { ...kept, indexer: shaped(own, indexer!.layers, tokens) };
 }
 
-/** SGLang tells the layers of "indexer_topk" beside it (`indexer_topk_num_layers`), and has a row for each token but the last. */
+/** SGLang returns the number of layers of "indexer_topk" in `indexer_topk_num_layers`, and a row for each token but the last. */
 function shaped(tensor: RoutedExperts, layers: number, tokens: number): RoutedExperts {
   const width = tensor.bytes / 4 / layers / (tokens - 1);
   const isWhole = tensor.shape === null && Number.isInteger(width) && width > 0;

@@ -3,11 +3,11 @@ import type { Answer, Choice } from './read-chat.ts';
 
 /** A choice of a stream that broke off. */
 interface Torn {
-  /** Tokens that can be told. */
+  /** Tokens whose ids are known. */
   count: number;
   /** The event that brought the last of them. */
   last: number;
-  /** What comes now can't be told, and so nothing behind it. */
+  /** The ids of further tokens are not known. */
   isOver: boolean;
   /** There was text without tokens: they come with the next event. */
   isAhead: boolean;
@@ -17,7 +17,7 @@ interface Torn {
 /** A stream that broke off, as one that ended there. */
 interface Mended {
   readonly values: readonly Answer[];
-  /** Choices that ended themselves, all of whose tokens can be told. */
+  /** Choices that ended by themselves, with known ids of all tokens. */
   readonly finished: ReadonlySet<number>;
 }
 
@@ -52,7 +52,7 @@ export function mended(values: readonly Answer[], pieces: TokenPieces): Mended {
   return { values: [...known.values()].some(({ count }) => count > 0) ? left : [], finished };
 }
 
-/** @returns the choice with the ids of its tokens, where they can be told */
+/** @returns the choice with the ids of its tokens, if they are known */
 function withIds(choice: Choice, at: number, { usage }: Answer, known: Map<number, Torn>, pieces: TokenPieces): Choice {
   const { index = 0, token_ids: given } = choice;
   let torn = known.get(index);
@@ -78,7 +78,7 @@ function withIds(choice: Choice, at: number, { usage }: Answer, known: Map<numbe
   return { ...choice, token_ids: ids };
 }
 
-/** The event that says why a choice ended, without text (SGLang). What a stop text was sampled as is told later, with all ids. */
+/** The event with the finish reason of a choice, without text (SGLang). The ids of a stop text come later, with all ids. */
 function ended(choice: Choice, at: number, torn: Torn): Choice {
   const { finish_reason: reason, matched_stop: stop } = choice;
   const isTold = choice.token_ids || typeof stop === 'number' || reason === 'length';
@@ -90,7 +90,7 @@ function ended(choice: Choice, at: number, torn: Torn): Choice {
   return { ...choice, token_ids: [stop] };
 }
 
-/** By the bytes of its tokens; null: one of them can't be told. */
+/** By the bytes of its tokens; null: one of them is not known. */
 function idsOf({ logprobs }: Choice, pieces: TokenPieces): number[] | null {
   const ids: number[] = [];
   for (const { bytes } of logprobs?.content ?? []) {

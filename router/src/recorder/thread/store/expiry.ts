@@ -12,7 +12,7 @@ const SESSIONS_AT_ONCE = 100;
 export interface ExpiryParts {
   readonly store: TrajectoryStore;
   readonly maxAgeMs: number;
-  /** @returns false: somebody is at it, and it stays */
+  /** @returns false: it is in use and stays */
   readonly letGo: (session: string, tenant: string) => boolean;
   /** @returns how many turns it had */
   readonly remove: (name: SessionName) => Promise<number>;
@@ -43,7 +43,7 @@ export class Expiry {
     look();
   }
 
-  /** Sessions come in the order in which they began: behind the first one that began late enough there is none to remove. */
+  /** Sessions are sorted by their beginning: after the first one that is young enough, none is removed. */
   async removeBefore(limitMs: number): Promise<void> {
     const { store, letGo, remove } = this.#parts;
     let after: string | undefined;
@@ -52,7 +52,7 @@ export class Expiry {
       const heads = await store.sessions(after === undefined ? page : { ...page, after });
       for (const { session, tenant, firstTurn } of heads) {
         after = firstTurn;
-        // Whoever asks the thread for something comes in between.
+        // Lets other calls of the thread run in between.
         await setImmediate();
         if (this.#isOver) return;
         let firstMs = Infinity;
@@ -61,7 +61,7 @@ export class Expiry {
           firstMs = Math.min(firstMs, startedAtMs);
           lastMs = Math.max(lastMs, startedAtMs);
         }
-        // Somebody else has removed it.
+        // It was removed in the meantime.
         if (lastMs === -Infinity) continue;
         if (firstMs >= limitMs) return;
         if (lastMs < limitMs && letGo(session, tenant)) this.expired += await remove({ session, tenant });

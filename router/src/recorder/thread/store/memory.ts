@@ -49,7 +49,7 @@ export class MemoryStore implements TrajectoryStore {
   #oldest: Session | null = null;
   #newest: Session | null = null;
   readonly #turns = new Map<string, KeptTurn>();
-  /** All turns in the order of their ids; null: to be sorted anew when somebody asks. */
+  /** All turns sorted by id; null: to be sorted at the next read. */
   #sorted: readonly KeptTurn[] | null = null;
   #bytes = 0;
   #evicted = 0;

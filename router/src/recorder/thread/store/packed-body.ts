@@ -1,8 +1,8 @@
 import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 
 /**
- * A body as it is stored: as it is, or, told by a first byte that no JSON begins with, compressed. The dictionary of the compression may
- * be another body, mostly the request of the turn before: of a chat's history nothing is stored again then.
+ * A stored body: unchanged, or compressed, which a first byte shows that no JSON begins with. The dictionary of the compression may
+ * be another body, usually the request of the previous turn, so that a chat's history is stored once.
  * Bytes: 0, length of the base's id, depth, the base's id, a Zstandard frame.
  */
 const PACKED = 0;
@@ -29,7 +29,6 @@ interface Packed {
   readonly frame: Uint8Array;
 }
 
-/** @param base null: there is none */
 export function packed(body: Uint8Array, base: Base | null): Uint8Array {
   if (body.length < MIN_BYTES && body[0] !== PACKED) return new Uint8Array(body);
   const used = base !== null && base.depth + 1 < MAX_DEPTH ? base : null;
@@ -59,7 +58,7 @@ export function readPacked(bytes: Uint8Array): Packed | null {
   return { base, depth, frame: bytes.subarray(HEAD_BYTES + length) };
 }
 
-/** @param base the body that it is a change of; null: it is none @returns null: it is a change of another one */
+/** @param base its dictionary; null: it has none @returns null: its dictionary is another body */
 export function unpacked({ frame }: Packed, base: Uint8Array | null): Buffer | null {
   try {
     return zstdDecompressSync(frame, base === null ? {} : { dictionary: base });

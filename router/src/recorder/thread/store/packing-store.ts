@@ -19,7 +19,7 @@ function inTurn<A, B>(items: readonly A[], each: (item: A) => Soon<B>, made: B[]
 
 /**
  * Stands before a store: requests and answers are compressed in it, and what the request of the turn before has already is not stored
- * again. Who puts and reads turns gets them whole.
+ * again. Callers put and get complete turns.
  */
 export class PackingStore implements TrajectoryStore {
   onEvicted: NonNullable<TrajectoryStore['onEvicted']> = () => {};

@@ -50,7 +50,7 @@ export async function connectRedis(
       reconnectStrategy: (retries) => (mustAnswer ? false : Math.min(100 * 2 ** retries, 2_000)),
     },
   });
-  // Without a listener a lost connection would end the thread. Whoever writes next learns of it.
+  // Without a listener a lost connection would end the thread. The next write reports it.
   client.on('error', () => {});
   const connected = client.connect();
   if (mustAnswer) {

@@ -60,7 +60,7 @@ export class RedisStore implements TrajectoryStore {
     const firsts = new Map<string, string>();
     for (const turn of turns) if (!firsts.has(keyOf(turn))) firsts.set(keyOf(turn), turn.id);
     const list = async ([key, id]: [string, string]): Promise<void> => {
-      // Who comes first decides, of all routers. It is listed with every put: one that died in between harms nothing.
+      // The first of all routers decides. It is listed with every put, so a router that died in between does no harm.
       const asked = [this.#link.send(['HSETNX', FIRST, key, id]), this.#link.send(['HGET', FIRST, key])];
       const first = text((await Promise.all(asked))[1]);
       const { tenant, session } = partsOf(key);

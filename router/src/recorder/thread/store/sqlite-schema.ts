@@ -1,4 +1,4 @@
-/** Arrays stand as they are in memory (little-endian, as every machine that Node.js runs on): ids i32, logprobs f64, mask u8. */
+/** Arrays are stored as in memory (little-endian, as all machines that Node.js runs on): ids i32, logprobs f64, mask u8. */
 const TURNS = `
 CREATE TABLE turns (
   id TEXT PRIMARY KEY,
@@ -56,7 +56,7 @@ export const SCHEMA_VERSION = STEPS.length;
 /** The statements that make a file of this schema one of `SCHEMA_VERSION`. */
 export const stepsFrom = (version: number): string => STEPS.slice(version).join('');
 
-/** The tables that a file of an older schema lacks, to be made beside it for who only reads. A column that it lacks reads as nothing. */
+/** The tables that a file of an older schema lacks, as temporary ones for readers. A missing column is read as null. */
 export const missingTables = (version: number): string =>
   STEPS.slice(version)
     .filter((step) => step.includes('CREATE TABLE'))

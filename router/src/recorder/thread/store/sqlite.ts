@@ -17,13 +17,13 @@ import {
 type Row = Record<string, unknown>;
 type Value = string | number;
 
-/** What a turn has that nobody searches by. */
+/** Fields of a turn that are not searched. */
 type Details = Omit<TurnOutline, 'id' | 'session' | 'tenant' | 'group' | 'parent' | 'startedAtMs' | 'tokens'>;
 
 /** Counting reads an index from end to end: of millions of turns not every second, as it is asked for. */
 const LONG_COUNT_MS = 5;
 
-/** How long a file that somebody else has locked is waited for. Who writes holds up all that ask its thread, and tries again anyway. */
+/** How long to wait for a locked file. A write blocks all calls of its thread, and is retried anyway. */
 const WRITE_WAIT_MS = 250;
 const READ_WAIT_MS = 5_000;
 
@@ -60,7 +60,7 @@ export class SqliteStore implements TrajectoryStore {
       throw new Error(`${this.place}: ${problem}`);
     }
     if (isReader) {
-      // A file of an older schema lacks tables: empty ones stand in for them, beside the file.
+      // A file of an older schema lacks tables: empty temporary ones replace them.
       if (version < SCHEMA_VERSION) this.#db.exec(missingTables(version));
       return;
     }

@@ -39,7 +39,7 @@ interface Awaiting {
 
 /**
  * Writes turns in batches. A store that fails (a full disk, a server that is away) is asked again every second and gets what
- * it missed, as far as that fits; no one who puts turns here ever waits or fails for it.
+ * it missed, as far as that fits; `put` never waits or fails.
  */
 export class TurnWriter {
   readonly store: TrajectoryStore;

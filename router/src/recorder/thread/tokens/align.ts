@@ -1,9 +1,9 @@
 import type { TokenPieces } from './pieces.ts';
 
-/** Tokens with the bytes of text that each stands for. */
+/** Tokens with the bytes of their texts. */
 export interface AlignedTokens {
   readonly ids: Int32Array;
-  /** Each stands for what it always does: there are no `ends` and no `text` then. */
+  /** Each has its usual text, so `ends` and `text` are empty. */
   readonly spelling: TokenPieces | null;
   /** After token `i` so many bytes of `text` are behind. */
   readonly ends: Uint32Array;
@@ -34,7 +34,7 @@ export function alignPrompt(
   return { ids, spelling: null, ends: walk.ends, text, hiddenBytes: 0 };
 }
 
-/** Tokens without a text beside them: theirs is what each stands for. null: of one of them that is not known. */
+/** Tokens without a separate text: each has its usual text. null: that of one of them is not known. */
 export function alignIds(pieces: TokenPieces, ids: Int32Array): AlignedTokens | null {
   return pieces.areKnown(ids) ? spelledTokens(pieces, ids) : null;
 }
@@ -102,7 +102,7 @@ function isStopToken(pieces: TokenPieces, ids: Int32Array, answer: Buffer): bool
   return answer.length < bytes.length || !answer.subarray(-bytes.length).equals(bytes);
 }
 
-/** Whether what these tokens stand for begins with `text`. */
+/** Whether the text of these tokens begins with `text`. */
 function isBegunBy(pieces: TokenPieces, ids: Int32Array, text: Buffer): boolean {
   let at = 0;
   for (const id of ids) {

@@ -22,7 +22,7 @@ type Spelling =
   | 'bytes'
   /** `▁` for a space, `<0x0A>` for a byte (Llama 2, Gemma). */
   | 'metaspace'
-  /** Otherwise: what a token stands for depends on its neighbours. */
+  /** Otherwise the text of a token depends on its neighbours. */
   | 'unknown';
 
 const partsOf = (part: Part | null | undefined): readonly Part[] =>
@@ -30,21 +30,21 @@ const partsOf = (part: Part | null | undefined): readonly Part[] =>
     ? []
     : [part, ...[part.decoders, part.normalizers, part.pretokenizers].flatMap((inner) => inner ?? []).flatMap(partsOf)];
 
-/** The bytes of text that each id stands for. */
+/** The bytes of the text of each id. */
 export class TokenPieces {
   readonly #spellings: (string | undefined)[] = [];
   readonly #spelling: Spelling;
   readonly #special = new Set<number>();
   readonly #added = new Map<number, string>();
   readonly #cache: (Buffer | null | undefined)[] = [];
-  /** By their bytes, as Latin-1; -1: several. null: nobody asked yet. */
+  /** By their bytes, as Latin-1; -1: several. null: not built yet. */
   #ids: Map<string, number> | null = null;
   /** Pieces one after the other, of ids that were asked for: where each begins (0: not in it yet) and how long it is. */
   #packed = Buffer.alloc(4096);
   #packedEnd = 1;
   readonly #starts: Int32Array;
   readonly #lengths: Int32Array;
-  /** A space, or what stands for one, is put before a text: the rest of a text can't be encoded as if it were one. */
+  /** A space, or its replacement, is put before a text, so the rest of a text can't be encoded as a text of its own. */
   readonly prependsSpace: boolean;
 
   constructor(json: TokenizerJson) {
@@ -86,7 +86,7 @@ export class TokenPieces {
     return bytes;
   }
 
-  /** The one id that these bytes are; null: there is none, or several, or what a token stands for depends on its neighbours. */
+  /** The only id with these bytes; null: there is none, there are several, or texts depend on neighbours. */
   idOf(bytes: Buffer): number | null {
     if (this.#spelling !== 'bytes') return null;
     this.#ids ??= this.#byBytes();
@@ -104,13 +104,13 @@ export class TokenPieces {
     for (let id = 0; id < this.#spellings.length; id++) add(id, this.bytesOf(id));
     for (const [id, content] of this.#added) {
       add(id, Buffer.from(content));
-      // As it would be read by somebody who takes it for letters of bytes.
+      // Read as letters for bytes.
       add(id, this.#spell(content));
     }
     return ids;
   }
 
-  /** What each of these ids stands for is known, whatever their neighbours are. */
+  /** The text of each of these ids is known, and independent of its neighbours. */
   areKnown(ids: Int32Array): boolean {
     for (let done = 0; (done = packedFrom(ids, this.#starts, done)) < ids.length;) {
       if (!this.#pack(ids[done]!)) return false;
@@ -118,7 +118,7 @@ export class TokenPieces {
     return true;
   }
 
-  /** These ids, each with a text, stand for just this one. */
+  /** The texts of these ids together are this one. */
   spell(ids: Int32Array, text: Buffer): boolean {
     return this.areKnown(ids) && areSpelled(ids, this.#starts, this.#lengths, this.#packed, text);
   }
@@ -206,7 +206,7 @@ function spellingOf(decoders: readonly Part[]): Spelling {
   return types.has('ByteFallback') || types.has('Metaspace') ? 'metaspace' : 'unknown';
 }
 
-/** GPT-2's letters for bytes: printable Latin-1 stands for itself, the others are moved above it, in their order. */
+/** GPT-2's letters for bytes: printable Latin-1 is unchanged, the others are moved above it, in their order. */
 export const letterOfByte: readonly string[] = (() => {
   let moved = 256;
   return Array.from({ length: 256 }, (_, byte) => {

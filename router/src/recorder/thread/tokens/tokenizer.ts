@@ -4,10 +4,10 @@ import type { TokenPieces } from './pieces.ts';
 export interface Tokenizer {
   /** `native`: the `tokenizers` package; `js`: the one that is built in. */
   readonly kind: 'native' | 'js';
-  /** @param addSpecial also the tokens that stand before a prompt (and after it), as engines add them */
+  /** @param addSpecial adds the tokens before (and after) a prompt that engines add */
   encode(text: string, addSpecial: boolean): readonly number[] | Promise<readonly number[]>;
   decode(ids: readonly number[]): string | Promise<string>;
-  /** What each id stands for. */
+  /** The text of each id. */
   readonly pieces: TokenPieces;
   /** Tokens that are put before every prompt, without text of their own (`<s>` of Llama). */
   readonly before: readonly number[];

@@ -2,15 +2,15 @@ import type { TreeNode } from './tree-node.ts';
 
 const NONE: readonly TreeNode[] = [];
 
-/** So many are looked through; more have tables, which cost a quarter of a KB for each node in small ones. */
+/** Up to so many are searched in a list; more are in tables, which take at least a quarter of a KB for each node. */
 const MAX_LISTED = 8;
 
-/** What follows a node, found by its first id and by the first byte of its text. Several may share both: the same id with other text. */
+/** The children of a node, by first id and by first byte of text. Several may have both in common: the same id with other text. */
 export class Children {
   /** null: they are in tables. */
   #list: readonly TreeNode[] | null;
   #byId: Map<number, TreeNode[]> | null = null;
-  /** null, too, while nobody came with a text. */
+  /** null, too, before the first search by text. */
   #byByte: Map<number, TreeNode[]> | null = null;
 
   constructor(first: TreeNode) {
@@ -19,7 +19,7 @@ export class Children {
 
   add(child: TreeNode): void {
     if (this.#list !== null && this.#list.length < MAX_LISTED) {
-      // A new one, of just that size: `push` makes room for 17.
+      // A new list of exact size: `push` reserves space for 17.
       this.#list = [...this.#list, child];
       return;
     }
@@ -31,7 +31,7 @@ export class Children {
     this.#enter(child);
   }
 
-  /** @returns false: there are none left */
+  /** @returns false: it was the last one */
   remove(child: TreeNode): boolean {
     if (this.#list !== null) {
       this.#list = this.#list.toSpliced(this.#list.indexOf(child), 1);
@@ -45,7 +45,7 @@ export class Children {
 
   withId(id: number): readonly TreeNode[] {
     if (this.#list === null) return this.#byId!.get(id) ?? NONE;
-    // Mostly there is none, or just one, and lists cost.
+    // Usually there is one or none: no list is made.
     if (this.#list.length === 1) return this.#list[0]!.firstId === id ? this.#list : NONE;
     let count = 0;
     for (const child of this.#list) if (child.firstId === id) count++;

@@ -7,7 +7,7 @@ import type { Place, TreeNode } from './tree-node.ts';
 export interface Continued {
   readonly end: TurnEnd;
   readonly keeps: number;
-  /** Several turns fit that differ in logprobs or versions, and nothing tells which of them it is. */
+  /** Several matching turns differ in logprobs or versions: it is not known which one is continued. */
   readonly isAmbiguous: boolean;
 }
 

@@ -7,12 +7,12 @@ import { type Place, type TreeNode, release } from './tree-node.ts';
 
 /** Ids of a text: up to `place` those that are known, then those of the rest. */
 export interface ExactIds {
-  /** Held: who gets it lets it go. */
+  /** Held: the caller releases it. */
   readonly place: Place;
   /** Bytes of the text up to there. */
   readonly textBytes: number;
   readonly rest: Int32Array;
-  /** Several known turns with this text differ, and nothing tells which of them is meant. */
+  /** Several known turns with this text differ: it is not known which one is meant. */
   readonly isAmbiguous: boolean;
 }
 

@@ -24,14 +24,14 @@ interface FoundEnd extends Found {
 export interface TextMatch {
   /** The longest beginning of the text that ends where other tokens may follow; at the root: none. */
   readonly marked: Found & { readonly mark: Mark | null };
-  /** Turns that differ in ids, logprobs or versions end there alike, and nothing tells which of them is meant. */
+  /** Several turns that differ in ids, logprobs or versions have this end: it is not known which one is meant. */
   readonly isAmbiguous: boolean;
   /** Beginnings that are longer and end between any two tokens, the longest first. */
   readonly inside: readonly (Found & { readonly isAmbiguous: boolean })[];
   /** Those are in turns of the request's session. */
   readonly isOwn: boolean;
   /**
-   * Where the newest turn ended whose visible text ends with `text`: behind what stopped it. null where there is none, or where
+   * The end of the newest turn whose visible text ends with `text`, after the token that stopped it. null where there is none, or where
    * something newer ends with the text itself.
    */
   readonly stopped: (Found & Pick<TextMatch, 'isAmbiguous'>) | null;

@@ -28,8 +28,8 @@ export interface ForestCounts {
 }
 
 /**
- * Token trees, one for each model and tenant, with their limits over all of them. Branches are told apart by ids and by the text
- * that ids stand for: the same id may be visible in one trajectory and left out of the text in another.
+ * Token trees, one for each model and tenant, with common limits. Branches differ by ids and by the text of the ids:
+ * the same id may be visible in one trajectory and left out of the text in another.
  */
 export class TokenForest {
   readonly versions = new Versions();
@@ -173,7 +173,7 @@ export class TokenForest {
     this.#touch(place.node, 0);
   }
 
-  /** Removes what is beyond the limits or too old. Whatever somebody holds stays. */
+  /** Removes nodes beyond the limits and old ones, except held ones. */
   trim(): void {
     const oldest = this.versions.newest - this.#limits.keepVersions;
     if (this.versions.newest > this.#collectedFor) {

@@ -12,7 +12,7 @@ export interface TurnEnd {
   readonly tokens: number;
   /** Tokens of it before what was sampled in this turn. */
   readonly from: number;
-  /** false: the engine told none. */
+  /** False: the engine returned none. */
   readonly hasLogprobs: boolean;
   /** Where another turn has sampled a beginning of these tokens before: the logprobs that this turn has of it. */
   readonly own: Float64Array | null;
@@ -49,7 +49,7 @@ const MAX_SESSIONS = 1_024;
 export class Mark {
   node: TreeNode;
   readonly kind: MarkKind;
-  /** So many tokens of its node stand before it. */
+  /** Its position in the node, in tokens. */
   at: number;
   /** Bytes of text before it that the engine left out of its answer (what stopped it). */
   readonly hiddenBytes: number;

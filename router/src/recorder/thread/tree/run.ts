@@ -1,19 +1,19 @@
-/** What ids stand for by themselves. It never changes. */
+/** The texts of token ids, independent of their neighbours. They never change. */
 export interface Spelling {
   /** null: not known. */
   bytesOf(id: number): Buffer | null;
-  /** The first byte of what an id stands for; -1: it has no text. */
+  /** The first byte of an id's text; -1: it has no text. */
   firstByteOf(id: number): number;
-  /** Bytes of what all of these ids stand for. */
+  /** The number of bytes of the text of these ids. */
   lengthOf(ids: Int32Array, from: number, to: number): number;
-  /** How many of these ids, one after the other, stand for what `text` goes on with at `textAt`. */
+  /** How many of these ids, in order, have the text that continues `text` at `textAt`. */
   match(ids: Int32Array, from: number, to: number, text: Buffer, textAt: number): TextShared;
 }
 
 export interface TextShared {
-  /** Those that are there as a whole. */
+  /** Complete tokens. */
   readonly tokens: number;
-  /** With those of the next token. */
+  /** Including a part of the next token. */
   readonly bytes: number;
 }
 
@@ -21,11 +21,10 @@ export interface TextShared {
 export interface Run {
   readonly ids: Int32Array;
   /**
-   * Each token has the text that it stands for here, and what is said below counts for nothing: a text is only needed once somebody
-   * comes with one. null: it may be another.
+   * The texts of the ids; `ends` and `text` are empty then. null: tokens may have other texts.
    */
   readonly spelling: Spelling | null;
-  /** After token `i` so many bytes of `text` are behind. */
+  /** The end of token `i` in `text`, in bytes. */
   readonly ends: Int32Array | Uint32Array;
   readonly text: Buffer;
   /** Of sampled tokens; NaN: not known. null: of none. */

@@ -2,10 +2,10 @@ import { Children } from './children.ts';
 import type { Mark } from './mark.ts';
 import type { Run, Spelling, TextShared } from './run.ts';
 
-/** A place that somebody still needs: its node is not removed, and it stays right when the node is split. */
+/** A position that is in use: its node is not removed, and it is updated when the node is split. */
 export interface Place {
   node: TreeNode;
-  /** So many tokens of the node stand before it. */
+  /** Tokens of the node before it. */
   at: number;
 }
 
