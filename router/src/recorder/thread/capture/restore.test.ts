@@ -165,7 +165,7 @@ test('a session that another one forked from is brought back with it', async () 
 });
 
 test('what sessions that are over used goes first', async () => {
-  const scene = await CaptureScene.start({ tokenizerPath, maxBytes: 200_000 }, new MemoryStore(1e9));
+  const scene = await CaptureScene.start({ tokenizerPath, maxBytes: 280_000 }, new MemoryStore(1e9));
   for (let n = 0; n < 40; n++) await scene.ask({ session: `s${n}`, prompt: `${n} ${PROMPT}`, said: call(-1 - n) });
   // The newest ones end.
   for (let n = 20; n < 40; n++) scene.captured.ended({ session: `s${n}`, tenant: '' });
