@@ -1,3 +1,5 @@
+import { readNpyHead } from '../kit/npy.ts';
+
 /**
  * Routed experts of a generation in two parts, as JSON strings of base64. Each part has a row for each token but its last one, so the rows of
  * the second part are those of all tokens, because its engine computed the tokens of the first part again with the prompt. The rows that the
@@ -10,7 +12,8 @@ export function joinedExperts(first: Buffer, second: Buffer): Buffer | null {
   const before = decoded(first);
   const after = decoded(second);
   if (before === null || after === null) return null;
-  const [headBefore, head] = [npyHead(before), npyHead(after)];
+  // SGLang returns the numbers without a head.
+  const [headBefore, head] = [readNpyHead(before)?.end ?? 0, readNpyHead(after)?.end ?? 0];
   if ((headBefore === 0) !== (head === 0)) return null;
   const bytes = before.length - headBefore;
   if (bytes > after.length - head) return null;
@@ -18,13 +21,6 @@ export function joinedExperts(first: Buffer, second: Buffer): Buffer | null {
   return Buffer.from(`"${after.toString('base64')}"`);
 }
 
-/** null: no string, which is what engines write where they have none. */
+/** null: not a string, because the engine returned no experts. */
 const decoded = (json: Buffer): Buffer | null =>
   json[0] === 0x22 ? Buffer.from(json.toString('latin1', 1, json.length - 1), 'base64') : null;
-
-const MAGIC = Buffer.from('\x93NUMPY', 'latin1');
-
-/** Bytes before the data of vLLM's .npy file (NumPy's format, version 1); SGLang has none. */
-function npyHead(bytes: Buffer): number {
-  return bytes.subarray(0, MAGIC.length).equals(MAGIC) ? 10 + bytes.readUInt16LE(8) : 0;
-}

@@ -1,3 +1,4 @@
+import { readNpyHead } from '../kit/npy.ts';
 import type { LayerFacts } from './layers.ts';
 
 /** The response can't have what the request asks for, in words for the client. */
@@ -79,24 +80,19 @@ function rowsOf(numbers: number, tokens: number, { layers, perToken }: LayerFact
   return layers === null || perToken === null ? tokens - 1 : numbers / (layers * perToken);
 }
 
-const MAGIC = Buffer.from('\x93NUMPY', 'latin1');
 const WIDTHS: Readonly<Record<string, 1 | 2 | 4>> = { u1: 1, i1: 1, u2: 2, i2: 2, i4: 4, u4: 4 };
 
-/** NEP 1: magic, version, the length of the header in two bytes (four from version 2 on), header, numbers. */
 function tensorOf(file: Buffer): Tensor {
-  if (!file.subarray(0, MAGIC.length).equals(MAGIC)) return { width: 4, data: file, shape: null };
-  const isLong = file[6]! > 1;
-  const headerStart = isLong ? 12 : 10;
-  const start = headerStart + (isLong ? file.readUInt32LE(8) : file.readUInt16LE(8));
-  const header = file.toString('latin1', headerStart, start);
-  const [, type = ''] = /'descr':\s*'[<|=](\w\d)'/.exec(header) ?? [];
-  const [, shape = ''] = /'fortran_order':\s*False.*'shape':\s*\(([\d, ]+)\)/.exec(header) ?? [];
+  const head = readNpyHead(file);
+  if (head === null) return { width: 4, data: file, shape: null };
+  const { type, shape, end } = head;
   const width = WIDTHS[type];
-  const sizes = shape.split(',').map(Number);
-  if (width === undefined || sizes.length !== 3) {
-    throw new NotReturned(`The engine returned routed experts in an unknown form: ${header.trim()}`);
+  if (width === undefined || shape?.length !== 3) {
+    throw new NotReturned(
+      `The engine returned routed experts in an unknown form: ${type} (${shape?.join() ?? 'Fortran order'}).`,
+    );
   }
-  return { width, data: file.subarray(start), shape: sizes };
+  return { width, data: file.subarray(end), shape };
 }
 
 const range = (start: number, length: number): number[] => Array.from({ length }, (_, i) => start + i);

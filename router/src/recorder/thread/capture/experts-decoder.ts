@@ -1,3 +1,4 @@
+import { mayBeNpy, readNpyHead } from '../../../kit/npy.ts';
 import type { ExpertsForm } from '../../shared/experts-cutter.ts';
 
 /** What is known of a tensor when all of it was read. */
@@ -17,7 +18,6 @@ export interface ExpertsDecoder {
 export const decoderOf = (form: ExpertsForm): ExpertsDecoder =>
   form === 'list' ? new ListDecoder() : new Base64Decoder();
 
-const NPY = Buffer.from('\x93NUMPY', 'latin1');
 /** The longest header of a .npy file that is waited for. */
 const MAX_HEADER_BYTES = 65_536;
 
@@ -66,37 +66,16 @@ class Base64Decoder implements ExpertsDecoder {
   #behindHead(bytes: Buffer): Buffer {
     if (this.#head === null) return bytes;
     const all = this.#head.length === 0 ? bytes : Buffer.concat([this.#head, bytes]);
-    const isNpy = all.subarray(0, NPY.length).equals(NPY.subarray(0, all.length));
-    if (isNpy && all.length < MAX_HEADER_BYTES) {
-      const end = npyEnd(all);
-      if (end < 0) {
-        this.#head = Buffer.from(all);
-        return Buffer.alloc(0);
-      }
-      this.#facts = npyFacts(all.toString('latin1', 0, end));
-      this.#head = null;
-      return all.subarray(end);
+    const head = readNpyHead(all);
+    if (head === null && mayBeNpy(all) && all.length < MAX_HEADER_BYTES) {
+      this.#head = Buffer.from(all);
+      return Buffer.alloc(0);
     }
     this.#head = null;
-    return all;
+    if (head === null) return all;
+    this.#facts = { dtype: dtypes[head.type] ?? head.type, shape: head.shape };
+    return all.subarray(head.end);
   }
-}
-
-/** @returns where the header of a .npy file ends (NEP 1); -1: not here yet */
-function npyEnd(bytes: Buffer): number {
-  if (bytes.length < 12) return -1;
-  const end = bytes[6] === 1 ? 10 + bytes.readUInt16LE(8) : 12 + bytes.readUInt32LE(8);
-  return end <= bytes.length ? end : -1;
-}
-
-function npyFacts(header: string): TensorFacts {
-  const [, descr = ''] = /'descr':\s*'[<|=]?(\w+)'/.exec(header) ?? [];
-  const [, shape = ''] = /'shape':\s*\(([^)]*)\)/.exec(header) ?? [];
-  const sizes = shape
-    .split(',')
-    .filter((size) => size.trim() !== '')
-    .map(Number);
-  return { dtype: dtypes[descr] ?? descr, shape: header.includes("'fortran_order': True") ? null : sizes };
 }
 
 const MINUS = 0x2d;
