@@ -1,20 +1,19 @@
 import { STATUS_CODES } from 'node:http';
 import type { Exchange } from '../exchange.ts';
+import { PayloadOut } from '../phases/payload-out.ts';
 import { ownStreamHead } from '../wire/response-head.ts';
 
-const CHUNK_END = Buffer.from('\r\n');
-const LAST_CHUNK = Buffer.from('0\r\n\r\n');
-
-/** Whether a response is to be sent while it is made: one whose length its maker does not know. To HEAD it has no body. */
+/** Whether a response is sent while it is made, because its length is not known. For HEAD it has no body. */
 export const isStreamed = (response: Response): boolean => response.headers.has('transfer-encoding');
 
-/** Sends what is made while it is sent, no faster than its client takes it. A client that leaves ends the making. */
+/** Sends a response while it is made, at the pace of the client. If the client disconnects, the response is cancelled. */
 export async function streamResponse(response: Response, x: Exchange): Promise<void> {
   const { sink } = x;
   let fields = '';
   for (const [name, value] of response.headers) if (name !== 'transfer-encoding') fields += `${name}: ${value}\r\n`;
-  const isChunked = sink.takesFraming;
-  sink.head(ownStreamHead(response.status, STATUS_CODES[response.status] ?? '', fields, isChunked));
+  sink.head(ownStreamHead(response.status, STATUS_CODES[response.status] ?? '', fields, sink.takesFraming));
+  const out = new PayloadOut(sink);
+  out.isChunked = true;
   if (response.body === null) {
     sink.end();
     return;
@@ -28,25 +27,20 @@ export async function streamResponse(response: Response, x: Exchange): Promise<v
     },
   };
   sink.source = { resume: () => wake() };
-  const put = (bytes: Uint8Array): void =>
-    sink.body(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length), 0, bytes.length);
   try {
     while (x.outcome === null) {
       const { done, value } = await reader.read();
       if (done || x.outcome !== null) break;
-      if (value.length === 0) continue;
-      if (isChunked) put(Buffer.from(`${value.length.toString(16)}\r\n`));
-      put(value);
-      if (isChunked) put(CHUNK_END);
+      out.pass(value, 0, value.length);
       const { promise, resolve } = Promise.withResolvers<void>();
       wake = resolve;
       if (!sink.flush()) await promise;
     }
     if (x.outcome !== null) return;
-    if (isChunked) put(LAST_CHUNK);
+    out.end();
     sink.end();
   } catch (error) {
-    // Too late for another answer: its client must not take this one for whole.
+    // Too late for an error response; the client must see that this one is truncated.
     if (x.outcome === null) sink.cut((error as Error).message, '');
   } finally {
     x.activity = null;

@@ -1,7 +1,7 @@
 import { sendInParts } from '../wire/send-in-parts.ts';
 import type { Sink } from '../wire/sink.ts';
 
-/** Payload that goes into a sink anew: with chunk lines of its own where the sink takes them and the answer's head says so. */
+/** Sends payload to a sink, in new chunks if the sink takes framing and the head of the response says so. */
 export class PayloadOut {
   readonly #inner: Sink;
   #isChunked = false;
@@ -19,7 +19,7 @@ export class PayloadOut {
     return this.#gathered.length === 0;
   }
 
-  /** Goes out with the next `send`. */
+  /** Is sent with the next `send`. */
   add(bytes: Buffer): void {
     if (bytes.length > 0) this.#gathered.push(bytes);
   }
@@ -32,7 +32,7 @@ export class PayloadOut {
     this.#pass(this.#isChunked ? Buffer.concat([chunkLine(body.length), body, CHUNK_END]) : body);
   }
 
-  /** `body` as one chunk, over as many turns of the event loop as it takes, behind all that was added. */
+  /** Sends all that was added, then `body` as one chunk, over several turns of the event loop. */
   sendLarge(body: Buffer, isWanted: () => boolean, done: () => void): void {
     this.send();
     if (!this.#isChunked) {
@@ -46,9 +46,10 @@ export class PayloadOut {
     });
   }
 
-  /** As a chunk, behind all that was added. `bytes[start, end)` are valid during the call only. */
-  pass(bytes: Buffer, start: number, end: number): void {
+  /** Sends all that was added, then a chunk. `bytes[start, end)` are valid during the call only. */
+  pass(bytes: Uint8Array, start: number, end: number): void {
     this.send();
+    if (start === end) return;
     if (this.#isChunked) this.#pass(chunkLine(end - start));
     this.#inner.body(bytes, start, end);
     if (this.#isChunked) this.#pass(CHUNK_END);

@@ -1,10 +1,9 @@
+import { PayloadOut } from '../phases/payload-out.ts';
 import { type ResponseHead, ownStreamHead } from '../wire/response-head.ts';
 import type { Sink, Source } from '../wire/sink.ts';
 import { readObject, toJson, writeObject } from './raw-json.ts';
 
 const COMMENT = Buffer.from(': the engine works on it\n\n');
-const CHUNK_END = Buffer.from('\r\n');
-const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 
 /**
  * The sink of a stream that is made of a whole response of an engine. Until that begins, the client gets comments, so that nothing
@@ -12,17 +11,19 @@ const LAST_CHUNK = Buffer.from('0\r\n\r\n');
  */
 export class KeepAliveSink implements Sink {
   readonly #inner: Sink;
+  readonly #out: PayloadOut;
   #timer: NodeJS.Timeout | null = null;
   #hasBegun = false;
-  #isChunked = false;
   /** The body of an error that will be an event; null: the response is none. */
   #error: { readonly status: number; readonly parts: Buffer[] } | null = null;
 
   constructor(inner: Sink) {
     this.#inner = inner;
+    this.#out = new PayloadOut(inner);
+    this.#out.isChunked = true;
   }
 
-  /** A whole response is awaited. */
+  /** The engine's response is awaited. */
   start(intervalMs: number): void {
     if (intervalMs > 0) this.#timer ??= setInterval(() => this.#comment(), intervalMs).unref();
   }
@@ -54,7 +55,7 @@ export class KeepAliveSink implements Sink {
   body(bytes: Uint8Array, start: number, end: number): void {
     if (!this.#hasBegun) this.#inner.body(bytes, start, end);
     else if (this.#error !== null) this.#error.parts.push(Buffer.from(bytes.subarray(start, end)));
-    else this.#chunk(bytes, start, end);
+    else this.#out.pass(bytes, start, end);
   }
 
   flush(): boolean {
@@ -68,9 +69,9 @@ export class KeepAliveSink implements Sink {
   end(): void {
     if (this.#error !== null) {
       const event = eventOf(this.#error.status, Buffer.concat(this.#error.parts));
-      this.#chunk(event, 0, event.length);
+      this.#out.add(event);
     }
-    if (this.#hasBegun && this.#isChunked) this.#inner.body(LAST_CHUNK, 0, LAST_CHUNK.length);
+    if (this.#hasBegun) this.#out.end();
     this.#inner.end();
   }
 
@@ -81,21 +82,12 @@ export class KeepAliveSink implements Sink {
 
   #comment(): void {
     if (!this.#hasBegun) {
-      this.#isChunked = this.#inner.takesFraming;
       this.#hasBegun = true;
       const fields = 'content-type: text/event-stream; charset=utf-8\r\n';
-      this.#inner.head(ownStreamHead(200, 'OK', fields, this.#isChunked));
+      this.#inner.head(ownStreamHead(200, 'OK', fields, this.#inner.takesFraming));
     }
-    this.#chunk(COMMENT, 0, COMMENT.length);
+    this.#out.pass(COMMENT, 0, COMMENT.length);
     this.#inner.flush();
-  }
-
-  #chunk(bytes: Uint8Array, start: number, end: number): void {
-    if (start === end) return;
-    const line = Buffer.from(`${(end - start).toString(16)}\r\n`);
-    if (this.#isChunked) this.#inner.body(line, 0, line.length);
-    this.#inner.body(bytes, start, end);
-    if (this.#isChunked) this.#inner.body(CHUNK_END, 0, CHUNK_END.length);
   }
 }
 
