@@ -118,7 +118,7 @@ test('what is wrong is said', async (t) => {
     assert.equal(answer.status, status, answer.text);
     return answer.text;
   };
-  assert.match(await said(path, '{', 400), /The body is no JSON/);
+  assert.match(await said(path, '{', 400), /The body is not JSON/);
   assert.match(await said(path, {}, 400), /messages.* has to be a list/);
   assert.match(await said(path, { messages: [{}] }, 400), /role/);
   assert.match(await said('/sessions/nobody/v1/chat/completions', { messages }, 404), /There is no session 'nobody'/);
