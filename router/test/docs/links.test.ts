@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { existsSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { test } from 'node:test';
+import GithubSlugger from 'github-slugger';
+import { errorTable } from '../../src/kit/errors.ts';
+import { metrics } from '../../src/observe/metrics.ts';
+import { chatMetrics } from '../../src/recorder/tap/chat-sessions/metrics.ts';
+import { treeCounters, treeFailures, treeGauges } from '../../src/recorder/tap/radix-tree/metrics.ts';
+import { pages, root, textOf } from './pages.ts';
+
+const withoutBlocks = (text: string): string => text.replaceAll(/^( *)```.*?^\1```$/gms, '');
+
+/** As GitHub makes them, and the site (`docs/.vitepress/config.ts`). */
+function anchorsOf(page: string): Set<string> {
+  const slugger = new GithubSlugger();
+  const headings = [...withoutBlocks(textOf(page)).matchAll(/^#{1,6} (.*)$/gm)];
+  return new Set(headings.map(([, text = '']) => slugger.slug(text.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1'))));
+}
+
+const anchors = new Map<string, Set<string>>();
+
+/** What is wrong with a link, or null. */
+function problemOf(page: string, link: string): string | null {
+  if (/^(?:[a-z]+:|\/)/.test(link)) return null;
+  const [path = '', anchor] = link.split('#');
+  const target = path === '' ? page : join(dirname(page), path);
+  if (!existsSync(join(root, target))) return `${page}: ${link}: no such file`;
+  if (anchor === undefined || !target.endsWith('.md') || statSync(join(root, target)).isDirectory()) return null;
+  if (!anchors.has(target)) anchors.set(target, anchorsOf(target));
+  return anchors.get(target)!.has(anchor) ? null : `${page}: ${link}: no such heading`;
+}
+
+test('every link of the documentation leads to a file and a heading that exist', () => {
+  let count = 0;
+  const problems = pages.flatMap((page) =>
+    [...withoutBlocks(textOf(page)).matchAll(/\]\(([^()\s]+)\)/g)].flatMap(([, link = '']) => {
+      count++;
+      return problemOf(page, link) ?? [];
+    }),
+  );
+  assert.deepEqual(problems, []);
+  assert.ok(count > 300, `${count} links`);
+});
+
+test('every metric that a guide names exists', () => {
+  const names = new Set(
+    [
+      ...metrics.map(({ name }) => name),
+      ...[
+        ...Object.values(treeGauges),
+        ...Object.values(treeCounters),
+        treeFailures,
+        ...Object.values(chatMetrics),
+      ].map(([name]) => name),
+    ].flatMap((name) => [name, `${name}_bucket`, `${name}_sum`, `${name}_count`]),
+  );
+  const unknown = pages
+    .filter((page) => !/CHANGELOG|decisions/.test(page))
+    .flatMap((page) =>
+      [...textOf(page).matchAll(/\bturnout_[a-z0-9_]+[a-z0-9](?!…|_…|\*)\b/g)].map(([name]) => `${page}: ${name}`),
+    )
+    .filter((entry) => !names.has(entry.split(': ')[1]!) && !entry.endsWith('turnout_compat'));
+  assert.deepEqual(unknown, []);
+});
+
+test('troubleshooting has every error code', () => {
+  const text = textOf('docs/guides/troubleshooting.md');
+  assert.deepEqual(
+    Object.keys(errorTable).filter((code) => !text.includes(`\`${code}\``)),
+    [],
+  );
+});
