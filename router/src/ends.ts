@@ -10,7 +10,7 @@ import { ownHead } from './wire/response-head.ts';
 import { COMPLETE, type Failed, type ResultListener } from './wire/result.ts';
 import { sendInParts } from './wire/send-in-parts.ts';
 
-/** The ends of attempts and requests: what is released then, and who learns of it. */
+/** The ends of attempts and requests: releases what they held, and notifies plugins and observers. */
 export class Ends implements PairNotes {
   readonly #stages: Stages;
 

@@ -40,7 +40,7 @@ export interface Router {
   readonly dispatch: Dispatch;
   /** Puts what `read` answers in force, and reads files of certificates and keys again; open connections go on. Never rejects. */
   reload(read?: () => Config): Promise<void>;
-  /** Stops taking requests, lets those under way finish for at most `graceMs`, then cuts them. A second call cuts them at once. */
+  /** Stops taking requests, lets those in flight finish for at most `graceMs`, then truncates them. A second call truncates them at once. */
   close(graceMs?: number): Promise<void>;
 }
 

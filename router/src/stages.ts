@@ -24,7 +24,7 @@ export interface Stages {
   readonly assignRoles: ((x: Exchange) => RouterError | null) | null;
   /** null: no request needs a key. */
   readonly authorizer: Authorizer | null;
-  /** Answers the router's own endpoints. @returns false: the path is none of them */
+  /** Responds to requests for the router's own endpoints. @returns false: the path is not one of them */
   readonly serveOwn: (x: Exchange) => boolean;
   readonly fanOut: FanOut;
   readonly plugins: Plugins;

@@ -21,7 +21,7 @@ const wanted = { session: z.string().optional(), worker: z.string().optional(), 
 const requestsQuery = z.strictObject({ ...wanted, phase: z.string().optional() });
 const sessionsQuery = z.strictObject({ ...wanted, moved: z.enum(['1', 'true', 'yes']).optional() });
 
-/** `GET /requests` and `GET /sessions`: what is under way and where sessions are. For admins: they show the work of all clients. */
+/** `GET /requests` and `GET /sessions`: requests in flight, and the workers of sessions. For admins, because they show the work of all clients. */
 export function addOverviewRoutes(app: Hono, context: OverviewContext): void {
   app.get('/requests', (c) => {
     const query = requestsQuery.safeParse(c.req.query());

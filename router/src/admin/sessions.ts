@@ -46,7 +46,7 @@ export function addSessionRoutes(
 ): void {
   const exchangeOf = (c: Context): Exchange | undefined => (c.env as { exchange?: Exchange } | undefined)?.exchange;
 
-  /** Whose session it is; undefined: that of all tenants who have one of that name. */
+  /** The tenant of the session; undefined: sessions with this name of all tenants. */
   const tenantOf = (c: Context): string | undefined => {
     const exchange = exchangeOf(c);
     return exchange === undefined || exchange.seesAllTenants ? c.req.query('tenant') : exchange.tenant;

@@ -12,7 +12,7 @@ const HEADERS = {
 /** `GET /tap`: exchanges as they end. */
 export function addTap(app: Hono, rows: ExchangeRows): void {
   app.get('/tap', async (c) => {
-    // Loaded by the first who listens.
+    // Loaded for the first listener.
     const { rowFilter, rowQuery } = await import('../observe/row-filter.ts');
     const { Tap } = await import('../observe/tap.ts');
     const query = rowQuery.safeParse(c.req.query());

@@ -8,7 +8,7 @@ const LOOK_EVERY_MS = 20;
 
 const question = z.strictObject({ timeout_secs: z.number().min(0).max(86_400).default(60) });
 
-/** `POST /fleet/wait_idle`: answers once this router has nothing under way at any worker, or says where when time is up. */
+/** `POST /fleet/wait_idle`: responds when no worker has requests of this router in flight, or at the timeout with those that have. */
 export function addWaitIdle(app: Hono, fleet: Fleet): void {
   const inFlight = () =>
     fleet.workers.filter((worker) => fleet.load(worker) > 0).map((worker) => [worker.url, fleet.load(worker)] as const);
@@ -20,7 +20,7 @@ export function addWaitIdle(app: Hono, fleet: Fleet): void {
       const busy = inFlight();
       if (busy.length === 0) return c.json({ idle: true });
       if (performance.now() >= endMs) return c.json({ idle: false, in_flight: Object.fromEntries(busy) }, 504);
-      // Nobody who only waits keeps the process alive.
+      // A waiting client does not keep the process alive.
       await delay(LOOK_EVERY_MS, undefined, { ref: false });
     }
   });

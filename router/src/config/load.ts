@@ -99,7 +99,7 @@ function readEnv(env: NodeJS.ProcessEnv): Values {
   return values;
 }
 
-/** Variables that look like options of the router but are none, each with the nearest name. */
+/** Environment variables that look like options and are not, each with the most similar name. */
 export function unknownVariables(env: NodeJS.ProcessEnv): string[] {
   const known = names.map(envName);
   return Object.keys(env)

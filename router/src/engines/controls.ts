@@ -143,7 +143,7 @@ export interface ControlRoute {
   readonly goesToAll: boolean;
 }
 
-/** The control paths of engines, with those that options add: the one answer to who may send a path and where it goes. */
+/** The control paths of engines, with those that options add: decides who may send a request and which engines get it. */
 export class ControlPaths {
   readonly #broadcast: PathTable<{ readonly path: string }>;
   readonly #single: PathTable<{ readonly path: string }>;

@@ -99,7 +99,7 @@ export class WorkerAllowlist {
   }
 }
 
-/** Whether `text` matches a pattern in which `*` stands for any text. Linear time. */
+/** Whether `text` matches a pattern in which `*` matches any text. Linear time. */
 export function fitsGlob(pattern: string, text: string): boolean {
   const parts = pattern.split('*');
   const first = parts[0]!;

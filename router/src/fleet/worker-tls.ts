@@ -12,7 +12,7 @@ export class WorkerTls implements UpstreamTls {
     this.secureContext = createSecureContext(workerCertificates(config));
   }
 
-  /** Reads the certificates of `next`; throws if a file is none. @returns what applies them */
+  /** Reads the certificates of `next`; throws if a file is not valid. @returns a function that applies them */
   prepareReload(next: Config): () => void {
     const renewed = createSecureContext(workerCertificates(next));
     return () => {

@@ -69,7 +69,7 @@ export class Forwarder implements ResultListener<Leading> {
     });
   }
 
-  /** @param sinkFor makes the sink of the response, behind a change of the router's own */
+  /** @param sinkFor makes the sink of the response, after a change of the router's own */
   attempt(x: Exchange, legs: readonly Leg[], sinkFor: (first: Changer | null) => Sink): Started {
     const { worker } = legs[0]!;
     if (legs.length === 1) return new Attempt(x, worker, sinkFor(null), this.#context, this);

@@ -3,7 +3,7 @@
  * keep all their digits and a prompt of megabytes costs a few calls of memchr. What it answers is right for every
  * document that JSON.parse accepts. It checks the form of the object or array that is scanned and every key in it; of
  * the values it follows strings and brackets only. So it also accepts, for the engine to refuse:
- * - any word where a number or literal should stand (`01`, `NaN`, `nul`; Python's json reads NaN too),
+ * - any word in place of a number or literal (`01`, `NaN`, `nul`; Python's json reads NaN too),
  * - control characters, unknown escapes and bytes that are not UTF-8 within string values (the last in keys as well),
  * - within a nested value anything but an open string or bracket: `[1 2,,"a""b"]`, `{3}`, `[}`,
  * - whatever comes after the end, which is the caller's to look at.
@@ -28,7 +28,7 @@ const IS_SCALAR = Uint8Array.from({ length: 256 }, (_, byte) =>
   byte > SP && byte < 127 && !'",:[\\]{}'.includes(String.fromCharCode(byte)) ? 1 : 0,
 );
 
-/** What the letter after a backslash stands for, -1: no escape. `u` has four digits after it and is not in here. */
+/** The character of each escape letter; -1: not an escape. `u`, which has four digits, is not in the table. */
 const ESCAPED = new Int16Array(256).fill(-1);
 for (const [i, letter] of [...'"\\/bfnrt'].entries()) {
   ESCAPED[letter.charCodeAt(0)] = '"\\/\b\f\n\r\t'.charCodeAt(i);
@@ -162,7 +162,7 @@ export function keyIs(bytes: Buffer, keyStart: number, keyEnd: number, name: str
   return at === keyEnd;
 }
 
-/** Decodes a string value, null if it is none. Made for short ones: the caller looks at the length first. */
+/** Decodes a string value; null: it is not a string. For short ones: the caller checks the length first. */
 export function readString(bytes: Buffer, valueStart: number, valueEnd: number): string | null {
   const last = valueEnd - 1;
   if (last <= valueStart || bytes[valueStart] !== QUOTE || bytes[last] !== QUOTE) return null;
@@ -230,7 +230,7 @@ function skipEscapedKey(bytes: Buffer, start: number, end: number): number {
   }
 }
 
-/** The UTF-16 unit that the escape at `at` stands for, -1 if it is none. */
+/** The UTF-16 unit of the escape at `at`; -1: it is not valid. */
 function escapedUnit(bytes: Buffer, at: number, end: number): number {
   if (at + 2 > end) return -1;
   if (bytes[at + 1] !== LETTER_U) return ESCAPED[bytes[at + 1]!]!;

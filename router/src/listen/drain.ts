@@ -11,7 +11,12 @@ const LAST_REQUEST_MS = 1_000;
 const LAST_WORDS_MS = 1_000;
 const LOOK_EVERY_MS = 50;
 
-/** Stops taking connections, lets what is under way finish for at most `graceMs`, then cuts it. @param isHurried there is no more time @returns how many were cut */
+/**
+ * Closes the ports, lets requests in flight finish for at most `graceMs`, then truncates them.
+ *
+ * @param isHurried there is no more time
+ * @returns how many were truncated
+ */
 export async function drain(
   listeners: readonly Listener[],
   pipeline: Pipeline,

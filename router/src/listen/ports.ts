@@ -16,10 +16,10 @@ interface PortsParts {
   readonly retryBudget: RetryBudget;
 }
 
-/** Where the ports are, once they are open. */
+/** The addresses of the open ports. */
 interface Addresses {
   readonly url: string;
-  /** null: control requests come in at the data port. */
+  /** null: the data port takes control requests. */
   readonly adminUrl: string | null;
   readonly metricsUrl: string;
 }
@@ -52,10 +52,10 @@ const adminPort = (config: Config): ListenerOptions => ({
 
 const TAKEN_MS = 250;
 
-/** Rejects, naming the option, when a port is taken: before the start opens files, loads a tokenizer and adds workers. */
+/** Rejects with the name of the option if a port is in use: before the start opens files, loads a tokenizer and adds workers. */
 export async function checkPorts(config: Config): Promise<void> {
   const { host, port, adminHost, adminPort, prometheusHost, prometheusPort, reusePort } = config;
-  // Among several that listen, the system would give connections to one that goes away again.
+  // With several listeners the system would give connections to the probe.
   if (reusePort) return;
   const wanted = [
     { flag: '--port', hostFlag: '--host', host, port },
@@ -64,7 +64,7 @@ export async function checkPorts(config: Config): Promise<void> {
   ];
   for (const { flag, hostFlag, ...at } of wanted) {
     if (at.port === 0) continue;
-    // Listening on the port itself would accept clients for a moment and drop them: another port of the host tells about the host.
+    // Listening on the port itself would accept clients for a moment and drop them, so the host is tried with another port.
     const probe = createServer();
     const check = async (): Promise<number> => {
       const found = await listenOn(probe, { host: at.host, port: 0, reusePort });
@@ -79,7 +79,7 @@ export async function checkPorts(config: Config): Promise<void> {
   }
 }
 
-/** Whether a process answers there. One that does not within a moment is left to the real attempt to listen. */
+/** Whether a process accepts connections there. A slow one is detected by the real attempt to listen. */
 function isTaken(host: string, port: number): Promise<boolean> {
   const anyAddress: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '::1' };
   const socket = connect({ host: anyAddress[host] ?? host, port, timeout: TAKEN_MS });
@@ -138,7 +138,7 @@ export class Ports {
     };
   }
 
-  /** Reads the certificates of `next`; throws where they are none. @returns what puts them in force */
+  /** Reads the certificates of `next`; throws if they are not valid. @returns a function that applies them */
   prepareReload(next: Config): () => void {
     const renewed = serverCertificates(next);
     return () => {

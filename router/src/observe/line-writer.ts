@@ -59,7 +59,7 @@ export class LineWriter {
     try {
       this.#target.writeSync(this.#take().join(''));
     } catch {
-      // There is nobody left to tell.
+      // There is no other output for the error.
     }
   }
 

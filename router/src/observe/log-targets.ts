@@ -20,7 +20,7 @@ export function standardTarget(fd: 1 | 2): LineTarget {
         try {
           rest = rest.subarray((await write(fd, rest)).bytesWritten);
         } catch (error) {
-          // Whoever started the router may have made its pipe one that does not block.
+          // The parent process may have made the pipe non-blocking.
           if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw error;
           await delay(FULL_PIPE_MS);
         }

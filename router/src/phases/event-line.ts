@@ -32,7 +32,7 @@ interface EventLineParts {
 
 /**
  * Takes plugins through the events of a stream, in the order in which they come. Small ones that are changed at once are through when
- * `push` returns. A large one, or one whose plugin answers later, takes turns of the event loop; those behind it wait meanwhile.
+ * `push` returns. A large one, or one whose plugin returns a promise, takes several turns of the event loop; later ones wait for it.
  */
 export class EventLine {
   /** An event takes its time: nothing more should come. */
@@ -94,7 +94,7 @@ export class EventLine {
     else out.add(whole);
   }
 
-  /** An event that takes its time, and all that come behind it meanwhile. */
+  /** An event that takes several turns, and the events after it. */
   async #carryAll(first: Buffer | Promise<Buffer>, madeBy: number): Promise<void> {
     const { isWanted, onBusy, onIdle } = this.#parts;
     this.isBusy = true;

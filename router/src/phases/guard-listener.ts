@@ -22,7 +22,7 @@ export function guardListener(x: ExchangeView, listener: ResponseObserver, guard
   };
 }
 
-/** A listener that stays behind would stop its response for ever: after the timeout it is asked no more. */
+/** A listener that never catches up would stop its response forever: after the timeout it is not asked any more. */
 function guardIsBehind(x: ExchangeView, listener: ResponseObserver, guard: ListenerGuard) {
   let isGivenUp = false;
   return (resume: () => void): boolean => {

@@ -26,7 +26,7 @@ const MAX_BODY_BYTES = 16_777_216;
  */
 const PATH = /^\/[\w.~-]+(\/(:[\w.~-]+\{\.\+\}|:?[\w.~-]+))*$/;
 
-/** The endpoints of plugins: collected, held apart by who may ask, and guarded as all that plugins do. */
+/** The endpoints of plugins, with their access, behind the guards of plugins. */
 export class PluginEndpoints {
   /** How large the body of a request to the path may be; null: no plugin answers it. */
   readonly maxBytes: (path: string) => number | null;
@@ -50,7 +50,7 @@ export class PluginEndpoints {
     this.maxBytes = (path) => tests.find(({ isPath }) => isPath(path))?.maxBodyBytes ?? null;
   }
 
-  /** Whether whoever may send requests may ask for it. In doubt, where two routes could be meant, not. */
+  /** Whether clients may call it. If several routes match and differ: not. */
   areForClients(path: string): boolean {
     return this.#isForClients(path) && !this.#isForAdmins(path);
   }
@@ -86,7 +86,7 @@ export class PluginEndpoints {
   }
 }
 
-/** What stands after the last parameter of a path; '' for a path that ends with one. */
+/** The part of a path after its last parameter; '': it ends with one. */
 const tailOf = (path: string): string => /:[\w.~-]+(?:\{\.\+\})?([^:]*)$/.exec(path)?.[1] ?? '';
 
 /** Whether there are requests that both routes would answer, as far as their beginnings and ends tell. */

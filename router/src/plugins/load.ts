@@ -60,7 +60,7 @@ function fileOfPackage(name: string): string | null {
   try {
     return createRequire(resolve('package.json')).resolve(name);
   } catch (error) {
-    // Packages that can be imported only say nothing to who requires them.
+    // `require.resolve` does not find packages that can only be imported.
     return (error as NodeJS.ErrnoException).code === 'ERR_PACKAGE_PATH_NOT_EXPORTED' ? importedFile(name) : null;
   }
 }
@@ -91,7 +91,7 @@ function targetOf(exports: Exports): string | null {
   return null;
 }
 
-/** What TypeScript would have told its author. */
+/** A type error of a plugin in JavaScript. */
 function checked(source: string, exported: unknown): PluginDefinition {
   // A CommonJS module that was compiled from an ES one.
   const inner = (exported as { default?: unknown } | null | undefined)?.default ?? exported;

@@ -100,7 +100,7 @@ export async function startPlugins(
   }
 }
 
-/** What TypeScript would have told its author; ''. Here, as every request would fail of it. */
+/** A type error of a plugin in JavaScript; ''. Found at the start, because every request would fail. */
 function problemOf(made: PluginPhases): string {
   for (const phase of memberNames) {
     const part: unknown = made[phase];

@@ -21,7 +21,7 @@ export interface GenerationParts {
   readonly promptTokens: number;
   /** What streams of SGLang's `/generate` have turned out to be: that depends on how engines were started. */
   readonly habits: { isDelta: boolean };
-  /** The engine ended it, as somebody asked it to. @returns whether it is continued */
+  /** The engine aborted it by request. @returns whether it is continued */
   readonly isContinued: () => boolean;
 }
 
@@ -38,11 +38,11 @@ export class Generation {
   readonly showsStops: boolean;
   /** Why it can't be continued; '': it can. */
   whyNot = '';
-  /** Sampled tokens so far; of an answer that tells all of them again and again, those of earlier parts. */
+  /** Sampled tokens so far; of a cumulative stream, those of earlier parts. */
   ids: number[] = [];
   /** Sampled tokens of earlier parts. */
   offset = 0;
-  /** The prompt, where an engine told it. */
+  /** The prompt, if an engine returned it. */
   promptIds: readonly number[] | null = null;
   /** An engine ended the present part, and the generation is continued. */
   isAborted = false;

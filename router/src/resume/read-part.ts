@@ -8,7 +8,7 @@ export interface Part {
   readonly finish: string;
   /** The stop string that ended it; null: something else did. */
   readonly stop: string | null;
-  /** Sampled tokens so far; -1: not told. */
+  /** Sampled tokens so far; -1: not known. */
   readonly count: number;
   /** The version of the weights, where an event names one; null. */
   readonly version: string | null;

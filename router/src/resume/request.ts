@@ -118,7 +118,7 @@ export function withIdsAsked(body: Buffer, asked: Asked, showsStops: boolean): B
 /** What a generation has so far. */
 export interface SoFar {
   readonly ids: readonly number[];
-  /** As an engine told them; null: those of the request. */
+  /** As an engine returned them; null: those of the request. */
   readonly promptIds: readonly number[] | null;
 }
 

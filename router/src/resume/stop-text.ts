@@ -67,7 +67,7 @@ export class StopText {
   }
 }
 
-/** Where a text ends that has a stop string, the end of which is behind `before`. */
+/** Where a text ends at a stop string that ends after `before`. */
 export function endOf(all: string, stop: string, before: number, end: TextEnd): number {
   if (end === 'all') return all.length;
   return all.indexOf(stop, Math.max(0, before - stop.length + 1)) + (end === 'with' ? stop.length : 0);

@@ -6,15 +6,15 @@ import { readObject, toJson, writeObject } from './raw-json.ts';
 const COMMENT = Buffer.from(': the engine works on it\n\n');
 
 /**
- * The sink of a stream that is made of a whole response of an engine. Until that begins, the client gets comments, so that nothing
- * between takes its connection for dead. After the first comment an error is an event: the status is out.
+ * The sink of a stream that is made from a complete response of an engine. Until that begins, the client gets comments, so that proxies
+ * keep the connection open. After the first comment an error is sent as an event, because the status was sent.
  */
 export class KeepAliveSink implements Sink {
   readonly #inner: Sink;
   readonly #out: PayloadOut;
   #timer: NodeJS.Timeout | null = null;
   #hasBegun = false;
-  /** The body of an error that will be an event; null: the response is none. */
+  /** The error that will be sent as an event; null: the response is not an error. */
   #error: { readonly status: number; readonly parts: Buffer[] } | null = null;
 
   constructor(inner: Sink) {

@@ -38,7 +38,7 @@ export interface Deployments {
   readonly all: readonly Deployment[];
   /** By the names that a client gave in headers or body; null: no deployment has them. */
   find(names: { readonly deployment?: string; readonly model?: string }): Deployment | null;
-  /** Starts the swap, or queues it behind the running one; a newer signal supersedes a queued one. */
+  /** Starts the swap, or queues it after the running one; a newer signal replaces a queued one. */
   signal(deployment: Deployment, signal: SwapSignal): RouterError | null;
   /** Least ready first: error, then swapping, then serving. */
   status(deployment: Deployment): readonly WorkerStatus[];

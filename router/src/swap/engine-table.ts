@@ -17,7 +17,7 @@ import type { Snapshots } from './snapshots.ts';
 import type { ConfiguredDeployment } from './swaps.ts';
 import { WorkerSet } from './worker-set.ts';
 
-/** So long after a swap its aborts may be told. */
+/** After a swap its aborts may be reported for this long. */
 const TELLING_MS = 1_000;
 
 export interface EngineTableParts {

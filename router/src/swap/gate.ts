@@ -16,7 +16,7 @@ const DRAIN_TIMEOUT_HEADER = 'x-fireworks-hot-load-drain-timeout';
 /** As Fireworks. */
 const DEFAULT_WAIT_MS = 90_000;
 
-/** Keeps requests from engines whose weights are being replaced. It stands after the policy: a swap moves no session. */
+/** Keeps requests from engines whose weights are being replaced. It runs after the policy, so that a swap moves no session. */
 export class Gate implements SwapGate {
   /** Requests that were answered with 425. */
   refused = 0;

@@ -45,7 +45,7 @@ export interface SwapParts {
 /** A sync swap lets requests finish, which may take hours. */
 const MAX_WAIT_MS = 86_400_000;
 
-/** Weight swaps: what engines hold, who may replace it, and what requests meanwhile do. */
+/** Weight swaps: the snapshots of engines, their replacement, and the requests in the meantime. */
 export interface Swaps {
   readonly gate: Gate;
   readonly counters: SwapCounters;

@@ -135,7 +135,7 @@ export function addTinkerRoutes(routes: Hono, context: TinkerContext): void {
   });
 }
 
-/** By whose key it came; '' where there are none. */
+/** Identifies the client by its key; '' without keys. */
 export const tenantOf = (c: Context<Env>): string => c.env.exchange.tenant;
 
 /** The whole body, in memory of its own. */

@@ -35,7 +35,7 @@ export function protobufOf({ sequences, promptLogprobs, topPrompt, cachedTokens 
   ]);
 }
 
-/** What stands where a row has no token. */
+/** Fills a row that has no token. */
 const NO_LOGPROB = -99_999;
 
 /** A matrix of a row for each place: rows that have nothing are absent for the client. */

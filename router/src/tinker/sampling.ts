@@ -19,7 +19,7 @@ const LONGEST_PAUSE_MS = 5_000;
 /** An engine that answers 500 to a request does so again, mostly: further tries would only eject workers. */
 const MAX_ENGINE_ERRORS = 3;
 
-/** A sample under way. */
+/** A sample in flight. */
 interface Job {
   readonly future: Future;
   readonly sample: Sample;
@@ -51,7 +51,7 @@ export interface SamplingParts {
 /** Takes samples to engines, the way of a client's request, until they have a result. */
 export class Sampling {
   readonly counts = { done: 0, failed: 0, retried: 0 };
-  /** Of the requests of samples under way. */
+  /** Of the requests of samples in flight. */
   openBytes = 0;
   readonly #parts: SamplingParts;
   readonly #thread = new WorkerThread<SampleCalls>('tinker/samples-in-thread', { here: sampleCalls });

@@ -6,7 +6,7 @@ export interface Source {
   readonly baseModel: string;
   /** `tinker://…`, or ''. */
   readonly modelPath: string;
-  /** What `modelPath` stands for at engines; null: the model's own weights. */
+  /** The weights of `modelPath` at engines; null: the model's own weights. */
   readonly adapter: Adapter | null;
   /** The snapshot that the model's weights must be; null: whatever engines have. */
   readonly snapshot: string | null;

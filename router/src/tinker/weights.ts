@@ -27,7 +27,7 @@ export interface FullWeights {
   of(worker: Worker): string | null;
 }
 
-/** What a path of weights stands for: an adapter, or the snapshot of full weights. */
+/** The weights at a path: an adapter, or the snapshot of full weights. */
 interface Found {
   readonly adapter: Adapter | null;
   readonly snapshot: string | null;

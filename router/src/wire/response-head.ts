@@ -71,15 +71,14 @@ export class ResponseHead extends Head {
     }
     this.raw = bytes.toString('latin1', start, at + 2);
     this.fieldsStart = lf + 1 - start;
-    // The space is owed to the next reader even without a reason behind it (RFC 9112 section 4).
+    // The space is required, also without a reason phrase (RFC 9112 section 4).
     this.statusText = lf - start === 13 ? `${this.status} ` : this.raw.slice(9, lf - 1 - start);
     if (this.isChunked && this.contentLength >= 0) {
       return this.#refuse('both Content-Length and Transfer-Encoding');
     }
     // RFC 9112 section 6.1; llhttp and others differ on where such a message ends.
     if (this.isChunked && this.status < 200) return this.#refuse('a Transfer-Encoding in an interim answer');
-    // Readers who take it at its word would wait for bytes that never come, or take them from the next answer (RFC 9110
-    // section 8.6: there must be none).
+    // A client that reads it would wait for bytes, or take them from the next response (RFC 9110 section 8.6 forbids it).
     if (this.status === 204 && this.contentLength >= 0) this.drop('content-length');
     if (connection !== '' && !this.dropNamed(connection)) return this.#refuse('a Connection that names its framing');
     return at + 2;
@@ -143,7 +142,7 @@ export function ownHead(status: number, statusText: string, fields: string, body
   return head;
 }
 
-/** The same for an answer whose length is not known; `isChunked` where its body comes with chunk lines, else its end tells. */
+/** The same for a response of unknown length: chunked, or ended by closing the connection. */
 export function ownStreamHead(status: number, statusText: string, fields: string, isChunked: boolean): ResponseHead {
   const head = ownHead(status, statusText, fields, 0);
   head.contentLength = -1;

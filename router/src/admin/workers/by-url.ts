@@ -20,7 +20,7 @@ export function addUrlRoutes(app: Hono, context: WorkersContext): void {
   else addTextForm(app, context);
 }
 
-/** SlimeRouter's: JSON with what every worker has under way. */
+/** SlimeRouter's: JSON with the requests in flight of each worker. */
 function addJsonForm(app: Hono, { fleet }: WorkersContext): void {
   const inFlightByUrl = () => Object.fromEntries(fleet.workers.map((worker) => [worker.url, fleet.load(worker)]));
   const noUrl = { error: 'worker_url is required (use query ?url=... or JSON body)' };

@@ -83,7 +83,7 @@ export function addRestRoutes(app: Hono, context: WorkersContext): void {
     const body = checkJson(changedWorker, await c.req.text());
     if (body.problem !== null) return c.json({ error: body.problem, code: 'BAD_REQUEST' }, 400);
     const { url, worker_type: role, bootstrap_port: bootstrapPort, labels, api_key: apiKey, ...rest } = body.data;
-    // Both decide where it stands in what is under way: another role or URL is another worker.
+    // A different role or URL is another worker: requests in flight are counted by worker.
     const isOther = (role ?? worker.role) !== worker.role || (typeof url === 'string' && fleet.get(url) !== worker);
     if (isOther) {
       const error = 'The url and the worker_type of a worker can not be changed: remove the worker and add it again';

@@ -164,7 +164,7 @@ export class KvIndex {
 /** Whether the event is of the cache group that is followed here, or of a better one, which is followed from now on. */
 function follows(held: SlotBlocks, { group, groupKind, tokenIds }: BlocksStored): boolean {
   if (group === null) return true;
-  // Without tokens the kind is not told either: it says nothing about which group to follow.
+  // Without tokens the event has no kind either, so the group to follow stays unknown.
   const rank = tokenIds.length === 0 ? -1 : rankOf(groupKind);
   if (rank > held.groupRank && group !== held.group) {
     if (held.group !== null) held.clear();

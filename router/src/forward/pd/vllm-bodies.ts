@@ -23,7 +23,7 @@ const LATER_NAME = 'max_completion_tokens';
 const places = new MemberFinder([NESTED, LATER_NAME]);
 const questions = new MemberFinder(promptQuestions);
 
-/** A body whose bounds stand in an object of their own, and that object. */
+/** A body whose limits are in an object of their own, and that object. */
 const nestedOf = (path: string, body: Buffer): Buffer | null => {
   if (path !== '/inference/v1/generate') return null;
   const spans = new Int32Array(4);

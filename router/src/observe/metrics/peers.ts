@@ -215,7 +215,7 @@ const sglang: readonly MetricSpec[] = [
   }),
 ];
 
-/** Clients send generation requests with POST; the other paths are not told apart. */
+/** Clients send generation requests with POST; other paths have one label. */
 const methodOf = (path: string): string => (path === 'other' ? 'other' : 'POST');
 
 export const peerMetrics: Readonly<Record<MetricsPeer, readonly MetricSpec[]>> = { sglang, vllm };

@@ -88,7 +88,7 @@ export class PolicyVersion {
     // Clients may send a label back.
     followed.name = names === null ? model : names.model || names.deployment;
     followed.isLabelled = this.#isLabelled(x, model);
-    // The label stands in the text of the response: it may not come compressed.
+    // The label is in the text of the response, which must not be compressed.
     if (followed.isLabelled) x.head.drop('accept-encoding');
     return body;
   }
