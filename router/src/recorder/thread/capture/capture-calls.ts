@@ -12,7 +12,7 @@ import { Capture, type CaptureCounts, type OpenPrompt, type TurnKeeper } from '.
 import type { ExpertsFiles } from './experts-files.ts';
 import { type CaptureDialect, askingForIds, readRequest, withIds } from '../../shared/read-request.ts';
 import { type PastTurns, treeName } from './restore.ts';
-import { continuesRunning } from './streams-under-way.ts';
+import { continuesRunning } from './open-streams.ts';
 import { type EndedTurn, type Open, TurnEnds } from './turn-ends.ts';
 
 export interface CaptureOptions {

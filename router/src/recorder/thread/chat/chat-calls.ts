@@ -8,7 +8,7 @@ import type { Tokenizer } from '../tokens/tokenizer.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { type ChatRequest, readChatRequest } from '../../shared/chat-request.ts';
 import { loadChatTemplate } from './chat-template.ts';
-import { waitForAnswers } from './answer-under-way.ts';
+import { waitForAnswers } from './open-answers.ts';
 import { Chats } from './chats.ts';
 import { type ChatWishes, type EngineRequest, engineRequest } from './engine-request.ts';
 import type { Equality } from './equality.ts';
