@@ -6,7 +6,7 @@ import type { Exchange } from '../exchange.ts';
 import { jsonOf, protobufOf } from './encode-result.ts';
 import type { Failed, Future, Futures } from './futures.ts';
 import type { SampleResult } from './sample.ts';
-import type { SampleDesk } from './sample-desk.ts';
+import type { SampleRequests } from './sample-requests.ts';
 import type { Sessions } from './sessions.ts';
 
 export type Env = { Bindings: { exchange: Exchange } };
@@ -14,7 +14,7 @@ export type Env = { Bindings: { exchange: Exchange } };
 export interface TinkerContext {
   readonly sessions: Sessions;
   readonly futures: Futures;
-  readonly desk: SampleDesk;
+  readonly samples: SampleRequests;
   /** Models that engines serve, without adapters. */
   readonly models: () => { readonly model_name: string; readonly max_context_length?: number }[];
   /** Answers what is not sampling; null: no one does. */
@@ -40,7 +40,7 @@ const several = z.object({
 
 /** Adds the sampling half of the Tinker API. An error is `{"detail"}`, as FastAPI's servers write it. */
 export function addTinkerRoutes(routes: Hono, context: TinkerContext): void {
-  const { sessions, futures, desk, pollMs } = context;
+  const { sessions, futures, samples, pollMs } = context;
   const app = routes.basePath('/api/v1') as unknown as Hono<Env>;
 
   app.get('/healthz', (c) => c.json({ status: 'ok' }));
@@ -73,7 +73,7 @@ export function addTinkerRoutes(routes: Hono, context: TinkerContext): void {
     if (given instanceof Response) return given;
     const tenant = tenantOf(c);
     if (!sessions.touch(given.session_id, tenant)) return refuse(c, 404, `There is no session ${given.session_id}.`);
-    const source = await desk.sourceOf(given.base_model ?? '', given.model_path ?? '');
+    const source = await samples.sourceOf(given.base_model ?? '', given.model_path ?? '');
     if ('status' in source) return refuse(c, source.status, source.detail);
     const { id } = sessions.openSampling(given.session_id, tenant, source);
     await context.flush();
@@ -87,7 +87,7 @@ export function addTinkerRoutes(routes: Hono, context: TinkerContext): void {
   });
 
   app.post('/asample', async (c) => {
-    const promised = await desk.take(bodyOf(c), c.env.exchange);
+    const promised = await samples.take(bodyOf(c), c.env.exchange);
     if ('status' in promised) return refuse(c, promised.status, promised.detail);
     const { future, count, model } = promised;
     const ids = Array.from({ length: count }, (_, i) => `${future.id}:${i}`);
@@ -125,7 +125,7 @@ export function addTinkerRoutes(routes: Hono, context: TinkerContext): void {
     if (given instanceof Response) return given;
     const future = find(c, futures, given.request_id);
     if (future instanceof Response) return future;
-    desk.cancel(future);
+    samples.cancel(future);
     return c.body(null, 204);
   });
 

@@ -10,7 +10,7 @@ import type { Plugin } from '../plugin.ts';
 import { addTinkerRoutes } from './app.ts';
 import { Futures } from './futures.ts';
 import { KeptSamples } from './kept-samples.ts';
-import { SampleDesk } from './sample-desk.ts';
+import { SampleRequests } from './sample-requests.ts';
 import { Sampling } from './sampling.ts';
 import { Sessions } from './sessions.ts';
 import { Trainer } from './trainer.ts';
@@ -65,7 +65,7 @@ export function startTinker({
   }));
   const sampling = new Sampling({ fleet, dispatch, futures, weights, log, policyFor, options });
   const catalogue = (): Card[] => cardsOf(fleet);
-  const desk: SampleDesk = new SampleDesk({
+  const samples: SampleRequests = new SampleRequests({
     sessions,
     futures,
     sampling,
@@ -91,11 +91,11 @@ export function startTinker({
   const trainerRoutes =
     tinkerTrainer === undefined
       ? null
-      : new TrainerRoutes({ trainer: new Trainer(tinkerTrainer), sessions, desk, models: catalogue, flush });
+      : new TrainerRoutes({ trainer: new Trainer(tinkerTrainer), sessions, samples, models: catalogue, flush });
   const context = {
     sessions,
     futures,
-    desk,
+    samples,
     models: catalogue,
     flush,
     pollMs: () => live.current.tinkerPollSecs * 1000,
@@ -120,7 +120,7 @@ export function startTinker({
     ],
     counts: () => ({ ...sessions.counts, open: futures.size, ...sampling.counts, adapters: weights.loaded }),
     async resume() {
-      const count = await desk.resume();
+      const count = await samples.resume();
       if (count > 0) log.info({ samples: count }, 'Tinker samples that were open are sampled again');
     },
   };

@@ -4,7 +4,7 @@ import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import type { Exchange } from '../exchange.ts';
 import { type Env, type TinkerContext, read, refuse, request, session, tenantOf } from './app.ts';
 import { isOwnFuture } from './futures.ts';
-import type { Refusal } from './sample-desk.ts';
+import type { Refusal } from './sample-requests.ts';
 import type { SamplingSession } from './sessions.ts';
 import type { Trainer, TrainerReply } from './trainer.ts';
 
@@ -17,7 +17,7 @@ const NOT_SERVED = /\/api\/v1\/(auth|billing|audit)(\/|$)/;
 /** Flags of the client about what the router serves: its own are in force, not the trainer's. */
 const OWN_FLAG = /^(sample_|pjwt_|credential_)/;
 
-interface TrainerParts extends Pick<TinkerContext, 'sessions' | 'desk' | 'models' | 'flush'> {
+interface TrainerParts extends Pick<TinkerContext, 'sessions' | 'samples' | 'models' | 'flush'> {
   readonly trainer: Trainer;
 }
 
@@ -106,7 +106,7 @@ export class TrainerRoutes {
 
   /** A sampling session that the trainer created, for weights that it saved. */
   async learn(id: string, x: Exchange): Promise<SamplingSession | Refusal> {
-    const { trainer, sessions, desk, models, flush } = this.#parts;
+    const { trainer, sessions, samples, models, flush } = this.#parts;
     const { status, value } = await trainer.ask(x, 'GET', `/samplers/${encodeURIComponent(id)}`);
     const { base_model: baseModel, model_path: path } = value;
     if (status !== 200 || typeof baseModel !== 'string') {
@@ -116,7 +116,7 @@ export class TrainerRoutes {
       };
     }
     const modelPath = typeof path === 'string' ? path : '';
-    const source = await desk.sourceOf(modelPath === '' ? baseModel : '', modelPath);
+    const source = await samples.sourceOf(modelPath === '' ? baseModel : '', modelPath);
     if ('status' in source) return source;
     // It expires when it is not used, and is learned again when it is.
     const own = sessions.open(x.tenant, `of_${id}`);

@@ -6,7 +6,7 @@ import type { Sampling } from './sampling.ts';
 import type { Sessions, Source } from './sessions.ts';
 import type { Weights } from './weights.ts';
 
-export interface SampleDeskParts {
+export interface SampleRequestsParts {
   readonly sessions: Sessions;
   readonly futures: Futures;
   readonly sampling: Sampling;
@@ -38,10 +38,10 @@ export interface Refusal {
 }
 
 /** Takes asample requests in: checks them, gives them a future, and has them sampled. */
-export class SampleDesk {
-  readonly #parts: SampleDeskParts;
+export class SampleRequests {
+  readonly #parts: SampleRequestsParts;
 
-  constructor(parts: SampleDeskParts) {
+  constructor(parts: SampleRequestsParts) {
     this.#parts = parts;
   }
 

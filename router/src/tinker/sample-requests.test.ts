@@ -2,7 +2,7 @@ import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Exchange } from '../exchange.ts';
 import { Futures } from './futures.ts';
-import { SampleDesk, type SampleDeskParts } from './sample-desk.ts';
+import { SampleRequests, type SampleRequestsParts } from './sample-requests.ts';
 
 const MAX_OPEN_BYTES = 1_073_741_824;
 
@@ -13,16 +13,16 @@ test('requests of open samples are bounded by their bytes, and by their number',
     read: () => Promise.resolve({ status: 400, detail: 'read' }),
   };
   let maxOpen = 10;
-  const parts = { futures, sampling, kept: null, maxOpen: () => maxOpen } as unknown as SampleDeskParts;
-  const desk = new SampleDesk(parts);
+  const parts = { futures, sampling, kept: null, maxOpen: () => maxOpen } as unknown as SampleRequestsParts;
+  const samples = new SampleRequests(parts);
   const x = { tenant: '' } as Exchange;
-  deepEqual(await desk.take(Buffer.alloc(101), x), {
+  deepEqual(await samples.take(Buffer.alloc(101), x), {
     status: 429,
     detail: 'The queue is full (1 GiB of open samples): try again.',
   });
-  deepEqual(await desk.take(Buffer.alloc(100), x), { status: 400, detail: 'read' }, 'what fits is read');
+  deepEqual(await samples.take(Buffer.alloc(100), x), { status: 400, detail: 'read' }, 'what fits is read');
   maxOpen = 0;
-  const refusal = await desk.take(Buffer.alloc(1), x);
+  const refusal = await samples.take(Buffer.alloc(1), x);
   equal('detail' in refusal && refusal.detail, 'The queue is full (--tinker-max-samples): try again.');
   futures.close();
 });
