@@ -1,5 +1,6 @@
 import { STATUS_CODES } from 'node:http';
 import type { Exchange } from '../exchange.ts';
+import { bufferOf } from '../kit/bytes.ts';
 import { PayloadOut } from '../phases/payload-out.ts';
 import { ownStreamHead } from '../wire/response-head.ts';
 
@@ -31,7 +32,7 @@ export async function streamResponse(response: Response, x: Exchange): Promise<v
     while (x.outcome === null) {
       const { done, value } = await reader.read();
       if (done || x.outcome !== null) break;
-      out.pass(value, 0, value.length);
+      out.pass(bufferOf(value), 0, value.length);
       const { promise, resolve } = Promise.withResolvers<void>();
       wake = resolve;
       if (!sink.flush()) await promise;
