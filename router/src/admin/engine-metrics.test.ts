@@ -43,3 +43,30 @@ bare{worker_addr="http://b:2"} 0.5 1700000000
 `,
   );
 });
+
+test('what is no sample is left out, and a metric is not taken for a part of one with a shorter name', () => {
+  const merged = new MergedMetrics();
+  merged.add(
+    'http://a:1',
+    `<html lang="en"><p>not 1 metric</p>
+# TYPE a_total counter
+a_total{l="x } y",} 1.5e3\r
+a_total_more 2
+b NaN # {trace_id="1"} 1
+c +Inf
+d{unfinished="1
+`,
+  );
+  equal(
+    merged.text(),
+    `# TYPE a_total counter
+a_total{worker_addr="http://a:1",l="x } y",} 1.5e3
+
+a_total_more{worker_addr="http://a:1"} 2
+
+b{worker_addr="http://a:1"} NaN
+
+c{worker_addr="http://a:1"} +Inf
+`,
+  );
+});

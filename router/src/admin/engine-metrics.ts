@@ -47,21 +47,18 @@ export class MergedMetrics {
     const label = `worker_addr="${url.replaceAll(/["\\]/g, '\\$&')}"`;
     let family: Family | null = null;
     for (const line of page.split('\n')) {
-      const [, about, name] = /^# (HELP|TYPE) (\S+)/.exec(line) ?? [];
+      const [, about, name] = /^# (HELP|TYPE) ([a-zA-Z_:][\w:]*) /.exec(line) ?? [];
       if (name !== undefined) {
         family = this.#familyOf(name);
-        if (!family.head.some((each) => each.startsWith(`# ${about} `))) family.head.push(line);
+        if (!family.head.some((each) => each.startsWith(`# ${about} `))) family.head.push(line.trimEnd());
         continue;
       }
-      const end = line.search(/[{\s]/);
-      if (end <= 0 || line.startsWith('#')) continue;
+      // Anything else, of a page that is not one of metrics, would make the whole page invalid.
+      const [, own = '', labels = '', value] = SAMPLE.exec(line) ?? [];
+      if (value === undefined) continue;
       // The samples of a histogram have its name and a suffix; they come after its TYPE.
-      const own = line.slice(0, end);
-      if (family === null || !own.startsWith(nameOf(family))) family = this.#familyOf(own);
-      const labelled = line[end] === '{' ? (line[end + 1] === '}' ? label : `${label},`) : `{${label}}`;
-      family.samples.push(
-        line[end] === '{' ? `${own}{${labelled}${line.slice(end + 1)}` : own + labelled + line.slice(end),
-      );
+      if (family === null || !isOf(own, nameOf(family))) family = this.#familyOf(own);
+      family.samples.push(`${own}{${label}${labels === '' ? '' : `,${labels}`}} ${value}`);
     }
   }
 
@@ -77,6 +74,12 @@ export class MergedMetrics {
     return family;
   }
 }
+
+/** Name, labels, and value with its time; an exemplar after them is left out. */
+const SAMPLE =
+  /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?[ \t]+((?:[+-]?(?:[\d.]+(?:[eE][+-]?\d+)?|Inf)|NaN)(?:[ \t]+-?\d+)?)\s*(?:#.*)?$/;
+const SUFFIXES = ['', '_bucket', '_sum', '_count', '_total', '_created'];
+const isOf = (sample: string, family: string): boolean => SUFFIXES.some((suffix) => sample === family + suffix);
 
 /** '' if the page says nothing of the metric: its name is that of its first sample. */
 const nameOf = ({ head, samples }: Family): string =>
