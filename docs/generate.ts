@@ -88,7 +88,8 @@ ${sections.join('\n')}`;
 }
 
 function metricsPage(): string {
-  const rows = metrics.map(({ name, type, help }) => [`\`${name}\``, type, help]);
+  const listed = (labels: readonly string[] = []): string => labels.map((label) => `\`${label}\``).join(', ');
+  const rows = metrics.map(({ name, type, labels, help }) => [`\`${name}\``, type, listed(labels), help]);
   const ofPlugin = (plugin: string, type: string, table: readonly (readonly [string, string])[]) =>
     table.map(([name, help]) => [`\`${name}\``, type, plugin, help]);
   const pluginRows = [
@@ -97,16 +98,18 @@ function metricsPage(): string {
     ...ofPlugin('chat-sessions', 'counter', Object.values(chatMetrics)),
   ];
   const peerRows = Object.entries(peerMetrics).flatMap(([peer, table]) =>
-    table.map(({ name, type, help }) => [`\`${name}\``, type, peer, help]),
+    table.map(({ name, type, labels, help }) => [`\`${name}\``, type, peer, listed(labels), help]),
   );
   return `# Metrics
 
 Generated from \`router/src/observe/metrics/\`. \`GET /metrics\` returns them as Prometheus text on the main port and on
-\`--prometheus-port\`.
+\`--prometheus-port\`. Histograms also have the label \`le\`; summaries have no quantiles, only a sum and a count.
 
-${table(['metric', 'type', 'meaning'], rows)}
+${table(['metric', 'type', 'labels', 'meaning'], rows)}
 
 ## Metrics of built-in plugins
+
+They have no labels.
 
 ${table(['metric', 'type', 'plugin', 'meaning'], pluginRows)}
 
@@ -115,7 +118,7 @@ ${table(['metric', 'type', 'plugin', 'meaning'], pluginRows)}
 With \`--metrics-compat sglang\` or \`vllm\`, which the commands of these routers set, the same page also has the metrics of sglang-router 0.3.2
 or vllm-router 0.1.17 under their names and labels. Paths other than those of generation share the label value \`other\`.
 
-${table(['metric', 'type', '--metrics-compat', 'meaning'], peerRows)}
+${table(['metric', 'type', '--metrics-compat', 'labels', 'meaning'], peerRows)}
 `;
 }
 

@@ -8,6 +8,7 @@ const timing = (name: string, help: string, read: (of: WorkerMeters) => Timing):
   name,
   type: 'summary',
   help,
+  labels: ['worker'],
   read: ({ meters }: { meters: Meters }) =>
     sums(
       name,
@@ -31,6 +32,7 @@ export const fleetMetrics: readonly MetricSpec[] = [
     name: 'turnout_workers',
     type: 'gauge',
     help: 'Registered workers, by whether they get new requests.',
+    labels: ['eligible'],
     read: ({ fleet }) =>
       each('eligible', [
         ['true', fleet.eligible.length],
@@ -53,18 +55,21 @@ export const fleetMetrics: readonly MetricSpec[] = [
     name: 'turnout_worker_in_flight',
     type: 'gauge',
     help: 'Requests in flight at a worker.',
+    labels: ['worker'],
     read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: fleet.load(w) })),
   },
   {
     name: 'turnout_worker_healthy',
     type: 'gauge',
     help: '1 for a worker that passed its last health checks.',
+    labels: ['worker'],
     read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(w.isHealthy) })),
   },
   {
     name: 'turnout_worker_breaker_state',
     type: 'gauge',
     help: "A worker's circuit breaker: 0 closed, 1 open, 2 half-open.",
+    labels: ['worker'],
     read: ({ fleet, breakers }) =>
       fleet.workers.map((w) => ({
         labels: { worker: w.url },
@@ -81,6 +86,7 @@ export const fleetMetrics: readonly MetricSpec[] = [
     name: 'turnout_worker_stalled',
     type: 'gauge',
     help: '1 for a worker that has open event streams and sent nothing on any of them for 30 s.',
+    labels: ['worker'],
     read: ({ fleet, stalls }) =>
       fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(stalls.isStalled(w)) })),
   },
@@ -88,12 +94,14 @@ export const fleetMetrics: readonly MetricSpec[] = [
     name: 'turnout_worker_connections',
     type: 'gauge',
     help: 'Open connections to a worker, idle ones included.',
+    labels: ['worker'],
     read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: w.pool.openCount })),
   },
   {
     name: 'turnout_worker_responses_total',
     type: 'counter',
     help: 'Responses of a worker, by the first digit of their status.',
+    labels: ['worker', 'status'],
     read: ({ meters }) =>
       [...meters.byWorker].flatMap(([worker, { byStatusClass }]) =>
         Array.from(byStatusClass, (value, digit) => ({ labels: { worker, status: `${digit}xx` }, value })).filter(
@@ -105,12 +113,14 @@ export const fleetMetrics: readonly MetricSpec[] = [
     name: 'turnout_worker_failed_attempts_total',
     type: 'counter',
     help: 'Attempts at a worker that failed before a response.',
+    labels: ['worker'],
     read: ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.failedAttempts })),
   },
   {
     name: 'turnout_worker_cut_answers_total',
     type: 'counter',
     help: 'Responses that a worker truncated after their first byte.',
+    labels: ['worker'],
     read: ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.cut })),
   },
   timing(
@@ -132,6 +142,7 @@ export const fleetMetrics: readonly MetricSpec[] = [
     name: 'turnout_worker_breaker_transitions_total',
     type: 'counter',
     help: "State changes of a worker's circuit breaker (closed, open, half_open).",
+    labels: ['worker', 'from', 'to'],
     read: breakerTransitions,
   },
 ];

@@ -45,16 +45,18 @@ const pairs = (
   });
 
 const positive = (samples: readonly Sample[]): readonly Sample[] => samples.filter(({ value }) => value > 0);
-const counter = (name: string, help: string, read: MetricSpec['read']): MetricSpec => ({
+const counter = (name: string, labels: readonly string[], help: string, read: MetricSpec['read']): MetricSpec => ({
   name,
   type: 'counter',
   help,
+  labels,
   read,
 });
-const gauge = (name: string, help: string, read: MetricSpec['read']): MetricSpec => ({
+const gauge = (name: string, labels: readonly string[], help: string, read: MetricSpec['read']): MetricSpec => ({
   name,
   type: 'gauge',
   help,
+  labels,
   read,
 });
 
@@ -62,11 +64,13 @@ const gauge = (name: string, help: string, read: MetricSpec['read']): MetricSpec
 const vllm: readonly MetricSpec[] = [
   counter(
     'vllm_router_requests_total',
+    ['route'],
     'Requests by route.',
     routes((route, { duration }) => [{ labels: { route }, value: duration.count }]),
   ),
   counter(
     'vllm_router_request_errors_total',
+    ['route', 'error_type'],
     'Error responses by route; error_type is the code of the error.',
     routes((route, { errors }) =>
       Array.from(errors, ([error, value]) => ({ labels: { route, error_type: error }, value })),
@@ -74,11 +78,13 @@ const vllm: readonly MetricSpec[] = [
   ),
   counter(
     'vllm_router_retries_total',
+    ['route'],
     'Retries by route.',
     routes((route, { retries }) => positive([{ labels: { route }, value: retries }])),
   ),
   counter(
     'vllm_router_retries_exhausted_total',
+    ['route'],
     'Requests that failed after retries.',
     routes((route, { exhausted }) => positive([{ labels: { route }, value: exhausted }])),
   ),
@@ -92,28 +98,41 @@ const vllm: readonly MetricSpec[] = [
     name: 'vllm_router_request_duration_seconds',
     type: 'histogram',
     help: 'Seconds from the request head to the end of the response, by route.',
+    labels: ['route'],
     read: routes((route, { duration }) => buckets('vllm_router_request_duration_seconds', duration, { route })),
   },
-  counter('vllm_router_policy_decisions_total', 'Choices by policy and worker.', ({ peers }) =>
+  counter('vllm_router_policy_decisions_total', ['policy', 'worker'], 'Choices by policy and worker.', ({ peers }) =>
     pairs(peers?.decisions, ['policy', 'worker']),
   ),
-  counter('vllm_router_processed_requests_total', 'Responses by worker.', ({ meters }) =>
+  counter('vllm_router_processed_requests_total', ['worker'], 'Responses by worker.', ({ meters }) =>
     Array.from(meters.byWorker, ([worker, { byStatusClass }]) => ({
       labels: { worker },
       value: byStatusClass.reduce((sum, count) => sum + count, 0),
     })),
   ),
-  counter('vllm_router_cb_outcomes_total', 'Outcomes that count for the circuit breaker of a worker.', outcomes),
+  counter(
+    'vllm_router_cb_outcomes_total',
+    ['worker', 'outcome'],
+    'Outcomes that count for the circuit breaker of a worker.',
+    outcomes,
+  ),
   counter(
     'vllm_router_cb_state_transitions_total',
+    ['worker', 'from', 'to'],
     'State changes of the circuit breaker of a worker.',
     breakerTransitions,
   ),
-  gauge('vllm_router_cb_state', 'Circuit breaker of a worker: 0 closed, 1 open, 2 half-open.', breakerState),
-  gauge('vllm_router_worker_health', '1 for a worker that passed its last health checks.', health),
-  gauge('vllm_router_active_workers', 'Registered workers.', ({ fleet }) => one(fleet.workers.length)),
+  gauge(
+    'vllm_router_cb_state',
+    ['worker'],
+    'Circuit breaker of a worker: 0 closed, 1 open, 2 half-open.',
+    breakerState,
+  ),
+  gauge('vllm_router_worker_health', ['worker'], '1 for a worker that passed its last health checks.', health),
+  gauge('vllm_router_active_workers', [], 'Registered workers.', ({ fleet }) => one(fleet.workers.length)),
   gauge(
     'vllm_router_running_requests',
+    ['worker'],
     'Requests in flight at a worker.',
     workers(({ fleet }, worker) => fleet.load(worker)),
   ),
@@ -130,23 +149,29 @@ const endpointOf = (route: string): string =>
 const sglang: readonly MetricSpec[] = [
   counter(
     'smg_http_requests_total',
+    ['method', 'path'],
     'Requests by method and path.',
     routes((path, { duration }) => [{ labels: { method: methodOf(path), path }, value: duration.count }]),
   ),
-  counter('smg_http_responses_total', 'Responses by status and error code.', ({ peers }) =>
-    pairs(peers?.responses, ['status_code', 'error_code']),
+  counter(
+    'smg_http_responses_total',
+    ['status_code', 'error_code'],
+    'Responses by status and error code.',
+    ({ peers }) => pairs(peers?.responses, ['status_code', 'error_code']),
   ),
-  gauge('smg_http_connections_active', 'Open client connections.', ({ openConnections }) => one(openConnections())),
+  gauge('smg_http_connections_active', [], 'Open client connections.', ({ openConnections }) => one(openConnections())),
   {
     name: 'smg_http_request_duration_seconds',
     type: 'histogram',
     help: 'Seconds from the request head to the end of the response, by path.',
+    labels: ['method', 'path'],
     read: routes((path, { duration }) =>
       buckets('smg_http_request_duration_seconds', duration, { method: methodOf(path), path }),
     ),
   },
   counter(
     'smg_router_requests_total',
+    ['router_type', 'backend_type', 'connection_mode', 'endpoint', 'model', 'streaming'],
     'Requests that engines responded to, by model, endpoint and whether the response was a stream.',
     routes((route, { answered }) => pairs(answered, ['model', 'streaming'], { ...http, endpoint: endpointOf(route) })),
   ),
@@ -154,45 +179,63 @@ const sglang: readonly MetricSpec[] = [
     name: 'smg_router_request_duration_seconds',
     type: 'histogram',
     help: 'Seconds from the request head to the end of the response, by endpoint.',
+    labels: ['router_type', 'backend_type', 'connection_mode', 'endpoint'],
     read: routes((route, { duration }) =>
       route === 'other'
         ? []
         : buckets('smg_router_request_duration_seconds', duration, { ...http, endpoint: endpointOf(route) }),
     ),
   },
-  counter('smg_router_upstream_responses_total', "Engines' responses by status and error code.", ({ peers }) =>
-    pairs(peers?.upstream, ['status_code', 'error_code'], { router_type: 'http' }),
+  counter(
+    'smg_router_upstream_responses_total',
+    ['router_type', 'status_code', 'error_code'],
+    "Engines' responses by status and error code.",
+    ({ peers }) => pairs(peers?.upstream, ['status_code', 'error_code'], { router_type: 'http' }),
   ),
-  counter('smg_worker_selection_total', 'Choices by policy.', ({ peers }) => {
-    const byPolicy = Map.groupBy(peers?.decisions ?? [], ([words]) => words.slice(0, words.indexOf(' ')));
-    return Array.from(byPolicy, ([policy, entries]) => ({
-      labels: { ...regular, policy },
-      value: entries.reduce((sum, [, count]) => sum + count, 0),
-    }));
-  }),
-  gauge('smg_worker_pool_size', 'Registered workers.', ({ fleet }) => [
+  counter(
+    'smg_worker_selection_total',
+    ['worker_type', 'connection_mode', 'policy'],
+    'Choices by policy.',
+    ({ peers }) => {
+      const byPolicy = Map.groupBy(peers?.decisions ?? [], ([words]) => words.slice(0, words.indexOf(' ')));
+      return Array.from(byPolicy, ([policy, entries]) => ({
+        labels: { ...regular, policy },
+        value: entries.reduce((sum, [, count]) => sum + count, 0),
+      }));
+    },
+  ),
+  gauge('smg_worker_pool_size', ['worker_type', 'connection_mode'], 'Registered workers.', ({ fleet }) => [
     { labels: regular, value: fleet.workers.length },
   ]),
-  gauge('smg_worker_health', '1 for a worker that passed its last health checks.', health),
+  gauge('smg_worker_health', ['worker'], '1 for a worker that passed its last health checks.', health),
   gauge(
     'smg_worker_requests_active',
+    ['worker'],
     'Requests in flight at a worker.',
     workers(({ fleet }, worker) => fleet.load(worker)),
   ),
-  gauge('smg_worker_cb_state', 'Circuit breaker of a worker: 0 closed, 1 open, 2 half-open.', breakerState),
-  counter('smg_worker_cb_outcomes_total', 'Outcomes that count for the circuit breaker of a worker.', outcomes),
+  gauge('smg_worker_cb_state', ['worker'], 'Circuit breaker of a worker: 0 closed, 1 open, 2 half-open.', breakerState),
+  counter(
+    'smg_worker_cb_outcomes_total',
+    ['worker', 'outcome'],
+    'Outcomes that count for the circuit breaker of a worker.',
+    outcomes,
+  ),
   gauge(
     'smg_worker_cb_consecutive_failures',
+    ['worker'],
     'Failed responses of a worker in a row.',
     workers(({ peers }, { url }) => Math.max(0, -(peers?.inRow.get(url) ?? 0))),
   ),
   gauge(
     'smg_worker_cb_consecutive_successes',
+    ['worker'],
     'Successful responses of a worker in a row.',
     workers(({ peers }, { url }) => Math.max(0, peers?.inRow.get(url) ?? 0)),
   ),
   counter(
     'smg_worker_retries_total',
+    ['worker_type', 'endpoint'],
     'Retries by endpoint.',
     routes((route, { retries }) =>
       positive([{ labels: { worker_type: 'regular', endpoint: endpointOf(route) }, value: retries }]),
@@ -200,19 +243,25 @@ const sglang: readonly MetricSpec[] = [
   ),
   counter(
     'smg_worker_retries_exhausted_total',
+    ['worker_type', 'endpoint'],
     'Requests that failed after retries, by endpoint.',
     routes((route, { exhausted }) =>
       positive([{ labels: { worker_type: 'regular', endpoint: endpointOf(route) }, value: exhausted }]),
     ),
   ),
-  counter('smg_http_rate_limit_total', 'Requests by the decision of the limits.', ({ meters, admission }) => {
-    const rejected = Object.values(admission().shed).reduce((sum, count) => sum + count, 0);
-    const all = Object.values(meters.outcomes).reduce((sum, count) => sum + count, 0);
-    return [
-      { labels: { result: 'allowed' }, value: Math.max(0, all - rejected) },
-      { labels: { result: 'rejected' }, value: rejected },
-    ];
-  }),
+  counter(
+    'smg_http_rate_limit_total',
+    ['result'],
+    'Requests by the decision of the limits.',
+    ({ meters, admission }) => {
+      const rejected = Object.values(admission().shed).reduce((sum, count) => sum + count, 0);
+      const all = Object.values(meters.outcomes).reduce((sum, count) => sum + count, 0);
+      return [
+        { labels: { result: 'allowed' }, value: Math.max(0, all - rejected) },
+        { labels: { result: 'rejected' }, value: rejected },
+      ];
+    },
+  ),
 ];
 
 /** Clients send generation requests with POST; other paths have one label. */

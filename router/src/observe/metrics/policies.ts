@@ -7,6 +7,7 @@ const byPolicy = (name: string, help: string, read: (counts: PolicyCounts) => nu
   name,
   type: 'counter',
   help,
+  labels: ['policy'],
   read: ({ policies }) => Array.from(policies, ([policy, counts]) => ({ labels: { policy }, value: read(counts) })),
 });
 
@@ -16,6 +17,7 @@ export const policyMetrics: readonly MetricSpec[] = [
     name: 'turnout_policy_decisions_total',
     type: 'counter',
     help: 'Choices of a worker, by policy and reason: new (first request of a session), home (where the session was before), moved, retry, target (the client named the worker), policy (no session).',
+    labels: ['policy', 'reason'],
     read: ({ policies }) =>
       [...policies].flatMap(([policy, { decisions }]) =>
         Object.entries(decisions)

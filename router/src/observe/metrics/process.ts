@@ -10,6 +10,7 @@ export const processMetrics: readonly MetricSpec[] = [
     name: 'turnout_build_info',
     type: 'gauge',
     help: 'Always 1; its labels are the version of the router and of Node.js.',
+    labels: ['version', 'node'],
     read: () => [{ labels: { version, node: process.versions.node }, value: 1 }],
   },
   {
@@ -31,6 +32,7 @@ export const processMetrics: readonly MetricSpec[] = [
     name: 'turnout_memory_bytes',
     type: 'gauge',
     help: "Memory of the main thread, by kind: heap_used and heap_total (V8's heap), external (buffers and native objects outside of it), array_buffers (the part of external in buffers).",
+    labels: ['kind'],
     read() {
       const { heapUsed, heapTotal, external, arrayBuffers } = process.memoryUsage();
       return each('kind', [
@@ -75,6 +77,7 @@ export const processMetrics: readonly MetricSpec[] = [
     name: 'turnout_refused_connections_total',
     type: 'counter',
     help: 'Client connections that were closed at once, by limit: max_connections, max_connections_per_client, files (open-file limit).',
+    labels: ['reason'],
     read: ({ refusedConnections }) => each('reason', Object.entries(refusedConnections())),
   },
   {
@@ -93,6 +96,7 @@ export const processMetrics: readonly MetricSpec[] = [
     name: 'turnout_trace_spans_total',
     type: 'counter',
     help: 'Spans of sampled requests, by outcome: exported, dropped (more than 2,048 wait), failed (not accepted by the collector of --otlp-traces-endpoint).',
+    labels: ['outcome'],
     read: ({ spans }) => (spans === null ? [] : each('outcome', Object.entries(spans))),
   },
 ];

@@ -5,6 +5,7 @@ export const requestMetrics: readonly MetricSpec[] = [
     name: 'turnout_requests_total',
     type: 'counter',
     help: 'Finished requests, by outcome: complete (any status), refused by the router, cut (truncated), client_left.',
+    labels: ['outcome'],
     read: ({ meters }) => each('outcome', Object.entries(meters.outcomes)),
   },
   {
@@ -53,12 +54,14 @@ export const requestMetrics: readonly MetricSpec[] = [
     name: 'turnout_errors_total',
     type: 'counter',
     help: 'Errors of the router itself, by code (the value of x-turnout-error).',
+    labels: ['code'],
     read: ({ meters }) => each('code', meters.errors),
   },
   {
     name: 'turnout_plugin_failures_total',
     type: 'counter',
     help: 'Plugin failures, by plugin and phase: an exception, an invalid result, or --plugin-timeout-ms exceeded.',
+    labels: ['plugin', 'phase'],
     read: ({ meters }) =>
       [...meters.pluginFailures].flatMap(([plugin, phases]) =>
         Array.from(phases, ([phase, value]) => ({ labels: { plugin, phase }, value })),
@@ -74,6 +77,7 @@ export const requestMetrics: readonly MetricSpec[] = [
     name: 'turnout_retries_total',
     type: 'counter',
     help: 'Retries, by how the attempt before failed (connect, stale, reset, status, hung; with --resume also cut, cut_hung, aborted).',
+    labels: ['failure'],
     read: ({ meters }) => each('failure', meters.retries),
   },
   {
@@ -86,18 +90,21 @@ export const requestMetrics: readonly MetricSpec[] = [
     name: 'turnout_held_requests',
     type: 'gauge',
     help: 'Admitted requests that wait for a worker, by reason: workers_full, or the reason of the policy.',
+    labels: ['reason'],
     read: ({ held }) => each('reason', held()),
   },
   {
     name: 'turnout_queue_depth',
     type: 'gauge',
     help: 'Requests that wait in the queue, by limit: concurrency, rate.',
+    labels: ['reason'],
     read: ({ admission }) => each('reason', Object.entries(admission().waiting)),
   },
   {
     name: 'turnout_requests_queued_total',
     type: 'counter',
     help: 'Requests that were queued, by limit: concurrency, rate.',
+    labels: ['reason'],
     read: ({ admission }) => each('reason', Object.entries(admission().queued)),
   },
   {
@@ -110,6 +117,7 @@ export const requestMetrics: readonly MetricSpec[] = [
     name: 'turnout_shed_total',
     type: 'counter',
     help: 'Requests refused because of load, by reason: queue_full, queue_timeout, workers_full, heap (short of memory).',
+    labels: ['reason'],
     read: ({ admission, shedByFullWorkers }) =>
       each('reason', Object.entries({ ...admission().shed, workers_full: shedByFullWorkers() })),
   },

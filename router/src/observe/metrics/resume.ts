@@ -6,12 +6,14 @@ export const resumeMetrics: readonly MetricSpec[] = [
     name: 'turnout_resumes_total',
     type: 'counter',
     help: 'Generations that another worker continued, by what ended the part before: cut (the connection broke), cut_hung (the engine hung) or aborted.',
+    labels: ['cause'],
     read: ({ resume }) => each('cause', resume()?.resumed ?? []),
   },
   {
     name: 'turnout_unresumed_total',
     type: 'counter',
     help: 'Generations that ended early and could not be continued exactly, by reason.',
+    labels: ['reason'],
     read: ({ resume }) => each('reason', resume()?.unresumed ?? []),
   },
   {

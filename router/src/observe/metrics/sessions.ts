@@ -32,12 +32,14 @@ export const sessionMetrics: readonly MetricSpec[] = [
     name: 'turnout_session_moves_total',
     type: 'counter',
     help: 'Session moves, by reason: requests that went to another worker than the previous request of their session.',
+    labels: ['reason'],
     read: ({ homes }) => each('reason', homes.movesByReason),
   },
   {
     name: 'turnout_held_seconds',
     type: 'histogram',
     help: 'Seconds that requests were held before they got a worker, for requests that were held at all, by the reason of their last hold: workers_full, weight_swap, or the reason of the policy.',
+    labels: ['reason'],
     read: ({ meters }) =>
       [...meters.held].flatMap(([reason, times]) => buckets('turnout_held_seconds', times, { reason })),
   },
@@ -51,18 +53,21 @@ export const sessionMetrics: readonly MetricSpec[] = [
     name: 'turnout_prompt_tokens_total',
     type: 'counter',
     help: 'Prompt tokens by worker, from responses with token counts (usage, meta_info).',
+    labels: ['worker'],
     read: ({ meters }) => byWorker(meters, ({ promptTokens }) => promptTokens),
   },
   {
     name: 'turnout_cached_tokens_total',
     type: 'counter',
     help: 'Prompt tokens that were in the KV cache of the worker, from responses that report it.',
+    labels: ['worker'],
     read: ({ meters }) => byWorker(meters, ({ cachedTokens }) => cachedTokens),
   },
   {
     name: 'turnout_output_tokens_total',
     type: 'counter',
     help: 'Output tokens by worker, from responses with token counts (usage, meta_info).',
+    labels: ['worker'],
     read: ({ meters }) => byWorker(meters, ({ outputTokens }) => outputTokens),
   },
 ];

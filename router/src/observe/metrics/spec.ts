@@ -97,6 +97,8 @@ export interface MetricSpec {
   readonly name: string;
   readonly type: 'counter' | 'gauge' | 'histogram' | 'summary';
   readonly help: string;
+  /** Those of its samples, except `le`; left out: none. */
+  readonly labels?: readonly string[];
   readonly read: (sources: MetricSources) => Sample[];
 }
 

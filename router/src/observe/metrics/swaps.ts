@@ -13,18 +13,21 @@ export const swapMetrics: readonly MetricSpec[] = [
     name: 'turnout_swap_engines',
     type: 'gauge',
     help: 'Engines whose weights the router swaps, by state: registered, warming, serving or quarantined.',
+    labels: ['state'],
     read: read(({ engines }) => each('state', engines())),
   },
   {
     name: 'turnout_swaps_total',
     type: 'counter',
     help: 'Weight swaps of single engines that have ended, by outcome: done or error.',
+    labels: ['outcome'],
     read: read(({ ended }) => each('outcome', ended)),
   },
   {
     name: 'turnout_swap_stage_seconds_total',
     type: 'counter',
     help: 'Seconds that an engine spent in weight swaps that have ended, by stage: gate, drain, pause, load, label or resume.',
+    labels: ['engine', 'stage'],
     read: read(({ stageSecs }) =>
       [...stageSecs].flatMap(([engine, stages]) =>
         Array.from(stages, ([stage, value]) => ({ labels: { engine, stage }, value })),

@@ -27,6 +27,7 @@ export const tinkerMetrics: readonly MetricSpec[] = [
     name: 'turnout_tinker_samples_total',
     type: 'counter',
     help: 'Tinker samples that have ended, by outcome: done or failed.',
+    labels: ['outcome'],
     read: ({ tinker }) => {
       const counters = tinker();
       return (['done', 'failed'] as const).flatMap((outcome) =>
