@@ -3,6 +3,7 @@ import type { IndexedSetMember } from './kit/indexed-set.ts';
 import type { Usage } from './engines/usage.ts';
 import type { RouterError } from './kit/errors.ts';
 import type { RequestBody } from './wire/request-body.ts';
+import type { Candidate, CandidateTable } from './phases/candidate-table.ts';
 import { NO_PLUGINS, type PluginChain } from './phases/chain.ts';
 import type { ExchangeView } from './phases/exchange-view.ts';
 import type { RequestHead } from './wire/request-head.ts';
@@ -67,12 +68,6 @@ export interface ResponseObserver {
    * a complete response: its last byte) and all later ones are sent when `release` is called.
    */
   holds?(isWhole: boolean, release: () => void): boolean;
-}
-
-/** A worker that a policy compared with others, and the numbers that the policy compared. */
-export interface Candidate {
-  readonly worker: string;
-  readonly terms: Readonly<Record<string, number>>;
 }
 
 /** The policy, or the limit, that placed an exchange or holds it. */
@@ -210,8 +205,8 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   engineTarget = '';
   /** The workers of the present attempt. */
   placement: Placement | null = null;
-  /** The workers that the policy compared last; null: this is not logged, or the policy does not report it. */
-  candidates: readonly Candidate[] | null = null;
+  /** The workers that the policy compared last, and how; null: this was not recorded, or the policy does not report it. */
+  candidateTable: CandidateTable | null = null;
   /** Tokens of the prompt that the policy expects in the prompt cache of the chosen worker; -1: not known. */
   predictedTokens = -1;
   /** Why the placement is at its worker; `move` says more where its session moved. */
@@ -301,6 +296,10 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   /** Identifies the client by a digest of its API key; '' without keys. */
   get tenant(): string {
     return this.keyDigest?.toString('hex', 0, 8) ?? '';
+  }
+
+  get candidates(): readonly Candidate[] | null {
+    return this.candidateTable?.toJSON() ?? null;
   }
 
   /** The worker that responds or will respond; of a pair the decode worker. */

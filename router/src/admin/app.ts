@@ -6,7 +6,8 @@ import type { FeedSources } from './dashboard/feed.ts';
 import { openApi } from './endpoints.ts';
 import { addEngineMetrics } from './engine-metrics.ts';
 import { addWaitIdle } from './wait-idle.ts';
-import { type OverviewContext, addOverviewRoutes } from './overview.ts';
+import { type ExplainContext, addExplain } from './explain.ts';
+import { addOverviewRoutes } from './overview.ts';
 import { type PolicyControl, addPolicyRoutes } from './policies.ts';
 import { type SessionRecord, addSessionRoutes } from './sessions.ts';
 import { addTap } from './tap.ts';
@@ -16,7 +17,7 @@ import { addProbes } from './workers/probes.ts';
 import { addRestRoutes } from './workers/rest.ts';
 
 /** What the control API reads and steers. */
-export interface AdminContext extends WorkersContext, OverviewContext {
+export interface AdminContext extends WorkersContext, ExplainContext {
   readonly metricsText: MetricsText;
   readonly policies: PolicyControl;
   readonly rows: ExchangeRows;
@@ -41,6 +42,7 @@ export function createAdminApp(context: AdminContext): Hono {
   addPolicyRoutes(app, context.policies);
   addSessionRoutes(app, (session) => context.policies.endSession(session), context.record);
   addOverviewRoutes(app, context);
+  addExplain(app, context);
   addTap(app, context.rows);
   addWaitIdle(app, context.fleet);
   if (context.dashboard !== null) addDashboardRoutes(app, context.dashboard);

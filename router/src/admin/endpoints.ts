@@ -50,6 +50,13 @@ export const endpoints: readonly Endpoint[] = [
     caller: 'admins',
     summary: 'Requests as they end, as server-sent events (?session=, worker, group, path, status, slow).',
   },
+  {
+    method: 'GET',
+    path: '/explain/{id}',
+    caller: 'admins',
+    summary:
+      'The last requests of a session, or one request by its id: which worker, why, and what else there was to choose.',
+  },
   { method: 'GET', path: '/list_workers', caller: 'admins', summary: 'URLs of the workers.' },
   { method: 'POST', path: '/add_worker', caller: 'admins', summary: 'Adds a worker by its URL.' },
   { method: 'POST', path: '/remove_worker', caller: 'admins', summary: 'Removes a worker by its URL.' },

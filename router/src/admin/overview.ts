@@ -56,22 +56,24 @@ function listRequests(context: OverviewContext, wish: z.output<typeof requestsQu
     total,
     phases,
     matching: found.length,
-    requests: found.slice(0, wish.limit).map((x) => ({
-      id: x.head.requestId,
-      session: sessionOf(x, headers) || null,
-      group: x.group || null,
-      worker: x.worker?.url ?? null,
-      phase: phaseOf(x),
-      reason: x.waiting?.reason ?? reasonText(x),
-      age_secs: secs(nowMs - x.startMs),
-      waiting_secs: x.waiting === null ? null : secs(nowMs - x.waiting.sinceMs),
-      last_byte_secs: x.firstByteMs === 0 ? null : secs(nowMs - x.lastByteMs),
-      bytes_sent: x.answerBytes,
-      attempts: x.attempts,
-      path: x.clientPath || x.path,
-    })),
+    requests: found.slice(0, wish.limit).map((x) => requestInFlight(x, headers, nowMs)),
   };
 }
+
+export const requestInFlight = (x: Exchange, sessionHeaders: readonly string[], nowMs: number) => ({
+  id: x.head.requestId,
+  session: sessionOf(x, sessionHeaders) || null,
+  group: x.group || null,
+  worker: x.worker?.url ?? null,
+  phase: phaseOf(x),
+  reason: x.waiting?.reason ?? reasonText(x),
+  age_secs: secs(nowMs - x.startMs),
+  waiting_secs: x.waiting === null ? null : secs(nowMs - x.waiting.sinceMs),
+  last_byte_secs: x.firstByteMs === 0 ? null : secs(nowMs - x.lastByteMs),
+  bytes_sent: x.answerBytes,
+  attempts: x.attempts,
+  path: x.clientPath || x.path,
+});
 
 function listSessions({ homes }: OverviewContext, wish: z.output<typeof sessionsQuery>) {
   const nowMs = performance.now();

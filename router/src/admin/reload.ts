@@ -1,6 +1,7 @@
 import type { Access } from '../admit/start-access.ts';
 import type { Admission } from '../admit/admission.ts';
 import type { Chooser } from '../choose/choose.ts';
+import { explainsOf } from '../choose/explain-choice.ts';
 import type { HoldQueue } from '../choose/hold-queue.ts';
 import type { BodyReader } from '../classify/body-reader.ts';
 import type { KeyPlace } from '../classify/routing-keys.ts';
@@ -71,6 +72,6 @@ function takeOver(parts: ReloadParts, next: Config, now: Config): void {
   holdQueue.retryHeld();
   reader.setPlaces(keys.places);
   if (next.logLevel !== now.logLevel) logging.setLevel(next.logLevel);
-  chooser.explains = logging.logger.isLevelEnabled('debug');
+  chooser.explains = explainsOf(next, logging.logger.isLevelEnabled('debug'));
   watch.watchLoad(next);
 }

@@ -5,6 +5,7 @@ import { fairKeys } from '../admit/fair-queue.ts';
 import { HeapGuard } from '../admit/heap-guard.ts';
 import { startAccess } from '../admit/start-access.ts';
 import { Chooser } from '../choose/choose.ts';
+import { explainsOf } from '../choose/explain-choice.ts';
 import { FullWorkers, fullWorkersOptions } from '../choose/full-workers.ts';
 import { HoldQueue } from '../choose/hold-queue.ts';
 import { SessionHomes } from '../choose/session-homes.ts';
@@ -89,7 +90,7 @@ export async function startChoice(base: Base, { fleet, labels }: Engines) {
   closers.add(() => bodyThread.close());
   const reader = new BodyReader(keys.places, (body, question) => bodyThread.run('scan', body, question));
   const full = new FullWorkers(fleet, holdQueue, live.of(fullWorkersOptions), models);
-  const explains = log.isLevelEnabled('debug');
+  const explains = explainsOf(config, log.isLevelEnabled('debug'));
   const policyMeters = new PolicyMeters((x) => table.nameFor(x));
   const tracing = await startTracing(config, log, (x) => table.nameFor(x));
   closers.add(() => tracing?.close());

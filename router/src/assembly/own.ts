@@ -7,6 +7,7 @@ import type { FleetModels } from '../fleet/fleet-models.ts';
 import { ExchangeRows } from '../observe/exchange-rows.ts';
 import { createRegistry, metricsPage } from '../observe/metrics.ts';
 import { PeerMeters } from '../observe/peer-meters.ts';
+import { RecentExchanges } from '../observe/recent-exchanges.ts';
 import type { Base } from './base.ts';
 import type { Choice, Engines } from './choice.ts';
 import { dashboardSources } from './dashboard.ts';
@@ -36,6 +37,8 @@ export async function makeOwn(base: Base, engines: Engines, choice: Choice, exte
     live.of(({ sessionHeaders }) => ({ sessionHeaders })),
     (x) => table.nameFor(x),
   );
+  const recent = config.explainBufferBytes > 0 ? new RecentExchanges(config.explainBufferBytes) : null;
+  if (recent !== null) rows.listen(recent);
   const peers =
     config.metricsCompat === 'off' ? null : new PeerMeters((x) => table.nameFor(x), modelLabel(fleet, models));
   const sources = {
@@ -85,6 +88,7 @@ export async function makeOwn(base: Base, engines: Engines, choice: Choice, exte
     requests: () => inFlight,
     sessionHeaders: () => live.current.sessionHeaders,
     rows,
+    recent,
     record: recorder,
   });
   loaded.endpoints.addTo(app);

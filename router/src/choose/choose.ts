@@ -6,6 +6,7 @@ import type { FleetModels } from '../fleet/fleet-models.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { RequestHead } from '../wire/request-head.ts';
+import { type Explains, explainChoice } from './explain-choice.ts';
 import type { FullWorkers } from './full-workers.ts';
 import type { Hold, MoveWhy, Policy, SwapGate } from './policy.ts';
 import type { PolicyTable } from './policy-table.ts';
@@ -20,7 +21,7 @@ export interface ChooserParts {
   readonly full?: FullWorkers;
   readonly slowStart?: SlowStart;
   readonly models?: FleetModels;
-  readonly explains?: boolean;
+  readonly explains?: Explains;
   /** Records where sessions are. */
   readonly homes?: SessionHomes;
   /** Called after each choice of a worker. */
@@ -52,8 +53,8 @@ export class Chooser {
   readonly #models: FleetModels | null;
   readonly #homes: SessionHomes | null;
   readonly #onPlaced: (x: Exchange) => void;
-  /** Whether each choice is recorded with its reasons (`Exchange.candidates`). */
-  explains: boolean;
+  /** Which choices are recorded with their candidates (`Exchange.candidateTable`). */
+  explains: Explains;
   /** null: weights are not swapped. */
   gate: SwapGate | null = null;
 
@@ -67,7 +68,7 @@ export class Chooser {
     this.#onPlaced = onPlaced ?? (() => {});
     this.table = table;
     this.#reader = reader;
-    this.explains = explains ?? false;
+    this.explains = explains ?? 'none';
   }
 
   /**
@@ -127,7 +128,6 @@ export class Chooser {
     // A session that has a home stays there, and waits.
     const workers = gate === null || hasHome(x, policy) ? spared : gate.openOf(x, spared);
     x.placer = policy;
-    if (this.explains) x.candidates = policy.explain?.(x, workers) ?? null;
     const choice = policy.choose(x, workers);
     if ('legs' in choice) {
       const closed = gate?.admit(x, choice) ?? null;
@@ -140,6 +140,9 @@ export class Chooser {
       const from = this.#noteWhy(x, to);
       if (from !== null) {
         this.#homes!.moved(x, from, to, this.#whyMoved(x, from, to, policy, { offered, open, workers }));
+      }
+      if (this.explains === 'all' || (this.explains === 'decisions' && x.why !== 'home')) {
+        x.candidateTable = explainChoice(x, policy, workers);
       }
       for (const { worker } of choice.legs) {
         x.isTrial ||= worker.isOnTrial;

@@ -51,6 +51,7 @@ export function withFaultBoundary(
     sessionEnded: calm('sessionEnded', policy.sessionEnded, () => false),
     homeOf: calm('homeOf', policy.homeOf, () => null),
     flushed: calm('flushed', policy.flushed, nothing),
+    costs: calm('costs', policy.costs, nothing),
     explain: calm('explain', policy.explain, () => []),
     describe: calm('describe', policy.describe, () => ({})),
     close: calm('close', policy.close, nothing),

@@ -1,7 +1,8 @@
 import type { Config } from '../config/options.ts';
 import type { PolicyName } from '../config/options/policy-names.ts';
-import type { Candidate, Exchange, MoveReason, Placer } from '../exchange.ts';
+import type { Exchange, MoveReason, Placer } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
+import type { Candidate } from '../phases/candidate-table.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import type { RouterError } from '../kit/errors.ts';
 import type { Random } from '../kit/rng.ts';
@@ -51,7 +52,12 @@ export interface Policy extends Placer {
   homeOf?(session: string): Worker | null;
   /** The worker's KV cache was flushed, or its weights were replaced. */
   flushed?(worker: Worker): void;
-  /** Why it would choose as it does now: every candidate with its terms. */
+  /**
+   * What it ranks these workers by, at their index in `costs`: the lowest is best. Called right after `choose` with the same arguments,
+   * to find the workers that `explain` is asked about. Without it those are the first ones of the fleet.
+   */
+  costs?(x: Exchange, workers: readonly Worker[], costs: Float64Array): void;
+  /** What speaks for and against each of these workers. Called right after `choose`, before `begun`, for a few of its workers. */
   explain?(x: Exchange, workers: readonly Worker[]): Candidate[];
   /** The current state in a few numbers, for `GET /policies`. */
   describe?(): Readonly<Record<string, unknown>>;

@@ -23,11 +23,16 @@ export function sessionHooks(
     },
     sessionEnded: (session) => table.forget(session),
     homeOf: (session) => table.find(session),
+    costs(x, workers, costs) {
+      for (const [i, worker] of workers.entries())
+        costs[i] = x.session === '' ? fleet.load(worker) : table.keysAt(worker);
+    },
     explain(x, workers) {
       const home = x.session === '' ? null : table.find(x.session);
       return workers.map((worker) => ({
         worker: worker.url,
-        terms: { home: worker === home ? 1 : 0, [noun]: table.keysAt(worker), load: fleet.load(worker) },
+        // Those of others: this session is counted where it was just placed.
+        terms: { [noun]: table.keysAt(worker) - (worker === home ? 1 : 0), load: fleet.load(worker) },
       }));
     },
     describe() {

@@ -7,6 +7,7 @@ import { configured } from './configured.ts';
 import { addLaunchFlags, splitLaunchFlags } from './launch-flags.ts';
 import { addLaunchServer, enginesApart } from './launch-server.ts';
 import { addOptions } from './add-options.ts';
+import type { ExplainFlags } from './explain.ts';
 import type { ExportFlags } from './export.ts';
 import { parent } from './parent.ts';
 import type { ReplayFlags } from './replay.ts';
@@ -22,6 +23,17 @@ const helpAt = words.findIndex((word, i) => (word === '--help' || word === '-h')
 /** `--help all` lists every option, `--help` the common ones. */
 const showsAll = helpAt >= 0;
 if (showsAll) words.splice(helpAt + 1, 1);
+
+/** For as long as the output is read: `turnout tap | head` ends when `head` does. */
+function printLine(line: string): void {
+  if (process.stdout.listenerCount('error') === 0) {
+    process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EPIPE') throw error;
+      process.exit(0);
+    });
+  }
+  process.stdout.write(`${line}\n`);
+}
 
 const read = ({ config, ...flags }: Record<string, unknown>) => configured(flags, config as string | undefined);
 
@@ -141,9 +153,16 @@ program
   .option('--slow <duration>', 'Only requests that took at least this long, for example 2s or 500ms.')
   .option('--json', 'One JSON object a line.')
   .addOption(new Option('--api-key <key>', 'Admin key, if the router has keys.').env('TURNOUT_ADMIN_API_KEY'))
-  .action(async (url: string, flags: TapFlags) =>
-    (await import('./tap.ts')).tap(url, flags, (line) => void process.stdout.write(`${line}\n`)),
-  );
+  .action(async (url: string, flags: TapFlags) => (await import('./tap.ts')).tap(url, flags, printLine));
+
+program
+  .command('explain')
+  .description('Show where the requests of a session went and why, or one request: candidates, moves, waits, failures.')
+  .argument('<id>', 'A session key or a request id.')
+  .option('--url <url>', 'The router.', 'http://127.0.0.1:30000')
+  .option('--json', 'The response of GET /explain/ID as it is.')
+  .addOption(new Option('--api-key <key>', 'Admin key, if the router has keys.').env('TURNOUT_ADMIN_API_KEY'))
+  .action(async (id: string, flags: ExplainFlags) => (await import('./explain.ts')).explain(id, flags, printLine));
 
 program
   .command('swap')

@@ -1,4 +1,5 @@
-import type { Candidate, FailedAttempt, Move, Outcome, Prompt, RoutingKey, Seam, Why } from '../exchange.ts';
+import type { FailedAttempt, Move, Outcome, Prompt, RoutingKey, Seam, Why } from '../exchange.ts';
+import type { Candidate } from './candidate-table.ts';
 import type { Usage } from '../engines/usage.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import type { RouterError } from '../kit/errors.ts';

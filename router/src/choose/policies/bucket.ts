@@ -27,6 +27,10 @@ export function bucket({ fleet, nowMs, options }: PolicyContext): Policy {
       if (x.prompt !== null && x.attempts === 0) bands.see(x.prompt.bytes, nowMs());
       return ties.least(inBand(x, workers), load).alone;
     },
+    costs(x, workers, costs) {
+      const members = inBand(x, workers);
+      for (const [i, worker] of workers.entries()) costs[i] = members.includes(worker) ? load(worker) : Infinity;
+    },
     explain(x, workers) {
       const members = inBand(x, workers);
       return workers.map((worker) => ({

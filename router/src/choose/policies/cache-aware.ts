@@ -22,13 +22,21 @@ export function cacheAware({ fleet, options }: PolicyContext): Policy {
     if (event === 'removed') index.drop(worker.slot);
   });
 
+  /** By slot: the blocks of the prompt that was looked up last. */
+  const matches: number[] = [];
+  /** The exchange of the last choice. */
+  let asked: Exchange | null = null;
+  const lookUp = (x: Exchange, workers: readonly Worker[]): void => {
+    const path = x.prompt === null ? NO_BLOCKS : pathOf(x.prompt);
+    for (const { slot } of workers) matches[slot] = index.match(slot, path);
+  };
+
   /** The workers that are best by their caches: at least one. */
   const preferred = (prompt: Prompt, workers: readonly Worker[]): readonly Worker[] => {
-    const path = pathOf(prompt);
-    const matches = workers.map(({ slot }) => index.match(slot, path));
-    const longest = Math.max(...matches);
+    let longest = 0;
+    for (const { slot } of workers) longest = Math.max(longest, matches[slot]!);
     if (bytesOf(longest, prompt) > options.cacheThreshold * Math.min(prompt.bytes, MAX_BLOCK_BYTES)) {
-      return workers.filter((_, i) => matches[i] === longest);
+      return workers.filter(({ slot }) => matches[slot] === longest);
     }
     let fewest = Infinity;
     for (const { slot } of workers) fewest = Math.min(fewest, index.blocks(slot));
@@ -37,27 +45,34 @@ export function cacheAware({ fleet, options }: PolicyContext): Policy {
 
   return {
     needs: 'prompt',
-    choose(x: Exchange, workers) {
+    choose(x, workers) {
       const { prompt } = x;
       if (prompt === null || prompt.bytes === 0) return ties.least(workers, load).alone;
+      lookUp(x, workers);
+      asked = x;
       const candidates = isImbalanced(fleet, workers, options) ? workers : preferred(prompt, workers);
       const worker = ties.least(candidates, load);
-      const path = pathOf(prompt);
-      x.predictedTokens = bytesOf(index.match(worker.slot, path), prompt) * (prompt.tokens / prompt.bytes);
-      index.insert(worker.slot, path);
+      x.predictedTokens = bytesOf(matches[worker.slot]!, prompt) * (prompt.tokens / prompt.bytes);
+      index.insert(worker.slot, pathOf(prompt));
       return worker.alone;
     },
     whyMoved: () => ({ reason: 'prompt' }),
     flushed: ({ slot }) => index.drop(slot),
-    explain: ({ prompt }, workers) =>
-      workers.map((worker) => ({
+    // As `choose` has found the matches, before it counted this prompt as sent.
+    costs(x, workers, costs) {
+      for (const [i, worker] of workers.entries()) costs[i] = x === asked ? -matches[worker.slot]! : load(worker);
+    },
+    explain(x, workers) {
+      if (x !== asked) lookUp(x, workers);
+      return workers.map((worker) => ({
         worker: worker.url,
         terms: {
-          matchedBytes: prompt === null ? 0 : bytesOf(index.match(worker.slot, pathOf(prompt)), prompt),
-          load: fleet.load(worker),
+          matchedBytes: x.prompt === null ? 0 : bytesOf(matches[worker.slot]!, x.prompt),
+          load: load(worker),
           blocks: index.blocks(worker.slot),
         },
-      })),
+      }));
+    },
     describe: () => ({
       blocks: index.size,
       maxBlocks: options.maxTreeSize,
@@ -66,6 +81,8 @@ export function cacheAware({ fleet, options }: PolicyContext): Policy {
     close: stopListening,
   };
 }
+
+const NO_BLOCKS = new Uint32Array(0);
 
 /** A prompt without a whole block is one block of its own, so that the same prompt still finds its worker. */
 function pathOf({ blocks, hash }: Prompt): Uint32Array {

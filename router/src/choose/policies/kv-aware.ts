@@ -30,6 +30,10 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
   const cached: number[] = [];
   let slots = new Int32Array(0);
   let found = new Float64Array(0);
+  /** How many tokens the prompt has that was looked up last; -1: it did not come as ids. */
+  let askedTokens = -1;
+  /** The exchange of the last choice. */
+  let asked: Exchange | null = null;
 
   const load = (worker: Worker): number => fleet.load(worker);
   const count = ({ prompt }: Exchange, { slot }: Worker, sign: 1 | -1): void => {
@@ -38,23 +42,30 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
   const idsOf = ({ prompt, body }: Exchange): PromptIds | null => prompt && readPromptIds(body, prompt.field);
 
   /** Sets in `cached`, by slot, how many tokens of the prompt these workers hold. */
-  const lookUp = ({ ids, salt }: PromptIds, { model }: Exchange, workers: readonly Worker[]): void => {
+  const lookUp = (x: Exchange, workers: readonly Worker[]): void => {
+    const prompt = idsOf(x);
+    askedTokens = prompt?.ids.length ?? -1;
+    if (prompt === null) return;
+    const { ids, salt } = prompt;
     if (slots.length !== workers.length) {
       slots = new Int32Array(workers.length);
       found = new Float64Array(workers.length);
     }
     for (const [i, { slot }] of workers.entries()) slots[i] = slot;
-    index.matchAll(slots, ids, found, rootOf(feeds.isLora(model) ? model : null, salt));
+    index.matchAll(slots, ids, found, rootOf(feeds.isLora(x.model) ? x.model : null, salt));
     for (const [i, { slot }] of workers.entries()) cached[slot] = found[i]!;
   };
+
+  /** Tokens to compute before the response begins. */
+  const cost = ({ slot }: Worker): number => askedTokens - cached[slot]! + (inFlight[slot] ?? 0);
 
   return {
     needs: 'prompt',
     choose(x, workers) {
-      const prompt = idsOf(x);
-      if (prompt === null) return ties.least(workers, load).alone;
-      lookUp(prompt, x, workers);
-      const chosen = ties.least(workers, ({ slot }) => prompt.ids.length - cached[slot]! + (inFlight[slot] ?? 0));
+      lookUp(x, workers);
+      asked = x;
+      if (askedTokens < 0) return ties.least(workers, load).alone;
+      const chosen = ties.least(workers, cost);
       x.predictedTokens = cached[chosen.slot]!;
       return chosen.alone;
     },
@@ -65,12 +76,15 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
     },
     whyMoved: () => ({ reason: 'prompt' }),
     flushed: ({ slot }) => index.cleared(slot),
+    // As `choose` has left them.
+    costs(_x, workers, costs) {
+      for (const [i, worker] of workers.entries()) costs[i] = askedTokens < 0 ? load(worker) : cost(worker);
+    },
     explain(x, workers) {
-      const prompt = idsOf(x);
-      if (prompt !== null) lookUp(prompt, x, workers);
-      const tokens = prompt?.ids.length ?? x.prompt?.tokens ?? 0;
+      if (x !== asked) lookUp(x, workers);
+      const tokens = askedTokens < 0 ? (x.prompt?.tokens ?? 0) : askedTokens;
       return workers.map((worker) => {
-        const cachedTokens = prompt === null ? 0 : cached[worker.slot]!;
+        const cachedTokens = askedTokens < 0 ? 0 : cached[worker.slot]!;
         const tokensInFlight = inFlight[worker.slot] ?? 0;
         const terms = { cachedTokens, tokensToCompute: tokens - cachedTokens, tokensInFlight, load: load(worker) };
         return { worker: worker.url, terms };

@@ -9,6 +9,9 @@ export function leastInflight({ fleet }: PolicyContext): Policy {
   return {
     needs: 'nothing',
     choose: (_x, workers) => ties.least(workers, load).alone,
-    explain: (_x, workers) => workers.map((worker) => ({ worker: worker.url, terms: { load: fleet.load(worker) } })),
+    costs(_x, workers, costs) {
+      for (let i = 0; i < workers.length; i++) costs[i] = load(workers[i]!);
+    },
+    explain: (_x, workers) => workers.map((worker) => ({ worker: worker.url, terms: { load: load(worker) } })),
   };
 }

@@ -18,5 +18,9 @@ export function powerOfTwo({ fleet, random }: PolicyContext): Policy {
       const b = workers[second]!;
       return (load(b) < load(a) ? b : a).alone;
     },
+    costs(_x, workers, costs) {
+      for (let i = 0; i < workers.length; i++) costs[i] = load(workers[i]!);
+    },
+    explain: (_x, workers) => workers.map((worker) => ({ worker: worker.url, terms: { load: load(worker) } })),
   };
 }

@@ -1,5 +1,6 @@
-import type { Candidate, Exchange } from '../../exchange.ts';
+import type { Exchange } from '../../exchange.ts';
 import type { Placement, Worker } from '../../fleet/worker.ts';
+import type { Candidate } from '../../phases/candidate-table.ts';
 import type { Hold, Policy, PolicyContext } from '../policy.ts';
 import { RolloutTracker } from '../rollout/tracker.ts';
 import { costAt, noCost } from '../rollout/cost.ts';
@@ -110,6 +111,8 @@ export function rollout(context: PolicyContext): Policy {
       }
       return next;
     },
+    // As `choose` has left them.
+    costs: (_x, workers, into) => into.set(costs.subarray(0, workers.length)),
     explain(x, workers): Candidate[] {
       const request = tracker.request(x);
       return workers.map((worker) => {

@@ -75,5 +75,11 @@ export const observabilityOptions = {
     flag,
     'Add x-turnout-worker and x-turnout-reason to responses: the URL of the worker, and why it was chosen (new, home, moved: …, retry).',
   ),
+  explainBufferBytes: option(
+    '<bytes>',
+    count.default(33_554_432),
+    'Memory for the last requests, with the candidates of each choice, that turnout explain shows; 0: no requests are kept.',
+    { needsRestart: true },
+  ),
   accessLog: option('', flag, 'Log every request to workers when it is complete.'),
 } as const;

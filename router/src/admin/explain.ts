@@ -1,0 +1,58 @@
+import type { Hono } from 'hono';
+import { sessionOf } from '../classify/routing-keys.ts';
+import type { RecentExchanges } from '../observe/recent-exchanges.ts';
+import { type OverviewContext, requestInFlight } from './overview.ts';
+
+export interface ExplainContext extends OverviewContext {
+  /** null: none are kept. */
+  readonly recent: RecentExchanges | null;
+}
+
+/** Turns of a session that are shown, the last ones. */
+const MAX_TURNS = 1_000;
+
+/** `GET /explain/{id}`: what the router did with the requests of a session, or with one request, and why. */
+export function addExplain(app: Hono, { recent, requests, homes, sessionHeaders }: ExplainContext): void {
+  app.get('/explain/:id{.+}', async (c) => {
+    const { storyInFlight, storyOf } = await import('./explain-text.ts');
+    const id = c.req.param('id');
+    const headers = sessionHeaders();
+    const nowMs = performance.now();
+    const finished = recent?.of(id) ?? [];
+    const inFlight = [...requests()].filter((x) => x.head.requestId === id || sessionOf(x, headers) === id);
+    const home = homes.get(id);
+    if (finished.length + inFlight.length === 0 && home === undefined)
+      return c.json({ error: notFound(id, recent), code: 'not_found' }, 404);
+    return c.json({
+      id,
+      home:
+        home === undefined
+          ? null
+          : { worker: home.worker.url, turns: home.turns, moves: home.moves, in_flight: home.inFlight },
+      record: recordOf(recent),
+      matching: finished.length,
+      exchanges: finished.slice(-MAX_TURNS).map((row) => ({ ...row, story: storyOf(row) })),
+      in_flight: inFlight
+        .toSorted((a, b) => a.startMs - b.startMs)
+        .map((x) => {
+          const row = requestInFlight(x, headers, nowMs);
+          return { ...row, candidates: x.candidates, story: storyInFlight(x, row) };
+        }),
+    });
+  });
+}
+
+const recordOf = (recent: RecentExchanges | null) => ({
+  exchanges: recent?.size ?? 0,
+  /** Unix ms. */
+  since: recent?.oldest?.at ?? null,
+});
+
+function notFound(id: string, recent: RecentExchanges | null): string {
+  const beginning = `No session or request '${id}' is in flight`;
+  if (recent === null) return `${beginning}, and finished requests are not kept: --explain-buffer-bytes is 0.`;
+  const { oldest, size } = recent;
+  if (oldest === null) return `${beginning}, and no request has finished since the router started.`;
+  const since = new Date(oldest.at).toISOString();
+  return `${beginning} or among the last ${size} finished requests, which reach back to ${since}.`;
+}

@@ -1,0 +1,52 @@
+import type { Config } from '../config/options.ts';
+import type { Exchange } from '../exchange.ts';
+import type { Worker } from '../fleet/worker.ts';
+import { type Candidate, CandidateTable } from '../phases/candidate-table.ts';
+import type { Policy } from './policy.ts';
+
+/** Of which choices the candidates are recorded: those that did not leave a session at its worker, or all. */
+export type Explains = 'none' | 'decisions' | 'all';
+
+/** All for the debug log; without that log only what is worth its memory. */
+export const explainsOf = ({ explainBufferBytes }: Config, isDebugLogged: boolean): Explains =>
+  isDebugLogged ? 'all' : explainBufferBytes > 0 ? 'decisions' : 'none';
+
+/** More candidates would cost every choice more than they tell: the best, beside the one that was taken, show why it was. */
+const MAX_CANDIDATES = 4;
+
+let costs = new Float64Array(16);
+
+/**
+ * What spoke for and against the best few workers of a choice, with the one that was chosen and the one that the session left.
+ * Of a pair: of each role. Called right after the policy chose. null: the policy can't tell.
+ */
+export function explainChoice(x: Exchange, policy: Policy, workers: readonly Worker[]): CandidateTable | null {
+  if (policy.explain === undefined) return null;
+  const legs = x.placement?.legs ?? [];
+  if (legs.length < 2)
+    return new CandidateTable(policy.explain(x, shortlist(x, policy, workers, legs[0]?.worker ?? null)));
+  const candidates: Candidate[] = legs.flatMap(({ worker, role }) => {
+    const ofRole = workers.filter((each) => each.role === role);
+    return policy.explain!(x, shortlist(x, policy, ofRole, worker));
+  });
+  return new CandidateTable(candidates);
+}
+
+function shortlist(x: Exchange, policy: Policy, workers: readonly Worker[], chosen: Worker | null): readonly Worker[] {
+  if (workers.length <= MAX_CANDIDATES) return workers;
+  if (costs.length < workers.length) costs = new Float64Array(2 * workers.length);
+  costs.fill(0, 0, workers.length);
+  policy.costs?.(x, workers, costs);
+  const left = x.move?.from;
+  const best: number[] = [];
+  for (let i = 0; i < workers.length; i++) {
+    const worker = workers[i]!;
+    if (worker === chosen || worker.url === left) costs[i] = -Infinity;
+    let at = Math.min(best.length, MAX_CANDIDATES);
+    while (at > 0 && costs[i]! < costs[best[at - 1]!]!) at--;
+    if (at === MAX_CANDIDATES) continue;
+    best.splice(at, 0, i);
+    best.length = Math.min(best.length, MAX_CANDIDATES);
+  }
+  return best.map((i) => workers[i]!);
+}

@@ -1,0 +1,88 @@
+import type { Candidate } from '../phases/candidate-table.ts';
+import type { ShownExchange } from '../observe/exchange-row.ts';
+import { askRouter } from './ask-router.ts';
+import { list, printable } from './columns.ts';
+
+export interface ExplainFlags {
+  readonly url: string;
+  readonly json?: boolean;
+  readonly apiKey?: string;
+}
+
+type Turn = ShownExchange & { readonly story: readonly string[] };
+
+interface Explanation {
+  readonly id: string;
+  readonly home: { readonly worker: string; readonly turns: number; readonly moves: number } | null;
+  readonly record: { readonly exchanges: number; readonly since: number | null };
+  readonly matching: number;
+  readonly exchanges: readonly Turn[];
+  readonly in_flight: readonly {
+    readonly id: string;
+    readonly path: string;
+    readonly worker: string | null;
+    readonly age_secs: number;
+    readonly candidates: readonly Candidate[] | null;
+    readonly story: readonly string[];
+  }[];
+}
+
+/** Prints what a running router did with a session or a request, and why. */
+export async function explain(id: string, flags: ExplainFlags, write: (line: string) => void): Promise<void> {
+  const response = await askRouter(flags.url, `/explain/${encodeURIComponent(id)}`, flags.apiKey);
+  if (flags.json === true) {
+    write(await response.text());
+    return;
+  }
+  const told = (await response.json()) as Explanation;
+  write(linesOf(told).join('\n'));
+}
+
+function linesOf({ id, home, record, matching, exchanges, in_flight: inFlight }: Explanation): string[] {
+  const left = matching - exchanges.length;
+  const one = exchanges.find((row) => row.id === id);
+  return [
+    ...(home === null
+      ? []
+      : [
+          `Session ${printable(id)} is at ${home.worker}: ${counted(home.turns, 'turn')}, ${counted(home.moves, 'move')}.`,
+        ]),
+    ...(left > 0 ? [`${left} earlier requests are not shown.`] : []),
+    ...exchanges.flatMap((row) => [
+      '',
+      `${new Date(row.at).toISOString()}  ${printable(row.id)}  ${row.method} ${printable(row.path)}`,
+      ...row.story.map((sentence) => `  ${sentence}`),
+      ...table(row.candidates, row.worker),
+    ]),
+    ...inFlight.flatMap((row) => [
+      '',
+      `in flight for ${row.age_secs} s  ${printable(row.id)}  ${printable(row.path)}`,
+      ...row.story.map((sentence) => `  ${sentence}`),
+      ...table(row.candidates, row.worker),
+    ]),
+    '',
+    ...(typeof one?.session === 'string' && one.session !== id
+      ? [`All of its session: turnout explain ${printable(one.session)}`]
+      : []),
+    record.since === null
+      ? 'No finished requests are on record.'
+      : `On record: the last ${record.exchanges} finished requests, since ${new Date(record.since).toISOString()}.`,
+  ];
+}
+
+const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`;
+
+/** The candidates with their terms; the chosen one is marked. */
+function table(candidates: readonly Candidate[] | null, worker: string | null): string[] {
+  if (candidates === null || candidates.length === 0) return [];
+  const names = [...new Set(candidates.flatMap(({ terms }) => Object.keys(terms)))];
+  const chosenFirst = candidates.toSorted((a, b) => Number(b.worker === worker) - Number(a.worker === worker));
+  return list(`CANDIDATE ${names.join(' ').toUpperCase()} `, Infinity, chosenFirst, (candidate) => [
+    candidate.worker,
+    ...names.map((name) => numberText(candidate.terms[name])),
+    candidate.worker === worker ? '← chosen' : '',
+  ]).map((line) => `    ${line}`);
+}
+
+const numberText = (value: number | undefined): string =>
+  value === undefined ? '-' : Number.isInteger(value) ? String(value) : value.toPrecision(3);

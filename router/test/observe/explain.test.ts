@@ -1,0 +1,122 @@
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { turnout } from '../cli/turnout.ts';
+import { send } from '../harness/client.ts';
+import { type Engine, startEngine } from '../harness/engine.ts';
+import { post } from '../harness/fleet.ts';
+import { type RouterOptions, startTestRouter, untilIdle } from '../harness/router.ts';
+import { until } from '../harness/within.ts';
+
+interface Explanation {
+  readonly home: { readonly worker: string; readonly turns: number; readonly moves: number } | null;
+  readonly record: { readonly exchanges: number; readonly since: number | null };
+  readonly exchanges: readonly {
+    readonly id: string;
+    readonly worker: string;
+    readonly reason: string;
+    readonly from: string | null;
+    readonly story: readonly string[];
+    readonly candidates: readonly { readonly worker: string; readonly terms: Record<string, number> }[] | null;
+  }[];
+  readonly in_flight: readonly { readonly id: string; readonly story: readonly string[] }[];
+}
+
+async function startExplained(t: TestContext, options: RouterOptions = {}) {
+  const engines: Engine[] = [];
+  for (let i = 0; i < 3; i++) engines.push(await startEngine(t, { onRequest: (asked) => asked.answer('{}') }));
+  const workerUrls = engines.map(({ url }) => url);
+  const router = await startTestRouter(t, { workerUrls, policy: 'sticky_least_loaded', ...options });
+  const turn = (session: string, id: string) =>
+    send(t, router.url, post('/v1/completions', { prompt: 'p' }, [`x-session-id: ${session}`, `x-request-id: ${id}`]));
+  const explain = async (id: string): Promise<Explanation> => {
+    const response = await fetch(`${router.url}/explain/${id}`);
+    equal(response.status, 200, await response.clone().text());
+    return (await response.json()) as Explanation;
+  };
+  return { router, engines, turn, explain };
+}
+
+test('a session: where each turn went, between whom, what moved it', async (t) => {
+  const { router, engines, turn, explain } = await startExplained(t);
+  await turn('s1', 's1/1');
+  await turn('s1', 's1/2');
+  const [home] = (await explain('s1')).exchanges;
+  const dead = engines.find(({ url }) => url === home!.worker)!;
+  dead.kill();
+  await turn('s1', 's1/3');
+  await untilIdle(router);
+  const told = await explain('s1');
+  const [first, second, third] = told.exchanges;
+  deepEqual([first!.id, first!.reason, second!.reason], ['s1/1', 'new', 'home']);
+  match(
+    first!.story.join(' '),
+    /first request of its session: sticky_least_loaded chose http:\S+\. The response was complete/,
+  );
+  equal(first!.candidates!.length, 3);
+  deepEqual(Object.keys(first!.candidates![0]!.terms), ['sessions', 'load']);
+  equal(second!.candidates, null, 'the choice was no choice');
+  match(second!.story[0]!, /^It stayed at http/);
+  equal(third!.from, dead.url);
+  match(third!.story[0]!, new RegExp(`^Attempt 1 failed at ${dead.url}: no connection could be opened`));
+  deepEqual(
+    third!.candidates!.map(({ worker }) => worker).toSorted(),
+    engines
+      .filter((engine) => engine !== dead)
+      .map(({ url }) => url)
+      .toSorted(),
+  );
+  deepEqual(told.home, { worker: third!.worker, turns: 3, moves: 1, in_flight: 0 });
+
+  const run = turnout(t, ['explain', 's1', '--url', router.url]);
+  equal(await run.ended, 0);
+  const text = run.output();
+  match(text, new RegExp(`^Session s1 is at ${third!.worker}: 3 turns, 1 move\\.$`, 'm'));
+  match(text, /^\S+Z {2}s1\/2 {2}POST \/v1\/completions\n {2}It stayed at http/m);
+  match(text, new RegExp(`^ {4}CANDIDATE +SESSIONS +LOAD\\n {4}${first!.worker} +0 +0 +← chosen$`, 'm'));
+
+  const one = turnout(t, ['explain', 's1/2', '--url', router.url]);
+  equal(await one.ended, 0);
+  match(one.output(), /s1\/2 {2}POST/);
+  match(one.output(), /^All of its session: turnout explain s1$/m);
+  equal(one.output().includes('s1/1'), false);
+});
+
+test('a request that is held: for what, and since when', async (t) => {
+  const engine = await startEngine(t);
+  const workerUrls = [engine.url, 'http://127.0.0.1:9'];
+  const { router, explain } = await startExplained(t, { workerUrls, workerMaxInflight: 1 });
+  router.fleet.begin(router.fleet.workers[1]!);
+  const held = (id: string) => send(t, router.url, post('/v1/completions', { prompt: 'p' }, [`x-request-id: ${id}`]));
+  const [first, second] = [held('a'), held('b')];
+  const asked = await engine.next();
+  await until('one is held', () => [...router.pipeline.inFlight].some(({ waiting }) => waiting?.phase === 'held'));
+  const waiting = [...router.pipeline.inFlight].find((x) => x.waiting !== null)!.head.requestId;
+  const [shown] = (await explain(waiting)).in_flight;
+  match(shown!.story.join(' '), /^It has been held for [\d.]+ s: every worker had --worker-max-inflight requests\.$/);
+  const [other] = (await explain(waiting === 'a' ? 'b' : 'a')).in_flight;
+  match(other!.story.join(' '), /It waits for the first byte of the response of http/);
+  asked.answer('{}');
+  (await engine.next()).answer('{}');
+  await Promise.all([first, second]);
+  await until('both have ended', () => router.pipeline.inFlight.size === 0);
+  const [over] = (await explain(waiting)).exchanges;
+  match(over!.story[0]!, /^It was held for [\d.]+ s: every worker had --worker-max-inflight requests\.$/);
+});
+
+test('what is not known, and a router that keeps no requests', async (t) => {
+  const { router, turn } = await startExplained(t);
+  const missing = turnout(t, ['explain', 's9', '--url', router.url]);
+  equal(await missing.ended, 2);
+  match(missing.output(), /No session or request 's9' is in flight, and no request has finished/);
+  await turn('s1', 'r1');
+  const reason = await (await fetch(`${router.url}/explain/s9`)).text();
+  match(reason, /among the last 1 finished requests, which reach back to 20\d\d-/);
+
+  const off = await startExplained(t, { explainBufferBytes: 0 });
+  await off.turn('s1', 'r1');
+  const response = await fetch(`${off.router.url}/explain/r1`);
+  equal(response.status, 404);
+  match(await response.text(), /--explain-buffer-bytes is 0/);
+  const told = await off.explain('s1');
+  ok(told.home !== null && told.exchanges.length === 0);
+});
