@@ -1,5 +1,10 @@
 import { list } from './columns.ts';
 
+const speeds = ['time_to_first_token_secs', 'inter_token_gap_secs', 'response_secs'] as const;
+/** A worker is slow from this many times the median of the workers with its role on; fewer workers have no median to compare with. */
+const SLOW = 2;
+const MIN_COMPARED = 3;
+
 /** Rows of `GET /requests`, `GET /sessions` and `GET /workers`, with the fields that are shown. */
 export interface RequestRow {
   readonly id: string;
@@ -36,6 +41,9 @@ export interface WorkerRow {
   readonly load: number;
   readonly status: string;
   readonly not_serving_because: readonly string[];
+  readonly role?: string;
+  /** Means of the generations that ended in the last minute; null: none. */
+  readonly last_minute?: Readonly<Record<(typeof speeds)[number], number | null>>;
 }
 export interface Snapshot {
   readonly url: string;
@@ -67,12 +75,17 @@ export function renderTop({ url, requests, sessions, workers }: Snapshot, size: 
   ];
   const homes = new Map<string, number>();
   for (const { worker } of sessions.sessions) homes.set(worker, (homes.get(worker) ?? 0) + 1);
+  const slow = new Map(workers.map((worker) => [worker, slowness(worker, workers)]));
+  // Slow ones first, so that they are not among those that do not fit.
+  const sorted = workers.toSorted((a, b) => Number(slow.get(b) !== '') - Number(slow.get(a) !== ''));
   const lists = [
-    list('WORKER STATE REQUESTS SESSIONS', size.rows, workers, (worker) => [
+    list('WORKER STATE REQUESTS SESSIONS TTFT TOKEN-GAP RESPONSE ', size.rows, sorted, (worker) => [
       worker.url,
       worker.not_serving_because.join(',') || worker.status,
       worker.load,
       homes.get(worker.url) ?? 0,
+      ...speeds.map((speed) => millis(worker.last_minute?.[speed] ?? null)),
+      slow.get(worker)!,
     ]),
     list('REQUEST SESSION WORKER PHASE AGE LAST-BYTE REASON', size.rows, requests.requests, (x) => [
       x.id,
@@ -104,6 +117,22 @@ export function renderTop({ url, requests, sessions, workers }: Snapshot, size: 
   return `${[...summary, ...shown].map((line) => line.slice(0, size.columns)).join('\n')}\n`;
 }
 
+/** `← slow: 4.1 times the median`, of what is farthest from it; '' for a worker like the others. */
+function slowness(worker: WorkerRow, workers: readonly WorkerRow[]): string {
+  const times = speeds.map((speed) => {
+    const known = workers
+      .filter(({ role, last_minute }) => role === worker.role && typeof last_minute?.[speed] === 'number')
+      .map((each) => each.last_minute![speed]!)
+      .toSorted((a, b) => a - b);
+    const median = known[Math.floor((known.length - 1) / 2)] ?? 0;
+    return known.length < MIN_COMPARED || median === 0 ? 0 : (worker.last_minute?.[speed] ?? 0) / median;
+  });
+  const most = Math.max(...times);
+  return most < SLOW ? '' : `← slow: ${most.toFixed(1)} times the median`;
+}
+
+const millis = (seconds: number | null): string =>
+  seconds === null ? '-' : seconds < 10 ? `${Math.round(seconds * 1000)}ms` : `${Math.round(seconds)}s`;
 const secs = (seconds: number): string => (seconds < 600 ? `${seconds}s` : `${Math.round(seconds / 60)}m`);
 const sum = (counts: Readonly<Record<string, number>>): number =>
   Object.values(counts).reduce((total, count) => total + count, 0);

@@ -1,6 +1,7 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { renderTop } from '../../src/cli/render-top.ts';
+import { startSimEngine } from '../../src/sim/engine.ts';
 import { spawnSimEngine } from '../../src/sim/spawn.ts';
 import { turnout } from '../cli/turnout.ts';
 import { startEngine } from '../harness/engine.ts';
@@ -87,6 +88,31 @@ test('in a staged fleet: "why this worker?" and "which sessions moved, and why?"
   const { sessions } = (await response.json()) as { sessions: { session: string; last_move: { from: string } }[] };
   deepEqual(sessions.map(({ session }) => session).toSorted(), moved.toSorted());
   ok(sessions.every(({ last_move }) => last_move.from === dead));
+});
+
+test('one engine of four is slow: turnout top lists it first and says so', async (t) => {
+  const engines = await Promise.all(
+    [1, 1, 1, 20].map(async (times) => {
+      const engine = await startSimEngine({ timeScale: 0.1 * times, meanOutputTokens: 20 });
+      t.after(() => engine.close());
+      return engine.url;
+    }),
+  );
+  const router = await startTestRouter(t, { workerUrls: engines, policy: 'round_robin' });
+  const ask = async (prompt: string): Promise<void> => {
+    const body = JSON.stringify({ model: 'sim', prompt, max_tokens: 20, stream: true });
+    const headers = { 'content-type': 'application/json' };
+    await (await fetch(`${router.url}/v1/completions`, { method: 'POST', headers, body })).text();
+  };
+  await Promise.all(Array.from({ length: 8 }, (_, i) => ask(`prompt ${i}`)));
+  const lines = (await command(t, 'top', router.url, '--once')).split('\n');
+  const head = lines.findIndex((line) => line.startsWith('WORKER '));
+  match(lines[head]!, /^WORKER +STATE +REQUESTS +SESSIONS +TTFT +TOKEN-GAP +RESPONSE$/);
+  match(lines[head + 1]!, new RegExp(`^${engines[3]} .* \\d+m?s +\\d+m?s +\\d+m?s +← slow: [\\d.]+ times the median$`));
+  ok(
+    lines.slice(head + 2, head + 5).every((line) => line.startsWith('http') && !line.includes('slow')),
+    lines.join('\n'),
+  );
 });
 
 test('piped without --once: a snapshot at each interval', async (t) => {
