@@ -15,6 +15,8 @@ export class RouteMeters {
   readonly answered = new Map<string, number>();
   /** Requests with an error response, by the code of the router's error or `http_` and the engine's status. */
   readonly errors = new Map<string, number>();
+  /** Of requests that pairs of a prefill and a decode engine served. */
+  readonly pairDuration = new Histogram(PEER_BOUNDS);
   retries = 0;
   /** Requests that failed after retries. */
   exhausted = 0;
@@ -30,6 +32,9 @@ export class PeerMeters implements Observer {
   readonly upstream = new Map<string, number>();
   /** Choices by policy and worker, separated by a blank. */
   readonly decisions = new Map<string, number>();
+  /** What the halves of pairs did and failed to do, by role and worker, separated by a blank. */
+  readonly halves = new Map<string, number>();
+  readonly failedHalves = new Map<string, number>();
   /** Per worker in a row: above 0 successes, below 0 failures. */
   readonly inRow = new Map<string, number>();
   readonly #policyFor: (x: Exchange) => string;
@@ -46,6 +51,7 @@ export class PeerMeters implements Observer {
     this.#decided(x, worker);
     this.#ran(worker, failure !== 'status' || Number(detail) >= 500);
     if (willRetry) this.#routeOf(x).retries++;
+    if (worker.role !== 'regular') add(this.failedHalves, `${worker.role} ${worker.url}`);
   }
 
   finished(x: Exchange): void {
@@ -57,6 +63,10 @@ export class PeerMeters implements Observer {
     if (error !== null || status >= 400) add(route.errors, error?.code ?? `http_${status}`);
     if (x.failures.length > 0 && error !== null) route.exhausted++;
     if (worker === null || status === 0) return;
+    if (x.placement !== null && x.placement.legs.length > 1) {
+      route.pairDuration.observe((x.endMs - x.startMs) / 1000);
+      for (const leg of x.placement.legs) add(this.halves, `${leg.role} ${leg.worker.url}`);
+    }
     add(this.upstream, `${status} `);
     this.#decided(x, worker);
     this.#ran(worker, status >= 500 || x.outcome === 'cut');

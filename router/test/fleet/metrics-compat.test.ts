@@ -6,8 +6,9 @@ import { vllm } from '../../src/config/alias/vllm.ts';
 import { startSimEngine } from '../../src/sim/engine.ts';
 import { request, send } from '../harness/client.ts';
 import { deadUrl } from '../harness/engine.ts';
-import { startTestRouter } from '../harness/router.ts';
+import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
+import { startPairs } from '../pairs/scene.ts';
 
 /** What the page has of the names and labels that these routers serve; NEAR and DEAD are the URLs of the workers. */
 const expected = {
@@ -83,4 +84,23 @@ test('the commands of the other routers serve the names of their metrics, other 
   const router = await startTestRouter(t);
   const page = await (await fetch(`${router.url}/metrics`)).text();
   equal(/^(vllm_router|smg)_/m.test(page), false);
+});
+
+test('pairs have the names of vllm-router', async (t) => {
+  const { world, router } = await startPairs(t, [2, 1], { metricsCompat: 'vllm' });
+  const [bad, good] = world.prefill;
+  bad!.instead = () => 'reset';
+  for (let i = 0; i < 2; i++) {
+    equal((await send(t, router.url, request('POST', '/generate', '{"text":"a"}'))).status, 200);
+  }
+  await untilIdle(router);
+  const lines = (await (await fetch(`${router.url}/metrics`)).text()).split('\n');
+  for (const sample of [
+    'pd_requests_total{route="/generate"} 2',
+    'pd_request_duration_seconds_count{route="/generate"} 2',
+    `pd_prefill_requests_total{worker="${good!.engine.url}"} 2`,
+    `pd_decode_requests_total{worker="${world.decode[0]!.engine.url}"} 2`,
+    `pd_prefill_errors_total{worker="${bad!.engine.url}"} 2`,
+  ])
+    ok(lines.includes(`vllm_router_${sample}`), lines.filter((line) => line.includes('_pd_')).join('\n'));
 });

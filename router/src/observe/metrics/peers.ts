@@ -1,4 +1,4 @@
-import type { Worker } from '../../fleet/worker.ts';
+import type { Role, Worker } from '../../fleet/worker.ts';
 import type { RouteMeters } from '../peer-meters.ts';
 import { breakerTransitions } from './fleet.ts';
 import { type MetricSources, type MetricSpec, type Sample, buckets, one } from './spec.ts';
@@ -43,6 +43,12 @@ const pairs = (
     const blank = words.indexOf(' ');
     return { labels: { ...more, [names[0]]: words.slice(0, blank), [names[1]]: words.slice(blank + 1) }, value };
   });
+
+/** Of one role, by worker. */
+const halves = (counts: ReadonlyMap<string, number> | undefined, role: Role): Sample[] =>
+  pairs(counts, ['role', 'worker'])
+    .filter(({ labels }) => labels['role'] === role)
+    .map(({ labels, value }) => ({ labels: { worker: labels['worker']! }, value }));
 
 const positive = (samples: readonly Sample[]): readonly Sample[] => samples.filter(({ value }) => value > 0);
 const counter = (name: string, labels: readonly string[], help: string, read: MetricSpec['read']): MetricSpec => ({
@@ -136,6 +142,38 @@ const vllm: readonly MetricSpec[] = [
     'Requests in flight at a worker.',
     workers(({ fleet }, worker) => fleet.load(worker)),
   ),
+];
+
+const pairNames: readonly MetricSpec[] = [
+  counter(
+    'vllm_router_pd_requests_total',
+    ['route'],
+    'Requests that pairs of a prefill and a decode engine responded to, by route.',
+    routes((route, { pairDuration }) => positive([{ labels: { route }, value: pairDuration.count }])),
+  ),
+  {
+    name: 'vllm_router_pd_request_duration_seconds',
+    type: 'histogram',
+    help: 'Seconds from the request head to the end of the response, for pairs, by route.',
+    labels: ['route'],
+    read: routes((route, { pairDuration }) =>
+      pairDuration.count === 0 ? [] : buckets('vllm_router_pd_request_duration_seconds', pairDuration, { route }),
+    ),
+  },
+  ...(['prefill', 'decode'] as const).flatMap((role) => [
+    counter(
+      `vllm_router_pd_${role}_requests_total`,
+      ['worker'],
+      `Requests that a ${role} engine served.`,
+      ({ peers }) => halves(peers?.halves, role),
+    ),
+    counter(
+      `vllm_router_pd_${role}_errors_total`,
+      ['worker'],
+      `Attempts that failed at a ${role} engine.`,
+      ({ peers }) => halves(peers?.failedHalves, role),
+    ),
+  ]),
 ];
 
 const regular = { worker_type: 'regular', connection_mode: 'http' };
@@ -267,4 +305,7 @@ const sglang: readonly MetricSpec[] = [
 /** Clients send generation requests with POST; other paths have one label. */
 const methodOf = (path: string): string => (path === 'other' ? 'other' : 'POST');
 
-export const peerMetrics: Readonly<Record<MetricsPeer, readonly MetricSpec[]>> = { sglang, vllm };
+export const peerMetrics: Readonly<Record<MetricsPeer, readonly MetricSpec[]>> = {
+  sglang,
+  vllm: [...vllm, ...pairNames],
+};
