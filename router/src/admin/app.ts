@@ -2,7 +2,7 @@ import { Hono } from 'hono';
 import type { MetricsText } from '../observe/metrics-server.ts';
 import type { ExchangeRows } from '../observe/exchange-rows.ts';
 import { addDashboardRoutes } from './dashboard/routes.ts';
-import type { FeedSources } from './dashboard/feed.ts';
+import type { FeedSources } from './dashboard/feed-tables.ts';
 import { openApi } from './endpoints.ts';
 import { addEngineMetrics } from './engine-metrics.ts';
 import { addWaitIdle } from './wait-idle.ts';

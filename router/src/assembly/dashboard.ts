@@ -1,4 +1,4 @@
-import type { FeedSources } from '../admin/dashboard/feed.ts';
+import type { FeedSources } from '../admin/dashboard/feed-tables.ts';
 import { version } from '../config/version.ts';
 import type { ExchangeRows } from '../observe/exchange-rows.ts';
 import type { Base } from './base.ts';

@@ -1,6 +1,7 @@
 import type { Context, Hono } from 'hono';
 import type { Exchange } from '../../exchange.ts';
-import type { Feed, FeedSources } from './feed.ts';
+import type { FeedSources } from './feed-tables.ts';
+import type { Feed } from './feed.ts';
 
 /** `/dashboard`: the page, its files and what it shows. All of it is loaded with the first request. */
 export function addDashboardRoutes(app: Hono, sources: FeedSources): void {
