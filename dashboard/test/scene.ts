@@ -1,4 +1,4 @@
-import { deepEqual } from 'node:assert/strict';
+import { deepEqual, ok } from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync } from 'node:fs';
@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import axe from 'axe-core';
 import { type Browser, type BrowserContextOptions, type Page, chromium } from 'playwright-core';
+import { until as untilSo } from '../../router/test/harness/within.ts';
 import { type SimEngine, startSimEngine } from '../../router/src/sim/engine.ts';
 import type { SimOptions } from '../../router/src/sim/sim-options.ts';
 
@@ -27,25 +28,39 @@ function atEnd(t: TestContext, end: () => unknown): void {
   ends.set(t, all);
 }
 
-/** A router as its users run it. @returns its address */
-export async function startRouter(t: TestContext, ...options: readonly string[]): Promise<string> {
-  const child = spawn(process.execPath, [bin, 'serve', '--port', '0', '--prometheus-port', '0', ...options]);
+export interface RouterProcess {
+  readonly url: string;
+  kill(): Promise<void>;
+}
+
+/** A router as its users run it. */
+export async function startRouterProcess(
+  t: TestContext,
+  port: string,
+  ...options: readonly string[]
+): Promise<RouterProcess> {
+  const child = spawn(process.execPath, [bin, 'serve', '--port', port, '--prometheus-port', '0', ...options]);
   const ended = once(child, 'exit');
-  atEnd(t, async () => {
+  const kill = async (): Promise<void> => {
     child.kill('SIGKILL');
     await ended;
-  });
+  };
+  atEnd(t, kill);
   let said = '';
-  return new Promise((resolve, reject) => {
+  const url = await new Promise<string>((resolve, reject) => {
     for (const stream of [child.stdout, child.stderr])
       stream.on('data', (part: Buffer) => {
         said += part.toString();
-        const url = /listening on (http:\/\/[\d.:]+)(?!.*admin)/.exec(said)?.[1];
-        if (url !== undefined) resolve(url);
+        const found = /"msg":"listening on (http:\/\/[\d.:]+)"/.exec(said)?.[1];
+        if (found !== undefined) resolve(found);
       });
     void ended.then(() => reject(new Error(`the router ended:\n${said}`)));
   });
+  return { url, kill };
 }
+
+export const startRouter = async (t: TestContext, ...options: readonly string[]): Promise<string> =>
+  (await startRouterProcess(t, '0', ...options)).url;
 
 export async function startEngines(
   t: TestContext,
@@ -103,10 +118,18 @@ export function startLoad(t: TestContext, url: string, sessions: number, key = '
   for (let i = 0; i < sessions; i++) void run(i).catch(() => {});
 }
 
+/** Waits for what the page shows: a browser on a busy machine takes its time. */
+export const until = (claim: string, isSo: () => Promise<boolean>): Promise<void> => untilSo(claim, isSo, 30_000);
+
 let browser: Promise<Browser> | null = null;
 
 export async function closeBrowser(): Promise<void> {
   await (await browser)?.close();
+}
+
+interface PageOptions extends BrowserContextOptions {
+  /** Errors in the console that belong to the test: chromium logs every response that is none. */
+  readonly expects?: RegExp;
 }
 
 export interface Opened {
@@ -115,6 +138,8 @@ export interface Opened {
   shot(name: string): Promise<void>;
   /** Fails if axe finds a serious or critical issue. */
   checkAccess(): Promise<void>;
+  /** Fails if the page is wider than the window. */
+  hasNoSideways(claim: string): Promise<void>;
 }
 
 /** Opens the dashboard. At the end of the test it fails if there was a console error, or a request to anything but the router. */
@@ -122,7 +147,7 @@ export async function openPage(
   t: TestContext,
   url: string,
   path = '',
-  options: BrowserContextOptions = {},
+  { expects = /^$/, ...options }: PageOptions = {},
 ): Promise<Opened> {
   browser ??= chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
   const context = await (
@@ -131,8 +156,7 @@ export async function openPage(
   const page = await context.newPage();
   const problems: string[] = [];
   page.on('console', (message) => {
-    // A refused key is an answer that the page handles, and that chromium logs.
-    if (message.type() === 'error' && !/status of 40[13]/.test(message.text())) problems.push(message.text());
+    if (message.type() === 'error' && !expects.test(message.text())) problems.push(message.text());
   });
   page.on('pageerror', (error) => problems.push(String(error)));
   await page.route('**/*', (route) => {
@@ -150,6 +174,10 @@ export async function openPage(
     async shot(name) {
       if (!existsSync(screenshots)) mkdirSync(screenshots, { recursive: true });
       await page.screenshot({ path: join(screenshots, `${name}.png`) });
+    },
+    async hasNoSideways(claim) {
+      const widths = await page.evaluate(() => [document.documentElement.scrollWidth, window.innerWidth] as const);
+      ok(widths[0] <= widths[1], `${claim}: the page is ${widths[0]} px wide in ${widths[1]} px`);
     },
     async checkAccess() {
       // The policy of the page allows no script of others: axe is not one of the page.

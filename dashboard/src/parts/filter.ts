@@ -36,6 +36,6 @@ export function Filter({ filter, label, shown, all, chips = [] }: FilterProps) {
           ${word} <b>${count(number)}</b>
         </button>`,
     )}
-    <output class="muted">${shown === all ? count(all) : `${count(shown)} of ${count(all)}`}</output>
+    <output class="muted">${shown === all ? '' : `${count(shown)} of ${count(all)}`}</output>
   </div>`;
 }

@@ -30,11 +30,12 @@ const states = {
   swapping: state(9, 'busy', '◐', 'swapping'),
   trial: state(10, 'warn', '◐', 'on trial'),
   stalled: state(11, 'warn', '▲', 'stalled'),
-  serving: state(12, 'ok', '●', 'serving'),
+  slow: state(12, 'warn', '▲', 'slow'),
+  serving: state(13, 'ok', '●', 'serving'),
 } as const;
 
 /** The one state that matters most. */
-export function stateOf({ reasons, engine, breaker, stalled, swap }: WorkerRow): WorkerState {
+export function stateOf({ reasons, engine, breaker, stalled, swap }: WorkerRow, isSlow = false): WorkerState {
   if (reasons.includes('hung')) return states.hung;
   if (reasons.includes('draining')) return states.draining;
   if (reasons.includes('unhealthy')) return engine === null ? states.starting : states.unhealthy;
@@ -51,11 +52,12 @@ export function stateOf({ reasons, engine, breaker, stalled, swap }: WorkerRow):
   if (reasons.includes('ranks')) return states.ranks;
   if (swap?.state === 'swapping' || swap?.state === 'draining') return states.swapping;
   if (breaker === 'half_open') return states.trial;
-  return stalled ? states.stalled : states.serving;
+  if (stalled) return states.stalled;
+  return isSlow ? states.slow : states.serving;
 }
 
-export function StateBadge({ row }: { readonly row: WorkerRow }) {
-  const { tone, sign, word } = stateOf(row);
+export function StateBadge({ row, isSlow = false }: { readonly row: WorkerRow; readonly isSlow?: boolean }) {
+  const { tone, sign, word } = stateOf(row, isSlow);
   return html`<span class=${`state is-${tone}`}><span aria-hidden="true">${sign}</span> ${word}</span>`;
 }
 

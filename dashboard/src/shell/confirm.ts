@@ -58,12 +58,12 @@ export function Confirm() {
     <h2 id="question">${question.title}</h2>
     <p>${question.text}</p>
     <div class="buttons">
-      <button type="button" onClick=${close(false)}>Cancel</button>
+      <button type="button" onClick=${close(false)} autofocus=${question.isDangerous === true}>Cancel</button>
       <button
         type="button"
         class=${question.isDangerous === true ? 'danger' : 'primary'}
         onClick=${close(true)}
-        autofocus
+        autofocus=${question.isDangerous !== true}
       >
         ${question.action}
       </button>

@@ -1,8 +1,8 @@
 import type { WorkerRow } from '../../../router/src/admin/dashboard/protocol.ts';
-import { median } from '../feed/rates.ts';
 import type { FeedState } from '../feed/state.ts';
-import { counted, duration, shortUrl } from '../format.ts';
+import { counted, shortUrl } from '../format.ts';
 import { stateOf } from '../parts/worker-state.ts';
+import { slowWorkers } from './slow-workers.ts';
 
 /** Something that an operator should look at, and where. */
 export interface Concern {
@@ -14,10 +14,7 @@ export interface Concern {
   readonly to: readonly string[];
 }
 
-/** A worker is slow from this many times the median of the fleet on. */
-const SLOW = 2;
-/** Fewer workers have no median to speak of. */
-const MIN_WORKERS = 3;
+/** Slow workers that are named. */
 const MAX_SLOW = 5;
 
 /** Problems of the fleet, the worst first. */
@@ -60,32 +57,22 @@ function waiting({ totals }: FeedState): Concern[] {
   return [...concerns(held, 'held'), ...concerns(queued, 'queued')];
 }
 
-/** Workers whose first tokens, or tokens, take far longer than at the others. */
 function slow(workers: readonly WorkerRow[]): Concern[] {
-  const found: (Concern & { readonly times: number })[] = [];
-  for (const [field, name] of [
-    ['token_gap_secs', 'between tokens'],
-    ['first_token_secs', 'to the first token'],
-  ] as const) {
-    const known = workers.flatMap((row) => {
-      const secs = row[field];
-      return secs === null ? [] : [{ row, secs }];
-    });
-    const usual = known.length < MIN_WORKERS ? null : median(known.map(({ secs }) => secs));
-    if (usual === null || usual === 0) continue;
-    for (const { row, secs } of known) {
-      if (secs < SLOW * usual || found.some(({ to }) => to[1] === row.url)) continue;
-      found.push({
-        id: `slow ${row.id}`,
-        text: `${shortUrl(row.url)} is slow`,
-        detail: `${duration(secs)} ${name}; the median of the fleet is ${duration(usual)}`,
-        tone: 'warn',
-        to: ['fleet', row.url],
-        times: secs / usual,
-      });
-    }
-  }
-  return found.toSorted((a, b) => b.times - a.times).slice(0, MAX_SLOW);
+  const found = slowWorkers(workers);
+  return workers
+    .flatMap((row) => {
+      const slowness = found.get(row.id);
+      return slowness === undefined ? [] : [{ row, ...slowness }];
+    })
+    .toSorted((a, b) => b.times - a.times)
+    .slice(0, MAX_SLOW)
+    .map(({ row, text }) => ({
+      id: `slow ${row.id}`,
+      text: `${shortUrl(row.url)} is slow`,
+      detail: text,
+      tone: 'warn',
+      to: ['fleet', row.url],
+    }));
 }
 
 function failing({ rates }: FeedState, workers: readonly WorkerRow[]): Concern[] {

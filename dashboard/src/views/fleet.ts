@@ -9,6 +9,7 @@ import { Meter } from '../parts/meter.ts';
 import { type Sort, matches } from '../parts/rows.ts';
 import { StateBadge, stateOf } from '../parts/worker-state.ts';
 import { go, route } from '../shell/route.ts';
+import { type Slowness, slowWorkers } from './slow-workers.ts';
 import type { View } from './views.ts';
 import { WorkerDetails } from './worker-details.ts';
 
@@ -44,7 +45,7 @@ const number = (
   cell: (row) => format(value(row)),
 });
 
-const columns: readonly Column<WorkerRow>[] = [
+const columnsOf = (slow: ReadonlyMap<string, Slowness>): readonly Column<WorkerRow>[] => [
   {
     id: 'worker',
     title: 'Worker',
@@ -55,8 +56,8 @@ const columns: readonly Column<WorkerRow>[] = [
     id: 'state',
     title: 'State',
     widthPx: 112,
-    value: (row) => stateOf(row).rank,
-    cell: (row) => html`<${StateBadge} row=${row} />`,
+    value: (row) => stateOf(row, slow.has(row.id)).rank,
+    cell: (row) => html`<${StateBadge} row=${row} isSlow=${slow.has(row.id)} />`,
   },
   { id: 'role', title: 'Role', widthPx: 66, from: 'wide', value: ({ role }) => role, cell: ({ role }) => role },
   number('in_flight', 'In flight', 72, ({ in_flight }) => in_flight, count),
@@ -94,10 +95,17 @@ const columns: readonly Column<WorkerRow>[] = [
   },
 ];
 
-const textOf = (row: WorkerRow): string =>
-  [row.url, stateOf(row).word, row.role, row.engine, row.breaker, versionOf(row), ...row.models, ...row.reasons].join(
-    ' ',
-  );
+const textOf = (row: WorkerRow, isSlow: boolean): string =>
+  [
+    row.url,
+    stateOf(row, isSlow).word,
+    row.role,
+    row.engine,
+    row.breaker,
+    versionOf(row),
+    ...row.models,
+    ...row.reasons,
+  ].join(' ');
 
 function Show({ rest }: { readonly rest: readonly string[] }) {
   state.follow();
@@ -106,10 +114,12 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
     if (first === 'filter') filter.value = word ?? '';
   });
   const all = [...state.workers.values()];
-  const rows = all.filter((row) => matches(textOf(row), filter.value));
+  const slow = slowWorkers(all);
+  const stateNow = (row: WorkerRow) => stateOf(row, slow.has(row.id));
+  const rows = all.filter((row) => matches(textOf(row, slow.has(row.id)), filter.value));
   const open = all.find(({ url }) => url === rest[0]);
-  const states = Map.groupBy(all, (row) => stateOf(row).word);
-  const chips = Array.from(states, ([word, of]) => ({ word, count: of.length, rank: stateOf(of[0]!).rank })).toSorted(
+  const states = Map.groupBy(all, (row) => stateNow(row).word);
+  const chips = Array.from(states, ([word, of]) => ({ word, count: of.length, rank: stateNow(of[0]!).rank })).toSorted(
     (a, b) => b.rank - a.rank,
   );
   return html`<div class=${open === undefined ? 'split' : 'split has-details'}>
@@ -118,7 +128,7 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
       <${DataTable}
         label="Workers"
         rows=${rows}
-        columns=${columns}
+        columns=${columnsOf(slow)}
         keyOf=${({ id }: WorkerRow) => id}
         sort=${sort}
         open=${open?.id}
@@ -127,6 +137,6 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
         empty=${all.length === 0 ? 'There are no workers. Add one: POST /workers, or --worker-urls.' : 'No worker matches the filter.'}
       />
     </section>
-    ${open && html`<${WorkerDetails} row=${open} onClose=${() => go('fleet')} />`}
+    ${open && html`<${WorkerDetails} row=${open} slowness=${slow.get(open.id)} onClose=${() => go('fleet')} />`}
   </div>`;
 }

@@ -5,9 +5,16 @@ import { state } from '../feed/connection.ts';
 import { UNKNOWN, clock, count, counted, duration, percent, rate, shortUrl } from '../format.ts';
 import { StateBadge, reasonWords } from '../parts/worker-state.ts';
 import { act } from '../shell/confirm.ts';
+import type { Slowness } from './slow-workers.ts';
+
+interface WorkerDetailsProps {
+  readonly row: WorkerRow;
+  readonly slowness?: Slowness;
+  readonly onClose: () => void;
+}
 
 /** All that is known of a worker, and what can be done to it. */
-export function WorkerDetails({ row, onClose }: { readonly row: WorkerRow; readonly onClose: () => void }) {
+export function WorkerDetails({ row, slowness, onClose }: WorkerDetailsProps) {
   useEffect(() => {
     const listener = (event: KeyboardEvent) => {
       if (event.key === 'Escape' && document.querySelector('dialog[open]') === null) onClose();
@@ -47,7 +54,8 @@ export function WorkerDetails({ row, onClose }: { readonly row: WorkerRow; reado
       <h2>${shortUrl(row.url)}</h2>
       <button type="button" aria-label="Close the details" onClick=${onClose}>✕</button>
     </header>
-    <p><${StateBadge} row=${row} /></p>
+    <p><${StateBadge} row=${row} isSlow=${slowness !== undefined} /></p>
+    ${slowness && html`<p class="why">${slowness.text}</p>`}
     ${row.reasons.map((reason) => html`<p class="why">${reasonWords[reason]}</p>`)}
     ${row.stalled && html`<p class="why">It has open streams and sent nothing on any of them for 30 s.</p>`}
     ${row.problem !== null && html`<p class="why">Last health check: ${row.problem}</p>`}
@@ -73,12 +81,15 @@ function Actions({ row }: { readonly row: WorkerRow }) {
   const name = shortUrl(row.url);
   const path = `workers/${row.id}`;
   const isDraining = row.reasons.includes('draining');
-  const inFlight = `The ${counted(row.in_flight, 'request')} in flight there ${row.in_flight === 1 ? 'finishes' : 'finish'}`;
+  const inFlight =
+    row.in_flight === 0
+      ? 'No request is in flight there.'
+      : `The ${counted(row.in_flight, 'request')} in flight there may finish.`;
   const drain = () =>
     act(
       {
         title: `Drain ${name}?`,
-        text: `It gets no new requests until this is undone. ${inFlight}. It stays registered.`,
+        text: `It gets no new requests until this is undone, and stays registered. ${inFlight}`,
         action: 'Drain',
       },
       `${name} is draining`,
@@ -102,7 +113,7 @@ function Actions({ row }: { readonly row: WorkerRow }) {
     act(
       {
         title: `Quarantine ${name}?`,
-        text: `Its engine gets no new requests until it has passed its health checks, and the check of its weights, again. ${inFlight}.`,
+        text: `Its engine gets no new requests until it has passed its health checks, and the check of its weights, again. ${inFlight}`,
         action: 'Quarantine',
       },
       `${name} is quarantined until it passes its checks`,
@@ -126,7 +137,7 @@ function Actions({ row }: { readonly row: WorkerRow }) {
     act(
       {
         title: `Remove ${name}?`,
-        text: `It leaves the fleet. ${inFlight}, then it is forgotten. To use it again it has to be added again.`,
+        text: `It leaves the fleet. ${inFlight} To be used again it has to be added again.`,
         action: 'Remove',
         isDangerous: true,
       },

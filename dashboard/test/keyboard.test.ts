@@ -1,0 +1,66 @@
+import { equal, match } from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { closeBrowser, openPage, startEngines, startRouter, until } from './scene.ts';
+
+after(closeBrowser);
+
+test('everything can be done with keys', async (t) => {
+  const engines = await startEngines(t, 4);
+  const url = await startRouter(t, '--worker-urls', ...engines.map((engine) => engine.url));
+  const { page, shot } = await openPage(t, url);
+  const press = (key: string) => page.keyboard.press(key);
+  await page.getByText('● connected').waitFor();
+  await press('2');
+  match(page.url(), /#\/fleet$/);
+  const rows = page.locator('tbody tr[id]');
+  await until('the rows are there', async () => (await rows.count()) === 4);
+
+  await press('ArrowDown');
+  await press('ArrowDown');
+  await press('ArrowDown');
+  const active = page.locator('tr.is-active');
+  equal(await active.getAttribute('aria-rowindex'), '3');
+  equal(await page.getByRole('grid').getAttribute('aria-activedescendant'), await active.getAttribute('id'));
+  const name = (await active.locator('td').first().textContent())!.trim();
+  await press('Enter');
+  await page.getByRole('complementary', { name: `Worker http://${name}` }).waitFor();
+  await press('Escape');
+  await until('the details close', async () => (await page.locator('.details').count()) === 0);
+  await press('End');
+  equal(await active.getAttribute('aria-rowindex'), '5');
+  await press('Home');
+  equal(await active.getAttribute('aria-rowindex'), '2');
+
+  await press('/');
+  await page.keyboard.type(name);
+  await until('one row is left', async () => (await rows.count()) === 1);
+  await press('Escape');
+  await until('the filter is cleared', async () => (await rows.count()) === 4);
+
+  await press('?');
+  await page.getByRole('dialog', { name: 'Keys' }).waitFor();
+  await shot('keys');
+  await press('2');
+  equal(await page.getByRole('dialog').count(), 1, 'keys of the page do nothing while a dialog is open');
+  await press('Escape');
+  equal(await page.getByRole('dialog').count(), 0);
+  const theme = () => page.evaluate(() => document.documentElement.dataset['theme']);
+  equal(await theme(), 'light');
+  await press('t');
+  equal(await theme(), 'dark');
+  await press('1');
+  await page.locator('.view-overview').waitFor();
+});
+
+test('the colours are those of the system until the switch is used', async (t) => {
+  const url = await startRouter(t);
+  const { page } = await openPage(t, url, '', { colorScheme: 'dark' });
+  const theme = () => page.evaluate(() => document.documentElement.dataset['theme']);
+  equal(await theme(), 'dark');
+  await page.emulateMedia({ colorScheme: 'light' });
+  await until('the page follows the system', async () => (await theme()) === 'light');
+  await page.getByRole('button', { name: 'Dark colours' }).click();
+  await page.emulateMedia({ colorScheme: 'dark' });
+  await page.emulateMedia({ colorScheme: 'light' });
+  equal(await theme(), 'dark');
+});
