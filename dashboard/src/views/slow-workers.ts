@@ -8,8 +8,8 @@ export interface Slowness {
   readonly times: number;
 }
 
-/** A worker is slow from this many times the median of the fleet on. */
-const SLOW = 2.5;
+/** As `turnout top` says it: a worker is slow from this many times the median of the fleet on. */
+const SLOW = 2;
 /** Fewer workers have no median to speak of. */
 const MIN_WORKERS = 3;
 
