@@ -90,7 +90,7 @@ class ShippedPolicy implements SimPolicy {
     x.usage = { promptTokens, cachedTokens: -1, outputTokens };
     x.outcome = 'complete';
     x.status = 200;
-    x.firstByteMs = (request as Job).firstTokenAt * 1000;
+    x.firstTokenMs = (request as Job).firstTokenAt * 1000;
     x.endMs = this.#host.now * 1000;
     this.#chooser.release(x);
   }

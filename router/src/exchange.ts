@@ -251,7 +251,10 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   isAnswerOut = false;
   /** When the first byte of the response was sent (monotonic ms); 0: none was. */
   firstByteMs = 0;
-  /** When the present attempt was sent, and when the first byte of a response body came (monotonic ms), 0 before. */
+  /**
+   * When the present attempt was sent, and when the first byte of a response body came (monotonic ms), 0 before. vLLM sends the head of a
+   * stream before it has a token.
+   */
   sentMs = 0;
   firstTokenMs = 0;
   endMs = 0;

@@ -99,9 +99,13 @@ export interface ExchangeView {
   /** Milliseconds in the queue, and held by the policy. */
   readonly queuedMs: number;
   readonly heldMs: number;
-  /** When the head was complete, the response began, its last bytes arrived, and the request ended (monotonic ms; 0: not yet). */
+  /**
+   * When the head was complete, the response began, the first and the last bytes of its body arrived, and the request ended (monotonic ms; 0:
+   * not yet).
+   */
   readonly startMs: number;
   readonly firstByteMs: number;
+  readonly firstTokenMs: number;
   readonly lastByteMs: number;
   readonly endMs: number;
 }

@@ -293,8 +293,9 @@ export class RolloutTracker {
   }
 
   #learnSpeed(x: Exchange, request: RolloutRequest, state: WorkerState, answerTokens: number): void {
-    const firstMs = x.firstByteMs - request.beginMs;
-    const streamMs = x.endMs - x.firstByteMs;
+    const beganMs = x.firstTokenMs || x.firstByteMs;
+    const firstMs = beganMs - request.beginMs;
+    const streamMs = x.endMs - beganMs;
     // A response in one piece does not show when its prompt was read.
     if (streamMs < firstMs / 20) return;
     const expected = request.prefillSecs / state.slowness.prefill;

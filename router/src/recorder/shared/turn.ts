@@ -153,12 +153,13 @@ export interface TurnStore {
 type Times = Pick<Turn, 'startedAtMs' | 'ttftMs' | 'generationMs'>;
 
 /** The times of a request that is over, for its turns. */
-export function timesOf({ startMs, firstByteMs, endMs }: Exchange, isStream: boolean): Times {
+export function timesOf({ startMs, firstByteMs, firstTokenMs, endMs }: Exchange, isStream: boolean): Times {
   const nowMs = performance.now();
+  const firstMs = firstTokenMs || firstByteMs;
   return {
     startedAtMs: Math.round(Date.now() - nowMs + startMs),
-    ttftMs: isStream ? firstByteMs - startMs : null,
-    generationMs: (endMs || nowMs) - (isStream ? firstByteMs : startMs),
+    ttftMs: isStream ? firstMs - startMs : null,
+    generationMs: (endMs || nowMs) - (isStream ? firstMs : startMs),
   };
 }
 
