@@ -54,11 +54,12 @@ const HEAD = ['TIME', 'STATUS', 'TOOK', 'TTFT', 'TOKENS', 'SESSION', 'WORKER', '
 const TYPICAL = ['00:00:00.000', '200', '00.00s', '00.00s', '0000(0000)+000', 'session-00', '127.0.0.1:00000', 'home'];
 
 function cellsOf(row: ShownExchange): string[] {
+  const firstMs = row.first_token_ms ?? row.first_byte_ms;
   return [
     new Date(row.at + row.ms).toISOString().slice(11, 23),
     row.status === 0 ? '-' : String(row.status),
     secs(row.ms),
-    row.first_byte_ms === null ? '-' : secs(row.first_byte_ms),
+    firstMs === null ? '-' : secs(firstMs),
     tokensOf(row),
     row.session ?? '-',
     row.worker?.replace(/^https?:\/\//, '') ?? '-',

@@ -33,6 +33,8 @@ export interface ExchangeRow {
   readonly failures: readonly { readonly worker: string; readonly failure: Failure }[];
   readonly ms: number;
   readonly first_byte_ms: number | null;
+  /** Of an event stream: vLLM sends its head before the first token. */
+  readonly first_token_ms: number | null;
   /** Queued for admission, and held after that for the reason `held_for`. */
   readonly queued_ms: number;
   readonly held_ms: number;
@@ -80,6 +82,7 @@ export function exchangeRow(x: Exchange, sessionHeaders: readonly string[], poli
         : x.failures.map(({ worker, failure }) => ({ worker: worker.url, failure })),
     ms: tenths(x.endMs - x.startMs),
     first_byte_ms: x.firstByteMs === 0 ? null : tenths(x.firstByteMs - x.startMs),
+    first_token_ms: x.isStream && x.firstTokenMs > 0 ? tenths(x.firstTokenMs - x.startMs) : null,
     queued_ms: tenths(x.queuedMs),
     held_ms: tenths(x.heldMs),
     held_for: x.heldFor || null,
