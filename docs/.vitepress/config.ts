@@ -26,6 +26,7 @@ const sections: Readonly<Record<string, readonly string[]>> = {
   Operate: [
     'guides/troubleshooting',
     'guides/stuck-rollout',
+    'guides/dashboard',
     'guides/observe',
     'guides/operations',
     'guides/faults',
@@ -80,7 +81,7 @@ function siteLink(href: string, page: string): string {
   if (/^(?:[a-z]+:|#|\/)/.test(href)) return href;
   const [path = '', anchor] = href.split('#');
   const target = join(dirname(page), path);
-  if (target.startsWith(docs) && (path.endsWith('.md') || path.endsWith('.svg'))) return href;
+  if (target.startsWith(docs) && (path.endsWith('.md') || /\.(svg|png)$/.test(path))) return href;
   if (!existsSync(target)) throw new Error(`${relative(root, page)} links to ${href}, which does not exist`);
   if (statSync(target).isDirectory() && target.startsWith(docs)) return href;
   const inCheckout = relative(root, target).replace(/\/$/, '');

@@ -66,7 +66,9 @@ async function read(signal: AbortSignal, onEvent: () => void): Promise<'lost' | 
     cache: 'no-store',
   });
   if (response.status === 401 || response.status === 403) {
-    refusal.value = errorIn(await response.text());
+    const error = errorIn(await response.text());
+    // Without a key nothing is wrong yet, unless no key helps: on a port that does not serve it.
+    refusal.value = key.value === '' && response.status === 401 ? '' : error;
     return 'refused';
   }
   if (!response.ok || response.body === null) return 'lost';

@@ -18,7 +18,7 @@ export function SignIn() {
       </p>
       <label for="key">Admin key</label>
       <input id="key" name="key" type="password" autocomplete="off" spellcheck=${false} required autofocus />
-      <p class="problem" role="alert">${key.value === '' ? '' : `Not authorised: ${refusal.value}`}</p>
+      <p class="problem" role="alert">${refusal.value === '' ? '' : `Not authorised: ${refusal.value}`}</p>
       <button type="submit" class="primary">Sign in</button>
       <p class="hint">
         The key stays in the memory of this page, and is forgotten when the page is closed or reloaded.

@@ -58,6 +58,10 @@ test(`the packed router, installed alone, serves on Node.js ${OLDEST_NODE}`, { t
     body: JSON.stringify({ padding, text: 'Hello', sampling_params: { max_new_tokens: 2 } }),
   });
   assert.equal(answer.status, 200, await answer.clone().text());
+  const page = await fetch(`${url}/dashboard`);
+  assert.equal(page.status, 200);
+  const [file] = /dashboard\/assets\/[\w-]+\.js/.exec(await page.text())!;
+  assert.equal((await fetch(`${url}/${file}`)).status, 200, file);
   const { version } = JSON.parse(readFileSync(join(root, 'router/package.json'), 'utf8')) as { version: string };
   const told = await run(program, [join(folder, 'bin/turnout'), '--version']);
   assert.ok(told.stdout.startsWith(`turnout ${version}\nNode.js ${OLDEST_NODE}`), told.stdout);
