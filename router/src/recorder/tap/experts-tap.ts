@@ -46,10 +46,6 @@ export class ExpertsChannel {
     this.#limitBytes = limitBytes;
   }
 
-  get bytes(): number {
-    return this.#bytes;
-  }
-
   get isFull(): boolean {
     return this.#bytes >= this.#limitBytes;
   }

@@ -1,13 +1,13 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { SessionName, Turn, TurnQuery } from '../../shared/turn.ts';
+import type { SessionName, TurnQuery } from '../../shared/turn.ts';
 import { type StoreCounts, filesOf } from './store.ts';
 import type { TurnWriter, WriterState } from './writer.ts';
 
-/** How the store is, as the event loop asks once a second. */
+/** The state of the store, which the event loop reads once a second. */
 export interface StoreState extends WriterState, StoreCounts {
   readonly place: string;
-  /** Turns that were removed as their sessions were too old. */
+  /** Turns that were removed because of the age of their sessions. */
   readonly expired: number;
 }
 
@@ -17,7 +17,7 @@ export interface Counted {
   readonly expired: () => number;
 }
 
-/** What the recorder thread can be asked about what it keeps. What was put before a question is in its answer. */
+/** Calls of the recorder thread about stored turns. Turns that were put before a call are in its result. */
 export function storeCalls(writer: TurnWriter, dataDir: string | null, { lostParts, expired }: Counted) {
   const { store } = writer;
   const after = async <T>(read: () => T | Promise<T>): Promise<T> => {
@@ -25,13 +25,7 @@ export function storeCalls(writer: TurnWriter, dataDir: string | null, { lostPar
     return read();
   };
   return {
-    putTurns(turns: readonly Turn[]): void {
-      for (const turn of turns) writer.put(turn);
-    },
-    getTurn: (id: string) => after(() => store.get(id)),
     findTurns: (query: TurnQuery) => after(() => store.find(query)),
-    findSessions: (query: TurnQuery) => after(() => store.sessions(query)),
-    outlineSession: ({ session, tenant }: SessionName) => after(() => store.outlines(session, tenant)),
     /** Its files too. @returns how many turns it had */
     removeSession: ({ session, tenant }: SessionName) =>
       after(async () => {
