@@ -77,7 +77,7 @@ class CorsSink implements Sink {
     this.#inner.head(head);
   }
 
-  body(bytes: Uint8Array, start: number, end: number): void {
+  body(bytes: Buffer, start: number, end: number): void {
     this.#inner.body(bytes, start, end);
   }
 

@@ -38,7 +38,7 @@ export class RequestOut implements BodySink {
     else if (!this.isSent) this.#body.resume();
   }
 
-  body(bytes: Uint8Array): void {
+  body(bytes: Buffer): void {
     const { socket } = this.#connection;
     this.#cork();
     if (this.#isChunked) {

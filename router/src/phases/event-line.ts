@@ -48,7 +48,7 @@ export class EventLine {
   }
 
   /** `bytes[start, end)` are valid during the call only. */
-  push(bytes: Uint8Array, start: number, end: number): void {
+  push(bytes: Buffer, start: number, end: number): void {
     for (const event of this.#splitter.pushCopy(bytes, start, end)) this.#take(event);
     if (this.#splitter.heldBytes <= MAX_HELD_BYTES || !this.#parts.isWanted()) return;
     this.#parts.onFailure(this.#parts.plugins[0]!, 'an event of the answer is too large to be held');

@@ -45,7 +45,7 @@ export class HeldBytes {
   };
 
   /** `bytes[start, end)` are valid during the call only. */
-  pass(bytes: Uint8Array, start: number, end: number): void {
+  pass(bytes: Buffer, start: number, end: number): void {
     if (start === end) return;
     if (this.#holds > 0) this.#add(bytes, start, end);
     else if (this.isStream) this.#sink.body(bytes, start, end);
@@ -63,7 +63,7 @@ export class HeldBytes {
   }
 
   /** Whether a whole answer will be held is asked when all of it is here: its last byte stays until then. */
-  #passButLast(bytes: Uint8Array, start: number, end: number): void {
+  #passButLast(bytes: Buffer, start: number, end: number): void {
     this.#passParts();
     this.#left -= end - start;
     // With a length that is known, only the last part has it.
@@ -73,7 +73,7 @@ export class HeldBytes {
     if (mayBeLast) this.#add(bytes, end - 1, end);
   }
 
-  #add(bytes: Uint8Array, start: number, end: number): void {
+  #add(bytes: Buffer, start: number, end: number): void {
     this.#parts.push(Buffer.from(bytes.subarray(start, end)));
     this.#bytes += end - start;
   }

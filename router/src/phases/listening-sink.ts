@@ -64,7 +64,7 @@ class ListeningSink implements Sink {
     this.#inner.head(head);
   }
 
-  body(bytes: Uint8Array, start: number, end: number): void {
+  body(bytes: Buffer, start: number, end: number): void {
     if (this.#listeners.length > 0 && this.#x.outcome === null) {
       this.#share.add(end - start);
       if (this.#chunks === null) this.#tell(bytes, start, end);
@@ -128,10 +128,9 @@ class ListeningSink implements Sink {
 
   readonly #tell: TakePart = (bytes, start, end) => {
     if (start === end) return;
-    const buffer = bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     for (const listener of this.#listeners) {
       try {
-        listener.observe(buffer, start, end);
+        listener.observe(bytes, start, end);
       } catch {
         this.#listeners = this.#listeners.filter((other) => other !== listener);
       }

@@ -47,7 +47,7 @@ export class PayloadOut {
   }
 
   /** Sends all that was added, then a chunk. `bytes[start, end)` are valid during the call only. */
-  pass(bytes: Uint8Array, start: number, end: number): void {
+  pass(bytes: Buffer, start: number, end: number): void {
     this.send();
     if (start === end) return;
     if (this.#isChunked) this.#pass(chunkLine(end - start));

@@ -1,5 +1,4 @@
 import type { Exchange } from '../exchange.ts';
-import { bufferOf } from '../kit/bytes.ts';
 import { copyInTurns } from '../kit/copy-slices.ts';
 import type { Plugin } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
@@ -96,14 +95,14 @@ class ResponseSink implements Sink {
     if (this.#held === null) this.#sendHead(head, hasBody);
   }
 
-  body(bytes: Uint8Array, start: number, end: number): void {
+  body(bytes: Buffer, start: number, end: number): void {
     if (this.#hasFailed) return;
     if (this.#values === null) return this.#take(bytes, start, end);
     this.#share.add(end - start);
-    this.#values.push(bufferOf(bytes), start, end);
+    this.#values.push(bytes, start, end);
   }
 
-  readonly #take = (bytes: Uint8Array, start: number, end: number): void => {
+  readonly #take = (bytes: Buffer, start: number, end: number): void => {
     if (this.#hasFailed) return;
     if (this.#events !== null) {
       if (this.#values === null) this.#share.add(end - start);

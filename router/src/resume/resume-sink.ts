@@ -96,7 +96,7 @@ export class ResumeSink implements Sink {
     if (this.#mode !== 'answer') this.#sendHead(head);
   }
 
-  body(bytes: Uint8Array, start: number, end: number): void {
+  body(bytes: Buffer, start: number, end: number): void {
     if (this.#isEnding || this.#mode === 'refused') return;
     if (this.#mode === 'plain') return this.#inner.body(bytes, start, end);
     if (this.#mode === 'payload') return this.#out.add(Buffer.from(bytes.subarray(start, end)));

@@ -52,7 +52,7 @@ export class KeepAliveSink implements Sink {
     else if (head.status !== 200) this.#error = { status: head.status, parts: [] };
   }
 
-  body(bytes: Uint8Array, start: number, end: number): void {
+  body(bytes: Buffer, start: number, end: number): void {
     if (!this.#hasBegun) this.#inner.body(bytes, start, end);
     else if (this.#error !== null) this.#error.parts.push(Buffer.from(bytes.subarray(start, end)));
     else this.#out.pass(bytes, start, end);

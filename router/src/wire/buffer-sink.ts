@@ -50,7 +50,7 @@ export class BufferSink implements Sink {
     this.#onChange();
   }
 
-  body(bytes: Uint8Array, start: number, end: number): void {
+  body(bytes: Buffer, start: number, end: number): void {
     this.bytes += end - start;
     if (this.isTooLarge) this.#parts = [];
     else {

@@ -25,7 +25,7 @@ const END_LF = 9;
 const DONE = 10;
 
 /** Takes the parts of a chunked body: `bytes[start, end)`, valid during the call only. */
-export type TakePart = (bytes: Uint8Array, start: number, end: number) => void;
+export type TakePart = (bytes: Buffer, start: number, end: number) => void;
 
 /**
  * Follows a chunked body (RFC 9112 section 7.1) through any split of its bytes.
@@ -71,7 +71,7 @@ export class ChunkedReader {
   }
 
   /** @returns false when the body is malformed; what came before the fault has been handed on. */
-  read(bytes: Uint8Array, start: number, end: number): boolean {
+  read(bytes: Buffer, start: number, end: number): boolean {
     const keeps = this.#keepsFraming;
     let from = start;
     let i = start;

@@ -24,7 +24,7 @@ export class CopyPool {
   }
 
   /** @returns a buffer that begins with a copy of `bytes[start, end)`, to be given back after use */
-  take(bytes: Uint8Array, start: number, end: number): Buffer {
+  take(bytes: Buffer, start: number, end: number): Buffer {
     const size = end - start;
     const copy =
       size > this.#bytes ? Buffer.allocUnsafeSlow(size) : (this.#spare.pop() ?? Buffer.allocUnsafeSlow(this.#bytes));
@@ -183,11 +183,11 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
     this.#hasWritten = false;
   }
 
-  body(bytes: Uint8Array, start: number, end: number): void {
+  body(bytes: Buffer, start: number, end: number): void {
     if (this.#isBodiless) return;
     const size = end - start;
     if (size <= SMALL_BYTES) {
-      this.#out += (bytes as Buffer).toString('latin1', start, end);
+      this.#out += bytes.toString('latin1', start, end);
       if (this.#out.length > SMALL_BYTES) this.#write();
     } else {
       if (this.#out !== '') this.#write();

@@ -10,7 +10,7 @@ class Taker implements BodySink {
   isFull = false;
   hasUnsent = false;
 
-  body(bytes: Uint8Array, start: number, end: number): void {
+  body(bytes: Buffer, start: number, end: number): void {
     assert.ok(!this.isEnded, 'a piece after the end');
     this.text += Buffer.from(bytes.subarray(start, end)).toString();
   }

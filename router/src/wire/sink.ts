@@ -20,7 +20,7 @@ export interface Sink {
   readonly hasUnsent?: boolean;
   head(head: ResponseHead): void;
   /** `bytes[start, end)` is valid during the call only. */
-  body(bytes: Uint8Array, start: number, end: number): void;
+  body(bytes: Buffer, start: number, end: number): void;
   /** All bytes of one read were passed. @returns false: the source pauses until `source.resume()` */
   flush(): boolean;
   /**
