@@ -66,7 +66,7 @@ export const copiedTogether = (
     copyInTurns(pieces, bytes, isStillWanted, resolve);
   });
 
-/** A copy in memory of its own, to be given to a thread: made in several turns where it is large. */
+/** A copy with memory of its own, to be transferred to a thread; a large one is made over several turns of the event loop. */
 export async function copied(bytes: Uint8Array): Promise<Uint8Array<ArrayBuffer>> {
   const { buffer, length } = (await copiedTogether([bytes], bytes.length, () => true))!;
   return new Uint8Array(buffer as ArrayBuffer, 0, length);

@@ -1,4 +1,3 @@
-import { sessionOf } from '../../classify/routing-keys.ts';
 import type { ResponseObserver, Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { copied } from '../../kit/copy-slices.ts';
@@ -8,13 +7,10 @@ import { type Plugin, Refused } from '../../plugin.ts';
 import { after } from '../../threads/worker-thread.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import { AnswerTap } from './answer-tap.ts';
+import { MAX_BODY_BYTES, UncapturedLog, factsOf } from './exchange-facts.ts';
 import { type RecorderThread, memoryOf } from './recorder-thread.ts';
-import { timesOf } from '../shared/turn.ts';
 import type { Bracket, VersionBrackets } from './version-brackets.ts';
 import { MESSAGES_PATH, RESPONSES_PATH } from '../shared/chat-request.ts';
-
-/** Larger requests would hold the event loop while they are copied. */
-const MAX_BODY_BYTES = 33_554_432;
 
 interface Following {
   readonly request: Uint8Array;
@@ -43,10 +39,11 @@ export class CallRecorder {
   readonly #parts: RecorderParts;
   readonly #takes: Takes[] = [];
   readonly #following = new WeakMap<Exchange, Following>();
-  #unkept = 0;
+  readonly #uncaptured: UncapturedLog;
 
   constructor(parts: RecorderParts) {
     this.#parts = parts;
+    this.#uncaptured = new UncapturedLog(parts.log, 'a request was not captured');
     const phases = (path: string) => ({
       name: 'trajectories',
       appliesTo: (x: Exchange) => x.path === path && x.head.method === 'POST' && this.#takes.some((takes) => takes(x)),
@@ -70,10 +67,10 @@ export class CallRecorder {
     const refused = refusal();
     if (refused !== null) throw new Refused(refused);
     if (body.length > MAX_BODY_BYTES) {
-      this.#dropped(`a request may have ${MAX_BODY_BYTES} bytes`, worker.url);
+      this.#uncaptured.add(`a request may have ${MAX_BODY_BYTES} bytes`, worker.url);
       return body;
     }
-    // The answer has to be read: it may not come compressed.
+    // A compressed response could not be read.
     x.head.drop('accept-encoding');
     const following = this.#following.get(x) ?? {
       request: await copied(body),
@@ -112,19 +109,10 @@ export class CallRecorder {
     const { versions } = this.#parts;
     versions.left(bracket);
     const worker = x.worker?.url ?? '';
-    if (tap.isTooLarge) return this.#dropped('its answer is too large', worker);
-    // Of a stream that broke off, what came was sampled nevertheless.
+    if (tap.isTooLarge) return this.#uncaptured.add('its answer is too large', worker);
+    // The tokens of a truncated stream were sampled too.
     if (!tap.isStream && x.outcome !== 'complete') return;
-    const facts = {
-      session: sessionOf(x, this.#parts.sessionHeaders),
-      group: x.group,
-      tenant: x.tenant,
-      model: x.model,
-      worker,
-      path: x.path,
-      ...timesOf(x, tap.isStream),
-      asked: versions.asked(bracket, true),
-    };
+    const facts = { ...factsOf(x, tap.isStream, this.#parts.sessionHeaders), asked: versions.asked(bracket, true) };
     const answer = tap.take();
     if (answer.length === 0) return;
     const { request } = following;
@@ -132,15 +120,9 @@ export class CallRecorder {
     const ended = this.#parts.thread.ask('callEnded', { request, isStream: tap.isStream, answer, facts }, given);
     versions.complete(x, bracket, ended);
     ended.then(
-      (problem) => problem !== '' && this.#dropped(problem, worker),
-      // A thread that has ended has said so itself.
+      (problem) => this.#uncaptured.add(problem, worker),
+      // The end of the thread is logged elsewhere.
       () => void this.#parts.thread.missed++,
     );
-  }
-
-  /** One at every call would flood the log. */
-  #dropped(problem: string, worker: string): void {
-    const count = ++this.#unkept;
-    if ((count & (count - 1)) === 0) this.#parts.log.warn({ problem, worker, count }, 'a request was not captured');
   }
 }

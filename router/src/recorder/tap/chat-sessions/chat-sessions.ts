@@ -3,7 +3,7 @@ import type { EngineKind } from '../../../engines/engine.ts';
 import type { ResponseObserver } from '../../../exchange.ts';
 import type { Worker } from '../../../fleet/worker.ts';
 import { bufferOf } from '../../../kit/bytes.ts';
-import { SLICE_BYTES, copied } from '../../../kit/copy-slices.ts';
+import { copied } from '../../../kit/copy-slices.ts';
 import { RouterError } from '../../../kit/errors.ts';
 import type { Logger } from '../../../observe/log.ts';
 import type { ExchangeView as Exchange } from '../../../phases/exchange-view.ts';
@@ -11,6 +11,7 @@ import { type PluginAnswer, type PluginPhases, Refused, type ValueCutter, type V
 import { after } from '../../../threads/worker-thread.ts';
 import type { AnswerCapture } from '../answer-capture.ts';
 import { AnswerTap, MAX_ANSWER_BYTES } from '../answer-tap.ts';
+import { MAX_BODY_BYTES, UncapturedLog } from '../exchange-facts.ts';
 import type { ChatOpened } from '../../thread/chat/chat-calls.ts';
 import type { Asked, ClientCopy } from '../../shared/client-copy.ts';
 import { expertsAside } from '../experts-tap.ts';
@@ -44,9 +45,6 @@ export interface ChatSurroundings {
   readonly sessionHeaders: readonly string[];
   readonly log: Logger;
 }
-
-/** Larger chats would hold the event loop while they are copied. */
-const MAX_BODY_BYTES = 33_554_432;
 
 /** What a thread needs of a chat: plain data. */
 const askedOf = ({ form, wishes }: Asked): Asked => ({ form, wishes });
@@ -82,12 +80,13 @@ export class ChatSessions implements PluginPhases {
   readonly #inPath = new WeakMap<Exchange, string>();
   readonly #following = new WeakMap<Exchange, Following>();
   #nextId = 1;
-  #unreadAnswers = 0;
+  readonly #uncaptured: UncapturedLog;
 
   constructor(options: ChatSessionsOptions, around: ChatSurroundings) {
     this.#options = options;
     this.#around = around;
     this.#thread = around.recorder.thread;
+    this.#uncaptured = new UncapturedLog(around.log, 'a response was not captured');
   }
 
   retarget(x: Exchange): void {
@@ -125,7 +124,7 @@ export class ChatSessions implements PluginPhases {
     if (x.body.bytes > MAX_BODY_BYTES) return null;
     const { session, tenant } = { session: this.#sessionOf(x), tenant: x.tenant };
     const joined = await new Promise<Buffer>((resolve) => x.body.whenJoined(resolve));
-    const body = joined.length > SLICE_BYTES ? await copied(joined) : new Uint8Array(joined);
+    const body = await copied(joined);
     const following = this.#begin();
     const { id } = following;
     const call = { id, session, tenant, key, body };
@@ -175,8 +174,7 @@ export class ChatSessions implements PluginPhases {
       following = this.#begin();
       this.#following.set(x, following);
     }
-    // A copy: what a view is on would cross over as a whole.
-    const copy = following.isOpen ? null : body.length > SLICE_BYTES ? await copied(body) : new Uint8Array(body);
+    const copy = following.isOpen ? null : await copied(body);
     const call = {
       id: following.id,
       session: this.#sessionOf(x),
@@ -199,7 +197,7 @@ export class ChatSessions implements PluginPhases {
     following.opened = opened;
     // The rest of a stream goes on with the choices that have begun.
     if (x.seams.length === 0) following.begun = [];
-    // The answer has to be read: it may not come compressed.
+    // A compressed response could not be read.
     x.head.drop('accept-encoding');
     const query = x.head.target.indexOf('?');
     x.engineTarget = query < 0 ? opened.path : opened.path + x.head.target.slice(query);
@@ -241,7 +239,7 @@ export class ChatSessions implements PluginPhases {
     following.closed = closed;
     const stored = closed.then(
       ({ problem, isStored }) => {
-        this.#unread(problem, facts.worker);
+        this.#uncaptured.add(problem, facts.worker);
         return isStored;
       },
       () => {
@@ -311,7 +309,7 @@ export class ChatSessions implements PluginPhases {
     if (capture !== null) {
       const { tap } = capture;
       if (tap.isTooLarge) this.#unkept(`it has more than ${MAX_ANSWER_BYTES} bytes`, x.worker?.url ?? '');
-      // Of a stream that broke off, what came was sampled nevertheless.
+      // The tokens of a truncated stream were sampled too.
       const isHandedOver = capture.end(!tap.isTooLarge && (tap.isStream || x.outcome === 'complete'));
       this.#around.recorder.versions.complete(x, following.bracket, following.closed);
       if (isHandedOver) return;
@@ -323,14 +321,7 @@ export class ChatSessions implements PluginPhases {
 
   #unkept(problem: string, worker: string): void {
     this.unkept++;
-    this.#unread(problem, worker);
-  }
-
-  /** One at every answer would flood the log. */
-  #unread(problem: string, worker: string): void {
-    if (problem === '') return;
-    const count = ++this.#unreadAnswers;
-    if ((count & (count - 1)) === 0) this.#around.log.warn({ problem, worker, count }, 'a response was not captured');
+    this.#uncaptured.add(problem, worker);
   }
 
   /** The dialect of the worker's engine. Throws while it is not known. */

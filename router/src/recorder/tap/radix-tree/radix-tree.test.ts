@@ -47,6 +47,7 @@ const ANSWER: OpenAnswer = { body: new Uint8Array(Buffer.from('{"input_ids":[1]}
 test('a client that leaves while its tokens are looked up leaves nothing open', async () => {
   const { plugin, opened, told, x } = scene();
   const body = plugin.requestBody(x, Buffer.from('{"text":"a"}'), WORKER);
+  await setImmediate();
   x.outcome = 'client_left';
   plugin.finished(x);
   const before = told.length;

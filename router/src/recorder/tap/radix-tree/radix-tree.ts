@@ -4,17 +4,17 @@ import type { ResponseObserver } from '../../../exchange.ts';
 import type { ExchangeView as Exchange } from '../../../phases/exchange-view.ts';
 import type { Worker } from '../../../fleet/worker.ts';
 import { bufferOf } from '../../../kit/bytes.ts';
-import { SLICE_BYTES, copied } from '../../../kit/copy-slices.ts';
+import { copied } from '../../../kit/copy-slices.ts';
 import type { Logger } from '../../../observe/log.ts';
 import { type PluginPhases, Refused } from '../../../plugin.ts';
 import { AnswerCapture } from '../answer-capture.ts';
 import { AnswerTap } from '../answer-tap.ts';
+import { MAX_BODY_BYTES, factsOf } from '../exchange-facts.ts';
 import type { OpenAnswer, OpenCall } from '../../thread/capture/capture-calls.ts';
 import { type CaptureDialect, dialectOf } from '../../shared/read-request.ts';
 import { isPlainRequest } from '../plain-request.ts';
 import type { RecorderThread } from '../recorder-thread.ts';
 import type { Recorder } from '../recorder.ts';
-import { timesOf } from '../../shared/turn.ts';
 import type { Bracket } from '../version-brackets.ts';
 import type { ResponseHead } from '../../../wire/response-head.ts';
 import type { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
@@ -34,9 +34,6 @@ interface RadixTreeSurroundings {
   readonly isTinkerServed?: boolean;
   readonly log: Logger;
 }
-
-/** Larger requests are forwarded unchanged and not captured: copying them would block the event loop. */
-const MAX_BODY_BYTES = 33_554_432;
 
 /** The state of a captured exchange. */
 interface Following {
@@ -153,7 +150,7 @@ export class RadixTree implements PluginPhases {
     const { tap } = capture;
     if (tap.isStream) this.#streams--;
     if (tap.isTooLarge) this.tooLarge++;
-    // Of a stream that broke off, what came was sampled nevertheless.
+    // The tokens of a truncated stream were sampled too.
     const isKept = !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
     if (!capture.end(isKept)) this.#drop(following);
     this.#recorder.versions.complete(x, following.bracket);
@@ -185,7 +182,10 @@ export class RadixTree implements PluginPhases {
       isLast,
       answer,
       expertsKey,
-      facts: { ...this.#factsOf(x, tap.isStream), asked: this.#recorder.versions.asked(bracket, isUnnamed) },
+      facts: {
+        ...factsOf(x, tap.isStream, this.#sessionHeaders),
+        asked: this.#recorder.versions.asked(bracket, isUnnamed),
+      },
     };
     return this.#recorder.turnEnded(turn);
   }
@@ -209,7 +209,7 @@ export class RadixTree implements PluginPhases {
   }
 
   #follow(x: Exchange, body: Buffer): Following {
-    // The answer has to be read: it may not come compressed.
+    // A compressed response could not be read.
     x.head.drop('accept-encoding');
     const dialect = dialectOf(x.path)!;
     const following =
@@ -237,29 +237,15 @@ export class RadixTree implements PluginPhases {
   }
 
   async #ask(x: Exchange, body: Buffer, call: Omit<OpenCall, 'body'>): Promise<OpenAnswer | null> {
-    // A copy: what a view is on would cross over as a whole.
-    const isSmall = body.length <= SLICE_BYTES;
-    const copy = isSmall ? new Uint8Array(body) : await copied(body);
+    const copy = await copied(body);
     // A client may close a stream and send its next request at once, on another connection: where both can be read in one or two rounds
     // of the event loop, the request may come first. What the stream had so far has to be known.
     for (let rounds = 0; rounds < 2 && this.#streams > 0; rounds++) await setImmediate();
     if (x.outcome !== null) return null;
-    const opened = await this.#thread.ask('openCapture', { ...call, body: copy }, isSmall ? [] : [copy.buffer]);
+    const opened = await this.#thread.ask('openCapture', { ...call, body: copy }, [copy.buffer]);
     // The client disconnected in the meantime: nothing else would release the open prompt.
     if (x.outcome !== null) this.#thread.tell('dropCapture', call.id);
     return opened;
-  }
-
-  #factsOf(x: Exchange, isStream: boolean) {
-    return {
-      session: sessionOf(x, this.#sessionHeaders),
-      group: x.group,
-      tenant: x.tenant,
-      model: x.model,
-      worker: x.worker?.url ?? '',
-      path: x.path,
-      ...timesOf(x, isStream),
-    };
   }
 }
 
