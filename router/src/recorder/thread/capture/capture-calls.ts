@@ -24,32 +24,32 @@ export interface CaptureOptions {
   /** Left out: `defaultMemoryBytes`. */
   readonly maxBytes?: number;
   readonly keepVersions?: number;
-  /** Keep requests and answers as they passed, too. */
+  /** Also keep the bytes of requests and responses. */
   readonly keepsBodies?: boolean;
 }
 
-/** A request whose tokens are asked for. */
+/** A request whose tokens are looked up. */
 export interface OpenCall {
-  /** Its caller's number for it. */
+  /** Chosen by the caller. */
   readonly id: number;
   readonly dialect: CaptureDialect;
   readonly body: Uint8Array;
-  /** Trees of different tenants know nothing of each other. */
+  /** Each tenant has trees of its own. */
   readonly tenant: string;
-  /** As the router knows it; the request's own word comes first. */
+  /** As the router knows it; the model in the request takes precedence. */
   readonly model: string;
-  /** `text`: the engine gets the request as it is. */
+  /** `text`: the engine gets the request unchanged. */
   readonly forward: 'ids' | 'text';
-  /** '' where the request names none. */
+  /** '': the request names none. */
   readonly session: string;
 }
 
 export interface OpenAnswer {
-  /** What the engine is to get in its place; null: the request as it is. */
+  /** The body for the engine; null: the request unchanged. */
   readonly body: Uint8Array | null;
   /** Samples of all prompts. */
   readonly choices: number;
-  /** Its prompts are texts: their ids are those of our tokenizer. */
+  /** The prompts are texts, so the ids are those of the router's tokenizer. */
   readonly isText: boolean;
 }
 
@@ -60,25 +60,25 @@ export interface CaptureStats extends CaptureCounts {
   readonly evictedNodes: number;
   readonly collectedNodes: number;
   readonly evictedLiveTurns: number;
-  /** Turns that were brought back from the store. */
+  /** Turns that were loaded from the store. */
   readonly restored: number;
-  /** Answers that could not be read, or that came to other prompts than were sent. */
+  /** Responses that could not be read, or have other prompts than the request. */
   readonly uncaptured: number;
-  /** Why the last one was not; ''. */
+  /** Why the last one could not; ''. */
   readonly lastProblem: string;
 }
 
-/** `/retrieve_from_text` without a session waits so long for turns of the store. */
+/** How long `/retrieve_from_text` without a session waits for turns of the store. */
 const RETRIEVE_WAIT_MS = 60_000;
 
-/** The tree of a model; where none is named and there is but one, that. */
+/** The tree of a model; if none is named and there is only one tree, that one. */
 function treeFor({ names }: TokenForest, tenant: string, model: string): string {
   const own = treeName(tenant, '');
   const those = model === '' ? names.filter((name) => name.startsWith(own)) : [];
   return those.length === 1 ? those[0]! : own + model;
 }
 
-/** What the recorder thread can be asked about tokens, once the tokenizer is loaded. */
+/** Calls of the recorder thread about tokens, once the tokenizer is loaded. */
 export function captureCalls(
   options: CaptureOptions,
   keeper: TurnKeeper,
@@ -99,7 +99,7 @@ export function captureCalls(
     /** null: it is not loaded. */
     tokenizer: (): Tokenizer | null => capture?.tokenizer ?? null,
     capture: (): Capture | null => capture,
-    /** Resolves when all turns that ended are kept. */
+    /** Resolves when all turns that have ended are stored. */
     settled: (): Promise<void> => ends.settled(),
     /** A session is over: its turns are the first to be evicted. */
     ended({ session, tenant }: SessionName): void {
@@ -110,8 +110,8 @@ export function captureCalls(
     },
     calls: {
       /**
-       * Loads the tokenizer, unless it is. Rejects, in words for the user, when it can't be had. Who names one for another router's
-       * sake, and asks for nothing that needs it, has none loaded.
+       * Loads the tokenizer, unless it is loaded. Rejects with a message for the user if that fails. It is loaded when something needs it,
+       * because the option may be set for another router only.
        */
       async loadTokenizer(): Promise<Tokenizer['kind']> {
         if (tokenizerPath === null) throw new Error("there is no tokenizer: name the model's with --tokenizer-path");
@@ -178,7 +178,7 @@ export function captureCalls(
         else return ends.settled().then(() => keeper.learned(version));
       },
 
-      /** There was no answer to keep. */
+      /** There is no response to record. */
       dropCapture(id: number): void {
         const known = open.get(id);
         open.delete(id);

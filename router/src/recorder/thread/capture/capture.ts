@@ -21,19 +21,19 @@ import { TurnIds } from './turn-id.ts';
 export interface CaptureCounts {
   /** Prompts whose tokens were looked up. */
   prompts: number;
-  /** Those of which some were known. */
+  /** Prompts with known tokens. */
   hits: number;
   promptTokens: number;
-  /** Of these so many were known, and not encoded. */
+  /** Known tokens, which were not encoded. */
   knownTokens: number;
   turns: number;
-  /** Texts given back whose ids are not those that encoding them would have given. */
+  /** Returned texts whose ids differ from those of encoding them. */
   retokenized: number;
   /** Prompts of sessions with turns that are not on record any more. */
   lost: number;
 }
 
-/** A prompt in its tree, held until its answer is here. */
+/** A prompt in its tree, held until its response has come. */
 export interface OpenPrompt {
   readonly end: Place;
   readonly tokens: number;
@@ -43,13 +43,13 @@ export interface OpenPrompt {
   readonly drift: Drift | null;
 }
 
-/** What a request says beside its prompt. */
+/** Facts of a request beside its prompt. */
 interface AskedWith {
   readonly tenant: string;
   /** '' where it names none. */
   readonly session: string;
   readonly addSpecial: boolean;
-  /** A stream of its session that it may continue still runs. */
+  /** A stream of its session that it may continue is still in flight. */
   readonly isEarly?: boolean;
 }
 
@@ -61,9 +61,9 @@ interface Asking {
   /** null: the session has no turn in this tree. */
   readonly known: KnownSession | null;
   readonly isText?: boolean;
-  /** Its text is that of several turns that differ. */
+  /** Several different turns have its text. */
   readonly isAmbiguous?: boolean;
-  /** From the end of its known tokens on it may have other tokens than its session sampled. */
+  /** After its known tokens it may have other tokens than its session sampled. */
   readonly isInexact?: boolean;
 }
 
@@ -83,21 +83,21 @@ export type TurnFacts = Pick<
   readonly asked: AskedVersion;
 };
 
-/** What is kept of a turn beside its tokens. */
+/** The stored facts of a turn beside its tokens. */
 export type KeptBeside = Pick<Turn, 'experts' | 'indexer' | 'request' | 'answer'>;
 
-/** Where turns go. */
+/** Stores turns. */
 export interface TurnKeeper {
   put(turn: Turn): void;
   expectVersions(turn: Turn, ticket: number): void;
   learned(version: LearnedVersion): void;
-  /** Resolves when what was put before is in the store; with false where the store does not take it. */
+  /** Resolves when earlier turns are in the store; with false if the store fails. */
   stored(): Promise<boolean>;
 }
 
 const NOTHING_BESIDE: KeptBeside = { experts: null, request: null, answer: null };
 
-/** Known tokens of prompts, and what was sampled behind them. */
+/** The known tokens of prompts, and the tokens that were sampled after them. */
 export class Capture {
   readonly counts: CaptureCounts = {
     prompts: 0,
@@ -110,7 +110,7 @@ export class Capture {
   };
   readonly tokenizer: Tokenizer;
   readonly forest: TokenForest;
-  /** null: turns that are not in the trees are nowhere. */
+  /** null: turns that are not in the trees are lost. */
   readonly restore: Restore | null;
   readonly #keeper: TurnKeeper;
   readonly #ids = new TurnIds();
@@ -122,7 +122,7 @@ export class Capture {
     this.restore = past === null ? null : new Restore(tokenizer, forest, past);
   }
 
-  /** Finds the tokens of a prompt and puts the new ones into the tree. The place it answers is held. */
+  /** Finds the tokens of a prompt and adds the new ones to the tree. The returned place is held. */
   open(tree: string, prompt: GivenPrompt, { tenant, ...options }: AskedWith): OpenPrompt | Promise<OpenPrompt> {
     const restoring = this.restore?.wanted(tree, tenant, options.session) ?? null;
     return restoring === null
@@ -176,7 +176,7 @@ export class Capture {
     }
   }
 
-  /** @param place held; it is let go */
+  /** @param place held; it is released */
   #grow(
     { session, known: own, isText = false, isAmbiguous = false, isInexact = false }: Asking,
     place: Place,
@@ -191,7 +191,7 @@ export class Capture {
     counts.promptTokens += tokens;
     const found = continuedAt(place, own, session !== '');
     const isLost = isLostIn(own, found);
-    // Turns of others are not those that it has lost.
+    // Turns of other sessions do not replace the lost ones.
     const isOther = isLost && found?.end.owner !== own;
     const continued = found === null || isOther ? null : { ...found, isAmbiguous: found.isAmbiguous || isAmbiguous };
     if (isLost) counts.lost++;
@@ -205,7 +205,7 @@ export class Capture {
     return { end: held, tokens, continued, isText, drift };
   }
 
-  /** Puts what was sampled behind its prompt, and keeps the turn. */
+  /** Adds the sampled tokens after their prompt, and stores the turn. */
   record(prompt: OpenPrompt, sampled: Sampled, facts: TurnFacts, kept: KeptBeside = NOTHING_BESIDE): Turn {
     const { forest } = this;
     const { end: start, continued } = prompt;
@@ -215,7 +215,7 @@ export class Capture {
     for (const span of spans) {
       if (span.version !== null) version = Math.max(version, forest.versions.ordinalOf(span.version));
     }
-    // Not named: it is the age of tokens that counts here, and these are new.
+    // Without a version: eviction goes by the age of tokens, and these are new.
     if (version < 0) version = forest.versions.newest;
     const owner = facts.session === '' ? (continued?.end.owner ?? null) : forest.session(rootOf(start), facts.session);
     const session = facts.session || (continued?.end.session ?? id);
@@ -255,7 +255,7 @@ export class Capture {
     return path;
   }
 
-  /** The tokens of a text: those that were sampled, where it was; what stopped its last turn is among them. */
+  /** The tokens of a text: sampled ones where known, with the token that stopped the last turn. */
   async tokensOf(tree: string, text: string, session: string): Promise<TextTokens> {
     const root = this.forest.rootIfAny(tree) ?? new TreeNode();
     const own = this.forest.sessionIfAny(root, session);
@@ -267,7 +267,7 @@ export class Capture {
     const continued = isLost && nearest?.end.owner !== own ? null : nearest;
     const known = lineTo(place, continued);
     release(place);
-    // Here, as it costs an encoding: what asks for tokens is about to train on them.
+    // Only here, because it needs an encoding: the caller trains on these tokens.
     const again = await this.tokenizer.encode(text, true);
     const isSame = again.every((id, i) => id === (known.ids[i] ?? rest[i - known.ids.length]));
     if (!isSame) this.counts.retokenized++;
@@ -284,7 +284,7 @@ export class Capture {
   }
 }
 
-/** Whether a session has lost turns that it may go on from here. */
+/** Whether a session has lost turns that this request may continue. */
 const isLostIn = (session: KnownSession | null, found: Continued | null): boolean =>
   session !== null &&
   session.lost !== '' &&

@@ -13,20 +13,20 @@ interface Part {
   file: number;
   readonly path: string;
   bytes: number;
-  /** null: it is not whole yet, or never will be. */
+  /** null: it is not complete. */
   facts: TensorFacts | null;
 }
 
 const FOLDER = 'experts';
-/** Folders of routers that ended by force are removed when nothing was written there for so long. */
+/** Folders of killed routers are removed when nothing was written there for this long. */
 const STALE_MS = 3_600_000;
 
-/** Tensors of routed experts as files of raw numbers, written as they come. Nothing here ever throws: turns wait behind it. */
+/** Writes tensors of routed experts to files of raw numbers as they arrive. Never throws, because turns wait for it. */
 export class ExpertsFiles {
   /** Tensors, or parts of them, that could not be kept. */
   lost = 0;
   readonly #dataDir: string;
-  /** What is not whole yet has a folder of its own. */
+  /** The folder of incomplete files. */
   readonly #partDir: string;
   readonly #answers = new Map<number, Map<number, Part | null>>();
   readonly #ids = new TurnIds();
@@ -38,7 +38,7 @@ export class ExpertsFiles {
     removeStale(join(dataDir, FOLDER));
   }
 
-  /** Never throws: what the disk doesn't take is lost, and counted. So is a value that turns out to be no tensor. */
+  /** A failed write is counted, and the tensor lost; also a value that is not a tensor. */
   take({ key, cut, form, bytes }: ExpertsPiece): void {
     let parts = this.#answers.get(key);
     if (parts === undefined) this.#answers.set(key, (parts = new Map()));
@@ -56,7 +56,7 @@ export class ExpertsFiles {
     }
   }
 
-  /** @param description the JSON object that the data stood in; '' where it stood alone */
+  /** @param description the JSON object that had the data; '': none */
   end(key: number, cut: number, description: string): void {
     const part = this.#answers.get(key)?.get(cut);
     if (part === undefined || part === null) return;
@@ -66,12 +66,12 @@ export class ExpertsFiles {
     else part.facts = { ...facts, ...describedBy(description) };
   }
 
-  /** Puts a tensor where it stays. null: it is not there, or not whole. */
+  /** Moves a tensor to its final place. null: it is missing or incomplete. */
   keep(key: number, cut: number): RoutedExperts | null {
     const part = this.#answers.get(key)?.get(cut);
     if (part === undefined || part === null || part.facts === null) return null;
     const id = this.#ids.next();
-    // A folder for about seventeen hours each: a million files in one are no pleasure.
+    // A folder for each 17 hours or so, because a folder of a million files is slow.
     const folder = join(FOLDER, id.slice(0, 4));
     const file = join(folder, `${id}.bin`);
     try {
@@ -85,12 +85,12 @@ export class ExpertsFiles {
     return { file, bytes: part.bytes, ...part.facts };
   }
 
-  /** Of a turn that is in no store. */
+  /** Removes the file of a turn that is not stored. */
   remove({ file }: RoutedExperts): void {
     remove(join(this.#dataDir, file));
   }
 
-  /** Whatever of this answer was not kept goes. */
+  /** Removes all files of a response that were not kept. */
   drop(key: number): void {
     for (const part of this.#answers.get(key)?.values() ?? []) if (part !== null) discard(part);
     this.#answers.delete(key);
@@ -109,7 +109,7 @@ export class ExpertsFiles {
   }
 }
 
-/** @returns false: the disk did not take all of it */
+/** @returns false: the write failed */
 function close(part: Part): boolean {
   const { file } = part;
   part.file = -1;
@@ -126,7 +126,7 @@ function discard(part: Part): void {
   remove(part.path);
 }
 
-/** What a disk doesn't let go of (it has become read-only) stays there: no turn may fail for that. */
+/** A file that can't be removed (the disk is read-only) stays: no turn fails for that. */
 function remove(path: string): void {
   try {
     rmSync(path, { recursive: true, force: true });

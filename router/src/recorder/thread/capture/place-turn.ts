@@ -24,7 +24,7 @@ export interface PlacedTurn {
   readonly finishReason: string;
 }
 
-/** Puts what a turn sampled behind its prompt, and says that the turn ended there. @param start held */
+/** Adds the sampled tokens of a turn after its prompt, and marks the end of the turn. @param start held */
 export function placeTurn(
   forest: TokenForest,
   start: Place,
@@ -50,7 +50,7 @@ export function placeTurn(
     const known = { hasLogprobs: logprobs !== null, own };
     return { turn: id, session, owner, index, tokens: from + length, from, ...known, ...line };
   };
-  // Its client goes on behind the text that it got: where that is the end of a token, it is one of the tree too.
+  // The client continues after the text that it got: if a token ends there, the tree has a mark there too.
   const seen = seenOf(sampled);
   if (seen === 0) {
     const whole = forest.insert(start, run, version);
@@ -66,7 +66,7 @@ export function placeTurn(
   forest.mark(hidden, 'turn', end, sampled.hiddenBytes);
 }
 
-/** How many of the tokens are what the client saw of an answer, where it did not see all of them and that is the end of one; 0. */
+/** The number of tokens that the client got, if it did not get all of them and its text ends with a token; else 0. */
 function seenOf({ ids, spelling, ends, text, hiddenBytes }: AlignedTokens): number {
   if (spelling !== null) return 0;
   const visible = text.length - hiddenBytes;
@@ -74,7 +74,7 @@ function seenOf({ ids, spelling, ends, text, hiddenBytes }: AlignedTokens): numb
   return seen > 0 && seen < ids.length && ends[seen - 1] === visible ? seen : 0;
 }
 
-/** Not of spelled ones: those are seen whole. */
+/** Not for tokens with their usual text: the client gets complete ones. */
 function part({ ids, ends, text, logprobs, isSampled }: Run, from: number, to: number): Run {
   const cut = from === 0 ? 0 : ends[from - 1]!;
   return {
@@ -93,7 +93,7 @@ export const runOf = (
   isSampled: boolean,
 ): Run => ({ ids, spelling, ends, text, logprobs, isSampled });
 
-/** 32 bits that tell numbers apart, and what came before them (`begun`). NaN and -0 count as what they are in memory. */
+/** A 32-bit digest of numbers, continued from `begun`. NaN and -0 are taken as they are in memory. */
 function digestOf(numbers: Float64Array | null, begun: number): number {
   let hash = begun ^ 0x811c9dc5;
   if (numbers !== null) {

@@ -8,26 +8,26 @@ import type { Turn } from '../../shared/turn.ts';
 import { placeTurn, runOf } from './place-turn.ts';
 import { alignedAnswer, alignedPrompt } from './turn-texts.ts';
 
-/** Where turns are that are not in the trees. */
+/** The store of turns that are not in the trees. */
 export interface PastTurns {
   readonly store: {
     get(id: string): Soon<Turn | null>;
     newest(query: NewestQuery): Soon<readonly TurnOutline[]>;
   };
-  /** What was put before is in the store. */
+  /** Resolves when earlier turns are in the store. */
   flush(): Promise<void>;
 }
 
-/** So many turns of a session are brought back, the newest. */
+/** How many turns of a session are loaded, the newest ones. */
 const MAX_TURNS = 1_024;
-/** A line of turns that is longer is not brought back. */
+/** A longer chain of turns is not loaded. */
 const MAX_LINE = 4_096;
-/** After so many turns others get their turn on the thread. */
+/** After this many turns other calls of the thread run. */
 const TURNS_AT_ONCE = 16;
 const PAGE_TURNS = 64;
-/** Trees are filled at the start up to this share of their limit. */
+/** At the start trees are filled up to this share of their limit. */
 const FILLED_SHARE = 0.5;
-/** A request without a session waits for that, until so long after the start. */
+/** A request without a session waits for that, at most until this long after the start. */
 export const FILL_WAIT_MS = 5_000;
 
 /** Length first, so that no name of a model can be another tenant's tree. */
@@ -38,9 +38,9 @@ interface PlacedEnd {
   readonly mark: Mark;
 }
 
-/** Brings turns back from the store into the trees: of a session whose turns are not there, and at the start the newest. */
+/** Loads turns from the store into the trees: those of a session that are missing, and at the start the newest ones. */
 export class Restore {
-  /** Turns that were brought back. */
+  /** Turns that were loaded. */
   turns = 0;
   readonly #tokenizer: Tokenizer;
   readonly #forest: TokenForest;
@@ -70,7 +70,7 @@ export class Restore {
     if (known?.isWhole === true && known.missing === '') return null;
     if (known === null) {
       const outlines = this.#newest({ session, tenant, limit: MAX_TURNS });
-      // Nearly always: it is new.
+      // In most cases the session is new.
       if (outlines === null) return null;
       if (!(outlines instanceof Promise) && outlines.every((outline) => treeOf(outline) !== tree)) {
         if (root !== null) this.#forest.session(root, session).isWhole = true;
@@ -82,7 +82,7 @@ export class Restore {
     return bringing;
   }
 
-  /** A session's turns of whatever tree. */
+  /** Loads a session's turns of all trees. */
   async session(tenant: string, session: string): Promise<void> {
     const outlines = await this.#newest({ session, tenant, limit: MAX_TURNS });
     for (const tree of new Set(outlines?.map(treeOf))) if (tree !== null) await this.wanted(tree, tenant, session);
@@ -133,7 +133,7 @@ export class Restore {
       }
       known.isWhole = true;
     } catch {
-      // A store that can't be read now is asked again when the session comes back once more.
+      // A store that can't be read now is read again with the session's next request.
     }
     if (known.missing > known.lost) known.lost = known.missing;
     if (known.isWhole) known.missing = '';
@@ -160,7 +160,7 @@ export class Restore {
       if (this.#placed(turn) !== null) break;
       line.push(turn);
       id = turn.parent;
-      // Mostly the turn before is of the same session, and there.
+      // The previous turn is usually of the same session, and in the tree.
       if (id !== null && this.#placed({ ...turn, id }) !== null) break;
     }
     let before: PlacedEnd | null = null;

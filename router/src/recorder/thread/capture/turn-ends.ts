@@ -9,7 +9,7 @@ import { treeName } from './restore.ts';
 import { Unreadable } from '../read/sampled.ts';
 import { keptTensors } from '../read/tensors.ts';
 
-/** A turn whose answer is here, as the event loop hands it to the thread. Requests and answers have their memory to themselves. */
+/** A turn with its response, as the event loop passes it to the thread. Requests and responses have memory of their own. */
 export interface EndedTurn {
   /** The number of its open capture; 0: there is none, and `request` has the body. */
   readonly id: number;
@@ -19,13 +19,13 @@ export interface EndedTurn {
   readonly isLast: boolean;
   /** In pieces. */
   readonly answer: readonly Uint8Array[];
-  /** What its routed experts are known by; null: it had none. */
+  /** The key of its routed experts; null: it had none. */
   readonly expertsKey: number | null;
-  /** `model`: as the router knows it; the request's own word comes first. */
+  /** `model`: as the router knows it; the model in the request takes precedence. */
   readonly facts: TurnFacts;
 }
 
-/** A request whose prompts are in the tree, held there until its answer is here. */
+/** A request whose prompts are held in the tree until its response has come. */
 export interface Open {
   readonly dialect: CaptureDialect;
   /** One for each prompt. */
@@ -33,9 +33,9 @@ export interface Open {
   readonly tenant: string;
   readonly samples: number;
   readonly prompts: readonly OpenPrompt[];
-  /** As the client sent it, where that is kept. */
+  /** As the client sent it, if bodies are kept. */
   readonly request: Uint8Array | null;
-  /** What came of its answer before: choices that had ended were made turns then. */
+  /** The earlier parts of its response, whose ended choices are turns already. */
   before: Buffer;
   readonly recorded: Set<number>;
   /** '' where the request names none. */
@@ -47,7 +47,7 @@ export interface Open {
 
 const NOTHING = Buffer.alloc(0);
 
-/** What the ends of turns are about. */
+/** What `TurnEnds` works on. */
 interface TurnEndsOptions {
   readonly capture: () => Capture;
   /** Open captures by their numbers. */
@@ -56,11 +56,11 @@ interface TurnEndsOptions {
   readonly keepsBodies: boolean;
 }
 
-/** Answers become turns. */
+/** Makes turns of responses. */
 export class TurnEnds {
-  /** Answers that could not be read, or that came to other prompts than were sent. */
+  /** Responses that could not be read, or have other prompts than the request. */
   uncaptured = 0;
-  /** Why the last one was not; ''. */
+  /** Why the last one could not; ''. */
   lastProblem = '';
   readonly #options: TurnEndsOptions;
   /** Set while the tokens of a turn are decoded: later turns, and reads of them, wait. */
@@ -70,12 +70,12 @@ export class TurnEnds {
     this.#options = options;
   }
 
-  /** What ended is not in the tree yet. */
+  /** Ended turns are not in the tree yet. */
   get isBehind(): boolean {
     return this.#behind !== null;
   }
 
-  /** All that ended is in the tree. */
+  /** Resolves when all ended turns are in the tree. */
   async settled(): Promise<void> {
     while (this.#behind !== null) await this.#behind;
   }
@@ -90,7 +90,7 @@ export class TurnEnds {
     return rest;
   }
 
-  /** At once, unless something has to be decoded: what is asked next may be about this turn. */
+  /** Synchronous unless tokens must be decoded, because the next call may be about this turn. */
   #endNow(turn: EndedTurn): Promise<void> | null {
     const opened = this.#openOf(turn);
     if (opened instanceof Promise) return opened.then((known) => this.#end(turn, known));
@@ -164,11 +164,11 @@ export class TurnEnds {
         throw new Unreadable(`the engine read ${sampled.promptTokens} tokens where there are ${prompt.tokens}`);
       }
       const model = models[at]!;
-      // A copy costs more than a look.
+      // Comparing is cheaper than copying.
       const isSame = facts.tenant === tenant && facts.model === model;
       const told = isSame ? facts : { ...facts, tenant, model };
       const tensors = keptTensors(files, expertsKey, sampled, prompt.tokens + sampled.ids.length);
-      // Of several samples the first one has them: they are those of all.
+      // The first of several samples has them for all.
       recorded.add(sampled.index);
       const isFirst = sampled.index === 0 && known.request !== null;
       const request = isFirst ? known.request : null;
@@ -180,7 +180,7 @@ export class TurnEnds {
       });
     }
     const wanted = prompts.length * samples;
-    // Of a stream that breaks off some may be missing.
+    // A truncated stream may lack some.
     if (!isStream && answers.length < wanted)
       throw new Unreadable(`${answers.length} answers where ${wanted} were asked for`);
   }

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 
-/** Ids of turns: in order of time as text, and unlike those of every other router that writes to the same store. */
+/** Ids of turns: sorted by time as text, and different from those of other routers with the same store. */
 export class TurnIds {
   readonly #own = randomBytes(5).toString('hex');
   #lastMs = 0;

@@ -3,7 +3,7 @@ import { type Mark, type TurnEnd, isNewer } from './mark.ts';
 import { tokensAt } from './path.ts';
 import type { Place, TreeNode } from './tree-node.ts';
 
-/** Which turn a trajectory continues that begins with the tokens up to a place, and how many tokens up to that turn's end it keeps. */
+/** The turn that a trajectory with the tokens up to a place continues, and how many tokens up to that turn's end it keeps. */
 export interface Continued {
   readonly end: TurnEnd;
   readonly keeps: number;
@@ -13,37 +13,37 @@ export interface Continued {
 
 type Spot = Pick<Place, 'node' | 'at'>;
 
-/** Nodes below a place in which the end of the turn that it lies in is looked for. */
+/** How many nodes below a place are searched for the end of its turn. */
 const MAX_BELOW = 256;
-/** Turns of a session that are compared with a place, the newest first. */
+/** How many turns of a session are compared with a place, the newest first. */
 const MAX_COMPARED = 64;
 
-/** @param session of the request: its own turns come first. null: it named none, or one that has no turn yet */
+/** @param session of the request, whose own turns come first; null: it named none, or one without turns */
 export function continuedAt(place: Spot, session: KnownSession | null, isNamed = session !== null): Continued | null {
   return (session === null ? null : ownAt(place, session)) ?? newestAt(place, isNamed);
 }
 
-/** The session's turn that a place goes on from; else the one of which it keeps a part. */
+/** The session's turn that a place continues; else the one of which it keeps a part. */
 function ownAt(place: Spot, session: KnownSession): Continued | null {
   const above = endAbove(place, (mark) => session.at(mark));
   const keeps = above?.keeps ?? 0;
   const part = partOf(place, session, above === null ? 0 : partsFrom(above.end, keeps));
   if (part !== null && part.keeps > keeps) {
-    // Where a whole turn goes on right behind another one, its first tokens may also be what the client wrote there.
+    // If a complete turn follows another one directly, its first tokens may also be text of the client.
     const isMaybeWritten = above !== null && part.end.from === keeps && !part.end.isCut;
     return isMaybeWritten ? { ...part, isAmbiguous: true } : part;
   }
   if (above === null) return null;
   const { end, marks } = above;
-  // One may have ended there while of another one only what stopped it is left out.
+  // One turn may end there, and another one without the token that stopped it.
   const isOther = marks.some((mark) => mark.isMixedIn(session.name) || session.at(mark)!.digest !== end.digest);
   return { end, keeps, isAmbiguous: isOther || isPartOfOther(place, session, end, keeps) };
 }
 
-/** Where turns begin of which a part may follow an end. A client that repeats a request whose stream was truncated may get more than before. */
+/** The beginnings of turns of which a part may follow an end. A client that repeats a truncated request may get more than before. */
 export const partsFrom = ({ isCut, from }: TurnEnd, keeps: number): number => (isCut ? from : keeps);
 
-/** Whether what is kept of a turn is the beginning of what another turn of the session sampled: the client may have kept a part of that. */
+/** Whether the kept part of a turn is also the beginning of another turn of the session, which the client may have meant. */
 function isPartOfOther(place: Spot, session: KnownSession, end: TurnEnd, keeps: number): boolean {
   const longer = [...session.ends.values()].filter(({ end: { from, tokens, digest } }) => {
     return from < keeps && tokens > keeps && digest !== end.digest;
@@ -51,7 +51,7 @@ function isPartOfOther(place: Spot, session: KnownSession, end: TurnEnd, keeps: 
   return longer.slice(-MAX_COMPARED).some(({ mark }) => sharedTokens(place, mark, keeps - 1) >= keeps);
 }
 
-/** The session's turn in the middle of which a place is, or goes away from it. @param after it began with so many tokens, or more */
+/** The session's turn that a place is in the middle of, or leaves. @param after the turn begins after at least this many tokens */
 export function partOf(place: Spot, session: KnownSession, after: number): Continued | null {
   const tokens = tokensAt(place);
   const fitting = [...session.ends.values()].filter(
@@ -70,8 +70,8 @@ export function partOf(place: Spot, session: KnownSession, after: number): Conti
 }
 
 /**
- * Whether a text that goes on behind a place may have other tokens there than a truncated turn of the session: it leaves that turn within a
- * token, or after U+FFFD, which the bytes of any letter read as.
+ * Whether a text that continues after a place may have other tokens there than a truncated turn of the session: it leaves that turn within a
+ * token, or after U+FFFD, which replaces the bytes of incomplete letters.
  */
 export function mayDiffer(place: Spot, session: KnownSession, text: Buffer, textBytes: number): boolean {
   const tokens = tokensAt(place);
@@ -121,13 +121,13 @@ function coveredOf({ node, at }: Spot, asked: TreeNode): number {
   return step === asked ? asked.length : 0;
 }
 
-/** Of the turns of all sessions the last one that ended at or above a place, or that it lies in. */
+/** The last turn of any session that ends at or above a place, or contains it. */
 function newestAt(place: Spot, isNamed: boolean): Continued | null {
   const above = endAbove(place, ({ unnamed }) => unnamed);
-  // The client kept only a part of what was sampled: it is still that turn's. A session that names itself has not sampled it.
+  // The client kept only a part of the sampled tokens, which is still that turn's. A request with a session has not sampled it.
   const isInside = !isNamed && isSampledSince(place, above?.keeps ?? 0);
   const below = isInside ? endBelow(place) : null;
-  // It may as well be all of a turn that ended in between, and what its client wrote.
+  // It may also be a complete turn that ended in between, and text of the client.
   if (below !== null && above !== null && above.keeps > below.end.from) return { ...below, isAmbiguous: true };
   if (below !== null || above === null) return below;
   const { end, keeps, marks } = above;
@@ -138,7 +138,7 @@ function newestAt(place: Spot, isNamed: boolean): Continued | null {
 interface Above {
   readonly end: TurnEnd;
   readonly keeps: number;
-  /** All that end there. */
+  /** All ends there. */
   readonly marks: readonly Mark[];
 }
 

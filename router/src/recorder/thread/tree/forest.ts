@@ -8,22 +8,22 @@ import { type Inserted, type Place, TreeNode } from './tree-node.ts';
 
 /** A session with its name and its tables, as measured on Node 24. */
 export const SESSION_BYTES = 450;
-/** Sessions that have no turn in their tree any more are known by name up to this share of the limit. */
+/** Sessions whose turns were all evicted are known by name, up to this share of the limit. */
 const NAMES_SHARE = 1 / 16;
 
 export interface ForestLimits {
   readonly maxNodes: number;
   readonly maxBytes: number;
-  /** Nodes that only weights so many versions older than the newest used are removed once their sessions are over. */
+  /** Nodes that only weights this many versions older than the newest used are removed once their sessions are over. */
   readonly keepVersions: number;
 }
 
-/** What became of the trees so far. */
+/** Counts since the start. */
 export interface ForestCounts {
   evictedNodes: number;
   /** Turns that were evicted within `SESSION_IDLE_MS` of their last use, and whose sessions had not ended. */
   evictedLiveTurns: number;
-  /** Removed for the age of their weights. */
+  /** Removed because of the age of their weights. */
   collectedNodes: number;
 }
 
@@ -39,12 +39,12 @@ export class TokenForest {
   readonly #sessions = new Map<TreeNode, Map<string, KnownSession>>();
   readonly #uses = new UseList();
   #sessionCount = 0;
-  /** Of them so many have no turn in their tree. */
+  /** Sessions without a turn in their tree. */
   #emptySessions = 0;
   #stamp = 0;
   #collectedFor = -1;
   readonly #nowMs: () => number;
-  /** What is inserted was used so long ago; null: it is used now. */
+  /** How long ago the inserted tokens were used; null: they are used now. */
   #agoMs: number | null = null;
 
   constructor(limits: ForestLimits, nowMs: () => number = () => performance.now()) {
@@ -72,7 +72,7 @@ export class TokenForest {
     return [...this.#roots.keys()];
   }
 
-  /** A question alone makes no tree. */
+  /** A lookup does not create a tree. */
   rootIfAny(name: string): TreeNode | null {
     return this.#roots.get(name) ?? null;
   }
@@ -83,7 +83,7 @@ export class TokenForest {
     return root;
   }
 
-  /** Puts tokens behind a place, along branches that are there already as far as they agree. @returns where they end */
+  /** Adds tokens after a place, along existing branches as far as they agree. @returns where they end */
   insert(from: Place, run: Run, version: number): Inserted {
     let { node, at } = from;
     let done = 0;
@@ -163,12 +163,12 @@ export class TokenForest {
       return known;
     }
     const mark = new Mark(node, at, kind, hiddenBytes, stamp);
-    // A new list, of just that size: `push` makes room for 17.
+    // A new list of exact size: `push` reserves space for 17.
     node.marks = node.marks === null ? [mark] : [...node.marks, mark];
     return mark;
   }
 
-  /** It was used: it and what is above it are the last to go. */
+  /** A place was used: its node and those above it are evicted last. */
   touch(place: Place): void {
     this.#touch(place.node, 0);
   }
@@ -194,7 +194,7 @@ export class TokenForest {
     }
   }
 
-  /** What `insert` adds within `work` counts as used so long ago, and before all that is there: the next to go. */
+  /** Nodes that `insert` adds within `work` count as used this long ago, and are evicted before all others. */
   asUsedAgo(agoMs: number, work: () => void): void {
     this.#agoMs = agoMs;
     try {
@@ -204,14 +204,14 @@ export class TokenForest {
     }
   }
 
-  /** A session is over: what only it has used goes before all else. */
+  /** A session is over: nodes that only it used are evicted first. */
   end(session: KnownSession): void {
     for (const { mark } of session.ends.values()) {
       const line: TreeNode[] = [];
       for (let node = mark.node; node.parent !== null && isOnlyOf(node, session, line.at(-1)); node = node.parent) {
         line.push(node);
       }
-      // The last one is the first to go: a node never goes before those below it.
+      // The last one is evicted first: a node is never evicted before those below it.
       for (const node of line.reverse()) {
         node.usedMs = -Infinity;
         this.#uses.age(node);
@@ -242,7 +242,7 @@ export class TokenForest {
     }
   }
 
-  /** A session has a turn more or less. */
+  /** The number of a session's turns changes. */
   #changeEnds(session: KnownSession, change: () => void): void {
     const wasEmpty = session.ends.size === 0;
     change();
@@ -280,7 +280,7 @@ export class TokenForest {
     return upper;
   }
 
-  /** The same tokens once more: sampled ones win over given ones, and of sampled ones the first. @returns where they end */
+  /** The tokens exist already: sampled ones replace given ones, and the first sampled ones stay. @returns where they end */
   #overwrite(node: TreeNode, at: number, count: number, run: Run, done: number): Place {
     const end = { node, at: at + count };
     if (!run.isSampled || (node.isSampled && (run.logprobs === null || node.logprobs !== null))) return end;
@@ -328,7 +328,7 @@ export class TokenForest {
     }
   }
 
-  /** The ends of turns in a node that goes. */
+  /** Forgets the ends of turns in a removed node. */
   #forget({ marks }: TreeNode): void {
     for (const mark of marks ?? []) {
       if (mark.kind !== 'turn') continue;
@@ -354,8 +354,8 @@ function isOnlyOf(node: TreeNode, session: KnownSession, below: TreeNode | undef
 }
 
 /**
- * Numbers for versions of weights, so that "five older" means something: a version that is a whole number is that number; any
- * other comes after all that were seen before it.
+ * Ordinals of weight versions, to compare their ages: a version that is a whole number is that number; any other one comes after all that
+ * were seen before.
  */
 class Versions {
   /** The newest seen; -1 before any. */

@@ -1,22 +1,22 @@
 import { type Mark, type TurnEnd, isNewer } from './mark.ts';
 import type { TreeNode } from './tree-node.ts';
 
-/** So many ends of one session are known by it; older ones are found on the way to a place only. */
+/** The number of ends that a session has; older ones are found only on the path to a place. */
 const MAX_ENDS = 1_024;
-/** How far back the line of a turn is followed to see whether it has a turn of another session. */
+/** How far back the chain of a turn is searched for a turn of another session. */
 const MAX_LINE = 256;
 
-/** Where the turns of one session in one tree ended. */
+/** The ends of the turns of a session in a tree. */
 export class KnownSession {
   readonly name: string;
   readonly root: TreeNode;
   /** By turn, the oldest first, and the mark at the end of the whole turn. */
   readonly ends = new Map<string, { readonly end: TurnEnd; readonly mark: Mark }>();
-  /** The store has no turn of it that was never in the tree since the start. */
+  /** All turns of it that the store has were in the tree since the start. */
   isWhole = false;
-  /** The newest turn that is not in the tree any more; ''. */
+  /** The newest evicted turn; ''. */
   missing = '';
-  /** The newest turn that could not be brought back; ''. */
+  /** The newest turn that could not be loaded; ''. */
   lost = '';
   /** A turn of another session continues one of this session. */
   isForked = false;
@@ -33,7 +33,7 @@ export class KnownSession {
     if (this.ends.size > MAX_ENDS) this.ends.delete(this.ends.keys().next().value!);
   }
 
-  /** A turn is not in the tree any more. */
+  /** A turn was evicted. */
   lose(turn: string): void {
     this.ends.delete(turn);
     if (turn > this.missing) this.missing = turn;

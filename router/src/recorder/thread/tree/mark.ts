@@ -5,23 +5,23 @@ import type { TreeNode } from './tree-node.ts';
 export interface TurnEnd {
   readonly turn: string;
   readonly session: string;
-  /** The ends of its session; null where its client named no session. */
+  /** The ends of its session; null: the client named no session. */
   readonly owner: KnownSession | null;
   readonly index: number;
   /** Tokens of the trajectory up to here. */
   readonly tokens: number;
-  /** Tokens of it before what was sampled in this turn. */
+  /** Tokens of it before those that were sampled in this turn. */
   readonly from: number;
   /** False: the engine returned none. */
   readonly hasLogprobs: boolean;
-  /** Where another turn has sampled a beginning of these tokens before: the logprobs that this turn has of it. */
+  /** This turn's logprobs of leading tokens that another turn sampled before. */
   readonly own: Float64Array | null;
   /** The turn that it continues, and how many tokens of the trajectory up to that turn's end it keeps. */
   readonly parent: TurnEnd | null;
   readonly keeps: number;
   /** The same for ends whose trajectories have the same logprobs and versions. */
   readonly digest: number;
-  /** That it continues `parent` is a choice between turns that differ. */
+  /** `parent` was chosen among different turns. */
   readonly isAmbiguous: boolean;
   /** Its stream was truncated, or its generation aborted. */
   readonly isCut: boolean;
