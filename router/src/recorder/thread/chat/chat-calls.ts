@@ -21,25 +21,24 @@ import { ExpertsReader } from './experts-rows.ts';
 import { type SampleEnds, endsOf } from './sample-ends.ts';
 import { type SamplesWish, encodeSamples } from './samples.ts';
 
-/** Which chat. */
 export interface ChatName {
   readonly session: string;
   readonly tenant: string;
 }
 
-/** A chat's request that is to go to an engine. */
+/** A chat request that is about to be sent to an engine. */
 export interface ChatOpenCall extends ChatName {
-  /** Its caller's number for it. */
+  /** Chosen by the caller. */
   readonly id: number;
-  /** null: it is known, and goes to another engine. */
+  /** null: it is known already, and sent to another engine. */
   readonly body: Uint8Array | null;
   readonly engine: EngineKind;
   /** 0: not known. */
   readonly maxModelLen: number;
   readonly takesIds: boolean;
-  /** By what its client will know it again, should the answer get lost; ''. */
+  /** The key with which the client repeats the call if its response is lost; ''. */
   readonly key: string;
-  /** Its client asked for it in a session that was begun before: one that is over by now is not begun again. */
+  /** The request is for an existing session: one that is over is not created again. */
   readonly isInPath: boolean;
 }
 
@@ -49,7 +48,7 @@ export type ChatOpened =
       readonly path: string;
       readonly form: EngineRequest['form'];
       readonly isStream: boolean;
-      /** How many it asks for. */
+      /** How many the request asks for. */
       readonly choices: number;
       readonly wishes: ChatWishes;
       readonly problem: null;
@@ -57,7 +56,7 @@ export type ChatOpened =
   /** `isGone`: its session is over. */
   | { readonly problem: string; readonly isGone?: true };
 
-/** A call that may be a repeated one. */
+/** A call that may be a repetition. */
 export interface ChatRepeatCall extends ChatName {
   /** As that of `ChatOpenCall`. */
   readonly id: number;
@@ -77,14 +76,14 @@ export interface ChatClosed {
   readonly isStored: boolean;
 }
 
-/** What chats are like. */
+/** Options of chats. */
 export interface ChatOptions {
   readonly equality: Equality;
   readonly request: RequestDefaults;
   readonly samples: SampleEnds;
 }
 
-/** What chats are made of, on the recorder thread. */
+/** What the chats of the recorder thread work on. */
 export interface ChatParts {
   /** null: it is not loaded. */
   readonly tokenizer: () => Tokenizer | null;
@@ -95,7 +94,7 @@ export interface ChatParts {
   readonly memoryBytes?: number;
   /** null: routed experts are not kept. */
   readonly files: ExpertsFiles | null;
-  /** Removes the turns of a session, and what belongs to them. */
+  /** Removes the turns of a session with their files. */
   readonly removeStored: (name: SessionName) => Promise<number>;
 }
 
@@ -103,12 +102,12 @@ const NOTHING = Buffer.alloc(0);
 
 const choicesOf = ({ fields }: ChatRequest): number => (typeof fields.n === 'number' && fields.n > 0 ? fields.n : 1);
 
-/** What the recorder thread can be asked about chats. */
+/** Calls of the recorder thread about chats. */
 export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryBytes, files, removeStored }: ChatParts) {
   const open = new Map<number, OpenChat>();
-  /** Calls that have a name and no engine yet: they may wait for one. */
+  /** Calls with a key that have no engine yet. */
   const claims = new Map<number, Claim>();
-  /** Answers that become turns. */
+  /** Responses of which turns are being made. */
   const closing = new Set<Promise<unknown>>();
   const stats: ChatStats = { turns: 0, drifted: 0, observed: 0, torn: 0, uncaptured: 0, unread: 0 };
   let chats: Chats | null = null;
@@ -129,7 +128,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
   };
 
   return {
-    /** Turns chat sessions on, once the tokenizer is loaded; rejects, in words for the user, when there is no chat template. */
+    /** Enables chat sessions, once the tokenizer is loaded; rejects with a message for the user if there is no chat template. */
     chatBegin({ equality, request, samples }: ChatOptions): void {
       const loaded = tokenizer();
       if (loaded === null || tokenizerPath === null) throw new Error('the tokenizer is not loaded');
@@ -180,13 +179,13 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
             return { chat, turn, isExact: false, hidesExperts, key, call, ...rest };
           } catch (error) {
             chat.repeats.drop(key, call);
-            // The template's own word, mostly: raise_exception of a message that it has no place for.
+            // Usually raise_exception of the template, for a message that it does not support.
             return `The chat template refuses these messages: ${(error as Error).message}`;
           }
         });
         if (typeof made === 'string') return { problem: made };
         known = made;
-        // It stays in memory until its answer is here.
+        // The session stays in memory until the response has come.
         known.chat.open++;
         open.set(id, known);
       }
@@ -205,7 +204,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
     /** The state of a call that may be a repetition; null: it is the first one, and in flight from now on. */
     async chatRepeat({ id, session, tenant, key, body }: ChatRepeatCall): Promise<ChatRepeated> {
       return begun().with(session, tenant, async (chat): Promise<ChatRepeated> => {
-        // As it would be on record.
+        // As it would be recorded.
         const call = newCall(withDefaults(bufferOf(body), defaults).body);
         const known = chat.repeats.get(key);
         if (known?.digest === call.digest) {
@@ -234,7 +233,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
         }
         return { problem: '', isStored: call.isAwaited && (await writer.stored()) };
       } catch (error) {
-        // The rest of the answer may tell.
+        // The rest of the response may have them.
         if (!isLast) return { problem: '', isStored: true };
         stats.uncaptured++;
         return { problem: (error as Error).message, isStored: true };
@@ -248,10 +247,10 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
       }
     },
 
-    /** Resolves when the answers that have come are turns, as far as they can be. */
+    /** Resolves when turns were made of all responses that have come. */
     chatsSettled: () => Promise.allSettled(closing),
 
-    /** There was no answer to keep. */
+    /** There is no response to record. */
     chatDrop(id: number): void {
       open.get(id)?.over.resolve();
       const known = release(claims, id) ?? release(open, id);
@@ -269,10 +268,10 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
     /** The store is about to remove its turns because of their age. @returns false: a request of it is in flight, so it stays */
     letGo: (session: string, tenant: string): boolean => chats?.letGo(session, tenant) ?? true,
 
-    /** Its turns have gone from the store, to make room. */
+    /** The store has evicted its turns. */
     evicted: (session: string, tenant: string): void => chats?.evicted(session, tenant),
 
-    /** Turns of a session are not on record any more, or never will be. */
+    /** Turns of a session are lost. */
     lost: (session: string, tenant: string): void => chats?.lost(session, tenant),
 
     /** Removes a session of any kind, of one tenant or of all. @returns how many turns it had */
@@ -281,13 +280,13 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
       return removeStored(name);
     },
 
-    /** What is on record of it, as JSON. */
+    /** The record of a session, as JSON. */
     chatRecords: (name: ChatName): Promise<Uint8Array> =>
       begun().with(name.session, name.tenant, (chat) =>
         sessionRecords(chat, begun().stored(name.session, name.tenant), begun().rules.tokenizer.pieces),
       ),
 
-    /** Its samples; a text: why there can't be any. */
+    /** The samples of a session; a text: why there are none. */
     async chatSamples({ session, tenant, ...wish }: ChatName & SamplesWish): Promise<Uint8Array | string> {
       return begun().with(session, tenant, async (chat) => {
         await writer.flush();

@@ -30,10 +30,10 @@ export type ChatFacts = Pick<Turn, 'group' | 'worker' | 'startedAtMs' | 'ttftMs'
   readonly asked: AskedVersion;
 };
 
-/** What a turn's answer is as a message. */
+/** The response of a turn as a message. */
 type Answered = Pick<ChatSample, 'message' | 'isTorn'>;
 
-/** Tokens of a prompt, behind those of its parent's trajectory. */
+/** Tokens of a prompt, after those of its parent's trajectory. */
 interface Prompt {
   readonly keeps: number;
   readonly ids: Int32Array;
@@ -42,7 +42,7 @@ interface Prompt {
   readonly drift: Drift | null;
 }
 
-/** A request whose answer is not here. */
+/** A request in flight. */
 export interface OpenTurn {
   readonly request: ChatRequest;
   readonly parent: ChatTurn | null;
@@ -74,13 +74,13 @@ export class ChatSession {
   isRemoved = false;
   /** It differs from the store, and is read again when its requests in flight have ended. */
   isEvicted = false;
-  /** Turns of it are not on record any more, or can't be read: answers that are not here may have been sampled in it. */
+  /** Turns of it are lost or can't be read: unknown answers may have been sampled in it. */
   isLost = false;
-  /** About what it takes in memory; without turns, too. */
+  /** Its estimated memory, also without turns. */
   bytes = SESSION_BYTES;
   readonly #rules: ChatRules;
   readonly #ids: TurnIds;
-  /** Turns that a request goes on behind. */
+  /** Turns that a request may continue. */
   readonly #continued = new WeakSet<ChatTurn>();
 
   constructor(session: string, tenant: string, rules: ChatRules, ids: TurnIds) {
@@ -95,8 +95,8 @@ export class ChatSession {
   }
 
   /**
-   * Finds the turn that a request goes on behind, and the ids of its prompt. Throws what the chat template throws.
-   * @param inFlight so many messages of the request end with an answer that is still in flight; 0: none does
+   * Finds the turn that a request continues, and the ids of its prompt. Throws what the chat template throws.
+   * @param inFlight how many messages of the request end with an answer that is still in flight; 0: none
    */
   async ask(request: ChatRequest, inFlight = 0): Promise<OpenTurn> {
     const { tokenizer, template } = this.#rules;
@@ -128,21 +128,21 @@ export class ChatSession {
     const depth = parent?.depth ?? 0;
     const others = this.tree.otherAnswers(keys).filter((turn) => turn.depth > depth);
     const cuts = others.flatMap((turn) => this.#cutOf(turn, messages[turn.depth - 1]!) ?? []);
-    // Of the deepest ones one that ends where a token does.
+    // Of the deepest ones, one that ends with a token.
     const [first] = cuts;
     const cut = cuts.find(({ rest, depth: own }) => rest === '' && own === first!.depth) ?? first;
     if (cut !== undefined) {
       const isAmbiguous = cuts.some(({ id, depth: own }) => id !== cut.id && own === cut.depth);
       return { parent: this.#besideWhole(cut), unmatched: null, isAmbiguous };
     }
-    // An answer that is not on record, in a session whose record is not whole, may have been sampled here: its ids are lost.
+    // In a session with lost turns, an unknown answer may have been sampled here: its ids are lost.
     const isLost = this.isLost && messages.slice(depth).some(({ role }) => role === 'assistant');
     const isOther = others.some((turn) => messages[turn.depth - 1]!.role === 'assistant');
     const isAmbiguous = parent !== null && (this.tree.hasEqual(parent, keys) || this.#hasPart(parent, request, keys));
     return { parent, unmatched: isLost ? 'lost' : isOther ? 'text' : null, isAmbiguous };
   }
 
-  /** The request may as well continue a truncated answer with the same beginning; if it has a part of an answer, another part. */
+  /** Whether the request may also continue a truncated answer with the same beginning, or another part of the answer. */
   #hasPart(parent: ChatTurn, { messages }: ChatRequest, keys: readonly string[]): boolean {
     const isWhole = this.tree.turns.get(parent.id) === parent;
     return this.tree
@@ -151,7 +151,7 @@ export class ChatSession {
       .some((turn) => this.#cutOf(turn, messages[turn.depth - 1]!) !== null);
   }
 
-  /** What the client has of the answer of this turn, as a turn in its place; null: it has another answer. */
+  /** The part of this turn's answer that the client has, as a turn that replaces it; null: the client has another answer. */
   #cutOf(turn: ChatTurn, message: Message): ChatTurn | null {
     return cutAnswer(turn, message, this.#rules.equality, this.#rules.tokenizer.pieces);
   }
@@ -175,7 +175,7 @@ export class ChatSession {
     return { keeps, ids: all.subarray(keeps), text, isAfresh: true, drift };
   }
 
-  /** Takes an answer in. @param isExact the engine was given our ids @returns the turns to be kept. Throws `Unreadable`. */
+  /** Adds the turns of a response. @param isExact the engine got the router's ids @returns the turns to store. Throws `Unreadable`. */
   async answered(
     open: OpenTurn,
     isExact: boolean,
@@ -195,7 +195,7 @@ export class ChatSession {
     return made.map(([, turn]) => turn);
   }
 
-  /** A turn of which more is known by now. @returns it as it is to be kept. Throws `Unreadable`. */
+  /** Completes a turn. @returns the turn to store. Throws `Unreadable`. */
   async completed(
     before: Turn,
     open: OpenTurn,
@@ -222,7 +222,7 @@ export class ChatSession {
     return turn;
   }
 
-  /** What the engine says that it read. */
+  /** The prompt ids that the engine returned. */
   async #observed({ parent, unmatched }: OpenTurn, { promptIds }: ChatSample): Promise<Prompt> {
     if (promptIds === null) throw new Unreadable('the ids of its prompt are not in it');
     const all = Int32Array.from(promptIds);
@@ -283,7 +283,7 @@ export class ChatSession {
     return [chat, turn];
   }
 
-  /** Puts a turn of the store in its place. Turns come in the order of their ids. @returns false: it has none, a turn before it is gone */
+  /** Adds a turn of the store. Turns come in the order of their ids. @returns false: a turn before it is lost */
   async restore(turn: Turn, request: ChatRequest, sample: Answered): Promise<boolean> {
     const whole = turn.parent === null ? null : this.tree.turns.get(turn.parent);
     if (whole === undefined) return false;
@@ -297,7 +297,7 @@ export class ChatSession {
     return true;
   }
 
-  /** The turn as far as its client had it when it went on: the answer is in the request. */
+  /** The part of the turn that its client had when it continued: the answer is in the request. */
   #asSent(turn: ChatTurn, answer: Message | undefined): ChatTurn {
     if (answer === undefined) return turn;
     const key = messageKey(answer, this.#rules.equality);
@@ -324,7 +324,7 @@ export class ChatSession {
     const depth = (parent?.depth ?? 0) + messages.length;
     const place = { id, parent, children: [], depth, index, keeps };
     const own = renderingOf(request);
-    // Tools may be long, and are mostly those of all turns.
+    // Tools may be long, and are usually the same in all turns.
     const rendering = parent !== null && isDeepStrictEqual(parent.rendering, own) ? parent.rendering : own;
     return { ...place, messages, keys, ids, sampled, text, rest: '', isAfresh, isTorn, rendering };
   }
@@ -333,7 +333,7 @@ export class ChatSession {
     this.tree.add(turn);
     const { ids, text, messages, rendering, parent } = turn;
     this.bytes += TURN_BYTES + ids.byteLength + 4 * (text?.length ?? 0);
-    // Images are no part of its text, nor are tools that several turns share.
+    // Images are not part of its text, nor are tools that several turns share.
     if (isForeign) this.bytes += weightOf(messages);
     if (rendering !== parent?.rendering) this.bytes += weightOf(rendering);
   }
@@ -342,7 +342,7 @@ export class ChatSession {
 const renderingOf = ({ tools, more }: ChatRequest): Rendering => ({ tools, more });
 
 /**
- * An answer as the template is to render it. With `no_stop_trim` (vLLM: `include_stop_str_in_output`) its text has the stop token,
+ * An answer for the template. With `no_stop_trim` (vLLM: `include_stop_str_in_output`) its text has the stop token,
  * which the template writes behind each answer: the next prompt would have it twice.
  */
 function withoutStop(message: Message, last: number | undefined, pieces: Tokenizer['pieces']): Message {
@@ -352,7 +352,7 @@ function withoutStop(message: Message, last: number | undefined, pieces: Tokeniz
   return stop !== '' && content.endsWith(stop) ? { ...message, content: content.slice(0, -stop.length) } : message;
 }
 
-/** The prompt that was sent, if the engine does not say that it read another one. */
+/** The prompt that was sent, unless the engine returned another one. */
 function given({ prompt, promptIds }: OpenTurn, sample: ChatSample): Prompt {
   const read = sample.promptIds;
   if (read !== null && (read.length !== promptIds!.length || read.some((id, i) => id !== promptIds![i]))) {

@@ -3,20 +3,20 @@ import { dirname, join } from 'node:path';
 import { Template } from '@huggingface/jinja';
 import { type Message, textOf } from '../read/message.ts';
 
-/** What a template is given beside the messages. */
+/** The variables of a template beside the messages. */
 export interface Rendering {
   readonly tools: readonly unknown[] | null;
   /** `chat_template_kwargs` of a request. */
   readonly more: Readonly<Record<string, unknown>>;
 }
 
-/** What of a tokenizer_config.json is read. */
+/** The fields of a tokenizer_config.json that are read. */
 interface TokenizerConfig {
   readonly chat_template?: string | readonly { readonly name: string; readonly template: string }[];
   readonly [member: string]: unknown;
 }
 
-/** A model's chat template: messages to the text that it reads. */
+/** A model's chat template, which renders messages as text. */
 export class ChatTemplate {
   readonly #plain: Template;
   readonly #withTools: Template;
@@ -42,7 +42,7 @@ export class ChatTemplate {
 }
 
 /**
- * Content is text, never null, and arguments of tool calls are objects, as both engines hand them to templates (SGLang 0.5.23
+ * Content is text, never null, and arguments of tool calls are objects, as both engines pass them to templates (SGLang 0.5.23
  * `_apply_jinja_template`, vLLM 0.32 `_postprocess_messages`).
  */
 function asTemplatesWantIt(message: Message): Message {

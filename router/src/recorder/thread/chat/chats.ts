@@ -12,15 +12,15 @@ import { storedCall } from './repeats.ts';
 import { isSessionId } from '../../shared/session-id.ts';
 
 const TURNS_AT_ONCE = 200;
-/** So many ids of removed sessions are remembered. */
+/** How many ids of removed sessions are remembered. */
 const MAX_REMOVED = 100_000;
 
-/** All chats, as far as they are in memory; the others come back from the store when they are asked for. */
+/** The chats in memory; others are loaded from the store when a request needs them. */
 export class Chats {
   readonly rules: ChatRules;
   readonly writer: TurnWriter;
   readonly #memoryBytes: number;
-  /** The one that was used last is the last. */
+  /** In order of last use. */
   readonly #sessions = new Map<string, ChatSession>();
   readonly #removed = new Set<string>();
   readonly #lost = new LostSessions();
@@ -36,7 +36,7 @@ export class Chats {
     this.#memoryBytes = memoryBytes;
   }
 
-  /** Does `work` with a session when it is its turn: what was begun before has ended by then. */
+  /** Runs `work` with a session after all earlier work with it has ended. */
   async with<T>(session: string, tenant: string, work: (chat: ChatSession) => Promise<T>): Promise<T> {
     const name = nameOf(session, tenant);
     if (this.#sessions.get(name)?.isEvicted === true) this.letGo(session, tenant);
@@ -66,7 +66,7 @@ export class Chats {
     }
   }
 
-  /** Whether anybody has begun it. */
+  /** Whether the session exists. */
   async has(session: string, tenant: string): Promise<boolean> {
     const name = nameOf(session, tenant);
     if (this.#removed.has(name)) return false;
@@ -100,7 +100,7 @@ export class Chats {
     return true;
   }
 
-  /** Turns of this session are not on record any more, or never will be. */
+  /** Turns of this session are lost. */
   lost(session: string, tenant: string): void {
     const name = nameOf(session, tenant);
     this.#lost.add(name);
@@ -119,7 +119,7 @@ export class Chats {
     return this.#removed.has(nameOf(session, tenant));
   }
 
-  /** One that was removed is begun again. */
+  /** A removed session is created again. */
   begin(session: string, tenant: string): void {
     this.#removed.delete(nameOf(session, tenant));
   }
@@ -133,7 +133,7 @@ export class Chats {
   /** Its stored turns, in order; other captures with its key are not turns of a chat. */
   async *stored(session: string, tenant: string): AsyncGenerator<Turn> {
     yield* this.#inStore(session, tenant);
-    // A store that fails gets them later.
+    // Turns that a failing store gets later.
     for (const turn of this.writer.waiting(session, tenant)) if (turn.path === CHAT_PATH) yield turn;
   }
 
@@ -155,14 +155,14 @@ export class Chats {
       if (!(await this.#restore(chat, turn))) chat.isLost = true;
   }
 
-  /** Without its store a session goes on with what comes from now on; when it is asked for again, the store is read again. */
+  /** If the store fails, a session continues without its earlier turns; the store is read again at the next request. */
   #loadFailed(chat: ChatSession): void {
     this.loadFailures++;
     chat.isLost = true;
     chat.isEvicted = true;
   }
 
-  /** @returns false: nothing can go on behind this turn */
+  /** @returns false: this turn can't be continued */
   async #restore(chat: ChatSession, turn: Turn): Promise<boolean> {
     const { request: asked, answer } = turn;
     if (asked === null || answer === null) return false;
@@ -177,7 +177,7 @@ export class Chats {
     return true;
   }
 
-  /** Of the choices of an answer the one whose tokens are the turn's. */
+  /** The choice of a response that has the turn's tokens. */
   #sampleOf({ ids, outputTokens }: Turn, isStream: boolean, answer: Buffer): ChatSample | null {
     const sampled = ids.subarray(ids.length - outputTokens);
     const isOwn = (sample: ChatSample): boolean =>
@@ -202,10 +202,10 @@ export class Chats {
 
 const nameOf = (session: string, tenant: string): string => `${tenant.length}:${tenant}${session}`;
 
-/** So many names are remembered. */
+/** How many names are remembered. */
 const MAX_NAMES = 100_000;
 
-/** Names of sessions that have turns which are not on record any more. When some had to be forgotten, any other name may be one too. */
+/** Names of sessions with lost turns. Once names were forgotten, any other name may be one too. */
 class LostSessions {
   readonly #names = new Set<string>();
   #hasForgotten = false;

@@ -5,9 +5,9 @@ import type { ChatTemplate, Rendering } from './chat-template.ts';
 import type { Message } from '../read/message.ts';
 import { type ChatTurn, messagesUpTo, textUpTo } from './session-tree.ts';
 
-/** What a request's prompt is made of. */
+/** The parts of a request's prompt. */
 export interface Continuation {
-  /** So many tokens of the record go on; with `isAfresh` those that turn out to be the same. */
+  /** How many recorded tokens are kept; with `isAfresh` those that turn out to be equal. */
   readonly keeps: number;
   /** The text after them. */
   readonly text: string;
@@ -16,12 +16,12 @@ export interface Continuation {
   readonly drift: Drift['kind'] | null;
 }
 
-/** Stands for an answer in a rendering: no template and no model has such a text. */
+/** Replaces an answer in a rendering: no template and no model has such a text. */
 const MARK = '\u2060answer\u2060of\u2060nobody\u2060';
 
 /**
- * The prompt of a request behind a turn. What is on record stays as it was sampled, however the template would spell it, as
- * long as the template itself leaves history alone; only what is new is rendered and encoded.
+ * The prompt of a request that continues a turn. Recorded tokens stay as they were sampled, whatever text the template would render, as
+ * long as the template does not change earlier messages; only new messages are rendered and encoded.
  */
 export function continueBehind(
   parent: ChatTurn | null,
@@ -35,16 +35,15 @@ export function continueBehind(
   if (parent === null) return { keeps: 0, text: full, isAfresh: true, drift: null };
   const tokens = parent.keeps + parent.ids.length;
 
-  // The usual case: the record is what the rendering begins with, to the letter.
+  // The usual case: the rendering begins with the text of the record.
   const known = lengthOfKnown(full, textUpTo(parent));
   if (known >= 0)
     return { keeps: tokens, text: full.slice(known), isAfresh: false, drift: parent.rest === '' ? null : 'text' };
 
-  // Or the answer alone is spelled otherwise (tool calls that were parsed, half a character, reasoning): what ends an answer is found
-  // by one that is known.
+  // Or only the answer differs (parsed tool calls, half a character, reasoning): its end is found with a known answer.
   const before = template.render(history, rendering, false);
   const closing = closingOf(template, history, rendering);
-  // Other tools than before stand in front of all messages, mostly: the record begins with those that were.
+  // Most templates put tools before all messages, and the record begins with the earlier tools.
   const isOther =
     !isDeepStrictEqual(parent.rendering, rendering) && template.render(history, parent.rendering, false) !== before;
   if (isOther || !full.startsWith(before) || closing === null || !before.endsWith(closing)) {
@@ -57,11 +56,11 @@ export function continueBehind(
   if (rest.startsWith(literal)) {
     return { keeps: tokens, text: rest.slice(literal.length), isAfresh: false, drift: null };
   }
-  // The model ended its answer with another token than the template does: that one is no part of the chat that goes on.
+  // The model ended its answer with another token than the template does: the next prompt does not have it.
   return { keeps: tokens - 1, text: rest, isAfresh: false, drift: 'tokens' };
 }
 
-/** How much of a text is on record; -1: they differ. */
+/** How much of a text is in the record; -1: they differ. */
 function lengthOfKnown(full: string, pieces: readonly string[] | null): number {
   if (pieces === null) return -1;
   let at = 0;

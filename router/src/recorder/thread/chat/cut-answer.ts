@@ -7,7 +7,7 @@ type Pieces = Pick<TokenPieces, 'bytesOf'>;
 
 /**
  * The part of an answer that its client got and sends back, as a turn in that answer's place: its ids are those of the sampled tokens
- * whose text came. null: what the client sends is no part of this answer.
+ * whose text came. null: the client's message is not a part of this answer.
  */
 export function cutAnswer(turn: ChatTurn, message: Message, equality: Equality, pieces: Pieces): ChatTurn | null {
   const answer = turn.messages.at(-1)!;
@@ -40,7 +40,7 @@ export function cutAnswer(turn: ChatTurn, message: Message, equality: Equality, 
   };
 }
 
-/** Engines show bytes of a letter of which the others never came as U+FFFD, which is no text of any token. */
+/** Engines return the bytes of an incomplete letter as U+FFFD, which is not the text of a token. */
 const withoutOpenLetter = (text: string): string => text.replace(/\ufffd+$/, '');
 
 const hasCalls = ({ tool_calls: calls }: Message): boolean => Array.isArray(calls) && calls.length > 0;
@@ -48,7 +48,7 @@ const hasCalls = ({ tool_calls: calls }: Message): boolean => Array.isArray(call
 const reasoningOf = ({ reasoning_content: own, reasoning: other }: Message): string =>
   typeof own === 'string' ? own : typeof other === 'string' ? other : '';
 
-/** What a message is beside its text, and beside what comes before and after the text in a stream. */
+/** The members of a message beside its text, and beside those that come before and after the text in a stream. */
 function othersOf(message: Message, equality: Equality): string {
   const { tool_calls: _, reasoning_content: __, reasoning: ___, ...others } = message;
   return messageKey({ ...others, role: message.role, content: '' }, equality);
@@ -64,10 +64,10 @@ function piecesOf(ids: Int32Array, pieces: Pieces): Buffer[] | null {
   return parts;
 }
 
-/** Bytes that are no letter, or not all of one, are U+FFFD, as in the text of an answer. */
+/** Incomplete or invalid letters are U+FFFD, as in the text of an answer. */
 const shown = (pieces: readonly Buffer[]): string => Buffer.concat(pieces).toString();
 
-/** The first pieces whose text is all in `part`, which the text of all pieces begins with. */
+/** The leading pieces whose text is in `part`, which is the beginning of all text. */
 function piecesIn(part: string, pieces: readonly Buffer[]): readonly Buffer[] {
   let count = 0;
   for (let end = pieces.length; count < end;) {
@@ -80,7 +80,7 @@ function piecesIn(part: string, pieces: readonly Buffer[]): readonly Buffer[] {
   return pieces.slice(0, count);
 }
 
-/** Where the content begins in the text of the sampled tokens: after the reasoning. -1: it is not in it as it is. */
+/** Where the content begins in the text of the sampled tokens: after the reasoning. -1: the text does not have it unchanged. */
 function startOf(text: string, content: string, reasoning: string): number {
   if (reasoning === '') return text.indexOf(content);
   const before = text.indexOf(reasoning);

@@ -2,12 +2,12 @@ import type { EngineKind } from '../../../engines/engine.ts';
 import { type Members, withMembers, withoutMembers } from '../../../kit/json-edit.ts';
 import { CHAT_PATH, type ChatRequest } from '../../shared/chat-request.ts';
 
-/** How an engine gets a chat, and what of its answer only the router asked for. */
+/** The request for an engine, and the parts of its response that only the router asked for. */
 export interface EngineRequest {
   readonly body: Buffer;
-  /** Where it goes, without the query. */
+  /** The path, without the query. */
   readonly path: string;
-  /** `chat`: the answer is a chat's. `completion`: it is to be made one. */
+  /** `chat`: the response is that of a chat. `completion`: it is converted to one. */
   readonly form: 'chat' | 'completion';
   /** The router makes the prompt's ids; else the engine renders the messages and returns the ids. */
   readonly isExact: boolean;
@@ -16,18 +16,18 @@ export interface EngineRequest {
 export interface EngineOptions {
   /** 0: not known. */
   readonly maxModelLen: number;
-  /** false: the engine renders, whatever the request. */
+  /** False: the engine always renders. */
   readonly takesIds: boolean;
-  /** Routed experts are for the record alone. */
+  /** Routed experts are for the record only. */
   readonly hidesExperts: boolean;
-  /** No stop token stands in a text, whatever the request: as miles' session server has it, whose drivers ask for one. */
+  /** Texts never have the stop token, whatever the request, as with miles' session server, whose drivers ask for it. */
   readonly trimsStop: boolean;
 }
 
-/** What its client asked for itself. */
+/** What the client asked for itself. */
 export type ChatWishes = Readonly<Record<string, unknown>>;
 
-/** What `/v1/completions` has no use for, or reads in another way. */
+/** Members that `/v1/completions` ignores or reads differently. */
 const CHAT_ONLY = [
   'messages',
   'prompt',
@@ -64,7 +64,7 @@ function forSglang(
   const wishes: Record<string, string> = isExtended
     ? { logprobs: 'true', return_output_ids_in_sglext: 'true' }
     : { logprobs: 'true', return_meta_info: 'true' };
-  // An event without text is left out by it, with what is known of its tokens: counts tell that they are missing.
+  // SGLang leaves out events without text, with their token ids: the counts show that ids are missing.
   if (isStream) wishes.stream_options = JSON.stringify({ ...optionsOf(fields), continuous_usage_stats: true });
   if (trimsStop && fields.no_stop_trim === true) wishes.no_stop_trim = 'false';
   if (ids !== null) wishes.input_ids = `[${ids.join(',')}]`;
@@ -74,14 +74,14 @@ function forSglang(
 }
 
 /**
- * vLLM 0.32 takes ids as the prompt of a completion only. Tools are parsed by its chat alone, and a reasoning parser would be too: then
- * it renders itself, and tells what it read.
+ * vLLM 0.32 takes ids as the prompt of a completion only. Only its chat endpoint parses tools and reasoning: for these it renders the
+ * messages itself and returns the ids.
  * @param maxModelLen 0: not known
  */
 function forVllm(request: ChatRequest, ids: Int32Array | null, maxModelLen: number): EngineRequest {
   const { fields } = request;
   const limit = fields.max_completion_tokens ?? fields.max_tokens ?? null;
-  // A completion without a limit is one of 16 tokens, a chat one without end.
+  // Without a limit a completion has 16 tokens, and a chat as many as fit.
   const maxTokens = limit ?? (ids !== null && maxModelLen > ids.length ? maxModelLen - ids.length : null);
   if (ids === null || maxTokens === null) {
     const body = setting(request.body, { logprobs: 'true', return_token_ids: 'true' });
@@ -113,7 +113,7 @@ export function engineRequest(
   const { maxModelLen, takesIds } = options;
   const given = takesIds ? ids : null;
   if (kind !== 'vllm') return forSglang(request, given, options);
-  // With a `tool_choice` of "none" too: SGLang leaves tools out of the prompt then, vLLM as it was started to.
+  // Also with a `tool_choice` of "none": SGLang leaves tools out of the prompt then, vLLM depending on an option.
   const { tools } = request.fields;
   const hasTools = Array.isArray(tools) && tools.length > 0;
   return forVllm(request, hasTools ? null : given, maxModelLen);

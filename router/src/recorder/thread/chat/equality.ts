@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { type Message, type ToolCall, textOf } from '../read/message.ts';
 
 /**
- * When a message that a client sends back is the one that is on record.
+ * When a message that a client sends back equals the recorded one.
  * `strict`: all members are equal. `loose_tool_call`: arguments of tool calls may be spelled otherwise, text may come in parts,
  * and reasoning may be left out. `role_content_only`: nothing else counts.
  */

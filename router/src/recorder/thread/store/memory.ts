@@ -13,7 +13,7 @@ import {
   wants,
 } from './store.ts';
 
-/** A turn in memory. Its first tokens, which were not sampled, have no logprob and no mask there. */
+/** A turn in memory. Leading tokens that were not sampled have no logprob and no mask. */
 interface KeptTurn extends Turn {
   versions: readonly VersionSpan[];
 }
@@ -22,9 +22,9 @@ interface Session extends SessionHead {
   readonly turns: KeptTurn[];
   outcome: SessionOutcome | null;
   bytes: number;
-  /** When its last turn was put, in ms of the clock that the store was given. */
+  /** When its last turn was put, in ms of the store's clock. */
   putMs: number;
-  /** In the order of their last writes. */
+  /** In order of last write. */
   newer: Session | null;
   older: Session | null;
 }
@@ -33,8 +33,8 @@ const byText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 const inOrder = (turns: readonly KeptTurn[]): KeptTurn[] => turns.toSorted((a, b) => byText(a.id, b.id));
 
 /**
- * Turns in memory, up to a number of bytes. What has to go goes by session, as part of a trajectory is of no use: first sessions that
- * are over, then the others; of both, the session that was written to longest ago.
+ * Turns in memory, up to a number of bytes. Sessions are evicted as a whole, because a part of a trajectory is of no use: first those that
+ * are over, then the others; the least recently written first.
  */
 export class MemoryStore implements TrajectoryStore {
   readonly place = 'memory';
@@ -43,7 +43,7 @@ export class MemoryStore implements TrajectoryStore {
   readonly #limitBytes: number;
   /** By tenant, then by session key. */
   readonly #tenants = new Map<string, Map<string, Session>>();
-  /** Sessions that have ended, in the order of their ends. */
+  /** Ended sessions, in the order of their ends. */
   readonly #ended = new Set<Session>();
   readonly #nowMs: () => number;
   #oldest: Session | null = null;
@@ -72,7 +72,7 @@ export class MemoryStore implements TrajectoryStore {
     }
   }
 
-  /** @param oldest the session that was written to longest ago */
+  /** @param oldest the least recently written session */
   #firstToGo(oldest: Session): Session {
     if (this.#nowMs() - oldest.putMs > SESSION_IDLE_MS) return oldest;
     const [ended] = this.#ended;
@@ -156,7 +156,7 @@ export class MemoryStore implements TrajectoryStore {
     this.#bytes += bytes;
     this.#turns.set(id, kept);
     session.putMs = this.#nowMs();
-    // A session that goes on has not ended.
+    // A session that continues has not ended.
     this.#ended.delete(session);
     if (session !== this.#newest) {
       this.#unlink(session);
@@ -164,14 +164,14 @@ export class MemoryStore implements TrajectoryStore {
     }
   }
 
-  /** @param before what it stands in place of, if anything; otherwise it is added there */
+  /** @param before the turn that it replaces; otherwise it is added */
   #sessionOf(kept: KeptTurn, before: KeptTurn | undefined): Session {
     const { id, session: name, tenant } = kept;
     let sessions = this.#tenants.get(tenant);
     if (sessions === undefined) this.#tenants.set(tenant, (sessions = new Map()));
     let session = sessions.get(name);
     if (session === undefined) {
-      // Of one: `push` makes room for 17.
+      // A list of one: `push` reserves space for 17.
       session = {
         session: name,
         tenant,
@@ -227,7 +227,7 @@ export class MemoryStore implements TrajectoryStore {
     for (let session = this.#oldest; session !== null; session = session.newer) yield session;
   }
 
-  /** Those among which a query finds its turns, in the order of their ids: a session's, or all. */
+  /** The turns that a query searches, in the order of their ids: those of a session, or all. */
   #among({ session, tenant }: Pick<TurnQuery, 'session' | 'tenant'>): readonly KeptTurn[] {
     if (session === undefined) return (this.#sorted ??= inOrder([...this.#turns.values()]));
     return inOrder(this.#named(tenant === undefined ? { session } : { session, tenant }).flatMap(({ turns }) => turns));
@@ -242,7 +242,7 @@ const bytesOf = (kept: KeptTurn): number => TURN_BYTES + turnBytes(kept) + textB
 const textBytes = (texts: TurnTexts | undefined): number =>
   texts === undefined ? 0 : 100 + (texts.prompt?.length ?? 0) + (texts.answer?.length ?? 0);
 
-/** With its tokens in one piece of memory: V8 counts and collects memory by the piece. */
+/** Its tokens share one buffer, because V8 counts and collects each buffer. */
 function compact(turn: Turn): KeptTurn {
   const { ids, logprobs, mask } = turn;
   const sampled = mask.indexOf(1);
@@ -259,7 +259,7 @@ function compact(turn: Turn): KeptTurn {
   kept.logprobs.set(logprobs.subarray(given));
   kept.ids.set(ids);
   kept.mask.set(mask.subarray(given));
-  // Without a key the session is the turn's own: one string for both.
+  // Without a key the session has the id of the turn: one string for both.
   return { ...turn, ...kept, session: turn.session === turn.id ? turn.id : turn.session };
 }
 

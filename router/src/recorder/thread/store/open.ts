@@ -2,9 +2,9 @@ import { MemoryStore } from './memory.ts';
 import { PackingStore } from './packing-store.ts';
 import type { TrajectoryStore } from './store.ts';
 
-/** Where turns are to be kept. */
+/** Where turns are stored. */
 export interface StorePlace {
-  /** `memory`, `sqlite`, a Redis URL; null: SQLite where there is a data folder, else memory. */
+  /** `memory`, `sqlite`, a Redis URL; null: SQLite if there is a data folder, else memory. */
   readonly store: string | null;
   readonly dataDir: string | null;
   readonly memoryBytes: number;
@@ -12,7 +12,7 @@ export interface StorePlace {
   readonly syncs?: boolean;
 }
 
-/** Loads no more than what the place needs. Rejects in words for the user. */
+/** Loads only the code that the store needs. Rejects with a message for the user. */
 export const openStore = async (place: StorePlace): Promise<TrajectoryStore> => new PackingStore(await storeAt(place));
 
 async function storeAt({ store, dataDir, memoryBytes, syncs = false }: StorePlace): Promise<TrajectoryStore> {
@@ -22,7 +22,7 @@ async function storeAt({ store, dataDir, memoryBytes, syncs = false }: StorePlac
   return new (await import('./sqlite.ts')).SqliteStore(dataDir, false, syncs);
 }
 
-/** A store that others write: it must be there, and stays as it is. */
+/** Opens a store of another process for reading: it must exist, and is not changed. */
 export const openToRead = async (store: string | null, dataDir: string | null): Promise<TrajectoryStore> =>
   new PackingStore(await storeToRead(store, dataDir));
 

@@ -8,20 +8,20 @@ import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 const PACKED = 0;
 const HEAD_BYTES = 3;
 const LEVEL = 3;
-/** A smaller body is stored as it is. */
+/** A smaller body is stored unchanged. */
 const MIN_BYTES = 128;
-/** So many bodies are read, one after the other, to read one. */
+/** How many bodies may have to be read to read one. */
 const MAX_DEPTH = 64;
 
-/** The body that another one is stored as a change of. */
+/** The body that is the dictionary of another one. */
 export interface Base {
-  /** Of its turn. */
+  /** The id of its turn. */
   readonly id: string;
   readonly depth: number;
   readonly body: Uint8Array;
 }
 
-/** What a stored body needs to be read. */
+/** A compressed body. */
 interface Packed {
   /** '': no other body. */
   readonly base: string;
@@ -37,7 +37,7 @@ export function packed(body: Uint8Array, base: Base | null): Uint8Array {
   const windowLog = Math.ceil(Math.log2(body.length + (used?.body.length ?? 0) + 1));
   const params = {
     [constants.ZSTD_c_compressionLevel]: LEVEL,
-    // Told by it: another base than the one that it was made with.
+    // Detects a base other than the one that it was made with.
     [constants.ZSTD_c_checksumFlag]: 1,
     [constants.ZSTD_c_windowLog]: Math.min(Math.max(windowLog, 10), 26),
   };
@@ -50,7 +50,7 @@ export function packed(body: Uint8Array, base: Base | null): Uint8Array {
   return made;
 }
 
-/** @returns null: it is stored as it is */
+/** @returns null: it is stored unchanged */
 export function readPacked(bytes: Uint8Array): Packed | null {
   if (bytes[0] !== PACKED) return null;
   const [, length = 0, depth = 0] = bytes;

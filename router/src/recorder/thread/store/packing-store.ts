@@ -7,7 +7,7 @@ import type { NewestQuery, SessionQuery, Soon, TrajectoryStore } from './store.t
 const then = <A, B>(value: Soon<A>, next: (value: A) => Soon<B>): Soon<B> =>
   value instanceof Promise ? value.then(next) : next(value);
 
-/** One after the other; waits only where one of them is a promise. */
+/** Runs calls one after the other; synchronous unless one returns a promise. */
 function inTurn<A, B>(items: readonly A[], each: (item: A) => Soon<B>, made: B[] = []): Soon<B[]> {
   for (let i = made.length; i < items.length; i++) {
     const one = each(items[i]!);
@@ -18,14 +18,14 @@ function inTurn<A, B>(items: readonly A[], each: (item: A) => Soon<B>, made: B[]
 }
 
 /**
- * Stands before a store: requests and answers are compressed in it, and what the request of the turn before has already is not stored
+ * Wraps a store: requests and responses are compressed, and what the request of the previous turn has already is not stored
  * again. Callers put and get complete turns.
  */
 export class PackingStore implements TrajectoryStore {
   onEvicted: NonNullable<TrajectoryStore['onEvicted']> = () => {};
   readonly #inner: TrajectoryStore;
   readonly #recent = new RecentBodies();
-  /** The turn that was put last, and its answer as it is stored. */
+  /** The last turn that was put, with its stored response. */
   #last: { readonly turn: Turn; readonly answer: Uint8Array | null } | null = null;
 
   constructor(inner: TrajectoryStore) {
@@ -46,7 +46,7 @@ export class PackingStore implements TrajectoryStore {
 
   put(turns: readonly Turn[]): Soon<void> {
     const failed = (error: unknown): never => {
-      // What was not stored can be no base.
+      // A turn that was not stored can't be a base.
       for (const { session, tenant } of turns) this.#recent.forget(session, tenant);
       throw error;
     };
@@ -104,7 +104,7 @@ export class PackingStore implements TrajectoryStore {
     const { request, answer } = turn;
     if (request === null && answer === null) return turn;
     const last = this.#last;
-    // Choices of one answer are turns that have their request, and the answer, in common.
+    // The turns of several choices share a request and a response.
     const isSibling = last !== null && last.turn.id !== turn.id && isOfOneRequest(last.turn, turn);
     const packedAnswer =
       answer === null ? null : isSibling && last.turn.answer === answer ? last.answer : packed(answer, null);
@@ -117,7 +117,7 @@ export class PackingStore implements TrajectoryStore {
     });
   }
 
-  /** @param id the turn whose request it may be; null: none. One of another session is removed by itself: it can be no base. */
+  /** @param id the turn whose request may be the base; null: none. A turn of another session can't be, because it is removed on its own. */
   #baseOf({ session, tenant }: Turn, id: string | null): Soon<Base | null> {
     if (id === null) return null;
     const isOwn = (turn: Turn): boolean => turn.session === session && turn.tenant === tenant;
@@ -133,7 +133,7 @@ export class PackingStore implements TrajectoryStore {
     return then(this.#requestOf(turn), (request) => ({ ...turn, request: request?.body ?? null, answer: whole }));
   }
 
-  /** @returns null: it has none, or its base is gone */
+  /** @returns null: it has none, or its base was removed */
   #requestOf(turn: Turn): Soon<Base | null> {
     const { id, request } = turn;
     if (request === null) return null;

@@ -2,7 +2,7 @@ import type { SessionName } from '../../shared/turn.ts';
 import type { Base } from './packed-body.ts';
 
 const MAX_BYTES = 33_554_432;
-/** Of a session: those of its last turns. */
+/** How many bodies of a session are kept. */
 const MAX_OF_SESSION = 3;
 
 interface Bodies {
@@ -10,7 +10,7 @@ interface Bodies {
   bytes: number;
 }
 
-/** The requests of sessions that were put or read last: the next ones are mostly changes of them. */
+/** The most recently stored or read requests of sessions, which the next ones usually extend. */
 export class RecentBodies {
   readonly #sessions = new Map<string, Bodies>();
   #bytes = 0;

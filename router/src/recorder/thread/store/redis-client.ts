@@ -1,21 +1,21 @@
 import type { RedisArgument } from '@redis/client';
 
-/** The few things that a store asks of a Redis or Valkey server. Bulk strings are answered as bytes. */
+/** The commands that a store sends to a Redis or Valkey server. Bulk strings are returned as bytes. */
 export interface RedisLink {
   send(command: readonly RedisArgument[]): Promise<unknown>;
-  /** All or nothing. */
+  /** Runs commands as a transaction. */
   transaction(commands: readonly (readonly RedisArgument[])[]): Promise<void>;
   close(): void;
 }
 
 type Package = typeof import('@redis/client');
 
-/** A server that takes longer counts as gone: what waits for it is kept, and bounded, elsewhere. */
+/** A slower server counts as unreachable: turns wait in `TurnWriter`, which bounds them. */
 const ANSWER_TIMEOUT_MS = 10_000;
-/** How long a start waits for it. */
+/** How long the start waits for the server. */
 const CONNECT_TIMEOUT_MS = 2_000;
 
-/** A URL without what only its owner should know. */
+/** A URL without its password. */
 export function withoutPassword(url: string): string {
   const shown = new URL(url);
   shown.username = '';
@@ -24,7 +24,7 @@ export function withoutPassword(url: string): string {
 }
 
 /**
- * Connects, and connects again whenever the connection is lost: until then commands fail at once.
+ * Connects, and reconnects when the connection is lost; in between commands fail at once.
  *
  * @param mustAnswer a server that can't be reached now is an error
  */
@@ -41,7 +41,7 @@ export async function connectRedis(
   });
   const client = createClient({
     url,
-    // The older protocol: every server in use speaks it.
+    // The older protocol, which all servers support.
     RESP: 2,
     disableOfflineQueue: true,
     commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } },
@@ -69,7 +69,7 @@ export async function connectRedis(
   };
 }
 
-/** Errors of several addresses (`localhost`) carry their reasons inside and no words of their own. */
+/** Errors of several addresses (`localhost`) have no message, only inner errors. */
 function reasonOf(error: unknown): string {
   const { message, code } = error as NodeJS.ErrnoException;
   return message !== '' ? message : (code ?? 'no answer');

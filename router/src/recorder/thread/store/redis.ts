@@ -16,7 +16,7 @@ import {
 
 type Command = readonly RedisArgument[];
 
-/** So many ids are looked at in one question. */
+/** How many ids are read with one command. */
 const PAGE = 256;
 
 /** Sorted sets with one score for all are sorted by text: ids are ordered by time as text. */
@@ -185,7 +185,7 @@ export class RedisStore implements TrajectoryStore {
     this.#link.close();
   }
 
-  /** What the query wants; in the order of ids within each session, and of all where none is named. */
+  /** The ids of a query's turns, sorted within each session, or all of them if no session is named. */
   async *#outlinesOf(query: Omit<TurnQuery, 'limit'>): AsyncGenerator<TurnOutline, undefined> {
     const { session, tenant, after } = query;
     const keys: string[] = [];
@@ -207,7 +207,7 @@ export class RedisStore implements TrajectoryStore {
     }
   }
 
-  /** All sessions after one, or those of a name, in the order of their first turns. */
+  /** All sessions after one, or those with a name, in the order of their first turns. */
   async *#heads({ session, tenant, after }: SessionQuery): AsyncGenerator<SessionHead, undefined> {
     if (session !== undefined) {
       const named = await this.#named(tenant === undefined ? { session } : { session, tenant });
@@ -264,7 +264,7 @@ const outlineOfJson = (json: Buffer): TurnOutline => ({
 
 const text = (value: unknown): string => (Buffer.isBuffer(value) ? value.toString() : '');
 
-/** Logprobs first: eight bytes each, they want to be aligned most. */
+/** Logprobs first, because they have the largest alignment. */
 const packArrays = ({ ids, logprobs, mask }: Turn): Buffer => Buffer.concat([logprobs, ids, mask].map(bytesOf));
 
 const bytesOf = (array: ArrayBufferView): Uint8Array =>

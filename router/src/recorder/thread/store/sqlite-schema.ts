@@ -42,12 +42,12 @@ CREATE TABLE outcomes (
 /** Bodies may be packed (`packed-body.ts`): an earlier turnout can't read them. The tables are the same. */
 const PACKED_BODIES = '';
 
-/** The likeliest tokens at the places of sampled ones, as JSON. */
+/** The likeliest tokens at the positions of sampled ones, as JSON. */
 const TOP_TOKENS = `
 ALTER TABLE turns ADD COLUMN top_tokens BLOB;
 `;
 
-/** What leads from each schema to the next one, from an empty file on. */
+/** The statements from each schema to the next one, beginning with an empty file. */
 const STEPS: readonly string[] = [TURNS, OUTCOMES, PACKED_BODIES, TOP_TOKENS];
 
 /** Written into the file. */
@@ -63,7 +63,7 @@ export const missingTables = (version: number): string =>
     .join('')
     .replaceAll('CREATE TABLE', 'CREATE TEMP TABLE');
 
-/** @returns what is wrong with a file of this version, in words; '' for nothing */
+/** @returns what is wrong with a file of this version; '': nothing */
 export function versionProblem(version: number, isReader: boolean): string {
   if (version > SCHEMA_VERSION) {
     return `written by a newer turnout (schema ${version}, this one knows ${SCHEMA_VERSION}): update turnout.`;

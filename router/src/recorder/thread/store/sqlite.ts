@@ -20,7 +20,7 @@ type Value = string | number;
 /** Fields of a turn that are not searched. */
 type Details = Omit<TurnOutline, 'id' | 'session' | 'tenant' | 'group' | 'parent' | 'startedAtMs' | 'tokens'>;
 
-/** Counting reads an index from end to end: of millions of turns not every second, as it is asked for. */
+/** Minimum time between counts: counting reads a whole index, and the count is requested every second. */
 const LONG_COUNT_MS = 5;
 
 /** How long to wait for a locked file. A write blocks all calls of its thread, and is retried anyway. */
@@ -169,7 +169,7 @@ export class SqliteStore implements TrajectoryStore {
       this.#countAgainMs = beganMs + (tookMs > LONG_COUNT_MS ? 100 * tookMs : 0);
     }
     const used = this.#prepare('PRAGMA page_count').get()!['page_count'] as number;
-    // Pages of what was removed are written to again before the file grows.
+    // Free pages are reused before the file grows.
     const free = this.#prepare('PRAGMA freelist_count').get()!['freelist_count'] as number;
     const size = this.#prepare('PRAGMA page_size').get()!['page_size'] as number;
     return { turns: this.#turns, bytes: (used - free) * size, evicted: 0, evictedLive: 0 };
@@ -186,7 +186,7 @@ export class SqliteStore implements TrajectoryStore {
       write();
       this.#db.exec('COMMIT');
     } catch (error) {
-      // A full disk has rolled it back already.
+      // With a full disk SQLite has rolled it back.
       if (this.#db.isTransaction) this.#db.exec('ROLLBACK');
       throw error;
     }
@@ -242,7 +242,7 @@ export class SqliteStore implements TrajectoryStore {
   }
 }
 
-/** SQLite's own words name no file. */
+/** SQLite's messages name no file. */
 function opened(place: string, isReader: boolean): { db: DatabaseSync; version: number } {
   try {
     const db = new DatabaseSync(place, { readOnly: isReader, timeout: isReader ? READ_WAIT_MS : WRITE_WAIT_MS });
@@ -253,7 +253,7 @@ function opened(place: string, isReader: boolean): { db: DatabaseSync; version: 
   }
 }
 
-/** Conditions that all hold, of those that have a value. */
+/** A conjunction of the conditions that have a value. */
 function allOf() {
   const where = ['1'];
   const values: Value[] = [];
@@ -305,7 +305,7 @@ const outlineOfRow = (row: Row): TurnOutline => ({
   tokens: row['tokens'] as number,
 });
 
-/** A view needs aligned bytes; SQLite hands each value out in memory of its own. */
+/** SQLite returns each value with memory of its own, so it is aligned. */
 const bufferOf = (bytes: unknown): ArrayBuffer => new Uint8Array(bytes as Uint8Array).buffer;
 
 function turnOf(row: Row): Turn {

@@ -1,29 +1,29 @@
 import type { OutcomeChange, OutcomeQuery, SessionOutcome } from '../../shared/outcome.ts';
 import type { RoutedExperts, SessionName, Turn, TurnQuery, TurnStore } from '../../shared/turn.ts';
 
-/** A turn without what is large: enough for listings, figures, and for the tree that the turns of a session are. */
+/** A turn without large fields, for listings, figures, and the tree of a session's turns. */
 export interface TurnOutline extends Omit<Turn, 'ids' | 'logprobs' | 'mask' | 'request' | 'answer' | 'topTokens'> {
-  /** How many it adds. */
+  /** The number of tokens that it adds. */
   readonly tokens: number;
 }
 
-/** What turns lack that were stored by earlier releases. */
+/** Fields that turns of earlier releases lack. */
 export const LATER_FIELDS = { unknownLogprobs: null } as const satisfies Partial<TurnOutline>;
 
-/** The turns of one session key, as a listing knows them. */
+/** A session in a listing. */
 export interface SessionHead {
   readonly session: string;
   readonly tenant: string;
-  /** The first of its turns that was stored: what pages go by. */
+  /** Its first stored turn, by which pages are sorted. */
   readonly firstTurn: string;
-  /** null: its client has not said that it is over. */
+  /** null: its client has not ended it. */
   readonly outcome: SessionOutcome | null;
 }
 
-/** Sessions that ended in some way, and have a turn that is wanted. */
+/** Sessions with an outcome and a turn that match. */
 export interface SessionQuery extends TurnQuery, OutcomeQuery {}
 
-/** Turns, the newest first; fields that are left out limit nothing. */
+/** Turns, the newest first; omitted fields do not filter. */
 export interface NewestQuery {
   readonly session?: string;
   readonly tenant?: string;
@@ -34,37 +34,37 @@ export interface NewestQuery {
 
 export interface StoreCounts {
   readonly turns: number;
-  /** As far as the store can tell, without asking far; -1 where it can't. */
+  /** If the store knows it without a search; -1: not known. */
   readonly bytes: number;
-  /** Turns that had to make room for newer ones. */
+  /** Evicted turns. */
   readonly evicted: number;
-  /** Sessions among them that were not over: without an end, and with a turn within `SESSION_IDLE_MS`. */
+  /** Evicted sessions that were not over: without an end, and with a turn within `SESSION_IDLE_MS`. */
   readonly evictedLive: number;
 }
 
-/** Whatever a store can't answer at once it answers with a promise. */
+/** A promise if the store is asynchronous. */
 export type Soon<T> = T | Promise<T>;
 
-/** A store of turns that can also be listed by session without reading what is large. */
+/** Stores turns, and lists them by session without reading large fields. */
 export interface TrajectoryStore extends TurnStore {
-  /** For people: where it keeps them. Shows no password. */
+  /** For logs: where the turns are, without a password. */
   readonly place: string;
   /** Turns are put one by one, at once; other stores get batches. */
   readonly isInMemory: boolean;
-  /** Told of each session that has to make room for newer ones, and of its files. */
+  /** Called for each evicted session, with its files. */
   onEvicted?: (session: string, tenant: string, experts: readonly RoutedExperts[]) => void;
-  /** Sessions that have a turn which the query wants, in the order of their first turns; `after` is a first turn. */
+  /** Sessions with a matching turn, in the order of their first turns; `after` is a first turn. */
   sessions(query: SessionQuery): Soon<readonly SessionHead[]>;
-  /** Keeps how a session ended, with its turns and as long as they. @returns how many sessions have that name */
+  /** Stores the outcome of a session with its turns. @returns how many sessions have that name */
   finish(name: SessionName, change: OutcomeChange, nowMs: number): Soon<number>;
-  /** All turns of a session, in the order of their ids; without a tenant those of all tenants. */
+  /** All turns of a session, sorted by id; without a tenant those of all tenants. */
   outlines(session: string, tenant?: string): Soon<readonly TurnOutline[]>;
   /** The newest turns first: of a session, or of all. */
   newest(query: NewestQuery): Soon<readonly TurnOutline[]>;
   counts(): Soon<StoreCounts>;
 }
 
-/** Whether a query wants a turn; pages and limits aside. */
+/** Whether a turn matches a query, except for pages and limits. */
 export function wants(
   query: Omit<TurnQuery, 'limit' | 'after'>,
   turn: Pick<Turn, 'session' | 'tenant' | 'group' | 'startedAtMs' | 'versions'>,
@@ -87,7 +87,7 @@ export function outlineOf(turn: Turn): TurnOutline {
 export const filesOf = ({ experts, indexer }: Pick<Turn, 'experts' | 'indexer'>): RoutedExperts[] =>
   [experts, indexer ?? null].filter((file) => file !== null);
 
-/** About what a turn takes, in memory and elsewhere. */
+/** The estimated size of a turn, in memory and in stores. */
 export function turnBytes({ ids, logprobs, mask, request, answer, topTokens }: Turn): number {
   const text = (request?.length ?? 0) + (answer?.length ?? 0) + (topTokens?.length ?? 0);
   return 600 + ids.byteLength + logprobs.byteLength + mask.byteLength + text;

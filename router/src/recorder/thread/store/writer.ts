@@ -2,16 +2,16 @@ import type { Turn, TurnAmendment } from '../../shared/turn.ts';
 import { type LearnedVersion, areAllNamed, completed } from '../version-spans.ts';
 import { type TrajectoryStore, turnBytes } from './store.ts';
 
-/** Whatever comes within this time is written together. */
+/** Turns that come within this time are written together. */
 const GATHER_MS = 50;
 const BATCH_TURNS = 64;
-/** How soon a store that failed is asked again. */
+/** Delay before a failed store is tried again. */
 const RETRY_MS = 1_000;
-/** While it fails so much is kept for it; what comes then is dropped. */
+/** How much is kept for a failing store; further turns are dropped. */
 export const PENDING_BYTES = 67_108_864;
-/** So many amendments wait for a store that fails; what comes then is dropped, and its turn stays as it was put. */
+/** How many amendments wait for a failing store; further ones are dropped, and their turns stay unchanged. */
 const MAX_AMENDMENTS = 100_000;
-/** So many turns are tried one by one, before a store that takes none of them counts as failing still. */
+/** How many turns are tried one by one before a store that takes none of them counts as still failing. */
 const TRIALS = 3;
 
 export interface WriterState {
@@ -19,19 +19,19 @@ export interface WriterState {
   /** Turns that will never be in the store. */
   readonly dropped: number;
   readonly pending: number;
-  /** Sampled tokens that were put without a known logprob. */
+  /** Sampled tokens without a known logprob. */
   readonly unknownLogprobs: number;
-  /** Turns whose tokens are not known: they were put as text. */
+  /** Turns that are stored as text, because their tokens are not known. */
   readonly textTurns: number;
-  /** Turns that have tokens whose version is not known, and will not be. */
+  /** Turns with tokens whose version will not be known. */
   readonly unknownVersions: number;
   /** The last try failed. */
   readonly isFailing: boolean;
-  /** Why; '' while all is well. */
+  /** Why; '': it has not. */
   readonly lastError: string;
 }
 
-/** Told when a turn, and what was put before it, is in the store. */
+/** Called when a turn, and all earlier ones, are in the store. */
 interface Awaiting {
   readonly id: string;
   readonly told: (isStored: boolean) => void;
@@ -43,7 +43,7 @@ interface Awaiting {
  */
 export class TurnWriter {
   readonly store: TrajectoryStore;
-  /** Told of each turn that will never be in the store. */
+  /** Called for each turn that will never be in the store. */
   onLost: (turn: Turn) => void = () => {};
   readonly #limitBytes: number;
   readonly #retryMs: number;
@@ -59,7 +59,7 @@ export class TurnWriter {
   #unknownLogprobs = 0;
   #textTurns = 0;
   #unknownVersions = 0;
-  /** Turns with versions that their engines are asked for, by ticket and id. */
+  /** Turns whose engines are asked for versions, by ticket and id. */
   readonly #unnamed = new Map<number, Map<string, TurnAmendment>>();
   #lastError = '';
 
@@ -82,7 +82,7 @@ export class TurnWriter {
     };
   }
 
-  /** @param before the same turn as it was put when less of it was known */
+  /** @param before the same turn, as it was put earlier */
   put(turn: Turn, before?: Turn): void {
     this.#unknownLogprobs += (turn.unknownLogprobs ?? 0) - (before?.unknownLogprobs ?? 0);
     if (turn.isExact === false && before === undefined) this.#textTurns++;
@@ -112,7 +112,7 @@ export class TurnWriter {
     else this.#writeSoon();
   }
 
-  /** The engine of a turn that was put is asked for the versions that it did not name. @param ticket by which they come; 0: they don't */
+  /** The engine of a turn is asked for versions that it did not name. @param ticket identifies the answer; 0: there will be none */
   expectVersions({ id, versions }: Turn, ticket: number): void {
     if (ticket === 0) {
       if (!areAllNamed(versions)) this.#unknownVersions++;
@@ -134,7 +134,7 @@ export class TurnWriter {
     }
   }
 
-  /** What was learned of a turn after it was put, whether it is in the store by now or not. */
+  /** Adds facts to a turn that was put, whether it is in the store or not. */
   amend(amendment: TurnAmendment): void {
     if (this.store.isInMemory) {
       void this.store.amend([amendment]);
@@ -157,8 +157,8 @@ export class TurnWriter {
   }
 
   /**
-   * Resolves when what was put before is in the store; with false where the store does not take it now. Writes without delay: what is
-   * put in the same turn of the event loop is written together.
+   * Resolves when all earlier turns are in the store; with false if the store fails. Writes without delay: turns of the same turn of the
+   * event loop are written together.
    */
   stored(): Promise<boolean> {
     if (this.#lastError !== '') return Promise.resolve(false);
@@ -176,12 +176,12 @@ export class TurnWriter {
     });
   }
 
-  /** What was put before is in the store now, as far as it takes any. */
+  /** Resolves when all earlier turns are in the store, or it has failed. */
   async flush(): Promise<void> {
     while (this.#pending.length + this.#amendments.length > 0 && this.#lastError === '') await this.#write();
   }
 
-  /** One last try; what the store doesn't take then is lost. @returns how many turns that were */
+  /** Tries a last time; the rest is lost. @returns how many turns are lost */
   async close(): Promise<number> {
     await this.#writing;
     await this.#write();
@@ -253,7 +253,7 @@ export class TurnWriter {
     for (const { told } of meant) told(isStored);
   }
 
-  /** One by one: where the store takes others, what it didn't take was at fault itself and is given up. */
+  /** Tries turns one by one: if the store takes others, the refused ones are dropped. */
   async #writeSome(): Promise<boolean> {
     const refused = new Set<Turn>();
     for (const turn of this.#pending) {
