@@ -69,6 +69,7 @@ const everything = [
   'keys.workerKey=worker.key',
   'ports.admin=30001',
   'networkPolicy.enabled=true',
+  'grafanaDashboard.enabled=true',
   'networkPolicy.http[0].namespaceSelector.matchLabels.team=rl',
 ].flatMap((value) => ['--set', value]);
 

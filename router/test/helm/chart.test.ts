@@ -19,7 +19,7 @@ const keys = ['--set', 'keys.existingSecret=turnout-keys'];
 const everything = [
   ...discovery,
   ...keys,
-  ...['keys.workerKey=worker.key', 'ports.admin=30001', 'serviceMonitor.enabled=true']
+  ...['keys.workerKey=worker.key', 'ports.admin=30001', 'serviceMonitor.enabled=true', 'grafanaDashboard.enabled=true']
     .concat(['networkPolicy.enabled=true', 'persistence.storageClassName=fast', 'image.tag=test', 'podLabels.team=rl'])
     .flatMap((value) => ['--set', value]),
 ];
@@ -164,6 +164,12 @@ suite('the Helm chart', { skip }, () => {
     assert.deepEqual(probe.tcpSocket, { port: 'http' });
     const ofTls = podOf(await manifests('--set', 'options.tls-cert-path=/tls/cert.pem')).containers[0].livenessProbe;
     assert.equal(ofTls.httpGet?.scheme, 'HTTPS');
+  });
+
+  test('the ConfigMap for Grafana has the dashboard of deploy/grafana', async () => {
+    const all = await manifests('--set', 'grafanaDashboard.enabled=true');
+    const { data } = all.find(({ metadata }) => metadata.name === 'turnout-dashboard')!;
+    assert.equal(data!['turnout.json'], readFileSync(join(root, 'deploy/grafana/turnout.json'), 'utf8'));
   });
 
   test('a change of an option restarts the pod, unless the values say otherwise', async () => {
