@@ -52,7 +52,7 @@ function checkYaml(block: Block, folder: string): void {
     const content = document.toJS() as Record<string, unknown>;
     if ('kind' in content || block.notRun !== null) continue;
     const config = content['options'] ?? content;
-    const unknown = Object.keys(config as object).filter((name) => !optionNames.has(name));
+    const unknown = Object.keys(config).filter((name) => !optionNames.has(name));
     assert.deepEqual(unknown, [], at(block));
     const file = join(folder, 'block.yaml');
     writeFileSync(file, stringify(config));
@@ -62,7 +62,7 @@ function checkYaml(block: Block, folder: string): void {
 
 test('every block of the guides is in a language that is checked, and is run unless it says why not', (t) => {
   const folder = temporaryFolder(t);
-  const counts = new Map<string, number>();
+  const counts: Record<string, number> = {};
   for (const block of blocks) {
     const { language, notRun } = block;
     const check = checks[language];
@@ -71,9 +71,9 @@ test('every block of the guides is in a language that is checked, and is run unl
     if (notRun !== null)
       assert.ok(notRun in reasons, `${at(block)}: not-run:${notRun} is none of ${Object.keys(reasons).join(', ')}`);
     const kind = notRun === null ? language || 'text' : `not run: ${reasons[notRun as keyof typeof reasons]}`;
-    counts.set(kind, (counts.get(kind) ?? 0) + 1);
+    counts[kind] = (counts[kind] ?? 0) + 1;
   }
-  for (const [kind, count] of [...counts].toSorted()) t.diagnostic(`${count} ${kind}`);
+  for (const kind of Object.keys(counts).toSorted()) t.diagnostic(`${counts[kind]} ${kind}`);
   assert.ok(blocks.length > 100);
 });
 

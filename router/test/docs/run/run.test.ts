@@ -43,7 +43,7 @@ for (const page of guidePages.filter((each) => each.includes(wanted))) {
   const needsPython = blocks.some(({ language }) => language === 'python');
   test(`the blocks of ${page} run`, { skip: needsPython && noPython }, async (t) => {
     const sandbox = await Sandbox.open(t, dirname(pythonOf('docs')));
-    const [first] = blocks.filter(({ language }) => language === 'sh');
+    const first = blocks.find(({ language }) => language === 'sh');
     if (first === undefined || !/\bturnout (?:-- )?sim\b/.test(first.code)) await sandbox.startFleet();
     for (const block of blocks) {
       await run(sandbox, block).catch((error: unknown) => {

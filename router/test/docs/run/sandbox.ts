@@ -1,6 +1,6 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
@@ -52,7 +52,7 @@ export class Sandbox {
     const sandbox = new Sandbox(folder, port, {
       ...process.env,
       PATH: `${commands}:${python}:${process.env['PATH']}`,
-      PYTHONPATH: join(root, 'python/turnout/src'),
+      PYTHONPATH: `${join(root, 'python/turnout/src')}:${folder}`,
       DOCS_FOLDER: folder,
       DOCS_NODE: process.execPath,
       DOCS_TURNOUT: join(root, 'router/bin/turnout.js'),
@@ -60,6 +60,9 @@ export class Sandbox {
       TURNOUT_PORT: String(port + 4),
       TURNOUT_PROMETHEUS_PORT: '0',
     });
+    // The Python package reads its own version.
+    mkdirSync(join(folder, 'turnout-0.dist-info'));
+    sandbox.write('turnout-0.dist-info/METADATA', 'Metadata-Version: 2.1\nName: turnout\nVersion: 0\n');
     t.after(() => sandbox.#stop());
     return sandbox;
   }
