@@ -117,6 +117,7 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
   const slow = slowWorkers(all);
   const stateNow = (row: WorkerRow) => stateOf(row, slow.has(row.id));
   const rows = all.filter((row) => matches(textOf(row, slow.has(row.id)), filter.value));
+  const hasRoles = all.some(({ role }) => role !== 'regular');
   const open = all.find(({ url }) => url === rest[0]);
   const states = Map.groupBy(all, (row) => stateNow(row).word);
   const chips = Array.from(states, ([word, of]) => ({ word, count: of.length, rank: stateNow(of[0]!).rank })).toSorted(
@@ -128,7 +129,7 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
       <${DataTable}
         label="Workers"
         rows=${rows}
-        columns=${columnsOf(slow)}
+        columns=${columnsOf(slow).filter(({ id }) => id !== 'role' || hasRoles)}
         keyOf=${({ id }: WorkerRow) => id}
         sort=${sort}
         open=${open?.id}

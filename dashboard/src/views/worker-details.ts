@@ -17,7 +17,10 @@ interface WorkerDetailsProps {
 export function WorkerDetails({ row, slowness, onClose }: WorkerDetailsProps) {
   useEffect(() => {
     const listener = (event: KeyboardEvent) => {
-      if (event.key === 'Escape' && document.querySelector('dialog[open]') === null) onClose();
+      // In the filter the key clears that.
+      const isElsewhere =
+        (event.target as HTMLElement).matches('input') || document.querySelector('dialog[open]') !== null;
+      if (event.key === 'Escape' && !isElsewhere) onClose();
     };
     addEventListener('keydown', listener);
     return () => removeEventListener('keydown', listener);
