@@ -86,6 +86,7 @@ export class FeedState {
     this.about.value = about;
     this.#fields = fields;
     this.#points = [];
+    this.exchanges = [];
     for (const table of [this.workers, this.sessions, this.swaps]) table.clear();
     this.rates.clear();
   }

@@ -1,11 +1,37 @@
 import type { Hono } from 'hono';
 import { sessionOf } from '../classify/routing-keys.ts';
+import type { ShownExchange } from '../observe/exchange-row.ts';
 import type { RecentExchanges } from '../observe/recent-exchanges.ts';
+import type { Candidate } from '../phases/candidate-table.ts';
 import { type OverviewContext, requestInFlight } from './overview.ts';
 
 export interface ExplainContext extends OverviewContext {
   /** null: none are kept. */
   readonly recent: RecentExchanges | null;
+}
+
+/** The response of `GET /explain/{id}`. */
+export interface Explanation {
+  readonly id: string;
+  /** Where the session of that name is; null: none is known. */
+  readonly home: {
+    readonly worker: string;
+    readonly turns: number;
+    readonly moves: number;
+    readonly in_flight: number;
+  } | null;
+  /** The finished exchanges that the router keeps: how many, and since when (Unix ms). */
+  readonly record: { readonly exchanges: number; readonly since: number | null };
+  /** How many finished exchanges there are; those listed are the last ones. */
+  readonly matching: number;
+  readonly exchanges: readonly (ShownExchange & Told)[];
+  readonly in_flight: readonly (ReturnType<typeof requestInFlight> &
+    Told & { readonly candidates: readonly Candidate[] | null })[];
+}
+
+/** What happened, in sentences. */
+interface Told {
+  readonly story: readonly string[];
 }
 
 /** Turns of a session that are shown, the last ones. */
@@ -31,14 +57,17 @@ export function addExplain(app: Hono, { recent, requests, homes, sessionHeaders 
           : { worker: home.worker.url, turns: home.turns, moves: home.moves, in_flight: home.inFlight },
       record: recordOf(recent),
       matching: finished.length,
-      exchanges: finished.slice(-MAX_TURNS).map((row) => ({ ...row, story: storyOf(row) })),
+      exchanges: finished.slice(-MAX_TURNS).map((row) => {
+        const candidates = row.candidates?.toJSON() ?? null;
+        return { ...row, candidates, story: storyOf(row) };
+      }),
       in_flight: inFlight
         .toSorted((a, b) => a.startMs - b.startMs)
         .map((x) => {
           const row = requestInFlight(x, headers, nowMs);
           return { ...row, candidates: x.candidates, story: storyInFlight(x, row) };
         }),
-    });
+    } satisfies Explanation);
   });
 }
 

@@ -1,6 +1,7 @@
 import type { FeedSources } from '../admin/dashboard/feed-tables.ts';
 import { version } from '../config/version.ts';
 import type { ExchangeRows } from '../observe/exchange-rows.ts';
+import type { RecentExchanges } from '../observe/recent-exchanges.ts';
 import type { Base } from './base.ts';
 import type { Choice, Engines } from './choice.ts';
 import type { Extensions } from './extensions.ts';
@@ -12,6 +13,7 @@ export async function dashboardSources(
   { homes, holdQueue, admission, watch, table }: Choice,
   { recorder, swaps }: Extensions,
   rows: ExchangeRows,
+  recent: RecentExchanges | null,
 ): Promise<FeedSources | null> {
   if (config.dashboard === 'off') return null;
   const { History } = await import('../observe/history.ts');
@@ -41,6 +43,7 @@ export async function dashboardSources(
       swaps: swaps !== null,
       captures: recorder !== null,
     }),
+    lastExchanges: (count) => recent?.last(count) ?? [],
     exchanges: (take) => rows.listen({ isOn: true, take }),
   };
 }

@@ -71,7 +71,7 @@ export async function makeOwn(base: Base, engines: Engines, choice: Choice, exte
     contentType: registry.contentType,
     text: (await metricsPage(registry)) + (await loaded.metricsText()),
   });
-  const dashboard = await dashboardSources(base, engines, choice, extensions, rows);
+  const dashboard = await dashboardSources(base, engines, choice, extensions, rows, recent);
   const app = createAdminApp({
     fleet,
     breakers,

@@ -1,5 +1,5 @@
 import type { Candidate } from '../phases/candidate-table.ts';
-import type { ShownExchange } from '../observe/exchange-row.ts';
+import type { Explanation } from '../admin/explain.ts';
 import { askRouter } from './ask-router.ts';
 import { list, printable } from './columns.ts';
 
@@ -7,24 +7,6 @@ export interface ExplainFlags {
   readonly url: string;
   readonly json?: boolean;
   readonly apiKey?: string;
-}
-
-type Turn = ShownExchange & { readonly story: readonly string[] };
-
-interface Explanation {
-  readonly id: string;
-  readonly home: { readonly worker: string; readonly turns: number; readonly moves: number } | null;
-  readonly record: { readonly exchanges: number; readonly since: number | null };
-  readonly matching: number;
-  readonly exchanges: readonly Turn[];
-  readonly in_flight: readonly {
-    readonly id: string;
-    readonly path: string;
-    readonly worker: string | null;
-    readonly age_secs: number;
-    readonly candidates: readonly Candidate[] | null;
-    readonly story: readonly string[];
-  }[];
 }
 
 /** Prints what a running router did with a session or a request, and why. */

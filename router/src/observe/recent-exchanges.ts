@@ -39,6 +39,11 @@ export class RecentExchanges implements RowListener {
     }
   }
 
+  /** The last ones, at most so many; oldest first. */
+  last(count: number): ExchangeRow[] {
+    return this.#rows.slice(Math.max(this.#first, this.#rows.length - count));
+  }
+
   /** Those of a session, or with a request id; oldest first. */
   of(id: string): ExchangeRow[] {
     const found: ExchangeRow[] = [];

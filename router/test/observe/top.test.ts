@@ -92,15 +92,15 @@ test('in a staged fleet: "why this worker?" and "which sessions moved, and why?"
 
 test('one engine of four is slow: turnout top lists it first and says so', async (t) => {
   const engines = await Promise.all(
-    [1, 1, 1, 20].map(async (times) => {
-      const engine = await startSimEngine({ timeScale: 0.1 * times, meanOutputTokens: 20 });
+    [1, 1, 1, 100].map(async (times) => {
+      const engine = await startSimEngine({ timeScale: 0.1 * times, meanOutputTokens: 8 });
       t.after(() => engine.close());
       return engine.url;
     }),
   );
   const router = await startTestRouter(t, { workerUrls: engines, policy: 'round_robin' });
   const ask = async (prompt: string): Promise<void> => {
-    const body = JSON.stringify({ model: 'sim', prompt, max_tokens: 20, stream: true });
+    const body = JSON.stringify({ model: 'sim', prompt, max_tokens: 8, stream: true });
     const headers = { 'content-type': 'application/json' };
     await (await fetch(`${router.url}/v1/completions`, { method: 'POST', headers, body })).text();
   };

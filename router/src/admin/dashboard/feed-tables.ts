@@ -17,12 +17,16 @@ export interface FeedSources extends WorkerSources, SessionSources {
   readonly healthTimeoutMs: () => number;
   /** Passes the row of each exchange that ends. @returns stops it */
   readonly exchanges: (take: (row: ExchangeRow) => void) => () => void;
+  /** The rows of the last exchanges that have ended, at most so many; oldest first. */
+  readonly lastExchanges: (count: number) => readonly ExchangeRow[];
   readonly requests: () => Iterable<Exchange>;
 }
 
 const EVERY_MS = 1_000;
 /** Exchanges that are sent per second; further ones are counted. */
 const EXCHANGES_PER_TICK = 200;
+/** Exchanges that a new reader gets. */
+const PAST_EXCHANGES = 500;
 /** Ticks for which exchanges are kept for a reader that is behind. */
 const KEPT_TICKS = 5;
 
@@ -32,6 +36,9 @@ interface Ended {
   readonly json: string[];
   count: number;
 }
+
+/** The page asks for the candidates of those that it shows. */
+const jsonOf = (row: ExchangeRow): string => JSON.stringify({ ...row, candidates: null });
 
 /** The rows of the feed, made anew every second while there is a reader. */
 export class FeedTables {
@@ -77,6 +84,13 @@ export class FeedTables {
     return Object.values(this.tables).every((table) => table.knows(tick));
   }
 
+  /** Rows of the exchanges that had ended at the last tick, as far as the router keeps them. */
+  past(): string[] {
+    const since = this.#ended.at(-1)!.count;
+    const rows = this.#sources.lastExchanges(PAST_EXCHANGES + since);
+    return rows.slice(0, rows.length - since).map(jsonOf);
+  }
+
   /** Rows of the exchanges that ended after this tick, as far as they are kept. */
   endedAfter(tick: number): string[] {
     return this.#ended.filter((each) => each.tick > tick && each.tick <= this.tick).flatMap(({ json }) => json);
@@ -109,6 +123,6 @@ export class FeedTables {
   #take(row: ExchangeRow): void {
     const ended = this.#ended.at(-1)!;
     ended.count++;
-    if (ended.json.length < EXCHANGES_PER_TICK) ended.json.push(JSON.stringify({ ...row, candidates: null }));
+    if (ended.json.length < EXCHANGES_PER_TICK) ended.json.push(jsonOf(row));
   }
 }

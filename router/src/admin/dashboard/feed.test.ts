@@ -16,6 +16,8 @@ interface Scene {
   readonly feed: Feed;
   /** Listeners for exchanges. */
   readonly listeners: Set<(row: ExchangeRow) => void>;
+  /** Those that the router keeps. */
+  readonly ended: ExchangeRow[];
   /** Makes a tick. */
   tick(): Promise<void>;
 }
@@ -34,6 +36,7 @@ function start(t: TestContext): Scene {
     windowMs: 1,
   };
   const listeners = new Set<(row: ExchangeRow) => void>();
+  const ended: ExchangeRow[] = [];
   const feed = new Feed({
     fleet,
     breakers: new Breakers(
@@ -56,6 +59,7 @@ function start(t: TestContext): Scene {
     queued: () => ({}),
     healthTimeoutMs: () => 1_000,
     about: () => ({ version: '1', policies: [], started_at: 0, swaps: false, captures: false }),
+    lastExchanges: (count) => ended.slice(-count),
     exchanges(take) {
       listeners.add(take);
       return () => listeners.delete(take);
@@ -65,6 +69,7 @@ function start(t: TestContext): Scene {
     fleet,
     feed,
     listeners,
+    ended,
     async tick() {
       await nextTurn();
       t.mock.timers.tick(1_000);
@@ -120,6 +125,30 @@ test('exchanges beyond those of a second are counted', async (t) => {
   ok('tick' in last);
   deepEqual([last.exchanges.length, last.dropped], [200, 30]);
   await reader.cancel();
+});
+
+test('a new reader gets the exchanges that ended before it came, and each one once', async (t) => {
+  const { feed, listeners, ended, tick } = start(t);
+  const end = (id: string): void => {
+    const row = { id } as ExchangeRow;
+    ended.push(row);
+    for (const take of listeners) take(row);
+  };
+  end('before');
+  const idsOf = async (reader: ReturnType<typeof readerOf>): Promise<string[]> => {
+    const last = (await readTick(reader)).at(-1)!;
+    ok('tick' in last);
+    return last.exchanges.map(({ id }) => id);
+  };
+  const readerOf = () => feed.read().getReader();
+  const one = readerOf();
+  deepEqual(await idsOf(one), ['before']);
+  end('between');
+  const two = readerOf();
+  deepEqual(await idsOf(two), ['before']);
+  await tick();
+  deepEqual([await idsOf(one), await idsOf(two)], [['between'], ['between']]);
+  await Promise.all([one.cancel(), two.cancel()]);
 });
 
 test('after the last reader nothing is made any more', async (t) => {

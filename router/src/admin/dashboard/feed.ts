@@ -52,7 +52,7 @@ export class Feed {
       }
       const now = running.tick;
       for (const [name, table] of Object.entries(running.tables)) yield* rowEvents(name, table, tick);
-      const exchanges = tick < 0 ? [] : running.endedAfter(tick);
+      const exchanges = tick < 0 ? running.past() : running.endedAfter(tick);
       const dropped = tick < 0 ? 0 : running.endedCount - ended - exchanges.length;
       ended = running.endedCount;
       const head = JSON.stringify({

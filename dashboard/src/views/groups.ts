@@ -1,0 +1,135 @@
+import { signal } from '@preact/signals';
+import { html } from 'htm/preact';
+import { state } from '../feed/connection.ts';
+import { UNKNOWN, duration } from '../format.ts';
+import { type Column, DataTable } from '../parts/data-table.ts';
+import { Filter } from '../parts/filter.ts';
+import { type Sort, matches } from '../parts/rows.ts';
+import { go } from '../shell/route.ts';
+import { type GroupProgress, type Lane, groupsOf, lanesOf } from './lanes.ts';
+import type { View } from './views.ts';
+
+export const groups: View = { id: 'groups', title: 'Groups', Show };
+
+const sort = signal<Sort>({ column: 'tail', isDescending: true });
+const filter = signal('');
+/** A row has a line of this many pixels for each session. */
+const ROW_PX = 54;
+const MAX_LINES = 16;
+
+const isOver = ({ ended, lanes }: GroupProgress): boolean => ended === lanes.length;
+/** Since the first session ended; null: none has, or all have. */
+const tailMs = (group: GroupProgress): number | null =>
+  group.firstEnd === null || isOver(group) ? null : state.at - group.firstEnd;
+/** The open session that began first. */
+const slowest = ({ lanes }: GroupProgress): Lane | undefined =>
+  lanes.filter(({ row }) => row !== null).toSorted((a, b) => a.bars[0]!.from - b.bars[0]!.from)[0];
+
+const columns: readonly Column<GroupProgress>[] = [
+  {
+    id: 'group',
+    title: 'Group',
+    widthPx: 150,
+    value: ({ group }) => group,
+    cell: ({ group }) => html`<span title=${group}>${group}</span>`,
+  },
+  {
+    id: 'ended',
+    title: 'Ended',
+    widthPx: 90,
+    isNumber: true,
+    value: ({ ended, lanes }) => ended / lanes.length,
+    cell: ({ ended, lanes }) =>
+      html`<span class="meter"
+        >${ended} of ${lanes.length}<i style=${{ width: `${(100 * ended) / lanes.length}%` }}></i
+      ></span>`,
+  },
+  {
+    id: 'tail',
+    title: 'Tail',
+    widthPx: 90,
+    isNumber: true,
+    from: 'medium',
+    value: tailMs,
+    cell: (group) => {
+      const ms = tailMs(group);
+      return html`<span title="since the first session of the group ended"
+        >${ms === null ? UNKNOWN : duration(ms / 1000)}</span
+      >`;
+    },
+  },
+  {
+    id: 'slowest',
+    title: 'Open longest',
+    widthPx: 170,
+    from: 'medium',
+    value: (group) => slowest(group)?.session ?? null,
+    cell: (group) => {
+      const lane = slowest(group);
+      if (lane === undefined) return html`<span class="muted">all ended</span>`;
+      return html`<span title=${lane.session} class=${lane.isWaiting ? 'state is-warn' : ''}
+        >${lane.isWaiting ? `▲ ${lane.row?.waits_for}: ` : ''}${lane.session}</span
+      >`;
+    },
+  },
+  {
+    id: 'lines',
+    title: 'Sessions, from the first turn of the group on',
+    cell: (group) => html`<${Lines} group=${group} />`,
+  },
+];
+
+/** A line for each session: the long tail is what sticks out to the right. */
+function Lines({ group }: { readonly group: GroupProgress }) {
+  const { lanes, began, last } = group;
+  const shown = lanes.slice(-MAX_LINES);
+  const share = (ms: number): string => `${((100 * ms) / Math.max(1, last - began)).toFixed(2)}%`;
+  const heightPx = Math.min(8, Math.floor((ROW_PX - 10) / shown.length));
+  return html`<div
+    class="group-lines"
+    title=${lanes.length > shown.length ? `the ${shown.length} that ended last` : ''}
+  >
+    ${shown.map((lane) => {
+      const end = lane.row === null ? lane.bars.at(-1)!.to : last;
+      const kind = lane.isWaiting ? 'is-wait' : lane.row === null ? 'is-ended' : 'is-open';
+      const text = `${lane.session}: ${lane.row === null ? 'ended' : lane.isWaiting ? 'waits' : 'open'}, ${duration((end - lane.bars[0]!.from) / 1000)}`;
+      return html`<i
+        class=${kind}
+        title=${text}
+        style=${{ marginLeft: share(lane.bars[0]!.from - began), width: share(end - lane.bars[0]!.from), height: `${heightPx - 1}px` }}
+      ></i>`;
+    })}
+  </div>`;
+}
+
+function Show() {
+  state.follow();
+  const first = state.exchanges[0]?.at ?? state.at;
+  const all = groupsOf(lanesOf(state.exchanges, state.sessions, first, state.at), state.at);
+  const rows = all.filter((group) =>
+    matches(`${group.group} ${isOver(group) ? 'over' : 'open'} ${group.waiting > 0 ? 'waiting' : ''}`, filter.value),
+  );
+  const chips = [
+    { word: 'open', count: all.filter((group) => !isOver(group)).length },
+    { word: 'waiting', count: all.filter(({ waiting }) => waiting > 0).length },
+    { word: 'over', count: all.filter(isOver).length },
+  ].filter((chip) => chip.count > 0);
+  return html`<section class="list" aria-label="Groups">
+    <${Filter} filter=${filter} label="Filter groups" shown=${rows.length} all=${all.length} chips=${chips} />
+    <ul class="legend lanes-head" aria-label="Lines">
+      <li><i class="lane-bar is-ended"></i>ended</li>
+      <li><i class="lane-bar is-open"></i>open</li>
+      <li><i class="lane-bar is-wait"></i>waits</li>
+    </ul>
+    <${DataTable}
+      label="Groups"
+      rows=${rows}
+      columns=${columns}
+      keyOf=${({ group }: GroupProgress) => group}
+      sort=${sort}
+      rowPx=${ROW_PX}
+      onOpen=${(group: GroupProgress) => go('sessions', (slowest(group) ?? group.lanes.at(-1)!).session)}
+      empty=${all.length === 0 ? 'No group had a turn yet. Clients name groups with x-turnout-group.' : 'No group matches the filter.'}
+    />
+  </section>`;
+}
