@@ -36,6 +36,7 @@ export interface Span {
   readonly parent: string;
   readonly name: string;
   readonly kind: number;
+  readonly startMs: number;
   readonly ms: number;
   readonly attributes: Readonly<Record<string, unknown>>;
   readonly events: readonly string[];
@@ -53,6 +54,7 @@ const spanOf = (span: OtlpSpan): Span => ({
   parent: span.parentSpanId ?? '',
   name: span.name,
   kind: span.kind,
+  startMs: Number(span.startTimeUnixNano) / 1e6,
   ms: Number(BigInt(span.endTimeUnixNano) - BigInt(span.startTimeUnixNano)) / 1e6,
   attributes: record(span.attributes),
   events: span.events.map(({ name }) => name),

@@ -55,6 +55,7 @@ test('a request and its attempt are spans of the trace of the client, and the en
   const { hostname, port } = new URL(engine.url);
   deepEqual([attempt!.attributes['server.address'], attempt!.attributes['server.port']], [hostname, Number(port)]);
   ok(whole!.ms >= attempt!.ms && attempt!.ms > 0);
+  ok(whole!.startMs <= attempt!.startMs && Math.abs(whole!.startMs - Date.now()) < 60_000);
   equal(collector.resource['service.name'], 'turnout');
   equal(collector.resource['service.version'], version);
 });

@@ -31,6 +31,8 @@ interface Traced {
   readonly context: Context;
   /** The last attempt; null: none has begun. */
   attempt: Span | null;
+  /** The wall clock when the monotonic one was 0: one for the request, because the SDK's own is good to a millisecond and differs by span. */
+  readonly originMs: number;
   /** How much of `heldMs` its spans have, and how many of the failures. */
   heldMs: number;
   failures: number;
@@ -58,12 +60,15 @@ export class Tracing implements Observer {
     if (known === undefined && x.attempts > 0) return;
     const traced = known ?? this.#begin(x);
     if (traced === null) return;
+    const { originMs } = traced;
     const nowMs = performance.now();
     if (x.heldMs > traced.heldMs) this.#stage(traced, 'hold', nowMs - x.heldMs + traced.heldMs, nowMs, x.heldFor);
     traced.heldMs = x.heldMs;
-    const name = 'choose';
-    traced.request.addEvent(name, { 'turnout.policy': this.#options.policyOf(x), 'turnout.reason': x.why }, nowMs);
-    traced.attempt = this.#start('attempt', SpanKind.CLIENT, nowMs, traced.context);
+    const why = { 'turnout.policy': this.#options.policyOf(x), 'turnout.reason': x.why };
+    traced.request.addEvent('choose', why, originMs + nowMs);
+    // An attempt with a stale connection is not always made again at the same worker.
+    traced.attempt?.end(originMs + nowMs);
+    traced.attempt = this.#start('attempt', SpanKind.CLIENT, originMs + nowMs, traced.context);
     traced.attempt.setAttributes(attemptAttributes(x));
     const { traceId, spanId } = traced.attempt.spanContext();
     setParent(x.head, x.head.get('traceparent'), traceId, spanId, TraceFlags.SAMPLED);
@@ -74,17 +79,17 @@ export class Tracing implements Observer {
     if (traced === undefined || traced.attempt === null) return;
     const isAside = x.failures.length === traced.failures;
     traced.failures = x.failures.length;
-    const { attempt } = traced;
+    const { attempt, originMs } = traced;
     const about = { 'error.type': failure, 'turnout.worker': worker.url, 'turnout.detail': detail };
     // A stale connection is replaced within the attempt, and a prefill engine may fail after it did its part.
     if (isAside || failure === 'stale') {
-      attempt.addEvent('failure', about, performance.now());
+      attempt.addEvent('failure', about, originMs + performance.now());
       return;
     }
     attempt.setAttributes(about);
     if (failure === 'status') attempt.setAttribute('http.response.status_code', Number(detail));
     attempt.setStatus({ code: SpanStatusCode.ERROR, message: detail });
-    attempt.end(performance.now());
+    attempt.end(originMs + performance.now());
     traced.attempt = null;
   }
 
@@ -94,16 +99,16 @@ export class Tracing implements Observer {
     this.#traced.delete(x);
     const traced = known ?? this.#begin(x);
     if (traced === null) return;
-    const { request, attempt } = traced;
+    const { request, attempt, originMs } = traced;
     // It was held until it ended.
     if (x.heldMs > traced.heldMs) this.#stage(traced, 'hold', x.endMs - x.heldMs + traced.heldMs, x.endMs, x.heldFor);
-    if (attempt !== null) endAttempt(x, attempt);
+    if (attempt !== null) endAttempt(x, attempt, originMs);
     const session = sessionOf(x, this.#options.sessionHeaders);
     request.setAttributes(requestAttributes(x, session, this.#options.policyOf(x)));
-    if (x.firstByteMs > 0) request.addEvent('first byte', undefined, x.firstByteMs);
+    if (x.firstByteMs > 0) request.addEvent('first byte', undefined, originMs + x.firstByteMs);
     if (x.error !== null || x.status >= 500)
       request.setStatus({ code: SpanStatusCode.ERROR, message: x.error?.code ?? '' });
-    request.end(x.endMs);
+    request.end(originMs + x.endMs);
   }
 
   close(): Promise<void> {
@@ -123,9 +128,10 @@ export class Tracing implements Observer {
     }
     const above = parent === null ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parent);
     const name = x.isGeneration ? `${x.head.method} ${x.path}` : x.head.method;
-    const request = this.#start(name, SpanKind.SERVER, x.startMs, above);
+    const originMs = Date.now() - performance.now();
+    const request = this.#start(name, SpanKind.SERVER, originMs + x.startMs, above);
     const context = trace.setSpan(ROOT_CONTEXT, request);
-    const traced: Traced = { request, context, attempt: null, heldMs: 0, failures: 0 };
+    const traced: Traced = { request, context, attempt: null, originMs, heldMs: 0, failures: 0 };
     if (x.outcome === null) this.#traced.set(x, traced);
     if (x.queuedMs > 0) this.#stage(traced, 'queue', x.startMs, x.startMs + x.queuedMs);
     return traced;
@@ -138,10 +144,11 @@ export class Tracing implements Observer {
     setParent(head, before, UNSAMPLED_TRACE + number, UNSAMPLED_TRACE.slice(-8) + number, TraceFlags.NONE);
   }
 
-  #stage({ context }: Traced, name: string, startMs: number, endMs: number, reason = ''): void {
-    const span = this.#start(name, SpanKind.INTERNAL, startMs, context);
+  /** @param startMs monotonic, as `endMs` */
+  #stage({ context, originMs }: Traced, name: string, startMs: number, endMs: number, reason = ''): void {
+    const span = this.#start(name, SpanKind.INTERNAL, originMs + startMs, context);
     if (reason !== '') span.setAttribute('turnout.reason', reason);
-    span.end(endMs);
+    span.end(originMs + endMs);
   }
 
   #start(name: string, kind: SpanKind, startMs: number, context: Context): Span {
@@ -149,16 +156,16 @@ export class Tracing implements Observer {
   }
 }
 
-function endAttempt(x: Exchange, attempt: Span): void {
+function endAttempt(x: Exchange, attempt: Span, originMs: number): void {
   const status = x.status > 0 ? x.status : undefined;
   if (status !== undefined) attempt.setAttribute('http.response.status_code', status);
-  if (x.firstByteMs > 0) attempt.addEvent('first byte', undefined, x.firstByteMs);
-  if (x.isStream && x.firstTokenMs > 0) attempt.addEvent('first token', undefined, x.firstTokenMs);
+  if (x.firstByteMs > 0) attempt.addEvent('first byte', undefined, originMs + x.firstByteMs);
+  if (x.isStream && x.firstTokenMs > 0) attempt.addEvent('first token', undefined, originMs + x.firstTokenMs);
   if (x.seams.length > 0) attempt.setAttribute('turnout.resumed_parts', x.seams.length);
   const type = x.error?.code ?? (x.outcome === 'client_left' ? 'client_left' : '');
   if (type !== '') attempt.setAttribute('error.type', type);
   if (type !== '' || (shownStatus(x) ?? 0) >= 400) attempt.setStatus({ code: SpanStatusCode.ERROR, message: type });
-  attempt.end(x.endMs);
+  attempt.end(originMs + x.endMs);
 }
 
 const UNSAMPLED_TRACE = randomBytes(12).toString('hex');
