@@ -175,7 +175,8 @@ writeFileSync(
 
 CPU time of the router's process (all threads) at ${PER_MINUTE.toLocaleString('en-US')} exchanges a minute with session keys and 2 KB prompts, policy \`rollout\`:
 medians of ${ROUNDS} windows of ${WINDOW_MS / 1_000} s in turn (least to most). "off" is \`--dashboard off\`, "closed" the default without a page that is open,
-"dashboard" one reader of \`/dashboard/feed\`, and "tap" one of \`/tap\` beside it. The limit is 5 % of one core. ${machine()}
+"dashboard" one reader of \`/dashboard/feed\`, and "tap" one of \`/tap\` beside it. The limit is 5 % of one core.
+"off" is a process of its own: what it differs by from "closed" is the noise between two processes. ${machine()}
 
 | workers | sessions | setup | CPU ms per second | more than closed, % of one core | events, KB per second |
 | --- | --- | --- | --- | --- | --- |

@@ -1,6 +1,6 @@
 import { html } from 'htm/preact';
 import { type Connection, connection, key, connect, state } from '../feed/connection.ts';
-import { count, duration, percent, rate } from '../format.ts';
+import { clock, count, duration, percent, rate } from '../format.ts';
 import type { View } from '../views/views.ts';
 import { showKeys } from './keyboard.ts';
 import { hrefOf } from './route.ts';
@@ -15,11 +15,14 @@ const words: Readonly<Record<Connection, string>> = {
 
 export function Header({ views, current }: { readonly views: readonly View[]; readonly current: string }) {
   const about = state.about.value;
+  const isOld = connection.value === 'lost' && state.at > 0;
   return html`<header class="top">
     <div class="brand">
       <a class="name" href=${hrefOf()}>turnout</a>
       <span class="about">${about && `${about.version} · ${about.policies.join(', ')}`}</span>
-      <span class=${`connection is-${connection.value}`} role="status">${words[connection.value]}</span>
+      <span class=${`connection is-${connection.value}`} role="status"
+        >${words[connection.value]}${isOld ? ` · as of ${clock(state.at)}` : ''}</span
+      >
       <span class="tools">
         ${key.value !== '' && html`<button type="button" onClick=${signOut}>Sign out</button>`}
         <button type="button" onClick=${showKeys} aria-label="Keys" title="Keys (?)">?</button>

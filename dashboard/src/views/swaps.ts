@@ -108,15 +108,20 @@ function Timeline({ swap }: { readonly swap: Swap }) {
     { id: 'began', title: `${clock(from)} to ${clock(to)}`, value: ({ began_at }) => began_at, cell: timeline },
   ];
   const deployments = first.deployments.filter((name) => name !== null).join(', ');
+  const about = [
+    deployments,
+    `${first.transition}, weights moved by the ${first.moved_by}`,
+    counted(rows.length, 'engine'),
+    first.ended_at === null ? 'running' : `ended ${clock(first.ended_at)}`,
+    duration((to - from) / 1_000),
+  ]
+    .filter((fact) => fact !== '')
+    .join(' · ');
   const errors = [...new Set(rows.flatMap(({ error }) => error ?? []))];
   return html`<section class="list" aria-label=${`Swap to ${first.identity}`}>
     <div class="swap-head">
       <h2>${first.identity}</h2>
-      <p class="muted">
-        ${deployments !== '' && `${deployments} · `}${first.transition}, weights moved by the ${first.moved_by} ·
-        ${counted(rows.length, 'engine')} · ${first.ended_at === null ? ' running' : ` ended ${clock(first.ended_at)}`}
-        · ${duration((to - from) / 1_000)}
-      </p>
+      <p class="muted">${about}</p>
       <ul class="legend" aria-label="Stages">
         ${stages.map((stage) => html`<li><i class=${`bar stage-${stage}`}></i>${stage}</li>`)}
       </ul>
