@@ -36,6 +36,8 @@ export async function launch(
       logDir: config.logDir ?? 'turnout-logs',
       logMaxBytes: config.logMaxBytes,
       logMaxFiles: config.logMaxFiles,
+      // Elsewhere the output of engines must not wait for a reader, as it would in stderr.
+      ...(process.stderr.isTTY ? { showProgress: (await import('./progress.ts')).showProgress } : {}),
     });
   } catch (error) {
     if (error instanceof ConfigError) throw error;

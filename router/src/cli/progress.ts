@@ -80,6 +80,8 @@ function bars(look: () => Readonly<Record<string, Step>>, screen: Screen & NodeJ
       }
     }
   };
+  // What other writers print begins at the start of the line, in place of the bar, which is then drawn below.
+  all.on('redraw-post', () => screen.write('\r'));
   const timer = setInterval(update, REDRAW_MS);
   update();
   let isStopped = false;

@@ -12,6 +12,19 @@ export interface EngineGroupOptions {
   readonly logDir: string;
   readonly logMaxBytes: number;
   readonly logMaxFiles: number;
+  /** Shows on a terminal which engines are ready. Without it a line says so every five seconds. */
+  readonly showProgress?: (look: () => Readonly<Record<string, Step>>) => Shown;
+}
+
+interface Step {
+  readonly done: number;
+  readonly total: number;
+  readonly text: string;
+}
+
+interface Shown {
+  say(line: string): void;
+  stop(): void;
 }
 
 const PROGRESS_MS = 5_000;
@@ -24,9 +37,11 @@ export class EngineGroup {
   readonly #screen = new LineWriter(standardTarget(2), () => {});
   readonly #files: LineWriter[];
   #progress: NodeJS.Timeout | null = null;
+  #shown: Shown | null = null;
   #startedMs = 0;
   #onAllGivenUp = (): void => {};
   #wasReady = false;
+  #isStopping = false;
 
   /** Throws if the log folder cannot be created. */
   constructor(plans: readonly EnginePlan[], options: EngineGroupOptions) {
@@ -40,7 +55,7 @@ export class EngineGroup {
       (plan) =>
         new EngineProcess(plan, options.restarts, {
           onLine: (line) => {
-            this.#screen.write(`[engine ${plan.index}] ${line}\n`);
+            this.#print(`[engine ${plan.index}] ${line}`);
             this.#files[plan.index]!.write(`${line}\n`);
           },
           onChange: (engine, what) => this.#changed(engine, what),
@@ -52,7 +67,9 @@ export class EngineGroup {
   start(onAllGivenUp: () => void): void {
     this.#onAllGivenUp = onAllGivenUp;
     this.#startedMs = performance.now();
-    this.#progress = setInterval(() => this.#tellProgress(), PROGRESS_MS);
+    if (this.#options.showProgress === undefined)
+      this.#progress = setInterval(() => this.#say(this.#waitsFor()), PROGRESS_MS);
+    this.#follow();
     for (const engine of this.engines) {
       const { index, program, args, env } = engine.plan;
       const gpus = env['CUDA_VISIBLE_DEVICES'];
@@ -64,6 +81,9 @@ export class EngineGroup {
 
   async stop(): Promise<void> {
     if (this.#progress !== null) clearInterval(this.#progress);
+    this.#shown?.stop();
+    this.#shown = null;
+    this.#isStopping = true;
     await Promise.all(this.engines.map((engine) => engine.stop(this.#options.stopMs)));
     this.#say('all engines are stopped');
     await Promise.all([this.#screen, ...this.#files].map((writer) => writer.flush(FLUSH_MS)));
@@ -77,19 +97,45 @@ export class EngineGroup {
     const { length } = this.engines;
     if (areAllReady && !this.#wasReady && length > 1) this.#say(`all ${length} engines are ready`);
     this.#wasReady = areAllReady;
+    this.#follow();
     if (this.engines.every(({ state }) => state === 'given_up')) this.#onAllGivenUp();
   }
 
-  #tellProgress(): void {
-    const missing = this.engines.filter(({ state }) => state === 'starting' || state === 'restarting');
-    if (missing.length === 0) return;
+  /** What the engines that are not ready wait for; '' if all are. */
+  #waitsFor(): string {
+    const missing = this.#missing();
+    if (missing.length === 0) return '';
     const secs = Math.round((performance.now() - this.#startedMs) / 1000);
     const list = missing.map(({ plan, waitsFor }) => `engine ${plan.index} (${waitsFor})`).join(', ');
-    this.#say(`waiting for ${missing.length} of ${this.engines.length} engines, ${secs} s after the start: ${list}`);
+    return `waiting for ${missing.length} of ${this.engines.length} engines, ${secs} s after the start: ${list}`;
+  }
+
+  #missing(): readonly EngineProcess[] {
+    return this.engines.filter(({ state }) => state === 'starting' || state === 'restarting');
+  }
+
+  /** The bar is there while an engine is not ready. */
+  #follow(): void {
+    const isWanted = this.#missing().length > 0 && !this.#isStopping;
+    if (isWanted) {
+      const total = this.engines.length;
+      this.#shown ??=
+        this.#options.showProgress?.(() => ({
+          launch: { done: total - this.#missing().length, total, text: this.#waitsFor() },
+        })) ?? null;
+    } else {
+      this.#shown?.stop();
+      this.#shown = null;
+    }
   }
 
   #say(text: string): void {
-    this.#screen.write(`[launch] ${text}\n`);
+    if (text !== '') this.#print(`[launch] ${text}`);
+  }
+
+  #print(line: string): void {
+    if (this.#shown === null) this.#screen.write(`${line}\n`);
+    else this.#shown.say(line);
   }
 }
 

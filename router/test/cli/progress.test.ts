@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { startSimEngine } from '../../src/sim/engine.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { turnout } from './turnout.ts';
 
 const bin = join(import.meta.dirname, '../../bin/turnout.js');
@@ -56,7 +57,7 @@ test(
 );
 
 test('bars are on stderr: a redirected result has only the result', { skip: noTerminal }, async (t) => {
-  const engine = await startSimEngine({ timeScale: 0.05, kind: 'vllm' });
+  const engine = await startSimEngine({ timeScale: 0.02, kind: 'vllm' });
   t.after(() => engine.close());
   const args = ['bench', '--worker-urls', engine.url, '--policies', 'round_robin', ...small, '--yes'];
   const run = inTerminal(t, args, '2>/dev/null');
@@ -75,6 +76,22 @@ test('Ctrl-C ends a command that shows bars', { skip: noTerminal, timeout: 60_00
   run.child.stdin.write('\x03');
   assert.equal(await run.ended, 130);
 });
+
+test(
+  'on a terminal a launch has a bar until all engines are ready',
+  { skip: noTerminal, timeout: 60_000 },
+  async (t) => {
+    const ports = ['--port', '0', '--prometheus-port', '0', '--log-dir', temporaryFolder(t)];
+    const run = inTerminal(t, ['launch', '--engine', 'sim', '--dp-size', '2', ...ports, '--', 'timeScale=0']);
+    await run.shows(/launch {2}[█░]{24} {2}waiting for \d of 2 engines/);
+    await run.shows(/\[launch\] all 2 engines are ready/);
+    const bars = run.output().split('░').length;
+    run.child.stdin.write('\x03');
+    assert.equal(await run.ended, 0, run.output());
+    assert.match(run.output(), /\[launch\] all engines are stopped/);
+    assert.equal(run.output().split('░').length, bars, 'no bar while the engines stop');
+  },
+);
 
 test('without a terminal there are lines, and no control characters', async (t) => {
   const engine = await startSimEngine({ timeScale: 20, kind: 'vllm' });
