@@ -32,9 +32,22 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
     'recorder/thread/session-calls.ts',
     'recorder/shared/turn.ts',
   ];
+  // The dashboard, the tap and the explanations show when something happened.
+  const shown = [
+    'admin/dashboard/feed.ts',
+    'admin/dashboard/session-rows.ts',
+    'admin/dashboard/worker-rows.ts',
+    'admin/explain.ts',
+    'assembly/dashboard.ts',
+    'cli/explain.ts',
+    'cli/tap.ts',
+    'observe/exchange-row.ts',
+    'observe/history.ts',
+  ];
   assert.deepEqual(
     users.toSorted(),
     [
+      ...shown,
       'admin/workers/describe.ts',
       ...keepers,
       'forward/failover.ts',
