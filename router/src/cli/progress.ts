@@ -62,6 +62,8 @@ function bars(look: () => Readonly<Record<string, Step>>, screen: Screen & NodeJ
     gracefulExit: false,
     clearOnComplete: true,
     emptyOnZero: true,
+    // A line above the bars moves them.
+    forceRedraw: true,
     barsize: BAR,
     format(_options, { progress }, { name, text, hasTotal }: Row) {
       const filled = Math.round(Math.min(1, Math.max(0, progress)) * BAR);
