@@ -72,7 +72,15 @@ test('500 workers and 10,000 sessions: the page stays small and handles clicks w
   const value = () => page.getByLabel('Totals').locator('.value').nth(1).textContent();
   const before = await value();
   await until('the totals change', async () => (await value()) !== before);
-  for (const view of ['1', '2', '1', '2']) await page.keyboard.press(view);
+  await page.getByRole('link', { name: 'Sessions' }).click();
+  await until('sessions have rows', async () => (await page.locator('tbody tr[id]').count()) > 10);
+  ok((await nodes()) < MAX_NODES, `${await nodes()} nodes with sessions`);
+  await shot('large-sessions');
+  await page.getByRole('searchbox').fill('session-77');
+  await page.locator('tbody tr[id]').first().click();
+  await page.getByRole('complementary').waitFor();
+  await page.keyboard.press('Escape');
+  for (const view of ['1', '2', '3', '2']) await page.keyboard.press(view);
   await page.locator('.view-fleet').waitFor();
   ok((await nodes()) < MAX_NODES, `${await nodes()} nodes at the end`);
 });

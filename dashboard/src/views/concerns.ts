@@ -52,7 +52,8 @@ function waiting({ totals }: FeedState): Concern[] {
         text: `${counted(number, 'request')} ${how}`,
         detail: reason,
         tone: 'warn',
-        to: ['overview'],
+        // Those that wait come first there.
+        to: ['sessions'],
       }));
   return [...concerns(held, 'held'), ...concerns(queued, 'queued')];
 }
