@@ -6,9 +6,9 @@ import type { Turn } from '../../shared/turn.ts';
 
 /** A call whose tokens are not known, as text. */
 export interface CallText {
-  /** The members of its request that make the prompt, as its client wrote them: a JSON object. */
+  /** The members of the request that make the prompt, as the client wrote them: a JSON object. */
   readonly prompt: string;
-  /** What the model answered as text. */
+  /** The response of the model as text. */
   readonly response: string;
 }
 
@@ -32,7 +32,7 @@ export function callText({
   return { prompt: promptOf(request), response: responseOf(path, answer) };
 }
 
-/** Numbers keep their digits. */
+/** Keeps all digits of numbers. */
 function promptOf(request: Uint8Array | null): string {
   if (request === null) return '{}';
   const bytes = bufferOf(request);

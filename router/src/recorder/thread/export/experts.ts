@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RoutedExperts } from '../../shared/turn.ts';
 
-/** How engines name the kinds of numbers that they send, and how those are read. */
+/** Readers of the number types that engines return. */
 const readers: Readonly<Record<string, { bytes: number; read: (bytes: Buffer, at: number) => number }>> = {
   int64: { bytes: 8, read: (bytes, at) => Number(bytes.readBigInt64LE(at)) },
   int32: { bytes: 4, read: (bytes, at) => bytes.readInt32LE(at) },
@@ -14,8 +14,8 @@ const readers: Readonly<Record<string, { bytes: number; read: (bytes: Buffer, at
 };
 
 /**
- * Reads the numbers of a file of routed experts as int32, a piece at a time.
- * @returns false: the file is not here, or not what its record says; nothing was taken then
+ * Reads the numbers of a file of routed experts as int32, piece by piece.
+ * @returns false: the file is missing, or differs from its record; nothing was read then
  */
 export async function readExperts(
   { file, bytes, dtype, shape }: RoutedExperts,

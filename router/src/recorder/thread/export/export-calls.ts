@@ -20,18 +20,18 @@ export interface SessionQuestion {
 }
 
 export interface TurnsQuestion extends SessionQuestion {
-  /** Turns after this one only. */
+  /** Only turns after this one. */
   readonly after?: string;
   readonly limit: number;
 }
 
-/** A page of turns ends with the one that makes it so large, whatever its limit: as JSON it is about twice that. */
+/** A page of turns ends with the one that exceeds this size, whatever its limit; its JSON is about twice as large. */
 const PAGE_BYTES = 4_194_304;
-/** So many at once: each holds a trajectory, or a group of rows. */
+/** The number of concurrent exports: each holds a trajectory, or a group of rows. */
 const MAX_EXPORTS = 4;
 
 /**
- * What the recorder thread can be asked to show: always as bytes of JSON or of a file, so that the event loop has not to make them.
+ * Calls of the recorder thread for listings and exports. They return bytes of JSON or of a file, so that the event loop does not make them.
  * @param recorded resolves when the turns that ended before the call are in the store
  */
 export function exportCalls(writer: TurnWriter, dataDir: string | null, recorded = () => writer.flush()) {
@@ -77,7 +77,7 @@ export function exportCalls(writer: TurnWriter, dataDir: string | null, recorded
       const turns = await outlines(question);
       return turns.length === 0 ? null : json(metricsOf(turns));
     },
-    /** @returns what `exportNext` is asked with; null: too many at once */
+    /** @returns the argument of `exportNext`; null: there are too many exports */
     async exportBegin({ format, query }: ExportOrder): Promise<number | null> {
       if (exports.size >= MAX_EXPORTS) return null;
       const id = ++lastId;
@@ -85,7 +85,7 @@ export function exportCalls(writer: TurnWriter, dataDir: string | null, recorded
       await recorded();
       return id;
     },
-    /** Its next bytes; null: that was all. */
+    /** The next bytes of an export; null: it is complete. */
     async exportNext(id: number): Promise<Uint8Array | null> {
       const result = await exports
         .get(id)

@@ -4,7 +4,7 @@ import { topTokensJson } from './top-tokens.ts';
 import { type Trajectory, isExact } from './trajectory.ts';
 import { outlineJson, said, textJson } from './turn-json.ts';
 
-/** With bodies a line may be longer than a text of V8 (half a billion letters): it is handed out in pieces from this size on. */
+/** With bodies a line may be longer than a string of V8 (half a billion characters): from this size on it is returned in pieces. */
 const PIECE_LETTERS = 1_048_576;
 
 /** One trajectory per line, with its turns: position, outcome, request and response. */
@@ -44,6 +44,6 @@ const turnOf = (turn: Turn) => ({
   ...said('request', turn.request),
   ...said('answer', turn.answer),
   ...textJson(turn),
-  // Wherever later turns went on from: a replay compares with this.
+  // A replay compares with this, whichever turn later ones continue.
   sampled: Array.from(turn.ids).filter((_, i) => turn.mask[i] === 1),
 });

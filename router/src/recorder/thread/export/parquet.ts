@@ -4,7 +4,7 @@ import { topTokensOf } from './top-tokens.ts';
 import { type Trajectory, isExact } from './trajectory.ts';
 import { outlineJson } from './turn-json.ts';
 
-/** A row group is written when so many tokens or rows have come: about 100 MB of plain arrays while it is made. */
+/** A row group is written after this many tokens or rows: about 100 MB of plain arrays while it is made. */
 const GROUP_TOKENS = 1_000_000;
 const GROUP_ROWS = 10_000;
 
@@ -15,7 +15,7 @@ const text = (name: string) =>
 
 const number = (name: string) => ({ name, type: 'DOUBLE', repetition_type: 'OPTIONAL' }) as const;
 
-/** The three-level form of lists, which every reader knows. */
+/** The three-level form of lists, which all readers support. */
 const list = (
   name: string,
   element:
@@ -33,11 +33,11 @@ const NO_BYTES = new Uint8Array(0);
 
 const orNull = (logprob: number): number | null => (Number.isNaN(logprob) ? null : logprob);
 
-/** What is left of a trajectory while its group of rows is gathered: no bodies. */
+/** A trajectory, without bodies, while its row group is gathered. */
 interface Row extends Trajectory {
-  /** What was asked and answered, of one whose tokens are not known, as JSON; null: they are. */
+  /** The calls of a trajectory whose tokens are not known, as JSON; null: they are known. */
   readonly text: string | null;
-  /** The likeliest tokens at the place of each token, as JSON; null: they are known of no token. */
+  /** The likeliest tokens at each position, as JSON; null: not known of any token. */
   readonly topTokens: string | null;
 }
 
@@ -89,7 +89,7 @@ const schema = (): Columns => [
   ...['text', 'rollout_top_logprobs'].map((name) => ({ ...text(name), repetition_type: 'OPTIONAL' }) as const),
 ];
 
-/** A trajectory a row; versions and turns as JSON. */
+/** One row per trajectory; versions and turns as JSON. */
 export async function* toParquet(trajectories: AsyncIterable<Trajectory>): AsyncGenerator<Uint8Array> {
   const { ByteWriter: Bytes, ParquetWriter: Parquet } = await import('hyparquet-writer');
   const writer = new Bytes();
@@ -114,7 +114,7 @@ export async function* toParquet(trajectories: AsyncIterable<Trajectory>): Async
   yield take(writer);
 }
 
-/** What was written since; the writer goes on counting. */
+/** Takes the bytes that were written since the last call; the writer's offset continues. */
 function take(writer: ByteWriter): Uint8Array {
   const bytes = writer.getBytes().slice();
   writer.index = 0;

@@ -16,8 +16,8 @@ interface Tensor {
 }
 
 /**
- * One file of tensors: those of all trajectories one behind the other, `offsets` says where each begins and where the last
- * ends. With one trajectory that is the form in which miles' session server hands out samples: tokens i64, loss_mask u8,
+ * One file of tensors: those of all trajectories concatenated; `offsets` has the beginning of each and the end of the last one. With one
+ * trajectory that is the form in which miles' session server returns samples: tokens i64, loss_mask u8,
  * rollout_log_probs f64, routed_experts i32, meta as JSON in u8. Wide types come first, so that each tensor is aligned.
  *
  * The format begins with the sizes of all tensors (8 bytes: length of a JSON header, the header, raw bytes), so the tensors wait
@@ -71,7 +71,7 @@ export async function* toSafetensors(
   }
 }
 
-/** The rows of a tensor of all trajectories. Rows of one width only make one: trajectories with others have none. */
+/** The rows of a tensor of all trajectories. All rows have one width: trajectories with another one have no rows. */
 class Rows {
   readonly #name: string;
   readonly #dataDir: string | null;

@@ -1,7 +1,7 @@
 import { dataLines } from '../../../kit/sse.ts';
 import { Unreadable } from './sampled.ts';
 
-/** The JSON of a response, or of the events of a stream as far as they came: objects and lists. Throws `Unreadable`. */
+/** The JSON values of a response, or of the received events of a stream. Throws `Unreadable`. */
 export function answerValues(isStream: boolean, bytes: Buffer): object[] {
   const text = bytes.toString('utf8');
   // Not the "[DONE]" that ends a stream.

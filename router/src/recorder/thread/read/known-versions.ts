@@ -7,9 +7,9 @@ const LF = 0x0a;
 const CR = 0x0d;
 
 /**
- * Which of a choice's tokens were sampled with which weights, as far as the router knows from its own weight swaps.
- * @param bytes the response, or what came of it
- * @param changes null where the weights are not known
+ * The weight versions of a choice's tokens, as far as the router knows them from its own weight swaps.
+ * @param bytes the response, or the received part of it
+ * @param changes null: the weights are not known
  */
 export function knownSpans(
   { index, ids }: { readonly index: number; readonly ids: Int32Array },
@@ -28,7 +28,7 @@ export function knownSpans(
   };
   for (const change of later) {
     const count = tokensBefore(bytes, change.at, index);
-    // Behind a place that is not known nothing is known.
+    // After an unknown position all versions are unknown.
     if (count < 0) return spans;
     add(Math.min(count, ids.length));
     version = change.version;
@@ -37,12 +37,12 @@ export function knownSpans(
   return spans;
 }
 
-/** How many tokens of a choice are in the events that began before `at`; -1: the events do not tell. */
+/** How many tokens of a choice are in the events that began before `at`; -1: not known. */
 function tokensBefore(bytes: Buffer, at: number, index: number): number {
   let count = 0;
   let isTold = true;
   for (const { choices, usage } of eventsBefore(bytes, at)) {
-    // SGLang's /generate, which names versions itself.
+    // SGLang's /generate returns versions itself.
     if (choices === undefined) return -1;
     for (const choice of choices) {
       if ((choice.index ?? 0) !== index) continue;

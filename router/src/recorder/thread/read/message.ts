@@ -1,4 +1,4 @@
-/** One message of a chat, as JSON has it. */
+/** A message of a chat in JSON. */
 export interface Message {
   readonly role: string;
   readonly content?: unknown;
@@ -10,11 +10,11 @@ export interface ToolCall {
   readonly id?: string | null;
   readonly type?: string | null;
   readonly index?: number;
-  /** `arguments`: JSON, in a string as OpenAI's API has it, or as such. */
+  /** `arguments`: JSON, or a string with JSON as in OpenAI's API. */
   readonly function?: { readonly name?: string; readonly arguments?: unknown } | null;
 }
 
-/** The text of a content that is nothing else; null: there is more to it than text. */
+/** The text of a content; null: it has other parts than text. */
 export function textOf(content: unknown): string | null {
   if (content === undefined || content === null) return '';
   if (typeof content === 'string') return content;
@@ -28,7 +28,7 @@ export function textOf(content: unknown): string | null {
   return text;
 }
 
-/** About what a value of JSON takes in memory, in bytes. */
+/** The estimated memory of a JSON value, in bytes. */
 export function weightOf(value: unknown): number {
   if (typeof value === 'string') return 24 + value.length;
   if (typeof value !== 'object' || value === null) return 8;

@@ -6,7 +6,7 @@ import { readInference } from './read-inference.ts';
 import type { CaptureDialect } from '../../shared/read-request.ts';
 import type { Sampled } from './sampled.ts';
 
-/** What was sampled, by the answer of an engine. Throws `Unreadable`. */
+/** The samples in the response of an engine. Throws `Unreadable`. */
 export function readAnswer(dialect: CaptureDialect, isStream: boolean, bytes: Buffer): Sampled[] {
   const values = answerValues(isStream, bytes);
   if (dialect === 'completions') return readCompletions(values);
@@ -15,8 +15,8 @@ export function readAnswer(dialect: CaptureDialect, isStream: boolean, bytes: Bu
 }
 
 /**
- * A whole answer of `/v1/completions` with `return_token_ids` (vLLM 0.10 and later, SGLang), or the events of a stream as far as it came: each
- * with what is new. Its choices are those of a chat, with a text in place of a message.
+ * A complete response of `/v1/completions` with `return_token_ids` (vLLM 0.10 and later, SGLang), or the received events of a stream, each
+ * with the new tokens. Its choices are those of a chat, with a text in place of a message.
  */
 function readCompletions(values: readonly Answer[]): Sampled[] {
   const events = values.filter(({ choices, error }) => choices !== undefined && error === undefined);
@@ -27,7 +27,7 @@ function readCompletions(values: readonly Answer[]): Sampled[] {
       ...sample,
       text: Buffer.from(textOf(message.content) ?? ''),
       promptTokens: promptIds?.length ?? -1,
-      // None are known where the request asks for none.
+      // Not returned if the request does not ask for them.
       logprobs: logprobs?.every(Number.isNaN) === true ? null : logprobs,
     };
   });

@@ -1,28 +1,28 @@
 import { MESSAGES_PATH } from '../../shared/chat-request.ts';
 import { logprobOf } from './sampled.ts';
 
-/** What an answer of `/v1/messages` or `/v1/responses` says. */
+/** The contents of a response of `/v1/messages` or `/v1/responses`. */
 export interface CallAnswer {
-  /** What the model said as text, without what it thought and the tools that it called. */
+  /** The text of the model, without reasoning and tool calls. */
   readonly text: string;
-  /** As the engine words it; '' where the answer broke off. */
+  /** The engine's finish reason; '': the response is truncated. */
   readonly finishReason: string;
-  /** As the engine counts; -1 where it does not say. */
+  /** The engine's count; -1: not returned. */
   readonly promptTokens: number;
   readonly outputTokens: number;
   readonly cachedTokens: number;
-  /** null: the answer does not tell all ids of prompt and answer. */
+  /** null: the response does not have all ids of prompt and output. */
   readonly tokens: CallTokens | null;
 }
 
 export interface CallTokens {
   readonly prompt: readonly number[];
   readonly sampled: readonly number[];
-  /** null: none were asked for. */
+  /** null: not requested. */
   readonly logprobs: Float64Array | null;
 }
 
-/** @param values the answer, or the events of its stream as far as they came */
+/** @param values the response, or the received events of a stream */
 export const readCall = (path: string, values: readonly object[]): CallAnswer =>
   path === MESSAGES_PATH ? readMessages(values) : readResponses(values);
 
@@ -79,7 +79,7 @@ interface OutputItem {
     | null;
 }
 
-/** Of vLLM, where `enable_response_messages` asks for it: what the model read and wrote, with its ids. */
+/** vLLM, with `enable_response_messages`: the input and output of the model, with ids. */
 interface RawMessage {
   readonly type?: string;
   readonly tokens?: readonly number[];
@@ -127,8 +127,8 @@ function readResponses(parts: readonly ResponsesPart[]): CallAnswer {
 }
 
 /**
- * One prompt and one answer, as long as the engine counts them. An engine that calls tools itself answers several times, and one that
- * speaks Harmony tells no ids.
+ * One prompt and one output with the lengths that the engine counts. An engine that calls tools itself has several outputs, and one that
+ * uses Harmony returns no ids.
  */
 function tokensOf(
   { input_messages: input, output_messages: output, usage }: ResponsesPart,

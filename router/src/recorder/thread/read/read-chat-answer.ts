@@ -7,8 +7,7 @@ import { mended } from './truncated-stream.ts';
 const DONE = /(^|\n)data: ?\[DONE\]/;
 
 /**
- * What was sampled in an answer, as it passed; of a stream that broke off, as far as its tokens can be told: it may be none. Throws
- * `Unreadable`.
+ * The sampled tokens of a response; of a truncated stream those whose ids are known, perhaps none. Throws `Unreadable`.
  */
 export function readAnswer(isStream: boolean, bytes: Buffer, pieces: TokenPieces): readonly ChatSample[] {
   const values: Answer[] = answerValues(isStream, bytes);

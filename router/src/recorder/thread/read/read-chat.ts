@@ -4,22 +4,22 @@ import { topTokens } from './top-tokens.ts';
 import { type AnswerVersions, type Sampled, Unreadable, logprobOf, tokenIds, versionsOf } from './sampled.ts';
 import type { Message, ToolCall } from './message.ts';
 
-/** A choice of an answer: what was sampled, and the message that it is. */
+/** A choice of a response: the sampled tokens, and the message. */
 export interface ChatSample extends Omit<Sampled, 'text'> {
   readonly message: Message;
-  /** As the engine read it; null where it doesn't say. */
+  /** As the engine returned it; null: not returned. */
   readonly promptIds: readonly number[] | null;
-  /** The stream broke off: there may have been more of it. */
+  /** The stream is truncated: more tokens may have been sampled. */
   readonly isTorn: boolean;
 }
 
-/** What is read of an answer: all three forms, whole ones and events of streams. */
+/** The fields of a response that are read: all three forms, complete ones and events of streams. */
 export interface Answer {
   readonly object?: string;
   readonly choices?: readonly Choice[];
   readonly prompt_token_ids?: readonly number[] | null;
   readonly usage?: {
-    /** With an event: of its choice so far. */
+    /** In an event: of its choice so far. */
     readonly completion_tokens?: number;
     readonly prompt_tokens_details?: { readonly cached_tokens?: number | null } | null;
   } | null;
@@ -80,26 +80,26 @@ interface Delta {
   readonly [member: string]: unknown;
 }
 
-/** A choice as it comes together. */
+/** A choice while its events are read. */
 interface Growing {
   message: Record<string, unknown> & { role: string };
   readonly calls: (Record<string, unknown> & { function: Record<string, unknown> })[];
   ids: number[] | null;
   logprobs: (number | null)[];
-  /** Where each of them belongs; -1: not known. */
+  /** The position of each of them; -1: not known. */
   places: number[];
-  /** The likeliest tokens at the same places. */
+  /** The likeliest tokens at the same positions. */
   top: Parameters<typeof topTokens>[0][number][];
   finishReason: string;
   info: MetaInfo | null;
   promptIds: readonly number[] | null;
-  /** Which value its routed experts are; -1: it has none. */
+  /** The number of the value with its routed experts; -1: it has none. */
   experts: number;
-  /** What its sparse attention looked at, where the choice itself has it. */
+  /** The tokens of its sparse attention, if the choice itself has them. */
   indexer: unknown;
 }
 
-/** The choices of an answer, a whole one or the events of a stream. Throws `Unreadable` where ids are missing. */
+/** The choices of a complete response or of the events of a stream. Throws `Unreadable` if ids are missing. */
 export function readChat(values: readonly unknown[]): ChatSample[] {
   const growing = new Map<number, Growing>();
   let promptIds: readonly number[] | null = null;
@@ -207,7 +207,7 @@ function sampleOf(index: number, choice: Growing, versions: AnswerVersions | nul
   };
 }
 
-/** NaN where an engine left one out: SGLang does in streams, where a token has no text. */
+/** NaN if the engine left one out, as SGLang does in streams for a token without text. */
 function logprobsOf({ logprobs, places }: Growing, length: number): Float64Array | null {
   if (logprobs.length === length) return Float64Array.from(logprobs, logprobOf);
   if (places.some((place) => place < 0 || place >= length)) return null;

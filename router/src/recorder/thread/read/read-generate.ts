@@ -11,7 +11,7 @@ import {
   versionsOf,
 } from './sampled.ts';
 
-/** An answer of SGLang's `/generate`, or one event of its stream (0.5). */
+/** A response of SGLang's `/generate`, or one event of its stream (0.5). */
 interface GenerateAnswer {
   readonly text?: string;
   readonly output_ids?: readonly number[];
@@ -33,13 +33,13 @@ interface GenerateAnswer {
     | null;
 }
 
-/** A whole answer: one, or a list for several prompts or samples. */
+/** A complete response: one object, or a list for several prompts or samples. */
 export function readGenerate(value: unknown): Sampled[] {
   const answers = (Array.isArray(value) ? value : [value]) as GenerateAnswer[];
   return answers.map((answer, index) => sampledBy([answer], index, false));
 }
 
-/** The events of a stream, as far as it came. */
+/** The received events of a stream. */
 export function readGenerateEvents(events: readonly unknown[]): Sampled[] {
   const byIndex = new Map<number, GenerateAnswer[]>();
   for (const event of events as GenerateAnswer[]) {
@@ -52,7 +52,7 @@ export function readGenerateEvents(events: readonly unknown[]): Sampled[] {
   return Array.from(byIndex, ([index, list]) => sampledBy(list, index, true));
 }
 
-/** @param events of one sample: each with all so far (SGLang's default), or with what is new (`--incremental-streaming-output`) */
+/** @param events of one sample: each with all tokens so far (SGLang's default), or with the new ones (`--incremental-streaming-output`) */
 function sampledBy(events: readonly GenerateAnswer[], index: number, isStream: boolean): Sampled {
   const last = events.at(-1)!;
   const info = last.meta_info;
@@ -106,8 +106,8 @@ function logprobsOf(parts: readonly GenerateAnswer[], ids: Int32Array): Float64A
 }
 
 /**
- * Events of a stream name the version at their time: that of what is new in them. Where the version changed from one event to the
- * next, and several tokens are new, nobody knows which of them came before.
+ * Events of a stream have the version of their new tokens. If the version changed from one event to the next, and several tokens are new,
+ * it is not known which of them came before the change.
  */
 function spansByEvent(events: readonly GenerateAnswer[]): OutputSpan[] {
   const spans: OutputSpan[] = [];

@@ -3,7 +3,7 @@ import { indexerOf } from './tensors.ts';
 import { topTokens } from './top-tokens.ts';
 import { type Sampled, Unreadable, type WrittenSpan, logprobOf, spanOf, tokenIds } from './sampled.ts';
 
-/** An answer of vLLM's `/inference/v1/generate` (0.32), or one event of its stream. */
+/** A response of vLLM's `/inference/v1/generate` (0.32), or one event of its stream. */
 interface InferenceAnswer {
   readonly choices?: readonly InferenceChoice[];
   readonly prompt_token_ids?: readonly number[] | null;
@@ -19,7 +19,7 @@ interface InferenceChoice {
   readonly finish_reason?: string | null;
   readonly routed_experts?: unknown;
   readonly indexer_topk?: unknown;
-  /** Of a stream on the last event of a choice. */
+  /** In a stream: on the last event of a choice. */
   readonly weight_versions?: readonly WrittenSpan[] | null;
 }
 
@@ -29,7 +29,7 @@ interface InferenceLogprob {
   readonly top_logprobs?: readonly { readonly token_id?: number; readonly logprob?: number | null }[] | null;
 }
 
-/** A whole answer, or the events of a stream as far as it came: each with what is new. */
+/** A complete response, or the received events of a stream, each with the new tokens. */
 export function readInference(events: readonly unknown[]): Sampled[] {
   const byIndex = new Map<number, InferenceChoice[]>();
   let cachedTokens = -1;

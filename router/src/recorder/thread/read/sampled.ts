@@ -1,33 +1,33 @@
-/** Versions of the weights that output tokens `[start, end)` were sampled by. */
+/** The version of the weights that sampled output tokens `[start, end)`. */
 export interface OutputSpan {
-  /** null: the engine did not say. */
+  /** null: not returned. */
   readonly version: string | null;
   readonly start: number;
   readonly end: number;
 }
 
-/** What was sampled for one prompt, as its engine says. */
+/** A sample for one prompt, as the engine returned it. */
 export interface Sampled {
-  /** Its place among those of its request. */
+  /** Its index among the samples of its request. */
   readonly index: number;
   readonly ids: Int32Array;
   /** NaN: not returned for this token. null: not requested. */
   readonly logprobs: Float64Array | null;
-  /** UTF-8; null: the engine gave ids and no text. */
+  /** UTF-8; null: the engine returned ids without text. */
   readonly text: Buffer | null;
-  /** '' where the answer broke off. */
+  /** '': the response is truncated. */
   readonly finishReason: string;
   readonly spans: readonly OutputSpan[];
-  /** By the router's own weight swaps. Left out: nothing is known. */
+  /** From the router's own weight swaps. Left out: not known. */
   readonly known?: readonly OutputSpan[];
-  /** The version at the end of the answer, where the engine names no spans; null: it names spans, or nothing. */
+  /** The version at the end of the response, if the engine returns no spans; null: it returns spans, or nothing. */
   readonly endVersion: string | null;
-  /** -1 where the engine does not say. */
+  /** -1: not returned. */
   readonly promptTokens: number;
   readonly cachedTokens: number;
-  /** Which of the answer's routed experts are its own (`markOf`); -1: it came with none. */
+  /** The number of its routed experts in the response (`markOf`); -1: it has none. */
   readonly experts: number;
-  /** The same of what its sparse attention looked at, and of how many layers that is (0: not told). Left out: it came with none. */
+  /** The same for its sparse attention, with the number of layers (0: not known). Left out: it has none. */
   readonly indexer?: { readonly cut: number; readonly layers: number };
   /** The likeliest tokens at each position. Left out: not requested. */
   readonly top?: readonly TopTokens[];
@@ -37,12 +37,12 @@ export interface Sampled {
 export type TopTokens = readonly (readonly [logprob: number | null, id: number | null, text: string | null])[];
 
 /**
- * vLLM writes this where it has no logprob of a token, and in place of anything less (0.32, `ChatCompletionLogProb`): no sampled token
- * is that unlikely.
+ * vLLM writes this if it has no logprob of a token, and in place of lower ones (0.32, `ChatCompletionLogProb`): no sampled token is that
+ * unlikely.
  */
 const NO_LOGPROB = -9999;
 
-/** A logprob as an engine wrote it; NaN: it is not known. */
+/** A logprob of an engine; NaN: not known. */
 export const logprobOf = (value: number | null | undefined): number =>
   value === null || value === undefined || value === NO_LOGPROB ? NaN : value;
 
@@ -55,14 +55,14 @@ export interface WrittenSpan {
 
 export const spanOf = ({ version, start, end }: WrittenSpan): OutputSpan => ({ version: String(version), start, end });
 
-/** The version, or the versions, that SGLang names in whole answers: of completions and chats those of the first choice. */
+/** The versions in a complete response of SGLang: in completions and chats those of the first choice. */
 export interface AnswerVersions {
   readonly weight_version?: string | number | null;
   /** From 0.5.19 on. */
   readonly weight_versions?: readonly WrittenSpan[] | null;
 }
 
-/** What an answer, or the `meta_info` of a choice, names. */
+/** The versions in a response, or in the `meta_info` of a choice. */
 export function versionsOf(named: AnswerVersions | null): Pick<Sampled, 'spans' | 'endVersion'> {
   const spans = named?.weight_versions ?? [];
   const last = named?.weight_version ?? null;
@@ -70,7 +70,7 @@ export function versionsOf(named: AnswerVersions | null): Pick<Sampled, 'spans' 
   return { spans: [], endVersion: String(last) };
 }
 
-/** An answer that can't be read, and why. */
+/** Why a response can't be read. */
 export class Unreadable extends Error {}
 
 /** The ids of an engine. Other JSON values are refused: as ids they would be wrong without notice. */

@@ -3,11 +3,11 @@ import { markOf } from '../../shared/experts-cutter.ts';
 import type { ExpertsFiles } from '../capture/experts-files.ts';
 import type { Sampled } from './sampled.ts';
 
-/** The tensors that came with a sample, as files. */
+/** The tensors of a sample, as files. */
 export type KeptTensors = Pick<Turn, 'experts' | 'indexer'>;
 
 /**
- * @param key what its answer's tensors are known by; null: it had none
+ * @param key of the tensors of its response; null: it had none
  * @param tokens of prompt and answer
  */
 export function keptTensors(
@@ -29,7 +29,7 @@ function shaped(tensor: RoutedExperts, layers: number, tokens: number): RoutedEx
   return isWhole ? { ...tensor, shape: [tokens - 1, layers, width] } : tensor;
 }
 
-/** What engines tell of the sparse attention of a sample, where it was cut out of `value`. */
+/** The facts of a sample's sparse attention, which was cut out of `value`. */
 export function indexerOf(value: unknown, layers: unknown): Pick<Sampled, 'indexer'> {
   const cut = markOf(value);
   return cut < 0 ? {} : { indexer: { cut, layers: typeof layers === 'number' ? layers : 0 } };

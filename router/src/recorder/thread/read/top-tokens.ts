@@ -1,6 +1,6 @@
 import type { Sampled, TopTokens } from './sampled.ts';
 
-/** As engines write the likeliest tokens: SGLang `[logprob, id, text]`, vLLM objects with ids, OpenAI's chats objects with texts. */
+/** The likeliest tokens in responses: SGLang `[logprob, id, text]`, vLLM objects with ids, OpenAI's chats objects with texts. */
 type Written =
   | readonly [number | null, number, (string | null)?]
   | { readonly token_id?: number; readonly token?: string; readonly logprob?: number | null };
@@ -25,8 +25,8 @@ const namedTokens = (named: Readonly<Record<string, number | null>>): TopTokens 
   });
 
 /**
- * @param places what the engine wrote for each sampled token
- * @param count of sampled tokens: where there are more or fewer places, it is not known whose they are
+ * @param places the engine's values for each sampled token
+ * @param count of sampled tokens: with another number of places it is not known which token each belongs to
  */
 export function topTokens(
   places: readonly (readonly Written[] | Readonly<Record<string, number | null>> | null | undefined)[],
@@ -43,6 +43,6 @@ export function topTokens(
 
 const sizeOf = (place: object | null | undefined): number => Object.keys(place ?? {}).length;
 
-/** As a turn keeps them. */
+/** As a turn stores them. */
 export const topBytes = ({ top }: Pick<Sampled, 'top'>): { topTokens?: Uint8Array } =>
   top === undefined ? {} : { topTokens: new Uint8Array(Buffer.from(JSON.stringify(top))) };

@@ -1,20 +1,20 @@
 import type { TokenPieces } from '../tokens/pieces.ts';
 import type { Answer, Choice } from './read-chat.ts';
 
-/** A choice of a stream that broke off. */
+/** A choice of a truncated stream. */
 interface Torn {
   /** Tokens whose ids are known. */
   count: number;
-  /** The event that brought the last of them. */
+  /** The event with the last of them. */
   last: number;
   /** The ids of further tokens are not known. */
   isOver: boolean;
-  /** There was text without tokens: they come with the next event. */
+  /** Text came without tokens, which come with the next event. */
   isAhead: boolean;
   isFinished: boolean;
 }
 
-/** A stream that broke off, as one that ended there. */
+/** A truncated stream, converted to one that ended there. */
 interface Mended {
   readonly values: readonly Answer[];
   /** Choices that ended by themselves, with known ids of all tokens. */
@@ -22,15 +22,15 @@ interface Mended {
 }
 
 /**
- * A stream that broke off, as one that ended there: `abort` is how its choices end that did not end themselves. vLLM tells ids with each
- * event, SGLang (0.5.23) at the end alone: there the bytes of tokens, which stand beside their logprobs, tell. Events without text
- * are left out by it; the count of tokens, which each event has, tells when that happened, and what came from there on is let go. What
- * stopped a choice has no text: its event names the token.
+ * Converts a truncated stream to one that ended there: the finish reason of incomplete choices is `abort`. vLLM sends ids with each event,
+ * SGLang 0.5.23 only at the end: before that they are found by the bytes of tokens next to the logprobs. SGLang leaves out events without
+ * text; the token count of each event shows that, and later tokens are dropped. The token that stopped a choice has no text: its event
+ * names it.
  */
 export function mended(values: readonly Answer[], pieces: TokenPieces): Mended {
   const broken = values.findIndex(({ error }) => error !== undefined);
   const came = broken < 0 ? values : values.slice(0, broken);
-  // All ids are there, and what is missing is the end of the stream.
+  // All ids have come; only the end of the stream is missing.
   if (came.some(({ sglext }) => sglext?.output_ids !== undefined)) {
     const all = came.flatMap(({ choices }) => choices ?? []).map(({ index = 0 }) => index);
     return { values: came, finished: new Set(all) };
