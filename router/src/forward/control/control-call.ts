@@ -39,14 +39,13 @@ export interface PassedOn {
 
 /** One engine's part of a control request: the client's head and body on a connection of its own. */
 export class ControlCall implements ResultListener<Attempt> {
-  readonly answer: Promise<ControlAnswer>;
   /** null: the attempt has not ended, or was aborted. */
   result: Result | null = null;
   readonly #attempt: Attempt;
   readonly #kept = new BufferSink({ maxBytes: MAX_ANSWER_BYTES });
   readonly #passedOn: PassedOn | null;
   #status: number | null = null;
-  #resolve!: (answer: ControlAnswer) => void;
+  readonly #ended = Promise.withResolvers<ControlAnswer>();
 
   /**
    * @param changed a body that plugins made for this worker; null: the client's
@@ -60,14 +59,15 @@ export class ControlCall implements ResultListener<Attempt> {
     context: AttemptContext,
     passedOn: PassedOn | null,
   ) {
-    this.answer = new Promise((resolve) => {
-      this.#resolve = resolve;
-    });
     this.#passedOn = passedOn;
     const sink = passedOn?.sink ?? this.#kept;
     this.#attempt = new Attempt(x, worker, sink, context, this, passedOn === null ? rules : null, body);
     // A connection that was idle may be closed by now, and a control request is not sent twice.
     this.#attempt.start(true, changed);
+  }
+
+  get answer(): Promise<ControlAnswer> {
+    return this.#ended.promise;
   }
 
   abort(): void {
@@ -89,6 +89,6 @@ export class ControlCall implements ResultListener<Attempt> {
   }
 
   #end(error: string | null, status = this.#kept.response?.status ?? this.#status): void {
-    this.#resolve({ status, body: Buffer.concat(this.#kept.take()), error });
+    this.#ended.resolve({ status, body: Buffer.concat(this.#kept.take()), error });
   }
 }
