@@ -191,6 +191,7 @@ export const rows: readonly Row[] = [
         gauge('process_resident_memory_bytes', [], 'resident'),
         gauge('turnout_memory_bytes', ['kind']),
         gauge('turnout_retry_buffer_bytes', [], 'bodies kept for retries'),
+        gauge('turnout_explain_bytes', [], 'last exchanges'),
       ),
       panel('Delay of the event loop', 's', ...quantiles('turnout_event_loop_lag_seconds')),
       panel(

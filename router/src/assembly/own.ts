@@ -63,6 +63,7 @@ export async function makeOwn(base: Base, engines: Engines, choice: Choice, exte
     resume: () => resume,
     snapshotLags: () => swaps?.answers.lags ?? null,
     peers,
+    recent,
     policies: policyMeters.byPolicy,
     spans: tracing?.export.counters ?? null,
   };

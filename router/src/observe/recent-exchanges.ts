@@ -9,11 +9,12 @@ const FAILURE_BYTES = 100;
 /** The rows of the last exchanges, as many as fit in the memory for them. */
 export class RecentExchanges implements RowListener {
   readonly isOn = true;
+  /** Of all rows, estimated. */
+  bytes = 0;
   readonly #maxBytes: number;
   /** Oldest first, from `#first` on. */
   #rows: ExchangeRow[] = [];
   #first = 0;
-  #bytes = 0;
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
@@ -30,8 +31,8 @@ export class RecentExchanges implements RowListener {
 
   take(row: ExchangeRow): void {
     this.#rows.push(row);
-    this.#bytes += bytesOf(row);
-    while (this.#bytes > this.#maxBytes) this.#bytes -= bytesOf(this.#rows[this.#first++]!);
+    this.bytes += bytesOf(row);
+    while (this.bytes > this.#maxBytes) this.bytes -= bytesOf(this.#rows[this.#first++]!);
     // Removing rows one by one would move all others each time.
     if (this.#first > 1_024 && this.#first > this.#rows.length / 8) {
       this.#rows = this.#rows.slice(this.#first);

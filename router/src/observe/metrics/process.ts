@@ -50,6 +50,18 @@ export const processMetrics: readonly MetricSpec[] = [
     read: () => one(getHeapStatistics().heap_size_limit),
   },
   {
+    name: 'turnout_explain_bytes',
+    type: 'gauge',
+    help: 'Memory of the last exchanges, which GET /explain and the dashboard show, estimated (--explain-buffer-bytes).',
+    read: ({ recent }) => (recent === null ? [] : one(recent.bytes)),
+  },
+  {
+    name: 'turnout_explain_exchanges',
+    type: 'gauge',
+    help: 'Exchanges that GET /explain knows.',
+    read: ({ recent }) => (recent === null ? [] : one(recent.size)),
+  },
+  {
     name: 'process_start_time_seconds',
     type: 'gauge',
     help: 'Start time of the process in seconds since 1970.',

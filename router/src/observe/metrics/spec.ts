@@ -39,6 +39,8 @@ export interface MetricSources {
   readonly resume: () => ResumeCounters | null;
   /** Spans by what became of them; null: no traces are sent. */
   readonly spans: Readonly<Record<string, number>> | null;
+  /** What GET /explain reads; null: nothing is kept. */
+  readonly recent: { readonly size: number; readonly bytes: number } | null;
   /** By the name of the policy. */
   readonly policies: ReadonlyMap<string, PolicyCounts>;
   /** null: without `--metrics-compat`. */
