@@ -34,12 +34,12 @@ export function exchangeLog(log: Logger, options: ExchangeLogOptions): RowListen
     get isOn() {
       return log.isLevelEnabled(level());
     },
-    take: (row) => log[level()](fieldsOf(row), 'exchange'),
+    take: (row) => log[level()](fieldsOf(row, log.isLevelEnabled('debug')), 'exchange'),
   };
 }
 
-/** Fields that say nothing are left out. */
-const fieldsOf = (row: ExchangeRow): object => ({
+/** Fields that say nothing are left out; what the policy chose among is for the level debug. */
+const fieldsOf = (row: ExchangeRow, hasCandidates: boolean): object => ({
   requestId: row.id,
   method: row.method,
   path: row.path,
@@ -61,7 +61,7 @@ const fieldsOf = (row: ExchangeRow): object => ({
   ...(row.prompt_tokens === null ? {} : { promptTokens: row.prompt_tokens }),
   ...(row.cached_tokens === null ? {} : { cachedTokens: row.cached_tokens }),
   ...(row.output_tokens === null ? {} : { outputTokens: row.output_tokens }),
-  ...(row.candidates === null ? {} : { candidates: row.candidates }),
+  ...(row.candidates === null || !hasCandidates ? {} : { candidates: row.candidates }),
   ...(row.error === null ? {} : { error: row.error }),
 });
 
