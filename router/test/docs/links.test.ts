@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import GithubSlugger from 'github-slugger';
@@ -68,6 +68,29 @@ test('troubleshooting has every error code', () => {
   const text = textOf('docs/guides/troubleshooting.md');
   assert.deepEqual(
     Object.keys(errorTable).filter((code) => !text.includes(`\`${code}\``)),
+    [],
+  );
+});
+
+/** The parts of a quoted message that are long enough to be looked for, without its numbers, names and quotes. */
+const fixedParts = (message: string): string[] => message.split(/[\d"'…]+/).filter(({ length }) => length >= 17);
+
+test('messages that troubleshooting quotes are those of the router', () => {
+  const [, start = ''] = /## The router does not start\n(.*?)\n## Requests get errors/s.exec(
+    textOf('docs/guides/troubleshooting.md'),
+  )!;
+  const quoted = [...start.matchAll(/^\| ([^|]*) \|/gm)].flatMap(([, cell = '']) =>
+    [...cell.matchAll(/`([^`]+)`/g)].flatMap(([, message = '']) => fixedParts(message)),
+  );
+  assert.ok(quoted.length > 5, quoted.join('\n'));
+  const folder = join(root, 'router/src');
+  const source = readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((file) => /(?<!\.test)\.ts$/.test(file))
+    .map((file) => readFileSync(join(folder, file), 'utf8'))
+    .concat(readFileSync(join(root, 'router/bin/turnout.js'), 'utf8'))
+    .join('\n');
+  assert.deepEqual(
+    quoted.filter((part) => !source.includes(part)),
     [],
   );
 });
