@@ -52,7 +52,7 @@ export const observabilityOptions = {
     { needsRestart: true },
   ),
   dashboard: option(
-    '<on|off>',
+    '<switch>',
     z.enum(['on', 'off']).default('on'),
     'Serve the dashboard at /dashboard. What it shows needs an admin key, if keys are set.',
     { needsRestart: true },
