@@ -44,6 +44,11 @@ export class Cluster {
     return join(this.folder, 'kubeconfig');
   }
 
+  /** Of the administrator. */
+  get authorization(): string {
+    return `Bearer ${this.#token}`;
+  }
+
   get ca(): string {
     return readFileSync(join(this.folder, 'ca.crt'), 'utf8');
   }
@@ -86,7 +91,7 @@ export class Cluster {
   /** As the administrator. */
   call(method: string, path: string, body?: object, fields: Record<string, string> = {}): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      const headers = { authorization: `Bearer ${this.#token}`, 'content-type': 'application/json', ...fields };
+      const headers = { authorization: this.authorization, 'content-type': 'application/json', ...fields };
       const asked = request(`${this.url}${path}`, { method, ca: this.ca, headers, agent: false }, (answer) => {
         let text = '';
         answer.setEncoding('utf8').on('data', (part: string) => (text += part));
