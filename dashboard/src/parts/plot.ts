@@ -53,7 +53,7 @@ export function Plot({ title, at, series, format, atLeast = 1 }: PlotProps) {
       {
         width: element.clientWidth,
         height: HEIGHT_PX,
-        padding: [10, 10, 0, 0],
+        padding: [10, 26, 0, 0],
         legend: { show: false },
         cursor: { sync: { key: 'time' }, y: false, points: { size: 6 } },
         scales: {

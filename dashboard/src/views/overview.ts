@@ -60,7 +60,7 @@ function Show() {
         series=${[{ label: 'of prompt tokens', colour: 'line-1', values: hits }]}
       />
       <${Plot}
-        title="In the router"
+        title="Requests"
         at=${at}
         format=${count}
         series=${[

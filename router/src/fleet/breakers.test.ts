@@ -104,6 +104,8 @@ test('forced open, forced closed, and back to itself', (t) => {
   breakers.force(worker, 'open');
   pass(100_000);
   assert.equal(fleet.isEligible(worker), false, 'no time-out ends what a user said');
+  for (let i = 0; i < 10; i++) breakers.passedCheck(worker);
+  assert.equal(fleet.isEligible(worker), false, 'nor do good health checks');
   breakers.force(worker, 'closed');
   fail(worker, 50);
   assert.equal(fleet.isEligible(worker), true);

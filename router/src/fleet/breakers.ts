@@ -80,7 +80,7 @@ export class Breakers {
 
   passedCheck(worker: Worker): void {
     const circuit = this.#circuits.get(worker);
-    if (circuit !== undefined && circuit.breaker.passedCheck()) this.#close(worker, circuit);
+    if (circuit?.forced === 'auto' && circuit.breaker.passedCheck()) this.#close(worker, circuit);
   }
 
   /** The worker passed its health checks again, perhaps as a new process, so trial requests are allowed at once. */
