@@ -1,16 +1,13 @@
-import { readFileSync, readdirSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 export const root = join(import.meta.dirname, '../../..');
 
 /** The pages of the documentation, by path in the checkout. */
-export const pages: readonly string[] = [
-  ...readdirSync(root).filter((file) => file.endsWith('.md')),
-  ...readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
-    .filter((file) => file.endsWith('.md') && !file.startsWith('.'))
-    .map((file) => `docs/${file}`)
-    .toSorted(),
-];
+export const pages: readonly string[] = globSync(['*.md', '{docs,bench,dashboard,examples,python}/**/*.md'], {
+  cwd: root,
+  exclude: (path) => path.split('/').some((name) => name.startsWith('.') || name === 'node_modules'),
+}).toSorted();
 
 /** Pages whose blocks are run. */
 export const guidePages = pages.filter((page) =>
