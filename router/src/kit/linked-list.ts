@@ -1,4 +1,4 @@
-/** One member of a chain. */
+/** A place in a list. */
 export interface ListNode<T> {
   readonly value: T;
   previous: ListNode<T> | null;
@@ -15,13 +15,21 @@ export class LinkedList<T> implements Iterable<T> {
     return this.#first;
   }
 
-  push(value: T): ListNode<T> {
-    const link: ListNode<T> = { value, previous: this.#last, next: null };
-    if (this.#last === null) this.#first = link;
-    else this.#last.next = link;
-    this.#last = link;
-    this.size++;
+  get last(): ListNode<T> | null {
+    return this.#last;
+  }
+
+  /** @param previous a node of this list; null: the value becomes the first one */
+  push(value: T, previous: ListNode<T> | null = this.#last): ListNode<T> {
+    const link: ListNode<T> = { value, previous: null, next: null };
+    this.#link(link, previous);
     return link;
+  }
+
+  /** Only for a node of this list. `previous`: another one of it; null: the node becomes the first one. */
+  move(link: ListNode<T>, previous: ListNode<T> | null): void {
+    this.remove(link);
+    this.#link(link, previous);
   }
 
   /** Only for a node of this list. */
@@ -44,5 +52,16 @@ export class LinkedList<T> implements Iterable<T> {
       yield value;
       link = next;
     }
+  }
+
+  #link(link: ListNode<T>, previous: ListNode<T> | null): void {
+    const next = previous === null ? this.#first : previous.next;
+    link.previous = previous;
+    link.next = next;
+    if (previous === null) this.#first = link;
+    else previous.next = link;
+    if (next === null) this.#last = link;
+    else next.previous = link;
+    this.size++;
   }
 }

@@ -1,3 +1,4 @@
+import { LinkedList, type ListNode } from '../../../kit/linked-list.ts';
 import { SESSION_IDLE_MS } from '../../shared/memory-limit.ts';
 import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../../shared/outcome.ts';
 import type { SessionName, Turn, TurnAmendment, TurnQuery, TurnTexts, VersionSpan } from '../../shared/turn.ts';
@@ -24,9 +25,8 @@ interface Session extends SessionHead {
   bytes: number;
   /** When its last turn was put, in ms of the store's clock. */
   putMs: number;
-  /** In order of last write. */
-  newer: Session | null;
-  older: Session | null;
+  /** Its place in the order of last write. */
+  link: ListNode<Session> | null;
 }
 
 const byText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
@@ -46,8 +46,8 @@ export class MemoryStore implements TrajectoryStore {
   /** Ended sessions, in the order of their ends. */
   readonly #ended = new Set<Session>();
   readonly #nowMs: () => number;
-  #oldest: Session | null = null;
-  #newest: Session | null = null;
+  /** In order of last write. */
+  readonly #sessions = new LinkedList<Session>();
   readonly #turns = new Map<string, KeptTurn>();
   /** All turns sorted by id; null: to be sorted at the next read. */
   #sorted: readonly KeptTurn[] | null = null;
@@ -63,8 +63,8 @@ export class MemoryStore implements TrajectoryStore {
   put(turns: readonly Turn[]): void {
     for (const turn of turns) this.#put(turn);
     this.#sorted = null;
-    while (this.#oldest !== null && this.#bytes > this.#limitBytes) {
-      const first = this.#firstToGo(this.#oldest);
+    while (this.#sessions.first !== null && this.#bytes > this.#limitBytes) {
+      const first = this.#firstToGo(this.#sessions.first.value);
       const { session, tenant, turns } = first;
       this.#evicted += turns.length;
       this.#drop(first);
@@ -105,7 +105,7 @@ export class MemoryStore implements TrajectoryStore {
   sessions(query: SessionQuery): readonly SessionHead[] {
     const { after, limit } = query;
     const heads: SessionHead[] = [];
-    for (const { session, tenant, firstTurn, turns, outcome } of this.#all()) {
+    for (const { session, tenant, firstTurn, turns, outcome } of this.#sessions) {
       const isWanted = (after === undefined || firstTurn > after) && wantsOutcome(query, outcome);
       if (isWanted && turns.some((turn) => wants(query, turn))) heads.push({ session, tenant, firstTurn, outcome });
     }
@@ -158,10 +158,8 @@ export class MemoryStore implements TrajectoryStore {
     session.putMs = this.#nowMs();
     // A session that continues has not ended.
     this.#ended.delete(session);
-    if (session !== this.#newest) {
-      this.#unlink(session);
-      this.#append(session);
-    }
+    const { last } = this.#sessions;
+    if (session.link !== last) this.#sessions.move(session.link!, last);
   }
 
   /** @param before the turn that it replaces; otherwise it is added */
@@ -180,11 +178,10 @@ export class MemoryStore implements TrajectoryStore {
         outcome: null,
         bytes: 0,
         putMs: 0,
-        newer: null,
-        older: null,
+        link: null,
       };
       sessions.set(name, session);
-      this.#append(session);
+      session.link = this.#sessions.push(session);
     } else if (before === undefined) session.turns.push(kept);
     return session;
   }
@@ -195,36 +192,15 @@ export class MemoryStore implements TrajectoryStore {
     const sessions = this.#tenants.get(tenant)!;
     sessions.delete(session.session);
     if (sessions.size === 0) this.#tenants.delete(tenant);
-    this.#unlink(session);
+    this.#sessions.remove(session.link!);
     this.#ended.delete(session);
     this.#bytes -= bytes;
     this.#sorted = null;
   }
 
-  #append(session: Session): void {
-    session.older = this.#newest;
-    if (this.#newest === null) this.#oldest = session;
-    else this.#newest.newer = session;
-    this.#newest = session;
-  }
-
-  #unlink(session: Session): void {
-    const { newer, older } = session;
-    if (older === null) this.#oldest = newer;
-    else older.newer = newer;
-    if (newer === null) this.#newest = older;
-    else newer.older = older;
-    session.newer = null;
-    session.older = null;
-  }
-
   #named({ session, tenant }: SessionName): Session[] {
     const tenants = tenant === undefined ? [...this.#tenants.values()] : [this.#tenants.get(tenant)];
     return tenants.flatMap((sessions) => sessions?.get(session) ?? []);
-  }
-
-  *#all(): Iterable<Session> {
-    for (let session = this.#oldest; session !== null; session = session.newer) yield session;
   }
 
   /** The turns that a query searches, in the order of their ids: those of a session, or all. */

@@ -1,3 +1,4 @@
+import type { ListNode } from '../../../kit/linked-list.ts';
 import { Children } from './children.ts';
 import type { Mark } from './mark.ts';
 import type { Run, Spelling, TextShared } from './run.ts';
@@ -19,7 +20,7 @@ export interface Inserted extends Place {
  * What a node takes beside its tokens, as measured on Node 24 (64 bits; V8's heap after a collection): the object, its place in `Children`,
  * and its arrays. (If nodes have several children, that place is 150.)
  */
-const NODE_BYTES = 420;
+const NODE_BYTES = 450;
 /** Of each array: V8's objects for it and its buffer, and what the allocator adds. */
 const ARRAY_BYTES = 208;
 
@@ -39,9 +40,8 @@ export class TreeNode implements Run {
   usedMs = 0;
   marks: Mark[] | null = null;
   places: Place[] | null = null;
-  /** In order of use: towards the newest. */
-  newer: TreeNode | null = null;
-  older: TreeNode | null = null;
+  /** Its place in the order of use. */
+  use: ListNode<TreeNode> | null = null;
   spelling: Spelling | null = null;
   ids: Int32Array = NO_WORDS;
   /** `ends` and `text` are empty if the tokens are spelled. */
