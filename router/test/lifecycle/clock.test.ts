@@ -32,7 +32,7 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
     'recorder/thread/session-calls.ts',
     'recorder/shared/turn.ts',
   ];
-  // The dashboard, the tap and the explanations show when something happened.
+  // The dashboard, the tap, explanations and spans show when something happened.
   const shown = [
     'admin/dashboard/feed.ts',
     'admin/dashboard/session-rows.ts',
@@ -43,6 +43,7 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
     'cli/tap.ts',
     'observe/exchange-row.ts',
     'observe/history.ts',
+    'observe/trace/tracing.ts',
   ];
   assert.deepEqual(
     users.toSorted(),
