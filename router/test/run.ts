@@ -7,7 +7,7 @@ import { spec } from 'node:test/reporters';
 
 const root = join(import.meta.dirname, '../..');
 /** Folders of tests that need more: real engines, installed peers, an apiserver, minutes, other clients. */
-const elsewhere = ['real', 'peers', 'k8s', 'chaos/long', 'clients', 'metrics', 'package', 'docs/run'];
+const elsewhere = ['real', 'peers', 'k8s', 'helm', 'chaos/long', 'clients', 'metrics', 'package', 'docs/run'];
 const wanted = process.argv.slice(2);
 
 const files = globSync(
