@@ -91,8 +91,8 @@ export async function startChoice(base: Base, { fleet, labels }: Engines) {
   const reader = new BodyReader(keys.places, (body, question) => bodyThread.run('scan', body, question));
   const full = new FullWorkers(fleet, holdQueue, live.of(fullWorkersOptions), models);
   const explains = explainsOf(config, log.isLevelEnabled('debug'));
-  const policyMeters = new PolicyMeters((x) => table.nameFor(x));
-  const tracing = await startTracing(config, log, (x) => table.nameFor(x));
+  const policyMeters = new PolicyMeters(table.nameFor.bind(table));
+  const tracing = await startTracing(config, log, table.nameFor.bind(table));
   closers.add(() => tracing?.close());
   const countPlaced = policyMeters.placed.bind(policyMeters);
   const onPlaced = tracing === null ? countPlaced : (x: Exchange) => (countPlaced(x), tracing.placed(x));

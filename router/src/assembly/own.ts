@@ -35,12 +35,12 @@ export async function makeOwn(base: Base, engines: Engines, choice: Choice, exte
   /** The finished exchanges, for all that show them. */
   const rows = new ExchangeRows(
     live.of(({ sessionHeaders }) => ({ sessionHeaders })),
-    (x) => table.nameFor(x),
+    table.nameFor.bind(table),
   );
   const recent = config.explainBufferBytes > 0 ? new RecentExchanges(config.explainBufferBytes) : null;
   if (recent !== null) rows.listen(recent);
   const peers =
-    config.metricsCompat === 'off' ? null : new PeerMeters((x) => table.nameFor(x), modelLabel(fleet, models));
+    config.metricsCompat === 'off' ? null : new PeerMeters(table.nameFor.bind(table), modelLabel(fleet, models));
   const sources = {
     meters,
     fleet,
