@@ -58,7 +58,7 @@ export function lanesOf(
     laneOf(session, bySession.get(session) ?? [], sessions.get(session), toMs),
   );
   const busyAt = ({ row, bars }: Lane): number => (row !== null && row.in_flight > 0 ? toMs : (bars.at(-1)?.to ?? 0));
-  return lanes.toSorted((a, b) => busyAt(b) - busyAt(a) || a.session.localeCompare(b.session, 'en', { numeric: true }));
+  return lanes.toSorted((a, b) => busyAt(b) - busyAt(a));
 }
 
 function laneOf(session: string, turns: readonly Turn[], row: SessionRow | undefined, nowMs: number): Lane {

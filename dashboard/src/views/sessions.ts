@@ -60,7 +60,7 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
   const from = to - rangeSecs * 1000;
   const numbers = workerNumbers();
   const all = lanesOf(state.exchanges, state.sessions, from, to);
-  const lanes = all.filter((lane) => matches(wordsOf(lane), filter.value));
+  const lanes = filter.value === '' ? all : all.filter((lane) => matches(wordsOf(lane), filter.value));
   const chips = [
     { word: 'waiting', count: all.filter(({ isWaiting }) => isWaiting).length },
     { word: 'moved', count: all.filter(({ hasMoved }) => hasMoved).length },

@@ -86,4 +86,5 @@ function endOf({ outcome, status, ms, first_byte_ms: firstByteMs, response_bytes
   return [`The router refused it after ${secs(ms)}, with status ${status}.`];
 }
 
-const secs = (ms: number): string => `${(ms / 1000).toPrecision(ms < 1000 ? 2 : 3)} s`;
+const secs = (ms: number): string =>
+  ms < 1000 ? `${Number(ms.toPrecision(2))} ms` : `${(ms / 1000).toPrecision(3)} s`;

@@ -100,7 +100,7 @@ test('a request that is held: for what, and since when', async (t) => {
   await Promise.all([first, second]);
   await until('both have ended', () => router.pipeline.inFlight.size === 0);
   const [over] = (await explain(waiting)).exchanges;
-  match(over!.story[0]!, /^It was held for [\d.]+ s: every worker had --worker-max-inflight requests\.$/);
+  match(over!.story[0]!, /^It was held for [\d.]+ m?s: every worker had --worker-max-inflight requests\.$/);
 });
 
 test('what is not known, and a router that keeps no requests', async (t) => {
