@@ -121,7 +121,15 @@ async function open(stage: Stage, contender: Contender, found: Found, folder: st
   mkdirSync(folder, { recursive: true });
   const urls = stage.mocks.map((mock) => mock.url);
   const running = await startSystem(found, contender, urls, loadFor(stage.row, stage.seconds), folder);
+  for (const path of contender.reads ?? []) await readOn(`http://127.0.0.1:${running.port}${path}`);
   return { contender, version: found.version, samples: [], running, pids: [], idleBytes: 0 };
+}
+
+/** Reads a stream until its server ends. */
+async function readOn(url: string): Promise<void> {
+  const { body } = await fetch(url);
+  const ignore = new WritableStream<Uint8Array>();
+  void body!.pipeTo(ignore).catch(() => {});
 }
 
 export interface RowRun {

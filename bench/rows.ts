@@ -31,6 +31,8 @@ export interface Contender {
   readonly label: string;
   readonly system: SystemName;
   readonly args: readonly string[];
+  /** Streams of the router that are open while it is measured, and read as fast as they come. */
+  readonly reads?: readonly string[];
 }
 
 /** The largest allowed ratio to the peer's figure, or, without a peer, the largest figure. */
@@ -120,6 +122,9 @@ an engine has of it: that is what it costs more than \`least_inflight\`.`,
   };
 }
 
+const observed = ['--policy', 'least_inflight'];
+const traced = ['--otlp-traces-endpoint', 'http://127.0.0.1:9', '--trace-sample-ratio', '0.01'];
+
 export const rows: readonly Row[] = [
   {
     name: 'json-2k',
@@ -133,6 +138,27 @@ export const rows: readonly Row[] = [
       { subject: 'turnout', peer: 'vllm-router', atMost: 0.4 },
       { subject: 'turnout', peer: 'nginx', atMost: 1.75 },
     ],
+  },
+  {
+    name: 'json-2k-observed',
+    title: '2 KB JSON, observed',
+    description: `What it takes to keep the last requests for \`turnout explain\` and to send traces of 1 % of them, and to send each request to
+\`turnout tap\`. Metrics are always counted. The collector of the traces does not answer.`,
+    figure: 'cpu',
+    unit: 'request',
+    mockMode: 'json',
+    load: { connections: 32, bodyBytes: 2048 },
+    contenders: [
+      { label: 'turnout', system: 'turnout', args: [...observed, ...traced] },
+      { label: 'turnout, no traces', system: 'turnout', args: observed },
+      {
+        label: 'turnout, no traces, nothing kept',
+        system: 'turnout',
+        args: [...observed, '--explain-buffer-bytes', '0'],
+      },
+      { label: 'turnout, with a reader of /tap', system: 'turnout', args: [...observed, ...traced], reads: ['/tap'] },
+    ],
+    targets: [{ subject: 'turnout', peer: 'turnout, no traces, nothing kept', atMost: 1.15 }],
   },
   {
     name: 'sse-burst',

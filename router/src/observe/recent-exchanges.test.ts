@@ -32,6 +32,11 @@ test('the last ones are kept, and found by session and by request id', () => {
   deepEqual(ids.slice(-2), ['request-4987', 'request-4997']);
   equal(ids.length, Array.from({ length: recent.size }, (_, i) => first + i).filter((i) => i % 10 === 7).length);
   deepEqual(recent.of('request-0'), []);
+  deepEqual(
+    recent.last(3).map(({ id }) => id),
+    ['request-4997', 'request-4998', 'request-4999'],
+  );
+  equal(recent.last(10_000).length, recent.size);
 });
 
 test('a row of any size leaves room for the next ones', () => {
