@@ -3,6 +3,7 @@ import { html } from 'htm/preact';
 import { state } from '../feed/connection.ts';
 import { UNKNOWN, clock, count, duration, shortUrl } from '../format.ts';
 import { type Column, DataTable } from '../parts/data-table.ts';
+import { type Fact, Facts } from '../parts/facts.ts';
 import { Filter } from '../parts/filter.ts';
 import { type Sort, matches } from '../parts/rows.ts';
 import { Turns, useExplanation } from '../parts/why.ts';
@@ -190,7 +191,7 @@ function LaneBars({ bars, from, to, numbers }: LaneBarsProps) {
 function Details({ session }: { readonly session: string }) {
   const row = state.sessions.get(session);
   const { told, problem } = useExplanation(session, `${row?.turns} ${row?.in_flight} ${row?.phase}`);
-  const facts: (readonly [term: string, value: string])[] =
+  const facts: readonly Fact[] =
     row === undefined
       ? [['State', 'ended, or not known by its key']]
       : [
@@ -205,13 +206,7 @@ function Details({ session }: { readonly session: string }) {
       <h2>${session}</h2>
       <button type="button" aria-label="Close the details" onClick=${() => go('sessions')}>✕</button>
     </header>
-    <dl class="facts">
-      ${facts.map(
-        ([term, value]) =>
-          html`<dt>${term}</dt>
-            <dd>${value}</dd>`,
-      )}
-    </dl>
+    <${Facts} facts=${facts} />
     ${state.about.value?.captures === true && html`<p><a href=${hrefOf('tokens', session)}>Tokens of the trajectory</a></p>`}
     ${problem !== '' && html`<p class="why">${problem}</p>`}
     ${

@@ -3,6 +3,7 @@ import { useEffect } from 'preact/hooks';
 import type { WorkerRow } from '../../../router/src/admin/dashboard/protocol.ts';
 import { state } from '../feed/connection.ts';
 import { UNKNOWN, clock, count, counted, duration, percent, rate, shortUrl } from '../format.ts';
+import { type Fact, Facts } from '../parts/facts.ts';
 import { StateBadge, reasonWords } from '../parts/worker-state.ts';
 import { act } from '../shell/confirm.ts';
 import type { Slowness } from './slow-workers.ts';
@@ -28,7 +29,7 @@ export function WorkerDetails({ row, slowness, onClose }: WorkerDetailsProps) {
   const now = state.rates.of(row.id);
   const sessions = [...state.sessions.values()].filter(({ worker }) => worker === row.url).length;
   const { swap } = row;
-  const facts: (readonly [term: string, value: string])[] = [
+  const facts: readonly Fact[] = [
     ['Role', row.role],
     ['Engine', row.engine === null ? UNKNOWN : `${row.engine} ${row.engine_version ?? ''}`],
     ['Models', row.models.join(', ') || UNKNOWN],
@@ -70,13 +71,7 @@ export function WorkerDetails({ row, slowness, onClose }: WorkerDetailsProps) {
       </p>`
     }
     <${Actions} row=${row} />
-    <dl class="facts">
-      ${facts.map(
-        ([term, value]) =>
-          html`<dt>${term}</dt>
-            <dd>${value}</dd>`,
-      )}
-    </dl>
+    <${Facts} facts=${facts} />
   </aside>`;
 }
 
