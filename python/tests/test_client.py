@@ -53,6 +53,18 @@ class ClientTest(unittest.IsolatedAsyncioTestCase):
         await self.client.set_breaker(first["id"], "open")
         self.assertEqual((await self.client.worker(first["id"]))["circuit_breaker"], "open")
 
+    async def test_a_worker_is_drained_and_quarantined(self) -> None:
+        first = (await self.client.workers())[0]["id"]
+        await self.client.drain(first)
+        self.assertEqual((await self.client.worker(first))["not_serving_because"], ["draining"])
+        await self.client.drain(first, on=False)
+        self.assertEqual((await self.client.worker(first))["not_serving_because"], [])
+        await self.client.quarantine(first)
+        await self.client.wait_ready(workers=2)
+        with self.assertRaises(ControlError) as refused:
+            await self.client.quarantine("nobody")
+        self.assertEqual(refused.exception.status, 404)
+
     async def test_policies_change(self) -> None:
         self.assertEqual([each["policy"] for each in await self.client.policies()], ["sticky_least_loaded"])
         changed = await self.client.set_policy("random", model="tiny")

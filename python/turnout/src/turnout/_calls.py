@@ -159,6 +159,14 @@ def set_breaker(worker_id: str, state: str) -> Call[None]:
     return Call("POST", f"/workers/{quote(worker_id, safe='')}/breaker", _nothing, body={"state": state})
 
 
+def drain(worker_id: str, on: bool) -> Call[None]:
+    return Call("POST", f"/workers/{quote(worker_id, safe='')}/drain", _nothing, body={"state": "on" if on else "off"})
+
+
+def quarantine(worker_id: str) -> Call[None]:
+    return Call("POST", f"/workers/{quote(worker_id, safe='')}/quarantine", _nothing)
+
+
 def policies() -> Call[list[Policy]]:
     return Call("GET", "/policies", _policies)
 

@@ -84,6 +84,14 @@ class AsyncClient(_Address):
         """Forces a worker's circuit breaker 'open' or 'closed', or lets its requests decide ('auto')."""
         await self._do(calls.set_breaker(worker_id, state))
 
+    async def drain(self, worker_id: str, on: bool = True) -> None:
+        """Sends a worker no new requests; `on=False` ends that. It stays registered and finishes those in flight."""
+        await self._do(calls.drain(worker_id, on))
+
+    async def quarantine(self, worker_id: str) -> None:
+        """Sends a worker's engine no new requests until it has passed its health checks again."""
+        await self._do(calls.quarantine(worker_id))
+
     async def policies(self) -> list[Policy]:
         """The current policies, by model."""
         return await self._do(calls.policies())
@@ -194,6 +202,14 @@ class Client(_Address):
     def set_breaker(self, worker_id: str, state: BreakerState) -> None:
         """Forces a worker's circuit breaker 'open' or 'closed', or lets its requests decide ('auto')."""
         self._do(calls.set_breaker(worker_id, state))
+
+    def drain(self, worker_id: str, on: bool = True) -> None:
+        """Sends a worker no new requests; `on=False` ends that. It stays registered and finishes those in flight."""
+        self._do(calls.drain(worker_id, on))
+
+    def quarantine(self, worker_id: str) -> None:
+        """Sends a worker's engine no new requests until it has passed its health checks again."""
+        self._do(calls.quarantine(worker_id))
 
     def policies(self) -> list[Policy]:
         """The current policies, by model."""
