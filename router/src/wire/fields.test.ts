@@ -55,6 +55,17 @@ test('get finds the first value whatever the case of the name, and not a part of
   );
 });
 
+test('get finds lines that were added, after those that came', () => {
+  fc.assert(
+    fc.property(lines, lines, name, (lines, added, name) => {
+      const head = headOf(...lines.map(({ text }) => text));
+      head.add(added.map(({ text }) => `${text}\r\n`).join(''));
+      const first = [...lines, ...added].find((line) => line.name.toLowerCase() === name.toLowerCase());
+      assert.equal(head.get(name.toLowerCase()), first?.value);
+    }),
+  );
+});
+
 test('a value keeps its last byte when that is 0xA0, as in UTF-8 "à"', () => {
   const value = Buffer.from('voilà').toString('latin1');
   const head = headOf(`x-name: ${value} \t`);

@@ -222,9 +222,14 @@ export abstract class Head {
 
   /** Adds field lines, each with its CRLF, after those that are there. */
   add(lines: string): void {
+    const from = this.raw.length - 2;
     this.raw = `${this.raw.slice(0, -2)}${lines}\r\n`;
     this.#lower = '';
-    this.lineStarts = null;
+    let at = 0;
+    do {
+      this.lineStarts?.push(from + at);
+      at = lines.indexOf('\n', at) + 1;
+    } while (at > 0 && at < lines.length);
   }
 
   /** Keeps `drops` in order; a line that is there already is not added twice. */
