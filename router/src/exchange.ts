@@ -209,6 +209,8 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   candidateTable: CandidateTable | null = null;
   /** Tokens of the prompt that the policy expects in the prompt cache of the chosen worker; -1: not known. */
   predictedTokens = -1;
+  /** The line `traceparent` of the present attempt, with its CRLF; '': the client's passes unchanged. */
+  traceLine = '';
   /** Why the placement is at its worker; `move` says more where its session moved. */
   why: Why = 'policy';
   move: Move | null = null;

@@ -27,7 +27,7 @@ export function upstreamHead(x: Exchange, worker: Worker, bodyBytes: number): st
     authorization === ''
       ? head.passedOn()
       : `${head.passedOn().replace(AUTHORIZATION_LINES, '')}authorization: ${authorization}\r\n`;
-  let out = `${head.method} ${target} HTTP/1.1\r\nhost: ${worker.authority}\r\n${fields}`;
+  let out = `${head.method} ${target} HTTP/1.1\r\nhost: ${worker.authority}\r\n${fields}${x.traceLine}`;
   if (x.isRequestIdOurs) {
     out += `x-request-id: ${head.requestId}\r\n`;
     if (head.idHeader !== '') out += `${head.idHeader}: ${head.requestId}\r\n`;

@@ -208,6 +208,7 @@ export abstract class Head {
 
   /** Leaves every line of this name out of what is passed on. */
   drop(name: string): void {
+    if (this.#lineOf(name) < 0) return;
     for (let at = this.#find(name, this.fieldsStart - 2); at >= 0; at = this.#find(name, at + 2)) {
       this.dropLine(at + 2, this.raw.indexOf('\n', at + 2) + 1);
     }

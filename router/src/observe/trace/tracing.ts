@@ -12,7 +12,6 @@ import {
 import type { Exchange, Failure } from '../../exchange.ts';
 import { sessionOf } from '../../classify/routing-keys.ts';
 import type { Worker } from '../../fleet/worker.ts';
-import type { RequestHead } from '../../wire/request-head.ts';
 import type { Observer } from '../observer.ts';
 import { attemptAttributes, requestAttributes, shownStatus } from './attributes.ts';
 import { SpanExport, type SpanExportOptions } from './span-export.ts';
@@ -71,7 +70,7 @@ export class Tracing implements Observer {
     traced.attempt = this.#start('attempt', SpanKind.CLIENT, originMs + nowMs, traced.context);
     traced.attempt.setAttributes(attemptAttributes(x));
     const { traceId, spanId } = traced.attempt.spanContext();
-    setParent(x.head, x.head.get('traceparent'), traceId, spanId, TraceFlags.SAMPLED);
+    setParent(x, traceId, spanId, TraceFlags.SAMPLED);
   }
 
   attemptFailed(x: Exchange, worker: Worker, failure: Failure, detail: string): void {
@@ -123,7 +122,7 @@ export class Tracing implements Observer {
       parent === null ? Math.random() < this.#options.sampleRatio : (parent.traceFlags & TraceFlags.SAMPLED) !== 0;
     if (!isSampled) {
       // Engines decide as the router did. A parent that is not sampled says so itself.
-      if (parent === null && x.outcome === null) this.#setUnsampled(x.head, header);
+      if (parent === null && x.outcome === null) this.#setUnsampled(x);
       return null;
     }
     const above = parent === null ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parent);
@@ -138,10 +137,10 @@ export class Tracing implements Observer {
   }
 
   /** Ids that nothing records need only differ: six random words would cost 2.4 us (Node 24.21). */
-  #setUnsampled(head: RequestHead, before: string | undefined): void {
+  #setUnsampled(x: Exchange): void {
     this.#unsampled = (this.#unsampled + 1) % 2 ** 28;
     const number = (2 ** 28 + this.#unsampled).toString(16);
-    setParent(head, before, UNSAMPLED_TRACE + number, UNSAMPLED_TRACE.slice(-8) + number, TraceFlags.NONE);
+    setParent(x, UNSAMPLED_TRACE + number, UNSAMPLED_TRACE.slice(-8) + number, TraceFlags.NONE);
   }
 
   /** @param startMs monotonic, as `endMs` */
@@ -179,14 +178,8 @@ function readParent(text: string): SpanContext | null {
   return { traceId, spanId, traceFlags: parseInt(flags, 16) & TraceFlags.SAMPLED, isRemote: true };
 }
 
-/** Sets the header for the present attempt; `tracestate` passes unchanged. `before`: what the header was. */
-function setParent(
-  head: RequestHead,
-  before: string | undefined,
-  traceId: string,
-  spanId: string,
-  flags: number,
-): void {
-  if (before !== undefined) head.drop('traceparent');
-  head.add(`traceparent: 00-${traceId}-${spanId}-0${flags}\r\n`);
+/** Sets the header for the present attempt; `tracestate` passes unchanged. */
+function setParent(x: Exchange, traceId: string, spanId: string, flags: number): void {
+  x.head.drop('traceparent');
+  x.traceLine = `traceparent: 00-${traceId}-${spanId}-0${flags}\r\n`;
 }
