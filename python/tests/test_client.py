@@ -63,7 +63,7 @@ class ClientTest(unittest.IsolatedAsyncioTestCase):
         await self.client.wait_ready(workers=2)
         with self.assertRaises(ControlError) as refused:
             await self.client.quarantine("nobody")
-        self.assertEqual(refused.exception.status, 404)
+        self.assertEqual(refused.exception.status, 400)
 
     async def test_policies_change(self) -> None:
         self.assertEqual([each["policy"] for each in await self.client.policies()], ["sticky_least_loaded"])
