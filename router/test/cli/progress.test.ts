@@ -19,7 +19,9 @@ const noTerminal = spawnSync('script', ['--version']).stdout?.includes('util-lin
 /** Runs `turnout` with a terminal. @param redirect of the shell, such as `>file` */
 function inTerminal(t: TestContext, args: readonly string[], redirect = '') {
   const command = [process.execPath, bin, ...args].map((word) => `'${word}'`).join(' ');
-  const child = spawn('script', ['-qec', `stty cols 100; ${command} ${redirect}`, '/dev/null'], { stdio: 'pipe' });
+  // `exec`: Ctrl-C reaches the shell too, and dash would answer 130 for a command that ended with 0.
+  const line = `stty cols 100; exec ${command} ${redirect}`;
+  const child = spawn('script', ['-qec', line, '/dev/null'], { stdio: 'pipe' });
   let output = '';
   const seen = new Set<() => void>();
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
