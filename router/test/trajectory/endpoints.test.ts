@@ -6,6 +6,8 @@ import { type TestContext, test } from 'node:test';
 import type { Router } from '../../src/router.ts';
 import { SqliteStore } from '../../src/recorder/thread/store/sqlite.ts';
 import type { Turn } from '../../src/recorder/shared/turn.ts';
+import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { encode } from '../../src/sim/tokens/tokenizer.ts';
 import { connectClient, request, send } from '../harness/client.ts';
 import { startRespServer } from '../harness/resp-server.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
@@ -93,6 +95,21 @@ test("a session's turns come page by page with their tokens, and what was said",
   const nobody = await ask(t, router, '/trajectories/nobody');
   assert.equal(nobody.status, 404);
   assert.equal(nobody.json['code'], 'session_not_found');
+});
+
+test('with ?texts=true turns have the text of each token; what is no UTF-8 alone comes as bytes', async (t) => {
+  const folder = temporaryFolder(t);
+  writeTokenizer(folder);
+  const [word] = encode(' the');
+  const ids = Int32Array.from([word!, 0x0a, ...Buffer.from('ü'), 2 ** 30]);
+  const turns = [turnOf({ session: 'a', ids })];
+  const router = await routerOver(t, turns, { tokenizerPath: folder });
+  const textsIn = async (target: string, of = router): Promise<unknown> =>
+    ((await ask(t, of, target)).json['page'] as Json[])[0]!['token_texts'];
+  assert.deepEqual(await textsIn('/trajectories/a?texts=true'), [' the', '\n', [0xc3], [0xbc], null]);
+  assert.equal(await textsIn('/trajectories/a'), undefined);
+  const withoutTokenizer = await routerOver(t, turns);
+  assert.equal(await textsIn('/trajectories/a?texts=true', withoutTokenizer), undefined);
 });
 
 test('a page of turns ends where it gets large, and the next one goes on there', async (t) => {

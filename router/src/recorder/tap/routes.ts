@@ -32,7 +32,7 @@ const listing = z.strictObject({
     .optional(),
   format: z.enum(formatNames).optional(),
 });
-const turnsPage = z.strictObject({ ...page, tenant });
+const turnsPage = z.strictObject({ ...page, tenant, texts: flag.optional() });
 const justTenant = z.strictObject({ tenant });
 
 type Env = { Bindings: { exchange: Exchange } };
@@ -99,8 +99,8 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
     if (session.endsWith('/metrics')) return metrics(c, session.slice(0, -'/metrics'.length));
     const asked = turnsPage.safeParse(c.req.query());
     if (!asked.success) return wrong(c, asked.error);
-    const { limit, after, tenant: whose } = asked.data;
-    const question = { session, limit, ...said({ after, tenant: tenantFor(c, whose) }) };
+    const { limit, after, texts, tenant: whose } = asked.data;
+    const question = { session, limit, ...said({ after, texts, tenant: tenantFor(c, whose) }) };
     const bytes = await thread.read('turnsJson', question);
     return bytes === null ? unknown(c, session) : sendJson(c, bytes);
   });

@@ -69,10 +69,18 @@ export async function recorderCalls(options: RecorderOptions) {
     ...stored,
     ...chats,
     ...sessionCalls({ writer, onEnded: ended, settled: allSettled }),
-    ...exportCalls(writer, dataDir, async () => {
-      await allSettled();
-      await writer.flush();
-    }),
+    ...exportCalls(
+      writer,
+      dataDir,
+      async () => {
+        await allSettled();
+        await writer.flush();
+      },
+      async () => {
+        if (options.tokenizerPath !== null) await calls.loadTokenizer();
+        return tokenizer()?.pieces ?? null;
+      },
+    ),
     /** Writes out what is still in memory. @returns how many turns the store does not take */
     async close(): Promise<number> {
       await settled();

@@ -2,6 +2,7 @@ import { turnBytes } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { SessionQuery } from '../store/store.ts';
 import type { Turn } from '../../shared/turn.ts';
+import type { TokenPieces } from '../tokens/pieces.ts';
 import type { ExportFormat } from '../../shared/export-formats.ts';
 import { exportBytes } from './formats.ts';
 import { metricsOf, summaryOf } from './summary.ts';
@@ -23,6 +24,8 @@ export interface TurnsQuestion extends SessionQuestion {
   /** Only turns after this one. */
   readonly after?: string;
   readonly limit: number;
+  /** With the text of each token, if there is a tokenizer. */
+  readonly texts?: boolean;
 }
 
 /** A page of turns ends with the one that exceeds this size, whatever its limit; its JSON is about twice as large. */
@@ -33,8 +36,14 @@ const MAX_EXPORTS = 4;
 /**
  * Calls of the recorder thread for listings and exports. They return bytes of JSON or of a file, so that the event loop does not make them.
  * @param recorded resolves when the turns that ended before the call are in the store
+ * @param pieces of the tokenizer; null: there is none
  */
-export function exportCalls(writer: TurnWriter, dataDir: string | null, recorded = () => writer.flush()) {
+export function exportCalls(
+  writer: TurnWriter,
+  dataDir: string | null,
+  recorded: () => Promise<unknown>,
+  pieces: () => Promise<TokenPieces | null>,
+) {
   const { store } = writer;
   const exports = new Map<number, AsyncGenerator<Uint8Array>>();
   let lastId = 0;
@@ -56,7 +65,7 @@ export function exportCalls(writer: TurnWriter, dataDir: string | null, recorded
       return json({ trajectories, next });
     },
     /** A page of a session's turns; null: there is no such session. */
-    async turnsJson({ session, tenant, after = '', limit }: TurnsQuestion): Promise<Uint8Array | null> {
+    async turnsJson({ session, tenant, after = '', limit, texts = false }: TurnsQuestion): Promise<Uint8Array | null> {
       const all = await outlines(tenant === undefined ? { session } : { session, tenant });
       if (all.length === 0) return null;
       const left = all.filter(({ id }) => id > after);
@@ -71,7 +80,8 @@ export function exportCalls(writer: TurnWriter, dataDir: string | null, recorded
       const next = page.length < left.length ? (page.at(-1)?.id ?? null) : null;
       const [head] = await store.sessions({ session, limit: 1, ...(tenant === undefined ? {} : { tenant }) });
       const outcome = outcomeJson(head?.outcome ?? null);
-      return json({ ...summaryOf(all), ...outcome, page: page.map(turnJson), next });
+      const spelled = texts ? await pieces() : null;
+      return json({ ...summaryOf(all), ...outcome, page: page.map((turn) => turnJson(turn, spelled)), next });
     },
     async metricsJson(question: SessionQuestion): Promise<Uint8Array | null> {
       const turns = await outlines(question);

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import type { TokenPieces } from '../tokens/pieces.ts';
 import type { TurnOutline } from '../store/store.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { type CallText, callText } from './call-text.ts';
@@ -34,11 +35,15 @@ export function outlineJson(
   };
 }
 
-/** Tokens that a turn adds; with what was said, as it was said. */
-export function turnJson(turn: Turn) {
+/**
+ * Tokens that a turn adds; with what was said, as it was said.
+ * @param pieces null: without the texts of the tokens
+ */
+export function turnJson(turn: Turn, pieces: TokenPieces | null) {
   return {
     ...outlineJson(turn),
     tokens: Array.from(turn.ids),
+    ...(pieces === null ? {} : { token_texts: Array.from(turn.ids, (id) => textOf(pieces.bytesOf(id))) }),
     loss_mask: Array.from(turn.mask),
     // JSON has null for NaN: not known.
     rollout_log_probs: Array.from(turn.logprobs),
@@ -48,6 +53,10 @@ export function turnJson(turn: Turn) {
     ...textJson(turn),
   };
 }
+
+/** A token may be a part of a character: then it has bytes and no text. */
+const textOf = (bytes: Buffer | null): string | readonly number[] | null =>
+  bytes === null ? null : isUtf8(bytes) ? bytes.toString() : [...bytes];
 
 /** A turn whose tokens are not known is exported as text. */
 export function textJson(turn: Turn): { text?: CallText } {
