@@ -20,12 +20,14 @@ async function asked(
   const { promise, resolve } = Promise.withResolvers<RequestHead>();
   const owner: ConnectionContext & RequestListener = {
     clock,
-    timeouts: { headMs: 1_000, bodyIdleMs: 1_000, keepAliveMs: 1_000, writeMs: 60_000 },
-    maxPayloadBytes: 100,
-    allowsHalfClose: false,
     retryBudget: new RetryBudget(1_000),
     isDraining: false,
-    isAdminPort: false,
+    options: {
+      timeouts: { headMs: 1_000, bodyIdleMs: 1_000, keepAliveMs: 1_000, writeMs: 60_000 },
+      maxPayloadBytes: 100,
+      allowsHalfClose: false,
+      isAdminPort: false,
+    },
     onRequest: resolve,
     onRefused() {},
   };

@@ -3,7 +3,7 @@ import type { IndexedSetMember } from '../kit/indexed-set.ts';
 import type { SocketReader } from './accepted-socket.ts';
 import type { RequestBody } from './request-body.ts';
 import type { Refusal, RequestHead } from './request-head.ts';
-import { type RequestLimits, RequestReader } from './request-reader.ts';
+import { type ReaderContext, type RequestOptions, RequestReader } from './request-reader.ts';
 import { resetSocket } from './reset-socket.ts';
 import type { ResponseHead } from './response-head.ts';
 import { CLIENT_LEFT, type ResultListener, refusalError } from './result.ts';
@@ -43,10 +43,14 @@ const copies = new CopyPool(65_536, 64);
 const LINGER_MS = 2_000;
 
 /** What the connections of one port have in common. */
-export interface ConnectionContext extends RequestLimits {
+export interface ConnectionContext extends ReaderContext {
   /** True while the router shuts down: answers end their connections. */
   readonly isDraining: boolean;
-  /** Requests of this port may be control requests. */
+  readonly options: PortOptions;
+}
+
+export interface PortOptions extends RequestOptions {
+  /** Requests of this port may control the router and engines. */
   readonly isAdminPort: boolean;
 }
 
@@ -93,7 +97,7 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
     this.#tcp = tcp;
     this.#context = context;
     this.#listener = listener;
-    this.deadlineMs = context.clock.nowMs + context.timeouts.headMs;
+    this.deadlineMs = context.clock.nowMs + context.options.timeouts.headMs;
     const requests = new RequestReader(this, context);
     this.#requests = requests;
     socket.setDefaultEncoding('latin1');
@@ -134,7 +138,7 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
   // ---- calls of the reader ----
 
   onRequest(head: RequestHead, body: RequestBody): void {
-    if (this.#context.isAdminPort) head.isOnAdminPort = true;
+    if (this.#context.options.isAdminPort) head.isOnAdminPort = true;
     this.#listener.onRequest(head, body, this);
   }
 
@@ -204,7 +208,8 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
     // The socket's own 'drain' comes only past its high-water mark; an empty write reports when all before it is out.
     this.socket.write('', this.#onDrained);
     // Node's own timer sees whether the system took a part of what is unsent: a slow client is no absent one.
-    if (this.socket.timeout !== this.#context.timeouts.writeMs) this.socket.setTimeout(this.#context.timeouts.writeMs);
+    const { writeMs } = this.#context.options.timeouts;
+    if (this.socket.timeout !== writeMs) this.socket.setTimeout(writeMs);
     return false;
   }
 
@@ -262,7 +267,7 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
     } else {
       // A slow client gets its complete response; one that reads nothing is disconnected.
       this.deadlineMs = Infinity;
-      this.socket.setTimeout(this.#context.timeouts.writeMs);
+      this.socket.setTimeout(this.#context.options.timeouts.writeMs);
       this.socket.end(() => this.#linger());
     }
     if (isWhole && requests.hasEnded) this.socket.destroySoon();

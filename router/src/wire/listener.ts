@@ -3,7 +3,12 @@ import { type SecureContext, type SecureContextOptions, TLSSocket, createSecureC
 import { IndexedSet } from '../kit/indexed-set.ts';
 import type { CoarseClock } from '../kit/clock.ts';
 import { readIntoBuffers } from './accepted-socket.ts';
-import { ClientConnection, type ConnectionContext, type RequestListener } from './client-connection.ts';
+import {
+  ClientConnection,
+  type ConnectionContext,
+  type PortOptions,
+  type RequestListener,
+} from './client-connection.ts';
 import { ConnectionLimits, type MaxConnections } from './connection-limits.ts';
 import { listenOn } from './listen-on.ts';
 import { MutualTls } from './mutual-tls.ts';
@@ -20,22 +25,18 @@ const QUIET_ROUNDS = 3;
 /** Bounds the wait if connections keep coming. */
 const MAX_ROUNDS = 100;
 
-export interface ListenerOptions extends MaxConnections {
+export interface ListenerOptions extends MaxConnections, PortOptions {
   readonly host: string;
   readonly port: number;
-  /** Requests of this port may control the router and engines. */
-  readonly isAdminPort: boolean;
   /** Other processes may listen on the same port. */
   readonly reusePort: boolean;
-  readonly maxPayloadBytes: number;
-  readonly allowsHalfClose: boolean;
-  readonly timeouts: ConnectionContext['timeouts'];
 }
 
 /** The listening socket and all client connections. */
 export class Listener implements ConnectionContext {
   readonly clock: CoarseClock;
   readonly retryBudget: RetryBudget;
+  readonly options: ListenerOptions;
   isDraining = false;
   #secureContext: SecureContext | null;
   readonly #mutualTls: MutualTls | null;
@@ -46,7 +47,6 @@ export class Listener implements ConnectionContext {
   /** Set by `listen`. */
   #requests!: RequestListener;
   readonly #takeOver: typeof readIntoBuffers;
-  readonly #options: ListenerOptions;
 
   /**
    * @param tls certificate and key of this server, null for plain HTTP; with `ca`, clients must show a certificate of theirs
@@ -62,7 +62,7 @@ export class Listener implements ConnectionContext {
     this.#takeOver = takeOver;
     this.clock = clock;
     this.retryBudget = retryBudget;
-    this.#options = options;
+    this.options = options;
     this.limits = new ConnectionLimits(options);
     this.#secureContext = tls === null ? null : createSecureContext(tls);
     this.#mutualTls =
@@ -74,22 +74,6 @@ export class Listener implements ConnectionContext {
     this.#server = createServer({ ...SOCKET_OPTIONS, allowHalfOpen: true, pauseOnConnect: isPlain }, (tcp) =>
       this.#take(tcp),
     );
-  }
-
-  get maxPayloadBytes(): number {
-    return this.#options.maxPayloadBytes;
-  }
-
-  get isAdminPort(): boolean {
-    return this.#options.isAdminPort;
-  }
-
-  get allowsHalfClose(): boolean {
-    return this.#options.allowsHalfClose;
-  }
-
-  get timeouts(): ConnectionContext['timeouts'] {
-    return this.#options.timeouts;
   }
 
   get isTls(): boolean {
@@ -126,7 +110,7 @@ export class Listener implements ConnectionContext {
   /** @returns the port, which differs from the one asked for when that was 0. */
   listen(requests: RequestListener): Promise<number> {
     this.#requests = requests;
-    const { host, port, reusePort } = this.#options;
+    const { host, port, reusePort } = this.options;
     return listenOn(this.#server, { host, port, reusePort, backlog: 4096 });
   }
 

@@ -31,13 +31,18 @@ export interface ClientTimeouts {
   readonly writeMs: number;
 }
 
-/** What the requests of a client are held to. */
-export interface RequestLimits {
-  readonly clock: CoarseClock;
+/** What the requests of a client are held to. A reload changes it. */
+export interface RequestOptions {
   readonly timeouts: ClientTimeouts;
   readonly maxPayloadBytes: number;
   readonly allowsHalfClose: boolean;
+}
+
+/** What the readers of one port have in common. */
+export interface ReaderContext {
+  readonly clock: CoarseClock;
   readonly retryBudget: RetryBudget;
+  readonly options: RequestOptions;
 }
 
 /** The requests of one connection, strictly one after the other: its bytes in, heads and bodies out. */
@@ -51,7 +56,7 @@ export class RequestReader {
   /** The client has ended its side. */
   hasEnded = false;
   readonly #connection: ClientConnection;
-  readonly #limits: RequestLimits;
+  readonly #context: ReaderContext;
   #ahead: Buffer | null = null;
   /** What the socket reads into, where that is the body's own. */
   #own: Buffer | null = null;
@@ -60,9 +65,9 @@ export class RequestReader {
   #isBodyPaused = false;
   #isReading = true;
 
-  constructor(connection: ClientConnection, limits: RequestLimits) {
+  constructor(connection: ClientConnection, context: ReaderContext) {
     this.#connection = connection;
-    this.#limits = limits;
+    this.#context = context;
   }
 
   /** Bytes of a further request, or of the beginning of one, are here. */
@@ -113,7 +118,7 @@ export class RequestReader {
     const { socket } = this.#connection;
     const isDispatched = this.body !== null && !this.isStopped;
     const isComplete = this.body === null ? this.#ahead !== null : this.body.isComplete;
-    if (this.#limits.allowsHalfClose && isComplete && !this.isStopped) return;
+    if (this.#context.options.allowsHalfClose && isComplete && !this.isStopped) return;
     if (isDispatched) socket.destroy();
     else socket.destroySoon();
   }
@@ -122,8 +127,8 @@ export class RequestReader {
   next(): void {
     this.body = null;
     this.head = null;
-    const { timeouts, clock } = this.#limits;
-    this.#connection.deadlineMs = clock.nowMs + timeouts.keepAliveMs;
+    const { clock, options } = this.#context;
+    this.#connection.deadlineMs = clock.nowMs + options.timeouts.keepAliveMs;
     this.#setReading(true);
     if (this.#ahead !== null) {
       // Not in this stack: a thousand pipelined requests would nest a thousand deep.
@@ -178,7 +183,7 @@ export class RequestReader {
         this.#connection.socket.destroySoon();
         return;
       }
-      if (seen === 0) this.#await(this.#limits.timeouts.headMs);
+      if (seen === 0) this.#await(this.#context.options.timeouts.headMs);
       this.#stash(bytes, start, end);
       return;
     }
@@ -191,17 +196,17 @@ export class RequestReader {
 
   #refuse(refusal: Refusal): void {
     this.isStopped = true;
-    this.body = new RequestBody(this.#limits.retryBudget, () => {});
+    this.body = new RequestBody(this.#context.retryBudget, () => {});
     this.#connection.onRefused(refusal, this.head?.target ?? '');
   }
 
   #begin(head: RequestHead, bytes: Buffer, next: number, end: number): void {
-    const body = new RequestBody(this.#limits.retryBudget, this.#setBodyPaused);
+    const body = new RequestBody(this.#context.retryBudget, this.#setBodyPaused);
     this.head = head;
     this.body = body;
     this.#isBodyPaused = false;
     this.#connection.deadlineMs = Infinity;
-    if (head.contentLength > this.#limits.maxPayloadBytes) {
+    if (head.contentLength > this.#context.options.maxPayloadBytes) {
       this.#refuse({ status: 413, message: this.#tooLarge() });
       return;
     }
@@ -218,7 +223,7 @@ export class RequestReader {
       else this.#onBodyBytes(bytes, next, end, false);
       if (this.body !== body || this.isStopped) return;
     }
-    if (!body.isComplete) this.#await(this.#limits.timeouts.bodyIdleMs);
+    if (!body.isComplete) this.#await(this.#context.options.timeouts.bodyIdleMs);
     this.#connection.onRequest(head, body);
     // A client that was refused at once does not have to send its body (RFC 9110 section 10.1.1).
     if (head.expectsContinue && !hasBytes && !body.isComplete && this.body === body && !this.isStopped) {
@@ -237,7 +242,7 @@ export class RequestReader {
       if (payload !== null) body.pushCopy(payload, 0, payload.length);
       if (!isGood) {
         this.#refuseBody({ status: 400, message: `The request has ${chunks.refusal}.` });
-      } else if (chunks.payloadBytes > this.#limits.maxPayloadBytes) {
+      } else if (chunks.payloadBytes > this.#context.options.maxPayloadBytes) {
         this.#refuseBody({ status: 413, message: this.#tooLarge() });
       } else if (chunks.end >= 0) this.#endBody(bytes, chunks.end, end);
       else {
@@ -267,11 +272,11 @@ export class RequestReader {
   }
 
   #await(ms: number): void {
-    this.#connection.deadlineMs = this.#limits.clock.nowMs + ms;
+    this.#connection.deadlineMs = this.#context.clock.nowMs + ms;
   }
 
   #awaitMore(): void {
-    this.#await(this.#isBodyPaused ? Infinity : this.#limits.timeouts.bodyIdleMs);
+    this.#await(this.#isBodyPaused ? Infinity : this.#context.options.timeouts.bodyIdleMs);
   }
 
   #endBody(bytes: Buffer, bodyEnd: number, end: number): void {
@@ -289,7 +294,7 @@ export class RequestReader {
   }
 
   #tooLarge(): string {
-    return `The request body is larger than ${this.#limits.maxPayloadBytes} bytes (--max-payload-size).`;
+    return `The request body is larger than ${this.#context.options.maxPayloadBytes} bytes (--max-payload-size).`;
   }
 
   /** Whether the engine takes the body as fast as it comes. */

@@ -49,12 +49,14 @@ async function readParts(parts: readonly Buffer[], handing: Handing): Promise<st
   };
   const owner: ConnectionContext & RequestListener = {
     clock: { nowMs: 0 },
-    timeouts: { headMs: 1_000, bodyIdleMs: 1_000, keepAliveMs: 1_000, writeMs: 600_000 },
-    maxPayloadBytes: 100,
-    allowsHalfClose: false,
     retryBudget: new RetryBudget(1_000),
     isDraining: false,
-    isAdminPort: false,
+    options: {
+      timeouts: { headMs: 1_000, bodyIdleMs: 1_000, keepAliveMs: 1_000, writeMs: 600_000 },
+      maxPayloadBytes: 100,
+      allowsHalfClose: false,
+      isAdminPort: false,
+    },
     onRequest(head, body, connection) {
       const watcher: ResultListener<ClientConnection> = {
         ended: (_, result) => (result.kind === 'refused' ? refuse(result.error.status) : undefined),

@@ -43,7 +43,7 @@ test('--request-timeout-secs does not touch what ends in time', async (t) => {
 });
 
 /** A listener whose clock the test moves. Requests are taken and never answered. */
-async function listenerAt(t: TestContext, timeouts: Listener['timeouts']) {
+async function listenerAt(t: TestContext, timeouts: Listener['options']['timeouts']) {
   const clock = { nowMs: 1_000 };
   const requests: RequestListener = {
     onRequest: (head, body, connection) => {
