@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
-import { HEX_VALUE, IS_HOST, IS_TARGET, IS_TOKEN, IS_VALUE, ascii, spells } from './bytes.ts';
+import { HEX_VALUE, IS_HOST, IS_TARGET, IS_TOKEN, IS_VALUE } from './bytes.ts';
 
 /** The bytes of a class as the text they stand for. */
 const members = (table: Uint8Array): string =>
@@ -37,28 +36,4 @@ test('every byte has its value as a hex digit, or 255', () => {
     const value = Number.parseInt(String.fromCharCode(byte), 16);
     assert.equal(HEX_VALUE[byte], Number.isNaN(value) ? 255 : value, `byte ${byte}`);
   }
-});
-
-test('spelling is compared whatever the case, and never beyond the ends', () => {
-  const name = fc.stringMatching(/^[a-z-]{1,20}$/);
-  const mixed = name.chain((lower) =>
-    fc.array(fc.boolean(), { minLength: lower.length, maxLength: lower.length }).map((ups) => ({
-      lower,
-      spelled: [...lower].map((char, i) => (ups[i] === true ? char.toUpperCase() : char)).join(''),
-    })),
-  );
-  fc.assert(
-    fc.property(mixed, fc.string(), fc.string(), ({ lower, spelled }, before, after) => {
-      const bytes = Buffer.from(before + spelled + after);
-      const start = Buffer.byteLength(before);
-      assert.ok(spells(bytes, start, start + spelled.length, ascii(lower)));
-      assert.ok(!spells(bytes, start, start + spelled.length - 1, ascii(lower)));
-    }),
-  );
-});
-
-test('bytes that differ from a letter in the case bit only do not spell it', () => {
-  assert.ok(!spells(Buffer.from('x\rte'), 0, 4, ascii('x-te')));
-  assert.ok(!spells(Buffer.from('x'), 0, 1, ascii('y')));
-  assert.ok(!spells(Buffer.from('@'), 0, 1, ascii('`')));
 });

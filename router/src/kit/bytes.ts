@@ -33,22 +33,6 @@ export const HEX_VALUE = Uint8Array.from({ length: 256 }, (_, b) => {
   return lower >= 97 && lower <= 102 ? lower - 87 : 255;
 });
 
-/** Whether `bytes[start, end)` equals `lowerName` in any case. `lowerName` has ASCII letters and `-` only. */
-export function spells(bytes: Uint8Array, start: number, end: number, lowerName: Uint8Array): boolean {
-  if (end - start !== lowerName.length) return false;
-  for (let i = 0; i < lowerName.length; i++) {
-    const byte = bytes[start + i]!;
-    const folded = byte >= 65 && byte <= 90 ? byte | 0x20 : byte;
-    if (folded !== lowerName[i]) return false;
-  }
-  return true;
-}
-
-/** The bytes of an ASCII word, for `spells`. */
-export function ascii(word: string): Uint8Array {
-  return Uint8Array.from(word, (c) => c.charCodeAt(0));
-}
-
 /** The same memory as a Buffer: structured clone turns Buffers into Uint8Arrays. */
 export const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { BAD, INCOMPLETE, field, readField, readLength } from './fields.ts';
+import { BAD, INCOMPLETE, ascii, field, readField, readLength, spells } from './fields.ts';
 import { RequestHead } from './request-head.ts';
 
 /** The head of a request with these lines; its Host is never passed on. */
@@ -105,4 +105,28 @@ test('a length is up to sixteen digits and no more than a safe integer', () => {
   for (const text of ['', '-1', '+1', ' 1', '1 ', '1a', '9007199254740992', '00000000000000001', '٣']) {
     assert.equal(lengthOf(text), -1, text);
   }
+});
+
+test('spelling is compared whatever the case, and never beyond the ends', () => {
+  const name = fc.stringMatching(/^[a-z-]{1,20}$/);
+  const mixed = name.chain((lower) =>
+    fc.array(fc.boolean(), { minLength: lower.length, maxLength: lower.length }).map((ups) => ({
+      lower,
+      spelled: [...lower].map((char, i) => (ups[i] === true ? char.toUpperCase() : char)).join(''),
+    })),
+  );
+  fc.assert(
+    fc.property(mixed, fc.string(), fc.string(), ({ lower, spelled }, before, after) => {
+      const bytes = Buffer.from(before + spelled + after);
+      const start = Buffer.byteLength(before);
+      assert.ok(spells(bytes, start, start + spelled.length, ascii(lower)));
+      assert.ok(!spells(bytes, start, start + spelled.length - 1, ascii(lower)));
+    }),
+  );
+});
+
+test('bytes that differ from a letter in the case bit only do not spell it', () => {
+  assert.ok(!spells(Buffer.from('x\rte'), 0, 4, ascii('x-te')));
+  assert.ok(!spells(Buffer.from('x'), 0, 1, ascii('y')));
+  assert.ok(!spells(Buffer.from('@'), 0, 1, ascii('`')));
 });

@@ -1,4 +1,4 @@
-import { COLON, CR, HTAB, IS_TOKEN, IS_VALUE, LF, SP, ascii, spells } from '../kit/bytes.ts';
+import { COLON, CR, HTAB, IS_TOKEN, IS_VALUE, LF, SP } from '../kit/bytes.ts';
 
 /**
  * The field lines of a message head, checked against RFC 9112 section 5 while they are read.
@@ -25,6 +25,11 @@ export const HOP = 9;
 /** Fields that may have a client's key. They are passed on; their lines are noted, so that no search is needed. */
 export const AUTHORIZATION = 10;
 export const API_KEY = 11;
+
+/** The bytes of an ASCII word, for `spells`. */
+export function ascii(word: string): Uint8Array {
+  return Uint8Array.from(word, (c) => c.charCodeAt(0));
+}
 
 const known: { name: Uint8Array; kind: number }[][] = [];
 for (const [name, kind] of [
@@ -104,6 +109,17 @@ export function readField(bytes: Uint8Array, at: number, end: number): number {
     }
   }
   return i + 2;
+}
+
+/** Whether `bytes[start, end)` equals `lowerName` in any case. `lowerName` has ASCII letters and `-` only. */
+export function spells(bytes: Uint8Array, start: number, end: number, lowerName: Uint8Array): boolean {
+  if (end - start !== lowerName.length) return false;
+  for (let i = 0; i < lowerName.length; i++) {
+    const byte = bytes[start + i]!;
+    const folded = byte >= 65 && byte <= 90 ? byte | 0x20 : byte;
+    if (folded !== lowerName[i]) return false;
+  }
+  return true;
 }
 
 /** A line is refused only once it is whole: until its LF is there, more bytes are asked for. */

@@ -1,5 +1,5 @@
 import { METHODS } from 'node:http';
-import { COLON, CR, IS_HOST, IS_TARGET, IS_TOKEN, LF, SP, ascii } from '../kit/bytes.ts';
+import { COLON, CR, IS_HOST, IS_TARGET, IS_TOKEN, LF, SP } from '../kit/bytes.ts';
 import {
   API_KEY,
   AUTHORIZATION,
@@ -16,6 +16,7 @@ import {
   TIMEOUT,
   TRANSFER_ENCODING,
   UPGRADE,
+  ascii,
   field,
   isChunkedWord,
   readField,

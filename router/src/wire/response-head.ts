@@ -1,4 +1,4 @@
-import { CR, IS_VALUE, LF, SP, ascii, spells } from '../kit/bytes.ts';
+import { CR, IS_VALUE, LF, SP } from '../kit/bytes.ts';
 import {
   BAD,
   CONNECTION,
@@ -10,10 +10,12 @@ import {
   REQUEST_ID,
   TRANSFER_ENCODING,
   UPGRADE,
+  ascii,
   field,
   isChunkedWord,
   readField,
   readLength,
+  spells,
 } from './fields.ts';
 import { MAX_FIELDS, MAX_HEAD_BYTES } from './request-head.ts';
 
