@@ -1,7 +1,7 @@
 import { objectIn } from '../kit/json-object.ts';
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import { type Endpoint, reach } from '../wire/upstream-connection.ts';
+import { type Endpoint, reach } from '../wire/upstream-pool.ts';
 
 /** The request exceeded its timeout. */
 export class NoAnswer extends Error {}

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { UpstreamTls } from '../wire/upstream-connection.ts';
-import type { PoolOptions } from '../wire/upstream-pool.ts';
+import type { PoolOptions, UpstreamTls } from '../wire/upstream-pool.ts';
 import { REASONS, type Reason, type Role, Worker, type WorkerKey, type WorkerOptions } from './worker.ts';
 import { WorkerAllowlist } from './worker-allowlist.ts';
 import { type WorkerAddress, readWorkerUrl, readWorkerUrls } from './worker-url.ts';

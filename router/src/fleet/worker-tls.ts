@@ -1,7 +1,7 @@
 import { type SecureContext, createSecureContext } from 'node:tls';
 import { workerCertificates } from '../config/certificates.ts';
 import type { Config } from '../config/options.ts';
-import type { UpstreamTls } from '../wire/upstream-connection.ts';
+import type { UpstreamTls } from '../wire/upstream-pool.ts';
 
 /** The TLS settings for https workers. A reload affects new connections. */
 export class WorkerTls implements UpstreamTls {

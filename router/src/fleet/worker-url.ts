@@ -1,4 +1,4 @@
-import type { Endpoint, UpstreamTls } from '../wire/upstream-connection.ts';
+import type { Endpoint, UpstreamTls } from '../wire/upstream-pool.ts';
 
 export interface WorkerAddress {
   /** With `@rank`, which distinguishes the workers of one engine. */

@@ -6,7 +6,7 @@ import type { RequestBody } from '../wire/request-body.ts';
 import { ResponseHead } from '../wire/response-head.ts';
 import { COMPLETE, type CutCode, type Failure, type ResultListener } from '../wire/result.ts';
 import type { Sink, Source } from '../wire/sink.ts';
-import type { UpstreamConnection, UpstreamUser } from '../wire/upstream-connection.ts';
+import type { UpstreamConnection, UpstreamUser } from '../wire/upstream-pool.ts';
 import { AnswerBody, MALFORMED, UNFINISHED } from './answer-body.ts';
 import { AnswerTimer } from './answer-timer.ts';
 import type { AttemptContext, AttemptRules, PairRules } from './attempt-context.ts';

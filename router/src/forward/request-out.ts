@@ -1,6 +1,6 @@
 import type { RequestBody } from '../wire/request-body.ts';
 import type { BodySink } from '../wire/sink.ts';
-import type { UpstreamConnection } from '../wire/upstream-connection.ts';
+import type { UpstreamConnection } from '../wire/upstream-pool.ts';
 
 /** Body bytes that may wait for an engine to read them before the client is paused. */
 const MAX_UNSENT_BYTES = 262_144;

@@ -2,8 +2,7 @@ import { equal, notEqual } from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, type Socket, createServer } from 'node:net';
 import { test } from 'node:test';
-import type { UpstreamUser } from './upstream-connection.ts';
-import { UpstreamPool } from './upstream-pool.ts';
+import { UpstreamPool, type UpstreamUser } from './upstream-pool.ts';
 
 const nobody: UpstreamUser = { onBytes: () => true, onDrain() {}, onGone() {} };
 

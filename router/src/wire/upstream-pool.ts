@@ -1,5 +1,147 @@
-import { IndexedSet } from '../kit/indexed-set.ts';
-import { type Endpoint, UpstreamConnection, type UpstreamUser } from './upstream-connection.ts';
+import { type LookupFunction, type Socket, connect } from 'node:net';
+import { type SecureContext, connect as connectTls } from 'node:tls';
+import { IndexedSet, type IndexedSetMember } from '../kit/indexed-set.ts';
+
+/** What https engines are shown and must show. Shared, and replaced when certificates are read again. */
+export interface UpstreamTls {
+  secureContext: SecureContext;
+}
+
+/** Where an engine listens. */
+export interface Endpoint {
+  readonly host: string;
+  readonly port: number;
+  readonly isTls: boolean;
+  /** null: by the system's authorities, without a certificate of one's own. */
+  readonly tls: UpstreamTls | null;
+  /** Looks the host up where not every address will do; null: as usual. */
+  readonly lookup: LookupFunction | null;
+}
+
+/** How to connect to an endpoint, in Node's words. */
+export function reach({ host, port, isTls, tls, lookup }: Endpoint): {
+  host: string;
+  port: number;
+  lookup?: LookupFunction;
+  secureContext?: SecureContext;
+} {
+  return {
+    host,
+    port,
+    ...(lookup === null ? {} : { lookup }),
+    ...(isTls && tls !== null ? { secureContext: tls.secureContext } : {}),
+  };
+}
+
+/** What uses a connection for one exchange. */
+export interface UpstreamUser {
+  /**
+   * `bytes[0, count)` were read. They are valid during the call only.
+   *
+   * @returns false: read nothing more until `connection.resume()`
+   */
+  onBytes(bytes: Buffer, count: number): boolean;
+  /** What was written has gone out. */
+  onDrain(): void;
+  /** The engine ended its side, or the connection broke (`error`). Called once; the connection is gone. */
+  onGone(error: NodeJS.ErrnoException | null): void;
+}
+
+const READ_BYTES = 65_536;
+/** All engines' sockets read into this one buffer: what is read is used up before the next read (see `onread`). */
+const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
+
+/** One keep-alive connection to an engine, used by one exchange at a time. */
+export class UpstreamConnection implements IndexedSetMember {
+  readonly socket: Socket;
+  user: UpstreamUser | null = null;
+  /** Its place among its pool's. */
+  setIndex = -1;
+  isConnected = false;
+  /** Exchanges that went over it before the present one. */
+  uses = 0;
+  idleSinceMs = 0;
+  /** Bytes of answers came in for the present exchange. */
+  hasRead = false;
+  #error: NodeJS.ErrnoException | null = null;
+  #isGone = false;
+  readonly #onClosed: (connection: UpstreamConnection) => void;
+
+  constructor(endpoint: Endpoint, connectTimeoutMs: number, onClosed: (connection: UpstreamConnection) => void) {
+    this.#onClosed = onClosed;
+    const { host } = endpoint;
+    if (endpoint.isTls) {
+      const servername = /^[\d.]+$|:/.test(host) ? {} : { servername: host };
+      this.socket = connectTls({ ...reach(endpoint), ...servername });
+      this.socket.on('data', (bytes: Buffer) => {
+        if (!this.#onBytes(bytes, bytes.length)) this.socket.pause();
+      });
+    } else {
+      this.socket = connect({
+        ...reach(endpoint),
+        onread: {
+          buffer: sharedBuffer,
+          callback: (count) => this.#onBytes(sharedBuffer, count),
+        },
+      });
+    }
+    const { socket } = this;
+    socket.setNoDelay(true);
+    socket.setTimeout(connectTimeoutMs, () => {
+      socket.destroy(Object.assign(new Error('connect timed out'), { code: 'ETIMEDOUT' }));
+    });
+    socket.once(endpoint.isTls ? 'secureConnect' : 'connect', () => {
+      socket.setTimeout(0);
+      this.isConnected = true;
+    });
+    socket.on('drain', () => this.user?.onDrain());
+    socket.on('error', (error) => {
+      this.#error = error;
+    });
+    socket.on('end', () => this.#gone());
+    socket.on('close', () => this.#gone());
+  }
+
+  /** True while the engine's side is open as far as is known. */
+  get isUsable(): boolean {
+    return !this.#isGone && !this.socket.destroyed;
+  }
+
+  /** A part of what was written waits for the system to take it. */
+  get hasUnsent(): boolean {
+    return this.socket.writableLength > 0;
+  }
+
+  resume(): void {
+    this.socket.resume();
+  }
+
+  /** Closes the connection without notifying its user: the engine stops working for it. */
+  destroy(): void {
+    this.user = null;
+    this.socket.destroy();
+  }
+
+  #onBytes(bytes: Buffer, count: number): boolean {
+    if (this.user === null) {
+      // A response without a request: what follows on this connection can't be trusted.
+      this.socket.destroy();
+      return true;
+    }
+    this.hasRead = true;
+    return this.user.onBytes(bytes, count);
+  }
+
+  #gone(): void {
+    if (this.#isGone) return;
+    this.#isGone = true;
+    const { user } = this;
+    this.user = null;
+    this.socket.destroy();
+    this.#onClosed(this);
+    user?.onGone(this.#error);
+  }
+}
 
 export interface PoolOptions {
   readonly connectTimeoutMs: number;
