@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { normalPath } from '../classify/path.ts';
+import { normalPath } from '../classify/classify.ts';
 import { controlOf, controls, pathsDecidedByBody, steersEngine } from './controls.ts';
 
 const STEERING = [

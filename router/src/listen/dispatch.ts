@@ -1,5 +1,4 @@
-import { dialectOf } from '../classify/classify.ts';
-import { normalPath } from '../classify/path.ts';
+import { dialectOf, normalPath } from '../classify/classify.ts';
 import type { Exchange } from '../exchange.ts';
 import { sendError } from '../forward/errors.ts';
 import type { ErrorCode } from '../kit/errors.ts';

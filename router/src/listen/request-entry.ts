@@ -1,6 +1,5 @@
 import type { Cors } from '../admit/cors.ts';
-import { dialectOf } from '../classify/classify.ts';
-import { normalPath } from '../classify/path.ts';
+import { dialectOf, normalPath } from '../classify/classify.ts';
 import type { LiveConfig } from '../config/live.ts';
 import { sendError } from '../forward/errors.ts';
 import { addForwarded } from '../forward/headers.ts';
