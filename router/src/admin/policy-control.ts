@@ -6,7 +6,7 @@ import type { PolicyContext } from '../choose/policy.ts';
 import { type NamedPolicy, PolicyTable } from '../choose/policy-table.ts';
 import type { SessionHomes } from '../choose/session-homes.ts';
 import type { HoldQueue } from '../choose/hold-queue.ts';
-import { boundedKey } from '../classify/body-scan.ts';
+import { boundedKey } from '../classify/routing-keys.ts';
 import { routingOptions } from '../config/options/routing.ts';
 import type { LiveConfig, Preparation } from '../config/live.ts';
 import { pairKind } from '../config/pairs.ts';

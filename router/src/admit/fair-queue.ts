@@ -1,6 +1,5 @@
 import type { RequestHead } from '../wire/request-head.ts';
-import type { KeyPlace } from '../classify/routing-keys.ts';
-import { boundedKey } from '../classify/body-scan.ts';
+import { type KeyPlace, boundedKey } from '../classify/routing-keys.ts';
 import { LinkedList, type ListNode } from '../kit/linked-list.ts';
 
 /** The queued requests of one key, in order of arrival. */

@@ -3,8 +3,8 @@ import { copiedTogether } from '../kit/copy-slices.ts';
 import { LARGE_SCAN_BYTES } from '../threads/sizes.ts';
 import { after } from '../threads/worker-thread.ts';
 import type { RequestBody } from '../wire/request-body.ts';
-import { type BodyFacts, type BodyQuestion, BodyScan, boundedKey, nothingSaid } from './body-scan.ts';
-import type { KeyPlace } from './routing-keys.ts';
+import { type BodyFacts, type BodyQuestion, BodyScan, nothingSaid } from './body-scan.ts';
+import { type KeyPlace, boundedKey } from './routing-keys.ts';
 
 const NOWHERE: readonly KeyPlace[] = [];
 const isInBody = (place: KeyPlace): boolean => place.in === 'body';

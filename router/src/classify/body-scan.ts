@@ -1,7 +1,7 @@
 import type { Prompt, RoutingKey } from '../exchange.ts';
 import { hashBytes } from '../kit/block-hash.ts';
 import { MemberFinder, readScalarText } from '../kit/json-scan.ts';
-import { type KeyPlace, keyFields } from './routing-keys.ts';
+import { type KeyPlace, MAX_KEY_CHARS, boundedKey, hashedKey, keyFields } from './routing-keys.ts';
 import { promptFields, promptOf } from './prompt.ts';
 
 const fields = [...keyFields, 'model', ...promptFields];
@@ -11,8 +11,6 @@ const FIRST_PROMPT = MODEL + 1;
 /** For the object in `session_params`. */
 const innerFinder = new MemberFinder(['session_id']);
 
-/** Longer keys are replaced by their hash, as keys are stored, compared and logged. Longer model names are ignored. */
-const MAX_KEY_CHARS = 512;
 /** The largest JSON string of that many characters: anything longer is not decoded. */
 const MAX_KEY_BYTES = 6 * MAX_KEY_CHARS + 2;
 
@@ -76,7 +74,7 @@ export class BodyScan {
 /** @returns '' for values that are no key: null, an object, an invalid string */
 function keyValue(bytes: Buffer, start: number, end: number): string {
   if (end - start <= MAX_KEY_BYTES) return boundedKey(readScalarText(bytes, start, end) ?? '');
-  return bytes[start] === QUOTE ? hashOf(bytes.subarray(start + 1, end - 1)) : '';
+  return bytes[start] === QUOTE ? hashedKey(bytes.subarray(start + 1, end - 1)) : '';
 }
 
 function modelName(bytes: Buffer, start: number, end: number): string {
@@ -84,7 +82,3 @@ function modelName(bytes: Buffer, start: number, end: number): string {
   const name = readScalarText(bytes, start, end) ?? '';
   return name.length <= MAX_KEY_CHARS ? name : '';
 }
-
-/** The key in its stored form. */
-export const boundedKey = (key: string): string => (key.length <= MAX_KEY_CHARS ? key : hashOf(Buffer.from(key)));
-const hashOf = (key: Buffer): string => `hash:${hashBytes([key]).toString(36)}:${key.length}`;

@@ -1,6 +1,10 @@
 import type { KeyOrder } from '../config/options/routing.ts';
 import type { KeyKind } from '../exchange.ts';
+import { hashBytes } from '../kit/block-hash.ts';
 import type { ExchangeView } from '../phases/exchange-view.ts';
+
+/** Longer keys are replaced by their hash, as keys are stored, compared and logged. Longer model names are ignored. */
+export const MAX_KEY_CHARS = 512;
 
 /** A place where a key may be: the name of a header, or of a field of the body (`a.b` for a field in an object). */
 export interface KeyPlace {
@@ -52,3 +56,7 @@ export function sessionOf(
   }
   return '';
 }
+
+/** The key in its stored form. */
+export const boundedKey = (key: string): string => (key.length <= MAX_KEY_CHARS ? key : hashedKey(Buffer.from(key)));
+export const hashedKey = (key: Buffer): string => `hash:${hashBytes([key]).toString(36)}:${key.length}`;

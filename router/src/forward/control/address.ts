@@ -1,4 +1,4 @@
-import { boundedKey } from '../../classify/body-scan.ts';
+import { boundedKey } from '../../classify/routing-keys.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { RouterError } from '../../kit/errors.ts';
