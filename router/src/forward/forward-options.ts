@@ -1,6 +1,22 @@
 import type { Config } from '../config/options.ts';
 import type { AnswerTimeouts } from './answer-timer.ts';
-import type { RetryOptions } from './retry.ts';
+
+export interface RetryOptions {
+  readonly maxRetries: number;
+  /** Retries of work that an engine may have begun. */
+  readonly maxBegunRetries: number;
+  readonly initialBackoffMs: number;
+  readonly maxBackoffMs: number;
+  readonly backoffMultiplier: number;
+  /** A delay is changed at random by at most this fraction of it. */
+  readonly jitterFactor: number;
+  /** Statuses after which another worker is tried. */
+  readonly statuses: ReadonlySet<number>;
+  /** A worker that asks to wait longer than this is not tried again. */
+  readonly retryAfterMaxMs: number;
+  /** Retries after an error status, as a fraction of all requests. */
+  readonly budget: number;
+}
 
 export interface ForwardOptions {
   readonly retries: RetryOptions;
