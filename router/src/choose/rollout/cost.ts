@@ -1,5 +1,4 @@
-import type { WorkerState } from './worker-state.ts';
-import { MAX_SEQUENCES, prefillSecs, stepSecs } from './speed.ts';
+import { MAX_SEQUENCES, type WorkerState, prefillSecs, stepSecs } from './worker-state.ts';
 
 /** Weight of keeping the requests of a group apart: their lengths are alike, so together they would finish late. */
 const GROUP_WEIGHT = 0.3;

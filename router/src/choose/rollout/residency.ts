@@ -1,6 +1,5 @@
-import type { WorkerState } from './worker-state.ts';
 import type { OpenSession } from './open-sessions.ts';
-import { MAX_SEQUENCES } from './speed.ts';
+import { MAX_SEQUENCES, type WorkerState } from './worker-state.ts';
 
 /** A session may settle only where all residents have room to grow by this many turns. */
 const TURNS_AHEAD = 2;

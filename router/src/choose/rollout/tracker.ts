@@ -6,9 +6,8 @@ import type { PolicyContext } from '../policy.ts';
 import { PrefixIndex } from '../prefix-index/prefix-index.ts';
 import type { StateMap } from '../state.ts';
 import { SavedHomes } from './saved-homes.ts';
-import { WorkerState } from './worker-state.ts';
 import { type FirstPrompt, Group, type OpenSession, OpenSessions } from './open-sessions.ts';
-import { Slowness, defaultSpeed, prefillSecs, stepSecs } from './speed.ts';
+import { Slowness, WorkerState, defaultSpeed, prefillSecs, stepSecs } from './worker-state.ts';
 import { RolloutRequest } from './request.ts';
 import { Workload } from './workload.ts';
 

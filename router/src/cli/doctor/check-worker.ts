@@ -1,7 +1,7 @@
 import { createSecureContext } from 'node:tls';
 import { startAccess } from '../../admit/start-access.ts';
 import { eventEndpoints } from '../../choose/kv-index/event-endpoints.ts';
-import { DEFAULT_KV_TOKENS } from '../../choose/rollout/speed.ts';
+import { DEFAULT_KV_TOKENS } from '../../choose/rollout/worker-state.ts';
 import { workerCertificates } from '../../config/certificates.ts';
 import type { Config } from '../../config/options.ts';
 import { type Asker, type Reply, ask } from '../../engines/ask.ts';
