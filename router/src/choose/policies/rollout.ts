@@ -3,10 +3,9 @@ import type { Placement, Worker } from '../../fleet/worker.ts';
 import type { Candidate } from '../../phases/candidate-table.ts';
 import type { Hold, Policy, PolicyContext } from '../policy.ts';
 import { RolloutTracker } from '../rollout/tracker.ts';
-import { costAt, noCost } from '../rollout/cost.ts';
 import type { WorkerState } from '../rollout/worker-state.ts';
 import { type Waiting, fits, goesBefore, mustPause, waitingOf } from '../rollout/residency.ts';
-import type { RolloutRequest } from '../rollout/request.ts';
+import { type RolloutRequest, costAt, noCost } from '../rollout/request.ts';
 
 /** Held requests are retried only when some worker has room for this much context. */
 const LEAST_TOKENS = 1_000;
@@ -32,7 +31,7 @@ export function rollout(context: PolicyContext): Policy {
   let start = 0;
 
   const cost = (request: RolloutRequest, state: WorkerState): number =>
-    costAt(state, request, tracker.cachedTokens(request, state), request.group.placed.get(state) ?? 0, nowMs(), terms);
+    costAt(state, request, tracker.cachedTokens(request, state), nowMs(), terms);
 
   /** The cheapest worker that `isOpen`, or null. Workers of about equal cost are chosen in turn. */
   function cheapest(
