@@ -84,6 +84,6 @@ export class Ends implements PairNotes {
     x.plugins.tell('finished', x);
     for (const observer of observers) observer.finished?.(x);
     admission.leave(x);
-    holdQueue.retryHeld();
+    if (holdQueue.size > 0) holdQueue.retryHeld();
   }
 }

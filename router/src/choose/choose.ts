@@ -117,10 +117,11 @@ export class Chooser {
     if (offered instanceof RouterError) return offered;
     const untried = usable(x, x.tried.length === 0 ? offered : offered.filter((worker) => !x.tried.includes(worker)));
     if (untried.length === 0) return this.#isModelUnknown(x) ? unknownModel(x.model, this.#models!.names()) : null;
+    const full = this.#full;
+    const isScarce = full !== null && (this.#fleet.fullCount > 0 || full.queue.size > 0);
     // A request for metadata takes no capacity, so the limit per worker does not apply to it.
-    const isLimited = this.#full !== null && !asksMetadata(x.head.method, x.path);
-    const open = isLimited ? this.#full.withRoom(x, untried) : untried;
-    if (open.length === 0) return this.#full!.hold(x);
+    const open = isScarce && !asksMetadata(x.head.method, x.path) ? full.withRoom(x, untried) : untried;
+    if (open.length === 0) return full!.hold(x);
     const slowStart = this.#slowStart;
     const spared = slowStart === null ? open : withoutSpared(x, open, slowStart);
     const policy = this.table.for(x);

@@ -26,36 +26,35 @@ export const fullWorkersOptions = ({ queueSize, queueTimeoutSecs }: Config): Ful
 export class FullWorkers implements Placer {
   /** Requests that were refused because too many were held. */
   shed = 0;
+  readonly queue: HoldQueue;
   readonly #fleet: Fleet;
-  readonly #queue: HoldQueue;
   readonly #options: FullWorkersOptions;
   readonly #models: FleetModels | null;
 
   constructor(fleet: Fleet, queue: HoldQueue, options: FullWorkersOptions, models: FleetModels | null = null) {
     this.#fleet = fleet;
-    this.#queue = queue;
+    this.queue = queue;
     this.#options = options;
     this.#models = models;
   }
 
-  /** The workers that are not full; none for a new request while others are held. */
+  /** Asked while a worker is full or a request is held. @returns the workers that are not full; none for a new request while others are held. */
   withRoom(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
-    if (this.#fleet.fullCount === 0 && this.#queue.size === 0) return workers;
     const open = usable(
       x,
       workers.filter((worker) => !this.#fleet.isFull(worker)),
     );
     // Held requests may wait for workers of another model.
     const isNew = x.placer === null && this.#models?.areSeveral !== true;
-    if (!isNew || open.length === 0 || this.#queue.sizeOf(this) === 0) return open;
+    if (!isNew || open.length === 0 || this.queue.sizeOf(this) === 0) return open;
     // The retry runs later in this tick, after those that are already held.
-    this.#queue.retryHeld();
+    this.queue.retryHeld();
     return [];
   }
 
   hold(x: Exchange): Hold | RouterError {
     const { queueSize, queueTimeoutMs } = this.#options;
-    if (x.placer === null && this.#queue.sizeOf(this) >= queueSize) {
+    if (x.placer === null && this.queue.sizeOf(this) >= queueSize) {
       this.shed++;
       const message = 'Every worker has as many requests as it may (--worker-max-inflight). Retry later.';
       return new RouterError('too_many_requests', message);

@@ -20,22 +20,19 @@ interface HolderQueue {
  * Exchanges held by a policy although workers are eligible. They are retried when a request ends or the fleet changes.
  */
 export class HoldQueue {
+  /** How many exchanges are held. */
+  size = 0;
   readonly #held = new WeakMap<Exchange, Held>();
   readonly #queues = new Map<Placer, HolderQueue>();
   /** How long each holder held each exchange before, in total. */
   readonly #heldMs = new WeakMap<Placer, WeakMap<Exchange, number>>();
   readonly #isClosed: (holder: Placer) => boolean;
-  #size = 0;
   #isRetryDue = false;
   #rounds = 0;
 
   /** @param isClosed whether a retry for this holder would be in vain because every worker is full */
   constructor(isClosed: (holder: Placer) => boolean = () => false) {
     this.#isClosed = isClosed;
-  }
-
-  get size(): number {
-    return this.#size;
   }
 
   /** Held exchanges by reason. */
@@ -65,7 +62,7 @@ export class HoldQueue {
     );
     let queue = this.#queues.get(holder);
     if (queue === undefined) this.#queues.set(holder, (queue = { holder, held: new LinkedList() }));
-    this.#size++;
+    this.size++;
     const sinceMs = performance.now();
     this.#held.set(x, { link: queue.held.push(x), queue, reason, sinceMs, retry, timer });
     x.waiting = { phase: 'held', reason, sinceMs };
@@ -77,7 +74,7 @@ export class HoldQueue {
     if (entry === undefined) return;
     clearTimeout(entry.timer);
     this.#held.delete(x);
-    this.#size--;
+    this.size--;
     const { queue } = entry;
     queue.held.remove(entry.link);
     if (queue.held.size === 0) this.#queues.delete(queue.holder);
@@ -93,7 +90,7 @@ export class HoldQueue {
 
   /** Something ended or changed: retries the held exchanges, once for all changes of this tick. */
   retryHeld(): void {
-    if (this.#size === 0 || this.#isRetryDue) return;
+    if (this.size === 0 || this.#isRetryDue) return;
     this.#isRetryDue = true;
     setImmediate(() => {
       this.#isRetryDue = false;
