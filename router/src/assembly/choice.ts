@@ -48,23 +48,22 @@ export function startEngines({ config, live, closers }: Base) {
 
 /** What decides whether and where a request goes: health, policies, limits. */
 export async function startChoice(base: Base, { fleet, labels }: Engines) {
-  const { config, live, log, clock, random, meters, inFlight, closers } = base;
+  const { config, live, log, random, meters, inFlight, closers } = base;
   const store =
     config.dataDir === undefined
       ? memoryStore()
       : fileStore(config.dataDir, (error) => log.error({ error: error.message }, '--data-dir: state not written'));
   closers.add(() => store.flush());
   const holdQueue = new HoldQueue((holder) => !(holder instanceof FullWorkers) && fleet.isAllFull);
-  const homes = new SessionHomes(
-    () => clock.nowMs,
-    () => live.current.sessionTtlSecs * 1000,
-  );
+  // Policies estimate times of milliseconds: the coarse clock of the listeners is 250 ms behind.
+  const nowMs = performance.now.bind(performance);
+  const homes = new SessionHomes(nowMs, () => live.current.sessionTtlSecs * 1000);
   homes.onMoved = (x, move) => logMove(log, x, move);
   const state = (name: string) => store.open(name);
   const choosing = await startChoosing(live, {
     fleet,
     random,
-    nowMs: () => clock.nowMs,
+    nowMs,
     state,
     holdQueue,
     homes,
@@ -73,7 +72,7 @@ export async function startChoice(base: Base, { fleet, labels }: Engines) {
   const { table } = choosing;
   closers.add(() => table.close());
 
-  const slowStart = new SlowStart(fleet, () => clock.nowMs);
+  const slowStart = new SlowStart(fleet, nowMs);
   const hungRequests = new HungRequests(fleet, () => inFlight);
   const listener = fleetListener({ log, meters, slowStart, table, holdQueue, hungRequests });
   const watch = watchFleet(fleet, live, random, labels, listener);

@@ -30,8 +30,8 @@ export function rollout(context: PolicyContext): Policy {
   let costs = new Float64Array(16);
   let start = 0;
 
-  const cost = (request: RolloutRequest, state: WorkerState): number =>
-    costAt(state, request, tracker.cachedTokens(request, state), nowMs(), terms);
+  const cost = (request: RolloutRequest, state: WorkerState, atMs = nowMs()): number =>
+    costAt(state, request, tracker.cachedTokens(request, state), atMs, terms);
 
   /** The cheapest worker that `isOpen`, or null. Workers of about equal cost are chosen in turn. */
   function cheapest(
@@ -40,10 +40,13 @@ export function rollout(context: PolicyContext): Policy {
     isOpen: (state: WorkerState) => boolean,
   ): Worker | null {
     if (costs.length < workers.length) costs = new Float64Array(2 * workers.length);
+    const atMs = nowMs();
     let least = Infinity;
     for (let i = 0; i < workers.length; i++) {
       const state = tracker.workerState(workers[i]!);
-      costs[i] = isOpen(state) ? cost(request, state) * (state === request.session?.home ? MOVE_BELOW : 1) : Infinity;
+      costs[i] = isOpen(state)
+        ? cost(request, state, atMs) * (state === request.session?.home ? MOVE_BELOW : 1)
+        : Infinity;
       if (costs[i]! < least) least = costs[i]!;
     }
     if (least === Infinity) return null;
