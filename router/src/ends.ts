@@ -73,7 +73,7 @@ export class Ends implements PairNotes {
   /** What the request held is released, then plugins and observers learn of its end, and the next request may go on. */
   finish(x: Exchange, outcome: Outcome): void {
     if (x.outcome !== null) return;
-    const { admission, chooser, observers, holdQueue } = this.#stages;
+    const { admission, chooser, fanOut, observers, holdQueue } = this.#stages;
     x.outcome = outcome;
     x.endMs = performance.now();
     x.activity = null;
@@ -83,6 +83,7 @@ export class Ends implements PairNotes {
     this.#stages.inFlight.delete(x);
     x.plugins.tell('finished', x);
     for (const observer of observers) observer.finished?.(x);
+    if (!x.isGeneration) fanOut.finished(x);
     admission.leave(x);
     if (holdQueue.size > 0) holdQueue.retryHeld();
   }

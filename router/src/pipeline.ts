@@ -42,10 +42,11 @@ export class Pipeline implements ResultListener<Exchange> {
     const invalid = classify(x, options.requestIdHeaders) ?? assignRoles?.(x) ?? failure;
     const denial = authorizer?.denialOf(x) ?? null;
     if (denial !== null) this.#ends.end(x, denial);
-    // The router's own endpoints have no limits: health and control must work when the fleet is full.
-    else if (!serveOwn(x)) {
+    // The router's own endpoints, no generations, have no limits: health and control must work when the fleet is full.
+    else if (x.isGeneration || !serveOwn(x)) {
       this.#ends.began(x, options.requestTimeoutMs);
-      const refusal = invalid ?? (this.#isClosed ? shuttingDown() : fanOut.address(x)) ?? plugins.takePart(x);
+      const closed = this.#isClosed ? shuttingDown() : null;
+      const refusal = invalid ?? closed ?? (x.isGeneration ? null : fanOut.address(x)) ?? plugins.takePart(x);
       // Plugins' classify, admit, answer: they may set the key that the queue goes by, refuse, or respond.
       if (refusal !== null || !x.plugins.settles) this.#admit(x, refusal);
       else void x.plugins.settle(x).then((settled) => this.#settled(x, settled));

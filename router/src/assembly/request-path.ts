@@ -88,7 +88,6 @@ export function makeRequestPath(
       rows,
       ...sessionEnds,
       healthFeedback(breakers, health),
-      fanOut,
     ],
   });
   dispatcher.connect(pipeline);

@@ -1,4 +1,5 @@
 import { type Context, Hono, type Next } from 'hono';
+import { isGeneration } from '../engines/generation.ts';
 import type { Plugin } from '../plugin.ts';
 import { messageOf } from '../config/user-module.ts';
 import { type GuardOptions, type OnPluginFault, inTime } from '../phases/guard.ts';
@@ -108,6 +109,11 @@ function endpointsOf({ name: plugin, routes, timeoutMs, maxBodyBytes = MAX_BODY_
     app.routes.map(({ method, path, handler }) => {
       if (!PATH.test(path)) {
         throw new Error(`The plugin "${plugin}" wants ${method} ${path}; paths are like /name or /name/:id.`);
+      }
+      if (isGeneration(method === 'ALL' ? 'POST' : method, path)) {
+        throw new Error(
+          `The plugin "${plugin}" wants ${method} ${path}, a path of engines; respond in the phase answer.`,
+        );
       }
       return {
         plugin,

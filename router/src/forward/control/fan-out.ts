@@ -50,11 +50,10 @@ export class FanOut {
   }
 
   /**
-   * Finds the workers that a request is for. `audience`: the fan-out sends it. `target`: the client names a worker for a request that
+   * Finds the workers that a request is for; not asked of generations. `audience`: the fan-out sends it. `target`: the client names a worker for a request that
    * controls nothing, so it takes the path of all requests without the policy. @returns what is wrong
    */
   address(x: Exchange): RouterError | null {
-    if (x.isGeneration) return null;
     const { fleet, paths } = this.#parts;
     const { isAddressable, goesToAll } = paths.of(x.path, x.head.method);
     const address = addressOf(x.head, this.#parts, isAddressable);
@@ -99,10 +98,9 @@ export class FanOut {
     else send();
   }
 
-  /** A request that a policy placed has ended: if it controlled its engine, the effects are those of `send`. */
+  /** A request that is no generation and that a policy placed has ended: if it controlled its engine, the effects are those of `send`. */
   finished(x: Exchange): void {
-    if (x.isGeneration || x.audience !== null || x.worker === null || x.outcome !== 'complete' || x.status >= 300)
-      return;
+    if (x.audience !== null || x.worker === null || x.outcome !== 'complete' || x.status >= 300) return;
     const { fleet, effects } = this.#parts;
     const { engineUrl } = x.worker;
     effects.updated(x.path, x.worker);
