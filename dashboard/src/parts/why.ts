@@ -7,7 +7,7 @@ import { UNKNOWN, clock, duration, shortUrl } from '../format.ts';
 type Turn = Explanation['exchanges'][number];
 type Candidate = NonNullable<Turn['candidates']>[number];
 
-/** What `GET /explain/{id}` says, asked again when `version` changes. */
+/** The response of `GET /explain`, requested again when `version` changes. */
 export function useExplanation(
   id: string,
   version: number | string,
@@ -16,7 +16,7 @@ export function useExplanation(
   useEffect(() => {
     let isWanted = true;
     const show = (told: Explanation | null, problem: string) => isWanted && setAnswer({ id, told, problem });
-    call('GET', `explain/${encodeURIComponent(id)}`).then(
+    call('GET', `explain?id=${encodeURIComponent(id)}`).then(
       (told) => show(told as Explanation, ''),
       (error: unknown) => show(null, (error as Error).message),
     );

@@ -57,6 +57,12 @@ export const endpoints: readonly Endpoint[] = [
     summary:
       'The last requests of a session, or one request by its id: which worker, why, and what else there was to choose.',
   },
+  {
+    method: 'GET',
+    path: '/explain',
+    caller: 'admins',
+    summary: 'The same for any name (?id=), also one with //, or with . or .. between slashes.',
+  },
   { method: 'GET', path: '/list_workers', caller: 'admins', summary: 'URLs of the workers.' },
   { method: 'POST', path: '/add_worker', caller: 'admins', summary: 'Adds a worker by its URL.' },
   { method: 'POST', path: '/remove_worker', caller: 'admins', summary: 'Removes a worker by its URL.' },
@@ -150,10 +156,24 @@ export const endpoints: readonly Endpoint[] = [
     needs: captures,
   },
   {
+    method: 'GET',
+    path: '/trajectory',
+    caller: 'clients',
+    summary: 'The turns of a session with any name (?session=), also one with //, or with . or .. between slashes.',
+    needs: captures,
+  },
+  {
     method: 'DELETE',
     path: '/trajectories/{session}',
     caller: 'clients',
     summary: 'Deletes the turns of a session.',
+    needs: captures,
+  },
+  {
+    method: 'DELETE',
+    path: '/trajectory',
+    caller: 'clients',
+    summary: 'Deletes the turns of a session with any name (?session=).',
     needs: captures,
   },
   {

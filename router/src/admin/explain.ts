@@ -1,4 +1,4 @@
-import type { Hono } from 'hono';
+import type { Context, Hono } from 'hono';
 import { sessionOf } from '../classify/routing-keys.ts';
 import type { ShownExchange } from '../observe/exchange-row.ts';
 import type { RecentExchanges } from '../observe/recent-exchanges.ts';
@@ -10,7 +10,7 @@ export interface ExplainContext extends OverviewContext {
   readonly recent: RecentExchanges | null;
 }
 
-/** The response of `GET /explain/{id}`. */
+/** The response of `GET /explain?id=ID`. */
 export interface Explanation {
   readonly id: string;
   /** Where the session of that name is; null: none is known. */
@@ -37,18 +37,27 @@ interface Told {
 /** Turns of a session that are shown, the last ones. */
 const MAX_TURNS = 1_000;
 
-/** `GET /explain/{id}`: what the router did with the requests of a session, or with one request, and why. */
+/**
+ * `GET /explain?id=ID` and `GET /explain/{id}`: what the router did with the requests of a session, or with one request, and why. The
+ * normal form of a path has no empty and no dot segments, so names with those are found by the query only.
+ */
 export function addExplain(app: Hono, { recent, requests, homes, sessionHeaders }: ExplainContext): void {
-  app.get('/explain/:id{.+}', async (c) => {
-    const { storyInFlight, storyOf } = await import('./explain-text.ts');
-    const id = c.req.param('id');
+  const known = (id: string) => {
     const headers = sessionHeaders();
-    const nowMs = performance.now();
     const finished = recent?.of(id) ?? [];
     const inFlight = [...requests()].filter((x) => x.head.requestId === id || sessionOf(x, headers) === id);
     const home = homes.get(id);
-    if (finished.length + inFlight.length === 0 && home === undefined)
-      return c.json({ error: notFound(id, recent), code: 'not_found' }, 404);
+    return finished.length + inFlight.length === 0 && home === undefined
+      ? null
+      : { id, headers, finished, inFlight, home };
+  };
+  const explain = async (c: Context, asked: string): Promise<Response> => {
+    const { storyInFlight, storyOf } = await import('./explain-text.ts');
+    const nowMs = performance.now();
+    // Header values are read as Latin-1 (RFC 9110 section 5.5), and clients send UTF-8.
+    const found = known(asked) ?? known(Buffer.from(asked).toString('latin1'));
+    if (found === null) return c.json({ error: notFound(asked, recent), code: 'not_found' }, 404);
+    const { id, headers, finished, inFlight, home } = found;
     return c.json({
       id,
       home:
@@ -68,7 +77,13 @@ export function addExplain(app: Hono, { recent, requests, homes, sessionHeaders 
           return { ...row, candidates: x.candidates, story: storyInFlight(x, row) };
         }),
     } satisfies Explanation);
+  };
+  app.get('/explain', async (c) => {
+    const id = c.req.query('id') ?? '';
+    const error = 'The query names no session and no request: GET /explain?id=ID';
+    return id === '' ? c.json({ error, code: 'bad_request' }, 400) : explain(c, id);
   });
+  app.get('/explain/:id{.+}', (c) => explain(c, c.req.param('id')));
 }
 
 const recordOf = (recent: RecentExchanges | null) => ({

@@ -11,7 +11,7 @@ export interface ExplainFlags {
 
 /** Prints what a running router did with a session or a request, and why. */
 export async function explain(id: string, flags: ExplainFlags, write: (line: string) => void): Promise<void> {
-  const response = await askRouter(flags.url, `/explain/${encodeURIComponent(id)}`, flags.apiKey);
+  const response = await askRouter(flags.url, `/explain?id=${encodeURIComponent(id)}`, flags.apiKey);
   if (flags.json === true) {
     write(await response.text());
     return;
@@ -44,13 +44,16 @@ function linesOf({ id, home, record, matching, exchanges, in_flight: inFlight }:
     ]),
     '',
     ...(typeof one?.session === 'string' && one.session !== id
-      ? [`All of its session: turnout explain ${printable(one.session)}`]
+      ? [`All of its session: turnout explain ${quoted(printable(one.session))}`]
       : []),
     record.since === null
       ? 'No finished requests are on record.'
       : `On record: the last ${record.exchanges} finished requests, since ${new Date(record.since).toISOString()}.`,
   ];
 }
+
+/** As a shell takes it for one word. */
+const quoted = (word: string): string => (/^[\w./:@%+=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
 
 const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`;
 

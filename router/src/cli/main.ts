@@ -160,7 +160,7 @@ program
   .description('Show where the requests of a session went and why, or one request: candidates, moves, waits, failures.')
   .argument('<id>', 'A session key or a request id.')
   .option('--url <url>', 'The router.', 'http://127.0.0.1:30000')
-  .option('--json', 'The response of GET /explain/ID as it is.')
+  .option('--json', 'The response of GET /explain as it is.')
   .addOption(new Option('--api-key <key>', 'Admin key, if the router has keys.').env('TURNOUT_ADMIN_API_KEY'))
   .action(async (id: string, flags: ExplainFlags) => (await import('./explain.ts')).explain(id, flags, printLine));
 

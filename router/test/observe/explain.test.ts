@@ -81,6 +81,41 @@ test('a session: where each turn went, between whom, what moved it', async (t) =
   equal(one.output().includes('s1/1'), false);
 });
 
+test('sessions of any name, from a header or the body', async (t) => {
+  const { router, turn } = await startExplained(t);
+  const names = ['a//b', '../x', 'a b', 'ü', '%2F', '..', 'a/./b', 'a+b&id=c', "it's"];
+  for (const name of names) {
+    // The header is UTF-8 here, as curl sends it.
+    await turn(name, `header-${names.indexOf(name)}`);
+    const fields = [`x-request-id: body-${names.indexOf(name)}`];
+    await send(t, router.url, post('/v1/completions', { prompt: 'p', session_id: `body ${name}` }, fields));
+  }
+  await untilIdle(router);
+  for (const [i, name] of names.entries()) {
+    for (const [id, request] of [
+      [name, `header-${i}`],
+      [`body ${name}`, `body-${i}`],
+    ] as const) {
+      const response = await fetch(`${router.url}/explain?id=${encodeURIComponent(id)}`);
+      const told = (await response.json()) as Explanation;
+      deepEqual(
+        told.exchanges?.map((row) => row.id),
+        [request],
+        id,
+      );
+    }
+  }
+  for (const name of ['../x', 'ü']) {
+    const run = turnout(t, ['explain', name, '--url', router.url]);
+    equal(await run.ended, 0);
+    match(run.output(), new RegExp(`header-${names.indexOf(name)} {2}POST`));
+  }
+  const one = turnout(t, ['explain', `header-${names.indexOf("it's")}`, '--url', router.url]);
+  equal(await one.ended, 0);
+  match(one.output(), /^All of its session: turnout explain 'it'\\''s'$/m);
+  equal((await fetch(`${router.url}/explain`)).status, 400);
+});
+
 test('a request that is held: for what, and since when', async (t) => {
   const engine = await startEngine(t);
   const workerUrls = [engine.url, 'http://127.0.0.1:9'];

@@ -68,6 +68,7 @@ test('sessions are listed page by page, and narrowed to what one asks for', asyn
   assert.deepEqual(sessionsOf((await ask(t, router, '/trajectories?version=9')).json), ['b/ü']);
   assert.deepEqual(sessionsOf((await ask(t, router, '/trajectories?group=g')).json), ['a']);
   assert.deepEqual(sessionsOf((await ask(t, router, '/trajectories?since=1970-01-01T00:01:00Z')).json), ['b/ü', 'c']);
+  assert.equal((await ask(t, router, '/trajectories/a?session=b')).status, 400, 'the path names the session');
   for (const wrong of ['limit=0', 'limit=5000', 'since=yesterday', 'format=csv', 'sesion=a', 'format=jsonl&limit=3']) {
     const answer = await ask(t, router, `/trajectories?${wrong}`);
     assert.equal(answer.status, 400, wrong);
@@ -110,6 +111,23 @@ test('with ?texts=true turns have the text of each token; what is no UTF-8 alone
   assert.equal(await textsIn('/trajectories/a'), undefined);
   const withoutTokenizer = await routerOver(t, turns);
   assert.equal(await textsIn('/trajectories/a?texts=true', withoutTokenizer), undefined);
+});
+
+test('/trajectory finds and deletes sessions of any name', async (t) => {
+  const names = ['a//b', '../x', 'a b', 'ü', '%2F', '..', 'a/metrics', 'a+b&c=d'];
+  const router = await routerOver(
+    t,
+    names.map((session) => turnOf({ session })),
+  );
+  for (const session of names) {
+    const target = `/trajectory?session=${encodeURIComponent(session)}`;
+    const found = await ask(t, router, `${target}&limit=1`);
+    assert.deepEqual([found.json['session'], (found.json['page'] as Json[]).length], [session, 1]);
+    const deleted = await ask(t, router, target, undefined, 'DELETE');
+    assert.deepEqual(deleted.json, { session, removed: 1 });
+    assert.equal((await ask(t, router, target)).status, 404);
+  }
+  assert.equal((await ask(t, router, '/trajectory')).status, 404);
 });
 
 test('a page of turns ends where it gets large, and the next one goes on there', async (t) => {
@@ -274,7 +292,7 @@ test('each client sees and removes its own; an admin key is for all', async (t) 
   assert.deepEqual(sessionsOf((await ask(t, router, `/trajectories?tenant=${tenant('key-a')}`, 'boss')).json), [
     'same',
   ]);
-  for (const target of ['/trajectories/only-b', '/trajectories/only-b/metrics']) {
+  for (const target of ['/trajectories/only-b', '/trajectory?session=only-b', '/trajectories/only-b/metrics']) {
     assert.equal((await ask(t, router, target, 'key-a')).status, 404, target);
     assert.equal((await ask(t, router, target, 'key-b')).status, 200, target);
   }

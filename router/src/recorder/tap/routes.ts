@@ -93,26 +93,38 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
     return bytes === null ? unknown(c, session) : sendJson(c, bytes);
   };
 
-  routes.get('/trajectories/:session{.+}', async (c) => {
-    const session = c.req.param('session');
-    // The name of a session may hold slashes, so its end can't be a route of its own.
-    if (session.endsWith('/metrics')) return metrics(c, session.slice(0, -'/metrics'.length));
-    const asked = turnsPage.safeParse(c.req.query());
+  const turns = async (c: Context<Env>, session: string, query: object): Promise<Response> => {
+    const asked = turnsPage.safeParse(query);
     if (!asked.success) return wrong(c, asked.error);
     const { limit, after, texts, tenant: whose } = asked.data;
     const question = { session, limit, ...said({ after, texts, tenant: tenantFor(c, whose) }) };
     const bytes = await thread.read('turnsJson', question);
     return bytes === null ? unknown(c, session) : sendJson(c, bytes);
+  };
+  routes.get('/trajectories/:session{.+}', (c) => {
+    const session = c.req.param('session');
+    // The name of a session may hold slashes, so its end can't be a route of its own.
+    return session.endsWith('/metrics')
+      ? metrics(c, session.slice(0, -'/metrics'.length))
+      : turns(c, session, c.req.query());
   });
 
-  routes.delete('/trajectories/:session{.+}', async (c) => {
-    const asked = justTenant.safeParse(c.req.query());
+  const remove = async (c: Context<Env>, session: string, query: object): Promise<Response> => {
+    const asked = justTenant.safeParse(query);
     if (!asked.success) return wrong(c, asked.error);
-    const session = c.req.param('session');
     const question = { session, ...said({ tenant: tenantFor(c, asked.data.tenant) }) };
     const removed = await thread.ask('removeSession', question);
     return removed === 0 ? unknown(c, session) : c.json({ session, removed });
-  });
+  };
+  routes.delete('/trajectories/:session{.+}', (c) => remove(c, c.req.param('session'), c.req.query()));
+
+  // A path in its normal form has no empty and no dot segments: names with those are found by the query only.
+  const named = (answer: typeof turns) => (c: Context<Env>) => {
+    const { session = '', ...query } = c.req.query();
+    return answer(c, session, query);
+  };
+  routes.get('/trajectory', named(turns));
+  routes.delete('/trajectory', named(remove));
 }
 
 /** The next piece is made when the last one is on its way. null: there are too many exports already. */
