@@ -17,12 +17,20 @@ const screenshots = join(import.meta.dirname, '../../out/dashboard');
 
 const ends = new WeakMap<TestContext, (() => unknown)[]>();
 
-/** What was started last ends first: the page before its router. */
+/** What was started last ends first: the page before its router. All of it ends, also after an error. */
 function atEnd(t: TestContext, end: () => unknown): void {
   const all = ends.get(t) ?? [];
   if (all.length === 0)
     t.after(async () => {
-      for (const each of all.toReversed()) await each();
+      const errors: unknown[] = [];
+      for (const each of all.toReversed()) {
+        try {
+          await each();
+        } catch (error) {
+          errors.push(error);
+        }
+      }
+      if (errors.length > 0) throw errors[0];
     });
   all.push(end);
   ends.set(t, all);

@@ -1,6 +1,6 @@
 import { html } from 'htm/preact';
 import { type Connection, connection, key, connect, state } from '../feed/connection.ts';
-import { clock, count, duration, percent, rate } from '../format.ts';
+import { clock, count, counted, duration, percent, rate } from '../format.ts';
 import type { View } from '../views/views.ts';
 import { showKeys } from './keyboard.ts';
 import { hrefOf } from './route.ts';
@@ -76,7 +76,7 @@ function TotalsStrip() {
     ['first token', duration(recent('first_token_p50')), `p95 ${duration(recent('first_token_p95'))}`],
     ['response', duration(recent('response_p50')), `p95 ${duration(recent('response_p95'))}`],
     ['cache hits', percent(hitRate), 'of prompt tokens'],
-    ['in flight', count(state.newest('in_flight')), `${count(state.totals.value.sessions)} sessions`],
+    ['in flight', count(state.newest('in_flight')), counted(state.totals.value.sessions, 'session')],
     ['queued', count(sum(queued)), reasons(queued) || 'for admission', sum(queued) > 0 ? 'is-warn' : ''],
     ['held', count(sum(held)), reasons(held) || 'for a worker', sum(held) > 0 ? 'is-warn' : ''],
   ];

@@ -3,6 +3,7 @@ import { html } from 'htm/preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call } from '../feed/connection.ts';
 import { UNKNOWN, clock, count, counted, duration, shortUrl } from '../format.ts';
+import { type TokenText, exactText, partsOf } from '../parts/token-text.ts';
 import { hrefOf } from '../shell/route.ts';
 import type { View } from './views.ts';
 
@@ -28,6 +29,8 @@ interface Turn {
   readonly cached_tokens: number;
   readonly versions: readonly { readonly version: string | null; readonly from: number; readonly to: number }[];
   readonly tokens: readonly number[];
+  /** Left out: the router has no tokenizer. */
+  readonly token_texts?: readonly TokenText[];
   readonly loss_mask: readonly number[];
   readonly rollout_log_probs: readonly (number | null)[];
 }
@@ -83,7 +86,7 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
 }
 
 function Tokens({ session }: { readonly session: string }) {
-  const { value: answer, problem } = useAnswer(`trajectories/${encodeURIComponent(session)}`);
+  const { value: answer, problem } = useAnswer(`trajectory?texts=true&session=${encodeURIComponent(session)}`);
   if (problem !== '') return html`<p class="empty">${problem}</p>`;
   if (answer === null) return html`<p class="empty">Waiting for the trajectory …</p>`;
   const value = answer as Trajectory;
@@ -94,7 +97,14 @@ function Tokens({ session }: { readonly session: string }) {
       <p class="muted">
         ${`${counted(value.turns, 'turn')}, ${counted(value.tokens, 'token')}${value.group === '' ? '' : `, group ${value.group}`}`}
       </p>
-      <p><a href=${hrefOf('sessions', session)}>Where its turns went, and why</a></p>
+      <p><a href=${hrefOf('sessions', session)}>Which worker served each turn, and why</a></p>
+      ${
+        value.page.some((turn) => turn.tokens.length > 0 && turn.token_texts === undefined) &&
+        html`<p class="muted">
+          Tokens are shown as ids, because this router has no tokenizer. Start it with${' '}
+          <code>--tokenizer-path</code> to see their text.
+        </p>`
+      }
       <div class="buttons" role="group" aria-label="Colour by">
         ${colourings.map(
           (each) =>
@@ -151,9 +161,13 @@ const summaryOf = (turn: Turn, sampled: number): string =>
     turn.finish_reason || UNKNOWN,
   ].join(' · ');
 
+const Text = ({ text, id }: { readonly text: TokenText; readonly id: number }) =>
+  partsOf(text, id).map((part) => (part.isSign ? html`<span class="sign">${part.text}</span>` : part.text));
+
 function TurnTokens({ turn, versions }: { readonly turn: Turn; readonly versions: readonly (string | null)[] }) {
   const [isWhole, showWhole] = useState(false);
   const [at, setAt] = useState(-1);
+  const texts = turn.token_texts;
   const sampled = turn.loss_mask.filter((bit) => bit === 1).length;
   // What was sampled comes last, and is what is looked at.
   const from = isWhole ? 0 : Math.max(0, turn.tokens.length - FIRST_TOKENS);
@@ -169,20 +183,27 @@ function TurnTokens({ turn, versions }: { readonly turn: Turn; readonly versions
     return `logprob-${step < 0 ? LOGPROBS.length : step}`;
   };
   const show = (event: Event) => {
-    const index = (event.target as HTMLElement).dataset['i'];
+    const index = (event.target as HTMLElement).closest<HTMLElement>('[data-i]')?.dataset['i'];
     if (index !== undefined) setAt(Number(index));
   };
   return html`<article class="token-turn" aria-label=${`Turn ${turn.index + 1}`}>
     <h3>${`Turn ${turn.index + 1} `}<span class="muted">${summaryOf(turn, sampled)}</span></h3>
     ${from > 0 && html`<button type="button" onClick=${() => showWhole(true)}>${count(from)} earlier tokens</button>`}
-    <div class="tokens" onMouseOver=${show} onClick=${show}>
-      ${turn.tokens.slice(from).map((token, i) => html`<i class=${`token ${classOf(from + i)}`} data-i=${from + i}>${token}</i>`)}
+    <div class=${texts === undefined ? 'tokens' : 'tokens is-text'} onMouseOver=${show} onClick=${show}>
+      ${turn.tokens
+        .slice(from)
+        .map(
+          (id, i) =>
+            html`<i class=${`token ${classOf(from + i)}`} data-i=${from + i} title=${`id ${id}`}
+              >${texts === undefined ? id : html`<${Text} text=${texts[from + i] ?? null} id=${id} />`}</i
+            >`,
+        )}
     </div>
     <p class="muted token-facts" aria-live="off">
       ${
         at < 0 || at >= turn.tokens.length
-          ? 'Point at a token for its logprob and snapshot.'
-          : `Token ${turn.keeps + at}: id ${turn.tokens[at]}, ${
+          ? 'Point at a token to see its id, logprob and snapshot.'
+          : `Token ${turn.keeps + at}: ${texts === undefined ? '' : `${exactText(texts[at] ?? null)}, `}id ${turn.tokens[at]}, ${
               turn.loss_mask[at] === 1
                 ? `sampled, logprob ${turn.rollout_log_probs[at]?.toFixed(4) ?? 'unknown'}, snapshot ${versionAt(at) ?? 'unknown'}`
                 : 'given'
