@@ -54,6 +54,8 @@ export interface PluginRoutes {
  * seeds): change your own field in the bytes, never parse and re-serialise the whole.
  */
 export interface PluginPhases extends Phases {
+  /** The plugin has no part in requests of clients whose target does not begin with this, and is not called for them. */
+  readonly targetPrefix?: string;
   /** Its `requestBody` is called without a body too, with an empty buffer. */
   readonly takesEmptyBodies?: true;
   /** Larger request bodies for its endpoints get 413. Default: 16 MiB. */

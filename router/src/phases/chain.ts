@@ -128,7 +128,7 @@ export class Plugins {
   retarget(x: Exchange): RouterError | null {
     if (this.#plugins.length === 0) return null;
     const { target } = x.head;
-    const failure = this.#askAll((plugin) => plugin.retarget?.(x));
+    const failure = this.#askAll(x, (plugin) => plugin.retarget?.(x));
     if (x.head.target !== target) x.clientTarget = target;
     return failure;
   }
@@ -137,16 +137,18 @@ export class Plugins {
   takePart(x: Exchange): RouterError | null {
     if (this.#plugins.length === 0) return null;
     const taking: Plugin[] = [];
-    const failure = this.#askAll((plugin) => {
+    const failure = this.#askAll(x, (plugin) => {
       if (plugin.appliesTo?.(x) ?? true) taking.push(plugin);
     });
     if (taking.length > 0) x.plugins = new PluginChain(taking);
     return failure;
   }
 
-  #askAll(ask: (plugin: Plugin) => void): RouterError | null {
+  #askAll(x: Exchange, ask: (plugin: Plugin) => void): RouterError | null {
+    const target = x.clientTarget || x.head.target;
     let failure: RouterError | null = null;
     for (const plugin of this.#plugins) {
+      if (!target.startsWith(plugin.targetPrefix ?? '')) continue;
       try {
         ask(plugin);
       } catch (error) {

@@ -106,6 +106,10 @@ function problemOf(made: PluginPhases): string {
     const part: unknown = made[phase];
     if (part !== undefined && part !== null && typeof part !== 'function') return `has ${phase}, which is no function`;
   }
+  const targetPrefix: unknown = made.targetPrefix ?? '/';
+  if (typeof targetPrefix !== 'string' || !targetPrefix.startsWith('/')) {
+    return 'has targetPrefix, which is no path that begins with /';
+  }
   const timeoutMs: unknown = made.timeoutMs ?? 1;
   const isTime = typeof timeoutMs === 'number' && timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS;
   return isTime ? '' : `has timeoutMs, which is no number of milliseconds from 1 to ${MAX_TIMEOUT_MS}`;

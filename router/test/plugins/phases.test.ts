@@ -274,3 +274,24 @@ test('choose: the policy chooses among what the plugin leaves, for every attempt
   deepEqual([nobody.status, nobody.get('x-turnout-error')], [503, 'no_available_workers']);
   match(nobody.text, /\\"lanes\\" excluded every worker for this request/);
 });
+
+test('targetPrefix: the plugin is called for requests whose client asked for a path that begins with it', async (t) => {
+  const called: string[] = [];
+  const first: Plugin = {
+    name: 'first',
+    retarget: ({ head }) => void (head.target = head.target.replace('/mine', '/generate')),
+  };
+  const mine: Plugin = {
+    name: 'mine',
+    targetPrefix: '/mine',
+    retarget: ({ head }) => void called.push(`retarget ${head.target}`),
+    appliesTo: ({ path }) => called.push(`appliesTo ${path}`) > 0,
+    finished: ({ path }) => void called.push(`finished ${path}`),
+  };
+  const { router, exchange } = await startScene(t, {}, { plugins: [first, mine] });
+  for (const target of ['/generate', '/mine', '/generate?x=/mine']) {
+    await exchange(request('POST', target, '{}'), answer(200, '{}'));
+    await untilIdle(router);
+  }
+  deepEqual(called, ['retarget /generate', 'appliesTo /generate', 'finished /generate']);
+});

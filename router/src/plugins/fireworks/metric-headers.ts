@@ -3,7 +3,7 @@ import type { Fleet } from '../../fleet/fleet.ts';
 import type { ExchangeView } from '../../phases/exchange-view.ts';
 import type { Plugin } from '../../plugin.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
-import { cameByPath } from './names.ts';
+import { ALIASED, cameByPath } from './names.ts';
 
 const DEPLOYMENT = 'fireworks-deployment';
 const names = [DEPLOYMENT, 'fireworks-model'];
@@ -17,6 +17,7 @@ export function fireworksMetricHeaders(scope: FireworksNames, fleet: Pick<Fleet,
   const waiting = new WeakMap<ExchangeView, ResponseHead>();
   return {
     name: 'fireworks-metric-headers',
+    ...(scope === 'inference' && ALIASED),
     appliesTo: (x) => cameByPath(x) || (scope === 'all' && names.some((name) => x.head.get(name) !== undefined)),
     responseHead(x, head) {
       const deployment = x.head.get(DEPLOYMENT) ?? '';

@@ -8,8 +8,8 @@ import { type ResourceNames, engineName, readNames, servedName } from './resourc
 
 /** What comes before the paths of engines in those of Fireworks. */
 const PREFIX = '/inference';
-/** `/inference/v1/generate` is a path of vLLM's own. */
-const BEGINNING = `${PREFIX}/v1/c`;
+/** The other requests have no part in it; `/inference/v1/generate` is a path of vLLM's own. */
+export const ALIASED = { targetPrefix: `${PREFIX}/v1/c` };
 const ALIAS = /^\/inference(\/v1\/(?:chat\/)?completions)(?:\?|$)/;
 
 /** Whether the client asked by a path of Fireworks. */
@@ -33,8 +33,9 @@ export function fireworksNames(scope: FireworksNames, models: FleetModels): Plug
   };
   return {
     name: 'fireworks-names',
+    ...(scope === 'inference' && ALIASED),
     retarget({ head }) {
-      if (head.target.startsWith(BEGINNING) && ALIAS.test(head.target)) head.target = head.target.slice(PREFIX.length);
+      if (ALIAS.test(head.target)) head.target = head.target.slice(PREFIX.length);
     },
     appliesTo: (x) =>
       x.clientPath !== '' ? cameByPath(x) : scope === 'all' && x.isGeneration && x.path.startsWith('/v1/'),
