@@ -1,9 +1,8 @@
 // What counting and tracing cost a request, in CPU time of the calls alone: node bench/observe/run.ts
 import { Exchange } from '../../router/src/exchange.ts';
 import type { Worker } from '../../router/src/fleet/worker.ts';
-import { Meters } from '../../router/src/observe/meters.ts';
+import { Meters, PolicyMeters } from '../../router/src/observe/meters.ts';
 import type { Observer } from '../../router/src/observe/observer.ts';
-import { PolicyMeters } from '../../router/src/observe/policy-meters.ts';
 import { Tracing } from '../../router/src/observe/trace/tracing.ts';
 import { RequestHead } from '../../router/src/wire/request-head.ts';
 import { machine } from '../machine.ts';

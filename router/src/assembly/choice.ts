@@ -27,7 +27,7 @@ import { HungRequests } from '../forward/hung-requests.ts';
 import { logMove } from '../observe/exchange-log.ts';
 import { fleetLog } from '../observe/fleet-log.ts';
 import type { Logger } from '../observe/log.ts';
-import { PolicyMeters } from '../observe/policy-meters.ts';
+import { PolicyMeters } from '../observe/meters.ts';
 import type { Tracing } from '../observe/trace/tracing.ts';
 import type { Base } from './base.ts';
 

@@ -1,8 +1,7 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import { History, historyFields, quantileOf } from './history.ts';
-import { Meters } from './meters.ts';
-import { WorkerMeters } from './worker-meters.ts';
+import { Meters, WorkerMeters } from './meters.ts';
 
 const bounds = [1, 2, 4];
 

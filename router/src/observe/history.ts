@@ -1,4 +1,5 @@
-import type { Histogram, Meters } from './meters.ts';
+import type { Histogram } from './durations.ts';
+import type { Meters } from './meters.ts';
 
 /** Points that are kept: 15 minutes. */
 const POINTS = 900;

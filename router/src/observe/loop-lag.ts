@@ -1,4 +1,4 @@
-import { Histogram } from './meters.ts';
+import { Histogram } from './durations.ts';
 
 /** The resolution: a longer block of the event loop is always seen. */
 const LOOK_EVERY_MS = 20;

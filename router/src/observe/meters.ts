@@ -1,33 +1,8 @@
-import type { Exchange } from '../exchange.ts';
+import type { Exchange, Why } from '../exchange.ts';
+import type { BreakerState } from '../fleet/breaker.ts';
 import type { Worker } from '../fleet/worker.ts';
+import { Histogram, Timing } from './durations.ts';
 import type { Observer } from './observer.ts';
-import { WorkerMeters } from './worker-meters.ts';
-
-/** Upper bounds of the duration buckets, in seconds: from a cache hit to a rollout of hours. */
-const SECONDS_BUCKETS = [
-  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1200, 3600, 14_400,
-];
-
-/** Durations by bucket, in flat arrays: one addition per observation. */
-export class Histogram {
-  readonly bounds: readonly number[];
-  readonly counts: Float64Array;
-  sumSecs = 0;
-  count = 0;
-
-  constructor(bounds: readonly number[] = SECONDS_BUCKETS) {
-    this.bounds = bounds;
-    this.counts = new Float64Array(bounds.length + 1);
-  }
-
-  observe(seconds: number): void {
-    let bucket = 0;
-    while (bucket < this.bounds.length && seconds > this.bounds[bucket]!) bucket++;
-    this.counts[bucket]!++;
-    this.sumSecs += seconds;
-    this.count++;
-  }
-}
 
 /** Upper bounds in seconds of the gap between two tokens: from small batches on fast engines to an engine that swaps its cache. */
 const GAP_BUCKETS = [
@@ -128,6 +103,83 @@ export class Meters implements Observer {
     const gapSecs = (lastByteMs - firstTokenMs) / (tokens - 1) / 1000;
     this.tokenGap.observe(gapSecs);
     meters.tokenGap.observe(gapSecs, endMs);
+  }
+}
+
+/** The counters of one worker's URL, which outlive the worker. */
+export class WorkerMeters {
+  /** Responses by the first digit of their status. */
+  readonly byStatusClass = new Float64Array(6);
+  failedAttempts = 0;
+  promptTokens = 0;
+  cachedTokens = 0;
+  outputTokens = 0;
+  cut = 0;
+  /** Of event streams, since the request was sent to this worker: without the time in the router's queues and failed attempts. */
+  readonly firstToken = new Timing();
+  /** Of event streams: the mean gap between the tokens of each. */
+  readonly tokenGap = new Timing();
+  /** From the request to this worker to the end of its complete response. */
+  readonly response = new Timing();
+  /** How often its circuit breaker went from one state to another; the states are separated by a blank. */
+  readonly breakerChanges = new Map<string, number>();
+  #breakerState: BreakerState = 'closed';
+
+  breakerChanged(to: BreakerState): void {
+    // The breaker of a worker that was removed and added again is closed.
+    const from = this.#breakerState === to ? 'closed' : this.#breakerState;
+    this.#breakerState = to;
+    if (from === to) return;
+    const change = `${from} ${to}`;
+    this.breakerChanges.set(change, (this.breakerChanges.get(change) ?? 0) + 1);
+  }
+}
+
+/** What one policy decided, and how well it knew the prompt caches. */
+export class PolicyCounts {
+  /** Placements by why they are where they are. */
+  readonly decisions: Record<Why, number> = { new: 0, home: 0, moved: 0, retry: 0, target: 0, policy: 0 };
+  /**
+   * Of responses whose engine reports cached tokens and whose policy predicted them: tokens of the prompts, those that the policy took for cached,
+   * those that were, and the sum of the differences of single requests.
+   */
+  promptTokens = 0;
+  predictedTokens = 0;
+  reportedTokens = 0;
+  missedTokens = 0;
+}
+
+/** Counts by policy. */
+export class PolicyMeters implements Observer {
+  readonly byPolicy = new Map<string, PolicyCounts>();
+  readonly #policyFor: (x: Exchange) => string;
+
+  constructor(policyFor: (x: Exchange) => string) {
+    this.#policyFor = policyFor;
+  }
+
+  /** The exchange has a placement. */
+  placed(x: Exchange): void {
+    this.#of(x).decisions[x.why]++;
+  }
+
+  finished(x: Exchange): void {
+    const { usage, predictedTokens } = x;
+    if (usage === null || usage.cachedTokens < 0 || predictedTokens < 0) return;
+    // The engine that reports is not the one that read the prompt.
+    if (x.placement === null || x.placement.legs.length > 1) return;
+    const counts = this.#of(x);
+    counts.promptTokens += Math.max(0, usage.promptTokens);
+    counts.predictedTokens += predictedTokens;
+    counts.reportedTokens += usage.cachedTokens;
+    counts.missedTokens += Math.abs(predictedTokens - usage.cachedTokens);
+  }
+
+  #of(x: Exchange): PolicyCounts {
+    const name = this.#policyFor(x);
+    let counts = this.byPolicy.get(name);
+    if (counts === undefined) this.byPolicy.set(name, (counts = new PolicyCounts()));
+    return counts;
   }
 }
 

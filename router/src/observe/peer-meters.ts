@@ -1,6 +1,7 @@
 import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
-import { Histogram, add } from './meters.ts';
+import { Histogram } from './durations.ts';
+import { add } from './meters.ts';
 import type { Observer } from './observer.ts';
 
 /** Upper bounds in seconds of sglang-router 0.3.2 and vllm-router 0.1.17. */

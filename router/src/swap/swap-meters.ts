@@ -1,4 +1,4 @@
-import { Histogram } from '../observe/meters.ts';
+import { Histogram } from '../observe/durations.ts';
 import type { SwapCounters } from '../observe/metrics/spec.ts';
 import type { EngineTable } from './engine-table.ts';
 import type { Gate } from './gate.ts';

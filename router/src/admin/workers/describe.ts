@@ -1,6 +1,6 @@
 import type { WorkerApi } from '../../config/options/workers.ts';
 import { REASONS, type Worker } from '../../fleet/worker.ts';
-import type { Timing } from '../../observe/worker-meters.ts';
+import type { Timing } from '../../observe/durations.ts';
 import type { WorkersContext } from './context.ts';
 
 /** How each form spells that engines are spoken to over HTTP. */

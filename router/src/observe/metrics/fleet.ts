@@ -1,6 +1,6 @@
 import type { Discovery } from '../../fleet/discover/kubernetes.ts';
-import type { Meters } from '../meters.ts';
-import type { Timing, WorkerMeters } from '../worker-meters.ts';
+import type { Timing } from '../durations.ts';
+import type { Meters, WorkerMeters } from '../meters.ts';
 import { type MetricSpec, type Sample, each, one, sums } from './spec.ts';
 
 /** @returns a summary by worker */

@@ -1,4 +1,4 @@
-import type { PolicyCounts } from '../policy-meters.ts';
+import type { PolicyCounts } from '../meters.ts';
 import type { MetricSpec } from './spec.ts';
 
 const reported = 'for responses whose engine reports cached tokens and whose policy predicted them';

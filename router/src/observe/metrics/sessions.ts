@@ -1,5 +1,4 @@
-import type { Meters } from '../meters.ts';
-import type { WorkerMeters } from '../worker-meters.ts';
+import type { Meters, WorkerMeters } from '../meters.ts';
 import { type MetricSpec, type Sample, buckets, each, one } from './spec.ts';
 
 const byWorker = (meters: Meters, read: (of: WorkerMeters) => number): Sample[] =>

@@ -4,10 +4,9 @@ import type { Breakers } from '../../fleet/breakers.ts';
 import type { Discovery } from '../../fleet/discover/kubernetes.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
 import type { StallWatch } from '../../fleet/stall-watch.ts';
-import type { Histogram, Meters } from '../meters.ts';
+import type { Histogram, Timing } from '../durations.ts';
+import type { Meters, PolicyCounts } from '../meters.ts';
 import type { PeerMeters } from '../peer-meters.ts';
-import type { PolicyCounts } from '../policy-meters.ts';
-import type { Timing } from '../worker-meters.ts';
 
 type Labels = Record<string, string>;
 export interface Sample {

@@ -1,6 +1,6 @@
 import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
-import { Timing, WorkerMeters } from './worker-meters.ts';
+import { Timing } from './durations.ts';
 
 test('a timing has the mean of the last minute, and the sum of all', () => {
   const timing = new Timing();
@@ -15,19 +15,4 @@ test('a timing has the mean of the last minute, and the sum of all', () => {
   timing.observe(5, 1_061_000);
   equal(timing.recentSecs(1_061_000), 4);
   deepEqual([timing.sumSecs, timing.count], [9, 3]);
-});
-
-test('a breaker changes from state to state', () => {
-  const meters = new WorkerMeters();
-  for (const state of ['closed', 'open', 'half_open', 'open', 'half_open', 'closed', 'open'] as const) {
-    meters.breakerChanged(state);
-  }
-  // The worker was removed and added again, which closes its breaker.
-  meters.breakerChanged('open');
-  deepEqual(Object.fromEntries(meters.breakerChanges), {
-    'closed open': 3,
-    'open half_open': 2,
-    'half_open open': 1,
-    'half_open closed': 1,
-  });
 });
