@@ -24,10 +24,10 @@ import { watchFleet } from '../fleet/watch-fleet.ts';
 import { WorkerTls } from '../fleet/worker-tls.ts';
 import { startBodyThread } from '../forward/body-calls.ts';
 import { HungRequests } from '../forward/hung-requests.ts';
-import { logMove } from '../observe/exchange-log.ts';
 import { fleetLog } from '../observe/fleet-log.ts';
 import type { Logger } from '../observe/log.ts';
 import { PolicyMeters } from '../observe/meters.ts';
+import { logMove } from '../observe/request-logs.ts';
 import type { Tracing } from '../observe/trace/tracing.ts';
 import type { Base } from './base.ts';
 

@@ -9,9 +9,8 @@ import { forwardOptions } from '../forward/forward-options.ts';
 import { pairStyleOf } from '../forward/pd/pair-style.ts';
 import { addRankField } from '../forward/rank-field.ts';
 import { requestEntry } from '../listen/request-entry.ts';
-import { controlLog, exchangeLogOptions } from '../observe/exchange-log.ts';
 import { healthFeedback } from '../observe/health-feedback.ts';
-import { RequestLogs } from '../observe/request-logs.ts';
+import { RequestLogs, controlLog, requestLogOptions } from '../observe/request-logs.ts';
 import { Plugins } from '../phases/chain.ts';
 import { Pipeline } from '../pipeline.ts';
 import { stageOptions } from '../stages.ts';
@@ -61,7 +60,7 @@ export function makeRequestPath(
   const pairs = pairStyleOf(kind, pairOptions, clock, bodyThread);
   const options = live.of(forwardOptions);
   const failover = new Failover({ options, clock, random, eligibleFor: (x) => chooser.eligibleFor(x) });
-  const requestLogs = new RequestLogs(log, live.of(exchangeLogOptions), rows, () => inFlight);
+  const requestLogs = new RequestLogs(log, live.of(requestLogOptions), rows, () => inFlight);
   closers.add(() => requestLogs.close());
   const sessionEnds = recorder === null ? [] : [recorder.sessionEnds];
   const pipeline = new Pipeline({

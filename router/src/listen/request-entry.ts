@@ -4,7 +4,7 @@ import type { LiveConfig } from '../config/live.ts';
 import { sendError } from '../forward/errors.ts';
 import { addForwarded } from '../forward/headers.ts';
 import type { Meters } from '../observe/meters.ts';
-import type { RefusalLog } from '../observe/refusal-log.ts';
+import type { RefusalLog } from '../observe/request-logs.ts';
 import type { Pipeline } from '../pipeline.ts';
 import type { RequestListener } from '../wire/client-connection.ts';
 import { refusalError } from '../wire/result.ts';

@@ -1,10 +1,27 @@
-import type { Exchange } from '../exchange.ts';
-import { type ExchangeLogOptions, attemptLog, exchangeLog } from './exchange-log.ts';
-import type { ExchangeRows } from './exchange-rows.ts';
+import { moveText } from '../choose/reason-text.ts';
+import { sessionOf } from '../classify/routing-keys.ts';
+import type { Config } from '../config/options.ts';
+import type { Exchange, Move } from '../exchange.ts';
+import { type ControlResult, isDone } from '../forward/control/report.ts';
+import type { RouterError } from '../kit/errors.ts';
+import type { ExchangeRow } from './exchange-row.ts';
+import type { ExchangeRows, RowListener } from './exchange-rows.ts';
+import { LineLimit } from './line-limit.ts';
 import type { Logger } from './log.ts';
 import type { Observer } from './observer.ts';
-import { RefusalLog } from './refusal-log.ts';
 import { WaitWatch } from './wait-watch.ts';
+
+interface RequestLogOptions {
+  /** Finished requests are logged at info (`--access-log`) instead of debug. */
+  readonly isAccessLogged: boolean;
+  /** The headers that name a session, for requests whose policy did not read keys. */
+  readonly sessionHeaders: readonly string[];
+}
+
+export const requestLogOptions = ({ accessLog, sessionHeaders }: Config): RequestLogOptions => ({
+  isAccessLogged: accessLog,
+  sessionHeaders,
+});
 
 /** Everything that is logged about single requests. */
 export class RequestLogs {
@@ -13,7 +30,7 @@ export class RequestLogs {
   readonly #waits: WaitWatch;
 
   /** @param requests those in flight */
-  constructor(log: Logger, options: ExchangeLogOptions, rows: ExchangeRows, requests: () => Iterable<Exchange>) {
+  constructor(log: Logger, options: RequestLogOptions, rows: ExchangeRows, requests: () => Iterable<Exchange>) {
     this.refusals = new RefusalLog(log, options);
     this.#waits = new WaitWatch(log, options, requests);
     this.observers = [this.refusals, attemptLog(log), pluginHints(log)];
@@ -29,6 +46,108 @@ export class RequestLogs {
     this.refusals.close();
   }
 }
+
+/** Lines per error code and minute; the others are counted. */
+const LINES_PER_MINUTE = 10;
+
+/** Logs a warning for every request that the router refused and every truncated response. */
+export class RefusalLog implements Observer {
+  readonly #log: Logger;
+  readonly #options: RequestLogOptions;
+  readonly #limit: LineLimit;
+
+  constructor(log: Logger, options: RequestLogOptions) {
+    this.#log = log;
+    this.#options = options;
+    this.#limit = new LineLimit(LINES_PER_MINUTE, (code, count) =>
+      log.warn({ code, count }, 'more requests were refused or truncated with this code'),
+    );
+  }
+
+  finished(x: Exchange): void {
+    if (x.outcome !== 'cut' && x.outcome !== 'refused') return;
+    const code = x.error?.code ?? 'plugin_failed';
+    // All failures of a hung engine are logged: they are rare, and each client must be found.
+    if (code !== 'engine_hung' && !this.#limit.take(code, performance.now())) return;
+    const session = sessionOf(x, this.#options.sessionHeaders);
+    this.#log.warn(
+      {
+        requestId: x.head.requestId,
+        method: x.head.method,
+        path: x.clientPath || x.path,
+        ...(session === '' ? {} : { session }),
+        worker: x.worker?.url ?? null,
+        code,
+        status: x.status,
+        bytesSent: x.outcome === 'cut' ? x.answerBytes : 0,
+        ms: Math.round(x.endMs - x.startMs),
+        ...(x.error === null ? {} : { detail: x.error.message }),
+      },
+      x.outcome === 'cut' ? 'answer truncated' : 'request refused',
+    );
+  }
+
+  /** A request that was refused before its head was complete. */
+  refusedHead({ code, status, message }: RouterError, path: string): void {
+    if (!this.#limit.take(code, performance.now())) return;
+    this.#log.warn({ path, code, status, bytesSent: 0, detail: message }, 'request refused');
+  }
+
+  sweep(nowMs: number): void {
+    this.#limit.sweep(nowMs);
+  }
+
+  /** Logs what is summed up so far. */
+  close(): void {
+    this.#limit.flush();
+  }
+}
+
+/** Logs failed attempts. */
+const attemptLog = (log: Logger): Observer => ({
+  attemptFailed(x, worker, failure, detail, willRetry) {
+    const level = failure === 'stale' ? 'debug' : 'info';
+    log[level]({ requestId: x.head.requestId, worker: worker.url, failure, detail, willRetry }, 'attempt failed');
+  },
+});
+
+/** Logs finished requests. */
+function exchangeLog(log: Logger, options: RequestLogOptions): RowListener {
+  const level = (): 'info' | 'debug' => (options.isAccessLogged ? 'info' : 'debug');
+  return {
+    get isOn() {
+      return log.isLevelEnabled(level());
+    },
+    take: (row) => log[level()](fieldsOf(row, log.isLevelEnabled('debug')), 'exchange'),
+  };
+}
+
+/** Fields that say nothing are left out; what the policy chose among is for the level debug. */
+const fieldsOf = (row: ExchangeRow, hasCandidates: boolean): object => ({
+  requestId: row.id,
+  method: row.method,
+  path: row.path,
+  ...(row.session === null ? {} : { session: row.session }),
+  ...(row.group === null ? {} : { group: row.group }),
+  ...(row.model === null ? {} : { model: row.model }),
+  worker: row.worker,
+  ...(row.policy === null ? {} : { policy: row.policy, reason: row.reason }),
+  ...(row.from === null ? {} : { from: row.from }),
+  ...(row.pair === null ? {} : { pair: row.pair }),
+  status: row.status,
+  outcome: row.outcome,
+  attempts: row.attempts,
+  ms: row.ms,
+  ...(row.first_byte_ms === null ? {} : { firstByteMs: row.first_byte_ms }),
+  ...(row.queued_ms === 0 ? {} : { queuedMs: row.queued_ms }),
+  ...(row.held_for === null ? {} : { heldMs: row.held_ms, heldFor: row.held_for }),
+  requestBytes: row.request_bytes,
+  ...(row.prompt_tokens === null ? {} : { promptTokens: row.prompt_tokens }),
+  ...(row.cached_tokens === null ? {} : { cachedTokens: row.cached_tokens }),
+  ...(row.output_tokens === null ? {} : { outputTokens: row.output_tokens }),
+  ...(row.candidates === null || !hasCandidates ? {} : { candidates: row.candidates }),
+  ...(row.error === null ? {} : { error: row.error }),
+});
 
 /** Endpoints of built-in plugins and the options that load them. Without these such a request goes to an engine. */
 const served: readonly [path: RegExp, options: string][] = [
@@ -50,3 +169,23 @@ function pluginHints(log: Logger): Observer {
     },
   };
 }
+
+/** Logs each session move; at debug if the policy keeps no sessions, because then most requests move. */
+export function logMove(log: Logger, x: Exchange, { session, from, to, reason, savedSecs }: Move): void {
+  const level = reason === 'prompt' || reason === 'policy' ? 'debug' : 'info';
+  const why = moveText({ reason, savedSecs });
+  log[level]({ session, from, to, reason: why, requestId: x.head.requestId }, 'session moved');
+}
+
+/** Logs the result of a control request at each engine: a weight update takes minutes, and its progress matters. */
+export function controlLog(log: Logger): (x: Exchange, result: ControlResult) => void {
+  return ({ path, head: { requestId } }, { worker, status, error, ms }) => {
+    const level = isDone({ status }) ? 'info' : 'warn';
+    log[level](
+      { requestId, path, worker, status, ms: tenths(ms), ...(error === null ? {} : { error }) },
+      'control request finished',
+    );
+  };
+}
+
+const tenths = (ms: number): number => Math.round(ms * 10) / 10;
