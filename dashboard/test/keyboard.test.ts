@@ -1,6 +1,6 @@
 import { equal, match } from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { closeBrowser, openPage, startEngines, startRouter, until } from './scene.ts';
+import { closeBrowser, openPage, startEngines, startLoad, startRouter, until } from './scene.ts';
 
 after(closeBrowser);
 
@@ -50,6 +50,49 @@ test('everything can be done with keys', async (t) => {
   equal(await theme(), 'dark');
   await press('1');
   await page.locator('.view-overview').waitFor();
+});
+
+test('Escape and the button close details, and the focus returns to the list', async (t) => {
+  const engines = await startEngines(t, 2);
+  const url = await startRouter(t, '--worker-urls', ...engines.map((engine) => engine.url));
+  startLoad(t, url, 4);
+  for (const width of [1280, 390]) {
+    const { page } = await openPage(t, url, '', { viewport: { width, height: 800 } });
+    const rows = page.locator('tbody tr[id]');
+    const details = page.locator('.details');
+    const isClosed = async (how: string): Promise<void> => {
+      await until(`${how}: the details are closed`, async () => (await details.count()) === 0);
+      await until(`${how}: the list has the focus`, () => page.evaluate(() => document.activeElement?.role === 'grid'));
+    };
+    for (const view of ['fleet', 'sessions', 'requests']) {
+      await page.goto(`${url}/dashboard#/${view}`);
+      await page.locator(`.view-${view}`).waitFor();
+      await until('there are rows', async () => (await rows.count()) > 1);
+      if (view === 'requests') await page.getByRole('button', { name: 'Pause' }).click();
+
+      await page.getByRole('grid').focus();
+      await page.keyboard.press('ArrowDown');
+      await page.keyboard.press('Enter');
+      await details.waitFor();
+      await page.keyboard.press('Escape');
+      await isClosed(`${view}, ${width} px, Enter and Escape`);
+
+      await page.keyboard.press('Enter');
+      const close = details.getByRole('button', { name: 'Close the details' });
+      await close.focus();
+      await page.keyboard.press('Escape');
+      await isClosed(`${view}, ${width} px, Escape in the details`);
+
+      await rows.first().click();
+      await close.click();
+      await isClosed(`${view}, ${width} px, click and button`);
+      if (view === 'requests') await page.getByRole('button', { name: 'Follow' }).click();
+    }
+    await page.goto(`${url}/dashboard#/fleet/${encodeURIComponent(engines[0]!.url)}`);
+    await details.waitFor();
+    await page.keyboard.press('Escape');
+    await isClosed('an address');
+  }
 });
 
 test('the colours are those of the system until the switch is used', async (t) => {

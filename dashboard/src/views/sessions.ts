@@ -3,6 +3,7 @@ import { html } from 'htm/preact';
 import { state } from '../feed/connection.ts';
 import { UNKNOWN, clock, count, duration, shortUrl } from '../format.ts';
 import { type Column, DataTable } from '../parts/data-table.ts';
+import { Details } from '../parts/details.ts';
 import { type Fact, Facts } from '../parts/facts.ts';
 import { Filter } from '../parts/filter.ts';
 import { type Sort, matches } from '../parts/rows.ts';
@@ -98,7 +99,7 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
         empty=${all.length === 0 ? 'No session had a turn in this time. Clients name sessions with x-session-id.' : 'No session matches the filter.'}
       />
     </section>
-    ${open !== undefined && html`<${Details} session=${open} />`}
+    ${open !== undefined && html`<${SessionDetails} session=${open} />`}
   </div>`;
 }
 
@@ -188,7 +189,7 @@ function LaneBars({ bars, from, to, numbers }: LaneBarsProps) {
   </div>`;
 }
 
-function Details({ session }: { readonly session: string }) {
+function SessionDetails({ session }: { readonly session: string }) {
   const row = state.sessions.get(session);
   const { told, problem } = useExplanation(session, `${row?.turns} ${row?.in_flight} ${row?.phase}`);
   const facts: readonly Fact[] =
@@ -201,11 +202,7 @@ function Details({ session }: { readonly session: string }) {
           ['Moves', count(row.moves)],
           ...(row.move === null ? [] : [['Last move', `${row.move.text}, ${clock(row.move.at)}`] as const]),
         ];
-  return html`<aside class="details is-wide" aria-label=${`Session ${session}`}>
-    <header>
-      <h2>${session}</h2>
-      <button type="button" aria-label="Close the details" onClick=${() => go('sessions')}>✕</button>
-    </header>
+  return html`<${Details} label=${`Session ${session}`} title=${session} isWide onClose=${() => go('sessions')}>
     <${Facts} facts=${facts} />
     ${state.about.value?.captures === true && html`<p><a href=${hrefOf('tokens', session)}>Tokens of the trajectory</a></p>`}
     ${problem !== '' && html`<p class="why">${problem}</p>`}
@@ -217,5 +214,5 @@ function Details({ session }: { readonly session: string }) {
           turn.from !== null || turn.attempts > 1 || turn.id === told.exchanges.at(-1)?.id}
       />`
     }
-  </aside>`;
+  <//>`;
 }

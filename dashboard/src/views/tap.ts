@@ -4,6 +4,7 @@ import type { ShownExchange } from '../../../router/src/observe/exchange-row.ts'
 import { state } from '../feed/connection.ts';
 import { UNKNOWN, clock, count, duration, shortUrl } from '../format.ts';
 import { type Column, DataTable } from '../parts/data-table.ts';
+import { Details } from '../parts/details.ts';
 import { Filter } from '../parts/filter.ts';
 import { type Sort, matches } from '../parts/rows.ts';
 import { Turns, useExplanation } from '../parts/why.ts';
@@ -167,20 +168,16 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
         empty=${all.length === 0 ? 'No request has ended since this page was opened.' : 'No request matches the filter.'}
       />
     </section>
-    ${id !== undefined && html`<${Details} id=${id} />`}
+    ${id !== undefined && html`<${RequestDetails} id=${id} />`}
   </div>`;
 }
 
-function Details({ id }: { readonly id: string }) {
+function RequestDetails({ id }: { readonly id: string }) {
   const { told, problem } = useExplanation(id, 0);
   const session = told?.exchanges.at(-1)?.session ?? null;
-  return html`<aside class="details is-wide" aria-label=${`Request ${id}`}>
-    <header>
-      <h2>Why this worker?</h2>
-      <button type="button" aria-label="Close the details" onClick=${() => go('requests')}>✕</button>
-    </header>
+  return html`<${Details} label=${`Request ${id}`} title="Why this worker?" isWide onClose=${() => go('requests')}>
     ${session !== null && session !== id && html`<p>Session <a href=${hrefOf('sessions', session)}>${session}</a></p>`}
     ${problem !== '' && html`<p class="why">${problem}</p>`}
     ${told !== null && html`<${Turns} told=${told} isOpen=${() => true} />`}
-  </aside>`;
+  <//>`;
 }

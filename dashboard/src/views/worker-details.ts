@@ -1,8 +1,8 @@
 import { html } from 'htm/preact';
-import { useEffect } from 'preact/hooks';
 import type { WorkerRow } from '../../../router/src/admin/dashboard/protocol.ts';
 import { state } from '../feed/connection.ts';
 import { UNKNOWN, clock, count, counted, duration, percent, rate, shortUrl } from '../format.ts';
+import { Details } from '../parts/details.ts';
 import { type Fact, Facts } from '../parts/facts.ts';
 import { StateBadge, reasonWords } from '../parts/worker-state.ts';
 import { act } from '../shell/confirm.ts';
@@ -16,16 +16,6 @@ interface WorkerDetailsProps {
 
 /** All that is known of a worker, and what can be done to it. */
 export function WorkerDetails({ row, slowness, onClose }: WorkerDetailsProps) {
-  useEffect(() => {
-    const listener = (event: KeyboardEvent) => {
-      // In the filter the key clears that.
-      const isElsewhere =
-        (event.target as HTMLElement).matches('input') || document.querySelector('dialog[open]') !== null;
-      if (event.key === 'Escape' && !isElsewhere) onClose();
-    };
-    addEventListener('keydown', listener);
-    return () => removeEventListener('keydown', listener);
-  });
   const now = state.rates.of(row.id);
   const sessions = [...state.sessions.values()].filter(({ worker }) => worker === row.url).length;
   const { swap } = row;
@@ -53,11 +43,7 @@ export function WorkerDetails({ row, slowness, onClose }: WorkerDetailsProps) {
     ['Connections', count(row.connections)],
     ['Added', clock(row.added_at)],
   ];
-  return html`<aside class="details" aria-label=${`Worker ${row.url}`}>
-    <header>
-      <h2>${shortUrl(row.url)}</h2>
-      <button type="button" aria-label="Close the details" onClick=${onClose}>✕</button>
-    </header>
+  return html`<${Details} label=${`Worker ${row.url}`} title=${shortUrl(row.url)} onClose=${onClose}>
     <p><${StateBadge} row=${row} isSlow=${slowness !== undefined} /></p>
     ${slowness && html`<p class="why">${slowness.text}</p>`}
     ${row.reasons.map((reason) => html`<p class="why">${reasonWords[reason]}</p>`)}
@@ -72,7 +58,7 @@ export function WorkerDetails({ row, slowness, onClose }: WorkerDetailsProps) {
     }
     <${Actions} row=${row} />
     <${Facts} facts=${facts} />
-  </aside>`;
+  <//>`;
 }
 
 function Actions({ row }: { readonly row: WorkerRow }) {
