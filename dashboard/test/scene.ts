@@ -136,7 +136,7 @@ export async function closeBrowser(): Promise<void> {
 }
 
 interface PageOptions extends BrowserContextOptions {
-  /** Errors in the console that belong to the test: chromium logs every response that is none. */
+  /** Console errors that the test causes: chromium logs each response with an error status, and each failed connection. */
   readonly expects?: RegExp;
 }
 

@@ -62,7 +62,7 @@ class ClientTest(unittest.IsolatedAsyncioTestCase):
         await self.client.quarantine(first)
         await self.client.wait_ready(workers=2)
         with self.assertRaises(ControlError) as refused:
-            await self.client.quarantine("nobody")
+            await self.client.quarantine("unknown")
         self.assertEqual(refused.exception.status, 400)
 
     async def test_policies_change(self) -> None:

@@ -175,13 +175,13 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   /** The client's target, if a plugin replaced it; else ''. */
   clientTarget = '';
   dialect: Dialect = 'plain';
-  /** The first key found, in the configured order; null: there is none, or no policy needs it. */
+  /** The first key of the request, in the configured order; null: the request has no key, or no policy needs one. */
   key: RoutingKey | null = null;
   /** The group of exchanges with one prompt (GRPO); '': not known. */
   group = '';
-  /** null: none was found, or no policy needs it. */
+  /** null: the request has no prompt, or no policy needs it. */
   prompt: Prompt | null = null;
-  /** The model of the request; '': there is none, or nothing needs it. */
+  /** The model that the request names; '': it names no model, or nothing needs it. */
   model = '';
   /** The client ends its session with this exchange. */
   isLastTurn = false;

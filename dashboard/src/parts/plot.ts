@@ -8,7 +8,7 @@ export interface Series {
   readonly label: string;
   /** A variable of `style.css`, without its dashes. */
   readonly colour: string;
-  /** For a line that is told apart without its colour. */
+  /** Dash and gap, px: lines must differ in more than their colours. */
   readonly dash?: readonly number[];
   readonly values: readonly (number | null)[];
 }

@@ -31,7 +31,7 @@ export class KeySet {
     return this.#digests.length === 0;
   }
 
-  /** The first one, for requests to other servers; '': there is none. */
+  /** The first key, for requests to other servers; '' without keys. */
   get first(): string {
     return this.#first;
   }

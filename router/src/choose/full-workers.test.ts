@@ -64,7 +64,7 @@ test('queue that has just come belongs to those who wait, not to who comes in th
   assert.deepEqual(placed, [first, waits, comes]);
 });
 
-test('one that failed elsewhere waits for the others, and keeps nobody behind it from its worker', async (t) => {
+test('a request that failed at one worker waits for the others, and delays no request after it', async (t) => {
   const { workers, fleet, chooser, placed, choose } = sceneOf(t, 1, 100, 2);
   const [a, b] = [exchangeOf(), exchangeOf()];
   choose(a);
@@ -79,7 +79,7 @@ test('one that failed elsewhere waits for the others, and keeps nobody behind it
   assert.deepEqual(placed, [a, b, easy]);
   fleet.remove(workers[1]!);
   await nextTick();
-  assert.equal(picky.activity, null, 'it was told that nobody is left');
+  assert.equal(picky.activity, null, 'its wait ended: no worker is left that it may try');
 });
 
 test('a size holds for those who come, not for those who were let in before', (t) => {

@@ -29,7 +29,7 @@ export class Columns {
   }
 }
 
-/** The first rows in aligned columns, and the number of further ones. Nothing if there are none. */
+/** The first rows in aligned columns, then the number of further rows. No line at all without rows. */
 export function list<T>(
   head: string,
   most: number,

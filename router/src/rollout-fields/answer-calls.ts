@@ -4,7 +4,7 @@ import { type FieldProblem, type RolloutFields, readFields } from './fields.ts';
 import { NotReturned } from './routing-rows.ts';
 import { type PerfMetrics, wholeAnswer } from './whole-answer.ts';
 
-/** A changed response. `bytes` null: it can't be changed. `problem` '': there is none. */
+/** A changed response. `bytes` null: it can't be changed. `problem`: what the engine did not return; '' otherwise. */
 export interface Changed {
   readonly bytes: Buffer | null;
   readonly problem: string;
