@@ -3,7 +3,6 @@ import type { IndexedSetMember } from './kit/indexed-set.ts';
 import type { Usage } from './engines/usage.ts';
 import type { RouterError } from './kit/errors.ts';
 import type { RequestBody } from './wire/request-body.ts';
-import type { Candidate, CandidateTable } from './phases/candidate-table.ts';
 import { NO_PLUGINS, type PluginChain } from './phases/chain.ts';
 import type { ExchangeView } from './phases/exchange-view.ts';
 import type { RequestHead } from './wire/request-head.ts';
@@ -96,6 +95,13 @@ export interface Seam {
 export interface FailedAttempt {
   readonly worker: Worker;
   readonly failure: Failure;
+}
+
+/** A worker that a policy compared with others, and the numbers that it compared. */
+export interface Candidate {
+  /** Its URL. */
+  readonly worker: string;
+  readonly terms: Readonly<Record<string, number>>;
 }
 
 /** Why a request of a session went to another worker than the session's previous request. */
@@ -206,7 +212,7 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   /** The workers of the present attempt. */
   placement: Placement | null = null;
   /** The workers that the policy compared last, and how; null: this was not recorded, or the policy does not report it. */
-  candidateTable: CandidateTable | null = null;
+  candidates: readonly Candidate[] | null = null;
   /** Tokens of the prompt that the policy expects in the prompt cache of the chosen worker; -1: not known. */
   predictedTokens = -1;
   /** The line `traceparent` of the present attempt, with its CRLF; '': the client's passes unchanged. */
@@ -301,10 +307,6 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   /** Identifies the client by a digest of its API key; '' without keys. */
   get tenant(): string {
     return this.keyDigest?.toString('hex', 0, 8) ?? '';
-  }
-
-  get candidates(): readonly Candidate[] | null {
-    return this.candidateTable?.toJSON() ?? null;
   }
 
   /** The worker that responds or will respond; of a pair the decode worker. */

@@ -27,7 +27,7 @@ export type { Fleet } from './fleet/fleet.ts';
 export type { Logger } from './observe/log.ts';
 export type { PluginMetrics } from './plugins/plugin-metrics.ts';
 export type { StateMap } from './choose/state.ts';
-export type { Candidate } from './phases/candidate-table.ts';
+export type { Candidate } from './exchange.ts';
 export type {
   ExchangeView as Exchange,
   RequestBodyView as RequestBody,

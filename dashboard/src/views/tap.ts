@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { html } from 'htm/preact';
-import type { ShownExchange } from '../../../router/src/observe/exchange-row.ts';
+import type { ExchangeRow } from '../../../router/src/observe/exchange-row.ts';
 import { state } from '../feed/connection.ts';
 import { UNKNOWN, clock, count, duration, shortUrl } from '../format.ts';
 import { type Column, DataTable } from '../parts/data-table.ts';
@@ -13,7 +13,7 @@ import type { View } from './views.ts';
 
 export const tap: View = { id: 'requests', title: 'Requests', Show };
 
-type Row = Pick<ShownExchange, Exclude<keyof ShownExchange, 'candidates'>>;
+type Row = Pick<ExchangeRow, Exclude<keyof ExchangeRow, 'candidates'>>;
 
 const sort = signal<Sort>({ column: 'time', isDescending: true });
 const filter = signal('');

@@ -1,8 +1,8 @@
 import type { Context, Hono } from 'hono';
 import { sessionOf } from '../classify/routing-keys.ts';
-import type { ShownExchange } from '../observe/exchange-row.ts';
+import type { Candidate } from '../exchange.ts';
+import type { ExchangeRow } from '../observe/exchange-row.ts';
 import type { RecentExchanges } from '../observe/recent-exchanges.ts';
-import type { Candidate } from '../phases/candidate-table.ts';
 import { type OverviewContext, requestInFlight } from './overview.ts';
 
 export interface ExplainContext extends OverviewContext {
@@ -24,7 +24,7 @@ export interface Explanation {
   readonly record: { readonly exchanges: number; readonly since: number | null };
   /** How many finished exchanges there are; those listed are the last ones. */
   readonly matching: number;
-  readonly exchanges: readonly (ShownExchange & Told)[];
+  readonly exchanges: readonly (ExchangeRow & Told)[];
   readonly in_flight: readonly (ReturnType<typeof requestInFlight> &
     Told & { readonly candidates: readonly Candidate[] | null })[];
 }
@@ -66,10 +66,7 @@ export function addExplain(app: Hono, { recent, requests, homes, sessionHeaders 
           : { worker: home.worker.url, turns: home.turns, moves: home.moves, in_flight: home.inFlight },
       record: recordOf(recent),
       matching: finished.length,
-      exchanges: finished.slice(-MAX_TURNS).map((row) => {
-        const candidates = row.candidates?.toJSON() ?? null;
-        return { ...row, candidates, story: storyOf(row) };
-      }),
+      exchanges: finished.slice(-MAX_TURNS).map((row) => ({ ...row, story: storyOf(row) })),
       in_flight: inFlight
         .toSorted((a, b) => a.startMs - b.startMs)
         .map((x) => {

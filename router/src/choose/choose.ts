@@ -53,7 +53,7 @@ export class Chooser {
   readonly #models: FleetModels | null;
   readonly #homes: SessionHomes | null;
   readonly #onPlaced: (x: Exchange) => void;
-  /** Which choices are recorded with their candidates (`Exchange.candidateTable`). */
+  /** Which choices are recorded with their candidates (`Exchange.candidates`). */
   explains: Explains;
   /** null: weights are not swapped. */
   gate: SwapGate | null = null;
@@ -143,7 +143,7 @@ export class Chooser {
         this.#homes!.moved(x, from, to, this.#whyMoved(x, from, to, policy, { offered, open, workers }));
       }
       if (this.explains === 'all' || (this.explains === 'decisions' && x.why !== 'home')) {
-        x.candidateTable = explainChoice(x, policy, workers);
+        x.candidates = explainChoice(x, policy, workers);
       }
       for (const { worker } of choice.legs) {
         x.isTrial ||= worker.isOnTrial;

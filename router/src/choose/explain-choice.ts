@@ -1,7 +1,6 @@
 import type { Config } from '../config/options.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Candidate, Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
-import { type Candidate, CandidateTable } from '../phases/candidate-table.ts';
 import type { Policy } from './policy.ts';
 
 /** Of which choices the candidates are recorded: those that did not leave a session at its worker, or all. */
@@ -20,16 +19,14 @@ let costs = new Float64Array(16);
  * What spoke for and against the best few workers of a choice, with the one that was chosen and the one that the session left.
  * Of a pair: of each role. Called right after the policy chose. null: the policy can't tell.
  */
-export function explainChoice(x: Exchange, policy: Policy, workers: readonly Worker[]): CandidateTable | null {
+export function explainChoice(x: Exchange, policy: Policy, workers: readonly Worker[]): Candidate[] | null {
   if (policy.explain === undefined) return null;
   const legs = x.placement?.legs ?? [];
-  if (legs.length < 2)
-    return new CandidateTable(policy.explain(x, shortlist(x, policy, workers, legs[0]?.worker ?? null)));
-  const candidates: Candidate[] = legs.flatMap(({ worker, role }) => {
+  if (legs.length < 2) return policy.explain(x, shortlist(x, policy, workers, legs[0]?.worker ?? null));
+  return legs.flatMap(({ worker, role }) => {
     const ofRole = workers.filter((each) => each.role === role);
     return policy.explain!(x, shortlist(x, policy, ofRole, worker));
   });
-  return new CandidateTable(candidates);
 }
 
 function shortlist(x: Exchange, policy: Policy, workers: readonly Worker[], chosen: Worker | null): readonly Worker[] {

@@ -1,8 +1,7 @@
 import type { Config } from '../config/options.ts';
 import type { PolicyName } from '../config/options/policy-names.ts';
-import type { Exchange, MoveReason, Placer } from '../exchange.ts';
+import type { Candidate, Exchange, MoveReason, Placer } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
-import type { Candidate } from '../phases/candidate-table.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import type { RouterError } from '../kit/errors.ts';
 import type { Random } from '../kit/rng.ts';

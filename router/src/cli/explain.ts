@@ -1,4 +1,4 @@
-import type { Candidate } from '../phases/candidate-table.ts';
+import type { Candidate } from '../exchange.ts';
 import type { Explanation } from '../admin/explain.ts';
 import { askRouter } from './ask-router.ts';
 import { list, printable } from './columns.ts';

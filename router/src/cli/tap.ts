@@ -1,5 +1,5 @@
 import { EventSplitter, dataOf, joined } from '../kit/sse.ts';
-import type { ShownExchange } from '../observe/exchange-row.ts';
+import type { ExchangeRow } from '../observe/exchange-row.ts';
 import { askRouter } from './ask-router.ts';
 import { Columns, printable } from './columns.ts';
 
@@ -31,7 +31,7 @@ export async function tap(url: string, flags: TapFlags, write: (line: string) =>
       if (flags.json === true) write(data);
       else if (isLost)
         write(`… ${(JSON.parse(data) as { lost: number }).lost} more: they end faster than they are shown`);
-      else write(columns.line(cellsOf(JSON.parse(data) as ShownExchange)));
+      else write(columns.line(cellsOf(JSON.parse(data) as ExchangeRow)));
     }
   }
 }
@@ -53,7 +53,7 @@ const HEAD = ['TIME', 'STATUS', 'TOOK', 'TTFT', 'TOKENS', 'SESSION', 'WORKER', '
 /** So that the columns of the first lines seldom grow. */
 const TYPICAL = ['00:00:00.000', '200', '00.00s', '00.00s', '0000(0000)+000', 'session-00', '127.0.0.1:00000', 'home'];
 
-function cellsOf(row: ShownExchange): string[] {
+function cellsOf(row: ExchangeRow): string[] {
   const firstMs = row.first_token_ms ?? row.first_byte_ms;
   return [
     new Date(row.at + row.ms).toISOString().slice(11, 23),
@@ -71,12 +71,12 @@ function cellsOf(row: ShownExchange): string[] {
 }
 
 /** `812(790)+64`: of the prompt, of them in the cache, of the response. */
-function tokensOf({ prompt_tokens: prompt, cached_tokens: cached, output_tokens: output }: ShownExchange): string {
+function tokensOf({ prompt_tokens: prompt, cached_tokens: cached, output_tokens: output }: ExchangeRow): string {
   if (output === null) return '-';
   return `${prompt ?? '?'}${cached === null ? '' : `(${cached})`}+${output}`;
 }
 
-function notesOf(row: ShownExchange): string {
+function notesOf(row: ExchangeRow): string {
   return [
     ...(row.outcome === 'complete' ? [] : [row.outcome === 'cut' ? 'truncated' : row.outcome.replace('_', ' ')]),
     ...(row.error === null ? [] : [row.error]),

@@ -1,7 +1,6 @@
 import { reasonText } from '../choose/reason-text.ts';
 import { sessionOf } from '../classify/routing-keys.ts';
-import type { Exchange, Failure, Outcome } from '../exchange.ts';
-import type { Candidate, CandidateTable } from '../phases/candidate-table.ts';
+import type { Candidate, Exchange, Failure, Outcome } from '../exchange.ts';
 
 /** What is shown of a finished exchange: by the access log, `GET /tap`, `GET /explain` and the dashboard. Never a body, a header or a query. */
 export interface ExchangeRow {
@@ -46,11 +45,8 @@ export interface ExchangeRow {
   readonly cached_tokens: number | null;
   readonly output_tokens: number | null;
   /** What the policy chose among, where that was recorded. */
-  readonly candidates: CandidateTable | null;
+  readonly candidates: readonly Candidate[] | null;
 }
-
-/** A row as JSON says it. */
-export type ShownExchange = Omit<ExchangeRow, 'candidates'> & { readonly candidates: readonly Candidate[] | null };
 
 const NO_FAILURES: ExchangeRow['failures'] = [];
 
@@ -62,9 +58,9 @@ export function exchangeRow(x: Exchange, sessionHeaders: readonly string[], poli
     id: head.requestId,
     at: Math.round(performance.timeOrigin + x.startMs),
     method: head.method,
-    path: own(x.clientPath || x.path),
-    session: own(sessionOf(x, sessionHeaders)) || null,
-    group: own(x.group || (head.get('x-turnout-group') ?? '')) || null,
+    path: x.clientPath || x.path,
+    session: sessionOf(x, sessionHeaders) || null,
+    group: x.group || head.get('x-turnout-group') || null,
     model: x.model || null,
     worker: x.worker?.url ?? null,
     pair: placement !== null && placement.legs.length > 1 ? placement.legs.map(({ worker }) => worker.url) : null,
@@ -91,11 +87,9 @@ export function exchangeRow(x: Exchange, sessionHeaders: readonly string[], poli
     prompt_tokens: counted(usage?.promptTokens),
     cached_tokens: counted(usage?.cachedTokens),
     output_tokens: counted(usage?.outputTokens),
-    candidates: x.candidateTable,
+    candidates: x.candidates,
   };
 }
 
-/** A copy: a part of a text would keep the whole text, which is a head of up to 64 KB, in memory as long as the row. */
-const own = (text: string): string => ` ${text}`.slice(1);
 const tenths = (ms: number): number => Math.round(ms * 10) / 10;
 const counted = (tokens = -1): number | null => (tokens < 0 ? null : tokens);

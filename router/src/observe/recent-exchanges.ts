@@ -1,68 +1,83 @@
 import type { ExchangeRow } from './exchange-row.ts';
 import type { RowListener } from './exchange-rows.ts';
+import { type RowMemory, isRowOf, readRow, writeRow } from './row-bytes.ts';
 
-/** What a row takes without its texts, and a candidate and a failure of it: measured on Node 24, rounded up. */
-const ROW_BYTES = 700;
-const CANDIDATE_BYTES = 250;
-const FAILURE_BYTES = 100;
+/** The oldest rows are dropped a part at a time. */
+const PARTS = 16;
 
-/** The rows of the last exchanges, as many as fit in the memory for them. */
+interface Part extends RowMemory {
+  /** Where each row begins. */
+  readonly starts: number[];
+  end: number;
+}
+
+/**
+ * The rows of the last exchanges, as many as fit in the memory for them. As bytes, because the garbage collector would copy and mark
+ * objects that live this long: row `json-2k-observed`.
+ */
 export class RecentExchanges implements RowListener {
   readonly isOn = true;
-  /** Of all rows, estimated. */
-  bytes = 0;
-  readonly #maxBytes: number;
-  /** Oldest first, from `#first` on. */
-  #rows: ExchangeRow[] = [];
-  #first = 0;
+  readonly #partBytes: number;
+  /** Oldest first. */
+  readonly #parts: Part[] = [];
 
   constructor(maxBytes: number) {
-    this.#maxBytes = maxBytes;
+    this.#partBytes = Math.floor(maxBytes / PARTS);
+  }
+
+  get bytes(): number {
+    return this.#parts.length * this.#partBytes;
   }
 
   get size(): number {
-    return this.#rows.length - this.#first;
+    return this.#parts.reduce((sum, { starts }) => sum + starts.length, 0);
   }
 
   /** null: there are none. */
   get oldest(): ExchangeRow | null {
-    return this.#rows[this.#first] ?? null;
+    const [first] = this.#parts;
+    return first === undefined || first.starts.length === 0 ? null : rowAt(first, 0);
   }
 
   take(row: ExchangeRow): void {
-    this.#rows.push(row);
-    this.bytes += bytesOf(row);
-    while (this.bytes > this.#maxBytes) this.bytes -= bytesOf(this.#rows[this.#first++]!);
-    // Removing rows one by one would move all others each time.
-    if (this.#first > 1_024 && this.#first > this.#rows.length / 8) {
-      this.#rows = this.#rows.slice(this.#first);
-      this.#first = 0;
-    }
+    const last = this.#parts.at(-1);
+    if (last !== undefined && put(last, row)) return;
+    // A row that is larger than a part is not kept.
+    if (last === undefined || last.starts.length > 0) put(this.#newPart(), row);
   }
 
   /** The last ones, at most so many; oldest first. */
   last(count: number): ExchangeRow[] {
-    return this.#rows.slice(Math.max(this.#first, this.#rows.length - count));
+    const rows: ExchangeRow[] = [];
+    for (const part of this.#parts.toReversed()) {
+      for (let i = part.starts.length - 1; i >= 0 && rows.length < count; i--) rows.push(rowAt(part, i));
+    }
+    return rows.reverse();
   }
 
   /** Those of a session, or with a request id; oldest first. */
   of(id: string): ExchangeRow[] {
-    const found: ExchangeRow[] = [];
-    for (let i = this.#first; i < this.#rows.length; i++) {
-      const row = this.#rows[i]!;
-      if (row.session === id || row.id === id) found.push(row);
-    }
-    return found;
+    return this.#parts.flatMap((part) =>
+      part.starts.flatMap((start, i) => (isRowOf(part, start, endOf(part, i), id) ? [rowAt(part, i)] : [])),
+    );
+  }
+
+  #newPart(): Part {
+    const bytes = this.#parts.length < PARTS ? Buffer.alloc(this.#partBytes) : this.#parts.shift()!.bytes;
+    const part = { bytes, view: new DataView(bytes.buffer, bytes.byteOffset, bytes.length), starts: [], end: 0 };
+    this.#parts.push(part);
+    return part;
   }
 }
 
-function bytesOf(row: ExchangeRow): number {
-  const texts =
-    row.id.length +
-    row.path.length +
-    (row.session?.length ?? 0) +
-    (row.group?.length ?? 0) +
-    (row.model?.length ?? 0) +
-    (row.detail?.length ?? 0);
-  return ROW_BYTES + texts + FAILURE_BYTES * row.failures.length + CANDIDATE_BYTES * (row.candidates?.size ?? 0);
+/** @returns whether there was room */
+function put(part: Part, row: ExchangeRow): boolean {
+  const end = writeRow(row, part, part.end);
+  if (end < 0) return false;
+  part.starts.push(part.end);
+  part.end = end;
+  return true;
 }
+
+const endOf = ({ starts, end }: Part, index: number): number => starts[index + 1] ?? end;
+const rowAt = (part: Part, index: number): ExchangeRow => readRow(part, part.starts[index]!, endOf(part, index));

@@ -1,5 +1,4 @@
-import type { FailedAttempt, Move, Outcome, Prompt, RoutingKey, Seam, Why } from '../exchange.ts';
-import type { Candidate } from './candidate-table.ts';
+import type { Candidate, FailedAttempt, Move, Outcome, Prompt, RoutingKey, Seam, Why } from '../exchange.ts';
 import type { Usage } from '../engines/usage.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import type { RouterError } from '../kit/errors.ts';

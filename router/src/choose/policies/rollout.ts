@@ -1,6 +1,5 @@
-import type { Exchange } from '../../exchange.ts';
+import type { Candidate, Exchange } from '../../exchange.ts';
 import type { Placement, Worker } from '../../fleet/worker.ts';
-import type { Candidate } from '../../phases/candidate-table.ts';
 import type { Hold, Policy, PolicyContext } from '../policy.ts';
 import { RolloutTracker } from '../rollout/tracker.ts';
 import type { WorkerState } from '../rollout/worker-state.ts';
