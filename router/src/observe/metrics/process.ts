@@ -52,7 +52,7 @@ export const processMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_explain_bytes',
     type: 'gauge',
-    help: 'Memory of the last exchanges, which GET /explain and the dashboard show, estimated (--explain-buffer-bytes).',
+    help: 'Memory of the last exchanges, which GET /explain and the dashboard show (--explain-buffer-bytes).',
     read: ({ recent }) => (recent === null ? [] : one(recent.bytes)),
   },
   {
