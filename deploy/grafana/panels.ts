@@ -131,6 +131,7 @@ export const rows: readonly Row[] = [
         ),
       ),
       panel('Decisions of policies', 'reqps', rate('turnout_policy_decisions_total', ['policy', 'reason'])),
+      panel('Blocks in prefix indexes', 'short', gauge('turnout_policy_index_blocks', ['policy'])),
       panel('Session moves', 'reqps', rate('turnout_session_moves_total', ['reason'])),
       panel('Open sessions', 'short', gauge('turnout_open_sessions', [], 'sessions')),
     ],
@@ -193,6 +194,7 @@ export const rows: readonly Row[] = [
         gauge('turnout_retry_buffer_bytes', [], 'bodies kept for retries'),
         gauge('turnout_explain_bytes', [], 'last exchanges'),
       ),
+      panel('Memory of prefix indexes', 'bytes', gauge('turnout_policy_index_bytes', ['policy'])),
       panel('Delay of the event loop', 's', ...quantiles('turnout_event_loop_lag_seconds')),
       panel(
         'Connections and files',

@@ -65,6 +65,7 @@ export async function makeOwn(base: Base, engines: Engines, choice: Choice, exte
     peers,
     recent,
     policies: policyMeters.byPolicy,
+    policyIndexes: () => table.indexSizes(),
     spans: tracing?.export.counters ?? null,
   };
   const registry = createRegistry(sources, config.metricsCompat === 'off' ? null : config.metricsCompat);

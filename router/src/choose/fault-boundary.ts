@@ -53,6 +53,7 @@ export function withFaultBoundary(
     flushed: calm('flushed', policy.flushed, nothing),
     costs: calm('costs', policy.costs, nothing),
     explain: calm('explain', policy.explain, () => []),
+    indexSize: calm('indexSize', policy.indexSize, () => ({ blocks: 0, bytes: 0 })),
     describe: calm('describe', policy.describe, () => ({})),
     close: calm('close', policy.close, nothing),
   };

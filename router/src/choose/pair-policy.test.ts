@@ -97,3 +97,10 @@ test('one role only: its policy alone is asked', () => {
   assert.deepEqual(pair.choose(x, [d0, d1]), d1.alone);
   assert.deepEqual(prefill.heard, []);
 });
+
+test('its index is those of both; without any it has none', () => {
+  const sized = { ...recorder('P'), indexSize: () => ({ blocks: 2, bytes: 96 }) };
+  assert.equal(pairPolicy(named(recorder('P')), named(recorder('D'))).indexSize, undefined);
+  assert.deepEqual(pairPolicy(named(sized), named(recorder('D'))).indexSize?.(), { blocks: 2, bytes: 96 });
+  assert.deepEqual(pairPolicy(named(sized), named(sized)).indexSize?.(), { blocks: 4, bytes: 192 });
+});

@@ -1,7 +1,7 @@
 import type { Exchange } from '../exchange.ts';
 import type { Role, Worker } from '../fleet/worker.ts';
 import type { Hold, Policy } from './policy.ts';
-import { type NamedPolicy, strength } from './policy-table.ts';
+import { type NamedPolicy, strength, sumOfSizes } from './policy-table.ts';
 
 type Half = 'prefill' | 'decode';
 
@@ -104,6 +104,9 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
       for (const policy of both) policy.close?.();
     },
   };
+  if (both.some((policy) => policy.indexSize !== undefined)) {
+    pair.indexSize = () => sumOfSizes(both.flatMap((policy) => policy.indexSize?.() ?? []));
+  }
   // Without an order of either policy, all held requests are retried.
   if (both.some((policy) => policy.nextHeld !== undefined)) {
     pair.nextHeld = (held) => {

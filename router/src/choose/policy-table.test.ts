@@ -66,3 +66,19 @@ test('the end of a session reaches every policy', () => {
   table.set('', hearing('d', false));
   assert.equal(table.sessionEnded('s'), false);
 });
+
+test('indexes of policies with one name count together, and policies without one not at all', () => {
+  const sized = (name: string, blocks: number) =>
+    named(name, 'prompt', { indexSize: () => ({ blocks, bytes: 48 * blocks }) });
+  const table = new PolicyTable(sized('indexed', 2));
+  table.set('a', sized('indexed', 3));
+  table.set('b', sized('other', 4));
+  table.set('c', named('without'));
+  assert.deepEqual(
+    [...table.indexSizes()],
+    [
+      ['indexed', { blocks: 5, bytes: 240 }],
+      ['other', { blocks: 4, bytes: 192 }],
+    ],
+  );
+});

@@ -1,6 +1,6 @@
 import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
-import type { Needs, Policy } from './policy.ts';
+import type { IndexSize, Needs, Policy } from './policy.ts';
 
 /** A policy, and the name that the configuration gives for it. */
 export interface NamedPolicy {
@@ -10,6 +10,11 @@ export interface NamedPolicy {
 
 /** The higher, the more of a request must be known before the policy can choose. */
 export const strength: Readonly<Record<Needs, number>> = { nothing: 0, headers: 1, key: 2, prompt: 3 };
+
+export const sumOfSizes = (sizes: readonly IndexSize[]): IndexSize => ({
+  blocks: sizes.reduce((sum, { blocks }) => sum + blocks, 0),
+  bytes: sizes.reduce((sum, { bytes }) => sum + bytes, 0),
+});
 
 /** Which policy chooses: one for all models, and others for the models that have their own. Can change at run time. */
 export class PolicyTable {
@@ -82,6 +87,16 @@ export class PolicyTable {
   /** The worker's KV cache was flushed. */
   flushed(worker: Worker): void {
     for (const [, { policy }] of this.entries()) policy.flushed?.(worker);
+  }
+
+  /** By the name of the policy: those of several models together. */
+  indexSizes(): ReadonlyMap<string, IndexSize> {
+    const sizes = new Map<string, IndexSize>();
+    for (const [, { name, policy }] of this.entries()) {
+      const size = policy.indexSize?.();
+      if (size !== undefined) sizes.set(name, sumOfSizes([size, ...(sizes.has(name) ? [sizes.get(name)!] : [])]));
+    }
+    return sizes;
   }
 
   close(): void {

@@ -21,6 +21,12 @@ export interface Hold {
   readonly maxMs: number;
 }
 
+/** Of an index of prompts: the blocks that are found in it, and the memory that it takes. */
+export interface IndexSize {
+  readonly blocks: number;
+  readonly bytes: number;
+}
+
 /** Why a policy moved a session: see `MoveReason`. */
 export interface MoveWhy {
   readonly reason: MoveReason;
@@ -58,6 +64,8 @@ export interface Policy extends Placer {
   costs?(x: Exchange, workers: readonly Worker[], costs: Float64Array): void;
   /** What speaks for and against each of these workers. Called right after `choose`, before `begun`, for a few of its workers. */
   explain?(x: Exchange, workers: readonly Worker[]): Candidate[];
+  /** The size of its index of prompts, for metrics. A policy without this method has no index. */
+  indexSize?(): IndexSize;
   /** The current state in a few numbers, for `GET /policies`. */
   describe?(): Readonly<Record<string, unknown>>;
   /** Another policy replaces this one. */

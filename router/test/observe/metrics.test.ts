@@ -1,7 +1,9 @@
-import { equal, match, ok } from 'node:assert/strict';
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { type TestContext, test } from 'node:test';
+import type { PolicyName } from '../../src/config/options/policy-names.ts';
 import { version } from '../../src/config/version.ts';
+import type { Router } from '../../src/router.ts';
 import { request, send } from '../harness/client.ts';
 import { answer, startEngine } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
@@ -143,6 +145,39 @@ test('the changes of a circuit breaker are counted', async (t) => {
   const value = await metricsOf(t, router.url);
   const name = 'turnout_worker_breaker_transitions_total';
   equal(value(`${name}{worker="${engine.url}",from="closed",to="open"}`), 1);
+});
+
+test('the size of the prefix index of a policy that has one', async (t) => {
+  const engine = await startEngine(t, { onRequest: (asked) => asked.answer('{}') });
+  const sizes = async (router: Router, policy: string): Promise<[blocks: number, bytes: number]> => {
+    const value = await metricsOf(t, router.url);
+    return [
+      value(`turnout_policy_index_blocks{policy="${policy}"}`),
+      value(`turnout_policy_index_bytes{policy="${policy}"}`),
+    ];
+  };
+  const ask = async (router: Router, text: string): Promise<void> => {
+    const body = JSON.stringify({ prompt: text.repeat(800) });
+    equal((await send(t, router.url, request('POST', '/v1/completions', body))).status, 200);
+    await untilIdle(router);
+  };
+  for (const policy of ['cache_aware', 'rollout'] satisfies PolicyName[]) {
+    const router = await startTestRouter(t, { workerUrls: [engine.url], policy, modelPolicy: [`other=${policy}`] });
+    await ask(router, 'word ');
+    const [blocks, bytes] = await sizes(router, policy);
+    ok(blocks > 5 && blocks < 800, `${policy}: ${blocks}`);
+    await ask(router, 'word ');
+    // `rollout` also remembers each request that has no session.
+    ok((await sizes(router, policy))[0] - blocks <= 1, 'the same prompt');
+    await ask(router, 'else ');
+    const [more, moreBytes] = await sizes(router, policy);
+    ok(more >= 2 * blocks - 1, `${policy}: ${blocks}, ${more}`);
+    equal(moreBytes - bytes, 32 * (more - blocks));
+    await fetch(`${router.url}/flush_cache`, { method: 'POST' });
+    deepEqual(await sizes(router, policy), [0, moreBytes]);
+  }
+  const without = await startTestRouter(t, { workerUrls: [engine.url], policy: 'round_robin' });
+  ok(!(await (await fetch(`${without.url}/metrics`)).text()).includes('turnout_policy_index_blocks{'));
 });
 
 test('decisions of a policy by reason, and the cached tokens that it predicted next to those that engines report', async (t) => {

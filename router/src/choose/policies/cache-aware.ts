@@ -73,6 +73,7 @@ export function cacheAware({ fleet, options }: PolicyContext): Policy {
         },
       }));
     },
+    indexSize: () => ({ blocks: index.size, bytes: index.bytes }),
     describe: () => ({
       blocks: index.size,
       maxBlocks: options.maxTreeSize,

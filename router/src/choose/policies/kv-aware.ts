@@ -7,6 +7,7 @@ import { KvFeeds, type OpenFeed } from '../kv-index/kv-feeds.ts';
 import { KvIndex } from '../kv-index/kv-index.ts';
 import { rootOf } from '../kv-index/token-chain.ts';
 import type { Policy, PolicyContext } from '../policy.ts';
+import { sumOfSizes } from '../policy-table.ts';
 import { TieBreaker } from '../tie-breaker.ts';
 
 /**
@@ -90,6 +91,7 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
         return { worker: worker.url, terms };
       });
     },
+    indexSize: () => sumOfSizes(fleet.workers.map(({ slot }) => index.stateOf(slot))),
     describe() {
       const byWorker = fleet.workers.map((worker) => {
         const { blocks, unplaced, blockSize } = index.stateOf(worker.slot);

@@ -121,6 +121,7 @@ export function rollout(context: PolicyContext): Policy {
         return { worker: worker.url, terms: { ...terms, total } };
       });
     },
+    indexSize: () => tracker.indexSize,
     describe: () => ({ ...tracker.describe(), holdsSessionsBack: hasResidency() }),
     close: () => tracker.close(),
   };

@@ -46,6 +46,11 @@ export class Entries {
     this.#mask = this.#table.length - 1;
   }
 
+  /** Memory that was written to, without the arrays by slot. */
+  get bytes(): number {
+    return this.#table.byteLength + this.#used * FIELDS * Int32Array.BYTES_PER_ELEMENT;
+  }
+
   count(slot: number): number {
     return this.#counts[slot] ?? 0;
   }

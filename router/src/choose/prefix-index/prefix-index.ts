@@ -39,6 +39,11 @@ export class PrefixIndex {
     return this.#entries.size - this.#endedBlocks;
   }
 
+  /** The memory that its blocks have used so far: it is never returned. */
+  get bytes(): number {
+    return this.#entries.bytes;
+  }
+
   blocks(slot: number): number {
     return this.#entries.count(this.#tenureOf(slot));
   }

@@ -2,7 +2,7 @@ import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { hash32 } from '../../kit/hash.ts';
 import { unitsOf } from '../../kit/block-hash.ts';
-import type { PolicyContext } from '../policy.ts';
+import type { IndexSize, PolicyContext } from '../policy.ts';
 import { PrefixIndex } from '../prefix-index/prefix-index.ts';
 import type { StateMap } from '../state.ts';
 import { SavedHomes } from './saved-homes.ts';
@@ -154,6 +154,10 @@ export class RolloutTracker {
     this.#index.drop(worker.slot);
     const state = this.#workerStates.get(worker);
     if (state !== undefined) state.queueEndMs = 0;
+  }
+
+  get indexSize(): IndexSize {
+    return { blocks: this.#index.size, bytes: this.#index.bytes };
   }
 
   describe(): Record<string, unknown> {

@@ -1,3 +1,4 @@
+import type { IndexSize } from '../../choose/policy.ts';
 import type { PolicyCounts } from '../meters.ts';
 import type { MetricSpec } from './spec.ts';
 
@@ -9,6 +10,15 @@ const byPolicy = (name: string, help: string, read: (counts: PolicyCounts) => nu
   help,
   labels: ['policy'],
   read: ({ policies }) => Array.from(policies, ([policy, counts]) => ({ labels: { policy }, value: read(counts) })),
+});
+
+const ofIndex = (name: string, help: string, read: (size: IndexSize) => number): MetricSpec => ({
+  name,
+  type: 'gauge',
+  help,
+  labels: ['policy'],
+  read: ({ policyIndexes }) =>
+    Array.from(policyIndexes(), ([policy, size]) => ({ labels: { policy }, value: read(size) })),
 });
 
 /** What policies decided, and how well they knew the prompt caches of engines. */
@@ -41,4 +51,14 @@ export const policyMetrics: readonly MetricSpec[] = [
     ({ missedTokens }) => missedTokens,
   ),
   byPolicy('turnout_policy_prompt_tokens_total', `Prompt tokens, ${reported}.`, ({ promptTokens }) => promptTokens),
+  ofIndex(
+    'turnout_policy_index_blocks',
+    'Blocks in the prefix index of a policy: of prompts that workers were sent (rollout, cache_aware; limit --max-tree-size), or that engines report in their KV caches (kv_aware).',
+    ({ blocks }) => blocks,
+  ),
+  ofIndex(
+    'turnout_policy_index_bytes',
+    'Memory of the prefix index of a policy, in bytes. That of rollout and cache_aware does not shrink.',
+    ({ bytes }) => bytes,
+  ),
 ];

@@ -1,4 +1,5 @@
 import type { Admission } from '../../admit/admission.ts';
+import type { IndexSize } from '../../choose/policy.ts';
 import type { SessionHomes } from '../../choose/session-homes.ts';
 import type { Breakers } from '../../fleet/breakers.ts';
 import type { Discovery } from '../../fleet/discover/kubernetes.ts';
@@ -42,6 +43,8 @@ export interface MetricSources {
   readonly recent: { readonly size: number; readonly bytes: number } | null;
   /** By the name of the policy. */
   readonly policies: ReadonlyMap<string, PolicyCounts>;
+  /** Indexes of prompts, by the name of the policy. */
+  readonly policyIndexes: () => ReadonlyMap<string, IndexSize>;
   /** null: without `--metrics-compat`. */
   readonly peers: PeerMeters | null;
   /** Requests by the number of snapshots that their session lagged behind, the last one for more; null: no weights are swapped. */
