@@ -62,7 +62,8 @@ async function answer(app: Hono, x: Exchange): Promise<void> {
     });
     // The exchange says whose data the response may have.
     const response = await app.fetch(request, { exchange: x });
-    if (isStreamed(response)) {
+    // A response to HEAD may leave its length out, and must not say another one than GET's.
+    if (isStreamed(response) || head.method === 'HEAD') {
       await streamResponse(response, x);
       return;
     }
@@ -70,7 +71,7 @@ async function answer(app: Hono, x: Exchange): Promise<void> {
     let fields = '';
     for (const [name, value] of response.headers) if (name !== 'content-length') fields += `${name}: ${value}\r\n`;
     sink.head(ownHead(response.status, STATUS_CODES[response.status] ?? '', fields, bytes.length));
-    if (head.method !== 'HEAD') sink.body(bytes, 0, bytes.length);
+    sink.body(bytes, 0, bytes.length);
     sink.end();
   } catch (error) {
     sendError(sink, new RouterError('internal_error', (error as Error).message), 'plain');

@@ -1,4 +1,4 @@
-import { equal } from 'node:assert/strict';
+import { equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import { request } from '../harness/client.ts';
 import { answer } from '../harness/engine.ts';
@@ -64,4 +64,19 @@ test('HEAD of the router\u2019s own endpoints', async (t) => {
   client.write(request('HEAD', '/liveness') + request('GET', '/liveness'));
   equal((await client.answer('HEAD')).status, 200);
   equal((await client.answer()).text, 'OK');
+});
+
+test('HEAD of an endpoint of the router: no other length than that of GET', async (t) => {
+  const { url } = await startTestRouter(t);
+  const client = await connectClient(t, url);
+  for (const path of ['/health', '/workers', '/nothing', '/metrics']) {
+    client.write(request('HEAD', path) + request('GET', path));
+    const head = await client.answer('HEAD');
+    const whole = await client.answer();
+    equal(head.status, whole.status);
+    ok(
+      [undefined, whole.get('content-length')].includes(head.get('content-length')),
+      `${path}: ${head.get('content-length')}`,
+    );
+  }
 });
