@@ -1,5 +1,5 @@
 import { batch, signal } from '@preact/signals';
-import type { ExchangeRow } from '../../../router/src/observe/exchange-row.ts';
+import type { ExchangeRow } from '../../../router/src/observe/exchange-rows.ts';
 import type {
   About,
   FeedEvent,

@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { html } from 'htm/preact';
-import type { ExchangeRow } from '../../../router/src/observe/exchange-row.ts';
+import type { ExchangeRow } from '../../../router/src/observe/exchange-rows.ts';
 import { state } from '../feed/connection.ts';
 import { UNKNOWN, clock, count, duration, shortUrl } from '../format.ts';
 import { type Column, DataTable } from '../parts/data-table.ts';

@@ -1,6 +1,6 @@
 import { reasonText } from '../choose/reason-text.ts';
 import type { Exchange, Failure } from '../exchange.ts';
-import type { ExchangeRow } from '../observe/exchange-row.ts';
+import type { ExchangeRow } from '../observe/exchange-rows.ts';
 import type { requestInFlight } from './overview.ts';
 
 const failureTexts: Readonly<Record<Failure, string>> = {

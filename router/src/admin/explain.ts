@@ -1,7 +1,7 @@
 import type { Context, Hono } from 'hono';
 import { sessionOf } from '../classify/routing-keys.ts';
 import type { Candidate } from '../exchange.ts';
-import type { ExchangeRow } from '../observe/exchange-row.ts';
+import type { ExchangeRow } from '../observe/exchange-rows.ts';
 import type { RecentExchanges } from '../observe/recent-exchanges.ts';
 import { type OverviewContext, requestInFlight } from './overview.ts';
 

@@ -1,5 +1,5 @@
 import { EventSplitter, dataOf, joined } from '../kit/sse.ts';
-import type { ExchangeRow } from '../observe/exchange-row.ts';
+import type { ExchangeRow } from '../observe/exchange-rows.ts';
 import { askRouter } from './ask-router.ts';
 import { Columns, printable } from './columns.ts';
 

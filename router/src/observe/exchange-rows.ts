@@ -1,6 +1,53 @@
-import type { Exchange } from '../exchange.ts';
-import { type ExchangeRow, exchangeRow } from './exchange-row.ts';
+import { reasonText } from '../choose/reason-text.ts';
+import { sessionOf } from '../classify/routing-keys.ts';
+import type { Candidate, Exchange, Failure, Outcome } from '../exchange.ts';
 import type { Observer } from './observer.ts';
+
+/** What is shown of a finished exchange: by the access log, `GET /tap`, `GET /explain` and the dashboard. Never a body, a header or a query. */
+export interface ExchangeRow {
+  readonly id: string;
+  /** When its head was complete (Unix ms). */
+  readonly at: number;
+  readonly method: string;
+  readonly path: string;
+  readonly session: string | null;
+  readonly group: string | null;
+  readonly model: string | null;
+  /** URL of the worker that answered, or of the last attempt; of a pair the decode worker. */
+  readonly worker: string | null;
+  /** URLs of both workers of a pair. */
+  readonly pair: readonly string[] | null;
+  /** null where no policy chose: a control request for all engines, or a request that got no worker. */
+  readonly policy: string | null;
+  /** As `reasonText`. */
+  readonly reason: string | null;
+  /** URL of the worker that the session left with this exchange. */
+  readonly from: string | null;
+  /** 0: no response began. */
+  readonly status: number;
+  readonly outcome: Outcome;
+  /** Code and text of the router's own error. */
+  readonly error: string | null;
+  readonly detail: string | null;
+  readonly attempts: number;
+  readonly failures: readonly { readonly worker: string; readonly failure: Failure }[];
+  readonly ms: number;
+  readonly first_byte_ms: number | null;
+  /** Of an event stream: vLLM sends its head before the first token. */
+  readonly first_token_ms: number | null;
+  /** Queued for admission, and held after that for the reason `held_for`. */
+  readonly queued_ms: number;
+  readonly held_ms: number;
+  readonly held_for: string | null;
+  readonly request_bytes: number;
+  readonly response_bytes: number;
+  /** As the engine reports them. */
+  readonly prompt_tokens: number | null;
+  readonly cached_tokens: number | null;
+  readonly output_tokens: number | null;
+  /** What the policy chose among, where that was recorded. */
+  readonly candidates: readonly Candidate[] | null;
+}
 
 /** Gets the row of each exchange that ends while `isOn`. */
 export interface RowListener {
@@ -38,3 +85,49 @@ export class ExchangeRows implements Observer {
     }
   }
 }
+
+const NO_FAILURES: ExchangeRow['failures'] = [];
+
+/** The row of an exchange that has ended. `policy` is the name of the policy for it. */
+export function exchangeRow(x: Exchange, sessionHeaders: readonly string[], policy: string): ExchangeRow {
+  const { head, placement, usage, error } = x;
+  const isPlaced = placement !== null;
+  return {
+    id: head.requestId,
+    at: Math.round(performance.timeOrigin + x.startMs),
+    method: head.method,
+    path: x.clientPath || x.path,
+    session: sessionOf(x, sessionHeaders) || null,
+    group: x.group || head.get('x-turnout-group') || null,
+    model: x.model || null,
+    worker: x.worker?.url ?? null,
+    pair: placement !== null && placement.legs.length > 1 ? placement.legs.map(({ worker }) => worker.url) : null,
+    policy: isPlaced ? policy : null,
+    reason: isPlaced ? reasonText(x) : null,
+    from: x.move?.from ?? null,
+    status: x.status,
+    outcome: x.outcome!,
+    error: error?.code ?? null,
+    detail: error?.message ?? null,
+    attempts: x.attempts,
+    failures:
+      x.failures.length === 0
+        ? NO_FAILURES
+        : x.failures.map(({ worker, failure }) => ({ worker: worker.url, failure })),
+    ms: tenths(x.endMs - x.startMs),
+    first_byte_ms: x.firstByteMs === 0 ? null : tenths(x.firstByteMs - x.startMs),
+    first_token_ms: x.isStream && x.firstTokenMs > 0 ? tenths(x.firstTokenMs - x.startMs) : null,
+    queued_ms: tenths(x.queuedMs),
+    held_ms: tenths(x.heldMs),
+    held_for: x.heldFor || null,
+    request_bytes: x.body.bytes,
+    response_bytes: x.answerBytes,
+    prompt_tokens: counted(usage?.promptTokens),
+    cached_tokens: counted(usage?.cachedTokens),
+    output_tokens: counted(usage?.outputTokens),
+    candidates: x.candidates,
+  };
+}
+
+const tenths = (ms: number): number => Math.round(ms * 10) / 10;
+const counted = (tokens = -1): number | null => (tokens < 0 ? null : tokens);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { exchangeOf } from '../../test/harness/policy.ts';
-import { type ExchangeRow, exchangeRow } from './exchange-row.ts';
+import { type ExchangeRow, exchangeRow } from './exchange-rows.ts';
 import { RecentExchanges } from './recent-exchanges.ts';
 
 const candidates = Array.from({ length: 4 }, (_, i) => ({ worker: `http://w${i}:1`, terms: { load: i } }));

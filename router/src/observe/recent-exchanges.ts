@@ -1,5 +1,4 @@
-import type { ExchangeRow } from './exchange-row.ts';
-import type { RowListener } from './exchange-rows.ts';
+import type { ExchangeRow, RowListener } from './exchange-rows.ts';
 import { type RowMemory, isRowOf, readRow, writeRow } from './row-bytes.ts';
 
 /** The oldest rows are dropped a part at a time. */

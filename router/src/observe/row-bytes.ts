@@ -1,5 +1,5 @@
 import type { Candidate } from '../exchange.ts';
-import type { ExchangeRow } from './exchange-row.ts';
+import type { ExchangeRow } from './exchange-rows.ts';
 
 /** In the order of `numbersOf` and `textsOf`. */
 const NUMBERS = [

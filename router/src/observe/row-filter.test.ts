@@ -1,6 +1,6 @@
 import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ExchangeRow } from './exchange-row.ts';
+import type { ExchangeRow } from './exchange-rows.ts';
 import { type RowQuery, rowFilter, rowQuery } from './row-filter.ts';
 
 const row = {

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import type { ExchangeRow } from './exchange-row.ts';
+import type { ExchangeRow } from './exchange-rows.ts';
 
 const DURATION = /^(\d+(?:\.\d+)?)(ms|s|m)?$/;
 const unitMs = { ms: 1, s: 1000, m: 60_000 };

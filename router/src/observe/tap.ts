@@ -1,6 +1,5 @@
 import type { ReadableStreamDefaultController, UnderlyingSource } from 'node:stream/web';
-import type { ExchangeRow } from './exchange-row.ts';
-import type { ExchangeRows } from './exchange-rows.ts';
+import type { ExchangeRow, ExchangeRows } from './exchange-rows.ts';
 
 /** Rows that wait for a reader; further ones are dropped and counted. JSON of so many is made within 5 ms. */
 const MAX_WAITING = 500;

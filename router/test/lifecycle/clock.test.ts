@@ -41,7 +41,7 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
     'assembly/dashboard.ts',
     'cli/explain.ts',
     'cli/tap.ts',
-    'observe/exchange-row.ts',
+    'observe/exchange-rows.ts',
     'observe/history.ts',
     'observe/trace/tracing.ts',
   ];

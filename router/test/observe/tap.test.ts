@@ -1,8 +1,7 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { ExchangeRows } from '../../src/observe/exchange-rows.ts';
+import { type ExchangeRow, ExchangeRows } from '../../src/observe/exchange-rows.ts';
 import type { Exchange } from '../../src/exchange.ts';
-import type { ExchangeRow } from '../../src/observe/exchange-row.ts';
 import { Tap } from '../../src/observe/tap.ts';
 import { turnout } from '../cli/turnout.ts';
 import { send } from '../harness/client.ts';

@@ -1,5 +1,5 @@
 import type { Exchange } from '../../exchange.ts';
-import type { ExchangeRow } from '../../observe/exchange-row.ts';
+import type { ExchangeRow } from '../../observe/exchange-rows.ts';
 import type { History } from '../../observe/history.ts';
 import { EngineLoads } from './engine-loads.ts';
 import type { About, TableName, Totals } from './protocol.ts';

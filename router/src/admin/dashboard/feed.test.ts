@@ -5,7 +5,7 @@ import { Breakers } from '../../fleet/breakers.ts';
 import { Fleet } from '../../fleet/fleet.ts';
 import { StallWatch } from '../../fleet/stall-watch.ts';
 import { SessionHomes } from '../../choose/session-homes.ts';
-import type { ExchangeRow } from '../../observe/exchange-row.ts';
+import type { ExchangeRow } from '../../observe/exchange-rows.ts';
 import { History } from '../../observe/history.ts';
 import { Meters } from '../../observe/meters.ts';
 import { Feed } from './feed.ts';

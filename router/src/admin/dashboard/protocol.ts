@@ -1,6 +1,6 @@
 import type { BreakerState } from '../../fleet/breaker.ts';
 import type { MoveReason, Why } from '../../exchange.ts';
-import type { ExchangeRow } from '../../observe/exchange-row.ts';
+import type { ExchangeRow } from '../../observe/exchange-rows.ts';
 import type { historyFields } from '../../observe/history.ts';
 import type { Reason, Role } from '../../fleet/worker.ts';
 import type { Phase } from '../request-phase.ts';
