@@ -115,15 +115,16 @@ export class Chooser {
     if (x.target !== null) return this.#chooseTarget(x, x.target);
     const offered = this.#offered(x);
     if (offered instanceof RouterError) return offered;
-    const untried = usable(x, x.tried.length === 0 ? offered : offered.filter((worker) => !x.tried.includes(worker)));
-    if (untried.length === 0) return this.#isModelUnknown(x) ? unknownModel(x.model, this.#models!.names()) : null;
+    const untried = x.tried.length === 0 ? offered : offered.filter((worker) => !x.tried.includes(worker));
+    const able = x.roles === null ? untried : usable(x, untried);
+    if (able.length === 0) return this.#isModelUnknown(x) ? unknownModel(x.model, this.#models!.names()) : null;
     const full = this.#full;
     const isScarce = full !== null && (this.#fleet.fullCount > 0 || full.queue.size > 0);
     // A request for metadata takes no capacity, so the limit per worker does not apply to it.
-    const open = isScarce && !asksMetadata(x.head.method, x.path) ? full.withRoom(x, untried) : untried;
+    const open = isScarce && !asksMetadata(x.head.method, x.path) ? full.withRoom(x, able) : able;
     if (open.length === 0) return full!.hold(x);
     const slowStart = this.#slowStart;
-    const spared = slowStart === null ? open : withoutSpared(x, open, slowStart);
+    const spared = slowStart?.isActive === true ? withoutSpared(x, open, slowStart) : open;
     const policy = this.table.for(x);
     const gate = this.gate?.isActive === true && !asksMetadata(x.head.method, x.path) ? this.gate : null;
     // A session that has a home stays there, and waits.

@@ -33,6 +33,8 @@ const DURATION_MS = 10_000;
  * is cold and it may fail again. If all workers are in slow start, the limit does not apply.
  */
 export class SlowStart {
+  /** Some worker is limited. */
+  isActive = false;
   readonly #fleet: Fleet;
   readonly #nowMs: () => number;
   readonly #sinceMs = new Map<Worker, number>();
@@ -44,15 +46,16 @@ export class SlowStart {
 
   begin(worker: Worker): void {
     this.#sinceMs.set(worker, this.#nowMs());
+    this.isActive = true;
   }
 
   /** The workers that are not limited now; all of them if that would leave none. */
   withoutSpared(workers: readonly Worker[]): readonly Worker[] {
-    if (this.#sinceMs.size === 0) return workers;
     const nowMs = this.#nowMs();
     for (const [worker, sinceMs] of this.#sinceMs) {
       if (nowMs - sinceMs >= DURATION_MS || !this.#fleet.has(worker)) this.#sinceMs.delete(worker);
     }
+    this.isActive = this.#sinceMs.size > 0;
     const others = workers.filter((worker) => {
       const sinceMs = this.#sinceMs.get(worker);
       return sinceMs === undefined || this.#fleet.load(worker) < FIRST * 2 ** Math.floor((nowMs - sinceMs) / 1000);
