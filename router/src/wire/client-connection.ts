@@ -1,6 +1,5 @@
 import type { Socket } from 'node:net';
 import type { IndexedSetMember } from '../kit/indexed-set.ts';
-import type { SocketReader } from './accepted-socket.ts';
 import type { RequestBody } from './request-body.ts';
 import type { Refusal, RequestHead } from './request-head.ts';
 import { type ReaderContext, type RequestOptions, RequestReader } from './request-reader.ts';
@@ -66,8 +65,10 @@ export interface RequestListener {
  *
  * The answer's bytes are written as the engine framed them, one write per read.
  */
-export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
+export class ClientConnection implements Sink, IndexedSetMember {
   readonly socket: Socket;
+  /** Reads the requests of this connection. */
+  readonly requests: RequestReader;
   /** When the bytes that are awaited now have to be here (monotonic ms); Infinity while nothing is awaited. */
   deadlineMs: number;
   /** Its index in the listener's set. */
@@ -78,7 +79,6 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
   readonly #tcp: Socket;
   readonly #context: ConnectionContext;
   readonly #listener: RequestListener;
-  readonly #requests: RequestReader;
   /** The connection ends after the present answer. */
   #isLast = false;
   /** HEAD, 204, 304: whatever is handed over as a body is not sent. */
@@ -99,7 +99,7 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
     this.#listener = listener;
     this.deadlineMs = context.clock.nowMs + context.options.timeouts.headMs;
     const requests = new RequestReader(this, context);
-    this.#requests = requests;
+    this.requests = requests;
     socket.setDefaultEncoding('latin1');
     // Sockets that read into buffers of ours have none.
     socket.on('data', (bytes: Buffer) => requests.onOwnBytes(bytes));
@@ -111,28 +111,18 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
 
   /** HTTP/1.0 clients get payload and a closed connection at its end. */
   get takesFraming(): boolean {
-    const request = this.#requests.head;
+    const request = this.requests.head;
     return request === null || !request.isHttp10;
   }
 
   get isIdle(): boolean {
-    return this.#requests.body === null;
+    return this.requests.body === null;
   }
 
   /** What was awaited has not come in time. */
   expire(): void {
     this.deadlineMs = Infinity;
-    if (!this.#requests.refuseLate()) this.socket.destroy();
-  }
-
-  // ---- input ----
-
-  get readInto(): Buffer {
-    return this.#requests.readInto;
-  }
-
-  onBytes(bytes: Buffer, count: number): void {
-    this.#requests.onBytes(bytes, count);
+    if (!this.requests.refuseLate()) this.socket.destroy();
   }
 
   // ---- calls of the reader ----
@@ -161,7 +151,7 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
   }
 
   head(head: ResponseHead): void {
-    const requests = this.#requests;
+    const requests = this.requests;
     const request = requests.head;
     this.#isBodiless = request !== null && head.hasNoBody(request.method);
     this.#isChunkedOut = false;
@@ -228,7 +218,7 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
   end(): void {
     if (this.#out !== '') this.#write();
     this.#settle();
-    const requests = this.#requests;
+    const requests = this.requests;
     if (this.#isLast || (requests.hasEnded && !requests.hasAhead)) this.#close();
     else requests.next();
   }
@@ -243,7 +233,7 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
     if (finalEvent !== '') {
       const size = Buffer.byteLength(finalEvent);
       if (this.#out !== '') this.#write();
-      this.#requests.isStopped = true;
+      this.requests.isStopped = true;
       const part = this.#isChunkedOut ? `${size.toString(16)}\r\n${finalEvent}\r\n` : '';
       this.socket.end(part, 'utf8', () => this.socket.destroy());
       return;
@@ -258,7 +248,7 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
 
   /** Ends the connection after the answer; lingers while the client still sends, so that it gets to read it. */
   #close(): void {
-    const requests = this.#requests;
+    const requests = this.requests;
     const { isWhole } = requests;
     requests.stop();
     if (!this.isBehind) {
@@ -288,7 +278,7 @@ export class ClientConnection implements Sink, SocketReader, IndexedSetMember {
   #onClose(): void {
     const { watcher } = this;
     this.#settle();
-    this.#requests.body?.release();
+    this.requests.body?.release();
     watcher?.ended(this, CLIENT_LEFT);
   }
 }

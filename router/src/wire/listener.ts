@@ -83,7 +83,9 @@ export class Listener implements ConnectionContext {
   #take(accepted: Socket): void {
     this.#quietRounds = 0;
     if (this.isTls) this.#secure(accepted);
-    else if (!this.#takeOver(accepted, headBuffer, (tcp) => this.#enter(tcp))) this.#enter(accepted)?.socket.resume();
+    else if (!this.#takeOver(accepted, headBuffer, (tcp) => this.#enter(tcp)?.requests ?? null)) {
+      this.#enter(accepted)?.socket.resume();
+    }
   }
 
   #enter(tcp: Socket): ClientConnection | null {

@@ -1,4 +1,5 @@
 import type { CoarseClock } from '../kit/clock.ts';
+import type { SocketReader } from './accepted-socket.ts';
 import { ChunkedPayload } from './chunked-payload.ts';
 import type { ClientConnection } from './client-connection.ts';
 import { BAD, INCOMPLETE } from './fields.ts';
@@ -46,7 +47,7 @@ export interface ReaderContext {
 }
 
 /** The requests of one connection, strictly one after the other: its bytes in, heads and bodies out. */
-export class RequestReader {
+export class RequestReader implements SocketReader {
   /** The request that is being answered; null between requests, and where a head was refused. */
   head: RequestHead | null = null;
   /** Null between requests only. */

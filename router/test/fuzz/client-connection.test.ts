@@ -29,9 +29,9 @@ type Handing = 'own' | 'shared';
 function hand(connection: ClientConnection, part: Buffer, handing: Handing): void {
   if (handing === 'own') connection.socket.emit('data', part);
   else {
-    const memory = connection.readInto;
+    const memory = connection.requests.readInto;
     part.copy(memory);
-    connection.onBytes(memory, part.length);
+    connection.requests.onBytes(memory, part.length);
     memory.fill('!');
   }
 }
