@@ -1,4 +1,6 @@
-import { ok } from 'node:assert/strict';
+import { deepEqual, ok } from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { request } from '../harness/client.ts';
 import { filesUsedBy } from '../harness/files-of-a-chat.ts';
@@ -17,5 +19,14 @@ test('a plain chat of a session passes few files', async (t) => {
   for (let i = 0; i < 3; i++) await run();
   const files = await filesUsedBy(run);
   t.diagnostic(`${files.length} files: ${files.join(' ')}`);
-  ok(files.length > 30 && files.length <= 72, `${files.length} files: ${files.join(' ')}`);
+  ok(files.length > 30 && files.length <= 48, `${files.length} files: ${files.join(' ')}`);
+  deepEqual(filesOfTheGuide(), files, 'docs/life-of-a-request.md lists the files of a chat');
 });
+
+/** The files in the numbered steps of the page. */
+function filesOfTheGuide(): string[] {
+  const page = readFileSync(join(import.meta.dirname, '../../../docs/life-of-a-request.md'), 'utf8');
+  const [, section = ''] = page.split('## By file');
+  const steps = section.slice(section.indexOf('\n1. '), section.indexOf('A control request'));
+  return [...new Set([...steps.matchAll(/`([\w/-]+\.ts)`/g)].map(([, file]) => file!))].toSorted();
+}
