@@ -63,7 +63,7 @@ for (const answer of ['broken', 'whole'] as const) {
     assert.ok(count > 10);
     assert.ok((await drifts()).every((drift) => drift === null));
     const [first, ...others] = await turns('a');
-    for (const { parent, mask } of others) {
+    for (const { parent, loss_mask: mask } of others) {
       assert.equal(parent, first!.id);
       assert.equal(
         mask.indexOf(1),

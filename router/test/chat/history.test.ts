@@ -33,14 +33,16 @@ for (const store of ['sqlite', 'memory'] as const) {
     };
     // What is loaded and compiled once is no session's.
     await chat('first');
+    await turns('first');
     const { bytes: bytesBefore } = await calls.storeState();
     const before = memoryUsed();
     const asked = await chat('a');
+    await turns('first');
     const bytes = (await calls.storeState()).bytes - bytesBefore;
     const used = memoryUsed() - before;
     const kept = await turns('a');
     assert.deepEqual(
-      kept.map(({ request }) => (JSON.parse(Buffer.from(request!).toString()) as { messages: unknown }).messages),
+      kept.map(({ request }) => (JSON.parse(request) as { messages: unknown }).messages),
       asked,
     );
     assert.ok(bytes < MB, `${bytes} bytes in the store`);

@@ -14,7 +14,7 @@ const TURNS = 3;
 const TOKENS = 2_000;
 
 test('2,000 sessions that take turns go on exactly at the default limits: 3 turns of 2,000 tokens each', async (t) => {
-  const { open, close, calls } = await startChatThread(t);
+  const { open, close, turns: turnsOf, calls } = await startChatThread(t);
   const word = encode(' the')[0]!;
   const sampled = [...Array.from({ length: TOKENS - 1 }, () => word), endOfTurn];
   const answer = chatAnswer(sampled);
@@ -37,6 +37,7 @@ test('2,000 sessions that take turns go on exactly at the default limits: 3 turn
   assert.equal(encodedAnew, 0);
   const { turns, drifted } = calls.chatStats();
   assert.deepEqual({ turns, drifted }, { turns: SESSIONS * TURNS, drifted: 0 });
+  await turnsOf('s0');
   assert.equal((await calls.storeState()).evicted, 0);
 });
 
@@ -53,6 +54,7 @@ const next = ({ messages }: Known): SentMessage[] => [...messages, { role: 'user
 test('a session whose turns were evicted goes on with the drift "lost", once', async (t) => {
   const { turn, turns, calls } = await startChatThread(t, { storeMemoryBytes: 65_536 });
   const [first] = await fill(turn, 40);
+  await turns('s0');
   const { evicted, evictedLive } = await calls.storeState();
   assert.ok(evicted > 0);
   assert.equal(evictedLive, evicted, 'each had one turn, and no session was over');

@@ -47,11 +47,13 @@ export class CaptureScene {
   readonly store: MemoryStore;
   readonly captured: ReturnType<typeof captureCalls>;
   readonly turns: Turn[] = [];
+  readonly #writer: TurnWriter;
   #id = 0;
 
   private constructor(options: CaptureOptions, store: MemoryStore) {
     this.store = store;
     const writer = new TurnWriter(store);
+    this.#writer = writer;
     const put = (turn: Turn): void => {
       writer.put(turn);
       this.turns.push({ ...turn, ids: turn.ids.slice(), logprobs: turn.logprobs.slice(), mask: turn.mask.slice() });
@@ -85,6 +87,7 @@ export class CaptureScene {
     }
     this.#answer(session, id, isText ? null : request, ids.length, said);
     await this.captured.settled();
+    await this.#writer.flush();
     return { ids, turn: this.turns.at(-1)! };
   }
 

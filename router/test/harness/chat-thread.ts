@@ -12,6 +12,13 @@ export interface SentMessage {
   readonly content: string;
 }
 
+interface RecordedTurn extends Pick<Turn, 'id' | 'parent' | 'drift'> {
+  readonly loss_mask: readonly number[];
+  readonly request: string;
+}
+
+const EMPTY = Buffer.from('{"page":[],"next":null}');
+
 /** What an SGLang answers to a chat: tokens of which each has the same logprob. */
 export function chatAnswer(ids: readonly number[]): Buffer {
   const content = decode([...ids], false);
@@ -69,6 +76,15 @@ export async function startChatThread(t: TestContext, options: Partial<RecorderO
       return { ids, trajectory: [...ids, ...sampled], messages: [...messages, { role: 'assistant', content }] };
     },
     /** Turns on record. */
-    turns: (session: string): Promise<readonly Turn[]> => calls.findTurns({ session, limit: 1_000 }),
+    async turns(session: string): Promise<readonly RecordedTurn[]> {
+      const found: RecordedTurn[] = [];
+      for (let after: string | null = ''; after !== null;) {
+        const json = await calls.turnsJson({ session, after, limit: 1_000 });
+        const page: { page: RecordedTurn[]; next: string | null } = JSON.parse(Buffer.from(json ?? EMPTY).toString());
+        found.push(...page.page);
+        after = page.next;
+      }
+      return found;
+    },
   };
 }

@@ -136,20 +136,6 @@ export interface TurnQuery {
 /** What is learned of a turn after it was put. */
 export interface TurnAmendment extends Pick<Turn, 'id' | 'versions'> {}
 
-/** Keeps turns. Made and used on the recorder thread, so that it may block. */
-export interface TurnStore {
-  /** Takes all of them or throws. */
-  put(turns: readonly Turn[]): void | Promise<void>;
-  /** A turn that is not there stays so. */
-  amend(amendments: readonly TurnAmendment[]): void | Promise<void>;
-  get(id: string): Turn | null | Promise<Turn | null>;
-  /** In the order of their ids. */
-  find(query: TurnQuery): readonly Turn[] | Promise<readonly Turn[]>;
-  /** @returns how many turns were removed */
-  removeSession(session: string, tenant?: string): number | Promise<number>;
-  close(): void | Promise<void>;
-}
-
 type Times = Pick<Turn, 'startedAtMs' | 'ttftMs' | 'generationMs'>;
 
 /** The times of a request that is over, for its turns. */

@@ -14,8 +14,7 @@ import type { EndedTurn } from '../thread/capture/turn-ends.ts';
 import { RecorderThread } from './recorder-thread.ts';
 import { type EngineSnapshots, VersionBrackets } from './version-brackets.ts';
 import { defaultMemoryBytes, machineMemory } from '../shared/memory-limit.ts';
-import type { SessionEnd } from '../thread/session-calls.ts';
-import type { StoreState } from '../thread/store/store-calls.ts';
+import type { SessionEnd, StoreState } from '../thread/store/store-calls.ts';
 import { StoredFirst } from './stored-first.ts';
 
 /** How often the thread is asked for the state of its store. */

@@ -8,7 +8,6 @@ import { exportCalls } from './export/export-calls.ts';
 import type { RecorderOptions } from '../tap/recorder-thread.ts';
 import { defaultMemoryBytes } from '../shared/memory-limit.ts';
 import { openStore } from './store/open.ts';
-import { sessionCalls } from './session-calls.ts';
 import { Expiry } from './store/expiry.ts';
 import { storeCalls } from './store/store-calls.ts';
 import { filesOf } from './store/store.ts';
@@ -24,7 +23,15 @@ export async function recorderCalls(options: RecorderOptions) {
   const { calls, tokenizer, capture, settled, ended } = captureCalls(options, writer, files, writer);
   const keepsBodies = options.keepsBodies === true;
   const { callsSettled, ...textCalls } = callCalls({ capture, settled, writer, keepsBodies });
-  const stored = storeCalls(writer, dataDir, {
+  const recorded = async (): Promise<void> => {
+    await Promise.all([settled(), chatsSettled(), callsSettled()]);
+    await writer.flush();
+  };
+  const stored = storeCalls({
+    writer,
+    dataDir,
+    recorded,
+    onEnded: ended,
     lostParts: () => files?.lost ?? 0,
     expired: () => expiry?.expired ?? 0,
   });
@@ -51,7 +58,6 @@ export async function recorderCalls(options: RecorderOptions) {
   };
   const kept = { store: writer.store, maxAgeMs: storeMaxAgeSecs * 1_000, letGo, remove: expire };
   const expiry = storeMaxAgeSecs > 0 ? new Expiry(kept) : null;
-  const allSettled = () => Promise.all([settled(), chatsSettled(), callsSettled()]);
   return {
     ...clientCalls,
     ...calls,
@@ -63,24 +69,16 @@ export async function recorderCalls(options: RecorderOptions) {
     expertsEnd({ key, cut, description }: { key: number; cut: number; description: string }): void {
       files?.end(key, cut, description);
     },
-    expertsDrop(key: number): void {
+    async expertsDrop(key: number): Promise<void> {
+      await settled();
       files?.drop(key);
     },
     ...stored,
     ...chats,
-    ...sessionCalls({ writer, onEnded: ended, settled: allSettled }),
-    ...exportCalls(
-      writer,
-      dataDir,
-      async () => {
-        await allSettled();
-        await writer.flush();
-      },
-      async () => {
-        if (options.tokenizerPath !== null) await calls.loadTokenizer();
-        return tokenizer()?.pieces ?? null;
-      },
-    ),
+    ...exportCalls(writer, dataDir, recorded, async () => {
+      if (options.tokenizerPath !== null) await calls.loadTokenizer();
+      return tokenizer()?.pieces ?? null;
+    }),
     /** Writes out what is still in memory. @returns how many turns the store does not take */
     async close(): Promise<number> {
       await settled();

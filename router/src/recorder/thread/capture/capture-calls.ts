@@ -13,7 +13,7 @@ import type { ExpertsFiles } from './experts-files.ts';
 import { type CaptureDialect, askingForIds, readRequest, withIds } from '../../shared/read-request.ts';
 import { type PastTurns, treeName } from './restore.ts';
 import { continuesRunning } from './open-streams.ts';
-import { type EndedTurn, type Open, TurnEnds } from './turn-ends.ts';
+import { type EndedTurn, type Open, TurnEnds, openOf } from './turn-ends.ts';
 
 export interface CaptureOptions {
   /** A tokenizer.json or a model's folder; null: nothing can be captured. */
@@ -139,10 +139,9 @@ export function captureCalls(
           for (const { end } of prompts) release(end);
           throw error;
         }
+        const { samples } = request;
         const kept = options.keepsBodies === true ? body : null;
-        const over = Promise.withResolvers<void>();
-        const rest = { request: kept, before: Buffer.alloc(0), recorded: new Set<number>(), over };
-        open.set(id, { dialect, models, tenant, session, isStream, samples: request.samples, prompts, ...rest });
+        open.set(id, openOf({ dialect, models, tenant, session, isStream, samples, prompts, request: kept }));
         const isText = request.prompts.some((prompt) => typeof prompt === 'string');
         const changed =
           isText && forward === 'ids'
@@ -173,18 +172,13 @@ export function captureCalls(
       },
 
       /** What an engine returned after the end of turns that are recorded already. */
-      versionLearned(version: LearnedVersion): void | Promise<void> {
-        if (!ends.isBehind) keeper.learned(version);
-        else return ends.settled().then(() => keeper.learned(version));
+      async versionLearned(version: LearnedVersion): Promise<void> {
+        await ends.settled();
+        keeper.learned(version);
       },
 
       /** There is no response to record. */
-      dropCapture(id: number): void {
-        const known = open.get(id);
-        open.delete(id);
-        known?.over.resolve();
-        for (const { end } of known?.prompts ?? []) release(end);
-      },
+      dropCapture: (id: number): void => ends.drop(id),
 
       /** The answer of `/retrieve_from_text` as JSON. */
       async retrieveFromText(ask: {
@@ -224,7 +218,8 @@ export function captureCalls(
         return [...(await wanted().tokenizer.encode(text, true))];
       },
 
-      captureStats(): CaptureStats {
+      async captureStats(): Promise<CaptureStats> {
+        await ends.settled();
         const { forest, counts } = wanted();
         const { nodes, bytes, trees } = forest;
         const { uncaptured, lastProblem } = ends;

@@ -123,18 +123,9 @@ export class Capture {
   }
 
   /** Finds the tokens of a prompt and adds the new ones to the tree. The returned place is held. */
-  open(tree: string, prompt: GivenPrompt, { tenant, ...options }: AskedWith): OpenPrompt | Promise<OpenPrompt> {
-    const restoring = this.restore?.wanted(tree, tenant, options.session) ?? null;
-    return restoring === null
-      ? this.#open(tree, prompt, options)
-      : restoring.then(() => this.#open(tree, prompt, options));
-  }
-
-  #open(
-    tree: string,
-    prompt: GivenPrompt,
-    { session, addSpecial, isEarly = false }: Omit<AskedWith, 'tenant'>,
-  ): OpenPrompt | Promise<OpenPrompt> {
+  async open(tree: string, prompt: GivenPrompt, asked: AskedWith): Promise<OpenPrompt> {
+    const { tenant, session, addSpecial, isEarly = false } = asked;
+    await this.restore?.wanted(tree, tenant, session);
     const root = this.forest.root(tree);
     const asking: Asking = { root, session, known: this.forest.sessionIfAny(root, session), isInexact: isEarly };
     return typeof prompt === 'string' ? this.#openText(asking, prompt, addSpecial) : this.#openIds(asking, prompt);
@@ -156,20 +147,16 @@ export class Capture {
     }
   }
 
-  #openIds(asking: Asking, ids: Int32Array): OpenPrompt | Promise<OpenPrompt> {
+  async #openIds(asking: Asking, ids: Int32Array): Promise<OpenPrompt> {
     const found = findIds(asking.root, ids, asking.known);
     const known = tokensAt(found);
     const rest = ids.subarray(known);
-    const aligned = alignIds(this.tokenizer.pieces, rest);
+    const { pieces, decode } = this.tokenizer;
     const place = found.node.hold(found.at);
-    return aligned === null ? this.#openDecoded(asking, place, rest.slice()) : this.#grow(asking, place, aligned);
-  }
-
-  /** The text of some tokens depends on their neighbours. */
-  async #openDecoded(asking: Asking, place: Place, rest: Int32Array): Promise<OpenPrompt> {
     try {
-      const text = Buffer.from(await this.tokenizer.decode([...rest]));
-      return this.#grow(asking, place, alignPrompt(this.tokenizer.pieces, rest, text, []));
+      // The text of some tokens depends on their neighbours.
+      const aligned = alignIds(pieces, rest) ?? alignPrompt(pieces, rest, Buffer.from(await decode([...rest])), []);
+      return this.#grow(asking, place, aligned);
     } catch (error) {
       release(place);
       throw error;

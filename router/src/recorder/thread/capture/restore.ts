@@ -1,7 +1,8 @@
 import { setImmediate, setTimeout } from 'node:timers/promises';
-import type { NewestQuery, Soon, TurnOutline } from '../store/store.ts';
+import type { TrajectoryStore, TurnOutline } from '../store/store.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import type { TokenForest } from '../tree/forest.ts';
+import type { KnownSession } from '../tree/known-session.ts';
 import type { Mark, TurnEnd } from '../tree/mark.ts';
 import { type Place, type TreeNode, release } from '../tree/tree-node.ts';
 import type { Turn } from '../../shared/turn.ts';
@@ -10,10 +11,7 @@ import { alignedAnswer, alignedPrompt } from './turn-texts.ts';
 
 /** The store of turns that are not in the trees. */
 export interface PastTurns {
-  readonly store: {
-    get(id: string): Soon<Turn | null>;
-    newest(query: NewestQuery): Soon<readonly TurnOutline[]>;
-  };
+  readonly store: Pick<TrajectoryStore, 'get' | 'newest'>;
   /** Resolves when earlier turns are in the store. */
   flush(): Promise<void>;
 }
@@ -56,27 +54,16 @@ export class Restore {
   }
 
   /**
-   * Before a prompt of a session is looked up in a tree.
+   * Before a prompt of a session is looked up in a tree: resolves when all that can be there is there.
    * @param session '' where the request names none
-   * @returns null: all that can be there is there
    */
-  wanted(tree: string, tenant: string, session: string): Promise<void> | null {
+  async wanted(tree: string, tenant: string, session: string): Promise<void> {
     if (session === '') return this.filled(FILL_WAIT_MS);
     const key = `${tree}\n${session}`;
     const running = this.#running.get(key);
     if (running !== undefined) return running;
-    const root = this.#forest.rootIfAny(tree);
-    const known = root === null ? null : this.#forest.sessionIfAny(root, session);
-    if (known?.isWhole === true && known.missing === '') return null;
-    if (known === null) {
-      const outlines = this.#newest({ session, tenant, limit: MAX_TURNS });
-      // In most cases the session is new.
-      if (outlines === null) return null;
-      if (!(outlines instanceof Promise) && outlines.every((outline) => treeOf(outline) !== tree)) {
-        if (root !== null) this.#forest.session(root, session).isWhole = true;
-        return null;
-      }
-    }
+    const known = this.#known(tree, session);
+    if (known?.isWhole === true && known.missing === '') return;
     const bringing = this.#bring(tenant, session, tree).finally(() => this.#running.delete(key));
     this.#running.set(key, bringing);
     return bringing;
@@ -84,8 +71,8 @@ export class Restore {
 
   /** Loads a session's turns of all trees. */
   async session(tenant: string, session: string): Promise<void> {
-    const outlines = await this.#newest({ session, tenant, limit: MAX_TURNS });
-    for (const tree of new Set(outlines?.map(treeOf))) if (tree !== null) await this.wanted(tree, tenant, session);
+    const outlines = await this.#newestOf(tenant, session).catch(() => []);
+    for (const tree of new Set(outlines.map(treeOf))) if (tree !== null) await this.wanted(tree, tenant, session);
   }
 
   /** Fills the trees with the newest turns, in the background. */
@@ -96,13 +83,13 @@ export class Restore {
       .finally(() => (this.#filling = null));
   }
 
-  /** Resolves when that is done, or `waitMs` after its start; null: it is done. */
-  filled(waitMs: number): Promise<void> | null {
+  /** Resolves when that is done, or `waitMs` after its start. */
+  async filled(waitMs: number): Promise<void> {
     const leftMs = this.#fillStartMs + waitMs - performance.now();
-    if (this.#filling === null || leftMs <= 0) return null;
+    if (this.#filling === null || leftMs <= 0) return;
     const over = new AbortController();
     const late = setTimeout(leftMs, undefined, { signal: over.signal, ref: false }).catch(() => {});
-    return Promise.race([this.#filling, late]).finally(() => over.abort());
+    await Promise.race([this.#filling, late]).finally(() => over.abort());
   }
 
   async #fill(bytes: number, nodes: number): Promise<void> {
@@ -121,11 +108,21 @@ export class Restore {
   }
 
   async #bring(tenant: string, session: string, tree: string): Promise<void> {
-    const known = this.#forest.session(this.#forest.root(tree), session);
+    const forest = this.#forest;
+    if (this.#known(tree, session) === null) {
+      const outlines = await this.#newestOf(tenant, session).catch(() => null);
+      // In most cases the session is new.
+      if (outlines === null || outlines.every((outline) => treeOf(outline) !== tree)) {
+        const root = forest.rootIfAny(tree);
+        if (outlines !== null && root !== null) forest.session(root, session).isWhole = true;
+        return;
+      }
+    }
+    const known = forest.session(forest.root(tree), session);
     known.isWhole = false;
     try {
       await this.#past.flush();
-      const newest = await this.#past.store.newest({ session, tenant, limit: MAX_TURNS });
+      const newest = await this.#newestOf(tenant, session);
       for (const [i, outline] of newest.toReversed().entries()) {
         if (treeOf(outline) !== tree) continue;
         if (!(await this.#bringOne(outline, null)) && outline.id > known.lost) known.lost = outline.id;
@@ -140,14 +137,8 @@ export class Restore {
     this.#forest.trim();
   }
 
-  /** null: the store can't be read now. */
-  #newest(query: NewestQuery): Soon<readonly TurnOutline[] | null> {
-    try {
-      const found = this.#past.store.newest(query);
-      return found instanceof Promise ? found.catch(() => null) : found;
-    } catch {
-      return null;
-    }
+  async #newestOf(tenant: string, session: string): Promise<readonly TurnOutline[]> {
+    return this.#past.store.newest({ session, tenant, limit: MAX_TURNS });
   }
 
   /** @param agoMs how long ago it was used; null: it is used now @returns false: it is not on record, or what it continues is not */
@@ -181,9 +172,12 @@ export class Restore {
   }
 
   #placed(turn: Pick<Turn, 'id' | 'session' | 'tenant' | 'model'>): PlacedEnd | null {
-    const root = this.#forest.rootIfAny(treeName(turn.tenant, turn.model));
-    const known = root === null ? null : this.#forest.sessionIfAny(root, turn.session);
-    return known?.ends.get(turn.id) ?? null;
+    return this.#known(treeName(turn.tenant, turn.model), turn.session)?.ends.get(turn.id) ?? null;
+  }
+
+  #known(tree: string, session: string): KnownSession | null {
+    const root = this.#forest.rootIfAny(tree);
+    return root === null ? null : this.#forest.sessionIfAny(root, session);
   }
 
   async #place(turn: Turn, before: PlacedEnd | null, agoMs: number | null): Promise<boolean> {

@@ -45,8 +45,6 @@ export interface Open {
   readonly over: PromiseWithResolvers<void>;
 }
 
-const NOTHING = Buffer.alloc(0);
-
 /** What `TurnEnds` works on. */
 interface TurnEndsOptions {
   readonly capture: () => Capture;
@@ -63,90 +61,65 @@ export class TurnEnds {
   /** Why the last one could not; ''. */
   lastProblem = '';
   readonly #options: TurnEndsOptions;
-  /** Set while the tokens of a turn are decoded: later turns, and reads of them, wait. */
-  #behind: Promise<void> | null = null;
+  /** The last turn to end: later turns, and reads of them, wait for it. */
+  #last: Promise<void> = Promise.resolve();
 
   constructor(options: TurnEndsOptions) {
     this.#options = options;
   }
 
-  /** Ended turns are not in the tree yet. */
-  get isBehind(): boolean {
-    return this.#behind !== null;
+  /** Resolves when all turns that have ended by now are in the tree. */
+  settled(): Promise<void> {
+    return this.#last;
   }
 
-  /** Resolves when all ended turns are in the tree. */
-  async settled(): Promise<void> {
-    while (this.#behind !== null) await this.#behind;
+  /** @returns resolves when its samples are turns */
+  end(turn: EndedTurn): Promise<void> {
+    this.#last = this.#last.then(() => this.#endNow(turn)).catch((error: unknown) => this.#failed(error));
+    return this.#last;
   }
 
-  /** @returns resolves when its samples are turns; null: they are */
-  end(turn: EndedTurn): Promise<void> | null {
-    const rest = this.#behind === null ? this.#endNow(turn) : this.#behind.then(() => this.#endNow(turn) ?? undefined);
-    this.#behind = rest;
-    void rest?.then(() => {
-      if (this.#behind === rest) this.#behind = null;
-    });
-    return rest;
-  }
-
-  /** Synchronous unless tokens must be decoded, because the next call may be about this turn. */
-  #endNow(turn: EndedTurn): Promise<void> | null {
-    const opened = this.#openOf(turn);
-    if (opened instanceof Promise) return opened.then((known) => this.#end(turn, known));
-    this.#end(turn, opened);
-    return null;
-  }
-
-  #openOf(turn: EndedTurn): Open | null | Promise<Open | null> {
+  async #endNow(turn: EndedTurn): Promise<void> {
     const { open } = this.#options;
-    if (turn.request === null) {
-      const known = open.get(turn.id) ?? null;
-      if (turn.isLast) open.delete(turn.id);
-      return known;
-    }
+    const known = turn.request === null ? open.get(turn.id) : await this.#open(turn.request, turn);
+    if (turn.isLast) open.delete(turn.id);
+    else if (known !== undefined) open.set(turn.id, known);
     try {
-      const opened = this.#openNow(turn.request, turn);
-      return opened instanceof Promise ? opened.catch((error: unknown) => this.#failed(error)) : opened;
+      if (known !== undefined) this.#record(turn, known);
     } catch (error) {
-      return this.#failed(error);
+      // Otherwise the rest of the answer has them.
+      if (turn.isLast) throw error;
+    } finally {
+      if (turn.isLast) {
+        if (turn.expertsKey !== null) this.#options.files?.drop(turn.expertsKey);
+        if (known !== undefined) close(known);
+      }
     }
   }
 
-  /** A request that came with its answer: one prompt, as ids. null: its tokens are not known. */
-  #openNow(request: Uint8Array, { facts, isStream }: EndedTurn): Open | null | Promise<Open> {
+  /** There is no response to record. */
+  drop(id: number): void {
+    const { open } = this.#options;
+    this.#last = this.#last.then(() => {
+      const known = open.get(id);
+      open.delete(id);
+      if (known !== undefined) close(known);
+    });
+  }
+
+  /** A request that came with its answer: one prompt, as ids. undefined: its tokens are not known. */
+  async #open(request: Uint8Array, { facts, isStream }: EndedTurn): Promise<Open | undefined> {
     const { capture, keepsBodies } = this.#options;
     const dialect = dialectOf(facts.path) ?? 'generate';
     const read = readRequest(dialect, bufferOf(request));
     const [prompt] = read?.prompts ?? [];
-    if (read === null || prompt === undefined) return null;
+    if (read === null || prompt === undefined) return undefined;
     const { tenant, session } = facts;
     const { samples, addSpecial } = read;
     const model = read.models[0] || facts.model;
+    const opened = await capture().open(treeName(tenant, model), prompt, { tenant, session, addSpecial });
     const kept = keepsBodies ? request : null;
-    const made = (open: OpenPrompt): Open => {
-      const over = Promise.withResolvers<void>();
-      const rest = { request: kept, before: NOTHING, recorded: new Set<number>(), over };
-      return { dialect, models: [model], tenant, session, isStream, samples, prompts: [open], ...rest };
-    };
-    const opened = capture().open(treeName(tenant, model), prompt, { tenant, session, addSpecial });
-    return opened instanceof Promise ? opened.then(made) : made(opened);
-  }
-
-  #end(turn: EndedTurn, known: Open | null): void {
-    if (known !== null && !turn.isLast) this.#options.open.set(turn.id, known);
-    try {
-      if (known !== null) this.#record(turn, known);
-    } catch (error) {
-      // Otherwise the rest of the answer has them.
-      if (turn.isLast) this.#failed(error);
-    } finally {
-      if (turn.isLast) {
-        if (turn.expertsKey !== null) this.#options.files?.drop(turn.expertsKey);
-        known?.over.resolve();
-        for (const { end } of known?.prompts ?? []) release(end);
-      }
-    }
+    return openOf({ dialect, models: [model], tenant, session, isStream, samples, prompts: [opened], request: kept });
   }
 
   #record({ isStream, isLast, answer, facts, expertsKey }: EndedTurn, known: Open): void {
@@ -185,11 +158,24 @@ export class TurnEnds {
       throw new Unreadable(`${answers.length} answers where ${wanted} were asked for`);
   }
 
-  #failed(error: unknown): null {
+  #failed(error: unknown): void {
     this.uncaptured++;
     this.lastProblem = (error as Error).message;
-    return null;
   }
+}
+
+/** A response of which nothing has come. */
+export const openOf = (facts: Omit<Open, 'before' | 'recorded' | 'over'>): Open => ({
+  ...facts,
+  before: Buffer.alloc(0),
+  recorded: new Set(),
+  over: Promise.withResolvers(),
+});
+
+/** Nothing more of its answer comes. */
+function close({ over, prompts }: Open): void {
+  over.resolve();
+  for (const { end } of prompts) release(end);
 }
 
 function joined(pieces: readonly Uint8Array[]): Buffer {

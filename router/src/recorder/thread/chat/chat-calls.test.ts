@@ -103,7 +103,10 @@ async function attempted(t: TestContext) {
         expertsKey: null,
       });
     },
-    turns: () => calls.writer.store.find({ ...name, limit: 9 }),
+    async turns() {
+      await calls.writer.flush();
+      return calls.writer.store.find({ ...name, limit: 9 });
+    },
   };
 }
 

@@ -89,7 +89,6 @@ const keptTurns =
 
 /** A store that a test takes away. */
 class AwayStore extends MemoryStore {
-  override readonly isInMemory = false;
   isFull = false;
   isAway = false;
 

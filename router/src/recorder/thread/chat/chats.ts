@@ -1,6 +1,7 @@
 import { Unreadable } from '../read/sampled.ts';
 import { TurnIds } from '../capture/turn-id.ts';
 import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
+import { sessionKey } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { CHAT_PATH, readChatRequest } from '../../shared/chat-request.ts';
@@ -38,7 +39,7 @@ export class Chats {
 
   /** Runs `work` with a session after all earlier work with it has ended. */
   async with<T>(session: string, tenant: string, work: (chat: ChatSession) => Promise<T>): Promise<T> {
-    const name = nameOf(session, tenant);
+    const name = sessionKey(session, tenant);
     if (this.#sessions.get(name)?.isEvicted === true) this.letGo(session, tenant);
     const known = this.#sessions.get(name);
     const chat = known ?? new ChatSession(session, tenant, this.rules, this.#ids);
@@ -68,7 +69,7 @@ export class Chats {
 
   /** Whether the session exists. */
   async has(session: string, tenant: string): Promise<boolean> {
-    const name = nameOf(session, tenant);
+    const name = sessionKey(session, tenant);
     if (this.#removed.has(name)) return false;
     if (isSessionId(session) || (this.#sessions.get(name)?.tree.turns.size ?? 0) > 0) return true;
     await this.writer.flush();
@@ -77,7 +78,7 @@ export class Chats {
 
   /** Removes it from memory; requests in flight are not recorded. */
   remove(session: string, tenant: string): void {
-    const name = nameOf(session, tenant);
+    const name = sessionKey(session, tenant);
     const chat = this.#sessions.get(name);
     if (chat !== undefined) {
       chat.isRemoved = true;
@@ -91,7 +92,7 @@ export class Chats {
 
   /** Removes it from memory, unless a request is in flight; the next request reads it from the store. */
   letGo(session: string, tenant: string): boolean {
-    const name = nameOf(session, tenant);
+    const name = sessionKey(session, tenant);
     const chat = this.#sessions.get(name);
     if (chat === undefined) return true;
     if (chat.open > 0) return false;
@@ -102,7 +103,7 @@ export class Chats {
 
   /** Turns of this session are lost. */
   lost(session: string, tenant: string): void {
-    const name = nameOf(session, tenant);
+    const name = sessionKey(session, tenant);
     this.#lost.add(name);
     const chat = this.#sessions.get(name);
     if (chat !== undefined) chat.isLost = true;
@@ -111,17 +112,17 @@ export class Chats {
   /** The store has no space for its turns: it begins anew when the requests in flight have ended. */
   evicted(session: string, tenant: string): void {
     this.lost(session, tenant);
-    const chat = this.#sessions.get(nameOf(session, tenant));
+    const chat = this.#sessions.get(sessionKey(session, tenant));
     if (chat !== undefined && !this.letGo(session, tenant)) chat.isEvicted = true;
   }
 
   isRemoved(session: string, tenant: string): boolean {
-    return this.#removed.has(nameOf(session, tenant));
+    return this.#removed.has(sessionKey(session, tenant));
   }
 
   /** A removed session is created again. */
   begin(session: string, tenant: string): void {
-    this.#removed.delete(nameOf(session, tenant));
+    this.#removed.delete(sessionKey(session, tenant));
   }
 
   /** @param tenant undefined: of all tenants */
@@ -150,7 +151,7 @@ export class Chats {
   }
 
   async #load(chat: ChatSession): Promise<void> {
-    chat.isLost = this.#lost.has(nameOf(chat.session, chat.tenant));
+    chat.isLost = this.#lost.has(sessionKey(chat.session, chat.tenant));
     for await (const turn of this.stored(chat.session, chat.tenant))
       if (!(await this.#restore(chat, turn))) chat.isLost = true;
   }
@@ -199,8 +200,6 @@ export class Chats {
     }
   }
 }
-
-const nameOf = (session: string, tenant: string): string => `${tenant.length}:${tenant}${session}`;
 
 /** How many names are remembered. */
 const MAX_NAMES = 100_000;

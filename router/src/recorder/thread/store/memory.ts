@@ -10,6 +10,7 @@ import {
   type TrajectoryStore,
   filesOf,
   outlineOf,
+  sessionKey,
   turnBytes,
   wants,
 } from './store.ts';
@@ -38,11 +39,9 @@ const inOrder = (turns: readonly KeptTurn[]): KeptTurn[] => turns.toSorted((a, b
  */
 export class MemoryStore implements TrajectoryStore {
   readonly place = 'memory';
-  readonly isInMemory: boolean = true;
   onEvicted: NonNullable<TrajectoryStore['onEvicted']> = () => {};
   readonly #limitBytes: number;
-  /** By tenant, then by session key. */
-  readonly #tenants = new Map<string, Map<string, Session>>();
+  readonly #byName = new Map<string, Session>();
   /** Ended sessions, in the order of their ends. */
   readonly #ended = new Set<Session>();
   readonly #nowMs: () => number;
@@ -165,22 +164,12 @@ export class MemoryStore implements TrajectoryStore {
   /** @param before the turn that it replaces; otherwise it is added */
   #sessionOf(kept: KeptTurn, before: KeptTurn | undefined): Session {
     const { id, session: name, tenant } = kept;
-    let sessions = this.#tenants.get(tenant);
-    if (sessions === undefined) this.#tenants.set(tenant, (sessions = new Map()));
-    let session = sessions.get(name);
+    let session = this.#byName.get(sessionKey(name, tenant));
     if (session === undefined) {
       // A list of one: `push` reserves space for 17.
-      session = {
-        session: name,
-        tenant,
-        firstTurn: id,
-        turns: [kept],
-        outcome: null,
-        bytes: 0,
-        putMs: 0,
-        link: null,
-      };
-      sessions.set(name, session);
+      const empty = { turns: [kept], outcome: null, bytes: 0, putMs: 0, link: null };
+      session = { session: name, tenant, firstTurn: id, ...empty };
+      this.#byName.set(sessionKey(name, tenant), session);
       session.link = this.#sessions.push(session);
     } else if (before === undefined) session.turns.push(kept);
     return session;
@@ -189,9 +178,7 @@ export class MemoryStore implements TrajectoryStore {
   #drop(session: Session): void {
     const { tenant, turns, bytes } = session;
     for (const { id } of turns) this.#turns.delete(id);
-    const sessions = this.#tenants.get(tenant)!;
-    sessions.delete(session.session);
-    if (sessions.size === 0) this.#tenants.delete(tenant);
+    this.#byName.delete(sessionKey(session.session, tenant));
     this.#sessions.remove(session.link!);
     this.#ended.delete(session);
     this.#bytes -= bytes;
@@ -199,8 +186,8 @@ export class MemoryStore implements TrajectoryStore {
   }
 
   #named({ session, tenant }: SessionName): Session[] {
-    const tenants = tenant === undefined ? [...this.#tenants.values()] : [this.#tenants.get(tenant)];
-    return tenants.flatMap((sessions) => sessions?.get(session) ?? []);
+    if (tenant === undefined) return [...this.#sessions].filter((each) => each.session === session);
+    return [this.#byName.get(sessionKey(session, tenant)) ?? []].flat();
   }
 
   /** The turns that a query searches, in the order of their ids: those of a session, or all. */

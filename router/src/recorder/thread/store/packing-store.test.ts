@@ -26,7 +26,7 @@ test('a turn that the store did not take is no base of the next one', async () =
   const store = new PackingStore(inner);
   const first = turnOf({ request: requestOf(1) });
   inner.isFull = true;
-  assert.throws(() => store.put([first]), /full/);
+  await assert.rejects(store.put([first]), /full/);
   inner.isFull = false;
   const second = turnOf({ parent: first.id, request: requestOf(2) });
   await store.put([second]);

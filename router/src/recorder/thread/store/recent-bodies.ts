@@ -1,5 +1,6 @@
 import type { SessionName } from '../../shared/turn.ts';
 import type { Base } from './packed-body.ts';
+import { sessionKey } from './store.ts';
 
 const MAX_BYTES = 33_554_432;
 /** How many bodies of a session are kept. */
@@ -16,11 +17,11 @@ export class RecentBodies {
   #bytes = 0;
 
   get({ session, tenant = '' }: SessionName, id: string): Base | null {
-    return this.#sessions.get(nameOf(session, tenant))?.byId.get(id) ?? null;
+    return this.#sessions.get(sessionKey(session, tenant))?.byId.get(id) ?? null;
   }
 
   add({ session, tenant = '' }: SessionName, base: Base): void {
-    const name = nameOf(session, tenant);
+    const name = sessionKey(session, tenant);
     const bodies = this.#sessions.get(name) ?? { byId: new Map<string, Base>(), bytes: 0 };
     this.#remove(name);
     bodies.bytes -= bodies.byId.get(base.id)?.body.length ?? 0;
@@ -42,7 +43,7 @@ export class RecentBodies {
 
   /** @param tenant undefined: of all tenants */
   forget(session: string, tenant: string | undefined): void {
-    if (tenant !== undefined) this.#remove(nameOf(session, tenant));
+    if (tenant !== undefined) this.#remove(sessionKey(session, tenant));
     else for (const name of this.#sessions.keys()) if (name.endsWith(session)) this.#remove(name);
   }
 
@@ -51,5 +52,3 @@ export class RecentBodies {
     this.#sessions.delete(name);
   }
 }
-
-const nameOf = (session: string, tenant: string): string => `${tenant.length}:${tenant}${session}`;

@@ -11,6 +11,7 @@ import {
   type TrajectoryStore,
   type TurnOutline,
   outlineOf,
+  sessionKey,
   wants,
 } from './store.ts';
 
@@ -31,8 +32,7 @@ const turnKey = (id: string): string => `turnout:turn:${id}`;
 const sessionTurns = (key: string): string => `turnout:session:${key}`;
 const tenantsOf = (session: string): string => `turnout:tenants:${session}`;
 
-const keyOf = ({ tenant, session }: { tenant: string; session: string }): string =>
-  `${tenant.length}:${tenant}${session}`;
+const keyOf = ({ tenant, session }: { tenant: string; session: string }): string => sessionKey(session, tenant);
 
 function partsOf(key: string): { tenant: string; session: string } {
   const from = key.indexOf(':') + 1;
@@ -43,7 +43,6 @@ function partsOf(key: string): { tenant: string; session: string } {
 /** Turns in a Redis or Valkey server, which several routers may share. A turn is a hash: outline, arrays, bodies. */
 export class RedisStore implements TrajectoryStore {
   readonly place: string;
-  readonly isInMemory = false;
   readonly #link: RedisLink;
 
   constructor(link: RedisLink, place: string) {

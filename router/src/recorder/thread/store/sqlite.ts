@@ -35,7 +35,6 @@ const OUTLINE = 'id, session, tenant, grp, parent, started_at_ms, tokens, detail
  */
 export class SqliteStore implements TrajectoryStore {
   readonly place: string;
-  readonly isInMemory = false;
   readonly #db: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
   #turns = 0;

@@ -11,7 +11,14 @@ test('a store that can not count, and says so at once, leaves its state to be to
     }
   }
   const none = (): number => 0;
-  const calls = storeCalls(new TurnWriter(new Uncountable(1e9)), null, { lostParts: () => 3, expired: none });
+  const calls = storeCalls({
+    writer: new TurnWriter(new Uncountable(1e9)),
+    dataDir: null,
+    recorded: () => Promise.resolve(),
+    onEnded: none,
+    lostParts: () => 3,
+    expired: none,
+  });
   const { turns, bytes, dropped, isFailing } = await calls.storeState();
   assert.deepEqual({ turns, bytes, dropped, isFailing }, { turns: -1, bytes: -1, dropped: 3, isFailing: false });
 });

@@ -1,6 +1,7 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { SessionName, TurnQuery } from '../../shared/turn.ts';
+import type { OutcomeChange } from '../../shared/outcome.ts';
+import type { SessionName } from '../../shared/turn.ts';
 import { type StoreCounts, filesOf } from './store.ts';
 import type { TurnWriter, WriterState } from './writer.ts';
 
@@ -11,31 +12,42 @@ export interface StoreState extends WriterState, StoreCounts {
   readonly expired: number;
 }
 
-/** What others count. */
-export interface Counted {
+/** The end of a session, as its client said it. */
+export interface SessionEnd extends SessionName, OutcomeChange {}
+
+interface StoreParts {
+  readonly writer: TurnWriter;
+  readonly dataDir: string | null;
+  /** Resolves when the turns that ended before the call are in the store. */
+  readonly recorded: () => Promise<unknown>;
+  /** Is called when a session is over; with a name without a tenant for the sessions of all tenants. Further turns may still follow. */
+  readonly onEnded: (name: SessionName) => void;
+  /** What others count. */
   readonly lostParts: () => number;
   readonly expired: () => number;
 }
 
-/** Calls of the recorder thread about stored turns. Turns that were put before a call are in its result. */
-export function storeCalls(writer: TurnWriter, dataDir: string | null, { lostParts, expired }: Counted) {
+/** Calls of the recorder thread about stored sessions. */
+export function storeCalls({ writer, dataDir, recorded, onEnded, lostParts, expired }: StoreParts) {
   const { store } = writer;
-  const after = async <T>(read: () => T | Promise<T>): Promise<T> => {
-    await writer.flush();
-    return read();
-  };
   return {
-    findTurns: (query: TurnQuery) => after(() => store.find(query)),
     /** Its files too. @returns how many turns it had */
-    removeSession: ({ session, tenant }: SessionName) =>
-      after(async () => {
-        const outlines = await store.outlines(session, tenant);
-        const removed = await store.removeSession(session, tenant);
-        for (const { file } of dataDir === null ? [] : outlines.flatMap(filesOf)) {
-          await rm(join(dataDir!, file), { force: true });
-        }
-        return removed;
-      }),
+    async removeSession({ session, tenant }: SessionName): Promise<number> {
+      await recorded();
+      const outlines = await store.outlines(session, tenant);
+      const removed = await store.removeSession(session, tenant);
+      for (const { file } of dataDir === null ? [] : outlines.flatMap(filesOf)) {
+        await rm(join(dataDir!, file), { force: true });
+      }
+      return removed;
+    },
+    /** A session is over. @returns how many sessions of that name are on record: one for each tenant that has it */
+    async sessionEnded({ session, tenant, ...change }: SessionEnd): Promise<number> {
+      const name = tenant === undefined ? { session } : { session, tenant };
+      await recorded();
+      onEnded(name);
+      return store.finish(name, change, Date.now());
+    },
     async storeState(): Promise<StoreState> {
       const { place } = store;
       // One that is away can't count.

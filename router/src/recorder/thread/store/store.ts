@@ -1,5 +1,5 @@
 import type { OutcomeChange, OutcomeQuery, SessionOutcome } from '../../shared/outcome.ts';
-import type { RoutedExperts, SessionName, Turn, TurnQuery, TurnStore } from '../../shared/turn.ts';
+import type { RoutedExperts, SessionName, Turn, TurnAmendment, TurnQuery } from '../../shared/turn.ts';
 
 /** A turn without large fields, for listings, figures, and the tree of a session's turns. */
 export interface TurnOutline extends Omit<Turn, 'ids' | 'logprobs' | 'mask' | 'request' | 'answer' | 'topTokens'> {
@@ -42,17 +42,22 @@ export interface StoreCounts {
   readonly evictedLive: number;
 }
 
-/** A promise if the store is asynchronous. */
+/** A promise if the store is asynchronous; callers await it. */
 export type Soon<T> = T | Promise<T>;
 
-/** Stores turns, and lists them by session without reading large fields. */
-export interface TrajectoryStore extends TurnStore {
+/** Stores turns, and lists them by session without reading large fields. It lives on the recorder thread, so it may block. */
+export interface TrajectoryStore {
   /** For logs: where the turns are, without a password. */
   readonly place: string;
-  /** Turns are put one by one, at once; other stores get batches. */
-  readonly isInMemory: boolean;
   /** Called for each evicted session, with its files. */
   onEvicted?: (session: string, tenant: string, experts: readonly RoutedExperts[]) => void;
+  /** Takes all of them or throws. */
+  put(turns: readonly Turn[]): Soon<void>;
+  /** A turn that is not there stays so. */
+  amend(amendments: readonly TurnAmendment[]): Soon<void>;
+  get(id: string): Soon<Turn | null>;
+  /** In the order of their ids. */
+  find(query: TurnQuery): Soon<readonly Turn[]>;
   /** Sessions with a matching turn, in the order of their first turns; `after` is a first turn. */
   sessions(query: SessionQuery): Soon<readonly SessionHead[]>;
   /** Stores the outcome of a session with its turns. @returns how many sessions have that name */
@@ -61,8 +66,14 @@ export interface TrajectoryStore extends TurnStore {
   outlines(session: string, tenant?: string): Soon<readonly TurnOutline[]>;
   /** The newest turns first: of a session, or of all. */
   newest(query: NewestQuery): Soon<readonly TurnOutline[]>;
+  /** @returns how many turns were removed */
+  removeSession(session: string, tenant?: string): Soon<number>;
   counts(): Soon<StoreCounts>;
+  close(): Soon<void>;
 }
+
+/** The name of a session among those of all tenants: length first, so that no name can be another tenant's. */
+export const sessionKey = (session: string, tenant: string): string => `${tenant.length}:${tenant}${session}`;
 
 /** Whether a turn matches a query, except for pages and limits. */
 export function wants(

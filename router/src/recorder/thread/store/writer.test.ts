@@ -8,7 +8,6 @@ import { TurnWriter } from './writer.ts';
 
 /** A store whose failures are the test's. */
 class FickleStore extends MemoryStore {
-  override readonly isInMemory = false;
   readonly batches: number[] = [];
   refuses: (turn: Turn) => boolean = () => false;
 

@@ -97,10 +97,6 @@ export class TurnWriter {
         return;
       }
     }
-    if (this.store.isInMemory) {
-      this.#putAtOnce(turn);
-      return;
-    }
     const bytes = turnBytes(turn);
     if (this.#pendingBytes + bytes > this.#limitBytes) {
       this.#lose([turn]);
@@ -136,10 +132,6 @@ export class TurnWriter {
 
   /** Adds facts to a turn that was put, whether it is in the store or not. */
   amend(amendment: TurnAmendment): void {
-    if (this.store.isInMemory) {
-      void this.store.amend([amendment]);
-      return;
-    }
     // What is being written can't be changed any more.
     const at = this.#writing === null ? this.#pending.findLastIndex(({ id }) => id === amendment.id) : -1;
     if (at >= 0) {
@@ -192,17 +184,6 @@ export class TurnWriter {
     this.#lose(lost);
     await this.store.close();
     return lost.length;
-  }
-
-  #putAtOnce(turn: Turn): void {
-    try {
-      void this.store.put([turn]);
-      this.#stored++;
-      this.#lastError = '';
-    } catch (error) {
-      this.#lose([turn]);
-      this.#lastError = (error as Error).message;
-    }
   }
 
   #write(): Promise<void> {
