@@ -341,3 +341,26 @@ test('a logprob that is missing, or a stand-in of vLLM for one, is not known', (
   const answer = { text: 'x', output_ids: [5, 6], meta_info: info };
   assert.deepEqual(read('generate', false, Buffer.from(JSON.stringify(answer)))[0]!.logprobs, [NaN, -2]);
 });
+
+test('ids alone, as vLLM answers them: with spans at the end of a choice, and logprobs of the same tokens', () => {
+  const entries = (...tokens: number[]) => ({ content: tokens.map((id) => ({ token_id: id, logprob: -id / 8 })) });
+  const first = { index: 0, token_ids: [5], logprobs: entries(5), finish_reason: null };
+  const spans = [
+    { version: '7', start: 0, end: 1 },
+    { version: '8', start: 1, end: 3 },
+  ];
+  const last = { index: 0, token_ids: [6, 7], logprobs: entries(6, 7), finish_reason: 'stop', weight_versions: spans };
+  const events = [{ choices: [first], prompt_token_ids: [1, 2] }, { choices: [last] }];
+  const [sampled] = read('inference', true, sse(...events, '[DONE]'));
+  assert.deepEqual(
+    [sampled!.ids, sampled!.logprobs],
+    [
+      [5, 6, 7],
+      [-5 / 8, -6 / 8, -7 / 8],
+    ],
+  );
+  assert.deepEqual([sampled!.spans, sampled!.endVersion, sampled!.promptTokens], [spans, null, 2]);
+  assert.equal(readAnswer('inference', true, sse(...events))[0]!.text, null);
+  const other = JSON.stringify({ choices: [{ ...last, logprobs: entries(6, 8) }] });
+  assert.throws(() => read('inference', false, Buffer.from(other)), /logprobs are of other tokens/);
+});

@@ -1,7 +1,15 @@
 import { markOf } from '../../shared/experts-cutter.ts';
 import { indexerOf } from './tensors.ts';
 import { topTokens } from './top-tokens.ts';
-import { type AnswerVersions, type Sampled, Unreadable, logprobOf, tokenIds, versionsOf } from './sampled.ts';
+import {
+  type AnswerVersions,
+  type Sampled,
+  Unreadable,
+  type WrittenSpan,
+  logprobOf,
+  tokenIds,
+  versionsOf,
+} from './sampled.ts';
 import type { Message, ToolCall } from './message.ts';
 
 /** A choice of a response: the sampled tokens, and the message. */
@@ -52,10 +60,14 @@ export interface Choice {
   /** vLLM. */
   readonly routed_experts?: unknown;
   readonly indexer_topk?: unknown;
+  /** Of `/inference/v1/generate`; in a stream on the last event of a choice. */
+  readonly weight_versions?: readonly WrittenSpan[] | null;
 }
 
 interface ChatLogprob {
   readonly logprob: number;
+  /** Of `/inference/v1/generate`. */
+  readonly token_id?: number;
   readonly bytes?: readonly number[] | null;
   readonly top_logprobs?: readonly { readonly token?: string; readonly logprob?: number | null }[] | null;
 }
@@ -93,6 +105,7 @@ interface Growing {
   finishReason: string;
   info: MetaInfo | null;
   promptIds: readonly number[] | null;
+  versions: AnswerVersions | null;
   /** The number of the value with its routed experts; -1: it has none. */
   experts: number;
   /** The tokens of its sparse attention, if the choice itself has them. */
@@ -145,6 +158,7 @@ function grow(growing: Map<number, Growing>, choice: Choice, count: number): voi
       finishReason: '',
       info: null,
       promptIds: null,
+      versions: null,
       experts: -1,
       indexer: null,
     };
@@ -153,6 +167,10 @@ function grow(growing: Map<number, Growing>, choice: Choice, count: number): voi
   if (choice.message !== undefined) own.message = { ...choice.message };
   else addDelta(own, choice.delta ?? (choice.text === undefined ? {} : { content: choice.text }));
   if (choice.token_ids) own.ids = (own.ids ?? []).concat(choice.token_ids);
+  const named = choice.logprobs?.content?.filter(({ token_id: id }) => id !== undefined) ?? [];
+  if (named.some(({ token_id: id }, i) => id !== choice.token_ids?.[i])) {
+    throw new Unreadable('its logprobs are of other tokens');
+  }
   const logprobs = choice.logprobs?.content?.map(({ logprob }) => logprob) ?? choice.logprobs?.token_logprobs ?? [];
   own.logprobs = own.logprobs.concat(logprobs);
   for (const i of logprobs.keys()) own.places.push(count < logprobs.length ? -1 : count - logprobs.length + i);
@@ -161,6 +179,7 @@ function grow(growing: Map<number, Growing>, choice: Choice, count: number): voi
   );
   if (typeof choice.finish_reason === 'string') own.finishReason = choice.finish_reason;
   own.promptIds = choice.prompt_token_ids ?? own.promptIds;
+  if (choice.weight_versions) own.versions = choice;
   const info = choice.meta_info ?? null;
   own.indexer ??= choice.indexer_topk ?? null;
   own.experts = Math.max(own.experts, markOf(choice.routed_experts), markOf(info?.routed_experts));
@@ -198,7 +217,7 @@ function sampleOf(index: number, choice: Growing, versions: AnswerVersions | nul
     ids: tokenIds(ids),
     logprobs: logprobsOf(choice, ids.length),
     finishReason: info?.finish_reason?.type ?? finishReason,
-    ...versionsOf(info?.weight_version === undefined ? versions : info),
+    ...versionsOf(info?.weight_version === undefined ? (choice.versions ?? versions) : info),
     promptTokens: -1,
     isTorn: false,
     cachedTokens: info?.cached_tokens ?? -1,

@@ -41,14 +41,8 @@ export function readGenerate(value: unknown): Sampled[] {
 
 /** The received events of a stream. */
 export function readGenerateEvents(events: readonly unknown[]): Sampled[] {
-  const byIndex = new Map<number, GenerateAnswer[]>();
-  for (const event of events as GenerateAnswer[]) {
-    if (event.meta_info === undefined || event.meta_info === null) continue;
-    const { index = 0 } = event;
-    const list = byIndex.get(index);
-    if (list === undefined) byIndex.set(index, [event]);
-    else list.push(event);
-  }
+  const told = (events as GenerateAnswer[]).filter(({ meta_info: info }) => Boolean(info));
+  const byIndex = Map.groupBy(told, ({ index = 0 }) => index);
   return Array.from(byIndex, ([index, list]) => sampledBy(list, index, true));
 }
 
