@@ -7,15 +7,14 @@ import { type Continued, continuedAt, mayDiffer } from '../tree/continued.ts';
 import type { KnownSession } from '../tree/known-session.ts';
 import { type Path, lineTo, textFrom, tokensAt, writeIds } from '../tree/path.ts';
 import { type Place, TreeNode, release } from '../tree/tree-node.ts';
-import { unknownCount } from '../logprobs.ts';
-import type { Drift, Turn, TurnTexts } from '../../shared/turn.ts';
-import { type AskedVersion, type LearnedVersion, coveringSpans, placedSeams } from '../version-spans.ts';
+import type { Drift, Turn } from '../../shared/turn.ts';
+import { tokenFields } from '../turn-tokens.ts';
+import { type AskedVersion, type LearnedVersion, coveringSpans } from '../version-spans.ts';
 import { type PastTurns, Restore } from './restore.ts';
 import { placeTurn, runOf } from './place-turn.ts';
 import { textsOf, wasStopped } from './turn-texts.ts';
 import type { GivenPrompt } from '../../shared/read-request.ts';
 import type { Sampled } from '../read/sampled.ts';
-import { topBytes } from '../read/top-tokens.ts';
 import { TurnIds } from './turn-id.ts';
 
 export interface CaptureCounts {
@@ -215,31 +214,32 @@ export class Capture {
     const line = { id, session, owner, index, continued, versions, logprobs, finishReason };
     placeTurn(forest, start, aligned, line, version);
     this.counts.turns++;
-    const path = this.#pathOf(prompt, sampled);
-    const given = path.ids.subarray(0, path.ids.length - ids.length);
+    const keeps = continued?.keeps ?? 0;
+    const given = new Int32Array(prompt.tokens - keeps);
+    writeIds(start, keeps, given);
     const texts = textsOf(this.tokenizer, {
-      given: prompt.isText ? { ids: given, text: textFrom(start, continued?.keeps ?? 0) } : null,
+      given: prompt.isText ? { ids: given, text: textFrom(start, keeps) } : null,
       sampled: { ids, text, wasStopped: isStopped },
     });
-    const turn = turnOf({ prompt, sampled, path, facts, kept, texts, id, session, index });
+    const { asked, ...others } = facts;
+    const turn: Turn = {
+      ...others,
+      id,
+      session,
+      parent: continued?.end.turn ?? null,
+      keeps,
+      ...(continued?.isAmbiguous === true ? { isAmbiguous: true } : {}),
+      index,
+      ...tokenFields(given, sampled, asked),
+      promptTokens: sampled.promptTokens < 0 ? prompt.tokens : sampled.promptTokens,
+      drift: prompt.drift,
+      ...(texts === undefined ? {} : { texts }),
+      ...kept,
+    };
     this.#keeper.put(turn);
     this.#keeper.expectVersions(turn, facts.asked.ticket);
     forest.trim();
     return turn;
-  }
-
-  /** The tokens that a turn adds. */
-  #pathOf({ end, tokens, continued }: OpenPrompt, { ids, logprobs }: Sampled): Path {
-    const keeps = continued?.keeps ?? 0;
-    const start = tokens - keeps;
-    const length = start + ids.length;
-    const path = { logprobs: new Float64Array(length), ids: new Int32Array(length), mask: new Uint8Array(length) };
-    writeIds(end, keeps, path.ids);
-    path.ids.set(ids, start);
-    if (logprobs !== null) path.logprobs.set(logprobs, start);
-    else path.logprobs.fill(NaN, start);
-    path.mask.fill(1, start);
-    return path;
   }
 
   /** The tokens of a text: sampled ones where known, with the token that stopped the last turn. */
@@ -293,49 +293,4 @@ function joined<A extends Int32Array | Float64Array | Uint8Array>(
   both.set(a);
   both.set(b, a.length);
   return both;
-}
-
-interface TurnParts extends Pick<Turn, 'id' | 'session' | 'index'> {
-  readonly prompt: OpenPrompt;
-  readonly sampled: Sampled;
-  readonly path: Path;
-  readonly facts: TurnFacts;
-  readonly kept: KeptBeside;
-  readonly texts: TurnTexts | undefined;
-}
-
-function turnOf({ prompt, sampled, path, facts, kept, texts, id, session, index }: TurnParts): Turn {
-  const { tokens, continued } = prompt;
-  const { ids, logprobs, mask } = path;
-  const start = ids.length - sampled.ids.length;
-  return {
-    id,
-    session,
-    group: facts.group,
-    tenant: facts.tenant,
-    parent: continued?.end.turn ?? null,
-    keeps: continued?.keeps ?? 0,
-    ...(continued?.isAmbiguous === true ? { isAmbiguous: true } : {}),
-    index,
-    worker: facts.worker,
-    model: facts.model,
-    path: facts.path,
-    startedAtMs: facts.startedAtMs,
-    ttftMs: facts.ttftMs,
-    generationMs: facts.generationMs,
-    ids,
-    logprobs,
-    mask,
-    versions: coveringSpans(sampled, start, facts.asked),
-    unknownLogprobs: unknownCount(logprobs, mask),
-    promptTokens: sampled.promptTokens < 0 ? tokens : sampled.promptTokens,
-    outputTokens: sampled.ids.length,
-    cachedTokens: sampled.cachedTokens,
-    finishReason: sampled.finishReason,
-    drift: prompt.drift,
-    ...(texts === undefined ? {} : { texts }),
-    ...placedSeams(start, facts.asked),
-    ...kept,
-    ...topBytes(sampled),
-  };
 }

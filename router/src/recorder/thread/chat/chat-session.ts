@@ -2,11 +2,10 @@ import { isDeepStrictEqual } from 'node:util';
 import { TurnIds } from '../capture/turn-id.ts';
 import { Unreadable } from '../read/sampled.ts';
 import type { KeptTensors } from '../read/tensors.ts';
-import { topBytes } from '../read/top-tokens.ts';
 import { type Tokenizer, encodeRest } from '../tokens/tokenizer.ts';
-import { unknownCount } from '../logprobs.ts';
 import type { Drift, Turn } from '../../shared/turn.ts';
-import { type AskedVersion, coveringSpans, placedSeams } from '../version-spans.ts';
+import { tokenFields } from '../turn-tokens.ts';
+import type { AskedVersion } from '../version-spans.ts';
 import { CHAT_PATH, type ChatRequest } from '../../shared/chat-request.ts';
 import type { ChatTemplate, Rendering } from './chat-template.ts';
 import { continueBehind } from './continue.ts';
@@ -246,11 +245,6 @@ export class ChatSession {
     { asked: askedVersion, ...facts }: ChatFacts,
     kept: Pick<Turn, 'answer' | 'experts' | 'indexer' | 'callKey'>,
   ): Promise<[ChatTurn, Turn]> {
-    const ids = joined(asked, sample.ids);
-    const logprobs = new Float64Array(ids.length);
-    if (sample.logprobs !== null) logprobs.set(sample.logprobs, asked.length);
-    else logprobs.fill(NaN, asked.length);
-    const mask = new Uint8Array(ids.length).fill(1, asked.length);
     const index = (parent?.index ?? -1) + 1;
     const turn: Turn = {
       ...facts,
@@ -262,21 +256,12 @@ export class ChatSession {
       index,
       model: request.model,
       path: CHAT_PATH,
-      ids,
-      logprobs,
-      mask,
-      versions: coveringSpans(sample, asked.length, askedVersion),
-      unknownLogprobs: unknownCount(logprobs, mask),
+      ...tokenFields(asked, sample, askedVersion),
       promptTokens: keeps + asked.length,
-      outputTokens: sample.ids.length,
-      cachedTokens: sample.cachedTokens,
-      finishReason: sample.finishReason,
       drift,
       ...(isAmbiguous ? { isAmbiguous } : {}),
       request: request.body,
-      ...placedSeams(asked.length, askedVersion),
       ...kept,
-      ...topBytes(sample),
     };
     const sampledText = await textOfIds(this.#rules.tokenizer, sample.ids);
     const chat = this.#chatTurn(turn, parent, added, addedKeys, sample, text + sampledText, isAfresh, request);
