@@ -14,8 +14,7 @@ import { errorTable } from '../router/src/kit/errors.ts';
 import { metrics } from '../router/src/observe/metrics.ts';
 import { peerMetrics } from '../router/src/observe/metrics/peers.ts';
 import { phases } from '../router/src/phases/table.ts';
-import { chatMetrics } from '../router/src/recorder/tap/chat-sessions/metrics.ts';
-import { treeCounters, treeFailures, treeGauges } from '../router/src/recorder/tap/radix-tree/metrics.ts';
+import { chatMetrics, treeCounters, treeFailures, treeGauges } from '../router/src/recorder/tap/metrics.ts';
 
 /** Writes `docs/reference/` from the tables in the code: `npm run docs`. A test fails when they differ. */
 
@@ -94,7 +93,7 @@ function metricsPage(): string {
     table.map(([name, help]) => [`\`${name}\``, type, plugin, help]);
   const pluginRows = [
     ...ofPlugin('radix-tree', 'gauge', Object.values(treeGauges)),
-    ...ofPlugin('radix-tree', 'counter', [...Object.values(treeCounters), treeFailures]),
+    ...ofPlugin('radix-tree', 'counter', [...Object.values(treeCounters), ...Object.values(treeFailures)]),
     ...ofPlugin('chat-sessions', 'counter', Object.values(chatMetrics)),
   ];
   const peerRows = Object.entries(peerMetrics).flatMap(([peer, table]) =>

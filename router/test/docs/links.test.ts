@@ -5,8 +5,7 @@ import { test } from 'node:test';
 import GithubSlugger from 'github-slugger';
 import { errorTable } from '../../src/kit/errors.ts';
 import { metrics } from '../../src/observe/metrics.ts';
-import { chatMetrics } from '../../src/recorder/tap/chat-sessions/metrics.ts';
-import { treeCounters, treeFailures, treeGauges } from '../../src/recorder/tap/radix-tree/metrics.ts';
+import { chatMetrics, treeCounters, treeFailures, treeGauges } from '../../src/recorder/tap/metrics.ts';
 import { pages, root, textOf } from './pages.ts';
 
 const withoutBlocks = (text: string): string => text.replaceAll(/^( *)```.*?^\1```$/gms, '');
@@ -50,7 +49,7 @@ test('every metric that a guide names exists', () => {
       ...[
         ...Object.values(treeGauges),
         ...Object.values(treeCounters),
-        treeFailures,
+        ...Object.values(treeFailures),
         ...Object.values(chatMetrics),
       ].map(([name]) => name),
     ].flatMap((name) => [name, `${name}_bucket`, `${name}_sum`, `${name}_count`]),

@@ -3,8 +3,7 @@ import { type TestContext, test } from 'node:test';
 import { metrics } from '../../src/observe/metrics.ts';
 import { peerMetrics } from '../../src/observe/metrics/peers.ts';
 import type { MetricSpec } from '../../src/observe/metrics/spec.ts';
-import { chatMetrics } from '../../src/recorder/tap/chat-sessions/metrics.ts';
-import { treeCounters, treeFailures, treeGauges } from '../../src/recorder/tap/radix-tree/metrics.ts';
+import { chatMetrics, treeCounters, treeFailures, treeGauges } from '../../src/recorder/tap/metrics.ts';
 import { startBusyFleet } from '../harness/busy-fleet.ts';
 
 /** Metrics of what does not happen in the scene. */
@@ -49,7 +48,11 @@ const ofPlugin = (type: MetricSpec['type'], entries: readonly (readonly [string,
   entries.map(([name, help]) => ({ name, type, help }));
 const ofPlugins: readonly Omit<MetricSpec, 'read'>[] = [
   ...ofPlugin('gauge', Object.values(treeGauges)),
-  ...ofPlugin('counter', [...Object.values(treeCounters), treeFailures, ...Object.values(chatMetrics)]),
+  ...ofPlugin('counter', [
+    ...Object.values(treeCounters),
+    ...Object.values(treeFailures),
+    ...Object.values(chatMetrics),
+  ]),
 ];
 
 const scrape = async (t: TestContext, metricsCompat: string): Promise<string> => {

@@ -2,9 +2,9 @@ import * as z from 'zod';
 import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
 import type { Recorder } from '../recorder.ts';
 import type { PluginDefinition } from '../../../plugins/definition.ts';
+import { addMetrics, chatMetrics } from '../metrics.ts';
 import { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
 import { ChatSessions, type ChatSessionsOptions } from './chat-sessions.ts';
-import { addMetrics } from './metrics.ts';
 import { addRoutes } from './routes.ts';
 
 const OWN = ['messages', 'stream', 'input_ids'];
@@ -51,7 +51,11 @@ export const chatSessions = (recorder: Recorder | null): PluginDefinition<ChatSe
     if (own.verify && own.forward === 'ids') tokenizerCheck.watch(fleet);
     const sessions = new ChatSessions(own, { recorder, tokenizerCheck, captureChat, sessionHeaders, log });
     recorder.calls.record((x) => sessions.isInSession(x));
-    addMetrics(metrics, thread, sessions);
+    addMetrics(metrics, {}, chatMetrics, async () => {
+      const stats = await thread.ask('chatStats', null);
+      // Those that were too large never reach the thread that counts.
+      return { ...stats, uncaptured: stats.uncaptured + sessions.unkept };
+    });
     return {
       retarget: (x) => sessions.retarget(x),
       appliesTo: (x) => sessions.appliesTo(x),

@@ -2,10 +2,10 @@ import * as z from 'zod';
 import { machineMemory } from '../../shared/memory-limit.ts';
 import type { Recorder } from '../recorder.ts';
 import type { PluginDefinition } from '../../../plugins/definition.ts';
+import { addMetrics, treeCounters, treeFailures, treeGauges } from '../metrics.ts';
 import { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
 import { LossWatch } from './loss-watch.ts';
 import { addRoutes } from './routes.ts';
-import { addMetrics } from './metrics.ts';
 import { RadixTree, type RadixTreeOptions } from './radix-tree.ts';
 
 const options = z.strictObject({
@@ -36,7 +36,12 @@ export const radixTree = (recorder: Recorder | null): PluginDefinition<RadixTree
     recorder.calls.record(() => true);
     thread.tell('fillTrees', null);
     const watch = new LossWatch(() => thread.ask('captureStats', null), limit.maxBytes, log);
-    addMetrics(metrics, thread, tree);
+    addMetrics(metrics, treeGauges, treeCounters, async () => {
+      const stats = await thread.ask('captureStats', null);
+      // Those that were too large never reach the thread that counts.
+      return { ...stats, uncaptured: stats.uncaptured + tree.tooLarge };
+    });
+    addMetrics(metrics, {}, treeFailures, () => Promise.resolve({ failures: tree.failures }));
     return {
       appliesTo: (x) => tree.appliesTo(x),
       requestBody: (x, body, worker) => tree.requestBody(x, body, worker),

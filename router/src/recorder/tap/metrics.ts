@@ -1,0 +1,100 @@
+import type { PluginMetrics } from '../../plugins/plugin-metrics.ts';
+import type { CaptureStats } from '../thread/capture/capture-calls.ts';
+import type { ChatStats } from '../thread/chat/keep-answer.ts';
+
+/** Name and help of metrics by their counts. */
+type Table<Count extends string> = Readonly<Record<Count, readonly [name: string, help: string]>>;
+
+export const treeGauges = {
+  nodes: ['turnout_radix_tree_nodes', 'Nodes in the token trees.'],
+  bytes: ['turnout_radix_tree_bytes', 'Memory used by token tree nodes, in bytes.'],
+} as const satisfies Partial<Table<keyof CaptureStats>>;
+
+export const treeCounters = {
+  prompts: ['turnout_radix_tree_prompts_total', 'Prompts that were looked up in the token trees.'],
+  hits: ['turnout_radix_tree_hits_total', 'Prompts that had a known prefix in the token trees.'],
+  promptTokens: ['turnout_radix_tree_prompt_tokens_total', 'Tokens of the prompts that were looked up.'],
+  knownTokens: [
+    'turnout_radix_tree_known_tokens_total',
+    'Prompt tokens that were known and therefore not encoded again.',
+  ],
+  turns: ['turnout_radix_tree_turns_total', 'Captured turns of radix-tree.'],
+  uncaptured: ['turnout_radix_tree_uncaptured_total', 'Responses whose tokens could not be read.'],
+  retokenized: [
+    'turnout_radix_tree_retokenization_mismatches_total',
+    'Captured texts whose recorded ids differ from those that tokenising the text again would give.',
+  ],
+  evictedNodes: ['turnout_radix_tree_evicted_nodes_total', 'Token tree nodes that were evicted because of a limit.'],
+  collectedNodes: [
+    'turnout_radix_tree_collected_nodes_total',
+    'Token tree nodes that were removed because of the age of their weights.',
+  ],
+  evictedLiveTurns: [
+    'turnout_radix_tree_evicted_live_turns_total',
+    'Turns evicted because of a limit before their sessions were over (no end signal, and used within the last hour).',
+  ],
+  restored: ['turnout_radix_tree_restored_turns_total', 'Turns read back from the store into the token trees.'],
+  lost: [
+    'turnout_radix_tree_lost_turns_total',
+    'Prompts of known sessions whose earlier turns are neither in the trees nor in the store (drift "lost").',
+  ],
+} as const satisfies Partial<Table<keyof CaptureStats>>;
+
+/** These are counted on the event loop: they are on the page of metrics when the thread has ended, too. */
+export const treeFailures = {
+  failures: [
+    'turnout_radix_tree_failures_total',
+    'Requests that were sent unchanged because the recorder thread failed.',
+  ],
+} as const satisfies Table<'failures'>;
+
+export const chatMetrics = {
+  turns: ['turnout_chat_turns_total', 'Captured turns of chat sessions.'],
+  drifted: [
+    'turnout_chat_drifted_turns_total',
+    'Captured turns of chat sessions whose prompt does not continue the stored tokens.',
+  ],
+  observed: [
+    'turnout_chat_observed_turns_total',
+    'Captured turns of chat sessions whose prompt the engine rendered itself.',
+  ],
+  torn: ['turnout_chat_torn_turns_total', 'Captured turns of chat sessions whose streams were truncated.'],
+  uncaptured: ['turnout_chat_uncaptured_total', 'Responses of chat sessions that could not be captured.'],
+  unread: ['turnout_chat_unread_sessions_total', 'Sessions whose earlier turns could not be read from the store.'],
+} as const satisfies Partial<Table<keyof ChatStats>>;
+
+/** @param read the counts: called once for a page of metrics */
+export function addMetrics(
+  metrics: PluginMetrics,
+  gauges: Table<string>,
+  counters: Table<string>,
+  read: () => Promise<Readonly<Record<string, unknown>>>,
+): void {
+  let reading: ReturnType<typeof read> | null = null;
+  const valueOf = async (count: string): Promise<number> => {
+    reading ??= read().finally(() => {
+      reading = null;
+    });
+    return (await reading)[count] as number;
+  };
+  for (const [count, [name, help]] of Object.entries(gauges)) {
+    const gauge = metrics.gauge({
+      name,
+      help,
+      async collect() {
+        gauge.set(await valueOf(count));
+      },
+    });
+  }
+  for (const [count, [name, help]] of Object.entries(counters)) {
+    const counter = metrics.counter({
+      name,
+      help,
+      async collect() {
+        const value = await valueOf(count);
+        counter.reset();
+        counter.inc(value);
+      },
+    });
+  }
+}
