@@ -249,6 +249,11 @@ export class Fleet {
     return this.inFlight[worker.slot]!;
   }
 
+  /** Whether it has requests in flight; also of a worker that was removed, whose slot may be another's. */
+  isBusy(worker: Worker): boolean {
+    return (this.has(worker) || this.leaving.has(worker)) && this.load(worker) > 0;
+  }
+
   /** @returns removes the listener */
   onEvent(listener: (event: FleetEvent, worker: Worker) => void): () => void {
     this.#listeners.add(listener);

@@ -26,6 +26,8 @@ export interface HealthOptions extends HangOptions {
 /** The interval while a worker's state is in doubt, so that a change is seen soon. */
 const DOUBT_INTERVAL_MS = 1_000;
 
+const REFUSED = 'ECONNREFUSED';
+
 /** `restarted`: connections were refused for a while, so it is a new process. `identified`: its kind is known. */
 export type HealthEvent =
   | 'identified'
@@ -136,8 +138,8 @@ export class HealthWatch {
     const isPaused = signs?.isPaused === true || pauses.isPaused(worker.engineUrl) || worker.isStandingStill;
     for (const each of this.#workers) Object.assign(each, { problem, checkedAtMs: Date.now() });
     if (problem === null) await this.#passed(asker);
-    // A paused engine that answers anything is not broken. But that is no sign of health either.
-    else if (!isPaused || !probe.hasAnswer) this.#failed(problem);
+    // A paused engine that answers anything is not broken. But that is no sign of health either, and where no process listens none is paused.
+    else if (!isPaused || !probe.hasAnswer || problem === REFUSED) this.#failed(problem);
     if (early === null && problem === null) this.#hangs.clear();
     else {
       const look = { isAnswering: probe.hasAnswer, isWell: problem === null, isPaused, signs };
@@ -221,7 +223,7 @@ export class HealthWatch {
     this.#successes = 0;
     this.#failures++;
     this.#isSuspect = true;
-    this.#isGone ||= problem === 'ECONNREFUSED';
+    this.#isGone ||= problem === REFUSED;
     for (const worker of this.#workers) {
       if (!worker.isProven && !this.#isReported && performance.now() - this.#sinceMs > startupTimeoutMs) {
         this.#isReported = true;

@@ -76,10 +76,10 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (
     return reported(c, identity, await movesOf(set).end(body.data.identity));
   });
 
-  app.delete('/swap', (c) => {
+  app.delete('/swap', async (c) => {
     const deployment = named(c, c.req.query('deployment'));
     if (deployment instanceof Response) return deployment;
-    deployments.setOf(deployment).undo();
+    await deployments.setOf(deployment).undo();
     return c.json(shown(deployments, deployment), 202);
   });
 }

@@ -99,6 +99,7 @@ export class ControlBrackets implements ControlHook {
 
   /** What the engine reports now is its snapshot. */
   async #read({ engine, set, worker }: Held): Promise<void> {
+    if (hasChanged(engine)) return;
     const { name } = await this.#parts.labels.of(worker).ask(true);
     if (name === null || name === UNSET || name === engine.snapshot) return;
     set.moved(engine, name);
@@ -110,6 +111,7 @@ export class ControlBrackets implements ControlHook {
     await Promise.all(
       Array.from(this.#held.values(), async (held) => {
         const { engine, worker } = held;
+        if (hasChanged(engine)) return this.#end(held);
         const { isPaused, mayBePaused } = await engines[engine.kind!].readSigns(worker.asker(this.#parts.timeoutMs()));
         if (isPaused === true || mayBePaused || (isPaused === null && engine.kind === 'vllm')) return;
         await this.#read(held);
@@ -118,3 +120,6 @@ export class ControlBrackets implements ControlHook {
     );
   }
 }
+
+/** It has left the fleet, or is another process: the trainer has not paused it. */
+const hasChanged = ({ ranks, phase }: SwapEngine): boolean => ranks.size === 0 || phase !== 'serving';

@@ -7,6 +7,7 @@ import {
   resultOf,
   weightCalls,
 } from '../engines/weights.ts';
+import type { EngineLabel } from '../fleet/engine-label.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Pauses } from '../fleet/pauses.ts';
 import type { VersionLabels } from '../fleet/version-labels.ts';
@@ -74,7 +75,8 @@ export class EngineSwap {
   #timer: NodeJS.Timeout | null = null;
   #cancelDrain: (() => void) | null = null;
   #isStopped = false;
-  #isUpdating = false;
+  /** Of the engine while its weights are replaced. A worker that leaves the fleet and joins again has another one. */
+  #label: EngineLabel | null = null;
 
   constructor(engine: SwapEngine, order: SwapOrder, parts: EngineSwapParts) {
     this.#engine = engine;
@@ -241,14 +243,13 @@ export class EngineSwap {
   }
 
   #beginUpdate(): void {
-    if (this.#isUpdating) return;
-    this.#isUpdating = true;
-    this.#parts.labels.of(this.#engine.worker).updateBegan();
+    if (this.#label !== null) return;
+    this.#label = this.#parts.labels.of(this.#engine.worker);
+    this.#label.updateBegan();
   }
 
   #endUpdate(isReal: boolean): void {
-    if (!this.#isUpdating) return;
-    this.#isUpdating = false;
-    this.#parts.labels.of(this.#engine.worker).updateEnded(isReal);
+    this.#label?.updateEnded(isReal);
+    this.#label = null;
   }
 }

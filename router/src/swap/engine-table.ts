@@ -190,7 +190,8 @@ export class EngineTable implements Snapshots {
     const set = [...this.sets.values()].find(({ options }) => options.has(worker));
     if (set === undefined) return;
     let engine = set.engines.get(worker.engineUrl);
-    const isNew = engine === undefined;
+    // One that left may have been started anew.
+    const isNew = engine === undefined || engine.ranks.size === 0;
     if (engine === undefined) {
       engine = new SwapEngine(worker.engineUrl);
       set.engines.set(worker.engineUrl, engine);
@@ -206,11 +207,21 @@ export class EngineTable implements Snapshots {
   #remove(worker: Worker): void {
     const found = this.#engines.get(worker.engineUrl);
     if (found === undefined) return;
-    found.engine.ranks.delete(worker);
-    if (found.engine.ranks.size > 0) return;
-    this.#lifecycle.end(found.engine);
-    this.#engines.delete(worker.engineUrl);
-    found.set.engines.delete(worker.engineUrl);
+    const { engine } = found;
+    engine.ranks.delete(worker);
+    if (engine.ranks.size > 0) return;
+    this.#lifecycle.end(engine);
+    // Until then a trainer moves its weights, its requests end, or it has to be resumed.
+    if (engine.swap?.isRunning === true) void engine.swap.over.then(() => this.#drop(found));
+    else this.#drop(found);
+  }
+
+  #drop({ engine, set }: { readonly engine: SwapEngine; readonly set: WorkerSet }): void {
+    if (engine.ranks.size > 0) return;
+    engine.swap?.stop();
+    this.#parts.gate.open(engine.url);
+    this.#engines.delete(engine.url);
+    set.engines.delete(engine.url);
   }
 }
 

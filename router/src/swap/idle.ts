@@ -17,7 +17,8 @@ export class Idle {
 
   /** @returns stops waiting */
   whenIdle(workers: ReadonlySet<Worker>, onIdle: () => void): () => void {
-    const wait = { workers, onIdle };
+    // Also those that leave the fleet meanwhile.
+    const wait = { workers: new Set(workers), onIdle };
     this.#waits.add(wait);
     this.#fleet.onIdle = (worker) => this.#look(worker);
     // Not in the same tick: the plan is at work.
@@ -31,7 +32,7 @@ export class Idle {
 
   #end(wait: Wait): void {
     if (!this.#waits.has(wait)) return;
-    for (const worker of wait.workers) if (this.#fleet.load(worker) > 0) return;
+    for (const worker of wait.workers) if (this.#fleet.isBusy(worker)) return;
     this.#remove(wait);
     wait.onIdle();
   }

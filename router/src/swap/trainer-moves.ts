@@ -35,7 +35,8 @@ export class TrainerMoves {
   }
 
   get #isOpen(): boolean {
-    return this.#set.running?.mover === 'trainer';
+    const { running } = this.#set;
+    return running?.mover === 'trainer' && !running.isUndone;
   }
 
   /** Resolves when all engines stand still, or will not. */

@@ -45,9 +45,9 @@ export class WorkerSet {
   /** The swap that runs. */
   #running: LedgerEntry | null = null;
   #waiting: Order | null = null;
-  #idle = Promise.resolve();
+  #runs = Promise.resolve();
   #begun = Promise.withResolvers<void>();
-  #release: () => void = () => {};
+  #released = Promise.withResolvers<void>();
 
   constructor(options: WorkerSetOptions, parts: WorkerSetParts) {
     this.options = options;
@@ -55,14 +55,19 @@ export class WorkerSet {
     this.ledger = parts.ledger;
     const { last } = parts.ledger;
     this.#interrupted = last?.endedAt === null ? last : null;
-    // Only the trainer knows which weights the engines have.
-    if (last?.endedAt === null && last.mover === 'trainer') this.#running = last;
+    // Only the trainer knows which weights the engines have; of one that is being undone some engines may have loaded.
+    if (last?.endedAt === null && (last.mover === 'trainer' || last.isUndone)) this.#running = last;
+    if (last?.endedAt === null && last.isUndone) this.#waiting = this.#orderToUndo(last);
     this.#begun.resolve();
   }
 
   /** Resolves when an engine that joins need not wait for a swap. */
   async untilIdle(): Promise<void> {
-    while (this.isHeld || (this.#running !== null && this.#running !== this.#interrupted)) await this.#idle;
+    for (;;) {
+      if (this.isHeld) await this.#released.promise;
+      else if (this.#running !== null && this.#running !== this.#interrupted) await this.#runs;
+      else return;
+    }
   }
 
   /** Resolves when the swaps of the engines have begun. */
@@ -74,15 +79,13 @@ export class WorkerSet {
   hold(): void {
     if (this.isHeld) return;
     this.isHeld = true;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#idle = promise;
-    this.#release = resolve;
+    this.#released = Promise.withResolvers();
   }
 
   release(): void {
     if (!this.isHeld) return;
     this.isHeld = false;
-    this.#release();
+    this.#released.resolve();
     this.#runWaiting();
   }
 
@@ -101,7 +104,7 @@ export class WorkerSet {
     const isRunning = running !== null && !running.isUndone && running.identity === order.identity;
     if (isRunning && this.#waiting === null) return null;
     if (running === null && order.mover === 'router' && this.#isAt(order.identity)) return null;
-    if (running === null && !this.isHeld) this.#idle = this.#run(order);
+    if (running === null && !this.isHeld) this.#runs = this.#run(order);
     else {
       if (this.#waiting !== null)
         this.#parts.log.info({ snapshot: this.#waiting.identity, by: order.identity }, 'queued weight swap superseded');
@@ -111,16 +114,24 @@ export class WorkerSet {
   }
 
   /** Ends the swap where that is possible: engines that have loaded go back to the snapshot that the set had before. */
-  undo(): void {
-    this.#waiting = null;
+  async undo(): Promise<void> {
     const running = this.#running;
+    // Before the engines: what their swaps do now may end the whole swap.
+    this.#waiting = running === null ? null : this.#orderToUndo(running);
     if (running === null || running.isUndone) return;
     running.isUndone = true;
     this.ledger.save(running);
-    const before = this.ledger.before(running)?.identity ?? this.options.baseIdentity;
-    // Before the queue: what the swaps of the engines do now may end the whole swap.
-    this.#waiting = { identity: before, reset: 'all', transition: running.transition, mover: 'router' };
     for (const { swap } of this.engines.values()) if (swap?.order.target.identity === running.identity) swap.undo();
+    await this.#parts.flush();
+  }
+
+  #identityBefore(entry: LedgerEntry): string {
+    return this.ledger.before(entry)?.identity ?? this.options.baseIdentity;
+  }
+
+  #orderToUndo(entry: LedgerEntry): Order {
+    const { transition } = entry;
+    return { identity: this.#identityBefore(entry), reset: 'all', transition, mover: 'router' };
   }
 
   /** Whether there is nothing to do. */
@@ -173,7 +184,7 @@ export class WorkerSet {
     const lanes = (mover === 'router' && this.#parts.concurrency()) || engines.length;
     const next = engines.values();
     const lane = async (): Promise<void> => {
-      for (const engine of next) if (!entry.isUndone) await this.#swap(engine, entry, order);
+      for (const engine of next) if (!entry.isUndone && engine.ranks.size > 0) await this.#swap(engine, entry, order);
     };
     const ends = Array.from({ length: lanes }, lane);
     this.#begun.resolve();
@@ -227,23 +238,25 @@ export class WorkerSet {
     const interrupted = this.#interruptedAt(engine);
     const wanted = interrupted ?? this.ledger.wanted;
     engine.isLabelled = version === holds;
-    const identity = wanted?.identity ?? (engine.isLabelled ? holds : (this.#majority() ?? holds));
+    const before = interrupted === null ? null : this.#identityBefore(interrupted);
+    const isUndone = interrupted?.isUndone === true;
+    const identity =
+      (isUndone ? before : wanted?.identity) ?? (engine.isLabelled ? holds : (this.#majority() ?? holds));
     if (interrupted === null && holds === identity) {
       engine.snapshot = identity;
       engine.error = null;
       if (wanted !== null) engine.namespaces.apply(wanted);
       return null;
     }
-    const before = interrupted === null ? null : (this.ledger.before(interrupted)?.identity ?? baseIdentity);
     return this.#start(engine, {
       transition: 'async',
       drains: false,
-      mover: interrupted?.mover ?? 'router',
+      mover: isUndone ? 'router' : (interrupted?.mover ?? 'router'),
       target: this.snapshot(identity, engine),
       // Only an engine that took part in an interrupted swap may go back to what the fleet had before it.
       previous: before === null ? null : this.snapshot(before, engine),
       isKnown: false,
-      hasTarget: interrupted?.mover === 'router' && holds === identity,
+      hasTarget: interrupted?.mover === 'router' && !isUndone && holds === identity,
     });
   }
 

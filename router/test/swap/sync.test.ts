@@ -115,7 +115,8 @@ test('a swap that has loaded is undone: the engines go back to what they had', a
   await call('/swap', { identity: 'step-2' });
   await until('one has loaded', async () => (await status()).workers.some(({ snapshot }) => snapshot === 'step-2'));
 
-  await fetch(`${router.url}/swap`, { method: 'DELETE' });
+  // A client that did not get the answer repeats it.
+  for (let i = 0; i < 2; i++) await fetch(`${router.url}/swap`, { method: 'DELETE' });
 
   const { workers } = await untilOver();
   deepEqual(
@@ -126,6 +127,19 @@ test('a swap that has loaded is undone: the engines go back to what they had', a
     ],
   );
   for (const engine of engines) deepEqual([engine.core.modelPath, engine.stats().paused], ['/snapshots/step-1', false]);
+});
+
+test('a worker that leaves while its requests end holds up no later swap', async (t) => {
+  const engines = await startSims(t, ['vllm', 'sglang']);
+  const { router, post: call, untilOver, swap } = await startSwapScene(t, engines, SYNC);
+  const clients = await Promise.all(engines.map(() => connectClient(t, router.url)));
+  for (const client of clients) client.write(post('/v1/completions', { ...long, max_tokens: 1_000 }));
+  await until('both generate', () => engines.every((engine) => engine.stats().running === 1));
+  await call('/swap', { identity: 'step-1' });
+  await fetch(`${router.url}/remove_worker?url=${engines[0]!.url}`, { method: 'POST' });
+  for (const client of clients) equal((await client.answer('POST')).status, 200);
+  await untilOver();
+  equal((await swap('step-2')).snapshot, 'step-2');
 });
 
 /** The texts of a stream's events. */

@@ -2,6 +2,7 @@ import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
 import type { SimEngine } from '../../src/sim/engine.ts';
+import { SwapEngine } from '../../src/swap/engine.ts';
 import { startRouterProcess } from '../chaos/router-process.ts';
 import { connectClient, send } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
@@ -216,4 +217,91 @@ test('a worker that leaves the fleet during its swap is resumed', async (t) => {
   for (const { url } of engines) await fetch(`${router.url}/remove_worker?url=${url}`, { method: 'POST' });
   await untilOver();
   await until('both go on', () => engines.every(({ core }) => !core.paused && core.modelPath === '/snapshots/step-1'));
+});
+
+test('a worker that leaves between begin and end holds up no later swap', async (t) => {
+  const engines = await startSims(t, ['vllm', 'sglang']);
+  const { router, post: call, swap, status } = await startSwapScene(t, engines);
+  equal((await call('/swap/begin', { identity: 'step-1' })).status, 200);
+  await fetch(`${router.url}/remove_worker?url=${engines[0]!.url}`, { method: 'POST' });
+  equal((await call('/swap/end')).status, 200);
+  ok(
+    engines.every(({ core }) => !core.paused),
+    'the trainer has sent weights to both',
+  );
+  equal((await status()).running, null);
+  deepEqual(
+    (await swap('step-2')).workers.map(({ url, snapshot }) => [url, snapshot]),
+    [[engines[1]!.url, 'step-2']],
+  );
+});
+
+test('a worker that leaves under a bare pause holds up no later swap', async (t) => {
+  const { router, engines, post: call, swap } = await startBare(t, 'vllm');
+  await call(bare.vllm.pause);
+  const [stays, leaves] = engines;
+  await fetch(`${router.url}/remove_worker?url=${leaves!.url}`, { method: 'POST' });
+  await leaves!.kill();
+  await call(bare.vllm.resume);
+  equal((await swap('step-1')).snapshot, 'step-1');
+  equal(stays!.core.modelPath, '/snapshots/step-1');
+});
+
+test('an engine that is another process under a bare pause says nothing of the weights of the fleet', async (t) => {
+  const engines = await startSims(t, ['sglang', 'sglang']);
+  const fast = { disableHealthCheck: false, healthCheckIntervalSecs: 0.02, healthFailureThreshold: 1 };
+  const { router, post: call, status } = await startSwapScene(t, engines, fast);
+  const { pause, resume, body } = bare.sglang;
+  await call(pause, body);
+  const { learn } = SwapEngine.prototype;
+  const mayLearn = Promise.withResolvers<void>();
+  t.mock.method(SwapEngine.prototype, 'learn', async function (this: SwapEngine, timeoutMs: number) {
+    await mayLearn.promise;
+    return learn.call(this, timeoutMs);
+  });
+  const dying = engines[1]!;
+  await dying.kill();
+  await until('it is gone', () => router.fleet.get(dying.url)!.problem === 'ECONNREFUSED');
+  await startSims(t, ['sglang'], { port: dying.port, weightVersion: 'of-its-image' });
+  const metrics = async (): Promise<string> => (await fetch(`${router.url}/metrics`)).text();
+  await until('its restart is known', async () => (await metrics()).includes('swap_engines{state="registered"} 1'));
+  equal((await call(resume)).status, 200);
+  equal((await status()).snapshot, 'base');
+  mayLearn.resolve();
+  await until('both serve', () => router.fleet.eligible.length === 2);
+});
+
+test('an engine that is started anew between begin and end is not taken for one with the new weights', async (t) => {
+  const engines = await startSims(t, ['vllm', 'vllm']);
+  const fast = { disableHealthCheck: false, healthCheckIntervalSecs: 0.02, healthFailureThreshold: 1 };
+  const { router, post: call, status } = await startSwapScene(t, engines, fast);
+  equal((await call('/swap/begin', { identity: 'step-1' })).status, 200);
+  const [steady, dying] = engines;
+  await moveVllm(steady!, 'tensors 1');
+  await dying!.kill();
+  await until('it is gone', () => router.fleet.get(dying!.url)!.problem === 'ECONNREFUSED');
+  const [back] = await startSims(t, ['vllm'], { port: dying!.port });
+  await until('its restart is known', async () => (await status()).workers.some(({ state }) => state !== 'swapping'));
+  equal((await call('/swap/end')).status, 207);
+  equal(steady!.core.weightVersion, 'step-1');
+  equal(back!.core.weightVersion, 'default');
+});
+
+test('a swap that was undone stays undone in the next router', async (t) => {
+  const engines = await startSims(t, ['vllm', 'sglang'], { weightLoadMs: 500, timeScale: 1 });
+  const options = ['--swap-snapshots', SNAPSHOTS, '--data-dir', temporaryFolder(t)];
+  const urls = engines.map(({ url }) => url);
+  const before = await startRouterProcess(t, urls, options);
+  const scene = await sceneOf({ url: before.url } as never, engines);
+  equal((await scene.post('/swap/begin', { identity: 'step-1' })).status, 200);
+  equal((await fetch(`${before.url}/swap`, { method: 'DELETE' })).status, 202);
+  before.child.kill('SIGKILL');
+  await once(before.child, 'close');
+
+  const after = await startRouterProcess(t, urls, options);
+  const again = await sceneOf({ url: after.url } as never, engines);
+  const { snapshot, workers } = await again.untilOver();
+  equal(snapshot, 'base');
+  for (const worker of workers) deepEqual([worker.state, worker.snapshot], ['serving', 'base']);
+  for (const { core } of engines) deepEqual([core.modelPath, core.paused], ['sim', false]);
 });
