@@ -10,6 +10,7 @@ import { type Explains, explainChoice } from './explain-choice.ts';
 import type { FullWorkers } from './full-workers.ts';
 import type { Hold, MoveWhy, Policy, SwapGate } from './policy.ts';
 import type { PolicyTable } from './policy-table.ts';
+import { findModel, unknownModel } from './requested-model.ts';
 import { type SlowStart, usable, withoutSpared } from './usable-workers.ts';
 import type { SessionHomes } from './session-homes.ts';
 
@@ -36,12 +37,6 @@ interface Narrowing {
 }
 
 const NO_WORKERS: readonly Worker[] = [];
-
-/** At most this many model names are listed in an error message. */
-const MAX_NAMES = 8;
-
-/** SGLang 0.5.23 accepts this as "no model named", and its clients send it. */
-const UNNAMED = 'default';
 
 /** Eligible workers → policy → placement, whose legs count as in flight in the same tick. */
 export class Chooser {
@@ -77,28 +72,16 @@ export class Chooser {
   prepare(x: Exchange, then: () => void): void {
     if (x.target !== null) return then();
     const { needs } = this.table;
-    const hasModels = this.#models !== null && this.#models.areSeveral;
-    const needsModel = this.table.needsModel || hasModels;
+    const models = this.#severalModels;
+    const needsModel = this.table.needsModel || models !== null;
     if (needs === 'nothing' && !needsModel) return then();
     const isKeyKnown = this.#reader.readHead(x);
     const hasEnough = needs === 'headers' || needs === 'nothing' || (needs === 'key' && isKeyKnown);
     if (!needsModel && (hasEnough || (x.session !== '' && this.table.knowsSession(x)))) return then();
     if (!canWaitFor(x.head)) return then();
     x.body.whenComplete(() => {
-      this.#reader.readBody(x, needs === 'prompt', hasModels ? () => this.#findModel(x, then) : then);
+      this.#reader.readBody(x, needs === 'prompt', models === null ? then : () => findModel(x, models, then));
     });
-  }
-
-  /** Engines load adapters at run time, so workers are asked again before a model counts as unknown. */
-  #findModel(x: Exchange, then: () => void): void {
-    x.model ||= modelOf(x.path);
-    x.model = this.#models!.alias?.(x.model) ?? x.model;
-    if (x.model === '' || this.#models!.isServed(x.model)) return then();
-    if (x.model === UNNAMED) {
-      x.model = '';
-      return then();
-    }
-    void this.#models!.lookAgain().then(then);
   }
 
   /** As `choose`; a policy that throws ends its exchange, not the router. */
@@ -110,14 +93,17 @@ export class Chooser {
     }
   }
 
-  /** Throws what the policy throws: see `faultOf`. */
+  /** Leaves out workers step by step, then asks the policy. Throws what the policy throws: see `faultOf`. */
   choose(x: Exchange): Choice {
     if (x.target !== null) return this.#chooseTarget(x, x.target);
     const offered = this.#offered(x);
     if (offered instanceof RouterError) return offered;
     const untried = x.tried.length === 0 ? offered : offered.filter((worker) => !x.tried.includes(worker));
     const able = x.roles === null ? untried : usable(x, untried);
-    if (able.length === 0) return this.#isModelUnknown(x) ? unknownModel(x.model, this.#models!.names()) : null;
+    if (able.length === 0) {
+      const models = this.#severalModels;
+      return models === null ? null : unknownModel(x, models);
+    }
     const full = this.#full;
     const isScarce = full !== null && (this.#fleet.fullCount > 0 || full.queue.size > 0);
     // A request for metadata takes no capacity, so the limit per worker does not apply to it.
@@ -131,29 +117,31 @@ export class Chooser {
     const workers = gate === null || hasHome(x, policy) ? spared : gate.openOf(x, spared);
     x.placer = policy;
     const choice = policy.choose(x, workers);
-    if ('legs' in choice) {
-      const closed = gate?.admit(x, choice) ?? null;
-      if (closed !== null) return closed;
-      x.placement = choice;
-      x.isCounted = true;
-      x.freed = null;
-      // Before `begun`: `whyMoved` needs the policy's state of the session as it was before this choice.
-      const to = choice.legs[choice.legs.length - 1]!.worker;
-      const from = this.#noteWhy(x, to);
-      if (from !== null) {
-        this.#homes!.moved(x, from, to, this.#whyMoved(x, from, to, policy, { offered, open, workers }));
-      }
-      if (this.explains === 'all' || (this.explains === 'decisions' && x.why !== 'home')) {
-        x.candidates = explainChoice(x, policy, workers);
-      }
-      for (const { worker } of choice.legs) {
-        x.isTrial ||= worker.isOnTrial;
-        this.#fleet.begin(worker);
-        policy.begun?.(x, worker);
-      }
-      this.#onPlaced(x);
-    }
+    if (!('legs' in choice)) return choice;
+    const closed = gate?.admit(x, choice) ?? null;
+    if (closed !== null) return closed;
+    this.#place(x, choice, policy, { offered, open, workers });
     return choice;
+  }
+
+  /** The placement is in flight from here on. */
+  #place(x: Exchange, placement: Placement, policy: Policy, narrowing: Narrowing): void {
+    x.placement = placement;
+    x.isCounted = true;
+    x.freed = null;
+    const to = placement.legs.at(-1)!.worker;
+    const from = this.#noteWhy(x, to);
+    // Before `begun`: `whyMoved` needs the policy's state of the session as it was before this choice.
+    if (from !== null) this.#homes!.moved(x, from, to, this.#whyMoved(x, from, to, policy, narrowing));
+    if (this.explains === 'all' || (this.explains === 'decisions' && x.why !== 'home')) {
+      x.candidates = explainChoice(x, policy, narrowing.workers);
+    }
+    for (const { worker } of placement.legs) {
+      x.isTrial ||= worker.isOnTrial;
+      this.#fleet.begin(worker);
+      policy.begun?.(x, worker);
+    }
+    this.#onPlaced(x);
   }
 
   /** The error for a client whose request the policy failed to place. */
@@ -195,10 +183,6 @@ export class Chooser {
     return x.placement;
   }
 
-  #isModelUnknown(x: Exchange): boolean {
-    return this.#models !== null && this.#models.areSeveral && x.model !== '' && this.#models.isUnknown(x.model);
-  }
-
   /** The workers that may get this request: those that serve its model and that no plugin excludes. */
   eligibleFor(x: Exchange): readonly Worker[] {
     if (x.target !== null || x.audience !== null) return NO_WORKERS;
@@ -207,10 +191,14 @@ export class Chooser {
   }
 
   #offered(x: Exchange): readonly Worker[] | RouterError {
-    const models = this.#models;
-    const isAnyModel = models === null || !models.areSeveral || x.model === '';
-    const eligible = isAnyModel ? this.#fleet.eligible : models.eligibleFor(x.model);
+    const models = this.#severalModels;
+    const eligible = models === null || x.model === '' ? this.#fleet.eligible : models.eligibleFor(x.model);
     return x.plugins.choose(x, eligible);
+  }
+
+  /** null: all workers serve the same models. */
+  get #severalModels(): FleetModels | null {
+    return this.#models?.areSeveral === true ? this.#models : null;
   }
 
   /** One worker of the placement has finished its part. */
@@ -240,26 +228,6 @@ export class Chooser {
 /** Whether the policy has decided where the session's requests go. By some policies its key alone decides. */
 const hasHome = ({ session }: Exchange, policy: Policy): boolean =>
   session !== '' && (policy.homeOf === undefined || policy.homeOf(session) !== null);
-
-/** The wording is that of the OpenAI API. */
-function unknownModel(model: string, names: readonly string[]): RouterError {
-  const served = names.slice(0, MAX_NAMES).map((name) => `\`${name}\``);
-  const more = names.length > MAX_NAMES ? `, and ${names.length - MAX_NAMES} more` : '';
-  const message = `The model \`${model}\` does not exist. Served: ${served.join(', ')}${more} (GET /v1/models).`;
-  return new RouterError('model_not_found', message);
-}
-
-const MODEL_PATH = '/v1/models/';
-/** The model that the path asks about, or ''. */
-const modelOf = (path: string): string => (path.startsWith(MODEL_PATH) ? decoded(path.slice(MODEL_PATH.length)) : '');
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
-}
 
 /** Whether to wait for the whole body. A chunked body that is not JSON may never end, or wait for the response. */
 function canWaitFor(head: RequestHead): boolean {
