@@ -1,11 +1,11 @@
 import { deepEqual, ok } from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import axe from 'axe-core';
 import { type Browser, type BrowserContextOptions, type Page, chromium } from 'playwright-core';
+import { endWithRunner, killGroup, spawnGuarded } from '../../router/test/harness/guarded.ts';
 import { until as untilSo } from '../../router/test/harness/within.ts';
 import { type SimEngine, startSimEngine } from '../../router/src/sim/engine.ts';
 import type { SimOptions } from '../../router/src/sim/sim-options.ts';
@@ -14,6 +14,8 @@ import type { SimOptions } from '../../router/src/sim/sim-options.ts';
 export const CHROMIUM = process.env['CHROMIUM'] ?? '/usr/bin/chromium';
 const bin = join(import.meta.dirname, '../../router/bin/turnout.js');
 const screenshots = join(import.meta.dirname, '../../out/dashboard');
+
+endWithRunner();
 
 const ends = new WeakMap<TestContext, (() => unknown)[]>();
 
@@ -47,10 +49,10 @@ export async function startRouterProcess(
   port: string,
   ...options: readonly string[]
 ): Promise<RouterProcess> {
-  const child = spawn(process.execPath, [bin, 'serve', '--port', port, '--prometheus-port', '0', ...options]);
+  const child = spawnGuarded(process.execPath, [bin, 'serve', '--port', port, '--prometheus-port', '0', ...options]);
   const ended = once(child, 'exit');
   const kill = async (): Promise<void> => {
-    child.kill('SIGKILL');
+    killGroup(child);
     await ended;
   };
   atEnd(t, kill);

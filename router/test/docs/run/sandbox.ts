@@ -1,9 +1,10 @@
-import { execFileSync, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
+import { endWithRunner, killGroup, spawnGuarded } from '../../harness/guarded.ts';
 import { temporaryFolder } from '../../harness/temporary-folder.ts';
 import { until } from '../../harness/within.ts';
 
@@ -13,6 +14,8 @@ const BLOCK_MS = 90_000;
 /** How long a block waits for a router that the block before has started. */
 const SERVES_MS = 20_000;
 const READY_MS = 3_000;
+
+endWithRunner();
 
 /** Ports that are free now, one after the other. */
 async function freePorts(count: number): Promise<number> {
@@ -38,6 +41,8 @@ export class Sandbox {
   readonly folder: string;
   readonly #port: number;
   readonly #env: NodeJS.ProcessEnv;
+  /** The blocks that have run. What they started in the background is in their process groups. */
+  readonly #blocks: ChildProcess[] = [];
 
   private constructor(folder: string, port: number, env: NodeJS.ProcessEnv) {
     this.folder = folder;
@@ -113,10 +118,11 @@ export class Sandbox {
 
   async #run(program: string, args: readonly string[]): Promise<string> {
     await this.#untilServing();
-    const child = spawn(program, args, { cwd: this.folder, env: this.#env, stdio: 'pipe' });
+    const child = spawnGuarded(program, args, { cwd: this.folder, env: this.#env });
+    this.#blocks.push(child);
     let text = '';
     for (const stream of [child.stdout, child.stderr]) stream.on('data', (part: Buffer) => (text += part.toString()));
-    const timer = setTimeout(() => child.kill('SIGKILL'), BLOCK_MS);
+    const timer = setTimeout(() => killGroup(child), BLOCK_MS);
     const [code, signal] = (await once(child, 'exit')) as [number | null, string | null];
     clearTimeout(timer);
     if (code !== 0) throw new Error(`${signal ?? `exit code ${code}`}:\n${text}${this.#routerLog()}`);
@@ -150,5 +156,6 @@ export class Sandbox {
     await until('all have ended', () => !pids.some(isAlive), 10_000).catch(() => {
       for (const pid of pids.filter(isAlive)) process.kill(pid, 'SIGKILL');
     });
+    this.#blocks.forEach(killGroup);
   }
 }
