@@ -5,7 +5,7 @@ import type { Exchange } from '../exchange.ts';
 import { sendError } from '../forward/errors.ts';
 import { RouterError } from '../kit/errors.ts';
 import { ownHead } from '../wire/response-head.ts';
-import { pathTest } from '../plugins/path-test.ts';
+import { pathTest } from '../plugins/endpoints.ts';
 import { isStreamed, streamResponse } from './stream-response.ts';
 
 /** No endpoint needs more, and parsing megabytes of JSON blocks the event loop. */

@@ -3,7 +3,6 @@ import { isGeneration } from '../engines/generation.ts';
 import type { Plugin } from '../plugin.ts';
 import { messageOf } from '../config/user-module.ts';
 import { type GuardOptions, type OnPluginFault, inTime } from '../phases/guard.ts';
-import { pathTest } from './path-test.ts';
 
 type Handler = (c: Context, next: Next) => unknown;
 
@@ -85,6 +84,13 @@ export class PluginEndpoints {
       return c.json({ error: message, code: 'plugin_failed' }, 500, { 'x-turnout-error': 'plugin_failed' });
     }
   }
+}
+
+/** Whether one of the routes takes a path in its normal form. A route with a parameter takes every path with its prefix. */
+export function pathTest(routes: readonly string[]): (path: string) => boolean {
+  const exact = new Set(routes.filter((path) => !path.includes(':')));
+  const prefixes = routes.filter((path) => path.includes(':')).map((path) => path.slice(0, path.indexOf(':')));
+  return (path) => exact.has(path) || prefixes.some((prefix) => path.startsWith(prefix));
 }
 
 /** The part of a path after its last parameter; '': it ends with one. */
