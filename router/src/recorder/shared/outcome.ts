@@ -9,18 +9,18 @@ export interface SessionOutcome {
 
 /** What a client says with the end of a session. A member that is left out stays as it was. */
 export interface OutcomeChange {
-  readonly reward?: number | null;
-  readonly labels?: readonly string[];
+  readonly reward?: number | null | undefined;
+  readonly labels?: readonly string[] | undefined;
 }
 
 /** Which outcomes are asked for; a member that is left out limits nothing. */
 export interface OutcomeQuery {
   /** Whether the session has ended by its client's word. */
-  readonly finished?: boolean;
+  readonly finished?: boolean | undefined;
   /** The least and the largest reward; a session without a reward has neither. */
-  readonly minReward?: number;
-  readonly maxReward?: number;
-  readonly label?: string;
+  readonly minReward?: number | undefined;
+  readonly maxReward?: number | undefined;
+  readonly label?: string | undefined;
 }
 
 export const outcomeAfter = (

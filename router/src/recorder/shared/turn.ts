@@ -115,21 +115,21 @@ export interface TurnTexts {
 /** Sessions of one name. */
 export interface SessionName {
   readonly session: string;
-  /** Left out: of all tenants. */
-  readonly tenant?: string;
+  /** Left out, or undefined: of all tenants. */
+  readonly tenant?: string | undefined;
 }
 
-/** What a search for turns asks for; fields that are left out limit nothing. */
+/** What a search for turns asks for; fields that are left out, or undefined, limit nothing. */
 export interface TurnQuery {
-  readonly session?: string;
-  readonly group?: string;
-  readonly tenant?: string;
+  readonly session?: string | undefined;
+  readonly group?: string | undefined;
+  readonly tenant?: string | undefined;
   /** Sampled, at least in part, by this version of the weights; what has an unknown version is not found by any. */
-  readonly version?: string;
+  readonly version?: string | undefined;
   /** Unix ms. */
-  readonly sinceMs?: number;
+  readonly sinceMs?: number | undefined;
   /** Turns after this id only. */
-  readonly after?: string;
+  readonly after?: string | undefined;
   readonly limit: number;
 }
 

@@ -37,11 +37,6 @@ const justTenant = z.strictObject({ tenant });
 
 type Env = { Bindings: { exchange: Exchange } };
 
-/** Leaves out what is not said, as `exactOptionalPropertyTypes` wants it. */
-function said<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never;
-}
-
 /**
  * `/trajectories`: what was captured. Where clients have keys each sees, and removes, its own; an admin key is for all of
  * them, and `?tenant=` for those of one.
@@ -66,9 +61,8 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
     if (!asked.success) return wrong(c, asked.error);
     const { limit, after, since: sinceMs, format, tenant: whose, ...rest } = asked.data;
     const { min_reward: minReward, max_reward: maxReward, ...marks } = rest;
-    const query = said({ ...marks, minReward, maxReward, sinceMs, tenant: tenantFor(c, whose) });
-    if (format === undefined)
-      return sendJson(c, await thread.read('sessionsJson', { ...query, ...said({ after }), limit }));
+    const query = { ...marks, minReward, maxReward, sinceMs, tenant: tenantFor(c, whose) };
+    if (format === undefined) return sendJson(c, await thread.read('sessionsJson', { ...query, after, limit }));
     if (c.req.query('limit') !== undefined || after !== undefined) {
       const error = 'An export is whole: "limit" and "after" are for lists, without "format".';
       return c.json({ error, code: 'bad_request' }, 400);
@@ -88,7 +82,7 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
   const metrics = async (c: Context<Env>, session: string): Promise<Response> => {
     const asked = justTenant.safeParse(c.req.query());
     if (!asked.success) return wrong(c, asked.error);
-    const question = { session, ...said({ tenant: tenantFor(c, asked.data.tenant) }) };
+    const question = { session, tenant: tenantFor(c, asked.data.tenant) };
     const bytes = await thread.read('metricsJson', question);
     return bytes === null ? unknown(c, session) : sendJson(c, bytes);
   };
@@ -97,7 +91,7 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
     const asked = turnsPage.safeParse(query);
     if (!asked.success) return wrong(c, asked.error);
     const { limit, after, texts, tenant: whose } = asked.data;
-    const question = { session, limit, ...said({ after, texts, tenant: tenantFor(c, whose) }) };
+    const question = { session, limit, after, texts, tenant: tenantFor(c, whose) };
     const bytes = await thread.read('turnsJson', question);
     return bytes === null ? unknown(c, session) : sendJson(c, bytes);
   };
@@ -112,7 +106,7 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
   const remove = async (c: Context<Env>, session: string, query: object): Promise<Response> => {
     const asked = justTenant.safeParse(query);
     if (!asked.success) return wrong(c, asked.error);
-    const question = { session, ...said({ tenant: tenantFor(c, asked.data.tenant) }) };
+    const question = { session, tenant: tenantFor(c, asked.data.tenant) };
     const removed = await thread.ask('removeSession', question);
     return removed === 0 ? unknown(c, session) : c.json({ session, removed });
   };

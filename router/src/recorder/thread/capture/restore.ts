@@ -95,8 +95,7 @@ export class Restore {
   async #fill(bytes: number, nodes: number): Promise<void> {
     let before: string | undefined;
     for (;;) {
-      const query = { limit: PAGE_TURNS };
-      const page = await this.#past.store.newest(before === undefined ? query : { ...query, before });
+      const page = await this.#past.store.newest({ limit: PAGE_TURNS, before });
       for (const outline of page) {
         before = outline.id;
         if (this.#forest.bytes > bytes || this.#forest.nodes > nodes) return;

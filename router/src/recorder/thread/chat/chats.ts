@@ -142,8 +142,7 @@ export class Chats {
     await this.writer.flush();
     let after: string | undefined;
     for (;;) {
-      const page = { session, tenant, limit: TURNS_AT_ONCE };
-      const turns = await this.writer.store.find(after === undefined ? page : { ...page, after });
+      const turns = await this.writer.store.find({ session, tenant, limit: TURNS_AT_ONCE, after });
       for (const turn of turns) if (turn.path === CHAT_PATH) yield turn;
       if (turns.length < TURNS_AT_ONCE) return;
       after = turns.at(-1)!.id;

@@ -1,14 +1,10 @@
 import { areLate } from '../late-answers.ts';
 import type { ChatRequest } from '../../shared/chat-request.ts';
-import type { SessionName } from '../../shared/turn.ts';
+import type { ChatName } from './chat-calls.ts';
 import type { OpenChat } from './keep-answer.ts';
 
 /** @returns the calls of this session whose answer the request has, or a part of it, while it is no turn yet */
-function answersIn(
-  request: ChatRequest,
-  { session, tenant }: Required<SessionName>,
-  open: Iterable<OpenChat>,
-): OpenChat[] {
+function answersIn(request: ChatRequest, { session, tenant }: ChatName, open: Iterable<OpenChat>): OpenChat[] {
   const found: OpenChat[] = [];
   let keys: readonly string[] | null = null;
   for (const each of open) {
@@ -30,7 +26,7 @@ function answersIn(
  */
 export async function waitForAnswers(
   request: ChatRequest,
-  name: Required<SessionName>,
+  name: ChatName,
   open: ReadonlyMap<number, OpenChat>,
 ): Promise<number> {
   const left = new Set(answersIn(request, name, open.values()));

@@ -1,7 +1,7 @@
 import { turnBytes } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { SessionQuery } from '../store/store.ts';
-import type { Turn } from '../../shared/turn.ts';
+import type { SessionName, Turn } from '../../shared/turn.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
 import type { ExportFormat } from '../../shared/export-formats.ts';
 import { exportBytes } from './formats.ts';
@@ -15,17 +15,12 @@ export interface ExportOrder {
   readonly query: ExportQuery;
 }
 
-export interface SessionQuestion {
-  readonly session: string;
-  readonly tenant?: string;
-}
-
-export interface TurnsQuestion extends SessionQuestion {
+export interface TurnsQuestion extends SessionName {
   /** Only turns after this one. */
-  readonly after?: string;
+  readonly after?: string | undefined;
   readonly limit: number;
   /** With the text of each token, if there is a tokenizer. */
-  readonly texts?: boolean;
+  readonly texts?: boolean | undefined;
 }
 
 /** A page of turns ends with the one that exceeds this size, whatever its limit; its JSON is about twice as large. */
@@ -47,7 +42,7 @@ export function exportCalls(
   const { store } = writer;
   const exports = new Map<number, AsyncGenerator<Uint8Array>>();
   let lastId = 0;
-  const outlines = async ({ session, tenant }: SessionQuestion) => {
+  const outlines = async ({ session, tenant }: SessionName) => {
     await recorded();
     return store.outlines(session, tenant);
   };
@@ -66,7 +61,7 @@ export function exportCalls(
     },
     /** A page of a session's turns; null: there is no such session. */
     async turnsJson({ session, tenant, after = '', limit, texts = false }: TurnsQuestion): Promise<Uint8Array | null> {
-      const all = await outlines(tenant === undefined ? { session } : { session, tenant });
+      const all = await outlines({ session, tenant });
       if (all.length === 0) return null;
       const left = all.filter(({ id }) => id > after);
       const page: Turn[] = [];
@@ -78,12 +73,12 @@ export function exportCalls(
         if (bytes >= PAGE_BYTES) break;
       }
       const next = page.length < left.length ? (page.at(-1)?.id ?? null) : null;
-      const [head] = await store.sessions({ session, limit: 1, ...(tenant === undefined ? {} : { tenant }) });
+      const [head] = await store.sessions({ session, limit: 1, tenant });
       const outcome = outcomeJson(head?.outcome ?? null);
       const spelled = texts ? await pieces() : null;
       return json({ ...summaryOf(all), ...outcome, page: page.map((turn) => turnJson(turn, spelled)), next });
     },
-    async metricsJson(question: SessionQuestion): Promise<Uint8Array | null> {
+    async metricsJson(question: SessionName): Promise<Uint8Array | null> {
       const turns = await outlines(question);
       return turns.length === 0 ? null : json(metricsOf(turns));
     },

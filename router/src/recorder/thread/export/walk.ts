@@ -26,8 +26,7 @@ export async function* walk(
 ): AsyncGenerator<Trajectory> {
   let after: string | undefined;
   for (;;) {
-    const page = { ...query, limit: SESSIONS_AT_ONCE };
-    const heads = await store.sessions(after === undefined ? page : { ...page, after });
+    const heads = await store.sessions({ ...query, limit: SESSIONS_AT_ONCE, after });
     for (const head of heads) {
       progress.sessions++;
       yield* walkSession(store, head, query, progress);

@@ -48,8 +48,7 @@ export class Expiry {
     const { store, letGo, remove } = this.#parts;
     let after: string | undefined;
     for (;;) {
-      const page = { limit: SESSIONS_AT_ONCE };
-      const heads = await store.sessions(after === undefined ? page : { ...page, after });
+      const heads = await store.sessions({ limit: SESSIONS_AT_ONCE, after });
       for (const { session, tenant, firstTurn } of heads) {
         after = firstTurn;
         // Lets other calls of the thread run in between.

@@ -112,7 +112,7 @@ export class MemoryStore implements TrajectoryStore {
   }
 
   outlines(session: string, tenant?: string) {
-    return this.#among(tenant === undefined ? { session } : { session, tenant }).map(outlineOf);
+    return this.#among({ session, tenant }).map(outlineOf);
   }
 
   finish(name: SessionName, change: OutcomeChange, nowMs: number): number {
@@ -131,7 +131,7 @@ export class MemoryStore implements TrajectoryStore {
 
   removeSession(session: string, tenant?: string): number {
     let removed = 0;
-    for (const each of this.#named(tenant === undefined ? { session } : { session, tenant })) {
+    for (const each of this.#named({ session, tenant })) {
       removed += each.turns.length;
       this.#drop(each);
     }
@@ -193,7 +193,7 @@ export class MemoryStore implements TrajectoryStore {
   /** The turns that a query searches, in the order of their ids: those of a session, or all. */
   #among({ session, tenant }: Pick<TurnQuery, 'session' | 'tenant'>): readonly KeptTurn[] {
     if (session === undefined) return (this.#sorted ??= inOrder([...this.#turns.values()]));
-    return inOrder(this.#named(tenant === undefined ? { session } : { session, tenant }).flatMap(({ turns }) => turns));
+    return inOrder(this.#named({ session, tenant }).flatMap(({ turns }) => turns));
   }
 }
 

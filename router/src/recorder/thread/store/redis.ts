@@ -126,13 +126,12 @@ export class RedisStore implements TrajectoryStore {
 
   async outlines(session: string, tenant?: string): Promise<readonly TurnOutline[]> {
     const all: TurnOutline[] = [];
-    const query = tenant === undefined ? { session } : { session, tenant };
-    for await (const outline of this.#outlinesOf(query)) all.push(outline);
+    for await (const outline of this.#outlinesOf({ session, tenant })) all.push(outline);
     return all.toSorted((a, b) => (a.id < b.id ? -1 : 1));
   }
 
   async finish({ session, tenant }: SessionName, change: OutcomeChange, nowMs: number): Promise<number> {
-    const heads = await this.#named(tenant === undefined ? { session } : { session, tenant });
+    const heads = await this.#named({ session, tenant });
     const fields = heads.flatMap((head) => [keyOf(head), JSON.stringify(outcomeAfter(head.outcome, change, nowMs))]);
     if (fields.length > 0) await this.#link.send(['HSET', OUTCOMES, ...fields]);
     return heads.length;
@@ -209,7 +208,7 @@ export class RedisStore implements TrajectoryStore {
   /** All sessions after one, or those with a name, in the order of their first turns. */
   async *#heads({ session, tenant, after }: SessionQuery): AsyncGenerator<SessionHead, undefined> {
     if (session !== undefined) {
-      const named = await this.#named(tenant === undefined ? { session } : { session, tenant });
+      const named = await this.#named({ session, tenant });
       yield* named.filter(({ firstTurn }) => after === undefined || firstTurn > after);
       return;
     }

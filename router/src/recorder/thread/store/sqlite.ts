@@ -123,8 +123,7 @@ export class SqliteStore implements TrajectoryStore {
 
   finish(name: SessionName, change: OutcomeChange, nowMs: number): number {
     const { session, tenant } = name;
-    const limits = tenant === undefined ? { session } : { session, tenant };
-    const heads = this.sessions({ ...limits, limit: Number.MAX_SAFE_INTEGER });
+    const heads = this.sessions({ session, tenant, limit: Number.MAX_SAFE_INTEGER });
     for (const { tenant: whose, outcome } of heads) {
       const { finishedAtMs, reward, labels } = outcomeAfter(outcome, change, nowMs);
       const put = this.#prepare('INSERT OR REPLACE INTO outcomes VALUES (?, ?, ?, ?, ?)');
@@ -134,7 +133,7 @@ export class SqliteStore implements TrajectoryStore {
   }
 
   outlines(session: string, tenant?: string): readonly TurnOutline[] {
-    const { where, values } = conditions(tenant === undefined ? { session } : { session, tenant });
+    const { where, values } = conditions({ session, tenant });
     const sql = `SELECT ${OUTLINE} FROM turns t WHERE ${where.join(' AND ')} ORDER BY t.id`;
     return this.#prepare(sql)
       .all(...values)
@@ -154,7 +153,7 @@ export class SqliteStore implements TrajectoryStore {
   }
 
   removeSession(session: string, tenant?: string): number {
-    const { where, values } = conditions(tenant === undefined ? { session } : { session, tenant });
+    const { where, values } = conditions({ session, tenant });
     const removed = this.#prepare(`DELETE FROM turns AS t WHERE ${where.join(' AND ')}`).run(...values);
     this.#prepare(`DELETE FROM outcomes AS t WHERE ${where.join(' AND ')}`).run(...values);
     return Number(removed.changes);

@@ -43,10 +43,9 @@ export function storeCalls({ writer, dataDir, recorded, onEnded, lostParts, expi
     },
     /** A session is over. @returns how many sessions of that name are on record: one for each tenant that has it */
     async sessionEnded({ session, tenant, ...change }: SessionEnd): Promise<number> {
-      const name = tenant === undefined ? { session } : { session, tenant };
       await recorded();
-      onEnded(name);
-      return store.finish(name, change, Date.now());
+      onEnded({ session, tenant });
+      return store.finish({ session, tenant }, change, Date.now());
     },
     async storeState(): Promise<StoreState> {
       const { place } = store;

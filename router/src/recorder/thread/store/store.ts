@@ -23,12 +23,12 @@ export interface SessionHead {
 /** Sessions with an outcome and a turn that match. */
 export interface SessionQuery extends TurnQuery, OutcomeQuery {}
 
-/** Turns, the newest first; omitted fields do not filter. */
+/** Turns, the newest first; fields that are left out, or undefined, do not filter. */
 export interface NewestQuery {
-  readonly session?: string;
-  readonly tenant?: string;
+  readonly session?: string | undefined;
+  readonly tenant?: string | undefined;
   /** Turns before this id only. */
-  readonly before?: string;
+  readonly before?: string | undefined;
   readonly limit: number;
 }
 
