@@ -145,6 +145,18 @@ test('a store that takes nothing is in the log: as it begins, when it is over, a
   assert.match(lines.at(-1)!, /"lost":1,.*trajectory store is failing: the last turns are lost/);
 });
 
+test('what is evicted before its session is over is in the log', async (t) => {
+  const lines: string[] = [];
+  const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) });
+  const { ask } = await scene(t, { radixMaxBytes: 65_536, storeMemoryBytes: 65_536 }, { log });
+  for (let n = 0; n < 60; n++) await ask(`session ${n}`, { text: `${n} is a number. `.repeat(20) });
+  for (const words of [
+    /"sessions":\d+,"maxBytes":65536,.*sessions that are not over were evicted from memory/,
+    /"evictedTurns":\d+,"lostTurns":0,"maxBytes":65536,.*turns of sessions that are not over were evicted from the token trees/,
+  ])
+    await until(`it says ${String(words)}`, () => lines.some((line) => words.test(line)));
+});
+
 test('a replay asks once for what was asked once, finds all samples of it, and has chats tell their ids', async (t) => {
   const dataDir = temporaryFolder(t);
   const options = { dataDir, captureBodies: true, captureChat: true, disableHealthCheck: false };

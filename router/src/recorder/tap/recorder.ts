@@ -10,6 +10,7 @@ import { addTrajectoryRoutes } from './routes.ts';
 import { CallRecorder } from './call-recorder.ts';
 import { AnswerCapture, type AnswerCaptureParts } from './answer-capture.ts';
 import { ExpertsChannel, ExpertsTap } from './experts-tap.ts';
+import { GrowthLog } from './growth-log.ts';
 import type { EndedTurn } from '../thread/capture/turn-ends.ts';
 import { RecorderThread } from './recorder-thread.ts';
 import { type EngineSnapshots, VersionBrackets } from './version-brackets.ts';
@@ -19,51 +20,19 @@ import { StoredFirst } from './stored-first.ts';
 
 /** How often the thread is asked for the state of its store. */
 const LOOK_MS = 1_000;
-/** Minimum time between two log lines about dropped or evicted turns. */
-const SAY_MS = 60_000;
 
-const NOTHING_YET: StoreState = {
-  place: '',
-  stored: 0,
-  dropped: 0,
-  pending: 0,
-  unknownLogprobs: 0,
-  textTurns: 0,
-  unknownVersions: 0,
-  isFailing: false,
-  lastError: '',
-  turns: 0,
-  bytes: 0,
-  evicted: 0,
-  evictedLive: 0,
-  expired: 0,
-};
-
-type TrajectoryConfig = Pick<
-  Config,
-  | 'dataDir'
-  | 'store'
-  | 'storeMemoryBytes'
-  | 'storeMaxAgeSecs'
-  | 'storeWait'
-  | 'captureRequired'
-  | 'captureBodies'
-  | 'tokenizerPath'
-  | 'plugin'
-  | 'captureChat'
-  | 'sessionHeaders'
-  | 'radixMaxCacheSize'
-  | 'radixMaxBytes'
-  | 'radixGcThresholdK'
->;
+const TURNS_LOST =
+  'turns of sessions in progress are lost: they were tokenised again, and have the drift "lost". Set --data-dir, or a larger --radix-max-bytes';
+const TURNS_EVICTED =
+  'turns of sessions that are not over were evicted from the token trees, and are read from the store again: set a larger --radix-max-bytes';
 
 /** Whether anything is captured, or was and is to be looked at. A tokenizer alone captures nothing. */
-const areWanted = ({ store, captureRequired, tokenizerPath, plugin, captureChat }: TrajectoryConfig): boolean =>
+const areWanted = ({ store, captureRequired, tokenizerPath, plugin, captureChat }: Config): boolean =>
   store !== undefined || captureRequired || (tokenizerPath !== undefined && (plugin.length > 0 || captureChat));
 
 /** Rejects with a message for the user if the store can't be opened. @returns null: no option asks for a recorder */
 export async function startRecorder(
-  config: TrajectoryConfig,
+  config: Config,
   labels: VersionLabels,
   log: Logger,
   snapshots: EngineSnapshots | null,
@@ -87,18 +56,18 @@ export class Recorder {
   readonly isRequired: boolean;
   /** Reports sessions that are over; its place is after the observer that ends plugins' turns. */
   readonly sessionEnds: Observer;
-  readonly #timer: NodeJS.Timeout;
+  #timer: NodeJS.Timeout | undefined;
   #unkeptEnds = 0;
-  #state = NOTHING_YET;
+  /** Set by `start`. */
+  #state!: StoreState;
   #isDead = false;
-  #saidMs = -Infinity;
-  #saidDropped = 0;
-  #saidEvictedMs = -Infinity;
-  #saidEvicted = 0;
+  readonly #droppedLog = new GrowthLog();
+  readonly #evictedLog = new GrowthLog();
+  readonly #lossLog = new GrowthLog();
   /** How much turns may take where they are kept in memory. */
   readonly #storeBytes: number;
 
-  private constructor(config: TrajectoryConfig, labels: VersionLabels, log: Logger, snapshots: EngineSnapshots | null) {
+  private constructor(config: Config, labels: VersionLabels, log: Logger, snapshots: EngineSnapshots | null) {
     const { dataDir = null, store = null, storeMaxAgeSecs, tokenizerPath = null } = config;
     const storeMemoryBytes = config.storeMemoryBytes ?? defaultMemoryBytes();
     this.#storeBytes = storeMemoryBytes;
@@ -135,12 +104,11 @@ export class Recorder {
     const { sessionHeaders } = config;
     const { thread, versions } = this;
     this.calls = new CallRecorder({ thread, versions, refusal: () => this.refusal, sessionHeaders, log });
-    this.#timer = setInterval(() => void this.#look(), LOOK_MS).unref();
   }
 
   /** Rejects with a message for the user if the store can't be opened. */
   static async start(
-    config: TrajectoryConfig,
+    config: Config,
     labels: VersionLabels,
     log: Logger,
     snapshots: EngineSnapshots | null,
@@ -148,8 +116,8 @@ export class Recorder {
     const started = new Recorder(config, labels, log, snapshots);
     try {
       started.#state = await started.thread.ask('storeState', null);
+      started.#timer = setInterval(() => void started.#look(), LOOK_MS).unref();
     } catch (error) {
-      clearInterval(started.#timer);
       await started.thread.close();
       throw new Error(`trajectories can't be kept: ${(error as Error).message}`, { cause: error });
     }
@@ -242,28 +210,22 @@ export class Recorder {
       // It has ended: said already.
       return;
     }
-    const { dropped, lastError, place, isFailing, pending } = this.#state;
-    if (isFailing !== wasFailing) {
-      if (isFailing)
-        this.#log.warn({ error: lastError, store: place, pending }, 'trajectory store is failing: turns are buffered');
-      else this.#log.info({ store: place }, 'trajectory store works again');
-    }
-    const now = performance.now();
-    this.#sayEvicted(now);
-    if (dropped === this.#saidDropped || now - this.#saidMs < SAY_MS) return;
-    this.#log.warn({ dropped: dropped - this.#saidDropped, error: lastError, store: place }, 'turns were dropped');
-    this.#saidMs = now;
-    this.#saidDropped = dropped;
-  }
-
-  #sayEvicted(now: number): void {
-    const sessions = this.#state.evictedLive - this.#saidEvicted;
-    if (sessions <= 0 || now - this.#saidEvictedMs < SAY_MS) return;
-    const message =
-      'sessions that are not over were evicted from memory: set --data-dir, or a larger --store-memory-bytes';
-    this.#log.warn({ sessions, maxBytes: this.#storeBytes }, message);
-    this.#saidEvictedMs = now;
-    this.#saidEvicted = this.#state.evictedLive;
+    const { dropped, evictedLive, evictedTurns, lostTurns } = this.#state;
+    const { lastError: error, place: store, isFailing, pending } = this.#state;
+    const log = this.#log;
+    if (isFailing && !wasFailing)
+      log.warn({ error, store, pending }, 'trajectory store is failing: turns are buffered');
+    if (!isFailing && wasFailing) log.info({ store }, 'trajectory store works again');
+    this.#droppedLog.say({ dropped }, (more) => log.warn({ ...more, error, store }, 'turns were dropped'));
+    this.#evictedLog.say({ sessions: evictedLive }, (more) =>
+      log.warn(
+        { ...more, maxBytes: this.#storeBytes },
+        'sessions that are not over were evicted from memory: set --data-dir, or a larger --store-memory-bytes',
+      ),
+    );
+    this.#lossLog.say({ evictedTurns, lostTurns }, (more) =>
+      log.warn({ ...more, maxBytes: this.treeBytes }, more.lostTurns > 0 ? TURNS_LOST : TURNS_EVICTED),
+    );
   }
 }
 

@@ -32,8 +32,12 @@ export async function recorderCalls(options: RecorderOptions) {
     dataDir,
     recorded,
     onEnded: ended,
-    lostParts: () => files?.lost ?? 0,
-    expired: () => expiry?.expired ?? 0,
+    counted: () => ({
+      lostParts: files?.lost ?? 0,
+      expired: expiry?.expired ?? 0,
+      evictedTurns: capture()?.forest.counts.evictedLiveTurns ?? 0,
+      lostTurns: capture()?.counts.lost ?? 0,
+    }),
   });
   const { letGo, evicted, lost, chatsSettled, ...chats } = chatCalls({
     tokenizer,

@@ -4,7 +4,6 @@ import type { Recorder } from '../recorder.ts';
 import type { PluginDefinition } from '../../../plugins/definition.ts';
 import { addMetrics, treeCounters, treeFailures, treeGauges } from '../metrics.ts';
 import { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
-import { LossWatch } from './loss-watch.ts';
 import { addRoutes } from './routes.ts';
 import { RadixTree, type RadixTreeOptions } from './radix-tree.ts';
 
@@ -35,7 +34,6 @@ export const radixTree = (recorder: Recorder | null): PluginDefinition<RadixTree
     const tree = new RadixTree(own, { recorder, tokenizerCheck, sessionHeaders, isTinkerServed, log });
     recorder.calls.record(() => true);
     thread.tell('fillTrees', null);
-    const watch = new LossWatch(() => thread.ask('captureStats', null), limit.maxBytes, log);
     addMetrics(metrics, treeGauges, treeCounters, async () => {
       const stats = await thread.ask('captureStats', null);
       // Those that were too large never reach the thread that counts.
@@ -50,10 +48,7 @@ export const radixTree = (recorder: Recorder | null): PluginDefinition<RadixTree
       routes: ({ forClients }) => addRoutes(forClients, thread, tree, sessionHeaders),
       // Texts of megabytes, and many of them at once, wait for one thread.
       timeoutMs: 600_000,
-      close: () => {
-        watch.close();
-        return tokenizerCheck.close();
-      },
+      close: () => tokenizerCheck.close(),
     };
   },
 });

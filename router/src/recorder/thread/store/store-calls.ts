@@ -10,6 +10,9 @@ export interface StoreState extends WriterState, StoreCounts {
   readonly place: string;
   /** Turns that were removed because of the age of their sessions. */
   readonly expired: number;
+  /** Turns that were evicted from the token trees before their sessions were over, and prompts of sessions with lost turns. */
+  readonly evictedTurns: number;
+  readonly lostTurns: number;
 }
 
 /** The end of a session, as its client said it. */
@@ -22,13 +25,12 @@ interface StoreParts {
   readonly recorded: () => Promise<unknown>;
   /** Is called when a session is over; with a name without a tenant for the sessions of all tenants. Further turns may still follow. */
   readonly onEnded: (name: SessionName) => void;
-  /** What others count. */
-  readonly lostParts: () => number;
-  readonly expired: () => number;
+  /** What others count; `lostParts`: tensors that could not be kept. */
+  readonly counted: () => Pick<StoreState, 'expired' | 'evictedTurns' | 'lostTurns'> & { readonly lostParts: number };
 }
 
 /** Calls of the recorder thread about stored sessions. */
-export function storeCalls({ writer, dataDir, recorded, onEnded, lostParts, expired }: StoreParts) {
+export function storeCalls({ writer, dataDir, recorded, onEnded, counted }: StoreParts) {
   const { store } = writer;
   return {
     /** Its files too. @returns how many turns it had */
@@ -51,10 +53,11 @@ export function storeCalls({ writer, dataDir, recorded, onEnded, lostParts, expi
       const { place } = store;
       // One that is away can't count.
       const unknown = { turns: -1, bytes: -1, evicted: 0, evictedLive: 0 };
-      const counted = async (): Promise<StoreCounts> => store.counts();
-      const counts = writer.state.isFailing ? unknown : await counted().catch(() => unknown);
+      const countsOf = async (): Promise<StoreCounts> => store.counts();
+      const counts = writer.state.isFailing ? unknown : await countsOf().catch(() => unknown);
       const { dropped, ...state } = writer.state;
-      return { ...state, ...counts, place, dropped: dropped + lostParts(), expired: expired() };
+      const { lostParts, ...others } = counted();
+      return { ...state, ...counts, ...others, place, dropped: dropped + lostParts };
     },
   };
 }
