@@ -1,3 +1,5 @@
+import type { TextShared } from '../tree/run.ts';
+
 /** What is read of a tokenizer.json here. */
 export interface TokenizerJson {
   readonly added_tokens?: readonly { readonly id: number; readonly content: string; readonly special: boolean }[];
@@ -39,11 +41,8 @@ export class TokenPieces {
   readonly #cache: (Buffer | null | undefined)[] = [];
   /** By their bytes, as Latin-1; -1: several. null: not built yet. */
   #ids: Map<string, number> | null = null;
-  /** Pieces one after the other, of ids that were asked for: where each begins (0: not in it yet) and how long it is. */
-  #packed = Buffer.alloc(4096);
-  #packedEnd = 1;
-  readonly #starts: Int32Array;
-  readonly #lengths: Int32Array;
+  /** One more than the largest id. */
+  readonly #count: number;
   /** A space, or its replacement, is put before a text, so the rest of a text can't be encoded as a text of its own. */
   readonly prependsSpace: boolean;
 
@@ -56,9 +55,7 @@ export class TokenPieces {
       this.#added.set(id, content);
       if (special) this.#special.add(id);
     }
-    const ids = Math.max(this.#spellings.length, ...[...this.#added.keys()].map((id) => id + 1));
-    this.#starts = new Int32Array(ids);
-    this.#lengths = new Int32Array(ids);
+    this.#count = Math.max(this.#spellings.length, ...[...this.#added.keys()].map((id) => id + 1));
     this.#spelling = spellingOf(partsOf(json.decoder));
     this.prependsSpace = [...partsOf(json.normalizer), ...partsOf(json.pre_tokenizer)].some(
       ({ type, add_prefix_space, prepend_scheme }) =>
@@ -78,7 +75,7 @@ export class TokenPieces {
     const known = this.#cache[id];
     if (known !== undefined) return known;
     // Whatever a client calls an id: it would stay here, and make a slow table of the list.
-    if (id >= this.#starts.length) return null;
+    if (id >= this.#count) return null;
     const added = this.#added.get(id);
     const spelled = this.#spellings[id];
     const bytes = added !== undefined ? Buffer.from(added) : spelled === undefined ? null : this.#spell(spelled);
@@ -112,15 +109,13 @@ export class TokenPieces {
 
   /** The text of each of these ids is known, and independent of its neighbours. */
   areKnown(ids: Int32Array): boolean {
-    for (let done = 0; (done = packedFrom(ids, this.#starts, done)) < ids.length;) {
-      if (!this.#pack(ids[done]!)) return false;
-    }
-    return true;
+    return ids.every((id) => this.bytesOf(id) !== null);
   }
 
-  /** The texts of these ids together are this one. */
+  /** The texts of these ids together are this one, and each has some. */
   spell(ids: Int32Array, text: Buffer): boolean {
-    return this.areKnown(ids) && areSpelled(ids, this.#starts, this.#lengths, this.#packed, text);
+    const { tokens, bytes } = this.match(ids, 0, ids.length, text, 0);
+    return tokens === ids.length && bytes === text.length && ids.every((id) => this.bytesOf(id)!.length > 0);
   }
 
   firstByteOf(id: number): number {
@@ -129,35 +124,21 @@ export class TokenPieces {
 
   lengthOf(ids: Int32Array, from: number, to: number): number {
     let length = 0;
-    for (let i = from; i < to; i++) length += this.#lengths[ids[i]!]!;
+    for (let i = from; i < to; i++) length += this.bytesOf(ids[i]!)!.length;
     return length;
   }
 
-  match(ids: Int32Array, from: number, to: number, text: Buffer, textAt: number): { tokens: number; bytes: number } {
-    const packed = this.#packed;
+  match(ids: Int32Array, from: number, to: number, text: Buffer, textAt: number): TextShared {
     let at = textAt;
     for (let i = from; i < to; i++) {
-      const first = this.#starts[ids[i]!]!;
-      const length = this.#lengths[ids[i]!]!;
+      const piece = this.bytesOf(ids[i]!);
       let shared = 0;
-      while (shared < length && packed[first + shared] === text[at + shared]) shared++;
+      // Pieces are a few bytes each: a call to compare them costs more than they do.
+      while (piece !== null && shared < piece.length && piece[shared] === text[at + shared]) shared++;
       at += shared;
-      if (shared < length) return { tokens: i - from, bytes: at - textAt };
+      if (piece === null || shared < piece.length) return { tokens: i - from, bytes: at - textAt };
     }
     return { tokens: to - from, bytes: at - textAt };
-  }
-
-  #pack(id: number): boolean {
-    const bytes = this.bytesOf(id);
-    if (bytes === null) return false;
-    if (this.#packedEnd + bytes.length > this.#packed.length) {
-      this.#packed = Buffer.concat([this.#packed, Buffer.alloc(this.#packed.length + bytes.length)]);
-    }
-    bytes.copy(this.#packed, this.#packedEnd);
-    this.#starts[id] = this.#packedEnd;
-    this.#lengths[id] = bytes.length;
-    this.#packedEnd += bytes.length;
-    return true;
   }
 
   #spell(text: string): Buffer | null {
@@ -174,30 +155,6 @@ export class TokenPieces {
     }
     return bytes;
   }
-}
-
-/** @returns the index of the first id, from `first` on, that is not packed */
-function packedFrom(ids: Int32Array, starts: Int32Array, first: number): number {
-  for (let i = first; i < ids.length; i++) if (!(starts[ids[i]!]! > 0)) return i;
-  return ids.length;
-}
-
-/** Pieces are a few bytes each, for which a call would be too much. */
-function areSpelled(
-  ids: Int32Array,
-  starts: Int32Array,
-  lengths: Int32Array,
-  packed: Uint8Array,
-  text: Uint8Array,
-): boolean {
-  let at = 0;
-  for (let i = 0; i < ids.length; i++) {
-    const id = ids[i]!;
-    const length = lengths[id]!;
-    if (length === 0 || at + length > text.length) return false;
-    for (let from = starts[id]!, to = from + length; from < to; from++) if (packed[from] !== text[at++]) return false;
-  }
-  return at === text.length;
 }
 
 function spellingOf(decoders: readonly Part[]): Spelling {
