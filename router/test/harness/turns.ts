@@ -1,4 +1,5 @@
 import type { Turn } from '../../src/recorder/shared/turn.ts';
+import type { TrajectoryStore } from '../../src/recorder/thread/store/store.ts';
 
 let made = 0;
 
@@ -35,4 +36,12 @@ export function turnOf(given: Partial<Turn> = {}): Turn {
     answer: null,
     ...given,
   };
+}
+
+/** All turns of a store, or those of a session, sorted by id. */
+export async function turnsIn(store: TrajectoryStore, session?: string): Promise<Turn[]> {
+  const turns: Turn[] = [];
+  const newest = await store.newest({ session, limit: 1_000_000 });
+  for (const { id } of newest.toReversed()) turns.push((await store.get(id))!);
+  return turns;
 }

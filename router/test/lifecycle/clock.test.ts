@@ -16,6 +16,7 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
     'choose/rollout/saved-homes.ts',
     'fleet/health-watch.ts',
     'recorder/thread/store/expiry.ts',
+    'recorder/thread/store/store-calls.ts',
   ];
   // A retry-after may be a date of the wall clock; what it asks for is bounded.
   // When a worker was checked last is shown as a date.
@@ -29,7 +30,6 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
     // How long ago a turn of an earlier process was used: from then on the other clock counts.
     'recorder/thread/capture/restore.ts',
     'recorder/thread/capture/turn-id.ts',
-    'recorder/thread/session-calls.ts',
     'recorder/shared/turn.ts',
   ];
   // The dashboard, the tap, explanations and spans show when something happened.

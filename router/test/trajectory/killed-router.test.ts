@@ -10,6 +10,7 @@ import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
 import { PackingStore } from '../../src/recorder/thread/store/packing-store.ts';
 import { SqliteStore } from '../../src/recorder/thread/store/sqlite.ts';
 import { startRouterProcess } from '../chaos/router-process.ts';
+import { turnsIn } from '../harness/turns.ts';
 import { EventReader } from '../harness/stalling-engine.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
@@ -100,7 +101,7 @@ for (const [kind, paths] of Object.entries(kinds)) {
     t.after(() => store.close());
     for (const call of ended) {
       const { inputIds, outputIds } = log.get(call)!;
-      const turns = await store.find({ session: call, limit: 10 });
+      const turns = await turnsIn(store, call);
       assert.deepEqual(
         turns.map(({ ids, finishReason }) => [[...ids], finishReason === '' || finishReason === 'abort']),
         [[[...inputIds, ...outputIds], false]],

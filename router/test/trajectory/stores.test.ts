@@ -9,11 +9,16 @@ import { SESSION_IDLE_MS } from '../../src/recorder/shared/memory-limit.ts';
 import { MemoryStore } from '../../src/recorder/thread/store/memory.ts';
 import { openStore, openToRead } from '../../src/recorder/thread/store/open.ts';
 import { RedisStore } from '../../src/recorder/thread/store/redis.ts';
-import type { NewestQuery, SessionQuery, TrajectoryStore } from '../../src/recorder/thread/store/store.ts';
-import type { Turn, TurnQuery } from '../../src/recorder/shared/turn.ts';
+import {
+  type NewestQuery,
+  type SessionQuery,
+  type TrajectoryStore,
+  turnsOf,
+} from '../../src/recorder/thread/store/store.ts';
+import type { Turn } from '../../src/recorder/shared/turn.ts';
 import { startRespServer } from '../harness/resp-server.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
-import { turnOf } from '../harness/turns.ts';
+import { turnOf, turnsIn } from '../harness/turns.ts';
 import { until } from '../harness/within.ts';
 
 /** A Redis or Valkey of this machine, or TURNOUT_REDIS_SERVER; the contract holds for it as for the one of the harness. */
@@ -57,18 +62,15 @@ for (const [name, make] of Object.entries(stores)) {
         if (n % 50 === 0) turns.push(turnOf({ session: 'other', parent, request, answer }));
       }
       for (let at = 0; at < turns.length; at += 9) await store.put(turns.slice(at, at + 9));
-      const found = [...(await store.find({ session: 'session', limit: 999 }))];
+      const found = await turnsIn(store, 'session');
       assert.equal(found.length, turns.length - 4);
-      found.push(...(await store.find({ session: 'other', limit: 9 })), (await store.get(turns.at(-1)!.id))!);
+      found.push(...(await turnsIn(store, 'other')), (await store.get(turns.at(-1)!.id))!);
       const bodies = new Map(turns.map(({ id, request, answer }) => [id, `${String(request)} ${String(answer)}`]));
       for (const { id, request, answer } of found) {
         assert.equal(`${Buffer.from(request!).toString()} ${Buffer.from(answer!).toString()}`, bodies.get(id));
       }
       await store.removeSession('session');
-      assert.equal(
-        String(Buffer.from((await store.find({ session: 'other', limit: 9 }))[3]!.request!)).slice(0, 2),
-        '{"',
-      );
+      assert.equal(String(Buffer.from((await turnsIn(store, 'other'))[3]!.request!)).slice(0, 2), '{"');
     },
   );
 
@@ -117,12 +119,12 @@ for (const [name, make] of Object.entries(stores)) {
       assert.ok(found.ids instanceof Int32Array && found.logprobs instanceof Float64Array);
     }
     assert.equal(await store.get('nobody'), null);
-    const [outline] = await store.outlines('häuser\n日本', 'a:b');
+    const [outline] = await turnsOf(store, 'häuser\n日本', 'a:b');
     const { ids, logprobs: _, mask: __, request: ___, answer: ____, topTokens: _____, ...rest } = turn;
     assert.deepEqual(outline, { ...rest, tokens: ids.length });
   });
 
-  contract('turns are found by each of their marks, and page by page in the order of their ids', async (store) => {
+  contract('sessions are found by each mark of a turn, and page by page', async (store) => {
     const a = turnOf({ session: 'a', group: 'g1' });
     const b = turnOf({ session: 'b', group: 'g1', tenant: 't', startedAtMs: 5 });
     const c = turnOf({
@@ -135,23 +137,26 @@ for (const [name, make] of Object.entries(stores)) {
     });
     await store.put([c, b]);
     await store.put([a]);
-    const find = async (query: Partial<TurnQuery>) =>
-      (await store.find({ limit: 10, ...query })).map(({ id }) => id).toSorted();
+    const find = async (query: Partial<SessionQuery>) =>
+      (await store.sessions({ limit: 10, ...query })).map(({ session }) => session).toSorted();
     assert.deepEqual(
-      (await store.find({ limit: 10 })).map(({ id }) => id),
+      (await turnsIn(store)).map(({ id }) => id),
       [a.id, b.id, c.id],
     );
-    assert.deepEqual(await find({ session: 'a' }), [a.id, c.id]);
-    assert.deepEqual(await find({ group: 'g1' }), [a.id, b.id]);
-    assert.deepEqual(await find({ tenant: 't' }), [b.id]);
-    assert.deepEqual(await find({ tenant: '' }), [a.id, c.id]);
-    assert.deepEqual(await find({ version: '8' }), [c.id]);
+    assert.deepEqual(await find({ session: 'a' }), ['a']);
+    assert.deepEqual(await find({ group: 'g1' }), ['a', 'b']);
+    assert.deepEqual(await find({ group: 'g2' }), ['a']);
+    assert.deepEqual(await find({ tenant: 't' }), ['b']);
+    assert.deepEqual(await find({ tenant: '' }), ['a']);
+    assert.deepEqual(await find({ version: '8' }), ['a']);
     assert.deepEqual(await find({ version: '9' }), [], 'a version that is not known is none');
     assert.deepEqual(await find({ version: 'null' }), []);
-    assert.deepEqual(await find({ sinceMs: 6 }), [a.id, c.id]);
-    assert.deepEqual(await find({ session: 'a', version: '7' }), [a.id]);
-    assert.deepEqual(await find({ limit: 2 }), [a.id, b.id]);
-    assert.deepEqual(await find({ after: b.id }), [c.id]);
+    assert.deepEqual(await find({ sinceMs: 6 }), ['a']);
+    assert.deepEqual(await find({ group: 'g1', version: '7' }), ['a', 'b']);
+    assert.deepEqual(await find({ group: 'g1', version: '8' }), [], 'one turn has all of them');
+    const [first, second] = await store.sessions({ limit: 2 });
+    assert.deepEqual(await find({ limit: 1 }), [first!.session]);
+    assert.deepEqual(await find({ after: first!.firstTurn }), [second!.session]);
     assert.deepEqual(await find({ session: 'nobody' }), []);
   });
 
@@ -162,7 +167,7 @@ for (const [name, make] of Object.entries(stores)) {
     const later = turnOf({ session: 'a', group: 'g' });
     await store.put([first, other]);
     await store.put([same, later]);
-    const list = async (query: Partial<TurnQuery>) =>
+    const list = async (query: Partial<SessionQuery>) =>
       (await store.sessions({ limit: 10, ...query })).map(({ firstTurn }) => firstTurn);
     assert.deepEqual(await store.sessions({ limit: 10, tenant: 't' }), [
       { session: 'a', tenant: 't', firstTurn: same.id, outcome: null },
@@ -172,24 +177,24 @@ for (const [name, make] of Object.entries(stores)) {
     assert.deepEqual(await list({ after: other.id }), [same.id]);
     assert.deepEqual(await list({ group: 'g' }), [first.id, other.id], 'any of its turns counts');
     assert.deepEqual(await list({ session: 'a' }), [first.id, same.id]);
-    const ids = async (tenant?: string) => (await store.outlines('a', tenant)).map(({ id }) => id);
+    const ids = async (tenant?: string) => (await turnsOf(store, 'a', tenant)).map(({ id }) => id);
     assert.deepEqual(await ids(), [first.id, same.id, later.id]);
     assert.deepEqual(await ids(''), [first.id, later.id]);
   });
 
   contract('a turn that is put again replaces itself', async (store) => {
     const first = turnOf({});
-    const second = turnOf({});
+    const second = turnOf({ session: 'second' });
     await store.put([first, second]);
     await store.put([{ ...first, finishReason: 'abort', versions: [{ version: '9', from: 0, to: 1 }] }]);
     assert.equal((await store.get(first.id))?.finishReason, 'abort');
     assert.equal((await store.counts()).turns, 2);
     assert.deepEqual(
       (await store.sessions({ limit: 10 })).map(({ firstTurn }) => firstTurn),
-      [first.id],
+      [first.id, second.id],
     );
     assert.deepEqual(
-      (await store.find({ limit: 9, version: '7' })).map(({ id }) => id),
+      (await store.sessions({ limit: 9, version: '7' })).map(({ firstTurn }) => firstTurn),
       [second.id],
     );
   });
@@ -248,7 +253,7 @@ for (const [name, make] of Object.entries(stores)) {
     assert.equal(Buffer.from(kept.answer!).toString(), 'answer');
     const { ids: _, logprobs: __, mask: ___, ...given } = turn;
     assert.deepEqual({ ...kept, answer }, { ...given, versions: learned });
-    const find = async (version: string) => (await store.find({ version, limit: 9 })).map(({ id }) => id);
+    const find = async (version: string) => (await store.sessions({ version, limit: 9 })).map((head) => head.firstTurn);
     assert.deepEqual(await find('ü"8'), [turn.id]);
     assert.deepEqual(await find('9'), []);
     assert.deepEqual(await find('7'), [other.id]);
@@ -266,11 +271,11 @@ for (const [name, make] of Object.entries(stores)) {
     assert.equal(await store.removeSession('a', ''), 2);
     assert.equal(await store.get(mine[0]!.id), null);
     assert.deepEqual(
-      await store.find({ limit: 9, version: '7', tenant: '' }),
-      await store.find({ limit: 9, session: 'b' }),
+      await store.sessions({ limit: 9, version: '7', tenant: '' }),
+      await store.sessions({ limit: 9, session: 'b' }),
     );
     assert.deepEqual(
-      (await store.find({ limit: 9 })).map(({ id }) => id),
+      (await turnsIn(store)).map(({ id }) => id),
       [theirs.id, other.id],
     );
     assert.equal(await store.removeSession('a', ''), 0);
@@ -306,7 +311,7 @@ test('a page may be larger than what is asked for at once', async (t) => {
   const store = await RedisStore.open((await startRespServer(t)).url, true);
   const turns = Array.from({ length: 600 }, (_, i) => turnOf({ session: `s${i % 300}` }));
   await store.put(turns);
-  assert.equal((await store.find({ limit: 1_000 })).length, 600);
+  assert.equal((await turnsIn(store)).length, 600);
   assert.equal((await store.sessions({ limit: 1_000 })).length, 300);
   store.close();
 });
@@ -356,7 +361,7 @@ test('a router that was killed left a file that the next one goes on with', asyn
   const next = await openStore({ store: 'sqlite', dataDir, memoryBytes: 0 });
   await next.put([turnOf({ id: 'turn-9' })]);
   // Not `counts`: where counting took long it is not done again at once.
-  assert.equal(reader.find({ limit: 9 }).length, 3, 'read while it is written');
+  assert.equal((await turnsIn(reader)).length, 3, 'read while it is written');
   assert.throws(() => reader.put([turnOf()]), /readonly/);
   reader.close();
   await next.close();

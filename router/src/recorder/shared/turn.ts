@@ -119,20 +119,6 @@ export interface SessionName {
   readonly tenant?: string | undefined;
 }
 
-/** What a search for turns asks for; fields that are left out, or undefined, limit nothing. */
-export interface TurnQuery {
-  readonly session?: string | undefined;
-  readonly group?: string | undefined;
-  readonly tenant?: string | undefined;
-  /** Sampled, at least in part, by this version of the weights; what has an unknown version is not found by any. */
-  readonly version?: string | undefined;
-  /** Unix ms. */
-  readonly sinceMs?: number | undefined;
-  /** Turns after this id only. */
-  readonly after?: string | undefined;
-  readonly limit: number;
-}
-
 /** What is learned of a turn after it was put. */
 export interface TurnAmendment extends Pick<Turn, 'id' | 'versions'> {}
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { temporaryFolder } from '../../../../test/harness/temporary-folder.ts';
+import { turnsIn } from '../../../../test/harness/turns.ts';
 import { writeTokenizer } from '../../../sim/tokens/tokenizer-files.ts';
 import { encode } from '../../../sim/tokens/tokenizer.ts';
 import { MemoryStore } from '../store/memory.ts';
@@ -105,7 +106,7 @@ async function attempted(t: TestContext) {
     },
     async turns() {
       await calls.writer.flush();
-      return calls.writer.store.find({ ...name, limit: 9 });
+      return turnsIn(calls.writer.store);
     },
   };
 }

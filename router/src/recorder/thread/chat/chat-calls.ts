@@ -1,6 +1,7 @@
 import type { EngineKind } from '../../../engines/engine.ts';
 import { bufferOf } from '../../../kit/bytes.ts';
 import type { ExpertsFiles } from '../capture/experts-files.ts';
+import { turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { SessionName } from '../../shared/turn.ts';
 import { noProgress, walk } from '../export/walk.ts';
@@ -291,7 +292,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
       return begun().with(session, tenant, async (chat) => {
         await writer.flush();
         const progress = noProgress();
-        const isWanted = endsOf(ends, chat.tree, await writer.store.outlines(session, tenant));
+        const isWanted = endsOf(ends, chat.tree, await turnsOf(writer.store, session, tenant));
         const made = await encodeSamples(walk(writer.store, { session, tenant }, progress), wish, {
           tokenizer: begun().rules.tokenizer,
           experts,

@@ -5,7 +5,7 @@ import { writeTokenizer } from '../../../sim/tokens/tokenizer-files.ts';
 import { encode } from '../../../sim/tokens/tokenizer.ts';
 import { MemoryStore } from '../store/memory.ts';
 import { TurnWriter } from '../store/writer.ts';
-import type { Turn, TurnQuery } from '../../shared/turn.ts';
+import type { Turn } from '../../shared/turn.ts';
 import { loadTokenizer } from '../tokens/load-tokenizer.ts';
 import { readChatRequest } from '../../shared/chat-request.ts';
 import type { ChatSession } from './chat-session.ts';
@@ -97,9 +97,9 @@ class AwayStore extends MemoryStore {
     super.put(turns);
   }
 
-  override find(query: TurnQuery): readonly Turn[] {
+  override get(id: string): Turn | null {
     if (this.isAway) throw new Error('no connection');
-    return super.find(query);
+    return super.get(id);
   }
 }
 

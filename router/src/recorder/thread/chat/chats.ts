@@ -1,7 +1,7 @@
 import { Unreadable } from '../read/sampled.ts';
 import { TurnIds } from '../capture/turn-id.ts';
 import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
-import { sessionKey } from '../store/store.ts';
+import { sessionKey, turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { CHAT_PATH, readChatRequest } from '../../shared/chat-request.ts';
@@ -12,7 +12,6 @@ import type { ChatSample } from '../read/read-chat.ts';
 import { storedCall } from './repeats.ts';
 import { isSessionId } from '../../shared/session-id.ts';
 
-const TURNS_AT_ONCE = 200;
 /** How many ids of removed sessions are remembered. */
 const MAX_REMOVED = 100_000;
 
@@ -73,7 +72,7 @@ export class Chats {
     if (this.#removed.has(name)) return false;
     if (isSessionId(session) || (this.#sessions.get(name)?.tree.turns.size ?? 0) > 0) return true;
     await this.writer.flush();
-    return (await this.writer.store.outlines(session, tenant)).length > 0;
+    return (await this.writer.store.newest({ session, tenant, limit: 1 })).length > 0;
   }
 
   /** Removes it from memory; requests in flight are not recorded. */
@@ -140,12 +139,10 @@ export class Chats {
 
   async *#inStore(session: string, tenant: string): AsyncGenerator<Turn> {
     await this.writer.flush();
-    let after: string | undefined;
-    for (;;) {
-      const turns = await this.writer.store.find({ session, tenant, limit: TURNS_AT_ONCE, after });
-      for (const turn of turns) if (turn.path === CHAT_PATH) yield turn;
-      if (turns.length < TURNS_AT_ONCE) return;
-      after = turns.at(-1)!.id;
+    const { store } = this.writer;
+    for (const { id, path } of await turnsOf(store, session, tenant)) {
+      const turn = path === CHAT_PATH ? await store.get(id) : null;
+      if (turn !== null) yield turn;
     }
   }
 

@@ -1,6 +1,5 @@
-import { turnBytes } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
-import type { SessionQuery } from '../store/store.ts';
+import { type SessionQuery, turnBytes, turnsOf } from '../store/store.ts';
 import type { SessionName, Turn } from '../../shared/turn.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
 import type { ExportFormat } from '../../shared/export-formats.ts';
@@ -44,7 +43,7 @@ export function exportCalls(
   let lastId = 0;
   const outlines = async ({ session, tenant }: SessionName) => {
     await recorded();
-    return store.outlines(session, tenant);
+    return turnsOf(store, session, tenant);
   };
   return {
     /** A page of sessions. */
@@ -53,7 +52,7 @@ export function exportCalls(
       const heads = await store.sessions(query);
       const trajectories = [];
       for (const { session, tenant, outcome } of heads) {
-        const turns = await store.outlines(session, tenant);
+        const turns = await turnsOf(store, session, tenant);
         if (turns.length > 0) trajectories.push({ ...summaryOf(turns), ...outcomeJson(outcome) });
       }
       const next = heads.length < query.limit ? null : heads.at(-1)!.firstTurn;

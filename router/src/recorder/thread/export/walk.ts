@@ -1,4 +1,11 @@
-import { type SessionHead, type SessionQuery, type TrajectoryStore, type TurnOutline, wants } from '../store/store.ts';
+import {
+  type SessionHead,
+  type SessionQuery,
+  type TrajectoryStore,
+  type TurnOutline,
+  turnsOf,
+  wants,
+} from '../store/store.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { type Trajectory, assemble, leavesOf } from './trajectory.ts';
 
@@ -42,7 +49,7 @@ async function* walkSession(
   query: ExportQuery,
   progress: ExportProgress,
 ): AsyncGenerator<Trajectory> {
-  const outlines = await store.outlines(session, tenant);
+  const outlines = await turnsOf(store, session, tenant);
   const byId = new Map(outlines.map((outline) => [outline.id, outline]));
   for (const leaf of leavesOf(outlines)) {
     if (!lineOf(leaf, byId).some((turn) => wants(query, turn))) continue;

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { turnOf } from '../../../../test/harness/turns.ts';
 import { Expiry } from './expiry.ts';
 import { MemoryStore } from './memory.ts';
+import { turnsOf } from './store.ts';
 
 const AGE_MS = 3_600_000;
 const OLD = 1_000;
@@ -35,7 +36,7 @@ test('sessions whose last turn is too old go as a whole, others stay as a whole'
   t.after(() => expiry.close());
   await expiry.removeBefore(now - AGE_MS);
   assert.deepEqual(namesIn(store), ['goes on', 'in use', 'late']);
-  assert.equal(store.outlines('goes on').length, 2);
+  assert.equal((await turnsOf(store, 'goes on')).length, 2);
 });
 
 test('it looks by itself, at its start first', async () => {
@@ -50,7 +51,7 @@ test('it looks by itself, at its start first', async () => {
 test('a session of very many turns goes as any other does', async () => {
   const many = Array.from({ length: 200_000 }, () => ({ startedAtMs: OLD }));
   class Crowded extends MemoryStore {
-    override outlines = () => many as never;
+    override newest = () => many as never;
   }
   const store = new Crowded(1e9);
   store.put([turnOf({ session: 'crowded', startedAtMs: OLD })]);

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import type { SessionName } from '../../shared/turn.ts';
-import type { TrajectoryStore } from './store.ts';
+import { type TrajectoryStore, turnsOf } from './store.ts';
 
 /** Never looked for more often than this, nor more seldom than that. */
 const MIN_LOOK_MS = 1_000;
@@ -56,7 +56,7 @@ export class Expiry {
         if (this.#isOver) return;
         let firstMs = Infinity;
         let lastMs = -Infinity;
-        for (const { startedAtMs } of await store.outlines(session, tenant)) {
+        for (const { startedAtMs } of await turnsOf(store, session, tenant)) {
           firstMs = Math.min(firstMs, startedAtMs);
           lastMs = Math.max(lastMs, startedAtMs);
         }

@@ -1,7 +1,7 @@
 import { LinkedList, type ListNode } from '../../../kit/linked-list.ts';
 import { SESSION_IDLE_MS } from '../../shared/memory-limit.ts';
 import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../../shared/outcome.ts';
-import type { SessionName, Turn, TurnAmendment, TurnQuery, TurnTexts, VersionSpan } from '../../shared/turn.ts';
+import type { SessionName, Turn, TurnAmendment, TurnTexts, VersionSpan } from '../../shared/turn.ts';
 import {
   type NewestQuery,
   type SessionHead,
@@ -91,16 +91,6 @@ export class MemoryStore implements TrajectoryStore {
     return kept === undefined ? null : whole(kept);
   }
 
-  find(query: TurnQuery): readonly Turn[] {
-    const { after, limit } = query;
-    const found: Turn[] = [];
-    for (const kept of this.#among(query)) {
-      if (found.length >= limit) break;
-      if ((after === undefined || kept.id > after) && wants(query, kept)) found.push(whole(kept));
-    }
-    return found;
-  }
-
   sessions(query: SessionQuery): readonly SessionHead[] {
     const { after, limit } = query;
     const heads: SessionHead[] = [];
@@ -109,10 +99,6 @@ export class MemoryStore implements TrajectoryStore {
       if (isWanted && turns.some((turn) => wants(query, turn))) heads.push({ session, tenant, firstTurn, outcome });
     }
     return heads.toSorted((a, b) => byText(a.firstTurn, b.firstTurn)).slice(0, limit);
-  }
-
-  outlines(session: string, tenant?: string) {
-    return this.#among({ session, tenant }).map(outlineOf);
   }
 
   finish(name: SessionName, change: OutcomeChange, nowMs: number): number {
@@ -191,7 +177,7 @@ export class MemoryStore implements TrajectoryStore {
   }
 
   /** The turns that a query searches, in the order of their ids: those of a session, or all. */
-  #among({ session, tenant }: Pick<TurnQuery, 'session' | 'tenant'>): readonly KeptTurn[] {
+  #among({ session, tenant }: Pick<NewestQuery, 'session' | 'tenant'>): readonly KeptTurn[] {
     if (session === undefined) return (this.#sorted ??= inOrder([...this.#turns.values()]));
     return inOrder(this.#named({ session, tenant }).flatMap(({ turns }) => turns));
   }

@@ -1,5 +1,5 @@
 import type { OutcomeChange } from '../../shared/outcome.ts';
-import type { SessionName, Turn, TurnAmendment, TurnQuery } from '../../shared/turn.ts';
+import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { type Base, packed, readPacked, unpacked } from './packed-body.ts';
 import { RecentBodies } from './recent-bodies.ts';
 import type { NewestQuery, SessionQuery, TrajectoryStore } from './store.ts';
@@ -48,18 +48,8 @@ export class PackingStore implements TrajectoryStore {
     return turn === null ? null : this.#whole(turn);
   }
 
-  async find(query: TurnQuery): Promise<readonly Turn[]> {
-    const found: Turn[] = [];
-    for (const turn of await this.#inner.find(query)) found.push(await this.#whole(turn));
-    return found;
-  }
-
   sessions(query: SessionQuery) {
     return this.#inner.sessions(query);
-  }
-
-  outlines(session: string, tenant?: string) {
-    return this.#inner.outlines(session, tenant);
   }
 
   newest(query: NewestQuery) {

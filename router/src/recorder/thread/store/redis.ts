@@ -1,6 +1,6 @@
 import type { RedisArgument } from '@redis/client';
 import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../../shared/outcome.ts';
-import type { SessionName, Turn, TurnAmendment, TurnQuery } from '../../shared/turn.ts';
+import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { type RedisLink, connectRedis, withoutPassword } from './redis-client.ts';
 import {
   LATER_FIELDS,
@@ -9,6 +9,7 @@ import {
   type SessionQuery,
   type StoreCounts,
   type TrajectoryStore,
+  type TurnFilter,
   type TurnOutline,
   outlineOf,
   sessionKey,
@@ -100,34 +101,15 @@ export class RedisStore implements TrajectoryStore {
     return topTokens == null ? turn : { ...turn, topTokens };
   }
 
-  async find(query: TurnQuery): Promise<readonly Turn[]> {
-    const ids: string[] = [];
-    for await (const { id } of this.#outlinesOf(query)) {
-      ids.push(id);
-      if (ids.length >= query.limit) break;
-    }
-    const turns = await Promise.all(ids.map((id) => this.get(id)));
-    return turns.filter((turn) => turn !== null);
-  }
-
   async sessions(query: SessionQuery): Promise<readonly SessionHead[]> {
     const found: SessionHead[] = [];
-    const { after: _, limit, ...limits } = query;
     for await (const head of this.#heads(query)) {
-      const { session, tenant, outcome } = head;
-      const isOther = query.tenant !== undefined && query.tenant !== tenant;
-      if (isOther || !wantsOutcome(query, outcome)) continue;
-      if ((await this.#outlinesOf({ ...limits, session, tenant }).next()).done === true) continue;
+      const isOther = query.tenant !== undefined && query.tenant !== head.tenant;
+      if (isOther || !wantsOutcome(query, head.outcome) || !(await this.#hasTurn(head, query))) continue;
       found.push(head);
-      if (found.length >= limit) break;
+      if (found.length >= query.limit) break;
     }
     return found;
-  }
-
-  async outlines(session: string, tenant?: string): Promise<readonly TurnOutline[]> {
-    const all: TurnOutline[] = [];
-    for await (const outline of this.#outlinesOf({ session, tenant })) all.push(outline);
-    return all.toSorted((a, b) => (a.id < b.id ? -1 : 1));
   }
 
   async finish({ session, tenant }: SessionName, change: OutcomeChange, nowMs: number): Promise<number> {
@@ -151,8 +133,10 @@ export class RedisStore implements TrajectoryStore {
       ids.push(...(found as Buffer[]).map(text));
     }
     const newest = ids.sort((a, b) => (a < b ? 1 : -1)).slice(0, limit);
-    const rows = await Promise.all(newest.map((id) => this.#link.send(['HGET', turnKey(id), 'o'])));
-    return rows.flatMap((row) => (row == null ? [] : [JSON.parse(text(row)) as TurnOutline]));
+    const outlines: TurnOutline[] = [];
+    for (let at = 0; at < newest.length; at += PAGE)
+      outlines.push(...(await this.#outlines(newest.slice(at, at + PAGE))));
+    return outlines;
   }
 
   async removeSession(session: string, tenant?: string): Promise<number> {
@@ -183,25 +167,18 @@ export class RedisStore implements TrajectoryStore {
     this.#link.close();
   }
 
-  /** The ids of a query's turns, sorted within each session, or all of them if no session is named. */
-  async *#outlinesOf(query: Omit<TurnQuery, 'limit'>): AsyncGenerator<TurnOutline, undefined> {
-    const { session, tenant, after } = query;
-    const keys: string[] = [];
-    if (session === undefined) keys.push(TURNS);
-    else if (tenant !== undefined) keys.push(sessionTurns(keyOf({ session, tenant })));
-    else for (const each of await this.#tenants(session)) keys.push(sessionTurns(keyOf({ session, tenant: each })));
-    for (const key of keys) {
-      let from = after === undefined ? '-' : `(${after}`;
-      for (;;) {
-        const ids = await this.#range(key, from, PAGE);
-        const rows = await Promise.all(ids.map((id) => this.#link.send(['HGET', turnKey(id), 'o'])));
-        for (const row of rows) {
-          const outline = Buffer.isBuffer(row) ? outlineOfJson(row) : null;
-          if (outline !== null && wants(query, outline)) yield outline;
-        }
-        if (ids.length < PAGE) break;
-        from = `(${ids.at(-1)}`;
-      }
+  async #outlines(ids: readonly string[]): Promise<TurnOutline[]> {
+    const rows = await Promise.all(ids.map((id) => this.#link.send(['HGET', turnKey(id), 'o'])));
+    return rows.flatMap((row) => (Buffer.isBuffer(row) ? [outlineOfJson(row)] : []));
+  }
+
+  /** Whether the session has a turn that is wanted. */
+  async #hasTurn(head: SessionHead, query: TurnFilter): Promise<boolean> {
+    for (let from = '-'; ;) {
+      const ids = await this.#range(sessionTurns(keyOf(head)), from, PAGE);
+      if ((await this.#outlines(ids)).some((outline) => wants(query, outline))) return true;
+      if (ids.length < PAGE) return false;
+      from = `(${ids.at(-1)}`;
     }
   }
 

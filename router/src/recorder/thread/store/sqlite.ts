@@ -2,7 +2,7 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type OutcomeChange, type OutcomeQuery, type SessionOutcome, outcomeAfter } from '../../shared/outcome.ts';
-import type { SessionName, Turn, TurnAmendment, TurnQuery, VersionSpan } from '../../shared/turn.ts';
+import type { SessionName, Turn, TurnAmendment, VersionSpan } from '../../shared/turn.ts';
 import { SCHEMA_VERSION, missingTables, stepsFrom, versionProblem } from './sqlite-schema.ts';
 import {
   LATER_FIELDS,
@@ -11,6 +11,7 @@ import {
   type SessionQuery,
   type StoreCounts,
   type TrajectoryStore,
+  type TurnFilter,
   type TurnOutline,
 } from './store.ts';
 
@@ -92,18 +93,6 @@ export class SqliteStore implements TrajectoryStore {
     return row === undefined ? null : turnOf(row);
   }
 
-  find(query: TurnQuery): readonly Turn[] {
-    const { where, values } = conditions(query);
-    if (query.after !== undefined) {
-      where.push('t.id > ?');
-      values.push(query.after);
-    }
-    const sql = `SELECT * FROM turns t WHERE ${where.join(' AND ')} ORDER BY t.id LIMIT ?`;
-    return this.#prepare(sql)
-      .all(...values, query.limit)
-      .map(turnOf);
-  }
-
   sessions(query: SessionQuery): readonly SessionHead[] {
     const { where, values } = conditions(query);
     const ended = outcomeConditions(query);
@@ -130,14 +119,6 @@ export class SqliteStore implements TrajectoryStore {
       put.run(session, whose, finishedAtMs, reward, JSON.stringify(labels));
     }
     return heads.length;
-  }
-
-  outlines(session: string, tenant?: string): readonly TurnOutline[] {
-    const { where, values } = conditions({ session, tenant });
-    const sql = `SELECT ${OUTLINE} FROM turns t WHERE ${where.join(' AND ')} ORDER BY t.id`;
-    return this.#prepare(sql)
-      .all(...values)
-      .map(outlineOfRow);
   }
 
   newest({ before, limit, ...query }: NewestQuery): readonly TurnOutline[] {
@@ -263,7 +244,7 @@ function allOf() {
   return { where, values, add };
 }
 
-function conditions({ session, tenant, group, sinceMs, version }: Omit<TurnQuery, 'limit'>) {
+function conditions({ session, tenant, group, sinceMs, version }: TurnFilter) {
   const { where, values, add } = allOf();
   add('t.session = ?', session);
   add('t.tenant = ?', tenant);

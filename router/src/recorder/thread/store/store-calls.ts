@@ -2,7 +2,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { OutcomeChange } from '../../shared/outcome.ts';
 import type { SessionName } from '../../shared/turn.ts';
-import { type StoreCounts, filesOf } from './store.ts';
+import { type StoreCounts, filesOf, turnsOf } from './store.ts';
 import type { TurnWriter, WriterState } from './writer.ts';
 
 /** The state of the store, which the event loop reads once a second. */
@@ -36,7 +36,7 @@ export function storeCalls({ writer, dataDir, recorded, onEnded, counted }: Stor
     /** Its files too. @returns how many turns it had */
     async removeSession({ session, tenant }: SessionName): Promise<number> {
       await recorded();
-      const outlines = await store.outlines(session, tenant);
+      const outlines = await turnsOf(store, session, tenant);
       const removed = await store.removeSession(session, tenant);
       for (const { file } of dataDir === null ? [] : outlines.flatMap(filesOf)) {
         await rm(join(dataDir!, file), { force: true });

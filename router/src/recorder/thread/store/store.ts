@@ -1,5 +1,5 @@
 import type { OutcomeChange, OutcomeQuery, SessionOutcome } from '../../shared/outcome.ts';
-import type { RoutedExperts, SessionName, Turn, TurnAmendment, TurnQuery } from '../../shared/turn.ts';
+import type { RoutedExperts, SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 
 /** A turn without large fields, for listings, figures, and the tree of a session's turns. */
 export interface TurnOutline extends Omit<Turn, 'ids' | 'logprobs' | 'mask' | 'request' | 'answer' | 'topTokens'> {
@@ -20,8 +20,22 @@ export interface SessionHead {
   readonly outcome: SessionOutcome | null;
 }
 
-/** Sessions with an outcome and a turn that match. */
-export interface SessionQuery extends TurnQuery, OutcomeQuery {}
+/** Sessions with an outcome and a turn that match; fields that are left out, or undefined, do not filter. */
+export interface SessionQuery extends OutcomeQuery {
+  readonly session?: string | undefined;
+  readonly group?: string | undefined;
+  readonly tenant?: string | undefined;
+  /** Sampled, at least in part, by this version of the weights; what has an unknown version is not found by any. */
+  readonly version?: string | undefined;
+  /** Unix ms. */
+  readonly sinceMs?: number | undefined;
+  /** Sessions after the one with this first turn only. */
+  readonly after?: string | undefined;
+  readonly limit: number;
+}
+
+/** Which turns a session needs one of. */
+export type TurnFilter = Pick<SessionQuery, 'session' | 'group' | 'tenant' | 'version' | 'sinceMs'>;
 
 /** Turns, the newest first; fields that are left out, or undefined, do not filter. */
 export interface NewestQuery {
@@ -56,14 +70,10 @@ export interface TrajectoryStore {
   /** A turn that is not there stays so. */
   amend(amendments: readonly TurnAmendment[]): Soon<void>;
   get(id: string): Soon<Turn | null>;
-  /** In the order of their ids. */
-  find(query: TurnQuery): Soon<readonly Turn[]>;
   /** Sessions with a matching turn, in the order of their first turns; `after` is a first turn. */
   sessions(query: SessionQuery): Soon<readonly SessionHead[]>;
   /** Stores the outcome of a session with its turns. @returns how many sessions have that name */
   finish(name: SessionName, change: OutcomeChange, nowMs: number): Soon<number>;
-  /** All turns of a session, sorted by id; without a tenant those of all tenants. */
-  outlines(session: string, tenant?: string): Soon<readonly TurnOutline[]>;
   /** The newest turns first: of a session, or of all. */
   newest(query: NewestQuery): Soon<readonly TurnOutline[]>;
   /** @returns how many turns were removed */
@@ -77,7 +87,7 @@ export const sessionKey = (session: string, tenant: string): string => `${tenant
 
 /** Whether a turn matches a query, except for pages and limits. */
 export function wants(
-  query: Omit<TurnQuery, 'limit' | 'after'>,
+  query: TurnFilter,
   turn: Pick<Turn, 'session' | 'tenant' | 'group' | 'startedAtMs' | 'versions'>,
 ): boolean {
   return (
@@ -87,6 +97,15 @@ export function wants(
     (query.sinceMs === undefined || turn.startedAtMs >= query.sinceMs) &&
     (query.version === undefined || turn.versions.some(({ version }) => version === query.version))
   );
+}
+
+/** All turns of a session, sorted by id; without a tenant those of all tenants. */
+export async function turnsOf(
+  store: Pick<TrajectoryStore, 'newest'>,
+  session: string,
+  tenant?: string,
+): Promise<readonly TurnOutline[]> {
+  return (await store.newest({ session, tenant, limit: Number.MAX_SAFE_INTEGER })).toReversed();
 }
 
 export function outlineOf(turn: Turn): TurnOutline {
