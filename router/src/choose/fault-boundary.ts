@@ -11,7 +11,7 @@ const firstOf = (held: Iterable<Exchange>): Exchange | null => [...held][0] ?? n
 export type OnFault = (where: keyof Policy, error: unknown, count: number) => void;
 
 /**
- * Contains the faults of a user's policy. If `choose` throws, that request fails; if any other method throws, the router goes
+ * Contains the faults of a policy. If `choose` throws, that request fails; if any other method throws, the router goes
  * on with a neutral result. Each fault is reported when its count is a power of two, because one report per request
  * would flood the log.
  *

@@ -12,13 +12,12 @@ const allNeeds: readonly Needs[] = ['nothing', 'headers', 'key', 'prompt'];
  * Makes the built-in policy of that name, or the policy of the module at that path. Throws an error with a message for
  * the user.
  *
- * The default export of a module is what the built-in policies are: a function from the context to a policy. Its
- * faults are contained.
+ * The default export of a module is what the built-in policies are: a function from the context to a policy.
  */
 export async function loadPolicy(nameOrPath: string, context: PolicyContext, onFault: OnFault): Promise<NamedPolicy> {
   const name = policyName(nameOrPath);
-  if (!isPath(name)) return { name, policy: makeBuiltIn(name, context) };
-  return withFaultBoundary({ name, policy: await makeCustom(name, context) }, onFault, checkChoice);
+  if (isPath(name)) return withFaultBoundary({ name, policy: await makeCustom(name, context) }, onFault, checkChoice);
+  return withFaultBoundary({ name, policy: makeBuiltIn(name, context) }, onFault);
 }
 
 function makeBuiltIn(name: string, context: PolicyContext): Policy {
