@@ -1,4 +1,4 @@
-import type { MessagePort, Transferable } from 'node:worker_threads';
+import type { MessagePort } from 'node:worker_threads';
 import { bufferOf } from '../kit/bytes.ts';
 import { LARGE_BYTES } from './sizes.ts';
 
@@ -20,20 +20,15 @@ export interface Reply {
 
 /**
  * The thread's side: runs calls in the order in which they arrive. The replies to the calls of one message are sent together,
- * except for those of calls that return a promise.
- * @param given the memory in a reply that is transferred instead of copied
+ * except for those of calls that return a promise. Nothing may refer to large buffers in them: their memory is transferred.
  */
-export function serveCalls(
-  port: MessagePort,
-  calls: Calls,
-  given: (value: unknown) => readonly Transferable[] = memoryIn,
-): void {
+export function serveCalls(port: MessagePort, calls: Calls): void {
   port.on('message', (asked: readonly Call[]) => {
     const replies: Reply[] = [];
     const send = (some: readonly Reply[]): void =>
       port.postMessage(
         some,
-        some.flatMap(({ value }) => given(value)),
+        some.flatMap(({ value }) => memoryIn(value)),
       );
     for (const { id, name, args } of asked) {
       try {

@@ -100,18 +100,13 @@ test('close waits for the replies, and nothing is asked afterwards', async (t) =
   await assert.rejects(worker.ask('now', 3), /the thread has ended/);
 });
 
-test('what a thread gives away of its answers is its own decision', () => {
-  for (const [given, left] of [
-    [undefined, 0],
-    [() => [], 100_000],
-  ] as const) {
-    const { port1, port2 } = new MessageChannel();
-    const body = new Uint8Array(100_000).fill(7);
-    serveCalls(port2, { change: () => ({ body }) }, given);
-    port1.postMessage([{ id: 1, name: 'change', args: [null] }]);
-    port2.emit('message', receiveMessageOnPort(port2)!.message);
-    const [reply] = receiveMessageOnPort(port1)!.message as [{ value: { body: Uint8Array } }];
-    assert.deepEqual([reply.value.body.length, reply.value.body[0], body.length], [100_000, 7, left]);
-    port1.close();
-  }
+test('a thread gives away the memory of large answers', () => {
+  const { port1, port2 } = new MessageChannel();
+  const body = new Uint8Array(100_000).fill(7);
+  serveCalls(port2, { change: () => ({ body }) });
+  port1.postMessage([{ id: 1, name: 'change', args: [null] }]);
+  port2.emit('message', receiveMessageOnPort(port2)!.message);
+  const [reply] = receiveMessageOnPort(port1)!.message as [{ value: { body: Uint8Array } }];
+  assert.deepEqual([reply.value.body.length, reply.value.body[0], body.length], [100_000, 7, 0]);
+  port1.close();
 });
