@@ -14,6 +14,7 @@ const idPrefixes: Readonly<Record<string, string>> = {
   '/v1/completions': 'cmpl-',
   '/generate': 'gnt-',
   '/v1/responses': 'resp-',
+  '/v1/messages': 'msg_',
 };
 
 /** Client ids of another form are replaced, because ids are logged. */

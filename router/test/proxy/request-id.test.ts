@@ -23,6 +23,7 @@ test('an id that is made up begins as those of the engines', async (t) => {
     ['/v1/completions', /^cmpl-[\da-z]{24}$/],
     ['/generate', /^gnt-[\da-z]{24}$/],
     ['/v1/responses?a=b', /^resp-[\da-z]{24}$/],
+    ['/v1/messages', /^msg_[\da-z]{24}$/],
     ['/v1/embeddings', /^req-[\da-z]{24}$/],
   ] as const)
     match((await exchange(request('POST', target, '{}'), answer(200, ''))).get('x-request-id')!, pattern);
