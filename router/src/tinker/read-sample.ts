@@ -67,15 +67,14 @@ export function readSample(body: Buffer): Sample | Invalid {
   if (problem !== null) return invalid(problem);
   const { sampling_session_id: session, seq_id: seqId, base_model: baseModel, model_path: modelPath } = data;
   const hasSession = typeof session === 'string';
-  if (hasSession && (seqId ?? null) === null) return invalid('seq_id: missing beside sampling_session_id', 422);
   const sources = Number(hasSession) + Number(Boolean(baseModel)) + Number(Boolean(modelPath));
-  if (sources !== 1) return invalid('Give one of sampling_session_id (with seq_id), base_model and model_path.', 422);
+  if (sources !== 1) return invalid('Give one of sampling_session_id, base_model and model_path.', 422);
   const prompt = readPrompt(body.subarray(from, to));
   if ('detail' in prompt) return prompt;
   const params = data.sampling_params ?? {};
   return {
     samplingSession: session ?? '',
-    seqId: hasSession ? String(seqId) : '',
+    seqId: hasSession ? String(seqId ?? '') : '',
     baseModel: baseModel ?? '',
     modelPath: modelPath ?? '',
     count: data.num_samples ?? 1,

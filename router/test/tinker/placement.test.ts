@@ -17,6 +17,18 @@ for (const policy of ['consistent_hash', 'rollout', 'sticky_least_loaded', 'cach
   });
 }
 
+test('samples of a sampling session without a seq_id have no routing key: they go where the least is in flight', async (t) => {
+  const { client, engines, log } = await startTinkerScene(t, ['vllm', 'sglang', 'vllm']);
+  const session = await client.samplingSession();
+  for (const { core } of engines) await core.pause('keep');
+  for (let i = 0; i < 6; i++) await client.get('/asample', asked(session, 0, { seq_id: undefined }));
+  const waiting = (): number[] => engines.map((engine) => engine.stats().waiting + engine.stats().running);
+  await until('all are at engines', () => waiting().reduce((a, b) => a + b) === 6);
+  deepEqual(waiting(), [2, 2, 2]);
+  equal(log.lines.filter(({ msg }) => /session_id=(?!none$)|x-session-id/.test(msg)).length, 0);
+  for (const { core } of engines) core.resume();
+});
+
 test('each key stays at one engine over its turns, keys spread, also over engines of both kinds', async (t) => {
   const { client, engines, router, log } = await startTinkerScene(t, ['vllm', 'sglang', 'vllm', 'sglang']);
   const session = await client.samplingSession();
