@@ -1,11 +1,11 @@
-import { deepEqual, equal, ok } from 'node:assert/strict';
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import { readAlias } from '../../src/config/alias/alias.ts';
 import { sglang } from '../../src/config/alias/sglang.ts';
 import { vllm } from '../../src/config/alias/vllm.ts';
 import { startSimEngine } from '../../src/sim/engine.ts';
 import { request, send } from '../harness/client.ts';
-import { deadUrl } from '../harness/engine.ts';
+import { type EngineRequest, answer, deadUrl, startEngine } from '../harness/engine.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 import { startPairs } from '../pairs/scene.ts';
@@ -37,7 +37,7 @@ smg_router_requests_total{router_type="http",backend_type="regular",connection_m
 smg_router_request_duration_seconds_count{router_type="http",backend_type="regular",connection_mode="http",endpoint="chat"} 1
 smg_router_upstream_responses_total{router_type="http",status_code="200",error_code=""} 3
 smg_router_upstream_responses_total{router_type="http",status_code="500",error_code="call_upstream_request_error"} 3
-smg_worker_selection_total{worker_type="regular",connection_mode="http",policy="round_robin"} 7
+smg_worker_selection_total{worker_type="regular",connection_mode="http",policy="round_robin",model="sim"} 7
 smg_worker_pool_size{worker_type="regular",connection_mode="http"} 2
 smg_worker_health{worker="NEAR"} 1
 smg_worker_cb_state{worker="NEAR"} 0
@@ -103,4 +103,14 @@ test('pairs have the names of vllm-router', async (t) => {
     `pd_prefill_errors_total{worker="${bad!.engine.url}"} 2`,
   ])
     ok(lines.includes(`vllm_router_${sample}`), lines.filter((line) => line.includes('_pd_')).join('\n'));
+});
+
+test('a request whose last attempt an engine failed has exhausted its retries', async (t) => {
+  const busy = { onRequest: (asked: EngineRequest) => asked.connection.write(answer(503, 'busy')) };
+  const workerUrls = [(await startEngine(t, busy)).url, (await startEngine(t, busy)).url];
+  const router = await startTestRouter(t, { workerUrls, retryMaxRetries: 1, metricsCompat: 'sglang' });
+  equal((await send(t, router.url, request('POST', '/generate', '{"text":"a"}'))).status, 503);
+  await untilIdle(router);
+  const page = await (await fetch(`${router.url}/metrics`)).text();
+  match(page, /^smg_worker_retries_exhausted_total\{worker_type="regular",endpoint="generate"\} 1$/m);
 });

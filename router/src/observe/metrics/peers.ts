@@ -232,15 +232,9 @@ const sglang: readonly MetricSpec[] = [
   ),
   counter(
     'smg_worker_selection_total',
-    ['worker_type', 'connection_mode', 'policy'],
-    'Choices by policy.',
-    ({ peers }) => {
-      const byPolicy = Map.groupBy(peers?.decisions ?? [], ([words]) => words.slice(0, words.indexOf(' ')));
-      return Array.from(byPolicy, ([policy, entries]) => ({
-        labels: { ...regular, policy },
-        value: entries.reduce((sum, [, count]) => sum + count, 0),
-      }));
-    },
+    ['worker_type', 'connection_mode', 'model', 'policy'],
+    'Choices by model and policy.',
+    ({ peers }) => pairs(peers?.selections, ['policy', 'model'], regular),
   ),
   gauge('smg_worker_pool_size', ['worker_type', 'connection_mode'], 'Registered workers.', ({ fleet }) => [
     { labels: regular, value: fleet.workers.length },
