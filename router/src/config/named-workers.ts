@@ -34,6 +34,8 @@ function readPrefill(parts: readonly string[]): NamedWorker[] {
   let mayFollow = false;
   for (const part of splitList(parts)) {
     const isNone = part.toLowerCase() === 'none';
+    if (mayFollow && /^[^:./]+$/.test(part) && !isNone && !/^\d+$/.test(part))
+      throw new Error(`"${part}" is neither a URL nor a port nor "none".`);
     if (!isNone && !/^\d+$/.test(part)) {
       workers.push({ url: part, role: 'prefill', bootstrapPort: null, flag: '--prefill' });
       mayFollow = true;

@@ -120,6 +120,14 @@ test('ready means one of each', async (t) => {
   equal(await ready(), 200);
 });
 
+test('ready has the halves in the form of vllm-router', async (t) => {
+  const { router } = await startPairs(t, [2, 1], { workerApi: 'vllm' });
+  const counts = { healthy_workers: 3, total_workers: 3 };
+  const halves = { prefill: { healthy: 2, total: 2 }, decode: { healthy: 1, total: 1 } };
+  const { text } = await send(t, router.url, request('GET', '/readiness'));
+  deepEqual(JSON.parse(text), { status: 'ready', ...counts, ...halves });
+});
+
 test('a reload adds and removes halves', async (t) => {
   const { world, router } = await startPairs(t, [2, 2]);
   const { prefill, decode } = world.urls;
@@ -143,6 +151,7 @@ const mistakes: [flags: Record<string, unknown>, words: RegExp][] = [
   [{ pdDisaggregation: true, prefill: ['8998', 'http://a:1'] }, /"8998" must follow a URL/],
   [{ pdDisaggregation: true, prefill: ['http://a:1', '8998', 'none'] }, /"none" must follow a URL/],
   [{ pdDisaggregation: true, prefill: ['http://a:1', '70000'] }, /"70000" is not a port/],
+  [{ pdDisaggregation: true, prefill: ['http://a:1', 'nope'] }, /"nope" is neither a URL nor a port nor "none"/],
   [
     { pdDisaggregation: true, prefill: ['http://a:1'], decode: ['http://a:1/'] },
     /--decode: http:\/\/a:1 is named twice/,
