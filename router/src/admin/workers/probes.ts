@@ -19,7 +19,8 @@ export function addProbes(app: Hono, { fleet, workerApi, isDraining, healthTimeo
   app.get('/liveness', (c) => c.text('OK'));
   app.get('/readiness', (c) => {
     const counts = countsOf(fleet);
-    if (canServe(fleet) && !isDraining()) return c.json({ status: 'ready', ...counts });
+    if (canServe(fleet) && !isDraining())
+      return c.json({ status: 'ready', ...counts, ...(isVllm && fleet.servesPairs ? halvesOf(fleet) : {}) });
     if (isVllm) {
       const reason = isDraining() ? 'shutting down' : 'no healthy workers available';
       return c.json({ status: 'not_ready', reason, total_workers: counts.total_workers }, 503);
@@ -33,6 +34,15 @@ export function addProbes(app: Hono, { fleet, workerApi, isDraining, healthTimeo
     return c.json({ workers: workers.map(({ url }, i) => ({ worker: url, load: loads[i]! })) });
   });
 }
+
+/** vllm-router's form for pairs. */
+const halvesOf = ({ workers }: Fleet) =>
+  Object.fromEntries(
+    (['prefill', 'decode'] as const).map((role) => {
+      const half = workers.filter((worker) => worker.role === role);
+      return [role, { healthy: half.filter(({ isHealthy }) => isHealthy).length, total: half.length }];
+    }),
+  );
 
 const countsOf = ({ workers }: Fleet) => ({
   healthy_workers: workers.filter((worker) => worker.isHealthy).length,
