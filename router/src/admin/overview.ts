@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { moveText, reasonText } from '../choose/reason-text.ts';
 import type { SessionHome, SessionHomes } from '../choose/session-homes.ts';
 import { sessionOf } from '../classify/routing-keys.ts';
+import { checkInput } from '../config/check-input.ts';
 import type { Exchange, Move } from '../exchange.ts';
 import { phaseOf } from './request-phase.ts';
 
@@ -24,17 +25,17 @@ const sessionsQuery = z.strictObject({ ...wanted, moved: z.enum(['1', 'true', 'y
 /** `GET /requests` and `GET /sessions`: requests in flight, and the workers of sessions. For admins, because they show the work of all clients. */
 export function addOverviewRoutes(app: Hono, context: OverviewContext): void {
   app.get('/requests', (c) => {
-    const query = requestsQuery.safeParse(c.req.query());
-    return query.success ? c.json(listRequests(context, query.data)) : refuse(c, query.error);
+    const { data, problem } = checkInput(requestsQuery, c.req.query());
+    return problem === null ? c.json(listRequests(context, data)) : refuse(c, problem);
   });
   app.get('/sessions', (c) => {
-    const query = sessionsQuery.safeParse(c.req.query());
-    return query.success ? c.json(listSessions(context, query.data)) : refuse(c, query.error);
+    const { data, problem } = checkInput(sessionsQuery, c.req.query());
+    return problem === null ? c.json(listSessions(context, data)) : refuse(c, problem);
   });
 }
 
-const refuse = (c: Context, error: z.ZodError): Response =>
-  c.json({ error: `In the query: ${z.prettifyError(error)}`, code: 'BAD_REQUEST' }, 400);
+const refuse = (c: Context, problem: string): Response =>
+  c.json({ error: `In the query: ${problem}`, code: 'BAD_REQUEST' }, 400);
 
 function listRequests(context: OverviewContext, wish: z.output<typeof requestsQuery>) {
   const nowMs = performance.now();

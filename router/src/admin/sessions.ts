@@ -1,8 +1,8 @@
 import type { Context, Hono } from 'hono';
 import * as z from 'zod';
+import { checkJson } from '../config/check-input.ts';
 import type { Exchange } from '../exchange.ts';
 import { errorTable } from '../kit/errors.ts';
-import { parseJson } from './parse-json.ts';
 
 const MAX_LABELS = 64;
 const label = z.string().min(1).max(256);
@@ -77,10 +77,8 @@ export function addSessionRoutes(
 
   /** @returns a response: what is wrong with the body */
   const read = async (c: Context): Promise<Ending | Response> => {
-    const text = await c.req.text();
-    const body = ending.safeParse(text.trim() === '' ? {} : parseJson(text));
-    if (body.success) return body.data;
-    return c.json({ error: z.prettifyError(body.error), code: 'bad_request' }, 400);
+    const { data, problem } = checkJson(ending, await c.req.text());
+    return problem === null ? data : c.json({ error: problem, code: 'bad_request' }, 400);
   };
 
   // vLLM router's form.

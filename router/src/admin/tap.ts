@@ -1,5 +1,5 @@
 import type { Hono } from 'hono';
-import * as z from 'zod';
+import { checkInput } from '../config/check-input.ts';
 import type { ExchangeRows } from '../observe/exchange-rows.ts';
 
 const HEADERS = {
@@ -15,10 +15,9 @@ export function addTap(app: Hono, rows: ExchangeRows): void {
     // Loaded for the first listener.
     const { rowFilter, rowQuery } = await import('../observe/row-filter.ts');
     const { Tap } = await import('../observe/tap.ts');
-    const query = rowQuery.safeParse(c.req.query());
-    if (!query.success)
-      return c.json({ error: `In the query: ${z.prettifyError(query.error)}`, code: 'BAD_REQUEST' }, 400);
-    return new Response(new ReadableStream(new Tap(rows, rowFilter(query.data)), { highWaterMark: 0 }), {
+    const { data, problem } = checkInput(rowQuery, c.req.query());
+    if (problem !== null) return c.json({ error: `In the query: ${problem}`, code: 'BAD_REQUEST' }, 400);
+    return new Response(new ReadableStream(new Tap(rows, rowFilter(data)), { highWaterMark: 0 }), {
       headers: HEADERS,
     });
   });

@@ -9,10 +9,14 @@ const SECRET = Symbol('secret');
 /** What a value must be: "a number", "0 to 65535". Replaces zod's messages, which name JavaScript types. */
 export function messageFor(issue: Issue): string | undefined {
   const input = isSecret(String(issue.path?.[0])) ? SECRET : issue.input;
-  if (issue.code === 'invalid_type')
-    return input === undefined ? 'is missing' : `${shown(input)} is not ${noun(issue.expected)}`;
+  if (issue.code === 'invalid_type') {
+    if (input === undefined) return 'is missing';
+    // Of a text that is no number only NaN is left.
+    return `${Number.isNaN(input) ? '' : `${shown(input)} `}is not ${noun(issue.expected)}`;
+  }
   if (issue.code === 'too_small' || issue.code === 'too_big') return sizeProblem(issue);
-  if (issue.code === 'invalid_value') return `${shown(input)}: must be ${oneOf(issue.values.map(String))}`;
+  if (issue.code === 'invalid_value')
+    return `${input === undefined ? 'is missing' : shown(input)}: must be ${oneOf(issue.values.map(String))}`;
   if (issue.code === 'invalid_format' && issue.format === 'starts_with')
     return `must start with "${String(issue['prefix'])}"`;
   if (issue.code === 'unrecognized_keys') return `has no member ${oneOf(issue.keys.map((key) => `"${key}"`))}`;

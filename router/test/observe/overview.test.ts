@@ -90,7 +90,23 @@ test('GET /requests: each request under way with its session, worker and phase',
     const { requests, total } = await get<Requests>(t, router.url, `/requests?${query}`);
     deepEqual([requests.map(({ id }) => id), total], [ids, 4], query);
   }
-  equal((await send(t, router.url, request('GET', '/requests?sesion=s2'))).status, 400);
+  for (const [target, words] of [
+    ['/requests?sesion=s2', 'In the query: The input has no member \\"sesion\\"'],
+    ['/sessions?limit=all', 'In the query: limit: is not a number'],
+    ['/sessions?moved=no', 'In the query: moved: \\"no\\": must be 1, true or yes'],
+    ['/tap?bogus=1', 'In the query: The input has no member \\"bogus\\"'],
+  ] as const) {
+    const { status, text } = await send(t, router.url, request('GET', target));
+    deepEqual([status, text], [400, `{"error":"${words}","code":"BAD_REQUEST"}`]);
+  }
+  for (const [body, words] of [
+    ['{', /^\{"error":"The body is not JSON: /],
+    ['{"reward":"high"}', /^\{"error":"reward: \\"high\\" is not a number"/],
+  ] as const) {
+    const { status, text } = await send(t, router.url, request('POST', '/sessions/s2/finish', body));
+    equal(status, 400);
+    match(text, words);
+  }
 });
 
 test('GET /requests: what is held says why', async (t) => {

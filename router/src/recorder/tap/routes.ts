@@ -1,5 +1,6 @@
 import type { Context, Hono } from 'hono';
 import * as z from 'zod';
+import { checkInput } from '../../config/check-input.ts';
 import type { Exchange } from '../../exchange.ts';
 import { formatNames, formats } from '../shared/export-formats.ts';
 import type { ExportOrder } from '../thread/export/export-calls.ts';
@@ -49,16 +50,15 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
     const { exchange } = c.env;
     return exchange.seesAllTenants ? asked : exchange.tenant;
   };
-  const wrong = (c: Context, error: z.ZodError): Response =>
-    c.json({ error: z.prettifyError(error), code: 'bad_request' }, 400);
+  const wrong = (c: Context, problem: string): Response => c.json({ error: problem, code: 'bad_request' }, 400);
   const unknown = (c: Context, session: string): Response =>
     c.json({ error: `No trajectory of session '${session}'`, code: 'session_not_found' }, 404);
   const sendJson = (c: Context, bytes: Uint8Array): Response =>
     c.body(Buffer.from(bytes), 200, { 'content-type': 'application/json' });
 
   routes.get('/trajectories', async (c) => {
-    const asked = listing.safeParse(c.req.query());
-    if (!asked.success) return wrong(c, asked.error);
+    const asked = checkInput(listing, c.req.query());
+    if (asked.problem !== null) return wrong(c, asked.problem);
     const { limit, after, since: sinceMs, format, tenant: whose, ...rest } = asked.data;
     const { min_reward: minReward, max_reward: maxReward, ...marks } = rest;
     const query = { ...marks, minReward, maxReward, sinceMs, tenant: tenantFor(c, whose) };
@@ -80,16 +80,16 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
   });
 
   const metrics = async (c: Context<Env>, session: string): Promise<Response> => {
-    const asked = justTenant.safeParse(c.req.query());
-    if (!asked.success) return wrong(c, asked.error);
+    const asked = checkInput(justTenant, c.req.query());
+    if (asked.problem !== null) return wrong(c, asked.problem);
     const question = { session, tenant: tenantFor(c, asked.data.tenant) };
     const bytes = await thread.read('metricsJson', question);
     return bytes === null ? unknown(c, session) : sendJson(c, bytes);
   };
 
   const turns = async (c: Context<Env>, session: string, query: object): Promise<Response> => {
-    const asked = turnsPage.safeParse(query);
-    if (!asked.success) return wrong(c, asked.error);
+    const asked = checkInput(turnsPage, query);
+    if (asked.problem !== null) return wrong(c, asked.problem);
     const { limit, after, texts, tenant: whose } = asked.data;
     const question = { session, limit, after, texts, tenant: tenantFor(c, whose) };
     const bytes = await thread.read('turnsJson', question);
@@ -104,8 +104,8 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
   });
 
   const remove = async (c: Context<Env>, session: string, query: object): Promise<Response> => {
-    const asked = justTenant.safeParse(query);
-    if (!asked.success) return wrong(c, asked.error);
+    const asked = checkInput(justTenant, query);
+    if (asked.problem !== null) return wrong(c, asked.problem);
     const question = { session, tenant: tenantFor(c, asked.data.tenant) };
     const removed = await thread.ask('removeSession', question);
     return removed === 0 ? unknown(c, session) : c.json({ session, removed });
