@@ -98,7 +98,7 @@ export function addTinkerRoutes(routes: Hono, context: TinkerContext): void {
     if (given instanceof Response) return given;
     const future = find(c, futures, given.request_id);
     if (future instanceof Response) return future;
-    if (future.result === null) await futures.wait([future], pollMs(), (stop) => whenGone(c, stop));
+    if (future.result === null) await futures.wait(future.id, pollMs(), (stop) => whenGone(c, stop));
     const { result } = future;
     if (result === null) return c.json({ type: 'try_again', request_id: future.id, queue_state: 'active' }, 408);
     futures.fetched(future);
@@ -112,7 +112,7 @@ export function addTinkerRoutes(routes: Hono, context: TinkerContext): void {
     const wanted = `${tenantOf(c)} ${target.sampling_session_id} ${clone}`;
     const news = (): Future[] => futures.finishedAfter(wanted, cursor ?? 0);
     const ms = Math.min(pollMs(), (timeout ?? Infinity) * 1000);
-    if (news().length === 0 && ms > 0) await futures.wait(futures.openOf(wanted), ms, (stop) => whenGone(c, stop));
+    if (news().length === 0 && ms > 0) await futures.wait(wanted, ms, (stop) => whenGone(c, stop));
     const finished = news();
     const completions = finished.map(({ id, result }) => ({
       state: result !== null && 'error' in result ? 'failed' : 'finished',

@@ -23,7 +23,6 @@ export interface Future {
   /** When the result came, and when it was first fetched (monotonic ms); 0: not yet. */
   doneMs: number;
   fetchedMs: number;
-  readonly waiting: Set<() => void>;
 }
 
 /** Results that were fetched are kept for a client whose connection broke before it had read them. */
@@ -45,6 +44,8 @@ export class Futures {
   readonly #fetched = new Set<Future>();
   #fetchedBytes = 0;
   readonly #byTarget = new Map<string, Set<Future>>();
+  /** By the id of the future, or the target, that they wait for. */
+  readonly #waiting = new Map<string, Set<() => void>>();
   readonly #epoch = Date.now();
   /** Above all of the processes before, so that a client goes on with the cursor that it has. */
   #order = 1000 * this.#epoch;
@@ -66,7 +67,7 @@ export class Futures {
 
   /** One that was issued before a restart. */
   add(id: string, tenant: string, target = ''): Future {
-    const future: Future = { id, tenant, target, result: null, order: 0, doneMs: 0, fetchedMs: 0, waiting: new Set() };
+    const future: Future = { id, tenant, target, result: null, order: 0, doneMs: 0, fetchedMs: 0 };
     this.#all.set(id, future);
     const others = this.#byTarget.get(target);
     if (others !== undefined) others.add(future);
@@ -88,26 +89,31 @@ export class Futures {
     future.result = result;
     future.order = ++this.#order;
     future.doneMs = performance.now();
-    for (const wake of future.waiting) wake();
+    this.#wake(future.id);
+    this.#wake(future.target);
   }
 
-  /** Resolves when the first of these results is here, at the latest after `ms`, or when `stop` is called. */
-  wait(futures: Iterable<Future>, ms: number, onWait: (stop: () => void) => void): Promise<void> {
+  /**
+   * Resolves when there is a result, at the latest after `ms`, or when `stop` is called.
+   * @param what the id of the future, or the target of futures that may not be issued yet
+   */
+  wait(what: string, ms: number, onWait: (stop: () => void) => void): Promise<void> {
+    const waiting = this.#waiting.get(what) ?? new Set();
+    this.#waiting.set(what, waiting);
     return new Promise((resolve) => {
       const stop = (): void => {
         clearTimeout(timer);
-        for (const { waiting } of futures) waiting.delete(stop);
+        if (waiting.delete(stop) && waiting.size === 0) this.#waiting.delete(what);
         resolve();
       };
       const timer = setTimeout(stop, ms);
-      for (const { waiting } of futures) waiting.add(stop);
+      waiting.add(stop);
       onWait(stop);
     });
   }
 
-  /** Those of a target that have no result. */
-  openOf(target: string): Future[] {
-    return [...(this.#byTarget.get(target) ?? [])].filter(({ result }) => result === null);
+  #wake(what: string): void {
+    for (const wake of this.#waiting.get(what) ?? []) wake();
   }
 
   /** Those of a target whose results came after that place in their order. */
@@ -134,12 +140,12 @@ export class Futures {
     if (others?.delete(future) === true && others.size === 0) this.#byTarget.delete(future.target);
     if (this.#fetched.delete(future)) this.#fetchedBytes -= bytesOf(future);
     if (future.fetchedMs === 0) this.onOver(future.id);
-    for (const wake of future.waiting) wake();
+    this.#wake(future.id);
   }
 
   close(): void {
     clearInterval(this.#timer);
-    for (const { waiting } of this.#all.values()) for (const wake of waiting) wake();
+    for (const what of this.#waiting.keys()) this.#wake(what);
   }
 
   #sweep(nowMs: number): void {

@@ -83,8 +83,8 @@ export class SampleRequests {
 
   cancel(future: Future): void {
     this.#parts.sampling.cancel(future);
-    // A restart does not begin it anew.
-    this.#parts.kept?.forget(future.id);
+    // No client asks for it, so it does not count as open.
+    this.#parts.futures.fetched(future);
   }
 
   /** Where samples of this model, or of these weights, come from. */

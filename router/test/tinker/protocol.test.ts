@@ -132,6 +132,20 @@ test('retrieve_futures: one poll for the results of a sampling session, in the o
   deepEqual((await poll(0, 123_456_789))['completions'], [{ state: 'finished', request_id: cloned }]);
 });
 
+test('retrieve_futures: a poll gets the result of a sample that began after it', async (t) => {
+  const { client, engines } = await pausedScene(t, ['vllm'], { tinkerPollSecs: 40 });
+  const session = await client.samplingSession();
+  await client.get('/asample', asked(session, 0));
+  const waiting = client.get('/retrieve_futures', { target: { sampling_session_id: session }, prev_cursor: 0 });
+  await until('the poll waits', () => engines[0]!.stats().running + engines[0]!.stats().waiting > 0);
+  const { request_id } = await client.get('/asample', asked(session, 1));
+  equal((await client.call('/cancel_future', { request_id })).status, 204);
+  let isOver = false;
+  void waiting.then(() => (isOver = true));
+  await until('the poll is over', () => isOver);
+  deepEqual((await waiting)['completions'], [{ state: 'failed', request_id }]);
+});
+
 test('a full queue is 429, also where it is the limit of open samples', async (t) => {
   const { client, resume } = await pausedScene(t, ['vllm'], {
     maxConcurrentRequests: 1,
@@ -147,8 +161,10 @@ test('a full queue is 429, also where it is the limit of open samples', async (t
   for (const id of ids) equal((await client.result(id))['status'], 200);
   const { client: small } = await pausedScene(t, ['vllm'], { tinkerMaxSamples: 1 });
   const other = await small.samplingSession();
-  await small.get('/asample', asked(other, 0));
-  const full = await small.call('/asample', asked(other, 1));
+  const { request_id } = await small.get('/asample', asked(other, 0));
+  await small.call('/cancel_future', { request_id });
+  await small.get('/asample', asked(other, 1));
+  const full = await small.call('/asample', asked(other, 2));
   deepEqual([full.status, full.json['detail']], [429, 'The queue is full (--tinker-max-samples): try again.']);
 });
 
