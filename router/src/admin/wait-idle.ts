@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Hono } from 'hono';
 import * as z from 'zod';
+import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import { checkJson } from '../config/check-input.ts';
 
@@ -15,11 +16,14 @@ export function addWaitIdle(app: Hono, fleet: Fleet): void {
   app.post('/fleet/wait_idle', async (c) => {
     const asked = checkJson(question, await c.req.text());
     if (asked.problem !== null) return c.json({ error: asked.problem, code: 'BAD_REQUEST' }, 400);
+    const { exchange } = c.env as { exchange?: Exchange };
     const endMs = performance.now() + asked.data.timeout_secs * 1000;
     for (;;) {
       const busy = inFlight();
       if (busy.length === 0) return c.json({ idle: true });
-      if (performance.now() >= endMs) return c.json({ idle: false, in_flight: Object.fromEntries(busy) }, 504);
+      const hasLeft = (exchange?.outcome ?? null) !== null;
+      if (hasLeft || performance.now() >= endMs)
+        return c.json({ idle: false, in_flight: Object.fromEntries(busy) }, 504);
       // A waiting client does not keep the process alive.
       await delay(LOOK_EVERY_MS, undefined, { ref: false });
     }

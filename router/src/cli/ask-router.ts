@@ -2,15 +2,21 @@ import { ConfigError } from '../config/load.ts';
 
 const TIMEOUT_MS = 10_000;
 
-/** Sends a GET to a running router. Rejects, for the user, if it does not answer, or not with 200. */
-export async function askRouter(url: string, path: string, apiKey: string | undefined): Promise<Response> {
+/** Sends a request to a running router: a GET, or a POST of the JSON. Rejects, for the user, if it does not answer, or with an error. */
+export async function askRouter(
+  url: string,
+  path: string,
+  apiKey: string | undefined,
+  json?: object,
+): Promise<Response> {
   const headers: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
   const deadline = new AbortController();
   // For the head of the response only: a stream may be open for hours.
   const timer = setTimeout(() => deadline.abort(new Error(`no answer within ${TIMEOUT_MS / 1000} s`)), TIMEOUT_MS);
   let response: Response;
   try {
-    response = await fetch(new URL(path, url), { headers, signal: deadline.signal });
+    const post = json === undefined ? {} : { method: 'POST', body: JSON.stringify(json) };
+    response = await fetch(new URL(path, url), { ...post, headers, signal: deadline.signal });
   } catch (error) {
     const { cause, message } = error as Error & { cause?: { code?: string; message?: string } };
     throw new ConfigError(`${url} does not answer: ${cause?.code || cause?.message || message}`);

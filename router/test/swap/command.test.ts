@@ -29,6 +29,6 @@ test('turnout swap signals a snapshot and follows the swap; its exit code says w
   equal(refused, 2);
   match(
     why,
-    /answered 400: "The identity of a snapshot has only the characters A-Z a-z 0-9 \. _ - and is not \. or \.\."/,
+    /answered 400\. The identity of a snapshot has only the characters A-Z a-z 0-9 \. _ - and is not \. or \.\./,
   );
 });

@@ -8,7 +8,7 @@ const SHOWN = 5;
 /** Puts a row for each engine of the last swaps into the table. */
 export function putSwaps(deployments: DeploymentList, table: RowTable, tick: number): void {
   const shown = new Set<string>();
-  const sets = Map.groupBy(deployments.all, (deployment) => deployments.setOf(deployment));
+  const sets = Map.groupBy(deployments.all, ({ set }) => set);
   for (const [index, [set, served]] of [...sets].entries()) {
     for (const entry of set.ledger.latest(SHOWN)) {
       for (const [engine, { stage, error, phases, beganAt }] of entry.engines) {
