@@ -30,7 +30,7 @@ const SHOWN = 10;
 export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (set: WorkerSet) => TrainerMoves): void {
   const named = (c: Context, name: string | undefined): Deployment | Response => {
     const { all } = deployments;
-    if (name === undefined && new Set(all.map((each) => deployments.setOf(each))).size === 1) return all[0]!;
+    if (name === undefined && new Set(all.map((each) => each.set)).size === 1) return all[0]!;
     const found = name === undefined ? undefined : all.find((each) => each.name === name);
     const names = all.map((each) => each.name).join(', ');
     return found ?? problem(c, 400, `deployment: specify one of ${names}`);
@@ -50,7 +50,7 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (
     };
     const error = deployments.signal(deployment, signal);
     if (error !== null) return refused(c, error);
-    const { running, waiting } = deployments.setOf(deployment);
+    const { running, waiting } = deployment.set;
     return c.json({ identity, state: waiting === identity ? 'queued' : running === null ? 'done' : 'started' }, 202);
   });
 
@@ -62,7 +62,7 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (
     const deployment = named(c, body.data.deployment);
     if (deployment instanceof Response) return deployment;
     const { identity, transition = deployment.transition } = body.data;
-    const moves = movesOf(deployments.setOf(deployment));
+    const moves = movesOf(deployment.set);
     return reported(c, identity, await moves.begin(identity, transition));
   });
 
@@ -71,7 +71,7 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (
     if (body.problem !== null) return problem(c, 400, body.problem);
     const deployment = named(c, body.data.deployment);
     if (deployment instanceof Response) return deployment;
-    const set = deployments.setOf(deployment);
+    const set = deployment.set;
     const identity = set.running?.identity ?? '';
     return reported(c, identity, await movesOf(set).end(body.data.identity));
   });
@@ -79,13 +79,13 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (
   app.delete('/swap', async (c) => {
     const deployment = named(c, c.req.query('deployment'));
     if (deployment instanceof Response) return deployment;
-    await deployments.setOf(deployment).undo();
+    await deployment.set.undo();
     return c.json(shown(deployments, deployment), 202);
   });
 }
 
 function shown(deployments: DeploymentList, deployment: Deployment): object {
-  const { ledger, running, waiting, options } = deployments.setOf(deployment);
+  const { ledger, running, waiting, options } = deployment.set;
   return {
     deployment: deployment.name,
     model: deployment.model,

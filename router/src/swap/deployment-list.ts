@@ -1,12 +1,12 @@
 import { IDENTITY } from '../config/options/swap.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Worker } from '../fleet/worker.ts';
-import type { Deployment, Deployments, SwapSignal, WorkerStatus } from './deployments.ts';
+import type { ResourceNames } from '../plugins/fireworks/resource-names.ts';
+import type { Deployment, SwapSignal, WorkerStatus } from './deployments.ts';
 import { type EngineTable, keyOf } from './engine-table.ts';
 import { hasAdapter } from './load-calls.ts';
 import { RESUME_TRIES } from './plan.ts';
 import type { ConfiguredDeployment } from './swaps.ts';
-import type { WorkerSet } from './worker-set.ts';
 
 /** The order of a status: the least ready first, because clients look at the first entry only. */
 const order: readonly WorkerStatus['state'][] = [
@@ -20,58 +20,54 @@ const order: readonly WorkerStatus['state'][] = [
 ];
 
 /** The deployments of the configuration. */
-export class DeploymentList implements Deployments {
+export class DeploymentList {
   readonly all: readonly Deployment[];
   readonly #engines: EngineTable;
-  readonly #sets = new Map<Deployment, WorkerSet>();
 
   constructor(engines: EngineTable, configured: readonly ConfiguredDeployment[]) {
     this.#engines = engines;
     this.all = configured.map(({ deployment: name, model = null, transition, workers }) => {
       const set = engines.sets.get(keyOf(workers))!;
-      const deployment = { name, model, transition, workers: () => engines.workersOf(set) };
-      this.#sets.set(deployment, set);
-      return deployment;
+      return { name, model, transition, set, workers: () => engines.workersOf(set) };
     });
   }
 
-  find({ deployment, model }: { readonly deployment?: string; readonly model?: string }): Deployment | null {
+  /** By the names that a client gave in headers or body; null: no deployment has them. */
+  find({ deployment, model = '' }: Pick<ResourceNames, 'deployment'> & Partial<ResourceNames>): Deployment | null {
     return (
       this.all.find(
         (each) =>
-          (deployment === undefined || each.name === null || each.name === deployment) &&
-          (model === undefined || each.model === null || each.model === model || each.name === model),
+          (deployment === '' || each.name === null || each.name === deployment) &&
+          (model === '' || each.model === null || each.model === model || each.name === model),
       ) ?? null
     );
   }
 
-  setOf(deployment: Deployment): WorkerSet {
-    return this.#sets.get(deployment)!;
+  /** The same, in words. */
+  noneFor({ deployment, model }: ResourceNames): string {
+    return `There is no deployment ${[deployment, model].filter((name) => name !== '').join(' with the model ')}.`;
   }
 
+  /** Starts the swap, or queues it after the running one; a newer signal replaces a queued one. */
   signal(deployment: Deployment, signal: SwapSignal): RouterError | null {
     if (!IDENTITY.test(signal.identity)) {
       const message = 'The identity of a snapshot has only the characters A-Z a-z 0-9 . _ - and is not . or ..';
       return new RouterError('bad_request', message);
     }
     const transition = signal.transition ?? deployment.transition;
-    return this.setOf(deployment).signal({ ...signal, transition, mover: 'router' });
+    return deployment.set.signal({ ...signal, transition, mover: 'router' });
   }
 
+  /** Least ready first: error, then swapping, then serving. */
   status(deployment: Deployment): readonly WorkerStatus[] {
-    const set = this.setOf(deployment);
-    return this.#engines
-      .workersOf(set)
-      .map((worker) => this.#statusOf(worker, set))
+    return deployment
+      .workers()
+      .map((worker) => this.#statusOf(worker))
       .toSorted((a, b) => order.indexOf(a.state) - order.indexOf(b.state));
   }
 
-  resetLedger(deployment: Deployment): void {
-    this.setOf(deployment).ledger.clear();
-  }
-
-  #statusOf(worker: Worker, set: WorkerSet): WorkerStatus {
-    const engine = this.#engines.engineOf(worker)!;
+  #statusOf(worker: Worker): WorkerStatus {
+    const engine = this.#engines.find(worker)!;
     const state = engine.swap?.state ?? null;
     const isOver = state === null || state.stage === 'done' || state.stage === 'error';
     const isStuck = state?.stage === 'resume' && state.failures >= RESUME_TRIES;
@@ -82,7 +78,7 @@ export class DeploymentList implements Deployments {
       worker,
       state: isStuck ? 'error' : engine.isHeldByTrainer ? 'swapping' : isOver ? after : during,
       snapshot: engine.snapshot,
-      target: isOver ? (set.running?.identity ?? state?.target ?? null) : state.target,
+      target: isOver ? (engine.set.running?.identity ?? state?.target ?? null) : state.target,
       stage: isStuck ? 'error' : engine.isHeldByTrainer ? 'load' : (state?.stage ?? 'done'),
       error: engine.error ?? state?.error ?? state?.warning ?? null,
       adapters: engine.snapshot !== null && hasAdapter(worker) ? [engine.snapshot] : [],

@@ -1,7 +1,7 @@
 import type { Worker } from '../fleet/worker.ts';
-import type { RouterError } from '../kit/errors.ts';
 import type { Reset } from './ledger.ts';
 import type { Transition } from './plan.ts';
+import type { WorkerSet } from './worker-set.ts';
 
 /** Workers whose weights are swapped by name: from `deployments`, or the one of --swap-snapshots. */
 export interface Deployment {
@@ -10,6 +10,8 @@ export interface Deployment {
   /** accounts/NAME/models/NAME; null: any. */
   readonly model: string | null;
   readonly transition: Transition;
+  /** With the workers of other deployments that have the same ones. */
+  readonly set: WorkerSet;
   readonly workers: () => readonly Worker[];
 }
 
@@ -32,15 +34,4 @@ export interface WorkerStatus {
   readonly stage: string;
   readonly error: string | null;
   readonly adapters: readonly string[];
-}
-
-export interface Deployments {
-  readonly all: readonly Deployment[];
-  /** By the names that a client gave in headers or body; null: no deployment has them. */
-  find(names: { readonly deployment?: string; readonly model?: string }): Deployment | null;
-  /** Starts the swap, or queues it after the running one; a newer signal replaces a queued one. */
-  signal(deployment: Deployment, signal: SwapSignal): RouterError | null;
-  /** Least ready first: error, then swapping, then serving. */
-  status(deployment: Deployment): readonly WorkerStatus[];
-  resetLedger(deployment: Deployment): void;
 }

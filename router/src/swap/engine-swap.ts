@@ -8,7 +8,6 @@ import {
   weightCalls,
 } from '../engines/weights.ts';
 import type { EngineLabel } from '../fleet/engine-label.ts';
-import type { Fleet } from '../fleet/fleet.ts';
 import type { Pauses } from '../fleet/pauses.ts';
 import type { VersionLabels } from '../fleet/version-labels.ts';
 import type { SwapEngine } from './engine.ts';
@@ -32,14 +31,13 @@ export interface SwapOrder {
   /** What the engine goes back to if it cannot load; null: it must not serve anything else. */
   readonly previous: LoadableSnapshot | null;
   readonly mover: SwapState['mover'];
-  /** The engine's weights are known, so that it may go on with them. */
-  readonly isKnown: boolean;
+  /** What the engine has now: if that is not known, it may not go on with it. */
+  readonly weights: 'previous' | 'unknown';
   /** See `SwapState`. */
   readonly hasTarget: boolean;
 }
 
 export interface EngineSwapParts {
-  readonly fleet: Fleet;
   readonly gate: Gate;
   readonly idle: Idle;
   readonly labels: VersionLabels;
@@ -84,18 +82,10 @@ export class EngineSwap {
     this.order = order;
     this.over = this.#overNow.promise;
     this.ready = Promise.race([this.#readyNow.promise, this.over]);
-    const { transition, drains, target, previous, mover, hasTarget, isKnown } = order;
-    this.state = planned(
-      {
-        transition: drains ? 'sync' : transition,
-        mover,
-        hasTarget,
-        target: target.identity,
-        previous: previous?.path == null ? null : previous.identity,
-        weights: isKnown ? 'previous' : 'unknown',
-      },
-      performance.now(),
-    );
+    const { drains, target, previous, ...given } = order;
+    const transition = drains ? 'sync' : given.transition;
+    const back = previous?.path == null ? null : previous.identity;
+    this.state = planned({ ...given, transition, target: target.identity, previous: back }, performance.now());
   }
 
   /** The engine is not back in its usual state yet. */

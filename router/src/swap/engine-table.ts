@@ -7,7 +7,7 @@ import type { VersionLabels } from '../fleet/version-labels.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Logger } from '../observe/log.ts';
 import type { EngineSwapParts } from './engine-swap.ts';
-import { SwapEngine } from './engine.ts';
+import { type EnginePhase, SwapEngine } from './engine.ts';
 import type { Gate } from './gate.ts';
 import { Idle } from './idle.ts';
 import { Ledger } from './ledger.ts';
@@ -41,8 +41,7 @@ export class EngineTable implements Snapshots {
   readonly #listeners = new Set<(worker: Worker, snapshot: string | null) => void>();
   readonly #standstillListeners = new Set<(worker: Worker, standsStill: boolean) => void>();
   /** By URL. */
-  readonly #engines = new Map<string, { readonly engine: SwapEngine; readonly set: WorkerSet }>();
-  readonly #sets = new WeakMap<SwapEngine, WorkerSet>();
+  readonly #engines = new Map<string, SwapEngine>();
   readonly #lifecycle: Lifecycle;
 
   constructor(parts: EngineTableParts, deployments: readonly ConfiguredDeployment[]) {
@@ -85,11 +84,11 @@ export class EngineTable implements Snapshots {
   }
 
   of({ engineUrl }: Worker): string | null {
-    return this.#engines.get(engineUrl)?.engine.snapshot ?? null;
+    return this.#engines.get(engineUrl)?.snapshot ?? null;
   }
 
   namespaceFor({ engineUrl }: Worker, session: string): string {
-    return this.#engines.get(engineUrl)?.engine.namespaces.of(session) ?? '';
+    return this.#engines.get(engineUrl)?.namespaces.of(session) ?? '';
   }
 
   onChange(listener: (worker: Worker, snapshot: string | null) => void): void {
@@ -106,30 +105,23 @@ export class EngineTable implements Snapshots {
     return set.ledger.find(identity)?.seq ?? (identity === set.options.baseIdentity ? 0 : -1);
   }
 
-  /** The engine and its set; undefined: no deployment has the worker. */
-  find({ engineUrl }: Worker): { readonly engine: SwapEngine; readonly set: WorkerSet } | undefined {
+  /** undefined: no deployment has the worker. */
+  find({ engineUrl }: Worker): SwapEngine | undefined {
     return this.#engines.get(engineUrl);
-  }
-
-  /** What is known of a worker's engine; undefined: no deployment has the worker. */
-  engineOf({ engineUrl }: Worker): SwapEngine | undefined {
-    return this.#engines.get(engineUrl)?.engine;
   }
 
   /** Whether an abort of this time is of a swap: its engine stands still, or has just gone on and tells of it. */
   wasAbortedBySwap(worker: Worker, atMs: number): boolean {
-    const state = this.engineOf(worker)?.swap?.state;
+    const state = this.find(worker)?.swap?.state;
     if (state === undefined || state.beganMs.pause === undefined) return false;
     const isOver = state.stage === 'done' || state.stage === 'error';
     return !isOver || atMs - state.beganMs[state.stage]! <= TELLING_MS;
   }
 
   countsByPhase(): Map<string, number> {
-    const counts = new Map<string, number>(
-      ['registered', 'warming', 'serving', 'quarantined'].map((phase) => [phase, 0]),
-    );
-    for (const { engine } of this.#engines.values()) counts.set(engine.phase, counts.get(engine.phase)! + 1);
-    return counts;
+    const counts = { registered: 0, warming: 0, serving: 0, quarantined: 0 } satisfies Record<EnginePhase, number>;
+    for (const { phase } of this.#engines.values()) counts[phase]++;
+    return new Map(Object.entries(counts));
   }
 
   workersOf(set: WorkerSet): Worker[] {
@@ -138,13 +130,12 @@ export class EngineTable implements Snapshots {
 
   close(): void {
     this.#lifecycle.close();
-    for (const { engine } of this.#engines.values()) engine.swap?.stop();
+    for (const { swap } of this.#engines.values()) swap?.stop();
   }
 
   #swapParts(): EngineSwapParts {
     const { live, fleet, labels, watch, gate } = this.#parts;
     return {
-      fleet,
       gate,
       labels,
       pauses: watch.pauses,
@@ -152,14 +143,14 @@ export class EngineTable implements Snapshots {
       loadTimeoutMs: () => live.current.swapLoadTimeoutSecs * 1000,
       readModels: ({ ranks }) => watch.models.read([...ranks]),
       onHolds: (engine, snapshot) => {
-        this.#sets.get(engine)!.loaded(engine, snapshot);
+        engine.set.loaded(engine, snapshot);
         this.changed(engine);
       },
       onOpen: (engine) => this.#lifecycle.serve(engine),
       onUnknown: (engine) => {
         engine.snapshot = null;
         // Its last worker may have left the fleet during the swap.
-        if (engine.ranks.size > 0) this.#lifecycle.bring(engine, this.#sets.get(engine)!, 'quarantined');
+        if (engine.ranks.size > 0) this.#lifecycle.bring(engine, 'quarantined');
         this.changed(engine);
         for (const x of this.#parts.inFlight()) {
           if (x.audience !== null) continue;
@@ -168,7 +159,7 @@ export class EngineTable implements Snapshots {
         }
       },
       onStage: (engine, swap) => {
-        this.#sets.get(engine)!.noted(engine, swap);
+        engine.set.noted(engine, swap);
         const { stage } = swap.state;
         engine.standsStill(swap.isRunning);
         if (!swap.isRunning) this.#parts.meters.ended(engine.url, swap.state);
@@ -193,35 +184,33 @@ export class EngineTable implements Snapshots {
     // One that left may have been started anew.
     const isNew = engine === undefined || engine.ranks.size === 0;
     if (engine === undefined) {
-      engine = new SwapEngine(worker.engineUrl);
+      engine = new SwapEngine(worker.engineUrl, set);
       set.engines.set(worker.engineUrl, engine);
-      this.#engines.set(worker.engineUrl, { engine, set });
-      this.#sets.set(engine, set);
+      this.#engines.set(worker.engineUrl, engine);
     }
     engine.add(worker);
-    if (isNew) this.#lifecycle.bring(engine, set, 'registered');
+    if (isNew) this.#lifecycle.bring(engine, 'registered');
     else if (engine.phase !== 'serving') this.#lifecycle.keepOut(engine);
     else this.#lifecycle.serve(engine);
   }
 
   #remove(worker: Worker): void {
-    const found = this.#engines.get(worker.engineUrl);
-    if (found === undefined) return;
-    const { engine } = found;
+    const engine = this.find(worker);
+    if (engine === undefined) return;
     engine.ranks.delete(worker);
     if (engine.ranks.size > 0) return;
     this.#lifecycle.end(engine);
     // Until then a trainer moves its weights, its requests end, or it has to be resumed.
-    if (engine.swap?.isRunning === true) void engine.swap.over.then(() => this.#drop(found));
-    else this.#drop(found);
+    if (engine.swap?.isRunning === true) void engine.swap.over.then(() => this.#drop(engine));
+    else this.#drop(engine);
   }
 
-  #drop({ engine, set }: { readonly engine: SwapEngine; readonly set: WorkerSet }): void {
+  #drop(engine: SwapEngine): void {
     if (engine.ranks.size > 0) return;
     engine.swap?.stop();
     this.#parts.gate.open(engine.url);
     this.#engines.delete(engine.url);
-    set.engines.delete(engine.url);
+    engine.set.engines.delete(engine.url);
   }
 }
 

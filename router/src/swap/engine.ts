@@ -4,6 +4,7 @@ import { identify } from '../engines/engines.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { EngineSwap } from './engine-swap.ts';
 import { Namespaces } from './namespaces.ts';
+import type { WorkerSet } from './worker-set.ts';
 
 /**
  * - `registered`: what it is and has is not known yet;
@@ -16,6 +17,8 @@ export type EnginePhase = 'registered' | 'warming' | 'serving' | 'quarantined';
 /** An engine for all its data-parallel ranks: they have the same weights and are swapped with the same calls. */
 export class SwapEngine {
   readonly url: string;
+  /** The engines whose weights it shares. */
+  readonly set: WorkerSet;
   readonly ranks = new Set<Worker>();
   readonly namespaces = new Namespaces();
   phase: EnginePhase = 'registered';
@@ -36,8 +39,9 @@ export class SwapEngine {
   /** Why it does not have what it should have; null: it has. */
   error: string | null = null;
 
-  constructor(url: string) {
+  constructor(url: string, set: WorkerSet) {
     this.url = url;
+    this.set = set;
   }
 
   /** A worker through which the engine is asked. Also after the last one was removed: its swap comes to an end. */

@@ -6,14 +6,13 @@ import type { Worker } from '../fleet/worker.ts';
 import type { Logger } from '../observe/log.ts';
 import { UNSET } from '../engines/weight-label.ts';
 import type { SwapEngine } from './engine.ts';
-import type { WorkerSet } from './worker-set.ts';
 
 export interface LifecycleParts {
   readonly fleet: Fleet;
   readonly labels: VersionLabels;
   readonly log: Logger;
   readonly timeoutMs: () => number;
-  readonly find: (worker: Worker) => { readonly engine: SwapEngine; readonly set: WorkerSet } | undefined;
+  readonly find: (worker: Worker) => SwapEngine | undefined;
   readonly onChanged: (engine: SwapEngine) => void;
 }
 
@@ -38,14 +37,14 @@ export class Lifecycle implements WeightJudge {
   }
 
   /** The engine's weights are not known to the router. */
-  bring(engine: SwapEngine, set: WorkerSet, phase: 'registered' | 'quarantined'): void {
+  bring(engine: SwapEngine, phase: 'registered' | 'quarantined'): void {
     engine.phase = phase;
     this.keepOut(engine);
     if (this.#jobs.has(engine)) return;
     const ender = new AbortController();
     this.#jobs.set(engine, ender);
     const isBack = phase === 'quarantined';
-    void this.#bring(engine, set, ender.signal, isBack)
+    void this.#bring(engine, ender.signal, isBack)
       .catch((error: unknown) => {
         if (!ender.signal.aborted) this.#parts.log.error({ worker: engine.url, err: error }, 'engine not brought in');
       })
@@ -75,25 +74,23 @@ export class Lifecycle implements WeightJudge {
   }
 
   restarted(worker: Worker): void {
-    const found = this.#parts.find(worker);
-    if (found === undefined) return;
-    const { engine, set } = found;
+    const engine = this.#parts.find(worker);
+    if (engine === undefined) return;
     engine.forget();
     this.#parts.onChanged(engine);
     if (engine.swap?.isRunning === true) engine.swap.died('the engine was restarted');
-    else this.bring(engine, set, 'registered');
+    else this.bring(engine, 'registered');
   }
 
   areServed(worker: Worker, isReturning: boolean): Promise<boolean> | null {
-    const found = this.#parts.find(worker);
-    if (found === undefined) return null;
-    const { engine, set } = found;
+    const engine = this.#parts.find(worker);
+    if (engine === undefined) return null;
     if (!isReturning || !isServing(engine) || engine.isBusy) return Promise.resolve(isServing(engine));
-    return this.#check(engine, set).then(() => isServing(engine));
+    return this.#check(engine).then(() => isServing(engine));
   }
 
   /** The engine failed a request or a check: it may be another process. */
-  async #check(engine: SwapEngine, set: WorkerSet): Promise<void> {
+  async #check(engine: SwapEngine): Promise<void> {
     const version = await this.#versionOf(engine);
     const { snapshot, isLabelled } = engine;
     if (engine.isBusy || !isServing(engine)) return;
@@ -102,14 +99,15 @@ export class Lifecycle implements WeightJudge {
     this.#parts.log.warn({ worker: engine.url, holds: version, expected: snapshot }, 'engine has other weights');
     engine.forget();
     this.#parts.onChanged(engine);
-    this.bring(engine, set, 'registered');
+    this.bring(engine, 'registered');
   }
 
   async #versionOf(engine: SwapEngine): Promise<string | null> {
     return (await this.#parts.labels.of(engine.worker).ask(true)).name;
   }
 
-  async #bring(engine: SwapEngine, set: WorkerSet, signal: AbortSignal, isBack: boolean): Promise<void> {
+  async #bring(engine: SwapEngine, signal: AbortSignal, isBack: boolean): Promise<void> {
+    const { set } = engine;
     const pause = (ms: number): Promise<void> => delay(ms, undefined, { signal, ref: false });
     if (isBack) await pause(LOAD_MS);
     // A swap of the fleet may have brought it in meanwhile.

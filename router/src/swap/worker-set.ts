@@ -205,7 +205,6 @@ export class WorkerSet {
   }
 
   #swap(engine: SwapEngine, entry: LedgerEntry, { transition, mover }: Order): Promise<void> {
-    const isKnown = engine.snapshot !== null;
     const previous = engine.snapshot === null ? null : this.snapshot(engine.snapshot, engine);
     const target = this.snapshot(entry.identity, engine);
     const swap = this.#start(engine, {
@@ -214,7 +213,7 @@ export class WorkerSet {
       mover,
       target,
       previous,
-      isKnown,
+      weights: previous === null ? 'unknown' : 'previous',
       hasTarget: false,
     });
     swap.begin();
@@ -255,7 +254,7 @@ export class WorkerSet {
       target: this.snapshot(identity, engine),
       // Only an engine that took part in an interrupted swap may go back to what the fleet had before it.
       previous: before === null ? null : this.snapshot(before, engine),
-      isKnown: false,
+      weights: 'unknown',
       hasTarget: interrupted?.mover === 'router' && !isUndone && holds === identity,
     });
   }

@@ -1,4 +1,3 @@
-import type { Deployments } from '../deployments.ts';
 import { readNames } from '../../plugins/fireworks/resource-names.ts';
 import { cameByPath } from '../../plugins/fireworks/names.ts';
 import type { ExchangeView } from '../../phases/exchange-view.ts';
@@ -48,11 +47,11 @@ export function startAnswers({ engines, deployments, live, clock, bodyThread, ca
   });
   const resets = new WeakMap<Worker, number>();
   engines.onChange((worker) => {
-    const seq = engines.engineOf(worker)?.namespaces.resetAllSeq ?? 0;
+    const seq = engines.find(worker)?.namespaces.resetAllSeq ?? 0;
     if (seq > (resets.get(worker) ?? 0)) cacheLost(worker);
     resets.set(worker, seq);
   });
-  const kindOf = (worker: Worker) => engines.engineOf(worker)?.kind ?? null;
+  const kindOf = (worker: Worker) => engines.find(worker)?.kind ?? null;
   return {
     first: [...versions.plugins, staleness.plugin],
     last: cacheNamespace(engines, kindOf, bodyThread),
@@ -76,14 +75,10 @@ function targetOf(worker: Worker, deployments: DeploymentList): string | null {
  * Whether a request is for a deployment by its names: those of its headers, of its body (`model`, '' for none) or its path. Other clients
  * know of no deployments, whatever engine serves them.
  */
-function namesDeployment(x: ExchangeView, model: string, deployments: Deployments): boolean {
+function namesDeployment(x: ExchangeView, model: string, deployments: DeploymentList): boolean {
   const names = readNames(model);
   const deployment = x.head.get('fireworks-deployment') ?? names?.deployment ?? '';
   const modelName = x.head.get('fireworks-model') ?? names?.model ?? '';
   if (deployment === '' && modelName === '' && !cameByPath(x)) return false;
-  const found = deployments.find({
-    ...(deployment === '' ? {} : { deployment }),
-    ...(modelName === '' ? {} : { model: modelName }),
-  });
-  return found !== null;
+  return deployments.find({ deployment, model: modelName }) !== null;
 }

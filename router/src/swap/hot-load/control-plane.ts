@@ -1,7 +1,8 @@
 import type { Context, Hono } from 'hono';
 import * as z from 'zod';
 import { checkJson } from '../../config/check-input.ts';
-import type { Deployment, Deployments } from '../deployments.ts';
+import type { DeploymentList } from '../deployment-list.ts';
+import type { Deployment } from '../deployments.ts';
 import type { Transition } from '../plan.ts';
 import { refuse } from './refusal.ts';
 
@@ -22,10 +23,10 @@ const transitions = { ASYNC: 'async', SYNC: 'sync' } as const;
 
 /** Accounts and deployments as SDKs ask for them (fireworks-ai 1.2.28, `DeploymentManager`): those of the configuration, none is made. */
 export class ControlPlane {
-  readonly #deployments: Deployments;
+  readonly #deployments: DeploymentList;
   readonly #changes = new Map<Deployment, Changes>();
 
-  constructor(deployments: Deployments) {
+  constructor(deployments: DeploymentList) {
     this.#deployments = deployments;
   }
 

@@ -4,22 +4,19 @@ import type { ExchangeView } from '../../phases/exchange-view.ts';
 import { type Plugin, Refused } from '../../plugin.ts';
 import { namesIn } from '../../plugins/fireworks/names.ts';
 import type { ResourceNames } from '../../plugins/fireworks/resource-names.ts';
-import type { Deployment, Deployments } from '../deployments.ts';
+import type { DeploymentList } from '../deployment-list.ts';
+import type { Deployment } from '../deployments.ts';
 
 /** The body of a slow client is waited for as long as the listener allows (`--client-body-timeout-secs`). */
 const MAX_WAIT_MS = 2 ** 31 - 1;
 
 /** Requests that name a deployment go to its workers. Only needed where a deployment does not have all workers. */
-export function deploymentWorkers(deployments: Deployments): Plugin {
+export function deploymentWorkers(deployments: DeploymentList): Plugin {
   const chosen = new WeakMap<ExchangeView, Deployment>();
-  const settle = (x: ExchangeView, { deployment, model }: ResourceNames): void => {
-    if (deployment === '' && model === '') return;
-    const named = { ...(deployment !== '' && { deployment }), ...(model !== '' && { model }) };
-    const found = deployments.find(named);
-    if (found === null) {
-      const message = `There is no deployment ${Object.values(named).join(' with the model ')}.`;
-      throw new Refused(new RouterError('model_not_found', message));
-    }
+  const settle = (x: ExchangeView, names: ResourceNames): void => {
+    if (names.deployment === '' && names.model === '') return;
+    const found = deployments.find(names);
+    if (found === null) throw new Refused(new RouterError('model_not_found', deployments.noneFor(names)));
     chosen.set(x, found);
   };
   return {

@@ -1,13 +1,12 @@
 import type { Context, Hono } from 'hono';
 import type { Logger } from '../../observe/log.ts';
 import type { DeploymentList } from '../deployment-list.ts';
-import type { Deployment, SwapSignal } from '../deployments.ts';
-import { Builds } from './builds.ts';
+import type { Deployment, SwapSignal, WorkerStatus } from '../deployments.ts';
+import { type Build, Builds } from './builds.ts';
 import type { ControlPlane } from './control-plane.ts';
 import { runDeltaHook } from './delta-hook.ts';
 import { type HotLoadSignal, readSignal } from './read-signal.ts';
 import { type RefusalStatus, refuse } from './refusal.ts';
-import { statusBody } from './status-body.ts';
 
 const SOURCE_URL = 'x-fireworks-hot-load-source-url';
 
@@ -51,7 +50,7 @@ export class HotLoadRoutes {
       const deployment = this.#parts.deployments.find({ deployment: `accounts/${account}/deployments/${id}` });
       if (deployment === null) return refuse(c, 404, `There is no deployment accounts/${account}/deployments/${id}.`);
       this.#builds.drop(deployment);
-      this.#parts.deployments.resetLedger(deployment);
+      deployment.set.ledger.clear();
       return c.json({});
     });
   }
@@ -62,16 +61,15 @@ export class HotLoadRoutes {
 
   #deploymentOf(c: Context): Deployment | Response {
     const { deployments } = this.#parts;
-    const [deployment, model] = [c.req.header('fireworks-deployment'), c.req.header('fireworks-model')];
-    if (deployment === undefined && model === undefined && deployments.all.length > 1) {
+    const names = {
+      deployment: c.req.header('fireworks-deployment') ?? '',
+      model: c.req.header('fireworks-model') ?? '',
+    };
+    if (names.deployment === '' && names.model === '' && deployments.all.length > 1) {
       return refuse(c, 400, 'The header fireworks-deployment is required: this router has several deployments.');
     }
-    const named = { ...(deployment !== undefined && { deployment }), ...(model !== undefined && { model }) };
-    const found = deployments.find(named);
-    if (found !== null) return found;
     const known = deployments.all.map((each) => each.name).join(', ');
-    const wanted = Object.values(named).join(' with the model ');
-    return refuse(c, 404, `There is no deployment ${wanted}. Deployments: ${known}.`);
+    return deployments.find(names) ?? refuse(c, 404, `${deployments.noneFor(names)} Deployments: ${known}.`);
   }
 
   /** Answers at once: the swap takes as long as the engines need to load. */
@@ -89,7 +87,7 @@ export class HotLoadRoutes {
         'Deltas (incremental_snapshot_metadata) are not supported: engines load complete snapshots. Send complete snapshots, or start the router with --swap-delta-hook.';
       return refuse(c, 501, message);
     }
-    const set = deployments.setOf(deployment);
+    const { set } = deployment;
     const { previous } = delta!;
     if (!set.hasHad(previous)) {
       const message = `The ledger of this deployment has no snapshot ${previous}: send a complete snapshot first.`;
@@ -114,4 +112,30 @@ export class HotLoadRoutes {
   #orderOf(deployment: Deployment, signal: Pick<HotLoadSignal, 'identity' | 'reset'>): SwapSignal {
     return { ...signal, transition: this.#parts.controlPlane.transitionOf(deployment) };
   }
+}
+
+/**
+ * The state of a deployment as the SDK reads it. It looks at the first replica alone (fireworks-ai 1.2.28,
+ * `wait_for_hotload`): the first is the least ready one.
+ *
+ * @param workers least ready first
+ * @param build a snapshot that is made from a delta, or could not be made; null: none since the last swap
+ */
+function statusBody(workers: readonly WorkerStatus[], build: Build | null): object {
+  const engines = new Map(workers.toReversed().map((status) => [status.worker.engineUrl, status]));
+  return { replicas: [...engines.values()].toReversed().map((engine) => replicaOf(engine, build)) };
+}
+
+function replicaOf({ state, snapshot, target, stage, adapters }: WorkerStatus, build: Build | null): object {
+  const loading =
+    build === null ? { stage, target } : { stage: build.error === null ? 'build' : 'error', target: build.identity };
+  return {
+    readiness: state === 'serving',
+    current_snapshot_identity: snapshot,
+    loading_state: {
+      stage: loading.stage,
+      ...(loading.target === null ? {} : { target_snapshot_identity: loading.target }),
+    },
+    loaded_adapters: adapters.map((identity) => ({ identity, status: 'loaded' })),
+  };
 }
