@@ -10,7 +10,7 @@ test('the page says when the router is lost, and goes on when it is back', async
   await page.getByText('● connected').waitFor();
   const port = new URL(router.url).port;
   await router.kill();
-  await page.getByText('▲ lost, retrying').waitFor();
+  await page.getByText('▲ connection lost, retrying').waitFor();
   await shot('lost');
   await startRouterProcess(t, port);
   await page.getByText('● connected').waitFor({ timeout: 30_000 });

@@ -24,9 +24,9 @@ test('with keys the page asks for an admin key, and keeps it in memory only', as
   await checkAccess();
   await shot('sign-in');
   await signIn('wrong');
-  await page.getByText('Not authorised: A valid API key is required').waitFor();
+  await page.getByText('Not authorized: A valid API key is required').waitFor();
   await signIn('data-key');
-  await page.getByText('Not authorised: This endpoint controls the router').waitFor();
+  await page.getByText('Not authorized: This endpoint controls the router').waitFor();
   await signIn('admin-key');
   await page.getByText('● connected').waitFor();
   await page.getByText(engine!.url.replace('http://', '')).waitFor();

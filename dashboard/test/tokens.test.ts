@@ -63,7 +63,7 @@ test('tokens are shown as text, and parts of characters as bytes; without a toke
         / it:↵\n↵\n {2}E28891 x = C3BC⇥and.* the .*end\. In simple words/s,
       );
       await page.locator('.token', { hasText: 'C3' }).hover();
-      await page.getByText(/^Token \d+: bytes C3, id 195, given$/).waitFor();
+      await page.getByText(/^Token \d+: bytes C3, id 195, prompt$/).waitFor();
       await page.locator('.tokens [class*="logprob-"]').nth(3).hover();
       await page.getByText(/^Token \d+: ".+", id \d+, sampled, logprob -?[\d.]+, snapshot /).waitFor();
       match((await tokens.last().getAttribute('title'))!, /^id \d+$/);

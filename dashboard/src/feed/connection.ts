@@ -3,12 +3,12 @@ import type { FeedEvent } from '../../../router/src/admin/dashboard/protocol.ts'
 import { EventSplitter } from './events.ts';
 import { FeedState } from './state.ts';
 
-/** `refused`: the router wants an admin key, or the page was opened on a port that does not serve it. */
+/** `refused`: the router requires an admin key, or this port does not serve the feed. */
 export type Connection = 'connecting' | 'connected' | 'lost' | 'refused';
 
 export const state = new FeedState();
 export const connection = signal<Connection>('connecting');
-/** What the router said of a refused key; ''. */
+/** The error of the router for the last key; '' before the first. */
 export const refusal = signal('');
 /** In memory only: a reload of the page forgets it. */
 export const key = signal('');
@@ -28,7 +28,7 @@ export async function call(method: string, path: string, body?: object): Promise
   const json = body === undefined ? {} : { body: JSON.stringify(body) };
   const response = await fetch(urlOf(path), { method, headers: authorization(), ...json });
   const text = await response.text();
-  if (!response.ok) throw new Error(errorIn(text) || `${method} ${path} answered ${response.status}`);
+  if (!response.ok) throw new Error(errorIn(text) || `${method} ${path}: status ${response.status}`);
   return text === '' ? null : (JSON.parse(text) as unknown);
 }
 
@@ -67,7 +67,7 @@ async function read(signal: AbortSignal, onEvent: () => void): Promise<'lost' | 
   });
   if (response.status === 401 || response.status === 403) {
     const error = errorIn(await response.text());
-    // Without a key nothing is wrong yet, unless no key helps: on a port that does not serve it.
+    // 401 without a key is no error of the user. 403 is: this port does not serve the feed, whatever the key.
     refusal.value = key.value === '' && response.status === 401 ? '' : error;
     return 'refused';
   }

@@ -3,7 +3,7 @@ import type { WorkerRow } from '../../../router/src/admin/dashboard/protocol.ts'
 /** Ticks over which recent figures are taken. */
 const WINDOW = 30;
 
-/** What a worker did lately; null: it did nothing that tells. */
+/** Recent figures of a worker; null: there is nothing to compute them from. */
 export interface Recent {
   readonly responsesPerSec: number | null;
   readonly failures: number;

@@ -26,7 +26,7 @@ interface PlotProps {
 const HEIGHT_PX = 150;
 const MIN_SPAN_SECS = 120;
 
-/** Lines over the last 15 minutes. The cursor is that of all plots. */
+/** Lines over the last 15 minutes. All plots share one cursor. */
 export function Plot({ title, at, series, format, atLeast = 1 }: PlotProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);

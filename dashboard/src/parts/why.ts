@@ -24,7 +24,7 @@ export function useExplanation(
       isWanted = false;
     };
   }, [id, version]);
-  // Of another id: what is shown until the answer comes would be wrong.
+  // The last answer may be that of another id.
   return answer?.id === id ? answer : { told: null, problem: '' };
 }
 
@@ -57,7 +57,7 @@ export function Turns({ told, isOpen }: { readonly told: Explanation; readonly i
     <p class="muted">
       ${
         told.record.since === null
-          ? 'The router keeps no finished requests (--explain-buffer-bytes 0).'
+          ? 'The router keeps no finished requests: --explain-buffer-bytes is 0.'
           : `The router keeps the last ${told.record.exchanges} requests, since ${clock(told.record.since)}.`
       }
     </p>

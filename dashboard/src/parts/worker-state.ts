@@ -1,7 +1,7 @@
 import { html } from 'htm/preact';
 import type { WorkerRow } from '../../../router/src/admin/dashboard/protocol.ts';
 
-/** How a state is shown: a sign, words, and a colour that adds nothing to them. */
+/** How a state is shown: a sign and a word; the colour repeats them. */
 export interface WorkerState {
   readonly word: string;
   readonly sign: string;
@@ -28,7 +28,7 @@ const states = {
   ranks: state(7, 'busy', '◌', 'ranks unknown'),
   draining: state(8, 'busy', '◐', 'draining'),
   swapping: state(9, 'busy', '◐', 'swapping'),
-  trial: state(10, 'warn', '◐', 'on trial'),
+  trial: state(10, 'warn', '◐', 'half-open'),
   stalled: state(11, 'warn', '▲', 'stalled'),
   slow: state(12, 'warn', '▲', 'slow'),
   serving: state(13, 'ok', '●', 'serving'),
@@ -63,11 +63,11 @@ export function StateBadge({ row, isSlow = false }: { readonly row: WorkerRow; r
 
 /** What each reason for no new requests means. */
 export const reasonWords: Readonly<Record<WorkerRow['reasons'][number], string>> = {
-  unhealthy: 'It failed its health checks, or has not passed them yet.',
-  breaker: 'Its circuit breaker is open: too many of its requests failed.',
-  draining: 'It is drained: no new requests, those in flight finish.',
-  role: 'It is one half of a pair in a fleet without pairs, or the other way round.',
-  version: 'Its weights are not those of the fleet, or not known yet.',
+  unhealthy: 'The worker failed its health checks, or has not passed them yet.',
+  breaker: 'The circuit breaker of the worker is open: too many of its requests failed.',
+  draining: 'The worker is draining: it gets no new requests and finishes those in flight.',
+  role: 'The worker has the role prefill or decode in a fleet without pairs, or the role regular in a fleet with pairs.',
+  version: 'The weights of the worker differ from those of the fleet, or are not known yet.',
   ranks: 'The number of its data-parallel ranks is not known yet.',
-  hung: 'It accepts connections and makes no progress.',
+  hung: 'The engine accepts connections and makes no progress.',
 };

@@ -16,7 +16,7 @@ interface Asked extends Question {
 }
 
 const asked = signal<Asked | null>(null);
-/** What came of the last action. */
+/** The result of the last action. */
 const notice = signal<{ readonly text: string; readonly isError: boolean } | null>(null);
 let noticeTimer = 0;
 
@@ -25,7 +25,7 @@ export const confirm = (question: Question): Promise<boolean> =>
     asked.value = { ...question, answer };
   });
 
-/** Asks, then calls an endpoint of the router, and says what came of it. */
+/** Asks for a confirmation, calls an endpoint of the router, and shows the result. */
 export async function act(question: Question, done: string, ...request: Parameters<typeof call>): Promise<void> {
   if (!(await confirm(question))) return;
   try {

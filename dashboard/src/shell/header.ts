@@ -9,8 +9,8 @@ import { switchTheme, theme } from './theme.ts';
 const words: Readonly<Record<Connection, string>> = {
   connecting: '◌ connecting',
   connected: '● connected',
-  lost: '▲ lost, retrying',
-  refused: '✕ not authorised',
+  lost: '▲ connection lost, retrying',
+  refused: '✕ not authorized',
 };
 
 export function Header({ views, current }: { readonly views: readonly View[]; readonly current: string }) {

@@ -7,13 +7,13 @@ import { switchTheme } from './theme.ts';
 const isHelpShown = signal(false);
 
 const rows: readonly (readonly [keys: string, effect: string])[] = [
-  ['1 … 9', 'show a view'],
-  ['/', 'filter'],
-  ['↑ ↓  PgUp PgDn  Home End', 'choose a row'],
-  ['Enter', 'details of the row'],
+  ['1 … 9', 'open a view'],
+  ['/', 'go to the filter'],
+  ['↑ ↓  PgUp PgDn  Home End', 'select a row'],
+  ['Enter', 'show the details of the row'],
   ['Esc', 'close the details, or clear the filter'],
-  ['t', 'light or dark'],
-  ['?', 'these keys'],
+  ['t', 'change between light and dark'],
+  ['?', 'show these keys'],
 ];
 
 /** Keys that work everywhere but in a text field. Views handle their own at the element that has the focus. */

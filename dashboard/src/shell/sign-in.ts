@@ -13,16 +13,14 @@ export function SignIn() {
     <form onSubmit=${submit}>
       <h1>Sign in to turnout</h1>
       <p>
-        This router asks for an admin key (<code>--admin-api-key-file</code>, or <code>--api-key-file</code> without
-        it).
+        This router requires an admin key: one of <code>--admin-api-key-file</code>, or of
+        <code>--api-key-file</code> if the router has no admin keys.
       </p>
       <label for="key">Admin key</label>
       <input id="key" name="key" type="password" autocomplete="off" spellcheck=${false} required autofocus />
-      <p class="problem" role="alert">${refusal.value === '' ? '' : `Not authorised: ${refusal.value}`}</p>
+      <p class="problem" role="alert">${refusal.value === '' ? '' : `Not authorized: ${refusal.value}`}</p>
       <button type="submit" class="primary">Sign in</button>
-      <p class="hint">
-        The key stays in the memory of this page, and is forgotten when the page is closed or reloaded.
-      </p>
+      <p class="hint">The key is kept in the memory of this page only. After a reload you sign in again.</p>
     </form>
   </main>`;
 }

@@ -4,7 +4,7 @@ import { counted, shortUrl } from '../format.ts';
 import { stateOf } from '../parts/worker-state.ts';
 import { slowWorkers } from './slow-workers.ts';
 
-/** Something that an operator should look at, and where. */
+/** A problem that an operator should look at, and the view that shows it. */
 export interface Concern {
   readonly id: string;
   readonly text: string;

@@ -17,7 +17,7 @@ export const fleet: View = { id: 'fleet', title: 'Fleet', Show };
 
 const sort = signal<Sort>({ column: 'state', isDescending: false });
 const filter = signal('');
-/** A KV cache this full evicts what sessions still need. */
+/** Above this share an engine evicts prefixes that sessions still need. */
 const FULL = 0.95;
 
 const recent = (row: WorkerRow) => state.rates.of(row.id);
@@ -135,7 +135,7 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
         open=${open?.id}
         onOpen=${(row: WorkerRow) => go('fleet', row.url)}
         toneOf=${(row: WorkerRow) => (stateOf(row).tone === 'bad' ? 'is-bad' : '')}
-        empty=${all.length === 0 ? 'There are no workers. Add one: POST /workers, or --worker-urls.' : 'No worker matches the filter.'}
+        empty=${all.length === 0 ? 'There are no workers. Add one with POST /workers or --worker-urls.' : 'No worker matches the filter.'}
       />
     </section>
     ${open && html`<${WorkerDetails} row=${open} slowness=${slow.get(open.id)} onClose=${() => go('fleet')} />`}

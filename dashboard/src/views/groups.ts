@@ -18,7 +18,7 @@ const ROW_PX = 54;
 const MAX_LINES = 16;
 
 const isOver = ({ ended, lanes }: GroupProgress): boolean => ended === lanes.length;
-/** Since the first session ended; null: none has, or all have. */
+/** Since the first session ended; null: no session has ended, or all have. */
 const tailMs = (group: GroupProgress): number | null =>
   group.firstEnd === null || isOver(group) ? null : state.at - group.firstEnd;
 /** The open session that began first. */
@@ -60,7 +60,7 @@ const columns: readonly Column<GroupProgress>[] = [
   },
   {
     id: 'slowest',
-    title: 'Open longest',
+    title: 'Oldest open session',
     widthPx: 170,
     from: 'medium',
     value: (group) => slowest(group)?.session ?? null,
@@ -74,12 +74,12 @@ const columns: readonly Column<GroupProgress>[] = [
   },
   {
     id: 'lines',
-    title: 'Sessions, from the first turn of the group on',
+    title: 'Sessions, since the first turn of the group',
     cell: (group) => html`<${Lines} group=${group} />`,
   },
 ];
 
-/** A line for each session: the long tail is what sticks out to the right. */
+/** A line for each session. The lines of the long tail reach farther to the right than the others. */
 function Lines({ group }: { readonly group: GroupProgress }) {
   const { lanes, began, last } = group;
   const shown = lanes.slice(-MAX_LINES);
@@ -87,7 +87,7 @@ function Lines({ group }: { readonly group: GroupProgress }) {
   const heightPx = Math.min(8, Math.floor((ROW_PX - 10) / shown.length));
   return html`<div
     class="group-lines"
-    title=${lanes.length > shown.length ? `the ${shown.length} that ended last` : ''}
+    title=${lanes.length > shown.length ? `the ${shown.length} sessions that ended last or are open` : ''}
   >
     ${shown.map((lane) => {
       const end = lane.row === null ? lane.bars.at(-1)!.to : last;
@@ -107,12 +107,15 @@ function Show() {
   const first = state.exchanges[0]?.at ?? state.at;
   const all = groupsOf(lanesOf(state.exchanges, state.sessions, first, state.at), state.at);
   const rows = all.filter((group) =>
-    matches(`${group.group} ${isOver(group) ? 'over' : 'open'} ${group.waiting > 0 ? 'waiting' : ''}`, filter.value),
+    matches(
+      `${group.group} ${isOver(group) ? 'complete' : 'open'} ${group.waiting > 0 ? 'waiting' : ''}`,
+      filter.value,
+    ),
   );
   const chips = [
     { word: 'open', count: all.filter((group) => !isOver(group)).length },
     { word: 'waiting', count: all.filter(({ waiting }) => waiting > 0).length },
-    { word: 'over', count: all.filter(isOver).length },
+    { word: 'complete', count: all.filter(isOver).length },
   ].filter((chip) => chip.count > 0);
   return html`<section class="list" aria-label="Groups">
     <${Filter} filter=${filter} label="Filter groups" shown=${rows.length} all=${all.length} chips=${chips} />
@@ -129,7 +132,7 @@ function Show() {
       sort=${sort}
       rowPx=${ROW_PX}
       onOpen=${(group: GroupProgress) => go('sessions', (slowest(group) ?? group.lanes.at(-1)!).session)}
-      empty=${all.length === 0 ? 'No group had a turn yet. Clients name groups with x-turnout-group.' : 'No group matches the filter.'}
+      empty=${all.length === 0 ? 'No group had a turn yet. Clients name a group with the header x-turnout-group.' : 'No group matches the filter.'}
     />
   </section>`;
 }

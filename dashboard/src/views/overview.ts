@@ -77,9 +77,7 @@ function Concerns({ list }: { readonly list: readonly Concern[] }) {
     <h2 id="concerns">Needs attention</h2>
     ${
       list.length === 0
-        ? html`<p class="is-ok">
-            <span aria-hidden="true">●</span> Nothing: every worker serves, and no request waits.
-          </p>`
+        ? html`<p class="is-ok"><span aria-hidden="true">●</span> Nothing: all workers serve, and no request waits.</p>`
         : html`<ul>
             ${list.map(
               ({ id, text, detail, tone, to }) =>

@@ -22,9 +22,9 @@ const ranges = [
   { secs: 120, text: '2 min' },
   { secs: 600, text: '10 min' },
 ] as const;
-/** null: the shortest one that has all turns that the page knows. */
+/** null: the shortest range that has all turns that the page knows. */
 const chosenSecs = signal<number | null>(null);
-/** Bars of a smaller part of the time have no room for the number of their worker. */
+/** Bars that take a smaller share of the time range have no room for the number of their worker. */
 const MIN_LABELLED = 0.04;
 
 const phaseWords: Readonly<Record<string, string>> = {
@@ -40,7 +40,7 @@ function stateOf({ row, isWaiting }: Lane) {
   return { rank: 3, tone: 'muted', text: `idle ${duration((state.at - row.last) / 1000)}` };
 }
 
-/** Those that wait first, then those that moved: they are what is looked for. */
+/** Sessions that wait come first, then sessions that moved. */
 const rankOf = (lane: Lane): number => (lane.isWaiting ? 0 : lane.hasMoved ? 1 : stateOf(lane).rank);
 
 const wordsOf = (lane: Lane): string =>
@@ -96,7 +96,7 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
         open=${open}
         onOpen=${({ session }: Lane) => go('sessions', session)}
         toneOf=${({ isWaiting }: Lane) => (isWaiting ? 'is-warn' : '')}
-        empty=${all.length === 0 ? 'No session had a turn in this time. Clients name sessions with x-session-id.' : 'No session matches the filter.'}
+        empty=${all.length === 0 ? 'No session had a turn in this time range. Clients name a session with the header x-session-id.' : 'No session matches the filter.'}
       />
     </section>
     ${open !== undefined && html`<${SessionDetails} session=${open} />`}
@@ -181,7 +181,7 @@ function LaneBars({ bars, from, to, numbers }: LaneBarsProps) {
           html`<span
             class="move at"
             style=${{ left: share(start - from) }}
-            title=${`left ${shortUrl(bar.left)}: ${bar.text}`}
+            title=${`moved from ${shortUrl(bar.left)}: ${bar.text}`}
             >▲</span
           >`
         }`;
@@ -194,7 +194,7 @@ function SessionDetails({ session }: { readonly session: string }) {
   const { told, problem } = useExplanation(session, `${row?.turns} ${row?.in_flight} ${row?.phase}`);
   const facts: readonly Fact[] =
     row === undefined
-      ? [['State', 'ended, or not known by its key']]
+      ? [['State', 'ended, or unknown to the router']]
       : [
           ['Worker', shortUrl(row.worker)],
           ['Group', row.group || UNKNOWN],

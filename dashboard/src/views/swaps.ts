@@ -13,7 +13,7 @@ export const swaps: View = { id: 'swaps', title: 'Weight swaps', Show, isShown: 
 
 const sort = signal<Sort>({ column: 'began', isDescending: false });
 
-/** Bars of a smaller part of the time have no room for their name. */
+/** Bars that take a smaller share of the time have no room for the name of their stage. */
 const MIN_LABELLED = 0.08;
 
 /** The swap of a set of workers. */
@@ -41,7 +41,9 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
   const all = swapsOf(state.swaps.values());
   const swap = all.find(({ id }) => id === rest[0]) ?? all[0];
   if (swap === undefined)
-    return html`<p class="empty">No weights were swapped yet: POST /swap, or <code>turnout swap IDENTITY</code>.</p>`;
+    return html`<p class="empty">
+      No weight swap yet. Start one with <code>turnout swap IDENTITY</code> or POST /swap.
+    </p>`;
   return html`<div class="swaps">
     <nav class="swap-list" aria-label="Swaps">
       ${all.map((each) => {
@@ -98,7 +100,7 @@ function Timeline({ swap }: { readonly swap: Swap }) {
     },
     {
       id: 'time',
-      title: 'Closed',
+      title: 'Duration',
       widthPx: 76,
       isNumber: true,
       from: 'medium',
@@ -110,7 +112,7 @@ function Timeline({ swap }: { readonly swap: Swap }) {
   const deployments = first.deployments.filter((name) => name !== null).join(', ');
   const about = [
     deployments,
-    `${first.transition}, weights moved by the ${first.moved_by}`,
+    `${first.transition}, weights loaded by the ${first.moved_by}`,
     counted(rows.length, 'engine'),
     first.ended_at === null ? 'running' : `ended ${clock(first.ended_at)}`,
     duration((to - from) / 1_000),

@@ -17,7 +17,7 @@ type Row = Pick<ExchangeRow, Exclude<keyof ExchangeRow, 'candidates'>>;
 
 const sort = signal<Sort>({ column: 'time', isDescending: true });
 const filter = signal('');
-/** What is shown while the list stands still; null: it follows. */
+/** What is shown while the list is paused; null: the list is updated. */
 const paused = signal<readonly Row[] | null>(null);
 
 /** A request that took this long is slow, for the filter. */
@@ -50,7 +50,7 @@ const columns: readonly Column<Row>[] = [
   },
   {
     id: 'took',
-    title: 'Took',
+    title: 'Duration',
     widthPx: 78,
     isNumber: true,
     value: ({ ms }) => ms,
@@ -108,7 +108,7 @@ const columns: readonly Column<Row>[] = [
   },
   {
     id: 'reason',
-    title: 'Why there',
+    title: 'Reason',
     value: ({ reason }) => reason,
     cell: ({ reason, error }) => html`<span title=${reason}>${error ?? reason ?? UNKNOWN}</span>`,
   },
@@ -153,7 +153,7 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
       ${
         state.dropped > 0 &&
         html`<p class="why">
-          ${count(state.dropped)} requests are not listed: they ended faster than the router sends them.
+          ${count(state.dropped)} requests are not listed: more requests ended than the router sends to the page.
         </p>`
       }
       <${DataTable}
@@ -165,7 +165,7 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
         open=${rows.find((row) => row.id === id) && `${id} ${rows.find((row) => row.id === id)!.at}`}
         onOpen=${(row: Row) => go('requests', row.id)}
         toneOf=${(row: Row) => (isFailed(row) ? 'is-bad' : '')}
-        empty=${all.length === 0 ? 'No request has ended since this page was opened.' : 'No request matches the filter.'}
+        empty=${all.length === 0 ? 'No request has ended since you opened this page.' : 'No request matches the filter.'}
       />
     </section>
     ${id !== undefined && html`<${RequestDetails} id=${id} />`}

@@ -41,7 +41,7 @@ interface Trajectory extends Listed {
 
 const colourings = ['logprob', 'mask', 'snapshot'] as const;
 const colouring = signal<(typeof colourings)[number]>('logprob');
-/** Tokens of a turn that are drawn at first: prompts have thousands. */
+/** Tokens of a turn that are drawn before the button is used: prompts have thousands. */
 const FIRST_TOKENS = 1_500;
 /** Sampled tokens less likely than these have the next colour. */
 const LOGPROBS = [-0.1, -0.5, -1, -2, -4];
@@ -62,7 +62,7 @@ function useAnswer(path: string): { readonly value: unknown; readonly problem: s
 function Show({ rest }: { readonly rest: readonly string[] }) {
   const { value, problem } = useAnswer('trajectories?limit=200');
   if (problem !== '') return html`<p class="empty">${problem}</p>`;
-  if (value === null) return html`<p class="empty">Waiting for the list …</p>`;
+  if (value === null) return html`<p class="empty">Loading the list …</p>`;
   const { trajectories: list } = value as { readonly trajectories: readonly Listed[] };
   const session = rest[0] ?? list[0]?.session;
   if (session === undefined) return html`<p class="empty">No trajectory is recorded yet.</p>`;
@@ -88,7 +88,7 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
 function Tokens({ session }: { readonly session: string }) {
   const { value: answer, problem } = useAnswer(`trajectory?texts=true&session=${encodeURIComponent(session)}`);
   if (problem !== '') return html`<p class="empty">${problem}</p>`;
-  if (answer === null) return html`<p class="empty">Waiting for the trajectory …</p>`;
+  if (answer === null) return html`<p class="empty">Loading the trajectory …</p>`;
   const value = answer as Trajectory;
   const versions = [...new Set(value.page.flatMap((turn) => turn.versions.map(({ version }) => version)))];
   return html`<section class="list" aria-label=${`Tokens of ${session}`}>
@@ -131,16 +131,16 @@ function Legend({ versions }: { readonly versions: readonly (string | null)[] })
   const entries: (readonly [className: string, text: string])[] =
     colouring.value === 'mask'
       ? [
-          ['mask-0', 'given (loss mask 0)'],
+          ['mask-0', 'prompt (loss mask 0)'],
           ['mask-1', 'sampled (loss mask 1)'],
         ]
       : colouring.value === 'snapshot'
         ? [
-            ['mask-0', 'given'],
+            ['mask-0', 'prompt'],
             ...versions.map((version, i) => [`snapshot-${i % SNAPSHOTS}`, version ?? 'unknown'] as const),
           ]
         : [
-            ['mask-0', 'given'],
+            ['mask-0', 'prompt'],
             ...[...LOGPROBS, -Infinity].map(
               (least, i) =>
                 [`logprob-${i}`, Number.isFinite(least) ? `above ${least}` : `below ${LOGPROBS.at(-1)}`] as const,
@@ -155,7 +155,7 @@ function Legend({ versions }: { readonly versions: readonly (string | null)[] })
 const summaryOf = (turn: Turn, sampled: number): string =>
   [
     shortUrl(turn.worker),
-    `${counted(turn.tokens.length - sampled, 'token')} given`,
+    `${counted(turn.tokens.length - sampled, 'new prompt token')}`,
     `${turn.cached_tokens < 0 ? UNKNOWN : count(turn.cached_tokens)} cached`,
     `${count(sampled)} sampled in ${duration(turn.generation_ms / 1000)}`,
     turn.finish_reason || UNKNOWN,
@@ -169,7 +169,7 @@ function TurnTokens({ turn, versions }: { readonly turn: Turn; readonly versions
   const [at, setAt] = useState(-1);
   const texts = turn.token_texts;
   const sampled = turn.loss_mask.filter((bit) => bit === 1).length;
-  // What was sampled comes last, and is what is looked at.
+  // The sampled tokens come last.
   const from = isWhole ? 0 : Math.max(0, turn.tokens.length - FIRST_TOKENS);
   const versionAt = (i: number): string | null =>
     turn.versions.find((span) => turn.keeps + i >= span.from && turn.keeps + i < span.to)?.version ?? null;
@@ -206,7 +206,7 @@ function TurnTokens({ turn, versions }: { readonly turn: Turn; readonly versions
           : `Token ${turn.keeps + at}: ${texts === undefined ? '' : `${exactText(texts[at] ?? null)}, `}id ${turn.tokens[at]}, ${
               turn.loss_mask[at] === 1
                 ? `sampled, logprob ${turn.rollout_log_probs[at]?.toFixed(4) ?? 'unknown'}, snapshot ${versionAt(at) ?? 'unknown'}`
-                : 'given'
+                : 'prompt'
             }`
       }
     </p>

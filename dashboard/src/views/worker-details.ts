@@ -25,7 +25,7 @@ export function WorkerDetails({ row, slowness, onClose }: WorkerDetailsProps) {
     ['Models', row.models.join(', ') || UNKNOWN],
     ['Weights', swap?.snapshot ?? row.weight_version ?? UNKNOWN],
     ['In flight', count(row.in_flight)],
-    ['At the engine, of all clients', count(row.engine_requests)],
+    ['Requests at the engine, from all clients', count(row.engine_requests)],
     ['Queued at the engine', count(row.engine_waiting)],
     [
       'KV cache in use',
@@ -33,8 +33,8 @@ export function WorkerDetails({ row, slowness, onClose }: WorkerDetailsProps) {
     ],
     ['Sessions', count(sessions)],
     ['First token, last minute', duration(row.first_token_secs)],
-    ['Gap between tokens', duration(row.token_gap_secs)],
-    ['Whole response', duration(row.response_secs)],
+    ['Gap between tokens, last minute', duration(row.token_gap_secs)],
+    ['Response, last minute', duration(row.response_secs)],
     ['Output tokens per second', rate(now.outputPerSec)],
     ['Cache hits, last 30 s', percent(now.hitRate)],
     ['Responses per second', rate(now.responsesPerSec)],
@@ -47,7 +47,7 @@ export function WorkerDetails({ row, slowness, onClose }: WorkerDetailsProps) {
     <p><${StateBadge} row=${row} isSlow=${slowness !== undefined} /></p>
     ${slowness && html`<p class="why">${slowness.text}</p>`}
     ${row.reasons.map((reason) => html`<p class="why">${reasonWords[reason]}</p>`)}
-    ${row.stalled && html`<p class="why">It has open streams and sent nothing on any of them for 30 s.</p>`}
+    ${row.stalled && html`<p class="why">The worker has open streams and has sent nothing on any of them for 30 s.</p>`}
     ${row.problem !== null && html`<p class="why">Last health check: ${row.problem}</p>`}
     ${
       swap !== null &&
@@ -67,13 +67,13 @@ function Actions({ row }: { readonly row: WorkerRow }) {
   const isDraining = row.reasons.includes('draining');
   const inFlight =
     row.in_flight === 0
-      ? 'No request is in flight there.'
-      : `The ${counted(row.in_flight, 'request')} in flight there may finish.`;
+      ? 'No request is in flight at this worker.'
+      : `The ${counted(row.in_flight, 'request')} in flight at this worker may finish.`;
   const drain = () =>
     act(
       {
         title: `Drain ${name}?`,
-        text: `It gets no new requests until this is undone, and stays registered. ${inFlight}`,
+        text: `The worker gets no new requests until you end the drain. It stays registered. ${inFlight}`,
         action: 'Drain',
       },
       `${name} is draining`,
@@ -85,10 +85,10 @@ function Actions({ row }: { readonly row: WorkerRow }) {
     act(
       {
         title: `End the drain of ${name}?`,
-        text: 'It gets new requests again, if nothing else speaks against it.',
+        text: 'The worker gets new requests again, unless there is another reason why it does not serve.',
         action: 'End drain',
       },
-      `${name} may get requests again`,
+      `${name} gets requests again`,
       'POST',
       `${path}/drain`,
       { state: 'off' },
@@ -97,7 +97,7 @@ function Actions({ row }: { readonly row: WorkerRow }) {
     act(
       {
         title: `Quarantine ${name}?`,
-        text: `Its engine gets no new requests until it has passed its health checks, and the check of its weights, again. ${inFlight}`,
+        text: `The engine gets no new requests until it has passed its health checks and the check of its weights again. ${inFlight}`,
         action: 'Quarantine',
       },
       `${name} is quarantined until it passes its checks`,
@@ -109,7 +109,7 @@ function Actions({ row }: { readonly row: WorkerRow }) {
     act(
       {
         title: `Reset the breaker of ${name}?`,
-        text: 'The breaker closes and forgets the failures that it has counted. New failures open it again.',
+        text: 'The breaker closes, and its count of failures is reset. New failures open it again.',
         action: 'Reset breaker',
       },
       `The breaker of ${name} is reset`,
@@ -121,7 +121,7 @@ function Actions({ row }: { readonly row: WorkerRow }) {
     act(
       {
         title: `Remove ${name}?`,
-        text: `It leaves the fleet. ${inFlight} To be used again it has to be added again.`,
+        text: `The worker is unregistered. ${inFlight} To use it again, you must add it again.`,
         action: 'Remove',
         isDangerous: true,
       },
