@@ -155,7 +155,7 @@ function Legend({ versions }: { readonly versions: readonly (string | null)[] })
 const summaryOf = (turn: Turn, sampled: number): string =>
   [
     shortUrl(turn.worker),
-    `${counted(turn.tokens.length - sampled, 'new prompt token')}`,
+    counted(turn.tokens.length - sampled, 'new prompt token'),
     `${turn.cached_tokens < 0 ? UNKNOWN : count(turn.cached_tokens)} cached`,
     `${count(sampled)} sampled in ${duration(turn.generation_ms / 1000)}`,
     turn.finish_reason || UNKNOWN,

@@ -25,7 +25,7 @@ export function WorkerDetails({ row, slowness, onClose }: WorkerDetailsProps) {
     ['Models', row.models.join(', ') || UNKNOWN],
     ['Weights', swap?.snapshot ?? row.weight_version ?? UNKNOWN],
     ['In flight', count(row.in_flight)],
-    ['Requests at the engine, from all clients', count(row.engine_requests)],
+    ['At the engine, from all clients', count(row.engine_requests)],
     ['Queued at the engine', count(row.engine_waiting)],
     [
       'KV cache in use',
