@@ -1,4 +1,4 @@
-import { equal, match } from 'node:assert/strict';
+import { equal } from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { closeBrowser, openPage, startEngines, startLoad, startRouter, until } from './scene.ts';
 
@@ -11,7 +11,7 @@ test('everything can be done with keys', async (t) => {
   const press = (key: string) => page.keyboard.press(key);
   await page.getByText('● connected').waitFor();
   await press('2');
-  match(page.url(), /#\/fleet$/);
+  await page.waitForURL(/#\/fleet$/);
   const rows = page.locator('tbody tr[id]');
   await until('the rows are there', async () => (await rows.count()) === 4);
 
