@@ -45,6 +45,8 @@ interface Followed {
   /** Of the weights of the present worker, before it got the request. */
   version: string | null;
   keptBytes: number;
+  /** Aborts in a row that left no new token. */
+  fruitless: number;
 }
 
 const chatPath = '/v1/chat/completions';
@@ -144,6 +146,7 @@ export class Resume {
       const seam: Seam = { at, worker: worker.url, version, cause: failure };
       x.seams = [...x.seams, seam];
     }
+    followed.fruitless = hasProgress ? 0 : followed.fruitless + 1;
     x.answeredBy = null;
     followed.worker ??= worker;
     add(this.resumed, failure);
@@ -154,7 +157,15 @@ export class Resume {
   #appliesTo(x: Exchange): boolean {
     const isFollowed = x.head.method === 'POST' && (formOf(x.path) !== null || x.path === chatPath);
     if (!isFollowed) return this.#aborts.began(x);
-    this.#followed.set(x, { generation: null, sink: null, reason: 'path', worker: null, version: null, keptBytes: 0 });
+    this.#followed.set(x, {
+      generation: null,
+      sink: null,
+      reason: 'path',
+      worker: null,
+      version: null,
+      keptBytes: 0,
+      fruitless: 0,
+    });
     return true;
   }
 
@@ -184,7 +195,7 @@ export class Resume {
       isVllm: worker.engine === 'vllm',
       promptTokens: asked.prompt === null ? 0 : countIds(body, asked.prompt),
       habits: this.#habits,
-      isContinued: () => this.#isContinued(x, generation),
+      isContinued: () => this.#isContinued(x, followed, generation),
     });
     followed.generation = generation;
     return withIdsAsked(body, asked, generation.showsStops);
@@ -208,12 +219,13 @@ export class Resume {
   }
 
   /** The engine ended a generation by an abort. @returns whether it is continued */
-  #isContinued(x: Exchange, generation: Generation): boolean {
+  #isContinued(x: Exchange, { fruitless }: Followed, generation: Generation): boolean {
     const nowMs = performance.now();
-    const { swaps, resumesAll } = this.#parts;
+    const { swaps, resumesAll, maxRetries } = this.#parts;
     const isOfSwap = swaps?.wasAbortedBySwap(x.worker!, nowMs) === true;
     if (!isOfSwap && (!resumesAll || this.#aborts.mayBeAt(nowMs))) return false;
-    const reason = this.#whyNot(x, generation);
+    // An engine may abort the same request each time.
+    const reason = this.#whyNot(x, generation) || (isOfSwap || fruitless < maxRetries() ? '' : 'retries');
     if (reason !== '') add(this.unresumed, reason);
     return reason === '';
   }

@@ -134,6 +134,23 @@ test('an aborted generation stays aborted, except with --resume all if no client
     assert.ok(rest.includes(JOINED));
     assert.doesNotMatch(rest, /abort/);
   });
+  await t.test('all, by engines that abort it before its first token', async (own) => {
+    const s = await scene(own, { resume: 'all', retryMaxRetries: 2 });
+    s.client.write(post('/generate', BODY));
+    let attempts = 0;
+    const abort = async (engine: (typeof s.engines)[number]): Promise<void> => {
+      for (;;) {
+        const asked = await engine.next();
+        attempts++;
+        await asked.payload();
+        asked.beginStream();
+        asked.connection.write(chunk(event([], { type: 'abort' })) + chunk(DONE) + LAST_CHUNK);
+      }
+    };
+    for (const engine of s.engines) void abort(engine).catch(() => {});
+    assert.ok((await s.client.read('0\r\n\r\n')).includes('"type":"abort"'));
+    assert.equal(attempts, 3);
+  });
   await t.test('all, requested through the router', async (own) => {
     const s = await scene(own, { resume: 'all' });
     const generating = await begin(s);
