@@ -50,6 +50,11 @@ test('malformed status lines are refused', () => {
   refuses('HTTP/1.1 200 OK\ncontent-length: 0\n\n');
 });
 
+test('what is no HTTP/1 is refused at its first byte, because nothing may follow', () => {
+  for (const greeting of ['g', 'garbage', 'garbage\r\n\r\n', 'HTTP/2', '\x15\x03\x01', 'HTTP/1.1 2\r\n'])
+    refuses(greeting);
+});
+
 test('answers that could be framed in two ways are refused', () => {
   refuses(withLines('content-length: 3', 'transfer-encoding: chunked'));
   refuses(withLines('transfer-encoding: chunked', 'content-length: 3'));

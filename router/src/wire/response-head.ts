@@ -33,14 +33,14 @@ export class ResponseHead extends Head {
 
   /** As `RequestHead.read`. */
   read(bytes: Buffer, start: number, end: number): number {
-    // "HTTP/1.x NNN" and at least CRLF; the reason phrase may be empty, and its space too (some servers leave it out).
-    if (end - start < 14) return INCOMPLETE;
-    const lf = bytes.indexOf(LF, start);
-    if (lf < 0 || lf >= end) return this.#incomplete(start, end);
-    if (bytes[lf - 1] !== CR || lf - start < 13) return this.#refuse('a status line that does not end in CRLF');
-    for (let i = 0; i < 7; i++) {
+    // Other protocols are refused at their first byte, because their greeting may have no line end.
+    for (let i = 0; i < 7 && start + i < end; i++) {
       if (bytes[start + i] !== HTTP_1[i]) return this.#refuse('a status line without HTTP/1');
     }
+    const lf = bytes.indexOf(LF, start);
+    if (lf < 0 || lf >= end) return this.#incomplete(start, end);
+    // "HTTP/1.x NNN" and CRLF; the reason phrase may be empty, and its space too (some servers leave it out).
+    if (bytes[lf - 1] !== CR || lf - start < 13) return this.#refuse('a status line that does not end in CRLF');
     const minor = bytes[start + 7]! - 48;
     this.status = readLength(bytes, start + 9, start + 12);
     const isWellFormed = bytes[start + 8] === SP && (lf - start === 13 || bytes[start + 12] === SP);
