@@ -211,8 +211,11 @@ test('without a data folder the rest of the answer is read all the same', async 
 test('a keeper that falls behind holds the engine back, and after a while is given up', async () => {
   const taken: (() => void)[] = [];
   const dropped: number[] = [];
-  const take = () => new Promise<void>((resolve) => taken.push(resolve));
-  const channel = new ExpertsChannel({ take, end: () => {}, drop: (key) => dropped.push(key) }, 500_000);
+  const thread = {
+    ask: () => new Promise<never>((resolve) => taken.push(resolve as () => void)),
+    tell: (name: string, key: unknown) => void (name === 'expertsDrop' && dropped.push(key as number)),
+  };
+  const channel = new ExpertsChannel(thread, 500_000);
   let rest = '';
   const observer = {
     observe: (bytes: Buffer, start: number, end: number) => void (rest += bytes.toString('latin1', start, end)),

@@ -1,4 +1,5 @@
 import type { ResponseObserver } from '../../exchange.ts';
+import type { ExchangeView as Exchange } from '../../phases/exchange-view.ts';
 import type { StoredFirst } from './stored-first.ts';
 import type { AnswerTap } from './answer-tap.ts';
 import type { ExpertsTap } from './experts-tap.ts';
@@ -72,16 +73,21 @@ export class AnswerCapture implements ResponseObserver {
     return !isWaiting;
   }
 
-  /**
-   * The exchange is over, however it ended. @param isKept what came is to be handed over, unless it was
-   * @returns false: it is not handed over to the end
-   */
-  end(isKept: boolean): boolean {
+  /** The exchange is over, however it ended. @returns false: what came is not handed over to the end */
+  end({ outcome }: Exchange): boolean {
+    const { isStream, isTooLarge } = this.tap;
+    // The tokens of a truncated stream were sampled too.
+    const isKept = !isTooLarge && (isStream || outcome === 'complete');
     if (!this.#isOver && isKept) this.#handOver(true);
     this.#stopWaiting();
     const isHandedOver = this.#isOver;
     this.#isOver = true;
     return isHandedOver;
+  }
+
+  /** What came of its routed experts is not kept. */
+  dropExperts(): void {
+    this.#experts.drop();
   }
 
   /** @returns true: what is held will be sent later */

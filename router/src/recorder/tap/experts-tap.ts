@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { ResponseObserver } from '../../exchange.ts';
 import type { ValueCutter, ValueTaker } from '../../plugin.ts';
+import type { RecorderThread } from './recorder-thread.ts';
 import { type CutTaker, ExpertsCutter, type ExpertsForm } from '../shared/experts-cutter.ts';
 
 /** A piece of routed experts on its way to the recorder thread. */
@@ -14,14 +15,7 @@ export interface ExpertsPiece {
   readonly bytes: Uint8Array<SharedArrayBuffer>;
 }
 
-/** Writes routed experts to files. */
-export interface ExpertsKeeper {
-  /** Resolves when the piece is written or has failed. */
-  take(piece: ExpertsPiece): Promise<void>;
-  end(key: number, cut: number, description: string): void;
-  /** Removes all routed experts of an answer. */
-  drop(key: number): void;
-}
+type ExpertsThread = Pick<RecorderThread, 'ask' | 'tell'>;
 
 /** The size of the pieces that are sent to the thread. */
 const PIECE_BYTES = 131_072;
@@ -34,15 +28,15 @@ const PATIENCE_MS = 10_000;
 
 /** Sends routed experts of all answers to the recorder thread, up to a limit of unwritten bytes. */
 export class ExpertsChannel {
-  readonly keeper: ExpertsKeeper;
+  readonly #thread: ExpertsThread;
   readonly #limitBytes: number;
   #lastKey = 0;
   #bytes = 0;
   #waiting: (() => void)[] = [];
   readonly #spare: SharedArrayBuffer[] = [];
 
-  constructor(keeper: ExpertsKeeper, limitBytes = LIMIT_BYTES) {
-    this.keeper = keeper;
+  constructor(thread: ExpertsThread, limitBytes = LIMIT_BYTES) {
+    this.#thread = thread;
     this.#limitBytes = limitBytes;
   }
 
@@ -64,12 +58,22 @@ export class ExpertsChannel {
     const { length, buffer } = piece.bytes;
     this.#bytes += length;
     try {
-      await this.keeper.take(piece);
+      await this.#thread.ask('expertsPiece', piece);
       if (this.#spare.length < SPARE_PIECES) this.#spare.push(buffer);
     } finally {
       this.#bytes -= length;
       if (!this.isFull) for (const wake of this.#waiting.splice(0)) wake();
     }
+  }
+
+  /** A value is complete. */
+  end(key: number, cut: number, description: string): void {
+    this.#thread.tell('expertsEnd', { key, cut, description });
+  }
+
+  /** Removes all routed experts of an answer that were not kept. */
+  drop(key: number): void {
+    this.#thread.tell('expertsDrop', key);
   }
 
   whenNotFull(wake: () => void): void {
@@ -120,6 +124,11 @@ export class ExpertsTap implements ResponseObserver, CutTaker {
     return true;
   }
 
+  /** Nothing more of the answer is recorded. */
+  drop(): void {
+    if (this.hasCut) this.#channel.drop(this.key);
+  }
+
   rest(bytes: Buffer, start: number, end: number): void {
     this.#inner.observe(bytes, start, end);
   }
@@ -141,7 +150,7 @@ export class ExpertsTap implements ResponseObserver, CutTaker {
   end(cut: number, description: string): void {
     if (this.#isLost) return;
     this.#send();
-    this.#channel.keeper.end(this.key, cut, description);
+    this.#channel.end(this.key, cut, description);
   }
 
   #send(): void {
@@ -157,7 +166,7 @@ export class ExpertsTap implements ResponseObserver, CutTaker {
     if (this.#isLost) return;
     this.#isLost = true;
     this.#gathered = null;
-    this.#channel.keeper.drop(this.key);
+    this.#channel.drop(this.key);
   }
 }
 

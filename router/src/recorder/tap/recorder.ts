@@ -13,7 +13,7 @@ import { ExpertsChannel, ExpertsTap } from './experts-tap.ts';
 import { GrowthLog } from './growth-log.ts';
 import type { EndedTurn } from '../thread/capture/turn-ends.ts';
 import { RecorderThread } from './recorder-thread.ts';
-import { type EngineSnapshots, VersionBrackets } from './version-brackets.ts';
+import { type Bracket, type EngineSnapshots, VersionBrackets } from './version-brackets.ts';
 import { defaultMemoryBytes, machineMemory } from '../shared/memory-limit.ts';
 import type { SessionEnd, StoreState } from '../thread/store/store-calls.ts';
 import { StoredFirst } from './stored-first.ts';
@@ -95,11 +95,7 @@ export class Recorder {
     );
     this.versions = new VersionBrackets(labels, this.thread, snapshots);
     this.thread.completes = () => this.versions.settled();
-    this.#channel = new ExpertsChannel({
-      take: (piece) => this.thread.ask('expertsPiece', piece),
-      end: (key, cut, description) => this.thread.tell('expertsEnd', { key, cut, description }),
-      drop: (key) => this.thread.tell('expertsDrop', key),
-    });
+    this.#channel = new ExpertsChannel(this.thread);
     this.sessionEnds = endedSessions((end) => this.#sessionEnded(end), config.sessionHeaders);
     const { sessionHeaders } = config;
     const { thread, versions } = this;
@@ -129,7 +125,8 @@ export class Recorder {
   }
 
   /** Listens to an answer and hands over what it says. Its routed experts are taken out of it and kept by the thread. */
-  captureAnswer(parts: AnswerCaptureParts): AnswerCapture {
+  captureAnswer(parts: AnswerCaptureParts, bracket: Bracket | null): AnswerCapture {
+    this.versions.follow(bracket, parts.tap);
     return new AnswerCapture(parts, new ExpertsTap(this.#channel, parts.tap), this.#storedFirst);
   }
 

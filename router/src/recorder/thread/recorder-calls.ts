@@ -20,7 +20,7 @@ export async function recorderCalls(options: RecorderOptions) {
   const place = { store, dataDir, memoryBytes: storeMemoryBytes, syncs: options.syncsStore === true };
   const writer = new TurnWriter(await openStore(place));
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
-  const { calls, tokenizer, capture, settled, ended } = captureCalls(options, writer, files, writer);
+  const { calls, tokenizer, capture, settled, ended } = captureCalls(options, writer, files);
   const keepsBodies = options.keepsBodies === true;
   const { callsSettled, ...textCalls } = callCalls({ capture, settled, writer, keepsBodies });
   const recorded = async (): Promise<void> => {

@@ -211,13 +211,10 @@ export class ChatSessions implements PluginPhases {
     const following = this.#following.get(x);
     if (following === undefined || following.opened === null || head.status !== 200) return null;
     const tap = new AnswerTap(head.isEventStream, true, false);
-    this.#around.recorder.versions.follow(following.bracket, tap);
-    following.capture = this.#around.recorder.captureAnswer({
-      tap,
-      choices: following.opened.choices,
-      hasMore: true,
-      handOver: (isLast) => this.#handOver(x, following, isLast),
-    });
+    const { choices } = following.opened;
+    const handOver = (isLast: boolean): Promise<boolean> | null => this.#handOver(x, following, isLast);
+    const parts = { tap, choices, hasMore: true, handOver };
+    following.capture = this.#around.recorder.captureAnswer(parts, following.bracket);
     return following.capture;
   }
 
@@ -309,14 +306,12 @@ export class ChatSessions implements PluginPhases {
     if (capture !== null) {
       const { tap } = capture;
       if (tap.isTooLarge) this.#unkept(`it has more than ${MAX_ANSWER_BYTES} bytes`, x.worker?.url ?? '');
-      // The tokens of a truncated stream were sampled too.
-      const isHandedOver = capture.end(!tap.isTooLarge && (tap.isStream || x.outcome === 'complete'));
+      const isHandedOver = capture.end(x);
       this.#around.recorder.versions.complete(x, following.bracket, following.closed);
       if (isHandedOver) return;
     }
     this.#thread.tell('chatDrop', id);
-    const expertsKey = capture?.expertsKey ?? null;
-    if (expertsKey !== null) this.#thread.tell('expertsDrop', expertsKey);
+    capture?.dropExperts();
   }
 
   #unkept(problem: string, worker: string): void {

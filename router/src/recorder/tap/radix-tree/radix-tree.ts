@@ -58,33 +58,26 @@ export class RadixTree implements PluginPhases {
   /** Answers too large to be kept. */
   tooLarge = 0;
   readonly #options: RadixTreeOptions;
-  readonly #thread: RecorderThread;
+  readonly #around: RadixTreeSurroundings;
   readonly #recorder: Recorder;
-  readonly #log: Logger;
-  readonly #sessionHeaders: readonly string[];
+  readonly #thread: RecorderThread;
   readonly #following = new WeakMap<Exchange, Following>();
-  readonly #tokenizerCheck: TokenizerCheck;
-  readonly #isTinkerServed: boolean;
   /** Captured streams in flight. */
   #streams = 0;
   #nextId = 1;
 
-  constructor(options: RadixTreeOptions, surroundings: RadixTreeSurroundings) {
-    const { recorder, tokenizerCheck, sessionHeaders, isTinkerServed = false, log } = surroundings;
-    this.#isTinkerServed = isTinkerServed;
+  constructor(options: RadixTreeOptions, around: RadixTreeSurroundings) {
     this.#options = options;
-    this.#tokenizerCheck = tokenizerCheck;
-    this.#recorder = recorder;
-    this.#thread = recorder.thread;
-    this.#log = log;
-    this.#sessionHeaders = sessionHeaders;
+    this.#around = around;
+    this.#recorder = around.recorder;
+    this.#thread = around.recorder.thread;
   }
 
   appliesTo({ path, head }: Exchange): boolean {
     if (head.method !== 'POST' && head.method !== 'PUT') return false;
     const dialect = dialectOf(path);
     // Samples of the Tinker API ask for the ids of their answers themselves.
-    const hasIds = this.#options.completions || (this.#isTinkerServed && head.isTrusted);
+    const hasIds = this.#options.completions || (this.#around.isTinkerServed === true && head.isTrusted);
     return dialect !== null && (dialect !== 'completions' || hasIds);
   }
 
@@ -117,7 +110,7 @@ export class RadixTree implements PluginPhases {
   async #checked(x: Exchange, sending: Promise<Buffer>, worker: Worker): Promise<Buffer> {
     const sent = await sending;
     if (this.#following.get(x)?.answer?.isText !== true) return sent;
-    await this.#tokenizerCheck.check(worker).catch((error: unknown) => {
+    await this.#around.tokenizerCheck.check(worker).catch((error: unknown) => {
       // A thread that has ended can't compare: the tokens of this request are known already.
       if (error instanceof Refused) throw error;
     });
@@ -131,13 +124,9 @@ export class RadixTree implements PluginPhases {
     const { dialect } = following;
     const tap = new AnswerTap(head.isEventStream, choices === 1, dialect === 'generate');
     if (tap.isStream) this.#streams++;
-    this.#recorder.versions.follow(following.bracket, tap);
-    following.capture = this.#recorder.captureAnswer({
-      tap,
-      choices,
-      hasMore: dialect !== 'generate',
-      handOver: (isLast) => this.#handOver(x, following, isLast),
-    });
+    const handOver = (isLast: boolean): Promise<boolean> | null => this.#handOver(x, following, isLast);
+    const parts = { tap, choices, hasMore: dialect !== 'generate', handOver };
+    following.capture = this.#recorder.captureAnswer(parts, following.bracket);
     return following.capture;
   }
 
@@ -150,9 +139,7 @@ export class RadixTree implements PluginPhases {
     const { tap } = capture;
     if (tap.isStream) this.#streams--;
     if (tap.isTooLarge) this.tooLarge++;
-    // The tokens of a truncated stream were sampled too.
-    const isKept = !tap.isTooLarge && (tap.isStream || x.outcome === 'complete');
-    if (!capture.end(isKept)) this.#drop(following);
+    if (!capture.end(x)) this.#drop(following);
     this.#recorder.versions.complete(x, following.bracket);
   }
 
@@ -183,7 +170,7 @@ export class RadixTree implements PluginPhases {
       answer,
       expertsKey,
       facts: {
-        ...factsOf(x, tap.isStream, this.#sessionHeaders),
+        ...factsOf(x, tap.isStream, this.#around.sessionHeaders),
         asked: this.#recorder.versions.asked(bracket, isUnnamed),
       },
     };
@@ -193,8 +180,7 @@ export class RadixTree implements PluginPhases {
   /** No further part of the answer will be handed over. */
   #drop({ id, capture }: Following): void {
     if (id > 0) this.#thread.tell('dropCapture', id);
-    const key = capture?.expertsKey ?? null;
-    if (key !== null) this.#thread.tell('expertsDrop', key);
+    capture?.dropExperts();
   }
 
   #body(x: Exchange, body: Buffer): Buffer | Promise<Buffer> {
@@ -223,12 +209,12 @@ export class RadixTree implements PluginPhases {
     const { tenant, model } = x;
     const id = this.#nextId++;
     const { forward } = this.#options;
-    const session = sessionOf(x, this.#sessionHeaders);
+    const session = sessionOf(x, this.#around.sessionHeaders);
     const opened = this.#ask(x, body, { id, dialect, tenant, model, forward, session }).catch((error: unknown) => {
       this.failures++;
       if ((this.failures & (this.failures - 1)) === 0) {
         const detail = { failures: this.failures, error: (error as Error).message };
-        this.#log.error(detail, 'token lookup failed: requests are sent unchanged and not captured');
+        this.#around.log.error(detail, 'token lookup failed: requests are sent unchanged and not captured');
       }
       return null;
     });

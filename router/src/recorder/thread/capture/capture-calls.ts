@@ -8,10 +8,11 @@ import { TokenForest } from '../tree/forest.ts';
 import { pathTo } from '../tree/path.ts';
 import { release } from '../tree/tree-node.ts';
 import type { SessionName } from '../../shared/turn.ts';
-import { Capture, type CaptureCounts, type OpenPrompt, type TurnKeeper } from './capture.ts';
+import { Capture, type CaptureCounts, type OpenPrompt } from './capture.ts';
+import type { TurnWriter } from '../store/writer.ts';
 import type { ExpertsFiles } from './experts-files.ts';
 import { type CaptureDialect, askingForIds, readRequest, withIds } from '../../shared/read-request.ts';
-import { type PastTurns, treeName } from './restore.ts';
+import { treeName } from './restore.ts';
 import { continuesRunning } from './open-streams.ts';
 import { type EndedTurn, type Open, TurnEnds, openOf } from './turn-ends.ts';
 
@@ -79,12 +80,7 @@ function treeFor({ names }: TokenForest, tenant: string, model: string): string 
 }
 
 /** Calls of the recorder thread about tokens, once the tokenizer is loaded. */
-export function captureCalls(
-  options: CaptureOptions,
-  keeper: TurnKeeper,
-  files: ExpertsFiles | null = null,
-  past: PastTurns | null = null,
-) {
+export function captureCalls(options: CaptureOptions, writer: TurnWriter, files: ExpertsFiles | null) {
   const { tokenizerPath, maxNodes = Infinity, maxBytes = defaultMemoryBytes(), keepVersions = 5 } = options;
   let capture: Capture | null = null;
   const open = new Map<number, Open>();
@@ -116,7 +112,7 @@ export function captureCalls(
       async loadTokenizer(): Promise<Tokenizer['kind']> {
         if (tokenizerPath === null) throw new Error("there is no tokenizer: name the model's with --tokenizer-path");
         const tokenizer = capture?.tokenizer ?? (await loadTokenizer(tokenizerPath, options.tokenizer));
-        capture ??= new Capture(tokenizer, new TokenForest({ maxNodes, maxBytes, keepVersions }), keeper, past);
+        capture ??= new Capture(tokenizer, new TokenForest({ maxNodes, maxBytes, keepVersions }), writer);
         return capture.tokenizer.kind;
       },
 
@@ -168,13 +164,13 @@ export function captureCalls(
       /** @returns whether the turn is in the store */
       async turnStored(turn: EndedTurn): Promise<boolean> {
         await ends.end(turn);
-        return keeper.stored();
+        return writer.stored();
       },
 
       /** What an engine returned after the end of turns that are recorded already. */
       async versionLearned(version: LearnedVersion): Promise<void> {
         await ends.settled();
-        keeper.learned(version);
+        writer.learned(version);
       },
 
       /** There is no response to record. */
@@ -191,10 +187,10 @@ export function captureCalls(
         await ends.settled();
         const { forest, restore } = wanted();
         const model = ask.model.trim();
-        if (ask.session === '') await restore?.filled(RETRIEVE_WAIT_MS);
-        else if (model === '') await restore?.session(ask.tenant, ask.session);
+        if (ask.session === '') await restore.filled(RETRIEVE_WAIT_MS);
+        else if (model === '') await restore.session(ask.tenant, ask.session);
         const tree = treeFor(forest, ask.tenant, model);
-        if (ask.session !== '') await restore?.wanted(tree, ask.tenant, ask.session);
+        if (ask.session !== '') await restore.wanted(tree, ask.tenant, ask.session);
         const { ids, logprobs, mask, isAmbiguous, drift } = await wanted().tokensOf(tree, ask.text, ask.session);
         const { numbers, unknown } = asNumbers(logprobs);
         return JSON.stringify({
@@ -211,7 +207,7 @@ export function captureCalls(
 
       /** Fills the trees with turns of the store, in the background. */
       fillTrees(): void {
-        wanted().restore?.fill(maxBytes, maxNodes);
+        wanted().restore.fill(maxBytes, maxNodes);
       },
 
       async encodeText(text: string): Promise<number[]> {
@@ -223,7 +219,7 @@ export function captureCalls(
         const { forest, counts } = wanted();
         const { nodes, bytes, trees } = forest;
         const { uncaptured, lastProblem } = ends;
-        const restored = wanted().restore?.turns ?? 0;
+        const restored = wanted().restore.turns;
         return { ...counts, ...forest.counts, restored, nodes, bytes, trees, uncaptured, lastProblem };
       },
     },

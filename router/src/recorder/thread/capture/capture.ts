@@ -1,4 +1,5 @@
 import { type AlignedTokens, alignIds, alignPrompt, alignSampled, alignUnseen } from '../tokens/align.ts';
+import type { TurnWriter } from '../store/writer.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { exactIds } from '../tree/exact-prefix.ts';
 import { findIds } from '../tree/find-text.ts';
@@ -9,8 +10,8 @@ import { type Path, lineTo, textFrom, tokensAt, writeIds } from '../tree/path.ts
 import { type Place, TreeNode, release } from '../tree/tree-node.ts';
 import type { Drift, Turn } from '../../shared/turn.ts';
 import { tokenFields } from '../turn-tokens.ts';
-import { type AskedVersion, type LearnedVersion, coveringSpans } from '../version-spans.ts';
-import { type PastTurns, Restore } from './restore.ts';
+import { type AskedVersion, coveringSpans } from '../version-spans.ts';
+import { Restore } from './restore.ts';
 import { placeTurn, runOf } from './place-turn.ts';
 import { textsOf, wasStopped } from './turn-texts.ts';
 import type { GivenPrompt } from '../../shared/read-request.ts';
@@ -85,15 +86,6 @@ export type TurnFacts = Pick<
 /** The stored facts of a turn beside its tokens. */
 export type KeptBeside = Pick<Turn, 'experts' | 'indexer' | 'request' | 'answer'>;
 
-/** Stores turns. */
-export interface TurnKeeper {
-  put(turn: Turn): void;
-  expectVersions(turn: Turn, ticket: number): void;
-  learned(version: LearnedVersion): void;
-  /** Resolves when earlier turns are in the store; with false if the store fails. */
-  stored(): Promise<boolean>;
-}
-
 const NOTHING_BESIDE: KeptBeside = { experts: null, request: null, answer: null };
 
 /** The known tokens of prompts, and the tokens that were sampled after them. */
@@ -109,22 +101,21 @@ export class Capture {
   };
   readonly tokenizer: Tokenizer;
   readonly forest: TokenForest;
-  /** null: turns that are not in the trees are lost. */
-  readonly restore: Restore | null;
-  readonly #keeper: TurnKeeper;
+  readonly restore: Restore;
+  readonly #writer: TurnWriter;
   readonly #ids = new TurnIds();
 
-  constructor(tokenizer: Tokenizer, forest: TokenForest, keeper: TurnKeeper, past: PastTurns | null = null) {
+  constructor(tokenizer: Tokenizer, forest: TokenForest, writer: TurnWriter) {
     this.tokenizer = tokenizer;
     this.forest = forest;
-    this.#keeper = keeper;
-    this.restore = past === null ? null : new Restore(tokenizer, forest, past);
+    this.#writer = writer;
+    this.restore = new Restore(tokenizer, forest, writer);
   }
 
   /** Finds the tokens of a prompt and adds the new ones to the tree. The returned place is held. */
   async open(tree: string, prompt: GivenPrompt, asked: AskedWith): Promise<OpenPrompt> {
     const { tenant, session, addSpecial, isEarly = false } = asked;
-    await this.restore?.wanted(tree, tenant, session);
+    await this.restore.wanted(tree, tenant, session);
     const root = this.forest.root(tree);
     const asking: Asking = { root, session, known: this.forest.sessionIfAny(root, session), isInexact: isEarly };
     return typeof prompt === 'string' ? this.#openText(asking, prompt, addSpecial) : this.#openIds(asking, prompt);
@@ -236,8 +227,8 @@ export class Capture {
       ...(texts === undefined ? {} : { texts }),
       ...kept,
     };
-    this.#keeper.put(turn);
-    this.#keeper.expectVersions(turn, facts.asked.ticket);
+    this.#writer.put(turn);
+    this.#writer.expectVersions(turn, facts.asked.ticket);
     forest.trim();
     return turn;
   }

@@ -1,5 +1,6 @@
 import { setImmediate, setTimeout } from 'node:timers/promises';
-import type { TrajectoryStore, TurnOutline } from '../store/store.ts';
+import type { TurnOutline } from '../store/store.ts';
+import type { TurnWriter } from '../store/writer.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import type { TokenForest } from '../tree/forest.ts';
 import type { KnownSession } from '../tree/known-session.ts';
@@ -8,13 +9,6 @@ import { type Place, type TreeNode, release } from '../tree/tree-node.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { placeTurn, runOf } from './place-turn.ts';
 import { alignedAnswer, alignedPrompt } from './turn-texts.ts';
-
-/** The store of turns that are not in the trees. */
-export interface PastTurns {
-  readonly store: Pick<TrajectoryStore, 'get' | 'newest'>;
-  /** Resolves when earlier turns are in the store. */
-  flush(): Promise<void>;
-}
 
 /** How many turns of a session are loaded, the newest ones. */
 const MAX_TURNS = 1_024;
@@ -42,15 +36,15 @@ export class Restore {
   turns = 0;
   readonly #tokenizer: Tokenizer;
   readonly #forest: TokenForest;
-  readonly #past: PastTurns;
+  readonly #writer: TurnWriter;
   readonly #running = new Map<string, Promise<void>>();
   #filling: Promise<void> | null = null;
   #fillStartMs = 0;
 
-  constructor(tokenizer: Tokenizer, forest: TokenForest, past: PastTurns) {
+  constructor(tokenizer: Tokenizer, forest: TokenForest, writer: TurnWriter) {
     this.#tokenizer = tokenizer;
     this.#forest = forest;
-    this.#past = past;
+    this.#writer = writer;
   }
 
   /**
@@ -95,7 +89,7 @@ export class Restore {
   async #fill(bytes: number, nodes: number): Promise<void> {
     let before: string | undefined;
     for (;;) {
-      const page = await this.#past.store.newest({ limit: PAGE_TURNS, before });
+      const page = await this.#writer.store.newest({ limit: PAGE_TURNS, before });
       for (const outline of page) {
         before = outline.id;
         if (this.#forest.bytes > bytes || this.#forest.nodes > nodes) return;
@@ -120,7 +114,7 @@ export class Restore {
     const known = forest.session(forest.root(tree), session);
     known.isWhole = false;
     try {
-      await this.#past.flush();
+      await this.#writer.flush();
       const newest = await this.#newestOf(tenant, session);
       for (const [i, outline] of newest.toReversed().entries()) {
         if (treeOf(outline) !== tree) continue;
@@ -137,7 +131,7 @@ export class Restore {
   }
 
   async #newestOf(tenant: string, session: string): Promise<readonly TurnOutline[]> {
-    return this.#past.store.newest({ session, tenant, limit: MAX_TURNS });
+    return this.#writer.store.newest({ session, tenant, limit: MAX_TURNS });
   }
 
   /** @param agoMs how long ago it was used; null: it is used now @returns false: it is not on record, or what it continues is not */
@@ -145,7 +139,7 @@ export class Restore {
     if (treeOf(outline) === null || this.#placed(outline) !== null) return true;
     const line: Turn[] = [];
     for (let id: string | null = outline.id; id !== null;) {
-      const turn: Turn | null = line.length < MAX_LINE ? await this.#past.store.get(id) : null;
+      const turn: Turn | null = line.length < MAX_LINE ? await this.#writer.store.get(id) : null;
       if (turn === null || treeOf(turn) === null) return false;
       if (this.#placed(turn) !== null) break;
       line.push(turn);
@@ -166,7 +160,7 @@ export class Restore {
 
   /** The end of a turn of another session. */
   async #elsewhere(id: string): Promise<PlacedEnd | null> {
-    const turn = await this.#past.store.get(id);
+    const turn = await this.#writer.store.get(id);
     return turn === null ? null : this.#placed(turn);
   }
 
