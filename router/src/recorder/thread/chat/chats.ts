@@ -132,18 +132,14 @@ export class Chats {
 
   /** Its stored turns, in order; other captures with its key are not turns of a chat. */
   async *stored(session: string, tenant: string): AsyncGenerator<Turn> {
-    yield* this.#inStore(session, tenant);
-    // Turns that a failing store gets later.
-    for (const turn of this.writer.waiting(session, tenant)) if (turn.path === CHAT_PATH) yield turn;
-  }
-
-  async *#inStore(session: string, tenant: string): AsyncGenerator<Turn> {
     await this.writer.flush();
     const { store } = this.writer;
     for (const { id, path } of await turnsOf(store, session, tenant)) {
       const turn = path === CHAT_PATH ? await store.get(id) : null;
       if (turn !== null) yield turn;
     }
+    // Turns that a failing store gets later.
+    for (const turn of this.writer.waiting(session, tenant)) if (turn.path === CHAT_PATH) yield turn;
   }
 
   async #load(chat: ChatSession): Promise<void> {

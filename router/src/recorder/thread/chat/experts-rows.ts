@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { readExperts } from '../export/experts.ts';
+import { readExperts, shapeOf } from '../export/experts.ts';
 import type { Trajectory } from '../export/trajectory.ts';
 import type { RoutedExperts } from '../../shared/turn.ts';
 
@@ -39,12 +39,11 @@ export class ExpertsReader {
     ofModel: readonly [layers: number, perToken: number] | null,
   ): Promise<ExpertsRows | null> {
     const rows = ids.length - 1;
-    if (experts === null || rows < 1) return null;
-    // SGLang names no shape: int32.
-    const shape = experts.shape ?? [rows, experts.bytes / 4 / rows];
+    const shape = experts === null ? null : shapeOf(experts, ids.length);
+    if (experts === null || shape === null || rows < 1 || shape[0] !== rows) return null;
     const row = shape.slice(1);
     const width = row.reduce((product, size) => product * size, 1);
-    if (shape[0] !== rows || !Number.isInteger(width) || width < 1) return null;
+    if (!Number.isInteger(width) || width < 1) return null;
     const numbers = new Int32Array(rows * width);
     let at = 0;
     const isRead = await readExperts({ ...experts, shape }, this.#dataDir, (part) => {

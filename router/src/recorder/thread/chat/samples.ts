@@ -1,3 +1,4 @@
+import { type TensorHead, safetensorsHead } from '../export/safetensors-head.ts';
 import { type Trajectory, isExact } from '../export/trajectory.ts';
 import { asNumbers } from '../logprobs.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
@@ -25,16 +26,11 @@ export interface SamplesParts {
   readonly isTrainedOnce: boolean;
 }
 
-type Dtype = 'I64' | 'U8' | 'F64' | 'I32';
-
-interface Tensor {
-  readonly name: string;
-  readonly dtype: Dtype;
-  readonly shape: readonly number[];
-  readonly bytes: Uint8Array;
+interface Tensor extends Omit<TensorHead, 'bytes'> {
+  readonly data: Uint8Array;
 }
 
-const WIDTHS: Readonly<Record<Dtype, number>> = { I64: 8, F64: 8, I32: 4, U8: 1 };
+const WIDTHS: Readonly<Record<TensorHead['dtype'], number>> = { I64: 8, F64: 8, I32: 4, U8: 1 };
 /** More is no answer for a client that takes it as a whole: an export streams. */
 const MAX_BYTES = 1_073_741_824;
 
@@ -58,11 +54,11 @@ export async function encodeSamples(
   let size = 0;
   const add = (
     name: string,
-    dtype: Dtype,
+    dtype: TensorHead['dtype'],
     values: ArrayBufferView & { length: number },
     shape = [values.length],
   ): void => {
-    tensors.push({ name, dtype, shape, bytes: new Uint8Array(values.buffer, values.byteOffset, values.byteLength) });
+    tensors.push({ name, dtype, shape, data: new Uint8Array(values.buffer, values.byteOffset, values.byteLength) });
     size += values.byteLength;
   };
   const samples: object[] = [];
@@ -131,19 +127,9 @@ function maskOut({ ids, mask, turns }: Trajectory, trained: Set<string>): void {
   }
 }
 
-/** A safetensors file: the length of a JSON header, the header, raw bytes. */
 function fileOf(tensors: readonly Tensor[]): Uint8Array {
   // Wide types first, so that each tensor is aligned.
   const ordered = tensors.toSorted((a, b) => WIDTHS[b.dtype] - WIDTHS[a.dtype]);
-  let at = 0;
-  const header: Record<string, object> = {};
-  for (const { name, dtype, shape, bytes } of ordered) {
-    header[name] = { dtype, shape, data_offsets: [at, at + bytes.length] };
-    at += bytes.length;
-  }
-  const json = JSON.stringify(header);
-  const head = Buffer.from(json.padEnd(Math.ceil(json.length / 8) * 8));
-  const size = Buffer.alloc(8);
-  size.writeBigUInt64LE(BigInt(head.length));
-  return Buffer.concat([size, head, ...ordered.map(({ bytes }) => bytes)]);
+  const head = safetensorsHead(ordered.map(({ data, ...tensor }) => ({ ...tensor, bytes: data.length })));
+  return Buffer.concat([head, ...ordered.map(({ data }) => data)]);
 }

@@ -40,3 +40,11 @@ export async function readExperts(
   }
   return true;
 }
+
+/** SGLang names no shape: int32, a row for each token but the last. */
+export function shapeOf({ shape, bytes }: RoutedExperts, tokens: number): readonly number[] | null {
+  if (shape !== null) return shape;
+  const rows = tokens - 1;
+  const width = bytes / 4 / rows;
+  return rows > 0 && Number.isInteger(width) && width > 0 ? [rows, width] : null;
+}

@@ -1,17 +1,13 @@
 import { outcomeJson } from '../../shared/outcome.ts';
 import type { RoutedExperts } from '../../shared/turn.ts';
-import { readExperts } from './experts.ts';
+import { readExperts, shapeOf } from './experts.ts';
+import { type TensorHead, safetensorsHead } from './safetensors-head.ts';
 import { Spool } from './spool.ts';
 import { topTokensJson } from './top-tokens.ts';
 import { type Trajectory, isExact } from './trajectory.ts';
 import { outlineJson, textJson } from './turn-json.ts';
 
-type Dtype = 'I64' | 'F64' | 'I32' | 'U8';
-
-interface Tensor {
-  readonly name: string;
-  readonly dtype: Dtype;
-  readonly shape: readonly number[];
+interface Tensor extends Omit<TensorHead, 'bytes'> {
   readonly spool: Spool;
 }
 
@@ -63,7 +59,7 @@ export async function* toSafetensors(
       { name: 'loss_mask', dtype: 'U8', shape: [tokens], spool: spools.mask },
       { name: 'meta', dtype: 'U8', shape: [spools.meta.bytes], spool: spools.meta },
     ];
-    yield headOf(tensors);
+    yield safetensorsHead(tensors.map(({ spool, ...tensor }) => ({ ...tensor, bytes: spool.bytes })));
     for (const { spool } of tensors) yield* spool.read();
   } finally {
     for (const spool of Object.values(spools)) spool.close();
@@ -135,26 +131,4 @@ function metaOf(trajectory: Trajectory): string {
     ...topTokensJson(trajectory),
     turns: turns.map((turn) => ({ ...outlineJson(turn), ...textJson(turn) })),
   });
-}
-
-function headOf(tensors: readonly Tensor[]): Uint8Array {
-  let at = 0;
-  const entries = tensors.map(({ name, dtype, shape, spool: { bytes } }) => {
-    at += bytes;
-    return [name, { dtype, shape, data_offsets: [at - bytes, at] }];
-  });
-  const json = JSON.stringify(Object.fromEntries(entries));
-  // Spaces up to a multiple of eight: what follows is aligned then.
-  const header = Buffer.from(json.padEnd(Math.ceil(json.length / 8) * 8));
-  const length = Buffer.alloc(8);
-  length.writeBigUInt64LE(BigInt(header.length));
-  return Buffer.concat([length, header]);
-}
-
-/** SGLang names no shape: int32, a row for each token but the last. */
-function shapeOf({ shape, bytes }: RoutedExperts, tokens: number): readonly number[] | null {
-  if (shape !== null) return shape;
-  const rows = tokens - 1;
-  const width = bytes / 4 / rows;
-  return rows > 0 && Number.isInteger(width) && width > 0 ? [rows, width] : null;
 }
