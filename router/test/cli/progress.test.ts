@@ -44,7 +44,8 @@ test(
   'on a terminal a weight swap has a bar for each worker, which is gone at the end',
   { skip: noTerminal },
   async (t) => {
-    const [slow, quick] = await startSims(t, ['vllm', 'sglang']);
+    // Long enough for a look at the swap and a bar of it.
+    const [slow, quick] = await startSims(t, ['vllm', 'sglang'], { weightLoadMs: 10_000 });
     const { router } = await startSwapScene(t, [slow!, quick!]);
     const run = inTerminal(t, ['swap', 'step-1', '--watch', '--url', router.url]);
     assert.equal(await run.ended, 0, run.output());
