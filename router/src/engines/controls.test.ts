@@ -30,6 +30,9 @@ const STEERING = [
   '/pause_generation',
   '/continue_generation',
   '/slow_down',
+  '/areal_update_weights_xccl',
+  '/areal_set_update_weight_meta',
+  '/areal_pause_generation',
   '/set_internal_state',
   '/scale_elastic_ep',
   '/load_lora_adapter',
@@ -105,7 +108,13 @@ test('other spellings of a path are the same path', () => {
 
 test('every path that empties a cache steers, and the old ones are still among them', () => {
   for (const { path } of controls) assert.ok(steersEngine(path.replace('*', 'x')), path);
-  for (const path of ['/flush_cache', '/reset_prefix_cache', '/sleep', '/update_weights_from_disk'])
+  for (const path of [
+    '/flush_cache',
+    '/reset_prefix_cache',
+    '/sleep',
+    '/update_weights_from_disk',
+    '/areal_update_weights',
+  ])
     assert.equal(controlOf(path)?.flushes, true, path);
   assert.deepEqual([...pathsDecidedByBody], ['/abort_request', '/abort_requests', '/inference/v1/abort_requests']);
 });

@@ -35,6 +35,11 @@ export const controls: readonly Control[] = [
   { path: '/update_*', changesVersion: true },
   { path: '/reload_weights', flushes: true, changesVersion: true },
   { path: '/pull_weights', flushes: true, changesVersion: true },
+  // AReaL's vLLM server.
+  { path: '/areal_update_weights*', flushes: true, changesVersion: true },
+  { path: '/areal_pause_generation', pauses: 'generation' },
+  { path: '/areal_continue_generation', resumes: 'generation' },
+  { path: '/areal_*' },
   { path: '/start_weight_update' },
   { path: '/start_draft_weight_update' },
   { path: '/finish_weight_update', flushes: true, changesVersion: true },

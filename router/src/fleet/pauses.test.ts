@@ -16,6 +16,7 @@ test('a pause holds until a control starts the same again, or for its longest ti
   const { clock, call, isPaused } = startPauses();
   for (const [stop, start] of [
     ['/pause_generation', '/continue_generation'],
+    ['/areal_pause_generation', '/areal_continue_generation'],
     ['/pause', '/resume'],
     ['/sleep', '/wake_up'],
     ['/release_memory_occupation', '/resume_memory_occupation'],
