@@ -5,10 +5,11 @@ import type { Logger } from '../observe/log.ts';
 import { TrainerMoves } from './trainer-moves.ts';
 import type { WorkerSet } from './worker-set.ts';
 
-test('while engines are paused for a trainer an error is logged every 30 s, and none after the end', (t) => {
+test('while engines are paused for a trainer an error is logged every 30 s, and none after the end', async (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] });
-  const set: { running: { mover: string; identity: string } | null } = {
+  const set: { running: { mover: string; identity: string } | null; engines: Map<string, never> } = {
     running: { mover: 'trainer', identity: 'step-3' },
+    engines: new Map(),
   };
   const errors: string[] = [];
   const log = { error: ({ snapshot }: { snapshot: string }, text: string) => errors.push(`${snapshot}: ${text}`) };
@@ -19,8 +20,12 @@ test('while engines are paused for a trainer an error is logged every 30 s, and 
   deepEqual(errors, []);
   t.mock.timers.tick(30_001);
   deepEqual(errors, [line, line]);
+  // No engine is known again yet, so none goes on.
+  await moves.end(undefined);
+  t.mock.timers.tick(30_000);
+  deepEqual(errors, [line, line, line]);
   set.running = null;
   t.mock.timers.tick(90_000);
-  deepEqual(errors, [line, line]);
+  deepEqual(errors, [line, line, line]);
   moves.close();
 });

@@ -80,7 +80,6 @@ export class TrainerMoves {
     }
     for (const { swap } of ready) swap!.moved();
     await Promise.all(ready.map(({ swap }) => swap!.over));
-    this.close();
     return this.#engines(({ phase, snapshot }) => phase === 'serving' && snapshot === running.identity);
   }
 

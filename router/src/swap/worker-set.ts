@@ -184,7 +184,10 @@ export class WorkerSet {
     const lanes = (mover === 'router' && this.#parts.concurrency()) || engines.length;
     const next = engines.values();
     const lane = async (): Promise<void> => {
-      for (const engine of next) if (!entry.isUndone && engine.ranks.size > 0) await this.#swap(engine, entry, order);
+      for (const engine of next) {
+        while (this.isHeld) await this.#released.promise;
+        if (!entry.isUndone && engine.ranks.size > 0) await this.#swap(engine, entry, order);
+      }
     };
     const ends = Array.from({ length: lanes }, lane);
     this.#begun.resolve();

@@ -185,6 +185,22 @@ test('a swap that is signalled while a trainer holds the engines waits for it', 
   await until('it has run', async () => (await status()).workers.every(({ snapshot }) => snapshot === 'disk'));
 });
 
+test('the rest of a running swap waits for a trainer that has paused engines', async (t) => {
+  const engines = await startSims(t, ['sglang', 'sglang'], { weightLoadMs: 2_000 });
+  const { post: call, status, untilOver } = await startSwapScene(t, engines, { swapConcurrency: 1 });
+  const { pause, resume, body } = bare.sglang;
+  const [first, second] = engines;
+  await call('/swap', { identity: 'step-1' });
+  await until('the first one loads', () => first!.core.faults.calls.includes('/update_weights_from_disk'));
+  await call(pause, body);
+  const stateOf = async () => (await status()).workers.find(({ url }) => url === first!.url)!.state;
+  await until('the first one has it', async () => (await stateOf()) === 'serving');
+  await call(resume);
+  await untilOver();
+  const calls = second!.core.faults.calls.filter((path) => path !== '/server_info');
+  deepEqual(calls, [pause, resume, pause, '/update_weights_from_disk', resume]);
+});
+
 test('a router that is killed between begin and end leaves the engines to the trainer', async (t) => {
   const engines = await startSims(t, ['vllm', 'sglang']);
   const options = ['--swap-snapshots', SNAPSHOTS, '--data-dir', temporaryFolder(t)];
