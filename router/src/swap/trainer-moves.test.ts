@@ -7,7 +7,7 @@ import type { WorkerSet } from './worker-set.ts';
 
 test('while engines are paused for a trainer an error is logged every 30 s, and none after the end', async (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] });
-  const set: { running: { mover: string; identity: string } | null; engines: Map<string, never> } = {
+  const set: { running: { mover: string; identity: string } | null; engines: Map<string, unknown> } = {
     running: { mover: 'trainer', identity: 'step-3' },
     engines: new Map(),
   };

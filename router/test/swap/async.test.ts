@@ -125,7 +125,7 @@ test('one swap at a time; the newest signal is the next', async (t) => {
 
 test('the pause of a swap is no silence: timeouts of streams and first bytes do not count it', async (t) => {
   const [engine] = await startSims(t, ['sglang'], { weightLoadMs: 8_000 });
-  const options = { streamIdleTimeoutSecs: 0.2, firstByteTimeoutSecs: 0.2 };
+  const options = { streamIdleTimeoutSecs: 0.5, firstByteTimeoutSecs: 0.5 };
   const { router, swap } = await startSwapScene(t, [engine!], options);
   const client = await connectClient(t, router.url);
   client.write(post('/v1/completions', long));
