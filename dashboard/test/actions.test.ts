@@ -56,6 +56,13 @@ test('buttons do what they say, after a confirmation', async (t) => {
   const { id } = workers.find((worker) => worker.url === one)!;
   await fetch(`${url}/workers/${id}/breaker`, { method: 'POST', body: '{"state":"open"}' });
   await badge.getByText('ejected').waitFor();
+  const row = page.locator('tr.is-bad');
+  await page.keyboard.press('Escape');
+  await until('the row is red', async () => {
+    const colour = await row.evaluate((element) => getComputedStyle(element).backgroundColor);
+    return colour === 'rgb(253, 236, 234)';
+  });
+  await row.click();
   await button('Reset breaker').click();
   await confirm('Reset breaker');
   await badge.getByText('serving').waitFor();

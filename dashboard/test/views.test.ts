@@ -40,7 +40,7 @@ test('every view shows what a busy fleet does, in light and dark, wide and narro
   await concern.click();
   const details = page.getByRole('complementary', { name: `Worker http://${slow}` });
   await details.waitFor();
-  match((await details.textContent()) ?? '', /Gap between tokens, last minute\d/);
+  match((await details.textContent()) ?? '', /Token gap, last minute\d/);
   equal(await page.locator('tbody tr[id]').count(), 8);
   ok((await page.getByRole('row', { name: slow }).textContent())?.includes('slow'), 'the row says so too');
   await shot('fleet');

@@ -32,7 +32,7 @@ test('one engine of eight is slow: one click, or one command', async (t) => {
   await concern.click();
   const details = page.getByRole('complementary', { name: `Worker ${slow}` });
   await details.waitFor();
-  match((await details.textContent()) ?? '', /Gap between tokens, last minute\s*[\d.]+ ms/);
+  match((await details.textContent()) ?? '', /Token gap, last minute\s*[\d.]+ ms/);
   await shot('walk-slow-worker');
 
   const said = await turnout('top', url, '--once');

@@ -25,7 +25,7 @@ export function WorkerDetails({ row, slowness, onClose }: WorkerDetailsProps) {
     ['Models', row.models.join(', ') || UNKNOWN],
     ['Weights', swap?.snapshot ?? row.weight_version ?? UNKNOWN],
     ['In flight', count(row.in_flight)],
-    ['At the engine, from all clients', count(row.engine_requests)],
+    ['At the engine, all clients', count(row.engine_requests)],
     ['Queued at the engine', count(row.engine_waiting)],
     [
       'KV cache in use',
@@ -33,7 +33,7 @@ export function WorkerDetails({ row, slowness, onClose }: WorkerDetailsProps) {
     ],
     ['Sessions', count(sessions)],
     ['First token, last minute', duration(row.first_token_secs)],
-    ['Gap between tokens, last minute', duration(row.token_gap_secs)],
+    ['Token gap, last minute', duration(row.token_gap_secs)],
     ['Response, last minute', duration(row.response_secs)],
     ['Output tokens per second', rate(now.outputPerSec)],
     ['Cache hits, last 30 s', percent(now.hitRate)],
