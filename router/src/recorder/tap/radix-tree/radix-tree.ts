@@ -11,11 +11,11 @@ import { AnswerCapture } from '../answer-capture.ts';
 import { AnswerTap } from '../answer-tap.ts';
 import { MAX_BODY_BYTES, factsOf } from '../exchange-facts.ts';
 import type { OpenAnswer, OpenCall } from '../../thread/capture/capture-calls.ts';
-import { type CaptureDialect, dialectOf, readRequest } from '../../shared/read-request.ts';
+import { type CaptureDialect, dialectOf } from '../../shared/read-request.ts';
+import { isPlainRequest } from '../plain-request.ts';
 import type { RecorderThread } from '../recorder-thread.ts';
 import type { Recorder } from '../recorder.ts';
 import type { Bracket } from '../version-brackets.ts';
-import { LARGE_BYTES } from '../../../threads/sizes.ts';
 import type { ResponseHead } from '../../../wire/response-head.ts';
 import type { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
 
@@ -198,9 +198,10 @@ export class RadixTree implements PluginPhases {
     // A compressed response could not be read.
     x.head.drop('accept-encoding');
     const dialect = dialectOf(x.path)!;
-    const following = isPlain(dialect, body)
-      ? { id: 0, dialect, request: body, opened: null, answer: PLAIN, isBegun: false, bracket: null, capture: null }
-      : this.#open(x, body, dialect);
+    const following =
+      dialect !== 'completions' && isPlainRequest(dialect, body)
+        ? { id: 0, dialect, request: body, opened: null, answer: PLAIN, isBegun: false, bracket: null, capture: null }
+        : this.#open(x, body, dialect);
     this.#following.set(x, following);
     return following;
   }
@@ -235,16 +236,6 @@ export class RadixTree implements PluginPhases {
 }
 
 const QUOTE = 0x22;
-
-/**
- * Whether a request asks for one sample of one prompt that is ids already. Its engine gets it as it is, so nothing has to be known of it
- * before its answer is here. Longer ones are opened at once: in the tree prompts with the same beginning share it.
- */
-function isPlain(dialect: CaptureDialect, body: Buffer): boolean {
-  if (dialect === 'completions' || body.length > LARGE_BYTES) return false;
-  const { prompts = [], samples } = readRequest(dialect, body) ?? {};
-  return prompts.length === 1 && samples === 1 && typeof prompts[0] !== 'string';
-}
 
 /** The engine gets it as it is. */
 const PLAIN: OpenAnswer = { body: null, choices: 1, isText: false };
