@@ -232,8 +232,8 @@ const sglang: readonly MetricSpec[] = [
   ),
   counter(
     'smg_worker_selection_total',
-    ['worker_type', 'connection_mode', 'model', 'policy'],
-    'Choices by model and policy.',
+    ['worker_type', 'connection_mode', 'policy', 'model'],
+    'Choices by policy and model.',
     ({ peers }) => pairs(peers?.selections, ['policy', 'model'], regular),
   ),
   gauge('smg_worker_pool_size', ['worker_type', 'connection_mode'], 'Registered workers.', ({ fleet }) => [
