@@ -2,6 +2,7 @@ import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Policy } from './policy.ts';
 import type { NamedPolicy } from './policy-table.ts';
+import type { ResultChecks } from './result-checks.ts';
 
 const nothing = (): void => {};
 /** First come, first served, so that no held request starves when the policy's own order fails. */
@@ -12,15 +13,13 @@ export type OnFault = (where: keyof Policy, error: unknown, count: number) => vo
 
 /**
  * Contains the faults of a policy. If `choose` throws, that request fails; if any other method throws, the router goes
- * on with a neutral result. Each fault is reported when its count is a power of two, because one report per request
- * would flood the log.
- *
- * `checkChoice` throws if the result of `choose` is not valid.
+ * on with a neutral result. A result that is not valid is a fault too. Each fault is reported when its count is a power
+ * of two, because one report per request would flood the log.
  */
 export function withFaultBoundary(
   { name, policy }: NamedPolicy,
   onFault: OnFault,
-  checkChoice: ((choice: unknown, workers: readonly Worker[]) => void) | null = null,
+  checks: ResultChecks = {},
 ): NamedPolicy {
   const counts = new Map<keyof Policy, number>();
   const report = (where: keyof Policy, error: unknown): void => {
@@ -32,16 +31,22 @@ export function withFaultBoundary(
     where: keyof Policy,
     call: ((...args: Args) => Result) | undefined,
     fallback: (...args: Args) => Result,
-  ): ((...args: Args) => Result) | undefined =>
-    call &&
-    ((...args) => {
-      try {
-        return call.apply(policy, args);
-      } catch (error) {
-        report(where, error);
-        return fallback(...args);
-      }
-    });
+  ): ((...args: Args) => Result) | undefined => {
+    const check = checks[where];
+    return (
+      call &&
+      ((...args) => {
+        try {
+          const result = call.apply(policy, args);
+          check?.(result, args);
+          return result;
+        } catch (error) {
+          report(where, error);
+          return fallback(...args);
+        }
+      })
+    );
+  };
   const hooks = {
     whyMoved: calm('whyMoved', policy.whyMoved, () => ({ reason: 'policy' as const })),
     begun: calm('begun', policy.begun, nothing),
@@ -64,7 +69,7 @@ export function withFaultBoundary(
       choose(x, workers) {
         try {
           const choice = policy.choose(x, workers);
-          checkChoice?.(choice, workers);
+          checks.choose?.(choice, [x, workers]);
           return choice;
         } catch (error) {
           report('choose', error);

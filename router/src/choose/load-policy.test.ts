@@ -111,3 +111,62 @@ test('an answer that is neither a placement among the workers given nor a hold i
     else assert.throws(choose, /choose\(\) has to answer worker\.alone/, text);
   }
 });
+
+test('a wrong result of an optional method is a fault, and a neutral result takes its place', async (t) => {
+  const { url } = workers[0]!;
+  const candidate = (terms: object) => [{ worker: url, terms }];
+  const results: [
+    method: 'explain' | 'whyMoved' | 'nextHeld' | 'indexSize',
+    wrong: unknown[],
+    neutral: unknown,
+    right: unknown[],
+  ][] = [
+    [
+      'explain',
+      [
+        undefined,
+        Promise.resolve([]),
+        {},
+        [null],
+        [{ worker: workers[0], terms: {} }],
+        [{ worker: url }],
+        [{ worker: 'a\nb', terms: {} }],
+        candidate({ load: '1' }),
+        candidate({ load: 1n }),
+        candidate({ 'a\tb': 1 }),
+      ],
+      [],
+      [[], candidate({ load: 1, total: Number.NaN })],
+    ],
+    [
+      'whyMoved',
+      [undefined, Promise.resolve({ reason: 'load' }), {}, { reason: 'mine' }, { reason: 'cheaper', savedSecs: '1' }],
+      { reason: 'policy' },
+      [{ reason: 'load' }, { reason: 'cheaper', savedSecs: 1 }],
+    ],
+    ['nextHeld', [undefined, exchangeOf()], null, [null]],
+    ['indexSize', [undefined, { blocks: 1 }], { blocks: 0, bytes: 0 }, [{ blocks: 1, bytes: 2 }]],
+  ];
+  const path = moduleOf(
+    t,
+    `const result = () => globalThis.resultOfPolicy;
+     export default () => ({ needs: 'nothing', choose: (x, w) => w[0].alone, explain: result, whyMoved: result, nextHeld: result, indexSize: result });`,
+  );
+  const faults: string[] = [];
+  const { policy } = await loadPolicy(path, context, (where) => faults.push(where));
+  const resultOf = (method: (typeof results)[0][0], given: unknown): unknown => {
+    Object.assign(globalThis, { resultOfPolicy: given });
+    return (policy[method] as (...args: unknown[]) => unknown)([], workers);
+  };
+  for (const [method, wrong, neutral, right] of results) {
+    faults.length = 0;
+    for (const given of wrong) assert.deepEqual(resultOf(method, given), neutral);
+    assert.deepEqual(
+      faults,
+      ['1', '2', '4', '8'].slice(0, 1 + Math.floor(Math.log2(wrong.length))).map(() => method),
+    );
+    faults.length = 0;
+    for (const given of right) assert.equal(resultOf(method, given), given);
+    assert.deepEqual(faults, []);
+  }
+});

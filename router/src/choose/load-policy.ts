@@ -1,10 +1,10 @@
 import { isPath, policyName, policyNames } from '../config/options/policy-names.ts';
 import { importDefault, messageOf } from '../config/user-module.ts';
-import type { Leg, Placement, Worker } from '../fleet/worker.ts';
 import { type OnFault, withFaultBoundary } from './fault-boundary.ts';
 import { policies } from './built-in-policies.ts';
-import type { CustomPolicy, Hold, Needs, Policy, PolicyContext } from './policy.ts';
+import type { CustomPolicy, Needs, Policy, PolicyContext } from './policy.ts';
 import type { NamedPolicy } from './policy-table.ts';
+import { resultChecks } from './result-checks.ts';
 
 const allNeeds: readonly Needs[] = ['nothing', 'headers', 'key', 'prompt'];
 
@@ -16,7 +16,7 @@ const allNeeds: readonly Needs[] = ['nothing', 'headers', 'key', 'prompt'];
  */
 export async function loadPolicy(nameOrPath: string, context: PolicyContext, onFault: OnFault): Promise<NamedPolicy> {
   const name = policyName(nameOrPath);
-  if (isPath(name)) return withFaultBoundary({ name, policy: await makeCustom(name, context) }, onFault, checkChoice);
+  if (isPath(name)) return withFaultBoundary({ name, policy: await makeCustom(name, context) }, onFault, resultChecks);
   return withFaultBoundary({ name, policy: makeBuiltIn(name, context) }, onFault);
 }
 
@@ -51,14 +51,3 @@ function problemOf(policy: Policy): string | null {
   if (allNeeds.includes(policy.needs)) return null;
   return `has needs: ${JSON.stringify(policy.needs)}, expected one of ${allNeeds.join(', ')}`;
 }
-
-/** Checks what TypeScript would have checked in a choice. */
-function checkChoice(choice: unknown, workers: readonly Worker[]): void {
-  const { legs, hold, maxMs } = (choice ?? {}) as { [Key in keyof Placement | keyof Hold]?: unknown };
-  const isPlacement =
-    Array.isArray(legs) && legs.length > 0 && legs.every((leg) => isLegOf(leg as Leg | null, workers));
-  if (isPlacement || (typeof hold === 'string' && Number.isFinite(maxMs))) return;
-  throw new TypeError('choose() has to answer worker.alone of a worker that it was given, or { hold, maxMs }');
-}
-
-const isLegOf = (leg: Leg | null, workers: readonly Worker[]): boolean => leg !== null && workers.includes(leg.worker);

@@ -24,6 +24,8 @@ const moveTexts: Readonly<Record<MoveReason, string>> = {
   policy: 'the policy',
 };
 
+export const isMoveReason = (name: unknown): boolean => typeof name === 'string' && Object.hasOwn(moveTexts, name);
+
 /** Why a session moved, as text: `cheaper by 0.4 s`. */
 export function moveText({ reason, savedSecs }: { reason: MoveReason; savedSecs: number }): string {
   return reason === 'cheaper' ? `cheaper by ${savedSecs.toPrecision(2)} s` : moveTexts[reason];

@@ -34,6 +34,7 @@ test('one that throws: its request gets 500 that names it, counted and logged; t
     t,
     `() => ({
        needs: 'key',
+       explain() {},
        choose(x, workers) {
          if (x.session === 'bad') throw new Error('no idea where to');
          if (x.session === 'odd') return workers[0];
@@ -60,6 +61,7 @@ test('one that throws: its request gets 500 that names it, counted and logged; t
     [
       ['policy failed', 'choose', policy],
       ['policy failed', 'choose', policy],
+      ['policy failed', 'explain', policy],
     ],
   );
   await untilIdle(router);
