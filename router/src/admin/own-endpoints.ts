@@ -55,15 +55,19 @@ async function answer(app: Hono, x: Exchange): Promise<void> {
   const { head, body, sink } = x;
   try {
     const query = head.target.indexOf('?');
+    // Hono drops the body of a response to HEAD without cancelling it: what the body reads from would stay open.
+    const isHead = head.method === 'HEAD';
     const request = new Request(`http://turnout${x.path}${query < 0 ? '' : head.target.slice(query)}`, {
-      method: head.method,
+      method: isHead ? 'GET' : head.method,
       headers: head.pairs(),
-      ...(head.method === 'GET' || head.method === 'HEAD' ? {} : { body: new Uint8Array(body.join()) }),
+      ...(head.method === 'GET' || isHead ? {} : { body: new Uint8Array(body.join()) }),
     });
     // The exchange says whose data the response may have.
-    const response = await app.fetch(request, { exchange: x });
-    // A response to HEAD may leave its length out, and must not say another one than GET's.
-    if (isStreamed(response) || head.method === 'HEAD') {
+    const made = await app.fetch(request, { exchange: x });
+    if (isHead) await made.body?.cancel();
+    const response = isHead ? new Response(null, made) : made;
+    // A response to HEAD may leave out content-length, but must not state another value than GET would (RFC 9110 section 8.6).
+    if (isStreamed(response) || isHead) {
       await streamResponse(response, x);
       return;
     }

@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { loadConfig } from '../../src/config/load.ts';
+import type { Plugin } from '../../src/plugin.ts';
 import { startRouter } from '../../src/router.ts';
 import { folderOf, moduleOf } from '../harness/plugin-module.ts';
 import { startTestRouter } from '../harness/router.ts';
@@ -59,6 +60,28 @@ test('endpoints of a plugin are answered beside the router’s own, and its metr
   );
   ok(page.includes('turnout_plugin_failures_total{plugin="counter",phase="routes"} 4'));
   equal(await (await fetch(router.metricsUrl)).text().then((text) => text.includes('counter_asked_total 1')), true);
+});
+
+test('a response to HEAD has the head of the response to GET, and its body is cancelled', async (t) => {
+  let cancelled = 0;
+  const body = () => new ReadableStream({ cancel: () => void cancelled++ }, { highWaterMark: 0 });
+  const plugin: Plugin = {
+    name: 'streaming',
+    routes({ forClients }) {
+      forClients.get(
+        '/stream',
+        () => new Response(body(), { headers: { 'x-kind': 'stream', 'transfer-encoding': 'chunked' } }),
+      );
+      forClients.get('/whole', (c) => c.json({ method: c.req.method }));
+    },
+  };
+  const router = await startTestRouter(t, {}, { plugins: [plugin] });
+  for (let i = 0; i < 2; i++) {
+    const { status, headers } = await fetch(`${router.url}/stream`, { method: 'HEAD' });
+    deepEqual([status, headers.get('x-kind'), cancelled], [200, 'stream', i + 1]);
+  }
+  const whole = await fetch(`${router.url}/whole`, { method: 'HEAD' });
+  deepEqual([whole.status, whole.headers.get('content-type'), await whole.text()], [200, 'application/json', '']);
 });
 
 test('a plugin may give its endpoints more time than requests have', async (t) => {

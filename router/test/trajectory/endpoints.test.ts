@@ -262,7 +262,7 @@ test('a client that leaves an export ends it: as many can begin as before', asyn
   });
 });
 
-test('who asks for the head of an export begins none', async (t) => {
+test('a HEAD request leaves no export open', async (t) => {
   const router = await routerOver(t, [turnOf()]);
   for (let i = 0; i < 6; i++) {
     const head = await fetch(`${router.url}/trajectories?format=jsonl`, { method: 'HEAD' });

@@ -72,8 +72,6 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
       'content-disposition': `attachment; filename="trajectories.${format}"`,
       'transfer-encoding': 'chunked',
     };
-    // Hono drops the body of a HEAD request without closing it, and the export would stay open.
-    if (c.req.method === 'HEAD') return c.body(null, 200, fields);
     const bytes = await exportStream(thread, { format, query });
     if (bytes === null) return c.json({ error: 'Too many exports at once', code: 'overloaded' }, 503);
     return c.body(bytes, 200, fields);
