@@ -1,5 +1,4 @@
 import type { Exchange } from '../exchange.ts';
-import type { Worker } from '../fleet/worker.ts';
 import type { Policy } from './policy.ts';
 import type { NamedPolicy } from './policy-table.ts';
 import type { ResultChecks } from './result-checks.ts';
