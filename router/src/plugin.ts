@@ -54,8 +54,11 @@ export interface PluginRoutes {
  * seeds): change your own field in the bytes, never parse and re-serialise the whole.
  */
 export interface PluginPhases extends Phases {
-  /** The plugin has no part in requests of clients whose target does not begin with this, and is not called for them. */
-  readonly targetPrefix?: string;
+  /**
+   * Only requests whose path, in its normal form, begins with this reach the plugin. Its `retarget`, which runs earlier, sees the client's
+   * spelling.
+   */
+  readonly pathPrefix?: string;
   /** Its `requestBody` is called without a body too, with an empty buffer. */
   readonly takesEmptyBodies?: true;
   /** Larger request bodies for its endpoints get 413. Default: 16 MiB. */

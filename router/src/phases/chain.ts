@@ -128,7 +128,8 @@ export class Plugins {
   retarget(x: Exchange): RouterError | null {
     if (this.#plugins.length === 0) return null;
     const { target } = x.head;
-    const failure = this.#askAll(x, (plugin) => plugin.retarget?.(x));
+    // The path is not known yet.
+    const failure = this.#askAll(target, (plugin) => plugin.retarget?.(x));
     if (x.head.target !== target) x.clientTarget = target;
     return failure;
   }
@@ -137,18 +138,17 @@ export class Plugins {
   takePart(x: Exchange): RouterError | null {
     if (this.#plugins.length === 0) return null;
     const taking: Plugin[] = [];
-    const failure = this.#askAll(x, (plugin) => {
+    const failure = this.#askAll(x.clientPath || x.path, (plugin) => {
       if (plugin.appliesTo?.(x) ?? true) taking.push(plugin);
     });
     if (taking.length > 0) x.plugins = new PluginChain(taking);
     return failure;
   }
 
-  #askAll(x: Exchange, ask: (plugin: Plugin) => void): RouterError | null {
-    const target = x.clientTarget || x.head.target;
+  #askAll(path: string, ask: (plugin: Plugin) => void): RouterError | null {
     let failure: RouterError | null = null;
     for (const plugin of this.#plugins) {
-      if (!target.startsWith(plugin.targetPrefix ?? '')) continue;
+      if (!path.startsWith(plugin.pathPrefix ?? '')) continue;
       try {
         ask(plugin);
       } catch (error) {

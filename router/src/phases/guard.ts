@@ -87,10 +87,10 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     const call = plugin[phase] as Call | undefined;
     if (call) guarded[phase] = guards[members[phase].timing](phase, call);
   }
-  const { targetPrefix, takesEmptyBodies, timeoutMs, maxBodyBytes } = plugin;
+  const { pathPrefix, takesEmptyBodies, timeoutMs, maxBodyBytes } = plugin;
   const made: { -readonly [Key in keyof Plugin]: Plugin[Key] } = {
     ...(guarded as unknown as Plugin),
-    ...(targetPrefix !== undefined && { targetPrefix }),
+    ...(pathPrefix !== undefined && { pathPrefix }),
     ...(takesEmptyBodies && { takesEmptyBodies }),
     ...(timeoutMs !== undefined && { timeoutMs }),
     ...(maxBodyBytes !== undefined && { maxBodyBytes }),

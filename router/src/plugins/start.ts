@@ -106,9 +106,9 @@ function problemOf(made: PluginPhases): string {
     const part: unknown = made[phase];
     if (part !== undefined && part !== null && typeof part !== 'function') return `has ${phase}, which is no function`;
   }
-  const targetPrefix: unknown = made.targetPrefix ?? '/';
-  if (typeof targetPrefix !== 'string' || !targetPrefix.startsWith('/')) {
-    return 'has targetPrefix, which is no path that begins with /';
+  const pathPrefix: unknown = made.pathPrefix ?? '/';
+  if (typeof pathPrefix !== 'string' || !pathPrefix.startsWith('/')) {
+    return 'has pathPrefix, which does not begin with /';
   }
   const timeoutMs: unknown = made.timeoutMs ?? 1;
   const isTime = typeof timeoutMs === 'number' && timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS;

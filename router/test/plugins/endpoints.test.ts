@@ -148,7 +148,7 @@ test('a router that can not have its plugins does not start, and closes those th
     [`{ name: 'b', create: () => ({ appliesTo: 'all', finished() {} }) }`, /has appliesTo, which is no function/],
     [`{ name: 'b', create: () => ({ timeoutMs: '5', finished() {} }) }`, /has timeoutMs, which is no number of milli/],
     [`{ name: 'b', create: () => ({ timeoutMs: 1e10, finished() {} }) }`, /has timeoutMs, which is no number of milli/],
-    [`{ name: 'b', create: () => ({ targetPrefix: 'v1', finished() {} }) }`, /has targetPrefix, which is no path that/],
+    [`{ name: 'b', create: () => ({ pathPrefix: 'v1', finished() {} }) }`, /has pathPrefix, which does not begin with/],
     [`{ name: 'first', create: () => ({ finished() {} }) }`, /is named "first", as another one is/],
     [routes('/generate').replace('.get(', '.post('), /"b" wants POST \/generate, a path of engines; respond in/],
     [routes('/workers'), /"b" wants GET \/workers, which is the router's own/],

@@ -275,7 +275,7 @@ test('choose: the policy chooses among what the plugin leaves, for every attempt
   match(nobody.text, /\\"lanes\\" excluded every worker for this request/);
 });
 
-test('targetPrefix: the plugin is called for requests whose client asked for a path that begins with it', async (t) => {
+test('pathPrefix: the plugin is called for requests whose client asked for a path that begins with it', async (t) => {
   const called: string[] = [];
   const first: Plugin = {
     name: 'first',
@@ -283,15 +283,19 @@ test('targetPrefix: the plugin is called for requests whose client asked for a p
   };
   const mine: Plugin = {
     name: 'mine',
-    targetPrefix: '/mine',
+    pathPrefix: '/mine',
     retarget: ({ head }) => void called.push(`retarget ${head.target}`),
     appliesTo: ({ path }) => called.push(`appliesTo ${path}`) > 0,
     finished: ({ path }) => void called.push(`finished ${path}`),
   };
   const { router, exchange } = await startScene(t, {}, { plugins: [first, mine] });
-  for (const target of ['/generate', '/mine', '/generate?x=/mine']) {
+  for (const target of ['/generate', '/mine', '/generate?x=/mine', '//mine', '/%6dine']) {
     await exchange(request('POST', target, '{}'), answer(200, '{}'));
     await untilIdle(router);
   }
-  deepEqual(called, ['retarget /generate', 'appliesTo /generate', 'finished /generate']);
+  deepEqual(called, [
+    ...['retarget /generate', 'appliesTo /generate', 'finished /generate'],
+    ...['appliesTo /generate', 'finished /generate'],
+    ...['appliesTo /mine', 'finished /mine'],
+  ]);
 });

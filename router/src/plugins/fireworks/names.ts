@@ -9,7 +9,7 @@ import { type ResourceNames, engineName, readNames, servedName } from './resourc
 /** What comes before the paths of engines in those of Fireworks. */
 const PREFIX = '/inference';
 /** The other requests have no part in it; `/inference/v1/generate` is a path of vLLM's own. */
-export const ALIASED = { targetPrefix: `${PREFIX}/v1/c` };
+export const ALIASED = { pathPrefix: `${PREFIX}/v1/c` };
 const ALIAS = /^\/inference(\/v1\/(?:chat\/)?completions)(?:\?|$)/;
 
 /** Whether the client asked by a path of Fireworks. */
