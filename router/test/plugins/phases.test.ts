@@ -294,8 +294,12 @@ test('pathPrefix: the plugin is called for requests whose client asked for a pat
     await untilIdle(router);
   }
   deepEqual(called, [
-    ...['retarget /generate', 'appliesTo /generate', 'finished /generate'],
-    ...['appliesTo /generate', 'finished /generate'],
-    ...['appliesTo /mine', 'finished /mine'],
+    'retarget /generate',
+    'appliesTo /generate',
+    'finished /generate',
+    'appliesTo /generate',
+    'finished /generate',
+    'appliesTo /mine',
+    'finished /mine',
   ]);
 });
