@@ -5,10 +5,12 @@ import { BodyReader } from '../classify/body-reader.ts';
 import { keyOrders } from '../classify/routing-keys.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
+import { RouterError } from '../kit/errors.ts';
 import { Chooser } from './choose.ts';
 import { leastInflight } from './policies/least-inflight.ts';
 import type { Hold, Policy } from './policy.ts';
 import { PolicyTable } from './policy-table.ts';
+import { SessionHomes } from './session-homes.ts';
 
 const urls = ['http://a:1', 'http://b:1'] as const;
 
@@ -31,6 +33,32 @@ test('what is chosen counts as in flight at once, and until it is released, once
   chooser.release(x);
   chooser.release(x);
   assert.deepEqual(loads(), [0, 0]);
+});
+
+test('a choice that fails before it counts leaves no worker below 0', () => {
+  const { fleet, a, b, loads } = twoWorkers();
+  const homes = new SessionHomes(
+    () => 0,
+    () => 1_000,
+  );
+  homes.onMoved = () => {
+    throw new Error('on purpose');
+  };
+  const targets = [a, b];
+  const policy: Policy = { needs: 'nothing', choose: () => targets.shift()!.alone };
+  const table = new PolicyTable({ name: 'tested', policy });
+  const chooser = new Chooser(fleet, table, new BodyReader([]), { homes });
+  for (const expected of [
+    [1, 0],
+    [0, 0],
+  ]) {
+    const x = exchangeOf({ session: 's' });
+    const choice = chooser.ask(x);
+    assert.equal(choice instanceof RouterError, expected[0] === 0);
+    assert.deepEqual(loads(), expected);
+    chooser.release(x);
+    assert.deepEqual(loads(), [0, 0]);
+  }
 });
 
 test('two exchanges of one tick see each other', () => {

@@ -127,7 +127,6 @@ export class Chooser {
   /** The placement is in flight from here on. */
   #place(x: Exchange, placement: Placement, policy: Policy, narrowing: Narrowing): void {
     x.placement = placement;
-    x.isCounted = true;
     x.freed = null;
     const to = placement.legs.at(-1)!.worker;
     const from = this.#noteWhy(x, to);
@@ -136,6 +135,8 @@ export class Chooser {
     if (this.explains === 'all' || (this.explains === 'decisions' && x.why !== 'home')) {
       x.candidates = explainChoice(x, policy, narrowing.workers);
     }
+    // Not before: where a call above throws, `release` must not finish workers that were not begun.
+    x.isCounted = true;
     for (const { worker } of placement.legs) {
       x.isTrial ||= worker.isOnTrial;
       this.#fleet.begin(worker);
