@@ -1,5 +1,5 @@
 import type { Context, Hono } from 'hono';
-import { sessionOf } from '../classify/routing-keys.ts';
+import { boundedKey, sessionOf } from '../classify/routing-keys.ts';
 import type { Candidate } from '../exchange.ts';
 import type { ExchangeRow } from '../observe/exchange-rows.ts';
 import type { RecentExchanges } from '../observe/recent-exchanges.ts';
@@ -54,8 +54,7 @@ export function addExplain(app: Hono, { recent, requests, homes, sessionHeaders 
   const explain = async (c: Context, asked: string): Promise<Response> => {
     const { storyInFlight, storyOf } = await import('./explain-text.ts');
     const nowMs = performance.now();
-    // Header values are read as Latin-1 (RFC 9110 section 5.5), and clients send UTF-8.
-    const found = known(asked) ?? known(Buffer.from(asked).toString('latin1'));
+    const found = known(boundedKey(asked));
     if (found === null) return c.json({ error: notFound(asked, recent), code: 'not_found' }, 404);
     const { id, headers, finished, inFlight, home } = found;
     return c.json({

@@ -2,7 +2,7 @@ import type { Context, Hono } from 'hono';
 import * as z from 'zod';
 import { moveText, reasonText } from '../choose/reason-text.ts';
 import type { SessionHome, SessionHomes } from '../choose/session-homes.ts';
-import { sessionOf } from '../classify/routing-keys.ts';
+import { boundedKey, groupOf, sessionOf } from '../classify/routing-keys.ts';
 import { checkInput } from '../config/check-input.ts';
 import type { Exchange, Move } from '../exchange.ts';
 import { phaseOf } from './request-phase.ts';
@@ -18,7 +18,7 @@ export interface OverviewContext {
 const MAX_ROWS = 10_000;
 
 const limit = z.coerce.number().int().min(0).max(MAX_ROWS).default(1_000);
-const wanted = { session: z.string().optional(), worker: z.string().optional(), limit };
+const wanted = { session: z.string().transform(boundedKey).optional(), worker: z.string().optional(), limit };
 const requestsQuery = z.strictObject({ ...wanted, phase: z.string().optional() });
 const sessionsQuery = z.strictObject({ ...wanted, moved: z.enum(['1', 'true', 'yes']).optional() });
 
@@ -64,7 +64,7 @@ function listRequests(context: OverviewContext, wish: z.output<typeof requestsQu
 export const requestInFlight = (x: Exchange, sessionHeaders: readonly string[], nowMs: number) => ({
   id: x.head.requestId,
   session: sessionOf(x, sessionHeaders) || null,
-  group: x.group || null,
+  group: groupOf(x) || null,
   worker: x.worker?.url ?? null,
   phase: phaseOf(x),
   reason: x.waiting?.reason ?? reasonText(x),

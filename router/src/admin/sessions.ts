@@ -1,5 +1,6 @@
 import type { Context, Hono } from 'hono';
 import * as z from 'zod';
+import { boundedKey } from '../classify/routing-keys.ts';
 import { checkJson } from '../config/check-input.ts';
 import type { Exchange } from '../exchange.ts';
 import { errorTable } from '../kit/errors.ts';
@@ -59,7 +60,7 @@ export function addSessionRoutes(
     let kept = 0;
     try {
       const tenant = tenantOf(c);
-      const end = { session, ...(tenant === undefined ? {} : { tenant }) };
+      const end = { session: boundedKey(session), ...(tenant === undefined ? {} : { tenant }) };
       const said = { ...(reward === undefined ? {} : { reward }), ...(labels === undefined ? {} : { labels }) };
       kept = (await record?.end({ ...end, ...said })) ?? 0;
     } catch (error) {
@@ -97,7 +98,7 @@ export function addSessionRoutes(
     const session = c.req.param('id');
     const ended = await finish(c, session, {});
     const tenant = exchangeOf(c)?.tenant ?? '';
-    const isRemoved = await record?.remove(session, tenant);
+    const isRemoved = await record?.remove(boundedKey(session), tenant);
     return isRemoved === true ? c.body(null, 204) : ended;
   });
 }

@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { exchangeOf, fleetOfSize } from '../../test/harness/policy.ts';
+import { BodyReader } from '../classify/body-reader.ts';
+import { keyOrders } from '../classify/routing-keys.ts';
 import { MAX_SESSIONS, SessionHomes } from './session-homes.ts';
 
 function scene(ttlMs = 1_000) {
@@ -54,4 +58,25 @@ test('however many sessions and moves there are, so many are kept', () => {
       ['retry', 1],
     ],
   );
+});
+
+test('a session does not keep the head of its first request in memory', () => {
+  const { homes, workers } = scene();
+  const reader = new BodyReader(keyOrders.turnout(['x-session-id']));
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const used = (): number => (collect(), process.memoryUsage().heapUsed);
+  const place = (i: number): void => {
+    const name = `x-session-id: a-session-with-a-long-name-${i}`;
+    const x = exchangeOf({
+      headers: [name, `x-turnout-group: group-of-session-${i}`, `x-more: ${'m'.repeat(16_000)}`],
+    });
+    reader.readHead(x);
+    homes.placed(x, workers[0]!);
+  };
+  place(0);
+  const before = used();
+  for (let i = 1; i <= 500; i++) place(i);
+  const bytes = (used() - before) / 500;
+  assert.ok(homes.size === 501 && bytes < 2_000, `${bytes} bytes per session`);
 });

@@ -1,3 +1,4 @@
+import { groupOf } from '../classify/routing-keys.ts';
 import type { Exchange, Move, MoveReason, Why } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { MoveWhy } from './policy.ts';
@@ -127,10 +128,10 @@ export class SessionHomes {
     }
   }
 
-  #open({ session, why, group, head }: Exchange, worker: Worker, nowMs: number): void {
+  #open(x: Exchange, worker: Worker, nowMs: number): void {
+    const { session, why } = x;
     const times = { sinceMs: nowMs, lastMs: nowMs };
-    const named = group || (head.get('x-turnout-group') ?? '');
-    const home = { worker, group: named, ...times, turns: 0, inFlight: 1, why, moves: 0, lastMove: null };
+    const home = { worker, group: groupOf(x), ...times, turns: 0, inFlight: 1, why, moves: 0, lastMove: null };
     this.#homes.set(session, home);
     if (this.#homes.size <= MAX_SESSIONS) return;
     for (const [oldest] of this.#homes) {

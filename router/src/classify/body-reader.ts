@@ -4,7 +4,7 @@ import { LARGE_SCAN_BYTES } from '../threads/sizes.ts';
 import { after } from '../threads/worker-thread.ts';
 import type { RequestBody } from '../wire/request-body.ts';
 import { type BodyFacts, type BodyQuestion, BodyScan, nothingSaid } from './body-scan.ts';
-import { type KeyPlace, boundedKey } from './routing-keys.ts';
+import { type KeyPlace, groupOf, headerKeyText } from './routing-keys.ts';
 
 const NOWHERE: readonly KeyPlace[] = [];
 const isInBody = (place: KeyPlace): boolean => place.in === 'body';
@@ -14,8 +14,6 @@ type Scan = (body: Buffer, question: BodyQuestion) => BodyFacts | Promise<BodyFa
 
 const bodyScan = new BodyScan();
 const scanHere: Scan = (body, question) => bodyScan.scan(body, question);
-
-const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /** Larger bodies are not read: no prompt is that long. */
 export const MAX_LOOKED_BYTES = 16_777_216;
@@ -45,7 +43,7 @@ export class BodyReader {
 
   /** Reads the head. @returns true: the key is found and no field of the body could come before it. */
   readHead(x: Exchange): boolean {
-    if (x.head.hasPrefix('x-turnout-g')) x.group ||= boundedKey(x.head.get('x-turnout-group') ?? '');
+    if (x.head.hasPrefix('x-turnout-g')) x.group = groupOf(x);
     // Set by a plugin.
     if (x.key !== null) return true;
     for (let i = 0; i < this.#headFirst; i++) {
@@ -115,23 +113,5 @@ function headerKey(x: Exchange, { kind, name }: KeyPlace): RoutingKey | null {
   // An id that the router generated says nothing about the client.
   if (name === 'x-request-id' && x.isRequestIdOurs) return null;
   const value = x.head.get(name);
-  return value === undefined || value === ''
-    ? null
-    : { kind, value: boundedKey(decoded(value)), source: `header:${name}` };
-}
-
-/** Runs at every request, where a regular expression is slower. */
-function isAscii(value: string): boolean {
-  for (let i = 0; i < value.length; i++) if (value.charCodeAt(i) > 127) return false;
-  return true;
-}
-
-/** Header values have one byte per character; clients mean UTF-8, as for the same key in a body. */
-function decoded(value: string): string {
-  if (isAscii(value)) return value;
-  try {
-    return utf8.decode(Buffer.from(value, 'latin1'));
-  } catch {
-    return value;
-  }
+  return value === undefined || value === '' ? null : { kind, value: headerKeyText(value), source: `header:${name}` };
 }

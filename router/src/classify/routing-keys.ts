@@ -6,6 +6,8 @@ import type { ExchangeView } from '../phases/exchange-view.ts';
 /** Longer keys are replaced by their hash, as keys are stored, compared and logged. Longer model names are ignored. */
 export const MAX_KEY_CHARS = 512;
 
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
 /** A place where a key may be: the name of a header, or of a field of the body (`a.b` for a field in an object). */
 export interface KeyPlace {
   readonly kind: KeyKind;
@@ -52,9 +54,33 @@ export function sessionOf(
   if (session !== '') return session;
   for (const name of headers) {
     const value = head.get(name);
-    if (value !== undefined && value !== '') return value;
+    if (value !== undefined && value !== '') return headerKeyText(value);
   }
   return '';
+}
+
+/** The group that a client names, also if no policy read the keys; or ''. */
+export const groupOf = ({ group, head }: Pick<ExchangeView, 'group' | 'head'>): string =>
+  group || headerKeyText(head.get('x-turnout-group') ?? '');
+
+/** The stored form of a key in a header. */
+export const headerKeyText = (value: string): string => boundedKey(decoded(value));
+
+/** Header values have one byte per character; clients mean UTF-8, as for the same key in a body. */
+function decoded(value: string): string {
+  // A copy: a slice would keep the head, up to 64 KB, in memory as long as the session.
+  if (isAscii(value)) return ` ${value}`.slice(1);
+  try {
+    return utf8.decode(Buffer.from(value, 'latin1'));
+  } catch {
+    return value;
+  }
+}
+
+/** Runs at every request, where a regular expression is slower. */
+function isAscii(value: string): boolean {
+  for (let i = 0; i < value.length; i++) if (value.charCodeAt(i) > 127) return false;
+  return true;
 }
 
 /** The key in its stored form. */

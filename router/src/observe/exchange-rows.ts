@@ -1,5 +1,5 @@
 import { reasonText } from '../choose/reason-text.ts';
-import { sessionOf } from '../classify/routing-keys.ts';
+import { groupOf, sessionOf } from '../classify/routing-keys.ts';
 import type { Candidate, Exchange, Failure, Outcome } from '../exchange.ts';
 import type { Observer } from './observer.ts';
 
@@ -98,7 +98,7 @@ export function exchangeRow(x: Exchange, sessionHeaders: readonly string[], poli
     method: head.method,
     path: x.clientPath || x.path,
     session: sessionOf(x, sessionHeaders) || null,
-    group: x.group || head.get('x-turnout-group') || null,
+    group: groupOf(x) || null,
     model: x.model || null,
     worker: x.worker?.url ?? null,
     pair: placement !== null && placement.legs.length > 1 ? placement.legs.map(({ worker }) => worker.url) : null,

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { boundedKey } from '../classify/routing-keys.ts';
 import type { ExchangeRow } from './exchange-rows.ts';
 
 const DURATION = /^(\d+(?:\.\d+)?)(ms|s|m)?$/;
@@ -6,8 +7,8 @@ const unitMs = { ms: 1, s: 1000, m: 60_000 };
 
 /** Which exchanges are shown, as query or flags. An exchange must match all that are given. */
 export const rowQuery = z.strictObject({
-  session: z.string().optional(),
-  group: z.string().optional(),
+  session: z.string().transform(boundedKey).optional(),
+  group: z.string().transform(boundedKey).optional(),
   worker: z.string().optional(),
   path: z.string().optional(),
   status: z

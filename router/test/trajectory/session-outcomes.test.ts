@@ -62,6 +62,26 @@ for (const path of ['/generate', '/v1/chat/completions']) {
   });
 }
 
+for (const policy of ['round_robin', 'sticky_least_loaded']) {
+  test(`${policy}: a session and its group have one name, in headers, queries and paths`, async (t) => {
+    const scene = await startChatScene(t, { router: { plugin: ['radix-tree'], policy } });
+    const latin1 = (text: string): string => Buffer.from(text).toString('latin1');
+    for (const session of ['\u00fcber', '\u4f1a\u8bdd', 's'.repeat(600)]) {
+      const group = `group of ${session}`;
+      const headers = { 'x-session-id': latin1(session), 'x-turnout-group': latin1(group) };
+      assert.equal((await scene.post('/generate', turn('/generate'), headers)).status, 200);
+      const name = encodeURIComponent(session);
+      for (const path of [`/trajectory?session=${name}`, `/trajectories/${name}/metrics`, `/explain/${name}`]) {
+        const { status } = await fetch(scene.router.url + path);
+        assert.equal(status, 200, path);
+      }
+      const found = await list(scene, `session=${name}&group=${encodeURIComponent(group)}`);
+      assert.equal(found.length, 1);
+      assert.equal((await scene.post(`/sessions/${name}/finish`, { reward: 1 })).status, 200);
+    }
+  });
+}
+
 test('the outcome that is said at the end is listed, and found by reward and label', async (t) => {
   const scene = await bothPlugins(t);
   const finish = (session: string, outcome: object) => scene.post(`/sessions/${session}/finish`, outcome);

@@ -1,4 +1,5 @@
 import type { Attributes } from '@opentelemetry/api';
+import { groupOf } from '../../classify/routing-keys.ts';
 import { reasonText } from '../../choose/reason-text.ts';
 import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
@@ -14,7 +15,7 @@ function operationOf(path: string): string {
 /** Never a body, a header or a query, except session, group and model. */
 export function requestAttributes(x: Exchange, session: string, policy: string): Attributes {
   const { error, status, usage } = x;
-  const group = x.group || x.head.get('x-turnout-group') || undefined;
+  const group = groupOf(x) || undefined;
   return {
     'http.request.method': x.head.method,
     'url.path': x.clientPath || x.path,

@@ -1,4 +1,4 @@
-import { sessionOf } from '../../classify/routing-keys.ts';
+import { groupOf, sessionOf } from '../../classify/routing-keys.ts';
 import type { ExchangeView as Exchange } from '../../phases/exchange-view.ts';
 import type { Logger } from '../../observe/log.ts';
 import { timesOf } from '../shared/turn.ts';
@@ -9,7 +9,7 @@ export const MAX_BODY_BYTES = 33_554_432;
 /** The facts of an exchange for its turns. */
 export const factsOf = (x: Exchange, isStream: boolean, sessionHeaders: readonly string[]) => ({
   session: sessionOf(x, sessionHeaders),
-  group: x.group,
+  group: groupOf(x),
   tenant: x.tenant,
   model: x.model,
   worker: x.worker?.url ?? '',

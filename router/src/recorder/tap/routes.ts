@@ -1,5 +1,6 @@
 import type { Context, Hono } from 'hono';
 import * as z from 'zod';
+import { boundedKey } from '../../classify/routing-keys.ts';
 import { checkInput } from '../../config/check-input.ts';
 import type { Exchange } from '../../exchange.ts';
 import { formatNames, formats } from '../shared/export-formats.ts';
@@ -19,8 +20,8 @@ const tenant = z.string().optional();
 const listing = z.strictObject({
   ...page,
   tenant,
-  session: z.string().optional(),
-  group: z.string().optional(),
+  session: z.string().transform(boundedKey).optional(),
+  group: z.string().transform(boundedKey).optional(),
   version: z.string().optional(),
   finished: flag.optional(),
   min_reward: number.optional(),
@@ -80,7 +81,7 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
   const metrics = async (c: Context<Env>, session: string): Promise<Response> => {
     const asked = checkInput(justTenant, c.req.query());
     if (asked.problem !== null) return wrong(c, asked.problem);
-    const question = { session, tenant: tenantFor(c, asked.data.tenant) };
+    const question = { session: boundedKey(session), tenant: tenantFor(c, asked.data.tenant) };
     const bytes = await thread.read('metricsJson', question);
     return bytes === null ? unknown(c, session) : sendJson(c, bytes);
   };
@@ -89,7 +90,7 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
     const asked = checkInput(turnsPage, query);
     if (asked.problem !== null) return wrong(c, asked.problem);
     const { limit, after, texts, tenant: whose } = asked.data;
-    const question = { session, limit, after, texts, tenant: tenantFor(c, whose) };
+    const question = { session: boundedKey(session), limit, after, texts, tenant: tenantFor(c, whose) };
     const bytes = await thread.read('turnsJson', question);
     return bytes === null ? unknown(c, session) : sendJson(c, bytes);
   };
@@ -104,7 +105,7 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
   const remove = async (c: Context<Env>, session: string, query: object): Promise<Response> => {
     const asked = checkInput(justTenant, query);
     if (asked.problem !== null) return wrong(c, asked.problem);
-    const question = { session, tenant: tenantFor(c, asked.data.tenant) };
+    const question = { session: boundedKey(session), tenant: tenantFor(c, asked.data.tenant) };
     const removed = await thread.ask('removeSession', question);
     return removed === 0 ? unknown(c, session) : c.json({ session, removed });
   };

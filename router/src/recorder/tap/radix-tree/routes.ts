@@ -1,3 +1,4 @@
+import { boundedKey, headerKeyText } from '../../../classify/routing-keys.ts';
 import { readObject } from '../../../kit/json-object.ts';
 import type { Context, Hono } from 'hono';
 import type { Exchange } from '../../../exchange.ts';
@@ -9,7 +10,7 @@ export function addRoutes(app: Hono, thread: RecorderThread, tree: RadixTree, se
   app.post('/retrieve_from_text', async (c) => {
     const question = readQuestion(await c.req.text());
     if (typeof question === 'string') return c.json({ error: question, code: 'bad_request' }, 400);
-    const session = question.session || sessionOfHeaders(c, sessionHeaders);
+    const session = boundedKey(question.session) || sessionOfHeaders(c, sessionHeaders);
     const json = await thread.ask('retrieveFromText', { ...question, session, tenant: tenantOf(c) });
     return c.body(json, 200, { 'content-type': 'application/json' });
   });
@@ -48,7 +49,7 @@ const tenantOf = (c: Context): string => exchangeOf(c)?.tenant ?? '';
 const sessionOfHeaders = (c: Context, names: readonly string[]): string => {
   for (const name of names) {
     const value = c.req.header(name);
-    if (value !== undefined && value !== '') return value;
+    if (value !== undefined && value !== '') return headerKeyText(value);
   }
   return '';
 };
