@@ -180,9 +180,14 @@ test('a file that is no list of options is refused with its path', () => {
 
 test('a wrong value is worded with the name of its flag, all of them at once', () => {
   const message = errorOf(() =>
-    loadConfig({ port: 70_000 }, { TURNOUT_LOG_LEVEL: 'loud', TURNOUT_DISABLE_RETRIES: 'perhaps' }, undefined),
+    loadConfig(
+      { port: 70_000, explainBufferBytes: 2_000 },
+      { TURNOUT_LOG_LEVEL: 'loud', TURNOUT_DISABLE_RETRIES: 'perhaps' },
+      undefined,
+    ),
   );
   assert.match(message, /^--port: 70000: must be at most 65535$/m);
+  assert.match(message, /^--explain-buffer-bytes: must be 0 or at least 65536$/m);
   assert.match(message, /^TURNOUT_LOG_LEVEL: "loud": must be .*debug/m);
   assert.match(message, /^TURNOUT_DISABLE_RETRIES: "perhaps" is not true or false$/m);
   for (const [name, text] of [

@@ -8,11 +8,14 @@ import { RecentExchanges } from './recent-exchanges.ts';
 
 const candidates = Array.from({ length: 4 }, (_, i) => ({ worker: `http://w${i}:1`, terms: { load: i } }));
 
-function rowOf(i: number, session: string): ExchangeRow {
+const LARGE = `/${'p'.repeat(20_000)}`;
+
+function rowOf(i: number, session: string, path = '/generate'): ExchangeRow {
   const x = exchangeOf({ headers: [`x-session-id: ${session}`, `x-more: ${'m'.repeat(2_000)}`] });
   x.head.requestId = `request-${i}`;
   x.outcome = 'complete';
   x.candidates = candidates;
+  x.path = path;
   return exchangeRow(x, ['x-session-id'], 'least_inflight');
 }
 
@@ -96,13 +99,21 @@ test('a row has all that was put into it', () => {
 test('a row that is too large is not kept, and leaves room for the next ones', () => {
   const recent = new RecentExchanges(16 * 1_000);
   recent.take(rowOf(0, 'small'));
-  recent.take(rowOf(1, 's'.repeat(20_000)));
-  recent.take(rowOf(2, 's'.repeat(20_000)));
+  recent.take(rowOf(1, 'small', LARGE));
+  recent.take(rowOf(2, 'small', LARGE));
   recent.take(rowOf(3, 'small'));
   deepEqual(
     recent.last(10).map(({ id }) => id),
     ['request-0', 'request-3'],
   );
+});
+
+test('a row that is too large drops no other row', () => {
+  const recent = new RecentExchanges(16 * 1_000);
+  for (let i = 0; i < 100; i++) recent.take(rowOf(i, 'small'));
+  const { size, oldest } = recent;
+  for (let i = 0; i < 20; i++) recent.take(rowOf(100 + i, 'small', LARGE));
+  deepEqual([recent.size, recent.oldest], [size, oldest]);
 });
 
 test('it takes no more memory than it counts', () => {

@@ -39,10 +39,16 @@ export class RecentExchanges implements RowListener {
   }
 
   take(row: ExchangeRow): void {
-    const last = this.#parts.at(-1);
-    if (last !== undefined && put(last, row)) return;
+    let part = this.#parts.at(-1) ?? this.#newPart();
+    let end = writeRow(row, part, part.end);
     // A row that is larger than a part is not kept.
-    if (last === undefined || last.starts.length > 0) put(this.#newPart(), row);
+    if (end - part.end > this.#partBytes) return;
+    if (end > this.#partBytes) {
+      part = this.#newPart();
+      end = writeRow(row, part, 0);
+    }
+    part.starts.push(part.end);
+    part.end = end;
   }
 
   /** The last ones, at most so many; oldest first. */
@@ -67,15 +73,6 @@ export class RecentExchanges implements RowListener {
     this.#parts.push(part);
     return part;
   }
-}
-
-/** @returns whether there was room */
-function put(part: Part, row: ExchangeRow): boolean {
-  const end = writeRow(row, part, part.end);
-  if (end < 0) return false;
-  part.starts.push(part.end);
-  part.end = end;
-  return true;
 }
 
 const endOf = ({ starts, end }: Part, index: number): number => starts[index + 1] ?? end;

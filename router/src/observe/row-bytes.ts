@@ -82,7 +82,7 @@ export interface RowMemory {
 /**
  * Writes a row: how many numbers it has, the numbers, the length of each text in UTF-16 units, the texts in UTF-8.
  * @param from where it begins
- * @returns where it ends; -1: there is no room for it
+ * @returns where it ends; beyond the memory: it may not fit, and nothing was written
  */
 export function writeRow(row: ExchangeRow, { bytes, view }: RowMemory, from: number): number {
   const numbers = numbersOf(row);
@@ -93,7 +93,8 @@ export function writeRow(row: ExchangeRow, { bytes, view }: RowMemory, from: num
   const lengthsAt = from + 4 + 8 * numbers.length;
   const textAt = lengthsAt + 4 * TEXT_COUNT;
   // A UTF-16 unit takes up to three bytes.
-  if (textAt + 3 * joined.length > bytes.length) return -1;
+  const maxEnd = textAt + 3 * joined.length;
+  if (maxEnd > bytes.length) return maxEnd;
   view.setUint32(from, numbers.length);
   for (let i = 0; i < numbers.length; i++) view.setFloat64(from + 4 + 8 * i, numbers[i] ?? Number.NaN);
   for (let i = 0; i < TEXT_COUNT; i++) view.setUint32(lengthsAt + 4 * i, texts[i]?.length ?? ABSENT);

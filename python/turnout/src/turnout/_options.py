@@ -471,7 +471,7 @@ class RouterOptions(TypedDict, total=False):
     """Add x-turnout-worker and x-turnout-reason to responses: the URL of the worker, and why it was chosen (new, home, moved: …, retry)."""
 
     explain_buffer_bytes: int
-    """Memory for the last requests, with the candidates of each choice, that turnout explain shows; 0: no requests are kept. Default: 33554432."""
+    """Memory for the last requests, with the candidates of each choice, that turnout explain shows, at least 65536; 0: no requests are kept. Default: 33554432."""
 
     access_log: bool
     """Log every request to workers when it is complete."""

@@ -5,6 +5,9 @@ import { count, flag, headerName, inGroup, port, share } from './option.ts';
 const reserved =
   /^(host|connection|content-.*|transfer-encoding|te|trailer|upgrade|expect|cookie|set-cookie|.*authorization)$/;
 
+/** In less there is no room for long paths and names. */
+const MIN_EXPLAIN_BYTES = 65_536;
+
 const option = inGroup('Observability');
 
 export const observabilityOptions = {
@@ -77,8 +80,10 @@ export const observabilityOptions = {
   ),
   explainBufferBytes: option(
     '<bytes>',
-    count.default(33_554_432),
-    'Memory for the last requests, with the candidates of each choice, that turnout explain shows; 0: no requests are kept.',
+    count
+      .refine((bytes) => bytes === 0 || bytes >= MIN_EXPLAIN_BYTES, `must be 0 or at least ${MIN_EXPLAIN_BYTES}`)
+      .default(33_554_432),
+    'Memory for the last requests, with the candidates of each choice, that turnout explain shows, at least 65536; 0: no requests are kept.',
     { needsRestart: true },
   ),
   accessLog: option('', flag, 'Log every request to workers when it is complete.'),
