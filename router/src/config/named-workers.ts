@@ -34,9 +34,12 @@ function readPrefill(parts: readonly string[]): NamedWorker[] {
   let mayFollow = false;
   for (const part of splitList(parts)) {
     const isNone = part.toLowerCase() === 'none';
-    if (mayFollow && /^[^:./]+$/.test(part) && !isNone && !/^\d+$/.test(part))
-      throw new Error(`"${part}" is neither a URL nor a port nor "none".`);
     if (!isNone && !/^\d+$/.test(part)) {
+      // After a URL a bare word is taken for a misspelled port, and not for the name of a host.
+      if (mayFollow && /^[^:./]+$/.test(part)) {
+        const problem = `"${part}" after a URL of --prefill is neither a port nor "none".`;
+        throw new Error(`${problem} Write another engine as http://host:port.`);
+      }
       workers.push({ url: part, role: 'prefill', bootstrapPort: null, flag: '--prefill' });
       mayFollow = true;
       continue;

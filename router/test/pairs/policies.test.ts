@@ -151,7 +151,10 @@ const mistakes: [flags: Record<string, unknown>, words: RegExp][] = [
   [{ pdDisaggregation: true, prefill: ['8998', 'http://a:1'] }, /"8998" must follow a URL/],
   [{ pdDisaggregation: true, prefill: ['http://a:1', '8998', 'none'] }, /"none" must follow a URL/],
   [{ pdDisaggregation: true, prefill: ['http://a:1', '70000'] }, /"70000" is not a port/],
-  [{ pdDisaggregation: true, prefill: ['http://a:1', 'nope'] }, /"nope" is neither a URL nor a port nor "none"/],
+  [
+    { pdDisaggregation: true, prefill: ['http://a:1', 'nope'] },
+    /"nope" after a URL of --prefill is neither a port nor "none"\. Write another engine as http:\/\/host:port\./,
+  ],
   [
     { pdDisaggregation: true, prefill: ['http://a:1'], decode: ['http://a:1/'] },
     /--decode: http:\/\/a:1 is named twice/,
