@@ -152,7 +152,7 @@ const fieldsOf = (row: ExchangeRow, hasCandidates: boolean): object => ({
 const served: readonly [path: RegExp, options: string][] = [
   [/^\/(retrieve_from_text|radix_tree)(\/|$)/, '--plugin radix-tree'],
   [/^\/sessions(\/|$)/, '--plugin chat-sessions'],
-  [/^\/trajectories(\/|$)/, '--plugin radix-tree, --plugin chat-sessions or --capture-chat'],
+  [/^\/(trajectories(\/|$)|trajectory$)/, '--plugin radix-tree, --plugin chat-sessions or --capture-chat'],
 ];
 
 /** Logs once per option why a request for a plugin's endpoint got an engine's 404. */

@@ -15,6 +15,8 @@ test('an endpoint of a plugin that is not loaded is named in the log, once', asy
     assert.equal(answer.status, 404);
     await answer.text();
   }
+  const other = await fetch(`${router.url}/trajectory?session=s`);
+  assert.deepEqual([other.status, lines.filter((line) => line.includes('--capture-chat')).length], [404, 1]);
   const hints = lines.filter((line) => line.includes('/retrieve_from_text was answered 404 by an engine'));
   assert.equal(hints.length, 1);
   assert.match(hints[0]!, /--plugin radix-tree/);
