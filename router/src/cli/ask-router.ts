@@ -2,7 +2,10 @@ import { ConfigError } from '../config/load.ts';
 
 const TIMEOUT_MS = 10_000;
 
-/** Sends a request to a running router: a GET, or a POST of the JSON. Rejects, for the user, if it does not answer, or with an error. */
+/**
+ * Sends a GET, or a POST if there is JSON, to a running router. Throws a ConfigError if the router does not respond or responds with an
+ * error.
+ */
 export async function askRouter(
   url: string,
   path: string,
@@ -28,6 +31,11 @@ export async function askRouter(
   const isForbidden = response.status === 401 || response.status === 403;
   const why = typeof error === 'string' && !isForbidden ? ` ${error}` : '';
   const keyHint = isForbidden ? ' Give an admin key with --api-key.' : '';
-  const hint = response.status === 404 && why === '' ? ' Is this a turnout router?' : keyHint;
+  // A 404 without a text for the user is an engine's: the router passed the request on, and added the id of the request.
+  const isPassedOn = response.headers.has('x-request-id');
+  const notFound = isPassedOn
+    ? ` This router does not serve ${path}: is its option set?`
+    : ' Is this a turnout router?';
+  const hint = response.status === 404 && why === '' ? notFound : keyHint;
   throw new ConfigError(`${url}${path} answered ${response.status}.${why}${hint}`);
 }

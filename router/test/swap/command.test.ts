@@ -1,6 +1,7 @@
 import { equal, match } from 'node:assert/strict';
 import { test } from 'node:test';
 import { turnout } from '../cli/turnout.ts';
+import { startTestRouter } from '../harness/router.ts';
 import { startSims, startSwapScene } from '../harness/swap-scene.ts';
 
 test('turnout swap signals a snapshot and follows the swap; its exit code says whether all engines have it', async (t) => {
@@ -31,4 +32,17 @@ test('turnout swap signals a snapshot and follows the swap; its exit code says w
     why,
     /answered 400\. The identity of a snapshot has only the characters A-Z a-z 0-9 \. _ - and is not \. or \.\./,
   );
+});
+
+test('turnout swap with a router that has no swaps, and with a server that is no router', async (t) => {
+  const [engine] = await startSims(t, ['vllm']);
+  const router = await startTestRouter(t, { workerUrls: [engine!.url] });
+  for (const [url, hint] of [
+    [router.url, /answered 404\. This router does not serve \/swap: is its option set\?/],
+    [engine!.url, /answered 404\. Is this a turnout router\?/],
+  ] as const) {
+    const run = turnout(t, ['swap', 'step-1', '--url', url]);
+    equal(await run.ended, 2);
+    match(run.output(), hint);
+  }
 });
