@@ -211,6 +211,8 @@ export class EngineTable implements Snapshots {
     this.#parts.gate.open(engine.url);
     this.#engines.delete(engine.url);
     engine.set.engines.delete(engine.url);
+    // An interrupted swap may have waited for this engine only.
+    engine.set.brought();
   }
 }
 

@@ -262,7 +262,7 @@ export class WorkerSet {
     });
   }
 
-  /** An engine has been brought in: a swap that an earlier router left is over with the last one. */
+  /** An engine was brought in, or has left: a swap that an earlier router left is over with the last one. */
   brought(): void {
     const entry = this.#interrupted;
     if (entry === null || entry.endedAt !== null) return;

@@ -71,8 +71,12 @@ export async function startSwapScene(
   return sceneOf(router, engines);
 }
 
-/** @param from the state of all workers from which on the scene begins */
-export async function sceneOf(router: Router, engines: readonly SimEngine[], from = 'serving'): Promise<SwapScene> {
+/** @param from the state of each worker from which on the scene begins; one state: of all workers */
+export async function sceneOf(
+  router: Router,
+  engines: readonly SimEngine[],
+  from: string | readonly string[] = 'serving',
+): Promise<SwapScene> {
   const post = (path: string, body: object = {}): Promise<Response> =>
     fetch(router.url + path, { method: 'POST', body: JSON.stringify(body) });
   const status = async (): Promise<SwapStatus> => {
@@ -89,7 +93,9 @@ export async function sceneOf(router: Router, engines: readonly SimEngine[], fro
     await until('the swap is over', isOver, SWAP_MS);
     return now;
   };
-  await until(`all workers are ${from}`, async () => (await status()).workers.every(({ state }) => state === from));
+  await until(`the workers are ${String(from)}`, async () =>
+    (await status()).workers.every(({ state }, i) => state === (typeof from === 'string' ? from : from[i])),
+  );
   return {
     router,
     engines,

@@ -221,6 +221,29 @@ test('a router that is killed between begin and end leaves the engines to the tr
   equal((await send(t, after.url, post('/v1/completions', short))).status, 200);
 });
 
+test('a swap that an earlier router left does not wait for a worker that is removed', async (t) => {
+  const engines = await startSims(t, ['vllm', 'sglang']);
+  const options = ['--swap-snapshots', SNAPSHOTS, '--data-dir', temporaryFolder(t)];
+  const urls = engines.map(({ url }) => url);
+  const before = await startRouterProcess(t, urls, options);
+  const scene = await sceneOf({ url: before.url } as never, engines);
+  equal((await scene.post('/swap/begin', { identity: 'step-1' })).status, 200);
+  before.child.kill('SIGKILL');
+  await once(before.child, 'close');
+  // In the order of the status.
+  const [leaves, stays] = engines.toSorted((a, b) => (a.url < b.url ? -1 : 1));
+  await leaves!.kill();
+
+  const after = await startRouterProcess(t, urls, options);
+  const again = await sceneOf({ url: after.url } as never, engines, ['registered', 'warming']);
+  await moveAll([stays!]);
+  equal((await again.post('/swap/end')).status, 207, 'one engine is not known');
+  equal((await again.status()).running, 'step-1');
+  await fetch(`${after.url}/remove_worker?url=${leaves!.url}`, { method: 'POST' });
+  equal((await again.swap('step-2')).snapshot, 'step-2');
+  equal(stays!.core.modelPath, '/snapshots/step-2');
+});
+
 const moveAll = async (engines: readonly SimEngine[]): Promise<void> => {
   for (const { core } of engines) await core.loadWeights('tensors', undefined);
 };
