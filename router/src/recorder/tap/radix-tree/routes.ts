@@ -16,7 +16,7 @@ export function addRoutes(app: Hono, thread: RecorderThread, tree: RadixTree, se
   });
 
   app.get('/radix_tree/stats', async (c) => {
-    const { prompts, hits, promptTokens, knownTokens, ...counts } = await thread.ask('captureStats', null);
+    const { prompts, hits, promptTokens, knownTokens, ...counts } = await thread.ask('settledStats', null);
     return c.json({
       prompts,
       hits,

@@ -91,11 +91,19 @@ export function captureCalls(options: CaptureOptions, writer: TurnWriter, files:
   };
   const ends = new TurnEnds({ capture: wanted, open, files, keepsBodies: options.keepsBodies === true });
 
+  /** Waits for no turn: one of them may wait for the store, and `GET /metrics` for these counts. */
+  const captureStats = (): CaptureStats => {
+    const { forest, counts, restore } = wanted();
+    const { nodes, bytes, trees } = forest;
+    const { uncaptured, lastProblem } = ends;
+    return { ...counts, ...forest.counts, restored: restore.turns, nodes, bytes, trees, uncaptured, lastProblem };
+  };
+
   return {
     /** null: it is not loaded. */
     tokenizer: (): Tokenizer | null => capture?.tokenizer ?? null,
     capture: (): Capture | null => capture,
-    /** Resolves when all turns that have ended are stored. */
+    /** Resolves when all turns that have ended are in the trees. */
     settled: (): Promise<void> => ends.settled(),
     /** A session is over: its turns are the first to be evicted. */
     ended({ session, tenant }: SessionName): void {
@@ -214,13 +222,12 @@ export function captureCalls(options: CaptureOptions, writer: TurnWriter, files:
         return [...(await wanted().tokenizer.encode(text, true))];
       },
 
-      async captureStats(): Promise<CaptureStats> {
+      captureStats,
+
+      /** The counts with all turns that have ended. */
+      async settledStats(): Promise<CaptureStats> {
         await ends.settled();
-        const { forest, counts } = wanted();
-        const { nodes, bytes, trees } = forest;
-        const { uncaptured, lastProblem } = ends;
-        const restored = wanted().restore.turns;
-        return { ...counts, ...forest.counts, restored, nodes, bytes, trees, uncaptured, lastProblem };
+        return captureStats();
       },
     },
   };

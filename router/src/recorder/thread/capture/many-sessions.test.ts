@@ -24,7 +24,7 @@ test(`${SESSIONS} interleaved sessions of ${TURNS} turns at default limits: no t
       line.ids = [...ids, ...said.ids];
     }
   }
-  const { evictedNodes, nodes } = await scene.captured.calls.captureStats();
+  const { evictedNodes, nodes } = scene.captured.calls.captureStats();
   assert.equal(evictedNodes, 0);
   assert.ok(nodes > 10_000, 'more than the limit of nodes was by default');
 });

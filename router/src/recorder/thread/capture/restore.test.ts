@@ -47,7 +47,7 @@ for (const kind of ['text', 'ids'] as const) {
       const logprobs = [...zeros(encode(PROMPT)), ...logprobsOf(call(-1 - n)), ...given, ...logprobsOf(second)];
       assert.deepEqual(back.rollout_logp, logprobs);
     }
-    assert.equal((await after.captured.calls.captureStats()).restored, 3);
+    assert.equal(after.captured.calls.captureStats().restored, 3);
   });
 }
 
@@ -83,7 +83,7 @@ test('trees are filled with the newest turns, up to half of their limit, and wha
   calls.fillTrees();
   // Without a session it waits for that.
   await after.retrieve('none');
-  const { restored, bytes } = await calls.captureStats();
+  const { restored, bytes } = calls.captureStats();
   assert.ok(restored > 20 && restored < 200, String(restored));
   assert.ok(bytes > maxBytes / 2 && bytes < 0.6 * maxBytes, String(bytes));
   assert.equal((await after.retrieve(`${PROMPT}399 often`)).loss_mask.at(-1), 1, 'the newest is there');
@@ -91,7 +91,7 @@ test('trees are filled with the newest turns, up to half of their limit, and wha
   assert.equal((await after.retrieve(`${PROMPT}0 often`, 's0')).loss_mask.at(-1), 1, 'its session brings it back');
   for (let n = 400; n < 700; n++) {
     await after.ask({ session: `s${n}`, prompt: `${PROMPT}${n}`, said: call(-1 - n) });
-    assert.ok((await calls.captureStats()).bytes <= maxBytes);
+    assert.ok(calls.captureStats().bytes <= maxBytes);
   }
 });
 
@@ -112,7 +112,7 @@ test('sessions whose turns do not fit into memory go on exactly', async () => {
       line.ids.push(...said.ids);
     }
   }
-  const { restored, evictedNodes, evictedLiveTurns, lost } = await scene.captured.calls.captureStats();
+  const { restored, evictedNodes, evictedLiveTurns, lost } = scene.captured.calls.captureStats();
   assert.ok(evictedNodes > 500 && restored > 300 && evictedLiveTurns > 300);
   assert.equal(lost, 0);
 });
@@ -121,7 +121,7 @@ test('a session whose turns are neither in memory nor in the store is flagged, a
   const scene = await CaptureScene.start({ tokenizerPath, maxBytes: 400_000 });
   for (const session of ['a', 'b']) await scene.ask({ session, prompt: PROMPT, said: call(-1) });
   scene.store.removeSession('a');
-  for (let n = 0; (await scene.captured.calls.captureStats()).evictedNodes < 5; n++) {
+  for (let n = 0; scene.captured.calls.captureStats().evictedNodes < 5; n++) {
     await scene.ask({ session: `s${n}`, prompt: `${n} ${PROMPT}`, said: call(-1) });
   }
   const text = `${PROMPT} often<|im_end|>${TOOL}`;
@@ -134,7 +134,7 @@ test('a session whose turns are neither in memory nor in the store is flagged, a
   const next = `${text} often<|im_end|>${TOOL}`;
   const { turn: last } = await scene.ask({ session: 'a', prompt: next, said: call(-4) });
   assert.deepEqual([last.parent, last.drift], [turn.id, null], 'from then on it is known');
-  assert.equal((await scene.captured.calls.captureStats()).lost, 1);
+  assert.equal(scene.captured.calls.captureStats().lost, 1);
 });
 
 test('a turn whose beginning was removed is not brought back, and its session is flagged', async () => {
@@ -169,27 +169,23 @@ test('what sessions that are over used goes first', async () => {
   for (let n = 0; n < 40; n++) await scene.ask({ session: `s${n}`, prompt: `${n} ${PROMPT}`, said: call(-1 - n) });
   // The newest ones end.
   for (let n = 20; n < 40; n++) scene.captured.ended({ session: `s${n}`, tenant: '' });
-  const { evictedNodes: before } = await scene.captured.calls.captureStats();
+  const { evictedNodes: before } = scene.captured.calls.captureStats();
   assert.equal(before, 0);
   let n = 40;
-  while ((await scene.captured.calls.captureStats()).evictedNodes < 20) {
+  while (scene.captured.calls.captureStats().evictedNodes < 20) {
     await scene.ask({ session: `s${n}`, prompt: `${n} ${PROMPT}`, said: call(-1 - n++) });
   }
-  assert.equal((await scene.captured.calls.captureStats()).evictedLiveTurns, 0);
-  const { restored } = await scene.captured.calls.captureStats();
+  assert.equal(scene.captured.calls.captureStats().evictedLiveTurns, 0);
+  const { restored } = scene.captured.calls.captureStats();
   for (let old = 0; old < 20; old++) await scene.retrieve(`${old} ${PROMPT} often`, `s${old}`);
-  assert.equal(
-    (await scene.captured.calls.captureStats()).restored,
-    restored,
-    'those that had not ended are still there',
-  );
+  assert.equal(scene.captured.calls.captureStats().restored, restored, 'those that had not ended are still there');
 });
 
 test('a store that can not be read costs a session its exactness for now, flagged, and no longer', async () => {
   const store = new MemoryStore(1e9);
   const scene = await CaptureScene.start({ tokenizerPath, maxBytes: 400_000 }, store);
   await scene.ask({ session: 'a', prompt: PROMPT, said: call(-1) });
-  for (let n = 0; (await scene.captured.calls.captureStats()).evictedNodes < 5; n++) {
+  for (let n = 0; scene.captured.calls.captureStats().evictedNodes < 5; n++) {
     await scene.ask({ session: `s${n}`, prompt: `${n} ${PROMPT}`, said: call(-1) });
   }
   const newest = store.newest.bind(store);

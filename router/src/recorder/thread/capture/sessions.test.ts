@@ -319,7 +319,7 @@ test('many sessions at one place stay cheap, and each goes on from its own turn'
     assertLine(scene, turn, [said(-1 - n), second], encode(TOOL));
   }
   // A prompt and the turn behind it, shared by all, and one more of each for those that went on.
-  assert.ok((await scene.captured.calls.captureStats()).nodes < 10);
+  assert.ok(scene.captured.calls.captureStats().nodes < 10);
 });
 
 test('without a session, of two turns with the same text of which one was stopped, either may be meant', async () => {

@@ -75,23 +75,24 @@ export class TurnEnds {
 
   /** @returns resolves when its samples are turns */
   end(turn: EndedTurn): Promise<void> {
-    this.#last = this.#last.then(() => this.#endNow(turn)).catch((error: unknown) => this.#failed(error));
-    return this.#last;
+    return this.#queue(() => this.#endNow(turn));
   }
 
   async #endNow(turn: EndedTurn): Promise<void> {
-    const { open } = this.#options;
-    const known = turn.request === null ? open.get(turn.id) : await this.#open(turn.request, turn);
-    if (turn.isLast) open.delete(turn.id);
-    else if (known !== undefined) open.set(turn.id, known);
+    const { open, files } = this.#options;
+    let known: Open | undefined;
     try {
-      if (known !== undefined) this.#record(turn, known);
+      known = turn.request === null ? open.get(turn.id) : await this.#open(turn.request, turn);
+      if (known === undefined) return;
+      if (!turn.isLast) open.set(turn.id, known);
+      this.#record(turn, known);
     } catch (error) {
-      // Otherwise the rest of the answer has them.
-      if (turn.isLast) throw error;
+      // Otherwise its choices are recorded with the rest of the response.
+      if (turn.isLast || known === undefined) throw error;
     } finally {
       if (turn.isLast) {
-        if (turn.expertsKey !== null) this.#options.files?.drop(turn.expertsKey);
+        open.delete(turn.id);
+        if (turn.expertsKey !== null) files?.drop(turn.expertsKey);
         if (known !== undefined) close(known);
       }
     }
@@ -100,11 +101,16 @@ export class TurnEnds {
   /** There is no response to record. */
   drop(id: number): void {
     const { open } = this.#options;
-    this.#last = this.#last.then(() => {
+    void this.#queue(() => {
       const known = open.get(id);
       open.delete(id);
       if (known !== undefined) close(known);
     });
+  }
+
+  #queue(work: () => void | Promise<void>): Promise<void> {
+    this.#last = this.#last.then(work).catch((error: unknown) => this.#failed(error));
+    return this.#last;
   }
 
   /** A request that came with its answer: one prompt, as ids. undefined: its tokens are not known. */
