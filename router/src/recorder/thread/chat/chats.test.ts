@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { temporaryFolder } from '../../../../test/harness/temporary-folder.ts';
+import { until } from '../../../../test/harness/within.ts';
 import { writeTokenizer } from '../../../sim/tokens/tokenizer-files.ts';
 import { encode } from '../../../sim/tokens/tokenizer.ts';
 import { MemoryStore } from '../store/memory.ts';
@@ -113,6 +114,26 @@ test('a session goes on behind turns that wait for a store that takes none', asy
   const [second] = await ask('One?', 'Yes.', 'Two?');
   assert.equal(second!.parent, first!.id);
   store.isFull = false;
+  await chats.writer.close();
+});
+
+test('a turn that a failing store gets while the session is read is not missed', async (t) => {
+  const store = new AwayStore(1_000_000);
+  const chats = await chatsOf(t, 1_000_000, store);
+  const ask = keptTurns(chats);
+  const [first] = await ask('One?');
+  await chats.writer.flush();
+  store.isFull = true;
+  const [second] = await ask('One?', 'Yes.', 'Two?');
+  await chats.writer.flush();
+  store.isFull = false;
+  const read: string[] = [];
+  for await (const { id } of chats.stored('a', '')) {
+    read.push(id);
+    // The writer tries again by itself.
+    if (read.length === 1) await until('the turn is stored', () => chats.writer.state.pending === 0);
+  }
+  assert.deepEqual(read, [first!.id, second!.id]);
   await chats.writer.close();
 });
 

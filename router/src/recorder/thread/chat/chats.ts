@@ -134,12 +134,15 @@ export class Chats {
   async *stored(session: string, tenant: string): AsyncGenerator<Turn> {
     await this.writer.flush();
     const { store } = this.writer;
-    for (const { id, path } of await turnsOf(store, session, tenant)) {
+    // Turns that a failing store gets later. Before the list: one that it gets meanwhile is in one of the two.
+    const waiting = this.writer.waiting(session, tenant);
+    const outlines = await turnsOf(store, session, tenant);
+    for (const { id, path } of outlines) {
       const turn = path === CHAT_PATH ? await store.get(id) : null;
       if (turn !== null) yield turn;
     }
-    // Turns that a failing store gets later.
-    for (const turn of this.writer.waiting(session, tenant)) if (turn.path === CHAT_PATH) yield turn;
+    const stored = new Set(outlines.map(({ id }) => id));
+    for (const turn of waiting) if (turn.path === CHAT_PATH && !stored.has(turn.id)) yield turn;
   }
 
   async #load(chat: ChatSession): Promise<void> {
