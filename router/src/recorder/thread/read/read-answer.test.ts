@@ -361,6 +361,23 @@ test('ids alone, as vLLM answers them: with spans at the end of a choice, and lo
   );
   assert.deepEqual([sampled!.spans, sampled!.endVersion, sampled!.promptTokens], [spans, null, 2]);
   assert.equal(readAnswer('inference', true, sse(...events))[0]!.text, null);
-  const other = JSON.stringify({ choices: [{ ...last, logprobs: entries(6, 8) }] });
-  assert.throws(() => read('inference', false, Buffer.from(other)), /logprobs are of other tokens/);
+  for (const others of [entries(6, 8), entries(6)]) {
+    const other = JSON.stringify({ choices: [{ ...last, logprobs: others }] });
+    assert.throws(() => read('inference', false, Buffer.from(other)), /logprobs are of other tokens/);
+  }
+  const late = [
+    { ...first, logprobs: null },
+    { ...first, token_ids: [], logprobs: entries(5) },
+  ];
+  const [later] = read('inference', true, sse(...late.map((choice) => ({ choices: [choice] })), { choices: [last] }));
+  assert.deepEqual(later!.logprobs, [-5 / 8, -6 / 8, -7 / 8]);
+});
+
+test('ids outside the choice are compared with those that its logprobs name', () => {
+  const content = [5, 6].map((id) => ({ token_id: id, logprob: -id / 8 }));
+  const choice = { index: 0, text: 'x', logprobs: { content }, finish_reason: 'stop' };
+  const answerWith = (ids: readonly number[]): Buffer =>
+    Buffer.from(JSON.stringify({ choices: [choice], sglext: { output_ids: [ids] } }));
+  assert.deepEqual(read('completions', false, answerWith([5, 6]))[0]!.logprobs, [-5 / 8, -6 / 8]);
+  assert.throws(() => read('completions', false, answerWith([5, 7])), /logprobs are of other tokens/);
 });

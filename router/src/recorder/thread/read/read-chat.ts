@@ -97,6 +97,8 @@ interface Growing {
   message: Record<string, unknown> & { role: string };
   readonly calls: (Record<string, unknown> & { function: Record<string, unknown> })[];
   ids: number[] | null;
+  /** The ids that its logprobs name. */
+  readonly named: number[];
   logprobs: (number | null)[];
   /** The position of each of them; -1: not known. */
   places: number[];
@@ -152,6 +154,7 @@ function grow(growing: Map<number, Growing>, choice: Choice, count: number): voi
       message: { role: 'assistant' },
       calls: [],
       ids: null,
+      named: [],
       logprobs: [],
       places: [],
       top: [],
@@ -167,10 +170,7 @@ function grow(growing: Map<number, Growing>, choice: Choice, count: number): voi
   if (choice.message !== undefined) own.message = { ...choice.message };
   else addDelta(own, choice.delta ?? (choice.text === undefined ? {} : { content: choice.text }));
   if (choice.token_ids) own.ids = (own.ids ?? []).concat(choice.token_ids);
-  const named = choice.logprobs?.content?.filter(({ token_id: id }) => id !== undefined) ?? [];
-  if (named.some(({ token_id: id }, i) => id !== choice.token_ids?.[i])) {
-    throw new Unreadable('its logprobs are of other tokens');
-  }
+  for (const { token_id: id } of choice.logprobs?.content ?? []) if (id !== undefined) own.named.push(id);
   const logprobs = choice.logprobs?.content?.map(({ logprob }) => logprob) ?? choice.logprobs?.token_logprobs ?? [];
   own.logprobs = own.logprobs.concat(logprobs);
   for (const i of logprobs.keys()) own.places.push(count < logprobs.length ? -1 : count - logprobs.length + i);
@@ -205,11 +205,14 @@ function addDelta(own: Growing, { tool_calls: calls, ...texts }: Delta): void {
 }
 
 function sampleOf(index: number, choice: Growing, versions: AnswerVersions | null) {
-  const { message, ids, info, finishReason } = choice;
+  const { message, ids, named, info, finishReason } = choice;
   if (ids === null) throw new Unreadable('the ids of its tokens are not in it');
   const expected = info?.completion_tokens;
   if (expected !== undefined && expected !== ids.length) {
     throw new Unreadable(`${ids.length} ids of ${expected} tokens are in it`);
+  }
+  if (named.length > 0 && (named.length !== ids.length || named.some((id, i) => id !== ids[i]))) {
+    throw new Unreadable('its logprobs are of other tokens');
   }
   return {
     index,
