@@ -21,8 +21,8 @@ export interface GenerationParts {
   readonly promptTokens: number;
   /** What streams of SGLang's `/generate` have turned out to be: that depends on how engines were started. */
   readonly habits: { isDelta: boolean };
-  /** The engine aborted it by request. @returns whether it is continued */
-  readonly isContinued: () => boolean;
+  /** The engine aborted it by request. @param hasNew the present part leaves new tokens @returns whether it is continued */
+  readonly isContinued: (hasNew: boolean) => boolean;
 }
 
 interface KeptEvent {
@@ -106,6 +106,11 @@ export class Generation {
     return 8 * this.ids.length + Math.max(read, this.#newest?.length ?? 0) + (this.#first?.length ?? 0);
   }
 
+  /** Sampled tokens so far that went out, of the present part too. */
+  get sampled(): number[] {
+    return this.#isDelta === true || this.#newest === null ? this.ids : this.#partOf(this.#newest).ids();
+  }
+
   /** It can't be continued, and keeps nothing. */
   forget(): void {
     this.whyNot ||= 'memory';
@@ -129,7 +134,8 @@ export class Generation {
       return [...this.release(), this.#joined(event, brace)];
     }
     if ('error' in part) return this.#failed(part.error, event);
-    if (part.finish === 'abort' && this.#parts.isContinued()) return this.#aborted(part, event, brace);
+    const isAborted = part.finish === 'abort' && this.#parts.isContinued(this.sampled.length > this.offset);
+    if (isAborted) return this.#aborted(part, event, brace);
     this.#kept.push({ event, start: brace, part });
     if (this.#isDelta === null && part.count > part.idCount()) this.#setDelta();
     else if (this.#isDelta === null && this.#kept.length + (this.#newest === null ? 0 : 1) > 1) this.#setMode(false);
@@ -164,9 +170,9 @@ export class Generation {
   answer(body: Buffer): Buffer | null {
     const part = readPart(this.asked.form, body, 0);
     if (part === null || 'error' in part) return body;
-    if (part.finish === 'abort' && this.#parts.isContinued()) {
+    const isExact = this.asked.stops.length === 0 && part.text()?.endsWith('\ufffd') !== true;
+    if (part.finish === 'abort' && this.#parts.isContinued(isExact && part.ids().length > 0)) {
       this.isAborted = true;
-      const isExact = this.asked.stops.length === 0 && part.text()?.endsWith('\ufffd') !== true;
       if (!isExact) return null;
       this.#learn(part);
       this.ids = this.ids.slice(0, this.offset).concat(part.ids());
@@ -182,9 +188,7 @@ export class Generation {
   seam(version: string | null): { readonly hasProgress: boolean; readonly version: string | null } {
     this.#kept = [];
     const newest = this.#newest;
-    if (this.#isDelta !== true && newest !== null) {
-      this.ids = this.#partOf(newest).ids();
-    }
+    this.ids = this.sampled;
     const count = this.ids.length - this.offset;
     const own = this.#spansOfPart;
     const told = own.length > 0 ? own : version === null ? [] : [{ version, start: 0, end: count }];

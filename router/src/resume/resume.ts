@@ -45,7 +45,7 @@ interface Followed {
   /** Of the weights of the present worker, before it got the request. */
   version: string | null;
   keptBytes: number;
-  /** Aborts in a row that left no new token. */
+  /** Parts in a row, aborted or truncated, that left no new token. */
   fruitless: number;
 }
 
@@ -118,9 +118,10 @@ export class Resume {
   }
 
   #whyNot(x: Exchange, generation: Generation): string {
-    const { whyNot, asked, ids, promptIds } = generation;
+    const { whyNot, asked, promptIds } = generation;
     if (whyNot !== '') return whyNot;
     if (!x.body.isWhole) return 'body';
+    const ids = generation.sampled;
     if (ids.length >= asked.limit) return 'limit';
     if (ids.length > 0 && asked.prompt === null && promptIds === null) return 'prompt';
     return asked.stops.length > 0 && ids.length > 0 && ids.length < asked.least ? 'stop_text' : '';
@@ -195,7 +196,7 @@ export class Resume {
       isVllm: worker.engine === 'vllm',
       promptTokens: asked.prompt === null ? 0 : countIds(body, asked.prompt),
       habits: this.#habits,
-      isContinued: () => this.#isContinued(x, followed, generation),
+      isContinued: (hasNew) => this.#isContinued(x, followed, generation, hasNew),
     });
     followed.generation = generation;
     return withIdsAsked(body, asked, generation.showsStops);
@@ -219,13 +220,14 @@ export class Resume {
   }
 
   /** The engine ended a generation by an abort. @returns whether it is continued */
-  #isContinued(x: Exchange, { fruitless }: Followed, generation: Generation): boolean {
+  #isContinued(x: Exchange, { fruitless }: Followed, generation: Generation, hasNew: boolean): boolean {
     const nowMs = performance.now();
     const { swaps, resumesAll, maxRetries } = this.#parts;
     const isOfSwap = swaps?.wasAbortedBySwap(x.worker!, nowMs) === true;
     if (!isOfSwap && (!resumesAll || this.#aborts.mayBeAt(nowMs))) return false;
     // An engine may abort the same request each time.
-    const reason = this.#whyNot(x, generation) || (isOfSwap || fruitless < maxRetries() ? '' : 'retries');
+    const mayGoOn = isOfSwap || (hasNew ? maxRetries() > 0 : fruitless < maxRetries());
+    const reason = this.#whyNot(x, generation) || (mayGoOn ? '' : 'retries');
     if (reason !== '') add(this.unresumed, reason);
     return reason === '';
   }

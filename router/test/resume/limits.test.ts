@@ -151,6 +151,25 @@ test('an aborted generation stays aborted, except with --resume all if no client
     assert.ok((await s.client.read('0\r\n\r\n')).includes('"type":"abort"'));
     assert.equal(attempts, 3);
   });
+  await t.test('all, with new tokens after an abort without', async (own) => {
+    const s = await scene(own, { resume: 'all', retryMaxRetries: 1 });
+    s.client.write(post('/generate', BODY));
+    const first = await s.engines[0].next();
+    await first.payload();
+    first.beginStream();
+    first.connection.write(chunk(event([], { type: 'abort' })) + chunk(DONE) + LAST_CHUNK);
+    const second = await s.engines[1].next();
+    await second.payload();
+    second.beginStream();
+    second.connection.write(chunk(event([7])) + chunk(event([7, 8])));
+    await s.client.read('<7><8>');
+    second.connection.write(aborted);
+    const third = await s.engines[0].next();
+    assert.deepEqual((await payloadOf(third))['input_ids'], [1, 2, 3, 7, 8]);
+    third.beginStream();
+    third.connection.write(chunk(END) + chunk(DONE) + LAST_CHUNK);
+    assert.ok((await s.client.read('0\r\n\r\n')).includes(JOINED));
+  });
   await t.test('all, requested through the router', async (own) => {
     const s = await scene(own, { resume: 'all' });
     const generating = await begin(s);
@@ -176,6 +195,17 @@ test('without another engine the response is truncated', async (t) => {
     await s.metric('turnout_unresumed_total{reason="retries"}'),
     'turnout_unresumed_total{reason="retries"} 1',
   );
+});
+
+test('an engine that fails after the last token, before it says so, is not asked for a rest', async (t) => {
+  const s = await scene(t);
+  const asked = await begin(s);
+  asked.connection.write(chunk(event([7, 8, 9, 10])));
+  await s.client.read('<10>');
+  asked.connection.reset();
+  await s.client.ended;
+  assert.equal(await s.metric('turnout_unresumed_total{reason="limit"}'), 'turnout_unresumed_total{reason="limit"} 1');
+  assert.equal(s.engines[1].requests.length, 0);
 });
 
 test('an engine that refuses the rest ends the response', async (t) => {
