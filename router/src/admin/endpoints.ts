@@ -93,7 +93,7 @@ export const endpoints: readonly Endpoint[] = [
       'GET /trajectories': 'Captured trajectories as a list or an export (?format=).',
       'GET /trajectories/{session}': 'The turns of a session; /metrics after it: its figures.',
       'GET /trajectory':
-        'The turns of a session with any name (?session=), also one with //, or with . or .. between slashes.',
+        'The turns of a session with any name (?session=), also one with //, with . or .. between slashes, or with /metrics at its end.',
       'DELETE /trajectories/{session}': 'Deletes the turns of a session.',
       'DELETE /trajectory': 'Deletes the turns of a session with any name (?session=).',
     },

@@ -128,7 +128,11 @@ test('/trajectory finds and deletes sessions of any name', async (t) => {
     assert.deepEqual(deleted.json, { session, removed: 1 });
     assert.equal((await ask(t, router, target)).status, 404);
   }
-  assert.equal((await ask(t, router, '/trajectory')).status, 404);
+  for (const method of ['GET', 'DELETE']) {
+    const { status, json } = await ask(t, router, '/trajectory', undefined, method);
+    assert.equal(status, 400);
+    assert.equal(json['error'], `The query names no session: ${method} /trajectory?session=NAME`);
+  }
 });
 
 test('a page of turns ends where it gets large, and the next one goes on there', async (t) => {

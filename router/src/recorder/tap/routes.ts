@@ -46,7 +46,7 @@ type Env = { Bindings: { exchange: Exchange } };
 export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
   const routes = app as unknown as Hono<Env>;
 
-  /** @returns whose trajectories this is about; undefined: everybody's */
+  /** @returns the tenant whose trajectories are meant; undefined: those of all tenants */
   const tenantFor = (c: Context<Env>, asked: string | undefined): string | undefined => {
     const { exchange } = c.env;
     return exchange.seesAllTenants ? asked : exchange.tenant;
@@ -111,10 +111,11 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
   };
   routes.delete('/trajectories/:session{.+}', (c) => remove(c, c.req.param('session'), c.req.query()));
 
-  // A path in its normal form has no empty and no dot segments: names with those are found by the query only.
-  const named = (answer: typeof turns) => (c: Context<Env>) => {
+  // Names that a path can't hold (empty or dot segments), or that end with /metrics, are found by the query only.
+  const named = (answer: typeof turns) => async (c: Context<Env>) => {
     const { session = '', ...query } = c.req.query();
-    return answer(c, session, query);
+    if (session !== '') return answer(c, session, query);
+    return wrong(c, `The query names no session: ${c.req.method} /trajectory?session=NAME`);
   };
   routes.get('/trajectory', named(turns));
   routes.delete('/trajectory', named(remove));
