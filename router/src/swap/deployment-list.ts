@@ -19,6 +19,8 @@ const order: readonly WorkerStatus['state'][] = [
   'serving',
 ];
 
+type Names = Pick<ResourceNames, 'deployment'> & Partial<ResourceNames>;
+
 /** The deployments of the configuration. */
 export class DeploymentList {
   readonly all: readonly Deployment[];
@@ -33,7 +35,7 @@ export class DeploymentList {
   }
 
   /** By the names that a client gave in headers or body; null: no deployment has them. */
-  find({ deployment, model = '' }: Pick<ResourceNames, 'deployment'> & Partial<ResourceNames>): Deployment | null {
+  find({ deployment, model = '' }: Names): Deployment | null {
     return (
       this.all.find(
         (each) =>
@@ -43,9 +45,10 @@ export class DeploymentList {
     );
   }
 
-  /** The same, in words. */
-  noneFor({ deployment, model }: ResourceNames): string {
-    return `There is no deployment ${[deployment, model].filter((name) => name !== '').join(' with the model ')}.`;
+  /** The message for a client whose names `find` does not know. */
+  noneFor({ deployment, model = '' }: Names): string {
+    const name = deployment === '' ? '' : ` ${deployment}`;
+    return `There is no deployment${name}${model === '' ? '' : ` with the model ${model}`}.`;
   }
 
   /** Starts the swap, or queues it after the running one; a newer signal replaces a queued one. */
@@ -58,7 +61,6 @@ export class DeploymentList {
     return deployment.set.signal({ ...signal, transition, mover: 'router' });
   }
 
-  /** Least ready first: error, then swapping, then serving. */
   status(deployment: Deployment): readonly WorkerStatus[] {
     return deployment
       .workers()

@@ -164,6 +164,8 @@ test('headers choose the deployment; unknown ones are 404', async (t) => {
       equal((json['error'] as { code: string }).code, 'not_found');
     }
   }
+  const other = await new HotLoader(router.url, { 'fireworks-model': 'accounts/acct/models/x' }).call('GET', PATH);
+  match(JSON.stringify(other.json), /There is no deployment with the model accounts\/acct\/models\/x\. Deployments:/);
   const none = await new HotLoader(router.url).call('GET', PATH);
   deepEqual(
     [none.status, none.json],

@@ -80,8 +80,8 @@ export class ControlPlane {
   }
 
   #find(c: Context): Deployment | Response {
-    const name = nameIn(c);
-    return this.#deployments.find({ deployment: name }) ?? refuse(c, 404, `There is no deployment ${name}.`);
+    const names = { deployment: nameIn(c) };
+    return this.#deployments.find(names) ?? refuse(c, 404, this.#deployments.noneFor(names));
   }
 
   #json(name: string, deployment: Deployment): object {

@@ -47,8 +47,10 @@ export class HotLoadRoutes {
     });
     app.delete('/v1/accounts/:account/deployments/:deployment/ledger', (c) => {
       const { account, deployment: id } = c.req.param();
-      const deployment = this.#parts.deployments.find({ deployment: `accounts/${account}/deployments/${id}` });
-      if (deployment === null) return refuse(c, 404, `There is no deployment accounts/${account}/deployments/${id}.`);
+      const names = { deployment: `accounts/${account}/deployments/${id}` };
+      const { deployments } = this.#parts;
+      const deployment = deployments.find(names);
+      if (deployment === null) return refuse(c, 404, deployments.noneFor(names));
       this.#builds.drop(deployment);
       deployment.set.ledger.clear();
       return c.json({});
