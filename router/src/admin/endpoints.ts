@@ -26,6 +26,8 @@ export const endpoints: readonly Endpoint[] = [
       'GET /health': 'Whether the router is up.',
       'GET /liveness': 'Whether the router is up, for probes.',
       'GET /readiness': '200 while a worker is healthy and the router does not drain.',
+      'GET /dashboard': 'The dashboard. What it shows needs an admin key.',
+      'GET /dashboard/assets/{file}': 'Scripts and styles of the dashboard.',
     },
   ),
   ...listed(
@@ -34,6 +36,9 @@ export const endpoints: readonly Endpoint[] = [
       'GET /metrics': 'Prometheus metrics.',
       'GET /engine_metrics': 'Prometheus metrics of all engines, with the label worker_addr.',
       'GET /openapi.json': 'This list as OpenAPI 3.1.',
+      'POST /finish_session': 'Ends a session, with its outcome.',
+      'POST /sessions/{id}/finish': 'Ends a session, with its outcome (reward, labels).',
+      'DELETE /sessions/{id}': 'Ends a session; a chat session is deleted.',
     },
   ),
   ...listed(
@@ -45,7 +50,8 @@ export const endpoints: readonly Endpoint[] = [
       'GET /tap': 'Requests as they end, as server-sent events (?session=, worker, group, path, status, slow).',
       'GET /explain/{id}':
         'The last requests of a session, or one request by its id: which worker, why, and what else there was to choose.',
-      'GET /explain': 'The same for any name (?id=), also one with //, or with . or .. between slashes.',
+      'GET /explain':
+        'The last requests of a session, or one request (?id=). For names that no path can hold: with //, or with . or .. between slashes.',
       'GET /list_workers': 'URLs of the workers.',
       'POST /add_worker': 'Adds a worker by its URL.',
       'POST /remove_worker': 'Removes a worker by its URL.',
@@ -63,28 +69,8 @@ export const endpoints: readonly Endpoint[] = [
       'PUT /policies': 'Sets the policy, for one model or all.',
       'DELETE /policies': 'Removes the policy of a model.',
       'POST /fleet/wait_idle': 'Answers when no request is in flight at any worker.',
-    },
-  ),
-  ...listed(
-    { caller: 'everyone' },
-    {
-      'GET /dashboard': 'The dashboard. What it shows needs an admin key.',
-      'GET /dashboard/assets/{file}': 'Scripts and styles of the dashboard.',
-    },
-  ),
-  ...listed(
-    { caller: 'admins' },
-    {
       'GET /dashboard/feed':
         'What the dashboard shows, as server-sent events: everything, then every second what changed.',
-    },
-  ),
-  ...listed(
-    { caller: 'clients' },
-    {
-      'POST /finish_session': 'Ends a session, with its outcome.',
-      'POST /sessions/{id}/finish': 'Ends a session, with its outcome (reward, labels).',
-      'DELETE /sessions/{id}': 'Ends a session; a chat session is deleted.',
     },
   ),
   ...listed(
@@ -136,21 +122,21 @@ export const endpoints: readonly Endpoint[] = [
   ...listed(
     { caller: 'clients', needs: '--tinker' },
     {
-      'GET /api/v1/healthz': 'Tinker: Whether the server is up.',
-      'POST /api/v1/client/config': 'Tinker: Settings for the SDK.',
-      'POST /api/v1/client/dynamic_config': 'Tinker: Settings that the SDK reads again.',
-      'GET /api/v1/get_server_capabilities': 'Tinker: The models that engines serve.',
-      'POST /api/v1/create_session': 'Tinker: Opens a session.',
-      'POST /api/v1/session_heartbeat': 'Tinker: Keeps a session open.',
-      'POST /api/v1/sessions/{id}/finish': 'Tinker: Ends a session and its sampling sessions.',
+      'GET /api/v1/healthz': 'Tinker: whether the server is up.',
+      'POST /api/v1/client/config': 'Tinker: settings for the SDK.',
+      'POST /api/v1/client/dynamic_config': 'Tinker: settings that the SDK reads again.',
+      'GET /api/v1/get_server_capabilities': 'Tinker: the models that engines serve.',
+      'POST /api/v1/create_session': 'Tinker: opens a session.',
+      'POST /api/v1/session_heartbeat': 'Tinker: keeps a session open.',
+      'POST /api/v1/sessions/{id}/finish': 'Tinker: ends a session and its sampling sessions.',
       'POST /api/v1/create_sampling_session':
-        'Tinker: Opens a sampling session of a base model or of the weights of a tinker:// path.',
-      'GET /api/v1/samplers/{id}': 'Tinker: The model of a sampling session.',
-      'POST /api/v1/asample': 'Tinker: Samples a prompt: answers with the id of the result.',
-      'POST /api/v1/retrieve_future': 'Tinker: The result of a sample, as JSON or protobuf, or 408 after 30 s.',
-      'POST /api/v1/retrieve_futures': 'Tinker: Which samples of a sampling session have results.',
-      'POST /api/v1/cancel_future': 'Tinker: Cancels a sample.',
-      'POST /api/v1/telemetry': 'Tinker: Takes what the SDK reports, and drops it.',
+        'Tinker: opens a sampling session of a base model or of the weights of a tinker:// path.',
+      'GET /api/v1/samplers/{id}': 'Tinker: the model of a sampling session.',
+      'POST /api/v1/asample': 'Tinker: samples a prompt: answers with the id of the result.',
+      'POST /api/v1/retrieve_future': 'Tinker: the result of a sample, as JSON or protobuf, or 408 after 30 s.',
+      'POST /api/v1/retrieve_futures': 'Tinker: which samples of a sampling session have results.',
+      'POST /api/v1/cancel_future': 'Tinker: cancels a sample.',
+      'POST /api/v1/telemetry': 'Tinker: takes what the SDK reports, and drops it.',
     },
   ),
 ];

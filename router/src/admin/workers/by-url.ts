@@ -1,6 +1,6 @@
 import type { Hono, HonoRequest } from 'hono';
 import * as z from 'zod';
-import { parseJson } from '../parse-json.ts';
+import { objectIn } from '../../kit/json-object.ts';
 import { type WorkersContext, removeWorker } from './context.ts';
 
 const named = z.looseObject({ url: z.string().optional(), worker_url: z.string().optional() });
@@ -9,7 +9,7 @@ const named = z.looseObject({ url: z.string().optional(), worker_url: z.string()
 async function urlOf(request: HonoRequest): Promise<string> {
   const fromQuery = request.query('url') ?? request.query('worker_url');
   if (fromQuery !== undefined && fromQuery !== '') return fromQuery;
-  const found = named.safeParse(parseJson(await request.text()));
+  const found = named.safeParse(objectIn(await request.text()));
   return found.success ? (found.data.url ?? found.data.worker_url ?? '') : '';
 }
 
