@@ -38,7 +38,10 @@ export class FullWorkers implements Placer {
     this.#models = models;
   }
 
-  /** Asked while a worker is full or a request is held. @returns the workers that are not full; none for a new request while others are held. */
+  /**
+   * Called only while a worker is full or a request is held.
+   * @returns the workers that are not full; no worker for a new request while other requests are held
+   */
   withRoom(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
     const open = usable(
       x,

@@ -1,7 +1,7 @@
 import type { Exchange } from '../exchange.ts';
 import type { Role, Worker } from '../fleet/worker.ts';
-import type { Hold, Policy } from './policy.ts';
-import { type NamedPolicy, strength, sumOfSizes } from './policy-table.ts';
+import { type Hold, type Policy, sumOfSizes } from './policy.ts';
+import { type NamedPolicy, strength } from './policy-table.ts';
 
 type Half = 'prefill' | 'decode';
 

@@ -1,6 +1,6 @@
 import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
-import type { IndexSize, Needs, Policy } from './policy.ts';
+import { type IndexSize, type Needs, type Policy, sumOfSizes } from './policy.ts';
 
 /** A policy, and the name that the configuration gives for it. */
 export interface NamedPolicy {
@@ -10,11 +10,6 @@ export interface NamedPolicy {
 
 /** The higher, the more of a request must be known before the policy can choose. */
 export const strength: Readonly<Record<Needs, number>> = { nothing: 0, headers: 1, key: 2, prompt: 3 };
-
-export const sumOfSizes = (sizes: readonly IndexSize[]): IndexSize => ({
-  blocks: sizes.reduce((sum, { blocks }) => sum + blocks, 0),
-  bytes: sizes.reduce((sum, { bytes }) => sum + bytes, 0),
-});
 
 /** Which policy chooses: one for all models, and others for the models that have their own. Can change at run time. */
 export class PolicyTable {
@@ -94,7 +89,9 @@ export class PolicyTable {
     const sizes = new Map<string, IndexSize>();
     for (const [, { name, policy }] of this.entries()) {
       const size = policy.indexSize?.();
-      if (size !== undefined) sizes.set(name, sumOfSizes([size, ...(sizes.has(name) ? [sizes.get(name)!] : [])]));
+      if (size === undefined) continue;
+      const before = sizes.get(name);
+      sizes.set(name, before === undefined ? size : sumOfSizes([before, size]));
     }
     return sizes;
   }

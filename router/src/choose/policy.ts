@@ -27,6 +27,11 @@ export interface IndexSize {
   readonly bytes: number;
 }
 
+export const sumOfSizes = (sizes: readonly IndexSize[]): IndexSize => ({
+  blocks: sizes.reduce((sum, { blocks }) => sum + blocks, 0),
+  bytes: sizes.reduce((sum, { bytes }) => sum + bytes, 0),
+});
+
 /** Why a policy moved a session: see `MoveReason`. */
 export interface MoveWhy {
   readonly reason: MoveReason;

@@ -6,8 +6,7 @@ import type { Worker } from '../../fleet/worker.ts';
 import { KvFeeds, type OpenFeed } from '../kv-index/kv-feeds.ts';
 import { KvIndex } from '../kv-index/kv-index.ts';
 import { rootOf } from '../kv-index/token-chain.ts';
-import type { Policy, PolicyContext } from '../policy.ts';
-import { sumOfSizes } from '../policy-table.ts';
+import { type Policy, type PolicyContext, sumOfSizes } from '../policy.ts';
 import { TieBreaker } from '../tie-breaker.ts';
 
 /**
