@@ -1,16 +1,10 @@
-import type { Tracer } from '@opentelemetry/api';
+import type { SpanContext, SpanKind } from '@opentelemetry/api';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { defaultResource, detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
-import {
-  AlwaysOnSampler,
-  BatchSpanProcessor,
-  type ReadableSpan,
-  type SpanExporter,
-  type SpanProcessor,
-  TracerProvider,
-} from '@opentelemetry/sdk-trace';
+import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from '@opentelemetry/sdk-trace';
 import { version } from '../../config/version.ts';
 import type { Logger } from '../log.ts';
+import { type SpanOrigin, TraceSpan } from './span.ts';
 
 /** Spans that are not sent yet, those of the batch on its way included: about 4 MB. */
 const MAX_SPANS = 2_048;
@@ -32,9 +26,9 @@ export function tracesUrl(endpoint: string): string {
 
 /** Sends spans to a collector, in batches. Spans beyond a limit are dropped and counted, and so are those that the collector does not take. */
 export class SpanExport {
-  readonly tracer: Tracer;
   readonly counters = { exported: 0, dropped: 0, failed: 0 };
-  readonly #provider: TracerProvider;
+  readonly #batches: BatchSpanProcessor;
+  readonly #origin: SpanOrigin;
   readonly #log: Logger;
   readonly #url: string;
   #pending = 0;
@@ -43,45 +37,39 @@ export class SpanExport {
   constructor({ endpoint, log }: SpanExportOptions) {
     this.#log = log;
     this.#url = tracesUrl(endpoint);
-    const batches = new BatchSpanProcessor({
+    this.#batches = new BatchSpanProcessor({
       exporter: this.#counted(new OTLPTraceExporter({ url: this.#url })),
       maxQueueSize: MAX_SPANS,
       maxExportBatchSize: BATCH_SPANS,
     });
-    this.#provider = new TracerProvider({
-      // Spans of requests that are not sampled are not made at all.
-      sampler: new AlwaysOnSampler(),
-      // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence.
-      resource: defaultResource()
-        .merge(resourceFromAttributes({ 'service.name': 'turnout', 'service.version': version }))
-        .merge(detectResources({ detectors: [envDetector] })),
-      spanProcessors: [this.#limited(batches)],
-    });
-    this.tracer = this.#provider.getTracer('turnout', version);
+    // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence.
+    const resource = defaultResource()
+      .merge(resourceFromAttributes({ 'service.name': 'turnout', 'service.version': version }))
+      .merge(detectResources({ detectors: [envDetector] }));
+    this.#origin = { resource, instrumentationScope: { name: 'turnout', version } };
+  }
+
+  /** @param parent null: the span begins a trace */
+  start(name: string, kind: SpanKind, startMs: number, parent: SpanContext | null): TraceSpan {
+    return new TraceSpan(this.#origin, name, kind, startMs, parent);
+  }
+
+  end(span: TraceSpan, endMs: number): void {
+    span.end(endMs);
+    if (this.#pending >= MAX_SPANS) {
+      this.counters.dropped++;
+      return;
+    }
+    this.#pending++;
+    this.#batches.onEnd(span);
   }
 
   /** Sends what is left, for a short time at most. */
   async close(): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const limit = new Promise<void>((resolve) => (timer = setTimeout(resolve, CLOSE_MS)));
-    await Promise.race([this.#provider.shutdown().catch(() => {}), limit]);
+    await Promise.race([this.#batches.shutdown().catch(() => {}), limit]);
     clearTimeout(timer);
-  }
-
-  #limited(processor: SpanProcessor): SpanProcessor {
-    return {
-      onStart: () => {},
-      onEnd: (span) => {
-        if (this.#pending >= MAX_SPANS) {
-          this.counters.dropped++;
-          return;
-        }
-        this.#pending++;
-        processor.onEnd(span);
-      },
-      forceFlush: () => processor.forceFlush(),
-      shutdown: () => processor.shutdown(),
-    };
   }
 
   #counted(exporter: SpanExporter): SpanExporter {

@@ -1,19 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import {
-  type Context,
-  ROOT_CONTEXT,
-  type Span,
-  type SpanContext,
-  SpanKind,
-  SpanStatusCode,
-  TraceFlags,
-  trace,
-} from '@opentelemetry/api';
+import { type SpanContext, SpanKind, TraceFlags } from '@opentelemetry/api';
 import type { Exchange, Failure } from '../../exchange.ts';
 import { sessionOf } from '../../classify/routing-keys.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { Observer } from '../observer.ts';
 import { attemptAttributes, requestAttributes, shownStatus } from './attributes.ts';
+import type { TraceSpan } from './span.ts';
 import { SpanExport, type SpanExportOptions } from './span-export.ts';
 
 export interface TracingOptions extends SpanExportOptions {
@@ -26,11 +18,10 @@ export interface TracingOptions extends SpanExportOptions {
 
 /** A sampled request in flight. */
 interface Traced {
-  readonly request: Span;
-  readonly context: Context;
-  /** The last attempt; null: none has begun. */
-  attempt: Span | null;
-  /** The wall clock when the monotonic one was 0: one for the request, because the SDK's own is good to a millisecond and differs by span. */
+  readonly request: TraceSpan;
+  /** The last attempt; null: none has begun, or it failed. */
+  attempt: TraceSpan | null;
+  /** The wall clock when the monotonic one was 0: the same for all spans of the request. */
   readonly originMs: number;
   /** How much of `heldMs` its spans have, and how many of the failures. */
   heldMs: number;
@@ -64,12 +55,12 @@ export class Tracing implements Observer {
     if (x.heldMs > traced.heldMs) this.#stage(traced, 'hold', nowMs - x.heldMs + traced.heldMs, nowMs, x.heldFor);
     traced.heldMs = x.heldMs;
     const why = { 'turnout.policy': this.#options.policyOf(x), 'turnout.reason': x.why };
-    traced.request.addEvent('choose', why, originMs + nowMs);
+    traced.request.event('choose', originMs + nowMs, why);
     // An attempt with a stale connection is not always made again at the same worker.
-    traced.attempt?.end(originMs + nowMs);
-    traced.attempt = this.#start('attempt', SpanKind.CLIENT, originMs + nowMs, traced.context);
-    traced.attempt.setAttributes(attemptAttributes(x));
-    const { traceId, spanId } = traced.attempt.spanContext();
+    if (traced.attempt !== null) this.export.end(traced.attempt, originMs + nowMs);
+    traced.attempt = this.export.start('attempt', SpanKind.CLIENT, originMs + nowMs, traced.request.context);
+    traced.attempt.add(attemptAttributes(x));
+    const { traceId, spanId } = traced.attempt.context;
     setParent(x, traceId, spanId, TraceFlags.SAMPLED);
   }
 
@@ -82,13 +73,12 @@ export class Tracing implements Observer {
     const about = { 'error.type': failure, 'turnout.worker': worker.url, 'turnout.detail': detail };
     // A stale connection is replaced within the attempt, and a prefill engine may fail after it did its part.
     if (isAside || failure === 'stale') {
-      attempt.addEvent('failure', about, originMs + performance.now());
+      attempt.event('failure', originMs + performance.now(), about);
       return;
     }
-    attempt.setAttributes(about);
-    if (failure === 'status') attempt.setAttribute('http.response.status_code', Number(detail));
-    attempt.setStatus({ code: SpanStatusCode.ERROR, message: detail });
-    attempt.end(originMs + performance.now());
+    attempt.add({ ...about, 'http.response.status_code': failure === 'status' ? Number(detail) : undefined });
+    attempt.fail(detail);
+    this.export.end(attempt, originMs + performance.now());
     traced.attempt = null;
   }
 
@@ -101,13 +91,12 @@ export class Tracing implements Observer {
     const { request, attempt, originMs } = traced;
     // It was held until it ended.
     if (x.heldMs > traced.heldMs) this.#stage(traced, 'hold', x.endMs - x.heldMs + traced.heldMs, x.endMs, x.heldFor);
-    if (attempt !== null) endAttempt(x, attempt, originMs);
+    if (attempt !== null) this.#endAttempt(x, attempt, originMs);
     const session = sessionOf(x, this.#options.sessionHeaders);
-    request.setAttributes(requestAttributes(x, session, this.#options.policyOf(x)));
-    if (x.firstByteMs > 0) request.addEvent('first byte', undefined, originMs + x.firstByteMs);
-    if (x.error !== null || x.status >= 500)
-      request.setStatus({ code: SpanStatusCode.ERROR, message: x.error?.code ?? '' });
-    request.end(originMs + x.endMs);
+    request.add(requestAttributes(x, session, this.#options.policyOf(x)));
+    if (x.firstByteMs > 0) request.event('first byte', originMs + x.firstByteMs);
+    if (x.error !== null || x.status >= 500) request.fail(x.error?.code ?? '');
+    this.export.end(request, originMs + x.endMs);
   }
 
   close(): Promise<void> {
@@ -125,12 +114,10 @@ export class Tracing implements Observer {
       if (parent === null && x.outcome === null) this.#setUnsampled(x);
       return null;
     }
-    const above = parent === null ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parent);
     const name = x.isGeneration ? `${x.head.method} ${x.path}` : x.head.method;
     const originMs = Date.now() - performance.now();
-    const request = this.#start(name, SpanKind.SERVER, originMs + x.startMs, above);
-    const context = trace.setSpan(ROOT_CONTEXT, request);
-    const traced: Traced = { request, context, attempt: null, originMs, heldMs: 0, failures: 0 };
+    const request = this.export.start(name, SpanKind.SERVER, originMs + x.startMs, parent);
+    const traced: Traced = { request, attempt: null, originMs, heldMs: 0, failures: 0 };
     if (x.outcome === null) this.#traced.set(x, traced);
     if (x.queuedMs > 0) this.#stage(traced, 'queue', x.startMs, x.startMs + x.queuedMs);
     return traced;
@@ -144,27 +131,24 @@ export class Tracing implements Observer {
   }
 
   /** @param startMs monotonic, as `endMs` */
-  #stage({ context, originMs }: Traced, name: string, startMs: number, endMs: number, reason = ''): void {
-    const span = this.#start(name, SpanKind.INTERNAL, originMs + startMs, context);
-    if (reason !== '') span.setAttribute('turnout.reason', reason);
-    span.end(originMs + endMs);
+  #stage({ request, originMs }: Traced, name: string, startMs: number, endMs: number, reason = ''): void {
+    const span = this.export.start(name, SpanKind.INTERNAL, originMs + startMs, request.context);
+    if (reason !== '') span.add({ 'turnout.reason': reason });
+    this.export.end(span, originMs + endMs);
   }
 
-  #start(name: string, kind: SpanKind, startMs: number, context: Context): Span {
-    return this.export.tracer.startSpan(name, { kind, startTime: startMs }, context);
+  #endAttempt(x: Exchange, attempt: TraceSpan, originMs: number): void {
+    if (x.firstByteMs > 0) attempt.event('first byte', originMs + x.firstByteMs);
+    if (x.isStream && x.firstTokenMs > 0) attempt.event('first token', originMs + x.firstTokenMs);
+    const type = x.error?.code ?? (x.outcome === 'client_left' ? 'client_left' : '');
+    attempt.add({
+      'http.response.status_code': x.status || undefined,
+      'turnout.resumed_parts': x.seams.length || undefined,
+      'error.type': type || undefined,
+    });
+    if (type !== '' || (shownStatus(x) ?? 0) >= 400) attempt.fail(type);
+    this.export.end(attempt, originMs + x.endMs);
   }
-}
-
-function endAttempt(x: Exchange, attempt: Span, originMs: number): void {
-  const status = x.status > 0 ? x.status : undefined;
-  if (status !== undefined) attempt.setAttribute('http.response.status_code', status);
-  if (x.firstByteMs > 0) attempt.addEvent('first byte', undefined, originMs + x.firstByteMs);
-  if (x.isStream && x.firstTokenMs > 0) attempt.addEvent('first token', undefined, originMs + x.firstTokenMs);
-  if (x.seams.length > 0) attempt.setAttribute('turnout.resumed_parts', x.seams.length);
-  const type = x.error?.code ?? (x.outcome === 'client_left' ? 'client_left' : '');
-  if (type !== '') attempt.setAttribute('error.type', type);
-  if (type !== '' || (shownStatus(x) ?? 0) >= 400) attempt.setStatus({ code: SpanStatusCode.ERROR, message: type });
-  attempt.end(originMs + x.endMs);
 }
 
 const UNSAMPLED_TRACE = randomBytes(12).toString('hex');
