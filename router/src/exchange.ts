@@ -97,7 +97,7 @@ export interface FailedAttempt {
   readonly failure: Failure;
 }
 
-/** A worker that a policy compared with others, and the numbers that it compared. */
+/** A worker that a policy compared with others, and the numbers that the policy compared. */
 export interface Candidate {
   /** Its URL. */
   readonly worker: string;
@@ -215,7 +215,7 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   candidates: readonly Candidate[] | null = null;
   /** Tokens of the prompt that the policy expects in the prompt cache of the chosen worker; -1: not known. */
   predictedTokens = -1;
-  /** The line `traceparent` of the present attempt, with its CRLF; '': the client's passes unchanged. */
+  /** The line `traceparent` of the present attempt, with its CRLF; '': the client's header, if any, is passed on unchanged. */
   traceLine = '';
   /** Why the placement is at its worker; `move` says more where its session moved. */
   why: Why = 'policy';

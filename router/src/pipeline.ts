@@ -42,7 +42,7 @@ export class Pipeline implements ResultListener<Exchange> {
     const invalid = classify(x, options.requestIdHeaders) ?? assignRoles?.(x) ?? failure;
     const denial = authorizer?.denialOf(x) ?? null;
     if (denial !== null) this.#ends.end(x, denial);
-    // The router's own endpoints, no generations, have no limits: health and control must work when the fleet is full.
+    // No generation is for the router itself. Its own endpoints have no limits: health and control must work when the fleet is full.
     else if (x.isGeneration || !serveOwn(x)) {
       this.#ends.began(x, options.requestTimeoutMs);
       const closed = this.#isClosed ? shuttingDown() : null;

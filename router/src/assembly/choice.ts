@@ -55,7 +55,7 @@ export async function startChoice(base: Base, { fleet, labels }: Engines) {
       : fileStore(config.dataDir, (error) => log.error({ error: error.message }, '--data-dir: state not written'));
   closers.add(() => store.flush());
   const holdQueue = new HoldQueue((holder) => !(holder instanceof FullWorkers) && fleet.isAllFull);
-  // Policies estimate times of milliseconds: the coarse clock of the listeners is 250 ms behind.
+  // Policies compare times of a few milliseconds; the coarse clock of the listeners is up to 250 ms late.
   const nowMs = performance.now.bind(performance);
   const homes = new SessionHomes(nowMs, () => live.current.sessionTtlSecs * 1000);
   homes.onMoved = (x, move) => logMove(log, x, move);

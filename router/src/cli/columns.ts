@@ -29,7 +29,10 @@ export class Columns {
   }
 }
 
-/** The first rows in aligned columns, then the number of further rows. No line at all without rows. */
+/**
+ * The first rows in aligned columns, then the number of further rows.
+ * @returns no lines if there are no rows
+ */
 export function list<T>(
   head: string,
   most: number,

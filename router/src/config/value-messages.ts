@@ -11,7 +11,7 @@ export function messageFor(issue: Issue): string | undefined {
   const input = isSecret(String(issue.path?.[0])) ? SECRET : issue.input;
   if (issue.code === 'invalid_type') {
     if (input === undefined) return 'is missing';
-    // Of a text that is no number only NaN is left.
+    // zod has replaced a text that is not a number by NaN, so the text can't be shown.
     return `${Number.isNaN(input) ? '' : `${shown(input)} `}is not ${noun(issue.expected)}`;
   }
   if (issue.code === 'too_small' || issue.code === 'too_big') return sizeProblem(issue);

@@ -249,7 +249,7 @@ export class Fleet {
     return this.inFlight[worker.slot]!;
   }
 
-  /** Whether it has requests in flight; also of a worker that was removed, whose slot may be another's. */
+  /** Whether the worker has requests in flight; false for a worker that has left the fleet, because its slot may belong to another worker. */
   isBusy(worker: Worker): boolean {
     return (this.has(worker) || this.leaving.has(worker)) && this.load(worker) > 0;
   }

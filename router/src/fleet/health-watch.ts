@@ -138,7 +138,8 @@ export class HealthWatch {
     const isPaused = signs?.isPaused === true || pauses.isPaused(worker.engineUrl) || worker.isStandingStill;
     for (const each of this.#workers) Object.assign(each, { problem, checkedAtMs: Date.now() });
     if (problem === null) await this.#passed(asker);
-    // A paused engine that answers anything is not broken. But that is no sign of health either, and where no process listens none is paused.
+    // A paused engine that answers with an error is not broken, but not healthy either. A refused connection is a failure also then: the
+    // process of the engine is gone.
     else if (!isPaused || !probe.hasAnswer || problem === REFUSED) this.#failed(problem);
     if (early === null && problem === null) this.#hangs.clear();
     else {

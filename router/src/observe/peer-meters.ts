@@ -9,8 +9,8 @@ export const PEER_BOUNDS = [
   0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 45, 60, 90, 120, 180, 240,
 ];
 
-/** Whether these routers retry the status of an engine. */
-const retried = (status: number): boolean => status >= 500 || status === 408 || status === 429;
+/** Whether sglang-router and vllm-router retry a request after this status of an engine. */
+const isRetried = (status: number): boolean => status >= 500 || status === 408 || status === 429;
 
 /** The requests to a path. */
 export class RouteMeters {
@@ -36,7 +36,7 @@ export class PeerMeters implements Observer {
   readonly upstream = new Map<string, number>();
   /** Choices by policy and worker, separated by a blank. */
   readonly decisions = new Map<string, number>();
-  /** The same by policy and model. */
+  /** Choices by policy and model, separated by a blank. */
   readonly selections = new Map<string, number>();
   /** What the halves of pairs did and failed to do, by role and worker, separated by a blank. */
   readonly halves = new Map<string, number>();
@@ -67,7 +67,7 @@ export class PeerMeters implements Observer {
     const shown = error === null ? status : error.status;
     if (shown > 0) add(this.responses, `${shown} ${error?.code ?? ''}`);
     if (error !== null || status >= 400) add(route.errors, error?.code ?? `http_${status}`);
-    if (x.failures.length > 0 && (error !== null || retried(status))) route.exhausted++;
+    if (x.failures.length > 0 && (error !== null || isRetried(status))) route.exhausted++;
     if (worker === null || status === 0) return;
     if (x.placement !== null && x.placement.legs.length > 1) {
       route.pairDuration.observe((x.endMs - x.startMs) / 1000);

@@ -11,8 +11,8 @@ interface Part extends RowMemory {
 }
 
 /**
- * The rows of the last exchanges, as many as fit in the memory for them. As bytes, because the garbage collector would copy and mark
- * objects that live this long: row `json-2k-observed`.
+ * The rows of the last exchanges, as many as fit in the memory for them. Rows are kept as bytes: the garbage collector would copy and
+ * mark objects that live this long (benchmark `json-2k-observed`).
  */
 export class RecentExchanges implements RowListener {
   readonly isOn = true;
@@ -32,7 +32,7 @@ export class RecentExchanges implements RowListener {
     return this.#parts.reduce((sum, { starts }) => sum + starts.length, 0);
   }
 
-  /** null: there are none. */
+  /** null: no row is kept. */
   get oldest(): ExchangeRow | null {
     const [first] = this.#parts;
     return first === undefined || first.starts.length === 0 ? null : rowAt(first, 0);

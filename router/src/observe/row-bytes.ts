@@ -33,7 +33,7 @@ const TEXTS = [
   'detail',
   'held_for',
 ] as const satisfies readonly (keyof ExchangeRow)[];
-/** After those: what few rows have, as JSON, and the candidates without their numbers. */
+/** Two more texts follow: `pair` and `failures` as JSON, and the names of the candidates and of their terms. */
 const TEXT_COUNT = TEXTS.length + 2;
 /** The length of a text that is null. */
 const ABSENT = 0xff_ff_ff_ff;
@@ -87,7 +87,7 @@ export interface RowMemory {
 export function writeRow(row: ExchangeRow, { bytes, view }: RowMemory, from: number): number {
   const numbers = numbersOf(row);
   const texts = textsOf(row);
-  texts.push(row.candidates === null ? null : shapeOf(row.candidates, numbers));
+  texts.push(row.candidates === null ? null : namesOf(row.candidates, numbers));
   let joined = '';
   for (const text of texts) if (text !== null) joined += text;
   const lengthsAt = from + 4 + 8 * numbers.length;
@@ -115,12 +115,12 @@ export function readRow({ bytes, view }: RowMemory, from: number, to: number): E
     const length = view.getUint32(lengthsAt + 4 * i);
     return length === ABSENT ? null : joined.slice(end, (end += length));
   });
-  const [seldom, shape] = texts.slice(TEXTS.length);
+  const [pairAndFailures, candidateNames] = texts.slice(TEXTS.length);
   return {
     ...Object.fromEntries(NUMBERS.map((name, i) => [name, numbers[i]])),
     ...Object.fromEntries(TEXTS.map((name, i) => [name, texts[i]])),
-    ...(seldom === null ? { pair: null, failures: [] } : JSON.parse(seldom!)),
-    candidates: shape === null ? null : candidatesOf(shape!, numbers.slice(NUMBERS.length)),
+    ...(pairAndFailures === null ? { pair: null, failures: [] } : JSON.parse(pairAndFailures!)),
+    candidates: candidateNames === null ? null : candidatesOf(candidateNames!, numbers.slice(NUMBERS.length)),
   };
 }
 
@@ -137,22 +137,22 @@ export function isRowOf({ bytes, view }: RowMemory, from: number, to: number, id
 }
 
 /** A line for each candidate: its worker and the names of its terms. Adds the values of the terms to the numbers. */
-function shapeOf(candidates: readonly Candidate[], numbers: (number | null)[]): string {
-  let shape = '';
+function namesOf(candidates: readonly Candidate[], numbers: (number | null)[]): string {
+  let names = '';
   for (const { worker, terms } of candidates) {
-    shape += worker;
+    names += worker;
     for (const name in terms) {
-      shape += `\t${name}`;
+      names += `\t${name}`;
       numbers.push(terms[name]!);
     }
-    shape += '\n';
+    names += '\n';
   }
-  return shape;
+  return names;
 }
 
-function candidatesOf(shape: string, values: (number | null)[]): Candidate[] {
+function candidatesOf(allNames: string, values: (number | null)[]): Candidate[] {
   let at = 0;
-  const lines = shape.split('\n').slice(0, -1);
+  const lines = allNames.split('\n').slice(0, -1);
   return lines.map((line) => {
     const [worker = '', ...names] = line.split('\t');
     return { worker, terms: Object.fromEntries(names.map((name) => [name, values[at++] ?? Number.NaN])) };

@@ -118,7 +118,7 @@ function endpointsOf({ name: plugin, routes, timeoutMs, maxBodyBytes = MAX_BODY_
       }
       if (isGeneration(method === 'ALL' ? 'POST' : method, path)) {
         throw new Error(
-          `The plugin "${plugin}" wants ${method} ${path}, a path of engines; respond in the phase answer.`,
+          `The plugin "${plugin}" wants ${method} ${path}, which is a generation path of engines: respond to it in the phase "answer".`,
         );
       }
       return {

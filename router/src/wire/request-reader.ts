@@ -32,7 +32,7 @@ export interface ClientTimeouts {
   readonly writeMs: number;
 }
 
-/** What the requests of a client are held to. A reload changes it. */
+/** Limits for requests and clients. A configuration reload can change them. */
 export interface RequestOptions {
   readonly timeouts: ClientTimeouts;
   readonly maxPayloadBytes: number;

@@ -33,7 +33,8 @@ export class ResponseHead extends Head {
 
   /** As `RequestHead.read`. */
   read(bytes: Buffer, start: number, end: number): number {
-    // Other protocols are refused at their first byte, because their greeting may have no line end.
+    // What does not begin with HTTP/1 is refused at its first wrong byte: other protocols may send no LF, and the attempt would wait for
+    // its timeout.
     for (let i = 0; i < 7 && start + i < end; i++) {
       if (bytes[start + i] !== HTTP_1[i]) return this.#refuse('a status line without HTTP/1');
     }

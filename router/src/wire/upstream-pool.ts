@@ -12,9 +12,9 @@ export interface Endpoint {
   readonly host: string;
   readonly port: number;
   readonly isTls: boolean;
-  /** null: by the system's authorities, without a certificate of one's own. */
+  /** null: engines are checked against the system's certificate authorities, and the router shows no certificate. */
   readonly tls: UpstreamTls | null;
-  /** Looks the host up where not every address will do; null: as usual. */
+  /** Resolves the host name and filters its addresses; null: Node's own lookup. */
   readonly lookup: LookupFunction | null;
 }
 
@@ -48,7 +48,7 @@ export interface UpstreamUser {
 }
 
 const READ_BYTES = 65_536;
-/** All engines' sockets read into this one buffer: what is read is used up before the next read (see `onread`). */
+/** All engines' sockets read into this one buffer: the bytes of a read are consumed before the next read (see `onread`). */
 const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
 
 /** One keep-alive connection to an engine, used by one exchange at a time. */

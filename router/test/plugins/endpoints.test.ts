@@ -150,7 +150,10 @@ test('a router that can not have its plugins does not start, and closes those th
     [`{ name: 'b', create: () => ({ timeoutMs: 1e10, finished() {} }) }`, /has timeoutMs, which is no number of milli/],
     [`{ name: 'b', create: () => ({ pathPrefix: 'v1', finished() {} }) }`, /has pathPrefix, which does not begin with/],
     [`{ name: 'first', create: () => ({ finished() {} }) }`, /is named "first", as another one is/],
-    [routes('/generate').replace('.get(', '.post('), /"b" wants POST \/generate, a path of engines; respond in/],
+    [
+      routes('/generate').replace('.get(', '.post('),
+      /"b" wants POST \/generate, which is a generation path of engines: respond to it in/,
+    ],
     [routes('/workers'), /"b" wants GET \/workers, which is the router's own/],
     [routes('/workers/mine'), /"b" wants GET \/workers\/mine, which is the router's own/],
     [routes('/:all'), /"b" wants GET \/:all; paths are like/],

@@ -50,8 +50,9 @@ export class FanOut {
   }
 
   /**
-   * Finds the workers that a request is for; not asked of generations. `audience`: the fan-out sends it. `target`: the client names a worker for a request that
-   * controls nothing, so it takes the path of all requests without the policy. @returns what is wrong
+   * Finds the workers for a request that is not a generation. Sets `audience` if the fan-out is to send the request. Sets `target` if
+   * the client names one worker for a request that is not a control request: the request is then forwarded without a policy.
+   * @returns what is wrong
    */
   address(x: Exchange): RouterError | null {
     const { fleet, paths } = this.#parts;
@@ -98,7 +99,7 @@ export class FanOut {
     else send();
   }
 
-  /** A request that is no generation and that a policy placed has ended: if it controlled its engine, the effects are those of `send`. */
+  /** A forwarded request has ended. If it was a control request, it has the effects of one that `send` sent. Not called for generations. */
   finished(x: Exchange): void {
     if (x.audience !== null || x.worker === null || x.outcome !== 'complete' || x.status >= 300) return;
     const { fleet, effects } = this.#parts;

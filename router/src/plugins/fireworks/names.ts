@@ -8,7 +8,7 @@ import { type ResourceNames, engineName, readNames, servedName } from './resourc
 
 /** What comes before the paths of engines in those of Fireworks. */
 const PREFIX = '/inference';
-/** The other requests have no part in it; `/inference/v1/generate` is a path of vLLM's own. */
+/** Only requests with this prefix can be Fireworks requests. It ends with `c` because vLLM itself serves `/inference/v1/generate`. */
 export const ALIASED = { pathPrefix: `${PREFIX}/v1/c` };
 const ALIAS = /^\/inference(\/v1\/(?:chat\/)?completions)(?:\?|$)/;
 
