@@ -71,6 +71,9 @@ const NAMES = [
 ] as const;
 type Name = (typeof NAMES)[number];
 
+/** Fields of which engines know nothing: no engine refuses a wrong value. */
+const FLAGS: readonly Name[] = ['include_routing_matrix', 'raw_output', 'perf_metrics_in_response'];
+
 /** Fields of engines that the plugin sets: what the client did not ask for itself is left out of its response. */
 const ENGINE_FIELDS: readonly Name[] = [
   'prompt_logprobs',
@@ -104,6 +107,8 @@ export function readFields(body: Buffer, isChat: boolean, isRollout: boolean): R
     return text === null || text === 'true' || text === 'false' ? null : Number(text);
   };
 
+  const wrong = FLAGS.find((name) => json(name) !== null && !['true', 'false'].includes(scalar(name) ?? ''));
+  if (wrong !== undefined) return { problem: `${wrong} must be true or false.` };
   const wantsMatrix = isTrue('include_routing_matrix');
   const hasContent = isTrue('logprobs') && (isRollout || !isChat);
   const echoLast = number('echo_last');

@@ -225,6 +225,9 @@ test('fields that can not be served are refused before an engine is asked', asyn
   const { post, engine } = await startFields(t, 'vllm');
   for (const [body, message] of [
     [{ include_routing_matrix: true }, /needs \\"logprobs\\": true/],
+    [{ include_routing_matrix: 'yes', logprobs: true }, /include_routing_matrix must be true or false/],
+    [{ raw_output: 1 }, /raw_output must be true or false/],
+    [{ perf_metrics_in_response: [true] }, /perf_metrics_in_response must be true or false/],
     [{ echo_last: -1 }, /echo_last must be a whole number/],
     [{ echo_last: 1.5 }, /echo_last must be a whole number/],
   ] as const) {
