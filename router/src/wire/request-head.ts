@@ -196,7 +196,8 @@ export class RequestHead extends Head {
     if (method === 'CONNECT') {
       return this.#fail(501, 'CONNECT is refused: this is a router to inference engines, not a tunnel.');
     }
-    if (method === 'TRACE') return this.#fail(405, 'TRACE is refused.');
+    // Not 405: that needs an Allow header of the methods that the resource has (RFC 9110 section 15.5.6), and only engines know them.
+    if (method === 'TRACE') return this.#fail(501, 'TRACE is not supported.');
     if (!methods.has(method)) return this.#fail(501, 'This method is not known (RFC 9110 section 9.1).');
     if (this.target.charCodeAt(0) === 47) return true;
     if (this.target === '*' && method === 'OPTIONS') return true;

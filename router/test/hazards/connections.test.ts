@@ -101,7 +101,7 @@ const refusedBodies: readonly Hazard[] = [
     head('GET /x HTTP/1.1', 'connection: upgrade', 'upgrade: websocket') + HIDDEN,
   ),
   refused('a request through a tunnel', 'RFC 9110 9.3.6', 501, head('CONNECT h:80 HTTP/1.1') + HIDDEN),
-  refused('a request in the body of a TRACE', 'RFC 9110 9.3.8', 405, head('TRACE /x HTTP/1.1', hiddenLength) + HIDDEN),
+  refused('a request in the body of a TRACE', 'RFC 9110 9.3.8', 501, head('TRACE /x HTTP/1.1', hiddenLength) + HIDDEN),
   refused('a request behind another version', 'RFC 9110 15.6.6', 505, head('GET /x HTTP/3.0') + HIDDEN),
 ];
 

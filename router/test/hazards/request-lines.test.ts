@@ -63,7 +63,7 @@ const strangers: readonly Hazard[] = [
   refused('RTSP', VERSION_RFC, 400, 'OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n'),
   refused('CONNECT', 'RFC 9110 9.3.6', 501, head('CONNECT h:443 HTTP/1.1')),
   refused('CONNECT with a path', 'RFC 9110 9.3.6', 501, head('CONNECT /x HTTP/1.1')),
-  refused('TRACE', 'RFC 9110 9.3.8', 405, head('TRACE /x HTTP/1.1')),
+  refused('TRACE', 'RFC 9110 9.3.8', 501, head('TRACE /x HTTP/1.1')),
   unfinished('nothing at all', LINE_RFC, ''),
   unfinished('a zero', LINE_RFC, '\0'),
   unfinished('only empty lines', 'RFC 9112 2.2', '\r\n\r\n\r\n'),

@@ -6,7 +6,7 @@ const H = 'host: h\r\n';
 const post = (fields: string, body = ''): string => `POST /x HTTP/1.1\r\n${H}${fields}\r\n${body}`;
 
 const refusals: Readonly<Record<string, readonly [status: number, bytes: string]>> = {
-  TRACE: [405, `TRACE / HTTP/1.1\r\n${H}\r\n`],
+  TRACE: [501, `TRACE / HTTP/1.1\r\n${H}\r\n`],
   CONNECT: [501, `CONNECT h:443 HTTP/1.1\r\n${H}\r\n`],
   'an unknown method': [501, `BREW / HTTP/1.1\r\n${H}\r\n`],
   'a WebSocket': [501, `GET /ws HTTP/1.1\r\n${H}connection: Upgrade\r\nupgrade: websocket\r\n\r\n`],
