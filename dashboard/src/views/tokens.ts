@@ -161,7 +161,7 @@ const summaryOf = (turn: Turn, sampled: number): string =>
     turn.finish_reason || UNKNOWN,
   ].join(' · ');
 
-const Text = ({ text, id }: { readonly text: TokenText; readonly id: number }) =>
+const TokenParts = ({ text, id }: { readonly text: TokenText; readonly id: number }) =>
   partsOf(text, id).map((part) => (part.isSign ? html`<span class="sign">${part.text}</span>` : part.text));
 
 function TurnTokens({ turn, versions }: { readonly turn: Turn; readonly versions: readonly (string | null)[] }) {
@@ -195,7 +195,7 @@ function TurnTokens({ turn, versions }: { readonly turn: Turn; readonly versions
         .map(
           (id, i) =>
             html`<i class=${`token ${classOf(from + i)}`} data-i=${from + i} title=${`id ${id}`}
-              >${texts === undefined ? id : html`<${Text} text=${texts[from + i] ?? null} id=${id} />`}</i
+              >${texts === undefined ? id : html`<${TokenParts} text=${texts[from + i] ?? null} id=${id} />`}</i
             >`,
         )}
     </div>

@@ -328,7 +328,7 @@ export class WorkerSet {
     return this.#running?.identity === identity ? this.#running : this.ledger.find(identity);
   }
 
-  /** An engine has loaded weights. @returns the swap that brought them */
+  /** An engine has loaded weights. */
   loaded(engine: SwapEngine, { identity }: LoadableSnapshot): void {
     engine.snapshot = identity;
     const entry = this.#entryOf(identity);

@@ -152,7 +152,7 @@ test('what is evicted before its session is over is in the log', async (t) => {
   for (let n = 0; n < 60; n++) await ask(`session ${n}`, { text: `${n} is a number. `.repeat(20) });
   for (const words of [
     /"sessions":\d+,"maxBytes":65536,.*sessions that are not over were evicted from memory/,
-    /"evictedTurns":\d+,"lostTurns":0,"maxBytes":65536,.*turns of sessions that are not over were evicted from the token trees/,
+    /"evictedTurns":\d+,"lostPrompts":0,"maxBytes":65536,.*turns of sessions that are not over were evicted from the token trees/,
   ])
     await until(`it says ${String(words)}`, () => lines.some((line) => words.test(line)));
 });

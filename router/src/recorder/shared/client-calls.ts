@@ -2,7 +2,7 @@ import { LARGE_BYTES } from '../../threads/sizes.ts';
 import { askingForRawMessages, withoutRawMessages } from './raw-messages.ts';
 import { clientBeginning, clientCopy, clientEvent } from './client-copy.ts';
 
-/** The calls that need no state of the trajectory thread: small bodies are changed on the caller's own thread. */
+/** The calls that need no state of the recorder thread: small bodies are changed on the caller's own thread. */
 export const clientCalls = {
   askingForRawMessages,
   withoutRawMessages: inOwnMemory((bytes: Buffer) => ({ bytes: withoutRawMessages(bytes) })),

@@ -112,6 +112,12 @@ export interface TurnTexts {
   readonly answer?: string;
 }
 
+/** One session of a tenant. */
+export interface ChatName {
+  readonly session: string;
+  readonly tenant: string;
+}
+
 /** Sessions of one name. */
 export interface SessionName {
   readonly session: string;

@@ -22,7 +22,7 @@ import { StoredFirst } from './stored-first.ts';
 const LOOK_MS = 1_000;
 
 const TURNS_LOST =
-  'turns of sessions in progress are lost: they were tokenised again, and have the drift "lost". Set --data-dir, or a larger --radix-max-bytes';
+  'earlier turns of sessions in progress are lost: the prompts were tokenised again and have the drift "lost". Set --data-dir, or a larger --radix-max-bytes';
 const TURNS_EVICTED =
   'turns of sessions that are not over were evicted from the token trees, and are read from the store again: set a larger --radix-max-bytes';
 
@@ -64,7 +64,7 @@ export class Recorder {
   readonly #droppedLog = new GrowthLog();
   readonly #evictedLog = new GrowthLog();
   readonly #lossLog = new GrowthLog();
-  /** How much turns may take where they are kept in memory. */
+  /** Memory limit of the turns of a memory store, in bytes. */
   readonly #storeBytes: number;
 
   private constructor(config: Config, labels: VersionLabels, log: Logger, snapshots: EngineSnapshots | null) {
@@ -207,7 +207,7 @@ export class Recorder {
       // It has ended: said already.
       return;
     }
-    const { dropped, evictedLive, evictedTurns, lostTurns } = this.#state;
+    const { dropped, evictedLive, evictedTurns, lostPrompts } = this.#state;
     const { lastError: error, place: store, isFailing, pending } = this.#state;
     const log = this.#log;
     if (isFailing && !wasFailing)
@@ -220,8 +220,8 @@ export class Recorder {
         'sessions that are not over were evicted from memory: set --data-dir, or a larger --store-memory-bytes',
       ),
     );
-    this.#lossLog.say({ evictedTurns, lostTurns }, (more) =>
-      log.warn({ ...more, maxBytes: this.treeBytes }, more.lostTurns > 0 ? TURNS_LOST : TURNS_EVICTED),
+    this.#lossLog.say({ evictedTurns, lostPrompts }, (more) =>
+      log.warn({ ...more, maxBytes: this.treeBytes }, more.lostPrompts > 0 ? TURNS_LOST : TURNS_EVICTED),
     );
   }
 }

@@ -2,12 +2,12 @@ import { bufferOf } from '../../kit/bytes.ts';
 import type { Capture, TurnFacts } from './capture/capture.ts';
 import { tokenIds } from './read/sampled.ts';
 import { TurnIds } from './capture/turn-id.ts';
-import { treeName } from './capture/restore.ts';
 import { answerValues } from './read/answer-values.ts';
 import { knownSpans } from './read/known-versions.ts';
 import { release } from './tree/tree-node.ts';
 import type { TurnWriter } from './store/writer.ts';
 import { type CallAnswer, type CallTokens, readCall } from './read/read-call.ts';
+import { tenantKey } from '../shared/tenant-key.ts';
 
 /** A call of `/v1/messages` or `/v1/responses` that has ended. */
 export interface EndedCall {
@@ -44,7 +44,7 @@ export function callCalls({ capture, settled, writer, keepsBodies }: CallParts) 
     const { facts, request, answer } = call;
     await settled();
     const { tenant, session } = facts;
-    const tree = treeName(tenant, facts.model);
+    const tree = tenantKey(tenant, facts.model);
     const opened = await capture()!.open(tree, tokenIds(prompt), { tenant, session, addSpecial: true });
     try {
       const kept = {

@@ -36,7 +36,7 @@ export async function recorderCalls(options: RecorderOptions) {
       lostParts: files?.lost ?? 0,
       expired: expiry?.expired ?? 0,
       evictedTurns: capture()?.forest.counts.evictedLiveTurns ?? 0,
-      lostTurns: capture()?.counts.lost ?? 0,
+      lostPrompts: capture()?.counts.lost ?? 0,
     }),
   });
   const { letGo, evicted, lost, chatsSettled, ...chats } = chatCalls({

@@ -2,7 +2,7 @@ import { isObject, readObject } from '../../../kit/json-object.ts';
 import type { Context, Hono } from 'hono';
 import type { Exchange } from '../../../exchange.ts';
 import { newSessionId, noSuchSession } from '../../shared/session-id.ts';
-import type { ChatName } from '../../thread/chat/chat-calls.ts';
+import type { ChatName } from '../../shared/turn.ts';
 import type { SamplesWish } from '../../thread/chat/samples.ts';
 import type { RecorderThread } from '../recorder-thread.ts';
 

@@ -12,9 +12,9 @@ import { Capture, type CaptureCounts, type OpenPrompt } from './capture.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { ExpertsFiles } from './experts-files.ts';
 import { type CaptureDialect, askingForIds, readRequest, withIds } from '../../shared/read-request.ts';
-import { treeName } from './restore.ts';
 import { continuesRunning } from './open-streams.ts';
 import { type EndedTurn, type Open, TurnEnds, openOf } from './turn-ends.ts';
+import { tenantKey } from '../../shared/tenant-key.ts';
 
 export interface CaptureOptions {
   /** A tokenizer.json or a model's folder; null: nothing can be captured. */
@@ -74,7 +74,7 @@ const RETRIEVE_WAIT_MS = 60_000;
 
 /** The tree of a model; if none is named and there is only one tree, that one. */
 function treeFor({ names }: TokenForest, tenant: string, model: string): string {
-  const own = treeName(tenant, '');
+  const own = tenantKey(tenant, '');
   const those = model === '' ? names.filter((name) => name.startsWith(own)) : [];
   return those.length === 1 ? those[0]! : own + model;
 }
@@ -109,7 +109,7 @@ export function captureCalls(options: CaptureOptions, writer: TurnWriter, files:
     ended({ session, tenant }: SessionName): void {
       if (capture === null) return;
       const { forest } = capture;
-      const beginning = tenant === undefined ? '' : treeName(tenant, '');
+      const beginning = tenant === undefined ? '' : tenantKey(tenant, '');
       for (const known of forest.sessionsNamed(session, beginning)) forest.end(known);
     },
     calls: {
@@ -137,7 +137,7 @@ export function captureCalls(options: CaptureOptions, writer: TurnWriter, files:
           for (const [i, prompt] of request.prompts.entries()) {
             const { addSpecial } = request;
             const asked = { tenant, session, addSpecial, isEarly };
-            prompts.push(await wanted().open(treeName(tenant, models[i]!), prompt, asked));
+            prompts.push(await wanted().open(tenantKey(tenant, models[i]!), prompt, asked));
           }
         } catch (error) {
           for (const { end } of prompts) release(end);

@@ -9,6 +9,7 @@ import { type Place, type TreeNode, release } from '../tree/tree-node.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { placeTurn, runOf } from './place-turn.ts';
 import { alignedAnswer, alignedPrompt } from './turn-texts.ts';
+import { tenantKey } from '../../shared/tenant-key.ts';
 
 /** How many turns of a session are loaded, the newest ones. */
 const MAX_TURNS = 1_024;
@@ -21,9 +22,6 @@ const PAGE_TURNS = 64;
 const FILLED_SHARE = 0.5;
 /** A request without a session waits for that, at most until this long after the start. */
 export const FILL_WAIT_MS = 5_000;
-
-/** Length first, so that no name of a model can be another tenant's tree. */
-export const treeName = (tenant: string, model: string): string => `${tenant.length}:${tenant}${model}`;
 
 interface PlacedEnd {
   readonly end: TurnEnd;
@@ -165,7 +163,7 @@ export class Restore {
   }
 
   #placed(turn: Pick<Turn, 'id' | 'session' | 'tenant' | 'model'>): PlacedEnd | null {
-    return this.#known(treeName(turn.tenant, turn.model), turn.session)?.ends.get(turn.id) ?? null;
+    return this.#known(tenantKey(turn.tenant, turn.model), turn.session)?.ends.get(turn.id) ?? null;
   }
 
   #known(tree: string, session: string): KnownSession | null {
@@ -178,7 +176,7 @@ export class Restore {
     const { id, session, index, keeps, ids, outputTokens } = turn;
     const asked = ids.length - outputTokens;
     if (outputTokens < 1 || asked < 0 || keeps > (before?.end.tokens ?? 0)) return false;
-    const root = forest.root(treeName(turn.tenant, turn.model));
+    const root = forest.root(tenantKey(turn.tenant, turn.model));
     const start = before === null ? root.hold(0) : placeAt(before.mark, keeps);
     try {
       const given = await alignedPrompt(this.#tokenizer, ids.subarray(0, asked), turn);
@@ -219,7 +217,7 @@ export class Restore {
 
 /** null: it is a turn of a chat, or something else that has no place in a tree. */
 const treeOf = ({ path, tenant, model, isExact }: Pick<Turn, 'path' | 'tenant' | 'model' | 'isExact'>): string | null =>
-  path.endsWith('/chat/completions') || isExact === false ? null : treeName(tenant, model);
+  path.endsWith('/chat/completions') || isExact === false ? null : tenantKey(tenant, model);
 
 /** The place on the way to a mark with so many tokens before it; held. */
 function placeAt(mark: Mark, tokens: number): Place {

@@ -5,9 +5,9 @@ import type { ExpertsFiles } from './experts-files.ts';
 import { knownSpans } from '../read/known-versions.ts';
 import { readAnswer } from '../read/read-answer.ts';
 import { type CaptureDialect, dialectOf, readRequest } from '../../shared/read-request.ts';
-import { treeName } from './restore.ts';
 import { Unreadable } from '../read/sampled.ts';
 import { keptTensors } from '../read/tensors.ts';
+import { tenantKey } from '../../shared/tenant-key.ts';
 
 /** A turn with its response, as the event loop passes it to the thread. Requests and responses have memory of their own. */
 export interface EndedTurn {
@@ -123,7 +123,7 @@ export class TurnEnds {
     const { tenant, session } = facts;
     const { samples, addSpecial } = read;
     const model = read.models[0] || facts.model;
-    const opened = await capture().open(treeName(tenant, model), prompt, { tenant, session, addSpecial });
+    const opened = await capture().open(tenantKey(tenant, model), prompt, { tenant, session, addSpecial });
     const kept = keepsBodies ? request : null;
     return openOf({ dialect, models: [model], tenant, session, isStream, samples, prompts: [opened], request: kept });
   }

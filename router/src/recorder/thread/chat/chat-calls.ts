@@ -3,10 +3,9 @@ import { bufferOf } from '../../../kit/bytes.ts';
 import type { ExpertsFiles } from '../capture/experts-files.ts';
 import { turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
-import type { SessionName } from '../../shared/turn.ts';
+import type { ChatName, SessionName, Turn } from '../../shared/turn.ts';
 import { noProgress, walk } from '../export/walk.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
-import type { Turn } from '../../shared/turn.ts';
 import { type ChatRequest, readChatRequest } from '../../shared/chat-request.ts';
 import { loadChatTemplate } from './chat-template.ts';
 import { waitForAnswers } from './open-answers.ts';
@@ -21,11 +20,6 @@ import { noSuchSession } from '../../shared/session-id.ts';
 import { ExpertsReader } from './experts-rows.ts';
 import { type SampleEnds, endsOf } from './sample-ends.ts';
 import { type SamplesWish, encodeSamples } from './samples.ts';
-
-export interface ChatName {
-  readonly session: string;
-  readonly tenant: string;
-}
 
 /** A chat request that is about to be sent to an engine. */
 export interface ChatOpenCall extends ChatName {

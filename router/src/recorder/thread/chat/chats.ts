@@ -1,7 +1,7 @@
 import { Unreadable } from '../read/sampled.ts';
 import { TurnIds } from '../capture/turn-id.ts';
 import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
-import { sessionKey, turnsOf } from '../store/store.ts';
+import { turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { CHAT_PATH, readChatRequest } from '../../shared/chat-request.ts';
@@ -11,6 +11,7 @@ import { readAnswer } from '../read/read-chat-answer.ts';
 import type { ChatSample } from '../read/read-chat.ts';
 import { storedCall } from './repeats.ts';
 import { isSessionId } from '../../shared/session-id.ts';
+import { tenantKey } from '../../shared/tenant-key.ts';
 
 /** How many ids of removed sessions are remembered. */
 const MAX_REMOVED = 100_000;
@@ -38,7 +39,7 @@ export class Chats {
 
   /** Runs `work` with a session after all earlier work with it has ended. */
   async with<T>(session: string, tenant: string, work: (chat: ChatSession) => Promise<T>): Promise<T> {
-    const name = sessionKey(session, tenant);
+    const name = tenantKey(tenant, session);
     if (this.#sessions.get(name)?.isEvicted === true) this.letGo(session, tenant);
     const known = this.#sessions.get(name);
     const chat = known ?? new ChatSession(session, tenant, this.rules, this.#ids);
@@ -68,7 +69,7 @@ export class Chats {
 
   /** Whether the session exists. */
   async has(session: string, tenant: string): Promise<boolean> {
-    const name = sessionKey(session, tenant);
+    const name = tenantKey(tenant, session);
     if (this.#removed.has(name)) return false;
     if (isSessionId(session) || (this.#sessions.get(name)?.tree.turns.size ?? 0) > 0) return true;
     await this.writer.flush();
@@ -77,7 +78,7 @@ export class Chats {
 
   /** Removes it from memory; requests in flight are not recorded. */
   remove(session: string, tenant: string): void {
-    const name = sessionKey(session, tenant);
+    const name = tenantKey(tenant, session);
     const chat = this.#sessions.get(name);
     if (chat !== undefined) {
       chat.isRemoved = true;
@@ -91,7 +92,7 @@ export class Chats {
 
   /** Removes it from memory, unless a request is in flight; the next request reads it from the store. */
   letGo(session: string, tenant: string): boolean {
-    const name = sessionKey(session, tenant);
+    const name = tenantKey(tenant, session);
     const chat = this.#sessions.get(name);
     if (chat === undefined) return true;
     if (chat.open > 0) return false;
@@ -102,7 +103,7 @@ export class Chats {
 
   /** Turns of this session are lost. */
   lost(session: string, tenant: string): void {
-    const name = sessionKey(session, tenant);
+    const name = tenantKey(tenant, session);
     this.#lost.add(name);
     const chat = this.#sessions.get(name);
     if (chat !== undefined) chat.isLost = true;
@@ -111,17 +112,17 @@ export class Chats {
   /** The store has no space for its turns: it begins anew when the requests in flight have ended. */
   evicted(session: string, tenant: string): void {
     this.lost(session, tenant);
-    const chat = this.#sessions.get(sessionKey(session, tenant));
+    const chat = this.#sessions.get(tenantKey(tenant, session));
     if (chat !== undefined && !this.letGo(session, tenant)) chat.isEvicted = true;
   }
 
   isRemoved(session: string, tenant: string): boolean {
-    return this.#removed.has(sessionKey(session, tenant));
+    return this.#removed.has(tenantKey(tenant, session));
   }
 
   /** A removed session is created again. */
   begin(session: string, tenant: string): void {
-    this.#removed.delete(sessionKey(session, tenant));
+    this.#removed.delete(tenantKey(tenant, session));
   }
 
   /** @param tenant undefined: of all tenants */
@@ -146,7 +147,7 @@ export class Chats {
   }
 
   async #load(chat: ChatSession): Promise<void> {
-    chat.isLost = this.#lost.has(sessionKey(chat.session, chat.tenant));
+    chat.isLost = this.#lost.has(tenantKey(chat.tenant, chat.session));
     for await (const turn of this.stored(chat.session, chat.tenant))
       if (!(await this.#restore(chat, turn))) chat.isLost = true;
   }

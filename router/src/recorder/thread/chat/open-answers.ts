@@ -1,6 +1,6 @@
 import { areLate } from '../late-answers.ts';
 import type { ChatRequest } from '../../shared/chat-request.ts';
-import type { ChatName } from './chat-calls.ts';
+import type { ChatName } from '../../shared/turn.ts';
 import type { OpenChat } from './keep-answer.ts';
 
 /** @returns the calls of this session whose answer the request has, or a part of it, while it is no turn yet */

@@ -10,10 +10,10 @@ import {
   type TrajectoryStore,
   filesOf,
   outlineOf,
-  sessionKey,
   turnBytes,
   wants,
 } from './store.ts';
+import { tenantKey } from '../../shared/tenant-key.ts';
 
 /** A turn in memory. Leading tokens that were not sampled have no logprob and no mask. */
 interface KeptTurn extends Turn {
@@ -150,12 +150,12 @@ export class MemoryStore implements TrajectoryStore {
   /** @param before the turn that it replaces; otherwise it is added */
   #sessionOf(kept: KeptTurn, before: KeptTurn | undefined): Session {
     const { id, session: name, tenant } = kept;
-    let session = this.#byName.get(sessionKey(name, tenant));
+    let session = this.#byName.get(tenantKey(tenant, name));
     if (session === undefined) {
       // A list of one: `push` reserves space for 17.
       const empty = { turns: [kept], outcome: null, bytes: 0, putMs: 0, link: null };
       session = { session: name, tenant, firstTurn: id, ...empty };
-      this.#byName.set(sessionKey(name, tenant), session);
+      this.#byName.set(tenantKey(tenant, name), session);
       session.link = this.#sessions.push(session);
     } else if (before === undefined) session.turns.push(kept);
     return session;
@@ -164,7 +164,7 @@ export class MemoryStore implements TrajectoryStore {
   #drop(session: Session): void {
     const { tenant, turns, bytes } = session;
     for (const { id } of turns) this.#turns.delete(id);
-    this.#byName.delete(sessionKey(session.session, tenant));
+    this.#byName.delete(tenantKey(tenant, session.session));
     this.#sessions.remove(session.link!);
     this.#ended.delete(session);
     this.#bytes -= bytes;
@@ -173,7 +173,8 @@ export class MemoryStore implements TrajectoryStore {
 
   #named({ session, tenant }: SessionName): Session[] {
     if (tenant === undefined) return [...this.#sessions].filter((each) => each.session === session);
-    return [this.#byName.get(sessionKey(session, tenant)) ?? []].flat();
+    const found = this.#byName.get(tenantKey(tenant, session));
+    return found === undefined ? [] : [found];
   }
 
   /** The turns that a query searches, in the order of their ids: those of a session, or all. */

@@ -1,6 +1,6 @@
 import type { SessionName } from '../../shared/turn.ts';
 import type { Base } from './packed-body.ts';
-import { sessionKey } from './store.ts';
+import { tenantKey } from '../../shared/tenant-key.ts';
 
 const MAX_BYTES = 33_554_432;
 /** How many bodies of a session are kept. */
@@ -17,11 +17,11 @@ export class RecentBodies {
   #bytes = 0;
 
   get({ session, tenant = '' }: SessionName, id: string): Base | null {
-    return this.#sessions.get(sessionKey(session, tenant))?.byId.get(id) ?? null;
+    return this.#sessions.get(tenantKey(tenant, session))?.byId.get(id) ?? null;
   }
 
   add({ session, tenant = '' }: SessionName, base: Base): void {
-    const name = sessionKey(session, tenant);
+    const name = tenantKey(tenant, session);
     const bodies = this.#sessions.get(name) ?? { byId: new Map<string, Base>(), bytes: 0 };
     this.#remove(name);
     bodies.bytes -= bodies.byId.get(base.id)?.body.length ?? 0;
@@ -43,7 +43,7 @@ export class RecentBodies {
 
   /** @param tenant undefined: of all tenants */
   forget(session: string, tenant: string | undefined): void {
-    if (tenant !== undefined) this.#remove(sessionKey(session, tenant));
+    if (tenant !== undefined) this.#remove(tenantKey(tenant, session));
     else for (const name of this.#sessions.keys()) if (name.endsWith(session)) this.#remove(name);
   }
 

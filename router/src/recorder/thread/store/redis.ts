@@ -12,9 +12,9 @@ import {
   type TurnFilter,
   type TurnOutline,
   outlineOf,
-  sessionKey,
   wants,
 } from './store.ts';
+import { tenantKey } from '../../shared/tenant-key.ts';
 
 type Command = readonly RedisArgument[];
 
@@ -33,7 +33,7 @@ const turnKey = (id: string): string => `turnout:turn:${id}`;
 const sessionTurns = (key: string): string => `turnout:session:${key}`;
 const tenantsOf = (session: string): string => `turnout:tenants:${session}`;
 
-const keyOf = ({ tenant, session }: { tenant: string; session: string }): string => sessionKey(session, tenant);
+const keyOf = ({ tenant, session }: { tenant: string; session: string }): string => tenantKey(tenant, session);
 
 function partsOf(key: string): { tenant: string; session: string } {
   const from = key.indexOf(':') + 1;

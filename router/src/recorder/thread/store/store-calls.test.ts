@@ -16,7 +16,7 @@ test('a store that can not count, and says so at once, leaves its state to be to
     dataDir: null,
     recorded: () => Promise.resolve(),
     onEnded: none,
-    counted: () => ({ lostParts: 3, expired: 0, evictedTurns: 0, lostTurns: 0 }),
+    counted: () => ({ lostParts: 3, expired: 0, evictedTurns: 0, lostPrompts: 0 }),
   });
   const { turns, bytes, dropped, isFailing } = await calls.storeState();
   assert.deepEqual({ turns, bytes, dropped, isFailing }, { turns: -1, bytes: -1, dropped: 3, isFailing: false });

@@ -10,9 +10,10 @@ export interface StoreState extends WriterState, StoreCounts {
   readonly place: string;
   /** Turns that were removed because of the age of their sessions. */
   readonly expired: number;
-  /** Turns that were evicted from the token trees before their sessions were over, and prompts of sessions with lost turns. */
+  /** Turns that were evicted from the token trees before their sessions were over. */
   readonly evictedTurns: number;
-  readonly lostTurns: number;
+  /** Prompts of sessions with lost turns. */
+  readonly lostPrompts: number;
 }
 
 /** The end of a session, as its client said it. */
@@ -26,7 +27,7 @@ interface StoreParts {
   /** Is called when a session is over; with a name without a tenant for the sessions of all tenants. Further turns may still follow. */
   readonly onEnded: (name: SessionName) => void;
   /** What others count; `lostParts`: tensors that could not be kept. */
-  readonly counted: () => Pick<StoreState, 'expired' | 'evictedTurns' | 'lostTurns'> & { readonly lostParts: number };
+  readonly counted: () => Pick<StoreState, 'expired' | 'evictedTurns' | 'lostPrompts'> & { readonly lostParts: number };
 }
 
 /** Calls of the recorder thread about stored sessions. */

@@ -70,20 +70,16 @@ export interface TrajectoryStore {
   /** A turn that is not there stays so. */
   amend(amendments: readonly TurnAmendment[]): Soon<void>;
   get(id: string): Soon<Turn | null>;
-  /** Sessions with a matching turn, in the order of their first turns; `after` is a first turn. */
+  /** In the order of their first turns. */
   sessions(query: SessionQuery): Soon<readonly SessionHead[]>;
   /** Stores the outcome of a session with its turns. @returns how many sessions have that name */
   finish(name: SessionName, change: OutcomeChange, nowMs: number): Soon<number>;
-  /** The newest turns first: of a session, or of all. */
   newest(query: NewestQuery): Soon<readonly TurnOutline[]>;
   /** @returns how many turns were removed */
   removeSession(session: string, tenant?: string): Soon<number>;
   counts(): Soon<StoreCounts>;
   close(): Soon<void>;
 }
-
-/** The name of a session among those of all tenants: length first, so that no name can be another tenant's. */
-export const sessionKey = (session: string, tenant: string): string => `${tenant.length}:${tenant}${session}`;
 
 /** Whether a turn matches a query, except for pages and limits. */
 export function wants(
