@@ -135,7 +135,7 @@ export class HealthWatch {
     const problem = await problemOf(probe.ask, options.path);
     const signs = early === null && problem === null ? null : await (early ?? signsOf(worker, probe.ask));
     if (signs?.isPaused === false) pauses.forget(worker.engineUrl);
-    const isPaused = signs?.isPaused === true || pauses.isPaused(worker.engineUrl) || worker.isStandingStill;
+    const isPaused = signs?.isPaused === true || pauses.isPaused(worker.engineUrl) || worker.isInSwap;
     for (const each of this.#workers) Object.assign(each, { problem, checkedAtMs: Date.now() });
     if (problem === null) await this.#passed(asker);
     // A paused engine that answers with an error is not broken, but not healthy either. A refused connection is a failure also then: the

@@ -93,8 +93,8 @@ export class Worker {
   quietSinceMs: number = performance.now();
   /** Its breaker is half-open: it gets one exchange at a time. */
   isOnTrial = false;
-  /** Its engine stands still for new weights, for as long as that takes: it makes no tokens and may fail checks. */
-  isStandingStill = false;
+  /** The weights of its engine are being replaced, for as long as that takes: it makes no tokens and may fail checks. */
+  isInSwap = false;
   /** Passed a health check, and failed none since. */
   isProven = false;
   /** The weight version for which it is held back and that was logged, so that it is logged once. */

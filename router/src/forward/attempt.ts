@@ -319,7 +319,7 @@ export class Attempt implements UpstreamUser, Source {
     if (this.isOver) return;
     const { firstByteMs, idleMs } = this.#context.answerTimeouts;
     // The time counts again from now: the weights of the engine are being replaced.
-    if (this.worker.isStandingStill) {
+    if (this.worker.isInSwap) {
       if (this.hasAnswer) this.#timer?.answerBegan();
       else this.#timer?.requestSent();
     } else if (!this.hasAnswer) this.#fail('first_byte_timeout', `no response within ${firstByteMs / 1000} s`);

@@ -69,7 +69,7 @@ export class ControlBrackets implements ControlHook {
     const engine = this.#free(worker);
     if (engine === null) return;
     engine.isHeldByTrainer = true;
-    engine.standsStill(true);
+    engine.setInSwap(true);
     this.#held.add(engine);
     engine.set.hold();
     this.#parts.gate.close(engine.url, 'hold');
@@ -79,7 +79,7 @@ export class ControlBrackets implements ControlHook {
   #end(engine: SwapEngine): void {
     if (!this.#held.delete(engine)) return;
     engine.isHeldByTrainer = false;
-    engine.standsStill(false);
+    engine.setInSwap(false);
     this.#parts.gate.open(engine.url);
     if ([...this.#held].every(({ set }) => set !== engine.set)) engine.set.release();
     if (this.#held.size > 0 || this.#timer === null) return;
@@ -111,5 +111,5 @@ export class ControlBrackets implements ControlHook {
   }
 }
 
-/** It has left the fleet, or is another process: the trainer has not paused it. */
+/** Whether the engine has left the fleet or was restarted: the trainer's pause is over then. */
 const hasChanged = ({ ranks, phase }: SwapEngine): boolean => ranks.size === 0 || phase !== 'serving';

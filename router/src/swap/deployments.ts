@@ -5,17 +5,17 @@ import type { WorkerSet } from './worker-set.ts';
 
 /** Workers whose weights are swapped by name: from `deployments`, or the one of --swap-snapshots. */
 export interface Deployment {
-  /** accounts/NAME/deployments/NAME; null: it answers to any. */
+  /** accounts/NAME/deployments/NAME; null: any name matches. */
   readonly name: string | null;
   /** accounts/NAME/models/NAME; null: any. */
   readonly model: string | null;
   readonly transition: Transition;
-  /** With the workers of other deployments that have the same ones. */
+  /** Shared with the deployments that have the same workers. */
   readonly set: WorkerSet;
   readonly workers: () => readonly Worker[];
 }
 
-/** A new snapshot is there. */
+/** A request for a swap to a snapshot. */
 export interface SwapSignal {
   readonly identity: string;
   readonly reset: Reset;
@@ -28,7 +28,7 @@ export interface WorkerStatus {
   readonly worker: Worker;
   readonly state: 'registered' | 'warming' | 'serving' | 'draining' | 'swapping' | 'error' | 'quarantined';
   readonly snapshot: string | null;
-  /** What it is to hold by the last swap; null: there was none. */
+  /** The snapshot that the last swap wants for it; null: there was no swap. */
   readonly target: string | null;
   /** gate, drain, pause, load, label, resume, done or error. */
   readonly stage: string;

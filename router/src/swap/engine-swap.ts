@@ -58,13 +58,13 @@ export interface EngineSwapParts {
 /** An engine stops or resumes between two steps. */
 const STEP_TIMEOUT_MS = 30_000;
 
-/** The swap of one engine: carries out what the plan says and tells it what came of it. */
+/** The swap of one engine: runs the effects of the plan and passes their results to it. */
 export class EngineSwap {
   readonly order: SwapOrder;
   state: SwapState;
   /** Resolves when the swap is over here, or goes on only to resume an engine that does not answer. */
   readonly over: Promise<void>;
-  /** Resolves when the engine stands still for a trainer, or the swap is over. */
+  /** Resolves when the engine is paused for a trainer, or the swap is over. */
   readonly ready: Promise<void>;
   readonly #engine: SwapEngine;
   readonly #parts: EngineSwapParts;
@@ -73,7 +73,7 @@ export class EngineSwap {
   #timer: NodeJS.Timeout | null = null;
   #cancelDrain: (() => void) | null = null;
   #isStopped = false;
-  /** Of the engine while its weights are replaced. A worker that leaves the fleet and joins again has another one. */
+  /** The engine's label while its weights are replaced, else null. Kept here, because a worker that joins again gets a new label. */
   #label: EngineLabel | null = null;
 
   constructor(engine: SwapEngine, order: SwapOrder, parts: EngineSwapParts) {

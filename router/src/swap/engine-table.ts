@@ -18,7 +18,7 @@ import type { ConfiguredDeployment } from './swaps.ts';
 import { WorkerSet } from './worker-set.ts';
 
 /** After a swap its aborts may be reported for this long. */
-const TELLING_MS = 1_000;
+const ABORT_REPORT_MS = 1_000;
 
 export interface EngineTableParts {
   readonly live: LiveConfig;
@@ -39,7 +39,7 @@ export class EngineTable implements Snapshots {
   readonly sets = new Map<string, WorkerSet>();
   readonly #parts: EngineTableParts;
   readonly #listeners = new Set<(worker: Worker, snapshot: string | null) => void>();
-  readonly #standstillListeners = new Set<(worker: Worker, standsStill: boolean) => void>();
+  readonly #pauseListeners = new Set<(worker: Worker, isPaused: boolean) => void>();
   /** By URL. */
   readonly #engines = new Map<string, SwapEngine>();
   readonly #lifecycle: Lifecycle;
@@ -95,8 +95,8 @@ export class EngineTable implements Snapshots {
     this.#listeners.add(listener);
   }
 
-  onStandstill(listener: (worker: Worker, standsStill: boolean) => void): void {
-    this.#standstillListeners.add(listener);
+  onPaused(listener: (worker: Worker, isPaused: boolean) => void): void {
+    this.#pauseListeners.add(listener);
   }
 
   positionOf({ engineUrl }: Worker, identity: string): number {
@@ -110,12 +110,12 @@ export class EngineTable implements Snapshots {
     return this.#engines.get(engineUrl);
   }
 
-  /** Whether an abort of this time is of a swap: its engine stands still, or has just gone on and tells of it. */
+  /** Whether an abort at this time was caused by a swap: the engine is paused, or was resumed less than `ABORT_REPORT_MS` ago. */
   wasAbortedBySwap(worker: Worker, atMs: number): boolean {
     const state = this.find(worker)?.swap?.state;
     if (state === undefined || state.beganMs.pause === undefined) return false;
     const isOver = state.stage === 'done' || state.stage === 'error';
-    return !isOver || atMs - state.beganMs[state.stage]! <= TELLING_MS;
+    return !isOver || atMs - state.beganMs[state.stage]! <= ABORT_REPORT_MS;
   }
 
   countsByPhase(): Map<string, number> {
@@ -161,15 +161,15 @@ export class EngineTable implements Snapshots {
       onStage: (engine, swap) => {
         engine.set.noted(engine, swap);
         const { stage } = swap.state;
-        engine.standsStill(swap.isRunning);
+        engine.setInSwap(swap.isRunning);
         if (!swap.isRunning) this.#parts.meters.ended(engine.url, swap.state);
-        if (stage !== 'label') this.#tellStandstill(engine, stage === 'load');
+        if (stage !== 'label') this.#notifyPaused(engine, stage === 'load');
       },
     };
   }
 
-  #tellStandstill({ ranks }: SwapEngine, standsStill: boolean): void {
-    for (const worker of ranks) for (const listener of this.#standstillListeners) listener(worker, standsStill);
+  #notifyPaused({ ranks }: SwapEngine, isPaused: boolean): void {
+    for (const worker of ranks) for (const listener of this.#pauseListeners) listener(worker, isPaused);
   }
 
   /** The snapshot of the engine is another one. */
@@ -181,7 +181,7 @@ export class EngineTable implements Snapshots {
     const set = [...this.sets.values()].find(({ options }) => options.has(worker));
     if (set === undefined) return;
     let engine = set.engines.get(worker.engineUrl);
-    // One that left may have been started anew.
+    // All its workers had left: the engine may have been restarted since.
     const isNew = engine === undefined || engine.ranks.size === 0;
     if (engine === undefined) {
       engine = new SwapEngine(worker.engineUrl, set);
@@ -200,7 +200,7 @@ export class EngineTable implements Snapshots {
     engine.ranks.delete(worker);
     if (engine.ranks.size > 0) return;
     this.#lifecycle.end(engine);
-    // Until then a trainer moves its weights, its requests end, or it has to be resumed.
+    // It stays in the table until its swap is over: a trainer may be sending weights, requests may still end, or the engine has to be resumed.
     if (engine.swap?.isRunning === true) void engine.swap.over.then(() => this.#drop(engine));
     else this.#drop(engine);
   }

@@ -55,8 +55,8 @@ export class SwapEngine {
     return this.isHeldByTrainer || this.swap?.isRunning === true;
   }
 
-  standsStill(standsStill: boolean): void {
-    for (const worker of this.ranks) worker.isStandingStill = standsStill;
+  setInSwap(isInSwap: boolean): void {
+    for (const worker of this.ranks) worker.isInSwap = isInSwap;
   }
 
   add(worker: Worker): void {

@@ -17,7 +17,7 @@ export class Idle {
 
   /** @returns stops waiting */
   whenIdle(workers: ReadonlySet<Worker>, onIdle: () => void): () => void {
-    // Also those that leave the fleet meanwhile.
+    // A copy: a worker that leaves the fleet is removed from the engine's ranks, but its requests must end too.
     const wait = { workers: new Set(workers), onIdle };
     this.#waits.add(wait);
     this.#fleet.onIdle = (worker) => this.#look(worker);

@@ -51,7 +51,7 @@ export type SwapEffect =
   | { readonly kind: 'drain' }
   | { readonly kind: 'call'; readonly step: WeightStep; readonly what: 'target' | 'previous' }
   | { readonly kind: 'wait'; readonly ms: number }
-  /** The engine stands still: the trainer may move the weights. */
+  /** The engine is paused: the trainer may move the weights. */
   | { readonly kind: 'ready' }
   /** The engine now has this snapshot. */
   | { readonly kind: 'holds'; readonly what: 'target' | 'previous' }

@@ -11,8 +11,8 @@ export interface Snapshots {
   namespaceFor(worker: Worker, session: string): string;
   /** Called when `of(worker)` has changed: after the load, before the engine resumes. */
   onChange(listener: (worker: Worker, snapshot: string | null) => void): void;
-  /** Called when the worker's engine stands still for new weights (true), and when it is about to go on or will not (false). */
-  onStandstill(listener: (worker: Worker, standsStill: boolean) => void): void;
+  /** Called when the worker's engine is paused to load weights (true), and when it is about to be resumed or stays paused (false). */
+  onPaused(listener: (worker: Worker, isPaused: boolean) => void): void;
   /** Position in the ledger of the worker's deployment, oldest first; -1: unknown identity. */
   positionOf(worker: Worker, identity: string): number;
 }

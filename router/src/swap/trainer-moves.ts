@@ -16,7 +16,7 @@ export interface MovedEngine {
 const REMIND_MS = 30_000;
 
 /**
- * Swaps whose weights a trainer sends itself (NCCL, IPC, tensors): between `begin` and `end` the engines stand still. Nothing resumes them
+ * Swaps whose weights a trainer sends itself (NCCL, IPC, tensors): between `begin` and `end` the engines are paused. Nothing resumes them
  * by itself, because only the trainer knows what they have.
  */
 export class TrainerMoves {
@@ -39,7 +39,7 @@ export class TrainerMoves {
     return running?.mover === 'trainer' && !running.isUndone;
   }
 
-  /** Resolves when all engines stand still, or will not. */
+  /** Resolves when all engines are paused, or will not be. */
   async begin(identity: string, transition: Transition): Promise<RouterError | readonly MovedEngine[]> {
     const { running, engines } = this.#set;
     const isSame = running?.mover === 'trainer' && running.identity === identity && !running.isUndone;
@@ -115,6 +115,6 @@ export class TrainerMoves {
   }
 }
 
-/** It stands still, and the trainer may send weights. */
+/** It is paused, and the trainer may send weights. */
 const isReady = ({ swap }: SwapEngine): boolean =>
   swap?.isRunning === true && swap.state.stage === 'load' && swap.order.mover === 'trainer';

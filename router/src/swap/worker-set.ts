@@ -55,7 +55,7 @@ export class WorkerSet {
     this.ledger = parts.ledger;
     const { last } = parts.ledger;
     this.#interrupted = last?.endedAt === null ? last : null;
-    // Only the trainer knows which weights the engines have; of one that is being undone some engines may have loaded.
+    // Of a trainer's swap only the trainer knows the weights; of an undone swap some engines may have loaded the target.
     if (last?.endedAt === null && (last.mover === 'trainer' || last.isUndone)) this.#running = last;
     if (last?.endedAt === null && last.isUndone) this.#waiting = this.#orderToUndo(last);
     this.#begun.resolve();
@@ -116,7 +116,7 @@ export class WorkerSet {
   /** Ends the swap where that is possible: engines that have loaded go back to the snapshot that the set had before. */
   async undo(): Promise<void> {
     const running = this.#running;
-    // Before the engines: what their swaps do now may end the whole swap.
+    // Set before the engines' swaps are undone: that may end the swap of the set, which starts the queued one.
     this.#waiting = running === null ? null : this.#orderToUndo(running);
     if (running === null || running.isUndone) return;
     running.isUndone = true;

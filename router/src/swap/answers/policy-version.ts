@@ -11,7 +11,7 @@ import { SampledBy } from './sampled-by.ts';
 /** The APIs whose responses have a `model` that becomes `NAME@SNAPSHOT`. */
 const labelledPaths: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
 
-/** So many bytes of a response are read while its engine stands still and its client does not take them. */
+/** Maximum bytes of a response that are read while its engine is paused and its client does not take them. */
 const MAX_UNTAKEN_BYTES = 4_194_304;
 
 /** A request on its way. */
@@ -24,7 +24,7 @@ interface Followed {
   isLabelled: boolean;
   /** Of a response that is no stream: that of its end. */
   whole: string | null;
-  /** Bytes that were read since its engine stands still. */
+  /** Bytes that were read since its engine was paused. */
   untakenBytes: number;
 }
 
@@ -45,7 +45,7 @@ export class PolicyVersion {
     this.#snapshots = snapshots;
     this.#isLabelled = isLabelled;
     snapshots.onChange((worker, snapshot) => this.#changed(worker, snapshot));
-    snapshots.onStandstill((worker, standsStill) => this.#readOn(worker, standsStill));
+    snapshots.onPaused((worker, isPaused) => this.#readOn(worker, isPaused));
     const mayBeLabelled = ({ path, head }: ExchangeView): boolean => head.method === 'POST' && labelledPaths.has(path);
     const every: Plugin = {
       name: 'snapshot',

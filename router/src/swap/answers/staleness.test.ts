@@ -20,7 +20,7 @@ function scene(options: Partial<StalenessParts['options']> = {}) {
     of: (worker) => held.get(worker)!,
     namespaceFor: () => '',
     onChange: (listener) => (changed = listener),
-    onStandstill: () => {},
+    onPaused: () => {},
     positionOf: (_, identity) => LEDGER.indexOf(identity),
   };
   const staleness = new Staleness({
