@@ -29,7 +29,7 @@ export function Details({ label, title, isWide = false, onClose, children }: Det
   };
   useLayoutEffect(() => {
     const listener = (event: KeyboardEvent) => {
-      // In the filter the key clears that.
+      // In a filter Escape clears the filter.
       const isElsewhere =
         (event.target as HTMLElement).matches('input') || document.querySelector('dialog[open]') !== null;
       if (event.key === 'Escape' && !isElsewhere) close();

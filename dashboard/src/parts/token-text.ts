@@ -1,7 +1,7 @@
 /** As `GET /trajectory?texts=true` has it: bytes where they are not UTF-8 by themselves, null where it is not known. */
 export type TokenText = string | readonly number[] | null;
 
-/** A part of a token as the page shows it. A sign stands for what has no shape of its own: a line end, a byte, an id. */
+/** A part of a token as the page shows it. `isSign`: characters without a glyph of their own (a line end, a byte, an id) are shown as a symbol. */
 interface Part {
   readonly text: string;
   readonly isSign: boolean;
@@ -12,7 +12,7 @@ const hex = (value: number, digits: number): string => value.toString(16).toUppe
 const signs: Readonly<Record<string, string>> = { '\n': '↵\n', '\r': '␍', '\t': '⇥' };
 const signOf = (character: string): string => signs[character] ?? `U+${hex(character.codePointAt(0)!, 4)}`;
 
-/** Control and format characters, and separators other than the space: most have no width, and some turn what follows around. */
+/** Control and format characters, and separators other than the space: most have no width, and some change the direction of the text after them. */
 const SHAPELESS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u;
 
 /** What is shown of a token. */
@@ -30,7 +30,7 @@ export function partsOf(text: TokenText, id: number): Part[] {
   return parts;
 }
 
-/** The text of a token in words that leave no doubt: `" the\n"`, `bytes E2 9C`. */
+/** The text of a token, unambiguous: `" the\n"`, `bytes E2 9C`. */
 export function exactText(text: TokenText): string {
   if (text === null) return 'text unknown';
   return typeof text === 'string' ? JSON.stringify(text) : `bytes ${bytesText(text)}`;

@@ -20,7 +20,7 @@ export interface Reply {
 
 /**
  * The thread's side: runs calls in the order in which they arrive. The replies to the calls of one message are sent together,
- * except for those of calls that return a promise. Nothing may refer to large buffers in them: their memory is transferred.
+ * except for those of calls that return a promise. Large buffers in a reply are transferred, not copied: a call must not keep them.
  */
 export function serveCalls(port: MessagePort, calls: Calls): void {
   port.on('message', (asked: readonly Call[]) => {

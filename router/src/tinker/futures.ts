@@ -44,7 +44,7 @@ export class Futures {
   readonly #fetched = new Set<Future>();
   #fetchedBytes = 0;
   readonly #byTarget = new Map<string, Set<Future>>();
-  /** By the id of the future, or the target, that they wait for. */
+  /** Callbacks of waiting polls, by the id of a future or by a target. */
   readonly #waiting = new Map<string, Set<() => void>>();
   readonly #epoch = Date.now();
   /** Above all of the processes before, so that a client goes on with the cursor that it has. */

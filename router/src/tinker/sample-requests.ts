@@ -83,7 +83,7 @@ export class SampleRequests {
 
   cancel(future: Future): void {
     this.#parts.sampling.cancel(future);
-    // No client asks for it, so it does not count as open.
+    // Counts as fetched: no client fetches a cancelled sample, and it must not count as open.
     this.#parts.futures.fetched(future);
   }
 

@@ -73,7 +73,7 @@ export class AnswerCapture implements ResponseObserver {
     return !isWaiting;
   }
 
-  /** The exchange is over, however it ended. @returns false: what came is not handed over to the end */
+  /** The exchange is over, however it ended. @returns whether all that came was handed over */
   end({ outcome }: Exchange): boolean {
     const { isStream, isTooLarge } = this.tap;
     // The tokens of a truncated stream were sampled too.
@@ -85,7 +85,7 @@ export class AnswerCapture implements ResponseObserver {
     return isHandedOver;
   }
 
-  /** What came of its routed experts is not kept. */
+  /** Removes the routed experts of this response from the recorder thread. */
   dropExperts(): void {
     this.#experts.drop();
   }

@@ -124,7 +124,7 @@ export class ExpertsTap implements ResponseObserver, CutTaker {
     return true;
   }
 
-  /** Nothing more of the answer is recorded. */
+  /** Removes the routed experts of this response from the recorder thread. */
   drop(): void {
     if (this.hasCut) this.#channel.drop(this.key);
   }

@@ -1,18 +1,18 @@
 /** Minimum time between two log lines. */
-const SAY_MS = 60_000;
+const INTERVAL_MS = 60_000;
 
-/** Has a line logged when counts have grown, at most once a minute. */
+/** Calls back for a log line when counts have grown, at most once a minute. */
 export class GrowthLog {
-  #said: Readonly<Record<string, number>> = {};
-  #saidMs = -Infinity;
+  #logged: Readonly<Record<string, number>> = {};
+  #loggedMs = -Infinity;
 
-  /** @param log is called with how much they have grown since it was called last */
-  say<Counts extends Readonly<Record<string, number>>>(counts: Counts, log: (more: Counts) => void): void {
-    const more = Object.entries(counts).map(([name, count]) => [name, count - (this.#said[name] ?? 0)] as const);
+  /** @param write is called with how much they have grown since it was called last */
+  log<Counts extends Readonly<Record<string, number>>>(counts: Counts, write: (more: Counts) => void): void {
+    const more = Object.entries(counts).map(([name, count]) => [name, count - (this.#logged[name] ?? 0)] as const);
     const nowMs = performance.now();
-    if (nowMs - this.#saidMs < SAY_MS || more.every(([, count]) => count <= 0)) return;
-    log(Object.fromEntries(more) as Counts);
-    this.#said = counts;
-    this.#saidMs = nowMs;
+    if (nowMs - this.#loggedMs < INTERVAL_MS || more.every(([, count]) => count <= 0)) return;
+    write(Object.fromEntries(more) as Counts);
+    this.#logged = counts;
+    this.#loggedMs = nowMs;
   }
 }

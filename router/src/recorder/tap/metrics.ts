@@ -40,7 +40,7 @@ export const treeCounters = {
   ],
 } as const satisfies Partial<Table<keyof CaptureStats>>;
 
-/** These are counted on the event loop: they are on the page of metrics when the thread has ended, too. */
+/** Counted on the event loop, so `GET /metrics` has it after the recorder thread has ended, too. */
 export const treeFailures = {
   failures: [
     'turnout_radix_tree_failures_total',

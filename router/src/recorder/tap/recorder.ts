@@ -213,14 +213,14 @@ export class Recorder {
     if (isFailing && !wasFailing)
       log.warn({ error, store, pending }, 'trajectory store is failing: turns are buffered');
     if (!isFailing && wasFailing) log.info({ store }, 'trajectory store works again');
-    this.#droppedLog.say({ dropped }, (more) => log.warn({ ...more, error, store }, 'turns were dropped'));
-    this.#evictedLog.say({ sessions: evictedLive }, (more) =>
+    this.#droppedLog.log({ dropped }, (more) => log.warn({ ...more, error, store }, 'turns were dropped'));
+    this.#evictedLog.log({ sessions: evictedLive }, (more) =>
       log.warn(
         { ...more, maxBytes: this.#storeBytes },
         'sessions that are not over were evicted from memory: set --data-dir, or a larger --store-memory-bytes',
       ),
     );
-    this.#lossLog.say({ evictedTurns, lostPrompts }, (more) =>
+    this.#lossLog.log({ evictedTurns, lostPrompts }, (more) =>
       log.warn({ ...more, maxBytes: this.treeBytes }, more.lostPrompts > 0 ? TURNS_LOST : TURNS_EVICTED),
     );
   }

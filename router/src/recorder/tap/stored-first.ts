@@ -1,7 +1,7 @@
 import type { Logger } from '../../observe/log.ts';
 import { GrowthLog } from './growth-log.ts';
 
-/** So long the end of an answer is held at most. */
+/** Maximum time for which the end of a response is held. */
 const LIMIT_MS = 250;
 
 /** Holds the ends of captured answers until their turns are in the store, or until `LIMIT_MS` have passed. */
@@ -31,7 +31,7 @@ export class StoredFirst {
 
   #countEarly(): void {
     this.sentEarly++;
-    this.#early.say({ answers: this.sentEarly }, (more) =>
+    this.#early.log({ answers: this.sentEarly }, (more) =>
       this.#log.warn(
         { ...more, heldMs: LIMIT_MS },
         'responses were sent before their turns were stored: a SIGKILL of the router now would lose these turns',

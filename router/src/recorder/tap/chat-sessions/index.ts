@@ -53,7 +53,7 @@ export const chatSessions = (recorder: Recorder | null): PluginDefinition<ChatSe
     recorder.calls.record((x) => sessions.isInSession(x));
     addMetrics(metrics, {}, chatMetrics, async () => {
       const stats = await thread.ask('chatStats', null);
-      // Those that were too large never reach the thread that counts.
+      // Responses that were too large are counted here: they never reach the recorder thread.
       return { ...stats, uncaptured: stats.uncaptured + sessions.unkept };
     });
     return {

@@ -36,7 +36,7 @@ export const radixTree = (recorder: Recorder | null): PluginDefinition<RadixTree
     thread.tell('fillTrees', null);
     addMetrics(metrics, treeGauges, treeCounters, async () => {
       const stats = await thread.ask('captureStats', null);
-      // Those that were too large never reach the thread that counts.
+      // Responses that were too large are counted here: they never reach the recorder thread.
       return { ...stats, uncaptured: stats.uncaptured + tree.tooLarge };
     });
     addMetrics(metrics, {}, treeFailures, () => Promise.resolve({ failures: tree.failures }));

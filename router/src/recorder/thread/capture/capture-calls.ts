@@ -65,7 +65,7 @@ export interface CaptureStats extends CaptureCounts {
   readonly restored: number;
   /** Responses that could not be read, or have other prompts than the request. */
   readonly uncaptured: number;
-  /** Why the last one could not; ''. */
+  /** Why the last of them could not be read; '': all could. */
   readonly lastProblem: string;
 }
 

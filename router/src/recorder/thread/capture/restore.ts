@@ -20,7 +20,7 @@ const TURNS_AT_ONCE = 16;
 const PAGE_TURNS = 64;
 /** At the start trees are filled up to this share of their limit. */
 const FILLED_SHARE = 0.5;
-/** A request without a session waits for that, at most until this long after the start. */
+/** A request without a session waits until the trees are filled, at most until this long after the filling began. */
 export const FILL_WAIT_MS = 5_000;
 
 interface PlacedEnd {
@@ -46,7 +46,7 @@ export class Restore {
   }
 
   /**
-   * Before a prompt of a session is looked up in a tree: resolves when all that can be there is there.
+   * Loads the turns of a session that a tree lacks, before a prompt is looked up. Resolves when they are in the tree, or can't be read.
    * @param session '' where the request names none
    */
   async wanted(tree: string, tenant: string, session: string): Promise<void> {
@@ -75,7 +75,7 @@ export class Restore {
       .finally(() => (this.#filling = null));
   }
 
-  /** Resolves when that is done, or `waitMs` after its start. */
+  /** Resolves when the trees are filled, or `waitMs` after the filling began. */
   async filled(waitMs: number): Promise<void> {
     const leftMs = this.#fillStartMs + waitMs - performance.now();
     if (this.#filling === null || leftMs <= 0) return;

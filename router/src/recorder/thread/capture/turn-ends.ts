@@ -58,7 +58,7 @@ interface TurnEndsOptions {
 export class TurnEnds {
   /** Responses that could not be read, or have other prompts than the request. */
   uncaptured = 0;
-  /** Why the last one could not; ''. */
+  /** Why the last of them could not be read; '': all could. */
   lastProblem = '';
   readonly #options: TurnEndsOptions;
   /** The last turn to end: later turns, and reads of them, wait for it. */
@@ -170,7 +170,7 @@ export class TurnEnds {
   }
 }
 
-/** A response of which nothing has come. */
+/** An open capture without any part of its response. */
 export const openOf = (facts: Omit<Open, 'before' | 'recorded' | 'over'>): Open => ({
   ...facts,
   before: Buffer.alloc(0),
@@ -178,7 +178,7 @@ export const openOf = (facts: Omit<Open, 'before' | 'recorded' | 'over'>): Open 
   over: Promise.withResolvers(),
 });
 
-/** Nothing more of its answer comes. */
+/** No more of the response comes: releases its prompts. */
 function close({ over, prompts }: Open): void {
   over.resolve();
   for (const { end } of prompts) release(end);

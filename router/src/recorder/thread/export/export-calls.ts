@@ -30,7 +30,7 @@ const MAX_EXPORTS = 4;
 /**
  * Calls of the recorder thread for listings and exports. They return bytes of JSON or of a file, so that the event loop does not make them.
  * @param recorded resolves when the turns that ended before the call are in the store
- * @param pieces of the tokenizer; null: there is none
+ * @param pieces loads the bytes of the tokenizer's tokens; null: there is no tokenizer
  */
 export function exportCalls(
   writer: TurnWriter,
