@@ -35,7 +35,7 @@ export const controls: readonly Control[] = [
   { path: '/update_*', changesVersion: true },
   { path: '/reload_weights', flushes: true, changesVersion: true },
   { path: '/pull_weights', flushes: true, changesVersion: true },
-  // AReaL's vLLM server.
+  // AReaL's vLLM server (4aef98d).
   { path: '/areal_update_weights*', flushes: true, changesVersion: true },
   { path: '/areal_pause_generation', pauses: 'generation' },
   { path: '/areal_continue_generation', resumes: 'generation' },
