@@ -38,13 +38,14 @@ export class Ends implements PairNotes {
     });
   }
 
-  attemptFailed(x: Exchange, worker: Worker, { failure, detail }: Failed, willRetry: boolean): void {
-    x.plugins.tell('attemptFailed', x, { worker, failure, detail, willRetry });
-    for (const observer of this.#stages.observers) observer.attemptFailed?.(x, worker, failure, detail, willRetry);
+  /** @param waitMs until the next attempt; null: there is none */
+  attemptFailed(x: Exchange, worker: Worker, { failure, detail }: Failed, waitMs: number | null): void {
+    x.plugins.tell('attemptFailed', x, { worker, failure, detail, willRetry: waitMs !== null });
+    for (const observer of this.#stages.observers) observer.attemptFailed?.(x, worker, failure, detail, waitMs);
   }
 
   failedAside(x: Exchange, worker: Worker, result: Failed): void {
-    this.attemptFailed(x, worker, result, false);
+    this.attemptFailed(x, worker, result, null);
   }
 
   prefilled(x: Exchange, worker: Worker): void {

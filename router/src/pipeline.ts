@@ -128,7 +128,8 @@ export class Pipeline implements ResultListener<Exchange> {
   #retry(x: Exchange, result: Failed): void {
     const next = this.#stages.failover.after(x, result.failure);
     if (next !== 'fresh') this.#stages.chooser.release(x);
-    this.#ends.attemptFailed(x, x.failures.at(-1)!.worker, result, next !== null);
+    const waitMs = next === 'fresh' ? 0 : (next?.waitMs ?? null);
+    this.#ends.attemptFailed(x, x.failures.at(-1)!.worker, result, waitMs);
     if (next === null) return this.#ends.end(x, noWorkerLeft(x, result.detail));
     if (next === 'fresh') return this.#attempt(x, x.placement!, true);
     x.tried = next.tried;

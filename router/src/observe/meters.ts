@@ -50,9 +50,9 @@ export class Meters implements Observer {
     add(this.errors, code);
   }
 
-  attemptFailed(_x: Exchange, worker: Worker, failure: string, _detail: string, willRetry: boolean): void {
+  attemptFailed(_x: Exchange, worker: Worker, failure: string, _detail: string, waitMs: number | null): void {
     this.worker(worker).failedAttempts++;
-    if (willRetry) add(this.retries, failure);
+    if (waitMs !== null) add(this.retries, failure);
   }
 
   pluginFailed(plugin: string, phase: string): void {

@@ -3,6 +3,7 @@ import type { Worker } from '../fleet/worker.ts';
 
 /** Is notified of the ends of attempts and exchanges, and cannot change them. */
 export interface Observer {
-  attemptFailed?(x: Exchange, worker: Worker, failure: Failure, detail: string, willRetry: boolean): void;
+  /** @param waitMs until the next attempt; null: there is none */
+  attemptFailed?(x: Exchange, worker: Worker, failure: Failure, detail: string, waitMs: number | null): void;
   finished?(x: Exchange): void;
 }

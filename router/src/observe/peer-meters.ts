@@ -41,6 +41,8 @@ export class PeerMeters implements Observer {
   /** What the halves of pairs did and failed to do, by role and worker, separated by a blank. */
   readonly halves = new Map<string, number>();
   readonly failedHalves = new Map<string, number>();
+  /** Waits before retries, by the number of the retry. */
+  readonly waits = new Map<string, { count: number; sumSecs: number }>();
   /** Per worker in a row: above 0 successes, below 0 failures. */
   readonly inRow = new Map<string, number>();
   readonly #policyFor: (x: Exchange) => string;
@@ -52,11 +54,14 @@ export class PeerMeters implements Observer {
     this.#modelOf = modelOf;
   }
 
-  attemptFailed(x: Exchange, worker: Worker, failure: string, detail: string, willRetry: boolean): void {
+  attemptFailed(x: Exchange, worker: Worker, failure: string, detail: string, waitMs: number | null): void {
     add(this.upstream, failure === 'status' ? `${detail} ` : '500 call_upstream_request_error');
     this.#decided(x, worker);
     this.#ran(worker, failure !== 'status' || Number(detail) >= 500);
-    if (willRetry) this.#routeOf(x).retries++;
+    if (waitMs !== null) {
+      this.#routeOf(x).retries++;
+      this.#willWait(x.failures.length, waitMs / 1000);
+    }
     if (worker.role !== 'regular') add(this.failedHalves, `${worker.role} ${worker.url}`);
   }
 
@@ -77,6 +82,11 @@ export class PeerMeters implements Observer {
     this.#decided(x, worker);
     this.#ran(worker, status >= 500 || x.outcome === 'cut');
     if (x.isGeneration) add(route.answered, `${this.#modelOf(x)} ${x.isStream}`);
+  }
+
+  #willWait(retry: number, secs: number): void {
+    const { count, sumSecs } = this.waits.get(String(retry)) ?? { count: 0, sumSecs: 0 };
+    this.waits.set(String(retry), { count: count + 1, sumSecs: sumSecs + secs });
   }
 
   #decided(x: Exchange, worker: Worker): void {

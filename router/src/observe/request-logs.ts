@@ -104,7 +104,8 @@ export class RefusalLog implements Observer {
 
 /** Logs failed attempts. */
 const attemptLog = (log: Logger): Observer => ({
-  attemptFailed(x, worker, failure, detail, willRetry) {
+  attemptFailed(x, worker, failure, detail, waitMs) {
+    const willRetry = waitMs !== null;
     const level = failure === 'stale' ? 'debug' : 'info';
     log[level]({ requestId: x.head.requestId, worker: worker.url, failure, detail, willRetry }, 'attempt failed');
   },

@@ -44,6 +44,8 @@ smg_worker_cb_state{worker="NEAR"} 0
 smg_worker_cb_consecutive_failures{worker="DEAD"} 3
 smg_worker_cb_consecutive_successes{worker="NEAR"} 4
 smg_worker_retries_total{worker_type="regular",endpoint="completions"} 2
+smg_worker_retry_backoff_seconds_count{attempt="1"} 3
+smg_worker_retry_backoff_seconds_sum{attempt="1"} 0
 smg_http_rate_limit_total{result="rejected"} 0`,
 } as const;
 
@@ -113,4 +115,17 @@ test('a request whose last attempt an engine failed has exhausted its retries', 
   await untilIdle(router);
   const page = await (await fetch(`${router.url}/metrics`)).text();
   match(page, /^smg_worker_retries_exhausted_total\{worker_type="regular",endpoint="generate"\} 1$/m);
+});
+
+test('--metrics-compat sglang: how long a request waits before the only worker is tried again', async (t) => {
+  let requests = 0;
+  const engine = await startEngine(t, {
+    onRequest: (asked) => (++requests === 1 ? asked.connection.write(answer(503, '{}')) : asked.answer('{}')),
+  });
+  const router = await startTestRouter(t, { workerUrls: [engine.url], metricsCompat: 'sglang' });
+  equal((await send(t, router.url, request('POST', '/v1/completions', '{"prompt":"a"}'))).status, 200);
+  const page = await (await fetch(`${router.url}/metrics`)).text();
+  const [, sum] = /^smg_worker_retry_backoff_seconds_sum\{attempt="1"\} (\S+)$/m.exec(page) ?? [];
+  ok(Number(sum) > 0, page);
+  match(page, /^smg_worker_retry_backoff_seconds_count\{attempt="1"\} 1$/m);
 });

@@ -1,7 +1,7 @@
 import type { Role, Worker } from '../../fleet/worker.ts';
 import type { RouteMeters } from '../peer-meters.ts';
 import { breakerTransitions } from './fleet.ts';
-import { type MetricSources, type MetricSpec, type Sample, buckets, one } from './spec.ts';
+import { type MetricSources, type MetricSpec, type Sample, buckets, one, sums } from './spec.ts';
 
 /** Whose metric names are served beside the router's own (`--metrics-compat`). */
 export type MetricsPeer = 'sglang' | 'vllm';
@@ -281,6 +281,17 @@ const sglang: readonly MetricSpec[] = [
       positive([{ labels: { worker_type: 'regular', endpoint: endpointOf(route) }, value: exhausted }]),
     ),
   ),
+  {
+    name: 'smg_worker_retry_backoff_seconds',
+    type: 'summary',
+    help: 'Time waited before retries, by the number of the retry.',
+    labels: ['attempt'],
+    read: ({ peers }) =>
+      sums(
+        'smg_worker_retry_backoff_seconds',
+        Array.from(peers?.waits ?? [], ([attempt, of]) => [{ attempt }, of] as const),
+      ),
+  },
   counter(
     'smg_http_rate_limit_total',
     ['result'],

@@ -111,7 +111,7 @@ export const each = <K extends string>(label: string, entries: Iterable<[K, numb
   Array.from(entries, ([key, value]) => ({ labels: { [label]: key }, value }));
 
 /** A summary without quantiles: with the sum and the count of each, `rate` gives means over any time. */
-export const sums = (name: string, timings: Iterable<readonly [Labels, Timing]>): Sample[] =>
+export const sums = (name: string, timings: Iterable<readonly [Labels, Pick<Timing, 'sumSecs' | 'count'>]>): Sample[] =>
   Array.from(timings).flatMap(([labels, { sumSecs, count }]) => [
     { metricName: `${name}_sum`, labels, value: sumSecs },
     { metricName: `${name}_count`, labels, value: count },
