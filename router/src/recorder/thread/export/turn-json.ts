@@ -37,7 +37,7 @@ export function outlineJson(
 
 /**
  * Tokens that a turn adds; with what was said, as it was said.
- * @param pieces null: without the texts of the tokens
+ * @param pieces the bytes of the tokenizer's tokens; null: the turn has no `token_texts`
  */
 export function turnJson(turn: Turn, pieces: TokenPieces | null) {
   return {
