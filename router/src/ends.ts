@@ -3,6 +3,7 @@ import type { Exchange, Outcome } from './exchange.ts';
 import type { Worker } from './fleet/worker.ts';
 import { endWith, tooLong } from './forward/errors.ts';
 import type { PairNotes } from './forward/attempt-context.ts';
+import type { NextTry } from './forward/failover.ts';
 import type { RouterError } from './kit/errors.ts';
 import type { PluginAnswer } from './plugin.ts';
 import type { Stages } from './stages.ts';
@@ -38,9 +39,10 @@ export class Ends implements PairNotes {
     });
   }
 
-  /** @param waitMs until the next attempt; null: there is none */
-  attemptFailed(x: Exchange, worker: Worker, { failure, detail }: Failed, waitMs: number | null): void {
-    x.plugins.tell('attemptFailed', x, { worker, failure, detail, willRetry: waitMs !== null });
+  /** @param next what the failover decided */
+  attemptFailed(x: Exchange, worker: Worker, { failure, detail }: Failed, next: NextTry | 'fresh' | null): void {
+    x.plugins.tell('attemptFailed', x, { worker, failure, detail, willRetry: next !== null });
+    const waitMs = next === 'fresh' ? 0 : (next?.waitMs ?? null);
     for (const observer of this.#stages.observers) observer.attemptFailed?.(x, worker, failure, detail, waitMs);
   }
 

@@ -128,8 +128,7 @@ export class Pipeline implements ResultListener<Exchange> {
   #retry(x: Exchange, result: Failed): void {
     const next = this.#stages.failover.after(x, result.failure);
     if (next !== 'fresh') this.#stages.chooser.release(x);
-    const waitMs = next === 'fresh' ? 0 : (next?.waitMs ?? null);
-    this.#ends.attemptFailed(x, x.failures.at(-1)!.worker, result, waitMs);
+    this.#ends.attemptFailed(x, x.failures.at(-1)!.worker, result, next);
     if (next === null) return this.#ends.end(x, noWorkerLeft(x, result.detail));
     if (next === 'fresh') return this.#attempt(x, x.placement!, true);
     x.tried = next.tried;
