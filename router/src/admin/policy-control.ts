@@ -6,7 +6,6 @@ import type { PolicyContext } from '../choose/policy.ts';
 import { type NamedPolicy, PolicyTable } from '../choose/policy-table.ts';
 import type { SessionHomes } from '../choose/session-homes.ts';
 import type { HoldQueue } from '../choose/hold-queue.ts';
-import { boundedKey } from '../classify/routing-keys.ts';
 import { routingOptions } from '../config/options/routing.ts';
 import type { LiveConfig, Preparation } from '../config/live.ts';
 import { pairKind } from '../config/pairs.ts';
@@ -121,9 +120,8 @@ export async function startChoosing(
       },
       unset: (model) => table.unset(model),
       endSession(session) {
-        const key = boundedKey(session);
-        homes.ended(key);
-        return table.sessionEnded(key);
+        homes.ended(session);
+        return table.sessionEnded(session);
       },
     },
   };

@@ -41,7 +41,7 @@ export interface SessionRecord {
 /** The ends of sessions. @param record null: nothing is captured */
 export function addSessionRoutes(
   app: Hono,
-  /** @returns whether any policy knew the session */
+  /** Gets the stored form of the name. @returns whether any policy knew the session */
   endForPolicies: (session: string) => boolean,
   record: SessionRecord | null,
 ): void {
@@ -55,12 +55,13 @@ export function addSessionRoutes(
 
   /** A session that nothing is known of is no error: there is nothing left to end. Its reward would be lost, though. */
   const finish = async (c: Context, session: string, { reward, labels }: Ending): Promise<Response> => {
-    const isKnown = endForPolicies(session);
+    const key = boundedKey(session);
+    const isKnown = endForPolicies(key);
     const hasOutcome = reward !== undefined || labels !== undefined;
     let kept = 0;
     try {
       const tenant = tenantOf(c);
-      const end = { session: boundedKey(session), ...(tenant === undefined ? {} : { tenant }) };
+      const end = { session: key, ...(tenant === undefined ? {} : { tenant }) };
       const said = { ...(reward === undefined ? {} : { reward }), ...(labels === undefined ? {} : { labels }) };
       kept = (await record?.end({ ...end, ...said })) ?? 0;
     } catch (error) {

@@ -201,17 +201,24 @@ test('the rest of a running swap waits for a trainer that has paused engines', a
   deepEqual(calls, [pause, resume, pause, '/update_weights_from_disk', resume]);
 });
 
-test('a router that is killed between begin and end leaves the engines to the trainer', async (t) => {
+/** A router was killed between a trainer's begin and its end. */
+async function killedDuringSwap(t: TestContext) {
   const engines = await startSims(t, ['vllm', 'sglang']);
-  const options = ['--swap-snapshots', SNAPSHOTS, '--data-dir', temporaryFolder(t)];
   const urls = engines.map(({ url }) => url);
-  const before = await startRouterProcess(t, urls, options);
-  const scene = await sceneOf({ url: before.url } as never, engines);
+  const options = ['--swap-snapshots', SNAPSHOTS, '--data-dir', temporaryFolder(t)];
+  const restart = () => startRouterProcess(t, urls, options);
+  const { url, child } = await restart();
+  const scene = await sceneOf({ url } as never, engines);
   equal((await scene.post('/swap/begin', { identity: 'step-1' })).status, 200);
-  before.child.kill('SIGKILL');
-  await once(before.child, 'close');
+  child.kill('SIGKILL');
+  await once(child, 'close');
+  return { engines, restart };
+}
 
-  const after = await startRouterProcess(t, urls, options);
+test('a router that is killed between begin and end leaves the engines to the trainer', async (t) => {
+  const { engines, restart } = await killedDuringSwap(t);
+
+  const after = await restart();
   const again = await sceneOf({ url: after.url } as never, engines, 'warming');
   ok(engines.every(({ core }) => core.paused));
   await moveAll(engines);
@@ -222,19 +229,12 @@ test('a router that is killed between begin and end leaves the engines to the tr
 });
 
 test('a swap that an earlier router left does not wait for a worker that is removed', async (t) => {
-  const engines = await startSims(t, ['vllm', 'sglang']);
-  const options = ['--swap-snapshots', SNAPSHOTS, '--data-dir', temporaryFolder(t)];
-  const urls = engines.map(({ url }) => url);
-  const before = await startRouterProcess(t, urls, options);
-  const scene = await sceneOf({ url: before.url } as never, engines);
-  equal((await scene.post('/swap/begin', { identity: 'step-1' })).status, 200);
-  before.child.kill('SIGKILL');
-  await once(before.child, 'close');
+  const { engines, restart } = await killedDuringSwap(t);
   // In the order of the status.
   const [leaves, stays] = engines.toSorted((a, b) => (a.url < b.url ? -1 : 1));
   await leaves!.kill();
 
-  const after = await startRouterProcess(t, urls, options);
+  const after = await restart();
   const again = await sceneOf({ url: after.url } as never, engines, ['registered', 'warming']);
   await moveAll([stays!]);
   equal((await again.post('/swap/end')).status, 207, 'one engine is not known');
