@@ -178,8 +178,11 @@ export abstract class Head {
   requestId = '';
   /** Start and end in `raw` of the lines that are not passed on, in order: start, end, start, end, … */
   readonly drops: number[] = [];
-  /** Where each field line starts in `raw`; null: not noted. Searching the text in lower case for each name costs several times as much. */
-  protected lineStarts: number[] | null = null;
+  /**
+   * Where each field line starts in `raw` and where its name ends, by turns; null: not noted. Searching the text in lower case for each
+   * name costs several times as much.
+   */
+  protected nameBounds: number[] | null = null;
   #lower = '';
 
   /** The first value of a field, or undefined. `name` in lower case. */
@@ -192,9 +195,9 @@ export abstract class Head {
 
   /** Whether any field's name begins with this; in lower case. */
   hasPrefix(prefix: string): boolean {
-    const { raw, lineStarts } = this;
-    if (lineStarts === null) return this.#findStart(`\r\n${prefix}`, this.fieldsStart - 2) >= 0;
-    for (const start of lineStarts) if (beginsWith(raw, start, prefix)) return true;
+    const { raw, nameBounds } = this;
+    if (nameBounds === null) return this.#findStart(`\r\n${prefix}`, this.fieldsStart - 2) >= 0;
+    for (let i = 0; i < nameBounds.length; i += 2) if (beginsWith(raw, nameBounds[i]!, prefix)) return true;
     return false;
   }
 
@@ -244,7 +247,7 @@ export abstract class Head {
     this.#lower = '';
     let at = 0;
     do {
-      this.lineStarts?.push(from + at);
+      this.nameBounds?.push(from + at, from + lines.indexOf(':', at));
       at = lines.indexOf('\n', at) + 1;
     } while (at > 0 && at < lines.length);
   }
@@ -274,13 +277,14 @@ export abstract class Head {
 
   /** Start of the first line of this name, -1 for none. */
   #lineOf(name: string): number {
-    const { raw, lineStarts } = this;
-    if (lineStarts === null) {
+    const { raw, nameBounds } = this;
+    if (nameBounds === null) {
       const at = this.#find(name, this.fieldsStart - 2);
       return at < 0 ? at : at + 2;
     }
-    for (const start of lineStarts) {
-      if (raw.charCodeAt(start + name.length) === COLON && beginsWith(raw, start, name)) return start;
+    for (let i = 0; i < nameBounds.length; i += 2) {
+      const start = nameBounds[i]!;
+      if (nameBounds[i + 1]! - start === name.length && beginsWith(raw, start, name)) return start;
     }
     return -1;
   }

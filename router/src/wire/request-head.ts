@@ -114,7 +114,7 @@ export class RequestHead extends Head {
     if (lineEnd < 0) return lineEnd === INCOMPLETE ? this.#incomplete(start, end) : BAD;
     let at = lineEnd;
     let connectionValue = '';
-    const lineStarts: number[] = [];
+    const nameBounds: number[] = [];
     for (let count = 0; ; count++) {
       if (at >= end) return this.#incomplete(start, end);
       if (bytes[at] === CR) {
@@ -136,10 +136,10 @@ export class RequestHead extends Head {
         }
         if (!this.#note(bytes, start, at, next)) return BAD;
       }
-      lineStarts.push(at - start);
+      nameBounds.push(at - start, field.nameEnd - start);
       at = next;
     }
-    this.lineStarts = lineStarts;
+    this.nameBounds = nameBounds;
     this.raw = bytes.toString('latin1', start, at + 2);
     this.fieldsStart = lineEnd - start;
     return this.#settle(connectionValue) ? at + 2 : BAD;
