@@ -86,6 +86,9 @@ export class ExchangeRows implements Observer {
   }
 }
 
+/** Read once: the getter takes a quarter of the time of the whole row (benchmark `json-2k-observed`). */
+const timeOriginMs = performance.timeOrigin;
+
 const NO_FAILURES: ExchangeRow['failures'] = [];
 
 /** The row of an exchange that has ended. `policy` is the name of the policy for it. */
@@ -94,7 +97,7 @@ export function exchangeRow(x: Exchange, sessionHeaders: readonly string[], poli
   const isPlaced = placement !== null;
   return {
     id: head.requestId,
-    at: Math.round(performance.timeOrigin + x.startMs),
+    at: Math.round(timeOriginMs + x.startMs),
     method: head.method,
     path: x.clientPath || x.path,
     session: sessionOf(x, sessionHeaders) || null,

@@ -1,160 +1,198 @@
 import type { Candidate } from '../exchange.ts';
 import type { ExchangeRow } from './exchange-rows.ts';
 
-/** In the order of `numbersOf` and `textsOf`. */
-const NUMBERS = [
-  'at',
-  'status',
-  'attempts',
-  'ms',
-  'first_byte_ms',
-  'first_token_ms',
-  'queued_ms',
-  'held_ms',
-  'request_bytes',
-  'response_bytes',
-  'prompt_tokens',
-  'cached_tokens',
-  'output_tokens',
-] as const satisfies readonly (keyof ExchangeRow)[];
-const TEXTS = [
-  'id',
-  'session',
-  'method',
-  'path',
-  'group',
-  'model',
-  'worker',
-  'policy',
-  'reason',
-  'from',
-  'outcome',
-  'error',
-  'detail',
-  'held_for',
-] as const satisfies readonly (keyof ExchangeRow)[];
-/** Two more texts follow: `pair` and `failures` as JSON, and the names of the candidates and of their terms. */
-const TEXT_COUNT = TEXTS.length + 2;
-/** The length of a text that is null. */
-const ABSENT = 0xff_ff_ff_ff;
-
-// Field by field, because a loop over the names takes three times as long.
-const numbersOf = (row: ExchangeRow): (number | null)[] => [
-  row.at,
-  row.status,
-  row.attempts,
-  row.ms,
-  row.first_byte_ms,
-  row.first_token_ms,
-  row.queued_ms,
-  row.held_ms,
-  row.request_bytes,
-  row.response_bytes,
-  row.prompt_tokens,
-  row.cached_tokens,
-  row.output_tokens,
-];
-
-const textsOf = (row: ExchangeRow): (string | null)[] => [
-  row.id,
-  row.session,
-  row.method,
-  row.path,
-  row.group,
-  row.model,
-  row.worker,
-  row.policy,
-  row.reason,
-  row.from,
-  row.outcome,
-  row.error,
-  row.detail,
-  row.held_for,
-  row.pair === null && row.failures.length === 0 ? null : JSON.stringify({ pair: row.pair, failures: row.failures }),
-];
-
 /** Memory for rows. */
 export interface RowMemory {
   readonly bytes: Buffer;
   readonly view: DataView;
 }
 
+/** The length of a text that is null. */
+const ABSENT = -1;
+/** Bytes of a length: at the start of a row that of all but its texts, then those of its first two texts. */
+const LENGTH = 4;
+
 /**
- * Writes a row: how many numbers it has, the numbers, the length of each text in UTF-16 units, the texts in UTF-8.
+ * Writes a row: its numbers and the lengths of its texts in UTF-16 units, in the order of its fields, and then the texts in UTF-8.
  * @param from where it begins
- * @returns where it ends; beyond the memory: it may not fit, and nothing was written
+ * @returns where it ends; beyond the memory: it may not fit, and what was written is no row
  */
-export function writeRow(row: ExchangeRow, { bytes, view }: RowMemory, from: number): number {
-  const numbers = numbersOf(row);
-  const texts = textsOf(row);
-  texts.push(row.candidates === null ? null : namesOf(row.candidates, numbers));
-  let joined = '';
-  for (const text of texts) if (text !== null) joined += text;
-  const lengthsAt = from + 4 + 8 * numbers.length;
-  const textAt = lengthsAt + 4 * TEXT_COUNT;
-  // A UTF-16 unit takes up to three bytes.
-  const maxEnd = textAt + 3 * joined.length;
-  if (maxEnd > bytes.length) return maxEnd;
-  view.setUint32(from, numbers.length);
-  for (let i = 0; i < numbers.length; i++) view.setFloat64(from + 4 + 8 * i, numbers[i] ?? Number.NaN);
-  for (let i = 0; i < TEXT_COUNT; i++) view.setUint32(lengthsAt + 4 * i, texts[i]?.length ?? ABSENT);
-  return textAt + bytes.write(joined, textAt);
+export function writeRow(row: ExchangeRow, memory: RowMemory, from: number): number {
+  const out = new RowWriter(memory, from);
+  out.text(row.id);
+  out.text(row.session);
+  out.number(row.at);
+  out.text(row.method);
+  out.text(row.path);
+  out.text(row.group);
+  out.text(row.model);
+  out.text(row.worker);
+  out.text(row.pair === null ? null : JSON.stringify(row.pair));
+  out.text(row.failures.length === 0 ? null : JSON.stringify(row.failures));
+  out.text(row.policy);
+  out.text(row.reason);
+  out.text(row.from);
+  out.number(row.status);
+  out.text(row.outcome);
+  out.text(row.error);
+  out.text(row.detail);
+  out.number(row.attempts);
+  out.number(row.ms);
+  out.number(row.first_byte_ms);
+  out.number(row.first_token_ms);
+  out.number(row.queued_ms);
+  out.number(row.held_ms);
+  out.text(row.held_for);
+  out.number(row.request_bytes);
+  out.number(row.response_bytes);
+  out.number(row.prompt_tokens);
+  out.number(row.cached_tokens);
+  out.number(row.output_tokens);
+  writeCandidates(row.candidates, out);
+  return out.end();
 }
 
 /** The row that was written there. */
-export function readRow({ bytes, view }: RowMemory, from: number, to: number): ExchangeRow {
-  const count = view.getUint32(from);
-  const numbers = Array.from({ length: count }, (_, i) => {
-    const number = view.getFloat64(from + 4 + 8 * i);
-    return Number.isNaN(number) ? null : number;
-  });
-  const lengthsAt = from + 4 + 8 * count;
-  const joined = bytes.toString('utf8', lengthsAt + 4 * TEXT_COUNT, to);
-  let end = 0;
-  const texts = Array.from({ length: TEXT_COUNT }, (_, i) => {
-    const length = view.getUint32(lengthsAt + 4 * i);
-    return length === ABSENT ? null : joined.slice(end, (end += length));
-  });
-  const [pairAndFailures, candidateNames] = texts.slice(TEXTS.length);
+export function readRow(memory: RowMemory, from: number, to: number): ExchangeRow {
+  const row = new RowReader(memory, from, to);
   return {
-    ...Object.fromEntries(NUMBERS.map((name, i) => [name, numbers[i]])),
-    ...Object.fromEntries(TEXTS.map((name, i) => [name, texts[i]])),
-    ...(pairAndFailures === null ? { pair: null, failures: [] } : JSON.parse(pairAndFailures!)),
-    candidates: candidateNames === null ? null : candidatesOf(candidateNames!, numbers.slice(NUMBERS.length)),
+    id: row.text()!,
+    session: row.text(),
+    at: row.number()!,
+    method: row.text()!,
+    path: row.text()!,
+    group: row.text(),
+    model: row.text(),
+    worker: row.text(),
+    pair: JSON.parse(row.text() ?? 'null'),
+    failures: JSON.parse(row.text() ?? '[]'),
+    policy: row.text(),
+    reason: row.text(),
+    from: row.text(),
+    status: row.number()!,
+    outcome: row.text() as ExchangeRow['outcome'],
+    error: row.text(),
+    detail: row.text(),
+    attempts: row.number()!,
+    ms: row.number()!,
+    first_byte_ms: row.number(),
+    first_token_ms: row.number(),
+    queued_ms: row.number()!,
+    held_ms: row.number()!,
+    held_for: row.text(),
+    request_bytes: row.number()!,
+    response_bytes: row.number()!,
+    prompt_tokens: row.number(),
+    cached_tokens: row.number(),
+    output_tokens: row.number(),
+    candidates: readCandidates(row),
   };
 }
 
 /** Whether the row that was written there is one of this session, or has this request id. */
 export function isRowOf({ bytes, view }: RowMemory, from: number, to: number, id: string): boolean {
-  const lengthsAt = from + 4 + 8 * view.getUint32(from);
-  const ofId = view.getUint32(lengthsAt);
-  const session = view.getUint32(lengthsAt + 4);
-  if (ofId !== id.length && session !== id.length) return false;
-  const ofSession = session === ABSENT ? 0 : session;
-  const textAt = lengthsAt + 4 * TEXT_COUNT;
-  const text = bytes.toString('utf8', textAt, Math.min(to, textAt + 3 * (ofId + ofSession)));
-  return text.slice(0, ofId) === id || (session !== ABSENT && text.slice(ofId, ofId + ofSession) === id);
+  const ofId = view.getInt32(from + LENGTH);
+  const ofSession = view.getInt32(from + 2 * LENGTH);
+  if (ofId !== id.length && ofSession !== id.length) return false;
+  const length = ofId + Math.max(0, ofSession);
+  const textAt = from + view.getInt32(from);
+  // A UTF-16 unit takes up to three bytes.
+  const text = bytes.toString('utf8', textAt, Math.min(to, textAt + 3 * length));
+  return text.slice(0, ofId) === id || text.slice(ofId, length) === id;
 }
 
-/** A line for each candidate: its worker and the names of its terms. Adds the values of the terms to the numbers. */
-function namesOf(candidates: readonly Candidate[], numbers: (number | null)[]): string {
-  let names = '';
-  for (const { worker, terms } of candidates) {
-    names += worker;
-    for (const name in terms) {
-      names += `\t${name}`;
-      numbers.push(terms[name]!);
-    }
-    names += '\n';
+class RowWriter {
+  readonly #bytes: Buffer;
+  readonly #view: DataView;
+  readonly #start: number;
+  #at: number;
+  #texts = '';
+
+  constructor({ bytes, view }: RowMemory, from: number) {
+    this.#bytes = bytes;
+    this.#view = view;
+    this.#start = from;
+    this.#at = from + LENGTH;
   }
-  return names;
+
+  number(value: number | null): void {
+    const at = this.#at;
+    this.#at = at + 8;
+    if (this.#at <= this.#bytes.length) this.#view.setFloat64(at, value ?? Number.NaN);
+  }
+
+  text(text: string | null): void {
+    this.length(text === null ? ABSENT : text.length);
+    if (text !== null) this.#texts += text;
+  }
+
+  length(length: number): void {
+    const at = this.#at;
+    this.#at = at + LENGTH;
+    if (this.#at <= this.#bytes.length) this.#view.setInt32(at, length);
+  }
+
+  /** @returns as `writeRow` */
+  end(): number {
+    const textAt = this.#at;
+    const maxEnd = textAt + 3 * this.#texts.length;
+    if (maxEnd > this.#bytes.length) return maxEnd;
+    this.#view.setInt32(this.#start, textAt - this.#start);
+    return textAt + this.#bytes.write(this.#texts, textAt);
+  }
 }
 
-function candidatesOf(allNames: string, values: (number | null)[]): Candidate[] {
-  let at = 0;
-  const lines = allNames.split('\n').slice(0, -1);
-  return lines.map((line) => {
-    const [worker = '', ...names] = line.split('\t');
-    return { worker, terms: Object.fromEntries(names.map((name) => [name, values[at++] ?? Number.NaN])) };
+class RowReader {
+  readonly #view: DataView;
+  readonly #texts: string;
+  #at: number;
+  #textAt = 0;
+
+  constructor({ bytes, view }: RowMemory, from: number, to: number) {
+    this.#view = view;
+    this.#texts = bytes.toString('utf8', from + view.getInt32(from), to);
+    this.#at = from + LENGTH;
+  }
+
+  number(): number | null {
+    const number = this.#view.getFloat64(this.#at);
+    this.#at += 8;
+    return Number.isNaN(number) ? null : number;
+  }
+
+  text(): string | null {
+    const length = this.length();
+    return length === ABSENT ? null : this.#texts.slice(this.#textAt, (this.#textAt += length));
+  }
+
+  length(): number {
+    const length = this.#view.getInt32(this.#at);
+    this.#at += LENGTH;
+    return length;
+  }
+}
+
+/** How many there are, and of each its worker and its terms up to a text that is null. */
+function writeCandidates(candidates: readonly Candidate[] | null, out: RowWriter): void {
+  out.length(candidates === null ? ABSENT : candidates.length);
+  if (candidates === null) return;
+  for (const { worker, terms } of candidates) {
+    out.text(worker);
+    for (const name in terms) {
+      out.text(name);
+      out.number(terms[name]!);
+    }
+    out.text(null);
+  }
+}
+
+function readCandidates(row: RowReader): Candidate[] | null {
+  const length = row.length();
+  if (length === ABSENT) return null;
+  return Array.from({ length }, () => {
+    const worker = row.text()!;
+    const terms: Record<string, number> = {};
+    for (let name = row.text(); name !== null; name = row.text()) terms[name] = row.number() ?? Number.NaN;
+    return { worker, terms };
   });
 }
