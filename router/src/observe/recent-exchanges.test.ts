@@ -75,7 +75,8 @@ test('a row has all that was put into it', () => {
     output_tokens: 9,
     candidates: [
       { worker: 'http://w0:1', terms: { 'tokens in flight': 1.25, total: -0.001 } },
-      { worker: 'http://w1:1', terms: { total: 1e300 } },
+      { worker: 'http://w1:1', terms: { total: 1e300, ['__proto__']: 1, '': 2 } },
+      { worker: '', terms: {} },
     ],
   };
   const missing = Object.entries(full).map(([name, value]) => [name, typeof value === 'object' ? null : value]);

@@ -191,8 +191,8 @@ function readCandidates(row: RowReader): Candidate[] | null {
   if (length === ABSENT) return null;
   return Array.from({ length }, () => {
     const worker = row.text()!;
-    const terms: Record<string, number> = {};
-    for (let name = row.text(); name !== null; name = row.text()) terms[name] = row.number() ?? Number.NaN;
-    return { worker, terms };
+    const terms: [string, number][] = [];
+    for (let name = row.text(); name !== null; name = row.text()) terms.push([name, row.number() ?? Number.NaN]);
+    return { worker, terms: Object.fromEntries(terms) };
   });
 }
