@@ -19,8 +19,9 @@ const OBJECTS_ALIVE = 60_000;
 /** Ends early when `isEnough`, which is asked after each round, says so. */
 function makeSurvivors(rounds: number, isEnough: () => boolean): void {
   const kept: object[] = [];
-  for (let made = 0; made < rounds * OBJECTS_PER_ROUND; ) {
-    for (let n = 0; n < OBJECTS_PER_ROUND; n++, made++) kept[made % OBJECTS_ALIVE] = { a: n, b: [n, n] };
+  for (let round = 0; round < rounds; round++) {
+    for (let n = 0; n < OBJECTS_PER_ROUND; n++)
+      kept[(round * OBJECTS_PER_ROUND + n) % OBJECTS_ALIVE] = { a: n, b: [n, n] };
     if (isEnough()) return;
   }
 }
