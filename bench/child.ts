@@ -1,7 +1,6 @@
 // Child processes of the benchmark: their output goes to a file, and all are stopped at the end.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { processTree } from './proc.ts';
 
@@ -66,13 +65,4 @@ export function startChild(command: readonly string[], logFile: string): Child {
       if (!isOver) for (const each of tree) signal(each, 'SIGKILL');
     },
   };
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (address === null || typeof address === 'string') throw new Error('no port');
-  return address.port;
 }

@@ -2,7 +2,8 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { spawnSimEngine, type SpawnedSimEngine } from '../../router/src/sim/spawn.ts';
-import { type Child, freePort, startChild } from '../child.ts';
+import { type Child, startChild } from '../child.ts';
+import { freePort } from '../../router/test/harness/free-port.ts';
 import type { EngineOptions } from '../policies/engine-options.ts';
 import { engineCount, timeScale } from './scene.ts';
 

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { parseArgs } from 'node:util';
-import { freePort } from '../../bench/child.ts';
+import { freePort } from '../../router/test/harness/free-port.ts';
 import { newest, pythonOf, whyMissing } from '../../router/test/clients/environments.ts';
 
 /**

@@ -5,7 +5,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { TestContext } from 'node:test';
-import { freePort } from '../../../bench/child.ts';
+import { freePort } from '../harness/free-port.ts';
 import type { FinishedRecord } from '../../src/sim/model/sequence.ts';
 import type { SimOptions } from '../../src/sim/sim-options.ts';
 import { type SpawnedSimEngine, spawnSimEngine } from '../../src/sim/spawn.ts';

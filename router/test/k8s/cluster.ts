@@ -3,24 +3,15 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';
-import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { freePort } from '../harness/free-port.ts';
 import { until } from '../harness/within.ts';
 import { binary } from '../harness/built.ts';
 
 export interface Answer {
   readonly status: number;
   readonly body: Record<string, unknown>;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 /** A real etcd and a real kube-apiserver on loopback. No controllers, no scheduler, no kubelet: the test is those. */

@@ -17,6 +17,7 @@ import { type TestContext, test } from 'node:test';
 import { turnout } from '../cli/turnout.ts';
 import { connectClient, request, send } from '../harness/client.ts';
 import { post, startEngines } from '../harness/fleet.ts';
+import { freePort } from '../harness/free-port.ts';
 import { until } from '../harness/within.ts';
 
 const ports = ['--port', '0', '--prometheus-port', '0', '--disable-health-check'];
@@ -48,7 +49,7 @@ for (const [at, level] of levels.entries()) {
     const file = join(folder, 'turnout.yaml');
     writeFileSync(file, `worker-urls: [${engine!.url}]\nprometheus-port: 0\ndisable-health-check: true\n`);
     // At critical nothing says where it listens.
-    const port = await freePort(t);
+    const port = await freePort();
     const run = turnout(t, ['--config', file, '--port', String(port), '--log-level', level]);
     const url = `http://127.0.0.1:${port}`;
     await until('it listens', () => connectClient(t, url).then(Boolean, () => false), 20_000);
@@ -70,13 +71,6 @@ for (const [at, level] of levels.entries()) {
       levels.slice(at).filter((each) => each !== 'critical'),
     );
   });
-}
-
-async function freePort(t: TestContext): Promise<number> {
-  const [engine] = await startEngines(t, 1);
-  const { port } = new URL(engine!.url);
-  engine!.kill();
-  return Number(port);
 }
 
 test('--log-dir: the log goes to files too, which rotate', async (t) => {
@@ -192,7 +186,7 @@ test('an output that is full, and one that nobody reads, stop nothing', { skip: 
   const [engine] = await startEngines(t, 1);
   const bin = join(import.meta.dirname, '../../bin/turnout.js');
   for (const output of [openSync('/dev/full', 'w'), 'pipe' as const]) {
-    const port = await freePort(t);
+    const port = await freePort();
     const args = ['serve', ...ports, '--port', String(port), '--access-log', '--worker-urls', engine!.url];
     const child = spawn(process.execPath, [bin, ...args], { stdio: ['ignore', output, 'inherit'] });
     const ended = once(child, 'exit');

@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { dashboardFile } from '../../../deploy/grafana/generate.ts';
-import { freePort } from '../../../bench/child.ts';
+import { freePort } from '../harness/free-port.ts';
 import { startBusyFleet } from '../harness/busy-fleet.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';

@@ -1,12 +1,11 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { closeSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { folderOf, pythonOf, type EngineKind, type Model } from './installed.ts';
+import { freePort } from '../harness/free-port.ts';
 
 export interface Engine {
   readonly kind: EngineKind;
@@ -198,25 +197,6 @@ function coreOf(api: ChildProcess, kind: EngineKind): number {
     }
   }
   throw new Error('no engine core runs');
-}
-
-/**
- * Below the ports that systems hand out for port 0 (from 32768, or 49152): an engine takes its port half a minute after
- * it was chosen, and any server of any test may be given one of those meanwhile, and answer in its stead.
- */
-export async function freePort(): Promise<number> {
-  for (;;) {
-    const port = randomInt(20_000, 32_000);
-    const server = createServer().listen(port, '127.0.0.1');
-    const isFree = await once(server, 'listening').then(
-      () => true,
-      () => false,
-    );
-    if (!isFree) continue;
-    server.close();
-    await once(server, 'close');
-    return port;
-  }
 }
 
 function killGroup(child: ChildProcess): void {

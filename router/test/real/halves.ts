@@ -1,7 +1,8 @@
 import { delimiter, join } from 'node:path';
 import { call } from './call.ts';
-import { type Engine, type EngineOptions, freePort, KERNELS, startSglang, startVllm } from './engines.ts';
+import { type Engine, type EngineOptions, KERNELS, startSglang, startVllm } from './engines.ts';
 import { connectorOf } from './installed.ts';
+import { freePort } from '../harness/free-port.ts';
 
 type Port = Pick<EngineOptions, 'port'>;
 

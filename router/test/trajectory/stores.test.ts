@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -16,6 +15,7 @@ import {
   turnsOf,
 } from '../../src/recorder/thread/store/store.ts';
 import type { Turn } from '../../src/recorder/shared/turn.ts';
+import { freePort } from '../harness/free-port.ts';
 import { startRespServer } from '../harness/resp-server.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { turnOf, turnsIn } from '../harness/turns.ts';
@@ -459,11 +459,7 @@ test('without its package the words say what to install', async () => {
 });
 
 async function startRealRedis(t: TestContext, program: string): Promise<string> {
-  const probe = createServer();
-  const port = await new Promise<number>((resolve) =>
-    probe.listen(0, '127.0.0.1', () => resolve((probe.address() as { port: number }).port)),
-  );
-  await new Promise((resolve) => probe.close(resolve));
+  const port = await freePort();
   const dir = mkdtempSync(join(tmpdir(), 'turnout-redis-'));
   const args = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--dir', dir];
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] });

@@ -1,9 +1,9 @@
 import { type ChildProcess, execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
+import { freePorts } from '../../harness/free-port.ts';
 import { endWithRunner, killGroup, spawnGuarded } from '../../harness/guarded.ts';
 import { temporaryFolder } from '../../harness/temporary-folder.ts';
 import { until } from '../../harness/within.ts';
@@ -16,17 +16,6 @@ const SERVES_MS = 20_000;
 const READY_MS = 3_000;
 
 endWithRunner();
-
-/** Ports that are free now, one after the other. */
-async function freePorts(count: number): Promise<number> {
-  for (;;) {
-    const first = 20_000 + Math.floor(Math.random() * 10_000);
-    const servers = Array.from({ length: count }, (_, i) => createServer().listen(first + i, '127.0.0.1'));
-    const results = await Promise.allSettled(servers.map((server) => once(server, 'listening')));
-    await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-    if (results.every(({ status }) => status === 'fulfilled')) return first;
-  }
-}
 
 const isAlive = (pid: number): boolean => {
   try {
