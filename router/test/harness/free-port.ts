@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 
 /**
- * A port of 127.0.0.1 where nobody listens, for a program that can't take port 0. It is below those that systems give out
- * for port 0 (from 32768, or 49152): the program takes it a second or a minute later, and any server of any test may be
- * given one of those meanwhile, and answer in its stead.
+ * A port of 127.0.0.1 where nobody listens, for a program that can't take port 0, or for a server that goes away and
+ * comes back. It is below those that systems give out for port 0 (from 32768, or 49152): any server of any test may be given
+ * one of those while nobody listens there, and answer in the other's stead.
  */
 export const freePort = (): Promise<number> => freePorts(1);
 

@@ -1,10 +1,11 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import { type AddressInfo, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
+import { freePort } from './free-port.ts';
 
 export interface FakePod {
   readonly metadata: {
@@ -94,8 +95,8 @@ export class FakeKube {
 
   async start(): Promise<void> {
     this.#server = this.#make();
+    this.#port ||= await freePort();
     await new Promise<void>((resolve) => this.#server.listen(this.#port, '127.0.0.1', resolve));
-    this.#port = (this.#server.address() as AddressInfo).port;
   }
 
   /** As a killed process: nobody listens, all connections are gone. */

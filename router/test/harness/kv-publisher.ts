@@ -1,6 +1,7 @@
 import type { TestContext } from 'node:test';
 import { encode } from '@msgpack/msgpack';
 import { Router, XPublisher } from 'zeromq';
+import { freePort } from './free-port.ts';
 import { until, within } from './within.ts';
 
 /** An engine's side of KV cache events: publishes, keeps what it published, and gives it out again, as vLLM 0.32 does. */
@@ -21,8 +22,8 @@ export class KvPublisher {
     at: { endpoint?: string; replay?: string; ts?: number } = {},
   ): Promise<KvPublisher> {
     const publisher = new KvPublisher(at.ts ?? 1_000);
-    await bind(publisher.#pub, at.endpoint);
-    await bind(publisher.#router, at.replay);
+    await bind(publisher.#pub, at.endpoint ?? (await freeEndpoint()));
+    await bind(publisher.#router, at.replay ?? (await freeEndpoint()));
     void publisher.#answerReplays();
     t.after(() => publisher.stop());
     return publisher;
@@ -79,8 +80,10 @@ export class KvPublisher {
   }
 }
 
+const freeEndpoint = async (): Promise<string> => `tcp://127.0.0.1:${await freePort()}`;
+
 /** The address of a socket that was closed is free a moment later. */
-function bind(socket: XPublisher | Router, endpoint = 'tcp://127.0.0.1:0'): Promise<void> {
+function bind(socket: XPublisher | Router, endpoint: string): Promise<void> {
   return until(`${endpoint} is free`, () =>
     socket.bind(endpoint).then(
       () => true,

@@ -1,5 +1,6 @@
-import { type AddressInfo, type Socket, createServer } from 'node:net';
+import { type Socket, createServer } from 'node:net';
 import type { TestContext } from 'node:test';
+import { freePort } from './free-port.ts';
 
 type Reply = string | number | null | Error | readonly Reply[];
 type Run = (key: string, ...args: string[]) => Reply;
@@ -80,14 +81,8 @@ export async function startRespServer(t: TestContext): Promise<RespServer> {
       }
     });
   });
-  let port = 0;
-  const start = (): Promise<void> =>
-    new Promise((resolve) =>
-      server.listen(port, '127.0.0.1', () => {
-        ({ port } = server.address() as AddressInfo);
-        resolve();
-      }),
-    );
+  const port = await freePort();
+  const start = (): Promise<void> => new Promise((resolve) => server.listen(port, '127.0.0.1', resolve));
   const stop = (): Promise<void> =>
     new Promise((resolve) => {
       server.close(() => resolve());

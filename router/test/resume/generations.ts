@@ -4,6 +4,7 @@ import { seededRandom } from '../../src/kit/rng.ts';
 import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
 import type { SimOptions } from '../../src/sim/sim-options.ts';
 import type { Router } from '../../src/router.ts';
+import { freePort } from '../harness/free-port.ts';
 import { type RouterOptions, startTestRouter, untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 
@@ -36,7 +37,9 @@ export async function startResumeScene(
   simOptions: Partial<SimOptions> = {},
 ): Promise<ResumeScene> {
   const sim = { ...MODEL, kind, timeScale: 0.3, ...simOptions };
-  const engines = await Promise.all(Array.from({ length: count }, () => startSimEngine(sim)));
+  const engines = await Promise.all(
+    Array.from({ length: count }, async () => startSimEngine({ ...sim, port: await freePort() })),
+  );
   const undisturbed = await startSimEngine({ ...sim, timeScale: 0 });
   t.after(async () => {
     await undisturbed.close();

@@ -1,6 +1,7 @@
 import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
 import type { SimOptions } from '../../src/sim/sim-options.ts';
 import type { FinishedRecord } from '../../src/sim/model/sequence.ts';
+import { freePort } from '../harness/free-port.ts';
 
 /** What an engine sampled until it died. */
 export type Torn = Pick<FinishedRecord, 'requestId' | 'inputIds' | 'outputIds'>;
@@ -22,7 +23,9 @@ export class MortalFleet {
   static async start(kinds: readonly SimOptions['kind'][]): Promise<MortalFleet> {
     const fleet = new MortalFleet();
     for (const [i, kind] of kinds.entries())
-      fleet.engines.push(await fleet.#engine({ kind, port: 0, incrementalStreamingOutput: i % 2 === 1 }));
+      fleet.engines.push(
+        await fleet.#engine({ kind, port: await freePort(), incrementalStreamingOutput: i % 2 === 1 }),
+      );
     return fleet;
   }
 
