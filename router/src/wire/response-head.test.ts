@@ -88,6 +88,14 @@ test('interim answers, 204, 304 and answers to HEAD have no body', () => {
   assert.ok(!accept(withLines('content-length: 5')).hasNoBody('GET'));
 });
 
+test('an interim answer that tells of a body is refused: llhttp reads one after the statuses that it does not know', () => {
+  for (const status of [100, 101, 105]) {
+    for (const line of ['content-length: 7', 'transfer-encoding: chunked'])
+      refuses(`HTTP/1.1 ${status} x\r\n${line}\r\n\r\n`);
+    accept(`HTTP/1.1 ${status} x\r\ncontent-length: 0\r\n\r\n`);
+  }
+});
+
 const fieldLine = fc.constantFrom(
   'server: x',
   'content-length: 12',

@@ -79,8 +79,9 @@ export class ResponseHead extends Head {
     if (this.isChunked && this.contentLength >= 0) {
       return this.#refuse('both Content-Length and Transfer-Encoding');
     }
-    // RFC 9112 section 6.1; llhttp and others differ on where such a message ends.
-    if (this.isChunked && this.status < 200) return this.#refuse('a Transfer-Encoding in an interim answer');
+    // RFC 9110 section 15.2; llhttp and others differ on where such a message ends.
+    if (this.status < 200 && (this.isChunked || this.contentLength > 0))
+      return this.#refuse('a body in an interim answer');
     // A client that reads it would wait for bytes, or take them from the next response (RFC 9110 section 8.6 forbids it).
     if (this.status === 204 && this.contentLength >= 0) this.drop('content-length');
     if (connection !== '' && !this.dropNamed(connection)) return this.#refuse('a Connection that names its framing');

@@ -201,7 +201,7 @@ export function randomResponseHead(chance: Chance): string {
   const version = chance.oneIn(25) ? chance.pick(ODD_VERSIONS) : chance.oneIn(6) ? 'HTTP/1.0' : 'HTTP/1.1';
   const status = chance.oneIn(20)
     ? chance.pick(['099', '1000', '20', 'abc', ' 200', '2 0', '-20', ''])
-    : chance.pick(['200', '200', '404', '500', '204', '304', '100', '103', '299', '999']);
+    : chance.pick(['200', '200', '404', '500', '204', '304', '100', '103', '105', '299', '999']);
   const reason = chance.pick([
     ' OK',
     ' OK',
