@@ -11,7 +11,7 @@ const ENOUGH_BYTES = 2 * 16 * 2 ** 20;
 const youngBytes = (): number =>
   getHeapSpaceStatistics().find(({ space_name: name }) => name === 'new_space')!.space_size;
 
-/** V8 grows by what lives for some collections, sooner or later: it depends on when it collects. */
+/** V8 grows the young generation when many objects survive collections. How soon depends on when it collects. */
 const MANY_ROUNDS = 1000;
 const OBJECTS_PER_ROUND = 20_000;
 const OBJECTS_ALIVE = 60_000;

@@ -41,7 +41,7 @@ test('close to the end of its memory the router takes nothing new, and does not 
   asked.beginStream();
   await stream.read('\r\n\r\n');
 
-  // Should the router die, what V8 said is in the error.
+  // If the router dies, the error contains its output.
   const ask = (method: string, path: string) =>
     send(t, url, request(method, path)).catch((error: unknown) => {
       throw new Error(router.output(), { cause: error });

@@ -7,7 +7,7 @@ import { filesUsedBy } from '../harness/files-of-a-chat.ts';
 import { startScene, untilIdle } from '../harness/router.ts';
 
 test('a plain chat of a session passes few files', async (t) => {
-  // What fires at intervals would run in every chat of a busy machine.
+  // On a busy machine an interval timer can fire during every chat; its file would then count as one of the chat's.
   t.mock.timers.enable({ apis: ['setInterval'] });
   const { router, exchange } = await startScene(t, { policy: 'rollout' });
   const chat = request('POST', '/v1/chat/completions', '{"model":"m","messages":[{"role":"user","content":"Hi"}]}', [

@@ -3,13 +3,13 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 
 /**
- * A port of 127.0.0.1 where nobody listens, for a program that can't take port 0, or for a server that goes away and
- * comes back. It is below those that systems give out for port 0 (from 32768, or 49152): any server of any test may be given
- * one of those while nobody listens there, and answer in the other's stead.
+ * A free port of 127.0.0.1, for a program that does not accept port 0, or for a server that stops and later listens again.
+ * It is below the range that operating systems use for port 0 (from 32768, or 49152). Otherwise the server of another test
+ * could get the port while it is unused, and answer requests that are meant for this one.
  */
 export const freePort = (): Promise<number> => freePorts(1);
 
-/** The first of `count` such ports, one after the other. */
+/** @returns the first of `count` consecutive free ports */
 export async function freePorts(count: number): Promise<number> {
   for (;;) {
     const first = randomInt(20_000, 32_000);
