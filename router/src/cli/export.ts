@@ -89,6 +89,11 @@ export async function exportTrajectories(flags: ExportFlags): Promise<void> {
   }
   shown.say(`export: ${describe(progress)}${output === undefined ? '' : `, in ${output}`}`);
   for (const [reason, count] of Object.entries(progress.leftOut)) shown.say(`export: ${count} left out: ${reason}`);
+  const { unreadable } = progress;
+  if (unreadable > 0)
+    shown.say(
+      `export: ${unreadable} turns have a stored request or response that can't be read ("unreadable" names it)`,
+    );
 }
 
 function rewardOf(flag: string, text: string | undefined): number | undefined {

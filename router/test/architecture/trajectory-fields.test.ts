@@ -24,6 +24,7 @@ const full: Turn = turnOf({
   versions: [{ version: null, from: 2, to: 4, before: '7', after: '8' }],
   request: Buffer.from('{}'),
   answer: Buffer.from('{}'),
+  unreadable: ['request'],
 });
 
 async function exported(): Promise<{ turns: Record<string, unknown>[]; versions: object[] }> {

@@ -5,6 +5,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { parquetReadObjects } from 'hyparquet';
+import { packed } from '../../src/recorder/thread/store/packed-body.ts';
 import { SqliteStore } from '../../src/recorder/thread/store/sqlite.ts';
 import { RedisStore } from '../../src/recorder/thread/store/redis.ts';
 import type { Turn } from '../../src/recorder/shared/turn.ts';
@@ -56,6 +57,24 @@ test('export writes a file in each form, while the store is open elsewhere', asy
     rows.map(({ session }) => session as string),
     ['a', 'b'],
   );
+});
+
+test('export ends, and reports the requests that an earlier release stored unreadably', async (t) => {
+  const ring = [turnOf(), turnOf(), turnOf()];
+  const body = Buffer.from('{"messages":[]}'.padEnd(300));
+  const request = (i: number): Uint8Array => packed(body, { id: ring[(i + 2) % 3]!.id, depth: i, body });
+  const { dataDir } = filled(
+    t,
+    ring.map((turn, i) => ({ ...turn, request: request(i) })),
+  );
+  const run = turnout(t, ['export', '--format', 'jsonl', '--data-dir', dataDir]);
+  assert.equal(await run.ended, 0, run.output());
+  const turns = lines(run.output()).flatMap((line) => (line as unknown as { turns: Record<string, unknown>[] }).turns);
+  assert.deepEqual(
+    turns.map(({ id, unreadable, request: said }) => [id, unreadable, said]),
+    ring.map(({ id }) => [id, ['request'], undefined]),
+  );
+  assert.match(run.output(), /export: 3 turns have a stored request or response that can't be read/);
 });
 
 test('export reads the shared store', async (t) => {

@@ -94,6 +94,8 @@ export interface Turn {
   /** The client's request and the engine's answer as they passed (routed experts cut out), where they are kept. */
   readonly request: Uint8Array | null;
   readonly answer: Uint8Array | null;
+  /** Which of the two are stored, and can't be read: what they were compressed with is gone. Left out: none. */
+  readonly unreadable?: readonly ('request' | 'answer')[];
   /** Left out: its tokens are those that the engine read and sampled. false: they are not known, `request` and `answer` are all there is. */
   readonly isExact?: false;
   /** Of a chat: by what its client will know the call again, should the answer get lost. Left out where it named nothing. */

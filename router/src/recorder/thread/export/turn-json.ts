@@ -32,6 +32,7 @@ export function outlineJson(
     ambiguous: turn.isAmbiguous === true,
     routed_experts: turn.experts,
     indexer_topk: turn.indexer ?? null,
+    ...(turn.unreadable === undefined ? {} : { unreadable: turn.unreadable }),
   };
 }
 

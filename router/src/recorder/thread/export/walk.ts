@@ -19,9 +19,17 @@ export interface ExportProgress {
   tokens: number;
   /** Trajectories that are not whole: why, and how many. */
   readonly leftOut: Record<string, number>;
+  /** Turns whose request or response is stored and can't be read. */
+  unreadable: number;
 }
 
-export const noProgress = (): ExportProgress => ({ sessions: 0, trajectories: 0, tokens: 0, leftOut: {} });
+export const noProgress = (): ExportProgress => ({
+  sessions: 0,
+  trajectories: 0,
+  tokens: 0,
+  leftOut: {},
+  unreadable: 0,
+});
 
 const SESSIONS_AT_ONCE = 100;
 
@@ -51,6 +59,7 @@ async function* walkSession(
 ): AsyncGenerator<Trajectory> {
   const outlines = await turnsOf(store, session, tenant);
   const byId = new Map(outlines.map((outline) => [outline.id, outline]));
+  const unreadable = new Set<string>();
   for (const leaf of leavesOf(outlines)) {
     if (!lineOf(leaf, byId).some((turn) => wants(query, turn))) continue;
     const turns = await readLine(store, leaf.id);
@@ -61,8 +70,10 @@ async function* walkSession(
     }
     progress.trajectories++;
     progress.tokens += made.ids.length;
+    for (const turn of made.turns) if (turn.unreadable !== undefined) unreadable.add(turn.id);
     yield made;
   }
+  progress.unreadable += unreadable.size;
 }
 
 /** Its turns in this session, from the last to the first. */

@@ -12,6 +12,8 @@ const LEVEL = 3;
 const MIN_BYTES = 128;
 /** How many bodies may have to be read to read one. */
 const MAX_DEPTH = 64;
+/** A longer line of bases is not read. Earlier releases could put a turn again with another base than those before it know. */
+export const MAX_LINE = 4 * MAX_DEPTH;
 
 /** The body that is the dictionary of another one. */
 export interface Base {
@@ -22,7 +24,7 @@ export interface Base {
 }
 
 /** A compressed body. */
-interface Packed {
+export interface Packed {
   /** '': no other body. */
   readonly base: string;
   readonly depth: number;

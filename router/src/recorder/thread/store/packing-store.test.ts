@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { turnOf, turnsIn } from '../../../../test/harness/turns.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { MemoryStore } from './memory.ts';
+import { packed } from './packed-body.ts';
 import { PackingStore } from './packing-store.ts';
 
 /** A chat's request after so many turns, of about 1 KB each. */
@@ -80,4 +81,37 @@ test('turns of one call stay readable when the first of them is put again with m
     const read = await store.get(turn.id);
     assert.deepEqual([textOf(read), Buffer.from(read!.answer!).toString()], [String(request), String(own)]);
   }
+});
+
+test('the turns of several choices stay readable when all of them are put again', async () => {
+  const inner = new MemoryStore(1e9);
+  const store = new PackingStore(inner);
+  const earlier = turnOf({ request: requestOf(1) });
+  const request = requestOf(2);
+  const choices = [1, 2, 3].map(() => turnOf({ parent: earlier.id, request, answer: Buffer.from('so far') }));
+  const whole = choices.map((turn) => ({ ...turn, answer: Buffer.from('to the end') }));
+  await store.put([earlier, ...choices]);
+  await store.put(whole);
+  await store.put(whole.toReversed());
+  const next = turnOf({ parent: choices[0]!.id, request: requestOf(3) });
+  await store.put([next]);
+  // Without the bodies that the first store remembers.
+  const found = await turnsIn(new PackingStore(inner));
+  assert.deepEqual(found.map(textOf), [requestOf(1), request, request, request, requestOf(3)].map(String));
+});
+
+test('turns whose bases lead back to them have no request, and say so; those after them are stored whole', async () => {
+  const inner = new MemoryStore(1e9);
+  const body = requestOf(1);
+  const ring = [turnOf(), turnOf(), turnOf()];
+  inner.put(ring.map((turn, i) => ({ ...turn, request: packed(body, { id: ring[(i + 2) % 3]!.id, depth: i, body }) })));
+  const store = new PackingStore(inner);
+  const next = turnOf({ parent: ring[0]!.id, request: requestOf(2) });
+  await store.put([next]);
+  const found = await turnsIn(store);
+  assert.deepEqual(
+    found.map(({ request, unreadable }) => [request === null, unreadable]),
+    [...ring.map(() => [true, ['request']]), [false, undefined]],
+  );
+  assert.equal(textOf(found[3]!), String(requestOf(2)));
 });

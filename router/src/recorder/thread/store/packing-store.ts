@@ -1,8 +1,10 @@
 import type { OutcomeChange } from '../../shared/outcome.ts';
 import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
-import { type Base, packed, readPacked, unpacked } from './packed-body.ts';
+import { type Base, MAX_LINE, type Packed, packed, readPacked, unpacked } from './packed-body.ts';
 import { RecentBodies } from './recent-bodies.ts';
 import type { NewestQuery, SessionQuery, TrajectoryStore } from './store.ts';
+
+type Body = NonNullable<Turn['unreadable']>[number];
 
 /**
  * Wraps a store: requests and responses are compressed, and what the request of the previous turn has already is not stored
@@ -83,39 +85,61 @@ export class PackingStore implements TrajectoryStore {
       answer === null ? null : isSibling && last.turn.answer === answer ? last.answer : packed(answer, null);
     this.#last = { turn, answer: packedAnswer };
     if (request === null) return { ...turn, answer: packedAnswer };
-    const made = packed(request, await this.#baseOf(turn, isSibling ? last.turn.id : turn.parent));
+    const before = isSibling && last.turn.id < turn.id ? last.turn.id : turn.parent;
+    // Only an earlier turn can be a base, also when a turn is put again: no base leads back to its own turn.
+    const isEarlier = before !== null && before < turn.id;
+    const base = isEarlier
+      ? (this.#recent.get(turn, before) ?? (await this.#requestOf(await this.#stored(turn, before))))
+      : null;
+    const made = packed(request, base);
     this.#recent.add(turn, { id: turn.id, depth: readPacked(made)?.depth ?? 0, body: request });
     return { ...turn, request: made, answer: packedAnswer };
   }
 
-  /** @param id the turn whose request may be the base; null: none. A turn of another session can't be, because it is removed on its own. */
-  async #baseOf({ session, tenant }: Turn, id: string | null): Promise<Base | null> {
-    if (id === null) return null;
-    const recent = this.#recent.get({ session, tenant }, id);
-    if (recent !== null) return recent;
+  /** A turn of the same session. One of another session can't be a base, because it is removed on its own. */
+  async #stored({ session, tenant }: Turn, id: string): Promise<Turn | null> {
     const stored = await this.#inner.get(id);
-    return stored?.session === session && stored.tenant === tenant ? this.#requestOf(stored) : null;
+    return stored?.session === session && stored.tenant === tenant ? stored : null;
   }
 
   async #whole(turn: Turn): Promise<Turn> {
-    const { answer } = turn;
+    const { request, answer } = turn;
     const known = answer === null ? null : readPacked(answer);
-    const request = await this.#requestOf(turn);
-    return { ...turn, request: request?.body ?? null, answer: known === null ? answer : unpacked(known, null) };
+    const read = {
+      request: (await this.#requestOf(turn))?.body ?? null,
+      answer: known === null ? answer : unpacked(known, null),
+    };
+    const unreadable: Body[] = [];
+    if (request !== null && read.request === null) unreadable.push('request');
+    if (answer !== null && read.answer === null) unreadable.push('answer');
+    return { ...turn, ...read, ...(unreadable.length === 0 ? {} : { unreadable }) };
   }
 
-  /** @returns null: it has none, or its base was removed */
-  async #requestOf(turn: Turn): Promise<Base | null> {
-    const { id, request } = turn;
-    if (request === null) return null;
-    const known = readPacked(request);
-    if (known === null) return { id, depth: 0, body: request };
-    const base = known.base === '' ? null : await this.#baseOf(turn, known.base);
-    const body = base === null && known.base !== '' ? null : unpacked(known, base?.body ?? null);
-    if (body === null) return null;
-    const read = { id, depth: known.depth, body };
-    this.#recent.add(turn, read);
-    return read;
+  /** @returns null: it has none, or its base was removed, or its bases lead back to it, as in stores of earlier releases */
+  async #requestOf(turn: Turn | null): Promise<Base | null> {
+    // From the turn to its last base: what is unpacked with the one that follows.
+    const line = new Map<string, Packed>();
+    let base: Base | null = null;
+    for (let next = turn; base === null;) {
+      if (next === null || next.request === null) return null;
+      const known = readPacked(next.request);
+      if (known === null) {
+        base = { id: next.id, depth: 0, body: next.request };
+        break;
+      }
+      line.set(next.id, known);
+      if (known.base === '') break;
+      if (line.has(known.base) || line.size >= MAX_LINE) return null;
+      base = this.#recent.get(next, known.base);
+      if (base === null) next = await this.#stored(next, known.base);
+    }
+    for (const [id, known] of [...line].toReversed()) {
+      const body = unpacked(known, base?.body ?? null);
+      if (body === null) return null;
+      base = { id, depth: known.depth, body };
+    }
+    if (line.size > 0) this.#recent.add(turn!, base!);
+    return base;
   }
 }
 
