@@ -1,5 +1,5 @@
 import type { RequestHead } from '../wire/request-head.ts';
-import { type KeyPlace, boundedKey } from '../classify/routing-keys.ts';
+import { type KeyPlace, headerKeyText } from '../classify/routing-keys.ts';
 import { LinkedList, type ListNode } from '../kit/linked-list.ts';
 
 /** The queued requests of one key, in order of arrival. */
@@ -79,7 +79,7 @@ export function fairKeys(places: readonly KeyPlace[]): (head: RequestHead) => st
     for (const { kind, name } of inOrder) {
       const value = head.get(name);
       // With its kind: a tenant and a session of the same name are not the same.
-      if (value !== undefined && value !== '') return `${kind}:${boundedKey(value)}`;
+      if (value !== undefined && value !== '') return `${kind}:${headerKeyText(value)}`;
     }
     return '';
   };

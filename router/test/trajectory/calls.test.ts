@@ -204,7 +204,7 @@ test('a stream that its client leaves is on record as far as it came', async (t)
   await reader.cancel();
   const [line] = await lines(scene);
   const [turn] = line!.turns;
-  assert.equal(turn!.finish_reason, '');
+  assert.equal(turn!.finish_reason, 'abort');
   const seen = eventsOf(got.replaceAll(/event: \w+\n/g, '')) as { delta?: { text?: string } }[];
   const text = seen.map(({ delta }) => delta?.text ?? '').join('');
   assert.ok(text !== '' && turn!.text!.response.startsWith(text), `${text} | ${turn!.text!.response}`);

@@ -89,7 +89,7 @@ async function startScene(t: TestContext, path: keyof typeof dialects) {
       request.connection.write(chunk(`data: ${json.replace(/[^ -~]/g, escaped)}\n\n`));
     },
     async turns(session: string, count: number) {
-      type Row = { tokens: number[]; parent: string | null; keeps: number; drift: unknown };
+      type Row = { tokens: number[]; parent: string | null; keeps: number; drift: unknown; finish_reason: string };
       let page: Row[] = [];
       await until('the turns are on record', async () => {
         const answer = await fetch(`${router.url}/trajectories/${session}`);
@@ -130,6 +130,7 @@ for (const path of ['/generate', '/v1/completions'] as const) {
       // Of a letter that is not whole the client has nothing.
       const whole = SAMPLED.findIndex((_, i) => textOf(i).length >= text.length);
       const { scene, known } = await cut(t, 's', whole, Math.min(SAMPLED.length, got + 2));
+      assert.equal((await scene.turns('s', 1))[0]!.finish_reason, 'abort');
       const opening = scene.ask(ask(PROMPT + text + more), 's');
       const next = await scene.asked();
       scene.begin(next);

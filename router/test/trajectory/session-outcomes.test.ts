@@ -64,14 +64,22 @@ for (const path of ['/generate', '/v1/chat/completions']) {
 
 for (const policy of ['round_robin', 'sticky_least_loaded']) {
   test(`${policy}: a session and its group have one name, in headers, queries and paths`, async (t) => {
-    const scene = await startChatScene(t, { router: { plugin: ['radix-tree'], policy } });
+    const scene = await startChatScene(t, {
+      router: { plugin: ['radix-tree', 'chat-sessions'], captureChat: true, policy },
+    });
     const latin1 = (text: string): string => Buffer.from(text).toString('latin1');
     for (const session of ['\u00fcber', '\u4f1a\u8bdd', 's'.repeat(600)]) {
       const group = `group of ${session}`;
       const headers = { 'x-session-id': latin1(session), 'x-turnout-group': latin1(group) };
-      assert.equal((await scene.post('/generate', turn('/generate'), headers)).status, 200);
+      for (const path of ['/generate', '/v1/chat/completions'])
+        assert.equal((await scene.post(path, turn(path), headers)).status, 200);
       const name = encodeURIComponent(session);
-      for (const path of [`/trajectory?session=${name}`, `/trajectories/${name}/metrics`, `/explain/${name}`]) {
+      for (const path of [
+        `/trajectory?session=${name}`,
+        `/trajectories/${name}/metrics`,
+        `/explain/${name}`,
+        `/sessions/${name}`,
+      ]) {
         const { status } = await fetch(scene.router.url + path);
         assert.equal(status, 200, path);
       }

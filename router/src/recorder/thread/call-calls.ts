@@ -96,7 +96,9 @@ export function callCalls({ capture, settled, writer, keepsBodies }: CallParts) 
   const end = async (call: EndedCall): Promise<void> => {
     const { model } = JSON.parse(bufferOf(call.request).toString()) as { model?: unknown };
     const named = { ...call, facts: { ...call.facts, model: typeof model === 'string' ? model : call.facts.model } };
-    const made = readCall(call.facts.path, answerValues(call.isStream, bufferOf(joined(call.answer))));
+    const read = readCall(call.facts.path, answerValues(call.isStream, bufferOf(joined(call.answer))));
+    // A stream without a finish reason was truncated, or its client disconnected.
+    const made = { ...read, finishReason: read.finishReason || (call.isStream ? 'abort' : '') };
     if (made.tokens !== null && capture() !== null) await putTokens(made, made.tokens, named);
     else putText(made, named);
   };

@@ -1,3 +1,4 @@
+import { headerKeyText } from '../../classify/routing-keys.ts';
 import type { EngineKind } from '../../engines/engine.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { BodyThread } from '../../forward/body-calls.ts';
@@ -19,7 +20,7 @@ export const cacheNamespace = (
   name: 'prompt-cache-namespace',
   appliesTo: ({ isGeneration }) => isGeneration,
   requestBody(x, body, worker) {
-    const namespace = snapshots.namespaceFor(worker, x.head.get(SESSION_HEADER) ?? '');
+    const namespace = snapshots.namespaceFor(worker, headerKeyText(x.head.get(SESSION_HEADER) ?? ''));
     // No other plugin keeps a large body.
     return thread.run('withNamespace', body, kindOf(worker), namespace);
   },

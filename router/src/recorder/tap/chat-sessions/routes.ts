@@ -1,3 +1,4 @@
+import { boundedKey } from '../../../classify/routing-keys.ts';
 import { isObject, readObject } from '../../../kit/json-object.ts';
 import type { Context, Hono } from 'hono';
 import type { Exchange } from '../../../exchange.ts';
@@ -9,7 +10,7 @@ import type { RecorderThread } from '../recorder-thread.ts';
 /** Sessions themselves, in the form of miles' session server. Their end is among the router's own: `DELETE /sessions/{id}`. */
 export function addRoutes(app: Hono, thread: RecorderThread): void {
   const nameOf = (c: Context): ChatName => ({
-    session: c.req.param('id') ?? '',
+    session: boundedKey(c.req.param('id') ?? ''),
     tenant: (c.env as { exchange?: Exchange } | undefined)?.exchange?.tenant ?? '',
   });
   /** @returns the response if there is no such session; null: there is one */

@@ -152,7 +152,9 @@ export class TurnEnds {
       const isFirst = sampled.index === 0 && known.request !== null;
       const request = isFirst ? known.request : null;
       const versioned = { ...sampled, known: knownSpans(sampled, isStream, bytes, facts.asked.changes) };
-      capture().record(prompt, versioned, told, {
+      // A stream without a finish reason was truncated, or its client disconnected.
+      const finishReason = sampled.finishReason || (isStream ? 'abort' : '');
+      capture().record(prompt, { ...versioned, finishReason }, told, {
         ...tensors,
         request,
         answer: isFirst ? bytes : null,
