@@ -1,3 +1,4 @@
+import { objectIn } from '../kit/json-object.ts';
 import { type Asker, askJson, askText } from './ask.ts';
 import { type Engine, type RankFigures, type RankLoad, count, text } from './engine.ts';
 import { metricLines, rankIn } from './metric-lines.ts';
@@ -63,7 +64,7 @@ async function saysYes(ask: Asker, path: string, field: string): Promise<boolean
   const reply = await ask(path).catch(() => null);
   if (reply === null) return 'no answer';
   if (reply.status !== 200) return null;
-  return new RegExp(`"${field}"\\s*:\\s*true`).test(reply.text);
+  return objectIn(reply.text)?.[field] === true;
 }
 
 const RUNNING = 'vllm:num_requests_running';

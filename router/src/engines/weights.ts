@@ -1,3 +1,4 @@
+import { objectIn } from '../kit/json-object.ts';
 import type { Reply } from './ask.ts';
 import type { EngineKind } from './engine.ts';
 
@@ -25,9 +26,10 @@ export type WeightStep = 'pause' | 'load' | 'label' | 'resume';
  * What came of a call.
  * - `refused`: the engine did not take it, and nothing has changed;
  * - `failed`: whether something has changed is not known;
+ * - `other_version`: the engine reports another weight version than the one of the call, whatever it answered;
  * - `died`: the engine accepts no connections.
  */
-export type CallResult = 'ok' | 'refused' | 'failed' | 'died';
+export type CallResult = 'ok' | 'refused' | 'failed' | 'other_version' | 'died';
 
 const call = (path: string, body: object = {}): WeightCall => ({ path, json: JSON.stringify(body) });
 
@@ -66,8 +68,12 @@ const REFUSALS: ReadonlySet<number> = new Set([401, 403, 404, 405, 422, 501]);
 /** SGLang 0.5.23 answers a load with 400 and this if the weights have changed and only its cache could not be flushed. */
 const HAS_LOADED = /weights were updated, but/i;
 
+/** Whether a response says that the engine did not do it, whatever its status: vLLM's /reset_prefix_cache answers 200 then. */
+export const saysFailed = (text: string): boolean =>
+  text.includes('"success"') && objectIn(text)?.['success'] === false;
+
 export function resultOf(step: WeightStep, { status, text }: Reply): CallResult {
   if (step === 'load' && HAS_LOADED.test(text)) return 'ok';
   if (status < 200 || status >= 300) return REFUSALS.has(status) ? 'refused' : 'failed';
-  return /^\s*\{\s*"success"\s*:\s*false/.test(text) ? 'failed' : 'ok';
+  return saysFailed(text) ? 'failed' : 'ok';
 }

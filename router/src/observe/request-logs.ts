@@ -179,10 +179,12 @@ export function logMove(log: Logger, x: Exchange, { session, from, to, reason, s
 
 /** Logs the result of a control request at each engine: a weight update takes minutes, and its progress matters. */
 export function controlLog(log: Logger): (x: Exchange, result: ControlResult) => void {
-  return ({ path, head: { requestId } }, { worker, status, error, ms }) => {
-    const level = isDone({ status }) ? 'info' : 'warn';
+  return ({ path, head: { requestId } }, result) => {
+    const { worker, status, body, error, ms } = result;
+    const level = isDone(result) ? 'info' : 'warn';
+    const problem = error ?? (level === 'info' ? null : body.toString('utf8', 0, 300));
     log[level](
-      { requestId, path, worker, status, ms: tenths(ms), ...(error === null ? {} : { error }) },
+      { requestId, path, worker, status, ms: tenths(ms), ...(problem === null ? {} : { error: problem }) },
       'control request finished',
     );
   };

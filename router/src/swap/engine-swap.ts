@@ -7,6 +7,7 @@ import {
   resultOf,
   weightCalls,
 } from '../engines/weights.ts';
+import { UNSET } from '../engines/weight-label.ts';
 import type { EngineLabel } from '../fleet/engine-label.ts';
 import type { Pauses } from '../fleet/pauses.ts';
 import type { VersionLabels } from '../fleet/version-labels.ts';
@@ -181,15 +182,14 @@ export class EngineSwap {
       else if (step === 'load' && path === null) detail = 'where the weights of the start are is not known';
       else if (step === 'load') [result, detail] = await this.#load(calls, snapshot);
       else if (step === 'resume') [result, detail] = await this.#resume(calls.resume, identity);
-      else if (calls.labelsWithLoad && (await this.#reads(identity))) [result, detail] = ['ok', ''];
-      else [result, detail] = await this.#send(step, calls.label(identity));
+      else [result, detail] = await this.#setLabel(calls, identity);
       if (step === 'label') this.#engine.isLabelled = result === 'ok';
     }
     this.#step({ kind: 'answered', result, detail: `${detail} (${url})` });
   }
 
   async #load(weights: WeightCalls, snapshot: LoadableSnapshot): Promise<[CallResult, string]> {
-    const { calls, changesModels } = await loadCalls(this.#engine, weights, snapshot);
+    const { calls, setsLabel, changesModels } = await loadCalls(this.#engine, weights, snapshot);
     let said: [CallResult, string] = ['ok', ''];
     let isFirst = true;
     for (const call of calls) {
@@ -200,23 +200,36 @@ export class EngineSwap {
       isFirst = false;
     }
     if (changesModels) await this.#parts.readModels(this.#engine);
-    return said;
+    const [result, detail] = said;
+    if (result !== 'ok' || detail !== '' || !setsLabel) return said;
+    const version = await this.#version();
+    return version === null || version === snapshot.identity ? said : otherVersion(said, version, snapshot.identity);
+  }
+
+  async #setLabel(calls: WeightCalls, identity: string): Promise<[CallResult, string]> {
+    if (calls.labelsWithLoad && (await this.#version()) === identity) return ['ok', ''];
+    const said = await this.#send('label', calls.label(identity));
+    const version = await this.#version();
+    // vLLM before 0.33 takes no label, and reports none.
+    if (version === null || (version === UNSET && said[0] === 'refused')) return said;
+    return version === identity ? ['ok', ''] : otherVersion(said, version, identity);
   }
 
   async #resume(call: WeightCall, identity: string): Promise<[CallResult, string]> {
     const [result, detail] = await this.#send('resume', call);
     // An engine that was restarted since the last try is not paused, and has other weights.
     const isInDoubt = result === 'ok' && this.state.failures > 0 && this.#engine.isLabelled;
-    if (isInDoubt && !(await this.#reads(identity))) return ['died', 'the engine was restarted'];
+    if (isInDoubt && (await this.#version()) !== identity) return ['died', 'the engine was restarted'];
     return [result, detail];
   }
 
-  /** Whether the engine reports this version already: its load sets the label too. */
-  async #reads(identity: string): Promise<boolean> {
+  /** The weight version that the engine reports; null: none. */
+  #version(): Promise<string | null> {
     const { kind, worker } = this.#engine;
-    return (await engines[kind!].readWeightVersion(worker.asker(STEP_TIMEOUT_MS))) === identity;
+    return engines[kind!].readWeightVersion(worker.asker(STEP_TIMEOUT_MS));
   }
 
+  /** @returns the result, and what the engine answered; '' if that was success without reservation */
   async #send(step: WeightStep, { path, json }: WeightCall): Promise<[CallResult, string]> {
     const { worker, url } = this.#engine;
     const end = this.#parts.pauses.begin(url, path.split('?')[0]!);
@@ -224,7 +237,8 @@ export class EngineSwap {
       const reply = await worker.post(path, json, step === 'load' ? this.#parts.loadTimeoutMs() : STEP_TIMEOUT_MS);
       const result = resultOf(step, reply);
       end(result === 'ok');
-      return [result, result === 'ok' ? '' : `${path} answered ${reply.status}: ${reply.text.slice(0, 300)}`];
+      const isPlain = result === 'ok' && reply.status < 300;
+      return [result, isPlain ? '' : `${path} answered ${reply.status}: ${reply.text.slice(0, 300)}`];
     } catch (error) {
       end(false);
       const { code, message } = error as NodeJS.ErrnoException;
@@ -243,3 +257,8 @@ export class EngineSwap {
     this.#label = null;
   }
 }
+
+const otherVersion = ([, detail]: [CallResult, string], version: string, identity: string): [CallResult, string] => [
+  'other_version',
+  `${detail === '' ? '' : `${detail}; `}the engine reports the weight version "${version}", not "${identity}"`,
+];

@@ -16,6 +16,8 @@ export const hasAdapter = ({ models }: Worker): boolean => models?.has(SWAPPED_A
 export interface LoadCalls {
   /** In this order; the next one only after the one before has succeeded. */
   readonly calls: readonly WeightCall[];
+  /** The last call sets the weight version too, to the identity. */
+  readonly setsLabel: boolean;
   /** Afterwards the engine lists other models. */
   readonly changesModels: boolean;
 }
@@ -28,9 +30,11 @@ export async function loadCalls(
 ): Promise<LoadCalls> {
   const adapters = adapterCalls(kind);
   const had = hasAdapter(worker);
-  if (await isAdapter(path!)) return { calls: adapters.replace(SWAPPED_ADAPTER, path!, had), changesModels: true };
+  if (await isAdapter(path!))
+    return { calls: adapters.replace(SWAPPED_ADAPTER, path!, had), setsLabel: false, changesModels: true };
   const load = weights.load(path!, identity);
-  return { calls: had ? [adapters.unload(SWAPPED_ADAPTER), load] : [load], changesModels: had };
+  const calls = had ? [adapters.unload(SWAPPED_ADAPTER), load] : [load];
+  return { calls, setsLabel: weights.labelsWithLoad, changesModels: had };
 }
 
 /** Whether requests in flight must end before the engine is paused: it unloads the adapter that they use. */

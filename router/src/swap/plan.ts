@@ -160,7 +160,8 @@ export function next(state: SwapState, event: SwapEvent, nowMs: number): Step {
   }
   if (stage === 'load' && !isTrainers) {
     if (isOk) return go('label', {}, call('label', state.isRollingBack ? 'previous' : 'target'));
-    if (state.isRollingBack) return quarantine(detail);
+    // To load something else with the same call proves nothing.
+    if (state.isRollingBack || result === 'other_version') return quarantine(detail);
     if (result === 'refused' && state.weights === 'previous')
       return go('resume', { error: failed(detail) }, call('resume', 'previous'));
     // The weights may be half written.
@@ -172,7 +173,7 @@ export function next(state: SwapState, event: SwapEvent, nowMs: number): Step {
     // An engine without labels (vLLM before 0.33) refuses; the weights are new in any case.
     if (isOk || result === 'refused') return labelled(null);
     const failures = state.failures + 1;
-    if (failures >= LABEL_TRIES) return labelled(detail);
+    if (failures >= LABEL_TRIES) return result === 'other_version' ? quarantine(detail) : labelled(detail);
     return go('label', { failures }, { kind: 'wait', ms: RETRY_MS });
   }
   if (stage === 'resume') {

@@ -244,7 +244,8 @@ export class WorkerSet {
     const isUndone = interrupted?.isUndone === true;
     const identity =
       (isUndone ? before : wanted?.identity) ?? (engine.isLabelled ? holds : (this.#majority() ?? holds));
-    if (interrupted === null && holds === identity) {
+    // Half-written weights have the version of before.
+    if (interrupted === null && holds === identity && engine.phase !== 'quarantined') {
       engine.snapshot = identity;
       engine.error = null;
       if (wanted !== null) engine.namespaces.apply(wanted);

@@ -1,6 +1,7 @@
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { adapterCalls } from '../engines/adapters.ts';
+import { saysFailed } from '../engines/weights.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
@@ -141,7 +142,7 @@ export class Weights {
     const reply = await worker.post(path, json, LOAD_TIMEOUT_MS).catch((error: unknown) => {
       throw this.#refused(name, worker, (error as Error).message, 'upstream_reset');
     });
-    if (reply.status === 200 || /already (been )?loaded/i.test(reply.text)) {
+    if ((reply.status === 200 && !saysFailed(reply.text)) || /already (been )?loaded/i.test(reply.text)) {
       this.loaded++;
       return;
     }

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { connectClient, request, send } from '../harness/client.ts';
 import { type EngineRequest, answer, deadUrl, startEngine } from '../harness/engine.ts';
 import { post, startEngines } from '../harness/fleet.ts';
+import { recordedLog } from '../harness/log-lines.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 import { reportOf } from './report.ts';
@@ -34,6 +35,21 @@ test('what steers engines reaches all of them, byte for byte, and the report say
   ok(got.text.includes('"body":{"success": true, "id": 18446744073709551615}'), 'numbers as the engine wrote them');
   deepEqual([results[1]!.body, results[2]!.body], ['plain', 'Cache flushed.\n']);
   ok(results.every(({ ms }) => ms >= 0));
+});
+
+test('a 200 that says "success": false, wherever in the object, is a failure of that engine', async (t) => {
+  const { log, of } = recordedLog();
+  const engines = await Promise.all(
+    ['{"success": true}', '{"message": "no such directory", "success": false}'].map((said) =>
+      startEngine(t, { onRequest: (asked) => asked.answer(said) }),
+    ),
+  );
+  const router = await startTestRouter(t, { workerUrls: engines.map(({ url }) => url) }, { log });
+  const got = await send(t, router.url, request('POST', '/update_weights_from_disk', '{"model_path":"/m"}'));
+  const { ok: done, failed, results } = reportOf(got);
+  deepEqual([got.status, done, failed, results[1]!.status], [207, 1, 1, 200]);
+  const line = of('control request finished').find(({ level }) => level === 40);
+  match(String(line!['error']), /no such directory/);
 });
 
 test('a body of megabytes reaches all, however it is framed', async (t) => {

@@ -4,6 +4,7 @@ import type { ExchangeView } from '../../src/phases/exchange-view.ts';
 import type { SimEngine } from '../../src/sim/engine.ts';
 import { type Client, connectClient, send } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
+import { recordedLog } from '../harness/log-lines.ts';
 import { untilIdle } from '../harness/router.ts';
 import { type SwapScene, startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { until } from '../harness/within.ts';
@@ -83,7 +84,7 @@ for (const kind of kinds) {
     });
   }
 
-  for (const fault of ['fail_before', 'fail_half', 'fail_after', 'lose_answer'] as const) {
+  for (const fault of ['fail_before', 'deny', 'fail_half', 'fail_after', 'lose_answer'] as const) {
     test(`${kind}: load on one of two: ${fault}: it goes back to the snapshot before`, async (t) => {
       const scene = await startPair(t, kind);
       const { failing, other, streams, swap, router } = scene;
@@ -103,6 +104,29 @@ for (const kind of kinds) {
       equal(router.fleet.eligible.length, 2);
     });
   }
+
+  test(`${kind}: an engine that reports its old version after the load does not serve`, async (t) => {
+    const { log, of } = recordedLog('error');
+    const [failing, other] = await startSims(t, [kind, 'sglang']);
+    const scene = await startSwapScene(t, [failing!, other!], { policy: 'round_robin' }, { log });
+    await scene.swap('step-1');
+    // vLLM gets its version with a call of its own.
+    failing!.core.faults.add(calls[kind][kind === 'vllm' ? 'label' : 'load'], 'pretend', 3);
+
+    await scene.swap('step-2');
+
+    const { state, snapshot, target, stage, error } = await stateOf(scene, failing!);
+    deepEqual([state, snapshot, target, stage], ['quarantined', null, 'step-2', 'error']);
+    match(error!, /^(load|label): .*reports the weight version "step-1", not "step-2"/);
+    match(String(of('weight swap failed')[0]!['error']), /reports the weight version "step-1"/);
+    deepEqual(
+      scene.router.fleet.eligible.map(({ url }) => url),
+      [other!.url],
+    );
+    failing!.core.faults.forget();
+    await scene.swap('step-3');
+    equal((await stateOf(scene, failing!)).state, 'serving');
+  });
 
   test(`${kind}: an engine that can load neither snapshot is paused and out of routing until a swap works`, async (t) => {
     const scene = await startPair(t, kind, 300);
@@ -192,14 +216,25 @@ test('vllm: a label that is not taken at first is set again', async (t) => {
   deepEqual((await stateOf(scene, scene.failing)).error, null);
 });
 
-test('vllm: without its label an engine serves with the new weights, by the record of the router', async (t) => {
+test('vllm: an engine that does not take its label does not serve under the label of before', async (t) => {
   const scene = await startPair(t, 'vllm');
   scene.failing.core.faults.add(calls.vllm.label, 'fail_before', 3);
   await scene.swap('step-2');
   const { state, snapshot, error } = await stateOf(scene, scene.failing);
-  deepEqual([state, snapshot], ['serving', 'step-2']);
-  match(error!, /^label: /);
-  deepEqual([scene.failing.core.modelPath, scene.failing.core.paused], ['/snapshots/step-2', false]);
+  deepEqual([state, snapshot], ['quarantined', null]);
+  match(error!, /^label: .*500.*reports the weight version "step-1"/);
+});
+
+test('an engine with half-written weights serves only after it has loaded whole ones', async (t) => {
+  const [engine] = await startSims(t, ['vllm']);
+  const { router, swap, status } = await startSwapScene(t, [engine!]);
+  await swap('step-1');
+  engine!.core.faults.add(calls.vllm.load, 'fail_half', 2);
+  await swap('step-2');
+  equal((await status()).workers[0]!.state, 'quarantined');
+  equal(engine!.core.weightVersion, 'step-1', 'the version is that of before');
+  await until('it serves', () => router.fleet.eligible.length === 1, 20_000);
+  deepEqual([engine!.core.modelPath, engine!.core.paused], ['/snapshots/step-1', false]);
 });
 
 test('sglang: 400 that says that the weights were updated is a load', async (t) => {

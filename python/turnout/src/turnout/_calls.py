@@ -79,13 +79,27 @@ class Report:
     ok: int
     failed: int
 
+    @property
+    def failures(self) -> list[Result]:
+        """The results of the engines that did not do it: no response, no 2xx, or `"success": false` in the response."""
+        return [result for result in self.results if not _is_done(result)]
+
     def raise_for_failures(self) -> Report:
         """Raises `ControlError` with the failed workers, if any failed."""
         if self.failed == 0:
             return self
-        failures = [result for result in self.results if not 200 <= (result["status"] or 0) < 300]
-        words = "; ".join(f"{each['worker']}: {each.get('error', each['status'])}" for each in failures)
+        words = "; ".join(f"{each['worker']}: {_reason(each)}" for each in self.failures)
         raise ControlError(207 if self.ok else 502, None, words)
+
+
+def _is_done(result: Result) -> bool:
+    body = result.get("body")
+    return 200 <= (result["status"] or 0) < 300 and not (isinstance(body, dict) and body.get("success") is False)
+
+
+def _reason(result: Result) -> Any:
+    status = result["status"] or 0
+    return result.get("error", result.get("body") if 200 <= status < 300 else status)
 
 
 @dataclass(frozen=True)

@@ -1,3 +1,4 @@
+import { saysFailed } from '../../engines/weights.ts';
 import type { ControlAnswer } from './control-call.ts';
 
 /** How one engine responded to a control request. */
@@ -7,8 +8,8 @@ export interface ControlResult extends ControlAnswer {
   readonly ms: number;
 }
 
-export const isDone = ({ status }: Pick<ControlAnswer, 'status'>): boolean =>
-  status !== null && status >= 200 && status < 300;
+export const isDone = ({ status, body }: ControlAnswer): boolean =>
+  status !== null && status >= 200 && status < 300 && !saysFailed(body.toString());
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 

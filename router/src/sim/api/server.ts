@@ -51,6 +51,8 @@ async function fail(handler: Handler, call: HttpCall, fault: Fault): Promise<voi
   const { faults, options } = call.core;
   if (fault === 'die') setTimeout(() => faults.die(), (options.weightLoadMs * options.timeScale) / 2);
   if (fault === 'fail_before') return call.text(500, 'injected: not done');
+  if (fault === 'deny' || fault === 'pretend')
+    return call.json(200, { message: `injected: ${fault}`, success: fault === 'pretend' });
   call.isMute = true;
   if (fault === 'fail_half') await call.core.loadWeights('half written', undefined);
   else await handler(call);
