@@ -98,11 +98,12 @@ async function assemble(
   closers.add(() => ports.close());
 
   const open = async (): Promise<Router> => {
-    for (const named of namedWorkers(config)) addNamed(fleet, named);
     const discovery = await startDiscovery(config, fleet, random, log);
     own.found.discovery = discovery;
     closers.add(() => discovery?.close());
     const { url, adminUrl, metricsUrl } = await ports.open(path.entry, own.metricsText);
+    // Once the ports are known to be free, and before the event loop accepts a connection on the data port.
+    for (const named of namedWorkers(config)) addNamed(fleet, named);
     const ticker = setInterval(() => {
       clock.nowMs = performance.now();
       ports.sweep();

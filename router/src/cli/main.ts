@@ -16,7 +16,7 @@ import type { SimFlags } from './sim.ts';
 import type { SwapFlags } from './swap.ts';
 import type { TapFlags } from './tap.ts';
 import type { TopFlags } from './top.ts';
-import { refuseUnknownCommand, usageError } from './usage-errors.ts';
+import { refuseNothing, refuseUnknownCommand, usageError } from './usage-errors.ts';
 
 const words = process.argv.slice(2);
 const helpAt = words.findIndex((word, i) => (word === '--help' || word === '-h') && words[i + 1] === 'all');
@@ -24,16 +24,13 @@ const helpAt = words.findIndex((word, i) => (word === '--help' || word === '-h')
 const showsAll = helpAt >= 0;
 if (showsAll) words.splice(helpAt + 1, 1);
 
-/** For as long as the output is read: `turnout tap | head` ends when `head` does. */
-function printLine(line: string): void {
-  if (process.stdout.listenerCount('error') === 0) {
-    process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-      if (error.code !== 'EPIPE') throw error;
-      process.exit(0);
-    });
-  }
-  process.stdout.write(`${line}\n`);
-}
+// The reader of the output may end first, as in `turnout completion bash | head`. A command with a listener of its own reports it itself.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error;
+  if (process.stdout.listenerCount('error') === 1) process.exit();
+});
+
+const printLine = (line: string): void => void process.stdout.write(`${line}\n`);
 
 const read = ({ config, ...flags }: Record<string, unknown>) => configured(flags, config as string | undefined);
 
@@ -52,7 +49,7 @@ addOptions(
   program.command('doctor').description('Check this machine, the ports and every worker, and report what is missing.'),
 ).action(async (flags: Record<string, unknown>) => {
   const { doctor } = await import('./doctor/doctor.ts');
-  process.exitCode = await doctor(read(flags).read(), (line) => process.stdout.write(`${line}\n`));
+  process.exitCode = await doctor(read(flags).read(), printLine);
 });
 
 program
@@ -127,7 +124,7 @@ program
   .option('--api-key <key>', 'API key to send to the target.')
   .action(async (file: string, flags: ReplayFlags) => {
     const { replayFile } = await import('./replay.ts');
-    process.exitCode = await replayFile(file, flags, (line) => process.stdout.write(`${line}\n`));
+    process.exitCode = await replayFile(file, flags, printLine);
   });
 
 program
@@ -177,7 +174,7 @@ program
   .addOption(new Option('--api-key <key>', 'Admin key, if the router has keys.').env('TURNOUT_ADMIN_API_KEY'))
   .action(async (identity: string, flags: SwapFlags) => {
     const { swap } = await import('./swap.ts');
-    process.exitCode = await swap(identity, flags, (line) => process.stdout.write(`${line}\n`));
+    process.exitCode = await swap(identity, flags, printLine);
   });
 
 program
@@ -200,6 +197,7 @@ for (const command of program.commands) {
 program.addHelpText('after', () => `\n${serve.helpInformation()}\nEvery option: turnout --help all`);
 
 try {
+  refuseNothing(words, process.env);
   refuseUnknownCommand(program, words);
   await program.parseAsync(inFull(enginesApart(words)), { from: 'user' });
 } catch (error) {

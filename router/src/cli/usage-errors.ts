@@ -1,7 +1,8 @@
 import type { Command } from 'commander';
-import { ConfigError, nearest } from '../config/load.ts';
+import { ConfigError, nearest, originsOf } from '../config/load.ts';
 import type { OptionSpec } from '../config/options/option.ts';
 import { kebab, options } from '../config/options.ts';
+import { commandName } from '../config/version.ts';
 
 const WORKERS_HINT = 'give engines as --worker-urls http://host:port';
 const isAddress = (word: string): boolean => /^https?:\/\/|^[\w.-]+:\d+$/.test(word);
@@ -11,6 +12,16 @@ const flagsWithoutValue = new Set(
     .filter(([, { value }]) => value === '')
     .map(([name]) => kebab(name)),
 );
+
+/** Throws `ConfigError` if neither a word nor a variable says what to do. */
+export function refuseNothing(words: readonly string[], env: NodeJS.ProcessEnv): void {
+  if (words.length > 0) return;
+  if ([...originsOf({}, env, undefined).values()].some((origin) => origin !== 'default')) return;
+  throw new ConfigError(`no command and no option is given. For example:
+  ${commandName} serve --worker-urls http://host1:8000 http://host2:8000   routes to these engines
+  ${commandName} serve                                                     routes to engines that POST /add_worker adds
+  ${commandName} --help                                                    lists the commands and the most used options`);
+}
 
 /** The first word names a command; without one `serve` is meant. Throws `ConfigError` for any other word. */
 export function refuseUnknownCommand(program: Command, [first = '-']: readonly string[]): void {

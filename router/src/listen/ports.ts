@@ -115,7 +115,6 @@ export class Ports {
     this.#metrics = metricsServer;
     const { host, port, adminHost, prometheusHost, prometheusPort, reusePort } = this.#config;
     const metricsAt = { port: prometheusPort, host: prometheusHost, reusePort };
-    const dataAt = await listenOr(() => this.data.listen(requests), `--port ${port}`, `--host ${host}`);
     const admin = this.#admin;
     const adminAt =
       admin &&
@@ -129,6 +128,8 @@ export class Ports {
       `--prometheus-port ${prometheusPort}`,
       `--prometheus-host ${prometheusHost}`,
     );
+    // The last one: by the time that it accepts requests nothing keeps the router from starting.
+    const dataAt = await listenOr(() => this.data.listen(requests), `--port ${port}`, `--host ${host}`);
     const scheme = this.data.isTls ? 'https' : 'http';
     const urlOf = (on: string, at: number) => `${scheme}://${on.includes(':') ? `[${on}]` : on}:${at}`;
     return {

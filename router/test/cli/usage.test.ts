@@ -54,6 +54,25 @@ for (const [args, words] of [
   });
 }
 
+test('turnout alone says what to run and ends with 2; with an option as a variable it serves', async (t) => {
+  const names = Object.keys(process.env).filter((name) => name.startsWith('TURNOUT_'));
+  const { code, output } = await outcome(t, [], Object.fromEntries(names.map((name) => [name, undefined])));
+  assert.match(output, /^ {2}(npx )?turnout serve --worker-urls http:\/\/host/m);
+  assert.match(output, /^ {2}(npx )?turnout --help /m);
+  assert.equal(code, 2);
+  const configured = turnout(t, [], { TURNOUT_PORT: '0', TURNOUT_PROMETHEUS_PORT: '0' });
+  await configured.says(/listening on http/);
+});
+
+for (const args of [['completion', 'bash'], ['--help', 'all'], ['--version'], ['--print-config'], ['--check']]) {
+  test(`turnout ${args.join(' ')}: ends without an error when its output is not read to the end`, async (t) => {
+    const run = turnout(t, args);
+    run.child.stdout!.destroy();
+    assert.equal(await run.ended, 0);
+    assert.equal(run.output(), '');
+  });
+}
+
 test('--help lists few options, --help all every one', async (t) => {
   const few = await outcome(t, ['serve', '--help']);
   assert.equal(few.code, 0);

@@ -41,6 +41,20 @@ for (const flag of ['--port', '--admin-port', '--prometheus-port']) {
   });
 }
 
+for (const flag of ['--port', '--admin-port', '--prometheus-port']) {
+  test(`${flag} is taken by a process that --reuse-port does not share it with: no worker is added`, async (t) => {
+    const engine = await startEngine(t);
+    const { port } = new URL(engine.url);
+    const { hostname } = new URL(engine.url);
+    const hosts = ['--host', hostname, '--admin-host', hostname, '--prometheus-host', hostname];
+    const other = ['--port', '--prometheus-port'].flatMap((name) => (name === flag ? [] : [name, '0']));
+    const run = turnout(t, ['serve', '--reuse-port', ...hosts, ...other, flag, port, '--worker-urls', engine.url]);
+    equal(await run.ended, 2);
+    match(run.output(), new RegExp(`turnout: ${flag} ${port}: another process`));
+    doesNotMatch(run.output(), /worker added/);
+  });
+}
+
 test('model_id is what the worker lists, where nobody named one', async (t) => {
   const list = JSON.stringify({ object: 'list', data: [{ id: 'served' }] });
   const engine = await startEngine(t, { control: (path) => answer(200, path === '/v1/models' ? list : '') });
