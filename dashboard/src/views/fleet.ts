@@ -103,7 +103,7 @@ const textOf = (row: WorkerRow, isSlow: boolean): string =>
     row.engine,
     row.breaker,
     versionOf(row),
-    ...row.models,
+    ...(row.models ?? []),
     ...row.reasons,
   ].join(' ');
 

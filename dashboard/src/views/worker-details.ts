@@ -22,7 +22,7 @@ export function WorkerDetails({ row, slowness, onClose }: WorkerDetailsProps) {
   const facts: readonly Fact[] = [
     ['Role', row.role],
     ['Engine', row.engine === null ? UNKNOWN : `${row.engine} ${row.engine_version ?? ''}`],
-    ['Models', row.models.join(', ') || UNKNOWN],
+    ['Models', row.models === null ? UNKNOWN : row.models.join(', ') || 'none listed'],
     ['Weights', swap?.snapshot ?? row.weight_version ?? UNKNOWN],
     ['In flight', count(row.in_flight)],
     ['At the engine, all clients', count(row.engine_requests)],

@@ -89,6 +89,8 @@ async function answer(app: Hono, x: Exchange): Promise<void> {
 export function modelList(models: FleetModels): (x: Exchange) => boolean {
   return (x) => {
     if (!models.areSeveral || x.path !== '/v1/models' || x.head.method !== 'GET') return false;
+    // Nothing is known yet: one of the engines responds.
+    if (models.names().length === 0) return false;
     void models.lookAgain().then(() => {
       const body = Buffer.from(models.list());
       x.sink.head(ownHead(200, 'OK', 'content-type: application/json\r\n', body.length));

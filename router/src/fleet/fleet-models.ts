@@ -5,19 +5,39 @@ import type { Asker } from '../engines/ask.ts';
 
 /** The least time between two lookups for unknown model names. */
 const LOOK_EVERY_MS = 1_000;
+/** The list of an engine that lists nothing. */
+const EMPTY = '[]';
+
+export interface FleetModelsOptions {
+  readonly timeoutMs: number;
+  /** Health checks, which read the lists of new workers. Without them a worker counts as known. */
+  readonly isEnabled: boolean;
+}
 
 /**
  * Which workers serve which models, by the engines' lists and the label `model_id`. While all workers list the same
  * models, this costs nothing: the model of a request is not even read.
  */
 export class FleetModels {
-  /** Workers differ in the models they serve. */
+  /** Workers differ in the models they serve, or the models of some are not known yet. */
   areSeveral = false;
   /** Maps the name of a model that a client uses to the name that engines serve (`--fireworks-names`); null: names are not mapped. */
   alias: ((name: string) => string) | null = null;
   readonly #fleet: Fleet;
-  readonly #options: { readonly timeoutMs: number };
+  readonly #options: FleetModelsOptions;
   readonly #onChange: () => void;
+  /** Workers whose engine has listed its models, or has answered that it lists none, since its start. */
+  readonly #read = new WeakSet<Worker>();
+  /** Requests that wait for a worker that serves their model. */
+  readonly #waiting = new Set<{ readonly model: string; readonly found: () => void }>();
+  /** The list of each worker, as text; null: not known. */
+  readonly #lists = new Map<Worker, string | null>();
+  /** How many workers have a list. Counted up and down, because a fleet of thousands is added worker by worker. */
+  readonly #counts = new Map<string | null, number>();
+  /** Workers with a `model_id`. */
+  readonly #declaring = new Set<Worker>();
+  /** The lists that are known are the same, so a worker that lists nothing serves the same models. */
+  #areAlike = true;
   /** Eligible workers by model, until either changes. */
   readonly #among = new Map<string, readonly Worker[]>();
   #eligible: readonly Worker[] = [];
@@ -25,13 +45,14 @@ export class FleetModels {
   #lookedMs = -Infinity;
 
   /** @param onChange called when the served models have changed */
-  constructor(fleet: Fleet, options: { readonly timeoutMs: number }, onChange: () => void) {
+  constructor(fleet: Fleet, options: FleetModelsOptions, onChange: () => void) {
     this.#fleet = fleet;
     this.#options = options;
     this.#onChange = onChange;
     fleet.onEvent((event, worker) => {
+      if (event !== 'added' && event !== 'removed') return;
       if (event === 'added') worker.models = declaredBy(worker);
-      if (event === 'added' || event === 'removed') this.#settle();
+      this.#settle([worker]);
     });
   }
 
@@ -41,10 +62,43 @@ export class FleetModels {
     await Promise.all(
       Array.from(engines.values(), async (ranks) => {
         const listed = await readModels(ranks[0]!.asker(this.#options.timeoutMs));
-        if (listed !== null) for (const rank of ranks) rank.models = new Map([...(declaredBy(rank) ?? []), ...listed]);
+        if (listed === null) return;
+        for (const rank of ranks) {
+          rank.models = new Map([...(declaredBy(rank) ?? []), ...listed]);
+          this.#read.add(rank);
+        }
+        this.#settle(ranks);
       }),
     );
-    this.#settle();
+  }
+
+  /** The engine was restarted, perhaps with another model: its list is not known until it is read again. */
+  restarted(worker: Worker): void {
+    worker.models = declaredBy(worker);
+    this.#read.delete(worker);
+    this.#settle([worker]);
+  }
+
+  /** The engine has listed its models, or has answered that it lists none. */
+  isRead(worker: Worker): boolean {
+    return this.#read.has(worker);
+  }
+
+  /** Workers that may serve models that are not known yet. */
+  get unread(): Worker[] {
+    return this.#options.isEnabled ? this.#fleet.workers.filter((worker) => !this.isRead(worker)) : [];
+  }
+
+  /** Asks every reachable worker for its models until one serves this model, or all were asked. */
+  lookFor(model: string): Promise<void> {
+    return new Promise((resolve) => {
+      const waiting = { model, found: resolve };
+      this.#waiting.add(waiting);
+      void this.lookAgain().then(() => {
+        this.#waiting.delete(waiting);
+        resolve();
+      });
+    });
   }
 
   /** Asks every reachable worker, at most once a second: engines load adapters without a request through the router. */
@@ -59,12 +113,7 @@ export class FleetModels {
     return this.#look;
   }
 
-  /** No worker serves the model, and the models of all workers are known. */
-  isUnknown(model: string): boolean {
-    return this.#fleet.workers.every(({ models }) => models !== null && !serves(models, model));
-  }
-
-  /** Eligible workers that serve the model; if no worker is known to serve it, those whose models are not known. */
+  /** Eligible workers that serve the model; if no worker serves it, those that list nothing, as soon as the models of all are known. */
   eligibleFor(model: string): readonly Worker[] {
     const { eligible } = this.#fleet;
     if (this.#eligible !== eligible) {
@@ -74,7 +123,11 @@ export class FleetModels {
     let among = this.#among.get(model);
     if (among === undefined) {
       const isServed = this.isServed(model);
-      among = eligible.filter(({ models }) => (isServed ? models !== null && serves(models, model) : models === null));
+      const isForUnlisted = isServed ? this.#areAlike : this.unread.length === 0;
+      among = eligible.filter(({ models }) => {
+        if (models !== null && models.size > 0) return serves(models, model);
+        return isForUnlisted && (models !== null || !this.#options.isEnabled);
+      });
       // Unknown names come from clients and must not fill the memory.
       if (isServed) this.#among.set(model, among);
     }
@@ -98,14 +151,38 @@ export class FleetModels {
     return `{"object":"list","data":[${[...all.values()].join(',')}]}`;
   }
 
-  #settle(): void {
+  /** The lists of these workers have changed. */
+  #settle(changed: readonly Worker[]): void {
+    for (const worker of changed) this.#count(worker);
     const { workers } = this.#fleet;
-    const kinds = new Set(workers.map(({ models }) => JSON.stringify([...(models?.keys() ?? [])].toSorted())));
+    const unknown = this.#counts.get(null) ?? 0;
     // A worker that lists nothing counts as serving the same as the others, unless a label says otherwise.
-    if (workers.every((worker) => declaredBy(worker) === null)) kinds.delete('[]');
-    this.areSeveral = kinds.size > 1;
+    const unlisted = this.#declaring.size === 0 && this.#counts.has(EMPTY) ? 1 : 0;
+    this.#areAlike = this.#counts.size - (unknown > 0 ? 1 : 0) - unlisted <= 1;
+    // The ranks of one engine serve the same.
+    const areOfOneEngine = unknown === 0 || workers.every(({ engineUrl }) => engineUrl === workers[0]!.engineUrl);
+    this.areSeveral = !this.#areAlike || !areOfOneEngine;
     this.#among.clear();
+    for (const { model, found } of this.#waiting) if (this.isServed(model)) found();
     this.#onChange();
+  }
+
+  #count(worker: Worker): void {
+    const before = this.#lists.get(worker);
+    if (before !== undefined) {
+      const left = this.#counts.get(before)! - 1;
+      if (left === 0) this.#counts.delete(before);
+      else this.#counts.set(before, left);
+      this.#lists.delete(worker);
+      this.#declaring.delete(worker);
+    }
+    if (!this.#fleet.has(worker)) return;
+    if (declaredBy(worker) !== null) this.#declaring.add(worker);
+    const { models } = worker;
+    const isKnown = models !== null || !this.#options.isEnabled;
+    const list = isKnown ? JSON.stringify([...(models?.keys() ?? [])].toSorted()) : null;
+    this.#lists.set(worker, list);
+    this.#counts.set(list, (this.#counts.get(list) ?? 0) + 1);
   }
 }
 
@@ -126,17 +203,24 @@ const listFinder = new MemberFinder(['data']);
 const modelFinder = new MemberFinder(['id']);
 const span = new Int32Array(2);
 
-/** What an engine lists under /v1/models, adapters too: the JSON of each as it wrote it, by name. null: it lists nothing. */
+/** Responses that say "not now". Each other error says that the engine has no such list. */
+const isPassing = (status: number): boolean => (status >= 500 ? status !== 501 : status === 408 || status === 429);
+
+/**
+ * What an engine lists under /v1/models, adapters too: the JSON of each as the engine wrote it, by name. Empty: it lists nothing. null: it
+ * did not answer, or not yet.
+ */
 async function readModels(ask: Asker): Promise<Map<string, string> | null> {
   const reply = await ask('/v1/models').catch(() => null);
-  if (reply?.status !== 200) return null;
-  const bytes = Buffer.from(reply.text);
-  if (listFinder.find(bytes, 0, bytes.length, span) < 0 || span[0]! < 0) return null;
+  if (reply === null || isPassing(reply.status)) return null;
   const models = new Map<string, string>();
+  if (reply.status !== 200) return models;
+  const bytes = Buffer.from(reply.text);
+  if (listFinder.find(bytes, 0, bytes.length, span) < 0 || span[0]! < 0) return models;
   scanItems(bytes, span[0]!, span[1]!, (start, end) => {
     if (modelFinder.find(bytes, start, end, span) < 0 || span[0]! < 0) return;
     const id = readString(bytes, span[0]!, span[1]!);
     if (id !== null && id !== '') models.set(id, bytes.toString('utf8', start, end));
   });
-  return models.size === 0 ? null : models;
+  return models;
 }

@@ -4,6 +4,7 @@ import { engines, identify } from '../engines/engines.ts';
 import type { Random } from '../kit/rng.ts';
 import type { Breakers } from './breakers.ts';
 import type { Fleet } from './fleet.ts';
+import type { FleetModels } from './fleet-models.ts';
 import { HangWatch, AnswerProbe } from './hang-watch.ts';
 import type { HangOptions } from './hang.ts';
 import type { Pauses } from './pauses.ts';
@@ -50,6 +51,7 @@ export interface HealthWatchParts {
   readonly breakers: Breakers;
   readonly versions: WeightVersions;
   readonly pauses: Pauses;
+  readonly models: FleetModels;
   readonly onEvent: OnHealthEvent;
 }
 
@@ -170,7 +172,7 @@ export class HealthWatch {
   }
 
   async #passed(asker: Asker): Promise<void> {
-    const { fleet, options, breakers, versions, onEvent } = this.#parts;
+    const { fleet, options, breakers, versions, models, onEvent } = this.#parts;
     this.#failures = 0;
     this.#successes++;
     for (const worker of this.#workers) breakers.passedCheck(worker);
@@ -181,6 +183,9 @@ export class HealthWatch {
         if (worker.isProven) onEvent('restarted', worker, 'the connection was refused before');
       }
     }
+    // Not awaited: a list that comes slowly keeps no worker from requests that need no list.
+    const unread = [...this.#workers].filter((worker) => !models.isRead(worker));
+    if (unread.length > 0) void models.read(unread);
     if ([...this.#workers].some(isQuarantined) && this.#successes < options.successThreshold) return;
     let isReturning = this.#isSuspect;
     for (const worker of this.#workers) {

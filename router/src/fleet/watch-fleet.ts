@@ -45,24 +45,25 @@ export function watchFleet(
   const breakers = new Breakers(fleet, live.of(breakersOptions), () => performance.now(), listener.onBreaker);
   const options = live.of(healthOptions);
   const pauses = new Pauses(() => options.maxPauseMs);
+  const models = new FleetModels(fleet, options, listener.onModels);
   const parts = {
     fleet,
     options,
     random,
     breakers,
     pauses,
+    models,
     onEvent: ((event, worker, ...detail) => {
       if (event === 'restarted') {
         pauses.forget(worker.engineUrl);
         labels.of(worker).restarted();
         health.restarted(worker);
+        models.restarted(worker);
       }
-      if (event === 'restarted' || event === 'identified') void models.read([worker]);
       listener.onHealth(event, worker, ...detail);
     }) satisfies OnHealthEvent,
   };
   const health: Health = new Health(parts, labels);
-  const models = new FleetModels(fleet, options, listener.onModels);
   const stalls = new StallWatch(fleet, (worker) => {
     listener.onStalled(worker);
     health.suspect(worker);

@@ -73,8 +73,8 @@ export function startTinker({
     kept,
     maxOpen: () => live.current.tinkerMaxSamples,
     problemOf: async (model) => {
-      // A router that has just started does not know yet what its engines serve.
-      if (fleet.workers.some(({ models: served }) => served === null)) return null;
+      // A router that has just started does not know yet what its engines serve; and some engines list nothing.
+      if (fleet.workers.some(({ models: served }) => (served?.size ?? 0) === 0)) return null;
       if (!models().isServed(model)) await models().lookAgain();
       if (models().isServed(model)) return null;
       return `No engine serves ${model}. Served: ${catalogue()

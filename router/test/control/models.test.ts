@@ -1,7 +1,7 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { connectClient, request, send } from '../harness/client.ts';
-import { type Engine, answer, startEngine } from '../harness/engine.ts';
+import { type Engine, answer, deadUrl, startEngine } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
@@ -167,6 +167,70 @@ test('workers that come and go change what is served', async (t) => {
   equal((await ask({ model: 'b' })).text, '1');
   router.fleet.remove(router.fleet.get(engines[1]!.url)!);
   equal((await ask({ model: 'b' })).text, '0');
+});
+
+test('a request for a model that a worker not read yet may serve gets 503, with the worker', async (t) => {
+  const engines = await startModels(t, ['a'], ['b']);
+  const [, second] = engines;
+  const listing = second!.engine.control;
+  second!.engine.control = (path) => (path === '/v1/models' ? null : listing(path));
+  const workerUrls = [...engines.map(({ url }) => url), await deadUrl()];
+  const options = { disableHealthCheck: false, healthCheckIntervalSecs: 3_600, healthCheckTimeoutSecs: 0.2 };
+  const router = await startTestRouter(t, { ...options, workerUrls });
+  const ask = (model: string) => send(t, router.url, post('/v1/completions', { model }));
+  equal((await ask('a')).text, '0', 'a model that is known waits for nobody');
+  const ids = router.fleet.workers.map(({ id }) => id);
+  for (let i = 0; i < 4; i++) {
+    const got = await ask('b');
+    deepEqual([got.status, got.get('x-turnout-error')], [503, 'no_available_workers']);
+    match(got.get('retry-after') ?? '', /^\d+$/);
+    ok(got.text.includes(`${ids[1]!}, ${ids[2]!}`), got.text);
+    equal((await ask('a')).text, '0');
+  }
+  equal((await send(t, router.url, post('/generate', {}))).status, 200, 'one without a model goes to any');
+  second!.engine.control = (path) => (path === '/v1/models' ? answer(503, 'loading') : listing(path));
+  equal((await ask('b')).status, 503, 'an engine that is not ready says nothing about its models');
+  second!.engine.control = listing;
+  await until('the list is read', async () => (await ask('b')).text === '1');
+  equal((await ask('c')).status, 503, 'the third worker is not known yet');
+  router.fleet.remove(router.fleet.workers[2]!);
+  equal((await ask('c')).status, 404);
+});
+
+test('an engine that comes back with another model gets no requests for its old one', async (t) => {
+  const engines = await startModels(t, ['a'], ['b']);
+  const { router, ask } = await startModelRouter(t, engines, {
+    healthCheckIntervalSecs: 0.05,
+    healthCheckTimeoutSecs: 0.2,
+  });
+  equal((await ask({ model: 'b' })).text, '1');
+  engines[1]!.engine.kill();
+  await until('it is gone', () => router.fleet.eligible.length === 1);
+  const list = `{"data":[${entry('c')}]}`;
+  const back = await startEngine(t, {
+    port: Number(new URL(engines[1]!.url).port),
+    onRequest: (asked) => asked.answer('back'),
+    control: (path) => (path === '/health' ? answer(200, '') : path === '/v1/models' ? null : answer(404, '')),
+  });
+  await until('it is healthy', () => router.fleet.eligible.length === 2);
+  equal((await ask({ model: 'b' })).status, 503);
+  back.control = (path) => (path === '/v1/models' ? answer(200, list) : answer(path === '/health' ? 200 : 404, ''));
+  await until('its models are known', async () => (await ask({ model: 'c' })).text === 'back');
+  equal((await ask({ model: 'b' })).status, 404);
+});
+
+test('engines without a list get requests of any model', async (t) => {
+  const lists = [answer(404, ''), answer(405, ''), answer(200, '{}')];
+  const workerUrls = await Promise.all(
+    lists.map(async (list) => {
+      const control = (path: string) =>
+        path === '/health' ? answer(200, '') : path === '/v1/models' ? list : answer(404, '');
+      return (await startEngine(t, { control, onRequest: (asked) => asked.answer('served') })).url;
+    }),
+  );
+  const router = await startTestRouter(t, { disableHealthCheck: false, healthCheckIntervalSecs: 3_600, workerUrls });
+  for (let i = 0; i < 6; i++)
+    equal((await send(t, router.url, post('/v1/completions', { model: 'any' }))).text, 'served');
 });
 
 test('full workers of one model hold up nobody who is for another', async (t) => {

@@ -20,7 +20,8 @@ export interface WorkerRow {
   readonly engine: string | null;
   readonly engine_version: string | null;
   readonly weight_version: string | null;
-  readonly models: readonly string[];
+  /** null: not known. */
+  readonly models: readonly string[] | null;
   readonly added_at: number;
   readonly in_flight: number;
   readonly connections: number;

@@ -55,7 +55,7 @@ function rowOf(
     engine: worker.engine,
     engine_version: worker.engineVersion,
     weight_version: worker.weightVersion,
-    models: worker.models === null ? [] : [...worker.models.keys()],
+    models: worker.models === null ? null : [...worker.models.keys()],
     added_at: Math.round(performance.timeOrigin + worker.addedMs),
     in_flight: fleet.load(worker),
     connections: worker.pool.openCount,
