@@ -2,6 +2,7 @@ import type { Worker } from '../fleet/worker.ts';
 import type { Plugin } from '../plugin.ts';
 import type { BuiltIns } from '../plugins/definition.ts';
 import { startPlugins } from '../plugins/start.ts';
+import { storedResponses } from '../plugins/stored-responses/index.ts';
 import { recorderPlugins, startRecorder } from '../recorder/tap/recorder.ts';
 import type { Base } from './base.ts';
 import type { Choice, Engines } from './choice.ts';
@@ -57,6 +58,7 @@ export async function startExtensions(
     scope === 'off'
       ? []
       : (await import('../plugins/fireworks/plugins.ts')).fireworksPlugins(scope, fleet, watch.models);
+  const responses = storedResponses(fleet, bodyThread, state.open('responses'));
   const resumeParts = {
     resumesAll: config.resume === 'all',
     maxRetries: () => live.current.retryMaxRetries,
@@ -64,5 +66,5 @@ export async function startExtensions(
     versionOf: (worker: Worker) => swaps?.snapshots.of(worker) ?? worker.weightVersion,
   };
   const resume = config.resume === 'off' ? null : new (await import('../resume/resume.ts')).Resume(resumeParts);
-  return { recorder, tinker, swaps, loaded, fireworks, resume };
+  return { recorder, tinker, swaps, loaded, fireworks, responses, resume };
 }

@@ -24,7 +24,7 @@ export function makeRequestPath(
   { config, live, log, clock, random, meters, inFlight, dispatcher, closers }: Base,
   { access, fleet }: Engines,
   { table, watch, chooser, admission, holdQueue, noWorkers, bodyThread, policyMeters, tracing }: Choice,
-  { recorder, loaded, swaps, fireworks, resume }: Extensions,
+  { recorder, loaded, swaps, fireworks, responses, resume }: Extensions,
   { endpoints, peers, rows }: Own,
 ) {
   const { breakers, health, models, pauses } = watch;
@@ -50,6 +50,7 @@ export function makeRequestPath(
   const plugins = new Plugins([
     ...loaded.plugins,
     ...fireworks,
+    responses,
     ...(swaps === null ? [] : [swaps.answers.last]),
     ...(resume === null ? [] : [resume.plugin]),
     ...guards,

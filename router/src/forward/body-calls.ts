@@ -1,4 +1,5 @@
 import { type BodyFacts, type BodyQuestion, BodyScan } from '../classify/body-scan.ts';
+import { readPreviousResponse } from '../classify/previous-response.ts';
 import { type ErrorCode, RouterError } from '../kit/errors.ts';
 import { LARGE_SCAN_BYTES } from '../threads/sizes.ts';
 import { WorkerThread } from '../threads/worker-thread.ts';
@@ -21,6 +22,7 @@ const bodyScan = new BodyScan();
 /** The calls that read or change a whole body. Arguments and answers are plain data: large bodies are read on a thread. */
 export const bodyCalls = {
   scan: (body: Buffer, question: BodyQuestion): BodyFacts => bodyScan.scan(body, question),
+  previousResponse: readPreviousResponse,
   withRank,
   withNamespace,
   isForOne,
@@ -62,5 +64,10 @@ export type BodyThread = WorkerThread<typeof bodyCalls>;
 export const startBodyThread = (): BodyThread =>
   new WorkerThread('forward/bodies-in-thread', {
     here: bodyCalls,
-    limits: { scan: LARGE_SCAN_BYTES, withRank: LARGE_SCAN_BYTES, withNamespace: LARGE_SCAN_BYTES },
+    limits: {
+      scan: LARGE_SCAN_BYTES,
+      previousResponse: LARGE_SCAN_BYTES,
+      withRank: LARGE_SCAN_BYTES,
+      withNamespace: LARGE_SCAN_BYTES,
+    },
   });

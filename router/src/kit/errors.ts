@@ -48,6 +48,12 @@ export const errorTable = {
     meaning: 'The session of a chat request, or of a control request with ?session=, is not known.',
     advice: 'Create it with POST /sessions, or check the name.',
   },
+  response_not_found: {
+    status: 404,
+    isRetryable: false,
+    meaning: 'The stored response that the request names was at an engine that has left the fleet.',
+    advice: 'Send the whole conversation as input, without previous_response_id.',
+  },
   worker_not_found: {
     status: 404,
     isRetryable: false,
