@@ -38,9 +38,11 @@ const oneOf = (values: readonly string[]): string =>
 /** Only the beginning of a long value, because a message is one line. */
 function shown(value: unknown): string {
   if (value === SECRET) return 'the value';
-  const text = typeof value === 'string' ? `"${value}"` : (JSON.stringify(value) ?? String(value));
+  const text = typeof value === 'string' ? `"${value}"` : (JSON.stringify(value, withoutBigints) ?? String(value));
   return text.length > 80 ? `${text.slice(0, 80)}…` : text;
 }
+
+const withoutBigints = (_: string, value: unknown): unknown => (typeof value === 'bigint' ? Number(value) : value);
 
 const nouns: Readonly<Record<string, string>> = {
   number: 'a number',

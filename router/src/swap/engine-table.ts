@@ -223,6 +223,7 @@ export const keyOf = (workers: 'all' | readonly string[]): string =>
   workers === 'all' ? ALL_WORKERS : workers.toSorted().join(' ');
 
 const hasOneOf = (urls: readonly string[]): ((worker: Worker) => boolean) => {
-  const named = new Set(urls.map((url) => url.replace(/\/+$/, '')));
+  // The lookbehind makes the search linear in the number of slashes.
+  const named = new Set(urls.map((url) => url.replace(/(?<!\/)\/+$/, '')));
   return ({ url, engineUrl }) => named.has(url) || named.has(engineUrl);
 };

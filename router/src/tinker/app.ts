@@ -147,9 +147,15 @@ function bodyOf(c: Context<Env>): Buffer {
 export const refuse = (c: Context<Env>, status: ContentfulStatusCode, detail: string): Response =>
   c.json({ detail }, status);
 
+/** Of every request but a sample. */
+const MAX_SMALL_BYTES = 262_144;
+
 /** Reads a small body; fields that are not known are ignored. */
 export function read<T>(c: Context<Env>, schema: z.ZodType<T>): T | Response {
-  const { data, problem } = checkJson(schema, bodyOf(c).toString());
+  const body = bodyOf(c);
+  if (body.length > MAX_SMALL_BYTES)
+    return refuse(c, 413, `The body has ${body.length} bytes: ${c.req.path} takes at most ${MAX_SMALL_BYTES}.`);
+  const { data, problem } = checkJson(schema, body.toString());
   return problem === null ? data : refuse(c, 422, problem);
 }
 

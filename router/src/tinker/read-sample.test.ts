@@ -16,7 +16,7 @@ function sampleOf(text: string): Sample {
 
 function detailOf(text: string): [status: number, detail: string] {
   const sample = read(text);
-  assert.ok('detail' in sample, `${text} was accepted`);
+  assert.ok('detail' in sample, `${text.slice(0, 500)} was accepted`);
   return [sample.status, sample.detail];
 }
 
@@ -30,6 +30,23 @@ test('seq_id and seed keep all their digits, on their way to the engine too', ()
   assert.match(bodyOf('/v1/completions', text), /"seed":9223372036854775807[,}]/);
   assert.match(bodyOf('/inference/v1/generate', text), /"seed":9223372036854775807[,}]/);
   assert.match(bodyOf('/generate', text), /"sampling_seed":9223372036854775807[,}]/);
+});
+
+test('an integer of millions of digits is refused by its length: it never becomes a bigint', (t) => {
+  const convert = t.mock.method(globalThis, 'BigInt');
+  const digits = '7'.repeat(5_000_000);
+  const base = `${source},${prompt}`;
+  for (const text of [
+    `{"sampling_session_id":"s","seq_id":${digits},${prompt}}`,
+    `{${base},"sampling_params":{"seed":-${digits}}}`,
+    `{${base},"sampling_params":{"max_tokens":${digits}}}`,
+    `{${base},"sampling_params":{"temperature":${digits}}}`,
+    `{${base},"sampling_params":{"top_k":${digits}}}`,
+  ]) {
+    assert.equal(detailOf(text)[0], 400);
+  }
+  sampleOf(`{${base},"unknown":${digits}}`);
+  assert.equal(convert.mock.callCount(), 0);
 });
 
 test('the chunks of a prompt are joined, in the digits of the client', () => {
@@ -143,7 +160,13 @@ test('what is not a request, or asks for what there is not, is refused with word
     [`{"base_model":"m",${ok}}`, 422, /one of/],
     [`{"base_model":"m","model_path":"tinker://a/b",${prompt}}`, 422, /one of/],
     [`{${ok},"num_samples":0}`, 400, /num_samples/],
+    [`{${ok},"num_samples":1152921504606846976}`, 400, /num_samples/],
+    [`{"base_model":[1152921504606846976],${prompt}}`, 400, /base_model/],
+    [`{${ok},"sampling_params":{"max_tokens":-1152921504606846976}}`, 400, /max_tokens: must be above 0/],
     [`{${ok},"seq_id":1.5}`, 400, /seq_id: must be an integer/],
+    [`{${ok},"seq_id":9223372036854775808}`, 400, /seq_id: must be an integer of at most 64 bits/],
+    [`{${ok},"sampling_params":{"seed":-9223372036854775809}}`, 400, /seed: must be an integer of at most 64 bits/],
+    [`{${ok},"sampling_params":{"max_tokens":${'1'.repeat(21)}}}`, 400, /max_tokens: must be an integer/],
     [`{${ok},"sampling_params":{"max_tokens":0}}`, 400, /max_tokens: must be above 0/],
     [`{${ok},"prompt_logprobs_last_n":4}`, 400, /prompt_logprobs_last_n: this server does not support it/],
     [`{${ok},"target_prompt_logprobs":{}}`, 400, /target_prompt_logprobs/],

@@ -2,7 +2,7 @@ import { isObject } from '../kit/json-object.ts';
 import * as z from 'zod';
 import { checkInput } from '../config/check-input.ts';
 import { MemberFinder, keyIs, readString, scanItems, scanMembers } from '../kit/json-scan.ts';
-import type { Sample } from './sample.ts';
+import type { Numeral, Sample } from './sample.ts';
 
 /** A request that is refused: the status and the words for the client. */
 export interface Invalid {
@@ -11,7 +11,10 @@ export interface Invalid {
 }
 
 const numeral = z.union([z.number(), z.bigint()]);
-const integer = z.union([z.int(), z.bigint()], 'must be an integer');
+const integer = z.custom<Numeral>(
+  (value) => (typeof value === 'bigint' ? BigInt.asIntN(64, value) === value : Number.isSafeInteger(value)),
+  'must be an integer of at most 64 bits',
+);
 const top = z.int().min(0).max(1000).nullish();
 
 /** Fields that this server does not know are ignored, because each release of the SDK adds some. */
@@ -98,10 +101,13 @@ const invalid = (detail: string, status: Invalid['status'] = 400): Invalid => ({
 
 type Source = { readonly source?: string };
 
+/** Beyond 2^53, and short enough to have 64 bits: the time that a bigint takes grows with the square of its digits. */
+const LONG_INTEGER = /^-?\d{16,19}$/;
+
 /** JSON.parse, with integers beyond 2^53 as bigints. @returns null for what is not a JSON object */
 function parseExactly(text: string): Record<string, unknown> | null {
   const exact = (_: string, value: unknown, { source = '' }: Source = {}): unknown =>
-    typeof value === 'number' && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? BigInt(source) : value;
+    typeof value === 'number' && !Number.isSafeInteger(value) && LONG_INTEGER.test(source) ? BigInt(source) : value;
   try {
     const value: unknown = JSON.parse(text, exact);
     return isObject(value) ? value : null;

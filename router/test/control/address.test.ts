@@ -35,6 +35,13 @@ test('one worker is named by URL or id, in the query or a header, and its own an
   equal(other.requests.length, 0);
 });
 
+test('a name of 60,000 slashes is searched once, in linear time, however many workers there are', async (t) => {
+  const workerUrls = Array.from({ length: 500 }, (_, i) => `http://127.0.0.1:1/${i}`);
+  const router = await startTestRouter(t, { workerUrls });
+  const got = await send(t, router.url, request('POST', '/pause', '{}', [`x-turnout-worker: ${'/'.repeat(60_000)}x`]));
+  deepEqual([got.status, got.get('x-turnout-error')], [404, 'worker_not_found']);
+});
+
 test('an error of the named worker passes too, and no other worker is tried', async (t) => {
   const named = await startEngine(t, { onRequest: ({ connection }) => connection.write(answer(503, 'busy')) });
   const others = await startEngines(t, 2);

@@ -27,6 +27,7 @@ test('the words of errors are a detail, with a length, and a status that no SDK 
     ['/retrieve_future', { request_id: 'turnout-1' }, 404, /no request/],
     ['/session_heartbeat', { session_id: 'session_none' }, 404, /no session/],
     ['/create_sampling_session', { session_id: 'session_none', base_model: 'sim' }, 404, /no session/],
+    ['/session_heartbeat', { session_id: 'a'.repeat(262_144) }, 413, /takes at most 262144/],
     ['/forward_backward', {}, 404, /samples only/],
     ['/auth/token', {}, 404, /samples only/],
   ] as const) {

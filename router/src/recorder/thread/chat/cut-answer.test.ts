@@ -45,6 +45,11 @@ function found(turn: ChatTurn, content: string): { sampled: number[]; rest: stri
   return { sampled: [...cut.ids.subarray(asked.length)], rest: cut.rest };
 }
 
+test('an answer of a million U+FFFD is searched in linear time', () => {
+  const answer = `${'\ufffd'.repeat(1_000_000)}x`;
+  assert.equal(found(turnOf(encode(' the'), answer), answer.slice(0, 9)), null);
+});
+
 test('bytes that are no letter are found by the U+FFFD that stands for each of them', () => {
   const [first, second, third] = encode('日') as [number, number, number];
   // The end of a letter that another answer began, a letter, and one that breaks off.

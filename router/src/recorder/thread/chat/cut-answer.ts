@@ -40,8 +40,8 @@ export function cutAnswer(turn: ChatTurn, message: Message, equality: Equality, 
   };
 }
 
-/** Engines return the bytes of an incomplete letter as U+FFFD, which is not the text of a token. */
-const withoutOpenLetter = (text: string): string => text.replace(/\ufffd+$/, '');
+/** Engines return the bytes of an incomplete letter as U+FFFD, which is not the text of a token. The lookbehind makes the search linear. */
+const withoutOpenLetter = (text: string): string => text.replace(/(?<!\ufffd)\ufffd+$/, '');
 
 const hasCalls = ({ tool_calls: calls }: Message): boolean => Array.isArray(calls) && calls.length > 0;
 
