@@ -139,6 +139,10 @@ export const endpoints: readonly Endpoint[] = [
       'POST /api/v1/telemetry': 'Tinker: takes what the SDK reports, and drops it.',
     },
   ),
+  ...listed(
+    { caller: 'clients', needs: '--tinker-trainer' },
+    { 'POST /api/v1/create_model': 'Tinker: forwarded to the trainer, unless its session belongs to another key.' },
+  ),
 ];
 
 /** @param summaries by method and path */

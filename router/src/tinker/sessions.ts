@@ -57,11 +57,25 @@ export class Sessions {
     return { sessions: this.#sessions.size, sampling: this.#sampling.size };
   }
 
-  /** @param id the trainer's, where there is one */
-  open(tenant: string, id = newId('session')): string {
-    this.#sessions.set(id, { tenant, lastMs: performance.now() });
-    this.#state.set(id, JSON.stringify({ tenant }));
+  open(tenant: string): string {
+    const id = newId('session');
+    this.claim(id, tenant);
     return id;
+  }
+
+  /** Opens a session that the trainer named, unless it is open. @returns false: it belongs to another key */
+  claim(id: string, tenant: string): boolean {
+    if (!this.#sessions.has(id)) {
+      this.#sessions.set(id, { tenant, lastMs: performance.now() });
+      this.#state.set(id, JSON.stringify({ tenant }));
+    }
+    return this.touch(id, tenant);
+  }
+
+  /** Whether a session, or a sampling session, with this id belongs to another key. */
+  isOthers(id: string, tenant: string): boolean {
+    const owner = (this.#sessions.get(id) ?? this.#sampling.get(id))?.tenant;
+    return owner !== undefined && owner !== tenant;
   }
 
   /** A sign of life. @returns false: there is no such session */

@@ -31,11 +31,12 @@ export class TrainerRoutes {
 
   /** What is not about sampling. */
   readonly orElse = async (x: Exchange): Promise<Response> => {
-    if (!NOT_SERVED.test(x.path)) return this.#parts.trainer.forward(x);
-    return Response.json(
-      { detail: `${x.path}: this server does not serve this part of the Tinker API.` },
-      { status: 404 },
-    );
+    const { trainer, sessions } = this.#parts;
+    const id = SESSION.exec(x.path)?.[1] ?? '';
+    const isOthers = sessions.isOthers(id, x.tenant);
+    if (!isOthers && !NOT_SERVED.test(x.path)) return trainer.forward(x);
+    const detail = isOthers ? noSession(id) : `${x.path}: this server does not serve this part of the Tinker API.`;
+    return Response.json({ detail }, { status: 404 });
   };
 
   /** To be called before the endpoints of the router alone are added: those of both come first. */
@@ -47,24 +48,33 @@ export class TrainerRoutes {
     app.post('/create_session', async (c) => {
       const reply = await this.#pass(c, '/create_session');
       const { session_id: id } = reply.value;
-      if (reply.status === 200 && typeof id === 'string') {
-        sessions.open(tenantOf(c), id);
-        await flush();
-      }
+      if (reply.status !== 200 || typeof id !== 'string') return answer(c, reply);
+      if (!sessions.claim(id, tenantOf(c)))
+        return refuse(c, 403, `The trainer returned the session ${id}, which belongs to another API key.`);
+      await flush();
       return answer(c, reply);
     });
     app.post('/session_heartbeat', async (c) => {
       const given = read(c, session);
       if (given instanceof Response) return given;
+      const { session_id: id } = given;
+      if (sessions.isOthers(id, tenantOf(c))) return refuse(c, 404, noSession(id));
       const reply = await this.#pass(c, '/session_heartbeat');
+      sessions.touch(id, tenantOf(c));
       // A router that was restarted without --data-dir learns sessions again.
-      const isKnown = sessions.touch(given.session_id, tenantOf(c));
-      if (!isKnown && reply.status === 200) sessions.open(tenantOf(c), given.session_id);
+      if (reply.status === 200 && !sessions.claim(id, tenantOf(c))) return refuse(c, 404, noSession(id));
       return answer(c, reply);
+    });
+    app.post('/create_model', async (c) => {
+      const given = read(c, session.partial());
+      if (given instanceof Response) return given;
+      const { session_id: id = '' } = given;
+      return sessions.isOthers(id, tenantOf(c)) ? refuse(c, 404, noSession(id)) : trainer.forward(c.env.exchange);
     });
     // Trainers that do not know the call lose nothing by it: the answer is the router's.
     app.post('/sessions/:id/finish', async (c, next) => {
-      await this.#pass(c, `/sessions/${c.req.param('id')}/finish`);
+      const id = c.req.param('id');
+      if (!sessions.isOthers(id, tenantOf(c))) await this.#pass(c, `/sessions/${encodeURIComponent(id)}/finish`);
       return next();
     });
 
@@ -107,6 +117,7 @@ export class TrainerRoutes {
   /** A sampling session that the trainer created, for weights that it saved. */
   async learn(id: string, x: Exchange): Promise<SamplingSession | Refusal> {
     const { trainer, sessions, samples, models, flush } = this.#parts;
+    if (sessions.isOthers(id, x.tenant)) return noSampling(id);
     const { status, value } = await trainer.ask(x, 'GET', `/samplers/${encodeURIComponent(id)}`);
     const { base_model: baseModel, model_path: path } = value;
     if (status !== 200 || typeof baseModel !== 'string') {
@@ -119,7 +130,8 @@ export class TrainerRoutes {
     const source = await samples.sourceOf(modelPath === '' ? baseModel : '', modelPath);
     if ('status' in source) return source;
     // It expires when it is not used, and is learned again when it is.
-    const own = sessions.open(x.tenant, `of_${id}`);
+    const own = `of_${id}`;
+    if (sessions.isOthers(id, x.tenant) || !sessions.claim(own, x.tenant)) return noSampling(id);
     // Engines may know the model by another name.
     const isServed = models().some(({ model_name: name }) => name === baseModel);
     const found = sessions.openSampling(own, x.tenant, isServed ? { ...source, baseModel } : source, id);
@@ -132,6 +144,12 @@ export class TrainerRoutes {
     return this.#parts.trainer.ask(x, x.head.method, path, x.body.pieces);
   }
 }
+
+const noSession = (id: string): string => `There is no session ${id}.`;
+
+const SESSION = /^\/api\/v1\/sessions\/([^/]+)/;
+
+const noSampling = (id: string): Refusal => ({ status: 404, detail: `There is no sampling session ${id}.` });
 
 const answer = (c: Context<Env>, { status, text }: TrainerReply): Response =>
   c.body(text, status as ContentfulStatusCode, { 'content-type': 'application/json' });

@@ -8,7 +8,7 @@ import { deadUrl } from '../harness/engine.ts';
 import type { RouterOptions } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until, within } from '../harness/within.ts';
-import { type TinkerScene, PROMPT, asked, startTinkerScene } from './scene.ts';
+import { type TinkerScene, PROMPT, TinkerClient, asked, startTinkerScene } from './scene.ts';
 import { TrainerStub, startTrainerStub } from './trainer-stub.ts';
 
 interface TrainerScene extends TinkerScene {
@@ -138,6 +138,45 @@ test('the trainer names sessions; heartbeats and ends reach it', async (t) => {
   equal((await client.call(`/sessions/${String(session_id)}/finish`, { reason: { type: 'success' } })).status, 200);
   equal(trainer.of(`/sessions/${String(session_id)}/finish`).length, 1);
   equal((await client.call('/asample', sample)).status, 404, 'the sampling session ends with its session');
+});
+
+test('sessions and sampling sessions stay those of the first key, whatever the trainer says', async (t) => {
+  const { trainer, router } = await startWithTrainer(t, ['vllm'], { apiKey: ['tml-one', 'tml-two'] });
+  const [one, two] = ['tml-one', 'tml-two'].map((key) => new TinkerClient(router.url, { 'x-api-key': key })) as [
+    TinkerClient,
+    TinkerClient,
+  ];
+  const { session_id } = await one.get('/create_session', {});
+  const opened = await one.get('/create_sampling_session', { session_id, base_model: 'sim' });
+  const own = String(opened['sampling_session_id']);
+  const learned = trainer.createSampler(trainer.save('a'));
+  await one.sample(asked(learned, 0, greedy));
+  const { length } = trainer.requests;
+  for (const [path, body, status] of [
+    ['/session_heartbeat', { session_id }, 404],
+    [`/sessions/${String(session_id)}/finish`, { reason: { type: 'success' } }, 200],
+    ['/create_sampling_session', { session_id, base_model: 'sim' }, 404],
+    ['/asample', asked(own, 0), 404],
+    ['/asample', asked(learned, 0, greedy), 404],
+    ['/create_model', { session_id, base_model: 'sim' }, 404],
+    [`/sessions/${String(session_id)}/trace_export`, undefined, 404],
+    [`/samplers/${own}`, undefined, 404],
+    [`/samplers/${learned}`, undefined, 404],
+  ] as const) {
+    equal((await two.call(path, body)).status, status, path);
+  }
+  equal(trainer.requests.length, length, 'the trainer is not asked about what belongs to another key');
+  // A trainer that gives the same id to both.
+  trainer.onRequest = (_, response) => {
+    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ session_id }));
+    return true;
+  };
+  const refused = await two.call('/create_session', {});
+  equal(refused.status, 403);
+  match(String(refused.json['detail']), /belongs to another API key/);
+  equal((await one.call('/session_heartbeat', { session_id })).status, 200);
+  equal((await one.sample(asked(own, 1, greedy))).sequences.length, 1);
+  equal((await one.sample(asked(learned, 1, greedy))).sequences.length, 1);
 });
 
 for (const kind of ['vllm', 'sglang'] as const) {
