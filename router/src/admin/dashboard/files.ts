@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 
-/** Where `npm run build` puts the page: in `dist/`, whose shared code is one folder below it. */
+/** Where `npm ci` and `npm run build` put the page: in `dist/`, whose shared code is one folder below it. */
 const folder = new URL(import.meta.url.endsWith('.ts') ? '../../../dist/dashboard/' : '../dashboard/', import.meta.url);
 
 const types: Readonly<Record<string, string>> = {
@@ -26,7 +26,7 @@ const headers: Readonly<Record<string, string>> = {
   'cross-origin-opener-policy': 'same-origin',
 };
 
-const NOT_BUILT = `The dashboard is not built in this checkout. Build it with
+const NOT_BUILT = `The dashboard is not built in this checkout: npm ci builds it, unless it is told to run no scripts. Build it with
 
   npm run build
 
