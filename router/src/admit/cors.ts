@@ -1,6 +1,7 @@
+import { PassingSink } from '../wire/passing-sink.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 import { type ResponseHead, ownHead } from '../wire/response-head.ts';
-import type { Sink, Source } from '../wire/sink.ts';
+import type { Sink } from '../wire/sink.ts';
 
 /** How long a browser may remember what a preflight said. */
 const MAX_AGE_SECS = 600;
@@ -49,47 +50,18 @@ function answerPreflight(sink: Sink, fields: string, names: string): void {
 }
 
 /** Adds fields to the head of an answer; what an engine said of origins gives way to the router's own list. */
-class CorsSink implements Sink {
-  readonly #inner: Sink;
+class CorsSink extends PassingSink {
   readonly #fields: string;
 
   constructor(inner: Sink, fields: string) {
-    this.#inner = inner;
+    super(inner);
     this.#fields = fields;
   }
 
-  get takesFraming(): boolean {
-    return this.#inner.takesFraming;
-  }
-
-  get source(): Source | null {
-    return this.#inner.source;
-  }
-
-  set source(source: Source | null) {
-    this.#inner.source = source;
-  }
-
-  head(head: ResponseHead): void {
+  override head(head: ResponseHead): void {
     for (const what of ['origin', 'credentials']) head.drop(`access-control-allow-${what}`);
     head.drop('access-control-expose-headers');
     head.add(this.#fields);
-    this.#inner.head(head);
-  }
-
-  body(bytes: Buffer, start: number, end: number): void {
-    this.#inner.body(bytes, start, end);
-  }
-
-  flush(): boolean {
-    return this.#inner.flush();
-  }
-
-  end(): void {
-    this.#inner.end();
-  }
-
-  cut(reason: string, finalEvent: string): void {
-    this.#inner.cut(reason, finalEvent);
+    super.head(head);
   }
 }

@@ -1,8 +1,9 @@
 import type { ResponseObserver, Exchange } from '../exchange.ts';
 import type { Plugin } from '../plugin.ts';
 import { ChunkedReader, type TakePart } from '../wire/chunked.ts';
+import { PassingSink } from '../wire/passing-sink.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
-import type { Sink, Source } from '../wire/sink.ts';
+import type { Sink } from '../wire/sink.ts';
 import { HeldBytes } from './held-bytes.ts';
 import { ReadShare } from './read-share.ts';
 
@@ -16,10 +17,8 @@ export function listeningSink(x: Exchange, plugins: readonly Plugin[], sink: Sin
  * Passes a response on as it comes, chunk lines included; listeners get the payload before it is passed on. A listener that throws gets no
  * more of this response: its guard counts that (`phases/guard.ts`), and the response continues.
  */
-class ListeningSink implements Sink {
-  readonly takesFraming: boolean;
+class ListeningSink extends PassingSink {
   readonly #x: Exchange;
-  readonly #inner: Sink;
   readonly #plugins: readonly Plugin[];
   readonly #share = new ReadShare();
   #listeners: ResponseObserver[] = [];
@@ -29,25 +28,16 @@ class ListeningSink implements Sink {
   #held: HeldBytes | null = null;
 
   constructor(x: Exchange, inner: Sink, plugins: readonly Plugin[]) {
+    super(inner);
     this.#x = x;
-    this.#inner = inner;
     this.#plugins = plugins;
-    this.takesFraming = inner.takesFraming;
   }
 
-  get source(): Source | null {
-    return this.#inner.source;
+  override get hasUnsent(): boolean {
+    return super.hasUnsent || this.#held?.isEmpty === false;
   }
 
-  set source(source: Source | null) {
-    this.#inner.source = source;
-  }
-
-  get hasUnsent(): boolean {
-    return this.#inner.hasUnsent === true || this.#held?.isEmpty === false;
-  }
-
-  head(head: ResponseHead): void {
+  override head(head: ResponseHead): void {
     for (const plugin of this.#plugins) {
       try {
         const listener = plugin.observeResponse!(this.#x, head);
@@ -58,34 +48,34 @@ class ListeningSink implements Sink {
     }
     if (this.takesFraming && head.isChunked) this.#chunks = new ChunkedReader(false, this.#tell);
     if (this.#listeners.some(({ holds }) => holds !== undefined)) {
-      this.#held = new HeldBytes(this.#x, this.#inner, head.isEventStream ? null : head.contentLength);
+      this.#held = new HeldBytes(this.#x, this.inner, head.isEventStream ? null : head.contentLength);
     }
-    if (this.#inner === this.#x.sink) this.#x.isAnswerOut = true;
-    this.#inner.head(head);
+    if (this.inner === this.#x.sink) this.#x.isAnswerOut = true;
+    this.inner.head(head);
   }
 
-  body(bytes: Buffer, start: number, end: number): void {
+  override body(bytes: Buffer, start: number, end: number): void {
     if (this.#listeners.length > 0 && this.#x.outcome === null) {
       this.#share.add(end - start);
       if (this.#chunks === null) this.#tell(bytes, start, end);
       else this.#chunks.read(bytes, start, end);
     }
     const held = this.#held;
-    if (held === null) this.#inner.body(bytes, start, end);
+    if (held === null) this.inner.body(bytes, start, end);
     else {
       if (held.isStream) this.#askToHold(held, false);
       held.pass(bytes, start, end);
     }
   }
 
-  flush(): boolean {
-    const { source } = this.#inner;
-    let hasRoom = this.#inner.flush();
+  override flush(): boolean {
+    const { source } = this.inner;
+    let hasRoom = this.inner.flush();
     if (this.#listeners.length === 0) return hasRoom;
     // The sink of a response that has ended may be at its next one; a full sink resumes by itself.
     const resume = (): void => {
-      const isFull = this.#inner.hasUnsent === true || this.#held?.isFull === true;
-      if (this.#inner.source === source && !isFull) source?.resume();
+      const isFull = super.hasUnsent || this.#held?.isFull === true;
+      if (this.inner.source === source && !isFull) source?.resume();
     };
     for (const listener of this.#listeners) if (listener.isBehind?.(resume) === true) hasRoom = false;
     if (this.#held?.isFull === true) {
@@ -95,31 +85,18 @@ class ListeningSink implements Sink {
     return hasRoom && !this.#share.isUsedUp(resume);
   }
 
-  makeReady(done: () => void): void {
+  override makeReady(done: () => void): void {
     const held = this.#held;
-    if (held === null) this.#passReady(done);
+    if (held === null) super.makeReady(done);
     else {
       this.#askToHold(held, true);
-      held.end(() => this.#passReady(done));
+      held.end(() => super.makeReady(done));
     }
   }
 
-  whenPassed(done: () => void): void {
-    if (this.#held === null) done();
-    else this.#held.end(done);
-  }
-
-  end(): void {
-    this.#inner.end();
-  }
-
-  cut(reason: string, finalEvent: string): void {
-    this.#inner.cut(reason, finalEvent);
-  }
-
-  #passReady(done: () => void): void {
-    if (this.#inner.makeReady === undefined) done();
-    else this.#inner.makeReady(done);
+  override whenPassed(done: () => void): void {
+    if (this.#held === null) super.whenPassed(done);
+    else this.#held.end(() => super.whenPassed(done));
   }
 
   #askToHold(held: HeldBytes, isWhole: boolean): void {

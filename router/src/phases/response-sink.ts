@@ -1,6 +1,7 @@
 import type { Exchange } from '../exchange.ts';
 import { copyInTurns } from '../kit/copy-slices.ts';
 import type { Plugin } from '../plugin.ts';
+import { PassingSink } from '../wire/passing-sink.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { Sink, Source } from '../wire/sink.ts';
 import { EventLine, MAX_HELD_BYTES } from './event-line.ts';
@@ -25,10 +26,8 @@ export function responseSink(x: Exchange, all: readonly Plugin[], onFailure: OnF
 }
 
 /** Passes the events of a response, or its whole body, through plugins, and sends the result with new framing. */
-class ResponseSink implements Sink {
-  readonly takesFraming = false;
+class ResponseSink extends PassingSink {
   readonly #x: Exchange;
-  readonly #inner: Sink;
   readonly #plugins: readonly Plugin[];
   readonly #onFailure: OnFailure;
   readonly #addedBytes: number;
@@ -50,29 +49,37 @@ class ResponseSink implements Sink {
   #hasFailed = false;
 
   constructor(x: Exchange, plugins: readonly Plugin[], onFailure: OnFailure, addedBytes: number) {
+    super(x.sink);
     this.#x = x;
-    this.#inner = x.sink;
     this.#plugins = plugins;
     this.#onFailure = onFailure;
     this.#addedBytes = addedBytes;
     this.#out = new PayloadOut(x.sink);
   }
 
-  get source(): Source | null {
+  override get takesFraming(): boolean {
+    return false;
+  }
+
+  override get source(): Source | null {
     return this.#source;
   }
 
-  set source(source: Source | null) {
+  override set source(source: Source | null) {
     this.#source = source;
     // While an event is processed, the engine stays paused.
-    if (!this.hasUnsent) this.#inner.source = source;
+    if (!this.#isBusy) this.inner.source = source;
   }
 
-  get hasUnsent(): boolean {
+  override get hasUnsent(): boolean {
+    return this.#isBusy || super.hasUnsent;
+  }
+
+  get #isBusy(): boolean {
     return this.#events?.isBusy === true || this.#values?.isBusy === true;
   }
 
-  head(head: ResponseHead): void {
+  override head(head: ResponseHead): void {
     this.#head = head;
     for (const plugin of this.#plugins) {
       try {
@@ -95,7 +102,7 @@ class ResponseSink implements Sink {
     if (this.#held === null) this.#sendHead(head, hasBody);
   }
 
-  body(bytes: Buffer, start: number, end: number): void {
+  override body(bytes: Buffer, start: number, end: number): void {
     if (this.#hasFailed) return;
     if (this.#values === null) return this.#take(bytes, start, end);
     this.#share.add(end - start);
@@ -117,23 +124,24 @@ class ResponseSink implements Sink {
     } else this.#out.add(part);
   };
 
-  flush(): boolean {
+  override flush(): boolean {
     if (this.#hasFailed) return true;
-    const isBusy = this.hasUnsent;
+    const isBusy = this.#isBusy;
     if (this.#held !== null && !this.#isHeadOut) return !isBusy;
     // If no event was sent before, a failure can still be an error status.
     if (isBusy && this.#out.isEmpty) return false;
     this.#out.send();
-    return this.#inner.flush() && !isBusy && !this.#share.isUsedUp(this.#resume);
+    return this.inner.flush() && !isBusy && !this.#share.isUsedUp(this.#resume);
   }
 
   /** Plugins may process a held body, or events, asynchronously: all of them are done before the end. */
-  makeReady(done: () => void): void {
-    if (this.#hasFailed) return done();
+  override makeReady(isReady: () => void): void {
+    if (this.#hasFailed) return isReady();
     if (this.#values?.isBusy === true) {
-      this.#whenIdle = () => this.makeReady(done);
+      this.#whenIdle = () => this.makeReady(isReady);
       return;
     }
+    const done = (): void => super.makeReady(isReady);
     if (this.#events !== null) {
       this.#whenIdle = done;
       this.#events.end();
@@ -167,7 +175,7 @@ class ResponseSink implements Sink {
         changedSoFar: (then) => this.#changedSoFar(plugin, then),
         begin: () => this.#sendBegunHead(),
         onBusy: () => {
-          this.#inner.source = null;
+          this.inner.source = null;
         },
         onIdle: this.#goOn,
       });
@@ -218,7 +226,7 @@ class ResponseSink implements Sink {
     if (this.#whenEventsIdle !== null) this.#whenEventsIdle = null;
     else this.#whenIdle = null;
     if (then !== null) return then();
-    this.#inner.source = this.#source;
+    this.inner.source = this.#source;
     if (this.flush()) this.#source?.resume();
   };
 
@@ -230,7 +238,7 @@ class ResponseSink implements Sink {
       onFailure: this.#fail,
       isWanted: this.#isWanted,
       onBusy: () => {
-        this.#inner.source = null;
+        this.inner.source = null;
       },
       onWait: () => void this.flush(),
       finish: (event) => this.#values?.whole(event) ?? event,
@@ -259,25 +267,21 @@ class ResponseSink implements Sink {
     made.then(goOn, (error: unknown) => (this.#isWanted() ? this.#fail(plugin, error) : undefined));
   }
 
-  readonly #resume = (): void => (this.#isWanted() && !this.hasUnsent ? this.#source?.resume() : undefined);
+  readonly #resume = (): void => (this.#isWanted() && !this.#isBusy ? this.#source?.resume() : undefined);
 
   readonly #isWanted = (): boolean => !this.#hasFailed && this.#x.outcome === null;
 
-  end(): void {
+  override end(): void {
     if (this.#hasFailed) return;
     this.#out.end();
-    this.#inner.end();
-  }
-
-  cut(reason: string, finalEvent: string): void {
-    this.#inner.cut(reason, finalEvent);
+    super.end();
   }
 
   #sendHead(head: ResponseHead, hasBody: boolean): void {
     this.#out.isChunked = hasBody && head.isChunked && head.contentLength < 0;
     this.#isHeadOut = true;
     this.#x.isAnswerOut = true;
-    this.#inner.head(head);
+    this.inner.head(head);
   }
 
   readonly #fail = (plugin: Plugin, error: unknown): void => {

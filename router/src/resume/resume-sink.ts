@@ -2,9 +2,10 @@ import type { Exchange } from '../exchange.ts';
 import { EventSplitter, joined } from '../kit/sse.ts';
 import { MAX_HELD_BYTES } from '../phases/event-line.ts';
 import { PayloadOut } from '../phases/payload-out.ts';
+import { PassingSink } from '../wire/passing-sink.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import { COMPLETE } from '../wire/result.ts';
-import type { Sink, Source } from '../wire/sink.ts';
+import type { Sink } from '../wire/sink.ts';
 import type { Generation } from './generation.ts';
 
 /** A larger answer, or event of a stream, is passed on as it comes where it need not be changed: it can't be continued then. */
@@ -26,13 +27,12 @@ export interface ResumeSinkParts {
 }
 
 /** The response of an exchange that may be continued: it stays the same over all attempts, and plugins and the client get one response. */
-export class ResumeSink implements Sink {
+export class ResumeSink extends PassingSink {
   /** The engine that should have continued responded with something else: its status. */
   refusal = 0;
   /** The whole response went out, though its engine did not send all of it. */
   isOver = false;
   readonly #x: Exchange;
-  readonly #inner: Sink;
   readonly #generation: () => Generation | null;
   readonly #hasGrown: (generation: Generation) => void;
   readonly #out: PayloadOut;
@@ -45,27 +45,15 @@ export class ResumeSink implements Sink {
   #heldBytes = 0;
 
   constructor(x: Exchange, inner: Sink, { generation, hasGrown }: ResumeSinkParts) {
+    super(inner);
     this.#x = x;
-    this.#inner = inner;
     this.#generation = generation;
     this.#hasGrown = hasGrown;
     this.#out = new PayloadOut(inner);
   }
 
-  get takesFraming(): boolean {
-    return this.#generation() === null && this.#inner.takesFraming;
-  }
-
-  get source(): Source | null {
-    return this.#inner.source;
-  }
-
-  set source(source: Source | null) {
-    this.#inner.source = source;
-  }
-
-  get hasUnsent(): boolean {
-    return this.#inner.hasUnsent === true;
+  override get takesFraming(): boolean {
+    return this.#generation() === null && super.takesFraming;
   }
 
   /** A part of the response went out. */
@@ -73,18 +61,19 @@ export class ResumeSink implements Sink {
     return this.#isHeadOut;
   }
 
-  head(head: ResponseHead): void {
+  override head(head: ResponseHead): void {
     const generation = this.#generation();
     this.#splitter = new EventSplitter<Buffer>(joined);
     this.#dropHeld();
-    if (generation === null) return this.#sendHead(head);
-    const { isStream } = generation.asked;
-    const fits = head.status === 200 && head.isEventStream === isStream;
+    const isStream = generation?.asked.isStream === true;
+    const isReadable = head.status === 200 && head.get('content-encoding') === undefined;
+    const fits = generation !== null && isReadable && head.isEventStream === isStream;
     if (this.#isHeadOut) {
       this.refusal = fits ? 0 : head.status;
       this.#mode = fits ? 'events' : 'refused';
       return;
     }
+    if (generation === null) return this.#sendHead(head);
     this.#head = head;
     this.#mode = !fits ? 'payload' : isStream ? 'events' : 'answer';
     if (this.#mode === 'payload') generation.whyNot ||= 'answer';
@@ -96,9 +85,9 @@ export class ResumeSink implements Sink {
     if (this.#mode !== 'answer') this.#sendHead(head);
   }
 
-  body(bytes: Buffer, start: number, end: number): void {
+  override body(bytes: Buffer, start: number, end: number): void {
     if (this.#isEnding || this.#mode === 'refused') return;
-    if (this.#mode === 'plain') return this.#inner.body(bytes, start, end);
+    if (this.#mode === 'plain') return this.inner.body(bytes, start, end);
     if (this.#mode === 'payload') return this.#out.add(Buffer.from(bytes.subarray(start, end)));
     if (this.#mode === 'answer') return this.#hold(bytes.subarray(start, end));
     const generation = this.#generation()!;
@@ -111,21 +100,21 @@ export class ResumeSink implements Sink {
     if (heldBytes > (generation.isRewritten ? MAX_HELD_BYTES : MAX_UNCHANGED_BYTES)) this.#passOn(generation);
   }
 
-  flush(): boolean {
+  override flush(): boolean {
     if (this.#mode === 'answer' || this.#mode === 'refused' || this.isOver) return true;
     this.#out.send();
-    return this.#inner.flush();
+    return this.inner.flush();
   }
 
-  makeReady(done: () => void): void {
+  override makeReady(done: () => void): void {
     if (this.isOver) return;
     const generation = this.#generation();
     if (generation !== null && !this.#isComplete(generation)) return done();
-    this.#out.send();
-    this.#passReady(done);
+    this.#out.end();
+    super.makeReady(done);
   }
 
-  whenPassed(done: () => void): void {
+  override whenPassed(done: () => void): void {
     const generation = this.#generation();
     if (generation?.isFinished === true && this.#mode === 'events') {
       this.#out.add(generation.tail());
@@ -133,19 +122,13 @@ export class ResumeSink implements Sink {
     }
     // What is held may be given up for another part.
     if (generation !== null && generation.whyNot === '' && this.#mode !== 'payload') return done();
-    if (this.#inner.whenPassed === undefined) done();
-    else this.#inner.whenPassed(done);
+    super.whenPassed(done);
   }
 
-  end(): void {
+  override end(): void {
     const generation = this.#generation();
     if (this.isOver || this.#mode === 'refused' || generation?.isAborted === true) return;
-    this.#out.end();
-    this.#inner.end();
-  }
-
-  cut(reason: string, finalEvent: string): void {
-    this.#inner.cut(reason, finalEvent);
+    this.inner.end();
   }
 
   /** @returns false: another part follows */
@@ -174,10 +157,11 @@ export class ResumeSink implements Sink {
 
   #sendHead(head: ResponseHead): void {
     const hasBody = !head.hasNoBody(this.#x.head.method);
-    this.#out.isChunked = hasBody && head.isChunked && head.contentLength < 0;
+    // The engine's own chunk lines pass with its bytes.
+    this.#out.isChunked = this.#mode !== 'plain' && hasBody && head.isChunked && head.contentLength < 0;
     this.#isHeadOut = true;
-    if (this.#inner === this.#x.sink) this.#x.isAnswerOut = true;
-    this.#inner.head(head);
+    if (this.inner === this.#x.sink) this.#x.isAnswerOut = true;
+    this.inner.head(head);
   }
 
   #hold(bytes: Uint8Array): void {
@@ -219,16 +203,11 @@ export class ResumeSink implements Sink {
 
   #end(done: () => void): void {
     this.#isEnding = true;
-    this.#out.send();
-    this.#passReady(() => {
+    this.#out.end();
+    super.makeReady(() => {
       this.end();
       this.isOver = true;
       done();
     });
-  }
-
-  #passReady(done: () => void): void {
-    if (this.#inner.makeReady === undefined) done();
-    else this.#inner.makeReady(done);
   }
 }

@@ -1,6 +1,7 @@
 import { PayloadOut } from '../phases/payload-out.ts';
+import { PassingSink } from '../wire/passing-sink.ts';
 import { type ResponseHead, ownStreamHead } from '../wire/response-head.ts';
-import type { Sink, Source } from '../wire/sink.ts';
+import type { Sink } from '../wire/sink.ts';
 import { readObject, toJson, writeObject } from './raw-json.ts';
 
 const COMMENT = Buffer.from(': the engine works on it\n\n');
@@ -9,8 +10,7 @@ const COMMENT = Buffer.from(': the engine works on it\n\n');
  * The sink of a stream that is made from a complete response of an engine. Until that begins, the client gets comments, so that proxies
  * keep the connection open. After the first comment an error is sent as an event, because the status was sent.
  */
-export class KeepAliveSink implements Sink {
-  readonly #inner: Sink;
+export class KeepAliveSink extends PassingSink {
   readonly #out: PayloadOut;
   #timer: NodeJS.Timeout | null = null;
   #hasBegun = false;
@@ -18,7 +18,7 @@ export class KeepAliveSink implements Sink {
   #error: { readonly status: number; readonly parts: Buffer[] } | null = null;
 
   constructor(inner: Sink) {
-    this.#inner = inner;
+    super(inner);
     this.#out = new PayloadOut(inner);
     this.#out.isChunked = true;
   }
@@ -34,60 +34,48 @@ export class KeepAliveSink implements Sink {
     this.#timer = null;
   }
 
-  get takesFraming(): boolean {
-    return !this.#hasBegun && this.#inner.takesFraming;
+  override get takesFraming(): boolean {
+    return !this.#hasBegun && super.takesFraming;
   }
 
-  get source(): Source | null {
-    return this.#inner.source;
-  }
-
-  set source(source: Source | null) {
-    this.#inner.source = source;
-  }
-
-  head(head: ResponseHead): void {
+  override head(head: ResponseHead): void {
     this.stop();
-    if (!this.#hasBegun) this.#inner.head(head);
+    if (!this.#hasBegun) this.inner.head(head);
     else if (head.status !== 200) this.#error = { status: head.status, parts: [] };
   }
 
-  body(bytes: Buffer, start: number, end: number): void {
-    if (!this.#hasBegun) this.#inner.body(bytes, start, end);
+  override body(bytes: Buffer, start: number, end: number): void {
+    if (!this.#hasBegun) this.inner.body(bytes, start, end);
     else if (this.#error !== null) this.#error.parts.push(Buffer.from(bytes.subarray(start, end)));
     else this.#out.pass(bytes, start, end);
   }
 
-  flush(): boolean {
-    return this.#inner.flush();
+  override takeBack(): boolean {
+    return !this.#hasBegun && super.takeBack();
   }
 
-  takeBack(): boolean {
-    return !this.#hasBegun && this.#inner.takeBack?.() === true;
-  }
-
-  end(): void {
+  override end(): void {
     if (this.#error !== null) {
       const event = eventOf(this.#error.status, Buffer.concat(this.#error.parts));
       this.#out.add(event);
     }
     if (this.#hasBegun) this.#out.end();
-    this.#inner.end();
+    this.inner.end();
   }
 
-  cut(reason: string, finalEvent: string): void {
+  override cut(reason: string, finalEvent: string): void {
     this.stop();
-    this.#inner.cut(reason, finalEvent);
+    super.cut(reason, finalEvent);
   }
 
   #comment(): void {
     if (!this.#hasBegun) {
       this.#hasBegun = true;
       const fields = 'content-type: text/event-stream; charset=utf-8\r\n';
-      this.#inner.head(ownStreamHead(200, 'OK', fields, this.#inner.takesFraming));
+      this.inner.head(ownStreamHead(200, 'OK', fields, this.inner.takesFraming));
     }
     this.#out.pass(COMMENT, 0, COMMENT.length);
-    this.#inner.flush();
+    this.inner.flush();
   }
 }
 

@@ -105,6 +105,18 @@ test('the router reaches the recorder through its plugins; tools read its stores
   );
 });
 
+test('a sink before another one extends the class that passes everything on', () => {
+  const implementing = sources.filter((file) => {
+    const text = readFileSync(join(source, file), 'utf8');
+    return !file.startsWith('sim/') && /implements (?:Required<)?Sink\b/.test(text);
+  });
+  assert.deepEqual(implementing.toSorted(), [
+    'wire/buffer-sink.ts',
+    'wire/client-connection.ts',
+    'wire/passing-sink.ts',
+  ]);
+});
+
 test('code of the recorder runs on the thread that its folder names', () => {
   const sides = { tap: ['thread', 'replay'], thread: ['tap', 'replay'], shared: ['tap', 'thread', 'replay'] };
   for (const [side, others] of Object.entries(sides)) {

@@ -17,6 +17,7 @@ const packages = {
   cookbook: ['tinker-cookbook==0.5.8'],
   fireworks: ['fireworks-ai[training-sdk]==1.2.28'],
   openai: ['openai==3.54.0'],
+  http: ['httpx==0.28.1', 'aiohttp==3.14.5'],
   prometheus: ['prometheus-client==0.26.0'],
   /** For the blocks of the documentation. */
   docs: [

@@ -2,7 +2,8 @@ import { equal, match } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { request } from '../harness/client.ts';
 import { chunk } from '../harness/message.ts';
-import { HELLO, type Scene, startScene, untilIdle } from '../harness/router.ts';
+import { moduleOf } from '../harness/plugin-module.ts';
+import { HELLO, type RouterOptions, type Scene, startScene, untilIdle } from '../harness/router.ts';
 
 const CHUNKED = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n';
 
@@ -114,15 +115,34 @@ test('a chunk line that is none: what was sent stands, the answer is cut', async
   await untilIdle(router);
 });
 
-test('an answer that is malformed from its first read on never began: 502', async (t) => {
-  const { client, ask, router } = await startScene(t);
-  const asked = await ask(HELLO);
-  asked.connection.write(`${CHUNKED.replace('OK', 'OK\r\nx-leak: 1')}-1\r\nbad\r\n0\r\n\r\n`);
-  const got = await client.answer();
-  equal(got.status, 502);
-  equal(got.get('x-leak'), undefined);
-  await untilIdle(router);
-});
+/** What may stand between an engine and a client. */
+const between: Readonly<Record<string, (t: TestContext) => RouterOptions>> = {
+  alone: () => ({}),
+  'with CORS': () => ({ corsAllowedOrigins: ['*'] }),
+  'with --resume': () => ({ resume: 'on' }),
+  'with plugins': (t) => ({ plugin: [moduleOf(t, OBSERVER), moduleOf(t, CHANGER)] }),
+  'with all of them': (t) => ({
+    corsAllowedOrigins: ['*'],
+    resume: 'on',
+    plugin: [moduleOf(t, OBSERVER), moduleOf(t, CHANGER), 'rollout-fields'],
+  }),
+};
+const OBSERVER = "{ name: 'observer', create: () => ({ observeResponse: () => ({ observe: () => {} }) }) }";
+const CHANGER = "{ name: 'changer', create: () => ({ responseHead: () => {} }) }";
+
+for (const [name, optionsOf] of Object.entries(between)) {
+  test(`an answer that is malformed from its first read on never began, ${name}: 502`, async (t) => {
+    const { client, ask, router } = await startScene(t, optionsOf(t));
+    const body = '{"prompt":[1,2],"stream":true,"raw_output":true}';
+    const asked = await ask(request('POST', '/v1/completions', body, ['content-type: application/json']));
+    await asked.payload();
+    asked.connection.write(`${CHUNKED.replace('OK', 'OK\r\nx-leak: 1')}-1\r\nbad\r\n0\r\n\r\n`);
+    const got = await client.answer();
+    equal(got.status, 502);
+    equal(got.get('x-leak'), undefined);
+    await untilIdle(router);
+  });
+}
 
 test('cut answers are counted, by worker', async (t) => {
   const { client, router, engine } = await broken(t, '/x', CHUNKED, chunk('one'), 'reset');

@@ -1,0 +1,61 @@
+import type { ResponseHead } from './response-head.ts';
+import type { Sink, Source } from './sink.ts';
+
+/** Passes a response on to another sink as it comes. Sinks that stand before another one override what they change. */
+export class PassingSink implements Required<Sink> {
+  protected readonly inner: Sink;
+
+  constructor(inner: Sink) {
+    this.inner = inner;
+  }
+
+  get takesFraming(): boolean {
+    return this.inner.takesFraming;
+  }
+
+  get source(): Source | null {
+    return this.inner.source;
+  }
+
+  set source(source: Source | null) {
+    this.inner.source = source;
+  }
+
+  get hasUnsent(): boolean {
+    return this.inner.hasUnsent === true;
+  }
+
+  head(head: ResponseHead): void {
+    this.inner.head(head);
+  }
+
+  body(bytes: Buffer, start: number, end: number): void {
+    this.inner.body(bytes, start, end);
+  }
+
+  flush(): boolean {
+    return this.inner.flush();
+  }
+
+  makeReady(done: () => void): void {
+    if (this.inner.makeReady === undefined) done();
+    else this.inner.makeReady(done);
+  }
+
+  whenPassed(done: () => void): void {
+    if (this.inner.whenPassed === undefined) done();
+    else this.inner.whenPassed(done);
+  }
+
+  end(): void {
+    this.inner.end();
+  }
+
+  takeBack(): boolean {
+    return this.inner.takeBack?.() === true;
+  }
+
+  cut(reason: string, finalEvent: string): void {
+    this.inner.cut(reason, finalEvent);
+  }
+}
