@@ -39,23 +39,31 @@ export function ask(
       },
     });
     // The timeout covers everything from connecting to the last byte.
-    const timer = setTimeout(() => request.destroy(new NoAnswer(`no answer within ${timeoutMs} ms`)), timeoutMs);
-    request.on('error', (error) => {
-      clearTimeout(timer);
+    const timer = setTimeout(() => fail(new NoAnswer(`no answer within ${timeoutMs} ms`)), timeoutMs);
+    const fail = (error: Error): void => {
       reject(error);
+      request.destroy();
+    };
+    request.on('error', reject);
+    // Always the last event. Whatever the engine did, the promise is settled.
+    request.on('close', () => {
+      clearTimeout(timer);
+      reject(new Error('the connection closed before the end of the answer'));
+    });
+    // Node emits no `response` for 101 (Switching Protocols), which nothing here asks for.
+    request.on('upgrade', (response, socket) => {
+      resolve({ status: response.statusCode ?? 0, text: '' });
+      socket.destroy();
     });
     request.on('response', (response) => {
       let text = '';
       response.setEncoding('utf8');
       response.on('data', (part: string) => {
         text += part;
-        if (text.length > MAX_REPLY_BYTES) request.destroy(new Error('the answer is too large'));
+        if (text.length > MAX_REPLY_BYTES) fail(new Error('the answer is too large'));
       });
       response.on('error', reject);
-      response.on('end', () => {
-        clearTimeout(timer);
-        resolve({ status: response.statusCode ?? 0, text });
-      });
+      response.on('end', () => resolve({ status: response.statusCode ?? 0, text }));
     });
     request.end(json);
   });

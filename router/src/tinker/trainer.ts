@@ -96,6 +96,8 @@ export class Trainer {
         resolve,
       );
       asked.on('error', reject);
+      // Node emits no `response` for 101 (Switching Protocols).
+      asked.on('close', () => reject(new Error('it closed the connection without a response')));
       x.activity = { abort: () => asked.destroy() };
       for (const piece of body) asked.write(piece);
       asked.end();

@@ -49,6 +49,32 @@ test('quarantine comes after just N failed checks in a row, readmission after M 
   equal((await send(t, router.url, HELLO)).status, 200);
 });
 
+test('whatever an engine answers to a check, the next check follows', async (t) => {
+  const { engine, state } = await patient(t);
+  const well = engine.control;
+  const router = await startTestRouter(t, { ...FAST, healthFailureThreshold: 1, workerUrls: [engine.url] });
+  const [worker] = router.fleet.workers;
+  const answers: [bytes: string, problem: RegExp][] = [
+    [answer(101, '', ['connection: upgrade', 'upgrade: websocket']), /answered 101/],
+    ['HTTP/1.1 101 Switching\r\n\r\n', /answered 101/],
+    ['HTTP/1.1 103 Early Hints\r\n\r\n', /ECONNRESET|hang up/],
+    [`HTTP/1.1 100 Continue\r\n\r\n${sick}`, /answered 503/],
+    ['HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nshort', /closed before the end/],
+    ['HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n', /HPE_/],
+    [answer(304, ''), /answered 304/],
+    ['HTTP/1.1 204 No Content\r\n\r\nstray', /HPE_/],
+    ['', /ECONNRESET|hang up/],
+  ];
+  for (const [bytes, problem] of answers) {
+    await until('it is well', () => worker!.isHealthy && worker!.engine !== null);
+    engine.control = (path) => (path === '/health' ? bytes : answer(404, ''));
+    await until(`it is not after ${JSON.stringify(bytes)}`, () => problem.test(worker!.problem ?? ''));
+    const { checks } = state;
+    engine.control = well;
+    await until('it is checked again', () => state.checks > checks);
+  }
+});
+
 test('failures that are not in a row do not add up', async (t) => {
   const { engine, state } = await patient(t);
   const router = await startTestRouter(t, { ...FAST, workerUrls: [engine.url] });

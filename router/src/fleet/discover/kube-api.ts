@@ -57,6 +57,8 @@ async function open(access: KubeAccess, path: string, options: GetOptions): Prom
       resolve(message);
     });
     asked.on('error', reject);
+    // Node emits no `response` for 101 (Switching Protocols).
+    asked.on('close', () => reject(new Error('the API server closed the connection without a response')));
     asked.end();
   });
   if (answer.statusCode === 200) return answer;

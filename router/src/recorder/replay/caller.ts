@@ -37,7 +37,10 @@ export class Caller {
     const options = { method: 'POST', headers, agent: this.#agent };
     const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
     const send = url.protocol === 'https:' ? requestHttps : requestHttp;
-    send(url, options, resolve).on('error', reject).end(body);
+    const asked = send(url, options, resolve).on('error', reject);
+    // Node emits no `response` for 101 (Switching Protocols).
+    asked.on('close', () => reject(new Error('the connection closed without a response')));
+    asked.end(body);
     const answer = await promise;
     const isEventStream = answer.headers['content-type']?.startsWith('text/event-stream') ?? false;
     const parts: Buffer[] = [];
