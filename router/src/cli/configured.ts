@@ -1,10 +1,15 @@
-import { type Values, loadConfig, originsOf } from '../config/load.ts';
-import type { Config, OptionName } from '../config/options.ts';
+import { ConfigError, type Values, loadConfig, originsOf } from '../config/load.ts';
+import { type Config, type OptionName, kebab } from '../config/options.ts';
+
+/**
+ * Reads flags, environment and file. Throws `ConfigError`.
+ * @param now what is in force, if that is to be replaced
+ */
+export type ReadConfig = (now?: Config) => Config;
 
 /** A configuration that can be read again while the router runs (SIGHUP). */
 export interface Configured {
-  /** Reads flags, environment and file. Throws `ConfigError`. */
-  readonly read: () => Config;
+  readonly read: ReadConfig;
   /** The source of each option's value. */
   readonly origins: () => ReadonlyMap<OptionName, string>;
 }
@@ -16,6 +21,21 @@ export const configured = (
   base?: Values,
   writtenAs?: (name: OptionName) => string,
 ): Configured => ({
-  read: () => loadConfig(flags, process.env, file, base, writtenAs),
+  read(now) {
+    const next = loadConfig(flags, process.env, file, base, writtenAs);
+    if (now !== undefined) checkWorkersAreNamed(now, next, originsOf(flags, process.env, file, base));
+    return next;
+  },
   origins: () => originsOf(flags, process.env, file, base),
 });
+
+/** A file that was emptied or is written at this moment must not remove all workers. Throws `ConfigError`. */
+function checkWorkersAreNamed(now: Config, next: Config, origins: ReadonlyMap<OptionName, string>): void {
+  for (const name of ['workerUrls', 'prefill', 'decode'] as const) {
+    if (now[name].length === 0 || next[name].length > 0 || origins.get(name) !== 'default') continue;
+    const option = kebab(name);
+    throw new ConfigError(
+      `${option}: the configuration has no workers any more, and had ${now[name].length}. Write "${option}: []" to remove all of them.`,
+    );
+  }
+}

@@ -1,9 +1,9 @@
 import { ConfigError } from '../config/load.ts';
-import type { Config } from '../config/options.ts';
 import { EngineGroup } from '../launch/engine-group.ts';
 import { type EngineCommand, pythonCommand } from '../launch/engine-command.ts';
 import { plan } from '../launch/plan.ts';
 import { findGpus, findPorts } from '../launch/host-resources.ts';
+import type { ReadConfig } from './configured.ts';
 import type { LaunchFlags } from './launch-flags.ts';
 import { serve } from './serve.ts';
 import { simCommand } from './sim.ts';
@@ -12,11 +12,7 @@ import { simCommand } from './sim.ts';
 const SOUND_MS = 60_000;
 
 /** Runs engines and a router for them. @param readConfig as for `serve` */
-export async function launch(
-  flags: LaunchFlags,
-  engineArgs: readonly string[],
-  readConfig: () => Config,
-): Promise<void> {
+export async function launch(flags: LaunchFlags, engineArgs: readonly string[], readConfig: ReadConfig): Promise<void> {
   const config = readConfig();
   const count = whole('--dp-size', flags.dpSize, 1, 512);
   const command = commandOf(flags, engineArgs);
@@ -44,8 +40,9 @@ export async function launch(
     throw new ConfigError((error as Error).message);
   }
   const urls = engines.engines.map(({ plan: { url } }) => url);
-  await serve(() => {
-    const read = readConfig();
+  await serve((now) => {
+    const named = now?.workerUrls.filter((url) => !urls.includes(url)) ?? [];
+    const read = readConfig(now === undefined ? now : { ...now, workerUrls: named });
     return { ...read, workerUrls: [...urls, ...read.workerUrls] };
   }, engines);
 }

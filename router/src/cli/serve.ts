@@ -1,6 +1,6 @@
 import { ConfigError } from '../config/load.ts';
-import type { Config } from '../config/options.ts';
 import { startRouter } from '../router.ts';
+import type { ReadConfig } from './configured.ts';
 import { parent } from './parent.ts';
 import { keepYoungGenerationSmall } from './young-generation.ts';
 
@@ -17,7 +17,7 @@ export interface Companions {
  *
  * @param readConfig reads flags, environment and file anew each time
  */
-export async function serve(readConfig: () => Config, companions?: Companions): Promise<void> {
+export async function serve(readConfig: ReadConfig, companions?: Companions): Promise<void> {
   const config = readConfig();
   // A plugin without an await must not end the router. Without plugins the rejection would be a bug of the router.
   if (config.plugin.length > 0) process.on('unhandledRejection', reportForgotten);
@@ -26,7 +26,7 @@ export async function serve(readConfig: () => Config, companions?: Companions): 
   const started = startRouter(config).catch((error: unknown) => {
     throw new ConfigError((error as Error).message);
   });
-  process.on('SIGHUP', () => void started.then((router) => router.reload(readConfig)));
+  process.on('SIGHUP', () => void started.then((router) => router.reload(() => readConfig(router.config))));
   let isStopping = false;
   let signals = 0;
   let code = 0;

@@ -187,6 +187,26 @@ test('SIGHUP under load: no request fails, sessions keep their engines, streams 
   deepEqual(await asker.whoGets(SESSIONS), homes);
 });
 
+test('SIGHUP: a file that was emptied removes no worker; an empty list does', async (t) => {
+  const file = join(folderFor(t), 'turnout.yaml');
+  const basics = 'port: 0\nprometheus-port: 0\ndisable-health-check: true\n';
+  writeFileSync(file, `${basics}worker-urls: ["127.0.0.1:9"]\n`);
+  const run = turnout(t, ['--config', file]);
+  const [, url] = await run.says(/listening on (http:\/\/127\.0\.0\.1:\d+)/);
+  const count = async () =>
+    (JSON.parse((await send(t, url!, request('GET', '/workers'))).text) as { workers: unknown[] }).workers.length;
+  for (const [i, text] of ['', '# nothing\n', basics].entries()) {
+    writeFileSync(file, text);
+    run.child.kill('SIGHUP');
+    await until('it is refused', () => run.output().split('Write \\"worker-urls: []\\" to remove').length === i + 2);
+    equal(await count(), 1);
+  }
+  writeFileSync(file, `${basics}worker-urls: []\n`);
+  run.child.kill('SIGHUP');
+  await run.says(/configuration reloaded/);
+  equal(await count(), 0);
+});
+
 test('SIGHUP changes the level of the log', async (t) => {
   const file = join(folderFor(t), 'turnout.yaml');
   writeFileSync(
