@@ -42,6 +42,8 @@ export interface RoutingKey {
   readonly source: string;
   /** Set for a session key that may occur in one request only: its session begins with the second request. */
   readonly mayBeSingle?: true;
+  /** Set for a tenant key that some clients use for the session: a policy that can tell makes it a session key. */
+  readonly mayBeSession?: true;
 }
 
 /** The prompt of a request, from the bytes of its body. */

@@ -81,8 +81,8 @@ export async function startChoice(base: Base, { fleet, labels }: Engines) {
   fleet.onEvent(() => holdQueue.retryHeld());
   fleet.onEvent(fleetLog(log, fleet, breakers));
 
-  const keys = live.of(({ keyOrder, sessionHeaders }) => {
-    const keyPlaces = keyOrders[keyOrder](sessionHeaders);
+  const keys = live.of(({ keyOrder, sessionHeaders, sessionFields }) => {
+    const keyPlaces = keyOrders[keyOrder](sessionHeaders, sessionFields);
     return { places: keyPlaces, fair: fairKeys(keyPlaces) };
   });
   const bodyThread = startBodyThread();

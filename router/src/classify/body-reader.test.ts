@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { loadConfig } from '../config/load.ts';
-import type { KeyOrder } from '../config/options/routing.ts';
+import type { KeyOrder, SessionField } from '../config/options/routing.ts';
 import { Exchange } from '../exchange.ts';
 import type { ResultListener } from '../wire/result.ts';
 import { RequestBody, RetryBudget } from '../wire/request-body.ts';
@@ -46,6 +46,12 @@ const allHeaders = [
   'X-Request-Id: request',
   'X-Tenant-Id: tenant',
   'X-User-Id: user',
+  'X-Litellm-Session-Id: litellm',
+  'X-Claude-Code-Session-Id: claude',
+  'Conversation_Id: conversation',
+  'Session_Id: codex-old',
+  'Session-Id: codex',
+  'Thread-Id: thread',
   'X-Session-Id: id',
   'X-Session-Affinity: affinity',
   'X-Multi-Turn-Session-Id: multi',
@@ -57,12 +63,14 @@ const allFields = {
   session_id: 'b-id',
   prompt_cache_key: 'b-cache',
   session_params: { session_id: 'b-params' },
+  routing_key: 'b-routing',
+  metadata: { session_id: 'b-metadata', user_id: 'b-metadata-user' },
 };
 
 /** Takes the key that was found away, again and again: the order in which keys are believed. */
 function findingOrder(order: KeyOrder): string[] {
   const headers = [...allHeaders];
-  const fields: Record<string, unknown> = structuredClone(allFields);
+  const fields: Record<string, Record<string, unknown> | string> = structuredClone(allFields);
   const found: string[] = [];
   for (;;) {
     const x = read(headers, JSON.stringify(fields), order);
@@ -75,7 +83,11 @@ function findingOrder(order: KeyOrder): string[] {
         headers.findIndex((line) => line.toLowerCase().startsWith(`${name}:`)),
         1,
       );
-    else delete fields[name.split('.')[0]!];
+    else {
+      const [outer, inner] = name.split('.') as [string, string?];
+      if (inner !== undefined) delete (fields[outer] as Record<string, unknown>)[inner];
+      else delete fields[outer];
+    }
   }
 }
 
@@ -85,17 +97,70 @@ test('keys are believed in the order of what they say', () => {
     'session header:x-multi-turn-session-id',
     'session header:x-session-affinity',
     'session header:x-session-id',
+    'session header:thread-id',
+    'session header:session-id',
+    'session header:session_id',
+    'session header:conversation_id',
+    'session header:x-claude-code-session-id',
+    'session header:x-litellm-session-id',
     'session body:session_params.session_id',
     'session body:prompt_cache_key',
     'session body:session_id',
+    'session body:routing_key',
+    'session body:metadata.session_id',
     'tenant header:x-user-id',
     'tenant header:x-tenant-id',
     'tenant body:user',
     'tenant body:user_id',
+    'tenant body:metadata.user_id',
     'request header:x-request-id',
     'request header:x-correlation-id',
     'request header:x-trace-id',
   ]);
+});
+
+test('a field that is for a user is a session key if its value names a session', () => {
+  const uuid = '57a121ec-f78c-48c3-a745-e3036a3ecc33';
+  const old = `user_${'0f'.repeat(32)}_account__session_${uuid}`;
+  const recent = JSON.stringify({ device_id: 'd', account_uuid: '', session_id: uuid });
+  for (const user of [old, recent]) {
+    assert.equal(
+      keyOf(read([], JSON.stringify({ metadata: { user_id: user } }))),
+      `session body:metadata.user_id ${uuid}`,
+    );
+    assert.equal(keyOf(read(['x-user-id: u'], JSON.stringify({ user }))), `session body:user ${uuid}`);
+  }
+  for (const user of [
+    'alice',
+    'user_session_',
+    'x_session_a b',
+    '{"session_id":7}',
+    '{"a":1}',
+    '{',
+    'nosession_12345678',
+  ]) {
+    for (const body of [{ user }, { metadata: { user_id: user } }]) {
+      const { key } = read([], JSON.stringify(body));
+      assert.deepEqual([key!.kind, key!.value, key!.mayBeSession], ['tenant', user, true], user);
+    }
+  }
+  assert.equal(read([], '{"user_id":"alice"}').key!.mayBeSession, undefined);
+});
+
+test('fields of sessions can be chosen', () => {
+  const body = JSON.stringify({ ...allFields, user: 'u_session_12345678' });
+  const withFields = (...fields: SessionField[]): string => {
+    const x = exchange([], body);
+    const reader = new BodyReader(keyOrders.turnout([], fields));
+    if (!reader.readHead(x)) reader.readBody(x, true, () => {});
+    return keyOf(x);
+  };
+  assert.equal(withFields('routing_key', 'session_id'), 'session body:routing_key b-routing');
+  assert.equal(withFields('user'), 'session body:user 12345678');
+  assert.equal(withFields(), 'tenant body:user u_session_12345678');
+  const x = exchange([], '{"user":"alice"}');
+  new BodyReader(keyOrders.turnout([], [])).readBody(x, false, () => {});
+  assert.equal(x.key!.mayBeSession, undefined);
 });
 
 test("vllm-router's order is that of its documentation, with the hash of the body as the eleventh", () => {
@@ -136,7 +201,7 @@ test('text in a prompt is never a key', () => {
     { prompt },
     { messages: [{ role: 'user', content: prompt, user: 'nested', session_id: 'nested' }] },
     { text: prompt, session_params: { other: { session_id: 'deeper' } } },
-    { metadata: { user_id: 'nested', user: 'nested' } },
+    { metadata: { user: 'nested', inner: { session_id: 'deeper', user_id: 'deeper' } } },
     { input_ids: [1, 2, 3], session_params: ['session_id', 's'] },
   ]) {
     assert.equal(read([], JSON.stringify(body)).key?.kind, 'content', JSON.stringify(body));

@@ -1,15 +1,16 @@
 import type { Prompt, RoutingKey } from '../exchange.ts';
 import { hashBytes } from '../kit/block-hash.ts';
 import { MemberFinder, readScalarText } from '../kit/json-scan.ts';
-import { type KeyPlace, MAX_KEY_CHARS, boundedKey, hashedKey, keyFields } from './routing-keys.ts';
+import { type KeyPlace, MAX_KEY_CHARS, boundedKey, hashedKey, keyFields, sessionInUser } from './routing-keys.ts';
 import { promptFields, promptOf } from './prompt.ts';
 
 const fields = [...keyFields, 'model', ...promptFields];
 const finder = new MemberFinder(fields);
 const MODEL = keyFields.length;
 const FIRST_PROMPT = MODEL + 1;
-/** For the object in `session_params`. */
-const innerFinder = new MemberFinder(['session_id']);
+/** For the objects in `session_params` and `metadata`. */
+const innerFields = ['session_id', 'user_id'];
+const innerFinder = new MemberFinder(innerFields);
 
 /** The largest JSON string of that many characters: anything longer is not decoded. */
 const MAX_KEY_BYTES = 6 * MAX_KEY_CHARS + 2;
@@ -37,7 +38,7 @@ export const nothingSaid: BodyFacts = { key: null, model: '', prompt: null };
 /** Reads whole bodies at the top level of their JSON, so that text in a prompt is never taken for a key. */
 export class BodyScan {
   readonly #spans = new Int32Array(2 * fields.length);
-  readonly #innerSpans = new Int32Array(2);
+  readonly #innerSpans = new Int32Array(2 * innerFields.length);
 
   scan(bytes: Buffer, { places, wantsContentKey, wantsPrompt }: BodyQuestion): BodyFacts {
     // A body that is not a JSON object has no keys; the engine reports the error.
@@ -63,11 +64,17 @@ export class BodyScan {
     if (start < 0) return null;
     if (inner !== undefined) {
       if (innerFinder.find(bytes, start, end, this.#innerSpans) < 0) return null;
-      [start, end] = this.#innerSpans as unknown as [number, number];
+      const at = 2 * innerFields.indexOf(inner);
+      start = this.#innerSpans[at]!;
+      end = this.#innerSpans[at + 1]!;
       if (start < 0) return null;
     }
-    const value = keyValue(bytes, start, end);
-    return value === '' ? null : { kind: place.kind, value, source: `body:${place.name}` };
+    const { kind, isForUser } = place;
+    const text = keyValue(bytes, start, end);
+    const value = isForUser === true && kind === 'session' ? sessionInUser(text) : text;
+    if (value === '') return null;
+    const key = { kind, value, source: `body:${place.name}` };
+    return isForUser === true && kind === 'tenant' ? { ...key, mayBeSession: true } : key;
   }
 }
 

@@ -1,4 +1,4 @@
-import type { KeyOrder } from '../config/options/routing.ts';
+import { type KeyOrder, type SessionField, sessionFields } from '../config/options/routing.ts';
 import type { KeyKind } from '../exchange.ts';
 import { hashBytes } from '../kit/block-hash.ts';
 import type { ExchangeView } from '../phases/exchange-view.ts';
@@ -13,13 +13,31 @@ export interface KeyPlace {
   readonly kind: KeyKind;
   readonly in: 'header' | 'body';
   readonly name: string;
+  /** A field that is for a user: as a session key it counts only if its value names a session, as a tenant key it may be a session's. */
+  readonly isForUser?: true;
 }
 
 const places = (kind: KeyKind, where: KeyPlace['in'], ...names: readonly string[]): KeyPlace[] =>
   names.map((name) => ({ kind, in: where, name }));
 
 /** All fields of the body that `keyOrders` name. */
-export const keyFields = ['session_params', 'prompt_cache_key', 'session_id', 'user', 'user_id'] as const;
+export const keyFields = [
+  'session_params',
+  'prompt_cache_key',
+  'session_id',
+  'routing_key',
+  'metadata',
+  'user',
+  'user_id',
+] as const;
+
+const userFields: readonly string[] = ['metadata.user_id', 'user'] satisfies SessionField[];
+
+/** Marks the fields that are for users, and are among `fields`. */
+const marked = (found: readonly KeyPlace[], fields: readonly string[]): KeyPlace[] =>
+  found.map((place) =>
+    userFields.includes(place.name) && fields.includes(place.name) ? { ...place, isForUser: true } : place,
+  );
 
 /**
  * Where keys are looked for, in order; without any, the hash of the body is the key.
@@ -27,12 +45,14 @@ export const keyFields = ['session_params', 'prompt_cache_key', 'session_id', 'u
  * `turnout`: the most specific kind first, in headers and bodies. `vllm-router`: the order in that router's
  * documentation, so that a fleet moved from it keeps its placement.
  */
-export const keyOrders: Readonly<Record<KeyOrder, (headers: readonly string[]) => KeyPlace[]>> = {
-  turnout: (headers) => [
+export const keyOrders: Readonly<
+  Record<KeyOrder, (headers: readonly string[], fields?: readonly SessionField[]) => KeyPlace[]>
+> = {
+  turnout: (headers, fields = sessionFields) => [
     ...places('session', 'header', ...headers),
-    ...places('session', 'body', 'session_params.session_id', 'prompt_cache_key', 'session_id'),
+    ...marked(places('session', 'body', ...fields), fields),
     ...places('tenant', 'header', 'x-user-id', 'x-tenant-id'),
-    ...places('tenant', 'body', 'user', 'user_id'),
+    ...marked(places('tenant', 'body', 'user', 'user_id', 'metadata.user_id'), fields),
     ...places('request', 'header', 'x-request-id', 'x-correlation-id', 'x-trace-id'),
   ],
   'vllm-router': () => [
@@ -45,6 +65,21 @@ export const keyOrders: Readonly<Record<KeyOrder, (headers: readonly string[]) =
     ...places('tenant', 'body', 'user_id'),
   ],
 };
+
+/** A user's name that ends with a session's (Claude Code before 2.1.78). */
+const SESSION_AT_END = /_session_([\w-]{8,})$/;
+
+/** The session in the value of a field that is for a user; '' if it names none. */
+export function sessionInUser(value: string): string {
+  if (!value.startsWith('{')) return SESSION_AT_END.exec(value)?.[1] ?? '';
+  try {
+    // Claude Code since 2.1.78.
+    const { session_id: id } = JSON.parse(value) as { session_id?: unknown };
+    return typeof id === 'string' ? id : '';
+  } catch {
+    return '';
+  }
+}
 
 /** The session that a client names, also if no policy read the keys; or ''. */
 export function sessionOf(

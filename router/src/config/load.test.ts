@@ -35,6 +35,7 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   policy: ['round-robin', 'round_robin'],
   modelPolicy: ['m=random, org/n=cache_aware', ['m=random', 'org/n=cache_aware']],
   sessionHeaders: ['X-Rollout x-session-id', ['x-rollout', 'x-session-id']],
+  sessionFields: ['routing_key user', ['routing_key', 'user']],
   keyOrder: ['vllm-router'],
   workerApi: ['vllm'],
   tokenizerPath: ['/models/m'],

@@ -183,6 +183,11 @@ export abstract class Head {
    * name costs several times as much.
    */
   protected nameBounds: number[] | null = null;
+  /**
+   * For the last character of each name its bit (`code & 31`, the same for both cases); -1: not noted. Most names that are looked for are
+   * not there, and end like no other.
+   */
+  protected lastLetters = -1;
   #lower = '';
 
   /** The first value of a field, or undefined. `name` in lower case. */
@@ -245,6 +250,7 @@ export abstract class Head {
     const from = this.raw.length - 2;
     this.raw = `${this.raw.slice(0, -2)}${lines}\r\n`;
     this.#lower = '';
+    this.lastLetters = -1;
     let at = 0;
     do {
       this.nameBounds?.push(from + at, from + lines.indexOf(':', at));
@@ -282,6 +288,7 @@ export abstract class Head {
       const at = this.#find(name, this.fieldsStart - 2);
       return at < 0 ? at : at + 2;
     }
+    if ((this.lastLetters & (1 << (name.charCodeAt(name.length - 1) & 31))) === 0) return -1;
     for (let i = 0; i < nameBounds.length; i += 2) {
       const start = nameBounds[i]!;
       if (nameBounds[i + 1]! - start === name.length && beginsWith(raw, start, name)) return start;

@@ -115,6 +115,7 @@ export class RequestHead extends Head {
     let at = lineEnd;
     let connectionValue = '';
     const nameBounds: number[] = [];
+    let lastLetters = 0;
     for (let count = 0; ; count++) {
       if (at >= end) return this.#incomplete(start, end);
       if (bytes[at] === CR) {
@@ -137,9 +138,11 @@ export class RequestHead extends Head {
         if (!this.#note(bytes, start, at, next)) return BAD;
       }
       nameBounds.push(at - start, field.nameEnd - start);
+      lastLetters |= 1 << (bytes[field.nameEnd - 1]! & 31);
       at = next;
     }
     this.nameBounds = nameBounds;
+    this.lastLetters = lastLetters;
     this.raw = bytes.toString('latin1', start, at + 2);
     this.fieldsStart = lineEnd - start;
     return this.#settle(connectionValue) ? at + 2 : BAD;

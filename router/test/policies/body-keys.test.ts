@@ -17,6 +17,9 @@ const places: Readonly<Record<string, (key: string) => Record<string, unknown>>>
   'session_params.session_id': (key) => ({ session_params: { session_id: key } }),
   prompt_cache_key: (key) => ({ prompt_cache_key: key }),
   session_id: (key) => ({ session_id: key }),
+  routing_key: (key) => ({ routing_key: key }),
+  'metadata.session_id': (key) => ({ metadata: { trace: ['session_id'], session_id: key } }),
+  'metadata.user_id': (key) => ({ metadata: { user_id: key } }),
   user: (key) => ({ user: key }),
   user_id: (key) => ({ user_id: key }),
 };
@@ -93,4 +96,35 @@ test('a lesser key in a header does not keep a session in the body from being fo
     client.write(body.slice(5));
     equal((await client.answer('POST')).text, String(home));
   }
+});
+
+test('what clients send is a session of rollout: headers of harnesses, the user of Claude Code, a user for each trajectory', async (t) => {
+  const { who, router } = await startFleetScene(t, 4, { policy: 'rollout' });
+  const uuid = '57a121ec-f78c-48c3-a745-e3036a3ecc33';
+  const chat = apis['/v1/chat/completions']!;
+  const requests: Readonly<Record<string, string>> = {
+    codex: post('/v1/responses', { input: 'x' }, ['session_id: codex', 'conversation_id: codex']),
+    litellm: post('/v1/chat/completions', chat('x'), ['x-litellm-session-id: litellm']),
+    [uuid]: post('/v1/messages', { ...chat('x'), metadata: { user_id: `user_0f_account__session_${uuid}` } }),
+    trajectory: post('/v1/chat/completions', { ...chat('x'), user: 'trajectory' }),
+  };
+  for (const bytes of Object.values(requests)) {
+    const home = await who(bytes);
+    for (let turn = 0; turn < 3; turn++) equal(await who(bytes), home);
+  }
+  const { sessions } = (await (await fetch(`${router.url}/sessions`)).json()) as { sessions: { session: string }[] };
+  deepEqual(sessions.map(({ session }) => session).toSorted(), Object.keys(requests).toSorted());
+});
+
+test('--session-fields turns the fields for users off', async (t) => {
+  const { who, router } = await startFleetScene(t, 4, { policy: 'rollout', sessionFields: ['session_id'] });
+  const body = {
+    messages: [],
+    user: 'trajectory',
+    routing_key: 'r',
+    metadata: { session_id: 'm', user_id: 'u_session_12345678' },
+  };
+  for (let turn = 0; turn < 3; turn++) await who(post('/v1/chat/completions', body));
+  const { sessions } = (await (await fetch(`${router.url}/sessions`)).json()) as { sessions: unknown[] };
+  deepEqual(sessions, []);
 });

@@ -403,3 +403,43 @@ test('keys of one request neither wait for room nor take it from sessions', () =
   for (let i = 0; i < 12; i++) assert.notEqual(ask(turn(`session ${i}`, text(`session ${i}`, 1_000))), null);
   assert.equal(held.size, 0);
 });
+
+test('a field for a user names a session until two of its requests overlap', () => {
+  const s = scene(4);
+  const asUser = (user: string, prompt: string, mayBe = true): Exchange => {
+    const x = exchangeOf({ prompt: promptOf(prompt, 'prompt'), body: prompt });
+    x.key = { kind: 'tenant', value: user, source: 'body:user', ...(mayBe ? { mayBeSession: true } : {}) };
+    return x;
+  };
+  // One request after the other, as of a session: it stays where it is, and a client may end it.
+  let home: Worker | null = null;
+  for (let i = 1; i <= 4; i++) {
+    const x = asUser('traj', text('traj', 200 * i));
+    const worker = s.ask(x)!;
+    assert.equal(x.session, 'traj');
+    home ??= worker;
+    assert.equal(worker, home);
+    s.answer(x);
+  }
+  assert.equal(s.policy.homeOf!('traj'), home);
+  assert.equal(s.policy.sessionEnded!('traj'), true);
+  // The same user in every request: the first overlap shows that it is no session, and it never becomes one again.
+  const all = Array.from({ length: 40 }, (_, i) => asUser('everybody', text(`prompt ${i}`, 100)));
+  const workers = all.map((x) => s.ask(x));
+  assert.deepEqual(
+    all
+      .slice(1)
+      .map(({ session }) => session)
+      .filter((name) => name !== ''),
+    [],
+  );
+  assert.equal(new Set(workers).size, 4);
+  assert.equal(s.policy.homeOf!('everybody'), null);
+  for (const x of all) s.answer(x);
+  const later = asUser('everybody', text('later', 500));
+  s.ask(later);
+  assert.equal(later.session, '');
+  const off = asUser('quiet', text('quiet', 500), false);
+  s.ask(off);
+  assert.equal(off.session, '');
+});

@@ -9,6 +9,7 @@ import { SavedHomes } from './saved-homes.ts';
 import { type FirstPrompt, Group, type OpenSession, OpenSessions } from './open-sessions.ts';
 import { Slowness, WorkerState, defaultSpeed, prefillSecs, stepSecs } from './worker-state.ts';
 import { RolloutRequest } from './request.ts';
+import { UserKeys } from './user-keys.ts';
 import { Workload } from './workload.ts';
 
 /** The learned workload is saved when the last session ends, or after this many ended sessions. */
@@ -39,6 +40,7 @@ export class RolloutTracker {
   readonly #tokensPerByte = new Map<string, number>();
   readonly #state: StateMap;
   readonly #homes: SavedHomes;
+  readonly #userKeys = new UserKeys(this.sessions, (session) => this.#close(session, false));
   readonly #unsubscribe: () => void;
   #placed = 0;
   #answers = 0;
@@ -195,6 +197,7 @@ export class RolloutTracker {
   }
 
   #open(x: Exchange): RolloutRequest {
+    if (x.key?.mayBeSession === true) this.#userKeys.decide(x);
     const nowMs = this.#context.nowMs();
     // The content-length, or for a chunked body the bytes that have arrived.
     const bodyBytes = Math.max(x.head.contentLength, x.body.bytes);

@@ -9,8 +9,34 @@ const policy = z
     message: `no such policy. Choose ${policyNames.join(', ')}, or give the path of a module (./my-policy.ts)`,
   });
 
-/** Headers that name a session, in order of preference: SGLang, Fireworks (two), vLLM and SkyRL. */
-const sessionHeaders = ['x-smg-routing-key', 'x-multi-turn-session-id', 'x-session-affinity', 'x-session-id'];
+/**
+ * Headers that name a session, in order of preference: SGLang, Fireworks (two), vLLM and SkyRL, Codex (0.144 sends the first two, earlier
+ * ones the next two), Claude Code (2.1.86), LiteLLM.
+ */
+const sessionHeaders = [
+  'x-smg-routing-key',
+  'x-multi-turn-session-id',
+  'x-session-affinity',
+  'x-session-id',
+  'thread-id',
+  'session-id',
+  'session_id',
+  'conversation_id',
+  'x-claude-code-session-id',
+  'x-litellm-session-id',
+];
+
+/** Fields of a body that name a session, in order of preference: vLLM, OpenAI, Fireworks, SGLang, clients of Anthropic's and OpenAI's APIs. */
+export const sessionFields = [
+  'session_params.session_id',
+  'prompt_cache_key',
+  'session_id',
+  'routing_key',
+  'metadata.session_id',
+  'metadata.user_id',
+  'user',
+] as const;
+export type SessionField = (typeof sessionFields)[number];
 
 /** The orders in which routing keys are looked for: `keyOrders` in `classify/routing-keys.ts`. */
 const keyOrders = ['turnout', 'vllm-router'] as const;
@@ -46,6 +72,11 @@ export const routingOptions = {
     z.array(headerName).default([...sessionHeaders]),
     'Headers that carry the session key, highest priority first.',
     { isCommon: true },
+  ),
+  sessionFields: option(
+    '<names...>',
+    z.array(z.enum(sessionFields)).default([...sessionFields]),
+    'Fields of a JSON body that carry the session key, highest priority first. metadata.user_id and user count if their value names a session; with --policy rollout also while no two requests with the value overlap.',
   ),
   keyOrder: option(
     '<order>',
