@@ -49,7 +49,7 @@ export class Pipeline implements ResultListener<Exchange> {
       const refusal = invalid ?? closed ?? (x.isGeneration ? null : fanOut.address(x)) ?? plugins.takePart(x);
       // Plugins' classify, admit, answer: they may set the key that the queue goes by, refuse, or respond.
       if (refusal !== null || !x.plugins.settles) this.#admit(x, refusal);
-      else void x.plugins.settle(x).then((settled) => this.#settled(x, settled));
+      else void x.plugins.settle(x, (settled) => this.#settled(x, settled));
     }
     return x;
   }

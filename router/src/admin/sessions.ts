@@ -86,10 +86,10 @@ export function addSessionRoutes(
   // vLLM router's form.
   app.post('/finish_session', async (c) => {
     const body = await read(c);
-    const session = c.req.query('session_id') ?? (body instanceof Response ? '' : (body.session_id ?? ''));
-    if (session === '')
-      return c.json({ error: 'session_id is required (use query ?session_id=... or JSON body)' }, 400);
-    return body instanceof Response ? body : finish(c, session, body);
+    if (body instanceof Response) return body;
+    const session = c.req.query('session_id') ?? body.session_id ?? '';
+    if (session !== '') return finish(c, session, body);
+    return c.json({ error: 'session_id is required (use query ?session_id=... or JSON body)' }, 400);
   });
   app.post('/sessions/:id{.+}/finish', async (c) => {
     const body = await read(c);

@@ -19,8 +19,7 @@ export interface Companions {
  */
 export async function serve(readConfig: ReadConfig, companions?: Companions): Promise<void> {
   const config = readConfig();
-  // A plugin without an await must not end the router. Without plugins the rejection would be a bug of the router.
-  if (config.plugin.length > 0) process.on('unhandledRejection', reportForgotten);
+  process.on('unhandledRejection', (error) => report('unhandled promise rejection', error));
   keepYoungGenerationSmall();
   // A signal during the start is handled after it; without a listener it would end the process.
   const started = startRouter(config).catch((error: unknown) => {
@@ -45,12 +44,21 @@ export async function serve(readConfig: ReadConfig, companions?: Companions): Pr
   process.on('SIGTERM', () => stop(0));
   process.on('SIGINT', () => stop(0));
   const { url, metricsUrl, adminUrl } = await started;
+  process.on('uncaughtException', (error) => report('uncaught exception', error));
   parent?.tell({ url, metricsUrl, adminUrl });
   void parent?.gone.then(() => isStopping || stop(0));
   if (!isStopping) companions?.start(() => isStopping || stop(1));
 }
 
-function reportForgotten(error: unknown): void {
+let faults = 0;
+
+/**
+ * A bug of the router or of a plugin does not end the requests of others. A connection on whose bytes the router failed is closed, so no
+ * response continues with wrong bytes; a fault elsewhere (a timer, a forgotten promise) may leave a count wrong.
+ */
+function report(kind: string, error: unknown): void {
+  // Bounds the log, also if reporting is what fails.
+  if (++faults > 16 && (faults & (faults - 1)) !== 0) return;
   const words = error instanceof Error ? (error.stack ?? error.message) : String(error);
-  process.stderr.write(`turnout: unhandled promise rejection in a plugin: ${words}\n`);
+  process.stderr.write(`turnout: ${kind} (${faults} since the start), the router goes on: ${words}\n`);
 }

@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { parseBody } from '../kit/json-object.ts';
 import { messageFor } from './value-messages.ts';
 
 /** What came in, or what is wrong with it in words for the caller. */
@@ -10,9 +11,9 @@ export type Checked<T> =
 export function checkJson<T>(schema: z.ZodType<T>, text: string): Checked<T> {
   let value: unknown;
   try {
-    value = text.trim() === '' ? {} : JSON.parse(text);
+    value = text.trim() === '' ? {} : parseBody(text);
   } catch (error) {
-    return { data: null, problem: `The body is not JSON: ${(error as Error).message}` };
+    return { data: null, problem: (error as Error).message };
   }
   return checkInput(schema, value);
 }

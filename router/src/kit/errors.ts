@@ -242,3 +242,7 @@ export class RouterError {
     this.retryAfterSecs = options.retryAfterSecs ?? spec.retryAfterSecs ?? 0;
   }
 }
+
+/** The router's own code failed on a request. */
+export const internalError = (): RouterError =>
+  new RouterError('internal_error', 'The router failed on this request: its log has the reason.');

@@ -31,8 +31,14 @@ export function requestEntry({ live, pipeline, meters, refusals, cors }: EntryPa
       }
       const sink = cors === null ? connection : cors.sinkFor(head, connection);
       if (sink === null) return;
-      const x = pipeline.dispatch(head, body, sink);
-      if (x.outcome === null) connection.watcher = x;
+      try {
+        const x = pipeline.dispatch(head, body, sink);
+        if (x.outcome === null) connection.watcher = x;
+      } catch (error) {
+        // The connection ends the exchange, and itself.
+        for (const x of pipeline.inFlight) if (x.sink === sink) connection.watcher = x;
+        throw error;
+      }
     },
     onRefused(refusal, target, connection) {
       const error = refusalError(refusal);

@@ -1,6 +1,7 @@
 import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
-import { RouterError } from '../kit/errors.ts';
+import { RouterError, internalError } from '../kit/errors.ts';
+import { throwLater } from '../kit/throw-later.ts';
 import { type Plugin, type PluginAnswer, type PluginRefusal, Refused } from '../plugin.ts';
 import type { Sink } from '../wire/sink.ts';
 import { listeningSink } from './listening-sink.ts';
@@ -41,8 +42,18 @@ export class PluginChain {
     for (const plugin of this.#plugins) (plugin[phase] as ((...all: unknown[]) => void) | undefined)?.(...args);
   }
 
-  /** Calls `classify` of each plugin, then `admit`, then `answer`. @returns the first refusal or answer; null: go on */
-  async settle(x: Exchange): Promise<RouterError | PluginAnswer | null> {
+  /** Calls `classify` of each plugin, then `admit`, then `answer`. @param then gets the first refusal or answer; null: go on */
+  async settle(x: Exchange, then: (settled: RouterError | PluginAnswer | null) => void): Promise<void> {
+    const settled = await this.#settle(x);
+    try {
+      then(settled);
+    } catch (error) {
+      throwLater(error);
+      x.ended(x, { kind: 'refused', error: internalError() });
+    }
+  }
+
+  async #settle(x: Exchange): Promise<RouterError | PluginAnswer | null> {
     for (const phase of ['classify', 'admit', 'answer'] as const) {
       for (const plugin of this.#plugins) {
         try {

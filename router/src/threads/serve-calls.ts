@@ -25,11 +25,12 @@ export interface Reply {
 export function serveCalls(port: MessagePort, calls: Calls): void {
   port.on('message', (asked: readonly Call[]) => {
     const replies: Reply[] = [];
-    const send = (some: readonly Reply[]): void =>
+    const post = (some: readonly Reply[]): void =>
       port.postMessage(
         some,
         some.flatMap(({ value }) => memoryIn(value)),
       );
+    const send = (some: readonly Reply[]): void => sendEach(some, post, ({ id }, error) => post([{ id, error }]));
     for (const { id, name, args } of asked) {
       try {
         // Buffers arrive as plain arrays of bytes.
@@ -48,6 +49,20 @@ export function serveCalls(port: MessagePort, calls: Calls): void {
     }
     if (replies.length > 0) send(replies);
   });
+}
+
+/** Sends a message with all items; if it can't be copied, a message for each, so that one fails alone. Buffers of a failed message are kept. */
+export function sendEach<T>(
+  items: readonly T[],
+  post: (items: readonly T[]) => void,
+  failed: (item: T, problem: string) => void,
+): void {
+  try {
+    post(items);
+  } catch (error) {
+    if (items.length > 1) for (const item of items) sendEach([item], post, failed);
+    else failed(items[0]!, `it can't be copied to another thread: ${messageOf(error)}`);
+  }
 }
 
 /** The buffers in arguments or in an answer: the value itself, or members of an object and of objects in it. Lists are not searched. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { MessageChannel, receiveMessageOnPort, threadId } from 'node:worker_threads';
-import { testCalls } from '../../test/harness/thread-program.ts';
+import { nested, testCalls } from '../../test/harness/thread-program.ts';
 import { serveCalls } from './serve-calls.ts';
 import { LARGE_BYTES } from './sizes.ts';
 import { type ThreadOptions, WorkerThread } from './worker-thread.ts';
@@ -63,6 +63,24 @@ test('calls run in order; a promise does not delay those after it; a failure is 
     noted(worker.ask('now', 3)),
   ]);
   assert.deepEqual(done, ['1', 'no', '3', '2']);
+});
+
+test('an argument that V8 can not copy fails its own call, and the buffers of others arrive', async (t) => {
+  const worker = thread(t);
+  const bytes = Buffer.alloc(100_000, 1);
+  const [deep, where, now] = [worker.ask('count', nested(50_000)), worker.run('where', bytes), worker.ask('now', 1)];
+  await assert.rejects(deep, /can't be copied to another thread: Maximum call stack size exceeded/);
+  assert.deepEqual([(await where).bytes[99_999], await now], [1, 1]);
+});
+
+test('a reply that can not be copied, or not be read, fails its call, and the thread serves on', async (t) => {
+  const worker = thread(t);
+  const { threadId: first } = await worker.ask('where', Buffer.alloc(1));
+  // A thread has a larger stack than the main one: it sends what the main one can't read.
+  for (const levels of [8_000, 500_000])
+    await assert.rejects(worker.ask('nested', levels), /Maximum call stack size exceeded/);
+  const calls = await Promise.all([worker.ask('now', 1), worker.ask('where', Buffer.alloc(1))]);
+  assert.deepEqual([calls[0], calls[1].threadId], [1, first]);
 });
 
 test('a thread that ends fails its calls, and the next call starts a new one', async (t) => {

@@ -2,7 +2,7 @@ import { type Transferable, Worker } from 'node:worker_threads';
 import { entryFile } from '../config/entry-file.ts';
 import { bufferOf } from '../kit/bytes.ts';
 import { copied } from '../kit/copy-slices.ts';
-import { type Call, type Calls, type Reply, buffersIn, memoryIn } from './serve-calls.ts';
+import { type Call, type Calls, type Reply, buffersIn, memoryIn, sendEach } from './serve-calls.ts';
 import { LARGE_BYTES } from './sizes.ts';
 
 export type Argument<F> = F extends (argument: infer A) => unknown ? A : never;
@@ -23,6 +23,12 @@ export interface ThreadOptions<C extends Calls> {
   readonly onDeath?: (error: Error) => void;
 }
 
+/** A call with what it gives away. */
+interface Sending {
+  readonly call: Call;
+  readonly transfer: readonly Transferable[];
+}
+
 interface Pending {
   readonly resolve: (value: never) => void;
   readonly reject: (error: Error) => void;
@@ -39,8 +45,7 @@ export class WorkerThread<C extends Calls> {
   readonly #pending = new Map<number, Pending>();
   #lastId = 0;
   #worker: Worker | null = null;
-  #calls: Call[] = [];
-  #transfer: Transferable[] = [];
+  #calls: Sending[] = [];
   #isOver = false;
 
   /** @param program the thread's module, as for `entryFile` */
@@ -132,17 +137,24 @@ export class WorkerThread<C extends Calls> {
   }
 
   #send(call: Call, transfer: readonly Transferable[]): void {
-    this.#calls.push(call);
-    this.#transfer.push(...transfer);
+    this.#calls.push({ call, transfer });
     if (this.#calls.length === 1) setImmediate(() => this.#flush());
   }
 
   #flush(): void {
+    const worker = this.#worker;
     const calls = this.#calls;
-    const transfer = this.#transfer;
     this.#calls = [];
-    this.#transfer = [];
-    if (calls.length > 0) this.#worker?.postMessage(calls, transfer);
+    if (calls.length === 0 || worker === null) return;
+    const post = (some: readonly Sending[]): void =>
+      worker.postMessage(
+        some.map(({ call }) => call),
+        some.flatMap(({ transfer }) => transfer),
+      );
+    sendEach(calls, post, ({ call: { id, name } }, error) => {
+      if (id === 0) throw new Error(`${name}: ${error}`);
+      this.#settle({ id, error });
+    });
   }
 
   #start(): Worker {
@@ -154,6 +166,8 @@ export class WorkerThread<C extends Calls> {
     worker.on('message', (replies: readonly Reply[]) => {
       for (const reply of replies) this.#settle(reply);
     });
+    // It is not known of which calls these replies are.
+    worker.on('messageerror', (error) => this.#fail(error));
     worker.on('error', (error) => this.#end(worker, error as Error));
     worker.on('exit', () => this.#end(worker, new Error('the thread ended')));
     // Last, because a listener for messages keeps the process running.
@@ -173,12 +187,17 @@ export class WorkerThread<C extends Calls> {
     if (worker !== this.#worker) return;
     this.#worker = null;
     this.#calls = [];
-    this.#transfer = [];
     this.#isOver = this.#options.onDeath !== undefined;
+    this.#fail(error);
+    this.#options.onDeath?.(error);
+  }
+
+  /** Fails all calls that wait for a reply. */
+  #fail(error: Error): void {
     const pending = [...this.#pending.values()];
     this.#pending.clear();
+    this.#worker?.unref();
     for (const { reject } of pending) reject(error);
-    this.#options.onDeath?.(error);
   }
 }
 

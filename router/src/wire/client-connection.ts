@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { internalError } from '../kit/errors.ts';
 import type { IndexedSetMember } from '../kit/indexed-set.ts';
 import type { RequestBody } from './request-body.ts';
 import type { Refusal, RequestHead } from './request-head.ts';
@@ -141,6 +142,16 @@ export class ClientConnection implements Sink, IndexedSetMember {
     if (this.watcher === null) return false;
     this.watcher.ended(this, { kind: 'refused', error: refusalError(refusal) });
     return true;
+  }
+
+  /** The router's own code failed on what came: the connection ends. */
+  onFault(): void {
+    try {
+      this.watcher?.ended(this, { kind: 'refused', error: internalError() });
+    } finally {
+      this.requests.stop();
+      this.socket.destroySoon();
+    }
   }
 
   // ---- Sink ----

@@ -4,6 +4,7 @@ import { ChunkedPayload } from './chunked-payload.ts';
 import type { ClientConnection } from './client-connection.ts';
 import { BAD, INCOMPLETE } from './fields.ts';
 import { RequestBody, type RetryBudget, freeRead } from './request-body.ts';
+import { throwLater } from '../kit/throw-later.ts';
 import { MAX_HEAD_BYTES, MAX_LINE_BYTES, type Refusal, RequestHead } from './request-head.ts';
 
 /** Bytes of pipelined requests kept while one is being answered; beyond them the socket is paused. */
@@ -106,6 +107,20 @@ export class RequestReader implements SocketReader {
 
   #onBytes(bytes: Buffer, count: number, isOwn: boolean): void {
     if (this.isStopped) return;
+    try {
+      this.#read(bytes, count, isOwn);
+    } catch (error) {
+      this.#fault(error);
+    }
+  }
+
+  /** The next bytes would be read as something that they are not. */
+  #fault(error: unknown): void {
+    throwLater(error);
+    this.#connection.onFault();
+  }
+
+  #read(bytes: Buffer, count: number, isOwn: boolean): void {
     if (this.body === null) {
       const seen = this.#ahead?.length ?? 0;
       if (this.#ahead === null) this.#readHead(bytes, count, 0);
@@ -136,7 +151,11 @@ export class RequestReader implements SocketReader {
       setImmediate(() => {
         const ahead = this.#ahead;
         if (this.body !== null || ahead === null || this.#connection.socket.destroyed) return;
-        this.#readHead(ahead, ahead.length, 0);
+        try {
+          this.#readHead(ahead, ahead.length, 0);
+        } catch (error) {
+          this.#fault(error);
+        }
       });
     }
   }

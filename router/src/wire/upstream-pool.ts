@@ -1,5 +1,6 @@
 import { type LookupFunction, type Socket, connect } from 'node:net';
 import { type SecureContext, connect as connectTls } from 'node:tls';
+import { throwLater } from '../kit/throw-later.ts';
 import { IndexedSet, type IndexedSetMember } from '../kit/indexed-set.ts';
 
 /** What https engines are shown and must show. Shared, and replaced when certificates are read again. */
@@ -129,7 +130,14 @@ export class UpstreamConnection implements IndexedSetMember {
       return true;
     }
     this.hasRead = true;
-    return this.user.onBytes(bytes, count);
+    try {
+      return this.user.onBytes(bytes, count);
+    } catch (error) {
+      throwLater(error);
+      // Its next bytes would be read as something that they are not. The user learns that the connection is gone.
+      this.socket.destroy();
+      return true;
+    }
   }
 
   #gone(): void {

@@ -128,3 +128,24 @@ test('what is wrong is said', async (t) => {
   );
   assert.match(await said(`/sessions/${session}/samples`, { max_seq_len: -1 }, 400), /max_seq_len/);
 });
+
+test('a body that is nested too deep gets an error, wherever it is read, and the router goes on', async (t) => {
+  const scene = await startChatScene(t, { router: { plugin: ['chat-sessions', 'radix-tree'] } });
+  const session = await scene.begin();
+  for (const levels of [300, 3_500, 100_000]) {
+    const deep = '['.repeat(levels) + ']'.repeat(levels);
+    for (const [path, body] of [
+      [`/sessions/${session}/samples`, `{"metadata":{"a":${deep}}}`],
+      [`/sessions/${session}/finish`, `{"labels":${deep}}`],
+      [`/sessions/${session}/v1/chat/completions`, `{"messages":[{"role":"user"}],"stream_options":${deep}}`],
+      [`/sessions/${session}/v1/chat/completions`, `{"messages":[{"role":"user"}],"tools":${deep}}`],
+      ['/retrieve_from_text', `{"text":"a","more":${deep}}`],
+      ['/finish_session', `{"session_id":"a","more":${deep}}`],
+    ] as const) {
+      const { status, text } = await scene.post(path, body);
+      assert.equal(status, 400, `${path}: ${text}`);
+      assert.match(text, /nested more than 256 levels deep/);
+    }
+  }
+  await scene.say(session, messages);
+});

@@ -1,6 +1,13 @@
 import { parentPort, threadId } from 'node:worker_threads';
 import { serveCalls } from '../../src/threads/serve-calls.ts';
 
+/** A list in so many others. */
+export function nested(levels: number): unknown[] {
+  let list: unknown[] = [];
+  for (let level = 0; level < levels; level++) list = [list];
+  return list;
+}
+
 /** The calls of a thread in tests. */
 export const testCalls = {
   /** Where it ran, and what it got. */
@@ -15,6 +22,9 @@ export const testCalls = {
   fail(message: string): never {
     throw new Error(message);
   },
+  /** A list in a list in a list … */
+  nested: (levels: number): unknown => nested(levels),
+  count: (_list: unknown): number => 1,
   exit: (code: number): never => process.exit(code),
 };
 
