@@ -194,6 +194,14 @@ export const errorTable = {
     meaning: 'No worker can serve the request: all are unhealthy, ejected, draining or missing.',
     advice: 'Retry after retry-after; see GET /workers.',
   },
+  engine_not_identified: {
+    status: 503,
+    isRetryable: true,
+    retryAfterSecs: 1,
+    meaning:
+      'A Tinker sample is for an engine that has passed no health check yet, so its kind (SGLang or vLLM) is not known.',
+    advice: 'The router retries the sample. See GET /workers for the health of the engine.',
+  },
   shutting_down: {
     status: 503,
     isRetryable: true,

@@ -3,6 +3,7 @@ import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import * as z from 'zod';
 import { checkJson } from '../config/check-input.ts';
 import type { Exchange } from '../exchange.ts';
+import { copiedTogether } from '../kit/copy-slices.ts';
 import { jsonOf, protobufOf } from './encode-result.ts';
 import type { Failed, Future, Futures } from './futures.ts';
 import type { SampleResult } from './sample.ts';
@@ -87,7 +88,10 @@ export function addTinkerRoutes(routes: Hono, context: TinkerContext): void {
   });
 
   app.post('/asample', async (c) => {
-    const promised = await samples.take(bodyOf(c), c.env.exchange);
+    const { body } = c.env.exchange;
+    // A prompt may have megabytes.
+    const whole = (await copiedTogether(body.pieces, body.bytes, () => true))!;
+    const promised = await samples.take(whole, c.env.exchange);
     if ('status' in promised) return refuse(c, promised.status, promised.detail);
     const { future, count, model } = promised;
     const ids = Array.from({ length: count }, (_, i) => `${future.id}:${i}`);
@@ -138,12 +142,6 @@ export function addTinkerRoutes(routes: Hono, context: TinkerContext): void {
 /** Identifies the client by its key; '' without keys. */
 export const tenantOf = (c: Context<Env>): string => c.env.exchange.tenant;
 
-/** The whole body, in memory of its own. */
-function bodyOf(c: Context<Env>): Buffer {
-  const { body } = c.env.exchange;
-  return Buffer.concat(body.pieces);
-}
-
 export const refuse = (c: Context<Env>, status: ContentfulStatusCode, detail: string): Response =>
   c.json({ detail }, status);
 
@@ -152,10 +150,10 @@ const MAX_SMALL_BYTES = 262_144;
 
 /** Reads a small body; fields that are not known are ignored. */
 export function read<T>(c: Context<Env>, schema: z.ZodType<T>): T | Response {
-  const body = bodyOf(c);
-  if (body.length > MAX_SMALL_BYTES)
-    return refuse(c, 413, `The body has ${body.length} bytes: ${c.req.path} takes at most ${MAX_SMALL_BYTES}.`);
-  const { data, problem } = checkJson(schema, body.toString());
+  const { pieces, bytes } = c.env.exchange.body;
+  if (bytes > MAX_SMALL_BYTES)
+    return refuse(c, 413, `The body has ${bytes} bytes: ${c.req.path} takes at most ${MAX_SMALL_BYTES}.`);
+  const { data, problem } = checkJson(schema, Buffer.concat(pieces).toString());
   return problem === null ? data : refuse(c, 422, problem);
 }
 

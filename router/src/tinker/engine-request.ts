@@ -4,6 +4,11 @@ import type { Numeral, Sample } from './sample.ts';
 /** How an engine is asked for a sample: the path says which. */
 export type SamplePath = '/v1/completions' | '/inference/v1/generate' | '/generate';
 
+/** Of the body for an SGLang engine in which each sample has its prompt. */
+const MAX_BATCH_BYTES = 67_108_864;
+/** What a seed and its name add, at most. */
+const SEED_BYTES = 48;
+
 /** What a worker is asked by. An engine of an unknown kind is taken for one that speaks OpenAI's API with vLLM's fields. */
 export function samplePath(
   worker: Pick<Worker, 'engine'> | undefined,
@@ -14,10 +19,10 @@ export function samplePath(
 }
 
 /**
- * The body for the engine: one request for all samples, so that they share the worker and its prefix cache.
+ * The body for the engine, in parts: one request for all samples, so that they share the worker and its prefix cache.
  * @param adapter the name of a LoRA adapter; null: the model's own weights
  */
-export function engineRequest(path: SamplePath, sample: Sample, model: string, adapter: string | null): Buffer {
+export function engineRequest(path: SamplePath, sample: Sample, model: string, adapter: string | null): Buffer[] {
   if (path === '/generate') return sglangRequest(sample, adapter);
   const { count, params, prompt, topSampled, wantsPromptLogprobs } = sample;
   const { stop, seed } = params;
@@ -27,6 +32,7 @@ export function engineRequest(path: SamplePath, sample: Sample, model: string, a
     temperature: exact(params.temperature),
     top_k: exact(params.topK),
     top_p: exact(params.topP),
+    // vLLM adds the number of the sample.
     ...(seed === null ? {} : { seed: exact(seed) }),
     ...stopFields(stop),
     ...(wantsPromptLogprobs ? { prompt_logprobs: sample.topPrompt } : {}),
@@ -34,41 +40,62 @@ export function engineRequest(path: SamplePath, sample: Sample, model: string, a
     logprobs: Math.max(1, topSampled),
   };
   if (path === '/inference/v1/generate') {
-    return joined('token_ids', [prompt], {
-      model: adapter ?? model,
-      sampling_params: { ...sampling, logprobs: topSampled },
-    });
+    const fields = { model: adapter ?? model, sampling_params: { ...sampling, logprobs: topSampled } };
+    return [Buffer.from('{"token_ids":['), prompt, Buffer.from(`],${membersOf(fields)}`)];
   }
   const names = { return_token_ids: true, return_tokens_as_token_ids: true };
-  return joined('prompt', [prompt], { model: adapter ?? model, ...sampling, ...names, stream: false });
+  const fields = { model: adapter ?? model, ...sampling, ...names, stream: false };
+  return [Buffer.from('{"prompt":['), prompt, Buffer.from(`],${membersOf(fields)}`)];
 }
 
 /** SGLang samples `n` times with one seed: samples with a seed are a batch, in which each has its own. */
-function sglangRequest(
-  { count, params, prompt, topPrompt, topSampled, wantsPromptLogprobs }: Sample,
-  adapter: string | null,
-): Buffer {
-  const { seed, stop } = params;
-  const isBatch = seed !== null && count > 1;
-  const sampling = {
-    ...(isBatch ? {} : { n: count }),
+function sglangRequest(sample: Sample, adapter: string | null): Buffer[] {
+  const { count, prompt, topPrompt, topSampled, wantsPromptLogprobs } = sample;
+  const { seed } = sample.params;
+  const top = Math.max(topPrompt, topSampled);
+  const fields = {
+    return_logprob: true,
+    ...(wantsPromptLogprobs ? { logprob_start_len: 0 } : {}),
+    ...(top > 0 ? { top_logprobs_num: top } : {}),
+    ...(adapter === null ? {} : { lora_path: isBatch(sample) ? Array<string>(count).fill(adapter) : adapter }),
+    stream: false,
+  };
+  const end = Buffer.from(`,${membersOf(fields)}`);
+  const params = JSON.stringify(sglangParams(sample)).slice(0, -1);
+  const seedAt = (i: number): string => (seed === null ? '' : `,"sampling_seed":${seedOf(seed, i)}`);
+  if (!isBatch(sample)) {
+    const own = `],"sampling_params":${params},"n":${count}${seedAt(0)}}`;
+    return [Buffer.from('{"input_ids":['), prompt, Buffer.from(own), end];
+  }
+  const parts = [Buffer.from('{"input_ids":[['), prompt];
+  for (let i = 1; i < count; i++) parts.push(BETWEEN, prompt);
+  const shared = Buffer.from(params);
+  for (let i = 0; i < count; i++) parts.push(i === 0 ? PARAMS : COMMA, shared, Buffer.from(`${seedAt(i)}}`));
+  return [...parts, CLOSE, end];
+}
+
+const isBatch = ({ count, params }: Sample): boolean => params.seed !== null && count > 1;
+
+function sglangParams({ params }: Sample): object {
+  return {
     max_new_tokens: exact(params.maxTokens),
     temperature: exact(params.temperature),
     top_k: exact(params.topK),
     top_p: exact(params.topP),
-    ...stopFields(stop),
+    ...stopFields(params.stop),
   };
-  const seeded = (i: number): object =>
-    seed === null ? sampling : { ...sampling, sampling_seed: exact(plus(seed, i)) };
-  const top = Math.max(topPrompt, topSampled);
-  return joined('input_ids', isBatch ? Array<Buffer>(count).fill(prompt) : [prompt], {
-    sampling_params: isBatch ? Array.from({ length: count }, (_, i) => seeded(i)) : seeded(0),
-    return_logprob: true,
-    ...(wantsPromptLogprobs ? { logprob_start_len: 0 } : {}),
-    ...(top > 0 ? { top_logprobs_num: top } : {}),
-    ...(adapter === null ? {} : { lora_path: isBatch ? Array<string>(count).fill(adapter) : adapter }),
-    stream: false,
-  });
+}
+
+/** @returns why SGLang engines can't be asked for such a batch; null: they can */
+export function batchProblem(sample: Sample): string | null {
+  if (!isBatch(sample)) return null;
+  const { count, prompt } = sample;
+  const bytes = prompt.length + JSON.stringify(sglangParams(sample)).length + SEED_BYTES;
+  if (count * bytes <= MAX_BATCH_BYTES) return null;
+  return (
+    `num_samples: with a seed, SGLang engines get the prompt and the sampling parameters once for each sample, and ${count} × ${bytes} bytes ` +
+    `are more than ${MAX_BATCH_BYTES}. Ask for at most ${Math.floor(MAX_BATCH_BYTES / bytes)} samples in a call, or leave out the seed.`
+  );
 }
 
 function stopFields(stop: Sample['params']['stop']): object {
@@ -77,24 +104,15 @@ function stopFields(stop: Sample['params']['stop']): object {
   return typeof stop[0] === 'string' ? { stop } : { stop_token_ids: stop };
 }
 
-const plus = (seed: Numeral, i: number): Numeral => BigInt(seed) + BigInt(i);
+/** As vLLM and SGLang number seeds, within 64 bits. */
+const seedOf = (seed: Numeral, i: number): bigint => BigInt.asIntN(64, BigInt(seed) + BigInt(i));
 
 const { rawJSON } = JSON as unknown as { rawJSON(text: string): object };
 /** For JSON.stringify: all digits. */
 const exact = (value: Numeral | null): unknown => (typeof value === 'bigint' ? rawJSON(String(value)) : value);
 
-/** An object with the ids first, without building text of them; several lists are a list of lists. */
-function joined(name: string, lists: readonly Buffer[], fields: object): Buffer {
-  const isOne = lists.length === 1;
-  const parts: Buffer[] = [Buffer.from(`{"${name}":[${isOne ? '' : '['}`)];
-  for (const [i, list] of lists.entries()) parts.push(...(i === 0 ? [] : [BETWEEN]), list);
-  parts.push(Buffer.from(`${isOne ? '' : ']'}],${JSON.stringify(fields).slice(1)}`));
-  // Not in the pool of small buffers: this lives as long as the sample, and would keep alive what it shares the pool with.
-  const body = Buffer.allocUnsafeSlow(parts.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const part of parts) at += part.copy(body, at);
-  return body;
-}
+/** An object without its opening brace. */
+const membersOf = (fields: object): string => JSON.stringify(fields).slice(1);
 
 /** The ids in such a body: what the client sent need not be kept beside it. */
 export function promptIn(body: Buffer, { prompt }: Sample): Buffer {
@@ -105,4 +123,7 @@ export function promptIn(body: Buffer, { prompt }: Sample): Buffer {
 
 const OPEN_ARRAY = 0x5b;
 
+const COMMA = Buffer.from(',');
 const BETWEEN = Buffer.from('],[');
+const PARAMS = Buffer.from(']],"sampling_params":[');
+const CLOSE = Buffer.from(']');

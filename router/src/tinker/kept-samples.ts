@@ -49,9 +49,7 @@ export class KeptSamples {
   /** Resolves when a kill of the process does not lose it any more; or when the disk fails, which is logged. */
   keep({ id, tenant, body }: KeptSample): Promise<void> {
     const line = Buffer.from(`${JSON.stringify({ tenant, bytes: body.length })}\n`);
-    const written = writeFile(join(this.#folder, id), Buffer.concat([line, body])).catch((error: unknown) =>
-      this.#failed(error),
-    );
+    const written = writeFile(join(this.#folder, id), [line, body]).catch((error: unknown) => this.#failed(error));
     this.#writing.set(id, written);
     return written;
   }

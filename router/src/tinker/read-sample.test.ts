@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { engineRequest } from './engine-request.ts';
+import { batchProblem, engineRequest } from './engine-request.ts';
 import { readSample } from './read-sample.ts';
 import type { Sample } from './sample.ts';
 
@@ -21,7 +21,7 @@ function detailOf(text: string): [status: number, detail: string] {
 }
 
 const bodyOf = (path: Parameters<typeof engineRequest>[0], text: string, adapter: string | null = null): string =>
-  engineRequest(path, sampleOf(text), 'm', adapter).toString();
+  Buffer.concat(engineRequest(path, sampleOf(text), 'm', adapter)).toString();
 const parsed = (...args: Parameters<typeof bodyOf>) => JSON.parse(bodyOf(...args)) as Record<string, unknown>;
 
 test('seq_id and seed keep all their digits, on their way to the engine too', () => {
@@ -90,6 +90,28 @@ test('each engine is asked in its own words', () => {
   assert.deepEqual(unseeded['sampling_params'], { n: 4, ...own });
 });
 
+test('each sample of a call has a seed of its own, within 64 bits', () => {
+  const text = `{${source},${prompt},"num_samples":3,"sampling_params":{"max_tokens":1,"seed":9223372036854775806}}`;
+  const seeds = [...bodyOf('/generate', text).matchAll(/"sampling_seed":(-?\d+)/g)].map(([, seed]) => seed);
+  assert.deepEqual(seeds, ['9223372036854775806', '9223372036854775807', '-9223372036854775808']);
+});
+
+test('a batch for SGLang is bounded by its copies of the prompt and of the parameters', () => {
+  const ask = (count: number, tokens: number, params: string): string | null => {
+    const chunks = `{"chunks":[{"tokens":[${Array.from({ length: tokens }, () => 1).join()}]}]}`;
+    const text = `{${source},"prompt":${chunks},"num_samples":${count},"sampling_params":{"max_tokens":1${params}}}`;
+    return batchProblem(sampleOf(text));
+  };
+  const problem = ask(2048, 50_000, ',"seed":1');
+  const [, most] = /at most (\d+) samples in a call, or leave out the seed/.exec(problem ?? '') ?? [];
+  assert.equal(most, '670');
+  assert.equal(ask(Number(most), 50_000, ',"seed":1'), null);
+  assert.equal(ask(2048, 50_000, ''), null, 'without a seed the engine gets one prompt');
+  assert.equal(ask(1, 50_000, ',"seed":1'), null);
+  const stops = Array.from({ length: 1024 }, () => JSON.stringify('a'.repeat(1024))).join();
+  assert.match(ask(4096, 1, `,"seed":1,"stop":[${stops}]`) ?? '', /at most 63 samples/);
+});
+
 test('an adapter is named as each engine takes it', () => {
   const text = `{${source},${prompt},"num_samples":2,"sampling_params":{"max_tokens":1}}`;
   assert.equal(parsed('/v1/completions', text, 'a')['model'], 'a');
@@ -118,6 +140,9 @@ test('stop: absent, a text, texts, ids, and an empty list, which not even the en
     [status, detail],
     [400, 'sampling_params.stop: must be a text, a list of texts or a list of token ids'],
   );
+  const many = `[${Array.from({ length: 1025 }, () => 1).join()}]`;
+  for (const stop of [many, many.replaceAll('1', '"a"'), `"${'a'.repeat(1025)}"`])
+    assert.match(detailOf(`{${source},${prompt},"sampling_params":{"stop":${stop}}}`)[1], /sampling_params.stop: /);
 });
 
 test('logprobs of the prompt, and alternatives at each token', () => {

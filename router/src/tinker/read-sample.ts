@@ -17,6 +17,10 @@ const integer = z.custom<Numeral>(
 );
 const top = z.int().min(0).max(1000).nullish();
 
+/** SGLang engines get them once for each sample with a seed. */
+const MAX_STOPS = 1024;
+const stopText = z.string().max(1024);
+
 /** Fields that this server does not know are ignored, because each release of the SDK adds some. */
 const schema = z.object({
   sampling_session_id: z.string().nullish(),
@@ -33,7 +37,7 @@ const schema = z.object({
       seed: integer.nullish(),
       stop: z
         .union(
-          [z.string(), z.array(z.string()), z.array(z.int())],
+          [stopText, z.array(stopText).max(MAX_STOPS), z.array(z.int()).max(MAX_STOPS)],
           'must be a text, a list of texts or a list of token ids',
         )
         .nullish(),

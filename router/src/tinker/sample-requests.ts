@@ -54,9 +54,12 @@ export class SampleRequests {
     if ('detail' in sample) return sample;
     const source = await this.#sourceFor(sample, tenant, x);
     if ('status' in source) return source;
+    const asked = sampling.prepare(sample, source);
+    if (asked.problem !== null) return { status: 400, detail: asked.problem };
+    if (sampling.openBytes + asked.bytes > MAX_OPEN_BYTES) return full('1 GiB of open samples');
     const future = futures.issue(tenant, targetOf(sample, tenant));
     const stored = kept?.keep({ id: future.id, tenant, body });
-    if (!(await sampling.begin(future, sample, source))) {
+    if (!(await sampling.begin(future, asked))) {
       futures.drop(future);
       return full('--queue-size');
     }
@@ -75,7 +78,8 @@ export class SampleRequests {
         kept!.forget(id);
         continue;
       }
-      await sampling.begin(futures.add(id, tenant, targetOf(sample, tenant)), sample, source, true);
+      const future = futures.add(id, tenant, targetOf(sample, tenant));
+      await sampling.begin(future, sampling.prepare(sample, source), true);
       count++;
     }
     return count;

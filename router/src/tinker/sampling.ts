@@ -2,12 +2,13 @@ import { setImmediate as nextTurn, setTimeout as delay } from 'node:timers/promi
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
-import { type ErrorCode, errorTable } from '../kit/errors.ts';
+import { copiedTogether } from '../kit/copy-slices.ts';
+import { type ErrorCode, RouterError, errorTable } from '../kit/errors.ts';
 import { type Dispatch, DispatchError, type DispatchResponse } from '../listen/dispatch.ts';
 import type { Logger } from '../observe/log.ts';
 import { type Plugin, Refused } from '../plugin.ts';
 import { WorkerThread } from '../threads/worker-thread.ts';
-import { type SamplePath, engineRequest, promptIn, samplePath } from './engine-request.ts';
+import { type SamplePath, batchProblem, engineRequest, promptIn, samplePath } from './engine-request.ts';
 import type { Failed, Future, Futures } from './futures.ts';
 import type { Sample, SampleResult } from './sample.ts';
 import { type SampleCalls, sampleCalls } from './sample-calls.ts';
@@ -38,6 +39,14 @@ interface Failure extends Failed {
   readonly isQueueFull: boolean;
 }
 
+/** A sample and the body for it, in parts. */
+interface Prepared extends Pick<Job, 'sample' | 'source' | 'path'> {
+  readonly parts: readonly Buffer[];
+  readonly bytes: number;
+  /** Why engines can't be asked; null: they can. */
+  readonly problem: string | null;
+}
+
 export interface SamplingParts {
   readonly fleet: Fleet;
   readonly dispatch: Dispatch;
@@ -45,7 +54,12 @@ export interface SamplingParts {
   readonly weights: Weights;
   readonly log: Logger;
   readonly policyFor: (x: Exchange) => string;
-  readonly options: { readonly vllmApi: 'completions' | 'generate'; readonly retryMs: number };
+  readonly options: {
+    readonly vllmApi: 'completions' | 'generate';
+    readonly retryMs: number;
+    /** The kind of each engine becomes known, by its first health check. */
+    readonly areKindsKnown: boolean;
+  };
 }
 
 /** Takes samples to engines, the way of a client's request, until they have a result. */
@@ -70,18 +84,26 @@ export class Sampling {
     return this.#thread.runOnCopy('readSample', body);
   }
 
+  /** What engines are asked, for the likeliest kind of engine. */
+  prepare(sample: Sample, source: Source): Prepared {
+    const { fleet, options } = this.#parts;
+    const path = samplePath(fleet.eligible[0] ?? fleet.workers[0], options.vllmApi);
+    const parts = engineRequest(path, sample, source.baseModel, null);
+    const hasSglang = fleet.workers.some(({ engine }) => engine === 'sglang');
+    return { sample, source, path, parts, bytes: bytesOf(parts), problem: hasSglang ? batchProblem(sample) : null };
+  }
+
   /**
    * @param mayWait a full queue is no reason to refuse: the sample is dispatched again later
    * @returns false: the queue for requests is full, and nothing was begun
    */
-  async begin(future: Future, sample: Sample, source: Source, mayWait = false): Promise<boolean> {
-    const { fleet, options } = this.#parts;
-    const path = samplePath(fleet.eligible[0] ?? fleet.workers[0], options.vllmApi);
-    const body = engineRequest(path, sample, source.baseModel, null);
+  async begin(future: Future, { sample, source, path, parts, bytes }: Prepared, mayWait = false): Promise<boolean> {
+    // Before the first wait: samples that come at the same time must not exceed the limit together.
+    this.openBytes += bytes;
+    const body = await joined(parts);
     const kept = { ...sample, prompt: promptIn(body, sample) };
     const job = { future, sample: kept, source, path, body, stop: new AbortController() };
     this.#running.set(future, job);
-    this.openBytes += body.length;
     const first = this.#dispatch(job, 0);
     // A full queue refuses in the same turn of the event loop.
     const early = await Promise.race([first, nextTurn(null)]);
@@ -142,16 +164,20 @@ export class Sampling {
     if (job === undefined) return body;
     const { sample, source } = job;
     this.#logPlacement(x, worker);
-    const path = samplePath(worker, this.#parts.options.vllmApi);
+    const { options, weights } = this.#parts;
+    if (worker.engine === null && options.areKindsKnown) throw new Refused(notIdentified(worker));
+    const path = samplePath(worker, options.vllmApi);
     x.path = path;
     if (path !== job.path) x.engineTarget = path;
     const { adapter, snapshot } = source;
-    const refusal = snapshot === null ? null : this.#parts.weights.whyOthers(worker, snapshot);
+    const refusal = snapshot === null ? null : weights.whyOthers(worker, snapshot);
     if (refusal !== null) throw new Refused(refusal);
-    if (adapter === null) return path === job.path ? body : engineRequest(path, sample, source.baseModel, null);
-    return this.#parts.weights
-      .load(worker, adapter)
-      .then(() => engineRequest(path, sample, source.baseModel, adapter.name));
+    if (adapter === null && path === job.path) return body;
+    // The kind of the worker was not known when the sample came, or after a restart.
+    const problem = path === '/generate' ? batchProblem(sample) : null;
+    if (problem !== null) throw new Refused(new RouterError('bad_request', problem));
+    const ask = (): Promise<Buffer> => joined(engineRequest(path, sample, source.baseModel, adapter?.name ?? null));
+    return adapter === null ? ask() : weights.load(worker, adapter).then(ask);
   }
 
   /** In the words of vllm-router, so that its users find the same lines. The policy consistent_hash logs its own. */
@@ -250,6 +276,18 @@ export class Sampling {
     return failure(answer.problem, { isRetryable: answer.isAborted, isUsers: answer.isUsers === true });
   }
 }
+
+/** In slices: a batch has many copies of its prompt. */
+const joined = async (parts: readonly Buffer[]): Promise<Buffer> =>
+  (await copiedTogether(parts, bytesOf(parts), () => true))!;
+
+const bytesOf = (parts: readonly Buffer[]): number => parts.reduce((sum, { length }) => sum + length, 0);
+
+const notIdentified = ({ url, problem }: Worker): RouterError =>
+  new RouterError(
+    'engine_not_identified',
+    `It is not known yet which kind of engine ${url} is: it has passed no health check${problem === null ? '' : ` (${problem})`}.`,
+  );
 
 /** What the turns of a trajectory share; '' where the client named no sampling session. */
 const keyOf = ({ samplingSession, seqId }: Sample): string => (seqId === '' ? '' : `${samplingSession}:${seqId}`);

@@ -59,9 +59,10 @@ export function startTinker({
   futures.onOver = (id) => kept?.forget(id);
   const weights = new Weights(tinkerWeights, fleet, fullWeights, log);
   sessions.onUnused = (adapter) => weights.unload(adapter);
-  const options = live.of(({ tinkerVllmApi: vllmApi, tinkerRetrySecs }) => ({
+  const options = live.of(({ tinkerVllmApi: vllmApi, tinkerRetrySecs, disableHealthCheck }) => ({
     vllmApi,
     retryMs: tinkerRetrySecs * 1000,
+    areKindsKnown: !disableHealthCheck,
   }));
   const sampling = new Sampling({ fleet, dispatch, futures, weights, log, policyFor, options });
   const catalogue = (): Card[] => cardsOf(fleet);

@@ -1,7 +1,10 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { type Engine, type EngineRequest, answer, startEngine } from '../harness/engine.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { PROMPT, TinkerClient, asked, startTinkerScene } from './scene.ts';
 
 const done = (more: object = {}): string =>
@@ -130,4 +133,79 @@ test('a model that no engine has is the user’s fault', async (t) => {
   const { error, category } = await client.sample(asked(session, 0));
   equal(category, 'user');
   match(String(error), /does not exist/);
+});
+
+/** An SGLang engine that passes no health check before `identify`, and a router that has open samples of an earlier process. */
+async function startUnidentified(t: TestContext, options: RouterOptions = {}) {
+  const dataDir = temporaryFolder(t);
+  mkdirSync(join(dataDir, 'tinker-samples'));
+  const ids = Array.from({ length: 5 }, (_, i) => `turnout-1-${i}-000000000000000000`);
+  const sampling_params = { max_tokens: 1, seed: 7 };
+  for (const id of ids) {
+    const body = JSON.stringify({
+      base_model: 'sim',
+      num_samples: 3,
+      prompt: { chunks: [{ tokens: PROMPT }] },
+      sampling_params,
+    });
+    const line = JSON.stringify({ tenant: '', bytes: body.length });
+    writeFileSync(join(dataDir, 'tinker-samples', id), `${line}\n${body}`);
+  }
+  const engine = await startEngine(t, { control: () => null });
+  engine.onRequest = async (request) => {
+    const { sampling_params: params } = await bodyOf(request);
+    const meta_info = { finish_reason: { type: 'stop' }, output_token_logprobs: [[-1, 5, null]] };
+    const results = JSON.stringify(Array.isArray(params) ? params.map(() => ({ meta_info })) : null);
+    request.connection.write(answer(request.target === '/generate' ? 200 : 400, results));
+  };
+  const router = await startTestRouter(t, {
+    tinker: true,
+    workerUrls: [engine.url],
+    disableHealthCheck: false,
+    dataDir,
+    ...options,
+  });
+  const identify = (): void => void (engine.control = () => answer(200, '{"model_path":"sim"}'));
+  return { client: new TinkerClient(router.url), ids, engine, identify };
+}
+
+test('samples of a killed router wait until their engine is identified: SGLang gets its own path and a seed for each', async (t) => {
+  const { client, ids, engine, identify } = await startUnidentified(t, {
+    tinkerPollSecs: 0.05,
+    healthCheckTimeoutSecs: 0.2,
+  });
+  for (const id of ids) equal((await client.call('/retrieve_future', { request_id: id })).status, 408);
+  identify();
+  for (const id of ids) equal(((await client.result(id))['sequences'] as unknown[]).length, 3);
+  deepEqual(
+    engine.requests.map(({ target }) => target),
+    ids.map(() => '/generate'),
+  );
+  const { sampling_params: all } = await bodyOf(engine.requests[0]!);
+  deepEqual(
+    (all as { sampling_seed: number }[]).map(({ sampling_seed: seed }) => seed),
+    [7, 8, 9],
+  );
+});
+
+test('samples do not wait for ever for an engine that is not identified, and say why', async (t) => {
+  const { client, ids, engine } = await startUnidentified(t, { tinkerRetrySecs: 0 });
+  for (const id of ids) {
+    const { error, category } = await client.result(id);
+    match(String(error), /not known yet which kind of engine http:.* is: it has passed no health check/);
+    equal(category, 'server');
+  }
+  equal(engine.requests.length, 0);
+});
+
+test('a batch that is too large for SGLang is refused, with the number of samples that is not', async (t) => {
+  const { client } = await startTinkerScene(t, ['vllm', 'sglang']);
+  const tokens = Array.from({ length: 20_000 }, () => 1001);
+  const large = asked(await client.samplingSession(), 0, {
+    num_samples: 4096,
+    prompt: { chunks: [{ type: 'encoded_text', tokens }] },
+  });
+  const { status, json } = await client.call('/asample', large);
+  equal(status, 400);
+  match(String(json['detail']), /are more than 67108864. Ask for at most 670 samples in a call, or leave out the seed/);
 });
