@@ -18,10 +18,10 @@ function guardOf(): { guard: HeapGuard; looks: (share: number, nowMs?: number) =
   return { guard, looks, collections: () => count };
 }
 
-test('high from 80 % on, until it is below 75 %', () => {
+test('high from 70 % on, until it is below 65 %', () => {
   const { looks } = guardOf();
   assert.deepEqual(
-    [0.5, 0.79, 0.8, 0.95, 0.76, 0.75, 0.74, 0.79, 0.81].map((share) => looks(share)),
+    [0.5, 0.69, 0.7, 0.95, 0.66, 0.65, 0.64, 0.69, 0.71].map((share) => looks(share)),
     [false, false, true, true, true, true, false, false, true],
   );
 });
