@@ -140,13 +140,16 @@ for (const kind of ['vllm', 'sglang'] as const) {
         asksForIds,
         fc.boolean(),
         fc.boolean(),
-        async (ids, at, given, returns, isText, hasUsage) => {
+        fc.boolean(),
+        async (ids, at, given, returns, isText, hasUsage, echo) => {
           const { temperature, seed, limit, least } = given;
           const body = {
             prompt: isText ? decode(ids) : ids,
             stream: true,
             ...(hasUsage ? { stream_options: { include_usage: true } } : {}),
             ...(returns ? { return_token_ids: true } : {}),
+            // vLLM returns either ids or the text of the prompt.
+            ...(echo && (returns || kind === 'sglang') ? { echo } : {}),
             logprobs: 2,
             temperature,
             seed,
@@ -281,7 +284,8 @@ for (const [kind, path] of [
         prompt,
         fc.tuple(fc.integer({ min: 0, max: 9 }), fc.integer({ min: 0, max: 9 })),
         fc.boolean(),
-        async (ids, aborts, returns) => {
+        fc.boolean(),
+        async (ids, aborts, returns, echo) => {
           const form = formOf(path)!;
           const sampling = { seed: 5, sampling_seed: 5, temperature: 1 };
           const limits = form === 'generate' ? { max_new_tokens: 24 } : { max_tokens: 24 };
@@ -293,6 +297,7 @@ for (const [kind, path] of [
               ...sampling,
               ...limits,
               ...(returns ? { return_token_ids: true } : {}),
+              ...(echo && (returns || kind === 'sglang') ? { echo } : {}),
             },
             inference: {
               token_ids: ids,

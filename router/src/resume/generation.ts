@@ -176,7 +176,7 @@ export class Generation {
       if (!isExact) return null;
       this.#learn(part);
       this.ids = this.ids.slice(0, this.offset).concat(part.ids());
-      this.#textLength = this.#textOffset + [...(part.text() ?? '')].length;
+      this.#textLength = this.#textOffset + endOfOffsets(body);
       this.#newest = this.#join(body, 0, { finish: NO_FINISH, hidesIds: false });
       return null;
     }
@@ -341,4 +341,14 @@ export class Generation {
     };
     return joinParts(bytes, start, rulesOf[this.asked.form], joining);
   }
+}
+
+/** Where the text of the next token of a whole answer of `/v1/completions` begins, as vLLM counts it: an echoed prompt is a part of it. */
+function endOfOffsets(answer: Buffer): number {
+  interface Choices {
+    readonly choices?: readonly { logprobs: { text_offset?: number[]; tokens?: string[] } | null }[];
+  }
+  const { text_offset: offsets = [], tokens = [] } =
+    (JSON.parse(answer.toString()) as Choices).choices?.[0]?.logprobs ?? {};
+  return (offsets.at(-1) ?? 0) + [...(tokens.at(-1) ?? '')].length;
 }

@@ -46,6 +46,8 @@ export interface Asked {
   /** Of `/v1/completions`: the request asks for ids itself. */
   readonly asksForIds: boolean;
   readonly asksForUsage: boolean;
+  /** The text of the response begins with the prompt. */
+  readonly echoes: boolean;
   /** The prompt's ids; null: it is a text, whose ids an engine may tell. */
   readonly prompt: Place | null;
   /** The prompt, of whatever kind, with its key. */
@@ -100,6 +102,7 @@ export function readAsked(form: Form, body: Buffer): Asked | null {
     showsStop: params.include_stop_str_in_output === true || params.no_stop_trim === true,
     showsTokens: params.skip_special_tokens === false || isNonEmpty(params.stop_token_ids),
     asksForIds: !isFlat || top.get('return_token_ids') === true,
+    echoes: isFlat && params.echo === true,
     asksForUsage: options.include_usage === true,
     prompt: isOneOfIds ? place : null,
     promptMember,

@@ -250,6 +250,8 @@ function reasonOf(x: Exchange, { engine }: Worker, asked: Asked | null, body: Bu
   if (x.roles !== null) return 'pair';
   if (asked === null) return body.length > MAX_BODY_BYTES ? 'body' : 'path';
   if (asked.whyNot !== '') return asked.whyNot;
+  // vLLM (0.33) returns either ids or the text of the prompt; SGLang's text of it would be searched for stop strings.
+  if (asked.echoes && (engine === 'sglang' ? asked.stops.length > 0 : !asked.asksForIds)) return 'echo';
   if (engine === 'openai' || (engine === null && asked.form === 'completions' && asked.stops.length > 0))
     return 'engine';
   return '';

@@ -57,7 +57,9 @@ export function completionLogprobs(
   // SGLang returns logprobs of the prompt only with `logprobs` above 0.
   const isEchoed = request.echo && from === 0 && (hasOffsets || request.topLogprobs > 0);
   const scored: Scored[] = [...(isEchoed ? scorePrompt(request, sequence) : []), ...score(request, sequence, from, to)];
-  let offset = decode(sequence.output.slice(0, from)).length;
+  // vLLM (0.33) leaves the prompt out of the text of a request for ids, but its first offsets count it.
+  const hasText = from > 0 && request.echo && !request.returnTokenIds;
+  let offset = decode([...(hasText ? sequence.prompt : []), ...sequence.output.slice(0, from)], false).length;
   return {
     text_offset: scored.map(({ id }) => {
       const start = offset;
