@@ -15,10 +15,10 @@ test('everything can be done with keys', async (t) => {
   const rows = page.locator('tbody tr[id]');
   await until('the rows are there', async () => (await rows.count()) === 4);
 
-  await press('ArrowDown');
-  await press('ArrowDown');
-  await press('ArrowDown');
   const active = page.locator('tr.is-active');
+  await press('ArrowDown');
+  equal(await active.getAttribute('aria-rowindex'), '2');
+  await press('ArrowDown');
   equal(await active.getAttribute('aria-rowindex'), '3');
   equal(await page.getByRole('grid').getAttribute('aria-activedescendant'), await active.getAttribute('id'));
   const name = (await active.locator('td').first().textContent())!.trim();
@@ -34,8 +34,29 @@ test('everything can be done with keys', async (t) => {
   await press('/');
   await page.keyboard.type(name);
   await until('one row is left', async () => (await rows.count()) === 1);
+  await press('ArrowDown');
+  await press('Enter');
+  await page.getByRole('complementary', { name: `Worker http://${name}` }).waitFor();
+  await press('Escape');
+  await press('/');
   await press('Escape');
   await until('the filter is cleared', async () => (await rows.count()) === 4);
+
+  // After a click on the head or on a row the selected row is seen, and Enter opens it.
+  const isMarked = () =>
+    active
+      .locator('td')
+      .first()
+      .evaluate((cell) => getComputedStyle(cell).boxShadow !== 'none');
+  for (const clicked of [page.getByRole('button', { name: 'Worker' }), rows.first()]) {
+    await clicked.click();
+    await press('Escape');
+    await press('ArrowDown');
+    equal(await isMarked(), true);
+    await press('Enter');
+    await page.locator('.details').waitFor();
+    await press('Escape');
+  }
 
   await press('?');
   await page.getByRole('dialog', { name: 'Keys' }).waitFor();

@@ -33,7 +33,7 @@ test('sessions, groups, requests and tokens of a busy fleet; a session that move
   const rows = page.locator('tbody tr[id]');
   await until('sessions have lanes', async () => (await page.locator('.lane-bar').count()) > 60, PATIENCE_MS);
   ok((await rows.count()) > 10);
-  await until('some wait', async () => (await page.locator('.lane .is-wait').count()) > 0, PATIENCE_MS);
+  await until('some wait', async () => (await page.locator('.lane .is-wait.is-running').count()) > 0, PATIENCE_MS);
 
   // A worker leaves: its sessions move.
   const { workers } = (await (await fetch(`${url}/workers`)).json()) as { workers: { id: string; url: string }[] };

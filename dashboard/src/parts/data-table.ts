@@ -9,6 +9,8 @@ export interface Column<Row> {
   readonly title: string;
   /** Of the column; left out: it takes what is left. */
   readonly widthPx?: number;
+  /** The text of its cells. Where it is longer than `widthPx` the column is as wide as the longest one, up to a part of the table. */
+  readonly text?: (row: Row) => string;
   readonly isNumber?: boolean;
   /** Shown where the table is wide: from 700 or 1000 px on. */
   readonly from?: 'medium' | 'wide';
@@ -33,19 +35,22 @@ interface DataTableProps<Row> {
 }
 
 const ROW_PX = 30;
+const CELL_PADDING_PX = 26;
+/** The share of the table that a column may take for its text. */
+const TEXT_SHARE = 0.3;
 
 /** A table that draws only the rows in sight. Rows have one height; keys move an active row. */
 export function DataTable<Row>(props: DataTableProps<Row>) {
   const { label, columns, keyOf, sort, open = '', onOpen, toneOf, rowPx = ROW_PX, empty } = props;
   const scroller = useRef<HTMLDivElement>(null);
-  const view = useSignal({ top: 0, height: 600 });
+  const view = useSignal({ top: 0, height: 600, width: 0 });
   const active = useSignal('');
   const column = columns.find(({ id }) => id === sort.value.column);
   const rows = column?.value === undefined ? props.rows : sortRows(props.rows, column.value, sort.value.isDescending);
   useLayoutEffect(() => {
     const element = scroller.current!;
     const look = () => {
-      view.value = { top: element.scrollTop, height: element.clientHeight };
+      view.value = { top: element.scrollTop, height: element.clientHeight, width: element.clientWidth };
     };
     const observer = new ResizeObserver(look);
     observer.observe(element);
@@ -81,13 +86,18 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
     };
     const next = steps[event.key];
     if (next !== undefined) move(next);
-    else if (event.key === 'Enter' && at >= 0) onOpen?.(rows[at]!);
+    else if (event.key === 'Enter' && at >= 0 && event.target === event.currentTarget) onOpen?.(rows[at]!);
     else return;
     event.preventDefault();
   };
   const sortBy = (id: string, isNumber: boolean) => () => {
     const now = sort.value;
     sort.value = { column: id, isDescending: now.column === id ? !now.isDescending : isNumber };
+  };
+  const widthOf = ({ widthPx, text }: Column<Row>): number | undefined => {
+    if (widthPx === undefined || text === undefined) return widthPx;
+    const longest = rows.reduce((most, row) => (text(row).length > most.length ? text(row) : most), '');
+    return Math.max(widthPx, Math.min(view.value.width * TEXT_SHARE, textPx(longest) + CELL_PADDING_PX));
   };
   const classOf = ({ isNumber, from: least }: Column<Row>): string =>
     `${isNumber === true ? 'number' : ''} ${least === undefined ? '' : `from-${least}`}`;
@@ -106,7 +116,7 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
           (each) =>
             html`<col
               class=${classOf(each)}
-              style=${each.widthPx === undefined ? {} : { width: `${each.widthPx}px` }}
+              style=${each.widthPx === undefined ? {} : { width: `${widthOf(each)}px` }}
             />`,
         )}
       </colgroup>
@@ -157,4 +167,12 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
     </table>
     ${rows.length === 0 && html`<p class="empty">${empty}</p>`}
   </div>`;
+}
+
+const pen = document.createElement('canvas').getContext('2d')!;
+
+/** The width of a text in the font of tables. */
+export function textPx(text: string, font = `500 13px ${getComputedStyle(document.body).fontFamily}`): number {
+  pen.font = font;
+  return Math.ceil(pen.measureText(text).width);
 }

@@ -2,6 +2,7 @@ import { html } from 'htm/preact';
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
 import { clock } from '../format.ts';
+import { textPx } from './data-table.ts';
 import { theme } from '../shell/theme.ts';
 
 export interface Series {
@@ -25,6 +26,10 @@ interface PlotProps {
 
 const HEIGHT_PX = 150;
 const MIN_SPAN_SECS = 120;
+const AXIS_FONT = '11px system-ui, sans-serif';
+/** The least width of the axis, which most labels fit; and what stands between a label and the plot. */
+const AXIS_PX = 56;
+const LABEL_GAP_PX = 12;
 
 /** Lines over the last 15 minutes. All plots share one cursor. */
 export function Plot({ title, at, series, format, atLeast = 1 }: PlotProps) {
@@ -40,7 +45,7 @@ export function Plot({ title, at, series, format, atLeast = 1 }: PlotProps) {
     const colourOf = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
     const axis = {
       stroke: colourOf('muted'),
-      font: '11px system-ui, sans-serif',
+      font: AXIS_FONT,
       grid: { stroke: colourOf('grid'), width: 1 },
       ticks: { show: false },
     };
@@ -66,7 +71,12 @@ export function Plot({ title, at, series, format, atLeast = 1 }: PlotProps) {
             size: 24,
             values: (_self, splits) => splits.map((secs) => timeOf(secs, splits[1]! - splits[0]! < 60)),
           },
-          { ...axis, size: 56, values: (_self, splits) => splits.map((value) => latest.current.format(value)) },
+          {
+            ...axis,
+            size: (_self, labels) =>
+              Math.max(AXIS_PX, ...(labels ?? []).map((label) => textPx(label, AXIS_FONT) + LABEL_GAP_PX)),
+            values: (_self, splits) => splits.map((value) => latest.current.format(value)),
+          },
         ],
         series: [
           {},

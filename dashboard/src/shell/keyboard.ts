@@ -21,22 +21,40 @@ export function listenToKeys(viewIds: () => readonly string[]): void {
   addEventListener('keydown', (event) => {
     const target = event.target as HTMLElement;
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]') !== null) return;
+    const isArrow = event.key === 'ArrowDown' || event.key === 'ArrowUp';
     if (target.matches('input, textarea, select')) {
       if (event.key === 'Escape') target.blur();
-      return;
+      // From the filter to the rows that are left.
+      if (!isArrow || !target.matches('[data-filter]')) return;
     }
     const view = viewIds()[Number(event.key) - 1];
     if (view !== undefined) go(view);
     else if (event.key === '/') focus('[data-filter]');
     else if (event.key === '?') isHelpShown.value = true;
     else if (event.key === 't') switchTheme();
-    else if (event.key === 'ArrowDown' && !target.matches('[role=grid]')) focus('[role=grid]');
-    else return;
+    else if (!isArrow || target.matches('[role=grid]') || !enterList(target, event.key)) return;
     event.preventDefault();
   });
 }
 
 const focus = (selector: string): void => document.querySelector<HTMLElement>(selector)?.focus();
+
+/** Moves in a list of links, or enters a table: its first row is selected. @returns whether there is one */
+function enterList(target: HTMLElement, key: string): boolean {
+  const grid = document.querySelector<HTMLElement>('[role=grid]');
+  const list = target.closest('nav.swap-list') ?? (grid === null ? document.querySelector('nav.swap-list') : null);
+  if (list !== null) {
+    const links = [...list.querySelectorAll('a')];
+    const at = links.indexOf(target as HTMLAnchorElement);
+    const next =
+      at < 0 ? links.find((link) => link.ariaCurrent === 'true') : links[at + (key === 'ArrowDown' ? 1 : -1)];
+    next?.focus();
+    return true;
+  }
+  grid?.focus();
+  if (grid !== null && !grid.contains(target)) grid.dispatchEvent(new KeyboardEvent('keydown', { key }));
+  return grid !== null;
+}
 
 export const showKeys = (): void => {
   isHelpShown.value = true;

@@ -25,12 +25,16 @@ const tailMs = (group: GroupProgress): number | null =>
 const slowest = ({ lanes }: GroupProgress): Lane | undefined =>
   lanes.filter(({ row }) => row !== null).toSorted((a, b) => a.bars[0]!.from - b.bars[0]!.from)[0];
 
+const slowestText = (lane: Lane | undefined): string =>
+  lane === undefined ? 'all ended' : `${lane.isWaiting ? `▲ ${lane.row?.waits_for}: ` : ''}${lane.session}`;
+
 const columns: readonly Column<GroupProgress>[] = [
   {
     id: 'group',
     title: 'Group',
     widthPx: 150,
     value: ({ group }) => group,
+    text: ({ group }) => group,
     cell: ({ group }) => html`<span title=${group}>${group}</span>`,
   },
   {
@@ -64,12 +68,11 @@ const columns: readonly Column<GroupProgress>[] = [
     widthPx: 170,
     from: 'medium',
     value: (group) => slowest(group)?.session ?? null,
+    text: (group) => slowestText(slowest(group)),
     cell: (group) => {
       const lane = slowest(group);
-      if (lane === undefined) return html`<span class="muted">all ended</span>`;
-      return html`<span title=${lane.session} class=${lane.isWaiting ? 'state is-warn' : ''}
-        >${lane.isWaiting ? `▲ ${lane.row?.waits_for}: ` : ''}${lane.session}</span
-      >`;
+      const tone = lane === undefined ? 'muted' : lane.isWaiting ? 'state is-warn' : '';
+      return html`<span title=${lane?.session} class=${tone}>${slowestText(lane)}</span>`;
     },
   },
   {

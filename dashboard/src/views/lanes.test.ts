@@ -35,6 +35,7 @@ const row = (session: string, more: Partial<SessionRow> = {}): [string, SessionR
     move: null,
     phase: null,
     waits_for: null,
+    waits_since: null,
     ...more,
   },
 ];
@@ -57,15 +58,25 @@ test('a turn is a bar from its worker on, after the time that it waited; a move 
   equal(lane!.isWaiting, false);
 });
 
-test('a request in flight reaches until now; one that waits says for what', () => {
-  const held = row('s', { in_flight: 1, phase: 'held', waits_for: 'kv_cache_full', last: 95_000 });
-  const [lane] = lanesOf([turn('s', 90_000, 4_000)], new Map([held]), 70_000, NOW);
-  const last = lane!.bars.at(-1)!;
-  deepEqual(
-    [last.from, last.to, last.isWait, last.isRunning, last.text],
-    [95_000, NOW, true, true, 'waits: kv_cache_full'],
-  );
-  equal(lane!.isWaiting, true);
+test('a request in flight reaches until now', () => {
+  const [lane] = lanesOf([], new Map([row('s', { in_flight: 1, phase: 'streaming', last: 95_000 })]), 70_000, NOW);
+  const [bar] = lane!.bars;
+  deepEqual([bar!.from, bar!.to, bar!.isWait, bar!.isRunning], [95_000, NOW, false, true]);
+  equal(lane!.isWaiting, false);
+});
+
+test('a wait that lasts reaches from its begin until now, and says for what', () => {
+  const waits = { in_flight: 0, phase: 'held', waits_for: 'kv_cache_full', waits_since: 95_000 } as const;
+  const of = (more: Partial<SessionRow>) => {
+    const [lane] = lanesOf([turn('s', 90_000, 4_000)], new Map([row('s', { ...waits, ...more })]), 70_000, NOW);
+    equal(lane!.isWaiting, true);
+    const last = lane!.bars.at(-1)!;
+    return [last.from, last.to, last.isWait, last.isRunning, last.text];
+  };
+  const drawn = [95_000, NOW, true, true, 'waits: kv_cache_full'];
+  deepEqual(of({}), drawn, 'between two turns');
+  deepEqual(of({ last: 10_000 }), drawn, 'after a pause of its client');
+  deepEqual(of({ worker: null, since: null, last: null, turns: 0 }), drawn, 'its first turn');
 });
 
 test('turns before the time that is shown, and sessions without a turn in it, have no lane', () => {

@@ -53,21 +53,24 @@ export function lanesOf(
     (turn) => turn.session!,
   );
   const names = new Set(bySession.keys());
-  for (const [name, { in_flight: inFlight, last }] of sessions) if (inFlight > 0 || last >= fromMs) names.add(name);
+  for (const [name, row] of sessions) {
+    if (row.in_flight > 0 || row.waits_since !== null || (row.last ?? 0) >= fromMs) names.add(name);
+  }
   const lanes = Array.from(names, (session) =>
     laneOf(session, bySession.get(session) ?? [], sessions.get(session), toMs),
   );
-  const busyAt = ({ row, bars }: Lane): number => (row !== null && row.in_flight > 0 ? toMs : (bars.at(-1)?.to ?? 0));
+  const busyAt = ({ bars }: Lane): number => bars.at(-1)?.to ?? 0;
   return lanes.toSorted((a, b) => busyAt(b) - busyAt(a));
 }
 
 function laneOf(session: string, turns: readonly Turn[], row: SessionRow | undefined, nowMs: number): Lane {
   const bars = turns.flatMap(barsOf);
-  const isWaiting = row?.phase === 'held' || row?.phase === 'queued';
-  if (row !== undefined && row.in_flight > 0) {
-    const left = row.move !== null && row.move.at >= row.last ? row.move.from : null;
-    const text = isWaiting ? `waits: ${row.waits_for}` : `in flight at ${row.worker}`;
-    const began = Math.max(row.last, bars.at(-1)?.to ?? 0);
+  const waitsSince = row?.waits_since ?? null;
+  const isWaiting = waitsSince !== null;
+  if (row !== undefined && (row.in_flight > 0 || isWaiting)) {
+    const placed = row.last ?? 0;
+    const left = !isWaiting && row.move !== null && row.move.at >= placed ? row.move.from : null;
+    const began = Math.max(waitsSince ?? placed, bars.at(-1)?.to ?? 0);
     bars.push({
       from: Math.min(began, nowMs),
       to: nowMs,
@@ -76,7 +79,7 @@ function laneOf(session: string, turns: readonly Turn[], row: SessionRow | undef
       isRunning: true,
       isFailed: false,
       left,
-      text,
+      text: isWaiting ? `waits: ${row.waits_for}` : `in flight at ${row.worker}`,
     });
   }
   return {

@@ -37,7 +37,7 @@ function stateOf({ row, isWaiting }: Lane) {
   if (row === null) return { rank: 4, tone: 'muted', text: 'ended' };
   if (isWaiting) return { rank: 0, tone: 'warn', text: `${row.phase}: ${row.waits_for}` };
   if (row.phase !== null) return { rank: 2, tone: 'busy', text: `◐ ${phaseWords[row.phase] ?? row.phase}` };
-  return { rank: 3, tone: 'muted', text: `idle ${duration((state.at - row.last) / 1000)}` };
+  return { rank: 3, tone: 'muted', text: `idle ${duration((state.at - (row.last ?? state.at)) / 1000)}` };
 }
 
 /** Sessions that wait come first, then sessions that moved. */
@@ -109,6 +109,7 @@ const columnsFor = (from: number, to: number, numbers: ReadonlyMap<string, numbe
     title: 'Session',
     widthPx: 150,
     value: ({ session }) => session,
+    text: ({ session, isWaiting }) => `${isWaiting ? '▲ ' : ''}${session}`,
     cell: ({ session, isWaiting }) =>
       html`<span title=${session}
         >${isWaiting && html`<span class="state is-warn" aria-label="waits">▲ </span>`}${session}</span
@@ -120,6 +121,7 @@ const columnsFor = (from: number, to: number, numbers: ReadonlyMap<string, numbe
     widthPx: 150,
     from: 'medium',
     value: rankOf,
+    text: (lane) => stateOf(lane).text,
     cell: (lane) => {
       const { tone, text } = stateOf(lane);
       return html`<span class=${tone === 'muted' ? 'muted' : `state is-${tone}`} title=${text}>${text}</span>`;
@@ -196,7 +198,7 @@ function SessionDetails({ session }: { readonly session: string }) {
     row === undefined
       ? [['State', 'ended, or unknown to the router']]
       : [
-          ['Worker', shortUrl(row.worker)],
+          ['Worker', row.worker === null ? UNKNOWN : shortUrl(row.worker)],
           ['Group', row.group || UNKNOWN],
           ['Turns', count(row.turns)],
           ['Moves', count(row.moves)],

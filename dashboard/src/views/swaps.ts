@@ -87,7 +87,8 @@ function Timeline({ swap }: { readonly swap: Swap }) {
       title: 'Engine',
       widthPx: 136,
       value: ({ engine }) => engine,
-      cell: ({ engine }) => shortUrl(engine),
+      text: ({ engine }) => shortUrl(engine),
+      cell: ({ engine }) => html`<span title=${engine}>${shortUrl(engine)}</span>`,
     },
     {
       id: 'stage',

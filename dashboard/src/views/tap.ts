@@ -36,6 +36,8 @@ function kindsOf(row: Row): string[] {
   ];
 }
 
+const workerText = ({ worker }: Row): string => (worker === null ? UNKNOWN : shortUrl(worker));
+
 const columns: readonly Column<Row>[] = [
   { id: 'time', title: 'Ended', widthPx: 88, value: (row) => row.at + row.ms, cell: (row) => clock(row.at + row.ms) },
   {
@@ -95,7 +97,9 @@ const columns: readonly Column<Row>[] = [
   {
     id: 'session',
     title: 'Session',
+    widthPx: 150,
     value: ({ session }) => session,
+    text: ({ session }) => session ?? UNKNOWN,
     cell: ({ session }) => html`<span title=${session}>${session ?? UNKNOWN}</span>`,
   },
   {
@@ -104,7 +108,8 @@ const columns: readonly Column<Row>[] = [
     widthPx: 150,
     from: 'medium',
     value: ({ worker }) => worker,
-    cell: ({ worker }) => html`<span title=${worker}>${worker === null ? UNKNOWN : shortUrl(worker)}</span>`,
+    text: workerText,
+    cell: (row) => html`<span title=${row.worker}>${workerText(row)}</span>`,
   },
   {
     id: 'reason',

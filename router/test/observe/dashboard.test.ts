@@ -122,6 +122,39 @@ test('the feed has the requests in flight by phase, and the exchanges that ended
   equal(reader.sessions.get('s1')!.phase, null);
 });
 
+test('a session whose request waits has a row, also before it has a worker', async (t) => {
+  const engine = await startEngine(t);
+  const router = await startTestRouter(t, {
+    workerUrls: [engine.url],
+    policy: 'sticky_least_loaded',
+    maxConcurrentRequests: 1,
+    queueSize: 4,
+  });
+  const reader = await follow(t, router.url);
+  await reader.tick();
+  const ask = (session: string): Promise<Response> => {
+    const headers = { 'x-session-id': session, 'x-turnout-group': 'g' };
+    return fetch(`${router.url}/v1/completions`, { method: 'POST', headers, body: '{"prompt":"Hi"}' });
+  };
+  const first = ask('s1');
+  const running = await engine.next();
+  const beganMs = Date.now();
+  const second = ask('s2');
+  await reader.until(() => reader.sessions.get('s2')?.phase === 'queued');
+  const row = reader.sessions.get('s2')!;
+  deepEqual(
+    [row.worker, row.last, row.group, row.turns, row.in_flight, row.waits_for],
+    [null, null, 'g', 0, 0, 'concurrency'],
+  );
+  ok(row.waits_since! >= beganMs - 1_000 && row.waits_since! <= Date.now() + 1_000, String(row.waits_since));
+  running.answer('{}');
+  const next = await engine.next();
+  await reader.until(() => reader.sessions.get('s2')?.worker === engine.url);
+  equal(reader.sessions.get('s2')!.waits_since, null);
+  next.answer('{}');
+  for (const answer of [first, second]) await (await answer).text();
+});
+
 test('an open page does not keep the router from closing', async (t) => {
   const engine = await startEngine(t);
   const router = await startTestRouter(t, { workerUrls: [engine.url] });

@@ -56,14 +56,15 @@ export interface WorkerSwap {
 export interface SessionRow {
   readonly session: string;
   readonly group: string;
-  /** URL. */
-  readonly worker: string;
+  /** URL; null: its first request waits for a worker. */
+  readonly worker: string | null;
   /** When it came there, and when its last request was placed or ended. */
-  readonly since: number;
-  readonly last: number;
+  readonly since: number | null;
+  readonly last: number | null;
   readonly turns: number;
+  /** Requests at workers: those that wait for one are not counted. */
   readonly in_flight: number;
-  readonly why: Why;
+  readonly why: Why | null;
   readonly moves: number;
   readonly move: {
     readonly from: string;
@@ -73,8 +74,9 @@ export interface SessionRow {
   } | null;
   /** What its oldest request in flight waits for. */
   readonly phase: Phase | null;
-  /** Why it is queued or held. */
+  /** Why it is queued or held, and since when. */
   readonly waits_for: string | null;
+  readonly waits_since: number | null;
 }
 
 /** The weight swap of one engine; `seq` counts the swaps of its deployments. */

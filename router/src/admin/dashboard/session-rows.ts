@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { moveText } from '../../choose/reason-text.ts';
 import type { SessionHome, SessionHomes } from '../../choose/session-homes.ts';
-import { sessionOf } from '../../classify/routing-keys.ts';
+import { groupOf, sessionOf } from '../../classify/routing-keys.ts';
 import type { Exchange } from '../../exchange.ts';
 import { type Phase, phaseOf } from '../request-phase.ts';
 import type { SessionRow } from './protocol.ts';
@@ -22,7 +22,8 @@ const CLOCK_MS = 500;
 
 interface InFlight {
   readonly phase: Phase;
-  readonly reason: string | null;
+  /** null: it does not wait for admission or a worker. */
+  readonly wait: { readonly reason: string; readonly sinceMs: number; readonly group: string } | null;
 }
 
 /** Keeps the rows of sessions. Only those that may have changed since the last time are written again. */
@@ -51,13 +52,18 @@ export class SessionRows {
       if (surplus-- > 0) continue;
       const now = this.#inFlight.get(session);
       const was = before.get(session);
-      if (home.lastMs < changedMs && now?.phase === was?.phase && now?.reason === was?.reason) continue;
+      if (home.lastMs < changedMs && now?.phase === was?.phase && now?.wait?.sinceMs === was?.wait?.sinceMs) continue;
       table.put(session, JSON.stringify(rowOf(session, home, now)), tick);
+    }
+    for (const [session, now] of this.#inFlight) {
+      if (now.wait !== null && homes.get(session) === undefined)
+        table.put(session, JSON.stringify(rowOf(session, null, now)), tick);
     }
     let excess = table.size - MAX_SESSIONS;
     for (const session of table.keys()) {
       if (++seen % SLICE === 0) await nextTurn();
-      if (excess-- > 0 || homes.get(session) === undefined) table.drop(session, tick);
+      const isKnown = homes.get(session) !== undefined || (this.#inFlight.get(session)?.wait ?? null) !== null;
+      if (excess-- > 0 || !isKnown) table.drop(session, tick);
     }
   }
 
@@ -70,28 +76,30 @@ export class SessionRows {
       this.phases[phase] = (this.phases[phase] ?? 0) + 1;
       const session = sessionOf(x, headers);
       // The oldest one comes first.
-      if (session !== '' && !this.#inFlight.has(session))
-        this.#inFlight.set(session, { phase, reason: x.waiting?.reason ?? null });
+      if (session === '' || this.#inFlight.has(session)) continue;
+      this.#inFlight.set(session, { phase, wait: x.waiting && { ...x.waiting, group: groupOf(x) } });
     }
   }
 }
 
 const unixMs = (ms: number): number => Math.round(performance.timeOrigin + ms);
 
-function rowOf(session: string, home: SessionHome, now: InFlight | undefined): SessionRow {
-  const { lastMove: move } = home;
+/** @param home null: no request of the session has had a worker */
+function rowOf(session: string, home: SessionHome | null, now: InFlight | undefined): SessionRow {
+  const move = home?.lastMove ?? null;
   return {
     session,
-    group: home.group,
-    worker: home.worker.url,
-    since: unixMs(home.sinceMs),
-    last: unixMs(home.lastMs),
-    turns: home.turns,
-    in_flight: home.inFlight,
-    why: home.why,
-    moves: home.moves,
+    group: home?.group ?? now?.wait?.group ?? '',
+    worker: home?.worker.url ?? null,
+    since: home && unixMs(home.sinceMs),
+    last: home && unixMs(home.lastMs),
+    turns: home?.turns ?? 0,
+    in_flight: home?.inFlight ?? 0,
+    why: home?.why ?? null,
+    moves: home?.moves ?? 0,
     move: move === null ? null : { from: move.from, reason: move.reason, text: moveText(move), at: unixMs(move.atMs) },
     phase: now?.phase ?? null,
-    waits_for: now?.reason ?? null,
+    waits_for: now?.wait?.reason ?? null,
+    waits_since: now?.wait == null ? null : unixMs(now.wait.sinceMs),
   };
 }
