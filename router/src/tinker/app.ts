@@ -157,9 +157,13 @@ export function read<T>(c: Context<Env>, schema: z.ZodType<T>): T | Response {
   return problem === null ? data : refuse(c, 422, problem);
 }
 
+const NOT_KEPT =
+  'The result is not kept any more. Results are dropped 30 s after they were fetched, or an hour after they came; the oldest ones earlier, ' +
+  'when those that were not fetched exceed 256 MB; and all of them when the router restarts without --data-dir.';
+
 function find(c: Context<Env>, futures: Futures, id: string): Future | Response {
   const future = futures.find(id, tenantOf(c), c.env.exchange.seesAllTenants);
-  if (future === 410) return refuse(c, 410, `The result of ${id} is not kept any more: sample again.`);
+  if (future === 410) return refuse(c, 410, `${NOT_KEPT} Sample again. (${id})`);
   return future === 404 ? refuse(c, 404, `There is no request ${id}.`) : future;
 }
 

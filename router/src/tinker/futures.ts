@@ -30,6 +30,7 @@ const KEPT_FETCHED_MS = 30_000;
 const MAX_FETCHED_BYTES = 16_777_216;
 /** Results that no client asks for. */
 const KEPT_UNFETCHED_MS = 3_600_000;
+const MAX_UNFETCHED_BYTES = 268_435_456;
 const SWEEP_MS = 5_000;
 
 /**
@@ -40,9 +41,16 @@ export class Futures {
   /** A restart need not know it any more. */
   onOver: (id: string) => void = () => {};
   readonly #all = new Map<string, Future>();
+  /** Results that were dropped because unfetched ones had too many bytes. */
+  dropped = 0;
+  /** Called when one was. */
+  onDropped: (id: string) => void = () => {};
   /** In the order of their first fetch. */
   readonly #fetched = new Set<Future>();
   #fetchedBytes = 0;
+  /** Those that have a result, in the order in which they got it. */
+  readonly #unfetched = new Set<Future>();
+  #unfetchedBytes = 0;
   readonly #byTarget = new Map<string, Set<Future>>();
   /** Callbacks of waiting polls, by the id of a future or by a target. */
   readonly #waiting = new Map<string, Set<() => void>>();
@@ -89,8 +97,16 @@ export class Futures {
     future.result = result;
     future.order = ++this.#order;
     future.doneMs = performance.now();
+    this.#unfetched.add(future);
+    this.#unfetchedBytes += bytesOf(future);
     this.#wake(future.id);
     this.#wake(future.target);
+    for (const oldest of this.#unfetched) {
+      if (this.#unfetchedBytes <= MAX_UNFETCHED_BYTES || oldest === future) break;
+      this.drop(oldest);
+      this.dropped++;
+      this.onDropped(oldest.id);
+    }
   }
 
   /**
@@ -123,10 +139,12 @@ export class Futures {
 
   /** The client gets the result now. */
   fetched(future: Future): void {
-    if (future.fetchedMs > 0) return;
+    if (future.fetchedMs > 0 || !this.#all.has(future.id)) return;
     future.fetchedMs = performance.now();
+    const bytes = bytesOf(future);
+    if (this.#unfetched.delete(future)) this.#unfetchedBytes -= bytes;
     this.#fetched.add(future);
-    this.#fetchedBytes += bytesOf(future);
+    this.#fetchedBytes += bytes;
     this.onOver(future.id);
     for (const oldest of this.#fetched) {
       if (this.#fetchedBytes <= MAX_FETCHED_BYTES || oldest === future) break;
@@ -139,6 +157,7 @@ export class Futures {
     const others = this.#byTarget.get(future.target);
     if (others?.delete(future) === true && others.size === 0) this.#byTarget.delete(future.target);
     if (this.#fetched.delete(future)) this.#fetchedBytes -= bytesOf(future);
+    if (this.#unfetched.delete(future)) this.#unfetchedBytes -= bytesOf(future);
     if (future.fetchedMs === 0) this.onOver(future.id);
     this.#wake(future.id);
   }
@@ -158,7 +177,14 @@ export class Futures {
 }
 
 function bytesOf({ result }: Future): number {
-  if (result === null || 'error' in result) return 256;
-  const { sequences, promptLogprobs } = result;
-  return sequences.reduce((sum, { tokens }) => sum + 8 * tokens.length, 512 + (promptLogprobs?.byteLength ?? 0));
+  if (result === null) return 0;
+  if ('error' in result) return 256 + 2 * result.error.length;
+  const { sequences, promptLogprobs, topPrompt } = result;
+  const own = sequences.reduce((sum, { tokens, top }) => sum + 8 * tokens.length + topBytes(top), 0);
+  return 512 + own + (promptLogprobs?.byteLength ?? 0) + topBytes(topPrompt);
 }
+
+/** A list of a small and a floating point number, in V8 13. */
+const PAIR_BYTES = 64;
+const topBytes = (rows: SampleResult['topPrompt']): number =>
+  (rows ?? []).reduce((sum, row) => sum + 32 + PAIR_BYTES * (row?.length ?? 0), 0);

@@ -57,6 +57,11 @@ export function startTinker({
   const sessions = new Sessions(state.open('tinker'), () => live.current.tinkerSessionTimeoutSecs * 1000);
   const futures = new Futures();
   futures.onOver = (id) => kept?.forget(id);
+  futures.onDropped = (id) => {
+    const count = futures.dropped;
+    if ((count & (count - 1)) === 0)
+      log.warn({ future: id, count }, 'a Tinker result was dropped: results that are not fetched exceed 256 MB');
+  };
   const weights = new Weights(tinkerWeights, fleet, fullWeights, log);
   sessions.onUnused = (adapter) => weights.unload(adapter);
   const options = live.of(({ tinkerVllmApi: vllmApi, tinkerRetrySecs, disableHealthCheck }) => ({
@@ -119,7 +124,13 @@ export function startTinker({
         },
       },
     ],
-    counts: () => ({ ...sessions.counts, open: futures.size, ...sampling.counts, adapters: weights.loaded }),
+    counts: () => ({
+      ...sessions.counts,
+      open: futures.size,
+      dropped: futures.dropped,
+      ...sampling.counts,
+      adapters: weights.loaded,
+    }),
     async resume() {
       const count = await samples.resume();
       if (count > 0) log.info({ samples: count }, 'Tinker samples that were open are sampled again');

@@ -95,6 +95,8 @@ test('ids that were never issued are 404, dropped ones and those of an earlier p
     410,
     'issued, with another secret: nobody can tell that from a dropped one',
   );
+  const { json } = await client.call('/retrieve_future', { request_id: `turnout-${epoch}-0-${'0'.repeat(18)}` });
+  match(String(json['detail']), /not kept any more.*exceed 256 MB.*Sample again/);
   equal(await statusOf(`turnout-${epoch}-1-${secret}`), 404);
   equal(await statusOf(`turnout-${(parseInt(epoch, 36) + 1).toString(36)}-0-${secret}`), 404);
   equal(await statusOf('sample_1'), 404);

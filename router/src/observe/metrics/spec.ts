@@ -74,6 +74,7 @@ export interface TinkerCounters {
   readonly sessions: number;
   readonly sampling: number;
   readonly open: number;
+  readonly dropped: number;
   readonly done: number;
   readonly failed: number;
   readonly retried: number;

@@ -42,6 +42,12 @@ export const tinkerMetrics: readonly MetricSpec[] = [
     read: ({ tinker }) => kept(tinker(), 'retried'),
   },
   {
+    name: 'turnout_tinker_results_dropped_total',
+    type: 'counter',
+    help: 'Results of Tinker samples that were dropped before a client fetched them, because such results exceeded 256 MB.',
+    read: ({ tinker }) => kept(tinker(), 'dropped'),
+  },
+  {
     name: 'turnout_tinker_adapters_loaded_total',
     type: 'counter',
     help: 'LoRA adapters that engines loaded for Tinker sampling sessions, once for each engine.',
