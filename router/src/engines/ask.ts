@@ -1,10 +1,18 @@
 import { objectIn } from '../kit/json-object.ts';
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
+import { isIP } from 'node:net';
 import { type Endpoint, reach } from '../wire/upstream-pool.ts';
 
 /** The request exceeded its timeout. */
 export class NoAnswer extends Error {}
+
+/** The host name in the engine's URL has no address. The message does not have the name: clients of the router may read it. */
+export class Unresolved extends Error {
+  constructor(why: string) {
+    super(`its host name cannot be resolved (${why})`);
+  }
+}
 
 /** An engine's response to a request of the router itself. */
 export interface Reply {
@@ -39,12 +47,19 @@ export function ask(
       },
     });
     // The timeout covers everything from connecting to the last byte.
-    const timer = setTimeout(() => fail(new NoAnswer(`no answer within ${timeoutMs} ms`)), timeoutMs);
+    const timer = setTimeout(() => {
+      const why = `no answer within ${timeoutMs} ms`;
+      fail(isResolved ? new NoAnswer(why) : new Unresolved(why));
+    }, timeoutMs);
+    let isResolved = isIP(endpoint.host) !== 0;
+    request.on('socket', (socket) => socket.once('lookup', (error) => (isResolved = error === null)));
     const fail = (error: Error): void => {
       reject(error);
       request.destroy();
     };
-    request.on('error', reject);
+    request.on('error', (error: NodeJS.ErrnoException) => {
+      reject(error.syscall === 'getaddrinfo' ? new Unresolved(error.code ?? error.message) : error);
+    });
     // Always the last event. Whatever the engine did, the promise is settled.
     request.on('close', () => {
       clearTimeout(timer);

@@ -193,6 +193,13 @@ export class Fleet {
     this.#refresh('changed', worker);
   }
 
+  /** See `Worker.isJoining`. */
+  setJoining(worker: Worker, isJoining: boolean): void {
+    if (worker.isJoining === isJoining) return;
+    worker.isJoining = isJoining;
+    this.#notify('changed', worker);
+  }
+
   /** Sets the limit of every worker; 0 for no limit. */
   setCap(count: number): void {
     const full = this.workers.filter((worker) => this.isFull(worker));

@@ -11,7 +11,7 @@ const SILENCE: ReadonlySet<string | undefined> = new Set(['ETIMEDOUT', 'EHOSTUNR
 const isSilence = (error: unknown): boolean =>
   error instanceof NoAnswer || SILENCE.has((error as NodeJS.ErrnoException).code);
 
-/** Sends requests to an engine and remembers whether any was answered; errors and refused connections count. */
+/** Sends requests to an engine and remembers whether any was answered; errors, refused connections and unknown hosts count. */
 export class AnswerProbe {
   hasAnswer = false;
   readonly ask: Asker;

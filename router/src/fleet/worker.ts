@@ -95,6 +95,8 @@ export class Worker {
   isOnTrial = false;
   /** The weights of its engine are being replaced, for as long as that takes: it makes no tokens and may fail checks. */
   isInSwap = false;
+  /** Its engine is being identified, or loads the weights of the fleet, before its first request. */
+  isJoining = false;
   /** Passed a health check, and failed none since. */
   isProven = false;
   /** The weight version for which it is held back and that was logged, so that it is logged once. */

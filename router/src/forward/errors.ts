@@ -46,11 +46,19 @@ function errorHead(error: RouterError, bodyBytes: number): ResponseHead {
   );
 }
 
+/** Of `dns.lookup`. */
+const UNRESOLVED: ReadonlySet<string> = new Set(['ENOTFOUND', 'EAI_AGAIN', 'EAI_FAIL', 'EAI_NODATA', 'EAI_NONAME']);
+
 /** The error of a request whose last attempt failed in this way. `detail`: how it failed, without an address. */
 const failureErrors: Readonly<Record<Failure, (detail: string, tried: number) => [ErrorCode, message: string]>> = {
   connect: (detail, tried) => {
-    const slow = detail === 'ETIMEDOUT' ? ', the last one not within --connect-timeout-ms' : '';
-    return ['no_available_workers', `No engine accepts connections (${tried} tried${slow}).`];
+    const last =
+      detail === 'ETIMEDOUT'
+        ? ', the last one not within --connect-timeout-ms'
+        : UNRESOLVED.has(detail)
+          ? `, the host name of the last one cannot be resolved: ${detail}`
+          : '';
+    return ['no_available_workers', `No engine accepts connections (${tried} tried${last}).`];
   },
   stale: () => noResponse,
   reset: () => noResponse,

@@ -1,6 +1,6 @@
 import type { BreakerEvent, Breakers } from '../fleet/breakers.ts';
 import type { HealthEvent } from '../fleet/health-watch.ts';
-import type { Worker } from '../fleet/worker.ts';
+import { REASONS, type Worker } from '../fleet/worker.ts';
 import type { Waiting } from '../forward/hung-requests.ts';
 import type { Logger } from './log.ts';
 import { noAvailableWorkers } from '../fleet/availability.ts';
@@ -42,16 +42,29 @@ export function logStall(log: Logger, worker: Worker): void {
   log.warn({ worker: worker.url, streams: worker.openStreams }, 'worker stalled: no byte of any response for 30 s');
 }
 
+/** What keeps a worker out that is joining. */
+const WAITS = REASONS.version | REASONS.ranks;
+
+/** It may get requests soon. */
+const isComing = ({ reasons, isJoining }: Worker): boolean =>
+  (reasons & ~WAITS) === 0 && (isJoining || (reasons & REASONS.ranks) !== 0);
+
 /** Logs added and removed workers, and when no worker is available for new requests. */
 export function fleetLog(log: Logger, fleet: Fleet, breakers: Breakers): (event: FleetEvent, worker: Worker) => void {
-  /** null until a worker is available. */
+  /** null until a worker was available or is missed. */
   let wasAvailable: boolean | null = null;
   return (event, worker) => {
     if (event !== 'changed') log.info({ worker: worker.url }, `worker ${event}`);
-    const isAvailable = fleet.servesPairs
-      ? (['prefill', 'decode'] as const).every((role) => fleet.eligible.some((each) => each.role === role))
-      : fleet.eligible.length > 0;
-    if (isAvailable === (wasAvailable ?? false)) return;
+    const roles = fleet.servesPairs ? (['prefill', 'decode'] as const) : (['regular'] as const);
+    const isOfAll = (workers: readonly Worker[]): boolean =>
+      roles.every((role) => workers.some((each) => each.role === role));
+    const isAvailable = fleet.servesPairs ? isOfAll(fleet.eligible) : fleet.eligible.length > 0;
+    if (isAvailable === wasAvailable) return;
+    if (!isAvailable) {
+      // At a start workers are added one by one, and load weights before their first request.
+      if (wasAvailable === null && !isOfAll(fleet.workers)) return;
+      if (isOfAll(fleet.workers.filter((each) => fleet.isEligible(each) || isComing(each)))) return;
+    }
     const isFirst = wasAvailable === null;
     wasAvailable = isAvailable;
     const counts = { eligible: fleet.eligible.length, workers: fleet.workers.length };

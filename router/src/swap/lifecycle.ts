@@ -64,13 +64,19 @@ export class Lifecycle implements WeightJudge {
   }
 
   keepOut(engine: SwapEngine): void {
-    for (const worker of engine.ranks) this.#parts.fleet.setReason(worker, 'version', true);
+    for (const worker of engine.ranks) {
+      this.#parts.fleet.setJoining(worker, engine.phase !== 'quarantined');
+      this.#parts.fleet.setReason(worker, 'version', true);
+    }
   }
 
   /** The engine has known weights and is not paused. */
   serve(engine: SwapEngine): void {
     engine.phase = 'serving';
-    for (const worker of engine.ranks) this.#parts.fleet.setReason(worker, 'version', false);
+    for (const worker of engine.ranks) {
+      this.#parts.fleet.setReason(worker, 'version', false);
+      this.#parts.fleet.setJoining(worker, false);
+    }
   }
 
   restarted(worker: Worker): void {

@@ -120,13 +120,22 @@ test('sim refuses a constant that it does not have', async (t) => {
 test('doctor says what each worker is and lacks, and which weights differ', async (t) => {
   const old = await simEngine(t, { weightVersion: 'step-1' });
   const current = await simEngine(t, { kind: 'vllm', weightVersion: 'step-2' });
-  const run = turnout(t, ['doctor', ...anyPorts, '--worker-urls', old.url, current.url, 'http://127.0.0.1:1']);
+  const run = turnout(t, [
+    'doctor',
+    ...anyPorts,
+    '--worker-urls',
+    old.url,
+    current.url,
+    'http://127.0.0.1:1',
+    'http://engine.invalid:8000',
+  ]);
   assert.equal(await run.ended, 1);
   const output = run.output();
   assert.match(output, /ok {6} SGLang/);
   assert.match(output, /ok {6} vLLM/);
   assert.match(output, /weights "step-1"/);
   assert.match(output, /PROBLEM {2}not reachable \(ECONNREFUSED\)/);
+  assert.match(output, /PROBLEM {2}its host name cannot be resolved \(E\w+\): correct the name/);
   assert.match(output, /PROBLEM {2}the engines hold different weights: "step-1" .* and "step-2"/);
 });
 

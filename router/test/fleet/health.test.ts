@@ -1,8 +1,10 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
+import dns from 'node:dns';
 import { type TestContext, test } from 'node:test';
 import { pino } from 'pino';
 import { request, send } from '../harness/client.ts';
 import { type ControlAnswer, answer, deadUrl, startEngine } from '../harness/engine.ts';
+import { recordedLog } from '../harness/log-lines.ts';
 import { HELLO, type RouterOptions, startTestRouter } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 
@@ -74,6 +76,36 @@ test('whatever an engine answers to a check, the next check follows', async (t) 
     await until('it is checked again', () => state.checks > checks);
   }
 });
+
+for (const resolver of ['refuses', 'does not answer'] as const) {
+  test(`a host name that the resolver ${resolver} is said to be unresolvable, not hung`, async (t) => {
+    const { lookup } = dns;
+    t.mock.method(dns, 'lookup', ((...args: Parameters<typeof lookup>) => {
+      if (args[0] !== 'engine.invalid') return lookup(...args);
+      const error = Object.assign(new Error('no such name'), { code: 'ENOTFOUND', syscall: 'getaddrinfo' });
+      if (resolver === 'refuses') process.nextTick(args.at(-1) as never, error);
+    }) as never);
+    const { log, of } = recordedLog();
+    const options = { ...FAST, healthCheckTimeoutSecs: 0.05, workerUrls: ['http://engine.invalid:8000'] };
+    const router = await startTestRouter(t, options, { log });
+    const [worker] = router.fleet.workers;
+    await until('it is out', () => worker!.reasons !== 0);
+    // As many more checks as prove a hang.
+    let times = 0;
+    let lastMs = worker!.checkedAtMs;
+    await until('it was checked again', () => {
+      if (worker!.checkedAtMs !== lastMs) times++;
+      lastMs = worker!.checkedAtMs;
+      return times >= 3;
+    });
+    deepEqual(worker!.reasonNames(), ['unhealthy']);
+    const why = resolver === 'refuses' ? 'ENOTFOUND' : 'no answer within 50 ms';
+    equal(worker!.problem, `its host name cannot be resolved (${why})`);
+    equal(of('worker not up yet')[0]!['detail'], worker!.problem);
+    equal(of('worker hung').length, 0);
+    match((await send(t, router.url, HELLO)).text, /1 unhealthy \(its host name cannot be resolved/);
+  });
+}
 
 test('failures that are not in a row do not add up', async (t) => {
   const { engine, state } = await patient(t);

@@ -4,7 +4,10 @@ import { test } from 'node:test';
 import { SwapEngine } from '../../src/swap/engine.ts';
 import { startRouterProcess } from '../chaos/router-process.ts';
 import { connectClient, request, send } from '../harness/client.ts';
+import { deadUrl } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
+import { recordedLog } from '../harness/log-lines.ts';
+import { startTestRouter } from '../harness/router.ts';
 import { SNAPSHOTS, type SwapStatus, sceneOf, startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
@@ -53,6 +56,45 @@ test('a worker that joins serves only after it has loaded the snapshot of the fl
   await until('all serve', () => router.fleet.eligible.length === 3);
   equal(sooner, 0);
   for (const { core } of others) deepEqual([core.modelPath, core.paused], ['/snapshots/step-1', false]);
+});
+
+const NONE = 'no worker is available: new requests are refused';
+
+test('engines that are being identified or load their first weights are no missing workers', async (t) => {
+  const { log, of } = recordedLog('info');
+  const dataDir = temporaryFolder(t);
+  const [engine] = await startSims(t, ['sglang']);
+  const before = await startSwapScene(t, [engine!], { dataDir }, { log });
+  await before.swap('step-1');
+  await before.router.close();
+  await engine!.kill();
+  // It has other weights than the ledger: it loads before its first request.
+  const [fresh] = await startSims(t, ['sglang'], { port: engine!.port });
+  const { router } = await startSwapScene(t, [fresh!], { dataDir }, { log });
+  equal(fresh!.core.modelPath, '/snapshots/step-1');
+  equal(of(NONE).length, 0);
+  router.fleet.setReason(router.fleet.workers[0]!, 'breaker', true);
+  equal(of(NONE).length, 1);
+});
+
+test('engines that do not answer, or cannot load their first weights, are missing workers', async (t) => {
+  const { log, of } = recordedLog('info');
+  const dataDir = temporaryFolder(t);
+  const workerUrls = [await deadUrl()];
+  await startTestRouter(t, { workerUrls, swapSnapshots: SNAPSHOTS, dataDir, ...FAST }, { log });
+  await until('it is missed', () => of(NONE).length === 1);
+
+  const quiet = recordedLog('info');
+  const [engine] = await startSims(t, ['vllm']);
+  const folder = temporaryFolder(t);
+  const before = await startSwapScene(t, [engine!], { dataDir: folder });
+  await before.swap('step-1');
+  await before.router.close();
+  engine!.core.scheduler.weightVersion = 'default';
+  engine!.core.faults.add('/collective_rpc', 'fail_half', 2);
+  const options = { workerUrls: [engine!.url], swapSnapshots: SNAPSHOTS, dataDir: folder };
+  await startTestRouter(t, options, { log: quiet.log });
+  await until('it is missed', () => quiet.of(NONE).length === 1);
 });
 
 test('a swap that begins while a worker joins is loaded by that worker too', async (t) => {

@@ -4,7 +4,7 @@ import { eventEndpoints } from '../../choose/kv-index/event-endpoints.ts';
 import { DEFAULT_KV_TOKENS } from '../../choose/rollout/worker-state.ts';
 import { workerCertificates } from '../../config/certificates.ts';
 import type { Config } from '../../config/options.ts';
-import { type Asker, type Reply, ask } from '../../engines/ask.ts';
+import { type Asker, type Reply, Unresolved, ask } from '../../engines/ask.ts';
 import type { EngineFacts } from '../../engines/engine.ts';
 import { identify } from '../../engines/engines.ts';
 import { WorkerAllowlist } from '../../fleet/worker-allowlist.ts';
@@ -45,6 +45,7 @@ export async function checkWorker(url: string, config: Config, encode: Encode | 
   try {
     health = await asker(config.healthCheckEndpoint);
   } catch (error) {
+    if (error instanceof Unresolved) return failed(`${error.message}: ${RESOLVE}`);
     return failed(await whyUnreachable(error as NodeJS.ErrnoException, address, config));
   }
   const isRouter = await asker('/metrics').then(({ text }) => text.includes('turnout_requests_total'), never);
@@ -77,6 +78,9 @@ export async function checkWorker(url: string, config: Config, encode: Encode | 
   }
   return { findings, facts };
 }
+
+const RESOLVE =
+  'correct the name in its URL, or the DNS of this machine (on Kubernetes: the service and its namespace; in a container: its network)';
 
 /** A busy engine needs time for a few tokens. */
 const GENERATION_MS = 60_000;
