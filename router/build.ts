@@ -22,6 +22,7 @@ const entries = [
   'tinker/samples-in-thread',
   'rollout-fields/answers-in-thread',
   'recorder/thread/recorder-in-thread',
+  'recorder/thread/tokens/encode-in-thread',
 ];
 
 interface Manifest {

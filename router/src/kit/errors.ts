@@ -184,7 +184,7 @@ export const errorTable = {
     status: 503,
     isRetryable: true,
     retryAfterSecs: 5,
-    meaning: 'The router is short of memory.',
+    meaning: 'The router is short of memory, or too much text waits to be tokenised.',
     advice: 'Retry after retry-after; lower the load or give the router more memory.',
   },
   no_available_workers: {

@@ -126,6 +126,14 @@ export class WorkerThread<C extends Calls> {
     await worker?.terminate();
   }
 
+  /** Ends the thread at once: its calls fail with the error. @returns resolves when the thread has ended */
+  async abort(error: Error): Promise<void> {
+    const worker = this.#worker;
+    if (worker === null) return;
+    this.#end(worker, error);
+    await worker.terminate();
+  }
+
   /** Resolves when all earlier calls have their replies. */
   protected async idle(): Promise<void> {
     while (this.#pending.size > 0 && !this.#isOver) await new Promise((resolve) => setImmediate(resolve));

@@ -129,6 +129,20 @@ test('what is wrong is said', async (t) => {
   assert.match(await said(`/sessions/${session}/samples`, { max_seq_len: -1 }, 400), /max_seq_len/);
 });
 
+test('a text that is too long to be tokenised gets 413', async (t) => {
+  const scene = await startChatScene(t, { router: { plugin: ['chat-sessions', 'radix-tree'] } });
+  const session = await scene.begin();
+  const text = 'x'.repeat(4_194_305);
+  for (const [path, body] of [
+    [`/sessions/${session}/v1/chat/completions`, { messages: [{ role: 'user', content: text }] }],
+    ['/retrieve_from_text', { text }],
+  ] as const) {
+    const answer = await scene.post(path, body);
+    assert.equal(answer.status, 413, answer.text);
+    assert.match(answer.text, /at most 4194304 are tokenised/);
+  }
+});
+
 test('a body that is nested too deep gets an error, wherever it is read, and the router goes on', async (t) => {
   const scene = await startChatScene(t, { router: { plugin: ['chat-sessions', 'radix-tree'] } });
   const session = await scene.begin();

@@ -96,6 +96,7 @@ export class CaptureScene {
       model: 'm',
       withLogprobs: true,
     });
+    if (typeof json !== 'string') throw new Error(json.message);
     return JSON.parse(json) as {
       tokens: number[];
       loss_mask: number[];

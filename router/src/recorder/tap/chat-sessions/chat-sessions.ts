@@ -190,8 +190,7 @@ export class ChatSessions implements PluginPhases {
     // The client disconnected in the meantime: nothing else would close the call.
     if (x.outcome !== null) this.#thread.tell('chatDrop', following.id);
     if (opened.problem !== null) {
-      const code = opened.isGone === true ? 'session_not_found' : 'bad_request';
-      throw new NotForRecord(new RouterError(code, opened.problem));
+      throw new NotForRecord(new RouterError(opened.code ?? 'bad_request', opened.problem));
     }
     following.isOpen = true;
     following.opened = opened;

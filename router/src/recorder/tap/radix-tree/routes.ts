@@ -1,6 +1,8 @@
 import { boundedKey, headerKeyText } from '../../../classify/routing-keys.ts';
+import { type ErrorCode, RouterError } from '../../../kit/errors.ts';
 import { readObject } from '../../../kit/json-object.ts';
 import type { Context, Hono } from 'hono';
+import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import type { Exchange } from '../../../exchange.ts';
 import type { RecorderThread } from '../recorder-thread.ts';
 import type { RadixTree } from './radix-tree.ts';
@@ -12,6 +14,7 @@ export function addRoutes(app: Hono, thread: RecorderThread, tree: RadixTree, se
     if (typeof question === 'string') return c.json({ error: question, code: 'bad_request' }, 400);
     const session = boundedKey(question.session) || sessionOfHeaders(c, sessionHeaders);
     const json = await thread.ask('retrieveFromText', { ...question, session, tenant: tenantOf(c) });
+    if (typeof json !== 'string') return refused(c, json);
     return c.body(json, 200, { 'content-type': 'application/json' });
   });
 
@@ -40,6 +43,12 @@ export function addRoutes(app: Hono, thread: RecorderThread, tree: RadixTree, se
       failures: tree.failures,
     });
   });
+}
+
+function refused(c: Context, { code, message }: { code: ErrorCode; message: string }): Response {
+  const { status, retryAfterSecs } = new RouterError(code, message);
+  const after = retryAfterSecs > 0 ? { 'retry-after': String(retryAfterSecs) } : {};
+  return c.json({ error: message, code }, status as ContentfulStatusCode, { 'x-turnout-error': code, ...after });
 }
 
 const exchangeOf = (c: Context): Exchange | undefined => (c.env as { exchange?: Exchange } | undefined)?.exchange;

@@ -1,4 +1,5 @@
 import { bufferOf } from '../../../kit/bytes.ts';
+import { type Refusal, inLanes, refusalOf } from '../tokens/in-lanes.ts';
 import { type TokenizerChoice, loadTokenizer } from '../tokens/load-tokenizer.ts';
 import { asNumbers } from '../logprobs.ts';
 import type { LearnedVersion } from '../version-spans.ts';
@@ -72,6 +73,9 @@ export interface CaptureStats extends CaptureCounts {
 /** How long `/retrieve_from_text` without a session waits for turns of the store. */
 const RETRIEVE_WAIT_MS = 60_000;
 
+const laned = async (path: string, choice: TokenizerChoice | undefined): Promise<Tokenizer> =>
+  inLanes(await loadTokenizer(path, choice), { path, choice });
+
 /** The tree of a model; if none is named and there is only one tree, that one. */
 function treeFor({ names }: TokenForest, tenant: string, model: string): string {
   const own = tenantKey(tenant, '');
@@ -119,7 +123,7 @@ export function captureCalls(options: CaptureOptions, writer: TurnWriter, files:
        */
       async loadTokenizer(): Promise<Tokenizer['kind']> {
         if (tokenizerPath === null) throw new Error("there is no tokenizer: name the model's with --tokenizer-path");
-        const tokenizer = capture?.tokenizer ?? (await loadTokenizer(tokenizerPath, options.tokenizer));
+        const tokenizer = capture?.tokenizer ?? (await laned(tokenizerPath, options.tokenizer));
         capture ??= new Capture(tokenizer, new TokenForest({ maxNodes, maxBytes, keepVersions }), writer);
         return capture.tokenizer.kind;
       },
@@ -184,14 +188,14 @@ export function captureCalls(options: CaptureOptions, writer: TurnWriter, files:
       /** There is no response to record. */
       dropCapture: (id: number): void => ends.drop(id),
 
-      /** The answer of `/retrieve_from_text` as JSON. */
+      /** The answer of `/retrieve_from_text` as JSON; an object: why there is none. */
       async retrieveFromText(ask: {
         text: string;
         tenant: string;
         model: string;
         session: string;
         withLogprobs: boolean;
-      }): Promise<string> {
+      }): Promise<string | Refusal> {
         await ends.settled();
         const { forest, restore } = wanted();
         const model = ask.model.trim();
@@ -199,7 +203,9 @@ export function captureCalls(options: CaptureOptions, writer: TurnWriter, files:
         else if (model === '') await restore.session(ask.tenant, ask.session);
         const tree = treeFor(forest, ask.tenant, model);
         if (ask.session !== '') await restore.wanted(tree, ask.tenant, ask.session);
-        const { ids, logprobs, mask, isAmbiguous, drift } = await wanted().tokensOf(tree, ask.text, ask.session);
+        const found = await wanted().tokensOf(tree, ask.text, ask.session).catch(refusalOf);
+        if ('code' in found) return found;
+        const { ids, logprobs, mask, isAmbiguous, drift } = found;
         const { numbers, unknown } = asNumbers(logprobs);
         return JSON.stringify({
           tokens: [...ids],

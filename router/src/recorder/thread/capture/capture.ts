@@ -245,10 +245,9 @@ export class Capture {
     const continued = isLost && nearest?.end.owner !== own ? null : nearest;
     const known = lineTo(place, continued);
     release(place);
-    // Only here, because it needs an encoding: the caller trains on these tokens.
-    const again = await this.tokenizer.encode(text, true);
-    const isSame = again.every((id, i) => id === (known.ids[i] ?? rest[i - known.ids.length]));
-    if (!isSame) this.counts.retokenized++;
+    // Only here, because it needs an encoding: the caller trains on these tokens. Without known ones it was just done.
+    const again = known.ids.length === 0 ? rest : await this.tokenizer.encode(text, true);
+    if (!again.every((id, i) => id === (known.ids[i] ?? rest[i - known.ids.length]))) this.counts.retokenized++;
     const length = known.ids.length + rest.length;
     let isAmbiguous = continued !== null && (continued.isAmbiguous || found.isAmbiguous);
     for (let turn = continued?.end ?? null; turn !== null; turn = turn.parent) isAmbiguous ||= turn.isAmbiguous;

@@ -5,6 +5,7 @@ import { turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { ChatName, SessionName, Turn } from '../../shared/turn.ts';
 import { noProgress, walk } from '../export/walk.ts';
+import { EncodingRefused, type Refusal } from '../tokens/in-lanes.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { type ChatRequest, readChatRequest } from '../../shared/chat-request.ts';
 import { loadChatTemplate } from './chat-template.ts';
@@ -48,8 +49,13 @@ export type ChatOpened =
       readonly wishes: ChatWishes;
       readonly problem: null;
     }
-  /** `isGone`: its session is over. */
-  | { readonly problem: string; readonly isGone?: true };
+  | ChatProblem;
+
+interface ChatProblem {
+  readonly problem: string;
+  /** Left out: `bad_request`. */
+  readonly code?: 'session_not_found' | Refusal['code'];
+}
 
 /** A call that may be a repetition. */
 export interface ChatRepeatCall extends ChatName {
@@ -157,10 +163,11 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
         const request = readChatRequest(completed.body);
         if (typeof request === 'string') return { problem: request };
         if (!isInPath) begun().begin(session, tenant);
-        else if (begun().isRemoved(session, tenant)) return { problem: noSuchSession(session), isGone: true };
+        else if (begun().isRemoved(session, tenant))
+          return { problem: noSuchSession(session), code: 'session_not_found' };
         const claim = release(claims, id);
         const inFlight = await waitForAnswers(request, { session, tenant }, open);
-        const made = await begun().with(session, tenant, async (chat): Promise<OpenChat | string> => {
+        const made = await begun().with(session, tenant, async (chat): Promise<OpenChat | ChatProblem> => {
           const call = Object.assign(claim?.call ?? newCall(request.body), { isStream: request.isStream });
           try {
             const turn = await chat.ask(request, inFlight);
@@ -174,11 +181,12 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
             return { chat, turn, isExact: false, hidesExperts, key, call, ...rest };
           } catch (error) {
             chat.repeats.drop(key, call);
+            if (error instanceof EncodingRefused) return { problem: error.message, code: error.code };
             // Usually raise_exception of the template, for a message that it does not support.
-            return `The chat template refuses these messages: ${(error as Error).message}`;
+            return { problem: `The chat template refuses these messages: ${(error as Error).message}` };
           }
         });
-        if (typeof made === 'string') return { problem: made };
+        if ('problem' in made) return made;
         known = made;
         // The session stays in memory until the response has come.
         known.chat.open++;

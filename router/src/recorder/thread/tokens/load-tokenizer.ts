@@ -14,6 +14,13 @@ interface Native {
 /** @param kind 'auto': native where it is installed */
 export type TokenizerChoice = 'auto' | 'js' | 'native';
 
+/** What a tokenizer is loaded from: plain data, for threads. */
+export interface TokenizerSource {
+  /** A tokenizer.json, or a model's folder. */
+  readonly path: string;
+  readonly choice: TokenizerChoice | undefined;
+}
+
 /** Loads a tokenizer.json, or that of a model's folder. Throws with words. */
 export async function loadTokenizer(path: string, choice: TokenizerChoice = 'auto'): Promise<Tokenizer> {
   const file = tokenizerFile(path);
